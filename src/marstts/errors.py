@@ -1,0 +1,60 @@
+"""The exceptions a person can meet, each carrying one sentence: what was expected, what came, what to do.
+
+    MarsError
+    ├── AudioError        a recording cannot be read, or is unfit for its purpose
+    ├── TextError         there is nothing in the text that can be spoken
+    ├── ConfigError       a configuration has unknown, missing or impossible values
+    ├── CheckpointError   a model folder or file is incomplete, malformed or of another kind
+    ├── VoiceError        a voice file is malformed, or was made for another model
+    ├── DataError         a manifest, corpus or shard is not what it claims to be
+    └── MissingExtraError a room needs packages that are not installed
+
+Doors (command line, server) print the sentence and exit with code 2; everything else is a bug and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+
+class MarsError(Exception):
+    """Base of every error whose message is meant for the person at the door."""
+
+
+class AudioError(MarsError):
+    """A recording cannot be read, or is unfit for its purpose."""
+
+
+class TextError(MarsError):
+    """There is nothing in the text that can be spoken."""
+
+
+class ConfigError(MarsError):
+    """A configuration has unknown, missing or impossible values."""
+
+
+class CheckpointError(MarsError):
+    """A model folder or file is incomplete, malformed or of another kind."""
+
+
+class VoiceError(MarsError):
+    """A voice file is malformed, or was made for another model."""
+
+
+class DataError(MarsError):
+    """A manifest, corpus or shard is not what it claims to be."""
+
+
+class MissingExtraError(MarsError):
+    """A room needs packages that are not installed."""
+
+
+def require(package: str, extra: str) -> ModuleType:
+    """Import `package`, or say which `pip install` brings it."""
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"this needs the package {package!r}, which is not installed: pip install 'marstts[{extra}]'"
+        ) from error

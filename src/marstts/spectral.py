@@ -1,0 +1,60 @@
+"""Short-time spectra in NumPy: what the light install's codec and speaker encoders hear with.
+
+The torch models compute the same features while training; a test proves both equal. Frames are centred: frame t is
+centred on sample `t * hop`, the signal padded by reflection, Hann window, as in `torch.stft(center=True)`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+LOG_FLOOR = 1e-5
+"""Magnitudes below this are silence; keeps the logarithm finite."""
+
+
+@lru_cache(maxsize=8)
+def hann(size: int) -> NDArray[np.float32]:
+    """(size,) periodic Hann window."""
+    return (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(size) / size)).astype(np.float32)
+
+
+@lru_cache(maxsize=8)
+def mel_filterbank(sample_rate: int, fft_size: int, num_mels: int) -> NDArray[np.float32]:
+    """(num_mels, fft_size // 2 + 1) triangles, peaks at 1, evenly spaced on the HTK mel scale from 0 Hz to Nyquist."""
+    top = 2595.0 * np.log10(1.0 + sample_rate / 2 / 700.0)
+    edges = 700.0 * (10.0 ** (np.linspace(0.0, top, num_mels + 2) / 2595.0) - 1.0)
+    frequencies = np.linspace(0.0, sample_rate / 2, fft_size // 2 + 1)
+    rising = (frequencies[None, :] - edges[:-2, None]) / (edges[1:-1] - edges[:-2])[:, None]
+    falling = (edges[2:, None] - frequencies[None, :]) / (edges[2:] - edges[1:-1])[:, None]
+    return np.maximum(0.0, np.minimum(rising, falling)).astype(np.float32)
+
+
+def magnitude_spectrogram(samples: NDArray[np.float32], fft_size: int, hop: int) -> NDArray[np.float32]:
+    """samples (N,) -> (fft_size // 2 + 1, N // hop + 1)."""
+    padded = np.pad(samples, fft_size // 2, mode="reflect" if len(samples) > fft_size // 2 else "constant")
+    frames = np.lib.stride_tricks.sliding_window_view(padded, fft_size)[::hop]
+    return np.abs(np.fft.rfft(frames * hann(fft_size), axis=-1)).T.astype(np.float32)
+
+
+def log_mel(
+    samples: NDArray[np.float32], sample_rate: int, *, fft_size: int, hop: int, num_mels: int
+) -> NDArray[np.float32]:
+    """samples (N,) -> (num_mels, N // hop + 1), natural logarithm of mel magnitudes."""
+    mels = mel_filterbank(sample_rate, fft_size, num_mels) @ magnitude_spectrogram(samples, fft_size, hop)
+    return np.log(np.maximum(mels, LOG_FLOOR))
+
+
+def overlap_add(spectra: NDArray[np.complex64], fft_size: int, hop: int) -> NDArray[np.float32]:
+    """Inverse of a centred STFT: spectra (fft_size // 2 + 1, T) -> ((T - 1) * hop,) samples, window-normalised."""
+    frames = np.fft.irfft(spectra.T, n=fft_size, axis=-1) * hann(fft_size)
+    length = (len(frames) - 1) * hop + fft_size
+    samples, weight = np.zeros(length), np.zeros(length)
+    square = hann(fft_size) ** 2
+    for index, frame in enumerate(frames):
+        samples[index * hop : index * hop + fft_size] += frame
+        weight[index * hop : index * hop + fft_size] += square
+    inside = slice(fft_size // 2, length - fft_size // 2)
+    return (samples[inside] / np.maximum(weight[inside], 1e-8)).astype(np.float32)
