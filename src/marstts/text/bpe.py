@@ -1,7 +1,7 @@
 """Byte-pair encoding: strings in, ids of the text vocabulary out.
 
 Upstream: `normalize` and the prompt string built in `mars6.prompt`.  Downstream: the encoder's text embedding.
-MARS6 (arXiv:2501.05787), Sec. III-A: BPE with 512 entries.  Byte-level, so every text has an encoding and
+MARS6 (arXiv:2501.05787), Sec. V-A: BPE with 512 entries.  Byte-level, so every text has an encoding and
 `decode(encode(text)) == text`.  Text is first cut with the GPT-4 pattern, as in the published tokenizer: a token may
 begin with a space but never reaches into the next word.
 """
