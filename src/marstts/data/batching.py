@@ -1,0 +1,164 @@
+"""Which utterances are trained on at a step: a pure function of (seed, step), independent of codec and model.
+
+An item is one utterance, or two of the same speaker and style spoken one after the other, which teaches a model to go
+on from a prefix (deep cloning). Its speaker embeddings come from a reference: often another utterance of the same
+speaker and style, so that a model cannot lean on an embedding of the very audio it has to produce. Items of similar
+length share a batch, and all batches hold about the same number of patches.
+
+Upstream: `data.shards.Corpus`.  Downstream: `training.pretrain`, which turns a plan into tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from marstts.config import Config
+from marstts.data.shards import Corpus
+from marstts.errors import DataError
+
+FINAL_PUNCTUATION = ".!?,;:… "
+
+
+class BatchingConfig(Config):
+    """How utterances are put together into batches."""
+
+    patches_per_batch: int = Field(1200, gt=0)
+    """About how many patches a batch holds, end-of-speech included and padding not."""
+
+    max_patches: int = Field(300, gt=0)
+    """Longer utterances are left out, and pairs are only made up to this length."""
+
+    pair_probability: float = Field(0.2, ge=0.0, le=1.0)
+    """Share of the items that are two utterances of one speaker and style, as far as partners are found."""
+
+    other_reference_probability: float = Field(0.7, ge=0.0, le=1.0)
+    """How often the embeddings come from another utterance of the same speaker and style."""
+
+    lower_case_probability: float = Field(0.05, ge=0.0, le=1.0)
+    """How often the text of an item is written without capitals."""
+
+    no_final_punctuation_probability: float = Field(0.1, ge=0.0, le=1.0)
+    """How often the text of an item loses its last mark."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """One row of a batch, by indices into the corpus."""
+
+    parts: tuple[int, ...]
+    """The utterances spoken one after the other: one or two."""
+
+    reference: int
+    """The utterance whose embeddings describe the speaker."""
+
+    texts: tuple[str, ...]
+    """The words of each part; joined by one space they are the text of the row."""
+
+
+class Batcher:
+    """The batches of a corpus; `items(step)` depends on seed and step alone."""
+
+    def __init__(self, corpus: Corpus, config: BatchingConfig, seed: int) -> None:
+        self.corpus, self.config, self.seed = corpus, config, seed
+        self.lengths = corpus.num_patches + 1  # the end-of-speech patch
+        self.usable = np.flatnonzero(self.lengths <= config.max_patches)
+        if not len(self.usable):
+            raise DataError(
+                f"no utterance of the corpus is at most {config.max_patches} patches long; raise max_patches"
+            )
+        self.groups = group_by_speaker_and_style(corpus, self.usable)
+        self.group_of = {int(index): group for group in self.groups for index in group}
+        self.batches_per_epoch = max(1, round(int(self.lengths[self.usable].sum()) / config.patches_per_batch))
+        self.plan = lru_cache(maxsize=2)(self._plan)
+
+    @property
+    def num_left_out(self) -> int:
+        """Utterances that are too long to be trained on."""
+        return len(self.corpus) - len(self.usable)
+
+    def items(self, step: int) -> list[Item]:
+        """The rows of the batch of this step."""
+        epoch, position = divmod(step, self.batches_per_epoch)
+        rng = np.random.default_rng([self.seed, 1, step])
+        return [self.finish(parts, rng) for parts in self.plan(epoch)[position]]
+
+    def finish(self, parts: tuple[int, ...], rng: np.random.Generator) -> Item:
+        """Choose the reference and the spelling of a row."""
+        chance = rng.random(4)  # always the same number, so that options do not disturb one another
+        reference = parts[0]
+        others = [int(i) for i in self.group_of[parts[0]] if i not in parts]
+        if others and chance[0] < self.config.other_reference_probability:
+            reference = others[int(chance[1] * len(others))]
+        texts = [self.corpus.utterances[part].text.strip() for part in parts]
+        if chance[2] < self.config.lower_case_probability:
+            texts = [text.lower() for text in texts]
+        if chance[3] < self.config.no_final_punctuation_probability:
+            texts[-1] = texts[-1].rstrip(FINAL_PUNCTUATION) or texts[-1]
+        return Item(parts, reference, tuple(texts))
+
+    def _plan(self, epoch: int) -> list[list[tuple[int, ...]]]:
+        """The batches of one epoch, in training order; every usable utterance occurs once."""
+        rng = np.random.default_rng([self.seed, 0, epoch])
+        rows = make_rows(self.groups, self.lengths, self.config, rng)
+        lengths = np.array([row_length(row, self.lengths) for row in rows])
+        order = np.lexsort((rng.random(len(rows)), lengths))  # by length, equals in random order
+        runs = cut_evenly(lengths[order], self.batches_per_epoch)
+        batches = [[rows[i] for i in order[run]] for run in runs]
+        return [batches[i] for i in rng.permutation(len(batches))]
+
+
+def group_by_speaker_and_style(corpus: Corpus, indices: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """The indices, by speaker and style, groups in order of first appearance."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    for index in indices.tolist():
+        utterance = corpus.utterances[index]
+        groups.setdefault((utterance.speaker, utterance.style), []).append(index)
+    return [np.array(group) for group in groups.values()]
+
+
+def make_rows(
+    groups: Sequence[NDArray[np.int64]], lengths: NDArray[np.int64], config: BatchingConfig, rng: np.random.Generator
+) -> list[tuple[int, ...]]:
+    """All utterances of the groups, each once, alone or paired with a random partner of its group.
+
+    If couples stay together with probability q, a share q / (2 - q) of the rows are pairs; q is chosen to give
+    `pair_probability`.
+    """
+    together = 2 * config.pair_probability / (1 + config.pair_probability)
+    rows: list[tuple[int, ...]] = []
+    for group in groups:
+        shuffled = rng.permutation(group).tolist()
+        for first, second in zip(shuffled[0::2], shuffled[1::2], strict=False):
+            fits = row_length((first, second), lengths) <= config.max_patches
+            rows += [(first, second)] if rng.random() < together and fits else [(first,), (second,)]
+        if len(shuffled) % 2:
+            rows.append((shuffled[-1],))
+    return rows
+
+
+def row_length(row: Sequence[int], lengths: NDArray[np.int64]) -> int:
+    """Patches of a row: its parts, and one end-of-speech patch in all (each of `lengths` counts one)."""
+    return int(sum(lengths[index] for index in row)) - len(row) + 1
+
+
+def cut_evenly(lengths: NDArray[np.int64], num_runs: int) -> list[slice]:
+    """Cut rows into `num_runs` consecutive runs of about equal total length; with too few rows some runs repeat.
+
+    A run is never empty: each takes at least the row in the middle of its share.
+    """
+    ends = np.cumsum(lengths)
+    bounds = np.searchsorted(ends - lengths / 2, ends[-1] * np.arange(num_runs + 1) / num_runs)
+    starts = np.minimum(bounds[:-1], len(lengths) - 1)
+    stops = np.maximum(bounds[1:], starts + 1)
+    return [slice(int(start), int(stop)) for start, stop in zip(starts, stops, strict=True)]
+
+
+def padding_share(lengths: Sequence[int]) -> float:
+    """How much of a batch padded to its longest row is padding."""
+    return 1 - sum(lengths) / (len(lengths) * max(lengths))

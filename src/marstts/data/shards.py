@@ -1,0 +1,233 @@
+"""Shards: the tokenised corpus on disk, and the `Corpus` it becomes in memory.
+
+A shard is one safetensors file of about a thousand utterances: `codes.0`, `codes.1`, … (the codes of each level, all
+utterances end to end, uint16), `offsets` (N + 1,) int64 counting patches, `identity` (N, E1) and `style` (N, E2)
+float16; its metadata holds one JSON object (`ShardInfo`) with the geometry of the codec, the names of the encoders and
+a row per utterance. Sixty hours of three-level codes are 36 MB, so training holds the whole corpus in memory.
+
+Upstream: `data.tokenize`.  Downstream: `data.batching`, `training`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from marstts.codec.base import CodecSpec, Codes
+from marstts.data.manifest import Utterance
+from marstts.errors import DataError
+
+FORMAT = "marstts-shard-1"
+SHARD_PATTERN = "shard-*.safetensors"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardInfo:
+    """What a shard says of itself."""
+
+    codec: CodecSpec
+    identity_encoder: str
+    style_encoder: str
+
+    fingerprint: str
+    """Of the manifest lines and settings it was made from; a shard with another fingerprint is made again."""
+
+    utterances: tuple[Utterance, ...]
+    rejects: tuple[tuple[str, str], ...] = ()
+    """(id, reason) of the utterances left out."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Corpus:
+    """A tokenised corpus in memory; utterance i owns patches `offsets[i]` to `offsets[i + 1]`."""
+
+    codec: CodecSpec
+    identity_encoder: str
+    style_encoder: str
+    utterances: tuple[Utterance, ...]
+
+    codes: tuple[NDArray[np.uint16], ...]
+    """Per level, (patches * codes per patch,)."""
+
+    offsets: NDArray[np.int64]
+    """(N + 1,), in patches."""
+
+    identity: NDArray[np.float16]
+    """(N, E1)."""
+
+    style: NDArray[np.float16]
+    """(N, E2)."""
+
+    def __len__(self) -> int:
+        return len(self.utterances)
+
+    @property
+    def num_patches(self) -> NDArray[np.int64]:
+        """(N,) patches of each utterance."""
+        return np.diff(self.offsets)
+
+    @property
+    def seconds(self) -> float:
+        """Length of all audio, as the codec sees it."""
+        return float(self.offsets[-1]) / self.codec.patch_rate
+
+    def codes_of(self, index: int) -> Codes:
+        """The codes of one utterance, per level."""
+        start, stop = self.offsets[index], self.offsets[index + 1]
+        layout = self.codec.patch_layout
+        return tuple(codes[start * n : stop * n].astype(np.int64) for codes, n in zip(self.codes, layout, strict=True))
+
+    def select(self, indices: Sequence[int] | NDArray[np.int64]) -> Corpus:
+        """Only these utterances, in this order."""
+        rows = np.asarray(indices, dtype=np.int64)
+        counts = self.num_patches[rows]
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        patches = np.repeat(self.offsets[rows] - offsets[:-1], counts) + np.arange(offsets[-1])
+        return dataclasses.replace(
+            self,
+            utterances=tuple(self.utterances[row] for row in rows),
+            codes=tuple(
+                codes.reshape(-1, n)[patches].reshape(-1)
+                for codes, n in zip(self.codes, self.codec.patch_layout, strict=True)
+            ),
+            offsets=offsets,
+            identity=self.identity[rows],
+            style=self.style[rows],
+        )
+
+    def split(self, name: str) -> Corpus:
+        """The utterances of one split (`train`, `validation`, `test`)."""
+        return self.select([i for i, utterance in enumerate(self.utterances) if utterance.split == name])
+
+
+def shard_path(folder: Path, index: int) -> Path:
+    """Where shard `index` lies; matches `SHARD_PATTERN`."""
+    return folder / f"shard-{index:05d}.safetensors"
+
+
+def write_shard(
+    path: Path,
+    info: ShardInfo,
+    codes: Sequence[Codes],
+    identity: NDArray[np.float32],
+    style: NDArray[np.float32],
+) -> None:
+    """Write one shard under a temporary name and rename it; equal contents give equal bytes.
+
+    codes: one tuple of levels per utterance; identity (N, E1), style (N, E2). DataError if a code is not the codec's.
+    """
+    layout = info.codec.patch_layout
+    counts = [len(levels[0]) // layout[0] for levels in codes]
+    for utterance, levels, count in zip(info.utterances, codes, counts, strict=True):
+        check_codes(utterance, levels, count, info.codec)
+    tensors: dict[str, NDArray] = {
+        f"codes.{level}": np.concatenate([np.zeros(0, np.uint16), *(c[level].astype(np.uint16) for c in codes)])
+        for level in range(len(layout))
+    }
+    tensors["offsets"] = np.cumsum([0, *counts]).astype(np.int64)
+    tensors["identity"] = np.ascontiguousarray(identity, dtype=np.float16)
+    tensors["style"] = np.ascontiguousarray(style, dtype=np.float16)
+    # one metadata key only: safetensors does not promise the order of several
+    content = save(tensors, metadata={FORMAT: json.dumps(dataclasses.asdict(info), ensure_ascii=False)})
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_bytes(content)
+    os.replace(temporary, path)
+
+
+def check_codes(utterance: Utterance, levels: Codes, count: int, codec: CodecSpec) -> None:
+    """DataError unless every level has its share of whole patches and its codes lie in the codebook."""
+    lengths = [len(codes) for codes in levels]
+    if lengths != [count * n for n in codec.patch_layout]:
+        raise DataError(
+            f"{utterance.id}: codec {codec.name} gave levels of {lengths} codes, which are not whole patches"
+        )
+    if any(len(codes) and not 0 <= codes.min() <= codes.max() < codec.codebook_size for codes in levels):
+        raise DataError(f"{utterance.id}: codec {codec.name} gave codes outside its {codec.codebook_size} entries")
+
+
+def read_info(path: Path) -> ShardInfo:
+    """The description of a shard, without its arrays; DataError if it is no shard."""
+    try:
+        with safe_open(str(path), framework="numpy") as file:
+            metadata = file.metadata() or {}
+    except (SafetensorError, OSError) as error:
+        raise DataError(f"{path}: expected a shard written by `marstts tokenize`, but {error}") from error
+    if FORMAT not in metadata:
+        raise DataError(
+            f"{path}: expected a shard of format {FORMAT}, found {sorted(metadata) or 'none'}; tokenize again"
+        )
+    values = json.loads(metadata[FORMAT])
+    values["codec"]["hop_lengths"] = tuple(values["codec"]["hop_lengths"])
+    return ShardInfo(
+        codec=CodecSpec(**values.pop("codec")),
+        utterances=tuple(Utterance(**row) for row in values.pop("utterances")),
+        rejects=tuple((name, reason) for name, reason in values.pop("rejects")),
+        **values,
+    )
+
+
+def read_shard(path: Path) -> Corpus:
+    """One shard as a Corpus; DataError if it is malformed."""
+    info = read_info(path)
+    with safe_open(str(path), framework="numpy") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+    levels = range(len(info.codec.patch_layout))
+    missing = {"offsets", "identity", "style", *(f"codes.{level}" for level in levels)} - tensors.keys()
+    if missing:
+        raise DataError(f"{path}: the shard lacks {', '.join(sorted(missing))}; tokenize again")
+    return Corpus(
+        codec=info.codec,
+        identity_encoder=info.identity_encoder,
+        style_encoder=info.style_encoder,
+        utterances=info.utterances,
+        codes=tuple(tensors[f"codes.{level}"] for level in levels),
+        offsets=tensors["offsets"],
+        identity=tensors["identity"],
+        style=tensors["style"],
+    )
+
+
+def load_corpus(*folders: Path) -> Corpus:
+    """All shards of the folders as one Corpus sorted by id, so that neither shard nor manifest order matters.
+
+    DataError where there are no shards, where they were made by different codecs or encoders, or ids repeat.
+    """
+    shards = [read_shard(path) for folder in folders for path in sorted(folder.glob(SHARD_PATTERN))]
+    if not shards:
+        raise DataError(f"{', '.join(map(str, folders))}: no shards here; make them with `marstts tokenize`")
+    corpus = concatenate(shards)
+    ids = [utterance.id for utterance in corpus.utterances]
+    repeated = len(ids) - len(set(ids))
+    if repeated:
+        raise DataError(
+            f"{', '.join(map(str, folders))}: {repeated} utterance ids occur more than once; remove stale shards"
+        )
+    return corpus.select(sorted(range(len(ids)), key=ids.__getitem__))
+
+
+def concatenate(shards: Sequence[Corpus]) -> Corpus:
+    """Shards end to end; DataError unless codec and encoders agree."""
+    first = shards[0]
+    for shard in shards[1:]:
+        for what in ("codec", "identity_encoder", "style_encoder"):
+            one, other = getattr(first, what), getattr(shard, what)
+            if one != other:
+                raise DataError(f"shards disagree on {what} ({one} and {other}); tokenize all with the same")
+    counts = np.concatenate([shard.num_patches for shard in shards])
+    return dataclasses.replace(
+        first,
+        utterances=tuple(utterance for shard in shards for utterance in shard.utterances),
+        codes=tuple(np.concatenate(level) for level in zip(*(shard.codes for shard in shards), strict=True)),
+        offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
+        identity=np.concatenate([shard.identity for shard in shards]),
+        style=np.concatenate([shard.style for shard in shards]),
+    )

@@ -1,0 +1,213 @@
+"""Tokenising with the smallest ears that still hear: a codec of sample averages, embeddings of loudness."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from marstts.audio import Waveform
+from marstts.codec.base import CodecSpec
+from marstts.data.manifest import Utterance, write_manifest
+from marstts.data.shards import load_corpus, read_info, shard_path
+from marstts.data.tokenize import Ears, tokenize_manifest
+from marstts.errors import DataError
+
+SPEC = CodecSpec(name="averages", sample_rate=8000, codebook_size=19, hop_lengths=(800, 400, 200))
+
+
+class AverageCodec:
+    spec = SPEC
+
+    def encode(self, waveform: Waveform) -> tuple[np.ndarray, ...]:
+        whole = -len(waveform.samples) % SPEC.patch_samples
+        samples = np.abs(np.pad(waveform.samples, (0, whole)))
+        return tuple(
+            np.minimum(samples.reshape(-1, hop).mean(axis=1) * 19, 18).astype(np.int64) for hop in SPEC.hop_lengths
+        )
+
+    def decode(self, codes):
+        raise AssertionError("tokenising never decodes")
+
+
+@dataclass(frozen=True)
+class LoudnessEncoder:
+    name: str
+    size: int
+
+    def embed(self, waveform: Waveform) -> np.ndarray:
+        return np.full(self.size, np.abs(waveform.samples).mean(), np.float32)
+
+
+def load_ears() -> Ears:
+    return Ears(AverageCodec(), LoudnessEncoder("who", 3), LoudnessEncoder("how", 5))
+
+
+def load_other_ears() -> Ears:
+    return Ears(AverageCodec(), LoudnessEncoder("whoever", 3), LoudnessEncoder("how", 5))
+
+
+def make_corpus(folder: Path, count: int, **changes: object) -> Path:
+    """`count` seconds-long utterances of growing length and loudness; returns the manifest."""
+    utterances = []
+    for index in range(count):
+        seconds = 0.5 + 0.15 * index
+        samples = np.random.default_rng(index).uniform(-1, 1, int(8000 * seconds)) * (index + 1) / count
+        soundfile.write(folder / f"{index}.flac", samples, 8000)
+        utterances.append(
+            Utterance(
+                id=f"u{index}",
+                audio=f"{index}.flac",
+                text=f"Number {index}.",
+                speaker=f"s{index % 2}",
+                style="regular",
+                seconds=seconds,
+                source_rate=8000,
+                split="train" if index % 3 else "validation",
+                licence="CC0",
+            )
+        )
+    write_manifest(utterances, folder / "utterances.jsonl")
+    return folder / "utterances.jsonl"
+
+
+def silent(_: str) -> None:
+    pass
+
+
+def tokenize(manifest: Path, output: Path, **options):
+    return tokenize_manifest(manifest, output, options.pop("ears", load_ears), say=silent, **options)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_the_corpus_in_memory_is_what_the_models_heard(tmp_path):
+    report = tokenize(make_corpus(tmp_path, 5), tmp_path / "shards", utterances_per_shard=2)
+    assert (report.shards, report.shards_made, report.utterances, report.rejects) == (3, 3, 5, 0)
+    corpus = load_corpus(tmp_path / "shards")
+    assert [u.id for u in corpus.utterances] == ["u0", "u1", "u2", "u3", "u4"]
+    assert corpus.codec == SPEC and corpus.identity_encoder == "who" and corpus.style_encoder == "how"
+    assert corpus.identity.shape == (5, 3) and corpus.style.shape == (5, 5)
+    ears = load_ears()
+    for index in range(5):
+        samples, rate = soundfile.read(tmp_path / f"{index}.flac", dtype="float32")
+        expected = ears.codec.encode(Waveform(samples, rate))
+        for got, wanted in zip(corpus.codes_of(index), expected, strict=True):
+            np.testing.assert_array_equal(got, wanted)
+        np.testing.assert_allclose(corpus.identity[index], np.abs(samples).mean(), rtol=1e-3)
+    assert corpus.seconds == pytest.approx(corpus.num_patches.sum() * 0.1)
+
+
+def test_the_bytes_do_not_depend_on_the_number_of_workers(tmp_path):
+    manifest = make_corpus(tmp_path, 5)
+    tokenize(manifest, tmp_path / "one", utterances_per_shard=2)
+    tokenize(manifest, tmp_path / "two", utterances_per_shard=2, workers=2)
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+
+
+def test_the_order_of_the_manifest_does_not_change_the_corpus(tmp_path):
+    manifest = make_corpus(tmp_path, 5)
+    tokenize(manifest, tmp_path / "forward", utterances_per_shard=2)
+    manifest.write_text("".join(reversed(manifest.read_text().splitlines(keepends=True))))
+    tokenize(manifest, tmp_path / "backward", utterances_per_shard=2)
+    forward, backward = load_corpus(tmp_path / "forward"), load_corpus(tmp_path / "backward")
+    assert forward.utterances == backward.utterances
+    for name in ("offsets", "identity", "style"):
+        np.testing.assert_array_equal(getattr(forward, name), getattr(backward, name))
+    for one, other in zip(forward.codes, backward.codes, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_restart_makes_only_what_is_missing_damaged_or_stale(tmp_path):
+    manifest, output = make_corpus(tmp_path, 6), tmp_path / "shards"
+    tokenize(manifest, output, utterances_per_shard=2)
+    before = contents(output)
+    assert tokenize(manifest, output, utterances_per_shard=2).shards_made == 0
+    shard_path(output, 0).unlink()
+    shard_path(output, 1).write_bytes(b"half a shard")
+    assert tokenize(manifest, output, utterances_per_shard=2).shards_made == 2
+    assert contents(output) == before
+    manifest.write_text(manifest.read_text().replace("Number 4.", "Number four."))
+    assert tokenize(manifest, output, utterances_per_shard=2).shards_made == 1
+    assert tokenize(manifest, output, utterances_per_shard=2, ears=load_other_ears).shards_made == 3
+
+
+def test_a_grown_manifest_adds_shards_and_a_shortened_one_removes_them(tmp_path):
+    manifest, output = make_corpus(tmp_path, 6), tmp_path / "shards"
+    lines = manifest.read_text().splitlines(keepends=True)
+    manifest.write_text("".join(lines[:4]))
+    tokenize(manifest, output, utterances_per_shard=2)
+    manifest.write_text("".join(lines))
+    assert tokenize(manifest, output, utterances_per_shard=2).shards_made == 1
+    manifest.write_text("".join(lines[:2]))
+    tokenize(manifest, output, utterances_per_shard=2)
+    assert len(load_corpus(output)) == 2
+
+
+def test_what_cannot_be_used_is_listed_with_its_reason(tmp_path):
+    manifest = make_corpus(tmp_path, 8)
+    (tmp_path / "0.flac").write_text("this is no audio")
+    (tmp_path / "1.flac").unlink()
+    soundfile.write(tmp_path / "2.flac", np.zeros(8000), 8000)
+    soundfile.write(tmp_path / "3.flac", np.ones(80) * 0.5, 8000)
+    manifest.write_text(manifest.read_text().replace("Number 4.", " "))
+    report = tokenize(manifest, tmp_path / "shards", utterances_per_shard=3, max_seconds=1.5)
+    rejects = [json.loads(line) for line in (tmp_path / "shards" / "rejects.jsonl").read_text().splitlines()]
+    assert [reject["id"] for reject in rejects] == ["u0", "u1", "u2", "u3", "u4", "u7"]
+    for reject, reason in zip(
+        rejects, ["decoded", "1.flac", "silence", "0.01 s", "text is empty", "1.55 s"], strict=True
+    ):
+        assert reason in reject["reason"]
+    assert (report.utterances, report.rejects) == (2, 6)
+    assert [u.id for u in load_corpus(tmp_path / "shards").utterances] == ["u5", "u6"]
+    assert tokenize(manifest, tmp_path / "shards", utterances_per_shard=3, max_seconds=1.5).rejects == 6
+
+
+def test_a_corpus_of_rejects_only_is_an_error(tmp_path):
+    with pytest.raises(DataError, match="none of the 2 utterances"):
+        tokenize(make_corpus(tmp_path, 2), tmp_path / "shards", min_seconds=10.0)
+
+
+def test_splits_are_kept_apart(tmp_path):
+    tokenize(make_corpus(tmp_path, 7), tmp_path / "shards", utterances_per_shard=3)
+    corpus = load_corpus(tmp_path / "shards")
+    validation = corpus.split("validation")
+    assert [u.id for u in validation.utterances] == ["u0", "u3", "u6"]
+    for got, wanted in zip(validation.codes_of(1), corpus.codes_of(3), strict=True):
+        np.testing.assert_array_equal(got, wanted)
+    assert len(corpus.split("test")) == 0
+    assert validation.offsets[-1] == validation.num_patches.sum() == len(validation.codes[0])
+
+
+def test_shards_of_different_encoders_are_not_mixed(tmp_path):
+    manifest = make_corpus(tmp_path, 2)
+    tokenize(manifest, tmp_path / "a")
+    tokenize(manifest, tmp_path / "b", ears=load_other_ears)
+    with pytest.raises(DataError, match="disagree on identity_encoder"):
+        load_corpus(tmp_path / "a", tmp_path / "b")
+    with pytest.raises(DataError, match="2 utterance ids occur more than once"):
+        load_corpus(tmp_path / "a", tmp_path / "a")
+
+
+def test_folders_without_shards_and_files_of_another_kind_are_named(tmp_path):
+    with pytest.raises(DataError, match="no shards here"):
+        load_corpus(tmp_path)
+    (tmp_path / "shard-00000.safetensors").write_text("hello")
+    with pytest.raises(DataError, match=r"shard-00000.safetensors: expected a shard"):
+        read_info(tmp_path / "shard-00000.safetensors")
+
+
+def test_a_codec_that_breaks_its_promise_stops_the_run(tmp_path):
+    class TooLarge(AverageCodec):
+        def encode(self, waveform):
+            return tuple(codes + 19 for codes in super().encode(waveform))
+
+    def load() -> Ears:
+        return Ears(TooLarge(), LoudnessEncoder("who", 3), LoudnessEncoder("how", 5))
+
+    with pytest.raises(DataError, match="outside its 19 entries"):
+        tokenize(make_corpus(tmp_path, 2), tmp_path / "shards", ears=load)
