@@ -1,7 +1,8 @@
 """Short-time spectra in NumPy: what the light install's codec and speaker encoders hear with.
 
-The torch models compute the same features while training; a test proves both equal. Frames are centred: frame t is
-centred on sample `t * hop`, the signal padded by reflection, Hann window, as in `torch.stft(center=True)`.
+The torch models compute the same features while training; a test proves both equal. By default frame t is centred on
+sample `t * hop`, the signal padded by reflection, Hann window, as in `torch.stft(center=True)`. With a padding of
+`(fft_size - hop) // 2` frame t is centred on sample `(t + 1/2) * hop`, and N samples make exactly N / hop frames.
 """
 
 from __future__ import annotations
@@ -32,29 +33,41 @@ def mel_filterbank(sample_rate: int, fft_size: int, num_mels: int) -> NDArray[np
     return np.maximum(0.0, np.minimum(rising, falling)).astype(np.float32)
 
 
-def magnitude_spectrogram(samples: NDArray[np.float32], fft_size: int, hop: int) -> NDArray[np.float32]:
-    """samples (N,) -> (fft_size // 2 + 1, N // hop + 1)."""
-    padded = np.pad(samples, fft_size // 2, mode="reflect" if len(samples) > fft_size // 2 else "constant")
+def magnitude_spectrogram(
+    samples: NDArray[np.float32], fft_size: int, hop: int, padding: int | None = None
+) -> NDArray[np.float32]:
+    """samples (N,) -> (fft_size // 2 + 1, T), where T = N // hop + 1 for the default padding of fft_size // 2."""
+    padding = fft_size // 2 if padding is None else padding
+    padded = np.pad(samples, padding, mode="reflect" if len(samples) > padding else "constant")
     frames = np.lib.stride_tricks.sliding_window_view(padded, fft_size)[::hop]
     return np.abs(np.fft.rfft(frames * hann(fft_size), axis=-1)).T.astype(np.float32)
 
 
 def log_mel(
-    samples: NDArray[np.float32], sample_rate: int, *, fft_size: int, hop: int, num_mels: int
+    samples: NDArray[np.float32],
+    sample_rate: int,
+    *,
+    fft_size: int,
+    hop: int,
+    num_mels: int,
+    padding: int | None = None,
 ) -> NDArray[np.float32]:
-    """samples (N,) -> (num_mels, N // hop + 1), natural logarithm of mel magnitudes."""
-    mels = mel_filterbank(sample_rate, fft_size, num_mels) @ magnitude_spectrogram(samples, fft_size, hop)
+    """samples (N,) -> (num_mels, T), natural logarithm of mel magnitudes; T as in `magnitude_spectrogram`."""
+    mels = mel_filterbank(sample_rate, fft_size, num_mels) @ magnitude_spectrogram(samples, fft_size, hop, padding)
     return np.log(np.maximum(mels, LOG_FLOOR))
 
 
-def overlap_add(spectra: NDArray[np.complex64], fft_size: int, hop: int) -> NDArray[np.float32]:
-    """Inverse of a centred STFT: spectra (fft_size // 2 + 1, T) -> ((T - 1) * hop,) samples, window-normalised."""
+def overlap_add(
+    spectra: NDArray[np.complex64], fft_size: int, hop: int, padding: int | None = None
+) -> NDArray[np.float32]:
+    """Inverse of the STFT: spectra (fft_size // 2 + 1, T) -> samples ((T - 1) * hop + fft_size - 2 * padding,)."""
+    padding = fft_size // 2 if padding is None else padding
     frames = np.fft.irfft(spectra.T, n=fft_size, axis=-1) * hann(fft_size)
     length = (len(frames) - 1) * hop + fft_size
-    samples, weight = np.zeros(length), np.zeros(length)
+    samples, weight = np.zeros(length, np.float32), np.zeros(length, np.float32)
     square = hann(fft_size) ** 2
     for index, frame in enumerate(frames):
         samples[index * hop : index * hop + fft_size] += frame
         weight[index * hop : index * hop + fft_size] += square
-    inside = slice(fft_size // 2, length - fft_size // 2)
-    return (samples[inside] / np.maximum(weight[inside], 1e-8)).astype(np.float32)
+    inside = slice(padding, length - padding)
+    return samples[inside] / np.maximum(weight[inside], 1e-8)

@@ -1,0 +1,152 @@
+"""PyTorch modules → ONNX graphs whose weights stay in one safetensors file.
+
+Upstream: the torch models.  Downstream: `onnx_session`, which opens graph and weights without PyTorch.
+The weights are stored once, in half precision, as safetensors: what fine-tuning loads is what the graphs point into (ONNX
+external data), so a checkpoint carries no second copy and the two cannot disagree.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marstts.errors import require
+
+SMALLEST_SHARED = 64
+"""Initialisers with fewer elements stay inside the graph."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """One module to export."""
+
+    module: Any
+    """A torch module in evaluation mode, on the CPU, in float32."""
+    inputs: Mapping[str, Any]
+    """Example tensors by name, in the order of the module's arguments."""
+    outputs: Sequence[str]
+    dynamic: Mapping[str, Mapping[int, str]]
+    """Per input: which axes vary, and a name for each."""
+
+
+def export_graphs(folder: Path, weights_file: str, model: Any, graphs: Mapping[str, Graph]) -> None:
+    """Write `folder/weights_file` (fp16) and `folder/NAME.onnx` for each graph. `model` owns all parameters.
+
+    The model's parameters are rounded to half precision in place first, so that graphs and model agree.
+    """
+    torch = require("torch", "train")
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(parameter.half().float())
+    state = {name: tensor.half().contiguous() for name, tensor in model.state_dict().items()}
+    save_file(state, folder / weights_file)
+    places = tensor_places(folder / weights_file)
+    values = {name: tensor.float().numpy() for name, tensor in state.items()}
+    for name, graph in graphs.items():
+        share_weights(export_one(graph), values, places, weights_file, folder / f"{name}.onnx")
+
+
+def export_one(graph: Graph) -> Any:
+    """The plain ONNX model, weights inside."""
+    torch, onnx = require("torch", "train"), require("onnx", "train")
+    names = sorted({axis for axes in graph.dynamic.values() for axis in axes.values()})
+    dimensions = {name: torch.export.Dim(name, min=1) for name in names}
+    shapes = {
+        name: {axis: dimensions[label] for axis, label in graph.dynamic.get(name, {}).items()} for name in graph.inputs
+    }
+    with tempfile.TemporaryDirectory() as temporary, torch.no_grad():
+        path = Path(temporary) / "graph.onnx"
+        torch.onnx.export(
+            graph.module.eval(), tuple(graph.inputs.values()), str(path), dynamo=True, verbose=False,
+            input_names=list(graph.inputs), output_names=list(graph.outputs),
+            dynamic_shapes=tuple(shapes.values()), external_data=False, opset_version=18,
+        )  # fmt: skip
+        return onnx.load(str(path))
+
+
+def tensor_places(path: Path) -> dict[str, tuple[int, int]]:
+    """Where each tensor of a safetensors file lies: name -> (offset in the file, length), in bytes."""
+    with path.open("rb") as file:
+        header_size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(header_size))
+    return {
+        name: (8 + header_size + entry["data_offsets"][0], entry["data_offsets"][1] - entry["data_offsets"][0])
+        for name, entry in header.items()
+        if name != "__metadata__"
+    }
+
+
+def share_weights(
+    model: Any, values: Mapping[str, NDArray[np.float32]], places: Mapping[str, tuple[int, int]], weights_file: str,
+    path: Path,
+) -> None:  # fmt: skip
+    """Point every initialiser that equals a tensor of the weights file (or its transpose) at that tensor, and save."""
+    onnx = require("onnx", "train")
+    by_size: dict[int, list[str]] = {}
+    for name, value in values.items():
+        by_size.setdefault(value.size, []).append(name)
+    kept, nodes = [], []
+    for initializer in model.graph.initializer:
+        array = onnx.numpy_helper.to_array(initializer)
+        match = find_tensor(array, by_size.get(array.size, []), values) if array.size >= SMALLEST_SHARED else None
+        if match is None:
+            kept.append(initializer)
+            continue
+        source, transposed = match
+        stored = f"{initializer.name}.half"
+        kept.append(external_tensor(stored, values[source].shape, places[source], weights_file))
+        widened = f"{initializer.name}.wide" if transposed or array.shape != values[source].shape else initializer.name
+        nodes.append(onnx.helper.make_node("Cast", [stored], [widened], to=onnx.TensorProto.FLOAT))
+        if transposed:
+            nodes.append(onnx.helper.make_node("Transpose", [widened], [initializer.name], perm=[1, 0]))
+        elif widened != initializer.name:
+            shape = onnx.numpy_helper.from_array(np.array(array.shape, np.int64), f"{initializer.name}.shape")
+            kept.append(shape)
+            nodes.append(onnx.helper.make_node("Reshape", [widened, shape.name], [initializer.name]))
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(kept)
+    body = list(model.graph.node)
+    del model.graph.node[:]
+    model.graph.node.extend(nodes + body)
+    for node in model.graph.node:  # the exporter's notes on the source files say nothing to a reader of the graph
+        del node.metadata_props[:]
+        node.doc_string = ""
+    del model.graph.value_info[:]
+    path.write_bytes(model.SerializeToString())
+
+
+def find_tensor(
+    array: NDArray[Any], candidates: Sequence[str], values: Mapping[str, NDArray[np.float32]]
+) -> tuple[str, bool] | None:
+    """The name of a tensor holding these values, and whether it must be transposed."""
+    if array.dtype != np.float32:
+        return None
+    for name in candidates:
+        value = values[name]
+        if np.array_equal(value.reshape(-1), array.reshape(-1)) and (value.ndim < 2 or value.shape == array.shape):
+            return name, False
+        if value.ndim == 2 and array.shape == value.shape[::-1] and np.array_equal(value.T, array):
+            return name, True
+        if value.ndim != array.ndim and np.array_equal(value.reshape(-1), array.reshape(-1)):
+            return name, False
+    return None
+
+
+def external_tensor(name: str, shape: Sequence[int], place: tuple[int, int], weights_file: str) -> Any:
+    """An fp16 initialiser whose bytes lie in the weights file."""
+    onnx = require("onnx", "train")
+    tensor = onnx.TensorProto(name=name, dims=list(shape), data_type=onnx.TensorProto.FLOAT16)
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    for key, value in (("location", weights_file), ("offset", str(place[0])), ("length", str(place[1]))):
+        tensor.external_data.add(key=key, value=value)
+    return tensor

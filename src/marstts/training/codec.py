@@ -1,0 +1,263 @@
+"""Training of the mini codec: waveforms in, a codec that all three levels take part in out.
+
+Upstream: a manifest of recordings.  Downstream: `export_codec`, the folder that `codec.mini.MiniCodec` runs.
+Two stages with one configuration each: everything against spectral losses; then the decoder alone, against
+discriminators too, while encoder and codebooks (and so every token already made) stay as they are.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from marstts.codec.mini import MiniCodecConfig, MiniCodecFolder
+from marstts.codec.mini_model import CodesGraph, MiniCodecModel, SpectraGraph
+from marstts.config import Config, read_config, write_config
+from marstts.data.manifest import Utterance, read_manifest
+from marstts.errors import DataError
+from marstts.onnx_export import Graph, export_graphs
+from marstts.training.codec_losses import Discriminators, SpectralLoss, discriminator_loss, generator_loss
+from marstts.training.loop import LoopConfig, latest
+
+REVIVE_EVERY, REVIVE_BELOW = 25, 0.03
+"""Codes used less than this share of the mean are replaced by fresh latents this often; without it codebooks collapse
+to a few dozen entries within the first fifty steps."""
+USAGE_DECAY = 0.97
+
+
+class Stage(str, Enum):
+    """Which part of the codec learns."""
+
+    WHOLE = "whole"
+    DECODER = "decoder"
+    """Encoder and codebooks stay, so that codes made before remain valid."""
+
+
+class AdversarialConfig(Config):
+    """Discriminators, on from the first step of the stage that names them."""
+
+    periods: tuple[int, ...] = (2, 3, 5, 7, 11)
+    fft_sizes: tuple[int, ...] = (2048, 1024, 512)
+    channels: int = 32
+    learning_rate: float = 2e-4
+    weight: float = 1.0
+    feature_weight: float = 2.0
+
+
+class CodecTrainingConfig(Config):
+    """One stage of codec training."""
+
+    model: MiniCodecConfig = MiniCodecConfig()
+    loop: LoopConfig
+    stage: Stage = Stage.WHOLE
+    adversarial: AdversarialConfig | None = None
+    """None = spectral losses only."""
+
+    batch: int = Field(16, gt=0)
+    segment_patches: int = Field(12, gt=1)
+    """Length of a training segment (12 patches = 1.02 s)."""
+    learning_rate: float = 6e-4
+    warmup_steps: int = 200
+    spectral_weight: float = 10.0
+    noisy_share: float = 0.15
+    """Share of segments heard under noise of 15 to 40 dB, as recordings of people are."""
+    bf16: bool = True
+
+
+class CodecTask:
+    """The codec's `training.loop.Task`."""
+
+    def __init__(self, config: CodecTrainingConfig, manifest: Path, device: str = "cpu") -> None:
+        torch.manual_seed(config.loop.seed)
+        self.config, self.device = config, torch.device(device)
+        self.model = MiniCodecModel(config.model).to(self.device)
+        self.spectral = SpectralLoss(config.model.sample_rate).to(self.device)
+        learning = self.model.decoder if config.stage is Stage.DECODER else self.model
+        self.parameters = list(learning.parameters())
+        self.modules: dict[str, nn.Module] = {"codec": self.model}
+        self.optimizers: dict[str, torch.optim.Optimizer] = {
+            "codec": torch.optim.AdamW(self.parameters, config.learning_rate, betas=(0.8, 0.99), weight_decay=1e-3)
+        }
+        self.judge: Discriminators | None = None
+        if config.adversarial:
+            adversarial = config.adversarial
+            self.judge = Discriminators(adversarial.periods, adversarial.fft_sizes, adversarial.channels).to(self.device)
+            self.modules["discriminators"] = self.judge
+            self.optimizers["discriminators"] = torch.optim.AdamW(
+                self.judge.parameters(), adversarial.learning_rate, betas=(0.8, 0.99)
+            )
+        self.segments = Segments(manifest, config)
+
+    def train_step(self, step: int) -> dict[str, float | Tensor]:
+        wanted = self.segments.train(step).to(self.device)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.bf16):
+            heard, codes, quantisation = self.model(wanted)
+        scores: dict[str, float | Tensor] = {}
+        if self.judge is not None:
+            scores |= self.discriminator_step(heard, wanted)
+        spectral = self.spectral(heard, wanted, step)
+        loss = self.config.spectral_weight * spectral + quantisation
+        if self.judge is not None and self.config.adversarial:
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.bf16):
+                fooling, features = generator_loss(self.judge, heard, wanted)
+            loss = loss + self.config.adversarial.weight * fooling + self.config.adversarial.feature_weight * features
+            scores |= {"fooling": fooling.detach(), "features": features.detach()}
+        self.update("codec", loss, self.parameters, step)
+        if self.config.stage is Stage.WHOLE:
+            self.revive(codes, wanted, step)
+        scores |= {f"perplexity{level}": perplexity(c, self.config.model.codebook_size) for level, c in enumerate(codes)}
+        return scores | {"spectral": spectral.detach(), "quantisation": quantisation.detach()}
+
+    def discriminator_step(self, heard: Tensor, wanted: Tensor) -> dict[str, Tensor]:
+        """Teach the discriminators on this batch."""
+        assert self.judge is not None
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.bf16):
+            loss = discriminator_loss(self.judge, heard, wanted)
+        self.update("discriminators", loss, list(self.judge.parameters()), None)
+        return {"discriminators": loss.detach()}
+
+    def update(self, name: str, loss: Tensor, parameters: list[nn.Parameter], step: int | None) -> None:
+        """One optimizer step; the learning rate is a function of the step where one is given."""
+        optimizer = self.optimizers[name]
+        if step is not None:
+            for group in optimizer.param_groups:
+                group["lr"] = self.config.learning_rate * schedule(step, self.config.warmup_steps, self.config.loop.steps)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0 if step is not None else 10.0)
+        optimizer.step()
+
+    @torch.no_grad()
+    def revive(self, codes: list[Tensor], samples: Tensor, step: int) -> None:
+        """Track how often each code is used; give the dead ones a latent of this batch as their new place."""
+        for level, level_codes in enumerate(codes):
+            book = self.model.quantizer.levels[level]
+            counts = torch.bincount(level_codes.flatten(), minlength=self.config.model.codebook_size).float()
+            book.usage.mul_(USAGE_DECAY).add_(counts / counts.mean(), alpha=1 - USAGE_DECAY)
+        if step % REVIVE_EVERY:
+            return
+        total = latents = self.model.encoder(self.model.log_mel(samples)).float()
+        total = torch.zeros_like(latents)
+        generator = torch.Generator().manual_seed(step)
+        for stride, book in zip(self.config.model.strides, self.model.quantizer.levels, strict=True):
+            left = latents - total
+            left = F.avg_pool1d(left, stride) if stride > 1 else left
+            queries = book.queries(left).flatten(0, 1)
+            dead = torch.nonzero(book.usage < REVIVE_BELOW)[:, 0]
+            if len(dead):
+                chosen = torch.randint(len(queries), (len(dead),), generator=generator).to(dead.device)
+                spread = 0.02 * torch.randn(len(dead), queries.shape[1], generator=generator).to(dead.device)
+                book.entries[dead] = queries[chosen] + spread
+                book.usage[dead] = 0.3
+            total = total + book.decode(book.encode(left)).repeat_interleave(stride, dim=2)
+
+    @torch.no_grad()
+    def validate(self, step: int, writer: Any) -> dict[str, float]:
+        """Spectral distance and codebook perplexity on fixed validation segments, and two of them as audio."""
+        losses, codes = [], []
+        for wanted in self.segments.validation():
+            heard, batch_codes, _ = self.model(wanted.to(self.device))
+            losses.append(float(self.spectral(heard, wanted.to(self.device))))
+            codes.append(batch_codes)
+        for name, samples in (("source", wanted), ("resynthesis", heard)):
+            writer.add_audio(name, samples[:1].cpu().clamp(-1, 1), step, self.config.model.sample_rate)
+        scores = {"spectral": float(np.mean(losses))}
+        for level in range(len(self.config.model.strides)):
+            together = torch.cat([batch[level].flatten() for batch in codes])
+            scores[f"perplexity{level}"] = float(perplexity(together, self.config.model.codebook_size))
+        return scores
+
+
+def schedule(step: int, warmup: int, steps: int) -> float:
+    """Linear warm-up, then a cosine down to a twentieth."""
+    if step < warmup:
+        return (step + 1) / warmup
+    progress = min(1.0, (step - warmup) / max(1, steps - warmup))
+    return 0.05 + 0.95 * 0.5 * (1 + float(np.cos(np.pi * progress)))
+
+
+def perplexity(codes: Tensor, codebook_size: int) -> Tensor:
+    """Exponential of the codes' entropy: how many codes are in use, counting rare ones less."""
+    share = torch.bincount(codes.flatten(), minlength=codebook_size).float()
+    share = share / share.sum()
+    return torch.exp(-(share * torch.log(share + 1e-10)).sum())
+
+
+class Segments:
+    """Random stretches of a manifest's recordings, as a function of the step."""
+
+    def __init__(self, manifest: Path, config: CodecTrainingConfig) -> None:
+        self.folder, self.config = manifest.parent, config
+        self.samples = config.segment_patches * config.model.hop_lengths[0]
+        utterances = [u for u in read_manifest(manifest) if u.seconds * config.model.sample_rate > self.samples]
+        self.known = [u for u in utterances if u.split == "train"]
+        self.held_out = [u for u in utterances if u.split == "validation"][:96]
+        if not self.known or not self.held_out:
+            raise DataError(f"{manifest}: needs training and validation recordings longer than {self.samples} samples")
+
+    def train(self, step: int) -> Tensor:
+        """(batch, samples) of step `step`, at random levels, some with noise."""
+        rng = np.random.default_rng((self.config.loop.seed, step))
+        rows = []
+        for index in rng.integers(len(self.known), size=self.config.batch):
+            samples = self.cut(self.known[index], float(rng.uniform())) * 10 ** (rng.uniform(-9, 6) / 20)
+            if rng.uniform() < self.config.noisy_share:
+                level = np.sqrt((samples**2).mean()) * 10 ** (-rng.uniform(15, 40) / 20)
+                samples = samples + level * rng.standard_normal(len(samples))
+            rows.append(samples / max(1.0, float(np.abs(samples).max())))
+        return torch.from_numpy(np.stack(rows).astype(np.float32))
+
+    def validation(self) -> list[Tensor]:
+        """Fixed batches from the middle of held-out recordings."""
+        size = self.config.batch
+        cuts = [self.cut(utterance, 0.5) for utterance in self.held_out]
+        return [torch.from_numpy(np.stack(cuts[i : i + size])) for i in range(0, len(cuts), size)]
+
+    def cut(self, utterance: Utterance, place: float) -> np.ndarray:
+        """One segment of a recording, read without decoding the rest."""
+        path = self.folder / utterance.audio
+        with soundfile.SoundFile(path) as file:
+            if file.samplerate != self.config.model.sample_rate:
+                raise DataError(f"{path}: codec training needs {self.config.model.sample_rate} Hz, not {file.samplerate}")
+            file.seek(int(place * max(0, file.frames - self.samples)))
+            samples = file.read(self.samples, dtype="float32", always_2d=True)[:, 0]
+        return np.pad(samples, (0, self.samples - len(samples)))
+
+
+def export_codec(model: MiniCodecModel, name: str, folder: Path) -> None:
+    """Write the folder that `codec.mini.MiniCodec` runs: config.json, codec.safetensors (fp16), two graphs."""
+    model = model.float().cpu().eval()
+    config = model.config
+    frames = config.hop_lengths[0] // config.hop
+    positions = sum(config.strides[0] // stride for stride in config.strides)
+    mels = torch.randn(1, 5, frames, config.num_mels)
+    codes = torch.zeros(1, 5, positions, dtype=torch.int64)
+    graphs = {
+        "encoder": Graph(CodesGraph(model), {"mels": mels}, ["codes"], {"mels": {1: "patches"}}),
+        "decoder": Graph(SpectraGraph(model), {"codes": codes}, ["log_magnitude", "phase"], {"codes": {1: "patches"}}),
+    }
+    export_graphs(folder, "codec.safetensors", model, graphs)
+    write_config(MiniCodecFolder(name=name, model=config), folder / "config.json")
+
+
+def load_codec(run: Path) -> MiniCodecModel:
+    """The codec of a training run's newest checkpoint, or of an exported folder."""
+    checkpoint = latest(run)
+    if checkpoint is None:
+        config = read_config(MiniCodecFolder, run / "config.json").model
+        weights = run / "codec.safetensors"
+    else:
+        config = read_config(CodecTrainingConfig, run / "config.json").model
+        weights = checkpoint / "codec.safetensors"
+    model = MiniCodecModel(config)
+    model.load_state_dict({name: tensor.float() for name, tensor in load_file(weights).items()})
+    return model
