@@ -1,0 +1,170 @@
+"""The two decoders: patches → one vector per patch (global), that vector → seven tokens (local).
+
+Upstream: `encoder.Encoder` (memory), `patches` (tokens).  Downstream: `objective` in training, `generate` in speaking.
+MARS6 (arXiv:2501.05787), Sec. III-C.  Deviations: as in the published checkpoint, positions of the global decoder are
+counted in tokens inside the patch embedding, and no stack ends in a norm.
+Shapes: B batch · T patches · P positions of a patch · N patches taken out of a batch · S memory slots · D width ·
+V speech vocabulary · C codes per level · w width of a token inside the patch embedding.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from marstts.mars6.config import Mars6Config
+from marstts.mars6.encoder import EMBEDDING_STD
+from marstts.nn.kv_cache import KVCache
+from marstts.nn.positions import ScaledSinusoids
+from marstts.nn.transformer import CrossLayer, SelfLayer, initialise
+
+
+class PatchEmbedding(nn.Module):
+    """A patch of tokens to one vector: tokens embedded narrowly, positioned, concatenated, mixed."""
+
+    def __init__(self, config: Mars6Config) -> None:
+        super().__init__()
+        self.eos = config.eos
+        self.tokens = nn.Embedding(config.speech_vocab_size, config.patch_token_width, padding_idx=config.eos)
+        self.positions = ScaledSinusoids()
+        self.output = nn.Linear(config.patch_size * config.patch_token_width, config.width, bias=False)
+        nn.init.normal_(self.tokens.weight, std=EMBEDDING_STD)
+        self.tokens.weight.data[config.eos].zero_()
+
+    def forward(self, patches: Tensor, first: Tensor) -> Tensor:
+        """patches (B, T, P), negative = padding; first (B,): how many patches went before -> (B, T, D).
+
+        Token j of patch n has position P·n + j, counted from the first patch of the row.
+        """
+        batch, length, size = patches.shape
+        offsets = torch.arange(length * size, device=patches.device).view(1, length, size)
+        tokens = self.tokens(patches.masked_fill(patches < 0, self.eos))
+        tokens = self.positions(tokens, offsets + size * first.view(batch, 1, 1))
+        return self.output(tokens.flatten(start_dim=2))
+
+
+class GlobalDecoder(nn.Module):
+    """Causal over patches, with cross-attention to the memory; output n is what patch n is made from."""
+
+    def __init__(self, config: Mars6Config) -> None:
+        super().__init__()
+        self.start = nn.Parameter(torch.randn(config.width) * EMBEDDING_STD)
+        self.patch_embedding = PatchEmbedding(config)
+        inner_width = config.feed_forward_factor * config.width
+        self.layers = nn.ModuleList(
+            CrossLayer(config.width, config.heads, inner_width, config.dropout) for _ in range(config.global_layers)
+        )
+        initialise(self.layers)
+
+    def embed(self, patches: Tensor) -> Tensor:
+        """patches (B, T, P) from the beginning -> (B, T + 1, D): the start vector, then the embedded patches."""
+        batch = patches.shape[0]
+        embedded = self.patch_embedding(patches, torch.zeros(batch, dtype=torch.long, device=patches.device))
+        return torch.cat((self.start.to(embedded.dtype).expand(batch, 1, -1), embedded), dim=1)
+
+    def remember(self, memory: Tensor) -> tuple[KVCache, ...]:
+        """memory (B, S, D) -> the keys and values each layer's cross-attention keeps of it."""
+        return tuple(layer.cross_attention.remember(memory) for layer in self.layers)
+
+    def forward(
+        self, x: Tensor, memory: Tensor, memory_mask: Tensor, attention_layers: tuple[int, ...] = ()
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """x (B, T, D) from `embed`, memory (B, S, D), memory_mask (B, S) -> (B, T, D), and the cross-attention
+        (B, H, T, S) of the layers `attention_layers` (counted from 0).
+
+        Rows need no padding mask of their own: padding comes last, and position t sees only positions up to t.
+        """
+        shown = []
+        for index, (layer, remembered) in enumerate(zip(self.layers, self.remember(memory), strict=True)):
+            show = index in attention_layers
+            x, _, attention = layer(x, remembered, memory_mask[:, None, None, :], causal=True, show_attention=show)
+            if attention is not None:
+                shown.append(attention)
+        return x, tuple(shown)
+
+    def prefill(
+        self, x: Tensor, memory: tuple[KVCache, ...], memory_mask: Tensor
+    ) -> tuple[Tensor, tuple[KVCache, ...]]:
+        """As `forward`, with the memory as `remember` keeps it; also returns the KV cache of every layer."""
+        seen = []
+        for layer, remembered in zip(self.layers, memory, strict=True):
+            x, cache, _ = layer(x, remembered, memory_mask[:, None, None, :], causal=True)
+            seen.append(cache)
+        return x, tuple(seen)
+
+    def step(
+        self,
+        x: Tensor,
+        past: tuple[KVCache, ...],
+        past_mask: Tensor,
+        memory: tuple[KVCache, ...],
+        memory_mask: Tensor,
+    ) -> tuple[Tensor, tuple[KVCache, ...]]:
+        """One more patch: x (B, 1, D), past_mask (B, past + 1) True = attend (the last column is x itself)
+        -> (B, 1, D), and the longer caches.
+        """
+        seen = []
+        for layer, remembered, cache in zip(self.layers, memory, past, strict=True):
+            x, cache, _ = layer(
+                x, remembered, memory_mask[:, None, None, :], mask=past_mask[:, None, None, :], past=cache
+            )
+            seen.append(cache)
+        return x, tuple(seen)
+
+
+class LocalDecoder(nn.Module):
+    """Causal over the positions of one patch; its first input is the global decoder's vector."""
+
+    def __init__(self, config: Mars6Config) -> None:
+        super().__init__()
+        self.config = config
+        self.input = nn.Linear(config.width, config.width)
+        self.tokens = nn.Embedding(config.speech_vocab_size, config.width, padding_idx=config.eos)
+        self.positions = nn.Embedding(config.patch_size, config.width)
+        inner_width = config.feed_forward_factor * config.width
+        self.layers = nn.ModuleList(
+            SelfLayer(config.width, config.local_heads, inner_width, config.dropout) for _ in range(config.local_layers)
+        )
+        self.output = nn.Linear(config.width, config.speech_vocab_size, bias=False)
+        nn.init.normal_(self.tokens.weight, std=EMBEDDING_STD)
+        self.tokens.weight.data[config.eos].zero_()
+        nn.init.normal_(self.positions.weight, std=EMBEDDING_STD)
+        initialise(self.layers)
+
+    def forward(self, vectors: Tensor, patches: Tensor) -> tuple[Tensor, ...]:
+        """vectors (N, D) of the global decoder, patches (N, P) they lead to, all positions at once
+        -> logits (N, layout[l], C + 1) per level; the last column is end of speech.
+
+        `logits[l][n, i]` scores the i-th code of level l in patch n and has seen only the tokens before it.
+        """
+        first = self.input(vectors).unsqueeze(1)
+        x = torch.cat((first, self.tokens(patches[:, :-1]).to(first.dtype)), dim=1)
+        x = x + self.positions.weight.to(x.dtype)
+        for layer in self.layers:
+            x, _ = layer(x, causal=True)
+        return tuple(
+            F.linear(hidden, self.level_weight(level))
+            for level, hidden in enumerate(x.split(self.config.patch_layout, dim=1))
+        )
+
+    def step(
+        self, vectors: Tensor, token: Tensor | None, past: tuple[KVCache, ...]
+    ) -> tuple[Tensor, tuple[KVCache, ...]]:
+        """One position: `vectors` (B, D) if `token` is None (position 0, past empty), else after `token` (B,)
+        -> logits (B, C + 1) over the position's level, last column end of speech; and the longer caches.
+        """
+        position = past[0].keys.shape[2] if past else 0
+        x = self.input(vectors) if token is None else self.tokens(token)
+        x = (x + self.positions.weight[position]).unsqueeze(1)
+        seen = []
+        for index, layer in enumerate(self.layers):
+            x, cache = layer(x, past=past[index] if past else None)
+            seen.append(cache)
+        logits = F.linear(x.squeeze(1), self.level_weight(self.config.position_levels[position]))
+        return logits, tuple(seen)
+
+    def level_weight(self, level: int) -> Tensor:
+        """(C + 1, D): the output rows that are legal on this level, its codes and end of speech."""
+        size = self.config.codebook_size
+        return torch.cat((self.output.weight[level * size : (level + 1) * size], self.output.weight[-1:]), dim=0)

@@ -1,0 +1,138 @@
+"""MARS6: an encoder, a global decoder over patches, and a local decoder inside them.
+
+Upstream: `config`, batches of text ids, speaker embeddings and patches.  Downstream: `objective` (training),
+`engine.torch` and the ONNX export (speaking), `checkpoint` (weights).
+MARS6 (arXiv:2501.05787), Sec. III.
+Shapes: B batch · S text tokens · T patches · P positions · N scored patches · D width · C codes per level.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from marstts.mars6.config import Mars6Config
+from marstts.mars6.decoders import GlobalDecoder, LocalDecoder
+from marstts.mars6.encoder import Encoder, length_mask
+from marstts.nn.kv_cache import KVCache
+
+
+@dataclass(frozen=True)
+class Mars6Output:
+    """What the model makes of a teacher-forced batch."""
+
+    logits: tuple[Tensor, ...]
+    """Per level (N, layout[l], C + 1), last column end of speech; N scored patches in order of rows, then time."""
+
+    scored: Tensor
+    """(B, T) True for the N patches that were scored."""
+
+    cross_attention: tuple[Tensor, ...]
+    """(B, H, T, slots + S) of each layer that was asked for."""
+
+
+@dataclass(frozen=True)
+class GlobalState:
+    """Where the global decoder stands in B utterances; a value, replaced by every step."""
+
+    vectors: Tensor
+    """(B, D): what the next patch is made from."""
+
+    num_patches: Tensor
+    """(B,) patches heard so far, prefix included."""
+
+    seen: tuple[KVCache, ...]
+    """Per layer, keys and values of the start vector and the patches."""
+
+    seen_mask: Tensor
+    """(B, seen) True where a row's cache holds something; rows with shorter prefixes have gaps."""
+
+    memory: tuple[KVCache, ...]
+    """Per layer, keys and values of the memory."""
+
+    memory_mask: Tensor
+    """(B, slots + S) True = attend."""
+
+    def select(self, rows: Tensor) -> GlobalState:
+        """Only the rows (N,), in that order."""
+        return GlobalState(
+            vectors=self.vectors[rows],
+            num_patches=self.num_patches[rows],
+            seen=tuple(cache.select(rows) for cache in self.seen),
+            seen_mask=self.seen_mask[rows],
+            memory=tuple(cache.select(rows) for cache in self.memory),
+            memory_mask=self.memory_mask[rows],
+        )
+
+
+class Mars6(nn.Module):
+    """Text and a speaker in, logits over the tokens of speech out."""
+
+    def __init__(self, config: Mars6Config) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = Encoder(config)
+        self.global_decoder = GlobalDecoder(config)
+        self.local_decoder = LocalDecoder(config)
+
+    @property
+    def num_slots(self) -> int:
+        """Places of the memory before the first text token."""
+        return self.encoder.slots.count
+
+    def encode(
+        self, text_ids: Tensor, text_lengths: Tensor, identity: Tensor, style: Tensor, language: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """text_ids (B, S), text_lengths (B,), identity (B, E1), style (B, E2), language (B,) or None for language 0
+        -> memory (B, slots + S, D), memory_mask (B, slots + S) True = attend.
+        """
+        return self.encoder(text_ids, text_lengths, identity, style, language)
+
+    def forward(
+        self,
+        text_ids: Tensor,
+        text_lengths: Tensor,
+        identity: Tensor,
+        style: Tensor,
+        patches: Tensor,
+        patch_lengths: Tensor,
+        *,
+        language: Tensor | None = None,
+        scored: Tensor | None = None,
+        attention_layers: tuple[int, ...] = (),
+    ) -> Mars6Output:
+        """Score patches (B, T, P), padded with -100; patch_lengths (B,) count the final end-of-speech patch.
+
+        The shift happens in here, and only here: a token's logits have seen the tokens before it. `scored` (B, T)
+        limits the local decoder to some of the patches (default: all that are not padding); the cross-attention of
+        `attention_layers` of the global decoder, counted from 0, is returned too.
+        """
+        memory, memory_mask = self.encode(text_ids, text_lengths, identity, style, language)
+        x = self.global_decoder.embed(patches[:, :-1])  # (B, T, D), place t sees only patches < t
+        x, cross_attention = self.global_decoder(x, memory, memory_mask, attention_layers)
+        scored = scored_patches(patch_lengths, patches.shape[1], scored)
+        logits = self.local_decoder(x[scored], patches[scored])
+        return Mars6Output(logits, scored, cross_attention)
+
+    def begin(self, memory: Tensor, memory_mask: Tensor, prefix: Tensor, prefix_lengths: Tensor) -> GlobalState:
+        """Hear the prefixes (B, T, P), padded with -100, of prefix_lengths (B,) patches, possibly none."""
+        remembered = self.global_decoder.remember(memory)
+        x, seen = self.global_decoder.prefill(self.global_decoder.embed(prefix), remembered, memory_mask)
+        vectors = x[torch.arange(len(x), device=x.device), prefix_lengths]
+        seen_mask = length_mask(prefix_lengths + 1, x.shape[1])
+        return GlobalState(vectors, prefix_lengths, seen, seen_mask, remembered, memory_mask)
+
+    def advance(self, state: GlobalState, patches: Tensor) -> GlobalState:
+        """Hear one more whole patch per row, patches (B, P)."""
+        x = self.global_decoder.patch_embedding(patches.unsqueeze(1), state.num_patches)
+        seen_mask = torch.cat((state.seen_mask, torch.ones_like(state.seen_mask[:, :1])), dim=1)
+        x, seen = self.global_decoder.step(x, state.seen, seen_mask, state.memory, state.memory_mask)
+        return GlobalState(x.squeeze(1), state.num_patches + 1, seen, seen_mask, state.memory, state.memory_mask)
+
+
+def scored_patches(patch_lengths: Tensor, num_patches: int, wanted: Tensor | None = None) -> Tensor:
+    """patch_lengths (B,), wanted (B, T) or None for all -> (B, T), True for wanted patches that are not padding."""
+    mask = length_mask(patch_lengths, num_patches)
+    return mask if wanted is None else mask & wanted

@@ -1,0 +1,121 @@
+"""What training minimises: next-token cross-entropy level by level, and a reward for reading the text in order.
+
+Upstream: `model.Mars6Output`.  Downstream: `training`.
+MARS6 (arXiv:2501.05787), Sec. III-D.  Deviations: levels may be weighted, and `alignment_reward` is ours: it lets
+cross-attention find its diagonal with little data.
+Shapes: B batch · T patches · P positions · N scored patches · H heads · S text tokens · C codes per level.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from marstts.config import Config
+from marstts.mars6.config import Mars6Config
+from marstts.mars6.encoder import length_mask
+
+
+class ObjectiveConfig(Config):
+    """What counts how much."""
+
+    level_weights: tuple[float, ...] = (1.0, 1.0, 1.0)
+    """Weight of each level's mean cross-entropy; normalised to sum to one."""
+
+    label_smoothing: float = 0.0
+    """Share of each target's probability spread over all codes of its level."""
+
+
+@dataclass(frozen=True)
+class NextTokenLoss:
+    """Cross-entropy in nats; scalars unless told otherwise."""
+
+    total: Tensor
+    """The weighted mean over levels, to be minimised."""
+
+    levels: Tensor
+    """(levels,) mean cross-entropy of each level."""
+
+    accuracy: Tensor
+    """(levels,) share of tokens whose most likely code is right."""
+
+
+def level_targets(patches: Tensor, config: Mars6Config) -> tuple[Tensor, ...]:
+    """patches (N, P) of tokens -> classes (N, layout[l]) per level: the code, or C for end of speech."""
+    levels = torch.as_tensor(config.position_levels, device=patches.device)
+    classes = (patches - levels * config.codebook_size).masked_fill(patches == config.eos, config.codebook_size)
+    return classes.split(config.patch_layout, dim=1)
+
+
+def next_token_loss(
+    logits: tuple[Tensor, ...], patches: Tensor, config: Mars6Config, objective: ObjectiveConfig
+) -> NextTokenLoss:
+    """logits per level (N, layout[l], C + 1), patches (N, P) the tokens they should have predicted."""
+    targets = level_targets(patches, config)
+    levels, accuracy = [], []
+    for scores, wanted in zip(logits, targets, strict=True):
+        scores, wanted = scores.flatten(end_dim=1), wanted.flatten()
+        levels.append(F.cross_entropy(scores, wanted, label_smoothing=objective.label_smoothing))
+        accuracy.append((scores.detach().argmax(dim=-1) == wanted).float().mean())
+    losses = torch.stack(levels)
+    weights = torch.as_tensor(objective.level_weights, dtype=losses.dtype, device=losses.device)
+    return NextTokenLoss((losses * weights).sum() / weights.sum(), losses, torch.stack(accuracy))
+
+
+def alignment_reward(
+    cross_attention: Tensor,
+    text_lengths: Tensor,
+    patch_lengths: Tensor,
+    *,
+    num_slots: int,
+    boundaries: Tensor | None = None,
+    width: float = 0.13,
+) -> Tensor:
+    """-log of the attention that falls on the diagonal band, averaged over heads and patches: a scalar to minimise.
+
+    cross_attention (B, H, T, num_slots + S), text_lengths (B,), patch_lengths (B,), boundaries (B, 2) as in
+    `diagonal_band`. Attention to the speaker slots counts as outside, so fleeing there earns nothing.
+    """
+    band = diagonal_band(
+        text_lengths, patch_lengths, cross_attention.shape[3] - num_slots, cross_attention.shape[2], boundaries, width
+    )
+    inside = (cross_attention[..., num_slots:] * band.unsqueeze(1)).sum(dim=-1)  # (B, H, T)
+    valid = length_mask(patch_lengths, cross_attention.shape[2]).unsqueeze(1).expand_as(inside)
+    return -inside[valid].clamp_min(1e-6).log().mean()
+
+
+def diagonal_band(
+    text_lengths: Tensor,
+    patch_lengths: Tensor,
+    num_tokens: int,
+    num_patches: int,
+    boundaries: Tensor | None = None,
+    width: float = 0.13,
+) -> Tensor:
+    """(B, num_patches, num_tokens): True where patch t of n and text token s of m have |t/n - s/m| <= width.
+
+    boundaries (B, 2), patch and text token at which a second stretch of speech begins (0, 0 = there is none): the
+    two stretches then have a diagonal each. Bands of short texts are widened to hold a token for every patch.
+    """
+    if boundaries is None:
+        boundaries = torch.zeros(len(text_lengths), 2, dtype=torch.long, device=text_lengths.device)
+    patch_second, patch_place, _ = places(patch_lengths, boundaries[:, 0], num_patches)
+    text_second, text_place, text_step = places(text_lengths, boundaries[:, 1], num_tokens)
+    distance = (patch_place.unsqueeze(2) - text_place.unsqueeze(1)).abs()
+    near = distance <= text_step.clamp_min(width).unsqueeze(1)
+    same = patch_second.unsqueeze(2) == text_second.unsqueeze(1)
+    return near & same & length_mask(text_lengths, num_tokens).unsqueeze(1)
+
+
+def places(lengths: Tensor, boundaries: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Of every index up to `size`, (B, size) each: in the second stretch? how far through its stretch? one index = ?"""
+    index = torch.arange(size, device=lengths.device)
+    boundaries, lengths = boundaries.unsqueeze(1), lengths.unsqueeze(1)
+    second = index >= boundaries
+    start = torch.where(second, boundaries, 0)
+    end = torch.where(second, lengths, boundaries)
+    step = 1.0 / (end - start).clamp_min(1)
+    return second, (index - start) * step, step

@@ -1,0 +1,130 @@
+"""The loss, counted by hand."""
+
+import math
+
+import pytest
+import torch
+
+from marstts.mars6.config import Mars6Config
+from marstts.mars6.model import Mars6
+from marstts.mars6.objective import (
+    ObjectiveConfig,
+    alignment_reward,
+    diagonal_band,
+    level_targets,
+    next_token_loss,
+)
+
+CONFIG = Mars6Config(
+    text_vocab_size=13, codebook_size=5, width=16, encoder_layers=1, global_layers=1, local_layers=1,
+    heads=2, local_heads=4, identity_size=3, style_size=6,
+)  # fmt: skip
+PATCHES = torch.tensor([[0, 5, 9, 10, 14, 11, 12], [4, 6, 7, 13, 13, 10, 10], [15] * 7])
+
+
+def test_targets_are_codes_within_their_level_and_eos_comes_last():
+    l0, l1, l2 = level_targets(PATCHES, CONFIG)
+    assert l0.tolist() == [[0], [4], [5]]
+    assert l1.tolist() == [[0, 4], [1, 2], [5, 5]]
+    assert l2.tolist() == [[0, 4, 1, 2], [3, 3, 0, 0], [5, 5, 5, 5]]
+
+
+def test_loss_is_the_weighted_mean_of_each_levels_mean_cross_entropy():
+    torch.manual_seed(0)
+    logits = tuple(torch.randn(3, count, 6) for count in (1, 2, 4))
+    loss = next_token_loss(logits, PATCHES, CONFIG, ObjectiveConfig(level_weights=(2.0, 1.0, 0.5)))
+    expected, right = [], []
+    for level, targets in zip(logits, level_targets(PATCHES, CONFIG), strict=True):
+        terms, hits = [], []
+        for n in range(3):
+            for i in range(level.shape[1]):
+                scores = level[n, i].tolist()
+                terms.append(math.log(sum(map(math.exp, scores))) - scores[targets[n, i]])
+                hits.append(scores.index(max(scores)) == int(targets[n, i]))
+        expected.append(sum(terms) / len(terms))
+        right.append(sum(hits) / len(hits))
+    assert loss.levels.tolist() == pytest.approx(expected, abs=1e-5)
+    assert loss.accuracy.tolist() == pytest.approx(right)
+    assert loss.total.item() == pytest.approx((2 * expected[0] + expected[1] + 0.5 * expected[2]) / 3.5, abs=1e-5)
+
+
+def test_label_smoothing_punishes_certainty():
+    certain = tuple(50.0 * torch.nn.functional.one_hot(t, 6) for t in level_targets(PATCHES, CONFIG))
+    sure = next_token_loss(certain, PATCHES, CONFIG, ObjectiveConfig())
+    smooth = next_token_loss(certain, PATCHES, CONFIG, ObjectiveConfig(label_smoothing=0.1))
+    assert sure.total < 1e-3 < smooth.total and sure.accuracy.tolist() == [1, 1, 1]
+
+
+def test_a_model_learns_an_utterance_by_heart():
+    torch.manual_seed(0)
+    model = Mars6(CONFIG)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-2)
+    inputs = (torch.tensor([[1, 2, 3]]), torch.tensor([3]), torch.ones(1, 3), torch.ones(1, 6), PATCHES[None], torch.tensor([3]))  # noqa: E501  # fmt: skip
+    for _ in range(60):
+        output = model(*inputs)
+        loss = next_token_loss(output.logits, PATCHES[None][output.scored], CONFIG, ObjectiveConfig())
+        optimizer.zero_grad()
+        loss.total.backward()
+        optimizer.step()
+    assert loss.total < 0.05 and loss.accuracy.tolist() == [1, 1, 1]
+
+
+def slow_band(n: int, m: int, boundary: tuple[int, int], width: float) -> list[list[bool]]:
+    def place(index, length, start):
+        return (1, (index - start) / (length - start)) if index >= start else (0, index / start)
+
+    rows = []
+    for t in range(n):
+        row = []
+        for s in range(m):
+            (half_t, at), (half_s, reading) = place(t, n, boundary[0]), place(s, m, boundary[1])
+            tokens = (m - boundary[1]) if half_s else boundary[1]
+            row.append(half_t == half_s and abs(at - reading) <= max(width, 1 / tokens) + 1e-9)
+        rows.append(row)
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "boundary"), [(20, 30, (0, 0)), (7, 40, (0, 0)), (30, 3, (0, 0)), (31, 44, (11, 17))]
+)
+def test_band_holds_text_near_the_diagonal_of_each_stretch(n, m, boundary):
+    band = diagonal_band(
+        torch.tensor([m, 5]), torch.tensor([n, 4]), m + 2, n + 1, torch.tensor([boundary, (0, 0)]), 0.1301
+    )
+    assert band.shape == (2, n + 1, m + 2)
+    assert band[0, :n, :m].tolist() == slow_band(n, m, boundary, 0.1301)
+    assert not band[0, :, m:].any() and not band[1, :, 5:].any()
+    assert band[0, :n].any(dim=1).all()
+
+
+def test_alignment_reward_is_minus_log_of_the_mass_inside():
+    attention = torch.zeros(1, 2, 4, 2 + 4)
+    attention[0, 0, torch.arange(4), 2 + torch.arange(4)] = 0.5  # half on the diagonal,
+    attention[0, 0, :, 0] = 0.5  # half fled to a speaker slot
+    attention[0, 1, torch.arange(4), 2 + torch.arange(4)] = 1.0
+    lengths = torch.tensor([4])
+    reward = alignment_reward(attention, lengths, lengths, num_slots=2)
+    assert reward.item() == pytest.approx(math.log(2) / 2, abs=1e-5)
+
+
+def test_alignment_reward_ignores_padding_and_survives_no_mass_at_all():
+    torch.manual_seed(0)
+    attention = torch.rand(1, 2, 5, 2 + 6).softmax(dim=-1)
+    text, patches = torch.tensor([6]), torch.tensor([5])
+    padded = torch.nn.functional.pad(attention, (0, 3, 0, 4))
+    torch.testing.assert_close(
+        alignment_reward(padded, text, patches, num_slots=2), alignment_reward(attention, text, patches, num_slots=2)
+    )
+    assert alignment_reward(torch.zeros_like(attention), text, patches, num_slots=2).isfinite()
+
+
+def test_the_reward_teaches_attention_to_read_in_order():
+    torch.manual_seed(0)
+    scores = torch.zeros(1, 1, 12, 2 + 9, requires_grad=True)
+    text, patches = torch.tensor([9]), torch.tensor([12])
+    for _ in range(50):
+        loss = alignment_reward(scores.softmax(dim=-1), text, patches, num_slots=2)
+        (gradient,) = torch.autograd.grad(loss, scores)
+        scores = (scores - 20 * gradient).detach().requires_grad_()
+    focus = scores.softmax(dim=-1)[0, 0, :, 2:] @ torch.arange(9.0)
+    assert (focus.diff() > -0.2).all() and focus[-1] > focus[0] + 5
