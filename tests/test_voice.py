@@ -1,0 +1,167 @@
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from marstts.errors import VoiceError
+from marstts.voice import METADATA_KEY, Prefix, Voice
+
+
+def make_voice(deep=True):
+    rng = np.random.default_rng(0)
+    codes = tuple(rng.integers(0, 4096, size=5 * count) for count in (1, 2, 4))
+    return Voice(
+        name="Ada",
+        identity=rng.normal(size=7).astype(np.float32),
+        style=rng.normal(size=11).astype(np.float32),
+        prefix=Prefix("We set sail — at dawn.", codes) if deep else None,
+        codec="snac-24khz",
+        identity_encoder="wavlm",
+        style_encoder="clap",
+        source_sha256="ab" * 32,
+        consent="Ada herself, in writing",
+    )
+
+
+def rewrite(path, tensors=None, **changes):
+    """Change what is inside a voice file."""
+    with safetensors.safe_open(str(path), framework="np") as file:
+        values = json.loads(file.metadata()[METADATA_KEY]) | changes
+    tensors = safetensors.numpy.load(path.read_bytes()) if tensors is None else tensors
+    path.write_bytes(safetensors.numpy.save(tensors, {METADATA_KEY: json.dumps(values)}))
+
+
+@pytest.fixture
+def voice_file(tmp_path):
+    path = tmp_path / "ada.voice"
+    make_voice().save(path)
+    return path
+
+
+@pytest.mark.parametrize("deep", [True, False])
+def test_a_voice_survives_its_file(tmp_path, deep):
+    voice = make_voice(deep)
+    voice.save(tmp_path / "ada.voice")
+    loaded = Voice.load(str(tmp_path / "ada.voice"))
+    for field in dataclasses.fields(Voice):
+        if field.name not in ("identity", "style", "prefix"):
+            assert getattr(loaded, field.name) == getattr(voice, field.name)
+    np.testing.assert_array_equal(loaded.identity, voice.identity)
+    np.testing.assert_array_equal(loaded.style, voice.style)
+    assert (loaded.prefix is not None) == deep
+    if deep:
+        assert loaded.prefix.transcript == voice.prefix.transcript
+        for ours, theirs in zip(loaded.prefix.codes, voice.prefix.codes, strict=True):
+            assert ours.dtype == np.int64
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_equal_voices_make_equal_files(tmp_path):
+    contents = set()
+    for attempt in range(5):
+        make_voice().save(tmp_path / str(attempt))
+        contents.add((tmp_path / str(attempt)).read_bytes())
+    assert len(contents) == 1
+
+
+def test_without_its_prefix_a_deep_voice_is_shallow():
+    shallow = make_voice().without_prefix()
+    assert shallow.prefix is None and shallow.name == "Ada"
+
+
+def test_a_voice_fits_only_the_model_it_was_made_for():
+    deep, shallow = make_voice(), make_voice(deep=False)
+    deep.check_fits("snac-24khz", "wavlm", "clap")
+    with pytest.raises(VoiceError, match=r"identity encoder 'wavlm'.*needs 'mini'"):
+        deep.check_fits("snac-24khz", "mini", "clap")
+    with pytest.raises(VoiceError, match=r"style encoder 'clap'.*needs 'mini'"):
+        shallow.check_fits("snac-24khz", "wavlm", "mini")
+    with pytest.raises(VoiceError, match=r"codec 'snac-24khz'.*needs 'mini'"):
+        deep.check_fits("mini", "wavlm", "clap")
+    shallow.check_fits("mini", "wavlm", "clap")  # no codes, no matter which codec
+
+
+@pytest.mark.parametrize("kept", [0, 1, 8, 100, 400, -1])
+def test_a_truncated_file_is_refused(voice_file, kept):
+    voice_file.write_bytes(voice_file.read_bytes()[:kept])
+    with pytest.raises(VoiceError, match=f"{voice_file}: .*damaged, cut short or something else"):
+        Voice.load(voice_file)
+
+
+@pytest.mark.parametrize("content", [b"Dear diary, " * 20, b"RIFF" + bytes(100), b"\xff" * 64])
+def test_other_kinds_of_files_are_refused(tmp_path, content):
+    (tmp_path / "letter.voice").write_bytes(content)
+    with pytest.raises(VoiceError, match="expected a voice file"):
+        Voice.load(tmp_path / "letter.voice")
+
+
+def test_missing_files_folders_and_huge_files_are_refused(tmp_path, monkeypatch):
+    with pytest.raises(VoiceError, match="no such voice file"):
+        Voice.load(tmp_path / "nobody.voice")
+    with pytest.raises(VoiceError, match="folder"):
+        Voice.load(tmp_path)
+    make_voice().save(tmp_path / "ada.voice")
+    monkeypatch.setattr("marstts.voice.MAX_FILE_BYTES", 100)
+    with pytest.raises(VoiceError, match="far larger than any voice"):
+        Voice.load(tmp_path / "ada.voice")
+
+
+def test_safetensors_of_another_purpose_are_refused(tmp_path):
+    (tmp_path / "model.voice").write_bytes(safetensors.numpy.save({"weight": np.zeros(3)}))
+    with pytest.raises(VoiceError, match="not a voice"):
+        Voice.load(tmp_path / "model.voice")
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"format_version": 2}, "voice format 2"),
+        ({"format_version": None}, "voice format None"),
+        ({"name": 5}, "name: .*string"),
+        ({"surprise": "!"}, "surprise"),
+        ({"transcript": None}, "only one of them"),
+        ({"transcript": "  "}, "transcript is empty"),
+    ],
+)
+def test_wrong_descriptions_are_refused(voice_file, changes, sentence):
+    rewrite(voice_file, **changes)
+    with pytest.raises(VoiceError, match=sentence):
+        Voice.load(voice_file)
+
+
+def test_a_description_that_is_no_object_is_refused(voice_file):
+    for text in ("[1, 2]", "{broken"):
+        tensors = safetensors.numpy.load(voice_file.read_bytes())
+        voice_file.write_bytes(safetensors.numpy.save(tensors, {METADATA_KEY: text}))
+        with pytest.raises(VoiceError, match="description inside this voice file is damaged"):
+            Voice.load(voice_file)
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "sentence"),
+    [
+        ("identity", np.zeros((7, 1), np.float32), "identity embedding"),
+        ("identity", np.zeros(7, np.float64), "float64"),
+        ("identity", np.zeros(0, np.float32), "identity embedding"),
+        ("style", np.array([1.0, np.nan], np.float32), "NaN"),
+        ("codes.0", np.zeros(0, np.int64), "whole patches"),
+        ("codes.0", np.zeros(5, np.float32), "int64"),
+        ("codes.1", np.zeros(9, np.int64), "whole patches"),
+        ("codes.1", np.full(10, -1), "outside any codebook"),
+        ("codes.2", np.full(20, 2**40), "outside any codebook"),
+        ("codes.2", np.zeros((20, 1), np.int64), "shape"),
+        ("weight", np.zeros(3), "expected the tensors"),
+        ("codes.7", np.zeros(5, np.int64), "expected the tensors"),
+    ],
+)
+def test_wrong_tensors_are_refused(voice_file, name, tensor, sentence):
+    rewrite(voice_file, safetensors.numpy.load(voice_file.read_bytes()) | {name: tensor})
+    with pytest.raises(VoiceError, match=sentence):
+        Voice.load(voice_file)
+
+
+def test_a_voice_that_cannot_be_written_says_so(tmp_path):
+    with pytest.raises(VoiceError, match="cannot be written"):
+        make_voice().save(tmp_path / "nowhere" / "ada.voice")
