@@ -9,6 +9,9 @@ V speech vocabulary · C codes per level · w width of a token inside the patch 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -65,7 +68,8 @@ class GlobalDecoder(nn.Module):
 
     def remember(self, memory: Tensor) -> tuple[KVCache, ...]:
         """memory (B, S, D) -> the keys and values each layer's cross-attention keeps of it."""
-        return tuple(layer.cross_attention.remember(memory) for layer in self.layers)
+        layers = cast("Iterable[CrossLayer]", self.layers)
+        return tuple(layer.cross_attention.remember(memory) for layer in layers)
 
     def forward(
         self, x: Tensor, memory: Tensor, memory_mask: Tensor, attention_layers: tuple[int, ...] = ()
