@@ -1,0 +1,1 @@
+"""Text and a voice in, speech out: `clone` makes voices, `synthesizer` speaks, `backoff` judges, `speech` holds."""

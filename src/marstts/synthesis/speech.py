@@ -1,0 +1,166 @@
+"""What comes out of speaking: takes, one for each sentence, and the speech they are joined into.
+
+Upstream: `synthesizer`, which makes the takes.  Downstream: whoever listens, saves or reports.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marstts import audio
+from marstts.audio import Waveform
+from marstts.codec.base import Codes
+from marstts.mars6.generate import StopReason
+
+SENTENCE_PAUSE_SECONDS = 0.30
+CLAUSE_PAUSE_SECONDS = 0.15
+WORD_PAUSE_SECONDS = 0.05
+"""Silence set between two takes, by the mark the first of them ends with; takes are trimmed before they are joined."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Take:
+    """One attempt at one sentence."""
+
+    text: str
+    """The sentence, as it was read: normalised, without the transcript of the reference."""
+
+    codes: Codes
+    """What the model said, without the prefix and without end-of-speech."""
+
+    waveform: Waveform
+    """The decoded codes, silent edges trimmed."""
+
+    stop: StopReason
+    """Why the take ended."""
+
+    top_p: float
+    """Nucleus it was sampled with."""
+
+    attempts: int = 1
+    """Takes of this sentence that were sampled, this one included."""
+
+    warning: str | None = None
+    """What is wrong with it, where no attempt was acceptable and this one came nearest."""
+
+    @property
+    def seconds(self) -> float:
+        return self.waveform.seconds
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Speech:
+    """All takes of a text, joined. In a notebook it shows a player."""
+
+    waveform: Waveform
+    takes: tuple[Take, ...]
+
+    model: str
+    """Name of the model that spoke."""
+
+    seed: int
+    """The same text, voice, model, seed and machine give the same speech."""
+
+    compute_seconds: float
+    """Wall time from text to joined waveform."""
+
+    first_audio_seconds: float
+    """Wall time from text to the first take."""
+
+    text_warning: str | None = None
+    """What of the text could not be spoken."""
+
+    @property
+    def samples(self) -> NDArray[np.float32]:
+        """(N,) float32, at most 1 in magnitude."""
+        return self.waveform.samples
+
+    @property
+    def sample_rate(self) -> int:
+        return self.waveform.sample_rate
+
+    @property
+    def seconds(self) -> float:
+        return self.waveform.seconds
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Everything the listener should know: text left out, takes that no attempt made acceptable."""
+        found = (self.text_warning, *(take.warning for take in self.takes))
+        return tuple(warning for warning in found if warning is not None)
+
+    def save(self, path: Path | str) -> None:
+        """Write 16-bit PCM in the format of the file's suffix (wav, flac)."""
+        audio.write(self.waveform, path)
+
+    def wav_bytes(self) -> bytes:
+        """The speech as a 16-bit WAV file in memory."""
+        return audio.encode(self.waveform, ".wav")
+
+    def report(self) -> dict[str, Any]:
+        """What happened, as the object that `marstts speak --json` prints."""
+        return {
+            "audio_seconds": round(self.seconds, 3),
+            "compute_seconds": round(self.compute_seconds, 3),
+            "first_audio_seconds": round(self.first_audio_seconds, 3),
+            "model": self.model,
+            "seed": self.seed,
+            "warnings": list(self.warnings),
+            "takes": [
+                {
+                    "text": take.text,
+                    "stop": take.stop.value,
+                    "top_p": take.top_p,
+                    "attempts": take.attempts,
+                    "seconds": round(take.seconds, 3),
+                    "warning": take.warning,
+                }
+                for take in self.takes
+            ],
+        }
+
+    def _repr_html_(self) -> str:
+        source = base64.b64encode(self.wav_bytes()).decode("ascii")
+        notes = "".join(f"<div>⚠ {html.escape(warning)}</div>" for warning in self.warnings)
+        return f'<audio controls src="data:audio/wav;base64,{source}"></audio>{notes}'
+
+    def __repr__(self) -> str:
+        return f"Speech({self.seconds:.2f} s, {len(self.takes)} takes, model={self.model!r}, seed={self.seed})"
+
+
+def pause_after(text: str) -> float:
+    """Seconds of silence a reader leaves after `text`."""
+    mark = text.rstrip("\"')] ")[-1:]
+    if mark and mark in ".!?":
+        return SENTENCE_PAUSE_SECONDS
+    if mark and mark in ",;:—-":
+        return CLAUSE_PAUSE_SECONDS
+    return WORD_PAUSE_SECONDS
+
+
+def join(takes: Sequence[Take]) -> Waveform:
+    """The takes one after another, with a reader's pauses between them, at most 1 in magnitude."""
+    sample_rate = takes[0].waveform.sample_rate
+    pieces = [takes[0].waveform]
+    for before, take in pairwise(takes):
+        pieces += [silence(pause_after(before.text), sample_rate), take.waveform]
+    return limit_peak(audio.join(pieces))
+
+
+def silence(seconds: float, sample_rate: int) -> Waveform:
+    return Waveform(np.zeros(round(seconds * sample_rate), dtype=np.float32), sample_rate)
+
+
+def limit_peak(waveform: Waveform) -> Waveform:
+    """The same audio, all of it made quieter if its peak would be cut off in a file."""
+    peak = float(np.abs(waveform.samples).max(initial=0.0))
+    return waveform if peak <= 1.0 else Waveform(waveform.samples / np.float32(peak), waveform.sample_rate)

@@ -1,0 +1,196 @@
+"""The synthesizer: text and a voice in, speech out.
+
+Upstream: `loading.load`, which gathers its parts.  Downstream: command line, notebooks, evaluation.
+MARS6 (arXiv:2501.05787), Sec. IV.  Deviations: every sentence starts at the lowest top-p, whatever the last one needed.
+"""
+
+from __future__ import annotations
+
+import time
+import unicodedata
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from pathlib import Path
+
+import numpy as np
+
+from marstts import audio
+from marstts.audio import Waveform
+from marstts.codec.base import Codec, Codes
+from marstts.errors import ConfigError, TextError
+from marstts.mars6.generate import Generated, SamplingConfig, Stepper, generate
+from marstts.mars6.patches import unpatchify
+from marstts.mars6.prompt import build_prompt
+from marstts.speaker.base import SpeakerEncoder
+from marstts.synthesis import clone as cloning
+from marstts.synthesis.backoff import BackoffConfig, first_acceptable
+from marstts.synthesis.speech import Speech, Take, join, silence
+from marstts.text.bpe import BPE
+from marstts.text.normalize import normalize
+from marstts.text.sentences import split_sentences
+from marstts.voice import Prefix, Voice
+
+EDGE_BELOW_PEAK_DB = 40.0
+"""What is this much quieter than the loudest frame is silence at the edges of a take; the last of an "f" is louder."""
+
+OnTake = Callable[[Take, int, int], None]
+"""Called after every sentence with its take, its number (from 1) and the number of sentences."""
+
+
+class Continuation(str, Enum):
+    """What a sentence continues from."""
+
+    FIXED_REFERENCE = "fixed_reference"
+    """Every sentence continues from the voice's own prefix; a shallow voice has none. Errors cannot pile up."""
+
+    PER_CHUNK = "per_chunk"
+    """The first as above, every next sentence from the take before it: prosody flows on, the voice may drift."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Synthesizer:
+    """A model with all its neighbours, ready to speak. Holds no state: calls do not influence each other."""
+
+    name: str
+    tokenizer: BPE
+    codec: Codec
+    identity_encoder: SpeakerEncoder
+    style_encoder: SpeakerEncoder
+    stepper: Stepper
+
+    quality: int = 48000
+    """Sample rate promised to the model by the quality prefix (Sec. IV-B2)."""
+
+    sampling: SamplingConfig = field(default_factory=SamplingConfig)
+    backoff: BackoffConfig = field(default_factory=BackoffConfig)
+
+    def clone(
+        self,
+        reference: Waveform | Path | str,
+        transcript: str | None = None,
+        *,
+        name: str | None = None,
+        consent: str = "",
+    ) -> Voice:
+        """The voice of a recording: shallow by itself, deep with the `transcript` of what is said in it.
+
+        See `synthesis.clone.clone` for what a reference must be.
+        """
+        return cloning.clone(
+            reference,
+            transcript,
+            codec=self.codec,
+            identity_encoder=self.identity_encoder,
+            style_encoder=self.style_encoder,
+            name=name,
+            consent=consent,
+        )
+
+    def speak(
+        self,
+        text: str,
+        voice: Voice,
+        *,
+        seed: int = 0,
+        top_p: float | None = None,
+        continuation: Continuation = Continuation.FIXED_REFERENCE,
+        on_take: OnTake | None = None,
+    ) -> Speech:
+        """`text` in `voice`, sentence by sentence. `top_p` is where backoff starts (default: `self.sampling.top_p`).
+
+        Raises TextError where there is nothing to speak, VoiceError where the voice was made for another model.
+        What cannot be spoken or comes out flawed is told in `Speech.warnings`.
+        """
+        started = time.perf_counter()
+        top_p = self.sampling.top_p if top_p is None else top_p
+        check_choices(seed, top_p)
+        voice.check_fits(self.codec.spec.name, self.identity_encoder.name, self.style_encoder.name)
+        sentences = speakable_sentences(text)
+        takes: list[Take] = []
+        first_audio_seconds = 0.0
+        for index, sentence in enumerate(sentences):
+            take = first_acceptable(self.attempts(sentence, voice, top_p, (seed, index)), self.backoff)
+            voice = carry(voice, take, continuation)
+            takes.append(take)
+            first_audio_seconds = first_audio_seconds or time.perf_counter() - started
+            if on_take is not None:
+                on_take(take, len(takes), len(sentences))
+        return Speech(
+            waveform=join(takes),
+            takes=tuple(takes),
+            model=self.name,
+            seed=seed,
+            compute_seconds=time.perf_counter() - started,
+            first_audio_seconds=first_audio_seconds,
+            text_warning=warn_of_unspeakable(text),
+        )
+
+    def attempts(self, sentence: str, voice: Voice, top_p: float, seed: tuple[int, ...]) -> Iterator[Take]:
+        """Takes of one sentence, sampled as they are asked for, ever bolder (Sec. IV-B3).
+
+        Each has a generator of its own, made from `seed` and the number of the attempt.
+        """
+        prompt = build_prompt(sentence, voice, self.tokenizer, self.stepper.config, self.quality)
+        limits = self.backoff.limits(sentence, self.codec.spec.patch_rate)
+        for attempt, rung in enumerate(self.backoff.ladder(top_p)):
+            rng = np.random.default_rng((*seed, attempt))
+            [generated] = generate(
+                self.stepper, [prompt], top_p=[rung], limits=[limits], rngs=[rng], sampling=self.sampling
+            )
+            yield self.listen(sentence, generated, rung)
+
+    def listen(self, sentence: str, generated: Generated, top_p: float) -> Take:
+        """The generated tokens as a take one can hear."""
+        config = self.stepper.config
+        codes = unpatchify(generated.tokens, config.patch_layout, config.codebook_size)
+        waveform = self.decode(codes)
+        return Take(text=sentence, codes=codes, waveform=waveform, stop=generated.stop, top_p=top_p)
+
+    def decode(self, codes: Codes) -> Waveform:
+        """The audio of `codes`, silent edges trimmed; no samples where there are no codes."""
+        if not len(codes[0]):
+            return silence(0.0, self.codec.spec.sample_rate)
+        return audio.trim_silence(self.codec.decode(codes), below_peak_db=EDGE_BELOW_PEAK_DB)
+
+
+def check_choices(seed: int, top_p: float) -> None:
+    """Raise ConfigError where a choice of the caller is impossible."""
+    if not 0.0 <= top_p <= 1.0:
+        raise ConfigError(f"top_p must lie between 0 (greedy) and 1 (everything), but is {top_p:g}")
+    if seed < 0:
+        raise ConfigError(f"the seed must be 0 or more, but is {seed}")
+
+
+def speakable_sentences(text: str) -> list[str]:
+    """The sentences of `text` as they will be read; raises TextError where there is none."""
+    sentences = [sentence for sentence in split_sentences(normalize(text)) if has_words(sentence)]
+    if not sentences:
+        raise TextError(f"{excerpt(text)}: there is nothing to speak in it; give a text with words or numbers")
+    return sentences
+
+
+def carry(voice: Voice, take: Take, continuation: Continuation) -> Voice:
+    """What the sentence after `take` is spoken with. A flawed take is never continued from."""
+    if continuation is Continuation.FIXED_REFERENCE or take.warning is not None:
+        return voice
+    return replace(voice, prefix=Prefix(transcript=take.text, codes=take.codes))
+
+
+def has_words(text: str) -> bool:
+    return any(character.isalnum() for character in text)
+
+
+def warn_of_unspeakable(text: str) -> str | None:
+    """A sentence that names the letters and symbols of `text` that no reading exists for, if there are any."""
+    candidates = dict.fromkeys(c for c in text if not c.isascii() and unicodedata.category(c)[0] in "LNS")
+    lost = [character for character in candidates if not has_words(normalize(character))]
+    if not lost:
+        return None
+    shown = " ".join(lost[:10]) + (" …" if len(lost) > 10 else "")
+    return f"left out what cannot be spoken: {shown}"
+
+
+def excerpt(text: str) -> str:
+    """The start of `text`, quoted, for a message."""
+    return repr(text if len(text) <= 40 else text[:39] + "…") if text.strip() else "the text is empty"

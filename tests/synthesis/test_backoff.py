@@ -1,0 +1,95 @@
+"""Which takes are accepted, and which of several flawed ones is kept."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from marstts.audio import Waveform
+from marstts.errors import ConfigError
+from marstts.mars6.generate import StopReason
+from marstts.synthesis.backoff import BackoffConfig, Flaw, find_flaw, first_acceptable
+from marstts.synthesis.speech import Take
+
+RATE = 16_000
+TEXT = "Forty two characters, which is a sentence."
+CONFIG = BackoffConfig()
+
+
+def take(seconds: float, *, stop: StopReason = StopReason.EOS, amplitude: float = 0.1, top_p: float = 0.2) -> Take:
+    tone = amplitude * np.sin(2 * np.pi * 220 * np.arange(round(seconds * RATE)) / RATE)
+    return Take(
+        text=TEXT,
+        codes=(np.zeros(0, np.int64),),
+        waveform=Waveform(tone.astype(np.float32), RATE),
+        stop=stop,
+        top_p=top_p,
+    )
+
+
+def test_the_ladder_climbs_from_its_start_and_stays_at_one():
+    assert CONFIG.ladder(0.2) == [0.2, 0.4, 0.6, 0.8, 1.0]
+    assert CONFIG.ladder(0.7) == [0.7, 0.9, 1.0, 1.0, 1.0]
+    assert BackoffConfig(attempts=2, top_p_step=0.05).ladder(0.0) == [0.0, 0.05]
+
+
+@pytest.mark.parametrize(
+    ("candidate", "flaw"),
+    [
+        (take(3.0), None),
+        (take(1.0), Flaw.TOO_SHORT),  # 42 characters need 1.3 s at 32 a second
+        (take(9.0), Flaw.TOO_LONG),  # and at 7 a second, with a second to spare, 7 s
+        (take(3.0, stop=StopReason.MAX_PATCHES), Flaw.UNENDED),
+        (take(3.0, amplitude=1e-3), Flaw.SILENT),
+        (take(3.0, amplitude=0.0), Flaw.SILENT),
+        (take(0.0), Flaw.SILENT),
+    ],
+)
+def test_flaws_are_found(candidate: Take, flaw: Flaw | None):
+    assert find_flaw(candidate, CONFIG) is flaw
+
+
+def test_the_bounds_are_those_of_the_configuration():
+    assert find_flaw(take(1.0), BackoffConfig(fastest_characters_per_second=50.0)) is None
+    assert find_flaw(take(9.0), BackoffConfig(spare_seconds=4.0)) is None
+    assert find_flaw(take(3.0), BackoffConfig(slowest_characters_per_second=30.0)) is Flaw.TOO_LONG
+    assert find_flaw(take(3.0, amplitude=1e-3), BackoffConfig(min_loudness=-68.0)) is None
+    assert BackoffConfig(shortest_seconds=0.5).shortest("A.") == 0.5
+
+
+def test_generation_is_bounded_by_what_is_plausible():
+    limits = BackoffConfig(limit_factor=2.0).limits(TEXT, patch_rate=10.0)
+    assert limits.min_patches == 14  # 42 / 32 = 1.3125 s
+    assert limits.max_patches == 140  # 2 * (1 + 42 / 7) s
+
+
+def test_no_further_attempt_is_made_once_one_is_accepted():
+    def attempts():
+        yield take(0.5)
+        yield take(3.0, top_p=0.4)
+        raise AssertionError("the third attempt was asked for")
+
+    accepted = first_acceptable(attempts(), CONFIG)
+    assert (accepted.attempts, accepted.top_p, accepted.warning) == (2, 0.4, None)
+
+
+def test_the_best_of_flawed_takes_is_kept_with_a_warning():
+    flawed = [take(0.2), take(1.2, top_p=0.4), take(0.0), take(30.0), take(3.0, amplitude=0.0)]
+    kept = first_acceptable(flawed, CONFIG)
+    assert (kept.seconds, kept.top_p, kept.attempts) == (1.2, 0.4, 5)
+    assert kept.warning is not None and TEXT in kept.warning and Flaw.TOO_SHORT.value in kept.warning
+
+
+def test_silence_is_kept_rather_than_dropping_the_sentence():
+    kept = first_acceptable([take(0.0), take(0.0)], CONFIG)
+    assert kept.text == TEXT and kept.attempts == 2
+    assert kept.warning is not None and Flaw.SILENT.value in kept.warning
+
+
+def test_impossible_bounds_are_refused():
+    with pytest.raises(ValueError):
+        BackoffConfig(attempts=0)
+    from marstts.config import parse_config
+
+    with pytest.raises(ConfigError, match="patience"):
+        parse_config(BackoffConfig, {"patience": 3}, "backoff.toml")

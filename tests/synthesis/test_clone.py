@@ -1,0 +1,140 @@
+"""What becomes of a reference, and which references are refused."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from marstts.audio import Waveform, loudness_lufs, resample
+from marstts.codec.toy import ToyCodec
+from marstts.errors import AudioError, TextError
+from marstts.speaker.toy import ToySpeakerEncoder
+from marstts.synthesis.clone import (
+    MAX_PREFIX_SECONDS,
+    MAX_REFERENCE_SECONDS,
+    REFERENCE_LOUDNESS,
+    ReferenceWarning,
+    clone,
+    prepare,
+)
+from marstts.voice import Voice
+
+CODEC = ToyCodec(codebook_size=64)
+IDENTITY, STYLE = ToySpeakerEncoder("identity", 5), ToySpeakerEncoder("style", 7)
+
+
+def make_voice(reference: Waveform | Path | str, transcript: str | None = None, **options: str) -> Voice:
+    return clone(reference, transcript, codec=CODEC, identity_encoder=IDENTITY, style_encoder=STYLE, **options)
+
+
+def repeated(reference: Waveform, times: int) -> Waveform:
+    return Waveform(np.tile(reference.samples, times), reference.sample_rate)
+
+
+def save(path: Path, samples: np.ndarray, rate: int, **options: str) -> Path:
+    soundfile.write(path, samples, rate, **options)
+    return path
+
+
+def test_without_a_transcript_the_clone_is_shallow(reference_file: Path):
+    voice = make_voice(reference_file)
+    assert voice.prefix is None
+    assert (voice.identity.shape, voice.style.shape) == ((5,), (7,))
+    assert (voice.codec, voice.identity_encoder, voice.style_encoder) == (CODEC.spec.name, IDENTITY.name, STYLE.name)
+
+
+def test_with_a_transcript_the_clone_is_deep(reference_file: Path):
+    voice = make_voice(reference_file, "It cost $5.")
+    assert voice.prefix is not None
+    assert "five dollars" in voice.prefix.transcript  # read as it was spoken, like any text
+    patches = len(voice.prefix.codes[0])
+    assert [len(codes) for codes in voice.prefix.codes] == [patches, 2 * patches, 4 * patches]
+    assert patches * CODEC.spec.patch_samples / 24_000 == pytest.approx(2.6, abs=0.2)  # 3 s less the silent edges
+
+
+def test_a_voice_remembers_where_it_came_from(reference: Waveform, reference_file: Path):
+    voice = make_voice(reference_file, consent="Anna agreed on 3 May")
+    assert voice.name == "anna"
+    assert voice.source_sha256 == hashlib.sha256(reference_file.read_bytes()).hexdigest()
+    assert voice.consent == "Anna agreed on 3 May"
+    from_memory = make_voice(reference, name="Anna")
+    assert from_memory.name == "Anna" and len(from_memory.source_sha256) == 64
+
+
+def test_references_are_heard_at_one_loudness_without_their_silent_edges(reference: Waveform):
+    quiet = Waveform(0.1 * reference.samples, reference.sample_rate)
+    heard = prepare(quiet, 24_000, "quiet.wav")
+    assert loudness_lufs(heard) == pytest.approx(REFERENCE_LOUDNESS, abs=0.5)
+    assert 2.5 < heard.seconds < 2.8
+    np.testing.assert_allclose(make_voice(quiet).identity, make_voice(reference).identity, atol=1e-3)
+
+
+def test_stereo_and_unusual_rates_are_fine(reference: Waveform, tmp_path: Path):
+    stereo = save(tmp_path / "stereo.wav", np.stack([reference.samples] * 2, axis=1), 24_000)
+    telephone = save(tmp_path / "8k.wav", reference.samples[::3], 8_000)
+    studio = save(tmp_path / "192k.wav", resample(reference, 192_000).samples, 192_000)
+    original = make_voice(save(tmp_path / "mono.wav", reference.samples, 24_000)).identity
+    for path, similarity in ((stereo, 0.999), (telephone, 0.5), (studio, 0.9)):
+        assert float(make_voice(path, "Some words.").identity @ original) > similarity
+
+
+def test_of_a_long_reference_the_start_is_used_and_said_so(reference: Waveform):
+    long = repeated(reference, 10)
+    with pytest.warns(ReferenceWarning, match=f"first {MAX_REFERENCE_SECONDS:g} s"):
+        voice = make_voice(long)
+    changed = long.samples.copy()
+    changed[20 * 24_000 :] *= np.linspace(0, 1, len(changed) - 20 * 24_000) ** 2 > 0.1
+    with pytest.warns(ReferenceWarning):
+        np.testing.assert_allclose(make_voice(Waveform(changed, 24_000)).identity, voice.identity, atol=1e-3)
+
+
+def test_a_long_reference_with_a_transcript_is_refused(reference: Waveform):
+    with pytest.raises(AudioError, match=rf"at most {MAX_PREFIX_SECONDS:g} s can be used, so cut"):
+        make_voice(repeated(reference, 5), "All that was said.")
+
+
+@pytest.mark.filterwarnings("error")
+def test_loud_recordings_and_low_pure_tones_are_not_taken_for_clipped(reference: Waveform):
+    tone = 0.99 * np.sin(2 * np.pi * 110 * np.arange(2 * 192_000) / 192_000)
+    make_voice(Waveform((np.round(tone * 32767) / 32767).astype(np.float32), 192_000))
+    make_voice(Waveform(reference.samples / np.abs(reference.samples).max(), reference.sample_rate))
+
+
+def test_a_clipped_reference_speaks_with_a_warning(reference: Waveform):
+    clipped = Waveform(np.clip(5 * reference.samples, -0.9, 0.9), reference.sample_rate)
+    with pytest.warns(ReferenceWarning, match="clipped"):
+        assert make_voice(clipped).identity.shape == (5,)
+
+
+@pytest.mark.parametrize("transcript", ["", "  ", "🙂", "..."])
+def test_a_transcript_without_words_is_refused(reference: Waveform, transcript: str):
+    with pytest.raises(TextError, match="transcript"):
+        make_voice(reference, transcript)
+
+
+@pytest.mark.parametrize(
+    ("samples", "complaint"),
+    [
+        (np.zeros(48_000), "silent"),
+        (1e-5 * np.random.default_rng(0).standard_normal(48_000), "silent"),
+        (np.full(48_000, 0.5), "silent"),  # a constant is no sound
+        (0.3 * np.random.default_rng(0).standard_normal(2_400), "0.1 s of speech"),
+        (np.full(1, 1.0), "silent"),
+        (np.full(48_000, np.nan), "not numbers"),
+    ],
+)
+def test_unfit_references_are_refused_in_a_sentence(samples: np.ndarray, complaint: str):
+    with pytest.raises(AudioError, match=complaint):
+        make_voice(Waveform(samples.astype(np.float32), 24_000))
+
+
+def test_files_that_are_no_recordings_are_refused(tmp_path: Path):
+    (tmp_path / "text.wav").write_text("not a recording")
+    (tmp_path / "empty.wav").write_bytes(b"")
+    for name in ("text.wav", "empty.wav", "missing.wav"):
+        with pytest.raises(AudioError, match=name):
+            make_voice(tmp_path / name)

@@ -1,0 +1,230 @@
+"""From text and voice to speech, with a model that says what the test wants."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from marstts.audio import Waveform
+from marstts.errors import ConfigError, TextError, VoiceError
+from marstts.mars6.generate import SamplingConfig, StopReason
+from marstts.synthesis.backoff import BackoffConfig
+from marstts.synthesis.synthesizer import Continuation, Synthesizer
+from scripted import CODEBOOK_SIZE, ENDLESS, LOUD, SILENT, SOFT, Says, ScriptedStepper, good, scripted_synthesizer
+
+TEXT = "The cat sat on the mat. She sells sea shells there. It was a fine day for both."
+
+
+def stepper_of(synthesizer: Synthesizer) -> ScriptedStepper:
+    assert isinstance(synthesizer.stepper, ScriptedStepper)
+    return synthesizer.stepper
+
+
+def prompt_texts(synthesizer: Synthesizer) -> list[str]:
+    return [synthesizer.tokenizer.decode(prompt.text_ids.tolist()) for prompt in stepper_of(synthesizer).prompts]
+
+
+def test_every_sentence_is_spoken_once_and_in_order(reference: Waveform):
+    tts = scripted_synthesizer(good)
+    speech = tts.speak(TEXT, voice=tts.clone(reference))
+    assert [take.text for take in speech.takes] == [sentence + "." for sentence in TEXT[:-1].split(". ")]
+    for take in speech.takes:
+        assert (take.stop, take.top_p, take.attempts, take.warning) == (StopReason.EOS, 0.2, 1, None)
+        assert take.seconds == pytest.approx(20 * 2048 / 24_000, abs=0.1)
+    assert speech.seconds > sum(take.seconds for take in speech.takes)
+    assert speech.warnings == () and speech.model == "scripted"
+    assert 0 < speech.first_audio_seconds < speech.compute_seconds
+    assert np.abs(speech.samples).max() <= 1.0
+
+
+def test_a_short_sentence_is_tried_again_a_little_bolder(reference: Waveform):
+    tts = scripted_synthesizer(lambda attempt, prompt: Says(20 if attempt == 2 else 1))
+    [take] = tts.speak("The cat sat on the mat.", tts.clone(reference)).takes
+    assert (take.attempts, take.top_p, take.warning) == (3, 0.6, None)
+
+
+def test_backoff_does_not_leak_into_the_next_sentence(reference: Waveform):
+    tts = scripted_synthesizer(lambda attempt, prompt: Says(1 if attempt < 2 else 20))
+    speech = tts.speak(TEXT, tts.clone(reference))
+    assert [(take.attempts, take.top_p) for take in speech.takes] == [(3, 0.6), (1, 0.2), (1, 0.2)]
+
+
+def test_of_takes_that_are_all_short_the_longest_is_kept_with_a_warning(reference: Waveform):
+    spoken = [2, 1, 4, 3, 1]
+    tts = scripted_synthesizer(lambda attempt, prompt: Says(spoken[attempt]))
+    speech = tts.speak("She sells sea shells on the sunny sea shore.", tts.clone(reference))
+    [take] = speech.takes
+    assert (take.attempts, take.top_p) == (5, 0.6)
+    assert take.seconds == pytest.approx(4 * 2048 / 24_000, abs=0.1)
+    assert take.warning is not None and speech.warnings == (take.warning,)
+
+
+def test_a_model_that_never_stops_is_stopped(reference: Waveform):
+    tts = replace(scripted_synthesizer(lambda attempt, prompt: Says(ENDLESS)), backoff=BackoffConfig(attempts=2))
+    text = "The cat sat."
+    [take] = tts.speak(text, tts.clone(reference)).takes
+    assert take.stop is StopReason.MAX_PATCHES and take.attempts == 2
+    assert len(take.codes[0]) == tts.backoff.limits(text, tts.codec.spec.patch_rate).max_patches
+    assert take.warning is not None and "cut off" in take.warning
+
+
+def test_a_take_that_is_too_long_is_refused_though_it_ends(reference: Waveform):
+    tts = scripted_synthesizer(lambda attempt, prompt: Says(40 if attempt == 0 else 15))
+    [take] = tts.speak("The cat sat.", tts.clone(reference)).takes
+    assert (len(take.codes[0]), take.attempts) == (15, 2)
+
+
+def test_silence_is_refused(reference: Waveform):
+    tts = scripted_synthesizer(lambda attempt, prompt: Says(20, SILENT if attempt < 1 else SOFT))
+    [take] = tts.speak("The cat sat on the mat.", tts.clone(reference)).takes
+    assert take.attempts == 2 and take.codes[0][0] == SOFT
+
+
+def test_a_model_that_says_nothing_at_all_is_reported_not_hidden(reference: Waveform):
+    tts = replace(
+        scripted_synthesizer(lambda attempt, prompt: Says(0)),
+        backoff=BackoffConfig(fastest_characters_per_second=float("inf"), shortest_seconds=0.0),
+    )
+    speech = tts.speak(TEXT, tts.clone(reference))
+    assert len(speech.takes) == len(speech.warnings) == 3
+    assert all(len(take.codes[0]) == 0 for take in speech.takes)
+
+
+class UndecidedStepper(ScriptedStepper):
+    """Says as many patches as it is told, of whichever code is drawn."""
+
+    def local_logits(self, state, tokens):
+        logits, state = super().local_logits(state, tokens)
+        logits[logits[:, -1] < 0, 8:CODEBOOK_SIZE] = 0.0
+        return logits, state
+
+
+def test_the_seed_decides_and_every_attempt_and_sentence_draws_anew(reference: Waveform):
+    tts = scripted_synthesizer(good)
+    tts = replace(tts, stepper=UndecidedStepper(good, tts.stepper.config))
+    voice = tts.clone(reference)
+
+    def codes(seed: int, top_p: float | None = 1.0) -> list[np.ndarray]:
+        return [take.codes[0] for take in tts.speak(TEXT, voice, seed=seed, top_p=top_p).takes]
+
+    first, again, other = codes(3), codes(3), codes(4)
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+    assert not np.array_equal(first[0], first[1])
+    refused_once = replace(tts, stepper=UndecidedStepper(lambda n, prompt: Says(20 if n else 1), tts.stepper.config))
+    [second_attempt] = refused_once.speak("The cat sat on the mat.", voice, seed=3, top_p=1.0).takes
+    assert not np.array_equal(second_attempt.codes[0], first[0])
+
+
+def test_top_p_is_where_the_ladder_starts(reference: Waveform):
+    tts = scripted_synthesizer(lambda attempt, prompt: Says(1 if attempt == 0 else 20))
+    [take] = tts.speak("The cat sat on the mat.", tts.clone(reference), top_p=0.5).takes
+    assert take.top_p == 0.7
+    tts = replace(scripted_synthesizer(good), sampling=SamplingConfig(top_p=0.35))
+    assert tts.speak("The cat sat.", tts.clone(reference)).takes[0].top_p == 0.35
+    for impossible in (-0.1, 1.5, float("nan")):
+        with pytest.raises(ConfigError, match="top_p"):
+            tts.speak("The cat sat.", tts.clone(reference), top_p=impossible)
+
+
+def test_a_negative_seed_is_refused(reference: Waveform):
+    tts = scripted_synthesizer(good)
+    with pytest.raises(ConfigError, match="seed"):
+        tts.speak("The cat sat.", tts.clone(reference), seed=-1)
+
+
+def test_a_shallow_clone_continues_from_nothing(reference: Waveform):
+    tts = scripted_synthesizer(good)
+    tts.speak(TEXT, tts.clone(reference))
+    assert [len(prompt.prefix_tokens) for prompt in stepper_of(tts).prompts] == [0, 0, 0]
+    assert prompt_texts(tts)[1] == "<|startoftext|>[48000]She sells sea shells there.<|endoftext|>"
+
+
+def test_a_deep_clone_continues_every_sentence_from_its_reference(reference: Waveform):
+    tts = scripted_synthesizer(good)
+    voice = tts.clone(reference, "These were her words.")
+    speech = tts.speak(TEXT, voice)
+    patches = len(voice.prefix.codes[0])
+    assert [len(prompt.prefix_tokens) for prompt in stepper_of(tts).prompts] == [patches] * 3
+    assert all("[48000]These were her words. " in text for text in prompt_texts(tts))
+    assert all(len(take.codes[0]) == 20 for take in speech.takes)  # the prefix is no part of a take
+
+
+def test_per_chunk_each_sentence_continues_from_the_take_before(reference: Waveform):
+    tts = scripted_synthesizer(good)
+    voice = tts.clone(reference, "These were her words.")
+    tts.speak(TEXT, voice, continuation=Continuation.PER_CHUNK)
+    prompts = stepper_of(tts).prompts
+    assert [len(prompt.prefix_tokens) for prompt in prompts] == [len(voice.prefix.codes[0]), 20, 20]
+    assert prompts[1].prefix_tokens[0].tolist() == [LOUD + level * CODEBOOK_SIZE for level in (0, 1, 1, 2, 2, 2, 2)]
+    assert prompt_texts(tts)[1:] == [
+        "<|startoftext|>[48000]The cat sat on the mat. She sells sea shells there.<|endoftext|>",
+        "<|startoftext|>[48000]She sells sea shells there. It was a fine day for both.<|endoftext|>",
+    ]
+
+
+def test_a_flawed_take_is_never_continued_from(reference: Waveform):
+    tts = scripted_synthesizer(lambda attempt, prompt: Says(1 if attempt < 5 else 20))
+    voice = tts.clone(reference, "These were her words.")
+    tts.speak(TEXT, voice, continuation=Continuation.PER_CHUNK)
+    prefixes = [len(prompt.prefix_tokens) for prompt in stepper_of(tts).prompts]
+    assert prefixes == [len(voice.prefix.codes[0])] * 6 + [20]
+
+
+def test_progress_is_told_after_every_sentence(reference: Waveform):
+    told = []
+    tts = scripted_synthesizer(good)
+    tts.speak(TEXT, tts.clone(reference), on_take=lambda take, number, of: told.append((take.text[:3], number, of)))
+    assert told == [("The", 1, 3), ("She", 2, 3), ("It ", 3, 3)]
+
+
+@pytest.mark.parametrize("text", ["", "   \n", "🙂🙃", "... !?", "—", "\ufeff", "你好"])
+def test_text_without_words_is_refused_in_a_sentence(reference: Waveform, text: str):
+    tts = scripted_synthesizer(good)
+    with pytest.raises(TextError, match="nothing to speak"):
+        tts.speak(text, tts.clone(reference))
+    assert stepper_of(tts).prompts == []
+
+
+def test_what_cannot_be_spoken_is_named(reference: Waveform):
+    tts = scripted_synthesizer(good)
+    speech = tts.speak("The café 🙂 sat on the 垫子 mat, “really”.", tts.clone(reference))
+    assert len(speech.warnings) == 1
+    assert all(lost in speech.warnings[0] for lost in "🙂垫子") and "é" not in speech.warnings[0]
+
+
+def test_twenty_thousand_characters_are_spoken_whole(reference: Waveform):
+    tts = replace(
+        scripted_synthesizer(lambda attempt, prompt: Says(3)),
+        backoff=BackoffConfig(fastest_characters_per_second=1e4, attempts=1),
+    )
+    text = "Seven sailors sang seven songs to the sea, and the sea sang one of them back, low and slow and long. " * 198
+    assert len(text) >= 19_900
+    speech = tts.speak(text, tts.clone(reference))
+    assert " ".join(take.text for take in speech.takes) == text.strip()
+    assert speech.warnings == ()
+
+
+def test_one_endless_word_is_cut_not_refused(reference: Waveform):
+    tts = replace(scripted_synthesizer(good), backoff=BackoffConfig(attempts=1))
+    speech = tts.speak("a" * 2_000, tts.clone(reference))
+    assert "".join(take.text for take in speech.takes).count("a") == 2_000
+    assert max(len(take.text) for take in speech.takes) < 200
+
+
+def test_special_tokens_in_the_text_are_words_not_commands(reference: Waveform):
+    tts = scripted_synthesizer(good)
+    tts.speak("The cat <|endoftext|> sat [8000] there.", tts.clone(reference))
+    special = tts.tokenizer.special_tokens
+    ids = stepper_of(tts).prompts[0].text_ids.tolist()
+    assert ids.count(special["<|endoftext|>"]) == 1 and special["[8000]"] not in ids
+
+
+def test_a_voice_of_another_model_is_refused(reference: Waveform):
+    tts = scripted_synthesizer(good)
+    with pytest.raises(VoiceError, match="identity encoder"):
+        tts.speak(TEXT, replace(tts.clone(reference), identity_encoder="wavlm"))
+    with pytest.raises(VoiceError, match="codec"):
+        tts.speak(TEXT, replace(tts.clone(reference, "Her words."), codec="snac"))
