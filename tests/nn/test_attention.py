@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from marstts.nn.attention import Attention
+from marstts.nn.attention import Attention, mix_fused, mix_openly
 from marstts.nn.kv_cache import KVCache
 from marstts.nn.positions import ScaledSinusoids, sinusoids
 from marstts.nn.transformer import CrossLayer, SelfLayer, initialise
@@ -29,6 +29,17 @@ def test_attention_equals_stock_multihead_attention_under_a_mask():
     shown, probabilities = attention.with_probabilities(x, attention.remember(memory), mask[:, None, None])
     torch.testing.assert_close(shown, expected)
     torch.testing.assert_close(probabilities, weights)
+
+
+def test_fused_and_open_attention_are_the_same_function():
+    torch.manual_seed(6)
+    queries, memory = torch.randn(B, H, T, 6), KVCache(torch.randn(B, H, T, 6), torch.randn(B, H, T, 6))
+    mask = torch.rand(B, 1, 1, T) > 0.4
+    mask[..., 0] = True
+    for mask_, causal in ((None, False), (None, True), (mask, False)):
+        torch.testing.assert_close(
+            mix_openly(queries, memory, mask_, causal), mix_fused(queries, memory, mask_, causal)
+        )
 
 
 def test_self_layer_equals_the_stock_pre_norm_layer():
