@@ -1,0 +1,119 @@
+"""SNAC, the codec of the published MARS6: an adapter over the `snac` package.
+
+Upstream: `audio.Waveform`.  Downstream: `mars6.patches`.
+MARS6 (arXiv:2501.05787), Sec. III-B: SNAC at 24 kHz, three levels of 2048, 1024 and 512 samples per code.
+Deviations: the noise that SNAC's decoder adds is drawn from a fixed seed, so that the same codes sound the same.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from marstts.audio import Waveform, resample
+from marstts.codec.base import CodecSpec, Codes
+from marstts.config import Config, parse_config
+from marstts.errors import AudioError, CheckpointError, require
+from marstts.pretrained import EXTRA, find_file, find_weights, fingerprint, load_strictly, read_tensors, short_name
+
+PUBLISHED = "hubertsiuzdak/snac_24khz"
+"""The weights the published MARS6 was trained with."""
+
+WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
+
+
+class SnacConfig(Config):
+    """`config.json` beside the weights: the arguments of the `snac` package's model."""
+
+    sampling_rate: int = Field(gt=0)
+    encoder_dim: int = Field(gt=0)
+    encoder_rates: tuple[int, ...]
+    """Strides of the encoder; their product is the hop of the finest level."""
+    latent_dim: int | None = None
+    decoder_dim: int = Field(gt=0)
+    decoder_rates: tuple[int, ...]
+    attn_window_size: None = None
+    """Local attention, which the larger SNAC models have, would tie patches to windows: it is refused."""
+    codebook_size: int = Field(gt=0)
+    codebook_dim: int = Field(gt=0)
+    vq_strides: tuple[int, ...]
+    """Encoder frames per code on each level, coarse to fine."""
+    noise: bool = True
+    depthwise: bool = True
+
+    @property
+    def hop_lengths(self) -> tuple[int, ...]:
+        """Samples per code on each level."""
+        return tuple(math.prod(self.encoder_rates) * stride for stride in self.vq_strides)
+
+
+class SnacCodec:
+    """A `codec.base.Codec`: SNAC with the weights of `source`: a file, a folder or a name on the hub.
+
+    `sha256` refuses any other weights; `seed` is that of the decoder's noise; `device` is PyTorch's name for one.
+    Raises MissingExtraError without the packages, CheckpointError where the weights are missing or do not fit.
+    """
+
+    def __init__(
+        self, source: Path | str = PUBLISHED, *, sha256: str | None = None, seed: int = 0, device: str = "cpu"
+    ) -> None:
+        self._torch = require("torch", EXTRA)
+        snac = require("snac", EXTRA)
+        config = _read_config(find_file(source, ["config.json"]))
+        weights = find_weights(source, WEIGHT_FILES)
+        name = short_name("snac", fingerprint(weights, sha256))
+        self.spec = CodecSpec(
+            name=name,
+            sample_rate=config.sampling_rate,
+            codebook_size=config.codebook_size,
+            hop_lengths=config.hop_lengths,
+        )
+        self._seed = seed
+        self._device = self._torch.device(device)
+        with self._own_randomness():  # the random start is overwritten
+            self._model = snac.SNAC(**config.model_dump()).eval()
+        load_strictly(self._model, read_tensors(weights), weights)
+        self._model.to(self._device)
+
+    def encode(self, waveform: Waveform) -> Codes:
+        """Codes of the waveform, padded with silence to whole patches; resampled if its rate differs."""
+        samples = resample(waveform, self.spec.sample_rate).samples
+        if len(samples) == 0:
+            raise AudioError("SNAC was given no samples to encode")
+        padded = np.pad(samples, (0, -len(samples) % self.spec.patch_samples))
+        with self._torch.inference_mode():
+            audio = self._torch.from_numpy(padded).to(self._device)[None, None]  # (1, 1, N)
+            codes = self._model.encode(audio)
+        return tuple(level[0].cpu().numpy().astype(np.int64) for level in codes)
+
+    def decode(self, codes: Sequence[NDArray[np.int64]]) -> Waveform:
+        """The audio of whole patches: `len(codes[0]) * spec.patch_samples` samples."""
+        if len(codes[0]) == 0:
+            return Waveform(np.zeros(0, np.float32), self.spec.sample_rate)
+        with self._torch.inference_mode(), self._own_randomness():
+            batch = [self._torch.from_numpy(np.asarray(level, np.int64)).to(self._device)[None] for level in codes]
+            samples = self._model.decode(batch)[0, 0]
+        return Waveform(samples.float().cpu().numpy(), self.spec.sample_rate)
+
+    @contextmanager
+    def _own_randomness(self) -> Iterator[None]:
+        """Inside, PyTorch draws on this device from the codec's seed; outside, as if nothing had happened."""
+        torch, on_cpu = self._torch, self._device.type == "cpu"
+        with torch.random.fork_rng(devices=[] if on_cpu else [self._device]):
+            (torch.default_generator.manual_seed if on_cpu else torch.cuda.manual_seed)(self._seed)
+            yield
+
+
+def _read_config(path: Path) -> SnacConfig:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"{path}: expected SNAC's configuration as JSON, but {error}") from error
+    return parse_config(SnacConfig, values, str(path))

@@ -1,0 +1,81 @@
+"""WavLM-SV, the identity encoder of the published MARS6: an adapter over `transformers`.
+
+Upstream: a reference `Waveform`.  Downstream: `voice.Voice.identity`.
+MARS6 (arXiv:2501.05787), Sec. III-A: a speaker-verification embedding; the published checkpoint was trained with the
+x-vectors (512) of `microsoft/wavlm-base-plus-sv`, of unit length.
+Deviations: resampling to 16 kHz is soxr's rather than torchaudio's.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marstts.audio import Waveform, resample
+from marstts.errors import AudioError, CheckpointError, require
+from marstts.pretrained import EXTRA, find_file, find_weights, fingerprint, read_tensors, short_name
+
+PUBLISHED = "microsoft/wavlm-base-plus-sv"
+"""The weights the published MARS6 was trained with."""
+
+WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
+
+MIN_SECONDS = 0.5
+"""Shorter references are padded with silence: the x-vector's time layers need some frames to stand on."""
+
+
+class WavLmEncoder:
+    """A `speaker.base.SpeakerEncoder`: WavLM's x-vector with the weights of `source`: a file, a folder or a name on the hub.
+
+    `sha256` refuses any other weights; `device` is PyTorch's name for one.
+    Raises MissingExtraError without the packages, CheckpointError where the weights are missing or do not fit.
+    """
+
+    def __init__(self, source: Path | str = PUBLISHED, *, sha256: str | None = None, device: str = "cpu") -> None:
+        self._torch = require("torch", EXTRA)
+        transformers = require("transformers", EXTRA)
+        weights = _fetch(source)
+        self.name = short_name("wavlm-sv", fingerprint(weights, sha256))
+        self._extractor, self._model = _load(self._torch, transformers, weights)
+        self._device = self._torch.device(device)
+        self._model.to(self._device)
+        self.size: int = self._model.config.xvector_output_dim
+
+    def embed(self, waveform: Waveform) -> NDArray[np.float32]:
+        """(E,) float32 of unit length; resamples by itself."""
+        sample_rate = self._extractor.sampling_rate
+        samples = resample(waveform, sample_rate).samples
+        if len(samples) == 0:
+            raise AudioError("WavLM was given no samples")
+        samples = np.pad(samples, (0, max(0, round(MIN_SECONDS * sample_rate) - len(samples))))
+        features = self._extractor(samples, sampling_rate=sample_rate, return_tensors="pt")
+        with self._torch.inference_mode():
+            embedding = self._model(features.input_values.to(self._device)).embeddings[0]  # (E,)
+            unit = self._torch.nn.functional.normalize(embedding, dim=-1)
+        return unit.float().cpu().numpy()
+
+
+def _fetch(source: Path | str) -> Path:
+    """The weights, after making sure that what belongs to them lies beside them."""
+    find_file(source, ["config.json"])
+    find_file(source, ["preprocessor_config.json"])
+    return find_weights(source, WEIGHT_FILES)
+
+
+def _load(torch: Any, transformers: Any, weights: Path) -> tuple[Any, Any]:
+    """Feature extractor and model in evaluation mode, every tensor of the model from the file."""
+    try:
+        extractor = transformers.Wav2Vec2FeatureExtractor.from_pretrained(weights.parent, local_files_only=True)
+        config = transformers.WavLMConfig.from_pretrained(weights.parent, local_files_only=True)
+        with torch.random.fork_rng(devices=[]):  # the random start is overwritten, and nobody's business
+            model = transformers.WavLMForXVector(config)
+        missing = model.load_state_dict(read_tensors(weights), strict=False).missing_keys
+    except (OSError, ValueError, RuntimeError, TypeError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise CheckpointError(f"{weights}: cannot be loaded as WavLM-SV: {reason}") from error
+    if missing:
+        raise CheckpointError(f"{weights}: weights of another model; WavLM-SV also needs {', '.join(missing[:3])}")
+    return extractor, model.eval()
