@@ -195,7 +195,7 @@ def _read_if_address(word: str) -> str:
 
 
 def expand_abbreviations(text: str) -> str:
-    """Titles, common Latin, streets and months in full: "Dr. Li, No. 5 Main St" -> "Doctor Li, number 5 Main Street"."""
+    """Titles, common Latin, streets and months in full: "Dr. Li, No. 5 Elm St" -> "Doctor Li, number 5 Elm Street"."""
     text = re.sub("#(?=[0-9])", "number ", text)
     text = _BEFORE_NUMBERS.sub(lambda match: BEFORE_NUMBERS[match["short"]] + " ", text)
     text = _SAINT_OR_STREET.sub(_read_saint_or_street, text)

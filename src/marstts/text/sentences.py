@@ -1,0 +1,121 @@
+"""Sentences of a text, each short enough to be spoken in one take.
+
+Upstream: `normalize` (though any text will do).  Downstream: the synthesizer, one take after another.
+Deviation from the published splitter, which cuts at every stop character: decimals, abbreviations, initials, "?!" and
+a quotation followed by "he said" stay whole here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+NEVER_LAST = frozenset({
+    "mr", "mrs", "ms", "messrs", "dr", "prof", "rev", "hon", "capt", "cpt", "cmdr", "lt", "col", "gen", "sgt",
+    "maj", "pvt", "gov", "sen", "rep", "pres", "supt", "mt", "vs", "cf", "viz", "approx", "e.g", "i.e", "fig",
+    "figs", "vol", "vols", "pp", "jan", "feb", "mar", "apr", "aug", "sept", "oct", "nov", "dec",
+})  # fmt: skip
+"""Abbreviations that never end a sentence, without their last stop."""
+
+SELDOM_LAST = frozenset({
+    "etc", "al", "jr", "sr", "esq", "inc", "ltd", "co", "corp", "bros", "ave", "rd", "st", "blvd", "sq", "ft", "p",
+    "no", "nos", "dept", "univ", "a.m", "p.m",
+})  # fmt: skip
+"""Abbreviations that end a sentence only where no small letter follows."""
+
+MIN_CLAUSE_SHARE = 0.25
+"""A clause shorter than this share of the limit is not worth a cut of its own."""
+
+_STOPS = ".?!\u2026\u3002\uff01\uff1f"
+_CLOSING_MARKS = "\"')]\u2019\u201d\u00bb"
+_OPENING_MARKS = "\"'([\u2018\u201c\u00ab-"
+_CLAUSE_MARKS = (",", ";", ":", "-", "\u2013", "\u2014", ".", "?", "!", ")")
+
+
+def split_sentences(text: str, max_characters: int = 160) -> list[str]:
+    """The sentences of `text`, in order, none longer than `max_characters`; no text gives no sentence.
+
+    White space apart, the pieces joined are the text.  A sentence that is too long is cut after a clause mark, or
+    between words where it has none within reach; a word that is itself too long is cut as well.
+    """
+    assert max_characters >= 1, "a piece holds at least one character"
+    words = text.split()
+    return [piece for sentence in _sentences(words) for piece in _cut(sentence, max_characters)]
+
+
+def _sentences(words: list[str]) -> Iterator[list[str]]:
+    """Words grouped into sentences; marks that stand alone go with the sentence before them."""
+    sentence: list[str] = []
+    is_spoken = False
+    for index, word in enumerate(words):
+        sentence.append(word)
+        is_spoken = is_spoken or _is_spoken(word)
+        if is_spoken and index + 1 < len(words) and _is_spoken(words[index + 1]) and _ends_sentence(words, index):
+            yield sentence
+            sentence, is_spoken = [], False
+    if sentence:
+        yield sentence
+
+
+def _ends_sentence(words: list[str], index: int) -> bool:
+    """Whether a sentence ends after `words[index]`, which is not the last word."""
+    before_closing = words[index].rstrip(_CLOSING_MARKS)
+    word = before_closing.rstrip(_STOPS).lstrip(_OPENING_MARKS)
+    stop = before_closing[len(before_closing.rstrip(_STOPS)) :]
+    if not stop:
+        return False
+    small_letter_follows = words[index + 1].lstrip(_OPENING_MARKS)[:1].islower()
+    if stop != "." or before_closing != words[index]:
+        return not small_letter_follows  # "Why?" he asked; so... well
+    if word.lower() in NEVER_LAST or _is_initial(words, index):
+        return False
+    return not (word.lower() in SELDOM_LAST and small_letter_follows)
+
+
+def _is_initial(words: list[str], index: int) -> bool:
+    """Whether `words[index]` is a letter that stands for a name ("J. R. Smith"), not the end of "the U S A."."""
+    letter = words[index].lstrip(_OPENING_MARKS)[:-1]
+    if len(letter) != 1 or not letter.isupper() or letter == "I":
+        return False
+    after_letter = index > 0 and len(words[index - 1]) == 1 and words[index - 1].isupper()
+    name_follows = words[index + 1][:1].isupper()
+    return name_follows and not after_letter
+
+
+def _is_spoken(word: str) -> bool:
+    return any(character.isalnum() for character in word)
+
+
+def _cut(words: list[str], max_characters: int) -> Iterator[str]:
+    """The sentence of `words` in pieces of at most `max_characters`, as even as its clauses allow."""
+    words = [part for word in words for part in _chunks(word, max_characters)]
+    remaining = sum(map(len, words)) + len(words) - 1
+    start = 0
+    while remaining > max_characters:
+        num_pieces = -(-remaining // max_characters)
+        end, length = _next_cut(words, start, max_characters, target=remaining / num_pieces)
+        yield " ".join(words[start:end])
+        start, remaining = end, remaining - length - 1
+    if start < len(words):
+        yield " ".join(words[start:])
+
+
+def _next_cut(words: list[str], start: int, max_characters: int, target: float) -> tuple[int, int]:
+    """Where the piece from `start` had best end, and its length: at the clause, else at the word, nearest `target`."""
+    at_words: list[tuple[float, int, int]] = []
+    at_clauses: list[tuple[float, int, int]] = []
+    length = -1
+    for end in range(start + 1, len(words) + 1):
+        length += 1 + len(words[end - 1])
+        if length > max_characters:
+            break
+        cut = (abs(length - target), end, length)
+        at_words.append(cut)
+        is_clause = words[end - 1].rstrip("\"'\u2019\u201d").endswith(_CLAUSE_MARKS)
+        if is_clause and length >= MIN_CLAUSE_SHARE * max_characters:
+            at_clauses.append(cut)
+    _, end, length = min(at_clauses or at_words)
+    return end, length
+
+
+def _chunks(word: str, size: int) -> list[str]:
+    return [word[start : start + size] for start in range(0, len(word), size)]
