@@ -234,11 +234,6 @@ def loudness_lufs(waveform: Waveform) -> float:
     return float(pyloudnorm.Meter(waveform.sample_rate).integrated_loudness(samples))
 
 
-def is_audible(waveform: Waveform) -> bool:
-    """Whether anything in it is loud enough for BS.1770 to count."""
-    return loudness_lufs(waveform) > -math.inf
-
-
 def normalize_loudness(waveform: Waveform, lufs: float, *, peak: float = 0.99) -> Waveform:
     """The same audio at a loudness of `lufs`, or as near to it as a highest sample of `peak` allows.
 

@@ -28,7 +28,7 @@ MIN_SECONDS = 0.5
 
 
 class WavLmEncoder:
-    """A `speaker.base.SpeakerEncoder`: WavLM's x-vector with the weights of `source`: a file, a folder or a name on the hub.
+    """A `speaker.base.SpeakerEncoder`: WavLM's x-vector. `source` is its weights: a file, folder or name on the hub.
 
     `sha256` refuses any other weights; `device` is PyTorch's name for one.
     Raises MissingExtraError without the packages, CheckpointError where the weights are missing or do not fit.
