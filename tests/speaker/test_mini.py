@@ -1,0 +1,176 @@
+"""The mini speaker encoders: the network, and the exported folder run without PyTorch."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from marstts.audio import Waveform, resample
+from marstts.errors import AudioError, CheckpointError, ConfigError
+from marstts.speaker.mini import GRAPH_FILE, WEIGHTS_FILE, MiniEncoderConfig, MiniSpeakerEncoder
+from marstts.speaker.mini_model import AttentiveStatistics, BatchNorm, MiniEncoderModel
+from marstts.spectral import log_mel
+from marstts.training.speaker import export_encoder, load_encoder
+
+RATE = 24_000
+CONFIG = MiniEncoderConfig(name="tiny", size=11, width=14, blocks=2, num_mels=20)
+
+
+@pytest.fixture(scope="module")
+def model() -> MiniEncoderModel:
+    """A network as after training: its normalisations have seen something."""
+    torch.manual_seed(5)
+    model = MiniEncoderModel(CONFIG)
+    for _ in range(5):
+        model.train()(3 * torch.randn(4, CONFIG.num_mels, 60) - 2)
+    return model.eval()
+
+
+@pytest.fixture(scope="module")
+def folder(model: MiniEncoderModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tiny-encoder")
+    export_encoder(model, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def encoder(folder: Path) -> MiniSpeakerEncoder:
+    return MiniSpeakerEncoder(folder)
+
+
+def babble(seconds: float, seed: int = 0, sample_rate: int = RATE) -> Waveform:
+    rng = np.random.default_rng(seed)
+    time = np.arange(int(seconds * sample_rate)) / sample_rate
+    tones = sum(np.sin(2 * np.pi * hertz * time) for hertz in rng.uniform(100, 3000, 5))
+    return Waveform((0.05 * tones + 0.002 * rng.standard_normal(len(time))).astype(np.float32), sample_rate)
+
+
+def features(waveform: Waveform) -> NDArray[np.float32]:
+    return log_mel(waveform.samples, RATE, fft_size=CONFIG.fft_size, hop=CONFIG.hop, num_mels=CONFIG.num_mels)
+
+
+@pytest.mark.parametrize("seconds", [1.0, 1.73, 4.2])
+def test_exported_graph_hears_what_the_model_hears(
+    model: MiniEncoderModel, encoder: MiniSpeakerEncoder, seconds: float
+) -> None:
+    waveform = babble(seconds)
+    with torch.no_grad():
+        expected = model(torch.from_numpy(features(waveform))[None])[0].numpy()
+    np.testing.assert_allclose(encoder.embed(waveform), expected, atol=2e-5)
+
+
+def test_embedding_has_unit_length_and_the_promised_size(encoder: MiniSpeakerEncoder) -> None:
+    embedding = encoder.embed(babble(2.0))
+    assert embedding.shape == (encoder.size,) == (11,)
+    assert embedding.dtype == np.float32
+    assert np.linalg.norm(embedding) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_same_recording_gives_the_same_embedding(folder: Path, encoder: MiniSpeakerEncoder) -> None:
+    first = encoder.embed(babble(2.3))
+    np.testing.assert_array_equal(first, encoder.embed(babble(2.3)))
+    np.testing.assert_array_equal(first, MiniSpeakerEncoder(folder).embed(babble(2.3)))
+
+
+def test_level_makes_no_difference_but_the_voice_does(encoder: MiniSpeakerEncoder) -> None:
+    loud, other = babble(2.0), babble(2.0, seed=1)
+    quiet = Waveform(loud.samples * np.float32(0.1), RATE)
+    np.testing.assert_allclose(encoder.embed(quiet), encoder.embed(loud), atol=1e-3)
+    assert np.abs(encoder.embed(other) - encoder.embed(loud)).max() > 1e-2
+
+
+def test_other_sample_rates_are_resampled(encoder: MiniSpeakerEncoder) -> None:
+    waveform = babble(2.0, sample_rate=16_000)
+    np.testing.assert_allclose(encoder.embed(waveform), encoder.embed(resample(waveform, RATE)), atol=1e-6)
+
+
+def test_long_recordings_are_heard_in_equal_pieces(encoder: MiniSpeakerEncoder) -> None:
+    waveform = babble(24.0)
+    pieces = [encoder.embed(Waveform(part, RATE)) for part in np.split(waveform.samples, 3)]
+    mean = np.mean(pieces, axis=0)
+    np.testing.assert_allclose(encoder.embed(waveform), mean / np.linalg.norm(mean), atol=1e-5)
+
+
+@pytest.mark.parametrize("samples", [1, 37, 2_400])
+def test_the_shortest_recording_is_repeated(encoder: MiniSpeakerEncoder, samples: int) -> None:
+    short = babble(0.2).samples[:samples]
+    repeated = np.concatenate([short] * (-(-RATE // samples)))
+    np.testing.assert_array_equal(encoder.embed(Waveform(short, RATE)), encoder.embed(Waveform(repeated, RATE)))
+
+
+def test_silence_gives_a_finite_embedding_and_nothing_an_error(encoder: MiniSpeakerEncoder) -> None:
+    assert np.isfinite(encoder.embed(Waveform(np.zeros(RATE, np.float32), RATE))).all()
+    with pytest.raises(AudioError, match="empty"):
+        encoder.embed(Waveform(np.zeros(0, np.float32), RATE))
+
+
+def test_name_tells_weights_apart(folder: Path, encoder: MiniSpeakerEncoder, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+    assert MiniSpeakerEncoder(copy).name == encoder.name
+    weights = bytearray((copy / WEIGHTS_FILE).read_bytes())
+    weights[-2] ^= 1  # the last bit of the last number
+    (copy / WEIGHTS_FILE).write_bytes(weights)
+    assert MiniSpeakerEncoder(copy).name != encoder.name
+    assert encoder.name.startswith("tiny-")
+
+
+def test_exported_weights_can_be_trained_on(folder: Path, model: MiniEncoderModel) -> None:
+    loaded = load_encoder(folder)
+    for (name, value), kept in zip(model.state_dict().items(), loaded.state_dict().values(), strict=True):
+        torch.testing.assert_close(kept, value, rtol=0, atol=0, msg=name)
+    loaded.train()(torch.randn(3, CONFIG.num_mels, 50)).sum().backward()
+    assert loaded.stem.weight.grad is not None
+
+
+def test_graph_keeps_its_weights_in_the_weights_file(folder: Path) -> None:
+    weights = (folder / WEIGHTS_FILE).stat().st_size
+    assert weights < 2.5 * sum(p.numel() for p in MiniEncoderModel(CONFIG).parameters()) + 4096
+    (folder / WEIGHTS_FILE).rename(folder / "elsewhere")
+    try:
+        with pytest.raises(CheckpointError, match=GRAPH_FILE):
+            MiniSpeakerEncoder(folder)
+    finally:
+        (folder / "elsewhere").rename(folder / WEIGHTS_FILE)
+
+
+def test_incomplete_folders_are_refused(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"config\.json"):
+        MiniSpeakerEncoder(tmp_path)
+    (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
+    with pytest.raises(CheckpointError, match=GRAPH_FILE):
+        MiniSpeakerEncoder(tmp_path)
+
+
+def test_weights_of_another_size_are_refused(folder: Path, tmp_path: Path) -> None:
+    text = (folder / "config.json").read_text()
+    (tmp_path / "config.json").write_text(text.replace('"width": 14', '"width": 16'))
+    (tmp_path / WEIGHTS_FILE).write_bytes((folder / WEIGHTS_FILE).read_bytes())
+    with pytest.raises(CheckpointError, match=WEIGHTS_FILE):
+        load_encoder(tmp_path)
+
+
+def test_batch_norm_equals_pytorchs() -> None:
+    torch.manual_seed(1)
+    ours, theirs = BatchNorm(7), torch.nn.BatchNorm1d(7)
+    for x in (torch.randn(3, 7, 11) * 2 + 1, torch.randn(5, 7)):
+        torch.testing.assert_close(ours.train()(x), theirs.train()(x))
+        torch.testing.assert_close(ours.eval()(x), theirs.eval()(x))
+
+
+def test_attentive_statistics_match_the_formula_by_hand() -> None:
+    torch.manual_seed(2)
+    pool, x = AttentiveStatistics(3, 5), torch.randn(2, 3, 8)
+    pooled = pool(x)
+    scores = pool.scores(torch.tanh(pool.hidden(x)))
+    for row in range(2):
+        for channel in range(3):
+            weights = torch.exp(scores[row, channel]) / torch.exp(scores[row, channel]).sum()
+            mean = sum(w * v for w, v in zip(weights, x[row, channel], strict=True))
+            variance = sum(w * (v - mean) ** 2 for w, v in zip(weights, x[row, channel], strict=True))
+            torch.testing.assert_close(pooled[row, channel], mean)
+            torch.testing.assert_close(pooled[row, 3 + channel], torch.sqrt(variance + 1e-4))

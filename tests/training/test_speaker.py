@@ -1,0 +1,212 @@
+"""Training the mini speaker encoders: distortions, losses, resumption, and that something is learnt."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from marstts.audio import Waveform, write
+from marstts.data.manifest import Utterance, write_manifest
+from marstts.errors import DataError
+from marstts.speaker.mini import MiniEncoderConfig
+from marstts.spectral import log_mel
+from marstts.training import speaker
+from marstts.training.loop import LoopConfig, run
+from marstts.training.speaker import DistortionConfig, Kind, SpeakerTrainingConfig, build_task
+
+RATE = 24_000
+MODEL = MiniEncoderConfig(size=9, width=12, blocks=2, num_mels=20)
+SILENT_DISTORTION = DistortionConfig(equaliser_db=0.0, noise_share=0.0, room_share=0.0, narrow_share=0.0)
+EASY = {"loop": LoopConfig(steps=60), "warps": (1.0,), "distortion": SILENT_DISTORTION, "learning_rate": 1e-2}
+PITCHES = {"anna": 230.0, "bert": 110.0, "carl": 150.0, "dora": 200.0, "emil": 125.0}
+STYLES = {"regular": 1.0, "high": 1.5}
+
+
+def config(kind: Kind, **changes: object) -> SpeakerTrainingConfig:
+    values: dict[str, object] = {
+        "kind": kind, "model": MODEL, "loop": LoopConfig(steps=6, log_every=2, validate_every=6), "warps": (1.0, 1.2),
+        "batch": 8, "crop_seconds": (0.3, 0.6), "warmup_steps": 2, "bf16": False,
+    }  # fmt: skip
+    return SpeakerTrainingConfig.model_validate(values | changes)
+
+
+def buzz(hertz: float, seconds: float = 0.7, seed: int = 0, resonance: float = 2500.0) -> Waveform:
+    """Something with a pitch: harmonics up to 5 kHz, strongest at the resonance, and a breath of noise."""
+    time = np.arange(int(seconds * RATE)) / RATE
+    places = [k * hertz for k in range(1, int(5000 / hertz))]
+    tones = sum(
+        np.exp(-(((f - resonance) / 2500) ** 2)) * np.sin(2 * np.pi * f * time + (f / hertz) ** 2) for f in places
+    )
+    noise = 0.01 * np.random.default_rng(seed).standard_normal(len(time))
+    return Waveform((0.02 * tones + noise).astype(np.float32), RATE)
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five voices of different pitch, two of them held out; in two styles, three times each."""
+    folder = tmp_path_factory.mktemp("voices")
+    utterances = []
+    for number, (name, hertz) in enumerate(PITCHES.items()):
+        for style, factor in STYLES.items():
+            for take in range(3):
+                waveform = buzz(hertz * factor * (1 + 0.01 * take), seed=number * 10 + take, resonance=10 * hertz)
+                write(waveform, folder / f"{name}-{style}-{take}.wav")
+                utterances.append(
+                    Utterance(
+                        id=f"{name}-{style}-{take}", audio=f"{name}-{style}-{take}.wav", text="buzz", speaker=name,
+                        style=style, seconds=waveform.seconds, source_rate=RATE,
+                        split="test" if name in ("dora", "emil") else "train", licence="CC0",
+                    )
+                )  # fmt: skip
+    write_manifest(utterances, folder / "utterances.jsonl")
+    return folder / "utterances.jsonl"
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_resumed_training_equals_uninterrupted_training(kind: Kind, manifest: Path, tmp_path: Path) -> None:
+    whole, first = build_task(config(kind), manifest), build_task(config(kind), manifest)
+    run(whole, config(kind).loop, tmp_path / "whole", say=lambda _: None)
+    run(first, LoopConfig(steps=3, log_every=2, validate_every=6), tmp_path / "parts", say=lambda _: None)
+    second = build_task(config(kind, loop=LoopConfig(steps=6, seed=0)), manifest)
+    run(second, config(kind).loop, tmp_path / "parts", say=lambda _: None)
+    for name, module in whole.modules.items():
+        for (key, value), other in zip(
+            module.state_dict().items(), second.modules[name].state_dict().values(), strict=True
+        ):
+            torch.testing.assert_close(other, value, rtol=0, atol=0, msg=key)
+
+
+def test_identity_training_learns_the_speakers(manifest: Path) -> None:
+    task = build_task(config(Kind.IDENTITY, **EASY), manifest)
+    scores = [task.train_step(step) for step in range(60)]
+    assert np.mean([float(score["accuracy"]) for score in scores[-10:]]) > 0.8
+    validation = task.validate(60, None)
+    assert 0.0 <= validation["equal_error_rate"] <= 1.0
+    assert "equal_error_rate_ordinary" in validation
+
+
+def test_style_training_learns_the_styles(manifest: Path) -> None:
+    task = build_task(config(Kind.STYLE, **EASY), manifest)
+    scores = [task.train_step(step) for step in range(60)]
+    assert np.mean([float(score["accuracy"]) for score in scores[-10:]]) > 0.8
+    validation = task.validate(60, None)
+    assert set(validation) == {"accuracy", "speaker_equal_error_rate"} | {f"correlation_{n}" for n in speaker.DEGREES}
+
+
+def test_each_warp_of_a_speaker_is_a_class_of_its_own(manifest: Path) -> None:
+    task = build_task(config(Kind.IDENTITY), manifest)
+    assert task.head(torch.zeros(4, MODEL.size)).shape == (4, 3 * 2)
+    embeddings = torch.nn.functional.normalize(task.head.directions.detach()[[4]], dim=1)  # speaker 2 at warp 0
+    chosen = np.array([np.flatnonzero(task.labels == 2)[0]])
+    assert float(task.loss(embeddings, chosen, torch.tensor([0]), 0)["accuracy"]) == 1.0
+    assert float(task.loss(embeddings, chosen, torch.tensor([1]), 0)["accuracy"]) == 0.0
+
+
+def test_corpora_without_held_out_speakers_are_refused(manifest: Path) -> None:
+    lines = [line for line in manifest.read_text().splitlines() if "emil" not in line]
+    lonely = manifest.with_name("lonely.jsonl")
+    lonely.write_text("\n".join(lines) + "\n")
+    with pytest.raises(DataError, match="two others"):
+        build_task(config(Kind.IDENTITY), lonely)
+
+
+def test_no_more_hours_are_read_than_asked_for(manifest: Path) -> None:
+    some = build_task(config(Kind.IDENTITY, hours=7 / 3600), manifest)
+    assert 0.0 < sum(clip.utterance.seconds for clip in some.known) <= 7.0
+
+
+def test_warping_sounds_like_a_voice_of_higher_pitch_and_resonances() -> None:
+    magnitudes = speaker.magnitude_spectrogram(buzz(200.0).samples, MODEL.fft_size, MODEL.hop)
+    warped = np.log(speaker.warped_filterbank(MODEL, 1.25) @ magnitudes).mean(axis=1)
+    higher, same = (
+        log_mel(buzz(hertz).samples, RATE, fft_size=MODEL.fft_size, hop=MODEL.hop, num_mels=MODEL.num_mels).mean(axis=1)
+        for hertz in (250.0, 200.0)
+    )
+    audible = slice(0, 12)  # up to 4 kHz, where both have harmonics
+    nearer = np.abs(warped[audible] - higher[audible]).mean()
+    assert nearer < 0.5 * np.abs(warped[audible] - same[audible]).mean()
+
+
+def test_distortions_are_off_when_nothing_is_asked_for_and_a_function_of_the_generator() -> None:
+    mels = torch.randn(5, 20, 31).clamp(min=-3)
+    quiet = config(Kind.IDENTITY, distortion=SILENT_DISTORTION)
+    torch.testing.assert_close(speaker.distort(mels, quiet, torch.Generator()), mels, rtol=0, atol=2e-3)
+    first, again, other = (
+        speaker.distort(mels, config(Kind.IDENTITY), torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)
+    )
+    torch.testing.assert_close(first, again, rtol=0, atol=0)
+    assert not torch.allclose(first, other)
+    assert not torch.allclose(first, mels, atol=1e-2)
+
+
+def test_noise_has_the_ratio_asked_for() -> None:
+    mels = torch.ones(64, 20, 200)
+    noisy = speaker.add_noise(mels, DistortionConfig(noise_share=1.0, noise_db=(20.0, 20.0)), torch.Generator())
+    ratio = 10 * torch.log10(1.0 / ((noisy**2).mean() - 1.0))
+    assert float(ratio) == pytest.approx(20.0, abs=0.6)  # the noise's own fluctuation adds 9 %
+
+
+def test_a_room_fades_by_sixty_decibels_in_its_reverberation_time() -> None:
+    impulse = torch.zeros(3, 20, 100)
+    impulse[:, :, 10] = 1.0
+    room = DistortionConfig(room_share=1.0, room_seconds=(0.5, 0.5))
+    heard = speaker.add_room(impulse, 100.0, room, torch.Generator())
+    assert float(heard[:, :, :10].abs().max()) < 1e-3
+    torch.testing.assert_close(heard[:, :, 10], torch.ones(3, 20), rtol=1e-3, atol=1e-3)
+    fall = 20 * torch.log10(heard[:, 0, 12] / heard[:, 0, 22])  # 0.1 s of 0.5 s
+    torch.testing.assert_close(fall, torch.full((3,), 12.0), rtol=0.02, atol=0.2)
+
+
+def test_band_limit_removes_what_lies_above_it() -> None:
+    mels = torch.ones(6, 80, 3)
+    narrow = DistortionConfig(narrow_share=1.0, narrow_hz=(4000.0, 4000.0))
+    gains = speaker.band_limit(mels, MODEL, narrow, torch.Generator())[:, :, 0]
+    edge = int(80 * math.log1p(4000 / 700) / math.log1p(12000 / 700))
+    assert float(gains[:, : edge - 5].min()) > 0.99
+    assert float(gains[:, edge + 8 :].max()) < 1e-3
+
+
+def test_angular_margin_turns_the_own_class_away_by_hand() -> None:
+    angles = torch.tensor([[0.3, 1.1, 2.0], [0.9, 3.1, 0.4]])
+    moved = speaker.angular_margin(torch.cos(angles), torch.tensor([0, 1]), 0.2)
+    expected = torch.cos(torch.tensor([[0.5, 1.1, 2.0], [0.9, math.pi, 0.4]]))
+    torch.testing.assert_close(moved, expected, atol=1e-4, rtol=1e-4)
+
+
+def test_reversed_gradient_flows_back_negated() -> None:
+    values = torch.tensor([1.0, -2.0], requires_grad=True)
+    (speaker.ReverseGradient.apply(values, 0.3) * torch.tensor([5.0, 7.0])).sum().backward()
+    assert values.grad is not None
+    torch.testing.assert_close(values.grad, torch.tensor([-1.5, -2.1]))
+
+
+@pytest.mark.parametrize("hertz", [82.0, 151.0, 247.0])
+def test_pitch_is_measured(hertz: float) -> None:
+    pitch, melody, voicing, _, _ = speaker.measure(buzz(hertz).samples, "buzz", RATE)
+    assert pitch == pytest.approx(math.log2(hertz), abs=0.03)
+    assert melody < 0.05
+    assert voicing > 0.9
+
+
+def test_whispers_have_no_pitch_and_rate_counts_only_what_is_heard() -> None:
+    rng = np.random.default_rng(0)
+    speech = np.concatenate([np.zeros(RATE), 0.1 * rng.standard_normal(2 * RATE), np.zeros(RATE)]).astype(np.float32)
+    pitch, _, voicing, _, rate = speaker.measure(speech, "x" * 20, RATE)
+    assert math.isnan(pitch)
+    assert voicing < 0.15
+    assert rate == pytest.approx(math.log(10), abs=0.1)
+
+
+def test_degrees_are_relative_to_the_speakers_ordinary_manner(manifest: Path) -> None:
+    task = build_task(config(Kind.STYLE), manifest)
+    pitch = {name: [] for name in ("anna", "bert", "carl")}
+    for clip, degrees in zip(task.known, task.degrees, strict=True):
+        if clip.utterance.style == "high":
+            pitch[clip.utterance.speaker].append(float(degrees[0]))
+    means = [np.mean(values) for values in pitch.values()]
+    np.testing.assert_allclose(means, means[0], rtol=0.05)  # all half as high again, from wherever they started
+    assert means[0] > 1.0
