@@ -1,0 +1,46 @@
+"""Comparing a take with its own and other speakers' references."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from marstts.audio import Waveform
+from marstts.evaluation.metrics.identity import Resemblyzer, compare_speakers, cosine, level
+
+
+def unit(degrees: float) -> np.ndarray:
+    return np.array([np.cos(np.radians(degrees)), np.sin(np.radians(degrees))], np.float32)
+
+
+def test_pairs_count_other_references_that_are_farther_than_the_own():
+    pairs = compare_speakers(unit(0), own=3.0 * unit(30), others=[unit(10), unit(-29), unit(31), unit(90), -unit(0)])
+    assert (pairs.nearer, pairs.pairs) == (3, 5)
+    assert pairs.similarity == pytest.approx(np.cos(np.radians(30)), abs=1e-6)
+
+
+def test_a_tie_is_not_nearer():
+    assert compare_speakers(unit(0), own=unit(20), others=[unit(20)]).nearer == 0
+
+
+def test_an_embedding_of_zeros_resembles_nothing():
+    assert cosine(np.zeros(2, np.float32), unit(0)) == 0.0
+
+
+def test_levelling_forgets_loudness_and_never_clips():
+    noise = np.random.default_rng(0).standard_normal(5000).astype(np.float32) * 0.01
+    loud, quiet = (level(Waveform(noise * gain, 16000)).samples for gain in (5.0, 0.2))
+    np.testing.assert_allclose(loud, quiet, rtol=1e-4)
+    click = np.zeros(5000, np.float32)
+    click[7] = 0.5
+    assert np.abs(level(Waveform(click, 16000)).samples).max() == pytest.approx(0.98)
+
+
+def test_resemblyzer_tells_two_readers_apart(surpassed: Waveform, amiable: Waveform):
+    pytest.importorskip("resemblyzer", exc_type=ImportError)
+    encoder = Resemblyzer()
+    third = len(amiable.samples) // 3
+    start, end = (Waveform(s, amiable.sample_rate) for s in (amiable.samples[: 2 * third], amiable.samples[third:]))
+    pairs = compare_speakers(encoder.embed(start), encoder.embed(end), [encoder.embed(surpassed)])
+    assert encoder.embed(start).shape == (encoder.size,)
+    assert pairs.nearer == 1

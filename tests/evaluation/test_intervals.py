@@ -1,0 +1,59 @@
+"""Bootstrap intervals against independent truth: closed forms and full enumeration."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from marstts.evaluation.intervals import Interval, paired_quotient_interval, ratio_interval
+
+
+def test_interval_of_a_mean_agrees_with_the_normal_closed_form():
+    values = np.random.default_rng(5).normal(3.0, 2.0, 400)
+    interval = ratio_interval(values, np.ones(400), resamples=5000)
+    half_width = 1.96 * values.std() / np.sqrt(400)
+    assert interval.value == pytest.approx(values.mean())
+    assert interval.low == pytest.approx(values.mean() - half_width, abs=0.07 * half_width)
+    assert interval.high == pytest.approx(values.mean() + half_width, abs=0.07 * half_width)
+
+
+def test_interval_of_a_share_agrees_with_the_binomial():
+    right = np.repeat([1.0, 0.0], [240, 60])
+    interval = ratio_interval(right, np.ones(300), resamples=5000)
+    half_width = 1.96 * np.sqrt(0.8 * 0.2 / 300)
+    assert interval.high - interval.low == pytest.approx(2 * half_width, rel=0.07)
+
+
+def test_two_sentences_can_be_enumerated():
+    # draws: first twice 2/20, both 4/12, second twice 6/4, with probabilities 1/4, 1/2, 1/4
+    assert ratio_interval([1, 3], [10, 2]) == Interval(pytest.approx(4 / 12), pytest.approx(0.1), pytest.approx(1.5))
+
+
+def test_the_score_is_a_ratio_of_sums_not_a_mean_of_ratios():
+    assert ratio_interval([0, 9], [1, 90]).value == pytest.approx(9 / 91)
+
+
+def test_a_score_over_nothing_is_none():
+    assert ratio_interval([0, 0], [0, 0]) is None
+    assert paired_quotient_interval([1, 1], [2, 2], [0, 0], [2, 2]) is None
+
+
+def test_draws_without_any_denominator_are_left_out():
+    interval = ratio_interval([1, 0], [2, 0])
+    assert interval == Interval(0.5, 0.5, 0.5)
+
+
+def test_a_system_beside_itself_is_exactly_one():
+    errors, lengths = [1, 5, 2, 0, 7], [10, 12, 9, 11, 30]
+    assert paired_quotient_interval(errors, lengths, errors, lengths) == Interval(1.0, 1.0, 1.0)
+    doubled = paired_quotient_interval(np.array(errors) * 2, lengths, errors, lengths)
+    assert (doubled.value, doubled.low, doubled.high) == pytest.approx((2.0, 2.0, 2.0))
+
+
+def test_the_same_scores_give_the_same_interval():
+    errors, lengths = [1, 5, 2, 0, 7], [10, 12, 9, 11, 30]
+    assert ratio_interval(errors, lengths) == ratio_interval(errors, lengths)
+
+
+def test_intervals_read_well():
+    assert Interval(0.12345, 0.1, 0.2).format(2) == "0.12 [0.10, 0.20]"
