@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
 from marstts.audio import Waveform
+from marstts.errors import MissingExtraError
 from marstts.evaluation.metrics.identity import Resemblyzer, compare_speakers, cosine, level
 
 
@@ -44,3 +47,9 @@ def test_resemblyzer_tells_two_readers_apart(surpassed: Waveform, amiable: Wavef
     pairs = compare_speakers(encoder.embed(start), encoder.embed(end), [encoder.embed(surpassed)])
     assert encoder.embed(start).shape == (encoder.size,)
     assert pairs.nearer == 1
+
+
+def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "resemblyzer", None)
+    with pytest.raises(MissingExtraError, match=r"marstts\[eval\]"):
+        Resemblyzer()
