@@ -210,3 +210,12 @@ def test_degrees_are_relative_to_the_speakers_ordinary_manner(manifest: Path) ->
     means = [np.mean(values) for values in pitch.values()]
     np.testing.assert_allclose(means, means[0], rtol=0.05)  # all half as high again, from wherever they started
     assert means[0] > 1.0
+
+
+def test_a_run_is_exported_by_its_own_configuration(manifest: Path, tmp_path: Path) -> None:
+    settings = config(Kind.STYLE, loop=LoopConfig(steps=2))
+    task = speaker.open_task(settings, manifest, tmp_path / "run")
+    run(task, settings.loop, tmp_path / "run", say=lambda _: None)
+    loaded = speaker.load_encoder(tmp_path / "run")
+    for name, value in task.model.state_dict().items():
+        torch.testing.assert_close(loaded.state_dict()[name], value, rtol=0, atol=0, msg=name)

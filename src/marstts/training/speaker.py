@@ -291,6 +291,16 @@ def build_task(config: SpeakerTrainingConfig, manifest: Path, device: str = "cpu
     return TASKS[config.kind](config, manifest, device)
 
 
+def open_task(
+    config: SpeakerTrainingConfig, manifest: Path, run: Path, device: str = "cpu"
+) -> IdentityTask | StyleTask:
+    """`build_task`, with the resolved configuration saved in the run folder, where `load_encoder` looks for it."""
+    task = build_task(config, manifest, device)
+    run.mkdir(parents=True, exist_ok=True)
+    write_config(config, run / CONFIG_FILE)
+    return task
+
+
 # Corpus
 
 
