@@ -13,10 +13,10 @@ from marstts.audio import Waveform, write
 from marstts.data.manifest import Utterance, write_manifest
 from marstts.errors import DataError
 from marstts.speaker.mini import MiniEncoderConfig
-from marstts.spectral import log_mel
-from marstts.training import speaker
+from marstts.training import degrees, speaker
+from marstts.training.distortion import DistortionConfig
 from marstts.training.loop import LoopConfig, run
-from marstts.training.speaker import DistortionConfig, Kind, SpeakerTrainingConfig, build_task
+from marstts.training.speaker import Kind, SpeakerTrainingConfig, build_task
 
 RATE = 24_000
 MODEL = MiniEncoderConfig(size=9, width=12, blocks=2, num_mels=20)
@@ -94,7 +94,7 @@ def test_style_training_learns_the_styles(manifest: Path) -> None:
     scores = [task.train_step(step) for step in range(60)]
     assert np.mean([float(score["accuracy"]) for score in scores[-10:]]) > 0.8
     validation = task.validate(60, None)
-    assert set(validation) == {"accuracy", "speaker_equal_error_rate"} | {f"correlation_{n}" for n in speaker.DEGREES}
+    assert set(validation) == {"accuracy", "speaker_equal_error_rate"} | {f"correlation_{n}" for n in degrees.DEGREES}
 
 
 def test_each_warp_of_a_speaker_is_a_class_of_its_own(manifest: Path) -> None:
@@ -119,57 +119,6 @@ def test_no_more_hours_are_read_than_asked_for(manifest: Path) -> None:
     assert 0.0 < sum(clip.utterance.seconds for clip in some.known) <= 7.0
 
 
-def test_warping_sounds_like_a_voice_of_higher_pitch_and_resonances() -> None:
-    magnitudes = speaker.magnitude_spectrogram(buzz(200.0).samples, MODEL.fft_size, MODEL.hop)
-    warped = np.log(speaker.warped_filterbank(MODEL, 1.25) @ magnitudes).mean(axis=1)
-    higher, same = (
-        log_mel(buzz(hertz).samples, RATE, fft_size=MODEL.fft_size, hop=MODEL.hop, num_mels=MODEL.num_mels).mean(axis=1)
-        for hertz in (250.0, 200.0)
-    )
-    audible = slice(0, 12)  # up to 4 kHz, where both have harmonics
-    nearer = np.abs(warped[audible] - higher[audible]).mean()
-    assert nearer < 0.5 * np.abs(warped[audible] - same[audible]).mean()
-
-
-def test_distortions_are_off_when_nothing_is_asked_for_and_a_function_of_the_generator() -> None:
-    mels = torch.randn(5, 20, 31).clamp(min=-3)
-    quiet = config(Kind.IDENTITY, distortion=SILENT_DISTORTION)
-    torch.testing.assert_close(speaker.distort(mels, quiet, torch.Generator()), mels, rtol=0, atol=2e-3)
-    first, again, other = (
-        speaker.distort(mels, config(Kind.IDENTITY), torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)
-    )
-    torch.testing.assert_close(first, again, rtol=0, atol=0)
-    assert not torch.allclose(first, other)
-    assert not torch.allclose(first, mels, atol=1e-2)
-
-
-def test_noise_has_the_ratio_asked_for() -> None:
-    mels = torch.ones(64, 20, 200)
-    noisy = speaker.add_noise(mels, DistortionConfig(noise_share=1.0, noise_db=(20.0, 20.0)), torch.Generator())
-    ratio = 10 * torch.log10(1.0 / ((noisy**2).mean() - 1.0))
-    assert float(ratio) == pytest.approx(20.0, abs=0.6)  # the noise's own fluctuation adds 9 %
-
-
-def test_a_room_fades_by_sixty_decibels_in_its_reverberation_time() -> None:
-    impulse = torch.zeros(3, 20, 100)
-    impulse[:, :, 10] = 1.0
-    room = DistortionConfig(room_share=1.0, room_seconds=(0.5, 0.5))
-    heard = speaker.add_room(impulse, 100.0, room, torch.Generator())
-    assert float(heard[:, :, :10].abs().max()) < 1e-3
-    torch.testing.assert_close(heard[:, :, 10], torch.ones(3, 20), rtol=1e-3, atol=1e-3)
-    fall = 20 * torch.log10(heard[:, 0, 12] / heard[:, 0, 22])  # 0.1 s of 0.5 s
-    torch.testing.assert_close(fall, torch.full((3,), 12.0), rtol=0.02, atol=0.2)
-
-
-def test_band_limit_removes_what_lies_above_it() -> None:
-    mels = torch.ones(6, 80, 3)
-    narrow = DistortionConfig(narrow_share=1.0, narrow_hz=(4000.0, 4000.0))
-    gains = speaker.band_limit(mels, MODEL, narrow, torch.Generator())[:, :, 0]
-    edge = int(80 * math.log1p(4000 / 700) / math.log1p(12000 / 700))
-    assert float(gains[:, : edge - 5].min()) > 0.99
-    assert float(gains[:, edge + 8 :].max()) < 1e-3
-
-
 def test_angular_margin_turns_the_own_class_away_by_hand() -> None:
     angles = torch.tensor([[0.3, 1.1, 2.0], [0.9, 3.1, 0.4]])
     moved = speaker.angular_margin(torch.cos(angles), torch.tensor([0, 1]), 0.2)
@@ -184,29 +133,12 @@ def test_reversed_gradient_flows_back_negated() -> None:
     torch.testing.assert_close(values.grad, torch.tensor([-1.5, -2.1]))
 
 
-@pytest.mark.parametrize("hertz", [82.0, 151.0, 247.0])
-def test_pitch_is_measured(hertz: float) -> None:
-    pitch, melody, voicing, _, _ = speaker.measure(buzz(hertz).samples, "buzz", RATE)
-    assert pitch == pytest.approx(math.log2(hertz), abs=0.03)
-    assert melody < 0.05
-    assert voicing > 0.9
-
-
-def test_whispers_have_no_pitch_and_rate_counts_only_what_is_heard() -> None:
-    rng = np.random.default_rng(0)
-    speech = np.concatenate([np.zeros(RATE), 0.1 * rng.standard_normal(2 * RATE), np.zeros(RATE)]).astype(np.float32)
-    pitch, _, voicing, _, rate = speaker.measure(speech, "x" * 20, RATE)
-    assert math.isnan(pitch)
-    assert voicing < 0.15
-    assert rate == pytest.approx(math.log(10), abs=0.1)
-
-
 def test_degrees_are_relative_to_the_speakers_ordinary_manner(manifest: Path) -> None:
     task = build_task(config(Kind.STYLE), manifest)
     pitch = {name: [] for name in ("anna", "bert", "carl")}
-    for clip, degrees in zip(task.known, task.degrees, strict=True):
+    for clip, row in zip(task.known, task.degrees, strict=True):
         if clip.utterance.style == "high":
-            pitch[clip.utterance.speaker].append(float(degrees[0]))
+            pitch[clip.utterance.speaker].append(float(row[0]))
     means = [np.mean(values) for values in pitch.values()]
     np.testing.assert_allclose(means, means[0], rtol=0.05)  # all half as high again, from wherever they started
     assert means[0] > 1.0

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import hashlib
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,9 @@ from marstts.onnx_export import Graph, export_graphs
 from marstts.speaker.mini import CONFIG_FILE, GRAPH_FILE, WEIGHTS_FILE, MiniEncoderConfig
 from marstts.speaker.mini_model import MiniEncoderModel
 from marstts.speaker.verification import equal_error_rate, trials
-from marstts.spectral import LOG_FLOOR, hann, magnitude_spectrogram, mel_filterbank
+from marstts.spectral import LOG_FLOOR, magnitude_spectrogram
+from marstts.training.degrees import DEGREES, measure, relative
+from marstts.training.distortion import DistortionConfig, distort, warped_filterbank
 from marstts.training.loop import LoopConfig, latest
 
 # B batch · N samples · W warps · M mel bands · T frames · E embedding size · C classes
@@ -50,25 +52,6 @@ class Kind(str, Enum):
 
     IDENTITY = "identity"
     STYLE = "style"
-
-
-class DistortionConfig(Config):
-    """What happens to a spectrum between mouth and file; shares are of the training crops."""
-
-    equaliser_db: float = 2.5
-    """Standard deviation of each of four smooth equaliser terms."""
-
-    noise_share: float = 0.6
-    noise_db: tuple[float, float] = (15.0, 40.0)
-    """Signal-to-noise ratios drawn uniformly."""
-
-    room_share: float = 0.3
-    room_seconds: tuple[float, float] = (0.15, 0.6)
-    """Reverberation times (60 dB) drawn uniformly."""
-
-    narrow_share: float = 0.35
-    narrow_hz: tuple[float, float] = (3500.0, 8500.0)
-    """Upper band limits, drawn uniformly on the mel scale."""
 
 
 class SpeakerTrainingConfig(Config):
@@ -119,7 +102,7 @@ class Clip:
     """What `measure` found; empty where nobody asks."""
 
 
-class SpeakerTask:
+class SpeakerTask(ABC):
     """What both encoders' `training.loop.Task`s share: crops, distortions, schedule, held-out embeddings."""
 
     def __init__(self, config: SpeakerTrainingConfig, manifest: Path, device: str = "cpu") -> None:
@@ -134,17 +117,17 @@ class SpeakerTask:
             "encoder": torch.optim.AdamW(self.parameters, config.learning_rate, weight_decay=config.weight_decay)
         }
 
+    @abstractmethod
     def build_head(self) -> nn.Module:
         """The part that judges embeddings in training and is thrown away after."""
-        raise AssertionError("use IdentityTask or StyleTask")
 
+    @abstractmethod
     def choose(self, rng: np.random.Generator) -> NDArray[np.int64]:
         """(B,) indices of known clips for a step."""
-        raise AssertionError("use IdentityTask or StyleTask")
 
+    @abstractmethod
     def loss(self, embeddings: Tensor, chosen: NDArray[np.int64], warps: Tensor, step: int) -> dict[str, Tensor]:
         """Scores of embeddings (B, E) of the chosen clips at their warps (B,); `loss` is what to minimise."""
-        raise AssertionError("use IdentityTask or StyleTask")
 
     def train_step(self, step: int) -> dict[str, float | Tensor]:
         rng = np.random.default_rng((self.config.loop.seed, step))
@@ -152,7 +135,7 @@ class SpeakerTask:
         warps = rng.integers(len(self.config.warps), size=len(chosen))
         log_mel = self.crops(chosen, warps, rng).to(self.device)
         generator = torch.Generator(self.device).manual_seed(self.config.loop.seed * 1_000_003 + step)
-        distorted = distort(log_mel, self.config, generator)
+        distorted = distort(log_mel, self.config.model, self.config.distortion, generator)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.bf16):
             embeddings = self.model(distorted)
         scores = self.loss(embeddings, chosen, torch.from_numpy(warps).to(self.device), step)
@@ -357,159 +340,12 @@ def crop(mels: NDArray[np.float16], frames: int, place: float) -> NDArray[np.flo
     return mels[:, start : start + frames]
 
 
-@lru_cache(maxsize=16)
-def warped_filterbank(model: MiniEncoderConfig, warp: float) -> NDArray[np.float32]:
-    """(M, F) filters that hear a voice as if all its frequencies, pitch and resonances, were `warp` times as high."""
-    ordinary = mel_filterbank(model.sample_rate, model.fft_size, model.num_mels)
-    top = ordinary.shape[1] - 1
-    places = np.arange(top + 1) * warp  # what lies at bin k is heard at bin k * warp
-    below = np.minimum(places.astype(int), top - 1)
-    share = np.clip(places - below, 0.0, 1.0)
-    heard = ordinary[:, below] * (1 - share) + ordinary[:, below + 1] * share
-    return np.where(places <= top, heard, 0.0).astype(np.float32)
-
-
-# Distortions of mel magnitudes (B, M, T)
-
-
-def distort(log_mel: Tensor, config: SpeakerTrainingConfig, generator: torch.Generator) -> Tensor:
-    """The same speech through another room, microphone and line; log-mels (B, M, T) -> (B, M, T)."""
-    distortion, model = config.distortion, config.model
-    mels = torch.exp(log_mel) * equaliser(log_mel, distortion, generator)
-    mels = add_room(mels, model.sample_rate / model.hop, distortion, generator)
-    mels = add_noise(mels, distortion, generator)
-    return torch.log((mels * band_limit(mels, model, distortion, generator)).clamp(min=LOG_FLOOR))
-
-
-def uniform(batch: Tensor, low: float, high: float, generator: torch.Generator) -> Tensor:
-    """(B, 1, 1) numbers, one for each row of the batch."""
-    drawn = torch.rand(len(batch), 1, 1, generator=generator, device=batch.device)
-    return low + (high - low) * drawn
-
-
-def decibels(values: Tensor) -> Tensor:
-    """Factor of magnitude of `values` dB."""
-    return 10.0 ** (values / 20.0)
-
-
-def bands(mels: Tensor) -> Tensor:
-    """(1, M, 1) places of the bands on the mel scale, 0 to 1."""
-    return torch.linspace(0.0, 1.0, mels.shape[1], device=mels.device)[None, :, None]
-
-
-def equaliser(mels: Tensor, distortion: DistortionConfig, generator: torch.Generator) -> Tensor:
-    """(B, M, 1) smooth gains: four cosine terms over the mel scale."""
-    terms = torch.arange(1, 5, device=mels.device)
-    drawn = torch.randn(len(mels), 1, 4, generator=generator, device=mels.device)
-    curve = (drawn * torch.cos(math.pi * terms * bands(mels))).sum(dim=2, keepdim=True)
-    return decibels(distortion.equaliser_db * curve)
-
-
-def add_room(mels: Tensor, frame_rate: float, distortion: DistortionConfig, generator: torch.Generator) -> Tensor:
-    """A diffuse tail behind every sound, in some rows: power decays by 60 dB in the reverberation time."""
-    seconds = uniform(mels, *distortion.room_seconds, generator)
-    loudness = uniform(mels, -20.0, -6.0, generator)  # of the tail's first frame, dB
-    present = uniform(mels, 0.0, 1.0, generator) < distortion.room_share
-    frames = mels.shape[2]
-    times = torch.arange(frames, device=mels.device)[None, None, :] / frame_rate
-    tail = present * decibels(loudness - 60.0 * times / seconds) ** 2  # power of the echo of one frame
-    tail[:, :, 0] = 1.0
-    size = 2 * frames  # so that the end does not echo into the beginning
-    smeared = torch.fft.irfft(torch.fft.rfft(mels**2, size) * torch.fft.rfft(tail, size), size)[:, :, :frames]
-    return smeared.clamp(min=0.0).sqrt()
-
-
-def add_noise(mels: Tensor, distortion: DistortionConfig, generator: torch.Generator) -> Tensor:
-    """Noise of a random tilt over the mel scale, in some rows."""
-    level = (mels**2).mean(dim=(1, 2), keepdim=True).sqrt() * decibels(-uniform(mels, *distortion.noise_db, generator))
-    shape = decibels(-uniform(mels, -6.0, 30.0, generator) * bands(mels))
-    shape = shape / (shape**2).mean(dim=1, keepdim=True).sqrt()
-    present = uniform(mels, 0.0, 1.0, generator) < distortion.noise_share
-    drawn = 1.0 + 0.3 * torch.randn(mels.shape, generator=generator, device=mels.device)
-    return torch.sqrt(mels**2 + present * (level * shape * drawn) ** 2)
-
-
-def band_limit(
-    mels: Tensor, model: MiniEncoderConfig, distortion: DistortionConfig, generator: torch.Generator
-) -> Tensor:
-    """(B, M, 1) gains that end at a random frequency, in some rows."""
-    low, high = (mel_place(hertz, model.sample_rate) for hertz in distortion.narrow_hz)
-    limit = uniform(mels, low, high, generator)
-    present = uniform(mels, 0.0, 1.0, generator) < distortion.narrow_share
-    beyond = torch.sigmoid((bands(mels) - limit) * 2 * mels.shape[1])
-    return 1.0 - present * beyond * (1.0 - 1e-4)
-
-
-def mel_place(hertz: float, sample_rate: int) -> float:
-    """Where a frequency lies on the mel scale, 0 Hz at 0 and half the sample rate at 1."""
-    return math.log1p(hertz / 700.0) / math.log1p(sample_rate / 2 / 700.0)
-
-
-# Degrees of style
-
-DEGREES = ("pitch", "melody", "voicing", "brightness", "rate")
-"""Median pitch (octaves), its spread, share of voiced frames, level above 1.5 kHz (dB), characters per second (log)."""
-
-PITCH_HZ = (60.0, 450.0)
-PITCH_WINDOW, PITCH_FRAMES = 2048, 40
-"""Samples per frame, and about how many frames of a recording are enough to measure."""
-VOICED = 0.55
-"""Height of the autocorrelation's peak from which a frame counts as voiced."""
-
-
 def relative_degrees(clips: list[Clip]) -> NDArray[np.float32]:
-    """(clips, 5): each clip's degrees minus its speaker's in ordinary style, at unit deviation; nan = unknown."""
+    """(clips, 5), see `degrees.relative`."""
     measured = np.array([clip.degrees for clip in clips])
     speakers = np.array([clip.utterance.speaker for clip in clips])
     ordinary = np.array([clip.utterance.style == ORDINARY_STYLE for clip in clips])
-    relative = np.empty_like(measured)
-    for speaker in np.unique(speakers):
-        own = speakers == speaker
-        base = own & ordinary if (own & ordinary).any() else own
-        relative[own] = measured[own] - nan_mean(measured[base])
-    deviation = np.sqrt(nan_mean(relative**2))
-    return (relative / np.where(deviation > 0, deviation, 1.0)).astype(np.float32).clip(-4, 4)
-
-
-def nan_mean(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(n, k) -> (k,) means of what is not nan; 0 where everything is."""
-    there = ~np.isnan(rows)
-    return np.where(there, rows, 0.0).sum(axis=0) / np.maximum(there.sum(axis=0), 1)
-
-
-def measure(samples: NDArray[np.float32], text: str, sample_rate: int) -> tuple[float, ...]:
-    """The five DEGREES of one recording (N,); pitch and melody are nan where hardly anything is voiced."""
-    size, hop = PITCH_WINDOW, PITCH_WINDOW // 2
-    padded = np.pad(samples, (0, max(0, size - len(samples))))
-    frames = np.lib.stride_tricks.sliding_window_view(padded, size)[::hop]
-    energy = (frames**2).sum(axis=1)
-    loud = energy > 1e-3 * energy.max()
-    seconds = max(1, int(loud.sum())) * hop / sample_rate
-    chosen = np.flatnonzero(loud)
-    chosen = chosen[:: max(1, len(chosen) // PITCH_FRAMES)]
-    power = np.abs(np.fft.rfft(frames[chosen] * hann(size), axis=1)) ** 2
-    pitches, voiced = pitch(power, sample_rate)
-    share = float(voiced.mean()) if len(voiced) else 0.0
-    octaves = np.log2(pitches[voiced]) if share > 0.15 else np.array([np.nan])
-    low, middle, high = np.quantile(octaves, (0.15, 0.5, 0.85))
-    edge = int(1500 / sample_rate * size)
-    total = power.sum(axis=0) + 1e-9
-    brightness = 10 * math.log10(total[edge:].sum() / total[:edge].sum())
-    return float(middle), float(high - low), share, brightness, math.log(max(1, len(text)) / seconds)
-
-
-def pitch(power: NDArray[np.float32], sample_rate: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """power spectra (T, F) -> fundamental frequency (T,) by autocorrelation below 2 kHz, and whether it is voiced."""
-    top = int(2000 / sample_rate * PITCH_WINDOW)
-    lowpassed = np.where(np.arange(power.shape[1]) < top, power, np.float32(0.0))
-    autocorrelation = np.fft.irfft(lowpassed, n=PITCH_WINDOW, axis=1)
-    shortest, longest = (int(sample_rate / hertz) for hertz in PITCH_HZ[::-1])
-    fading = np.fft.irfft(np.abs(np.fft.rfft(hann(PITCH_WINDOW), n=2 * PITCH_WINDOW)) ** 2)  # of the window itself
-    lags = autocorrelation[:, shortest:longest] / (fading[shortest:longest] / fading[0])
-    lags = lags * np.linspace(1.0, 0.8, longest - shortest)  # two periods repeat as well as one does; prefer one
-    best = lags.argmax(axis=1)
-    strength = lags[np.arange(len(lags)), best] / np.maximum(autocorrelation[:, 0], 1e-9)
-    return sample_rate / (shortest + best), strength > VOICED
+    return relative(measured, speakers, ordinary)
 
 
 # Losses

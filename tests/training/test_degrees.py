@@ -1,0 +1,50 @@
+"""Degrees of style, measured on signals whose pitch and rate are known."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from marstts.audio import Waveform
+from marstts.training import degrees
+
+RATE = 24_000
+
+
+def buzz(hertz: float, seconds: float = 0.7, seed: int = 0, resonance: float = 2500.0) -> Waveform:
+    """Something with a pitch: harmonics up to 5 kHz, strongest at the resonance, and a breath of noise."""
+    time = np.arange(int(seconds * RATE)) / RATE
+    places = [k * hertz for k in range(1, int(5000 / hertz))]
+    tones = sum(
+        np.exp(-(((f - resonance) / 2500) ** 2)) * np.sin(2 * np.pi * f * time + (f / hertz) ** 2) for f in places
+    )
+    noise = 0.01 * np.random.default_rng(seed).standard_normal(len(time))
+    return Waveform((0.02 * tones + noise).astype(np.float32), RATE)
+
+
+@pytest.mark.parametrize("hertz", [82.0, 151.0, 247.0])
+def test_pitch_is_measured(hertz: float) -> None:
+    pitch, melody, voicing, _, _ = degrees.measure(buzz(hertz).samples, "buzz", RATE)
+    assert pitch == pytest.approx(math.log2(hertz), abs=0.03)
+    assert melody < 0.05
+    assert voicing > 0.9
+
+
+def test_whispers_have_no_pitch_and_rate_counts_only_what_is_heard() -> None:
+    rng = np.random.default_rng(0)
+    speech = np.concatenate([np.zeros(RATE), 0.1 * rng.standard_normal(2 * RATE), np.zeros(RATE)]).astype(np.float32)
+    pitch, _, voicing, _, rate = degrees.measure(speech, "x" * 20, RATE)
+    assert math.isnan(pitch)
+    assert voicing < 0.15
+    assert rate == pytest.approx(math.log(10), abs=0.1)
+
+
+def test_relative_degrees_by_hand() -> None:
+    measured = np.array([[1.0, np.nan], [3.0, 2.0], [4.0, 6.0], [10.0, np.nan], [12.0, 5.0]])
+    speakers = np.array(["anna", "anna", "anna", "bert", "bert"])
+    ordinary = np.array([True, True, False, True, False])
+    differences = np.array([[-1.0, np.nan], [1.0, 0.0], [2.0, 4.0], [0.0, np.nan], [2.0, 5.0]])
+    expected = differences / np.sqrt([10.0 / 5, 41.0 / 3])
+    np.testing.assert_allclose(degrees.relative(measured, speakers, ordinary), expected, rtol=1e-6)
