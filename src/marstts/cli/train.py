@@ -1,0 +1,81 @@
+"""`marstts train`: from prepared data to weights; every training goes on where it stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="Train a codec, speaker encoders or a MARS6.", no_args_is_help=True)
+
+
+@app.callback()
+def train() -> None:
+    """Train a codec, speaker encoders or a MARS6."""
+
+
+@app.command()
+def mars6(
+    config: Annotated[Path, typer.Option(help="TOML with sizes, steps and rates.")],
+    data: Annotated[list[Path], typer.Option(help="Folder of shards, see `marstts tokenize`; may be given again.")],
+    output: Annotated[Path, typer.Option(help="Run folder: checkpoints, logs, tokenizer.")],
+    minutes: Annotated[float, typer.Option(help="Stop, resumably, after so many minutes; 0 = by steps only.")] = 0.0,
+    base: Annotated[
+        Path | None, typer.Option("--from", help="Begin with the weights of this run or bundle (fine-tuning).")
+    ] = None,
+    codec: Annotated[
+        str | None, typer.Option(help="Codec for samples in TensorBoard: a folder, `snac`, or `toy:CODES`.")
+    ] = None,
+    threads: Annotated[int, typer.Option(help="CPU threads; 0 = PyTorch's choice. More than are free is slow.")] = 0,
+) -> None:
+    """Train a MARS6 from shards; run it again to go on."""
+    import torch
+
+    from marstts.cli.tokenize import load_codec
+    from marstts.config import read_config
+    from marstts.data.shards import load_corpus
+    from marstts.training import pretrain
+    from marstts.training.loop import latest, run
+
+    if threads:
+        torch.set_num_threads(threads)
+    settings = read_config(pretrain.PretrainConfig, config)
+    if minutes:
+        settings = settings.model_copy(update={"loop": settings.loop.model_copy(update={"minutes": minutes})})
+    corpus = load_corpus(*data)
+    tokenizer = pretrain.open_run(output, settings, corpus, base)
+    task = pretrain.PretrainTask(settings, corpus, tokenizer, None if codec is None else load_codec(codec))
+    if base is not None and latest(output) is None:
+        pretrain.start_from(task, base)
+    typer.echo(f"{len(corpus)} utterances, {corpus.seconds / 3600:.1f} h; {task.summary}")
+    run(task, settings.loop, output, typer.echo)
+
+
+@app.command()
+def speaker(
+    config: Annotated[Path, typer.Option(help="TOML with kind (identity or style), sizes, steps and distortions.")],
+    manifest: Annotated[Path, typer.Option(help="Corpus with speakers and styles: its utterances.jsonl.")],
+    output: Annotated[Path, typer.Option(help="Run folder: checkpoints and logs.")],
+    export: Annotated[Path | None, typer.Option(help="Folder for the finished encoder, as ONNX and weights.")] = None,
+    minutes: Annotated[float, typer.Option(help="Stop, resumably, after so many minutes; 0 = by steps only.")] = 0.0,
+    device: Annotated[str, typer.Option(help="PyTorch's name of the device, such as cpu or cuda.")] = "cpu",
+    threads: Annotated[int, typer.Option(help="CPU threads; 0 = PyTorch's choice. More than are free is slow.")] = 0,
+) -> None:
+    """Train a speaker encoder from recordings; run it again to go on."""
+    import torch
+
+    from marstts.config import read_config
+    from marstts.training.loop import run
+    from marstts.training.speaker import SpeakerTrainingConfig, export_encoder, load_encoder, open_task
+
+    if threads:
+        torch.set_num_threads(threads)
+    settings = read_config(SpeakerTrainingConfig, config)
+    if minutes:
+        settings = settings.model_copy(update={"loop": settings.loop.model_copy(update={"minutes": minutes})})
+    task = open_task(settings, manifest, output, device)
+    typer.echo(f"{len(task.known)} utterances to learn from, {len(task.held_out)} of speakers held out")
+    run(task, settings.loop, output, typer.echo)
+    if export is not None:
+        export_encoder(load_encoder(output), export)

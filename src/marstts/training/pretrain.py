@@ -1,0 +1,495 @@
+"""Training of MARS6: shards in, a model that speaks out.
+
+Upstream: `data.shards`, `data.batching`.  Downstream: the run folder: `training.loop`'s checkpoints, `config.json` and
+`tokenizer.json`; `trained_model` reads it.
+MARS6 (arXiv:2501.05787), Sec. III-D and V-A.  Deviations: the weights used for speaking are a running average; early
+attention may be rewarded for reading in order (`mars6.objective.alignment_reward`).
+Shapes: B batch · S text tokens · T patches · P positions · D width.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from marstts.codec.base import Codec
+from marstts.config import Config, read_config, write_config
+from marstts.data.batching import Batcher, BatchingConfig, Item
+from marstts.data.manifest import Utterance
+from marstts.data.shards import Corpus
+from marstts.engine.torch import TorchEngine
+from marstts.errors import CheckpointError, ConfigError, DataError
+from marstts.mars6.config import Mars6Config
+from marstts.mars6.generate import Limits, SamplingConfig, generate
+from marstts.mars6.model import Mars6
+from marstts.mars6.objective import NextTokenLoss, ObjectiveConfig, alignment_reward, next_token_loss
+from marstts.mars6.patches import eos_patch, patchify, unpatchify
+from marstts.mars6.prompt import QUALITY_RATES, SPECIAL_TOKENS, Prompt, prompt_string
+from marstts.text.bpe import BPE
+from marstts.text.normalize import normalize
+from marstts.training.loop import LoopConfig, latest
+from marstts.training.optim import (
+    OptimizerConfig,
+    averaged_copy,
+    learning_rate,
+    make_optimizer,
+    update,
+    update_average,
+)
+
+PADDING = -100
+"""Marks patches of a batch that are not there."""
+
+CONFIG_FILE, TOKENIZER_FILE = "config.json", "tokenizer.json"
+MODEL, AVERAGE = "model", "average"
+"""Names of the two sets of weights in a checkpoint."""
+
+
+class Precision(str, Enum):
+    """What matrix products are computed in; weights and optimizer are float32 always."""
+
+    BF16 = "bf16"
+    FP32 = "fp32"
+
+
+class AlignmentConfig(Config):
+    """Help for cross-attention to find its diagonal: a reward that is taken away once it stands."""
+
+    weight: float = Field(0.3, ge=0.0)
+    """Of the reward beside the cross-entropy; 0 = none."""
+
+    layers: tuple[int, ...] = (2, 3)
+    """Layers of the global decoder, counted from 0, that are rewarded and whose attention is reported."""
+
+    heads: int = Field(2, gt=0)
+    """The first so many heads of each are rewarded; the others stay free."""
+
+    until_step: int = Field(20_000, ge=0)
+    """No reward from this step on."""
+
+    width: float = Field(0.13, gt=0.0)
+    """Half the width of the diagonal band, as a share of the length."""
+
+
+class PretrainConfig(Config):
+    """A training of MARS6 from shards."""
+
+    model: Mars6Config
+    loop: LoopConfig
+    batching: BatchingConfig = BatchingConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    objective: ObjectiveConfig = ObjectiveConfig()
+    alignment: AlignmentConfig = AlignmentConfig()
+
+    precision: Precision = Precision.BF16
+    device: str = "auto"
+    """A PyTorch device, or `auto`: the first GPU if there is one."""
+
+    compile: bool = False
+    """Compile the model first: minutes of waiting for faster steps, worth it on a GPU."""
+
+    prefetch: bool = True
+    """Put the next batch together while this one is learnt from."""
+
+    full_band_rate: int = Field(24_000, gt=0)
+    """Recordings of at least this true rate are all the codec can carry, and announced by the best quality prefix."""
+
+    validation_patches: int = Field(20_000, gt=0)
+    """About how much of the validation split is scored."""
+
+    audio_samples: int = Field(4, ge=0)
+    """Validation sentences spoken into TensorBoard at each validation, where a codec is at hand."""
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """What the model learns from in one step; tensors on one device."""
+
+    text_ids: Tensor
+    """(B, S) padded with 0."""
+
+    text_lengths: Tensor
+    """(B,)."""
+
+    identity: Tensor
+    """(B, E1)."""
+
+    style: Tensor
+    """(B, E2)."""
+
+    patches: Tensor
+    """(B, T, P) tokens, end-of-speech patch included, padded with -100."""
+
+    patch_lengths: Tensor
+    """(B,) end-of-speech patch included."""
+
+    boundaries: Tensor
+    """(B, 2): patch and text token at which a second utterance begins; 0, 0 where there is only one."""
+
+    def to(self, device: torch.device) -> Batch:
+        moved = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return Batch(**{name: tensor.to(device, non_blocking=True) for name, tensor in moved.items()})
+
+
+class Collator:
+    """Items of a batching plan → tensors. Holds the corpus as tokens, ready to be cut."""
+
+    def __init__(self, corpus: Corpus, tokenizer: BPE, config: Mars6Config, full_band_rate: int) -> None:
+        self.corpus, self.tokenizer, self.config, self.full_band_rate = corpus, tokenizer, config, full_band_rate
+        tokens = patchify(
+            tuple(codes.astype(np.int64) for codes in corpus.codes), config.patch_layout, config.codebook_size
+        )
+        self.tokens = tokens.astype(np.int16 if config.speech_vocab_size < 2**15 else np.int32)
+        self.end = eos_patch(config)
+
+    def __call__(self, items: Sequence[Item]) -> Batch:
+        """The batch of these items, on the CPU."""
+        texts = [self.text_ids(item) for item in items]
+        patches = [self.patches(item) for item in items]
+        references = np.array([item.reference for item in items])
+        return Batch(
+            text_ids=pad(texts, 0),
+            text_lengths=torch.tensor([len(text) for text in texts]),
+            identity=torch.from_numpy(self.corpus.identity[references].astype(np.float32)),
+            style=torch.from_numpy(self.corpus.style[references].astype(np.float32)),
+            patches=pad(patches, PADDING),
+            patch_lengths=torch.tensor([len(rows) for rows in patches]),
+            boundaries=torch.tensor([self.boundary(item) for item in items]),
+        )
+
+    def text_ids(self, item: Item) -> NDArray[np.int64]:
+        """(S,) ids of the string the encoder reads; of two utterances, the first stands where a transcript would."""
+        *transcript, text = item.texts
+        string = prompt_string(text, quality=self.quality(item), transcript=transcript[0] if transcript else None)
+        return np.asarray(self.tokenizer.encode(string), dtype=np.int64)
+
+    def patches(self, item: Item) -> NDArray[np.int64]:
+        """(T, P) tokens of all parts, then the end of speech."""
+        offsets = self.corpus.offsets
+        parts = [self.tokens[offsets[part] : offsets[part + 1]] for part in item.parts]
+        return np.concatenate([*parts, self.end]).astype(np.int64)
+
+    def boundary(self, item: Item) -> tuple[int, int]:
+        """Patch and text token at which the second utterance begins; (0, 0) if there is none."""
+        if len(item.parts) == 1:
+            return 0, 0
+        first = self.tokenizer.encode(prompt_string(item.texts[0], quality=self.quality(item)))
+        return int(self.corpus.num_patches[item.parts[0]]), len(first) - 1  # less the mark of the text's end
+
+    def quality(self, item: Item) -> int:
+        """The rate (Hz) that the quality prefix announces."""
+        rate = min(self.corpus.utterances[part].source_rate for part in item.parts)
+        return QUALITY_RATES[-1] if rate >= self.full_band_rate else max(rate, QUALITY_RATES[0])
+
+
+def pad(arrays: Sequence[NDArray[np.int64]], value: int) -> Tensor:
+    """Arrays (L, ...) of different lengths -> (B, max L, ...)."""
+    padded = np.full((len(arrays), max(map(len, arrays)), *arrays[0].shape[1:]), value, dtype=np.int64)
+    for row, array in zip(padded, arrays, strict=True):
+        row[: len(array)] = array
+    return torch.from_numpy(padded)
+
+
+class Prefetcher:
+    """Calls a pure function of the step, one step ahead, on one thread."""
+
+    def __init__(self, make: Callable[[int], Batch]) -> None:
+        self.make = make
+        self.executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="batches")
+        self.coming: dict[int, Future[Batch]] = {}
+
+    def __call__(self, step: int) -> Batch:
+        batch = self.coming.pop(step).result() if step in self.coming else self.make(step)
+        self.coming = {step + 1: self.executor.submit(self.make, step + 1)}
+        return batch
+
+
+class PretrainTask:
+    """MARS6's `training.loop.Task`: teacher-forced next-token prediction, everything a function of the step."""
+
+    def __init__(self, config: PretrainConfig, corpus: Corpus, tokenizer: BPE, codec: Codec | None = None) -> None:
+        """`codec` is only needed for audio samples. ConfigError or DataError if corpus and model do not fit."""
+        check_fit(config, corpus, tokenizer, codec)
+        self.config, self.tokenizer, self.codec = config, tokenizer, codec
+        self.device = pick_device(config.device)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config.loop.seed)
+            self.model = Mars6(config.model).to(self.device).train()
+        self.average = averaged_copy(self.model)
+        self.modules: dict[str, nn.Module] = {MODEL: self.model, AVERAGE: self.average}
+        self.optimizer = make_optimizer(self.model, config.optimizer)
+        self.optimizers: dict[str, torch.optim.Optimizer] = {"model": self.optimizer}
+        self.forward = torch.compile(self.model) if config.compile else self.model
+        self.spoken = with_spoken_texts(corpus)
+        self.seconds_per_patch = 1 / corpus.codec.patch_rate
+        self.training_batch = self.training_batches()
+        self.validation_items, self.collate_validation = self.validation_set()
+        self.last_step_at = time.monotonic()
+
+    @property
+    def summary(self) -> str:
+        """What is trained, where, in a few words."""
+        millions = sum(parameter.numel() for parameter in self.model.parameters()) / 1e6
+        return f"{millions:.1f}M parameters on {self.device}"
+
+    def training_batches(self) -> Callable[[int], Batch]:
+        """The batch of a step, as a function."""
+        corpus = self.spoken.split("train")
+        batcher = Batcher(corpus, self.config.batching, self.config.loop.seed)
+        collate = Collator(corpus, self.tokenizer, self.config.model, self.config.full_band_rate)
+
+        def make(step: int) -> Batch:
+            return collate(batcher.items(step))
+
+        return Prefetcher(make) if self.config.prefetch else make
+
+    def validation_set(self) -> tuple[list[list[Item]], Collator]:
+        """The held-out batches, always the same: single utterances in their own spelling."""
+        corpus = self.spoken.split("validation")
+        options = {"pair_probability": 0.0, "lower_case_probability": 0.0, "no_final_punctuation_probability": 0.0}
+        batcher = Batcher(corpus, self.config.batching.model_copy(update=options), seed=0)
+        share = self.config.validation_patches / self.config.batching.patches_per_batch
+        count = min(batcher.batches_per_epoch, max(1, round(share)))
+        collate = Collator(corpus, self.tokenizer, self.config.model, self.config.full_band_rate)
+        return [batcher.items(step) for step in range(count)], collate
+
+    def autocast(self) -> torch.autocast:
+        """The precision of matrix products, as a context."""
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision is Precision.BF16)
+
+    def train_step(self, step: int) -> dict[str, float | Tensor]:
+        """One update on the batch of this step."""
+        config = self.config
+        batch = self.training_batch(step).to(self.device)
+        rewarded = step < config.alignment.until_step and config.alignment.weight > 0
+        loss, cross_attention = self.score(self.forward, batch, config.alignment.layers if rewarded else ())
+        total, scores = loss.total, scores_of(loss)
+        if rewarded:
+            reward = self.alignment(cross_attention, batch)
+            total = total + config.alignment.weight * reward
+            scores["alignment"] = reward.detach()
+            scores |= attention_shape(cross_attention, batch, config.alignment.heads)
+        rate = learning_rate(step, config.loop.steps, config.optimizer)
+        norm = update(self.optimizer, total, rate, config.optimizer.clip_norm)
+        update_average(self.average, self.model, step, config.optimizer.average_decay)
+        return {**scores, "gradient": norm, "learning_rate": rate, **self.throughput(batch)}
+
+    def score(
+        self, model: Callable[..., Any], batch: Batch, attention_layers: tuple[int, ...]
+    ) -> tuple[NextTokenLoss, tuple[Tensor, ...]]:
+        """The loss of a batch, and the cross-attention (B, H, T, slots + S) of the layers asked for."""
+        with self.autocast():
+            output = model(
+                batch.text_ids,
+                batch.text_lengths,
+                batch.identity,
+                batch.style,
+                batch.patches,
+                batch.patch_lengths,
+                attention_layers=attention_layers,
+            )
+            patches = batch.patches[output.scored]
+            return next_token_loss(output.logits, patches, self.config.model, self.config.objective), (
+                output.cross_attention
+            )
+
+    def alignment(self, cross_attention: tuple[Tensor, ...], batch: Batch) -> Tensor:
+        """The mean of the layers' alignment rewards, to be minimised."""
+        config = self.config.alignment
+        rewards = [
+            alignment_reward(
+                attention[:, : config.heads],
+                batch.text_lengths,
+                batch.patch_lengths,
+                num_slots=self.model.num_slots,
+                boundaries=batch.boundaries,
+                width=config.width,
+            )
+            for attention in cross_attention
+        ]
+        return torch.stack(rewards).mean()
+
+    def throughput(self, batch: Batch) -> dict[str, float]:
+        """How much audio a second of training has heard, and how much of the batch was padding."""
+        now, before = time.monotonic(), self.last_step_at
+        self.last_step_at = now
+        num_patches = int(batch.patch_lengths.sum())
+        return {
+            "audio_seconds_per_second": num_patches * self.seconds_per_patch / (now - before),
+            "padding": 1 - num_patches / batch.patches[..., 0].numel(),
+        }
+
+    @torch.no_grad()
+    def validate(self, step: int, writer: Any) -> dict[str, float]:
+        """Cross-entropy and accuracy per level of the averaged weights on held-out utterances, and their attention."""
+        sums: dict[str, float] = {}
+        weights = 0
+        for items in self.validation_items:
+            batch = self.collate_validation(items).to(self.device)
+            loss, cross_attention = self.score(self.average, batch, self.config.alignment.layers)
+            scores = scores_of(loss) | attention_shape(cross_attention, batch, self.config.alignment.heads)
+            weight = int(batch.patch_lengths.sum())
+            weights += weight
+            for name, value in scores.items():
+                sums[name] = sums.get(name, 0.0) + weight * float(value)
+        if self.codec is not None:
+            self.speak_samples(self.codec, step, writer)
+        self.last_step_at = time.monotonic()
+        return {name: total / weights for name, total in sums.items()}
+
+    def speak_samples(self, codec: Codec, step: int, writer: Any) -> None:
+        """Speak held-out sentences in the voice of their references, into TensorBoard."""
+        items = [item for items in self.validation_items for item in items][: self.config.audio_samples]
+        if not items:
+            return
+        collate, corpus, config = self.collate_validation, self.collate_validation.corpus, self.config.model
+        nothing = np.zeros((0, config.patch_size), dtype=np.int64)
+        prompts, limits = [], []
+        for item in items:
+            identity, style = (table[item.reference].astype(np.float32) for table in (corpus.identity, corpus.style))
+            prompts.append(Prompt(collate.text_ids(item), identity, style, nothing))
+            limits.append(Limits(1, 2 * int(corpus.num_patches[item.parts[0]])))
+        takes = generate(
+            TorchEngine(self.average),
+            prompts,
+            top_p=[0.6] * len(items),
+            limits=limits,
+            rngs=[np.random.default_rng(index) for index in range(len(items))],
+            sampling=SamplingConfig(),
+        )
+        for index, (item, take) in enumerate(zip(items, takes, strict=True)):
+            writer.add_text(f"sample/{index}", f"{item.texts[0]} ({take.stop.value})", step)
+            if len(take.tokens):
+                waveform = codec.decode(unpatchify(take.tokens, config.patch_layout, config.codebook_size))
+                writer.add_audio(f"sample/{index}", waveform.samples[None], step, waveform.sample_rate)
+
+
+def scores_of(loss: NextTokenLoss) -> dict[str, Tensor]:
+    """What to log of a loss: `loss`, and per level `loss0`, `accuracy0`, …"""
+    by_level = {"loss": loss.levels.detach(), "accuracy": loss.accuracy}
+    named = {f"{name}{level}": value for name, values in by_level.items() for level, value in enumerate(values)}
+    return {"loss": loss.total.detach(), **named}
+
+
+def attention_shape(cross_attention: tuple[Tensor, ...], batch: Batch, heads: int) -> dict[str, Tensor]:
+    """How sharp attention is (mean of its highest share) and how steadily it moves forward (correlation of the patch's
+    place with the place looked at), over the first heads of the layers (B, H, T, slots + S).
+    """
+    if not cross_attention:
+        return {}
+    attention = torch.stack([layer.detach()[:, :heads] for layer in cross_attention], dim=1).flatten(1, 2).float()
+    patch = torch.arange(attention.shape[2], device=attention.device)
+    valid = (patch < batch.patch_lengths.unsqueeze(1)).unsqueeze(1)  # (B, 1, T)
+    count = valid.sum(dim=-1, keepdim=True)
+    place = attention @ torch.arange(attention.shape[3], device=attention.device).float()  # (B, heads, T)
+    place = (place - (place * valid).sum(dim=-1, keepdim=True) / count) * valid
+    time_place = (patch - (patch * valid).sum(dim=-1, keepdim=True) / count) * valid
+    correlation = (place * time_place).sum(dim=-1) / (place.norm(dim=-1) * time_place.norm(dim=-1)).clamp_min(1e-6)
+    sharpness = (attention.amax(dim=-1) * valid).sum(dim=-1) / count.squeeze(-1)
+    return {"sharpness": sharpness.mean(), "monotonicity": correlation.mean()}
+
+
+def with_spoken_texts(corpus: Corpus) -> Corpus:
+    """The corpus with its texts as the synthesizer would write them: numbers as words, plain marks."""
+    spoken: list[Utterance] = [
+        dataclasses.replace(utterance, text=normalize(utterance.text)) for utterance in corpus.utterances
+    ]
+    silent = [utterance.id for utterance in spoken if not utterance.text.strip()]
+    if silent:
+        raise DataError(f"{len(silent)} utterances have no speakable text, the first is {silent[0]!r}; leave them out")
+    return dataclasses.replace(corpus, utterances=tuple(spoken))
+
+
+def check_fit(config: PretrainConfig, corpus: Corpus, tokenizer: BPE, codec: Codec | None) -> None:
+    """ConfigError listing everything in which model and corpus differ; DataError if a split is empty."""
+    facts = {
+        "codebook_size": (config.model.codebook_size, corpus.codec.codebook_size),
+        "patch_layout": (config.model.patch_layout, corpus.codec.patch_layout),
+        "identity_size": (config.model.identity_size, corpus.identity.shape[1]),
+        "style_size": (config.model.style_size, corpus.style.shape[1]),
+        "text_vocab_size": (config.model.text_vocab_size, tokenizer.vocab_size),
+    }
+    complaints = [
+        f"model.{name} is {ours}, but that of the data is {theirs}"
+        for name, (ours, theirs) in facts.items()
+        if ours != theirs
+    ]
+    layers, num_layers = config.alignment.layers, config.model.global_layers
+    if any(not 0 <= layer < num_layers for layer in layers):
+        complaints.append(f"alignment.layers are {layers}, but the global decoder has layers 0 to {num_layers - 1}")
+    if codec is not None and codec.spec != corpus.codec:
+        complaints.append(f"the data was made by codec {corpus.codec.name}, but samples would be by {codec.spec.name}")
+    if complaints:
+        raise ConfigError("; ".join(complaints))
+    for name in ("train", "validation"):
+        if not any(utterance.split == name for utterance in corpus.utterances):
+            raise DataError(f"the corpus has no utterances in its {name} split; mark some in the manifest")
+
+
+def pick_device(name: str) -> torch.device:
+    """The device of this name; `auto` is the first GPU, or the CPU without one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"device: expected `auto`, `cpu`, `cuda` or `cuda:N`, got {name!r}") from error
+
+
+def learn_tokenizer(corpus: Corpus, vocab_size: int) -> BPE:
+    """A BPE of the training split's texts, with the prompt's special tokens."""
+    texts = [utterance.text for utterance in with_spoken_texts(corpus.split("train")).utterances]
+    return BPE.train(texts, vocab_size, SPECIAL_TOKENS)
+
+
+def open_run(folder: Path, config: PretrainConfig, corpus: Corpus, base: Path | None = None) -> BPE:
+    """Make `folder` a run's: keep the resolved configuration there, and the tokenizer.
+
+    The tokenizer is the run's own if it has one already, else that of `base` (a run or bundle), else a new one.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / TOKENIZER_FILE
+    if not path.exists():
+        tokenizer = BPE.load(base / TOKENIZER_FILE) if base else learn_tokenizer(corpus, config.model.text_vocab_size)
+        tokenizer.save(path)
+    write_config(config, folder / CONFIG_FILE)
+    return BPE.load(path)
+
+
+def start_from(task: PretrainTask, base: Path) -> None:
+    """Begin with the weights of another run (its average) or of a bundle (`mars6.safetensors`)."""
+    checkpoint = latest(base)
+    path = checkpoint / f"{AVERAGE}.safetensors" if checkpoint else base / "mars6.safetensors"
+    load_weights(task.model, path)
+    load_weights(task.average, path)
+
+
+def trained_model(folder: Path) -> Mars6:
+    """The model of a run folder, with the averaged weights of its newest checkpoint, in evaluation mode."""
+    checkpoint = latest(folder)
+    if checkpoint is None:
+        raise CheckpointError(f"{folder}: no checkpoint here; expected a folder written by `marstts train mars6`")
+    model = Mars6(read_config(PretrainConfig, folder / CONFIG_FILE).model)
+    load_weights(model, checkpoint / f"{AVERAGE}.safetensors")
+    return model.eval()
+
+
+def load_weights(model: nn.Module, path: Path) -> None:
+    """Load all weights; CheckpointError if the file is missing or of another shape."""
+    try:
+        model.load_state_dict(load_file(path))
+    except (OSError, RuntimeError, ValueError) as error:
+        raise CheckpointError(f"{path}: these weights do not fit the configuration: {error}") from error

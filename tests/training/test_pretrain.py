@@ -1,0 +1,313 @@
+"""Training of MARS6 on a corpus of invented codes: small enough for seconds, real in every step."""
+
+import json
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from marstts.audio import Waveform
+from marstts.codec.toy import ToyCodec
+from marstts.data.batching import Batcher, Item
+from marstts.data.manifest import Utterance
+from marstts.data.shards import Corpus
+from marstts.errors import CheckpointError, ConfigError, DataError
+from marstts.mars6.prompt import prompt_string
+from marstts.training.loop import LoopConfig, restore, run, save
+from marstts.training.pretrain import (
+    Collator,
+    PretrainConfig,
+    PretrainTask,
+    attention_shape,
+    learn_tokenizer,
+    open_run,
+    start_from,
+    trained_model,
+)
+
+CODEC = ToyCodec(codebook_size=16, hop_lengths=(256, 128, 64), sample_rate=8000)
+WORDS = ("one", "two", "three", "four")
+VOCAB = 266
+CONFIG = {
+    "model": {
+        "text_vocab_size": VOCAB,
+        "codebook_size": 16,
+        "width": 32,
+        "encoder_layers": 1,
+        "global_layers": 2,
+        "local_layers": 1,
+        "heads": 2,
+        "local_heads": 4,
+        "identity_size": 3,
+        "style_size": 5,
+    },
+    "loop": {"steps": 6, "log_every": 2, "validate_every": 3, "checkpoint_minutes": 60.0},
+    "batching": {"patches_per_batch": 60, "max_patches": 40},
+    "optimizer": {"learning_rate": 3e-3, "warmup_steps": 2},
+    "alignment": {"layers": [1], "heads": 1},
+    "validation_patches": 60,
+    "audio_samples": 2,
+}
+
+
+def config(**changes: object) -> PretrainConfig:
+    merged = {name: dict(value) if isinstance(value, dict) else value for name, value in CONFIG.items()}
+    for name, value in changes.items():
+        merged[name] = {**merged.get(name, {}), **value} if isinstance(value, dict) else value
+    return PretrainConfig.model_validate(merged)
+
+
+def make_corpus(count: int = 48) -> Corpus:
+    """Every word lasts two patches of its own code, so that there is something to learn."""
+    rng = np.random.default_rng(0)
+    words = [rng.integers(0, len(WORDS), rng.integers(2, 6)) for _ in range(count)]
+    lengths = np.array([2 * len(w) for w in words])
+    coarse = np.concatenate([np.repeat(w, 2) for w in words]).astype(np.uint16)
+    return Corpus(
+        codec=CODEC.spec,
+        identity_encoder="who",
+        style_encoder="how",
+        utterances=tuple(
+            Utterance(
+                id=f"u{i}",
+                audio="-",
+                text=" ".join(WORDS[j] for j in w).capitalize() + ".",
+                speaker=f"s{i % 3}",
+                style="regular",
+                seconds=1.0,
+                source_rate=(8000, 16000, 24000)[i % 3],
+                split="validation" if i % 6 == 0 else "train",
+                licence="CC0",
+            )
+            for i, w in enumerate(words)
+        ),
+        codes=(coarse, np.repeat(coarse + 4, 2), np.repeat(coarse + 8, 4)),
+        offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
+        identity=rng.normal(size=(count, 3)).astype(np.float16),
+        style=rng.normal(size=(count, 5)).astype(np.float16),
+    )
+
+
+CORPUS = make_corpus()
+TOKENIZER = learn_tokenizer(CORPUS, VOCAB)
+
+
+def task(settings: PretrainConfig | None = None, **options) -> PretrainTask:
+    return PretrainTask(settings or config(), CORPUS, TOKENIZER, **options)
+
+
+def quiet(_: str) -> None:
+    pass
+
+
+def weights(trained: PretrainTask) -> dict[str, torch.Tensor]:
+    return {f"{k}.{n}": v.clone() for k, m in trained.modules.items() for n, v in m.state_dict().items()}
+
+
+def collator() -> Collator:
+    return Collator(CORPUS, TOKENIZER, config().model, full_band_rate=24_000)
+
+
+def test_a_batch_holds_texts_patches_and_the_references_embeddings():
+    batch = collator()([Item((1,), 4, ("Two one.",)), Item((2, 5), 8, ("One.", "Four two."))])
+    first = TOKENIZER.encode(prompt_string("Two one.", quality=16000))
+    second = TOKENIZER.encode(prompt_string("One. Four two.", quality=48000))
+    assert batch.text_lengths.tolist() == [len(first), len(second)]
+    assert batch.text_ids[0, : len(first)].tolist() == first and batch.text_ids[1, : len(second)].tolist() == second
+    np.testing.assert_array_equal(batch.identity.numpy(), CORPUS.identity[[4, 8]].astype(np.float32))
+    np.testing.assert_array_equal(batch.style.numpy(), CORPUS.style[[4, 8]].astype(np.float32))
+
+    coarse, middle, fine = CORPUS.codes_of(1)
+    eos = 3 * 16
+    for t in range(len(coarse)):
+        expected = [coarse[t], *(16 + middle[2 * t : 2 * t + 2]), *(32 + fine[4 * t : 4 * t + 4])]
+        assert batch.patches[0, t].tolist() == expected
+    length = len(coarse) + 1
+    assert batch.patch_lengths[0] == length and batch.patches[0, length - 1].tolist() == [eos] * 7
+    assert (batch.patches[0, length:] == -100).all()
+    pair = CORPUS.num_patches[2] + CORPUS.num_patches[5]
+    assert batch.patch_lengths[1] == pair + 1 and (batch.patches[1, :pair] < eos).all()
+
+
+def test_the_boundary_of_a_pair_is_where_its_second_part_begins():
+    make = collator()
+    pair = make([Item((2, 5), 2, ("One two three.", "Four two."))])
+    patch, token = pair.boundaries[0].tolist()
+    assert patch == CORPUS.num_patches[2]
+    assert TOKENIZER.decode(pair.text_ids[0, token : int(pair.text_lengths[0]) - 1].tolist()) == " Four two."
+    assert make([Item((2,), 2, ("One two three.",))]).boundaries.tolist() == [[0, 0]]
+
+
+def test_the_quality_prefix_tells_true_rates_apart():
+    make = collator()
+    announced = [make.quality(Item(parts, parts[0], ("One.",))) for parts in ((0,), (1,), (2,), (1, 2))]
+    assert announced == [8000, 16000, 48000, 16000]
+
+
+def test_training_learns_what_the_codes_say(tmp_path):
+    settings = config(loop={"steps": 60, "validate_every": 60}, optimizer={"learning_rate": 6e-3})
+    learner = task(settings)
+    before = learner.validate(0, None)
+    assert abs(before["loss0"] - np.log(17)) < 1.5
+    run(learner, settings.loop, tmp_path, quiet)
+    after = learner.validate(60, None)
+    assert after["loss0"] < 0.6 * before["loss0"] and after["loss2"] < 0.25 * before["loss2"]
+    assert after["accuracy2"] > 0.9
+    logged = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    names = {"loss", "loss0", "loss1", "loss2", "accuracy0", "alignment", "sharpness", "monotonicity", "gradient"}
+    assert names | {"learning_rate", "audio_seconds_per_second", "padding"} <= logged[0].keys()
+
+
+def test_resumed_training_equals_uninterrupted_training(tmp_path):
+    whole = task()
+    run(whole, LoopConfig(steps=6, validate_every=4, log_every=2), tmp_path / "whole", quiet)
+    first = task()
+    run(first, LoopConfig(steps=3, validate_every=4, log_every=2), tmp_path / "parts", quiet)
+    # the schedule is that of the whole run: the task holds it, the loop only stopped early
+    second = task()
+    assert run(second, LoopConfig(steps=6, validate_every=4, log_every=2), tmp_path / "parts", quiet) == 6
+    for name, value in weights(whole).items():
+        torch.testing.assert_close(weights(second)[name], value, rtol=0, atol=0, msg=name)
+
+
+def test_prefetching_changes_nothing_but_time():
+    eager, ahead = task(config(prefetch=False)), task(config(prefetch=True))
+    for step in (0, 1, 2, 7):
+        one, other = eager.training_batch(step), ahead.training_batch(step)
+        assert torch.equal(one.patches, other.patches) and torch.equal(one.text_ids, other.text_ids)
+
+
+def test_the_alignment_reward_is_given_until_its_step():
+    learner = task(config(alignment={"until_step": 1}))
+    assert "alignment" in learner.train_step(0)
+    assert "alignment" not in learner.train_step(1)
+    assert "alignment" not in task(config(alignment={"weight": 0.0})).train_step(0)
+
+
+def test_the_alignment_reward_moves_the_weights():
+    rewarded, plain = task(config(alignment={"weight": 5.0})), task(config(alignment={"weight": 0.0}))
+    for learner in (rewarded, plain):
+        learner.train_step(0)
+    query = "global_decoder.layers.1.cross_attention.query.weight"
+    assert not torch.equal(rewarded.model.state_dict()[query], plain.model.state_dict()[query])
+
+
+def test_precisions_agree_closely():
+    half, full = task(config(precision="bf16")), task(config(precision="fp32"))
+    one, other = half.validate(0, None), full.validate(0, None)
+    assert one["loss"] != other["loss"] and abs(one["loss"] - other["loss"]) < 0.05
+
+
+def test_compiled_training_takes_the_same_step(monkeypatch):
+    # traced as ever, but not translated to machine code, which takes minutes
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    compiled, eager = task(config(compile=True, precision="fp32")), task(config(precision="fp32"))
+    assert compiled.forward is not compiled.model
+    one, other = compiled.train_step(0), eager.train_step(0)
+    assert float(one["loss"]) == pytest.approx(float(other["loss"]), rel=1e-4)
+    assert float(one["gradient"]) == pytest.approx(float(other["gradient"]), rel=1e-3)
+
+
+def test_validation_hears_the_averaged_weights_and_leaves_all_weights_alone():
+    learner = task()
+    scores = learner.validate(0, None)
+    before = weights(learner)
+    with torch.no_grad():
+        learner.model.local_decoder.output.weight.mul_(3)
+    assert learner.validate(0, None) == scores
+    with torch.no_grad():
+        learner.model.local_decoder.output.weight.div_(3)
+    for name, value in weights(learner).items():
+        torch.testing.assert_close(value, before[name])
+
+
+def test_samples_are_spoken_into_tensorboard():
+    class Writer:
+        def __init__(self) -> None:
+            self.texts: dict[str, str] = {}
+            self.audio: dict[str, Waveform] = {}
+
+        def add_text(self, name, text, step):
+            self.texts[name] = text
+
+        def add_audio(self, name, samples, step, rate):
+            self.audio[name] = Waveform(np.asarray(samples)[0], rate)
+
+    writer = Writer()
+    task(codec=CODEC).validate(5, writer)
+    assert sorted(writer.texts) == ["sample/0", "sample/1"]
+    assert writer.audio and all(w.sample_rate == 8000 and len(w.samples) % 256 == 0 for w in writer.audio.values())
+
+
+def test_attention_along_the_diagonal_is_called_monotonic_and_sharp():
+    batch = collator()([Item((1,), 1, ("One two.",)), Item((3,), 3, ("One.",))])
+    length = batch.patches.shape[1]
+    forward = torch.eye(length).expand(2, 1, length, length)
+    shape = attention_shape((forward,), batch, heads=1)
+    assert float(shape["monotonicity"]) == pytest.approx(1.0, abs=1e-4) and float(shape["sharpness"]) == 1.0
+    backward = attention_shape((forward.flip(-1),), batch, heads=1)
+    assert float(backward["monotonicity"]) == pytest.approx(-1.0, abs=1e-4)
+    flat = attention_shape((torch.full((2, 1, length, 10), 0.1),), batch, heads=1)
+    assert abs(float(flat["monotonicity"])) < 1e-3 and float(flat["sharpness"]) == pytest.approx(0.1)
+
+
+def test_a_run_keeps_its_tokenizer_and_configuration_and_gives_its_model_back(tmp_path):
+    settings = config()
+    tokenizer = open_run(tmp_path, settings, CORPUS)
+    assert tokenizer.vocab_size == VOCAB
+    assert open_run(tmp_path, settings, make_corpus(12)).encode("One two.") == tokenizer.encode("One two.")
+    with pytest.raises(CheckpointError, match="no checkpoint here"):
+        trained_model(tmp_path)
+    learner = task(settings)
+    learner.train_step(0)
+    save(learner, tmp_path, 1)
+    model = trained_model(tmp_path)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, learner.average.state_dict()[name])
+
+
+def test_fine_tuning_begins_with_the_weights_of_another_run(tmp_path):
+    settings = config()
+    tokenizer = open_run(tmp_path / "base", settings, CORPUS)
+    base = task(settings)
+    base.train_step(0)
+    save(base, tmp_path / "base", 1)
+    assert open_run(tmp_path / "tuned", settings, CORPUS, tmp_path / "base").encode("Two.") == tokenizer.encode("Two.")
+    tuned = task(config(loop={"seed": 9}))
+    start_from(tuned, tmp_path / "base")
+    for module in tuned.modules.values():
+        for name, value in module.state_dict().items():
+            assert torch.equal(value, base.average.state_dict()[name])
+    other = task(config(model={"width": 64}))
+    with pytest.raises(CheckpointError, match="do not fit"):
+        start_from(other, tmp_path / "base")
+
+
+def test_model_and_data_that_do_not_fit_are_refused_with_every_reason():
+    settings = config(model={"codebook_size": 32, "style_size": 6}, alignment={"layers": [2]})
+    with pytest.raises(ConfigError) as caught:
+        task(settings, codec=ToyCodec(codebook_size=16))
+    for complaint in ("codebook_size is 32", "style_size is 6", "has layers 0 to 1", "samples would be by"):
+        assert complaint in str(caught.value)
+    with pytest.raises(DataError, match="no utterances in its validation split"):
+        PretrainTask(config(), CORPUS.split("train"), TOKENIZER)
+    with pytest.raises(ConfigError, match="expected `auto`"):
+        task(config(device="abacus"))
+
+
+def test_restoring_a_checkpoint_restores_the_optimizer(tmp_path):
+    learner = task()
+    learner.train_step(0)
+    save(learner, tmp_path, 1)
+    other = task()
+    assert restore(other, tmp_path) == 1
+    one, two = learner.train_step(1), other.train_step(1)
+    assert float(one["loss"]) == float(two["loss"]) and float(one["gradient"]) == float(two["gradient"])
+
+
+def test_batches_of_training_come_from_the_training_split_only():
+    train = CORPUS.split("train")
+    batcher = Batcher(train, config().batching, seed=0)
+    spoken = {part for step in range(batcher.batches_per_epoch) for item in batcher.items(step) for part in item.parts}
+    assert {train.utterances[part].split for part in spoken} == {"train"} and len(spoken) == 40
