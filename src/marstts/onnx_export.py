@@ -1,8 +1,8 @@
 """PyTorch modules → ONNX graphs whose weights stay in one safetensors file.
 
 Upstream: the torch models.  Downstream: `onnx_session`, which opens graph and weights without PyTorch.
-The weights are stored once, in half precision, as safetensors: what fine-tuning loads is what the graphs point into (ONNX
-external data), so a checkpoint carries no second copy and the two cannot disagree.
+The weights are stored once, in half precision, as safetensors: what fine-tuning loads is what the graphs point into
+(ONNX external data), so a checkpoint carries no second copy and the two cannot disagree.
 """
 
 from __future__ import annotations

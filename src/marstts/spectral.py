@@ -70,4 +70,4 @@ def overlap_add(
         samples[index * hop : index * hop + fft_size] += frame
         weight[index * hop : index * hop + fft_size] += square
     inside = slice(padding, length - padding)
-    return samples[inside] / np.maximum(weight[inside], 1e-8)
+    return (samples[inside] / np.maximum(weight[inside], 1e-8)).astype(np.float32)

@@ -1,8 +1,8 @@
 """The mini codec, ready to run: ONNX graphs and an inverse STFT in NumPy, no PyTorch.
 
 Upstream: a folder written by `export_mini_codec` (training side).  Downstream: synthesis, tokenising.
-The network is described and trained in `codec.mini_model`; its geometry is SNAC 24 kHz's (2048, 1024 and 512 samples per
-code), so that every patch of seven tokens lasts 85.3 ms.
+The network is described and trained in `codec.mini_model`; its geometry is SNAC 24 kHz's (2048, 1024 and 512
+samples per code), so that every patch of seven tokens lasts 85.3 ms.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pydantic import Field, model_validator
 
 from marstts import audio, spectral
 from marstts.audio import Waveform
-from marstts.codec.base import Codes, CodecSpec
+from marstts.codec.base import CodecSpec, Codes
 from marstts.config import Config, read_config
 from marstts.errors import CheckpointError
 from marstts.onnx_session import open_session
 
 MAX_LOG_MAGNITUDE = 7.0
-"""Bounds what the head can ask of the inverse STFT; a full-scale sine has log-magnitude 5.5 with a 1,024-point window."""
+"""Bounds what the head can ask of the inverse STFT; a full-scale sine has log-magnitude 5.5 with 1,024 points."""
 
 
 class MiniCodecConfig(Config):
@@ -113,7 +113,9 @@ class MiniCodec:
         if not len(codes[0]):
             return Waveform(np.zeros(0, np.float32), self.spec.sample_rate)
         patches = [level.reshape(len(codes[0]), -1) for level in codes]
-        log_magnitude, phase = self._decoder.run(None, {"codes": np.concatenate(patches, axis=1)[None].astype(np.int64)})
+        log_magnitude, phase = self._decoder.run(
+            None, {"codes": np.concatenate(patches, axis=1)[None].astype(np.int64)}
+        )
         magnitude = np.exp(np.minimum(log_magnitude[0], MAX_LOG_MAGNITUDE))
         spectra = (magnitude * (np.cos(phase[0]) + 1j * np.sin(phase[0]))).astype(np.complex64)
         samples = spectral.overlap_add(spectra, self.config.fft_size, self.config.hop, self.config.padding)

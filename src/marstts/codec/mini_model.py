@@ -62,6 +62,9 @@ class Encoder(nn.Module):
 class Codebook(nn.Module):
     """One level: nearest entry by cosine similarity in a small space."""
 
+    usage: Tensor
+    """(K,) how often each code was chosen lately, 1 = as often as the others."""
+
     def __init__(self, config: MiniCodecConfig) -> None:
         super().__init__()
         self.project_in = nn.Conv1d(config.latent_width, config.codebook_width, 1)
@@ -104,10 +107,15 @@ class ResidualQuantizer(nn.Module):
         self.strides = config.strides
         self.levels = nn.ModuleList(Codebook(config) for _ in config.strides)
 
+    @property
+    def books(self) -> list[tuple[int, Codebook]]:
+        """Each level's stride and codebook, coarse to fine."""
+        return list(zip(self.strides, cast(list[Codebook], self.levels), strict=True))
+
     def forward(self, latents: Tensor) -> tuple[Tensor, list[Tensor], Tensor]:
         """latents (B, D, L) -> (quantised (B, D, L), codes per level, loss ())."""
         total, loss, codes = torch.zeros_like(latents), latents.new_zeros(()), []
-        for stride, level in zip(self.strides, self.levels, strict=True):
+        for stride, level in self.books:
             quantised, level_codes, level_loss = level(pool(latents - total, stride))
             total = total + stretch(quantised, stride)
             codes.append(level_codes)
@@ -117,16 +125,16 @@ class ResidualQuantizer(nn.Module):
     def encode(self, latents: Tensor) -> list[Tensor]:
         """latents (B, D, L) -> codes per level, (B, L / stride) each."""
         total, codes = torch.zeros_like(latents), []
-        for stride, level in zip(self.strides, self.levels, strict=True):
-            codes.append(cast(Codebook, level).encode(pool(latents - total, stride)))
-            total = total + stretch(cast(Codebook, level).decode(codes[-1]), stride)
+        for stride, level in self.books:
+            codes.append(level.encode(pool(latents - total, stride)))
+            total = total + stretch(level.decode(codes[-1]), stride)
         return codes
 
     def decode(self, codes: list[Tensor]) -> Tensor:
         """Codes per level -> (B, D, L)."""
         parts = [
-            stretch(cast(Codebook, level).decode(level_codes), stride)
-            for stride, level, level_codes in zip(self.strides, self.levels, codes, strict=True)
+            stretch(level.decode(level_codes), stride)
+            for (stride, level), level_codes in zip(self.books, codes, strict=True)
         ]
         return torch.stack(parts).sum(dim=0)
 

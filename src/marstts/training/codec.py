@@ -23,7 +23,7 @@ from marstts.codec.mini import MiniCodecConfig, MiniCodecFolder
 from marstts.codec.mini_model import CodesGraph, MiniCodecModel, SpectraGraph
 from marstts.config import Config, read_config, write_config
 from marstts.data.manifest import Utterance, read_manifest
-from marstts.errors import DataError
+from marstts.errors import CheckpointError, ConfigError, DataError
 from marstts.onnx_export import Graph, export_graphs
 from marstts.training.codec_losses import Discriminators, SpectralLoss, discriminator_loss, generator_loss
 from marstts.training.loop import LoopConfig, latest
@@ -82,6 +82,8 @@ class CodecTask:
         self.model = MiniCodecModel(config.model).to(self.device)
         self.spectral = SpectralLoss(config.model.sample_rate).to(self.device)
         learning = self.model.decoder if config.stage is Stage.DECODER else self.model
+        self.model.requires_grad_(learning is self.model)
+        learning.requires_grad_(True)
         self.parameters = list(learning.parameters())
         self.modules: dict[str, nn.Module] = {"codec": self.model}
         self.optimizers: dict[str, torch.optim.Optimizer] = {
@@ -90,7 +92,9 @@ class CodecTask:
         self.judge: Discriminators | None = None
         if config.adversarial:
             adversarial = config.adversarial
-            self.judge = Discriminators(adversarial.periods, adversarial.fft_sizes, adversarial.channels).to(self.device)
+            self.judge = Discriminators(adversarial.periods, adversarial.fft_sizes, adversarial.channels).to(
+                self.device
+            )
             self.modules["discriminators"] = self.judge
             self.optimizers["discriminators"] = torch.optim.AdamW(
                 self.judge.parameters(), adversarial.learning_rate, betas=(0.8, 0.99)
@@ -105,7 +109,9 @@ class CodecTask:
         if self.judge is not None:
             scores |= self.discriminator_step(heard, wanted)
         spectral = self.spectral(heard, wanted, step)
-        loss = self.config.spectral_weight * spectral + quantisation
+        loss = self.config.spectral_weight * spectral
+        if self.config.stage is Stage.WHOLE:
+            loss = loss + quantisation
         if self.judge is not None and self.config.adversarial:
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.bf16):
                 fooling, features = generator_loss(self.judge, heard, wanted)
@@ -114,7 +120,9 @@ class CodecTask:
         self.update("codec", loss, self.parameters, step)
         if self.config.stage is Stage.WHOLE:
             self.revive(codes, wanted, step)
-        scores |= {f"perplexity{level}": perplexity(c, self.config.model.codebook_size) for level, c in enumerate(codes)}
+        scores |= {
+            f"perplexity{level}": perplexity(c, self.config.model.codebook_size) for level, c in enumerate(codes)
+        }
         return scores | {"spectral": spectral.detach(), "quantisation": quantisation.detach()}
 
     def discriminator_step(self, heard: Tensor, wanted: Tensor) -> dict[str, Tensor]:
@@ -130,7 +138,9 @@ class CodecTask:
         optimizer = self.optimizers[name]
         if step is not None:
             for group in optimizer.param_groups:
-                group["lr"] = self.config.learning_rate * schedule(step, self.config.warmup_steps, self.config.loop.steps)
+                group["lr"] = self.config.learning_rate * schedule(
+                    step, self.config.warmup_steps, self.config.loop.steps
+                )
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(parameters, 1.0 if step is not None else 10.0)
@@ -139,16 +149,15 @@ class CodecTask:
     @torch.no_grad()
     def revive(self, codes: list[Tensor], samples: Tensor, step: int) -> None:
         """Track how often each code is used; give the dead ones a latent of this batch as their new place."""
-        for level, level_codes in enumerate(codes):
-            book = self.model.quantizer.levels[level]
+        for (_, book), level_codes in zip(self.model.quantizer.books, codes, strict=True):
             counts = torch.bincount(level_codes.flatten(), minlength=self.config.model.codebook_size).float()
             book.usage.mul_(USAGE_DECAY).add_(counts / counts.mean(), alpha=1 - USAGE_DECAY)
         if step % REVIVE_EVERY:
             return
-        total = latents = self.model.encoder(self.model.log_mel(samples)).float()
+        latents = self.model.encoder(self.model.log_mel(samples)).float()
         total = torch.zeros_like(latents)
         generator = torch.Generator().manual_seed(step)
-        for stride, book in zip(self.config.model.strides, self.model.quantizer.levels, strict=True):
+        for stride, book in self.model.quantizer.books:
             left = latents - total
             left = F.avg_pool1d(left, stride) if stride > 1 else left
             queries = book.queries(left).flatten(0, 1)
@@ -227,7 +236,9 @@ class Segments:
         path = self.folder / utterance.audio
         with soundfile.SoundFile(path) as file:
             if file.samplerate != self.config.model.sample_rate:
-                raise DataError(f"{path}: codec training needs {self.config.model.sample_rate} Hz, not {file.samplerate}")
+                raise DataError(
+                    f"{path}: codec training needs {self.config.model.sample_rate} Hz, not {file.samplerate}"
+                )
             file.seek(int(place * max(0, file.frames - self.samples)))
             samples = file.read(self.samples, dtype="float32", always_2d=True)[:, 0]
         return np.pad(samples, (0, self.samples - len(samples)))
@@ -249,6 +260,29 @@ def export_codec(model: MiniCodecModel, name: str, folder: Path) -> None:
     write_config(MiniCodecFolder(name=name, model=config), folder / "config.json")
 
 
+def open_task(
+    config: CodecTrainingConfig, manifest: Path, run: Path, base: Path | None = None, device: str = "cpu"
+) -> CodecTask:
+    """The task of a run folder, with the resolved configuration saved there, where `load_codec` looks for it.
+
+    A fresh run begins with the weights of `base`, a run or an exported folder, where one is given.
+    """
+    task = CodecTask(config, manifest, device)
+    if base is not None and latest(run) is None:
+        start_from(task, base)
+    run.mkdir(parents=True, exist_ok=True)
+    write_config(config, run / "config.json")
+    return task
+
+
+def start_from(task: CodecTask, base: Path) -> None:
+    """Begin with the weights of another run or of an exported folder; ConfigError where its sizes differ."""
+    model = load_codec(base)
+    if model.config != task.config.model:
+        raise ConfigError(f"{base}: this codec has other sizes than the configuration asks for; copy its [model] table")
+    task.model.load_state_dict(model.state_dict())
+
+
 def load_codec(run: Path) -> MiniCodecModel:
     """The codec of a training run's newest checkpoint, or of an exported folder."""
     checkpoint = latest(run)
@@ -259,5 +293,8 @@ def load_codec(run: Path) -> MiniCodecModel:
         config = read_config(CodecTrainingConfig, run / "config.json").model
         weights = checkpoint / "codec.safetensors"
     model = MiniCodecModel(config)
-    model.load_state_dict({name: tensor.float() for name, tensor in load_file(weights).items()})
+    try:
+        model.load_state_dict({name: tensor.float() for name, tensor in load_file(weights).items()})
+    except (OSError, RuntimeError, ValueError) as error:
+        raise CheckpointError(f"{weights}: expected the weights of {run / 'config.json'}, but {error}") from error
     return model

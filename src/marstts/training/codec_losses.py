@@ -7,6 +7,8 @@ multi-resolution spectrogram discriminator after UnivNet (arXiv:2106.07889); hin
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -29,7 +31,7 @@ class SpectralLoss(nn.Module):
             self.register_buffer(f"basis{fft_size}", basis, persistent=False)
 
     def forward(self, heard: Tensor, wanted: Tensor, step: int | None = None) -> Tensor:
-        """All resolutions, or every other one in turn if the step is given: transforms are half the cost of training."""
+        """All resolutions, or every other one in turn if the step is given: transforms cost half of training."""
         losses = []
         for fft_size, _ in RESOLUTIONS if step is None else RESOLUTIONS[step % 2 :: 2]:
             basis = self.get_buffer(f"basis{fft_size}")
@@ -60,7 +62,7 @@ class PeriodDiscriminator(nn.Module):
         widths = [1, channels, 2 * channels, 4 * channels, 4 * channels]
         self.layers = nn.ModuleList(
             nn.Conv2d(narrow, wide, (5, 1), stride=(3, 1), padding=(2, 0))
-            for narrow, wide in zip(widths, widths[1:], strict=False)
+            for narrow, wide in itertools.pairwise(widths)
         )
         self.score = nn.Conv2d(widths[-1], 1, (3, 1), padding=(1, 0))
 
@@ -86,7 +88,7 @@ class SpectrogramDiscriminator(nn.Module):
         widths = [2, channels, channels, channels, channels]
         self.layers = nn.ModuleList(
             nn.Conv2d(narrow, wide, (5, 3), stride=(2, 1), padding=(2, 1))
-            for narrow, wide in zip(widths, widths[1:], strict=False)
+            for narrow, wide in itertools.pairwise(widths)
         )
         self.score = nn.Conv2d(widths[-1], 1, 3, padding=1)
 

@@ -58,7 +58,7 @@ class Task(Protocol):
 
 
 def run(task: Task, config: LoopConfig, folder: Path, say: Callable[[str], None] = print) -> int:
-    """Train until `config.steps`, or `config.minutes`; resumes from `folder` if it holds a checkpoint. Returns the step."""
+    """Train to `config.steps` or for `config.minutes`, from the newest checkpoint of `folder`; returns the step."""
     from torch.utils.tensorboard import SummaryWriter
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -69,7 +69,9 @@ def run(task: Task, config: LoopConfig, folder: Path, say: Callable[[str], None]
     with SummaryWriter(str(folder / "tensorboard")) as writer:
         while step < config.steps:
             with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(config.seed * 1_000_003 + step)  # dropout, a function of the step; restored afterwards
+                torch.manual_seed(
+                    config.seed * 1_000_003 + step
+                )  # dropout, a function of the step; restored afterwards
                 scores = task.train_step(step)
             step += 1
             for name, value in scores.items():
@@ -109,7 +111,9 @@ def save(task: Task, folder: Path, step: int) -> None:
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     for name, module in task.modules.items():
-        save_file({key: value.contiguous() for key, value in module.state_dict().items()}, temporary / f"{name}.safetensors")
+        save_file(
+            {key: value.contiguous() for key, value in module.state_dict().items()}, temporary / f"{name}.safetensors"
+        )
     for name, optimizer in task.optimizers.items():
         save_file(flatten_optimizer(optimizer), temporary / f"optimizer-{name}.safetensors")
     (temporary / "state.json").write_text(json.dumps({"step": step}) + "\n")

@@ -107,11 +107,11 @@ def espeak(text: str, voice: BaseVoice, rate: float, pitch: float) -> Waveform:
 def call(command: list[str], text: str | None = None) -> None:
     """Run an engine; DataError with its last words if it fails."""
     try:
-        subprocess.run(
-            command, input=text, capture_output=True, check=True, text=True, timeout=SECONDS_PER_CALL
-        )
+        subprocess.run(command, input=text, capture_output=True, check=True, text=True, timeout=SECONDS_PER_CALL)
     except subprocess.CalledProcessError as error:
-        raise DataError(f"{command[0]} failed with exit code {error.returncode}: {error.stderr.strip()[-200:]}") from error
+        raise DataError(
+            f"{command[0]} failed with exit code {error.returncode}: {error.stderr.strip()[-200:]}"
+        ) from error
     except subprocess.TimeoutExpired as error:
         raise DataError(f"{command[0]} did not finish one sentence within {SECONDS_PER_CALL} s") from error
 

@@ -3,7 +3,7 @@
 Upstream: `engines`, one reading of a sentence.  Downstream: `studio`, which writes it to disk.
 Two ways lead from reading to speaker. Where the engine itself can give rate and pitch, the vocal tract is changed by
 resampling (all formants move by one factor) and timbre by a filter: fast, and free of vocoder sound. Where it cannot,
-and for whispering, the reading passes through the WORLD vocoder (`pyworld`), which separates pitch, envelope and breath.
+and for whispering, the reading passes through the WORLD vocoder (`pyworld`), which parts pitch, envelope and breath.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def draw_speaker(base: BaseVoice, number: int, per_base: int, seed: int) -> Stud
     Deep male voices break below a factor of 0.92, which is why ranges differ by sex.
     """
     if number == 0:
-        return StudioSpeaker(id=f"{base.name}.0", base=base.name, formants=1.0, semitones=0.0, pitch_range=1.0, rate=1.0,
-                             timbre_db=(0.0,) * TIMBRE_TERMS)  # fmt: skip
+        own = {"formants": 1.0, "semitones": 0.0, "pitch_range": 1.0, "rate": 1.0}
+        return StudioSpeaker(id=f"{base.name}.0", base=base.name, timbre_db=(0.0,) * TIMBRE_TERMS, **own)
     rng = draw_rng("speaker", base.name, number, seed)
     low, high = (0.80, 1.14) if base.female else (0.92, 1.26)
     place = (number - 1 + rng.uniform()) / max(1, per_base - 1)
@@ -121,9 +121,7 @@ def needs_vocoder(base: BaseVoice, style: Style) -> bool:
     return style.whispered or not base.has_rate or (not base.has_pitch and abs(style.semitones) > 1)
 
 
-def render_by_resampling(
-    speaker: StudioSpeaker, style: Style, base: BaseVoice, text: str
-) -> NDArray[np.float32]:
+def render_by_resampling(speaker: StudioSpeaker, style: Style, base: BaseVoice, text: str) -> NDArray[np.float32]:
     """(N,) at 24 kHz. Playing faster by f moves formants and pitch up by f; the engine compensates rate and pitch."""
     factor = speaker.formants * style.formants
     rate = speaker.rate * style.rate / factor
@@ -134,9 +132,7 @@ def render_by_resampling(
     return fill_upper_band(samples.astype(np.float32), top) if top < 0.46 * SAMPLE_RATE else samples.astype(np.float32)
 
 
-def render_by_vocoder(
-    speaker: StudioSpeaker, style: Style, base: BaseVoice, text: str
-) -> NDArray[np.float32]:
+def render_by_vocoder(speaker: StudioSpeaker, style: Style, base: BaseVoice, text: str) -> NDArray[np.float32]:
     """(N,) at 24 kHz through WORLD analysis and synthesis, frames of 5 ms."""
     world = require("pyworld", "studio")
     rate = speaker.rate * style.rate
@@ -216,7 +212,9 @@ def equalise(samples: NDArray[np.float32], timbre_db: tuple[float, ...], tilt_db
     """Linear-phase filter: cosines over the mel scale, and a tilt above 600 Hz."""
     frequencies = np.fft.rfftfreq(FILTER_TAPS + 1, 1 / SAMPLE_RATE)
     mel = np.log1p(frequencies / 700) / np.log1p(SAMPLE_RATE / 2 / 700)
-    gain_db = sum(term * np.cos(np.pi * (k + 1) * mel) for k, term in enumerate(timbre_db))
+    gain_db = np.zeros_like(mel)
+    for number, term in enumerate(timbre_db, start=1):
+        gain_db += term * np.cos(np.pi * number * mel)
     gain_db = gain_db + tilt_db * np.log2(np.clip(frequencies, 600, 6000) / 600)
     taps = np.roll(np.fft.irfft(10 ** (gain_db / 20)), FILTER_TAPS // 2 + 1) * np.hanning(FILTER_TAPS + 1)
     size = 1 << (len(samples) + FILTER_TAPS).bit_length()

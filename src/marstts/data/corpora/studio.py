@@ -130,7 +130,9 @@ def read_sentences(files: list[tuple[Path, float]], config: StudioConfig) -> dic
 def split_of_sentence(text: str) -> str:
     """By its letters alone, so that no spelling variant of a held-out sentence is trained on."""
     letters = re.sub(r"[^a-z]", "", text.lower())
-    place = int.from_bytes(hashlib.sha256(letters.encode()).digest()[:4], "little") % (HELD_OUT_TEST * HELD_OUT_VALIDATION)
+    place = int.from_bytes(hashlib.sha256(letters.encode()).digest()[:4], "little") % (
+        HELD_OUT_TEST * HELD_OUT_VALIDATION
+    )
     if place % HELD_OUT_TEST == 0:
         return "test"
     return "validation" if place % HELD_OUT_TEST == 1 else "train"
@@ -138,7 +140,8 @@ def split_of_sentence(text: str) -> str:
 
 def roster(config: StudioConfig) -> tuple[list[StudioSpeaker], list[StudioSpeaker]]:
     """(speakers to train on, speakers held out). Held-out draws are spread over the vocal-tract range of a base."""
-    known, held_out = [], []
+    known: list[StudioSpeaker] = []
+    held_out: list[StudioSpeaker] = []
     total = config.speakers_per_base + config.held_out_per_base
     spacing = total / (config.held_out_per_base + 1)
     chosen = {round(spacing * (k + 1)) for k in range(config.held_out_per_base)}
@@ -206,7 +209,9 @@ def make(job: tuple[Order, Path]) -> tuple[Utterance, str]:
         source_rate=wanted.source_rate, split=wanted.split, licence=BASE_VOICES[wanted.speaker.base].licence,
     )  # fmt: skip
     try:
-        waveform = speakers.render(wanted.speaker, wanted.style, wanted.text, draw_rng("render", wanted.id, wanted.seed))
+        waveform = speakers.render(
+            wanted.speaker, wanted.style, wanted.text, draw_rng("render", wanted.id, wanted.seed)
+        )
         if wanted.source_rate < SAMPLE_RATE:
             waveform = audio.resample(audio.resample(waveform, wanted.source_rate), SAMPLE_RATE)
     except DataError as error:

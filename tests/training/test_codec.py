@@ -1,0 +1,132 @@
+"""Training the mini codec: it learns, resumes exactly, revives dead codes, and can freeze what makes tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+from marstts.codec.mini import MiniCodecConfig
+from marstts.data.manifest import Utterance, write_manifest
+from marstts.errors import DataError
+from marstts.training.codec import AdversarialConfig, CodecTask, CodecTrainingConfig, Stage, load_codec, perplexity
+from marstts.training.loop import LoopConfig, run
+
+TINY = MiniCodecConfig(
+    fft_size=128, hop=32, num_mels=12, codebook_size=24, codebook_width=3, latent_width=10, encoder_width=14,
+    encoder_blocks=(1, 1), decoder_width=18, decoder_blocks=(1, 1),
+)  # fmt: skip
+ADVERSARIAL = AdversarialConfig(periods=(2, 3), fft_sizes=(256,), channels=4)
+
+
+def tiny(steps: int, **changes: object) -> CodecTrainingConfig:
+    loop = LoopConfig(steps=steps, log_every=2, validate_every=100)
+    return CodecTrainingConfig(
+        model=TINY, loop=loop, batch=3, segment_patches=12, learning_rate=5e-3, warmup_steps=2, bf16=False, **changes
+    )
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    rng = np.random.default_rng(0)
+    utterances = []
+    for number in range(6):
+        tone = 0.2 * np.sin(2 * np.pi * rng.uniform(100, 2000) * np.arange(6000) / 24000)
+        soundfile.write(folder / f"{number}.wav", tone, 24000)
+        utterances.append(
+            Utterance(id=str(number), audio=f"{number}.wav", text="la", speaker="a", style="regular", seconds=0.25,
+                      source_rate=24000, split="train" if number < 4 else "validation", licence="own")
+        )  # fmt: skip
+    write_manifest(utterances, folder / "utterances.jsonl")
+    return folder / "utterances.jsonl"
+
+
+def weights(task: CodecTask) -> list[torch.Tensor]:
+    return [value.clone() for value in task.model.state_dict().values()]
+
+
+def test_training_brings_the_resynthesis_nearer(manifest: Path) -> None:
+    task = CodecTask(tiny(40), manifest)
+    before = float(task.train_step(0)["spectral"])
+    for step in range(1, 40):
+        after = float(task.train_step(step)["spectral"])
+    assert after < 0.8 * before
+
+
+def test_resumed_training_equals_uninterrupted_training(manifest: Path, tmp_path: Path) -> None:
+    whole = CodecTask(tiny(6), manifest)
+    run(whole, tiny(6).loop, tmp_path / "whole", say=lambda _: None)
+    interrupted = tiny(6)
+    first = CodecTask(interrupted, manifest)
+    run(first, interrupted.loop.model_copy(update={"steps": 3}), tmp_path / "parts", say=lambda _: None)
+    second = CodecTask(interrupted, manifest)
+    run(second, interrupted.loop, tmp_path / "parts", say=lambda _: None)
+    for ours, theirs in zip(weights(second), weights(whole), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+
+
+def test_the_decoder_stage_keeps_every_code_valid(manifest: Path) -> None:
+    task = CodecTask(tiny(3, stage=Stage.DECODER, adversarial=ADVERSARIAL), manifest)
+    frozen = {name: value.clone() for name, value in task.model.state_dict().items() if not name.startswith("decoder")}
+    moving = task.model.decoder.head.weight.clone()
+    for step in range(3):
+        task.train_step(step)
+    for name, value in task.model.state_dict().items():
+        if name in frozen:
+            torch.testing.assert_close(value, frozen[name], rtol=0, atol=0)
+    assert not torch.equal(task.model.decoder.head.weight, moving)
+
+
+def test_discriminators_learn_beside_the_decoder(manifest: Path) -> None:
+    task = CodecTask(tiny(3, adversarial=ADVERSARIAL), manifest)
+    assert task.judge is not None
+    before = [parameter.clone() for parameter in task.judge.parameters()]
+    scores = task.train_step(0)
+    assert {"discriminators", "fooling", "features"} <= scores.keys()
+    assert any(not torch.equal(old, new) for old, new in zip(before, task.judge.parameters(), strict=True))
+
+
+def test_unused_codes_are_given_a_new_place(manifest: Path) -> None:
+    task = CodecTask(tiny(1), manifest)
+    _, book = task.model.quantizer.books[0]
+    book.usage[5] = 0.0
+    old = book.entries[5].clone()
+    samples = task.segments.train(0)
+    _, codes, _ = task.model(samples)
+    task.revive(codes, samples, step=0)
+    assert not torch.equal(book.entries[5], old) and float(book.usage[5]) > 0
+
+
+def test_batches_depend_on_the_step_alone(manifest: Path) -> None:
+    one, other = CodecTask(tiny(1), manifest).segments, CodecTask(tiny(1), manifest).segments
+    torch.testing.assert_close(one.train(7), other.train(7), rtol=0, atol=0)
+    assert not torch.equal(one.train(7), one.train(8))
+
+
+def test_perplexity_counts_codes_in_even_use() -> None:
+    assert float(perplexity(torch.tensor([0, 1, 2, 3] * 5), 24)) == pytest.approx(4, rel=1e-4)
+
+
+def test_recordings_of_another_rate_are_refused_by_name(manifest: Path, tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "x.wav", np.zeros(9000), 16000)
+    wrong = [
+        Utterance(id=split, audio="x.wav", text="la", speaker="a", style="regular", seconds=0.5, source_rate=16000,
+                  split=split, licence="own")
+        for split in ("train", "validation")
+    ]  # fmt: skip
+    write_manifest(wrong, tmp_path / "utterances.jsonl")
+    with pytest.raises(DataError, match="24000 Hz, not 16000"):
+        CodecTask(tiny(1), tmp_path / "utterances.jsonl").train_step(0)
+
+
+def test_a_finished_run_can_be_loaded_for_export(manifest: Path, tmp_path: Path) -> None:
+    config = tiny(2)
+    task = CodecTask(config, manifest)
+    run(task, config.loop, tmp_path, say=lambda _: None)
+    (tmp_path / "config.json").write_text(config.model_dump_json())
+    for ours, theirs in zip(load_codec(tmp_path).state_dict().values(), task.model.state_dict().values(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
