@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
+
+from marstts.errors import ConfigError
+
+if TYPE_CHECKING:
+    from marstts.training.codec import CodecTrainingConfig
+    from marstts.training.pretrain import PretrainConfig
+    from marstts.training.speaker import SpeakerTrainingConfig
+
+    Settings = TypeVar("Settings", CodecTrainingConfig, PretrainConfig, SpeakerTrainingConfig)
 
 app = typer.Typer(help="Train a codec, speaker encoders or a MARS6.", no_args_is_help=True)
 
@@ -13,6 +22,39 @@ app = typer.Typer(help="Train a codec, speaker encoders or a MARS6.", no_args_is
 @app.callback()
 def train() -> None:
     """Train a codec, speaker encoders or a MARS6."""
+
+
+@app.command()
+def codec(
+    config: Annotated[Path, typer.Option(help="TOML with stage, sizes, steps and losses.")],
+    manifest: Annotated[Path, typer.Option("--manifest", "--data", help="Corpus to listen to: its utterances.jsonl.")],
+    output: Annotated[Path, typer.Option(help="Run folder: checkpoints and logs.")],
+    export: Annotated[Path | None, typer.Option(help="Folder for the finished codec, as ONNX and weights.")] = None,
+    name: Annotated[str | None, typer.Option(help="What to call the exported codec; voices remember it.")] = None,
+    base: Annotated[
+        Path | None, typer.Option("--from", help="Begin with the weights of this run or exported codec (next stage).")
+    ] = None,
+    minutes: Annotated[float, typer.Option(help="Stop, resumably, after so many minutes; 0 = by steps only.")] = 0.0,
+    device: Annotated[str, typer.Option(help="PyTorch's name of the device, such as cpu or cuda.")] = "cpu",
+    threads: Annotated[int, typer.Option(help="CPU threads; 0 = PyTorch's choice. More than are free is slow.")] = 0,
+) -> None:
+    """Train a codec from recordings, one stage at a time; run it again to go on."""
+    import torch
+
+    from marstts.config import read_config
+    from marstts.training.codec import CodecTrainingConfig, export_codec, load_codec, open_task
+    from marstts.training.loop import run
+
+    if export is not None and not name:
+        raise ConfigError("an exported codec needs a --name, by which voices and models know it")
+    if threads:
+        torch.set_num_threads(threads)
+    settings = stop_after(minutes, read_config(CodecTrainingConfig, config))
+    task = open_task(settings, manifest, output, base, device)
+    typer.echo(f"{len(task.segments.known)} utterances to learn from, stage {settings.stage.value}")
+    run(task, settings.loop, output, typer.echo)
+    if export is not None and name:
+        export_codec(load_codec(output), name, export)
 
 
 @app.command()
@@ -40,9 +82,7 @@ def mars6(
 
     if threads:
         torch.set_num_threads(threads)
-    settings = read_config(pretrain.PretrainConfig, config)
-    if minutes:
-        settings = settings.model_copy(update={"loop": settings.loop.model_copy(update={"minutes": minutes})})
+    settings = stop_after(minutes, read_config(pretrain.PretrainConfig, config))
     corpus = load_corpus(*data)
     tokenizer = pretrain.open_run(output, settings, corpus, base)
     task = pretrain.PretrainTask(settings, corpus, tokenizer, None if codec is None else load_codec(codec))
@@ -71,11 +111,16 @@ def speaker(
 
     if threads:
         torch.set_num_threads(threads)
-    settings = read_config(SpeakerTrainingConfig, config)
-    if minutes:
-        settings = settings.model_copy(update={"loop": settings.loop.model_copy(update={"minutes": minutes})})
+    settings = stop_after(minutes, read_config(SpeakerTrainingConfig, config))
     task = open_task(settings, manifest, output, device)
     typer.echo(f"{len(task.known)} utterances to learn from, {len(task.held_out)} of speakers held out")
     run(task, settings.loop, output, typer.echo)
     if export is not None:
         export_encoder(load_encoder(output), export)
+
+
+def stop_after(minutes: float, settings: Settings) -> Settings:
+    """The settings with another limit on wall time; as they are where `minutes` is 0."""
+    if not minutes:
+        return settings
+    return settings.model_copy(update={"loop": settings.loop.model_copy(update={"minutes": minutes})})
