@@ -2,7 +2,7 @@
 
 What is trained is a `Task`; what happens at step n depends only on the weights and on n (data order and randomness are
 functions of the step number), so a resumed run equals an uninterrupted one. Checkpoints are safetensors, written under
-a temporary name and renamed, the last two kept.
+a temporary name and renamed, the last two kept. Under `torchrun` all processes train and the first one writes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,6 +22,7 @@ from torch import Tensor, nn
 
 from marstts.config import Config
 from marstts.errors import CheckpointError
+from marstts.training import distributed
 
 KEPT_CHECKPOINTS = 2
 
@@ -61,32 +63,34 @@ def run(task: Task, config: LoopConfig, folder: Path, say: Callable[[str], None]
     """Train to `config.steps` or for `config.minutes`, from the newest checkpoint of `folder`; returns the step."""
     from torch.utils.tensorboard import SummaryWriter
 
+    distributed.join()
+    leads = distributed.rank() == 0
     folder.mkdir(parents=True, exist_ok=True)
     step = restore(task, folder)
     say(f"{folder}: {'resuming at' if step else 'starting from'} step {step}")
     started = last_saved = last_logged = time.monotonic()
     sums: dict[str, Tensor] = {}
-    with SummaryWriter(str(folder / "tensorboard")) as writer:
+    with SummaryWriter(str(folder / "tensorboard")) if leads else nullcontext() as writer:
         while step < config.steps:
             with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(
-                    config.seed * 1_000_003 + step
-                )  # dropout, a function of the step; restored afterwards
+                torch.manual_seed(config.seed * 1_000_003 + step)  # dropout, a function of the step; restored afterwards
                 scores = task.train_step(step)
             step += 1
             for name, value in scores.items():
                 sums[name] = sums.get(name, torch.zeros(())) + torch.as_tensor(value).detach().float().cpu()
-            now = time.monotonic()
             if step % config.log_every == 0:
                 means = {name: float(total) / config.log_every for name, total in sums.items()}
-                means["steps_per_second"] = config.log_every / (now - last_logged)
-                sums, last_logged = {}, now
-                report(folder, writer, step, "train", means, say)
-            if step % config.validate_every == 0 or step == config.steps:
+                means["steps_per_second"] = config.log_every / (time.monotonic() - last_logged)
+                sums, last_logged = {}, time.monotonic()
+                if leads:
+                    report(folder, writer, step, "train", means, say)
+            if leads and (step % config.validate_every == 0 or step == config.steps):
                 report(folder, writer, step, "validation", task.validate(step, writer), say)
                 last_logged = time.monotonic()
-            out_of_time = bool(config.minutes) and now - started > config.minutes * 60
-            if now - last_saved > config.checkpoint_minutes * 60 or step == config.steps or out_of_time:
+            now = time.monotonic()
+            out_of_time = distributed.first_decides(bool(config.minutes) and now - started > config.minutes * 60)
+            due = now - last_saved > config.checkpoint_minutes * 60
+            if leads and (due or out_of_time or step == config.steps):
                 save(task, folder, step)
                 last_saved = now
             if out_of_time:

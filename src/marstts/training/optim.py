@@ -16,6 +16,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from marstts.config import Config
+from marstts.training.distributed import average_gradients
 
 ModuleType = TypeVar("ModuleType", bound=nn.Module)
 
@@ -97,6 +98,7 @@ def update(optimizer: torch.optim.Optimizer, loss: Tensor, rate: float, clip_nor
         parameters += group["params"]
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
+    average_gradients(parameters)
     norm = torch.nn.utils.clip_grad_norm_(parameters, clip_norm)
     optimizer.step()
     return norm

@@ -40,6 +40,7 @@ from marstts.mars6.patches import eos_patch, patchify, unpatchify
 from marstts.mars6.prompt import QUALITY_RATES, SPECIAL_TOKENS, Prompt, prompt_string
 from marstts.text.bpe import BPE
 from marstts.text.normalize import normalize
+from marstts.training.distributed import rank, world_size
 from marstts.training.loop import LoopConfig, latest
 from marstts.training.optim import (
     OptimizerConfig,
@@ -252,7 +253,7 @@ class PretrainTask:
         collate = Collator(corpus, self.tokenizer, self.config.model, self.config.full_band_rate)
 
         def make(step: int) -> Batch:
-            return collate(batcher.items(step))
+            return collate(batcher.items(step * world_size() + rank()))
 
         return Prefetcher(make) if self.config.prefetch else make
 
