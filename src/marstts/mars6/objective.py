@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from marstts.config import Config
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.encoder import length_mask
+from marstts.nn.cross_entropy import cross_entropy
 
 
 class ObjectiveConfig(Config):
@@ -57,9 +57,9 @@ def next_token_loss(
     targets = level_targets(patches, config)
     levels, accuracy = [], []
     for scores, wanted in zip(logits, targets, strict=True):
-        scores, wanted = scores.flatten(end_dim=1), wanted.flatten()
-        levels.append(F.cross_entropy(scores, wanted, label_smoothing=objective.label_smoothing))
-        accuracy.append((scores.detach().argmax(dim=-1) == wanted).float().mean())
+        loss, right = cross_entropy(scores.flatten(end_dim=1), wanted.flatten(), objective.label_smoothing)
+        levels.append(loss)
+        accuracy.append(right)
     losses = torch.stack(levels)
     weights = torch.as_tensor(objective.level_weights, dtype=losses.dtype, device=losses.device)
     return NextTokenLoss((losses * weights).sum() / weights.sum(), losses, torch.stack(accuracy))

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from marstts.nn.attention import Attention
 from marstts.nn.kv_cache import KVCache
+from marstts.nn.mish import Mish
 
 
 class FeedForward(nn.Module):
@@ -21,7 +22,7 @@ class FeedForward(nn.Module):
     def __init__(self, width: int, inner_width: int) -> None:
         super().__init__()
         self.inner = nn.Linear(width, inner_width)
-        self.activation = nn.Mish()
+        self.activation = Mish()
         self.output = nn.Linear(inner_width, width)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,0 +1,60 @@
+"""Mish, the activation of all feed-forward layers: x · tanh(softplus(x)) (arXiv:1908.08681).
+
+Upstream: the first linear map of a feed-forward layer.  Downstream: the second.
+In training on a CPU it is written out: PyTorch's kernels take a fifth of a training step there, twice as long as this.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+PIECE = 1 << 16
+"""Values worked on at a time, few enough to stay in a core's cache from the first operation to the last."""
+
+
+class Mish(nn.Module):
+    """x · tanh(softplus(x)), whichever way is quickest."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Any shape -> the same shape and dtype."""
+        if self.training and x.device.type == "cpu" and not torch.compiler.is_compiling():
+            return WrittenOutMish.apply(x)
+        return F.mish(x)
+
+
+class WrittenOutMish(torch.autograd.Function):
+    """Value and slope in one walk over x; the backward pass only multiplies.
+
+    With s = sigmoid(x), v = 1 - s and r = 1 / (1 + v²): tanh(softplus(x)) = s (1 + v) r, and the slope of
+    x · tanh(softplus(x)) is s (1 + v) r + 4 x s v² r².
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        value = torch.empty_like(x, memory_format=torch.contiguous_format)
+        slope = torch.empty_like(value)
+        pieces = (tensor.view(-1).split(PIECE) for tensor in (x.contiguous(), value, slope))
+        for x_piece, value_piece, slope_piece in zip(*pieces, strict=True):
+            write_mish(x_piece.float(), value_piece, slope_piece)
+        ctx.save_for_backward(slope)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (slope,) = ctx.saved_tensors
+        return gradient * slope
+
+
+def write_mish(x: Tensor, value: Tensor, slope: Tensor) -> None:
+    """Write Mish of x (N,) float32 and its slope into `value` and `slope` (N,) of any dtype."""
+    s = x.sigmoid()
+    v = 1 - s
+    squared = v * v
+    r = (squared + 1).reciprocal_()
+    share = v.add_(1).mul_(s).mul_(r)
+    value.copy_(x * share)
+    slope.copy_(share.addcmul_(squared.mul_(s).mul_(r), r.mul_(x), value=4))
