@@ -2,8 +2,8 @@
 
 Upstream: a folder written by `mars6.graphs.export_mars6`.  Downstream: `mars6.generate.generate`, by way of the
 `Stepper` protocol.
-Both decoders keep KV caches. The global decoder's lie in buffers with room for later patches, so that a patch is written
-into its place and nothing is copied; where two states share a buffer, each looks only at the places it knows of.
+Both decoders keep KV caches. The global decoder's lie in buffers with room for later patches, so that a patch is
+written into its place and nothing is copied; where two states share a buffer, each looks only at the places it knows.
 Shapes: B rows · P positions of a patch · C codes per level · D width · M memory places · N places heard by the global
 decoder (the start vector and every patch) · L, H, d layers, heads and head width of the decoder concerned.
 """

@@ -4,13 +4,13 @@ Upstream: `model.Mars6`, trained.  Downstream: `engine.onnx`, which runs what `e
 The graphs are made of the model's own layers; the only thing they add is that caches come and go as arrays, and that
 arithmetic whose result does not change is done in the graph that runs less often.
 
-- `encoder.onnx`, once per sentence: text and speaker -> the keys and values that the global decoder keeps of the memory.
+- `encoder.onnx`, once per sentence: text and speaker -> the keys and values the global decoder keeps of the memory.
 - `global.onnx`, once for the prefix and then once per patch: patches -> one vector per patch.
 - `local.onnx`, P times per patch: one token -> logits of the next.
 
 Shapes: B batch · S text tokens · M = slots + S memory places · T places of the global decoder, place 0 being the start
-vector and place n + 1 patch n · P positions of a patch · L, H, d layers, heads and head width of the decoder concerned ·
-D width · C codes per level.
+vector and place n + 1 patch n · P positions of a patch · L, H, d layers, heads and head width of the decoder
+concerned · D width · C codes per level.
 """
 
 from __future__ import annotations

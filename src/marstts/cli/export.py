@@ -1,0 +1,63 @@
+"""`marstts export`: a trained MARS6 and all it speaks with, as one folder that `marstts speak --model` takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from marstts.checkpoint import ClapPart, CodecPart, EncoderPart, SnacPart, ToyCodecPart, ToyEncoderPart, WavLmPart
+from marstts.cli.tokenize import toy_size
+
+
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN_FOLDER", help="What `marstts train mars6` wrote.")],
+    codec: Annotated[str, typer.Option(help="The codec's folder, `snac`, or `toy:CODES`: the one of the shards.")],
+    identity: Annotated[str, typer.Option(help="The identity encoder's folder, `wavlm`, or `toy:SIZE`.")],
+    style: Annotated[str, typer.Option(help="The style encoder's folder, `clap`, or `toy:SIZE`.")],
+    name: Annotated[str, typer.Option(help="What to call the model; voices do not depend on it.")],
+    output: Annotated[Path, typer.Option(help="The folder to write; an older bundle there is replaced.")],
+    tokenizer: Annotated[Path | None, typer.Option(help="tokenizer.json (default: the run's own).")] = None,
+    quality: Annotated[int, typer.Option(help="Sample rate (Hz) that speech is asked to sound like.")] = 48_000,
+    top_p: Annotated[
+        float | None, typer.Option(min=0.0, max=1.0, help="Where backoff starts by default (default: the paper's 0.2).")
+    ] = None,
+) -> None:
+    """Bundle a trained MARS6 with its codec and encoders, as graphs that need no PyTorch."""
+    from marstts.checkpoint import TOKENIZER_FILE, export_bundle
+    from marstts.mars6.generate import SamplingConfig
+    from marstts.text.bpe import BPE
+    from marstts.training.pretrain import trained_model
+
+    export_bundle(
+        output,
+        trained_model(run),
+        BPE.load(tokenizer or run / TOKENIZER_FILE),
+        codec=codec_part(codec),
+        identity=encoder_part(identity, "identity"),
+        style=encoder_part(style, "style"),
+        name=name,
+        quality=quality,
+        sampling=SamplingConfig() if top_p is None else SamplingConfig(top_p=top_p),
+    )
+    size = sum(path.stat().st_size for path in output.rglob("*") if path.is_file())
+    typer.echo(f"{output}: {name}, {size / 1e6:.1f} MB")
+
+
+def codec_part(name: str) -> Path | CodecPart:
+    """A mini codec's folder, `snac`, `toy` or `toy:CODES`, as a bundle describes it."""
+    if name == "snac":
+        return SnacPart()
+    size = toy_size(name)
+    return Path(name) if size is None else ToyCodecPart(codebook_size=size)
+
+
+def encoder_part(name: str, role: str) -> Path | EncoderPart:
+    """A mini encoder's folder, `wavlm` for identity, `clap` for style, `toy` or `toy:SIZE`."""
+    if role == "identity" and name == "wavlm":
+        return WavLmPart()
+    if role == "style" and name == "clap":
+        return ClapPart()
+    size = toy_size(name)
+    return Path(name) if size is None else ToyEncoderPart(size=size)

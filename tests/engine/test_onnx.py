@@ -1,0 +1,214 @@
+"""The ONNX engine against the PyTorch engine and the teacher-forced model, all with the same rounded weights."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from marstts.engine.onnx import ROOM, OnnxEngine
+from marstts.engine.torch import TorchEngine
+from marstts.errors import CheckpointError, ConfigError
+from marstts.mars6.config import Conditioning, Mars6Config
+from marstts.mars6.generate import Generated, Limits, SamplingConfig, Stepper, generate
+from marstts.mars6.graphs import export_mars6
+from marstts.mars6.model import Mars6
+from marstts.mars6.prompt import Prompt
+
+CONFIG = Mars6Config(
+    text_vocab_size=31, codebook_size=13, width=24, encoder_layers=2, global_layers=3, local_layers=2,
+    heads=3, local_heads=2, identity_size=5, style_size=9,
+)  # fmt: skip
+OFFSETS = np.array(CONFIG.position_levels) * CONFIG.codebook_size
+NOTHING = np.zeros((3, 0), np.int64)
+
+
+def model_with(config: Mars6Config) -> Mars6:
+    torch.manual_seed(3)
+    model = Mars6(config)
+    with torch.no_grad():  # codes sharp, so that rounding decides nothing, and end of speech rare
+        model.local_decoder.output.weight[:-1] *= 4
+    return model
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("mars6")
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> Mars6:
+    """The model whose export lies in `folder`, rounded as its export is."""
+    model = model_with(CONFIG)
+    export_mars6(model, folder)
+    return model
+
+
+@pytest.fixture(scope="module")
+def engine(folder: Path, model: Mars6) -> OnnxEngine:
+    return OnnxEngine(folder)
+
+
+def prompts(lengths=((6, 0), (9, 4), (4, 1))) -> list[Prompt]:
+    """(text tokens, prefix patches) of each row."""
+    rng = np.random.default_rng(0)
+    return [
+        Prompt(
+            rng.integers(0, 31, text), rng.normal(size=5).astype(np.float32), rng.normal(size=9).astype(np.float32),
+            rng.integers(0, 13, (prefix, 7)) + OFFSETS,
+        )
+        for text, prefix in lengths
+    ]  # fmt: skip
+
+
+def patch_of(codes: list[int]) -> np.ndarray:
+    """One patch per row, all its codes the same: (B,) -> (B, 7)."""
+    return np.array(codes)[:, None] + OFFSETS
+
+
+def speak(stepper: Stepper, some: list[Prompt], top_p: float, seeds: list[int], patches: int = 8) -> list[Generated]:
+    return generate(
+        stepper, some, top_p=[top_p] * len(some), limits=[Limits(0, patches)] * len(some),
+        rngs=[np.random.default_rng(seed) for seed in seeds],
+        sampling=SamplingConfig(ras_max_ratio=1.0 if top_p == 0 else 0.09),
+    )  # fmt: skip
+
+
+@torch.no_grad()
+def slow_greedy(model: Mars6, prompt: Prompt, patches: int) -> list[list[int]]:
+    """No caches, no batch: the teacher-forced model rerun for every single token."""
+    config, said = model.config, prompt.prefix_tokens.tolist()
+    for _ in range(patches):
+        patch = [config.eos] * 7
+        for position, level in enumerate(config.position_levels):
+            tokens = torch.tensor([[*said, patch]])
+            output = model(
+                torch.as_tensor(prompt.text_ids)[None], torch.tensor([len(prompt.text_ids)]),
+                torch.as_tensor(prompt.identity)[None], torch.as_tensor(prompt.style)[None],
+                tokens, torch.tensor([tokens.shape[1]]),
+            )  # fmt: skip
+            pick = int(torch.cat(output.logits, dim=1)[-1, position].argmax())
+            if pick == config.codebook_size:
+                return said[len(prompt.prefix_tokens) :]
+            patch[position] = pick + level * config.codebook_size
+        said.append(patch)
+    return said[len(prompt.prefix_tokens) :]
+
+
+def test_greedy_tokens_equal_the_torch_engines_and_the_uncached_models(model: Mars6, engine: OnnxEngine):
+    results = speak(engine, prompts(), 0.0, [0, 1, 2])
+    references = speak(TorchEngine(model), prompts(), 0.0, [0, 1, 2])
+    for prompt, result, reference in zip(prompts(), results, references, strict=True):
+        assert np.array_equal(result.tokens, reference.tokens)
+        assert result.tokens.tolist() == slow_greedy(model, prompt, 8)
+    assert min(len(result.tokens) for result in results) > 2
+
+
+def test_logits_equal_the_torch_engines_at_every_position(model: Mars6, engine: OnnxEngine):
+    steppers = [engine, TorchEngine(model)]
+    states = [stepper.start(prompts()) for stepper in steppers]
+    patch = np.array([[1, 2, 3, 4, 5, 6, 7], [7, 6, 5, 4, 3, 2, 1], [0, 12, 0, 12, 0, 12, 0]]) + OFFSETS
+    for _ in range(3):
+        for position in range(7):
+            got, wanted = (
+                stepper.local_logits(state, patch[:, :position])
+                for stepper, state in zip(steppers, states, strict=True)
+            )
+            states = [got[1], wanted[1]]
+            np.testing.assert_allclose(got[0], wanted[0], atol=2e-4)
+            assert got[0].shape == (3, 14) and got[0].dtype == np.float32
+        states = [stepper.append(state, patch) for stepper, state in zip(steppers, states, strict=True)]
+
+
+def test_the_published_conditioning_is_exported_too(tmp_path: Path):
+    shallow = {"encoder_layers": 1, "global_layers": 1, "local_layers": 1}
+    model = model_with(CONFIG.model_copy(update={"conditioning": Conditioning.FUSED, **shallow}))
+    export_mars6(model, tmp_path)
+    theirs = speak(TorchEngine(model), prompts(), 0.0, [0, 1, 2])
+    ours = speak(OnnxEngine(tmp_path), prompts(), 0.0, [0, 1, 2])
+    assert [result.tokens.tolist() for result in ours] == [result.tokens.tolist() for result in theirs]
+    assert sum(len(result.tokens) for result in ours) > 5
+
+
+def test_caches_outgrow_their_buffers(model: Mars6, engine: OnnxEngine):
+    some = prompts(((6, 0), (9, 50)))
+    limit, long = Limits(ROOM + 9, ROOM + 9), SamplingConfig(ras_max_ratio=1.0)
+    rngs = [np.random.default_rng(row) for row in range(2)]
+    ours = generate(engine, some, top_p=[0.0] * 2, limits=[limit] * 2, rngs=rngs, sampling=long)
+    theirs = generate(TorchEngine(model), some, top_p=[0.0] * 2, limits=[limit] * 2, rngs=rngs, sampling=long)
+    for mine, other in zip(ours, theirs, strict=True):
+        assert len(mine.tokens) == ROOM + 9 and np.array_equal(mine.tokens, other.tokens)
+
+
+def test_sampled_tokens_do_not_depend_on_company_or_order(engine: OnnxEngine):
+    some = prompts(((6, 0), (9, 4), (4, 1), (7, 2)))
+    together = speak(engine, some, 0.7, [4, 5, 6, 7])
+    backwards = speak(engine, some[::-1], 0.7, [7, 6, 5, 4])[::-1]
+    for index, result in enumerate(together):
+        [alone] = speak(engine, [some[index]], 0.7, [4 + index])
+        assert np.array_equal(alone.tokens, result.tokens) and np.array_equal(backwards[index].tokens, result.tokens)
+    assert len({result.tokens.tobytes() for result in together}) == 4
+
+
+def test_a_state_can_be_continued_in_two_ways(engine: OnnxEngine):
+    """The second continuation must not overwrite what the first one heard, though they began in one buffer."""
+    start = engine.start(prompts())
+    left = engine.append(start, patch_of([1, 2, 3]))
+    right = engine.append(start, patch_of([9, 8, 7]))
+    alone = engine.append(engine.append(engine.start(prompts()), patch_of([1, 2, 3])), patch_of([4, 5, 6]))
+    later = engine.append(left, patch_of([4, 5, 6]))
+    other = engine.append(right, patch_of([4, 5, 6]))
+    np.testing.assert_allclose(later.vectors, alone.vectors, atol=1e-5)
+    assert not np.allclose(other.vectors, alone.vectors, atol=1e-3)
+
+
+def test_what_comes_later_leaves_a_state_as_it_was(engine: OnnxEngine):
+    before = engine.start(prompts())
+    first, _ = engine.local_logits(before, NOTHING)
+    after = engine.append(before, patch_of([1, 2, 3]))
+    engine.append(after, patch_of([3, 2, 1]))
+    engine.local_logits(engine.select(after, [1]), NOTHING[:1])
+    again, _ = engine.local_logits(before, NOTHING)
+    assert np.array_equal(first, again)
+    assert np.array_equal(engine.append(before, patch_of([1, 2, 3])).vectors, after.vectors)
+
+
+def test_selecting_rows_in_the_middle_of_a_patch_keeps_what_they_have_heard(engine: OnnxEngine):
+    _, state = engine.local_logits(engine.append(engine.start(prompts()), patch_of([1, 2, 3])), NOTHING)
+    tokens = np.array([[1], [2], [3]])
+    expected, whole = engine.local_logits(state, tokens)
+    got, part = engine.local_logits(engine.select(state, [2, 0]), tokens[[2, 0]])
+    np.testing.assert_allclose(got, expected[[2, 0]], atol=1e-5)
+    further, less = engine.append(whole, patch_of([4, 5, 6])), engine.append(part, patch_of([6, 4]))
+    np.testing.assert_allclose(less.vectors, further.vectors[[2, 0]], atol=1e-5)
+
+
+def test_weights_are_stored_once(folder: Path, engine: OnnxEngine):
+    parameters = sum(parameter.numel() for parameter in Mars6(CONFIG).parameters())
+    assert (folder / "mars6.safetensors").stat().st_size < 2 * parameters + 20_000
+    sizes = {path.name: path.stat().st_size for path in folder.glob("*.onnx")}
+    assert set(sizes) == {"encoder.onnx", "global.onnx", "local.onnx"} and max(sizes.values()) < 60_000
+
+
+def test_the_engine_runs_without_torch(folder: Path, engine: OnnxEngine):
+    code = (
+        "import sys; from pathlib import Path; from marstts.engine.onnx import OnnxEngine\n"
+        f"OnnxEngine(Path({str(folder)!r})); print('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
+
+
+def test_incomplete_folders_are_refused(tmp_path: Path, folder: Path, engine: OnnxEngine):
+    with pytest.raises(ConfigError, match=r"config.json"):
+        OnnxEngine(tmp_path)
+    for name in ("config.json", "encoder.onnx", "mars6.safetensors", "local.onnx"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    with pytest.raises(CheckpointError, match=r"global.onnx"):
+        OnnxEngine(tmp_path)
+    (tmp_path / "global.onnx").write_text("no graph")
+    with pytest.raises(CheckpointError, match=r"global.onnx"):
+        OnnxEngine(tmp_path)

@@ -1,0 +1,92 @@
+"""From a model to a wav file, as people go: export, load, clone, speak. Random weights, toy codec, toy encoders."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from typer.testing import CliRunner
+
+import marstts
+from marstts import audio
+from marstts.checkpoint import load_bundle, load_mars6
+from marstts.cli.main import app
+from marstts.engine.onnx import OnnxEngine
+from marstts.engine.torch import TorchEngine
+from marstts.mars6.generate import StopReason
+from marstts.training.loop import LoopConfig
+from marstts.training.pretrain import PretrainConfig
+
+TEXT = "The cat sat on the mat. She sells sea shells."
+RUN = CliRunner()
+
+
+def test_a_loaded_bundle_clones_and_speaks(toy_bundle: Path, reference_file: Path, tmp_path: Path):
+    tts = marstts.load(toy_bundle)
+    assert isinstance(tts.stepper, OnnxEngine) and tts.quality == 24_000
+    shallow, deep = tts.clone(reference_file), tts.clone(reference_file, "She sells sea shells.")
+    assert shallow.prefix is None and deep.prefix is not None
+    for voice in (shallow, deep):
+        speech = tts.speak(TEXT, voice, seed=1)
+        assert len(speech.takes) == 2 and speech.model == "toy"
+        assert all(take.stop in StopReason and len(take.codes[0]) for take in speech.takes)
+        speech.save(tmp_path / "hello.wav")
+        heard = audio.read(tmp_path / "hello.wav")
+        assert heard.sample_rate == 24_000 and heard.seconds == pytest.approx(speech.seconds, abs=0.01)
+
+
+def test_speech_depends_on_the_seed_alone(toy_bundle: Path, reference_file: Path):
+    tts = marstts.load(toy_bundle)
+    voice = tts.clone(reference_file)
+    first, again, other = (tts.speak("The cat sat.", voice, seed=seed, top_p=0.8) for seed in (1, 1, 2))
+    assert np.array_equal(first.samples, again.samples)
+    assert len(first.samples) != len(other.samples) or not np.array_equal(first.samples, other.samples)
+
+
+def test_both_engines_say_the_same(toy_bundle: Path, reference_file: Path):
+    light, heavy = marstts.load(toy_bundle, engine="onnx"), marstts.load(toy_bundle, engine="torch")
+    assert isinstance(light.stepper, OnnxEngine) and isinstance(heavy.stepper, TorchEngine)
+    voice = light.clone(reference_file, "She sells sea shells.")
+    ours, theirs = (tts.speak("The cat sat.", voice, seed=3) for tts in (light, heavy))
+    assert [take.codes[0].tolist() for take in ours.takes] == [take.codes[0].tolist() for take in theirs.takes]
+
+
+def test_a_training_run_becomes_a_model_that_speaks(toy_bundle: Path, reference_file: Path, tmp_path: Path):
+    """`marstts export` on what training leaves behind, then `marstts speak` with the result."""
+    run, output = tmp_path / "run", tmp_path / "bundle"
+    model = load_mars6(toy_bundle)
+    (run / "step-00000007").mkdir(parents=True)
+    (run / "step-00000007/state.json").write_text('{"step": 7}')
+    save_file(model.state_dict(), run / "step-00000007/average.safetensors")
+    (run / "config.json").write_text(
+        PretrainConfig(model=model.config, loop=LoopConfig(steps=7)).model_dump_json(), encoding="utf-8"
+    )
+    load_bundle(toy_bundle).tokenizer.save(run / "tokenizer.json")
+    parts = ["--codec", "toy:64", "--identity", "toy:5", "--style", "toy:7"]
+    exported = RUN.invoke(
+        app, ["export", str(run), *parts, "--name", "seven", "--output", str(output), "--top-p", "0.4"]
+    )
+    assert exported.exit_code == 0, exported.output
+    assert "seven" in exported.stdout and "MB" in exported.stdout
+    assert all(
+        torch.equal(tensor, load_mars6(output).state_dict()[name]) for name, tensor in model.state_dict().items()
+    )
+    spoken = RUN.invoke(
+        app,
+        ["speak", "The cat sat.", "--reference", str(reference_file), "--model", str(output), "--json", "--output",
+         str(tmp_path / "seven.wav")],
+    )  # fmt: skip
+    assert spoken.exit_code == 0, spoken.stderr
+    [take] = json.loads(spoken.stdout)["takes"]
+    assert (tmp_path / "seven.wav").exists() and take["top_p"] >= 0.4
+
+
+def test_exporting_what_is_no_run_is_refused_in_a_sentence(tmp_path: Path):
+    parts = ["--codec", "toy:64", "--identity", "toy:5", "--style", "toy:7", "--name", "x"]
+    result = RUN.invoke(app, ["export", str(tmp_path), *parts, "--output", str(tmp_path / "bundle")])
+    assert result.exit_code == 2 and result.stderr.startswith("marstts: ") and result.stderr.count("\n") == 1
+    assert not (tmp_path / "bundle").exists()

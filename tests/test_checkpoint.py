@@ -1,0 +1,203 @@
+"""Bundles: what is written comes back, and what is damaged is named."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from marstts import checkpoint
+from marstts.checkpoint import (
+    Bundle,
+    ToyCodecPart,
+    ToyEncoderPart,
+    export_bundle,
+    find_bundle,
+    load_bundle,
+    load_mars6,
+    packaged_models,
+)
+from marstts.errors import CheckpointError
+from marstts.mars6.generate import SamplingConfig
+from marstts.mars6.model import Mars6
+from marstts.mars6.prompt import SPECIAL_TOKENS
+from marstts.text.bpe import BPE
+
+TOY = {"codec": ToyCodecPart(codebook_size=64), "identity": ToyEncoderPart(size=5), "style": ToyEncoderPart(size=7)}
+
+
+@pytest.fixture
+def copy(toy_bundle: Path, tmp_path: Path) -> Path:
+    """A bundle the test may damage."""
+    return Path(shutil.copytree(toy_bundle, tmp_path / "copy"))
+
+
+@pytest.fixture
+def quick_export(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights only, no graphs: for tests of what happens around them."""
+
+    def weights_only(model: Mars6, folder: Path) -> None:
+        folder.mkdir()
+        save_file(model.state_dict(), folder / "mars6.safetensors")
+        (folder / "config.json").write_text(model.config.model_dump_json())
+
+    monkeypatch.setattr("marstts.mars6.graphs.export_mars6", weights_only)
+
+
+def edit_info(folder: Path, **changes: object) -> None:
+    path = folder / "bundle.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_bundle_comes_back_as_it_was_exported(toy_bundle: Path):
+    bundle = load_bundle(toy_bundle)
+    assert (bundle.name, bundle.quality, bundle.sampling) == ("toy", 24_000, SamplingConfig())
+    assert bundle.codec.spec.codebook_size == bundle.config.codebook_size == 64
+    assert (bundle.identity_encoder.name, bundle.style_encoder.name) == ("toy-identity-5", "toy-style-7")
+    assert bundle.tokenizer.decode(bundle.tokenizer.encode("[48000]the cat")) == "[48000]the cat"
+    assert bundle.model_folder == toy_bundle / "mars6"
+
+
+def test_a_bundle_is_loaded_by_the_name_of_a_packaged_model(copy: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(checkpoint, "PACKAGED_MODELS", copy.parent)
+    assert packaged_models() == ["copy"]
+    assert find_bundle("copy") == copy and load_bundle("copy").name == "toy"
+    with pytest.raises(CheckpointError, match=r"parrot: neither a folder nor the name .* \(copy\)"):
+        load_bundle("parrot")
+
+
+def test_the_torch_model_has_the_exported_weights(toy_bundle: Path):
+    torch.manual_seed(0)
+    model = load_mars6(toy_bundle)
+    wanted = Mars6(model.config).state_dict()
+    assert not model.training and model.state_dict().keys() == wanted.keys()
+    torch.manual_seed(0)
+    for name, tensor in Mars6(model.config).state_dict().items():
+        assert model.state_dict()[name].dtype == torch.float32
+        assert torch.equal(model.state_dict()[name], tensor.half().float()), name
+
+
+def test_tensors_that_do_not_fit_are_all_named(copy: Path):
+    path = copy / "mars6/mars6.safetensors"
+    tensors = load_file(path)
+    del tensors["global_decoder.start"]
+    tensors["surprise"] = torch.zeros(2)
+    tensors["local_decoder.input.bias"] = torch.zeros(3)
+    save_file(tensors, path)
+    complaint = (
+        r"global_decoder.start is missing; surprise is not expected; local_decoder.input.bias is \(3,\) .* \(32,\)"
+    )
+    with pytest.raises(CheckpointError, match=complaint):
+        load_mars6(copy)
+    path.write_bytes(b"no tensors")
+    with pytest.raises(CheckpointError, match=r"mars6.safetensors: expected the model's weights"):
+        load_mars6(copy)
+
+
+@pytest.mark.parametrize("name", ["bundle.json", "tokenizer.json", "mars6"])
+def test_an_incomplete_bundle_says_what_it_lacks(copy: Path, name: str):
+    (shutil.rmtree if name == "mars6" else Path.unlink)(copy / name)
+    with pytest.raises(CheckpointError, match=f"it lacks {name}"):
+        load_bundle(copy)
+
+
+def test_bundles_of_another_format_are_refused(copy: Path):
+    edit_info(copy, format_version=2, a_new_field=1)
+    with pytest.raises(CheckpointError, match=r"bundle format 2, but this marstts reads format 1"):
+        load_bundle(copy)
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"codec": {"kind": "gramophone"}}, r"codec.*'mini', 'snac', 'toy'"),
+        ({"codec": {"kind": "mini"}}, r"codec/config.json"),
+        ({"codec": {"kind": "toy", "codebook_size": 32}}, r"codebook_size is 64, but the codec toy.* has 32"),
+        ({"style": {"kind": "toy", "size": 9}}, r"style_size is 7, but the encoder toy-style-9 has 9"),
+        ({"colour": "red"}, r"colour"),
+    ],
+)
+def test_descriptions_that_make_no_sense_are_refused(copy: Path, changes: dict[str, object], complaint: str):
+    edit_info(copy, **changes)
+    with pytest.raises(Exception, match=complaint) as caught:
+        load_bundle(copy)
+    assert type(caught.value).__name__ in ("CheckpointError", "ConfigError")
+
+
+def test_a_description_that_is_no_json_is_refused(copy: Path):
+    (copy / "bundle.json").write_text("[1, 2")
+    with pytest.raises(CheckpointError, match=r"bundle.json: expected the description"):
+        load_bundle(copy)
+
+
+def test_published_encoders_are_opened_by_their_source(copy: Path, monkeypatch: pytest.MonkeyPatch):
+    asked = []
+
+    class Published:
+        name, size = "published", 5
+
+        def __init__(self, source: str, *, sha256: str | None) -> None:
+            asked.append((source, sha256))
+
+    monkeypatch.setattr(checkpoint, "WavLmEncoder", Published)
+    edit_info(copy, identity={"kind": "wavlm", "sha256": "00ff"})
+    assert load_bundle(copy).identity_encoder.name == "published"
+    assert asked == [("microsoft/wavlm-base-plus-sv", "00ff")]
+
+
+def export(folder: Path, bundle: Bundle, **changes: object) -> None:
+    export_bundle(folder, Mars6(bundle.config), bundle.tokenizer, **({"name": "new", **TOY} | changes))  # type: ignore[arg-type]
+
+
+def test_an_older_bundle_is_replaced(copy: Path, quick_export: None):
+    export(copy, load_bundle(copy), sampling=SamplingConfig(top_p=0.7))
+    bundle = load_bundle(copy)
+    assert (bundle.name, bundle.sampling.top_p) == ("new", 0.7)
+    assert not (copy / "mars6/global.onnx").exists()
+    assert [path.name for path in copy.parent.iterdir()] == ["copy"]
+
+
+def test_a_failed_export_leaves_everything_as_it_was(copy: Path, quick_export: None):
+    before, bundle = contents(copy), load_bundle(copy)
+    with pytest.raises(CheckpointError, match=r"style_size is 7"):
+        export(copy, bundle, style=ToyEncoderPart(size=8))
+    with pytest.raises(CheckpointError, match=r"nowhere: expected the folder of an exported codec"):
+        export(copy, bundle, codec=copy / "nowhere")
+    other = BPE.train(["the cat sat on the mat"], 268, SPECIAL_TOKENS)
+    with pytest.raises(CheckpointError, match=r"text_vocab_size is 270, but the tokenizer has 268"):
+        export_bundle(copy, Mars6(bundle.config), other, name="new", **TOY)  # type: ignore[arg-type]
+    assert contents(copy) == before and [path.name for path in copy.parent.iterdir()] == ["copy"]
+
+
+def test_nothing_but_a_bundle_is_replaced(toy_bundle: Path, tmp_path: Path, quick_export: None):
+    (tmp_path / "diary.txt").write_text("dear diary")
+    with pytest.raises(CheckpointError, match=r"something else than a model bundle"):
+        export(tmp_path, load_bundle(toy_bundle))
+    assert (tmp_path / "diary.txt").read_text() == "dear diary"
+
+
+def test_folders_of_exported_parts_are_copied_without_what_lies_deeper(
+    toy_bundle: Path, tmp_path: Path, quick_export: None, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(checkpoint, "MiniCodec", lambda folder: load_bundle(toy_bundle).codec)
+    part = tmp_path / "part"
+    (part / "step-00000001").mkdir(parents=True)
+    (part / "step-00000001/state.json").write_text("{}")
+    (part / "config.json").write_text("{}")
+    export(tmp_path / "new", load_bundle(toy_bundle), codec=part)
+    assert [path.name for path in (tmp_path / "new/codec").iterdir()] == ["config.json"]
+    assert json.loads((tmp_path / "new/bundle.json").read_text())["codec"] == {"kind": "mini"}
+
+
+def test_the_tokenizer_is_the_one_given(toy_bundle: Path):
+    ids = load_bundle(toy_bundle).tokenizer.encode("<|startoftext|>she sells<|endoftext|>")
+    assert ids[0] == 0 and ids[-1] == 1 and np.max(ids) < 270
