@@ -109,7 +109,7 @@ def find_system(name: str, judging_model: Synthesizer | None, *, deep: bool, see
 
 def model_folder(name: str) -> Path | None:
     """The folder of a model by name or path; None if there is none."""
-    from marstts.synthesis.loading import PACKAGED_MODELS
+    from marstts.checkpoint import PACKAGED_MODELS
 
     candidates = [PACKAGED_MODELS / name, Path(name)]
     return next((folder for folder in candidates if (folder / "bundle.json").is_file()), None)

@@ -1,0 +1,41 @@
+"""marstts: MARS6 voice-cloning speech synthesis.
+
+    import marstts
+    tts = marstts.load()
+    speech = tts.speak("Hello.", voice=tts.clone("reference.wav"))
+    speech.save("hello.wav")
+
+Importing the package loads nothing; each public name is fetched from its room when first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from marstts.synthesis.loading import load
+    from marstts.synthesis.speech import Speech
+    from marstts.synthesis.synthesizer import Synthesizer
+    from marstts.voice import Voice
+
+__version__ = "0.1.0"
+
+__all__ = ["Speech", "Synthesizer", "Voice", "__version__", "load"]
+
+_ROOMS = {
+    "Speech": "marstts.synthesis.speech",
+    "Synthesizer": "marstts.synthesis.synthesizer",
+    "Voice": "marstts.voice",
+    "load": "marstts.synthesis.loading",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ROOMS:
+        raise AttributeError(f"module 'marstts' has no attribute {name!r}")
+    return getattr(import_module(_ROOMS[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,164 @@
+"""`marstts speak` as people and programs use it, with a scripted model in place of the real one."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+import soundfile
+from typer.testing import CliRunner, Result
+
+from marstts.cli.main import app
+from scripted import Says, good, scripted_synthesizer
+
+RUN = CliRunner()
+
+
+@pytest.fixture(autouse=True)
+def scripted_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("marstts.cli.speak.load", lambda model: scripted_synthesizer(good))
+    monkeypatch.setattr("marstts.cli.voice.load", lambda model: scripted_synthesizer(good))
+    monkeypatch.chdir(tmp_path)
+
+
+def speak(*arguments: str | Path) -> Result:
+    return RUN.invoke(app, ["speak", *map(str, arguments)])
+
+
+def assert_refused(result: Result, complaint: str) -> None:
+    """One sentence on standard error, exit code 2, nothing written."""
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert complaint in result.stderr and result.stderr.startswith("marstts: ")
+    assert result.stderr.count("\n") == 1 and "Traceback" not in result.stderr
+    assert not Path("speech.wav").exists()
+
+
+def test_a_sentence_is_written_and_told_of(reference_file: Path):
+    result = speak("The cat sat on the mat.", "--reference", reference_file)
+    assert result.exit_code == 0, result.stderr
+    info = soundfile.info("speech.wav")
+    assert info.duration == pytest.approx(1.7, abs=0.1)
+    assert "s of audio" in result.stdout and "end of speech" in result.stdout
+    assert result.stderr == ""
+
+
+def test_json_holds_one_object_and_nothing_else(reference_file: Path):
+    result = speak("The cat sat. She sells.", "--reference", reference_file, "--seed", 5, "--top-p", 0.4, "--json")
+    report = json.loads(result.stdout)
+    assert (report["model"], report["seed"]) == ("scripted", 5)
+    assert {"audio_seconds", "compute_seconds", "first_audio_seconds"} <= set(report)
+    assert [take["text"] for take in report["takes"]] == ["The cat sat.", "She sells."]
+    assert report["takes"][0]["top_p"] == 0.4 and report["takes"][0]["attempts"] == 1
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize("flags", [(), ("--json",)])
+def test_a_wav_can_be_piped(reference_file: Path, flags: tuple[str, ...]):
+    result = speak("The cat sat.", "--reference", reference_file, "--output", "-", *flags)
+    samples, rate = soundfile.read(io.BytesIO(result.stdout_bytes))
+    assert rate == 24_000 and len(samples) > rate
+    assert "audio" in result.stderr and not Path("speech.wav").exists()
+
+
+def test_a_file_is_read_aloud(reference_file: Path):
+    Path("book.txt").write_bytes("\ufeffThe cat sat on the mat. It rained.".encode())
+    result = speak("--file", "book.txt", "--reference", reference_file, "--output", "book.flac", "--json")
+    assert [take["text"] for take in json.loads(result.stdout)["takes"]] == ["The cat sat on the mat.", "It rained."]
+    assert soundfile.info("book.flac").format == "FLAC"
+
+
+def test_warnings_are_told_and_the_speech_is_written(reference_file: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("marstts.cli.speak.load", lambda model: scripted_synthesizer(lambda n, prompt: Says(1)))
+    result = speak("The cat sat on the mat 🙂.", "--reference", reference_file)
+    assert result.exit_code == 0 and Path("speech.wav").exists()
+    first, second = result.stderr.splitlines()
+    assert first == "warning: left out what cannot be spoken: 🙂"
+    assert second.startswith("warning: “The cat sat on the mat") and "5 attempts" in second
+
+
+def test_a_clipped_reference_is_warned_of_in_a_sentence(reference_file: Path):
+    samples, rate = soundfile.read(reference_file)
+    soundfile.write("clipped.wav", (9 * samples).clip(-1, 1), rate)
+    result = speak("The cat sat.", "--reference", "clipped.wav")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("warning: clipped.wav: the recording is clipped") and ".py" not in result.stderr
+
+
+def test_the_model_asked_for_is_loaded(reference_file: Path, monkeypatch: pytest.MonkeyPatch):
+    asked = []
+    monkeypatch.setattr("marstts.cli.speak.load", lambda model: asked.append(model) or scripted_synthesizer(good))
+    speak("The cat sat.", "--reference", reference_file)
+    speak("The cat sat.", "--reference", reference_file, "--model", "my/folder")
+    assert asked == ["mini", "my/folder"]
+
+
+def test_a_voice_is_made_shown_and_spoken_with(reference_file: Path):
+    create = ["voice", "create", str(reference_file), "--name", "Anna", "--output", "anna.voice"]
+    made = RUN.invoke(app, [*create, "--transcript", "Her words.", "--consent", "she agreed"])
+    assert made.exit_code == 0, made.stderr
+    shown = RUN.invoke(app, ["voice", "show", "anna.voice"])
+    for held in ("Anna", "deep voice", "Her words.", "toy-identity-5", "she agreed"):
+        assert held in shown.stdout
+    spoken = speak("The cat sat.", "--voice", "anna.voice")
+    assert spoken.exit_code == 0 and Path("speech.wav").exists()
+
+
+def test_a_shallow_voice_says_so(reference_file: Path):
+    assert (
+        RUN.invoke(app, ["voice", "create", str(reference_file), "--name", "B", "--output", "b.voice"]).exit_code == 0
+    )
+    shown = RUN.invoke(app, ["voice", "show", "b.voice"]).stdout
+    assert "shallow" in shown and "not recorded" in shown
+
+
+def test_text_must_come_one_way(reference_file: Path):
+    Path("book.txt").write_text("The cat sat.")
+    assert_refused(speak("Hi.", "--file", "book.txt", "--reference", reference_file), "not both")
+    assert_refused(speak("--reference", reference_file), "not neither")
+
+
+def test_the_voice_must_come_one_way(reference_file: Path):
+    assert_refused(speak("Hi."), "not neither")
+    assert_refused(speak("Hi.", "--reference", reference_file, "--voice", "anna.voice"), "not both")
+    assert_refused(speak("Hi.", "--voice", "anna.voice", "--transcript", "Her words."), "--transcript belongs")
+
+
+def test_unreadable_texts_are_refused(reference_file: Path):
+    Path("latin1.txt").write_bytes("caf\xe9".encode("latin-1"))
+    Path("folder.txt").mkdir()
+    for name in ("missing.txt", "latin1.txt", "folder.txt"):
+        assert_refused(speak("--file", name, "--reference", reference_file), name)
+
+
+@pytest.mark.parametrize("text", ["", "🙂🙂🙂"])
+def test_texts_without_words_are_refused(reference_file: Path, text: str):
+    assert_refused(speak(text, "--reference", reference_file), "nothing to speak")
+
+
+def test_unfit_references_are_refused(reference_file: Path):
+    samples, rate = soundfile.read(reference_file)
+    Path("text.wav").write_text("no sound")
+    Path("empty.wav").write_bytes(b"")
+    soundfile.write("silent.wav", 0 * samples, rate)
+    soundfile.write("short.wav", samples[rate : rate + rate // 10], rate)
+    soundfile.write("whole.flac", samples, rate)
+    Path("cut.flac").write_bytes(Path("whole.flac").read_bytes()[:-9000])
+    for name in ("missing.wav", "text.wav", "empty.wav", "silent.wav", "short.wav", "cut.flac"):
+        assert_refused(speak("The cat sat.", "--reference", name), name)
+
+
+def test_unwritable_outputs_are_refused_before_speaking(reference_file: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("marstts.cli.speak.load", lambda model: pytest.fail("time was spent on loading"))
+    for output in ("speech.mp3", "speech", "no/such/folder/speech.wav"):
+        assert_refused(speak("Hi.", "--reference", reference_file, "--output", output), output)
+    result = RUN.invoke(app, ["voice", "create", str(reference_file), "--name", "A", "--output", "no/folder/a.voice"])
+    assert_refused(result, "no/folder")
+
+
+def test_files_that_are_no_voices_are_refused(reference_file: Path):
+    for name in ("missing.voice", reference_file):
+        assert_refused(speak("Hi.", "--voice", name), str(name))
+        assert_refused(RUN.invoke(app, ["voice", "show", str(name)]), str(name))

@@ -1,0 +1,46 @@
+"""The names people import, and what importing them costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import marstts
+from marstts.synthesis.loading import load
+from marstts.synthesis.speech import Speech
+from marstts.synthesis.synthesizer import Synthesizer
+from marstts.voice import Voice
+
+
+def loaded_after(statement: str) -> set[str]:
+    """Top-level packages in a fresh interpreter after `statement`."""
+    code = f"{statement}\nimport sys\nprint(*{{name.partition('.')[0] for name in sys.modules}})"
+    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+
+
+def test_public_names_are_those_of_their_rooms():
+    assert (marstts.load, marstts.Voice) == (load, Voice)
+    assert (marstts.Speech, marstts.Synthesizer) == (Speech, Synthesizer)
+    assert dir(marstts) == ["Speech", "Synthesizer", "Voice", "__version__", "load"]
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="whisper"):
+        marstts.whisper  # noqa: B018
+
+
+def test_version_is_that_of_the_package():
+    pyproject = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'version = "{marstts.__version__}"' in pyproject
+
+
+def test_importing_the_package_loads_nothing():
+    assert not loaded_after("import marstts") & {"numpy", "onnxruntime", "torch", "typer", "pydantic", "tokenizers"}
+
+
+def test_everything_needed_for_speaking_imports_without_torch():
+    statement = "import marstts; marstts.load, marstts.Voice, marstts.Speech, marstts.Synthesizer"
+    assert "torch" not in loaded_after(f"{statement}; import marstts.cli.main, marstts.cli.speak, marstts.cli.voice")
