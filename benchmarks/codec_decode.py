@@ -1,0 +1,61 @@
+"""How long decoding 10 s takes on one thread: the mini codec against SNAC 24 kHz of the true shape, random weights.
+
+Usage: python benchmarks/codec_decode.py CODEC_FOLDER.  Prints a table and JSON; needs marstts[released].
+Both are timed in processor seconds on one thread, the fastest of several runs, so that a busy machine matters little.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from snac import SNAC
+
+from marstts.codec.mini import MiniCodec
+
+SECONDS, RUNS = 10.0, 5
+SNAC_24KHZ = {
+    "sampling_rate": 24000, "encoder_dim": 48, "encoder_rates": [2, 4, 8, 8], "decoder_dim": 1024,
+    "decoder_rates": [8, 8, 4, 2], "attn_window_size": None, "codebook_size": 4096, "codebook_dim": 8,
+    "vq_strides": [4, 2, 1], "noise": True, "depthwise": True,
+}  # fmt: skip
+
+
+def fastest(work: Callable[[], object]) -> float:
+    """Processor seconds of the fastest of several runs, after one to warm up."""
+    work()
+    times = []
+    for _ in range(RUNS):
+        start = time.process_time()
+        work()
+        times.append(time.process_time() - start)
+    return min(times)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    codec = MiniCodec(Path(sys.argv[1]))
+    patches = round(SECONDS * codec.spec.patch_rate)
+    rng = np.random.default_rng(0)
+    codes = [rng.integers(codec.spec.codebook_size, size=patches * n) for n in codec.spec.patch_layout]
+    snac = SNAC(**SNAC_24KHZ).eval()
+    snac_codes = [torch.from_numpy(level)[None] for level in codes]
+    with torch.inference_mode():
+        figures = {
+            "mini_seconds": fastest(lambda: codec.decode(codes)),
+            "snac_pytorch_seconds": fastest(lambda: snac.decode(snac_codes)),
+        }
+    figures["ratio"] = figures["snac_pytorch_seconds"] / figures["mini_seconds"]
+    print(f"| decoding {patches / codec.spec.patch_rate:.1f} s, one thread | processor seconds |\n|---|---|")
+    print(f"| {codec.spec.name}, ONNX Runtime | {figures['mini_seconds']:.3f} |")
+    print(f"| SNAC 24 kHz, PyTorch float32 | {figures['snac_pytorch_seconds']:.3f} |")
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()

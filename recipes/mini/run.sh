@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# How the checkpoint inside the package was made, start to end; every step goes on where it stopped.
+# Usage: recipes/mini/run.sh WORK_FOLDER     (about 3 hours on two cores; Debian packages: flite, and from contrib and
+# non-free rhvoice-english and libttspico-utils; pip install 'marstts[train,studio,eval]')
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+work=${1:?where should the corpus and the runs go?}
+export OMP_NUM_THREADS=1
+
+marstts prepare studio --config "$here/studio.toml" --output "$work/studio" --workers "$(nproc)" \
+    --sentences "$here/text/english.txt.gz:0.2" --sentences "$here/text/modern.tsv.gz:0.8"
+manifest=$work/studio/utterances.jsonl
+
+marstts train codec --config "$here/codec.toml" --data "$manifest" --output "$work/codec" \
+    --export "$work/export/codec" --name mini-codec-1
+marstts train speaker --config "$here/identity.toml" --manifest "$manifest" --output "$work/identity" \
+    --export "$work/export/identity"
+marstts train speaker --config "$here/style.toml" --manifest "$manifest" --output "$work/style" \
+    --export "$work/export/style"
+
+marstts tokenize "$manifest" --output "$work/shards" --workers "$(nproc)" \
+    --codec "$work/export/codec" --identity "$work/export/identity" --style "$work/export/style"
+
+# one process per core; drop torchrun to train in a single process
+torchrun --nproc-per-node "$(nproc)" --no-python marstts train mars6 --config "$here/mars6.toml" \
+    --data "$work/shards" --output "$work/mars6"
+
+marstts export "$work/mars6" --codec "$work/export/codec" --identity "$work/export/identity" \
+    --style "$work/export/style" --name mini --output "$work/mini"
+marstts evaluate make-testset "$manifest" --speakers 8 --sentences 40 --output "$work/testset.jsonl"
+marstts evaluate speech "$work/testset.jsonl" --output "$work/evaluation" --judge "$work/mini" \
+    --system source --system codec --system "$work/mini"
