@@ -48,7 +48,7 @@ from marstts.text.bpe import BPE
 if TYPE_CHECKING:
     from marstts.mars6.model import Mars6
 
-FORMAT_VERSION = 1
+FORMAT_VERSION: Literal[1] = 1
 
 BUNDLE_FILE, TOKENIZER_FILE = "bundle.json", "tokenizer.json"
 MODEL_FOLDER, CODEC_FOLDER, IDENTITY_FOLDER, STYLE_FOLDER = "mars6", "codec", "identity", "style"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
 from torch import multiprocessing as torch_multiprocessing
+from torch import nn
 
 from marstts.training import distributed
 from marstts.training.loop import LoopConfig, latest, run

@@ -81,6 +81,8 @@ class GlobalGraph(nn.Module):
 class LocalGraph(nn.Module):
     """One position of the local decoder, after those in the cache."""
 
+    levels: Tensor
+
     def __init__(self, model: Mars6) -> None:
         super().__init__()
         self.config, self.decoder = model.config, model.local_decoder

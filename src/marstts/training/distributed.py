@@ -1,7 +1,7 @@
 """Several processes training one model: each takes its own batches, and gradients are averaged before every update.
 
-Processes are started by PyTorch's `torchrun`, which tells each its rank; without it there is one process, and every
-function here does nothing. At step n, rank r of W learns from batch n·W + r, so that a run depends on the seed and on W.
+Processes are started by PyTorch's `torchrun`, which tells each its rank; without it there is one process, and all
+functions here do nothing. At step n, rank r of W learns from batch n·W + r, so that a run depends on the seed and on W.
 """
 
 from __future__ import annotations

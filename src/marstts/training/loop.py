@@ -73,7 +73,8 @@ def run(task: Task, config: LoopConfig, folder: Path, say: Callable[[str], None]
     with SummaryWriter(str(folder / "tensorboard")) if leads else nullcontext() as writer:
         while step < config.steps:
             with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(config.seed * 1_000_003 + step)  # dropout, a function of the step; restored afterwards
+                # what is drawn globally (dropout) is a function of the step too; restored afterwards
+                torch.manual_seed(config.seed * 1_000_003 + step)
                 scores = task.train_step(step)
             step += 1
             for name, value in scores.items():

@@ -198,7 +198,7 @@ def fill_upper_band(samples: NDArray[np.float32], top: float) -> NDArray[np.floa
     edge, above = (frequencies > top - 1500) & (frequencies <= top - 200), frequencies > top - 200
     level = np.sqrt((np.abs(spectra[:, edge]) ** 2).mean(axis=1, keepdims=True))
     slope = 10 ** (-3.0 * (frequencies[above] - top) / 1000 / 20)  # -3 dB per kHz
-    noise = draw_rng("upper band", len(samples)).standard_normal(padded.shape[0]).astype(np.float32)
+    noise = draw_rng("upper band", len(samples)).standard_normal((len(padded),)).astype(np.float32)
     noise_spectra = np.fft.rfft(np.lib.stride_tricks.sliding_window_view(noise, spectrum_size)[::hop] * window, axis=-1)
     unit = noise_spectra[:, above] / np.sqrt((np.abs(noise_spectra[:, above]) ** 2).mean())
     spectra[:, above] = level * slope * unit
@@ -212,7 +212,7 @@ def equalise(samples: NDArray[np.float32], timbre_db: tuple[float, ...], tilt_db
     """Linear-phase filter: cosines over the mel scale, and a tilt above 600 Hz."""
     frequencies = np.fft.rfftfreq(FILTER_TAPS + 1, 1 / SAMPLE_RATE)
     mel = np.log1p(frequencies / 700) / np.log1p(SAMPLE_RATE / 2 / 700)
-    gain_db = np.zeros_like(mel)
+    gain_db: NDArray[np.float64] = np.zeros_like(mel)
     for number, term in enumerate(timbre_db, start=1):
         gain_db += term * np.cos(np.pi * number * mel)
     gain_db = gain_db + tilt_db * np.log2(np.clip(frequencies, 600, 6000) / 600)
