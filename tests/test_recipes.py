@@ -9,9 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
 
-from marstts.cli.main import app
+from command_lines import parse
 from marstts.config import Config, read_config
 from marstts.data.corpora.engines import BASE_VOICES
 from marstts.data.corpora.studio import StudioConfig, read_sentences
@@ -85,13 +84,3 @@ def test_a_recipe_calls_commands_that_exist_with_options_they_take(script: Path,
     for command in commands:
         parse(command)
         assert all(Path(word).is_file() for word in command if word.endswith(".toml"))
-
-
-def parse(arguments: list[str]) -> None:
-    """Read a command line as `marstts` does, up to where it would begin to work; raises a UsageError if it is wrong."""
-    command = typer.main.get_command(app)
-    context = command.make_context("marstts", list(arguments))
-    while hasattr(command, "resolve_command"):
-        words = [*getattr(context, "_protected_args", ()), *context.args]
-        name, command, rest = command.resolve_command(context, words)
-        context = command.make_context(name, rest, parent=context)

@@ -1,0 +1,19 @@
+"""Command lines written in scripts and documents, read as `marstts` would read them, without doing what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import typer
+
+from marstts.cli.main import app
+
+
+def parse(arguments: Sequence[str]) -> None:
+    """Read the words after `marstts` up to where it would begin to work; raises a UsageError if they are wrong."""
+    command = typer.main.get_command(app)
+    context = command.make_context("marstts", list(arguments))
+    while hasattr(command, "resolve_command"):
+        words = [*getattr(context, "_protected_args", ()), *context.args]
+        name, command, rest = command.resolve_command(context, words)
+        context = command.make_context(name, rest, parent=context)
