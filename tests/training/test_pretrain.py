@@ -2,18 +2,23 @@
 
 import json
 from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from marstts.audio import Waveform
+from marstts.checkpoint import load_mars6
 from marstts.codec.toy import ToyCodec
 from marstts.data.batching import Batcher, Item
 from marstts.data.manifest import Utterance
 from marstts.data.shards import Corpus
 from marstts.errors import CheckpointError, ConfigError, DataError
+from marstts.mars6.model import Mars6
 from marstts.mars6.prompt import prompt_string
+from marstts.text.bpe import BPE
 from marstts.training.loop import LoopConfig, restore, run, save
 from marstts.training.pretrain import (
     Collator,
@@ -311,3 +316,14 @@ def test_batches_of_training_come_from_the_training_split_only():
     batcher = Batcher(train, config().batching, seed=0)
     spoken = {part for step in range(batcher.batches_per_epoch) for item in batcher.items(step) for part in item.parts}
     assert {train.utterances[part].split for part in spoken} == {"train"} and len(spoken) == 40
+
+
+def test_fine_tuning_begins_with_the_weights_and_words_of_a_bundle(toy_bundle: Path, tmp_path: Path):
+    published = load_mars6(toy_bundle)
+    fresh = SimpleNamespace(model=Mars6(published.config), average=Mars6(published.config))
+    start_from(fresh, toy_bundle)
+    for module in (fresh.model, fresh.average):
+        for name, value in module.state_dict().items():
+            assert torch.equal(value, published.state_dict()[name])
+    words = open_run(tmp_path, config(), CORPUS, toy_bundle)
+    assert words.encode("Two.") == BPE.load(toy_bundle / "tokenizer.json").encode("Two.")

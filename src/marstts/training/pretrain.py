@@ -25,6 +25,7 @@ from pydantic import Field
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from marstts.checkpoint import find_bundle, load_mars6
 from marstts.codec.base import Codec
 from marstts.config import Config, read_config, write_config
 from marstts.data.batching import Batcher, BatchingConfig, Item
@@ -464,18 +465,23 @@ def open_run(folder: Path, config: PretrainConfig, corpus: Corpus, base: Path | 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / TOKENIZER_FILE
     if not path.exists():
-        tokenizer = BPE.load(base / TOKENIZER_FILE) if base else learn_tokenizer(corpus, config.model.text_vocab_size)
+        if base is None:
+            tokenizer = learn_tokenizer(corpus, config.model.text_vocab_size)
+        else:
+            tokenizer = BPE.load((base if latest(base) else find_bundle(str(base))) / TOKENIZER_FILE)
         tokenizer.save(path)
     write_config(config, folder / CONFIG_FILE)
     return BPE.load(path)
 
 
 def start_from(task: PretrainTask, base: Path) -> None:
-    """Begin with the weights of another run (its average) or of a bundle (`mars6.safetensors`)."""
-    checkpoint = latest(base)
-    path = checkpoint / f"{AVERAGE}.safetensors" if checkpoint else base / "mars6.safetensors"
-    load_weights(task.model, path)
-    load_weights(task.average, path)
+    """Begin with the weights of another run (its average) or of a bundle, by folder or by a packaged model's name."""
+    source = trained_model(base) if latest(base) else load_mars6(str(base))
+    for module in (task.model, task.average):
+        try:
+            module.load_state_dict(source.state_dict())
+        except RuntimeError as error:
+            raise CheckpointError(f"{base}: its weights do not fit the configuration: {error}") from error
 
 
 def trained_model(folder: Path) -> Mars6:
