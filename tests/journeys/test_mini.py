@@ -1,0 +1,68 @@
+"""The model inside the package speaks: what a newcomer meets first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import marstts
+from marstts import audio
+from marstts.checkpoint import PACKAGED_MODELS
+from marstts.mars6.generate import StopReason
+from marstts.synthesis.speech import Speech
+from marstts.synthesis.synthesizer import Synthesizer
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SENTENCE = "The ship left the harbour at dawn."
+
+
+@pytest.fixture(scope="module")
+def mini() -> Synthesizer:
+    return marstts.load()
+
+
+@pytest.fixture(scope="module")
+def spoken(mini: Synthesizer) -> Speech:
+    return mini.speak(SENTENCE, mini.clone(EXAMPLES / "reference.flac"))
+
+
+def test_a_sentence_takes_about_as_long_as_a_person_takes(spoken: Speech) -> None:
+    [take] = spoken.takes
+    assert take.stop is StopReason.EOS and take.warning is None
+    assert len(SENTENCE) / 28 < spoken.seconds < len(SENTENCE) / 8
+
+
+def test_the_same_seed_speaks_the_same_samples(mini: Synthesizer, spoken: Speech) -> None:
+    again = mini.speak(SENTENCE, mini.clone(EXAMPLES / "reference.flac"))
+    np.testing.assert_array_equal(again.samples, spoken.samples)
+
+
+def test_speech_is_nearer_to_its_own_reference_than_to_another(mini: Synthesizer, spoken: Speech) -> None:
+    def embedding(path: str) -> np.ndarray:
+        return mini.clone(EXAMPLES / path).identity
+
+    heard = mini.identity_encoder.embed(spoken.waveform)
+    assert heard @ embedding("reference.flac") > heard @ embedding("other.flac")
+
+
+def test_a_deep_clone_speaks_too(mini: Synthesizer) -> None:
+    words = "A crossing is a point where two lines paths or arcs and so on intersect."
+    speech = mini.speak(SENTENCE, mini.clone(EXAMPLES / "reference.flac", transcript=words))
+    assert speech.seconds > 0.5
+
+
+def test_a_real_persons_recording_is_a_reference(mini: Synthesizer) -> None:
+    assert mini.speak(SENTENCE, mini.clone(EXAMPLES / "human.flac")).seconds > 0.5
+
+
+@pytest.mark.parametrize("sample_rate", [8_000, 192_000])
+def test_telephone_and_studio_rates_are_references(mini: Synthesizer, sample_rate: int) -> None:
+    reference = audio.resample(audio.read(EXAMPLES / "reference.flac"), sample_rate)
+    assert mini.speak("Yes.", mini.clone(reference)).seconds > 0.1
+
+
+def test_the_package_stays_small() -> None:
+    size = sum(path.stat().st_size for path in (PACKAGED_MODELS / "mini").rglob("*") if path.is_file())
+    assert size < 42_000_000
