@@ -67,6 +67,11 @@ def test_a_bundle_comes_back_as_it_was_exported(toy_bundle: Path):
     assert bundle.model_folder == toy_bundle / "mars6"
 
 
+def test_a_bundle_can_be_read_by_everyone_on_the_machine(toy_bundle: Path):
+    files = [path for path in toy_bundle.rglob("*") if path.is_file()]
+    assert len(files) == 7 and all(path.stat().st_mode & 0o444 == 0o444 for path in files)
+
+
 def test_a_bundle_is_loaded_by_the_name_of_a_packaged_model(copy: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(checkpoint, "PACKAGED_MODELS", copy.parent)
     assert packaged_models() == ["copy"]

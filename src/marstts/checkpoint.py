@@ -344,6 +344,7 @@ def export_bundle(
             open_encoder(info.style, temporary / STYLE_FOLDER, "style"),
         )
         export_mars6(model, temporary / MODEL_FOLDER)
+        (temporary / MODEL_FOLDER / WEIGHTS_FILE).chmod(0o644)  # safetensors writes for the owner's eyes only
 
 
 def describe(part: Path | Any) -> Any:
