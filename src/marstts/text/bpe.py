@@ -46,10 +46,10 @@ class BPE:
                 f"a vocabulary of {vocab_size} was asked for; {NUM_BYTES} bytes and {len(special_tokens)} special "
                 f"tokens need at least {num_fixed}"
             )
-        tokenizer = _byte_level(models.BPE())
+        tokenizer = byte_level(models.BPE())
         trainer = trainers.BpeTrainer(
             vocab_size=vocab_size,
-            special_tokens=[_special(token) for token in special_tokens],
+            special_tokens=[special_token(token) for token in special_tokens],
             initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
             show_progress=False,
         )
@@ -94,13 +94,19 @@ class BPE:
         """Ids of `text`; special tokens are recognised wherever they are written out in it."""
         return self._tokenizer.encode(_without_lone_surrogates(text)).ids
 
+    def encode_plain(self, text: str) -> list[int]:
+        """Ids of `text` in which special tokens are strings like any others."""
+        plain = Tokenizer.from_str(self._tokenizer.to_str())
+        plain.encode_special_tokens = True
+        return plain.encode(_without_lone_surrogates(text)).ids
+
     def decode(self, ids: Sequence[int]) -> str:
         """The string of `ids`, special tokens written out; byte sequences cut in half show as replacement marks."""
         assert all(0 <= index < self.vocab_size for index in ids), "ids come from this vocabulary"
         return self._tokenizer.decode(list(ids), skip_special_tokens=False)
 
 
-def _byte_level(model: models.BPE) -> Tokenizer:
+def byte_level(model: models.BPE) -> Tokenizer:
     """`model` between the step that cuts text into words of byte symbols and the one that undoes it."""
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -113,7 +119,8 @@ def _byte_level(model: models.BPE) -> Tokenizer:
     return tokenizer
 
 
-def _special(token: str) -> AddedToken:
+def special_token(token: str) -> AddedToken:
+    """A token that is matched as it is written, and by no merges."""
     return AddedToken(token, special=True, normalized=False)
 
 

@@ -1,0 +1,269 @@
+"""The published checkpoint, read as one of our models: its containers, its sizes, its names for tensors.
+
+Upstream: `model-2000100.pt`, or a safetensors file of the same tensors.  Downstream: `marstts convert`.
+MARS6 (arXiv:2501.05787), as published.  Sizes are taken from the tensors, whatever the file says of itself; only the
+numbers of heads leave no trace in them, and follow the published rule.
+
+Loading is strict: every tensor has its place and every place its tensor. A file that lies about its size, asks for code
+to be run, or was cut short is refused before anything is built from it.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from marstts.errors import CheckpointError, MarsError, require
+from marstts.mars6.config import Conditioning, Mars6Config
+from marstts.pretrained import EXTRA, fingerprint, read_tensors
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from marstts.mars6.model import Mars6
+
+MIN_HEADS = 8
+"""The published model has as many attention heads as layers, but at least these."""
+
+SUFFIXES = (".pt", ".safetensors")
+
+MAX_NAMED = 8
+"""How many complaints are worth reading at once."""
+
+ENCODER_NAMES = {
+    "linear1": "feed_forward.inner",
+    "linear2": "feed_forward.output",
+    "norm1": "attention_norm",
+    "norm2": "feed_forward_norm",
+}
+"""Parts of a layer that have weight and bias: published name -> ours."""
+
+DECODER_NAMES = ENCODER_NAMES | {"norm2": "cross_norm", "norm3": "feed_forward_norm"}
+
+PLAIN_NAMES = {
+    "inp_emb.weight": "encoder.text_embedding.weight",
+    "encoder_pos_emb.alpha": "encoder.positions.alpha",
+    "lang_embed.weight": "encoder.slots.language.weight",
+    "lang_cross_embed.weight": "encoder.slots.memory_language.weight",
+    "spk_emb_mask.weight": "encoder.slots.unknown_identity",
+    "clap_emb_mask.weight": "encoder.slots.unknown_style",
+    "spk_emb_proj.0.weight": "encoder.slots.identity.input.weight",
+    "spk_emb_proj.0.bias": "encoder.slots.identity.input.bias",
+    "spk_emb_proj.1.V.weight": "encoder.slots.identity.value.weight",
+    "spk_emb_proj.1.W.weight": "encoder.slots.identity.gate.weight",
+    "clap_emb_proj.0.weight": "encoder.slots.style.input.weight",
+    "clap_emb_proj.0.bias": "encoder.slots.style.input.bias",
+    "clap_emb_proj.1.V.weight": "encoder.slots.style.value.weight",
+    "clap_emb_proj.1.W.weight": "encoder.slots.style.gate.weight",
+    "spk_emb_joiner.weight": "encoder.slots.joiner.weight",
+    "spk_emb_joiner.bias": "encoder.slots.joiner.bias",
+    "bos_embed.weight": "global_decoder.start",
+    "dec_proj.emb.weight": "global_decoder.patch_embedding.tokens.weight",
+    "dec_proj.pos_emb.alpha": "global_decoder.patch_embedding.positions.alpha",
+    "dec_proj.out_lin.weight": "global_decoder.patch_embedding.output.weight",
+    "slow2fast_proj.weight": "local_decoder.input.weight",
+    "slow2fast_proj.bias": "local_decoder.input.bias",
+    "fast_inp_emb.weight": "local_decoder.tokens.weight",
+    "fast_pos_emb.weight": "local_decoder.positions.weight",
+    "out_proj.weight": "local_decoder.output.weight",
+}
+"""Tensors outside the layers."""
+
+ROWS = frozenset({"spk_emb_mask.weight", "clap_emb_mask.weight", "bos_embed.weight"})
+"""Vectors that are published as matrices of one row."""
+
+
+@dataclass(frozen=True)
+class ReleasedModel:
+    """A published checkpoint, ready to use."""
+
+    model: Mars6
+    """In float32 and evaluation mode."""
+
+    sha256: str
+    """Of the file it came from."""
+
+
+def load_released(path: Path, expected_sha256: str | None = None) -> ReleasedModel:
+    """The model in a published file (`.pt` or `.safetensors`).
+
+    Raises CheckpointError where the file has another hash than expected, is damaged or unsafe, or holds other tensors
+    than a MARS6: those that are missing, unexpected or of another shape are named.
+    """
+    torch = require("torch", EXTRA)
+    from marstts.mars6.model import Mars6
+
+    sha256 = check_file(path, expected_sha256)
+    tensors = read_released(path)
+    config = infer_config(tensors, path)
+    with torch.device("meta"):  # sizes only: nothing is allocated for tensors that may not fit
+        model = Mars6(config)
+    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    check_tensors(tensors, published_shapes(config, shapes), path)
+    with torch.random.fork_rng(devices=[]):  # the random start is overwritten, and nobody's business
+        model = Mars6(config)
+    model.load_state_dict(rename(tensors, config))
+    return ReleasedModel(model.eval(), sha256)
+
+
+def check_file(path: Path, expected_sha256: str | None) -> str:
+    """SHA-256 of the file, after making sure that there is one."""
+    if path.suffix not in SUFFIXES:
+        raise CheckpointError(f"{path}: expected a published checkpoint, {' or '.join(SUFFIXES)}")
+    if not path.is_file():
+        raise CheckpointError(f"{path}: no such checkpoint file")
+    return fingerprint(path, expected_sha256)
+
+
+def read_released(path: Path) -> dict[str, Tensor]:
+    """The tensors of a published file in float32, by their published names without `module.`."""
+    torch = require("torch", EXTRA)
+    if path.suffix == ".pt":
+        check_archive(path)
+    try:
+        content = read_tensors(path)
+    except MarsError:
+        raise
+    except Exception as error:  # a damaged pickle may fail in any way at all
+        raise CheckpointError(f"{path}: expected a PyTorch checkpoint, but it is damaged ({error!r})") from error
+    tensors = content if path.suffix == ".safetensors" else content.get("model")
+    if not isinstance(tensors, Mapping):
+        raise CheckpointError(f"{path}: expected a checkpoint with the entries 'model' and 'cfg', not {list(content)}")
+    named: dict[str, Tensor] = {}
+    size = 0
+    for key, tensor in tensors.items():
+        name = str(key).replace("module.", "")
+        if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point() or tensor.layout != torch.strided:
+            raise CheckpointError(f"{path}: expected {key} to be a tensor of real numbers")
+        if name in named:
+            raise CheckpointError(f"{path}: {name} is there twice, with and without 'module.'")
+        size += tensor.numel() * tensor.element_size()
+        named[name] = tensor
+    if size > path.stat().st_size:
+        raise CheckpointError(f"{path}: claims {size} bytes of weights, more than the file has; fetch it again")
+    if any(not bool(torch.isfinite(tensor).all()) for tensor in named.values()):
+        raise CheckpointError(f"{path}: some weights are not finite numbers; fetch it again")
+    return {name: tensor.float() for name, tensor in named.items()}
+
+
+def check_archive(path: Path) -> None:
+    """Refuse what `torch.save` does not write: compressed entries, or more content than the file has bytes.
+
+    Either could unfold to any size in memory.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        raise CheckpointError(f"{path}: expected a PyTorch checkpoint, but it is damaged: {error}") from error
+    size = sum(entry.file_size for entry in entries)
+    if size > path.stat().st_size or any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+        raise CheckpointError(f"{path}: unfolds to {size} bytes, which PyTorch checkpoints do not; not opened")
+
+
+def infer_config(tensors: Mapping[str, Tensor], path: Path) -> Mars6Config:
+    """The sizes of the model these tensors belong to."""
+    try:
+        encoder_layers, global_layers, local_layers = (
+            count_layers(tensors, stack) for stack in ("encoder", "decoder", "fastencoder")
+        )
+        vocabulary = tensors["out_proj.weight"].shape[0]
+        return Mars6Config(
+            text_vocab_size=tensors["inp_emb.weight"].shape[0],
+            codebook_size=(vocabulary - 1) // 3,
+            width=tensors["inp_emb.weight"].shape[1],
+            encoder_layers=encoder_layers,
+            global_layers=global_layers,
+            local_layers=local_layers,
+            heads=max(MIN_HEADS, encoder_layers),
+            local_heads=max(MIN_HEADS, local_layers),
+            identity_size=tensors["spk_emb_proj.0.weight"].shape[1],
+            style_size=tensors["clap_emb_proj.0.weight"].shape[1],
+            conditioning=Conditioning.FUSED,
+            languages=tensors["lang_embed.weight"].shape[0],
+        )
+    except KeyError as error:
+        raise CheckpointError(f"{path}: no published MARS6, for it lacks {error.args[0]}") from error
+    except IndexError as error:
+        raise CheckpointError(f"{path}: no published MARS6, for its tables are not matrices") from error
+    except ValidationError as error:
+        reasons = "; ".join(f"{'.'.join(map(str, e['loc']))} {e['msg']}".strip() for e in error.errors())
+        raise CheckpointError(f"{path}: no published MARS6, for its sizes are impossible: {reasons}") from error
+
+
+def count_layers(tensors: Mapping[str, Tensor], stack: str) -> int:
+    """How many distinct layers of a stack there are."""
+    found = (re.match(rf"{stack}\.layers\.(\d+)\.", name) for name in tensors)
+    return len({match[1] for match in found if match})
+
+
+def check_tensors(tensors: Mapping[str, Tensor], wanted: Mapping[str, tuple[int, ...]], path: Path) -> None:
+    """Raise CheckpointError naming tensors that are missing, unexpected, or of another shape."""
+    complaints = [f"{name} is missing" for name in sorted(wanted.keys() - tensors.keys())]
+    complaints += [f"{name} is not expected" for name in sorted(tensors.keys() - wanted.keys())]
+    complaints += [
+        f"{name} is {tuple(tensors[name].shape)} instead of {wanted[name]}"
+        for name in sorted(wanted.keys() & tensors.keys())
+        if tuple(tensors[name].shape) != wanted[name]
+    ]
+    if complaints:
+        rest = f"; and {len(complaints) - MAX_NAMED} more" if len(complaints) > MAX_NAMED else ""
+        raise CheckpointError(f"{path}: no published MARS6: {'; '.join(complaints[:MAX_NAMED])}{rest}")
+
+
+def published_shapes(config: Mars6Config, ours: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    """What each published tensor must look like, from the shapes of our own."""
+    wanted = {}
+    for name, targets in names(config):
+        shape = ours[targets[0]]
+        rows = sum(ours[target][0] for target in targets)
+        wanted[name] = (1, *shape) if name in ROWS else (rows, *shape[1:])
+    return wanted
+
+
+def rename(tensors: Mapping[str, Tensor], config: Mars6Config) -> dict[str, Tensor]:
+    """Published tensors as our state dict."""
+    renamed = {}
+    for name, targets in names(config):
+        tensor = tensors[name]
+        if name in ROWS:
+            renamed[targets[0]] = tensor[0]
+        elif len(targets) == 1:
+            renamed[targets[0]] = tensor
+        else:  # query, then key and value
+            query, key_value = targets
+            renamed[query], renamed[key_value] = tensor[: config.width], tensor[config.width :]
+    return renamed
+
+
+def names(config: Mars6Config) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Every published tensor and the tensors of ours that its rows make up."""
+    for theirs, ours in PLAIN_NAMES.items():
+        yield theirs, (ours,)
+    yield from layer_names("encoder", "encoder", config.encoder_layers, ENCODER_NAMES, {"self_attn": "attention"})
+    attentions = {"self_attn": "attention", "multihead_attn": "cross_attention"}
+    yield from layer_names("decoder", "global_decoder", config.global_layers, DECODER_NAMES, attentions)
+    yield from layer_names(
+        "fastencoder", "local_decoder", config.local_layers, ENCODER_NAMES, {"self_attn": "attention"}
+    )
+
+
+def layer_names(
+    theirs: str, ours: str, layers: int, parts: Mapping[str, str], attentions: Mapping[str, str]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """`names` of one stack."""
+    for layer in range(layers):
+        source, target = f"{theirs}.layers.{layer}", f"{ours}.layers.{layer}"
+        for kind in ("weight", "bias"):
+            for their_part, part in parts.items():
+                yield f"{source}.{their_part}.{kind}", (f"{target}.{part}.{kind}",)
+            for their_part, part in attentions.items():
+                both = (f"{target}.{part}.query.{kind}", f"{target}.{part}.key_value.{kind}")
+                yield f"{source}.{their_part}.in_proj_{kind}", both
+                yield f"{source}.{their_part}.out_proj.{kind}", (f"{target}.{part}.output.{kind}",)
