@@ -58,6 +58,7 @@ DOORS = {
     "tokenize": Door("tokenize", "tokenize", "Turn a corpus into shards of codes and embeddings.", extra="train"),
     "train": Door("train", "app", "Train a codec, speaker encoders or a MARS6.", extra="train"),
     "export": Door("export", "export", "Bundle a trained MARS6 with all it speaks with.", extra="train"),
+    "convert": Door("convert", "convert", "Turn the authors' checkpoint into a model.", extra="released"),
     "evaluate": Door("evaluate", "evaluate", "Judge a model's speech.", extra="eval"),
 }
 

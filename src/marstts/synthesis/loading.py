@@ -1,6 +1,6 @@
 """From the name of a model to a synthesizer: `marstts.load`.
 
-Upstream: `checkpoint`'s bundles, one of which, "mini", is inside the package.  Downstream: `synthesizer`.
+Upstream: `checkpoint`'s bundles, one of which, "mini", is inside the package; `conversion`.  Downstream: `synthesizer`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from marstts.checkpoint import GRAPH_FILES, Bundle, load_bundle, load_mars6
 from marstts.engine.onnx import OnnxEngine
 from marstts.errors import ConfigError, require
 from marstts.mars6.generate import Stepper
+from marstts.synthesis.conversion import TURBO, turbo_bundle
 from marstts.synthesis.synthesizer import Synthesizer
 
 
@@ -27,12 +28,14 @@ class Engine(str, Enum):
 
 
 def load(model: Path | str = "mini", engine: Engine | str = Engine.AUTO) -> Synthesizer:
-    """A synthesizer from the name of a packaged model, or from the folder of any bundle.
+    """A synthesizer from the name of a packaged model, from the folder of any bundle, or of "mars6-turbo".
+
+    The last is the authors' model, which is downloaded and converted the first time it is asked for.
 
     Raises CheckpointError where there is no such model or its folder is damaged, ConfigError for an unknown engine.
     """
     engine = parse_engine(engine)
-    bundle = load_bundle(model)
+    bundle = load_bundle(turbo_bundle() if model == TURBO else model)
     return Synthesizer(
         name=bundle.name,
         tokenizer=bundle.tokenizer,

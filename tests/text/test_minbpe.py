@@ -1,0 +1,88 @@
+"""Vocabularies in minbpe's format."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from marstts.errors import CheckpointError
+from marstts.text.bpe import BPE
+from marstts.text.minbpe import read_minbpe
+
+SPECIAL = "<|endoftext|> 258"
+
+
+def written(path: Path, *lines: str, header: str = "minbpe v1") -> Path:
+    path.write_text("\n".join([header, "pattern", *lines]) + "\n", encoding="utf-8")
+    return path
+
+
+def test_ids_are_those_of_the_file(tmp_path: Path) -> None:
+    tokenizer = read_minbpe(written(tmp_path / "a.model", "1", SPECIAL, "104 101", "256 108"))
+    assert tokenizer.encode("hello h é<|endoftext|>") == [257, 108, 111, 32, 104, 32, 195, 169, 258]
+    assert tokenizer.vocab_size == 259
+    assert tokenizer.decode([257, 108, 258]) == "hell<|endoftext|>"
+
+
+def test_merges_go_by_rank_as_the_slow_way_does(tmp_path: Path) -> None:
+    merges = [(97, 98), (98, 99), (256, 257), (97, 257), (99, 97), (256, 256)]
+    path = written(tmp_path / "a.model", "0", *(f"{first} {second}" for first, second in merges))
+    tokenizer = read_minbpe(path)
+    for text in ("abc", "abcabc", "aabbcc", "ababab", "cabcabca", "bca"):
+        ids = list(text.encode())
+        while pairs := [(merges.index(p), i) for i, p in enumerate(pairwise(ids)) if p in merges]:
+            rank, _ = min(pairs)
+            place = min(i for r, i in pairs if r == rank)
+            ids[place : place + 2] = [256 + rank]
+        assert tokenizer.encode(text) == ids, text
+
+
+def test_a_larger_embedding_is_filled_with_ids_that_no_text_reaches(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.model", "1", SPECIAL, "104 101", "256 108")
+    tokenizer = read_minbpe(path, vocab_size=300)
+    assert tokenizer.vocab_size == 300
+    assert max(tokenizer.encode("unused 270 <|endoftext|>")) == 258
+    with pytest.raises(CheckpointError, match="not its own"):
+        read_minbpe(path, vocab_size=258)
+
+
+def test_it_can_be_saved_as_ours(tmp_path: Path) -> None:
+    tokenizer = read_minbpe(written(tmp_path / "a.model", "1", SPECIAL, "104 101", "256 108"))
+    tokenizer.save(tmp_path / "tokenizer.json")
+    again = BPE.load(tmp_path / "tokenizer.json")
+    assert again.encode("hell<|endoftext|>") == tokenizer.encode("hell<|endoftext|>")
+
+
+@pytest.mark.parametrize(
+    ("lines", "complaint"),
+    [
+        (("0", "256 104"), "do not come before it"),
+        (("0", "104 101", "300 1"), "do not come before it"),
+        (("0", "-1 101"), "do not come before it"),
+        (("0", "104 101", "104 101"), "a second time"),
+        (("0", "104"), "unpack"),
+        (("0", "one two"), "invalid literal"),
+        (("many",), "invalid literal"),
+        ((), "index"),
+        (("2", SPECIAL), "2 special tokens"),
+        (("1", "<a> 97"), "not free"),
+        (("1", "<a> 99999999999"), "not free"),
+        (("0", "97 97", *(f"{n} {n}" for n in range(256, 290))), "bytes"),
+    ],
+)
+def test_malformed_files_are_refused_in_one_sentence(lines: tuple[str, ...], complaint: str, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=complaint) as caught:
+        read_minbpe(written(tmp_path / "a.model", *lines))
+    assert "\n" not in str(caught.value)
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="first line"):
+        read_minbpe(written(tmp_path / "a.model", "0", header="minbpe v2"))
+    (tmp_path / "b.model").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(CheckpointError, match="minbpe"):
+        read_minbpe(tmp_path / "b.model")
+    with pytest.raises(CheckpointError, match="minbpe"):
+        read_minbpe(tmp_path / "none.model")
