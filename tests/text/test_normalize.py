@@ -190,9 +190,9 @@ def test_time_is_linear_whatever_is_repeated(unit: str) -> None:
 
     def seconds(num_characters: int) -> float:
         text = (unit * num_characters)[:num_characters]
-        start = time.perf_counter()
+        start = time.process_time()
         normalize(text)
-        return time.perf_counter() - start
+        return time.process_time() - start
 
     short = min(seconds(2_500) for _ in range(2))
     assert min(seconds(10_000) for _ in range(2)) < 10 * short + 0.05

@@ -85,6 +85,6 @@ def test_joined_pieces_lose_nothing_and_none_is_too_long_or_empty(max_characters
 @pytest.mark.parametrize("unit", ["word ", "a. ", "A. ", ". ", "x", '"', ", ", "...", "?!", "?x"])
 def test_long_inputs_take_time_in_proportion(unit: str) -> None:
     text = (unit * 20_000)[:19_999] + "x"
-    start = time.perf_counter()
+    start = time.process_time()
     split_sentences(text)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
