@@ -16,6 +16,7 @@ from marstts.data.batching import Batcher, Item
 from marstts.data.manifest import Utterance
 from marstts.data.shards import Corpus
 from marstts.errors import CheckpointError, ConfigError, DataError
+from marstts.mars6.config import Mars6Config
 from marstts.mars6.model import Mars6
 from marstts.mars6.prompt import prompt_string
 from marstts.text.bpe import BPE
@@ -29,6 +30,7 @@ from marstts.training.pretrain import (
     open_run,
     start_from,
     trained_model,
+    with_slips,
 )
 
 CODEC = ToyCodec(codebook_size=16, hop_lengths=(256, 128, 64), sample_rate=8000)
@@ -327,3 +329,22 @@ def test_fine_tuning_begins_with_the_weights_and_words_of_a_bundle(toy_bundle: P
             assert torch.equal(value, published.state_dict()[name])
     words = open_run(tmp_path, config(), CORPUS, toy_bundle)
     assert words.encode("Two.") == BPE.load(toy_bundle / "tokenizer.json").encode("Two.")
+
+
+def test_slips_replace_codes_by_others_of_their_level_and_nothing_else():
+    model = Mars6Config(**CONFIG["model"])
+    batch = task(config()).training_batch(0)
+    heard = with_slips(batch.patches, 0.5, model, seed=0, step=3)
+    changed = heard != batch.patches
+    codes = (batch.patches >= 0) & (batch.patches != model.eos)
+    assert 0.3 < changed[codes].float().mean() < 0.6 and not changed[~codes].any()
+    levels = torch.tensor(model.position_levels).expand_as(heard)
+    assert torch.equal((heard // model.codebook_size)[codes], levels[codes])
+    assert torch.equal(heard, with_slips(batch.patches, 0.5, model, seed=0, step=3))
+
+
+def test_training_may_tell_the_model_a_past_with_slips():
+    true, slipped = task(config()), task(config(history_noise=0.9))
+    assert float(true.train_step(0)["loss"]) != float(slipped.train_step(0)["loss"])
+    validation = [learner.validate(0, None)["loss"] for learner in (task(config()), task(config(history_noise=0.9)))]
+    assert validation[0] == validation[1]

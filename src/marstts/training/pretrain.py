@@ -109,6 +109,10 @@ class PretrainConfig(Config):
     full_band_rate: int = Field(24_000, gt=0)
     """Recordings of at least this true rate are all the codec can carry, and announced by the best quality prefix."""
 
+    history_noise: float = Field(0.0, ge=0.0, lt=1.0)
+    """Share of the tokens a model hears as its past that are replaced by random codes of their level; what it has to
+    say stays. Speaking freely, a model goes on from its own slips, which true pasts do not prepare it for."""
+
     validation_patches: int = Field(20_000, gt=0)
     """About how much of the validation split is scored."""
 
@@ -277,7 +281,8 @@ class PretrainTask:
         config = self.config
         batch = self.training_batch(step).to(self.device)
         rewarded = step < config.alignment.until_step and config.alignment.weight > 0
-        loss, cross_attention = self.score(self.forward, batch, config.alignment.layers if rewarded else ())
+        heard = with_slips(batch.patches, config.history_noise, config.model, self.config.loop.seed, step)
+        loss, cross_attention = self.score(self.forward, batch, config.alignment.layers if rewarded else (), heard)
         total, scores = loss.total, scores_of(loss)
         if rewarded:
             reward = self.alignment(cross_attention, batch)
@@ -290,16 +295,23 @@ class PretrainTask:
         return {**scores, "gradient": norm, "learning_rate": rate, **self.throughput(batch)}
 
     def score(
-        self, model: Callable[..., Any], batch: Batch, attention_layers: tuple[int, ...]
+        self,
+        model: Callable[..., Any],
+        batch: Batch,
+        attention_layers: tuple[int, ...],
+        heard: Tensor | None = None,
     ) -> tuple[NextTokenLoss, tuple[Tensor, ...]]:
-        """The loss of a batch, and the cross-attention (B, H, T, slots + S) of the layers asked for."""
+        """The loss of a batch, and the cross-attention (B, H, T, slots + S) of the layers asked for.
+
+        `heard` (B, T, P) is the past the model is told, if it is not the true one.
+        """
         with self.autocast():
             output = model(
                 batch.text_ids,
                 batch.text_lengths,
                 batch.identity,
                 batch.style,
-                batch.patches,
+                batch.patches if heard is None else heard,
                 batch.patch_lengths,
                 attention_layers=attention_layers,
             )
@@ -377,6 +389,21 @@ class PretrainTask:
             if len(take.tokens):
                 waveform = codec.decode(unpatchify(take.tokens, config.patch_layout, config.codebook_size))
                 writer.add_audio(f"sample/{index}", waveform.samples[None], step, waveform.sample_rate)
+
+
+def with_slips(patches: Tensor, share: float, config: Mars6Config, seed: int, step: int) -> Tensor:
+    """patches (B, T, P) with a share of the codes replaced by random ones of their level; EOS and padding stay.
+
+    Which ones is a function of seed, step and rank.
+    """
+    if not share:
+        return patches
+    rng = torch.Generator().manual_seed((seed * 1_000_003 + step) * world_size() + rank())
+    slips = torch.rand(patches.shape, generator=rng) < share
+    levels = torch.tensor(config.position_levels)
+    codes = torch.randint(config.codebook_size, patches.shape, generator=rng) + levels * config.codebook_size
+    replaced = slips.to(patches.device) & (patches >= 0) & (patches != config.eos)
+    return torch.where(replaced, codes.to(patches.device), patches)
 
 
 def scores_of(loss: NextTokenLoss) -> dict[str, Tensor]:
