@@ -8,6 +8,7 @@ begin with a space but never reaches into the next word.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -77,7 +78,11 @@ class BPE:
 
     def save(self, path: Path | str) -> None:
         """Write the vocabulary as one JSON file (the format of Hugging Face `tokenizers`)."""
-        Path(path).write_text(self._tokenizer.to_str(pretty=True) + "\n", encoding="utf-8")
+        path = Path(path)
+        # under a name of its own first: the processes of one training all save it
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        temporary.write_text(self._tokenizer.to_str(pretty=True) + "\n", encoding="utf-8")
+        os.replace(temporary, path)
 
     @property
     def vocab_size(self) -> int:
