@@ -78,17 +78,18 @@ def repetition_aware_sample(
     recent: Ids,
     *,
     top_p: ArrayLike,
-    max_ratio: float,
+    max_ratio: ArrayLike,
     uniforms: Uniforms,
     second_uniforms: Uniforms,
 ) -> Ids:
     """Nucleus-sample; where the pick already crowds `recent`, draw again from the full distribution.
 
-    logits (B, V), recent (B, K) padded with -1, uniforms and second_uniforms (B,) -> (B,).
+    logits (B, V), recent (B, K) padded with -1, top_p and max_ratio numbers or (B,), uniforms and second_uniforms (B,)
+    -> (B,).
     MARS6 (arXiv:2501.05787), Sec. IV-B1, after VALL-E 2 (arXiv:2406.05370).
     """
     pick = draw(keep_nucleus(logits, top_p), uniforms)
-    crowded = repetition_ratio(recent, pick) > max_ratio
+    crowded = repetition_ratio(recent, pick) > np.asarray(max_ratio, np.float64)
     return np.where(crowded, draw(logits, second_uniforms), pick)
 
 

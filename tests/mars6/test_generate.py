@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from marstts.mars6.config import Mars6Config
-from marstts.mars6.generate import Limits, SamplingConfig, StopReason, generate, recent_codes
+from marstts.mars6.generate import Limits, SamplingConfig, StopReason, generate, recent_codes, sample_positions
 from marstts.mars6.prompt import Prompt
 
 CONFIG = Mars6Config(codebook_size=16, width=8, heads=2, local_heads=2)
@@ -154,3 +154,23 @@ def test_nothing_to_say_gives_nothing():
 
 def test_recent_codes_are_the_last_of_each_history():
     assert recent_codes([[], [4], [1, 2, 3, 4]], 3).tolist() == [[-1, -1, -1], [-1, -1, 4], [2, 3, 4]]
+
+
+def test_an_engine_with_its_own_way_to_a_patch_is_asked_for_whole_patches():
+    class Quick(ScriptedStepper):
+        def sample_patch(self, state, draws):
+            self.draws.append(draws)
+            return sample_positions(self, state, draws)
+
+    logits = np.random.default_rng(0).normal(size=(9, 7, C + 1))
+    script = lambda row, heard, position: logits[heard, position]  # noqa: E731
+    quick, slow = Quick(script), ScriptedStepper(script)
+    quick.draws = []
+    sampling, limits = SamplingConfig(ras_window=3), [Limits(2, 9), Limits(5, 9)]
+    given = [prompt(0), prompt(0, prefix=2)]
+    ours, theirs = (run(stepper, given, top_p=0.9, limits=limits, sampling=sampling) for stepper in (quick, slow))
+    assert [r.tokens.tolist() for r in ours] == [r.tokens.tolist() for r in theirs]
+    first = quick.draws[0]
+    assert first.uniforms.shape == (2, 7, 2) and first.top_p.tolist() == [0.9] * 2
+    assert first.recent.tolist() == [[-1, -1, -1], [-1, 0, 0]] and first.max_ratio.tolist() == [0.09] * 2
+    assert [draws.may_end[0] for draws in quick.draws[:3]] == [False, False, True]

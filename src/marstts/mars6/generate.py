@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,37 @@ class Stepper(Protocol[State]):
 
     def select(self, state: State, rows: Sequence[int]) -> State:
         """Only these rows, in this order."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class PatchDraws:
+    """All that decides the next patch of each row, apart from what the model says; every row has its own."""
+
+    uniforms: NDArray[np.float64]
+    """(B, P, 2) random numbers in [0, 1): for each position one to draw with, and one to draw again with."""
+
+    top_p: NDArray[np.float64]
+    """(B,) nucleus: 0 = greedy, 1 or more = the full distribution."""
+
+    may_end: NDArray[np.bool_]
+    """(B,) False = end of speech is forbidden in this patch."""
+
+    recent: NDArray[np.int64]
+    """(B, K) the last L0 codes heard, oldest first, padded in front with `NO_ID`."""
+
+    max_ratio: NDArray[np.float64]
+    """(B,) a pick that makes up more of the recent codes than this is drawn again."""
+
+
+@runtime_checkable
+class PatchStepper(Protocol[State]):
+    """A `Stepper` that has a quicker way to a whole patch than one position after the other."""
+
+    def sample_patch(self, state: State, draws: PatchDraws) -> tuple[NDArray[np.int64], State]:
+        """What `sample_positions` returns, though logits may differ by rounding. The state stands where it would stand
+        after the last `local_logits`: `append` and `select` come next.
+        """
         ...
 
 
@@ -162,26 +193,42 @@ def generate(
             speaking, state = [speaking[index] for index in staying], stepper.select(state, staying)
         if speaking[0].patches:  # all rows have the same number of new patches
             state = stepper.append(state, np.stack([row.patches[-1] for row in speaking]))
-        patches, state = sample_patch(stepper, state, speaking, sampling)
+        patches, state = sample_patch(stepper, state, patch_draws(speaking, config, sampling))
         for row, patch in zip(speaking, patches, strict=True):
             row.take(patch, config)
     return [row.result(config) for row in rows]
 
 
-def sample_patch(
-    stepper: Stepper[Any], state: Any, rows: Sequence[Row], sampling: SamplingConfig
-) -> tuple[NDArray[np.int64], Any]:
-    """Tokens (B, P) of the next patch of each row, coarse to fine, and the state after them.
+def patch_draws(rows: Sequence[Row], config: Mars6Config, sampling: SamplingConfig) -> PatchDraws:
+    """What the rows bring to their next patch; takes its random numbers from their generators."""
+    return PatchDraws(
+        uniforms=np.stack([row.rng.random((config.patch_size, 2)) for row in rows]),
+        top_p=np.array([row.top_p for row in rows], np.float64),
+        may_end=np.array([row.may_end for row in rows], bool),
+        recent=recent_codes([row.heard for row in rows], sampling.ras_window),
+        max_ratio=np.full(len(rows), sampling.ras_max_ratio),
+    )
+
+
+def sample_patch(stepper: Stepper[Any], state: Any, draws: PatchDraws) -> tuple[NDArray[np.int64], Any]:
+    """Tokens (B, P) of the next patch of each row, and the state after them: the engine's own way if it has one."""
+    if isinstance(stepper, PatchStepper):
+        return stepper.sample_patch(state, draws)
+    return sample_positions(stepper, state, draws)
+
+
+def sample_positions(stepper: Stepper[Any], state: Any, draws: PatchDraws) -> tuple[NDArray[np.int64], Any]:
+    """Tokens (B, P) of the next patch of each row, coarse to fine, one position after the other, and the state then.
 
     Where end of speech is drawn, the rest of that row's patch is end of speech too.
     """
     config = stepper.config
-    uniforms = np.stack([row.rng.random((config.patch_size, 2)) for row in rows])  # (B, P, 2)
-    tokens = np.full((len(rows), config.patch_size), config.eos, dtype=np.int64)
-    ended = np.zeros(len(rows), dtype=bool)
+    batch = len(draws.uniforms)
+    tokens = np.full((batch, config.patch_size), config.eos, dtype=np.int64)
+    ended = np.zeros(batch, dtype=bool)
     for position, level in enumerate(config.position_levels):
         logits, state = stepper.local_logits(state, tokens[:, :position])
-        picks = sample_codes(logits, level, rows, tokens[:, :position], uniforms[:, position], sampling)
+        picks = sample_codes(logits, level, tokens[:, :position], draws)
         ended |= picks == config.codebook_size
         if ended.all():
             break
@@ -190,28 +237,23 @@ def sample_patch(
 
 
 def sample_codes(
-    logits: NDArray[np.float32],
-    level: int,
-    rows: Sequence[Row],
-    tokens: NDArray[np.int64],
-    uniforms: NDArray[np.float64],
-    sampling: SamplingConfig,
+    logits: NDArray[np.float32], level: int, tokens: NDArray[np.int64], draws: PatchDraws
 ) -> NDArray[np.int64]:
     """One pick per row from logits (B, C + 1), C meaning end of speech; repetition-aware on L0.
 
-    tokens (B, p) are those of this patch so far, uniforms (B, 2) random numbers in [0, 1).
+    tokens (B, p) are those of this patch so far.
     """
     logits = logits.copy()
-    logits[[not row.may_end for row in rows], -1] = -np.inf
-    top_p = np.array([row.top_p for row in rows])
+    logits[~draws.may_end, -1] = -np.inf
+    uniforms = draws.uniforms[:, tokens.shape[1]]  # (B, 2)
     if level > 0:
-        return draw(keep_nucleus(logits, top_p), uniforms[:, 0])
-    histories = [row.heard + earlier for row, earlier in zip(rows, tokens.tolist(), strict=True)]
+        return draw(keep_nucleus(logits, draws.top_p), uniforms[:, 0])
+    window = draws.recent.shape[1]
     return repetition_aware_sample(
         logits,
-        recent_codes(histories, sampling.ras_window),
-        top_p=top_p,
-        max_ratio=sampling.ras_max_ratio,
+        np.concatenate((draws.recent, tokens), axis=1)[:, -window:],
+        top_p=draws.top_p,
+        max_ratio=draws.max_ratio,
         uniforms=uniforms[:, 0],
         second_uniforms=uniforms[:, 1],
     )
