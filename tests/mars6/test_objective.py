@@ -8,11 +8,14 @@ import torch
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.model import Mars6
 from marstts.mars6.objective import (
+    FluxConfig,
     ObjectiveConfig,
     alignment_reward,
     diagonal_band,
+    flux_loss,
     level_targets,
     next_token_loss,
+    previous_codes,
 )
 
 CONFIG = Mars6Config(
@@ -67,6 +70,40 @@ def test_a_model_learns_an_utterance_by_heart():
         loss.total.backward()
         optimizer.step()
     assert loss.total < 0.05 and loss.accuracy.tolist() == [1, 1, 1]
+
+
+def test_the_code_before_is_that_of_the_row_and_the_first_has_none():
+    rows = torch.stack((PATCHES, torch.tensor([[2, *[5] * 6], [15] * 7, [-100] * 7])))
+    scored = torch.tensor([[True, True, True], [True, True, False]])
+    assert previous_codes(rows, scored, CONFIG).tolist() == [[-1], [0], [4], [-1], [2]]
+    some = torch.tensor([[False, True, False], [True, False, False]])
+    assert previous_codes(rows, some, CONFIG).tolist() == [[0], [-1]]
+    twice = CONFIG.model_copy(update={"patch_layout": (2, 5)})
+    assert previous_codes(rows[:1], scored[:1], twice).tolist() == [[-1, 0], [-1, 4], [-1, -1]]
+
+
+def test_flux_loss_and_its_gradient_match_equation_1_by_hand():
+    torch.manual_seed(0)
+    logits = (2 * torch.randn(4, 1, 6)).double().requires_grad_()
+    previous, flux = torch.tensor([[3], [-1], [0], [4]]), FluxConfig(beta=0.7, epsilon=0.3)
+    loss = flux_loss(logits, previous, flux)
+    (gradient,) = torch.autograd.grad(loss, logits)
+    expected, slopes = 0.0, torch.zeros(4, 1, 6).double()
+    for n, code in ((0, 3), (2, 0), (3, 4)):
+        scores = logits[n, 0].tolist()
+        mass = sum(map(math.exp, scores))
+        missed = math.log(mass) - scores[code]
+        expected += 0.7 / (0.3 + missed) / 3
+        for c in range(6):
+            # d(beta / (epsilon + H)) = -beta / (epsilon + H)^2 dH, and dH / dlogit_c = p_c - [c = code]
+            slopes[n, 0, c] = -0.7 / (0.3 + missed) ** 2 * (math.exp(scores[c]) / mass - (c == code)) / 3
+    assert loss.item() == pytest.approx(expected, rel=1e-5)
+    torch.testing.assert_close(gradient, slopes, rtol=1e-5, atol=1e-7)
+    assert (gradient[[0, 2, 3], 0, [3, 0, 4]] > 0).all()  # going downhill makes the previous code less likely
+
+
+def test_flux_loss_of_a_first_code_alone_is_nothing():
+    assert flux_loss(torch.randn(1, 1, 6), torch.tensor([[-1]]), FluxConfig(beta=1.0)).item() == 0.0
 
 
 def slow_band(n: int, m: int, boundary: tuple[int, int], width: float) -> list[list[bool]]:

@@ -1,8 +1,8 @@
-"""What training minimises: next-token cross-entropy level by level, and a reward for reading the text in order.
+"""What training minimises: next-token cross-entropy level by level, the flux loss, a reward for reading in order.
 
 Upstream: `model.Mars6Output`.  Downstream: `training`.
-MARS6 (arXiv:2501.05787), Sec. III-D.  Deviations: levels may be weighted, and `alignment_reward` is ours: it lets
-cross-attention find its diagonal with little data.
+MARS6 (arXiv:2501.05787), Sec. III-D and equation 1.  Deviations: levels may be weighted, and `alignment_reward` is
+ours: it lets cross-attention find its diagonal with little data.
 Shapes: B batch · T patches · P positions · N scored patches · H heads · S text tokens · C codes per level.
 """
 
@@ -11,12 +11,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from pydantic import Field
 from torch import Tensor
+from torch.nn import functional as F
 
 from marstts.config import Config
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.encoder import length_mask
 from marstts.nn.cross_entropy import cross_entropy
+
+
+NOTHING = -1
+"""Stands for the code before the first one."""
+
+
+class FluxConfig(Config):
+    """How strongly a model is kept from saying a coarse code once more (MARS6, equation 1)."""
+
+    beta: float = Field(0.0, ge=0.0)
+    """Weight of the flux loss beside the cross-entropy; 0 = none."""
+
+    epsilon: float = Field(1.0, gt=0.0)
+    """Nats added to the cross-entropy below the line; a single code costs `beta / epsilon` at most."""
 
 
 class ObjectiveConfig(Config):
@@ -27,6 +43,8 @@ class ObjectiveConfig(Config):
 
     label_smoothing: float = 0.0
     """Share of each target's probability spread over all codes of its level."""
+
+    flux: FluxConfig = FluxConfig()
 
 
 @dataclass(frozen=True)
@@ -63,6 +81,27 @@ def next_token_loss(
     losses = torch.stack(levels)
     weights = torch.as_tensor(objective.level_weights, dtype=losses.dtype, device=losses.device)
     return NextTokenLoss((losses * weights).sum() / weights.sum(), losses, torch.stack(accuracy))
+
+
+def previous_codes(patches: Tensor, scored: Tensor, config: Mars6Config) -> Tensor:
+    """patches (B, T, P) of tokens, padded with -100; scored (B, T), N of them True -> (N, layout[0]) L0 codes that went
+    before each L0 code of a scored patch, or -1 where nothing did.
+    """
+    coarse = patches[..., : config.patch_layout[0]].flatten(start_dim=1)  # (B, T * layout[0]); L0 has offset 0
+    before = F.pad(coarse[:, :-1], (1, 0), value=NOTHING).view(*patches.shape[:2], -1)[scored]
+    return before.masked_fill((before < 0) | (before >= config.codebook_size), NOTHING)
+
+
+def flux_loss(logits: Tensor, previous: Tensor, flux: FluxConfig) -> Tensor:
+    """The mean of beta / (epsilon + cross-entropy of the previous code): a scalar, small where codes move on.
+
+    logits (N, layout[0], C + 1) of L0, previous (N, layout[0]) from `previous_codes`; codes without a previous one do
+    not count. MARS6, equation 1.
+    """
+    previous = previous.flatten()
+    missed = F.cross_entropy(logits.flatten(end_dim=1).float(), previous, ignore_index=NOTHING, reduction="none")
+    counted = previous != NOTHING
+    return (flux.beta / (flux.epsilon + missed) * counted).sum() / counted.sum().clamp_min(1)
 
 
 def alignment_reward(
