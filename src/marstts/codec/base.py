@@ -56,10 +56,34 @@ class Codec(Protocol):
     @property
     def spec(self) -> CodecSpec: ...
 
+    @property
+    def reach_patches(self) -> int:
+        """How many patches on either side of a patch have a say in its audio: in a window with so many around it, a
+        patch sounds as it does in the whole.
+        """
+        ...
+
     def encode(self, waveform: Waveform) -> Codes:
         """Codes of the waveform, padded with silence to whole patches; resampled if its rate differs."""
         ...
 
-    def decode(self, codes: Sequence[NDArray[np.int64]]) -> Waveform:
-        """The audio of whole patches: `len(codes[0]) * spec.patch_samples` samples."""
+    def decode(self, codes: Sequence[NDArray[np.int64]], first: int = 0) -> Waveform:
+        """The audio of whole patches: `len(codes[0]) * spec.patch_samples` samples.
+
+        `first` says how many patches of the utterance came before these: what a codec draws at random belongs to a
+        place in the utterance, so that windows of it fit together.
+        """
         ...
+
+
+def decode_window(codec: Codec, codes: Sequence[NDArray[np.int64]], start: int, stop: int) -> NDArray[np.float32]:
+    """The samples of patches `start` to `stop` as they are in the audio of all `codes`, without decoding all of it.
+
+    ((stop - start) * patch_samples,). Codes that will be known only later may be missing, if they begin at least
+    `codec.reach_patches` after `stop`.
+    """
+    spec, reach = codec.spec, codec.reach_patches
+    first, last = max(0, start - reach), min(len(codes[0]), stop + reach)
+    window = [level[first * count : last * count] for level, count in zip(codes, spec.patch_layout, strict=True)]
+    samples = codec.decode(window, first).samples
+    return samples[(start - first) * spec.patch_samples : (stop - first) * spec.patch_samples]

@@ -7,6 +7,7 @@ samples per code), so that every patch of seven tokens lasts 85.3 ms.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -89,6 +90,14 @@ class MiniCodec:
         self._encoder = open_session(folder / "encoder.onnx", threads)
         self._decoder = open_session(folder / "decoder.onnx", threads)
 
+    @property
+    def reach_patches(self) -> int:
+        """As far as the decoder's convolutions and its overlapping frames carry a code, rounded up."""
+        slow, fast = self.config.decoder_blocks
+        frames = 3 * fast + math.ceil(self.config.fft_size / self.config.hop / 2)  # kernels of 7 reach 3 to each side
+        latents = 3 + 3 * slow + frames / 2
+        return math.ceil(latents / self.config.strides[0])
+
     def encode(self, waveform: Waveform) -> Codes:
         """Codes of the waveform, padded with silence to whole patches; resampled if its rate differs."""
         samples = audio.resample(waveform, self.spec.sample_rate).samples
@@ -103,8 +112,8 @@ class MiniCodec:
         (codes,) = self._encoder.run(None, {"mels": grouped})
         return self._by_level(np.asarray(codes[0], dtype=np.int64))
 
-    def decode(self, codes: Sequence[NDArray[np.int64]]) -> Waveform:
-        """The audio of whole patches: `len(codes[0]) * spec.patch_samples` samples."""
+    def decode(self, codes: Sequence[NDArray[np.int64]], first: int = 0) -> Waveform:
+        """The audio of whole patches: `len(codes[0]) * spec.patch_samples` samples, wherever they stand."""
         layout = self.spec.patch_layout
         if len(codes) != len(layout) or any(len(c) != n * len(codes[0]) for c, n in zip(codes, layout, strict=True)):
             raise CheckpointError(

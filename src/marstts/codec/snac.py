@@ -2,7 +2,8 @@
 
 Upstream: `audio.Waveform`.  Downstream: `mars6.patches`.
 MARS6 (arXiv:2501.05787), Sec. III-B: SNAC at 24 kHz, three levels of 2048, 1024 and 512 samples per code.
-Deviations: the noise that SNAC's decoder adds is drawn from a fixed seed, so that the same codes sound the same.
+Deviations: the noise that SNAC's decoder adds is drawn from a fixed seed for every patch, so that the same codes sound
+the same, in windows too.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +29,9 @@ from marstts.pretrained import EXTRA, find_file, find_weights, fingerprint, load
 
 PUBLISHED = "hubertsiuzdak/snac_24khz"
 """The weights the published MARS6 was trained with."""
+
+_PLACES: ContextVar[range] = ContextVar("places")
+"""The patches that are being decoded, counted from the start of the utterance."""
 
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
 
@@ -53,6 +60,14 @@ class SnacConfig(Config):
         """Samples per code on each level."""
         return tuple(math.prod(self.encoder_rates) * stride for stride in self.vq_strides)
 
+    @property
+    def reach_patches(self) -> int:
+        """As far as the decoder's convolutions carry a code, rounded up; followed from the samples back to the codes."""
+        reach = 3.0  # the last convolution, in samples: kernels of 7 reach 3 to each side
+        for rate in reversed(self.decoder_rates):
+            reach = (reach + 3 * (1 + 3 + 9)) / rate + 1  # residual units of three dilations, then upsampling
+        return math.ceil((reach + 3) / self.vq_strides[0])
+
 
 class SnacCodec:
     """A `codec.base.Codec`: SNAC with the weights of `source`: a file, a folder or a name on the hub.
@@ -75,12 +90,14 @@ class SnacCodec:
             codebook_size=config.codebook_size,
             hop_lengths=config.hop_lengths,
         )
+        self.reach_patches = config.reach_patches
         self._seed = seed
         self._device = self._torch.device(device)
         with self._own_randomness():  # the random start is overwritten
             self._model = snac.SNAC(**config.model_dump()).eval()
         load_strictly(self._model, read_tensors(weights), weights)
         self._model.to(self._device)
+        self._place_noise()
 
     def encode(self, waveform: Waveform) -> Codes:
         """Codes of the waveform, padded with silence to whole patches; resampled if its rate differs."""
@@ -93,14 +110,34 @@ class SnacCodec:
             codes = self._model.encode(audio)
         return tuple(level[0].cpu().numpy().astype(np.int64) for level in codes)
 
-    def decode(self, codes: Sequence[NDArray[np.int64]]) -> Waveform:
-        """The audio of whole patches: `len(codes[0]) * spec.patch_samples` samples."""
+    def decode(self, codes: Sequence[NDArray[np.int64]], first: int = 0) -> Waveform:
+        """The audio of whole patches, `first` of the utterance's before them: `len(codes[0]) * spec.patch_samples`
+        samples.
+        """
         if len(codes[0]) == 0:
             return Waveform(np.zeros(0, np.float32), self.spec.sample_rate)
-        with self._torch.inference_mode(), self._own_randomness():
-            batch = [self._torch.from_numpy(np.asarray(level, np.int64)).to(self._device)[None] for level in codes]
-            samples = self._model.decode(batch)[0, 0]
+        places = _PLACES.set(range(first, first + len(codes[0])))
+        try:
+            with self._torch.inference_mode():
+                batch = [self._torch.from_numpy(np.asarray(level, np.int64)).to(self._device)[None] for level in codes]
+                samples = self._model.decode(batch)[0, 0]
+        finally:
+            _PLACES.reset(places)
         return Waveform(samples.float().cpu().numpy(), self.spec.sample_rate)
+
+    def _place_noise(self) -> None:
+        """Let every noise block of the decoder draw what belongs to the patches that are being decoded."""
+        from snac.layers import NoiseBlock
+
+        blocks = [block for block in self._model.decoder.modules() if isinstance(block, NoiseBlock)]
+        for index, block in enumerate(blocks):
+            block.forward = partial(self._with_noise, block.linear, (self._seed, index))
+
+    def _with_noise(self, linear: Any, seed: tuple[int, int], x: Any) -> Any:
+        """x (1, C, T) -> x with noise as loud as `linear` says, as in `snac.layers.NoiseBlock`."""
+        places = _PLACES.get()
+        noise = np.stack([noise_of(seed, patch, x.shape[2] // len(places)) for patch in places]).reshape(1, 1, -1)
+        return x + self._torch.from_numpy(noise).to(x) * linear(x)
 
     @contextmanager
     def _own_randomness(self) -> Iterator[None]:
@@ -109,6 +146,11 @@ class SnacCodec:
         with torch.random.fork_rng(devices=[] if on_cpu else [self._device]):
             (torch.default_generator.manual_seed if on_cpu else torch.cuda.manual_seed)(self._seed)
             yield
+
+
+def noise_of(seed: tuple[int, int], patch: int, size: int) -> NDArray[np.float32]:
+    """(size,) normal random numbers that belong to one patch of an utterance, whatever is decoded with it."""
+    return np.random.default_rng((*seed, patch)).standard_normal(size, dtype=np.float32)
 
 
 def _read_config(path: Path) -> SnacConfig:

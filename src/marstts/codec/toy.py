@@ -34,6 +34,9 @@ class ToyCodec:
     is no square are played like the loudest.
     """
 
+    reach_patches = 1
+    """Loudness glides from one code to the next."""
+
     def __init__(
         self,
         codebook_size: int = 4096,
@@ -60,8 +63,8 @@ class ToyCodec:
         padded = np.pad(samples, (0, -len(samples) % self.spec.patch_samples))
         return tuple(self._encode_level(level, padded) for level in range(len(self.spec.hop_lengths)))
 
-    def decode(self, codes: Sequence[NDArray[np.int64]]) -> Waveform:
-        """The audio of whole patches: `len(codes[0]) * spec.patch_samples` samples."""
+    def decode(self, codes: Sequence[NDArray[np.int64]], first: int = 0) -> Waveform:
+        """The audio of whole patches: `len(codes[0]) * spec.patch_samples` samples, wherever they stand."""
         num_samples = len(codes[0]) * self.spec.patch_samples
         samples = np.zeros(num_samples)
         for level, level_codes in enumerate(codes):
@@ -91,7 +94,10 @@ class ToyCodec:
         return np.where(decibels < QUIETEST_DB, 0, np.clip(index, 1, self._loudness_steps - 1))
 
     def _play_level(self, level: int, codes: NDArray[np.int64], num_samples: int) -> NDArray[np.float64]:
-        """codes (T_level,) -> (num_samples,): one sinusoid, its phase unbroken, its loudness gliding between codes."""
+        """codes (T_level,) -> (num_samples,): one sinusoid, its loudness gliding between codes.
+
+        Its frequency makes whole cycles per hop, so its phase is unbroken, though no code knows of those before it.
+        """
         hop = self.spec.hop_lengths[level]
         loudness = np.minimum(codes // self._frequency_steps, self._loudness_steps - 1)
         decibels = QUIETEST_DB * (1.0 - (loudness - 1) / max(1, self._loudness_steps - 2))
@@ -101,6 +107,7 @@ class ToyCodec:
         position = (codes % self._frequency_steps + 0.5) / self._frequency_steps
         frequency = low * (high / low) ** position
 
-        phase = np.cumsum(2.0 * np.pi * np.repeat(frequency, hop) / self.spec.sample_rate)
+        cycles = np.maximum(1, np.rint(frequency * hop / self.spec.sample_rate))
+        phase = 2.0 * np.pi * (cycles[:, None] * np.arange(hop) / hop).reshape(-1)
         centres = np.arange(len(codes)) * hop + hop / 2
         return np.interp(np.arange(num_samples), centres, amplitude) * np.sin(phase) if len(codes) else np.zeros(0)
