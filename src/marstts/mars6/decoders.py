@@ -9,7 +9,7 @@ V speech vocabulary · C codes per level · w width of a token inside the patch 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 import torch
@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.encoder import EMBEDDING_STD
-from marstts.nn.kv_cache import KVCache
+from marstts.nn.kv_cache import KVCache, Past
 from marstts.nn.positions import ScaledSinusoids
 from marstts.nn.transformer import CrossLayer, SelfLayer, initialise
 
@@ -100,7 +100,7 @@ class GlobalDecoder(nn.Module):
     def step(
         self,
         x: Tensor,
-        past: tuple[KVCache, ...],
+        past: Sequence[Past],
         past_mask: Tensor,
         memory: tuple[KVCache, ...],
         memory_mask: Tensor,
@@ -159,14 +159,21 @@ class LocalDecoder(nn.Module):
         -> logits (B, C + 1) over the position's level, last column end of speech; and the longer caches.
         """
         position = past[0].keys.shape[2] if past else 0
+        x, seen = self.listen(vectors, token, past)
+        return F.linear(x, self.level_weight(self.config.position_levels[position])), seen
+
+    def listen(
+        self, vectors: Tensor, token: Tensor | None, past: tuple[KVCache, ...]
+    ) -> tuple[Tensor, tuple[KVCache, ...]]:
+        """As `step`, but (B, D): what the logits are made from."""
+        position = past[0].keys.shape[2] if past else 0
         x = self.input(vectors) if token is None else self.tokens(token)
         x = (x + self.positions.weight[position]).unsqueeze(1)
         seen = []
         for index, layer in enumerate(self.layers):
             x, cache = layer(x, past=past[index] if past else None)
             seen.append(cache)
-        logits = F.linear(x.squeeze(1), self.level_weight(self.config.position_levels[position]))
-        return logits, tuple(seen)
+        return x.squeeze(1), tuple(seen)
 
     def level_weight(self, level: int) -> Tensor:
         """(C + 1, D): the output rows that are legal on this level, its codes and end of speech."""

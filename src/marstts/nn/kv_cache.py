@@ -5,10 +5,20 @@ Upstream: `attention.Attention.remember`.  Downstream: whoever steps a decoder o
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
+
+
+class Past(Protocol):
+    """What was seen before, however it is kept."""
+
+    def extended(self, later: KVCache) -> KVCache:
+        """All that may be attended to: the past, and `later` positions."""
+        ...
 
 
 class KVCache(NamedTuple):
@@ -24,3 +34,14 @@ class KVCache(NamedTuple):
     def select(self, rows: Tensor) -> KVCache:
         """Only the rows (N,) of the batch, in that order."""
         return KVCache(self.keys.index_select(0, rows), self.values.index_select(0, rows))
+
+    def gathered(self, positions: Tensor) -> KVCache:
+        """Of each row only its own positions (B, N), in that order."""
+        index = positions[:, None, :, None]
+        return KVCache(*(part.take_along_dim(index, dim=2) for part in self))
+
+    @classmethod
+    def joined(cls, caches: Sequence[KVCache], length: int) -> KVCache:
+        """The rows of all caches, each padded at its end to `length` positions."""
+        parts = zip(*caches, strict=True)
+        return cls(*(torch.cat([F.pad(x, (0, 0, 0, length - x.shape[2])) for x in part]) for part in parts))
