@@ -25,9 +25,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(OPTION, dest="golden_folder", default=None, metavar="DIR", help="folder of golden data")
 
 
+def folder_of(config: pytest.Config) -> Path:
+    return Path(config.getoption("golden_folder", None) or DEFAULT)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """`name` is every recorded model, `run_name` each of its runs, `trace_name` each recorded run of the script."""
+    names, record = metafunc.fixturenames, json.loads((folder_of(metafunc.config) / "io.json").read_text("utf-8"))
+    recorded = [name for name, entry in record.items() if isinstance(entry, dict) and "generation" in entry]
+    if "run_name" in names:
+        pairs = [(name, run["name"]) for name in recorded for run in record[name]["generation"]]
+        metafunc.parametrize(("name", "run_name"), pairs)
+    elif "name" in names:
+        metafunc.parametrize("name", recorded)
+    elif "trace_name" in names:
+        metafunc.parametrize("trace_name", [trace["name"] for trace in record["traces"]])
+
+
 @pytest.fixture(scope="session")
 def golden(request: pytest.FixtureRequest) -> Path:
-    return Path(request.config.getoption("golden_folder", None) or DEFAULT)
+    return folder_of(request.config)
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +64,8 @@ def tokenizer(golden: Path) -> BPE:
 
 @pytest.fixture(scope="session")
 def models(golden: Path) -> dict[str, Mars6]:
+    """`checkpoint.pt` is called main, others after their files."""
     return {
-        "main": load_released(golden / "checkpoint.pt").model,
-        "wide": load_released(golden / "wide.pt").model,
+        "main" if path.stem == "checkpoint" else path.stem: load_released(path).model
+        for path in sorted(golden.glob("*.pt"))
     }
