@@ -13,9 +13,11 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from marstts import audio
+from marstts.cli.profile import Profile, check_profile, released_profile
 from marstts.cli.terminal import messages, printed_warnings, warn
 from marstts.errors import AudioError, ConfigError, TextError
 from marstts.synthesis.loading import load
+from marstts.synthesis.released import DeepClone, ReleasedProfile
 from marstts.synthesis.speech import Speech, Take
 from marstts.synthesis.synthesizer import OnTake, Synthesizer
 from marstts.voice import Voice
@@ -38,6 +40,12 @@ def speak(
         float | None,
         typer.Option(help="Where backoff starts, 0 to 1; low is safe, high is lively (default: the model's own)."),
     ] = None,
+    profile: Annotated[
+        Profile, typer.Option(help="Whose rules: our own, or those of the authors' script, for comparisons.")
+    ] = Profile.OWN,
+    deep_clone: Annotated[
+        DeepClone | None, typer.Option(help="What the script's chunks continue from (default: per-chunk).")
+    ] = None,
     json_report: Annotated[
         bool, typer.Option("--json", help="Print what happened as one JSON object (with --output -: on stderr).")
     ] = False,
@@ -46,10 +54,15 @@ def speak(
     words = choose_text(text, file)
     check_voice_options(reference, transcript, voice)
     check_output(output)
+    check_profile(profile, deep_clone, top_p)
     synthesizer = load(model)
-    speaker = choose_voice(synthesizer, reference, transcript, voice)
+    rules = synthesizer if profile is Profile.OWN else released_profile(synthesizer, deep_clone)
+    speaker = choose_voice(rules, reference, transcript, voice)
     with progress_of_sentences() as on_take:
-        speech = synthesizer.speak(words, speaker, seed=seed, top_p=top_p, on_take=on_take)
+        if isinstance(rules, ReleasedProfile):
+            speech = rules.speak(words, speaker, seed=seed, on_take=on_take)
+        else:
+            speech = rules.speak(words, speaker, seed=seed, top_p=top_p, on_take=on_take)
     write(speech, output)
     report(speech, output, as_json=json_report)
 
@@ -94,7 +107,9 @@ def check_output(output: str) -> None:
         raise AudioError(f"{output}: expected a file to write to, but this is a folder")
 
 
-def choose_voice(synthesizer: Synthesizer, reference: str | None, transcript: str | None, voice: str | None) -> Voice:
+def choose_voice(
+    synthesizer: Synthesizer | ReleasedProfile, reference: str | None, transcript: str | None, voice: str | None
+) -> Voice:
     """The voice of the recording, or the one in the file."""
     if voice is not None:
         return Voice.load(Path(voice))

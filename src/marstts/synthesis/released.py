@@ -25,7 +25,7 @@ from marstts.mars6.patches import unpatchify
 from marstts.mars6.prompt import build_prompt
 from marstts.synthesis.clone import open_reference
 from marstts.synthesis.speech import Speech, Take
-from marstts.synthesis.synthesizer import Synthesizer
+from marstts.synthesis.synthesizer import OnTake, Synthesizer
 from marstts.text.released import map_punctuation, split_chunks
 from marstts.voice import Prefix, Voice
 
@@ -56,8 +56,9 @@ class ReleasedProfile:
     """A synthesizer that follows the published script."""
 
     synthesizer: Synthesizer
+    mode: DeepClone = DeepClone.PER_CHUNK
 
-    def clone(self, reference: Waveform | Path | str, transcript: str = "") -> Voice:
+    def clone(self, reference: Waveform | Path | str, transcript: str | None = None) -> Voice:
         """The voice of a recording taken as it is; deep with a transcript of 4 to 300 characters."""
         parts = self.synthesizer
         waveform, source, sha256 = open_reference(reference)
@@ -66,7 +67,7 @@ class ReleasedProfile:
             name=Path(source).stem,
             identity=parts.identity_encoder.embed(waveform),
             style=parts.style_encoder.embed(waveform),
-            prefix=self.make_prefix(waveform, map_punctuation(transcript.strip())),
+            prefix=self.make_prefix(waveform, map_punctuation((transcript or "").strip())),
             codec=parts.codec.spec.name,
             identity_encoder=parts.identity_encoder.name,
             style_encoder=parts.style_encoder.name,
@@ -83,25 +84,31 @@ class ReleasedProfile:
         kept = tuple(level[:-count] for level, count in zip(codes, layout, strict=True))
         return Prefix(transcript, kept) if len(kept[0]) else None
 
-    def speak(self, text: str, voice: Voice, *, mode: DeepClone = DeepClone.PER_CHUNK, seed: int = 0) -> Speech:
-        """`text` in a voice made by `clone`; raises TextError where there is nothing to say."""
-        started = time.perf_counter()
+    def speak(self, text: str, voice: Voice, *, seed: int = 0, on_take: OnTake | None = None) -> Speech:
+        """`text` in a voice made by `clone`.
+
+        Raises TextError where there is nothing to say, VoiceError where the voice was made for another model.
+        """
+        started, parts = time.perf_counter(), self.synthesizer
+        voice.check_fits(parts.codec.spec.name, parts.identity_encoder.name, parts.style_encoder.name)
         chunks = [chunk for chunk in split_chunks(map_punctuation(text)) if chunk]
         if not chunks:
             raise TextError("there is nothing to say: the text is empty")
-        voice = replace(voice, prefix=None) if mode is DeepClone.NONE else voice
+        voice = replace(voice, prefix=None) if self.mode is DeepClone.NONE else voice
         takes: list[Take] = []
         for index, chunk in enumerate(chunks):
             take = first_valid(self.attempts(chunk, voice, (seed, index)))
             takes.append(take)
-            if mode is DeepClone.PER_CHUNK and len(take.codes[0]):
+            if self.mode is DeepClone.PER_CHUNK and len(take.codes[0]):
                 voice = replace(voice, prefix=Prefix(chunk, take.codes))
+            if on_take is not None:
+                on_take(take, len(takes), len(chunks))
         seconds = time.perf_counter() - started
         joined = Waveform(np.concatenate([take.waveform.samples for take in takes]), takes[0].waveform.sample_rate)
         return Speech(
             waveform=audio.trim_silence(joined),
             takes=tuple(takes),
-            model=self.synthesizer.name,
+            model=parts.name,
             seed=seed,
             compute_seconds=seconds,
             first_audio_seconds=seconds,
