@@ -35,6 +35,9 @@ MIN_SAMPLE_RATE, MAX_SAMPLE_RATE = 8_000, 192_000
 MAX_AMPLITUDE = 100.0
 """Floating-point samples far beyond ±1 are another scale (usually that of 16-bit integers), not loud audio."""
 
+SPAN_TOLERANCE_SECONDS = 0.02
+"""A span may end this much after the file: lists of spans are rounded."""
+
 BLOCK_VALUES = 2**20
 """Values (frames times channels) decoded at a time; memory for the channels never exceeds one block."""
 
@@ -88,6 +91,29 @@ def read(source: Source, *, max_seconds: float = MAX_SECONDS) -> Waveform:
         samples = _decode(name, decoder, max_seconds)
     _check_samples(name, samples)
     return Waveform(samples, decoder.samplerate)
+
+
+def read_span(source: Source, start: float, seconds: float) -> Waveform:
+    """The `seconds` from second `start` on, of a recording of any length; the rest of it is not decoded.
+
+    Raises AudioError as `read` does, and where the recording ends before the span does.
+    """
+    name, file = _open(source)
+    with file, _decoder(name, file) as decoder:
+        sample_rate = decoder.samplerate
+        _check_rate(name, sample_rate)
+        if seconds > MAX_SECONDS:
+            raise AudioError(_too_long(name, MAX_SECONDS))
+        first, wanted = round(start * sample_rate), round(seconds * sample_rate)
+        if first + wanted > decoder.frames + SPAN_TOLERANCE_SECONDS * sample_rate:
+            raise AudioError(
+                f"{name}: ends after {decoder.frames / sample_rate:.2f} s; expected audio from {start:.2f} to "
+                f"{start + seconds:.2f} s"
+            )
+        decoder.seek(min(first, decoder.frames))
+        samples = _decode(name, decoder, MAX_SECONDS, wanted)
+    _check_samples(name, samples)
+    return Waveform(samples, sample_rate)
 
 
 def _open(source: Source) -> tuple[str, BinaryIO]:
@@ -145,35 +171,49 @@ def _decoder(name: str, file: BinaryIO) -> soundfile.SoundFile:
 
 def _check_header(name: str, decoder: soundfile.SoundFile, max_seconds: float) -> None:
     sample_rate = decoder.samplerate
+    _check_rate(name, sample_rate)
+    if decoder.frames < _UNKNOWN_LENGTH and decoder.frames > max_seconds * sample_rate:
+        raise AudioError(_too_long(name, max_seconds))
+
+
+def _check_rate(name: str, sample_rate: int) -> None:
     if not MIN_SAMPLE_RATE <= sample_rate <= MAX_SAMPLE_RATE:
         raise AudioError(
             f"{name}: its sample rate is {sample_rate} Hz; expected {MIN_SAMPLE_RATE} to {MAX_SAMPLE_RATE} Hz"
         )
-    if decoder.frames < _UNKNOWN_LENGTH and decoder.frames > max_seconds * sample_rate:
-        raise AudioError(_too_long(name, max_seconds))
 
 
 def _too_long(name: str, max_seconds: float) -> str:
     return f"{name}: longer than {max_seconds / 60:g} minutes; cut out the part that matters"
 
 
-def _decode(name: str, decoder: soundfile.SoundFile, max_seconds: float) -> NDArray[np.float32]:
-    """(N,) float32, block by block: what a header promises is not believed until it has been decoded."""
+def _decode(
+    name: str, decoder: soundfile.SoundFile, max_seconds: float, wanted: int | None = None
+) -> NDArray[np.float32]:
+    """(N,) float32, block by block: what a header promises is not believed until it has been decoded.
+
+    All of it; or the next `wanted` frames, of which only rounding may be missing at the file's end.
+    """
     block_frames = max(1, BLOCK_VALUES // decoder.channels)
     blocks: list[NDArray[np.float32]] = []
     num_frames = 0
     try:
-        while len(block := decoder.read(block_frames, dtype="float32", always_2d=True)):
+        while len(block := decoder.read(_next_block(block_frames, num_frames, wanted), dtype="float32", always_2d=True)):
             num_frames += len(block)
             if num_frames > max_seconds * decoder.samplerate:
                 raise AudioError(_too_long(name, max_seconds))
             blocks.append(block.mean(axis=1, dtype=np.float32))
     except soundfile.SoundFileError as error:
         raise AudioError(f"{name}: damaged or cut short; {num_frames / decoder.samplerate:.1f} s are intact") from error
-    if num_frames < decoder.frames < _UNKNOWN_LENGTH:
-        expected, came = decoder.frames / decoder.samplerate, num_frames / decoder.samplerate
+    expected_frames = decoder.frames if wanted is None else wanted - int(SPAN_TOLERANCE_SECONDS * decoder.samplerate)
+    if num_frames < expected_frames < _UNKNOWN_LENGTH:
+        expected, came = expected_frames / decoder.samplerate, num_frames / decoder.samplerate
         raise AudioError(f"{name}: damaged or cut short; expected {expected:.1f} s, but only {came:.1f} s are intact")
     return np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
+
+
+def _next_block(block_frames: int, num_frames: int, wanted: int | None) -> int:
+    return block_frames if wanted is None else min(block_frames, wanted - num_frames)
 
 
 def _check_samples(name: str, samples: NDArray[np.float32]) -> None:

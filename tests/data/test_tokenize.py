@@ -12,7 +12,9 @@ from marstts.audio import Waveform
 from marstts.codec.base import CodecSpec
 from marstts.data.manifest import Utterance, write_manifest
 from marstts.data.shards import load_corpus, read_info, shard_path
-from marstts.data.tokenize import Ears, tokenize_manifest
+from marstts.data.listening import Ears, ListeningConfig
+from marstts.data.tokenize import tokenize_manifest
+from marstts.data.workers import Processes
 from marstts.errors import DataError
 
 SPEC = CodecSpec(name="averages", sample_rate=8000, codebook_size=19, hop_lengths=(800, 400, 200))
@@ -105,7 +107,7 @@ def test_the_corpus_in_memory_is_what_the_models_heard(tmp_path):
 def test_the_bytes_do_not_depend_on_the_number_of_workers(tmp_path):
     manifest = make_corpus(tmp_path, 5)
     tokenize(manifest, tmp_path / "one", utterances_per_shard=2)
-    tokenize(manifest, tmp_path / "two", utterances_per_shard=2, workers=2)
+    tokenize(manifest, tmp_path / "two", utterances_per_shard=2, engine=Processes(2))
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
 
@@ -155,7 +157,8 @@ def test_what_cannot_be_used_is_listed_with_its_reason(tmp_path):
     soundfile.write(tmp_path / "2.flac", np.zeros(8000), 8000)
     soundfile.write(tmp_path / "3.flac", np.ones(80) * 0.5, 8000)
     manifest.write_text(manifest.read_text().replace("Number 4.", " "))
-    report = tokenize(manifest, tmp_path / "shards", utterances_per_shard=3, max_seconds=1.5)
+    options = {"utterances_per_shard": 3, "config": ListeningConfig(max_seconds=1.5), "max_reject_share": 0.75}
+    report = tokenize(manifest, tmp_path / "shards", **options)
     rejects = [json.loads(line) for line in (tmp_path / "shards" / "rejects.jsonl").read_text().splitlines()]
     assert [reject["id"] for reject in rejects] == ["u0", "u1", "u2", "u3", "u4", "u7"]
     for reject, reason in zip(
@@ -164,12 +167,12 @@ def test_what_cannot_be_used_is_listed_with_its_reason(tmp_path):
         assert reason in reject["reason"]
     assert (report.utterances, report.rejects) == (2, 6)
     assert [u.id for u in load_corpus(tmp_path / "shards").utterances] == ["u5", "u6"]
-    assert tokenize(manifest, tmp_path / "shards", utterances_per_shard=3, max_seconds=1.5).rejects == 6
+    assert tokenize(manifest, tmp_path / "shards", **options).rejects == 6
 
 
 def test_a_corpus_of_rejects_only_is_an_error(tmp_path):
     with pytest.raises(DataError, match="none of the 2 utterances"):
-        tokenize(make_corpus(tmp_path, 2), tmp_path / "shards", min_seconds=10.0)
+        tokenize(make_corpus(tmp_path, 2), tmp_path / "shards", config=ListeningConfig(min_seconds=10.0))
 
 
 def test_splits_are_kept_apart(tmp_path):

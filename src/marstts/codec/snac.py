@@ -101,14 +101,29 @@ class SnacCodec:
 
     def encode(self, waveform: Waveform) -> Codes:
         """Codes of the waveform, padded with silence to whole patches; resampled if its rate differs."""
+        return self.encode_batch([waveform])[0]
+
+    def encode_batch(self, waveforms: Sequence[Waveform]) -> list[Codes]:
+        """As `encode` of each. Those of equally many patches go through the network together; none is padded further,
+        for its last codes would hear the padding.
+        """
+        padded = [self._whole_patches(waveform) for waveform in waveforms]
+        codes: list[Codes] = [()] * len(padded)
+        for length in sorted({len(samples) for samples in padded}):
+            rows = [row for row, samples in enumerate(padded) if len(samples) == length]
+            with self._torch.inference_mode():
+                audio = self._torch.from_numpy(np.stack([padded[row] for row in rows])).to(self._device)
+                levels = [level.cpu().numpy().astype(np.int64) for level in self._model.encode(audio.unsqueeze(1))]
+            for place, row in enumerate(rows):
+                codes[row] = tuple(level[place] for level in levels)
+        return codes
+
+    def _whole_patches(self, waveform: Waveform) -> NDArray[np.float32]:
+        """(N,) samples at the codec's rate, padded with silence to whole patches."""
         samples = resample(waveform, self.spec.sample_rate).samples
         if len(samples) == 0:
             raise AudioError("SNAC was given no samples to encode")
-        padded = np.pad(samples, (0, -len(samples) % self.spec.patch_samples))
-        with self._torch.inference_mode():
-            audio = self._torch.from_numpy(padded).to(self._device)[None, None]  # (1, 1, N)
-            codes = self._model.encode(audio)
-        return tuple(level[0].cpu().numpy().astype(np.int64) for level in codes)
+        return np.pad(samples, (0, -len(samples) % self.spec.patch_samples))
 
     def decode(self, codes: Sequence[NDArray[np.int64]], first: int = 0) -> Waveform:
         """The audio of whole patches, `first` of the utterance's before them: `len(codes[0]) * spec.patch_samples`

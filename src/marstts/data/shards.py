@@ -11,11 +11,13 @@ Upstream: `data.tokenize`.  Downstream: `data.batching`, `training`.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +25,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from marstts.codec.base import CodecSpec, Codes
-from marstts.data.manifest import Utterance
+from marstts.data.manifest import Utterance, as_row
 from marstts.errors import DataError
 
 FORMAT = "marstts-shard-1"
 SHARD_PATTERN = "shard-*.safetensors"
+MAX_COMPLAINTS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +47,9 @@ class ShardInfo:
     utterances: tuple[Utterance, ...]
     rejects: tuple[tuple[str, str], ...] = ()
     """(id, reason) of the utterances left out."""
+
+    digest: str = ""
+    """Of the arrays, so that a shard damaged on its disk is noticed; shards made before there was one have none."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -137,10 +143,27 @@ def write_shard(
     tensors["identity"] = np.ascontiguousarray(identity, dtype=np.float16)
     tensors["style"] = np.ascontiguousarray(style, dtype=np.float16)
     # one metadata key only: safetensors does not promise the order of several
-    content = save(tensors, metadata={FORMAT: json.dumps(dataclasses.asdict(info), ensure_ascii=False)})
+    content = save(tensors, metadata={FORMAT: json.dumps(describe(info, digest_of(tensors)), ensure_ascii=False)})
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.write_bytes(content)
     os.replace(temporary, path)
+
+
+def describe(info: ShardInfo, digest: str) -> dict[str, Any]:
+    """`info` as plain values, with the digest of the arrays beside it."""
+    facts = {field.name: getattr(info, field.name) for field in dataclasses.fields(info)}
+    rows = [as_row(utterance) for utterance in info.utterances]
+    return {**facts, "codec": dataclasses.asdict(info.codec), "utterances": rows, "digest": digest}
+
+
+def digest_of(tensors: Mapping[str, NDArray]) -> str:
+    """Hash of names, types, shapes and contents, whatever the order."""
+    hashed = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        hashed.update(f"{name} {tensor.dtype} {tensor.shape} ".encode())
+        hashed.update(np.ascontiguousarray(tensor).data)
+    return hashed.hexdigest()
 
 
 def check_codes(utterance: Utterance, levels: Codes, count: int, codec: CodecSpec) -> None:
@@ -165,14 +188,17 @@ def read_info(path: Path) -> ShardInfo:
         raise DataError(
             f"{path}: expected a shard of format {FORMAT}, found {sorted(metadata) or 'none'}; tokenize again"
         )
-    values = json.loads(metadata[FORMAT])
-    values["codec"]["hop_lengths"] = tuple(values["codec"]["hop_lengths"])
-    return ShardInfo(
-        codec=CodecSpec(**values.pop("codec")),
-        utterances=tuple(Utterance(**row) for row in values.pop("utterances")),
-        rejects=tuple((name, reason) for name, reason in values.pop("rejects")),
-        **values,
-    )
+    try:
+        values = json.loads(metadata[FORMAT])
+        values["codec"]["hop_lengths"] = tuple(values["codec"]["hop_lengths"])
+        return ShardInfo(
+            codec=CodecSpec(**values.pop("codec")),
+            utterances=tuple(Utterance(**row) for row in values.pop("utterances")),
+            rejects=tuple((name, reason) for name, reason in values.pop("rejects")),
+            **values,
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path}: its description is damaged ({error}); tokenize again, it is remade") from error
 
 
 def read_shard(path: Path) -> Corpus:
@@ -180,6 +206,8 @@ def read_shard(path: Path) -> Corpus:
     info = read_info(path)
     with safe_open(str(path), framework="numpy") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+    if info.digest and digest_of(tensors) != info.digest:
+        raise DataError(f"{path}: damaged since it was written (its checksum differs); tokenize again, it is remade")
     levels = range(len(info.codec.patch_layout))
     missing = {"offsets", "identity", "style", *(f"codes.{level}" for level in levels)} - tensors.keys()
     if missing:
@@ -199,9 +227,10 @@ def read_shard(path: Path) -> Corpus:
 def load_corpus(*folders: Path) -> Corpus:
     """All shards of the folders as one Corpus sorted by id, so that neither shard nor manifest order matters.
 
-    DataError where there are no shards, where they were made by different codecs or encoders, or ids repeat.
+    DataError where there are no shards, where some are damaged (all are named at once), where they were made by
+    different codecs or encoders, or ids repeat.
     """
-    shards = [read_shard(path) for folder in folders for path in sorted(folder.glob(SHARD_PATTERN))]
+    shards = read_shards([path for folder in folders for path in sorted(folder.glob(SHARD_PATTERN))])
     if not shards:
         raise DataError(f"{', '.join(map(str, folders))}: no shards here; make them with `marstts tokenize`")
     corpus = concatenate(shards)
@@ -212,6 +241,19 @@ def load_corpus(*folders: Path) -> Corpus:
             f"{', '.join(map(str, folders))}: {repeated} utterance ids occur more than once; remove stale shards"
         )
     return corpus.select(sorted(range(len(ids)), key=ids.__getitem__))
+
+
+def read_shards(paths: Sequence[Path]) -> list[Corpus]:
+    """All of them; DataError naming every one that is damaged, so that none is met an hour into training."""
+    shards, complaints = [], []
+    for path in paths:
+        try:
+            shards.append(read_shard(path))
+        except DataError as error:
+            complaints.append(str(error))
+    if complaints:
+        raise DataError("; ".join(complaints[:MAX_COMPLAINTS]) + (" …" if len(complaints) > MAX_COMPLAINTS else ""))
+    return shards
 
 
 def concatenate(shards: Sequence[Corpus]) -> Corpus:
