@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,15 +13,22 @@ import torch
 
 from marstts.codec.mini import MiniCodecConfig
 from marstts.data.manifest import Utterance, write_manifest
-from marstts.errors import DataError
+from marstts.errors import ConfigError, DataError
 from marstts.training.codec import AdversarialConfig, CodecTask, CodecTrainingConfig, Stage, load_codec, perplexity
 from marstts.training.loop import LoopConfig, run
+from marstts.training.phonetics import PHONES, PhonesConfig, read_timelines
 
 TINY = MiniCodecConfig(
     fft_size=128, hop=32, num_mels=12, codebook_size=24, codebook_width=3, latent_width=10, encoder_width=14,
     encoder_blocks=(1, 1), decoder_width=18, decoder_blocks=(1, 1),
 )  # fmt: skip
 ADVERSARIAL = AdversarialConfig(periods=(2, 3), fft_sizes=(256,), channels=4)
+
+
+class Silent:
+    """A writer that writes nothing."""
+
+    def add_audio(self, *_: Any) -> None: ...
 
 
 def tiny(steps: int, **changes: object) -> CodecTrainingConfig:
@@ -95,8 +104,8 @@ def test_unused_codes_are_given_a_new_place(manifest: Path) -> None:
     _, book = task.model.quantizer.books[0]
     book.usage[5] = 0.0
     old = book.entries[5].clone()
-    samples = task.segments.train(0)
-    _, codes, _ = task.model(samples)
+    samples, _ = task.segments.train(0)
+    codes = task.model(samples).codes
     task.revive(codes, samples, step=0)
     assert not torch.equal(book.entries[5], old) and float(book.usage[5]) > 0
 
@@ -104,7 +113,7 @@ def test_unused_codes_are_given_a_new_place(manifest: Path) -> None:
 def test_batches_depend_on_the_step_alone(manifest: Path) -> None:
     one, other = CodecTask(tiny(1), manifest).segments, CodecTask(tiny(1), manifest).segments
     torch.testing.assert_close(one.train(7), other.train(7), rtol=0, atol=0)
-    assert not torch.equal(one.train(7), one.train(8))
+    assert not torch.equal(one.train(7)[0], one.train(8)[0])
 
 
 def test_perplexity_counts_codes_in_even_use() -> None:
@@ -121,6 +130,49 @@ def test_recordings_of_another_rate_are_refused_by_name(manifest: Path, tmp_path
     write_manifest(wrong, tmp_path / "utterances.jsonl")
     with pytest.raises(DataError, match="24000 Hz, not 16000"):
         CodecTask(tiny(1), tmp_path / "utterances.jsonl").train_step(0)
+
+
+@pytest.fixture(scope="module")
+def phones(manifest: Path) -> PhonesConfig:
+    """All recordings but the first are an AA of 0.1 s and then an S; the file lies beside the manifest."""
+    timeline = [["AA", 0.0, 0.1], ["S", 0.1, 0.15]]
+    lines = [json.dumps({"id": str(number), "phones": timeline}) for number in range(1, 6)]
+    (manifest.parent / "phones.jsonl").write_text("\n".join(lines) + "\n")
+    return PhonesConfig(width=16)
+
+
+def test_the_coarse_levels_learn_to_tell_the_phones(manifest: Path, phones: PhonesConfig) -> None:
+    task = CodecTask(tiny(30, phones=phones), manifest)
+    before = float(task.train_step(0)["phones"])
+    codebook = task.model.quantizer.books[0][1].entries.clone()
+    for step in range(1, 30):
+        scores = task.train_step(step)
+    assert float(scores["phones"]) < 0.8 * before
+    assert {"phones_right", "phones_right0", "phones_right1"} <= scores.keys()
+    assert not torch.equal(task.model.quantizer.books[0][1].entries, codebook)
+    assert "phones_right1" in task.validate(30, Silent())
+
+
+def test_phones_are_taught_where_they_sound(manifest: Path, phones: PhonesConfig) -> None:
+    segments = CodecTask(tiny(1, phones=phones), manifest).segments
+    assert {u.id for u in segments.known} == {"1", "2", "3"}  # 0 has no phones
+    segments.samples = 9 * 128
+    _, labels = segments.cut(segments.known[0], 0.5)
+    start = int(0.5 * (6000 - 9 * 128))
+    slow = [PHONES.index("AA" if start + latent * 64 + 32 < 2400 else "S") for latent in range(18)]
+    assert labels.tolist() == slow
+
+
+def test_phones_and_a_frozen_codebook_are_refused(manifest: Path, phones: PhonesConfig) -> None:
+    with pytest.raises(ConfigError, match="phones teach the codes"):
+        CodecTask(tiny(1, stage=Stage.DECODER, phones=phones), manifest)
+
+
+@pytest.mark.parametrize("line", ["[]", '{"id": "1"}', '{"id": "1", "phones": [["XX", 0, 1]]}', "{"])
+def test_a_line_that_is_no_timeline_is_refused_by_its_number(tmp_path: Path, line: str) -> None:
+    (tmp_path / "phones.jsonl").write_text('{"id": "0", "phones": []}\n' + line)
+    with pytest.raises(DataError, match="line 2"):
+        read_timelines(tmp_path / "phones.jsonl")
 
 
 def test_a_finished_run_can_be_loaded_for_export(manifest: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ arXiv:2110.04627. All of the network is convolutional with finite reach, so long
 
 from __future__ import annotations
 
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -112,15 +112,16 @@ class ResidualQuantizer(nn.Module):
         """Each level's stride and codebook, coarse to fine."""
         return list(zip(self.strides, cast(list[Codebook], self.levels), strict=True))
 
-    def forward(self, latents: Tensor) -> tuple[Tensor, list[Tensor], Tensor]:
-        """latents (B, D, L) -> (quantised (B, D, L), codes per level, loss ())."""
-        total, loss, codes = torch.zeros_like(latents), latents.new_zeros(()), []
+    def forward(self, latents: Tensor) -> tuple[list[Tensor], list[Tensor], Tensor]:
+        """latents (B, D, L) -> (quantised levels, (B, D, L) each, to be summed; codes per level; loss ())."""
+        total, loss, levels, codes = torch.zeros_like(latents), latents.new_zeros(()), [], []
         for stride, level in self.books:
             quantised, level_codes, level_loss = level(pool(latents - total, stride))
-            total = total + stretch(quantised, stride)
+            levels.append(stretch(quantised, stride))
+            total = total + levels[-1]
             codes.append(level_codes)
             loss = loss + level_loss
-        return total, codes, loss
+        return levels, codes, loss
 
     def encode(self, latents: Tensor) -> list[Tensor]:
         """latents (B, D, L) -> codes per level, (B, L / stride) each."""
@@ -169,6 +170,25 @@ class Decoder(nn.Module):
         return log_magnitude, phase
 
 
+class Coded(NamedTuple):
+    """What the codec makes of waveforms in training."""
+
+    samples: Tensor
+    """(B, N), heard back from the codes."""
+
+    codes: list[Tensor]
+    """Per level, coarse to fine, (B, L / stride)."""
+
+    latents: Tensor
+    """(B, latent_width, L), what the encoder said before it was quantised."""
+
+    levels: list[Tensor]
+    """What each level adds to the latents, (B, latent_width, L)."""
+
+    loss: Tensor
+    """() commitment and codebook loss."""
+
+
 class MiniCodecModel(nn.Module):
     """The whole codec, differentiable from samples to samples."""
 
@@ -193,13 +213,13 @@ class MiniCodecModel(nn.Module):
         ).abs()
         return torch.log(torch.clamp(self.mel_basis @ spectrum, min=LOG_FLOOR))
 
-    def forward(self, samples: Tensor) -> tuple[Tensor, list[Tensor], Tensor]:
-        """samples (B, N), N a multiple of the coarsest hop -> (reconstruction (B, N), codes per level, loss ())."""
+    def forward(self, samples: Tensor) -> Coded:
+        """samples (B, N), N a multiple of the coarsest hop -> what is heard of them through the codes."""
         latents = self.encoder(self.log_mel(samples)).float()
         with torch.autocast(samples.device.type, enabled=False):
-            quantised, codes, loss = self.quantizer(latents)
-        log_magnitude, phase = self.decoder(quantised)
-        return self.to_samples(log_magnitude, phase), codes, loss
+            levels, codes, loss = self.quantizer(latents)
+        log_magnitude, phase = self.decoder(torch.stack(levels).sum(dim=0))
+        return Coded(self.to_samples(log_magnitude, phase), codes, latents, levels, loss)
 
     def to_samples(self, log_magnitude: Tensor, phase: Tensor) -> Tensor:
         """(B, fft_size / 2 + 1, F) each -> (B, F * hop)."""

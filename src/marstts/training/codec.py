@@ -7,9 +7,10 @@ discriminators too, while encoder and codebooks (and so every token already made
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import soundfile
@@ -27,6 +28,10 @@ from marstts.errors import CheckpointError, ConfigError, DataError
 from marstts.onnx_export import Graph, export_graphs
 from marstts.training.codec_losses import Discriminators, SpectralLoss, discriminator_loss, generator_loss
 from marstts.training.loop import LoopConfig, latest
+from marstts.training.phonetics import AFTER_END, PhoneHeads, PhonesConfig, phones_at, read_timelines
+from marstts.training.recording import RecordingConfig, record
+
+T = TypeVar("T")
 
 REVIVE_EVERY, REVIVE_BELOW = 25, 0.03
 """Codes used less than this share of the mean are replaced by fresh latents this often; without it codebooks collapse
@@ -68,8 +73,12 @@ class CodecTrainingConfig(Config):
     learning_rate: float = 6e-4
     warmup_steps: int = 200
     spectral_weight: float = 10.0
-    noisy_share: float = 0.15
-    """Share of segments heard under noise of 15 to 40 dB, as recordings of people are."""
+    recording: RecordingConfig = RecordingConfig()
+    """How badly the segments are recorded, as recordings of people are."""
+
+    phones: PhonesConfig | None = None
+    """None = nobody says what is spoken; the codes follow the spectra alone."""
+
     bf16: bool = True
 
 
@@ -99,12 +108,24 @@ class CodecTask:
             self.optimizers["discriminators"] = torch.optim.AdamW(
                 self.judge.parameters(), adversarial.learning_rate, betas=(0.8, 0.99)
             )
+        self.phone_heads: PhoneHeads | None = None
+        if config.phones:
+            if config.stage is Stage.DECODER:
+                raise ConfigError(
+                    "phones teach the codes, which the decoder stage leaves as they are; drop one of both"
+                )
+            self.phone_heads = PhoneHeads(config.model.latent_width, config.model.strides, config.phones).to(
+                self.device
+            )
+            self.modules["phones"] = self.phone_heads
+            self.parameters += list(self.phone_heads.parameters())
+            self.optimizers["codec"].add_param_group({"params": list(self.phone_heads.parameters())})
         self.segments = Segments(manifest, config)
 
     def train_step(self, step: int) -> dict[str, float | Tensor]:
-        wanted = self.segments.train(step).to(self.device)
+        wanted, phones = (tensor.to(self.device) for tensor in self.segments.train(step))
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.bf16):
-            heard, codes, quantisation = self.model(wanted)
+            heard, codes, latents, levels, quantisation = self.model(wanted)
         scores: dict[str, float | Tensor] = {}
         if self.judge is not None:
             scores |= self.discriminator_step(heard, wanted)
@@ -112,6 +133,10 @@ class CodecTask:
         loss = self.config.spectral_weight * spectral
         if self.config.stage is Stage.WHOLE:
             loss = loss + quantisation
+        if self.phone_heads is not None and self.config.phones:
+            said, rights = self.phone_heads(latents, levels, phones)
+            loss = loss + self.config.phones.weight * said
+            scores |= {"phones": said.detach()} | name_shares(rights)
         if self.judge is not None and self.config.adversarial:
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.bf16):
                 fooling, features = generator_loss(self.judge, heard, wanted)
@@ -172,17 +197,21 @@ class CodecTask:
     @torch.no_grad()
     def validate(self, step: int, writer: Any) -> dict[str, float]:
         """Spectral distance and codebook perplexity on fixed validation segments, and two of them as audio."""
-        losses, codes = [], []
-        for wanted in self.segments.validation():
-            heard, batch_codes, _ = self.model(wanted.to(self.device))
+        losses, codes, rights = [], [], []
+        for wanted, phones in self.segments.validation():
+            heard, batch_codes, latents, levels, _ = self.model(wanted.to(self.device))
             losses.append(float(self.spectral(heard, wanted.to(self.device))))
             codes.append(batch_codes)
+            if self.phone_heads is not None:
+                rights.append(torch.stack(self.phone_heads(latents, levels, phones.to(self.device))[1]))
         for name, samples in (("source", wanted), ("resynthesis", heard)):
             writer.add_audio(name, samples[:1].cpu().clamp(-1, 1), step, self.config.model.sample_rate)
         scores = {"spectral": float(np.mean(losses))}
         for level in range(len(self.config.model.strides)):
             together = torch.cat([batch[level].flatten() for batch in codes])
             scores[f"perplexity{level}"] = float(perplexity(together, self.config.model.codebook_size))
+        if rights:
+            scores |= name_shares(torch.stack(rights).mean(dim=0).tolist())
         return scores
 
 
@@ -192,6 +221,11 @@ def schedule(step: int, warmup: int, steps: int) -> float:
         return (step + 1) / warmup
     progress = min(1.0, (step - warmup) / max(1, steps - warmup))
     return 0.05 + 0.95 * 0.5 * (1 + float(np.cos(np.pi * progress)))
+
+
+def name_shares(rights: Sequence[T]) -> dict[str, T]:
+    """Names for the log: right phones before quantisation, then by the levels so far."""
+    return {"phones_right": rights[0]} | {f"phones_right{level}": share for level, share in enumerate(rights[1:])}
 
 
 def perplexity(codes: Tensor, codebook_size: int) -> Tensor:
@@ -208,40 +242,51 @@ class Segments:
         self.folder, self.config = manifest.parent, config
         self.samples = config.segment_patches * config.model.hop_lengths[0]
         utterances = [u for u in read_manifest(manifest) if u.seconds * config.model.sample_rate > self.samples]
+        self.timelines = read_timelines(self.folder / config.phones.file) if config.phones else None
+        if self.timelines is not None:
+            utterances = [u for u in utterances if u.id in self.timelines]
         self.known = [u for u in utterances if u.split == "train"]
         self.held_out = [u for u in utterances if u.split == "validation"][:96]
         if not self.known or not self.held_out:
-            raise DataError(f"{manifest}: needs training and validation recordings longer than {self.samples} samples")
+            raise DataError(
+                f"{manifest}: needs training and validation recordings longer than {self.samples} samples"
+                + (f", with their phones in {config.phones.file}" if config.phones else "")
+            )
 
-    def train(self, step: int) -> Tensor:
-        """(batch, samples) of step `step`, at random levels, some with noise."""
+    def train(self, step: int) -> tuple[Tensor, Tensor]:
+        """Samples (batch, N) of step `step`, at random levels and more or less well recorded, and phones (batch, L)."""
         rng = np.random.default_rng((self.config.loop.seed, step))
-        rows = []
+        rows, phones = [], []
         for index in rng.integers(len(self.known), size=self.config.batch):
-            samples = self.cut(self.known[index], float(rng.uniform())) * 10 ** (rng.uniform(-9, 6) / 20)
-            if rng.uniform() < self.config.noisy_share:
-                level = np.sqrt((samples**2).mean()) * 10 ** (-rng.uniform(15, 40) / 20)
-                samples = samples + level * rng.standard_normal(len(samples))
+            samples, row_phones = self.cut(self.known[index], float(rng.uniform()))
+            samples = samples * 10 ** (rng.uniform(-9, 6) / 20)
+            samples = record(samples, self.config.model.sample_rate, self.config.recording, rng)
             rows.append(samples / max(1.0, float(np.abs(samples).max())))
-        return torch.from_numpy(np.stack(rows).astype(np.float32))
+            phones.append(row_phones)
+        return torch.from_numpy(np.stack(rows).astype(np.float32)), torch.from_numpy(np.stack(phones))
 
-    def validation(self) -> list[Tensor]:
-        """Fixed batches from the middle of held-out recordings."""
-        size = self.config.batch
+    def validation(self) -> list[tuple[Tensor, Tensor]]:
+        """Fixed batches from the middle of held-out recordings, as they are: samples and phones as above."""
         cuts = [self.cut(utterance, 0.5) for utterance in self.held_out]
-        return [torch.from_numpy(np.stack(cuts[i : i + size])) for i in range(0, len(cuts), size)]
+        samples, phones = (torch.from_numpy(np.stack(rows)) for rows in zip(*cuts, strict=True))
+        return list(zip(samples.split(self.config.batch), phones.split(self.config.batch), strict=True))
 
-    def cut(self, utterance: Utterance, place: float) -> np.ndarray:
-        """One segment of a recording, read without decoding the rest."""
-        path = self.folder / utterance.audio
+    def cut(self, utterance: Utterance, place: float) -> tuple[np.ndarray, np.ndarray]:
+        """One segment of a recording (N,), read without decoding the rest, and the phone (L,) at each latent."""
+        path, model = self.folder / utterance.audio, self.config.model
         with soundfile.SoundFile(path) as file:
-            if file.samplerate != self.config.model.sample_rate:
-                raise DataError(
-                    f"{path}: codec training needs {self.config.model.sample_rate} Hz, not {file.samplerate}"
-                )
-            file.seek(int(place * max(0, file.frames - self.samples)))
+            if file.samplerate != model.sample_rate:
+                raise DataError(f"{path}: codec training needs {model.sample_rate} Hz, not {file.samplerate}")
+            first = int(place * max(0, file.frames - self.samples))
+            file.seek(first)
             samples = file.read(self.samples, dtype="float32", always_2d=True)[:, 0]
-        return np.pad(samples, (0, self.samples - len(samples)))
+        latent = model.hop_lengths[-1]
+        times = (first + latent * (np.arange(self.samples // latent) + 0.5)) / model.sample_rate
+        phones = np.full(len(times), AFTER_END)
+        if self.timelines is not None:
+            inside = times < utterance.seconds
+            phones[inside] = phones_at(self.timelines[utterance.id], times[inside])
+        return np.pad(samples, (0, self.samples - len(samples))), phones
 
 
 def export_codec(model: MiniCodecModel, name: str, folder: Path) -> None:
