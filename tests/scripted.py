@@ -72,6 +72,9 @@ class ScriptedStepper:
     def select(self, state: Rows, rows: Sequence[int]) -> Rows:
         return Rows(tuple(state.says[row] for row in rows), tuple(state.said[row] for row in rows))
 
+    def join(self, states: Sequence[Rows]) -> Rows:
+        return Rows(tuple(s for state in states for s in state.says), tuple(s for state in states for s in state.said))
+
 
 def scripted_synthesizer(script: Script) -> Synthesizer:
     """Toy codec, toy speaker encoders and a tokenizer around a scripted model; all sizes differ."""

@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 from marstts.mars6.config import Mars6Config
-from marstts.mars6.generate import Limits, SamplingConfig, StopReason, generate, recent_codes, sample_positions
+from marstts.mars6.generate import (
+    Batch,
+    Job,
+    Limits,
+    SamplingConfig,
+    StopReason,
+    generate,
+    recent_codes,
+    sample_positions,
+    step,
+)
 from marstts.mars6.prompt import Prompt
 
 CONFIG = Mars6Config(codebook_size=16, width=8, heads=2, local_heads=2)
@@ -48,6 +58,10 @@ class ScriptedStepper:
 
     def select(self, state, rows):
         return Script(tuple(state.rows[r] for r in rows), tuple(state.heard[r] for r in rows), state.inside)
+
+    def join(self, states):
+        assert all(state.inside == 0 for state in states)
+        return Script(tuple(r for s in states for r in s.rows), tuple(h for s in states for h in s.heard))
 
 
 def prompt(row: int, prefix: int = 0) -> Prompt:
@@ -140,6 +154,36 @@ def test_results_do_not_depend_on_company():
         [alone] = run(stepper, [prompts[index]], limits=[limits[index]], seeds=[5 + index], **options)
         assert np.array_equal(alone.tokens, result.tokens) and alone.stop is result.stop
     assert len({len(r.tokens) for r in together}) > 1
+
+
+def test_rows_come_in_and_leave_between_patches():
+    stepper = ScriptedStepper(lambda row, heard, p: likes(row))
+    jobs = [
+        Job(prompt(n), 0.0, Limits(0, length), np.random.default_rng(n), SamplingConfig(ras_max_ratio=1.0))
+        for n, length in enumerate((3, 9, 2, 0))
+    ]
+    first = step(stepper, Batch(), jobs[:1])
+    second = step(stepper, first, jobs[1:])
+    third = step(stepper, second)
+    fourth = step(stepper, third, leaving={jobs[1]})
+    assert [len(row.patches) for row in first.rows] == [1]  # a value: what came later changed nothing
+    assert [(row.job, len(row.patches)) for row in second.rows] == list(zip(jobs, (2, 1, 1, 0), strict=True))
+    assert second.ended == second.rows[3:] and third.ended == (third.rows[0], third.rows[2])
+    assert fourth.rows == () and stepper.companies == [(0,), (0, 1, 2), (0, 1, 2)]
+
+
+def test_every_row_has_its_own_window_of_repetition():
+    """Of two L0 codes, one just said and one said five patches ago, a window of three sees only the first."""
+    stepper = ScriptedStepper(lambda row, heard, p: likes((4, 5, 6, 7, 8)[heard % 5], strength=2.0))
+    jobs = [
+        Job(prompt(n), 0.0, Limits(30, 30), np.random.default_rng(7), SamplingConfig(ras_window=window))
+        for n, window in enumerate((3, 10))
+    ]
+    batch = step(stepper, Batch(), jobs)
+    while batch.speaking:
+        batch = step(stepper, batch)
+    narrow, wide = (np.array(row.patches)[:, 0] for row in batch.rows)
+    assert len(set(narrow)) == 5 and len(set(wide)) > 5
 
 
 def test_the_same_seed_gives_the_same_tokens_and_another_seed_others():

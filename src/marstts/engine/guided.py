@@ -66,3 +66,8 @@ class GuidedEngine:
     def select(self, state: GuidedState, rows: Sequence[int]) -> GuidedState:
         """Only these rows."""
         return GuidedState(self.stepper.select(state.somebody, rows), self.stepper.select(state.nobody, rows))
+
+    def join(self, states: Sequence[GuidedState]) -> GuidedState:
+        """The rows of all states."""
+        somebody, nobody = [state.somebody for state in states], [state.nobody for state in states]
+        return GuidedState(self.stepper.join(somebody), self.stepper.join(nobody))

@@ -41,6 +41,17 @@ class Memory(NamedTuple):
     def select(self, rows: Sequence[int]) -> Memory:
         return Memory(self.keys[:, rows], self.values[:, rows], self.mask[rows])
 
+    @classmethod
+    def join(cls, memories: Sequence[Memory]) -> Memory:
+        """The rows of all, shorter memories padded with what is not attended to."""
+        places = max(memory.mask.shape[1] for memory in memories)
+        masks = [np.pad(memory.mask, ((0, 0), (0, places - memory.mask.shape[1]))) for memory in memories]
+        return cls(
+            side_by_side([memory.keys for memory in memories], places),
+            side_by_side([memory.values for memory in memories], places),
+            np.concatenate(masks),
+        )
+
 
 class Buffer:
     """Keys and values (L, B, H, room, d) of places heard, with room for more."""
@@ -90,10 +101,25 @@ class Heard:
         """Only these rows."""
         return self.copied(self.buffer.keys[:, rows], self.buffer.values[:, rows], self.places[rows])
 
+    @classmethod
+    def join(cls, parts: Sequence[Heard]) -> Heard:
+        """The rows of all, in a buffer of their own with room for one more place."""
+        places = np.concatenate([part.places for part in parts])
+        room = room_for(int(places.max()) + 1)
+        keys = side_by_side([part.buffer.keys[:, :, :, :room] for part in parts], room)
+        values = side_by_side([part.buffer.values[:, :, :, :room] for part in parts], room)
+        return cls.copied(keys, values, places)
+
 
 def room_for(places: int) -> int:
     """The next multiple of ROOM."""
     return -(-places // ROOM) * ROOM
+
+
+def side_by_side(arrays: Sequence[NDArray[np.float32]], places: int) -> NDArray[np.float32]:
+    """(L, B, H, any, d) each -> (L, all B, H, places, d), zeros after the shorter ones."""
+    wide = [np.pad(array, ((0, 0), (0, 0), (0, 0), (0, places - array.shape[3]), (0, 0))) for array in arrays]
+    return np.concatenate(wide, axis=1)
 
 
 class LocalCache(NamedTuple):
@@ -182,6 +208,14 @@ class OnnxEngine:
         """Only these rows."""
         patch = None if state.patch is None else state.patch.select(rows)
         return OnnxState(state.vectors[rows], state.memory.select(rows), state.heard.select(rows), patch)
+
+    def join(self, states: Sequence[OnnxState]) -> OnnxState:
+        """The rows of all states, none of them within a patch."""
+        return OnnxState(
+            np.concatenate([state.vectors for state in states]),
+            Memory.join([state.memory for state in states]),
+            Heard.join([state.heard for state in states]),
+        )
 
     def _hear(
         self,

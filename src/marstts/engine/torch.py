@@ -18,7 +18,7 @@ from torch import Tensor
 
 from marstts.engine.base import collate
 from marstts.mars6.config import Mars6Config
-from marstts.mars6.model import GlobalState, Mars6
+from marstts.mars6.model import GlobalState, Mars6, join_states
 from marstts.mars6.prompt import Prompt
 from marstts.nn.kv_cache import KVCache
 
@@ -78,6 +78,11 @@ class TorchEngine:
         """Only these rows."""
         index = self.tensor(np.asarray(rows, dtype=np.int64))
         return TorchState(state.patches.select(index), tuple(cache.select(index) for cache in state.tokens))
+
+    @torch.inference_mode()
+    def join(self, states: Sequence[TorchState]) -> TorchState:
+        """The rows of all states, none of them within a patch."""
+        return TorchState(join_states([state.patches for state in states]))
 
     def tensor(self, array: NDArray[Any]) -> Tensor:
         """On the model's device."""

@@ -5,14 +5,15 @@ MARS6 (arXiv:2501.05787), Sec. IV-B1 (repetition-aware sampling on L0).  Deviati
 until a minimum length, as in the published code, but counting the patches that are really returned.
 Shapes: B rows still speaking · P positions of a patch · C codes per level.
 
-The loop is plain NumPy and knows no engine. Rows do not influence each other: each has its own generator of random
-numbers, which gives the same count of numbers for every patch, its own history, limits and end.
+The loop is plain NumPy and knows no engine. `step` makes one patch of every row of a `Batch`; rows come in and leave at
+the borders between patches. They do not influence each other: each has its own generator of random numbers, which gives
+the same count of numbers for every patch, its own history, sampling, limits and end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -31,7 +32,8 @@ State = TypeVar("State")
 class Stepper(Protocol[State]):
     """A way to run the model, row by row of a batch. A `State` is a value: a method never changes the one it is given.
 
-    Usage: `start`; then per patch `local_logits` with 0, 1, …, P - 1 tokens in turn, `select` as rows end, `append`.
+    Usage: `start`; then per patch `local_logits` with 0, 1, …, P - 1 tokens in turn, `select` as rows end, `append`,
+    `join` as rows come in.
     """
 
     @property
@@ -53,6 +55,10 @@ class Stepper(Protocol[State]):
 
     def select(self, state: State, rows: Sequence[int]) -> State:
         """Only these rows, in this order."""
+        ...
+
+    def join(self, states: Sequence[State]) -> State:
+        """The rows of all states (at least one) in turn, each of them fresh from `start` or `append`."""
         ...
 
 
@@ -131,40 +137,103 @@ class Generated:
     stop: StopReason
 
 
-@dataclass
-class Row:
-    """One utterance on its way; lives inside `generate` only."""
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One utterance to be generated, and all that decides its tokens. Jobs are told apart by identity."""
 
+    prompt: Prompt
     top_p: float
     limits: Limits
-    rng: np.random.Generator
-    heard: list[int]
-    """L0 codes so far, prefix included."""
 
-    patches: list[NDArray[np.int64]] = field(default_factory=list)
+    rng: np.random.Generator
+    """Its own: every patch takes numbers from it."""
+
+    sampling: SamplingConfig
+    """What decides beside `top_p`, which is the attempt's."""
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """Where one job stands; a value."""
+
+    job: Job
+
+    recent: tuple[int, ...]
+    """The last L0 codes, prefix included: as many as are looked at."""
+
+    patches: tuple[NDArray[np.int64], ...] = ()
+    """The new patches, (P,) each."""
+
     stop: StopReason | None = None
+    """Why it ended, if it has."""
+
+    @classmethod
+    def begin(cls, job: Job, config: Mars6Config) -> Row:
+        """Before its first patch, or already at its limit."""
+        heard = job.prompt.prefix_tokens[:, : config.patch_layout[0]].flatten().tolist()
+        return cls(job, tuple(heard[-job.sampling.ras_window :])).at_limit()
 
     @property
     def may_end(self) -> bool:
-        return len(self.patches) >= self.limits.min_patches
+        return len(self.patches) >= self.job.limits.min_patches
 
-    def take(self, patch: NDArray[np.int64], config: Mars6Config) -> None:
-        """Keep a patch (P,), or end: an unfinished patch is dropped."""
+    def after(self, patch: NDArray[np.int64], config: Mars6Config) -> Row:
+        """With one more patch (P,), or ended: an unfinished patch is dropped."""
         if (patch == config.eos).any():
-            self.stop = StopReason.EOS
-            return
-        self.patches.append(patch)
-        self.heard.extend(patch[: config.patch_layout[0]].tolist())
-        self.check_limit()
+            return replace(self, stop=StopReason.EOS)
+        recent = (*self.recent, *patch[: config.patch_layout[0]].tolist())[-self.job.sampling.ras_window :]
+        return replace(self, recent=recent, patches=(*self.patches, patch)).at_limit()
 
-    def check_limit(self) -> None:
-        if len(self.patches) >= self.limits.max_patches:
-            self.stop = StopReason.MAX_PATCHES
+    def at_limit(self) -> Row:
+        """The same row, ended if it has all the patches it may have."""
+        return replace(self, stop=StopReason.MAX_PATCHES) if len(self.patches) >= self.job.limits.max_patches else self
 
     def result(self, config: Mars6Config) -> Generated:
+        """What an ended row has become."""
         assert self.stop is not None
-        tokens = np.array(self.patches, dtype=np.int64).reshape(-1, config.patch_size)
-        return Generated(tokens, self.stop)
+        return Generated(np.array(self.patches, dtype=np.int64).reshape(-1, config.patch_size), self.stop)
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Rows side by side between two patches; a value, but for the rows' generators."""
+
+    rows: tuple[Row, ...] = ()
+    """Those that ended with the last patch are still among them."""
+
+    state: Any = None
+    """The engine's, of the rows that made the last patch. It has not heard that patch yet."""
+
+    @property
+    def speaking(self) -> tuple[Row, ...]:
+        """Rows that go on."""
+        return tuple(row for row in self.rows if row.stop is None)
+
+    @property
+    def ended(self) -> tuple[Row, ...]:
+        """Rows that are missing from the next batch."""
+        return tuple(row for row in self.rows if row.stop is not None)
+
+
+def step(stepper: Stepper[Any], batch: Batch, coming: Sequence[Job] = (), leaving: Collection[Job] = ()) -> Batch:
+    """One more patch of every row that speaks and is not `leaving`, and the first of every job that is `coming`."""
+    config = stepper.config
+    staying = [i for i, row in enumerate(batch.rows) if row.stop is None and row.job not in leaving]
+    beginning = [Row.begin(job, config) for job in coming]
+    stillborn = tuple(row for row in beginning if row.stop is not None)
+    starting = [row for row in beginning if row.stop is None]
+    rows = [*(batch.rows[index] for index in staying), *starting]
+    if not rows:
+        return Batch(stillborn)
+    states = []
+    if staying:
+        state = batch.state if len(staying) == len(batch.rows) else stepper.select(batch.state, staying)
+        states.append(stepper.append(state, np.stack([batch.rows[index].patches[-1] for index in staying])))
+    if starting:
+        states.append(stepper.start([row.job.prompt for row in starting]))
+    state = states[0] if len(states) == 1 else stepper.join(states)
+    patches, state = sample_patch(stepper, state, patch_draws(rows, config))
+    return Batch((*(row.after(patch, config) for row, patch in zip(rows, patches, strict=True)), *stillborn), state)
 
 
 def generate(
@@ -180,33 +249,25 @@ def generate(
 
     A row's result depends on nothing but its own prompt, top_p, limits and generator.
     """
-    config = stepper.config
-    rows = [
-        Row(p, limit, rng, heard=prompt.prefix_tokens[:, : config.patch_layout[0]].flatten().tolist())
-        for prompt, p, limit, rng in zip(prompts, top_p, limits, rngs, strict=True)
-    ]
-    for row in rows:
-        row.check_limit()
-    speaking, state = rows, stepper.start(prompts) if prompts else None
-    while staying := [index for index, row in enumerate(speaking) if row.stop is None]:
-        if len(staying) < len(speaking):
-            speaking, state = [speaking[index] for index in staying], stepper.select(state, staying)
-        if speaking[0].patches:  # all rows have the same number of new patches
-            state = stepper.append(state, np.stack([row.patches[-1] for row in speaking]))
-        patches, state = sample_patch(stepper, state, patch_draws(speaking, config, sampling))
-        for row, patch in zip(speaking, patches, strict=True):
-            row.take(patch, config)
-    return [row.result(config) for row in rows]
+    parts = zip(prompts, top_p, limits, rngs, strict=True)
+    jobs = [Job(prompt, p, limit, rng, sampling) for prompt, p, limit, rng in parts]
+    results: dict[Job, Generated] = {}
+    batch = step(stepper, Batch(), jobs)
+    while batch.rows:
+        results |= {row.job: row.result(stepper.config) for row in batch.ended}
+        batch = step(stepper, batch)
+    return [results[job] for job in jobs]
 
 
-def patch_draws(rows: Sequence[Row], config: Mars6Config, sampling: SamplingConfig) -> PatchDraws:
+def patch_draws(rows: Sequence[Row], config: Mars6Config) -> PatchDraws:
     """What the rows bring to their next patch; takes its random numbers from their generators."""
+    jobs = [row.job for row in rows]
     return PatchDraws(
-        uniforms=np.stack([row.rng.random((config.patch_size, 2)) for row in rows]),
-        top_p=np.array([row.top_p for row in rows], np.float64),
+        uniforms=np.stack([job.rng.random((config.patch_size, 2)) for job in jobs]),
+        top_p=np.array([job.top_p for job in jobs], np.float64),
         may_end=np.array([row.may_end for row in rows], bool),
-        recent=recent_codes([row.heard for row in rows], sampling.ras_window),
-        max_ratio=np.full(len(rows), sampling.ras_max_ratio),
+        recent=recent_codes([row.recent for row in rows], max(job.sampling.ras_window for job in jobs)),
+        max_ratio=np.array([job.sampling.ras_max_ratio for job in jobs], np.float64),
     )
 
 

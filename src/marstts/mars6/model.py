@@ -8,10 +8,12 @@ Shapes: B batch · S text tokens · T patches · P positions · N scored patches
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.decoders import GlobalDecoder, LocalDecoder
@@ -65,6 +67,33 @@ class GlobalState:
             memory=tuple(cache.select(rows) for cache in self.memory),
             memory_mask=self.memory_mask[rows],
         )
+
+
+def join_states(states: Sequence[GlobalState]) -> GlobalState:
+    """The rows of all states, at least one, side by side.
+
+    What a row has seen moves to the front of its cache: gaps that other rows left would only grow.
+    """
+    seen_masks = [front_first(state.seen_mask) for state in states]
+    places = max(mask.shape[1] for mask, _ in seen_masks)
+    memory_places = max(state.memory_mask.shape[1] for state in states)
+    seen = [
+        [cache.gathered(order) for cache in state.seen] for state, (_, order) in zip(states, seen_masks, strict=True)
+    ]
+    return GlobalState(
+        vectors=torch.cat([state.vectors for state in states]),
+        num_patches=torch.cat([state.num_patches for state in states]),
+        seen=tuple(KVCache.joined(caches, places) for caches in zip(*seen, strict=True)),
+        seen_mask=torch.cat([F.pad(mask, (0, places - mask.shape[1])) for mask, _ in seen_masks]),
+        memory=tuple(KVCache.joined(caches, memory_places) for caches in zip(*(s.memory for s in states), strict=True)),
+        memory_mask=torch.cat([F.pad(s.memory_mask, (0, memory_places - s.memory_mask.shape[1])) for s in states]),
+    )
+
+
+def front_first(mask: Tensor) -> tuple[Tensor, Tensor]:
+    """mask (B, S) -> the same with all True in front, as narrow as that allows (B, N), and where from (B, N)."""
+    order = torch.argsort(mask.int(), dim=1, descending=True, stable=True)[:, : int(mask.sum(dim=1).max())]
+    return mask.gather(1, order), order
 
 
 class Mars6(nn.Module):

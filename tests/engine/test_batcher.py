@@ -1,0 +1,217 @@
+"""Continuous batching: rows come and go, and no row's tokens know of it."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from marstts.engine.batcher import Batcher, LiveBatcher
+from marstts.engine.guided import GuidedEngine
+from marstts.engine.onnx import OnnxEngine
+from marstts.engine.torch import TorchEngine
+from marstts.mars6.config import Mars6Config
+from marstts.mars6.generate import Generated, Job, Limits, Row, SamplingConfig, Stepper, StopReason, generate
+from marstts.mars6.model import Mars6
+from marstts.mars6.prompt import Prompt
+
+CONFIG = Mars6Config(
+    text_vocab_size=31, codebook_size=13, width=24, encoder_layers=1, global_layers=2, local_layers=2,
+    heads=3, local_heads=2, identity_size=5, style_size=9,
+)  # fmt: skip
+
+
+def torch_engine() -> TorchEngine:
+    torch.manual_seed(3)
+    model = Mars6(CONFIG)
+    with torch.no_grad():  # codes sharp, so that rounding decides nothing, and end of speech rare
+        model.local_decoder.output.weight[:-1] *= 4
+    return TorchEngine(model)
+
+
+def guided_engine() -> GuidedEngine:
+    return GuidedEngine(torch_engine(), np.ones(5, np.float32), np.ones(9, np.float32), weight=1.5)
+
+
+def onnx_engine() -> OnnxEngine:
+    return OnnxEngine(Path(str(files("marstts"))) / "models_data/mini/mars6")
+
+
+@pytest.fixture(scope="module", params=[torch_engine, guided_engine, onnx_engine])
+def engine(request: pytest.FixtureRequest) -> Stepper[Any]:
+    return request.param()
+
+
+def job(config: Mars6Config, seed: int) -> Job:
+    """All that can differ between jobs differs; from 2 to 8 patches."""
+    rng = np.random.default_rng(seed)
+    levels = np.array(config.position_levels) * config.codebook_size
+    prompt = Prompt(
+        rng.integers(0, config.text_vocab_size - 1, 4 + seed * 3 % 11),
+        rng.normal(size=config.identity_size).astype(np.float32),
+        rng.normal(size=config.style_size).astype(np.float32),
+        rng.integers(0, config.codebook_size, (seed * 5 % 7, 7)) + levels,
+    )
+    sampling = SamplingConfig(ras_window=3 + seed, ras_max_ratio=0.05 * seed)
+    limits = Limits(seed % 3, 2 + seed * 5 % 7)
+    return Job(prompt, 0.3 + 0.1 * (seed % 7), limits, np.random.default_rng(seed), sampling)
+
+
+@cache
+def alone(stepper: Stepper[Any], seed: int) -> Generated:
+    one = job(stepper.config, seed)
+    [result] = generate(
+        stepper, [one.prompt], top_p=[one.top_p], limits=[one.limits], rngs=[one.rng], sampling=one.sampling
+    )
+    return result
+
+
+def run(batcher: Batcher, jobs: list[Job], config: Mars6Config) -> tuple[dict[Job, Generated], list[int]]:
+    """What became of each job, and how many rows there were at every step."""
+    for one in jobs:
+        batcher.add(one)
+    results, companies = {}, []
+    while batcher.is_busy:
+        rows = batcher.step()
+        companies.append(len(rows))
+        results |= {row.job: row.result(config) for row in rows if row.stop is not None}
+    return results, companies
+
+
+@pytest.mark.parametrize("capacity", [1, 2, 5])
+def test_tokens_are_the_same_in_any_batch(engine: Stepper[Any], capacity: int):
+    jobs = [job(engine.config, seed) for seed in range(5)]
+    results, companies = run(Batcher(engine, capacity), jobs, engine.config)
+    assert max(companies) == capacity
+    for seed, one in enumerate(jobs):
+        wanted = alone(engine, seed)
+        assert np.array_equal(results[one].tokens, wanted.tokens) and results[one].stop is wanted.stop
+    assert len({result.tokens.tobytes() for result in results.values()}) == 5
+
+
+def test_a_batch_is_full_while_anybody_waits():
+    engine = torch_engine()
+    jobs = [job(engine.config, seed) for seed in range(7)]
+    results, companies = run(Batcher(engine, 3), jobs, engine.config)
+    patches = sum(len(result.tokens) + (result.stop is StopReason.EOS) for result in results.values())
+    full = len(companies) - 8  # the last row to come in has 8 patches at most
+    assert full > 2 and sum(companies) == patches and companies[:full] == [3] * full
+
+
+def test_caches_do_not_grow_with_the_life_of_a_batch():
+    """Row after row for ever: what is kept is what those who are in have heard, not what went before."""
+    engine = torch_engine()
+    batcher = Batcher(engine, 2)
+    for seed in range(14):
+        batcher.add(replace(job(engine.config, seed % 9), limits=Limits(3 + seed % 2, 3 + seed % 2)))
+    widths = []
+    while batcher.is_busy:
+        batcher.step()
+        widths.append(batcher._batch.state.patches.seen_mask.shape[1])
+    assert len(widths) > 20 and max(widths) <= 1 + 6 + 2 * 4
+
+
+def test_the_urgent_come_first_and_the_dropped_never():
+    engine = torch_engine()
+    first, second, third, urgent = (job(engine.config, seed) for seed in (1, 2, 4, 5))
+    batcher = Batcher(engine, 1)
+    for one in (first, second, third):
+        batcher.add(one)
+    order = [batcher.step()[0].job]
+    batcher.add(urgent, urgent=True)
+    batcher.drop(second)
+    batcher.drop(first)
+    while batcher.is_busy:
+        order += [row.job for row in batcher.step()]
+    assert order[0] is first and order.count(first) == 1 and second not in order
+    assert order[1] is urgent and order[-1] is third
+
+
+@dataclass
+class Watched:
+    """An engine that counts its patches, waits for leave to make one, and may break."""
+
+    inner: TorchEngine
+    patches: int = 0
+    broken: bool = False
+
+    def __post_init__(self) -> None:
+        self.leave = threading.Semaphore(10**6)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def local_logits(self, state: Any, tokens: Any) -> Any:
+        if tokens.shape[1] == 0:
+            assert self.leave.acquire(timeout=20)
+            self.patches += 1
+            if self.broken:
+                raise ValueError("the engine broke")
+        return self.inner.local_logits(state, tokens)
+
+
+def endless(seed: int) -> Job:
+    return replace(job(CONFIG, seed), limits=Limits(1000, 1000))
+
+
+def test_a_live_batcher_serves_callers_from_many_threads():
+    engine = torch_engine()
+    found: dict[int, Generated] = {}
+
+    def call(seed: int) -> None:
+        rows = list(batcher.watch(job(CONFIG, seed)))
+        assert [len(row.patches) for row in rows[:-1]] == list(range(1, len(rows)))
+        found[seed] = rows[-1].result(CONFIG)
+
+    with LiveBatcher(engine, capacity=3) as batcher:
+        callers = [threading.Thread(target=call, args=(seed,)) for seed in range(5)]
+        for caller in callers:
+            caller.start()
+        for caller in callers:
+            caller.join(20)
+    for seed in range(5):
+        assert np.array_equal(found[seed].tokens, alone(engine, seed).tokens)
+
+
+def test_who_stops_listening_stops_the_work_within_a_patch():
+    engine = Watched(torch_engine())
+    engine.leave = threading.Semaphore(4)
+    with LiveBatcher(engine, capacity=2) as batcher:
+        rows = batcher.watch(endless(1))
+        assert [len(next(rows).patches) for _ in range(4)] == [1, 2, 3, 4]
+        rows.close()
+        engine.leave.release(1000)
+        other = list(batcher.watch(job(CONFIG, 2)))
+    assert isinstance(other[-1], Row) and engine.patches <= 4 + 1 + len(other)
+
+
+def test_errors_of_the_engine_reach_everybody_and_the_next_caller_is_served():
+    engine = Watched(torch_engine())
+    with LiveBatcher(engine, capacity=2) as batcher:
+        one, two = batcher.watch(endless(1)), batcher.watch(endless(2))
+        next(one), next(two)
+        engine.broken = True
+        for rows in (one, two):
+            with pytest.raises(ValueError, match="broke"):
+                list(rows)
+        engine.broken = False
+        assert list(batcher.watch(job(CONFIG, 3)))[-1].stop is not None
+
+
+def test_closing_tells_those_who_wait():
+    engine = Watched(torch_engine())
+    batcher = LiveBatcher(engine, capacity=1)
+    rows = batcher.watch(endless(1))
+    next(rows)
+    batcher.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        list(rows)
+    with pytest.raises(RuntimeError, match="closed"):
+        next(batcher.watch(job(CONFIG, 1)))
