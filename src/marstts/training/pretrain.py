@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import ConfigDict, Field
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -118,6 +118,14 @@ class PretrainConfig(Config):
 
     audio_samples: int = Field(4, ge=0)
     """Validation sentences spoken into TensorBoard at each validation, where a codec is at hand."""
+
+
+class TrainedConfig(Config):
+    """What the `config.json` of every run that trains a MARS6 says, whatever the training was."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    model: Mars6Config
 
 
 @dataclass(frozen=True, eq=False)
@@ -516,7 +524,7 @@ def trained_model(folder: Path) -> Mars6:
     checkpoint = latest(folder)
     if checkpoint is None:
         raise CheckpointError(f"{folder}: no checkpoint here; expected a folder written by `marstts train mars6`")
-    model = Mars6(read_config(PretrainConfig, folder / CONFIG_FILE).model)
+    model = Mars6(read_config(TrainedConfig, folder / CONFIG_FILE).model)
     load_weights(model, checkpoint / f"{AVERAGE}.safetensors")
     return model.eval()
 
