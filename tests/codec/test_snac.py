@@ -65,6 +65,17 @@ def test_other_rates_are_resampled_and_padded_to_whole_patches(folder):
     assert [len(level) for level in codes] == [2, 4, 8]  # 51 samples at 24 kHz
 
 
+def test_a_batch_of_any_lengths_gives_the_codes_of_each_alone(folder):
+    codec = SnacCodec(folder)
+    rng = np.random.default_rng(0)
+    waveforms = [Waveform(rng.uniform(-1, 1, count).astype(np.float32), 24_000) for count in (640, 333, 630, 321, 96)]
+    for waveform, together in zip(waveforms, codec.encode_batch(waveforms), strict=True):
+        for ours, alone in zip(together, codec.encode(waveform), strict=True):
+            np.testing.assert_array_equal(ours, alone)
+    with pytest.raises(AudioError, match="no samples"):
+        codec.encode_batch([waveforms[0], Waveform(np.zeros(0, np.float32), 24_000)])
+
+
 def test_safetensors_and_pytorch_files_hold_the_same_codec(tmp_path, folder, recorded):
     pickled = SnacCodec(write_model(tmp_path / "pickled", recorded, "pytorch_model.bin"))
     waveform = Waveform(recorded["wav"][0, 0], 24_000)

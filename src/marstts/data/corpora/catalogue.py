@@ -1,0 +1,87 @@
+"""The corpora that can be prepared: by name, where they come from and who reads their layout.
+
+Upstream: the recipes beside this module.  Downstream: `marstts prepare`; `docs/corpora.md` tells the layouts at length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from marstts.data.corpora.casual_conversations import casual_conversations
+from marstts.data.corpora.ears import ears
+from marstts.data.corpora.gather import Found, Refused
+from marstts.data.corpora.lhotse_recipes import libritts, ljspeech, vctk
+from marstts.data.corpora.libriheavy import libriheavy
+from marstts.data.corpora.parquet import ANISPEECH, GLOBE, read_parquet
+from marstts.errors import DataError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """One corpus."""
+
+    read: Callable[[Path], Iterator[Found | Refused]]
+    """Everything in its folder, in a fixed order."""
+
+    summary: str
+    """What it is, in a line, and its licence."""
+
+    download: str
+    """Where to get it, and what must then lie in the folder."""
+
+    def open(self, root: Path) -> Iterator[Found | Refused]:
+        """Everything in `root`; DataError with the download hint if there is no such folder."""
+        if not root.is_dir():
+            raise DataError(f"{root}: no such folder. {self.download}")
+        return self.read(root)
+
+
+RECIPES = {
+    "libriheavy": Recipe(
+        read=libriheavy,
+        summary="LibriHeavy: 50,000 h of audiobooks, 16 kHz; public domain.",
+        download="Lists: huggingface.co/datasets/pkufool/libriheavy (libriheavy_cuts_*.jsonl.gz). Audio: Libri-Light's "
+        "small.tar, medium.tar and large.tar, unpacked beside the lists as download/librilight/ or as they are.",
+    ),
+    "globe": Recipe(
+        read=partial(read_parquet, layout=GLOBE),
+        summary="GLOBE: 535 h of 23,519 volunteers with accents of the world, 24 kHz; CC0.",
+        download="huggingface-cli download MushanW/GLOBE --repo-type dataset --include 'data/*.parquet' --local-dir ROOT",
+    ),
+    "vctk": Recipe(
+        read=vctk,
+        summary="VCTK 0.92: 44 h of 110 people, 48 kHz; CC BY 4.0.",
+        download="VCTK-Corpus-0.92.zip from datashare.ed.ac.uk/handle/10283/3443, unpacked.",
+    ),
+    "anispeech": Recipe(
+        read=partial(read_parquet, layout=ANISPEECH),
+        summary="AniSpeech: voices of animated films; published under MIT, rights in the recordings not stated.",
+        download="huggingface-cli download ShoukanLabs/AniSpeech --repo-type dataset --local-dir ROOT",
+    ),
+    "ccv2": Recipe(
+        read=casual_conversations,
+        summary="Casual Conversations v2: 5,567 people on video; licence agreement with Meta; transcripts are yours to make.",
+        download="Videos: ai.meta.com/datasets/casual-conversations-v2-downloads. Take out their sound with ffmpeg, and "
+        "write transcripts.jsonl.",
+    ),
+    "libritts": Recipe(
+        read=libritts,
+        summary="LibriTTS or LibriTTS-R: 585 h of audiobooks, 24 kHz; CC BY 4.0.",
+        download="The parts' archives from openslr.org/60 (LibriTTS) or openslr.org/141 (LibriTTS-R), unpacked; ROOT is the "
+        "folder with train-clean-100 and so on.",
+    ),
+    "ljspeech": Recipe(
+        read=ljspeech,
+        summary="LJSpeech 1.1: 24 h of one woman, 22.05 kHz; public domain.",
+        download="LJSpeech-1.1.tar.bz2 from keithito.com/LJ-Speech-Dataset, unpacked.",
+    ),
+    "ears": Recipe(
+        read=ears,
+        summary="EARS: 100 h of 107 people in many styles, 48 kHz; CC BY-NC 4.0.",
+        download="p001.zip … p107.zip, transcripts.json and speaker_statistics.json from "
+        "github.com/facebookresearch/ears_dataset, unpacked into one folder.",
+    ),
+}
