@@ -127,6 +127,11 @@ class BundleInfo(Config):
     identity: Annotated[EncoderPart, Field(discriminator="kind")]
     style: Annotated[EncoderPart, Field(discriminator="kind")]
 
+    @property
+    def needs_torch(self) -> bool:
+        """Whether something besides the model runs in PyTorch."""
+        return any(isinstance(part, PublishedPart) for part in (self.codec, self.identity, self.style))
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Bundle:
@@ -164,8 +169,11 @@ class Bundle:
         check_fit(str(self.folder), self.config, self.tokenizer, self.codec, self.identity_encoder, self.style_encoder)
 
 
-def load_bundle(model: Path | str) -> Bundle:
-    """The bundle of a packaged model's name, or in a folder; CheckpointError where it is none or parts do not fit."""
+def load_bundle(model: Path | str, device: str = "cpu") -> Bundle:
+    """The bundle of a packaged model's name, or in a folder; CheckpointError where it is none or parts do not fit.
+
+    `device`, PyTorch's name for one, is where published neighbours run; mini ones need no device.
+    """
     folder = find_bundle(model)
     info = read_info(folder)
     return Bundle(
@@ -173,9 +181,9 @@ def load_bundle(model: Path | str) -> Bundle:
         info=info,
         config=read_config(Mars6Config, folder / MODEL_FOLDER / CONFIG_FILE),
         tokenizer=BPE.load(folder / TOKENIZER_FILE),
-        codec=open_codec(info.codec, folder / CODEC_FOLDER),
-        identity_encoder=open_encoder(info.identity, folder / IDENTITY_FOLDER, "identity"),
-        style_encoder=open_encoder(info.style, folder / STYLE_FOLDER, "style"),
+        codec=open_codec(info.codec, folder / CODEC_FOLDER, device),
+        identity_encoder=open_encoder(info.identity, folder / IDENTITY_FOLDER, "identity", device),
+        style_encoder=open_encoder(info.style, folder / STYLE_FOLDER, "style", device),
     )
 
 
@@ -221,26 +229,28 @@ def read_info(folder: Path) -> BundleInfo:
         raise CheckpointError(str(error)) from error
 
 
-def open_codec(part: CodecPart, folder: Path) -> Codec:
+def open_codec(part: CodecPart, folder: Path, device: str = "cpu") -> Codec:
     """The codec described by `part`; `folder` holds it where it is of kind mini."""
     match part:
         case MiniPart():
             return MiniCodec(folder)
         case SnacPart():
-            return SnacCodec(part.source, sha256=part.sha256)
+            return SnacCodec(part.source, sha256=part.sha256, device=device)
         case ToyCodecPart():
             return ToyCodec(part.codebook_size, part.hop_lengths, part.sample_rate)
 
 
-def open_encoder(part: EncoderPart, folder: Path, role: Literal["identity", "style"]) -> SpeakerEncoder:
+def open_encoder(
+    part: EncoderPart, folder: Path, role: Literal["identity", "style"], device: str = "cpu"
+) -> SpeakerEncoder:
     """The speaker encoder described by `part`; `folder` holds it where it is of kind mini."""
     match part:
         case MiniPart():
             return MiniSpeakerEncoder(folder)
         case WavLmPart():
-            return WavLmEncoder(part.source, sha256=part.sha256)
+            return WavLmEncoder(part.source, sha256=part.sha256, device=device)
         case ClapPart():
-            return ClapEncoder(part.source, sha256=part.sha256)
+            return ClapEncoder(part.source, sha256=part.sha256, device=device)
         case ToyEncoderPart():
             return ToySpeakerEncoder(role, part.size)
 

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import subprocess
+import sys
 import urllib.error
 import urllib.request
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 from typer.testing import CliRunner, Result
 
 import marstts
+from light_install import WITHOUT_EXTRAS
 from marstts.checkpoint import load_mars6
 from marstts.cli.main import app
 from marstts.errors import CheckpointError
@@ -35,6 +43,36 @@ def test_a_converted_model_speaks(tmp_path: Path, reference_file: Path) -> None:
     assert (tmp_path / "a.wav").stat().st_size > 44
 
 
+@pytest.fixture(scope="module")
+def light_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The fixture checkpoint, converted for the light install."""
+    folder = tmp_path_factory.mktemp("converted") / "turbo"
+    result = convert(GOLDEN / "checkpoint.pt", folder, "--onnx", *NEIGHBOURS)
+    assert result.exit_code == 0, result.stderr
+    return folder
+
+
+def test_a_model_converted_for_the_light_install_speaks_without_pytorch(
+    light_bundle: Path, tmp_path: Path, reference_file: Path
+) -> None:
+    arguments = ["--model", light_bundle, "--reference", reference_file, "--output", tmp_path / "a.wav", "--json"]
+    command = [sys.executable, "-c", WITHOUT_EXTRAS, "speak", "Hello there.", *map(str, arguments)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    [take] = json.loads(run.stdout)["takes"]
+    assert take["text"] == "Hello there."
+    assert (tmp_path / "a.wav").stat().st_size > 44
+
+
+@pytest.mark.parametrize("mode", ["none", "fixed-ref", "per-chunk"])
+def test_it_speaks_by_the_authors_rules(mode: str, light_bundle: Path, tmp_path: Path, reference_file: Path) -> None:
+    speech = ["--reference", str(reference_file), "--transcript", "Well, a test.", "--output", str(tmp_path / "a.wav")]
+    profile = ["--profile", "released", "--deep-clone", mode, "--json"]
+    result = CliRunner().invoke(app, ["speak", "No; yes.", *speech, *profile, "--model", str(light_bundle)])
+    assert result.exit_code == 0, result.stderr
+    assert [take["text"] for take in json.loads(result.stdout)["takes"]] == ["No;", "yes."]
+
+
 def test_the_published_neighbours_are_named_but_not_fetched(tmp_path: Path) -> None:
     result = convert(GOLDEN / "checkpoint.safetensors", tmp_path / "turbo")
     assert result.exit_code == 0, result.stderr
@@ -44,21 +82,59 @@ def test_the_published_neighbours_are_named_but_not_fetched(tmp_path: Path) -> N
     assert load_mars6(tmp_path / "turbo").config.text_vocab_size == 322
 
 
-@pytest.mark.parametrize("broken", ["checkpoint", "tokenizer", "hash", "codec"])
-def test_nothing_is_written_where_something_is_refused(broken: str, tmp_path: Path) -> None:
-    junk = tmp_path / "junk.pt"
-    junk.write_bytes(b"junk")
+class Harmful:
+    """Leaves a file behind where it is unpickled."""
+
+    def __init__(self, witness: Path) -> None:
+        self.witness = witness
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.witness,)
+
+
+def write_broken(kind: str, folder: Path) -> tuple[Path, Path]:
+    """A checkpoint and a tokenizer, one of which is broken."""
+    tensors, checkpoint = load_file(GOLDEN / "checkpoint.safetensors"), folder / "broken.pt"
+    match kind:
+        case "cut":
+            checkpoint.write_bytes((GOLDEN / "checkpoint.pt").read_bytes()[:100_000])
+        case "shape":
+            tensors["out_proj.weight"] = tensors["out_proj.weight"][:, :8].clone()
+            torch.save({"model": tensors, "cfg": {}}, checkpoint)
+        case "extra":
+            torch.save({"model": tensors | {"extra.weight": torch.zeros(2)}, "cfg": {}}, checkpoint)
+        case "code":
+            torch.save({"model": tensors | {"inp_emb.weight": Harmful(folder / "witness")}, "cfg": {}}, checkpoint)
+        case "bomb":
+            with zipfile.ZipFile(checkpoint, "w", zipfile.ZIP_DEFLATED) as archive:
+                archive.writestr("bomb/data.pkl", bytes(2**24))
+        case "cycle":
+            tokenizer = folder / "cyclic.model"
+            tokenizer.write_text("minbpe v1\npattern\n0\n257 104\n256 101\n", encoding="utf-8")
+            return GOLDEN / "checkpoint.pt", tokenizer
+    return checkpoint, GOLDEN / "tokenizer.model"
+
+
+@pytest.mark.parametrize("kind", ["cut", "shape", "extra", "code", "bomb", "cycle", "hash", "codec"])
+def test_nothing_is_run_or_written_where_something_is_refused(kind: str, tmp_path: Path) -> None:
+    checkpoint, tokenizer = write_broken(kind, tmp_path)
     output = tmp_path / "output" / "turbo"
-    options = {"hash": ["--sha256", "0" * 64], "codec": ["--codec", str(tmp_path / "nowhere")]}.get(broken, [])
-    result = convert(
-        junk if broken == "checkpoint" else GOLDEN / "checkpoint.safetensors",
-        output,
-        *options,
-        tokenizer=junk if broken == "tokenizer" else GOLDEN / "tokenizer.model",
-    )
-    assert result.exit_code == 2
+    options = {"hash": ["--sha256", "0" * 64], "codec": ["--codec", str(tmp_path / "nowhere")]}.get(kind, [])
+    result = convert(GOLDEN / "checkpoint.pt" if options else checkpoint, output, *options, tokenizer=tokenizer)
+    assert result.exit_code == 2, result.output
     assert result.stderr.startswith("marstts: ") and result.stderr.count("\n") == 1
+    assert not (tmp_path / "witness").exists()
     assert not output.exists() and not list(tmp_path.glob("output/*"))
+
+
+def test_a_bundle_that_was_there_stays_where_something_is_refused(tmp_path: Path) -> None:
+    output = tmp_path / "turbo"
+    assert convert(GOLDEN / "checkpoint.safetensors", output).exit_code == 0
+    before = {path: path.read_bytes() for path in output.rglob("*") if path.is_file()}
+    checkpoint, _ = write_broken("cut", tmp_path)
+    assert convert(checkpoint, output).exit_code == 2
+    assert {path: path.read_bytes() for path in output.rglob("*") if path.is_file()} == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.pt", "turbo"]
 
 
 def test_a_refused_download_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +159,7 @@ def test_the_authors_model_is_converted_once(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setenv("MARSTTS_CACHE", str(tmp_path))
     monkeypatch.setattr(urllib.request, "urlopen", answer)
-    folder = conversion.turbo_bundle()
+    folder = conversion.turbo_bundle(onnx=False)
     assert load_mars6(folder).config.width == 16
-    assert conversion.turbo_bundle() == folder
+    assert conversion.turbo_bundle(onnx=False) == folder
     assert fetched == ["model-2000100.pt", "eng-tok-512.model"]

@@ -162,3 +162,16 @@ def test_files_that_are_no_voices_are_refused(reference_file: Path):
     for name in ("missing.voice", reference_file):
         assert_refused(speak("Hi.", "--voice", name), str(name))
         assert_refused(RUN.invoke(app, ["voice", "show", str(name)]), str(name))
+
+
+def test_the_authors_rules_cut_and_continue_as_their_script_does(reference_file: Path):
+    words = ("Mr. Smith.", "--reference", reference_file, "--json")
+    ours, theirs = (json.loads(speak(*words, *more).stdout) for more in ((), ("--profile", "released")))
+    assert [take["text"] for take in ours["takes"]] == ["Mister Smith."]
+    assert [take["text"] for take in theirs["takes"]] == ["Mr.", "Smith."]
+
+
+def test_options_of_the_other_profile_are_refused(reference_file: Path):
+    words = ("Hi.", "--reference", reference_file)
+    assert_refused(speak(*words, "--deep-clone", "none"), "belongs to --profile released")
+    assert_refused(speak(*words, "--profile", "released", "--top-p", 0.4), "always begins at 0.2")

@@ -12,11 +12,15 @@ from pathlib import Path
 import pytest
 
 import marstts
+from light_install import WITHOUT_EXTRAS
+from marstts import checkpoint
 from marstts.audio import Waveform
 from marstts.engine.onnx import OnnxEngine
 from marstts.engine.torch import TorchEngine
 from marstts.errors import CheckpointError, ConfigError
+from marstts.synthesis import loading
 from marstts.synthesis.backoff import BackoffConfig
+from marstts.synthesis.loading import Engine, choose_engine
 
 
 @pytest.fixture
@@ -47,24 +51,49 @@ def test_without_graphs_a_bundle_runs_in_pytorch(copy: Path):
 def test_unknown_models_and_engines_are_refused(toy_bundle: Path):
     with pytest.raises(CheckpointError, match="nobody"):
         marstts.load("nobody")
-    with pytest.raises(ConfigError, match="auto, onnx, torch"):
+    with pytest.raises(ConfigError, match="auto, onnx, torch, cuda"):
         marstts.load(toy_bundle, engine="steam")
 
 
-WITHOUT_EXTRAS = """
-import sys
+def test_a_gpu_is_taken_where_pytorch_is_needed_anyway(copy: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(loading, "has_gpu", lambda: True)
+    assert choose_engine(Engine.AUTO, copy) is Engine.ONNX
+    info = json.loads((copy / "bundle.json").read_text())
+    (copy / "bundle.json").write_text(json.dumps({**info, "codec": {"kind": "snac"}}))
+    assert choose_engine(Engine.AUTO, copy) is Engine.CUDA
+    assert choose_engine(Engine.TORCH, copy) is Engine.TORCH
+    monkeypatch.setattr(loading, "has_gpu", lambda: False)
+    assert choose_engine(Engine.AUTO, copy) is Engine.ONNX
+    with pytest.raises(ConfigError, match="no GPU"):
+        choose_engine(Engine.CUDA, copy)
 
-class NotInstalled:
-    def find_spec(self, name, path, target=None):
-        package = name.partition(".")[0]
-        if package in ("torch", "transformers", "snac", "onnx", "tensorboard", "pyworld", "pocketsphinx", "jiwer"):
-            raise ModuleNotFoundError(f"No module named {package!r}", name=package)
 
-sys.meta_path.insert(0, NotInstalled())
-from marstts.cli.main import app
-app()
-"""
-"""The program in an interpreter that has only the light install."""
+@pytest.mark.parametrize("gpu", [True, False])
+def test_the_authors_model_has_graphs_where_no_gpu_runs_it(gpu: bool, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(loading, "has_gpu", lambda: gpu)
+    monkeypatch.setattr(loading, "turbo_bundle", lambda *, onnx: Path("graphs" if onnx else "weights"))
+    assert loading.turbo_folder(Engine.AUTO).name == ("weights" if gpu else "graphs")
+    assert loading.turbo_folder(Engine.ONNX).name == "graphs"
+    assert loading.turbo_folder(Engine.TORCH).name == "weights"
+
+
+def test_published_neighbours_are_opened_where_the_model_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    opened: list[tuple[str, str]] = []
+    for name in ("SnacCodec", "WavLmEncoder", "ClapEncoder"):
+        monkeypatch.setattr(checkpoint, name, lambda source, *, sha256, device: opened.append((source, device)))
+    checkpoint.open_codec(checkpoint.SnacPart(source="a"), tmp_path, "cuda")
+    checkpoint.open_encoder(checkpoint.WavLmPart(source="b"), tmp_path, "identity", "cuda")
+    checkpoint.open_encoder(checkpoint.ClapPart(source="c"), tmp_path, "style", "cuda")
+    assert opened == [("a", "cuda"), ("b", "cuda"), ("c", "cuda")]
+
+
+def test_a_gpu_speaks_the_same_tokens(toy_bundle: Path, reference: Waveform):
+    if not loading.has_gpu():
+        pytest.skip("there is no CUDA device here")
+    on_cpu, on_gpu = (marstts.load(toy_bundle, engine=engine) for engine in ("torch", "cuda"))
+    voice = on_cpu.clone(reference)
+    for ours, theirs in zip(on_cpu.speak("Hi.", voice).takes, on_gpu.speak("Hi.", voice).takes, strict=True):
+        assert [level.tolist() for level in ours.codes] == [level.tolist() for level in theirs.codes]
 
 
 def test_the_command_speaks_on_a_machine_without_pytorch(toy_bundle: Path, reference_file: Path, tmp_path: Path):

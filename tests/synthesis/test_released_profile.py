@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scripted import LOUD, SILENT, Says, Script, scripted_synthesizer
 
 from marstts.audio import Waveform
 from marstts.errors import TextError, VoiceError
 from marstts.mars6.prompt import Prompt
 from marstts.synthesis.released import DeepClone, ReleasedProfile
+from scripted import LOUD, SILENT, Says, Script, scripted_synthesizer
 
 TEXT = "The cat sat. She sells shells! It ends;"
 TRANSCRIPT = "On the mat."

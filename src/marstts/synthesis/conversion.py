@@ -97,17 +97,18 @@ def convert(
     return model.config, released.sha256
 
 
-def turbo_bundle() -> Path:
+def turbo_bundle(*, onnx: bool) -> Path:
     """The folder of the authors' model in the user's cache, downloaded and converted if it is not there yet.
 
-    Raises CheckpointError, saying what to do by hand, where the download is refused.
+    With `onnx` it is the one that runs without a GPU. Raises CheckpointError, saying what to do by hand, where the
+    download is refused.
     """
-    folder = cache_folder() / TURBO
+    folder = cache_folder() / (f"{TURBO}-onnx" if onnx else TURBO)
     if (folder / BUNDLE_FILE).is_file():
         return folder
     downloads = cache_folder() / "downloads"
     checkpoint, tokenizer = (download(name, downloads) for name in (CHECKPOINT_NAME, TOKENIZER_NAME))
-    convert(checkpoint, tokenizer, folder)
+    convert(checkpoint, tokenizer, folder, onnx=onnx)
     return folder
 
 
@@ -126,16 +127,8 @@ def download(name: str, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{name}.partial")
     try:
-        with (
-            urllib.request.urlopen(RELEASE + name, timeout=DOWNLOAD_TIMEOUT_SECONDS) as answer,
-            partial.open("wb") as to,
-        ):
-            size = 0
-            while block := answer.read(2**20):
-                size += len(block)
-                if size > MAX_DOWNLOAD_BYTES:
-                    raise OSError("it is far larger than the published file")
-                to.write(block)
+        with urllib.request.urlopen(RELEASE + name, timeout=DOWNLOAD_TIMEOUT_SECONDS) as answer:
+            save_stream(answer, partial)
         os.replace(partial, path)
     except (OSError, ValueError) as error:
         raise CheckpointError(

@@ -9,9 +9,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from marstts.checkpoint import GRAPH_FILES, Bundle, load_bundle, load_mars6
+from marstts.checkpoint import GRAPH_FILES, MODEL_FOLDER, Bundle, find_bundle, load_bundle, load_mars6, read_info
 from marstts.engine.onnx import OnnxEngine
-from marstts.errors import ConfigError, require
+from marstts.errors import ConfigError, MissingExtraError, require
 from marstts.mars6.generate import Stepper
 from marstts.synthesis.conversion import TURBO, turbo_bundle
 from marstts.synthesis.synthesizer import Synthesizer
@@ -21,10 +21,15 @@ class Engine(str, Enum):
     """What runs the model."""
 
     AUTO = "auto"
-    """ONNX Runtime where the bundle has graphs for it, else PyTorch."""
+    """A GPU where there is one and the codec or a speaker encoder needs PyTorch anyway, as those of "mars6-turbo" do;
+    else ONNX Runtime where the bundle has graphs for it, else PyTorch."""
 
     ONNX = "onnx"
     TORCH = "torch"
+    """PyTorch on the CPU."""
+
+    CUDA = "cuda"
+    """PyTorch on a GPU, codec and speaker encoders too."""
 
 
 def load(model: Path | str = "mini", engine: Engine | str = Engine.AUTO) -> Synthesizer:
@@ -35,7 +40,9 @@ def load(model: Path | str = "mini", engine: Engine | str = Engine.AUTO) -> Synt
     Raises CheckpointError where there is no such model or its folder is damaged, ConfigError for an unknown engine.
     """
     engine = parse_engine(engine)
-    bundle = load_bundle(turbo_bundle() if model == TURBO else model)
+    folder = turbo_folder(engine) if model == TURBO else find_bundle(model)
+    engine = choose_engine(engine, folder)
+    bundle = load_bundle(folder, device="cuda" if engine is Engine.CUDA else "cpu")
     return Synthesizer(
         name=bundle.name,
         tokenizer=bundle.tokenizer,
@@ -57,12 +64,39 @@ def parse_engine(name: Engine | str) -> Engine:
         raise ConfigError(f"engine {name!r} was asked for; expected one of {known}") from error
 
 
+def turbo_folder(engine: Engine) -> Path:
+    """The authors' model as this engine wants it: with graphs, unless PyTorch runs it."""
+    in_torch = engine in (Engine.TORCH, Engine.CUDA) or (engine is Engine.AUTO and has_gpu())
+    return turbo_bundle(onnx=not in_torch)
+
+
+def choose_engine(engine: Engine, folder: Path) -> Engine:
+    """What runs the bundle in `folder`, if it is left to us; raises ConfigError where a GPU is asked for in vain."""
+    if engine is Engine.CUDA and not has_gpu():
+        raise ConfigError("engine 'cuda' was asked for, but PyTorch finds no GPU here; use 'auto'")
+    if engine is not Engine.AUTO:
+        return engine
+    if read_info(folder).needs_torch and has_gpu():
+        return Engine.CUDA
+    has_graphs = all((folder / MODEL_FOLDER / name).is_file() for name in GRAPH_FILES)
+    return Engine.ONNX if has_graphs else Engine.TORCH
+
+
+def has_gpu() -> bool:
+    """Whether PyTorch is installed and finds a GPU."""
+    try:
+        return bool(require("torch", "torch").cuda.is_available())
+    except MissingExtraError:
+        return False
+
+
 def open_engine(bundle: Bundle, engine: Engine) -> Stepper[Any]:
     """The model of a bundle, ready to run."""
-    has_graphs = all((bundle.model_folder / name).is_file() for name in GRAPH_FILES)
-    if engine is Engine.ONNX or (engine is Engine.AUTO and has_graphs):
+    if engine is Engine.ONNX:
         return OnnxEngine(bundle.model_folder)
     require("torch", "torch")
+    from marstts.engine.static import StaticEngine
     from marstts.engine.torch import TorchEngine
 
-    return TorchEngine(load_mars6(bundle.folder))
+    model = load_mars6(bundle.folder)
+    return StaticEngine(model.to("cuda")) if engine is Engine.CUDA else TorchEngine(model)

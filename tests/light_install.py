@@ -1,0 +1,18 @@
+"""`marstts` as it runs where only the light package is installed."""
+
+from __future__ import annotations
+
+WITHOUT_EXTRAS = """
+import sys
+
+class NotInstalled:
+    def find_spec(self, name, path, target=None):
+        package = name.partition(".")[0]
+        if package in ("torch", "transformers", "snac", "onnx", "tensorboard", "pyworld", "pocketsphinx", "jiwer"):
+            raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+
+sys.meta_path.insert(0, NotInstalled())
+from marstts.cli.main import app
+app()
+"""
+"""The program in an interpreter that has only the light install."""
