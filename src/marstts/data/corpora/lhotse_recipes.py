@@ -49,7 +49,8 @@ def libritts(root: Path) -> Iterator[Found | Refused]:
     files = [path for part in parts for path in sorted((root / part).rglob("*.wav"))]
 
     def read(folder: Path) -> Any:
-        manifests = recipes().prepare_libritts(folder, dataset_parts=parts).values()
+        sound = [part for part in parts if any((folder / part).rglob("*.wav"))]  # it does not bear empty parts
+        manifests = recipes().prepare_libritts(folder, dataset_parts=sound).values()
         return {key: chain(*(manifest[key] for manifest in manifests)) for key in ("recordings", "supervisions")}
 
     for supervision, path in sorted_out(root, texts, files, read):

@@ -1,0 +1,321 @@
+"""Recipes on miniature corpora in the layouts of the real ones, and what becomes of bad data in them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from typer.testing import CliRunner
+
+import miniature_corpora
+from marstts import audio
+from marstts.cli.main import app
+from marstts.data.corpora.catalogue import RECIPES
+from marstts.data.corpora.folder import folder
+from marstts.data.corpora.gather import Audio, Found, GatherConfig, Kind, Refused, could_be_english, gather, held_out
+from marstts.data.manifest import Utterance, parse_utterance, read_manifest
+from marstts.errors import DataError
+
+NEEDS = {"libritts": "lhotse", "ljspeech": "lhotse", "vctk": "lhotse", "globe": "pyarrow", "anispeech": "pyarrow"}
+RUN = CliRunner()
+
+
+def build(name: str, root: Path) -> Path:
+    """The miniature corpus of this name."""
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name])
+    root.mkdir()
+    getattr(miniature_corpora, name)(root)
+    return root
+
+
+def manifest_of(output: Path) -> list[Utterance]:
+    """All utterances, parts of files too."""
+    lines = (output / "utterances.jsonl").read_text(encoding="utf-8").splitlines()
+    return [parse_utterance(line, "manifest") for line in lines]
+
+
+def rejects_of(output: Path) -> dict[str, dict]:
+    """What was left out, by id."""
+    return {row["id"]: row for row in map(json.loads, (output / "rejects.jsonl").read_text().splitlines())}
+
+
+def prepare(name: str, root: Path, output: Path, *options: str) -> list[Utterance]:
+    """What `marstts prepare` makes of a corpus."""
+    result = RUN.invoke(app, ["prepare", name, "--root", str(root), "--output", str(output), *options])
+    assert result.exit_code == 0, result.output
+    return manifest_of(output)
+
+
+EXPECTED = {
+    "libriheavy": (6, {"librivox-100"}, {"train": 3, "validation": 3}, 16_000),
+    "globe": (6, {"globe-S_000100", "globe-S_000101"}, {"train": 2, "validation": 2, "test": 2}, 24_000),
+    "vctk": (4, {"vctk-p225", "vctk-p226"}, {"train": 4}, 48_000),
+    "anispeech": (4, {"anispeech-1"}, {"train": 4}, 44_100),
+    "ccv2": (3, {"ccv2-5230"}, {"train": 3}, 16_000),
+    "libritts": (4, {"libritts-26", "libritts-84"}, {"train": 2, "validation": 2}, 24_000),
+    "ljspeech": (4, {"ljspeech"}, {"train": 4}, 22_050),
+    "ears": (9, {"ears-p001", "ears-p100", "ears-p107"}, {"train": 3, "validation": 3, "test": 3}, 48_000),
+}
+"""Utterances, speakers, splits and sample rate of each miniature."""
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_corpus_in_its_own_layout_becomes_a_manifest(name: str, tmp_path: Path) -> None:
+    count, people, splits, rate = EXPECTED[name]
+    utterances = prepare(name, build(name, tmp_path / "corpus"), tmp_path / "out")
+    assert len(utterances) == count
+    assert {utterance.speaker for utterance in utterances} == people
+    assert {utterance.source_rate for utterance in utterances} == {rate}
+    found = [utterance.split for utterance in utterances]
+    assert {split: found.count(split) for split in set(found)} == splits
+    assert all(utterance.licence and utterance.text.strip() for utterance in utterances)
+    for utterance in utterances:
+        path = tmp_path / "out" / utterance.audio
+        assert path.is_file() and 0.5 <= utterance.seconds <= 1.3
+    assert all(row["kind"] == "choice" for row in rejects_of(tmp_path / "out").values())
+
+
+def test_every_corpus_of_the_catalogue_has_a_miniature() -> None:
+    assert EXPECTED.keys() == RECIPES.keys()
+
+
+def test_libriheavy_gives_the_books_words_and_the_place_in_the_chapter(tmp_path: Path) -> None:
+    root = build("libriheavy", tmp_path / "corpus")
+    second = next(u for u in prepare("libriheavy", root, tmp_path / "out") if u.id.endswith("64kb_1"))
+    assert second.text == miniature_corpora.TEXTS[1] and second.start == 1.15 and second.seconds == 0.7
+    with pytest.raises(DataError, match="--audio flac"):
+        read_manifest(tmp_path / "out" / "utterances.jsonl")
+
+
+def test_parts_of_files_can_be_written_as_files_that_every_command_reads(tmp_path: Path) -> None:
+    root = build("libriheavy", tmp_path / "corpus")
+    parts = prepare("libriheavy", root, tmp_path / "parts")
+    prepare("libriheavy", root, tmp_path / "files", "--audio", "flac")
+    files = read_manifest(tmp_path / "files" / "utterances.jsonl")
+    assert [u.id for u in files] == [u.id for u in parts]
+    for part, file in zip(parts, files, strict=True):
+        assert part.start is not None
+        whole = audio.read(tmp_path / "files" / file.audio)
+        span = audio.read_span(part.audio, part.start, part.seconds)
+        np.testing.assert_allclose(whole.samples, span.samples, atol=1e-4)
+
+
+def test_libriheavys_extracted_lists_and_unpacked_archives_are_read_too(tmp_path: Path) -> None:
+    root = build("libriheavy", tmp_path / "corpus")
+    for path in (root / "download/librilight").iterdir():
+        path.rename(root / path.name)
+    assert len(prepare("libriheavy", root, tmp_path / "out")) == 6
+
+
+def test_what_is_read_is_what_was_said_by_whom_and_how(tmp_path: Path) -> None:
+    ears = {u.id: u for u in prepare("ears", build("ears", tmp_path / "ears"), tmp_path / "a")}
+    assert ears["ears-p001-emo_anger_sentences"].style == "anger"
+    assert ears["ears-p107-rainbow_01_highpitch"].style == "high"
+    assert ears["ears-p107-sentences_01_regular"].style == "regular"
+    assert "ears-p001-freeform_speech_01" in rejects_of(tmp_path / "a")
+    ccv2 = prepare("ccv2", build("ccv2", tmp_path / "ccv2"), tmp_path / "b")
+    assert [(u.style, u.start) for u in ccv2] == [("regular", 0.0), ("spontaneous", 0.2), ("spontaneous", 1.3)]
+    assert "portuguese" in rejects_of(tmp_path / "b")["ccv2-0004_portuguese_nonscripted_2-00000.000"]["reason"]
+
+
+def test_lhotse_corpora_keep_their_normalised_words(tmp_path: Path) -> None:
+    for name in ("libritts", "ljspeech"):
+        utterances = prepare(name, build(name, tmp_path / name), tmp_path / f"{name}-out")
+        assert "The rain has stopped at five o'clock." in {utterance.text for utterance in utterances}
+
+
+@pytest.mark.parametrize("name", ["libritts", "ljspeech", "vctk"])
+def test_faults_are_refused_by_name_before_lhotse_sees_them(name: str, tmp_path: Path) -> None:
+    root = build(name, tmp_path / "corpus")
+    files = [path for path in root.rglob("*") if path.suffix in (".wav", ".flac")]
+    files = sorted(path for path in files if "mic1" not in path.name and "p315" not in path.name)
+    files[0].write_text("no audio")
+    files[1].unlink()
+    utterances = prepare(name, root, tmp_path / "out", "--max-faults", "0.6")
+    assert len(utterances) == EXPECTED[name][0] - 2
+    assert all("marstts-corpus" not in utterance.audio for utterance in utterances)
+    faults = [row for row in rejects_of(tmp_path / "out").values() if row["kind"] == "fault"]
+    assert sorted("no such" in row["reason"] for row in faults) == [False, True]
+
+
+def test_an_empty_transcript_is_named(tmp_path: Path) -> None:
+    root = build("ljspeech", tmp_path / "corpus")
+    table = root / "metadata.csv"
+    table.write_text(table.read_text().replace("LJ001-0004|Good morning.|Good morning.", "LJ001-0004||"))
+    assert len(prepare("ljspeech", root, tmp_path / "out", "--max-faults", "0.3")) == 3
+    assert rejects_of(tmp_path / "out")["LJ001-0004"]["reason"] == "the transcript is empty"
+
+
+def test_a_table_lhotse_cannot_read_is_one_clear_sentence(tmp_path: Path) -> None:
+    root = build("ljspeech", tmp_path / "corpus")
+    with (root / "metadata.csv").open("a") as table:
+        table.write("LJ001-0009|a|b|c|d\n")
+    miniature_corpora.record(root / "wavs" / "LJ001-0009.wav", 22_050)
+    result = RUN.invoke(app, ["prepare", "ljspeech", "--root", str(root), "--output", str(tmp_path / "out")])
+    assert result.exit_code == 2 and "lhotse cannot read this corpus (ValueError" in result.stderr
+
+
+def test_damaged_parquet_rows_and_lists_are_refused_and_the_rest_is_kept(tmp_path: Path) -> None:
+    root = build("globe", tmp_path / "globe")
+    (root / "data" / "train-00000-of-00001.parquet").write_bytes(b"PAR1 and then nothing")
+    good = miniature_corpora.stored(24_000, "x.wav")
+    rows = [{"audio": {"bytes": bad, "path": "x"}, "speaker_id": speaker, "transcript": "Good morning."}
+            for bad, speaker in ((b"", "S_1"), (b"no audio", "S_1"), (good["bytes"], ""))]  # fmt: skip
+    miniature_corpora.write_parquet(root / "data" / "val-00000-of-00001.parquet", rows)
+    assert len(prepare("globe", root, tmp_path / "a", "--max-faults", "0.7")) == 2
+    reasons = [row["reason"] for row in rejects_of(tmp_path / "a").values()]
+    for reason, words in zip(reasons, ["damaged after 0 rows", "no audio", "decoded", "who speaks"], strict=True):
+        assert words in reason
+    root = build("libriheavy", tmp_path / "libriheavy")
+    path = root / "libriheavy_cuts_dev.jsonl.gz"
+    path.write_bytes(path.read_bytes()[:-40])
+    assert len(prepare("libriheavy", root, tmp_path / "b", "--max-faults", "0.3")) >= 3
+    assert "cut short" in rejects_of(tmp_path / "b")["libriheavy_cuts_dev.jsonl.gz"]["reason"]
+
+
+def test_columns_of_another_name_are_told(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    miniature_corpora.write_parquet(tmp_path / "c" / "data" / "train-0.parquet", [{"sound": b"", "words": "x"}])
+    with pytest.raises(DataError, match="expected columns audio, transcript or text, speaker_id; found sound, words"):
+        list(RECIPES["globe"].open(tmp_path / "c"))
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_folder_of_something_else_is_told_apart(name: str, tmp_path: Path) -> None:
+    (tmp_path / "holiday.jpg").touch()
+    with pytest.raises(DataError, match="expected|no such file"):
+        list(RECIPES[name].open(tmp_path))
+    with pytest.raises(DataError, match="no such folder"):
+        list(RECIPES[name].open(tmp_path / "nowhere"))
+
+
+# One's own folder
+
+
+def test_a_folder_with_text_files_holds_out_a_tenth(tmp_path: Path) -> None:
+    root = build("own_folder", tmp_path / "mine")
+    utterances = prepare("folder", root, tmp_path / "out", "--licence", "my own voice")
+    assert {u.speaker for u in utterances} == {"anna", "ben"} and len(utterances) == 8
+    assert [u.split for u in utterances].count("validation") == 1
+    assert {u.licence for u in utterances} == {"my own voice"}
+
+
+def test_a_folder_with_a_table_may_name_speakers(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        miniature_corpora.record(tmp_path / "mine" / "wavs" / f"{name}.wav", 24_000)
+    table = tmp_path / "mine" / "metadata.csv"
+    table.write_text("a|Good morning.|anna\nwavs/b.wav|Shall we go?\n\nc\nd|There is no such file.\n", encoding="utf-8")
+    rows = {row.id: row for row in folder(tmp_path / "mine", "own")}
+    assert rows["wavs/a"].speaker == "anna" and rows["wavs/b"].speaker == "mine"
+    assert isinstance(rows["metadata.csv:4"], Refused) and isinstance(rows["d"], Refused)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="file|text"):
+        list(folder(tmp_path / "empty", "own"))
+
+
+# Gathering
+
+
+def found(folder: Path, name: str = "a", rate: int = 16_000, **changes: object) -> Found:
+    """A recording in order, but for the changes."""
+    path = folder / f"{name}.wav"
+    if not path.exists():
+        miniature_corpora.record(path, rate)
+    facts = {"id": name, "audio": path, "text": "Good morning.", "speaker": "s", "split": "train", "licence": "CC0"}
+    return Found(**{**facts, **changes})
+
+
+FAULTS: dict[str, Callable[[Path], Found | Refused]] = {
+    "no such audio file": lambda folder: found(folder, audio=folder / "gone.wav"),
+    "cannot be decoded": lambda folder: found(folder, audio=b"no audio"),
+    "holds no samples": lambda folder: found(folder, audio=empty(folder)),
+    "transcript is empty": lambda folder: found(folder, text=" \n"),
+    "not English": lambda folder: found(folder, text="Доброе утро, как дела?"),
+    "can be spoken": lambda folder: found(folder, text="…"),
+    "id was used before": lambda folder: found(folder, "good"),
+    "ends before": lambda folder: found(folder, start=0.5, seconds=3.0),
+    "the corpus says so": lambda folder: Refused(id="a", reason="the corpus says so"),
+}
+CHOICES: dict[str, Callable[[Path], Found | Refused]] = {
+    "0.20 s of audio": lambda folder: found(folder, start=0.1, seconds=0.2),
+    "40.00 s of audio": lambda folder: found(folder, audio=long(folder)),
+    "language is de": lambda folder: found(folder, language="de"),
+    "700 characters": lambda folder: found(folder, text="a" * 700),
+    "has 1 utterances already": lambda folder: found(folder, speaker="busy"),
+}
+
+
+def empty(folder: Path) -> Path:
+    soundfile.write(folder / "empty.wav", np.zeros(0), 16_000)
+    return folder / "empty.wav"
+
+
+def long(folder: Path) -> Path:
+    soundfile.write(folder / "long.wav", np.zeros(40 * 8000), 8000)
+    return folder / "long.wav"
+
+
+@pytest.mark.parametrize(("reason", "make"), [*FAULTS.items(), *CHOICES.items()])
+def test_what_is_left_out_is_named_with_its_reason(reason: str, make, tmp_path: Path) -> None:
+    bad = make(tmp_path)
+    config = GatherConfig(max_fault_share=0.5, max_per_speaker=1)
+    report = gather([found(tmp_path, "good", speaker="busy"), bad], tmp_path / "out", config)
+    assert report.utterances == 1 and [u.id for u in manifest_of(tmp_path / "out")] == ["good"]
+    (row,) = map(json.loads, (tmp_path / "out" / "rejects.jsonl").read_text().splitlines())
+    assert reason in row["reason"] and row["id"] == bad.id
+    assert row["kind"] == ("fault" if reason in FAULTS else "choice")
+
+
+def test_too_many_faults_stop_the_run_but_choices_do_not(tmp_path: Path) -> None:
+    good = found(tmp_path, "good")
+    with pytest.raises(DataError, match=r"1 recordings are faulty, 50.0% of all; allowed are 5.0%.*rejects.jsonl"):
+        gather([good, Refused(id="x", reason="broken")], tmp_path / "out", GatherConfig())
+    assert not (tmp_path / "out" / "utterances.jsonl").exists() and "x" in rejects_of(tmp_path / "out")
+    unwanted = Refused(id="x", reason="not wanted", kind=Kind.CHOICE)
+    assert gather([good, unwanted], tmp_path / "out", GatherConfig()).choices == 1
+    with pytest.raises(DataError, match="nothing of this corpus is left"):
+        gather([unwanted], tmp_path / "out", GatherConfig())
+
+
+def test_the_cap_keeps_a_speakers_first_utterances(tmp_path: Path) -> None:
+    path = found(tmp_path).audio
+    many = [found(tmp_path, f"u{n}", audio=path, speaker="s" if n % 2 else "t") for n in range(9)]
+    gather(many, tmp_path / "out", GatherConfig(max_per_speaker=2))
+    assert [u.id for u in manifest_of(tmp_path / "out")] == ["u0", "u1", "u2", "u3"]
+
+
+def test_a_bandwidth_the_corpus_knows_of_goes_before_the_files_rate(tmp_path: Path) -> None:
+    narrow = found(tmp_path, "narrow", rate=24_000, source_rate=16_000)
+    boastful = found(tmp_path, "boastful", rate=24_000, source_rate=48_000)
+    gather([narrow, boastful], tmp_path / "out", GatherConfig())
+    assert [u.source_rate for u in manifest_of(tmp_path / "out")] == [16_000, 24_000]
+
+
+def test_stored_recordings_of_awkward_names_get_files_of_their_own(tmp_path: Path) -> None:
+    content = found(tmp_path).audio.read_bytes()
+    names = ["a/b", "a_b", "a b"]
+    report = gather([found(tmp_path, audio=content, id=name) for name in names], tmp_path / "out", GatherConfig())
+    utterances = read_manifest(tmp_path / "out" / "utterances.jsonl")
+    assert report.utterances == len({u.audio for u in utterances}) == 3
+    assert all(audio.read(tmp_path / "out" / u.audio).seconds == pytest.approx(0.6) for u in utterances)
+    assert GatherConfig().audio is Audio.IN_PLACE
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("Café, déjà vu!", True), ("Viele Grüße aus Berlin", True), ("12 + 3", True), ("日本語 text", False), ("Привет", False)],
+)
+def test_letters_tell_english_from_other_alphabets(text: str, expected: bool) -> None:
+    assert could_be_english(text) is expected
+
+
+def test_a_text_is_held_out_however_it_is_spelt() -> None:
+    texts = [f"This is sentence {'abcdefghij'[n % 10]}{'klmnopqrst'[n // 10 % 10]}{n // 100 * 'x'}." for n in range(1000)]
+    splits = [held_out(text) for text in texts]
+    assert 2 < splits.count("validation") < 25 and 2 < splits.count("test") < 25
+    assert all(held_out(text.upper() + "!") == split for text, split in zip(texts, splits, strict=True))

@@ -1,0 +1,161 @@
+"""Corpora of a few seconds in the exact layout of the large ones: folders, names, tables, formats, sample rates.
+
+Every builder makes its corpus in an empty folder and returns nothing; tests damage what they want to see refused.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import soundfile
+
+SECONDS = 0.6
+TEXTS = ("Shall we go out?", "The rain has stopped at 5 o'clock.", "Nobody on the quay said a word.", "Good morning.")
+
+
+def noise(seconds: float = SECONDS, rate: int = 16_000, seed: int = 0) -> np.ndarray:
+    """(N,) samples that are certainly no silence."""
+    return 0.3 * np.random.default_rng(seed).uniform(-1, 1, round(seconds * rate))
+
+
+def record(path: Path, rate: int, seconds: float = SECONDS) -> None:
+    """Write a recording of noise, and the folders it lies in."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    soundfile.write(path, noise(seconds, rate, seed=len(path.name)), rate)
+
+
+def libriheavy(root: Path) -> None:
+    """Two readers' chapters in Libri-Light's folders, cuts of them in two lists."""
+    for subset, split in (("small", "small"), ("large", "dev")):
+        chapter = f"{subset}/100/sea_fairies_0812_librivox_64kb_mp3/01_baum_sea_fairies_64kb"
+        source = f"download/librilight/{chapter}.flac"
+        record(root / source, 16_000, seconds=3.0)
+        cuts = [libriheavy_cut(chapter, source, number) for number in range(3)]
+        with gzip.open(root / f"libriheavy_cuts_{split}.jsonl.gz", "wt", encoding="utf-8") as lines:
+            lines.writelines(json.dumps(cut) + "\n" for cut in cuts)
+
+
+def libriheavy_cut(chapter: str, source: str, number: int) -> dict:
+    """One line of a list."""
+    name, seconds = f"{chapter}_{number}", SECONDS + 0.1 * number
+    supervision = {
+        "id": name, "recording_id": chapter, "start": 0, "duration": seconds, "channel": 0, "language": "English",
+        "speaker": "100", "custom": {"texts": [TEXTS[number], TEXTS[number].upper()], "pre_texts": ["…", "…"],
+                                     "begin_byte": 4993, "end_byte": 5120},
+    }  # fmt: skip
+    recording = {
+        "id": chapter, "sources": [{"type": "file", "channels": [0], "source": source}], "sampling_rate": 16000,
+        "num_samples": 48000, "duration": 3.0, "channel_ids": [0],
+    }  # fmt: skip
+    return {
+        "id": name, "start": 0.25 + number * 0.9, "duration": seconds, "channel": 0, "supervisions": [supervision],
+        "recording": recording, "custom": {"text_path": "download/librilight_text/text.txt"}, "type": "MonoCut",
+    }  # fmt: skip
+
+
+def globe(root: Path) -> None:
+    """Three Parquet files of two rows each."""
+    for split in ("train", "val", "test"):
+        rows = [
+            {"audio": stored(24_000, f"common_voice_en_{split}{number}.wav"), "speaker_id": f"S_00010{number}",
+             "transcript": TEXTS[number], "accent": "Scottish English", "duration": SECONDS, "age": "twenties",
+             "gender": "female"}
+            for number in range(2)
+        ]  # fmt: skip
+        write_parquet(root / "data" / f"{split}-00000-of-00001.parquet", rows)
+
+
+def anispeech(root: Path) -> None:
+    """An English file and another one."""
+    for name, texts in (("ENGLISH", TEXTS), ("NON_ENGLISH", ("Guten Morgen.",))):
+        rows = [{"audio": stored(44_100, "0.wav"), "caption": text, "voice": "1"} for text in texts]
+        write_parquet(root / "data" / f"{name}-00000-of-00001.parquet", rows)
+
+
+def stored(rate: int, name: str) -> dict:
+    """A recording as the hub stores it."""
+    content = io.BytesIO()
+    soundfile.write(content, noise(rate=rate), rate, format="WAV")
+    return {"bytes": content.getvalue(), "path": name}
+
+
+def write_parquet(path: Path, rows: Sequence[dict]) -> None:
+    """Rows as a Parquet file."""
+    import pyarrow
+    import pyarrow.parquet
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows)), path)
+
+
+def vctk(root: Path) -> None:
+    """Version 0.92: two speakers, two microphones, and p315, whose texts were lost."""
+    lines = ["ID  AGE  GENDER  ACCENTS  REGION COMMENTS", "p225  23  F    English    Southern  England",
+             "p226  22  M    English    Surrey", "p315  18  M    American    New England (no text)"]  # fmt: skip
+    (root / "speaker-info.txt").write_text("\n".join(lines) + "\n")
+    for speaker in ("p225", "p226", "p315"):
+        for number in (1, 2):
+            name = f"{speaker}_{number:03d}"
+            for microphone in ("mic1", "mic2"):
+                record(root / "wav48_silence_trimmed" / speaker / f"{name}_{microphone}.flac", 48_000)
+            if speaker != "p315":
+                (root / "txt" / speaker).mkdir(parents=True, exist_ok=True)
+                (root / "txt" / speaker / f"{name}.txt").write_text(TEXTS[number] + "\n")
+
+
+def ccv2(root: Path) -> None:
+    """The sound of three videos, and transcripts of one's own."""
+    for name in ("5230_english_scripted_0", "5230_english_nonscripted_3", "0004_portuguese_nonscripted_2"):
+        record(root / "audio" / name[:4] / f"{name}.wav", 16_000, seconds=2.5)
+    rows = [
+        {"file": "5230_english_scripted_0", "start": 0.0, "seconds": 1.2, "text": TEXTS[0]},
+        {"file": "5230_english_nonscripted_3", "start": 0.2, "seconds": 0.9, "text": TEXTS[1]},
+        {"file": "5230_english_nonscripted_3", "start": 1.3, "seconds": 1.1, "text": TEXTS[2]},
+        {"file": "0004_portuguese_nonscripted_2", "start": 0.0, "seconds": 2.0, "text": "Bom dia."},
+    ]
+    (root / "transcripts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def libritts(root: Path) -> None:
+    """Two parts of two utterances."""
+    (root / "SPEAKERS.txt").write_text(";ID  |SEX| SUBSET           |MINUTES| NAME\n84   | F | dev-clean  | 8.02 | X\n")
+    for part, speaker in (("train-clean-100", "26"), ("dev-clean", "84")):
+        chapter = root / part / speaker / "121123"
+        names = [f"{speaker}_121123_000007_00000{number}" for number in (0, 1)]
+        for name in names:
+            record(chapter / f"{name}.wav", 24_000)
+        lines = [f"{name}\t{text}\t{text.replace('5', 'five')}" for name, text in zip(names, TEXTS, strict=False)]
+        (chapter / f"{speaker}_121123.trans.tsv").write_text("\n".join(lines) + "\n")
+        (chapter / f"{speaker}_121123.book.tsv").write_text("".join(f"{name}\t…\t0\t20.5\n" for name in names))
+
+
+def ljspeech(root: Path) -> None:
+    """Four sentences."""
+    lines = []
+    for number, text in enumerate(TEXTS, start=1):
+        record(root / "wavs" / f"LJ001-000{number}.wav", 22_050)
+        lines.append(f"LJ001-000{number}|{text}|{text.replace('5', 'five')}")
+    (root / "metadata.csv").write_text("\n".join(lines) + "\n")
+
+
+def ears(root: Path) -> None:
+    """Three of the speakers, with and without words."""
+    words = {"emo_anger_sentences": "I'm so mad.", "rainbow_01_highpitch": TEXTS[0], "sentences_01_regular": TEXTS[1]}
+    (root / "transcripts.json").write_text(json.dumps(words))
+    (root / "speaker_statistics.json").write_text(json.dumps({"p001": {"gender": "male"}}))
+    for person in ("p001", "p100", "p107"):
+        for name in (*words, "freeform_speech_01"):
+            record(root / person / f"{name}.wav", 48_000)
+
+
+def own_folder(root: Path) -> None:
+    """Recordings of two people with text files beside them."""
+    for person in ("anna", "ben"):
+        for number, text in enumerate(TEXTS):
+            record(root / person / f"{number}.wav", 44_100)
+            (root / person / f"{number}.txt").write_text(text + "\n")
