@@ -250,7 +250,11 @@ def generate(
     A row's result depends on nothing but its own prompt, top_p, limits and generator.
     """
     parts = zip(prompts, top_p, limits, rngs, strict=True)
-    jobs = [Job(prompt, p, limit, rng, sampling) for prompt, p, limit, rng in parts]
+    return generate_jobs(stepper, [Job(prompt, p, limit, rng, sampling) for prompt, p, limit, rng in parts])
+
+
+def generate_jobs(stepper: Stepper[Any], jobs: Sequence[Job]) -> list[Generated]:
+    """What becomes of the jobs, in their order; all begin at once."""
     results: dict[Job, Generated] = {}
     batch = step(stepper, Batch(), jobs)
     while batch.rows:

@@ -8,7 +8,7 @@ sampled again too; when the ladder is spent the best take is kept with a warning
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import Enum
 
@@ -106,6 +106,11 @@ def first_acceptable(attempts: Iterable[Take], config: BackoffConfig) -> Take:
         if find_flaw(take, config) is None:
             return replace(take, attempts=count)
         flawed.append(take)
+    return best_of(flawed, config)
+
+
+def best_of(flawed: Sequence[Take], config: BackoffConfig) -> Take:
+    """The one of all attempts at a sentence, each with a flaw, that comes nearest to speech, with a warning."""
     best = min(flawed, key=lambda take: shortcoming(take, config))
     return replace(best, attempts=len(flawed), warning=phrase_warning(best, len(flawed), config))
 

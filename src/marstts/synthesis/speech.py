@@ -21,6 +21,9 @@ from marstts.audio import Waveform
 from marstts.codec.base import Codes
 from marstts.mars6.generate import StopReason
 
+EDGE_BELOW_PEAK_DB = 40.0
+"""What is this much quieter than the loudest frame is silence at the edges of a take; the last of an "f" is louder."""
+
 SENTENCE_PAUSE_SECONDS = 0.30
 CLAUSE_PAUSE_SECONDS = 0.15
 WORD_PAUSE_SECONDS = 0.05

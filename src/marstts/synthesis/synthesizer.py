@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 import unicodedata
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,33 +19,26 @@ from marstts import audio
 from marstts.audio import Waveform
 from marstts.codec.base import Codec, Codes
 from marstts.errors import ConfigError, TextError
-from marstts.mars6.generate import Generated, SamplingConfig, Stepper, generate
+from marstts.mars6.generate import Generated, Job, SamplingConfig, Stepper, generate_jobs
 from marstts.mars6.patches import unpatchify
 from marstts.mars6.prompt import build_prompt
 from marstts.speaker.base import SpeakerEncoder
 from marstts.synthesis import clone as cloning
 from marstts.synthesis.backoff import BackoffConfig, first_acceptable
-from marstts.synthesis.speech import Speech, Take, join, silence
+from marstts.synthesis.continuation import Continuation, carry
+from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, Speech, Take, join, silence
 from marstts.text.bpe import BPE
 from marstts.text.normalize import normalize
 from marstts.text.sentences import split_sentences
-from marstts.voice import Prefix, Voice
+from marstts.voice import Voice
 
-EDGE_BELOW_PEAK_DB = 40.0
-"""What is this much quieter than the loudest frame is silence at the edges of a take; the last of an "f" is louder."""
+if TYPE_CHECKING:
+    from marstts.engine.batcher import LiveBatcher
+    from marstts.synthesis.many import Spoken
+    from marstts.synthesis.stream import Chunk, StreamConfig
 
 OnTake = Callable[[Take, int, int], None]
 """Called after every sentence with its take, its number (from 1) and the number of sentences."""
-
-
-class Continuation(str, Enum):
-    """What a sentence continues from."""
-
-    FIXED_REFERENCE = "fixed_reference"
-    """Every sentence continues from the voice's own prefix; a shallow voice has none. Errors cannot pile up."""
-
-    PER_CHUNK = "per_chunk"
-    """The first as above, every next sentence from the take before it: prosody flows on, the voice may drift."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -59,8 +52,8 @@ class Synthesizer:
     style_encoder: SpeakerEncoder
     stepper: Stepper
 
-    quality: int = 48000
-    """Sample rate promised to the model by the quality prefix (Sec. IV-B2)."""
+    quality: int | None = 48000
+    """Sample rate promised to the model by the quality prefix (Sec. IV-B2); None leaves the prefix out."""
 
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
     backoff: BackoffConfig = field(default_factory=BackoffConfig)
@@ -104,9 +97,7 @@ class Synthesizer:
         """
         started = time.perf_counter()
         top_p = self.sampling.top_p if top_p is None else top_p
-        check_choices(seed, top_p)
-        voice.check_fits(self.codec.spec.name, self.identity_encoder.name, self.style_encoder.name)
-        sentences = speakable_sentences(text)
+        sentences = self.sentences(text, voice, seed, top_p)
         takes: list[Take] = []
         first_audio_seconds = 0.0
         for index, sentence in enumerate(sentences):
@@ -116,6 +107,74 @@ class Synthesizer:
             first_audio_seconds = first_audio_seconds or time.perf_counter() - started
             if on_take is not None:
                 on_take(take, len(takes), len(sentences))
+        return self.gather(text, takes, seed=seed, started=started, first_audio_seconds=first_audio_seconds)
+
+    def stream(
+        self,
+        text: str,
+        voice: Voice,
+        *,
+        seed: int = 0,
+        top_p: float | None = None,
+        continuation: Continuation = Continuation.FIXED_REFERENCE,
+        config: StreamConfig | None = None,
+        batcher: LiveBatcher | None = None,
+    ) -> Iterator[Chunk]:
+        """As `speak`, but the audio comes in chunks, the first of them after a few patches.
+
+        Closing the iterator stops all work within a patch. Streams may share a `batcher` made for `self.stepper`.
+        `synthesis.stream` tells how edges, loudness and flawed takes differ from `speak`, which has the whole.
+        Raises as `speak`, before the first chunk is asked for.
+        """
+        from marstts.synthesis.stream import StreamConfig, stream_sentences
+
+        top_p = self.sampling.top_p if top_p is None else top_p
+        return stream_sentences(
+            self,
+            self.sentences(text, voice, seed, top_p),
+            voice,
+            seed=seed,
+            top_p=top_p,
+            continuation=continuation,
+            config=config or StreamConfig(),
+            batcher=batcher,
+            text_warning=warn_of_unspeakable(text),
+        )
+
+    def speak_many(
+        self,
+        texts: Sequence[str],
+        voices: Voice | Sequence[Voice],
+        *,
+        seeds: int | Sequence[int] = 0,
+        top_p: float | None = None,
+        continuation: Continuation = Continuation.FIXED_REFERENCE,
+        batch: int = 8,
+    ) -> Iterator[Spoken]:
+        """Each text as `speak` would speak it, with at most `batch` sentences at a time, as they are done.
+
+        Voice and seed are one for all, or one for each text. A text that cannot be spoken comes with its problem, and
+        the others are spoken all the same. Raises ConfigError where the numbers of texts, voices and seeds differ.
+        """
+        from marstts.synthesis.many import pair_up, speak_wanted
+
+        top_p = self.sampling.top_p if top_p is None else top_p
+        wanted = pair_up(texts, voices, seeds)
+        return speak_wanted(self, iter(wanted), top_p=top_p, continuation=continuation, batch=batch)
+
+    def sentences(self, text: str, voice: Voice, seed: int, top_p: float) -> list[str]:
+        """The sentences of `text` as they will be read, once all that is wanted is found to be possible.
+
+        Raises ConfigError, VoiceError or TextError, as `speak`.
+        """
+        check_choices(seed, top_p)
+        voice.check_fits(self.codec.spec.name, self.identity_encoder.name, self.style_encoder.name)
+        return speakable_sentences(text)
+
+    def gather(
+        self, text: str, takes: Sequence[Take], *, seed: int, started: float, first_audio_seconds: float
+    ) -> Speech:
+        """The takes of a text as one speech that has been in the making since `started` (of `time.perf_counter`)."""
         return Speech(
             waveform=join(takes),
             takes=tuple(takes),
@@ -127,31 +186,32 @@ class Synthesizer:
         )
 
     def attempts(self, sentence: str, voice: Voice, top_p: float, seed: tuple[int, ...]) -> Iterator[Take]:
-        """Takes of one sentence, sampled as they are asked for, ever bolder (Sec. IV-B3).
+        """Takes of one sentence, sampled as they are asked for, ever bolder (Sec. IV-B3)."""
+        for job in self.jobs(sentence, voice, top_p, seed):
+            [generated] = generate_jobs(self.stepper, [job])
+            yield self.listen(sentence, generated, job.top_p)
+
+    def jobs(self, sentence: str, voice: Voice, top_p: float, seed: tuple[int, ...]) -> Iterator[Job]:
+        """What the engine is asked for at each attempt at a sentence.
 
         Each has a generator of its own, made from `seed` and the number of the attempt.
         """
         prompt = build_prompt(sentence, voice, self.tokenizer, self.stepper.config, self.quality)
         limits = self.backoff.limits(sentence, self.codec.spec.patch_rate)
         for attempt, rung in enumerate(self.backoff.ladder(top_p)):
-            rng = np.random.default_rng((*seed, attempt))
-            [generated] = generate(
-                self.stepper, [prompt], top_p=[rung], limits=[limits], rngs=[rng], sampling=self.sampling
-            )
-            yield self.listen(sentence, generated, rung)
+            yield Job(prompt, rung, limits, np.random.default_rng((*seed, attempt)), self.sampling)
 
-    def listen(self, sentence: str, generated: Generated, top_p: float) -> Take:
-        """The generated tokens as a take one can hear."""
+    def listen(self, sentence: str, generated: Generated, top_p: float, decoded: Waveform | None = None) -> Take:
+        """The generated tokens as a take one can hear, silent edges trimmed; `decoded` if they are decoded already."""
         config = self.stepper.config
         codes = unpatchify(generated.tokens, config.patch_layout, config.codebook_size)
-        waveform = self.decode(codes)
-        return Take(text=sentence, codes=codes, waveform=waveform, stop=generated.stop, top_p=top_p)
+        waveform = self.decode(codes) if decoded is None else decoded
+        trimmed = audio.trim_silence(waveform, below_peak_db=EDGE_BELOW_PEAK_DB)
+        return Take(text=sentence, codes=codes, waveform=trimmed, stop=generated.stop, top_p=top_p)
 
     def decode(self, codes: Codes) -> Waveform:
-        """The audio of `codes`, silent edges trimmed; no samples where there are no codes."""
-        if not len(codes[0]):
-            return silence(0.0, self.codec.spec.sample_rate)
-        return audio.trim_silence(self.codec.decode(codes), below_peak_db=EDGE_BELOW_PEAK_DB)
+        """The audio of `codes`; no samples where there are no codes."""
+        return self.codec.decode(codes) if len(codes[0]) else silence(0.0, self.codec.spec.sample_rate)
 
 
 def check_choices(seed: int, top_p: float) -> None:
@@ -168,13 +228,6 @@ def speakable_sentences(text: str) -> list[str]:
     if not sentences:
         raise TextError(f"{excerpt(text)}: there is nothing to speak in it; give a text with words or numbers")
     return sentences
-
-
-def carry(voice: Voice, take: Take, continuation: Continuation) -> Voice:
-    """What the sentence after `take` is spoken with. A flawed take is never continued from."""
-    if continuation is Continuation.FIXED_REFERENCE or take.warning is not None:
-        return voice
-    return replace(voice, prefix=Prefix(transcript=take.text, codes=take.codes))
 
 
 def has_words(text: str) -> bool:

@@ -1,0 +1,224 @@
+"""Many texts at once: their sentences share a running batch, and none of them knows of the others.
+
+Upstream: `Synthesizer.speak_many`, `engine.batcher.Batcher`.  Downstream: command line, evaluation, mining.
+It owes nothing to the paper.
+
+While the batch makes its next patches, takes that have ended are decoded on another thread. A take is judged a fixed
+number of patches after it ended, so that who runs beside whom does not depend on how fast the machine is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from marstts.engine.batcher import Batcher
+from marstts.errors import ConfigError, MarsError
+from marstts.mars6.generate import Job
+from marstts.synthesis.backoff import best_of, find_flaw
+from marstts.synthesis.continuation import Continuation, carry
+from marstts.synthesis.speech import Speech, Take
+from marstts.voice import Voice
+
+if TYPE_CHECKING:
+    from marstts.synthesis.synthesizer import Synthesizer
+
+JUDGED_AFTER = 4
+"""Patches between the end of a take and its judgement: time to decode it while others speak."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Wanted:
+    """One text to be spoken."""
+
+    number: int
+    """From 1."""
+
+    text: str
+    voice: Voice
+    seed: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Spoken:
+    """What became of one text."""
+
+    number: int
+    """Which text, from 1."""
+
+    text: str
+
+    speech: Speech | None
+    """As `Synthesizer.speak` would have given it; None where that would have raised an error."""
+
+    problem: MarsError | None = None
+    """That error."""
+
+
+@dataclass(eq=False)
+class Progress:
+    """A text on its way."""
+
+    wanted: Wanted
+    sentences: list[str]
+    started: float
+    voice: Voice
+    """What the next sentence is spoken with."""
+    takes: dict[int, Take] = field(default_factory=dict)
+    """Accepted ones, by the number of their sentence, from 0."""
+    first_audio_seconds: float = 0.0
+    has_failed: bool = False
+
+
+@dataclass(eq=False)
+class Attempts:
+    """A sentence on its way."""
+
+    progress: Progress
+    index: int
+    jobs: Iterator[Job]
+    takes: list[Take] = field(default_factory=list)
+    """So far."""
+
+
+class Run:
+    """All texts on their way; lives inside `speak_many` only."""
+
+    def __init__(self, synthesizer: Synthesizer, top_p: float, continuation: Continuation, capacity: int) -> None:
+        self.synthesizer, self.top_p, self.continuation = synthesizer, top_p, continuation
+        self.capacity = capacity
+        self.batcher = Batcher(synthesizer.stepper, capacity)
+        self.speaking: dict[Job, Attempts] = {}
+        """Jobs that wait or speak."""
+        self.decoding: deque[tuple[int, Attempts, Future[Take]]] = deque()
+        """Takes that ended, with the step after which they are judged."""
+        self.num_steps = 0
+
+    def results(self, texts: Iterator[Wanted]) -> Iterator[Spoken]:
+        """Texts as they are done."""
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="marstts-decoder") as decoder:
+            try:
+                while True:
+                    while self.batcher.num_waiting < self.capacity and (wanted := next(texts, None)) is not None:
+                        yield from self.begin(wanted)
+                    if self.batcher.is_busy:
+                        self.step(decoder)
+                    elif not self.decoding:
+                        return
+                    yield from self.judge()
+            finally:
+                for _, _, future in self.decoding:
+                    future.cancel()
+
+    def begin(self, wanted: Wanted) -> Iterator[Spoken]:
+        """Let the sentences of a text wait for their places; if it cannot be spoken, say so."""
+        started = time.perf_counter()
+        try:
+            sentences = self.synthesizer.sentences(wanted.text, wanted.voice, wanted.seed, self.top_p)
+            progress = Progress(wanted, sentences, started, wanted.voice)
+            at_once = 1 if self.continuation is Continuation.PER_CHUNK else len(sentences)
+            first_attempts = [self.attempts(progress, index) for index in range(at_once)]
+            first_jobs = [next(attempts.jobs) for attempts in first_attempts]
+        except MarsError as problem:
+            yield Spoken(number=wanted.number, text=wanted.text, speech=None, problem=problem)
+            return
+        for attempts, job in zip(first_attempts, first_jobs, strict=True):
+            self.add(attempts, job)
+
+    def attempts(self, progress: Progress, index: int) -> Attempts:
+        """One sentence, not tried yet."""
+        sentence, seed = progress.sentences[index], (progress.wanted.seed, index)
+        return Attempts(progress, index, self.synthesizer.jobs(sentence, progress.voice, self.top_p, seed))
+
+    def add(self, attempts: Attempts, job: Job, *, urgent: bool = False) -> None:
+        """Let a job wait for its place."""
+        self.speaking[job] = attempts
+        self.batcher.add(job, urgent=urgent)
+
+    def step(self, decoder: ThreadPoolExecutor) -> None:
+        """One patch of every row; those that ended are decoded."""
+        self.num_steps += 1
+        for row in self.batcher.step():
+            if row.stop is not None:
+                attempts = self.speaking.pop(row.job)
+                sentence = attempts.progress.sentences[attempts.index]
+                result = row.result(self.synthesizer.stepper.config)
+                future = decoder.submit(self.synthesizer.listen, sentence, result, row.job.top_p)
+                self.decoding.append((self.num_steps + JUDGED_AFTER, attempts, future))
+
+    def judge(self) -> Iterator[Spoken]:
+        """Keep, or sample again, the takes whose time has come: all, where nobody speaks any more."""
+        while self.decoding and (self.decoding[0][0] <= self.num_steps or not self.batcher.is_busy):
+            _, attempts, future = self.decoding.popleft()
+            if attempts.progress.has_failed:
+                continue
+            try:
+                take = future.result()
+            except MarsError as problem:
+                yield self.fail(attempts.progress, problem)
+            else:
+                yield from self.settle(attempts, take)
+
+    def settle(self, attempts: Attempts, take: Take) -> Iterator[Spoken]:
+        """What follows from one take: another attempt, the next sentence, or the end of its text."""
+        progress, index, backoff = attempts.progress, attempts.index, self.synthesizer.backoff
+        attempts.takes.append(take)
+        if find_flaw(take, backoff) is None:
+            kept = replace(take, attempts=len(attempts.takes))
+        elif (job := next(attempts.jobs, None)) is not None:
+            self.add(attempts, job, urgent=True)
+            return
+        else:
+            kept = best_of(attempts.takes, backoff)
+        progress.takes[index] = kept
+        progress.voice = carry(progress.voice, kept, self.continuation)
+        progress.first_audio_seconds = progress.first_audio_seconds or time.perf_counter() - progress.started
+        if len(progress.takes) == len(progress.sentences):
+            yield self.finish(progress)
+        elif self.continuation is Continuation.PER_CHUNK:
+            following = self.attempts(progress, index + 1)
+            self.add(following, next(following.jobs), urgent=True)
+
+    def finish(self, progress: Progress) -> Spoken:
+        """A text all of whose sentences are spoken."""
+        wanted = progress.wanted
+        speech = self.synthesizer.gather(
+            wanted.text,
+            [progress.takes[index] for index in range(len(progress.sentences))],
+            seed=wanted.seed,
+            started=progress.started,
+            first_audio_seconds=progress.first_audio_seconds,
+        )
+        return Spoken(number=wanted.number, text=wanted.text, speech=speech)
+
+    def fail(self, progress: Progress, problem: MarsError) -> Spoken:
+        """A text one of whose takes cannot be heard; the rest of it is not waited for."""
+        progress.has_failed = True
+        for job in [job for job, attempts in self.speaking.items() if attempts.progress is progress]:
+            self.batcher.drop(job)
+            del self.speaking[job]
+        return Spoken(number=progress.wanted.number, text=progress.wanted.text, speech=None, problem=problem)
+
+
+def speak_wanted(
+    synthesizer: Synthesizer, texts: Iterator[Wanted], *, top_p: float, continuation: Continuation, batch: int
+) -> Iterator[Spoken]:
+    """The texts as they are done, at most `batch` sentences at a time. Closing the iterator stops within a patch."""
+    return Run(synthesizer, top_p, continuation, batch).results(texts)
+
+
+def pair_up(texts: Sequence[str], voices: Voice | Sequence[Voice], seeds: int | Sequence[int]) -> list[Wanted]:
+    """Texts with their voices and seeds; raises ConfigError where their numbers differ."""
+    each_voice = [voices] * len(texts) if isinstance(voices, Voice) else list(voices)
+    each_seed = [seeds] * len(texts) if isinstance(seeds, int) else list(seeds)
+    if not len(texts) == len(each_voice) == len(each_seed):
+        raise ConfigError(
+            f"expected one voice and one seed for all texts or one for each, but there are {len(texts)} texts, "
+            f"{len(each_voice)} voices and {len(each_seed)} seeds"
+        )
+    rows = zip(texts, each_voice, each_seed, strict=True)
+    return [Wanted(number=n, text=text, voice=voice, seed=seed) for n, (text, voice, seed) in enumerate(rows, start=1)]
