@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from itertools import pairwise
 from pathlib import Path
 
@@ -31,12 +32,35 @@ def test_merges_go_by_rank_as_the_slow_way_does(tmp_path: Path) -> None:
     path = written(tmp_path / "a.model", "0", *(f"{first} {second}" for first, second in merges))
     tokenizer = read_minbpe(path)
     for text in ("abc", "abcabc", "aabbcc", "ababab", "cabcabca", "bca"):
-        ids = list(text.encode())
-        while pairs := [(merges.index(p), i) for i, p in enumerate(pairwise(ids)) if p in merges]:
-            rank, _ = min(pairs)
-            place = min(i for r, i in pairs if r == rank)
-            ids[place : place + 2] = [256 + rank]
-        assert tokenizer.encode(text) == ids, text
+        assert tokenizer.encode(text) == merged(text, merges), text
+
+
+PUBLISHED_CUTS = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
+)
+ODD = "'sSdDtLlVvRrEe \u017fK\u212a\r\n\t \u3000\xa0\x85\x1c\u180e\u200b\u2028\u2019.,!?"
+ODD += "0123٣²Ⅷ½éßİ\u0131ñ中字🙂\u200d\u0301ǅ_-—<|>the"
+
+
+def test_text_is_cut_where_the_published_pattern_cuts_it(tmp_path: Path) -> None:
+    """With a merge for every pair of bytes, a boundary between words shows wherever a pair is left unmerged."""
+    regex = pytest.importorskip("regex")
+    rng = random.Random(0)
+    texts = ["".join(rng.choices(ODD, k=rng.randint(1, 12))) for _ in range(500)]
+    pairs = dict.fromkeys(pair for text in texts for pair in pairwise(text.encode()))
+    tokenizer = read_minbpe(written(tmp_path / "a.model", "0", *(f"{first} {second}" for first, second in pairs)))
+    for text in texts:
+        expected = [index for word in regex.findall(PUBLISHED_CUTS, text) for index in merged(word, list(pairs))]
+        assert tokenizer.encode(text) == expected, text
+
+
+def merged(word: str, merges: list[tuple[int, int]]) -> list[int]:
+    """The ids of one word, the slow way."""
+    ranks, ids = {pair: rank for rank, pair in enumerate(merges)}, list(word.encode())
+    while pairs := [(ranks[pair], place) for place, pair in enumerate(pairwise(ids)) if pair in ranks]:
+        rank, place = min(pairs)
+        ids[place : place + 2] = [256 + rank]
+    return ids
 
 
 def test_a_larger_embedding_is_filled_with_ids_that_no_text_reaches(tmp_path: Path) -> None:
