@@ -56,10 +56,16 @@ DOORS = {
     "voice": Door("voice", "app", "Make voice files from recordings, and look into them."),
     "prepare": Door("prepare", "app", "Prepare a corpus for training.", extra="studio"),
     "tokenize": Door("tokenize", "tokenize", "Turn a corpus into shards of codes and embeddings.", extra="train"),
+    "plan": Door("plan", "plan", "Reckon what a training will take.", extra="train"),
     "train": Door("train", "app", "Train a codec, speaker encoders or a MARS6.", extra="train"),
+    "mine": Door("mine", "mine", "Let a model speak, to find where it fails.", extra="eval"),
+    "rank": Door("rank", "rank", "Turn mined takes into preference pairs.", extra="eval"),
+    "tune": Door("tune", "tune", "Tune a model by preference pairs.", extra="train"),
     "export": Door("export", "export", "Bundle a trained MARS6 with all it speaks with.", extra="train"),
     "convert": Door("convert", "convert", "Turn the authors' checkpoint into a model.", extra="released"),
-    "evaluate": Door("evaluate", "evaluate", "Judge a model's speech.", extra="eval"),
+    "benchmark": Door("benchmark", "benchmark", "Measure speed, latency and memory on this machine."),
+    "evaluate": Door("evaluate", "evaluate", "Judge speech beside real recordings.", extra="eval"),
+    "report": Door("report", "report", "Put judged systems side by side.", extra="eval"),
 }
 
 
