@@ -93,6 +93,21 @@ def mars6(
 
 
 @app.command()
+def bpe(
+    texts: Annotated[list[Path], typer.Argument(help="Manifests (.jsonl), or files with a sentence a line (or .gz).")],
+    output: Annotated[Path, typer.Option(help="Where to write the tokenizer; a run takes RUN/tokenizer.json as its own.")],
+    vocab_size: Annotated[int, typer.Option(help="Entries, special tokens included.")] = 512,
+) -> None:
+    """Learn the text vocabulary, with the special tokens and quality prefixes of the prompt."""
+    from marstts.training.vocabulary import texts_of, train_bpe
+
+    tokenizer = train_bpe(texts_of(texts), vocab_size)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(output)
+    typer.echo(f"{output}: {tokenizer.vocab_size} entries, of them special: {' '.join(tokenizer.special_tokens)}")
+
+
+@app.command()
 def speaker(
     config: Annotated[Path, typer.Option(help="TOML with kind (identity or style), sizes, steps and distortions.")],
     manifest: Annotated[Path, typer.Option(help="Corpus with speakers and styles: its utterances.jsonl.")],
