@@ -7,6 +7,7 @@
     ├── CheckpointError   a model folder or file is incomplete, malformed or of another kind
     ├── VoiceError        a voice file is malformed, or was made for another model
     ├── DataError         a manifest, corpus or shard is not what it claims to be
+    ├── BenchmarkError    a measurement could not be taken
     └── MissingExtraError a room needs packages that are not installed
 
 Doors (command line, server) print the sentence and exit with code 2; everything else is a bug and keeps its traceback.
@@ -44,6 +45,10 @@ class VoiceError(MarsError):
 
 class DataError(MarsError):
     """A manifest, corpus or shard is not what it claims to be."""
+
+
+class BenchmarkError(MarsError):
+    """A measurement could not be taken."""
 
 
 class MissingExtraError(MarsError):

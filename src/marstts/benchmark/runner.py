@@ -1,0 +1,111 @@
+"""Which cases there are, and measuring them one after the other, each in a process of its own.
+
+Upstream: `cli.benchmark`, which says what is wanted.  Downstream: `report`.
+This process loads neither models nor PyTorch, and waits while others measure.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from safetensors import safe_open
+
+from marstts.benchmark.plan import Case, Extent, Measure
+from marstts.checkpoint import GRAPH_FILES, MODEL_FOLDER, WEIGHTS_FILE, find_bundle
+from marstts.errors import BenchmarkError
+from marstts.synthesis.loading import Engine
+
+SHAPES = {"70m": "marstts.benchmark.random_model"}
+"""Sizes that can be measured with random weights, and the module that makes a bundle of each."""
+
+
+class Model(NamedTuple):
+    """Something to measure."""
+
+    label: str
+    """In tables."""
+
+    source: str
+    """Name or folder of a bundle."""
+
+
+def named_models(names: Iterable[str]) -> list[Model]:
+    """Bundles by name or folder."""
+    return [Model(find_bundle(name).name, name) for name in names]
+
+
+def shaped_models(shape: str, work: Path) -> list[Model]:
+    """Bundles of a size with random weights, in every precision; made in `work` unless they are there."""
+    lines = in_new_process(["-m", SHAPES[shape], str(work)]).splitlines()
+    return [Model(shape, folder) for folder in json.loads(lines[-1])]
+
+
+def cases(
+    model: Model, engines: Sequence[Engine], measures: Sequence[Measure], extent: Extent, naive: bool
+) -> list[Case]:
+    """What to measure of a model, in which order; the naive mode once, where it is asked for."""
+    found = []
+    for engine in engines:
+        for measure in measures:
+            if measure is Measure.NAIVE or (engine is Engine.TORCH and measure is not Measure.TOKENS):
+                continue  # PyTorch on a CPU is there for comparison
+            if measure is Measure.START and engine is not Engine.ONNX:
+                continue
+            found.append(
+                Case(
+                    measure=measure, model=model.source, label=model.label, engine=engine.value,
+                    weights=weights_of(model, engine), **extent.of(engine),
+                )
+            )  # fmt: skip
+    if naive and Measure.NAIVE in measures:
+        found.append(
+            Case(
+                measure=Measure.NAIVE, model=model.source, label=model.label, engine=Engine.TORCH.value,
+                weights="float32", **extent.of(Engine.TORCH),
+            )
+        )  # fmt: skip
+    return found
+
+
+def weights_of(model: Model, engine: Engine) -> str:
+    """What the engine computes this model with."""
+    if engine is Engine.CUDA:
+        return "half"
+    return "int8" if is_int8(model) else "float32"
+
+
+def is_int8(model: Model) -> bool:
+    """Whether any weights were rounded to eight bits."""
+    with safe_open(find_bundle(model.source) / MODEL_FOLDER / WEIGHTS_FILE, framework="numpy") as file:
+        return any(file.get_slice(name).get_dtype() == "I8" for name in file.keys())  # noqa: SIM118
+
+
+def has_graphs(model: Model) -> bool:
+    folder = find_bundle(model.source) / MODEL_FOLDER
+    return all((folder / graph).is_file() for graph in GRAPH_FILES)
+
+
+def measured(case: Case) -> list[dict[str, Any]]:
+    """The rows of a case; a single row that says why, where it failed."""
+    try:
+        rows: list[dict[str, Any]] = json.loads(
+            in_new_process(["-m", "marstts.benchmark.child"], case.model_dump_json()).splitlines()[-1]
+        )
+    except BenchmarkError as error:
+        about = {"measure": case.measure.value, "model": case.label, "engine": case.engine, "weights": case.weights}
+        return [{**about, "failed": str(error)}]
+    return rows
+
+
+def in_new_process(arguments: list[str], text: str = "") -> str:
+    """What another Python prints; BenchmarkError with the last line of its complaint where it fails."""
+    done = subprocess.run([sys.executable, *arguments], input=text, capture_output=True, text=True)
+    if done.returncode:
+        complaint = done.stderr.strip().splitlines() or [f"it ended with code {done.returncode} and said nothing"]
+        raise BenchmarkError(complaint[-1])
+    return done.stdout
