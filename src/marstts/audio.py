@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
@@ -198,7 +199,9 @@ def _decode(
     blocks: list[NDArray[np.float32]] = []
     num_frames = 0
     try:
-        while len(block := decoder.read(_next_block(block_frames, num_frames, wanted), dtype="float32", always_2d=True)):
+        while len(
+            block := decoder.read(_next_block(block_frames, num_frames, wanted), dtype="float32", always_2d=True)
+        ):
             num_frames += len(block)
             if num_frames > max_seconds * decoder.samplerate:
                 raise AudioError(_too_long(name, max_seconds))
@@ -251,6 +254,22 @@ def write(waveform: Waveform, target: Path | str | BinaryIO, *, suffix: str = ".
         raise AudioError(f"{path}: {error}") from error
     except OSError as error:
         raise AudioError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+@contextmanager
+def open_writer(path: Path, sample_rate: int) -> Iterator[Callable[[NDArray[np.float32]], None]]:
+    """Write 16-bit PCM piece by piece, in the format of the path's suffix; the file is complete when it is closed."""
+    kind = path.suffix.lower().removeprefix(".").upper()
+    try:
+        with soundfile.SoundFile(path, "w", sample_rate, channels=1, subtype="PCM_16", format=kind) as file:
+
+            def write_piece(samples: NDArray[np.float32]) -> None:
+                file.write(samples)
+                file.flush()
+
+            yield write_piece
+    except (soundfile.SoundFileError, OSError) as error:
+        raise AudioError(f"{path}: cannot be written: {error}") from error
 
 
 def resample(waveform: Waveform, sample_rate: int) -> Waveform:

@@ -112,17 +112,20 @@ class Voice:
 
     def save(self, path: Path | str) -> None:
         """Write one safetensors file; equal voices make equal files."""
+        try:
+            Path(path).write_bytes(self.to_bytes())
+        except OSError as error:
+            raise VoiceError(f"{path}: the voice cannot be written: {error.strerror or error}") from error
+
+    def to_bytes(self) -> bytes:
+        """What `save` writes."""
         tensors: dict[str, NDArray[Any]] = {"identity": self.identity, "style": self.style}
         if self.prefix is not None:
             tensors |= {f"codes.{level}": codes for level, codes in enumerate(self.prefix.codes)}
-        content = safetensors.numpy.save(
+        return safetensors.numpy.save(
             {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()},
             {METADATA_KEY: self._metadata().model_dump_json()},
         )
-        try:
-            Path(path).write_bytes(content)
-        except OSError as error:
-            raise VoiceError(f"{path}: the voice cannot be written: {error.strerror or error}") from error
 
     @staticmethod
     def load(path: Path | str) -> Voice:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import io
 import json
+import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import soundfile
 from typer.testing import CliRunner, Result
 
+from marstts import audio
 from marstts.cli.main import app
+from marstts.cli.streaming import open_loudspeaker
+from marstts.errors import MissingExtraError
 from scripted import Says, good, scripted_synthesizer
 
 RUN = CliRunner()
@@ -175,3 +180,132 @@ def test_options_of_the_other_profile_are_refused(reference_file: Path):
     words = ("Hi.", "--reference", reference_file)
     assert_refused(speak(*words, "--deep-clone", "none"), "belongs to --profile released")
     assert_refused(speak(*words, "--profile", "released", "--top-p", 0.4), "always begins at 0.2")
+
+
+def test_a_stream_is_piped_as_raw_pcm(reference_file: Path):
+    result = speak("The cat sat. It rained.", "--reference", reference_file, "--stream", "--output", "-")
+    assert result.exit_code == 0, result.stderr
+    tts = scripted_synthesizer(good)
+    chunks = tts.stream("The cat sat. It rained.", tts.clone(reference_file))
+    assert result.stdout_bytes == b"".join(chunk.pcm() for chunk in chunks)
+    assert "s of audio" in result.stderr and not Path("speech.wav").exists()
+
+
+def test_a_stream_is_written_as_it_is_made(reference_file: Path, monkeypatch: pytest.MonkeyPatch):
+    sizes: list[int] = []
+    original = audio.open_writer
+
+    @contextmanager
+    def watched(path, rate):
+        with original(path, rate) as write:
+            yield lambda samples: (write(samples), sizes.append(path.stat().st_size))
+
+    monkeypatch.setattr("marstts.audio.open_writer", watched)
+    result = speak("The cat sat.", "--reference", reference_file, "--stream", "--output", "out.wav", "--json")
+    assert result.exit_code == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert soundfile.info("out.wav").duration == pytest.approx(report["audio_seconds"], abs=0.001)
+    assert len(sizes) > 2 and sizes == sorted(set(sizes)) and report["takes"][0]["stop"] == "end of speech"
+
+
+class FakeSoundDevice:
+    """Stands in for the package `sounddevice`: remembers what was played."""
+
+    class PortAudioError(Exception):
+        pass
+
+    def __init__(self, works: bool = True) -> None:
+        self.played, self.works = b"", works
+
+    def RawOutputStream(self, *, samplerate, channels, dtype):
+        if not self.works:
+            raise self.PortAudioError("no default output device")
+        assert (samplerate, channels, dtype) == (24_000, 1, "int16")
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def write(self, data):
+        self.played += data
+
+
+def test_a_stream_is_played(reference_file: Path, monkeypatch: pytest.MonkeyPatch):
+    device = FakeSoundDevice()
+    monkeypatch.setitem(sys.modules, "sounddevice", device)
+    result = speak("The cat sat.", "--reference", reference_file, "--stream")
+    assert result.exit_code == 0 and len(device.played) > 24_000 and "the loudspeaker: " in result.stdout
+
+
+def test_what_is_missing_for_playing_is_said(reference_file: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "sounddevice", None)
+    assert_refused(speak("Hi.", "--reference", reference_file, "--stream"), "pip install 'marstts[play]'")
+    monkeypatch.setitem(sys.modules, "sounddevice", FakeSoundDevice(works=False))
+    assert_refused(speak("Hi.", "--reference", reference_file, "--stream"), "no default output device")
+
+    def broken(name):
+        raise OSError("PortAudio library not found")
+
+    monkeypatch.delitem(sys.modules, "sounddevice")
+    monkeypatch.setattr("importlib.import_module", broken)
+    with pytest.raises(MissingExtraError, match="libportaudio2"), open_loudspeaker(24_000):
+        pass
+
+
+def test_streams_and_batches_exclude_each_other_and_the_other_profile(reference_file: Path):
+    Path("lines.txt").write_text("The cat sat.")
+    voice = ["--file", "lines.txt", "--reference", reference_file]
+    assert_refused(speak(*voice, "--stream", "--batch", 2), "either --stream")
+    assert_refused(speak("Hi.", "--reference", reference_file, "--batch", 2), "--file")
+    for way in (["--stream"], ["--batch", 2]):
+        assert_refused(speak(*voice, *way, "--profile", "released"), "our own rules")
+    Path("taken").write_text("")
+    assert_refused(speak(*voice, "--batch", 2, "--output", "taken"), "taken")
+    assert_refused(speak(*voice, "--stream", "--output", "no/such/out.wav"), "no/such")
+
+
+def report_of(folder: str) -> list[dict]:
+    return [json.loads(line) for line in Path(folder, "report.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def test_every_line_is_spoken_into_a_file_of_its_own(reference_file: Path):
+    Path("lines.txt").write_text("The cat sat on the mat.\n\n🙂\nShe sells sea shells. It rained.\n", encoding="utf-8")
+    result = speak("--file", "lines.txt", "--reference", reference_file, "--batch", 3, "--output", "out", "--seed", 5)
+    assert result.exit_code == 1 and "line 3: " in result.stderr and result.stderr.count("\n") == 2
+    assert sorted(path.name for path in Path("out").iterdir()) == ["0001.wav", "0004.wav", "report.jsonl"]
+    entries = report_of("out")
+    assert [(entry["line"], entry["file"]) for entry in entries] == [(1, "0001.wav"), (3, None), (4, "0004.wav")]
+    assert "nothing to speak" in entries[1]["problem"] and [len(e.get("takes", [])) for e in entries] == [1, 0, 2]
+    tts = scripted_synthesizer(good)
+    tts.speak("She sells sea shells. It rained.", tts.clone(reference_file), seed=5).save("alone.wav")
+    assert Path("out/0004.wav").read_bytes() == Path("alone.wav").read_bytes()
+
+
+def test_an_interrupted_batch_goes_on_where_it_stopped(reference_file: Path, monkeypatch: pytest.MonkeyPatch):
+    Path("lines.txt").write_text("The cat sat.\nShe sells.\nIt rained.\n")
+    arguments = ["--file", "lines.txt", "--reference", reference_file, "--batch", 1, "--output", "out"]
+    begun: list[int] = []
+
+    def counting(attempt, prompt):
+        begun.append(attempt)
+        return good(attempt, prompt)
+
+    monkeypatch.setattr("marstts.cli.speak.load", lambda model: scripted_synthesizer(counting))
+    assert speak(*arguments, "--json").stdout == '{"spoken": 3, "kept": 0, "failed": []}\n' and len(begun) == 3
+    whole = Path("out/report.jsonl").read_text()
+    first, second = whole.splitlines()[:2]
+    Path("out/0003.wav").unlink()
+    Path("out/report.jsonl").write_text(f"{first}\n{second[:40]}")  # cut off while it was written
+    assert json.loads(speak(*arguments, "--json").stdout) == {"spoken": 2, "kept": 1, "failed": []}
+    assert [entry["line"] for entry in report_of("out")] == [1, 2, 3] and len(begun) == 5
+    assert speak(*arguments).exit_code == 0 and len(begun) == 5
+
+    Path("lines.txt").write_text("The cat sat.\nShe sold.\nIt rained.\n")
+    assert "1 lines spoken, 2 kept" in speak(*arguments).stdout
+    assert [entry["text"] for entry in report_of("out")] == ["The cat sat.", "She sold.", "It rained."]
+    assert json.loads(speak(*arguments, "--seed", 1, "--json").stdout)["spoken"] == 3
+    Path("out/report.jsonl").write_text("no report\n" + whole)
+    assert_refused(speak(*arguments), "report.jsonl:1")

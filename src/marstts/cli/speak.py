@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -13,16 +14,32 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from marstts import audio
+from marstts.cli.lines import REPORT_FILE, Outcome, speak_lines
 from marstts.cli.profile import Profile, check_profile, released_profile
+from marstts.cli.streaming import LOUDSPEAKER, STANDARD_OUTPUT, open_sink, play_through
 from marstts.cli.terminal import messages, printed_warnings, warn
 from marstts.errors import AudioError, ConfigError, TextError
 from marstts.synthesis.loading import load
 from marstts.synthesis.released import DeepClone, ReleasedProfile
 from marstts.synthesis.speech import Speech, Take
-from marstts.synthesis.synthesizer import OnTake, Synthesizer
+from marstts.synthesis.synthesizer import OnTake, Synthesizer, warn_of_unspeakable
 from marstts.voice import Voice
 
-STANDARD_OUTPUT = "-"
+Output = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WAV",
+        help="Where to write; - is standard output (default: speech.wav; with --stream the loudspeaker; with --batch "
+        "the folder speech).",
+    ),
+]
+Stream = Annotated[
+    bool, typer.Option("--stream", help="Let audio out as it is made; --output - is raw 16-bit PCM then.")
+]
+Batch = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Speak every line of --file into a file of its own, N at a time."),
+]
 
 
 def speak(
@@ -34,7 +51,9 @@ def speak(
     voice: Annotated[str | None, typer.Option(metavar="FILE", help="A file made by `marstts voice create`.")] = None,
     model: Annotated[str, typer.Option(metavar="NAME_OR_FOLDER", help="The model that speaks.")] = "mini",
     file: Annotated[str | None, typer.Option(metavar="TXT", help="Read what to say from a UTF-8 text file.")] = None,
-    output: Annotated[str, typer.Option(metavar="WAV", help="Where to write; - is standard output.")] = "speech.wav",
+    output: Output = None,
+    stream: Stream = False,
+    batch: Batch = None,
     seed: Annotated[int, typer.Option(min=0, help="Another seed gives another reading.")] = 0,
     top_p: Annotated[
         float | None,
@@ -53,9 +72,19 @@ def speak(
     """Speak a text in the voice of a recording."""
     words = choose_text(text, file)
     check_voice_options(reference, transcript, voice)
-    check_output(output)
+    check_ways(file, stream=stream, batch=batch, profile=profile)
+    output = check_output(output, stream=stream, batch=batch)
     check_profile(profile, deep_clone, top_p)
     synthesizer = load(model)
+    if batch is not None:
+        speaker = choose_voice(synthesizer, reference, transcript, voice)
+        outcome = speak_lines(synthesizer, words, speaker, Path(output), seed=seed, top_p=top_p, batch=batch)
+        report_lines(outcome, output, as_json=json_report)
+        return
+    if stream:
+        speaker = choose_voice(synthesizer, reference, transcript, voice)
+        report(send(synthesizer, words, speaker, output, seed=seed, top_p=top_p), output, as_json=json_report)
+        return
     rules = synthesizer if profile is Profile.OWN else released_profile(synthesizer, deep_clone)
     speaker = choose_voice(rules, reference, transcript, voice)
     with progress_of_sentences() as on_take:
@@ -94,10 +123,38 @@ def check_voice_options(reference: str | None, transcript: str | None, voice: st
         raise ConfigError("--transcript belongs to --reference; a voice file holds its own transcript")
 
 
-def check_output(output: str) -> None:
-    """Raise AudioError where `output` cannot be written, before any time is spent on speaking."""
-    if output == STANDARD_OUTPUT:
-        return
+def check_ways(file: str | None, *, stream: bool, batch: int | None, profile: Profile) -> None:
+    """Raise ConfigError where two ways of speaking are asked for at once."""
+    if stream and batch is not None:
+        raise ConfigError("give either --stream, which lets out one text as it is made, or --batch, which makes many")
+    if batch is not None and file is None:
+        raise ConfigError("--batch speaks the lines of a text file: give it with --file")
+    if profile is Profile.RELEASED and (stream or batch is not None):
+        raise ConfigError("--stream and --batch belong to our own rules; the authors' script has neither")
+
+
+def check_output(output: str | None, *, stream: bool, batch: int | None) -> str:
+    """Where to write; raises AudioError where that cannot be, before any time is spent on speaking."""
+    if batch is not None:
+        return prepare_folder(output or "speech")
+    if output is None:
+        output = LOUDSPEAKER if stream else "speech.wav"
+    if output not in (STANDARD_OUTPUT, LOUDSPEAKER):
+        check_file(output)
+    return output
+
+
+def prepare_folder(output: str) -> str:
+    """Make the folder of a batch, if it is not there."""
+    try:
+        Path(output).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise AudioError(f"{output}: expected a folder for one sound file per line ({error.strerror})") from error
+    return output
+
+
+def check_file(output: str) -> None:
+    """Raise AudioError where no sound file can be written."""
     path = Path(output)
     if path.suffix.lower() not in audio.SUFFIXES:
         raise AudioError(f"{output}: expected a name ending in {' or '.join(audio.SUFFIXES)} to write to")
@@ -130,6 +187,27 @@ def progress_of_sentences() -> Iterator[OnTake]:
             progress.update(bar, completed=number, total=sentences, visible=sentences > 1)
 
         yield on_take
+
+
+def send(synthesizer: Synthesizer, text: str, voice: Voice, output: str, *, seed: int, top_p: float | None) -> Speech:
+    """Stream the text to `output`; what was sent."""
+    chunks = synthesizer.stream(text, voice, seed=seed, top_p=top_p)
+    with open_sink(output, synthesizer.codec.spec.sample_rate) as sink, closing(chunks):
+        warning = warn_of_unspeakable(text)
+        return play_through(chunks, sink, model=synthesizer.name, seed=seed, text_warning=warning)
+
+
+def report_lines(outcome: Outcome, output: str, *, as_json: bool) -> None:
+    """Tell what became of the lines; exit code 1 where some could not be spoken."""
+    if as_json:
+        typer.echo(json.dumps(asdict(outcome)))
+    else:
+        kept = f", {outcome.kept} kept from before" if outcome.kept else ""
+        typer.echo(f"{output}: {outcome.spoken} lines spoken{kept}; see {Path(output) / REPORT_FILE}")
+    if outcome.failed:
+        numbers = ", ".join(map(str, outcome.failed))
+        warn(f"{len(outcome.failed)} of the lines could not be spoken: {numbers}")
+        raise typer.Exit(code=1)
 
 
 def write(speech: Speech, output: str) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -98,7 +98,7 @@ class Run:
         """Takes that ended, with the step after which they are judged."""
         self.num_steps = 0
 
-    def results(self, texts: Iterator[Wanted]) -> Iterator[Spoken]:
+    def results(self, texts: Iterator[Wanted]) -> Generator[Spoken, None, None]:
         """Texts as they are done."""
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="marstts-decoder") as decoder:
             try:
@@ -206,7 +206,7 @@ class Run:
 
 def speak_wanted(
     synthesizer: Synthesizer, texts: Iterator[Wanted], *, top_p: float, continuation: Continuation, batch: int
-) -> Iterator[Spoken]:
+) -> Generator[Spoken, None, None]:
     """The texts as they are done, at most `batch` sentences at a time. Closing the iterator stops within a patch."""
     return Run(synthesizer, top_p, continuation, batch).results(texts)
 

@@ -17,7 +17,7 @@ with a whole take has to be done differently where the take is not whole yet:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -98,7 +98,7 @@ def stream_sentences(
     config: StreamConfig,
     batcher: LiveBatcher | None,
     text_warning: str | None,
-) -> Iterator[Chunk]:
+) -> Generator[Chunk, None, None]:
     """The sentences one after another. Closing the iterator stops all work within a patch.
 
     Without a `batcher` to share with others the stream has one of its own.

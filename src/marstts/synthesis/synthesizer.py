@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -119,7 +119,7 @@ class Synthesizer:
         continuation: Continuation = Continuation.FIXED_REFERENCE,
         config: StreamConfig | None = None,
         batcher: LiveBatcher | None = None,
-    ) -> Iterator[Chunk]:
+    ) -> Generator[Chunk, None, None]:
         """As `speak`, but the audio comes in chunks, the first of them after a few patches.
 
         Closing the iterator stops all work within a patch. Streams may share a `batcher` made for `self.stepper`.
@@ -150,7 +150,7 @@ class Synthesizer:
         top_p: float | None = None,
         continuation: Continuation = Continuation.FIXED_REFERENCE,
         batch: int = 8,
-    ) -> Iterator[Spoken]:
+    ) -> Generator[Spoken, None, None]:
         """Each text as `speak` would speak it, with at most `batch` sentences at a time, as they are done.
 
         Voice and seed are one for all, or one for each text. A text that cannot be spoken comes with its problem, and
