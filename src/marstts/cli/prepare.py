@@ -53,6 +53,19 @@ def studio(
     build(read_config(StudioConfig, config), [weighted_file(item) for item in sentences], output, workers, typer.echo)
 
 
+@app.command()
+def phones(
+    manifest: Annotated[Path, typer.Argument(help="utterances.jsonl of a corpus.", exists=True, dir_okay=False)],
+    output: Annotated[Path | None, typer.Option(help="Where to write (default: phones.jsonl beside it).")] = None,
+    hours: Annotated[float, typer.Option(min=0.0, help="Stop after so many hours of audio; 0 = all.")] = 0.0,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that listen at the same time.")] = 1,
+) -> None:
+    """Find out when each phone sounds, which helps a codec to follow what is said; goes on where it stopped."""
+    from marstts.evaluation.timelines import align_corpus
+
+    align_corpus(manifest, output or manifest.parent / "phones.jsonl", hours=hours, workers=workers, say=typer.echo)
+
+
 def weighted_file(item: str) -> tuple[Path, float]:
     """`FILE` or `FILE:WEIGHT`."""
     name, _, weight = item.rpartition(":")
