@@ -4,7 +4,7 @@ Upstream: training, through `export_bundle`.  Downstream: `synthesis.loading` (s
 
     bundle.json          format version, name, quality prefix, sampling defaults, kinds of codec and speaker encoders
     tokenizer.json
-    mars6/               config.json, mars6.safetensors (fp16), encoder.onnx, global.onnx, local.onnx
+    mars6/               config.json, mars6.safetensors (fp16), encoder.onnx, global.onnx, patch.onnx, local.onnx
     codec/               of kind `mini`: config.json, codec.safetensors, encoder.onnx, decoder.onnx
     identity/, style/    of kind `mini`: config.json, encoder.safetensors, encoder.onnx
 
@@ -53,7 +53,7 @@ FORMAT_VERSION: Literal[1] = 1
 BUNDLE_FILE, TOKENIZER_FILE = "bundle.json", "tokenizer.json"
 MODEL_FOLDER, CODEC_FOLDER, IDENTITY_FOLDER, STYLE_FOLDER = "mars6", "codec", "identity", "style"
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "mars6.safetensors"
-GRAPH_FILES = ("encoder.onnx", "global.onnx", "local.onnx")
+GRAPH_FILES = ("encoder.onnx", "global.onnx", "patch.onnx", "local.onnx")
 
 PACKAGED_MODELS = Path(str(files("marstts"))) / "models_data"
 """Bundles that come with the package."""

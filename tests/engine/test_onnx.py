@@ -15,8 +15,8 @@ from marstts.engine.onnx import ROOM, OnnxEngine
 from marstts.engine.torch import TorchEngine
 from marstts.errors import CheckpointError, ConfigError
 from marstts.mars6.config import Conditioning, Mars6Config
-from marstts.mars6.generate import Generated, Limits, SamplingConfig, Stepper, generate
-from marstts.mars6.graphs import example_graphs, export_mars6
+from marstts.mars6.generate import Generated, Limits, PatchDraws, SamplingConfig, Stepper, generate, sample_positions
+from marstts.mars6.graphs import encoder_graph, export_mars6
 from marstts.mars6.model import Mars6
 from marstts.mars6.prompt import Prompt
 from marstts.onnx_export import export_graphs
@@ -127,11 +127,47 @@ def test_logits_equal_the_torch_engines_at_every_position(model: Mars6, engine: 
         states = [stepper.append(state, patch) for stepper, state in zip(steppers, states, strict=True)]
 
 
+def draws_for(batch: int, rng: np.random.Generator, **fixed) -> PatchDraws:
+    """Whatever may come: every row with its own nucleus, history and leave to end."""
+    drawn = {
+        "uniforms": rng.random((batch, 7, 2)),
+        "top_p": rng.choice([0.0, 0.2, 0.6, 0.95, 1.0, 1.5], batch),
+        "may_end": rng.random(batch) < 0.5,
+        "recent": rng.integers(-1, 13, (batch, 5)),
+        "max_ratio": rng.choice([0.0, 0.21, 0.34, 1.0], batch),
+    }
+    return PatchDraws(**(drawn | fixed))
+
+
+def test_a_patch_sampled_in_one_run_equals_one_made_position_by_position(engine: OnnxEngine):
+    rng, state = np.random.default_rng(1), engine.start(prompts())
+    ends = 0
+    for _ in range(60):
+        draws = draws_for(3, rng)
+        tokens, after = engine.sample_patch(state, draws)
+        expected, _ = sample_positions(engine, state, draws)
+        assert np.array_equal(tokens, expected)
+        ends += (tokens == CONFIG.eos).any(axis=1).sum()
+        state = engine.append(after, np.where(tokens == CONFIG.eos, OFFSETS, tokens))
+    assert ends > 5, "ends of speech are among what was compared"
+
+
+def test_when_all_rows_have_ended_the_rest_of_the_patch_is_end_of_speech(engine: OnnxEngine):
+    state, rng = engine.start(prompts()), np.random.default_rng(2)
+    everywhere = np.full((3, 7, 2), 1 - 1e-12)  # the last id of the full distribution, which is end of speech
+    draws = draws_for(3, rng, uniforms=everywhere, top_p=np.ones(3), may_end=np.ones(3, bool), max_ratio=np.ones(3))
+    tokens, _ = engine.sample_patch(state, draws)
+    assert (tokens == CONFIG.eos).all()
+    forbidden = draws_for(3, rng, uniforms=everywhere, top_p=np.ones(3), may_end=np.zeros(3, bool))
+    tokens, _ = engine.sample_patch(state, forbidden)
+    assert (tokens != CONFIG.eos).all()
+
+
 def test_the_published_conditioning_is_exported_too(tmp_path: Path):
     """It concerns the encoder alone."""
     shallow = {"encoder_layers": 1, "global_layers": 1, "local_layers": 1}
     model = model_with(CONFIG.model_copy(update={"conditioning": Conditioning.FUSED, **shallow})).eval()
-    export_graphs(tmp_path, "mars6.safetensors", model, {"encoder": example_graphs(model)["encoder"]})
+    export_graphs(tmp_path, "mars6.safetensors", model, {"encoder": encoder_graph(model)})
     batch = collate(prompts())
     arrays = {
         "text_ids": batch.text_ids,
@@ -205,7 +241,7 @@ def test_weights_are_stored_once(folder: Path, engine: OnnxEngine):
     parameters = sum(parameter.numel() for parameter in Mars6(CONFIG).parameters())
     assert (folder / "mars6.safetensors").stat().st_size < 2 * parameters + 20_000
     sizes = {path.name: path.stat().st_size for path in folder.glob("*.onnx")}
-    assert set(sizes) == {"encoder.onnx", "global.onnx", "local.onnx"} and max(sizes.values()) < 60_000
+    assert set(sizes) == {"encoder.onnx", "global.onnx", "local.onnx", "patch.onnx"} and max(sizes.values()) < 60_000
 
 
 def test_the_engine_runs_without_torch(folder: Path, engine: OnnxEngine):
@@ -219,7 +255,7 @@ def test_the_engine_runs_without_torch(folder: Path, engine: OnnxEngine):
 def test_incomplete_folders_are_refused(tmp_path: Path, folder: Path, engine: OnnxEngine):
     with pytest.raises(ConfigError, match=r"config.json"):
         OnnxEngine(tmp_path)
-    for name in ("config.json", "encoder.onnx", "mars6.safetensors", "local.onnx"):
+    for name in ("config.json", "encoder.onnx", "mars6.safetensors", "patch.onnx"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     with pytest.raises(CheckpointError, match=r"global.onnx"):
         OnnxEngine(tmp_path)

@@ -4,6 +4,7 @@ Upstream: a folder written by `mars6.graphs.export_mars6`.  Downstream: `mars6.g
 `Stepper` protocol.
 Both decoders keep KV caches. The global decoder's lie in buffers with room for later patches, so that a patch is
 written into its place and nothing is copied; where two states share a buffer, each looks only at the places it knows.
+A patch takes two runs: one of the global decoder, and one of the local decoder with all its sampling.
 Shapes: B rows · P positions of a patch · C codes per level · D width · M memory places · N places heard by the global
 decoder (the start vector and every patch) · L, H, d layers, heads and head width of the decoder concerned.
 """
@@ -12,15 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from onnxruntime import InferenceSession
 
 from marstts.config import read_config
 from marstts.engine.base import PATCH_PADDING, collate
 from marstts.mars6.config import Mars6Config
+from marstts.mars6.generate import PatchDraws
 from marstts.mars6.prompt import Prompt
 from marstts.onnx_session import open_session
 
@@ -32,9 +36,11 @@ class Memory(NamedTuple):
     """What the global decoder attends to of the texts and speakers."""
 
     keys: NDArray[np.float32]
-    """(L, B, H, M, d)."""
+    """(L, B, H, d, M)."""
 
     values: NDArray[np.float32]
+    """(L, B, H, M, d)."""
+
     mask: NDArray[np.bool_]
     """(B, M) True = attend."""
 
@@ -47,21 +53,22 @@ class Memory(NamedTuple):
         places = max(memory.mask.shape[1] for memory in memories)
         masks = [np.pad(memory.mask, ((0, 0), (0, places - memory.mask.shape[1]))) for memory in memories]
         return cls(
-            side_by_side([memory.keys for memory in memories], places),
-            side_by_side([memory.values for memory in memories], places),
+            side_by_side([memory.keys for memory in memories], places, axis=4),
+            side_by_side([memory.values for memory in memories], places, axis=3),
             np.concatenate(masks),
         )
 
 
 class Buffer:
-    """Keys and values (L, B, H, room, d) of places heard, with room for more."""
+    """Keys (L, B, H, d, room) and values (L, B, H, room, d) of places heard, with room for more."""
 
     def __init__(self, keys: NDArray[np.float32], values: NDArray[np.float32], room: int) -> None:
-        """Room for `room` places; the first of them are copied from keys and values (L, B, H, any, d)."""
-        layers, batch, heads, given, width = keys.shape
+        """Room for `room` places; the first of them are copied from keys (…, d, any) and values (…, any, d)."""
+        layers, batch, heads, width, given = keys.shape
         copied = min(given, room)
-        self.keys, self.values = np.zeros((2, layers, batch, heads, room, width), np.float32)
-        self.keys[:, :, :, :copied], self.values[:, :, :, :copied] = keys[:, :, :, :copied], values[:, :, :, :copied]
+        self.keys = np.zeros((layers, batch, heads, width, room), np.float32)
+        self.values = np.zeros((layers, batch, heads, room, width), np.float32)
+        self.keys[..., :copied], self.values[:, :, :, :copied] = keys[..., :copied], values[:, :, :, :copied]
         self.newest: Heard | None = None
         """The cache that knows all that was written here; only it may be extended in place."""
 
@@ -75,8 +82,16 @@ class Heard:
     """(B,) N of each row; what the buffer holds beyond is none of its business."""
 
     @classmethod
+    def nothing(cls, layers: int, batch: int, heads: int, width: int) -> Heard:
+        """Before the start vector: no places, and no room for any."""
+        keys = np.zeros((layers, batch, heads, width, 0), np.float32)
+        return cls(Buffer(keys, keys.swapaxes(3, 4), 0), np.zeros(batch, np.int64))
+
+    @classmethod
     def copied(cls, keys: NDArray[np.float32], values: NDArray[np.float32], places: NDArray[np.int64]) -> Heard:
-        """The first places[b] of keys and values (L, B, H, any, d), in a buffer of its own with room for one more."""
+        """The first places[b] of keys (L, B, H, d, any) and values (L, B, H, any, d), in a buffer of its own with room
+        for one more.
+        """
         heard = cls(Buffer(keys, values, room_for(int(places.max()) + 1)), places)
         heard.buffer.newest = heard
         return heard
@@ -84,15 +99,15 @@ class Heard:
     @property
     def mask(self) -> NDArray[np.bool_]:
         """(B, room), True where a row has heard something."""
-        return np.arange(self.buffer.keys.shape[3]) < self.places[:, None]
+        return np.arange(self.buffer.keys.shape[4]) < self.places[:, None]
 
     def extended(self, keys: NDArray[np.float32], values: NDArray[np.float32]) -> Heard:
-        """One more place per row, keys and values (L, B, H, 1, d)."""
+        """One more place per row, keys (L, B, H, d, 1) and values (L, B, H, 1, d)."""
         buffer = self.buffer
-        if buffer.newest is not self or self.places.max() == buffer.keys.shape[3]:
+        if buffer.newest is not self or self.places.max() == buffer.keys.shape[4]:
             buffer = self.copied(buffer.keys, buffer.values, self.places).buffer
         rows = np.arange(len(self.places))
-        buffer.keys[:, rows, :, self.places] = keys[:, :, :, 0].swapaxes(0, 1)
+        buffer.keys[:, rows, :, :, self.places] = keys[..., 0].swapaxes(0, 1)
         buffer.values[:, rows, :, self.places] = values[:, :, :, 0].swapaxes(0, 1)
         buffer.newest = Heard(buffer, self.places + 1)
         return buffer.newest
@@ -106,8 +121,8 @@ class Heard:
         """The rows of all, in a buffer of their own with room for one more place."""
         places = np.concatenate([part.places for part in parts])
         room = room_for(int(places.max()) + 1)
-        keys = side_by_side([part.buffer.keys[:, :, :, :room] for part in parts], room)
-        values = side_by_side([part.buffer.values[:, :, :, :room] for part in parts], room)
+        keys = side_by_side([part.buffer.keys[..., :room] for part in parts], room, axis=4)
+        values = side_by_side([part.buffer.values[:, :, :, :room] for part in parts], room, axis=3)
         return cls.copied(keys, values, places)
 
 
@@ -116,22 +131,19 @@ def room_for(places: int) -> int:
     return -(-places // ROOM) * ROOM
 
 
-def side_by_side(arrays: Sequence[NDArray[np.float32]], places: int) -> NDArray[np.float32]:
-    """(L, B, H, any, d) each -> (L, all B, H, places, d), zeros after the shorter ones."""
-    wide = [np.pad(array, ((0, 0), (0, 0), (0, 0), (0, places - array.shape[3]), (0, 0))) for array in arrays]
+def side_by_side(arrays: Sequence[NDArray[np.float32]], places: int, axis: int) -> NDArray[np.float32]:
+    """The rows of all (L, B, …), zeros after those that are shorter than `places` along `axis`."""
+    wide = []
+    for array in arrays:
+        padding = [(0, 0)] * array.ndim
+        padding[axis] = (0, places - array.shape[axis])
+        wide.append(np.pad(array, padding))
     return np.concatenate(wide, axis=1)
 
 
-class LocalCache(NamedTuple):
-    """What the local decoder has heard of the patch in the making: a few kilobytes, made anew for every token."""
-
-    keys: NDArray[np.float32]
-    """(L, B, H, p, d)."""
-
-    values: NDArray[np.float32]
-
-    def select(self, rows: Sequence[int]) -> LocalCache:
-        return LocalCache(self.keys[:, rows], self.values[:, rows])
+def attention_bias(mask: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """What is added to attention's scores: nothing where the mask is True."""
+    return np.where(mask, np.float32(0), np.float32(-np.inf))
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +155,8 @@ class OnnxState:
 
     memory: Memory
     heard: Heard
-    patch: LocalCache | None = None
+    patch: tuple[NDArray[np.float32], ...] = ()
+    """What the local decoder has heard of a patch made position by position: keys and values (B, H, p, d) per layer."""
 
 
 class OnnxEngine:
@@ -152,61 +165,76 @@ class OnnxEngine:
     def __init__(self, folder: Path, threads: int = 1) -> None:
         """Raises ConfigError or CheckpointError where the folder is incomplete or damaged."""
         self.config = read_config(Mars6Config, folder / "config.json")
-        self._encoder = open_session(folder / "encoder.onnx", threads)
-        self._global = open_session(folder / "global.onnx", threads)
-        self._local = open_session(folder / "local.onnx", threads)
+        self._folder, self._threads = folder, threads
+        self._encoder, self._global, self._patch = (
+            open_session(folder / f"{name}.onnx", threads) for name in ("encoder", "global", "patch")
+        )
+
+    @cached_property
+    def _local(self) -> InferenceSession:
+        """One position at a time is rarely wanted, and its weights take room."""
+        return open_session(self._folder / "local.onnx", self._threads)
 
     def start(self, prompts: Sequence[Prompt]) -> OnnxState:
         """Encode the texts and hear the prefixes."""
         batch = collate(prompts)
-        memory = Memory(
-            *self._encoder.run(
-                None,
-                {
-                    "text_ids": batch.text_ids,
-                    "text_lengths": batch.text_lengths,
-                    "identity": batch.identity,
-                    "style": batch.style,
-                },
-            )
+        keys, values, mask = self._encoder.run(
+            None,
+            {
+                "text_ids": batch.text_ids,
+                "text_lengths": batch.text_lengths,
+                "identity": batch.identity,
+                "style": batch.style,
+            },
         )
+        memory = Memory(np.ascontiguousarray(keys.swapaxes(3, 4)), values, mask)
         patches = np.pad(batch.prefix, ((0, 0), (1, 0), (0, 0)), constant_values=PATCH_PADDING)  # the start vector
-        nothing = np.zeros((*memory.keys.shape[:3], 0, memory.keys.shape[4]), np.float32)
-        causal = np.tril(np.ones((len(prompts), patches.shape[1], patches.shape[1]), bool))
-        first = np.zeros(len(prompts), np.int64)
-        vectors, keys, values = self._hear(patches, first, nothing, nothing, causal, memory)
+        layers, rows, heads, width, _ = memory.keys.shape
+        vectors, keys, values = self._hear(patches, Heard.nothing(layers, rows, heads, width), memory)
         heard = Heard.copied(keys, values, batch.prefix_lengths + 1)
-        return OnnxState(vectors[np.arange(len(prompts)), batch.prefix_lengths], memory, heard)
+        return OnnxState(vectors[np.arange(rows), batch.prefix_lengths], memory, heard)
 
     def local_logits(self, state: OnnxState, tokens: NDArray[np.int64]) -> tuple[NDArray[np.float32], OnnxState]:
         """tokens (B, p) -> logits (B, C + 1) of position p, and the state that has heard the p tokens."""
         batch, position = tokens.shape
         past = state.patch if position else self._empty_patch(batch)
-        assert past is not None, "tokens are heard one after the other"
-        logits, keys, values = self._local.run(
+        assert past, "tokens are heard one after the other"
+        logits, *grown = self._local.run(
             None,
             {
-                "position": np.array([position]),
+                "position": np.array(position),
                 "vectors": state.vectors,
                 "tokens": tokens[:, -1] if position else np.zeros(batch, np.int64),
-                "seen_keys": past.keys,
-                "seen_values": past.values,
+                **{f"past.{index}": cache for index, cache in enumerate(past)},
             },
         )
-        return logits, replace(state, patch=LocalCache(keys, values))
+        return logits, replace(state, patch=tuple(grown))
+
+    def sample_patch(self, state: OnnxState, draws: PatchDraws) -> tuple[NDArray[np.int64], OnnxState]:
+        """As `generate.sample_positions`, in one run: tokens (B, P), and the state."""
+        (drawn,) = self._patch.run(
+            None,
+            {
+                "vectors": state.vectors,
+                "uniforms": draws.uniforms,
+                "top_p": draws.top_p,
+                "may_end": draws.may_end,
+                "recent": draws.recent,
+                "max_ratio": draws.max_ratio,
+            },
+        )
+        tokens = np.full((len(state.vectors), self.config.patch_size), self.config.eos, np.int64)
+        tokens[:, : len(drawn)] = drawn[:, :, 0].T
+        return tokens, state
 
     def append(self, state: OnnxState, patches: NDArray[np.int64]) -> OnnxState:
         """patches (B, P), finished ones."""
-        heard = state.heard
-        mask = np.pad(heard.mask, ((0, 0), (0, 1)), constant_values=True)[:, None]  # the patch itself comes last
-        vectors, keys, values = self._hear(
-            patches[:, None], heard.places, heard.buffer.keys, heard.buffer.values, mask, state.memory
-        )
-        return OnnxState(vectors[:, 0], state.memory, heard.extended(keys, values))
+        vectors, keys, values = self._hear(patches[:, None], state.heard, state.memory)
+        return OnnxState(vectors[:, 0], state.memory, state.heard.extended(keys, values))
 
     def select(self, state: OnnxState, rows: Sequence[int]) -> OnnxState:
         """Only these rows."""
-        patch = None if state.patch is None else state.patch.select(rows)
+        patch = tuple(cache[rows] for cache in state.patch)
         return OnnxState(state.vectors[rows], state.memory.select(rows), state.heard.select(rows), patch)
 
     def join(self, states: Sequence[OnnxState]) -> OnnxState:
@@ -218,31 +246,24 @@ class OnnxEngine:
         )
 
     def _hear(
-        self,
-        patches: NDArray[np.int64],
-        first: NDArray[np.int64],
-        seen_keys: NDArray[np.float32],
-        seen_values: NDArray[np.float32],
-        mask: NDArray[np.bool_],
-        memory: Memory,
-    ) -> list[NDArray[np.float32]]:
-        """Run the global decoder, see `mars6.graphs.GlobalGraph`."""
-        return self._global.run(
-            None,
-            {
-                "patches": patches,
-                "first": first,
-                "seen_keys": seen_keys,
-                "seen_values": seen_values,
-                "mask": mask,
-                "memory_keys": memory.keys,
-                "memory_values": memory.values,
-                "memory_mask": memory.mask,
-            },
-        )
+        self, patches: NDArray[np.int64], heard: Heard, memory: Memory
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
+        """Run the global decoder over patches (B, T, P) after what was heard, see `mars6.decoder_graphs`."""
+        inputs: dict[str, NDArray[Any]] = {
+            "patches": patches,
+            "first": heard.places,
+            "seen_bias": attention_bias(heard.mask),
+            "memory_bias": attention_bias(memory.mask),
+        }
+        for layer in range(self.config.global_layers):
+            inputs[f"seen_keys.{layer}"] = heard.buffer.keys[layer]
+            inputs[f"seen_values.{layer}"] = heard.buffer.values[layer]
+            inputs[f"memory_keys.{layer}"] = memory.keys[layer]
+            inputs[f"memory_values.{layer}"] = memory.values[layer]
+        vectors, keys, values = self._global.run(None, inputs)
+        return vectors, keys, values
 
-    def _empty_patch(self, batch: int) -> LocalCache:
+    def _empty_patch(self, batch: int) -> tuple[NDArray[np.float32], ...]:
         config = self.config
-        head_width = config.width // config.local_heads
-        nothing = np.zeros((config.local_layers, batch, config.local_heads, 0, head_width), np.float32)
-        return LocalCache(nothing, nothing)
+        nothing = np.zeros((batch, config.local_heads, 0, config.width // config.local_heads), np.float32)
+        return (nothing,) * (2 * config.local_layers)

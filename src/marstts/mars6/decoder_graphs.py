@@ -1,0 +1,324 @@
+"""The two decoders of MARS6 as ONNX graphs made for speed: two runs per patch, whatever went before.
+
+Upstream: the weights file that `graphs.export_mars6` or `quantise` wrote.  Downstream: `engine.onnx`.
+MARS6 (arXiv:2501.05787), Sec. III-C and IV-B1.  The architecture is defined in `decoders` and `nn`; this is the same
+arithmetic in the order that ONNX Runtime does fastest, and tests hold the two equal.
+
+- `global.onnx`, once for the prefix and then once per patch: patches -> one vector per patch. Caches come in as they
+  lie in the engine's buffers, and only what is new goes out: nothing is copied.
+- `patch.onnx`, once per patch: that vector -> seven tokens, sampled inside, by a loop over positions. A loop rather
+  than seven copies of its body, for ONNX Runtime packs the weights of every copy anew, and what does not fit into the
+  processor's cache takes three times as long.
+- `local.onnx`, one position of the local decoder: for guidance, and for whoever wants to see the logits.
+
+Queries, keys and values are one matrix product. Queries are scaled by their weights. Keys of the global decoder lie
+with places last, as matrix products with a single query want them. In int8, weights have one scale per output, and
+activations one per row, so that a row's numbers do not depend on the rows beside it.
+
+Shapes: B batch · T places of the global decoder, place 0 being the start vector and place n + 1 patch n · N places in
+the cache, with room · M memory places · P positions of a patch · L, H, d layers, heads and head width of the decoder
+concerned · D width · C codes per level.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from marstts.mars6.config import Mars6Config
+from marstts.mars6.sampling_graph import Sampler, either, sample, sampler_inputs
+from marstts.onnx_build import GraphBuilder, Stored, stored_tensors
+
+GLOBAL, LOCAL = "global_decoder", "local_decoder"
+
+
+def write_decoder_graphs(config: Mars6Config, folder: Path, weights_file: str) -> None:
+    """Write `global.onnx`, `patch.onnx` and `local.onnx` beside the weights in `folder`; int8 where the weights are."""
+    weights = stored_tensors(folder / weights_file)
+    for name, build in (("global", global_graph), ("patch", patch_graph), ("local", local_graph)):
+        build(config, weights, weights_file).save(folder / f"{name}.onnx")
+
+
+def global_graph(config: Mars6Config, weights: Mapping[str, Stored], weights_file: str) -> GraphBuilder:
+    """Some places of the global decoder, after those in the cache.
+
+    Inputs: patches (B, T, P) beginning at place first (B,), where place 0 may hold anything; seen_bias (B, N), zero for
+    places that are heard and minus infinity for others; per layer seen_keys.l (B, H, d, N), seen_values.l (B, H, N, d),
+    memory_keys.l (B, H, d, M), memory_values.l (B, H, M, d); memory_bias (B, M).
+    Outputs: vectors (B, T, D), the local decoder's first input; keys (L, B, H, d, T) and values (L, B, H, T, d).
+    """
+    g = GraphBuilder(weights, weights_file)
+    heads, width = config.heads, config.width
+    patches, first = (
+        g.input("patches", "INT64", ["batch", "places", config.patch_size]),
+        g.input("first", "INT64", ["batch"]),
+    )
+    sizes = g.op("Shape", patches, end=2)
+    by_head = g.op("Concat", sizes, [heads, width // heads], axis=0)
+    bias, parts = attention_bias(g, sizes)
+    memory_bias = g.op("Unsqueeze", g.input("memory_bias", "FLOAT", ["batch", "memory"]), [1, 2])
+    x = g.op("Reshape", embed_patches(g, config, patches, first), [-1, width])
+    keys, values = [], []
+    for index in range(config.global_layers):
+        layer = f"{GLOBAL}.layers.{index}"
+        seen = cache_inputs(g, f"seen_{{}}.{index}", config, "room")
+        memory = cache_inputs(g, f"memory_{{}}.{index}", config, "memory")
+        asked = norm(g, x, f"{layer}.attention_norm")
+        query, key, value = (
+            g.op("Reshape", part, by_head) for part in queries_keys_values(g, asked, f"{layer}.attention", heads, width)
+        )
+        query, value = (g.op("Transpose", part, perm=[0, 2, 1, 3]) for part in (query, value))
+        key = g.op("Transpose", key, perm=[0, 2, 3, 1])
+        scores = g.op("Concat", g.op("MatMul", query, seen[0]), g.op("MatMul", query, key), axis=3)
+        chances = g.op("Softmax", g.op("Add", scores, bias), axis=3)
+        before, now = g.ops("Split", chances, parts, outputs=2, axis=3)
+        heard = g.op("Add", g.op("MatMul", before, seen[1]), g.op("MatMul", now, value))
+        x = g.op("Add", x, linear(g, join_heads(g, heard, width), f"{layer}.attention.output"))
+        x = g.op("Add", x, ask_memory(g, x, layer, memory, memory_bias, by_head, config))
+        x = feed_forward(g, x, layer)
+        keys.append(g.op("Unsqueeze", key, [0]))
+        values.append(g.op("Unsqueeze", value, [0]))
+    vectors = linear(g, x, f"{LOCAL}.input")
+    g.output(g.op("Reshape", vectors, g.op("Concat", sizes, [width], axis=0)), "vectors", "FLOAT")
+    g.output(g.op("Concat", *keys, axis=0), "keys", "FLOAT")
+    g.output(g.op("Concat", *values, axis=0), "values", "FLOAT")
+    return g
+
+
+def attention_bias(g: GraphBuilder, sizes: str) -> tuple[str, str]:
+    """sizes: B and T -> what is added to the scores (B, 1, T, N + T), and the numbers N and T."""
+    seen = g.input("seen_bias", "FLOAT", ["batch", "room"])
+    batch, places = g.ops("Split", sizes, outputs=2, axis=0, num_outputs=2)
+    room = g.op("Shape", seen, start=1, end=2)
+    one = np.array([1], np.int64)
+    before = g.op("Expand", g.op("Unsqueeze", seen, [1, 2]), g.op("Concat", batch, one, places, room, axis=0))
+    square = g.op("Expand", np.float32(-np.inf), g.op("Concat", batch, one, places, places, axis=0))
+    later = g.op("Trilu", square, np.int64(1), upper=1)
+    return g.op("Concat", before, later, axis=3), g.op("Concat", room, places, axis=0)
+
+
+def embed_patches(g: GraphBuilder, config: Mars6Config, patches: str, first: str) -> str:
+    """`decoders.PatchEmbedding`, and the start vector at place 0: (B, T, P) -> (B, T, D)."""
+    name, width, size = f"{GLOBAL}.patch_embedding", config.patch_token_width, config.patch_size
+    offset = g.op(
+        "Unsqueeze",
+        g.op("Range", np.int64(0), g.op("Squeeze", g.op("Shape", patches, start=1, end=2)), np.int64(1)),
+        [0],
+    )
+    places = g.op("Unsqueeze", g.op("Add", g.op("Unsqueeze", first, [1]), offset), [2])  # (B, T, 1)
+    tokens = g.op("Where", g.op("Less", patches, np.int64(0)), np.int64(config.eos), patches)
+    embedded = g.cast(g.op("Gather", g.weight(f"{name}.tokens.weight"), tokens), "FLOAT")
+    within = np.arange(size, dtype=np.int64) - size  # patch n stands at place n + 1
+    positions = g.cast(g.op("Add", g.op("Mul", places, np.int64(size)), within), "FLOAT")
+    exponents = np.arange(0, width, 2, dtype=np.float32) / np.float32(width)
+    frequencies = np.exp(np.float32(-math.log(10_000.0)) * exponents)
+    angles = g.op("Mul", g.op("Unsqueeze", positions, [3]), frequencies)
+    waves = [g.op("Unsqueeze", g.op(wave, angles), [4]) for wave in ("Sin", "Cos")]
+    waves_in_turn = g.op("Reshape", g.op("Concat", *waves, axis=4), [0, 0, 0, -1])
+    if width % 2:
+        waves_in_turn = g.op("Slice", waves_in_turn, [0], [width], [3])
+    x = g.op("Add", embedded, g.op("Mul", waves_in_turn, g.wide(f"{name}.positions.alpha")))
+    mixed = linear(g, g.op("Reshape", x, [-1, size * width]), f"{name}.output")
+    shape = g.op("Concat", g.op("Shape", patches, end=2), [config.width], axis=0)
+    is_start = g.op("Equal", places, np.int64(0))
+    return g.op("Where", is_start, g.wide(f"{GLOBAL}.start"), g.op("Reshape", mixed, shape))
+
+
+def ask_memory(
+    g: GraphBuilder, x: str, layer: str, memory: tuple[str, str], bias: str, by_head: str, config: Mars6Config
+) -> str:
+    """The cross-attention's part of a layer: x (B · T, D) -> (B · T, D)."""
+    name = f"{layer}.cross_attention"
+    scale = (config.width // config.heads) ** -0.5
+    query = linear(g, norm(g, x, f"{layer}.cross_norm"), f"{name}.query", scales=[scale])
+    query = g.op("Transpose", g.op("Reshape", query, by_head), perm=[0, 2, 1, 3])
+    chances = g.op("Softmax", g.op("Add", g.op("MatMul", query, memory[0]), bias), axis=3)
+    return linear(g, join_heads(g, g.op("MatMul", chances, memory[1]), config.width), f"{name}.output")
+
+
+def cache_inputs(g: GraphBuilder, name: str, config: Mars6Config, places: str) -> tuple[str, str]:
+    """Keys (B, H, d, places) and values (B, H, places, d) of one layer, as inputs."""
+    heads, size = config.heads, config.width // config.heads
+    keys = g.input(name.format("keys"), "FLOAT", ["batch", heads, size, places])
+    return keys, g.input(name.format("values"), "FLOAT", ["batch", heads, places, size])
+
+
+def patch_graph(config: Mars6Config, weights: Mapping[str, Stored], weights_file: str) -> GraphBuilder:
+    """A whole patch: vectors (B, D) from the global graph, and what `sampling_graph.sampler_inputs` asks for
+    -> tokens (p, B, 1), where p < P if all rows have ended; where end of speech is drawn, the rest of the row is too.
+    """
+    g = GraphBuilder(weights, weights_file)
+    vectors = g.input("vectors", "FLOAT", ["batch", config.width])
+    sampler = sampler_inputs(g, config.codebook_size + 1, config.patch_size)
+    ended = g.op("Less", sampler.top_p, np.float64(-1))  # nobody
+    shape = g.op(
+        "Concat", g.op("Shape", vectors, end=1), [config.local_heads, 0, config.width // config.local_heads], axis=0
+    )
+    nothing = g.op("Expand", np.float32(0), shape)
+    caches = [nothing] * (2 * config.local_layers)
+    body = g.body()
+    names = ["heard", "was_ended", "lately", *(f"past.{index}" for index in range(len(caches)))]
+    dtypes = ["FLOAT", "BOOL", "INT64", *["FLOAT"] * len(caches)]
+    position, _ = body.input("position", "INT64", []), body.input("go_on", "BOOL", [])
+    heard, was_ended, lately, *past = (body.input(*pair, shape=None) for pair in zip(names, dtypes, strict=True))
+    x, grown = local_step(body, config, body.op("Add", heard, local_position(body, position)), past)
+    level = body.op("Gather", np.array(config.position_levels), position)
+    logits = level_logits(body, config, x, level)
+    token, is_ended, later = choose_token(body, config, sampler, logits, level, position, was_ended, lately)
+    embedded = body.cast(
+        body.op("Gather", body.weight(f"{LOCAL}.tokens.weight"), body.op("Squeeze", token, [1])), "FLOAT"
+    )
+    unfinished = body.op("ReduceMax", body.cast(body.op("Not", is_ended), "INT32"), keepdims=0)
+    results = [body.cast(unfinished, "BOOL"), embedded, is_ended, later, *grown, body.op("Identity", token)]
+    body.outputs = [body.value(*pair) for pair in zip(results, ["BOOL", *dtypes, "INT64"], strict=True)]
+    loop = g.ops("Loop", np.int64(config.patch_size), "", vectors, ended, "recent", *caches,
+                 outputs=len(results) - 1, body=body.graph("position"))  # fmt: skip
+    g.output(loop[-1], "tokens", "INT64")
+    return g
+
+
+def choose_token(
+    g: GraphBuilder, config: Mars6Config, sampler: Sampler, logits: str, level: str, position: str, was_ended: str,
+    recent: str,
+) -> tuple[str, str, str]:  # fmt: skip
+    """logits (B, C + 1) of a position -> token (B, 1), who has ended now (B, 1), and the codes heard lately (B, K)."""
+    uniforms = g.op("Gather", "uniforms", position, axis=1)
+    is_coarsest = g.op("Equal", level, np.int64(0))
+    pick = sample(g, sampler, logits, uniforms, recent, is_coarsest, config.codebook_size + 1)
+    is_ended = g.op("Or", was_ended, g.op("Equal", pick, np.int64(config.codebook_size)))
+    moved = g.op("Add", pick, g.op("Mul", level, np.int64(config.codebook_size)))
+    token = g.op("Where", is_ended, np.int64(config.eos), moved)
+    later = g.op("Concat", g.op("Slice", recent, [1], [np.iinfo(np.int64).max], [1]), token, axis=1)
+    return token, is_ended, later
+
+
+def local_graph(config: Mars6Config, weights: Mapping[str, Stored], weights_file: str) -> GraphBuilder:
+    """One position of the local decoder, after those in the cache.
+
+    Inputs: position (); vectors (B, D) from the global graph, heard at position 0; tokens (B,) chosen last, heard at
+    the others; per layer past.l (B, H, p, d), keys then values.
+    Outputs: logits (B, C + 1) over the position's level, last column end of speech; grown.l (B, H, p + 1, d).
+    """
+    g = GraphBuilder(weights, weights_file)
+    vectors, tokens = g.input("vectors", "FLOAT", ["batch", config.width]), g.input("tokens", "INT64", ["batch"])
+    position = g.input("position", "INT64", [])
+    head = [config.local_heads, "positions", config.width // config.local_heads]
+    past = [g.input(f"past.{index}", "FLOAT", ["batch", *head]) for index in range(2 * config.local_layers)]
+    embedded = g.cast(g.op("Gather", g.weight(f"{LOCAL}.tokens.weight"), tokens), "FLOAT")
+    heard = g.op("Where", g.op("Equal", position, np.int64(0)), vectors, embedded)
+    x, grown = local_step(g, config, g.op("Add", heard, local_position(g, position)), past)
+    g.output(level_logits(g, config, x, g.op("Gather", np.array(config.position_levels), position)), "logits", "FLOAT")
+    for index, cache in enumerate(grown):
+        g.output(cache, f"grown.{index}", "FLOAT")
+    return g
+
+
+def local_position(g: GraphBuilder, position: str) -> str:
+    """(D,) what says which position of the patch this is."""
+    return g.op("Gather", g.wide(f"{LOCAL}.positions.weight"), position)
+
+
+def local_step(g: GraphBuilder, config: Mars6Config, x: str, past: Sequence[str]) -> tuple[str, list[str]]:
+    """x (B, D) of one position, past: keys and values (B, H, p, d) of each layer in turn -> (B, D), longer caches."""
+    heads, grown = config.local_heads, []
+    for index in range(config.local_layers):
+        layer = f"{LOCAL}.layers.{index}"
+        parts = queries_keys_values(g, norm(g, x, f"{layer}.attention_norm"), f"{layer}.attention", heads, config.width)
+        query, *new = (g.op("Reshape", part, [0, heads, 1, config.width // heads]) for part in parts)
+        keys, values = (
+            g.op("Concat", cache, part, axis=2)
+            for cache, part in zip(past[2 * index : 2 * index + 2], new, strict=True)
+        )
+        scores = g.op("FusedMatMul", query, keys, domain="com.microsoft", transB=1)
+        mixed = g.op("MatMul", g.op("Softmax", scores, axis=3), values)
+        x = g.op("Add", x, linear(g, g.op("Reshape", mixed, [-1, config.width]), f"{layer}.attention.output"))
+        x = feed_forward(g, x, layer)
+        grown += [keys, values]
+    return x, grown
+
+
+def level_logits(g: GraphBuilder, config: Mars6Config, x: str, level: str, candidate: int = 0) -> str:
+    """x (B, D) -> (B, C + 1): logits over the codes of `level` (), found from `candidate` on, and end of speech."""
+    if candidate == len(config.patch_layout) - 1:
+        return logits_of(g, config, x, candidate)
+    return either(
+        g,
+        g.op("Equal", level, np.int64(candidate)),
+        lambda inner: logits_of(inner, config, x, candidate),
+        lambda inner: level_logits(inner, config, x, level, candidate + 1),
+        "FLOAT",
+    )
+
+
+def logits_of(g: GraphBuilder, config: Mars6Config, x: str, level: int) -> str:
+    """As `level_logits`, for one level."""
+    name, size = f"{LOCAL}.output", config.codebook_size
+    if f"{name}.{level}.weight" in g.weights:
+        return linear(g, x, f"{name}.{level}")
+    rows = [(level * size, (level + 1) * size), (config.eos, config.eos + 1)]
+    weight = g.joined([g.wide(f"{name}.weight", pair) for pair in rows], axis=0)
+    return g.op("Gemm", x, weight, transB=1)
+
+
+def norm(g: GraphBuilder, x: str, name: str) -> str:
+    """Layer norm."""
+    return g.op("LayerNormalization", x, g.wide(f"{name}.weight"), g.wide(f"{name}.bias"), axis=-1, epsilon=1e-5)
+
+
+def feed_forward(g: GraphBuilder, x: str, layer: str) -> str:
+    """x (N, D) and what the feed-forward layer adds to it.
+
+    Mish is x (1 - v²) / (1 + v²) with v = sigmoid(-x): ONNX Runtime has fast sigmoids.
+    """
+    inner = linear(g, norm(g, x, f"{layer}.feed_forward_norm"), f"{layer}.feed_forward.inner")
+    v = g.op("Sigmoid", g.op("Neg", inner))
+    squared, one = g.op("Mul", v, v), np.float32(1)
+    share = g.op("Div", g.op("Sub", one, squared), g.op("Add", one, squared))
+    return g.op("Add", x, linear(g, g.op("Mul", inner, share), f"{layer}.feed_forward.output"))
+
+
+def queries_keys_values(g: GraphBuilder, x: str, name: str, heads: int, width: int) -> list[str]:
+    """x (N, D) -> scaled queries, keys and values (N, D) each, heads side by side."""
+    scale = (width // heads) ** -0.5
+    together = linear(g, x, f"{name}.query", f"{name}.key_value", scales=[scale, 1.0])
+    return g.ops("Split", together, outputs=3, axis=1, num_outputs=3)
+
+
+def join_heads(g: GraphBuilder, x: str, width: int) -> str:
+    """(B, H, T, d) -> (B · T, D)."""
+    return g.op("Reshape", g.op("Transpose", x, perm=[0, 2, 1, 3]), [-1, width])
+
+
+def linear(g: GraphBuilder, x: str, *names: str, scales: Sequence[float] = ()) -> str:
+    """x (N, any) through the linear maps of these names, side by side -> (N, sum of their outputs).
+
+    `scales` multiply what they give, beforehand: in their weights.
+    """
+    scales = scales or [1.0] * len(names)
+    is_integer = g.weights[f"{names[0]}.weight"].dtype == "I8"
+    biases = [
+        scaled(g, f"{name}.bias", scale)
+        for name, scale in zip(names, scales, strict=True)
+        if f"{name}.bias" in g.weights
+    ]
+    if not is_integer:
+        weights = [scaled(g, f"{name}.weight", scale) for name, scale in zip(names, scales, strict=True)]
+        return g.op("Gemm", x, g.joined(weights, 0), *([g.joined(biases, 0)] if biases else []), transB=1)
+    weight = g.joined([g.weight(f"{name}.weight") for name in names], 1)
+    steps = g.joined(
+        [scaled(g, f"{name}.weight.scale", scale / 127) for name, scale in zip(names, scales, strict=True)], 0
+    )
+    largest = g.op("Max", g.op("ReduceMax", g.op("Abs", x), [1]), np.float32(1e-30))
+    spread = g.op("Mul", x, g.op("Div", np.float32(127), largest))
+    codes = g.cast(g.op("Add", spread, np.float32(128.5)), "UINT8")  # casting cuts off, which rounds the codes
+    product = g.op("MatMulIntegerToFloat", codes, weight, np.float32(1), steps, np.uint8(128), domain="com.microsoft")
+    product = g.op("Mul", product, largest)
+    return g.op("Add", product, g.joined(biases, 0)) if biases else product
+
+
+def scaled(g: GraphBuilder, name: str, scale: float) -> str:
+    """A weight in single precision, times a number."""
+    return g.wide(name) if scale == 1.0 else g.prepare("Mul", g.wide(name), np.float32(scale))
