@@ -15,5 +15,7 @@ def parse(arguments: Sequence[str]) -> None:
     context = command.make_context("marstts", list(arguments))
     while hasattr(command, "resolve_command"):
         words = [*getattr(context, "_protected_args", ()), *context.args]
+        if not words and command.invoke_without_command:
+            return
         name, command, rest = command.resolve_command(context, words)
         context = command.make_context(name, rest, parent=context)

@@ -27,6 +27,4 @@ torchrun --nproc-per-node "$(nproc)" --no-python marstts train mars6 --config "$
 
 marstts export "$work/mars6" --codec "$work/export/codec" --identity "$work/export/identity" \
     --style "$work/export/style" --name mini --output "$work/mini"
-marstts evaluate make-testset "$manifest" --speakers 8 --sentences 40 --output "$work/testset.jsonl"
-marstts evaluate speech "$work/testset.jsonl" --output "$work/evaluation" --judge "$work/mini" \
-    --system source --system codec --system "$work/mini"
+marstts evaluate --system "$work/mini" --root "$work/studio" --output "$work/evaluation" --workers "$(nproc)"

@@ -9,7 +9,7 @@ import pytest
 
 from marstts.audio import Waveform
 from marstts.errors import MissingExtraError
-from marstts.evaluation.metrics.identity import Resemblyzer, compare_speakers, cosine, level
+from marstts.evaluation.metrics.identity import Resemblyzer, compare_speakers, cosine, level, telling_apart
 
 
 def unit(degrees: float) -> np.ndarray:
@@ -53,3 +53,29 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "resemblyzer", None)
     with pytest.raises(MissingExtraError, match=r"marstts\[eval\]"):
         Resemblyzer()
+
+
+def brute_force_error_rate(real: list[float], generated: list[float]) -> float:
+    """Every threshold between and beyond the scores, by counting: the mean of both errors where they are closest."""
+    scores = sorted({*real, *generated})
+    errors = [
+        (sum(score < threshold for score in real) / len(real), sum(s >= threshold for s in generated) / len(generated))
+        for threshold in scores
+    ]
+    refused, accepted = min(errors, key=lambda pair: abs(pair[0] - pair[1]))
+    return min(50.0, 100 * (refused + accepted) / 2)
+
+
+def test_the_papers_error_rate_agrees_with_counting():
+    rng = np.random.default_rng(1)
+    for number, shift in ((3, 0.2), (20, 0.5), (41, 0.0), (60, -0.4), (7, 2.0)):
+        real, generated = rng.normal(shift, 0.3, number), rng.normal(0.0, 0.3, number)
+        expected = brute_force_error_rate(list(real.astype(np.float32)), list(generated.astype(np.float32)))
+        assert telling_apart(real, generated) == pytest.approx(expected)
+
+
+def test_takes_that_nobody_can_tell_from_recordings_reach_50_and_no_more():
+    scores = np.array([0.7, 0.8, 0.9])
+    assert telling_apart(scores, scores) == pytest.approx(50.0)
+    assert telling_apart(scores, scores + 1.0) == 50.0
+    assert telling_apart(scores, scores - 1.0) == 0.0

@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from marstts.evaluation.intervals import Interval, paired_quotient_interval, ratio_interval
+from marstts.evaluation.intervals import (
+    Interval,
+    bootstrap,
+    bootstrap_difference,
+    paired_quotient_interval,
+    ratio,
+    ratio_interval,
+)
 
 
 def test_interval_of_a_mean_agrees_with_the_normal_closed_form():
@@ -57,3 +64,26 @@ def test_the_same_scores_give_the_same_interval():
 
 def test_intervals_read_well():
     assert Interval(0.12345, 0.1, 0.2).format(2) == "0.12 [0.10, 0.20]"
+
+
+def test_the_general_bootstrap_gives_what_the_one_for_ratios_gives():
+    errors, lengths = [1.0, 5.0, 2.0, 0.0, 7.0], [10.0, 12.0, 9.0, 11.0, 30.0]
+    assert bootstrap(np.stack([errors, lengths], axis=1), ratio) == ratio_interval(errors, lengths)
+    assert bootstrap(np.zeros((3, 2)), ratio) is None and bootstrap(np.zeros((0, 2)), ratio) is None
+
+
+def test_paired_differences_agree_with_the_normal_closed_form():
+    rng = np.random.default_rng(2)
+    common = rng.normal(0.0, 5.0, 300)
+    first, second = common + rng.normal(0.5, 1.0, 300), common + rng.normal(0.0, 1.0, 300)
+    numbers = [np.stack([values, np.ones(300)], axis=1) for values in (first, second)]
+    found = bootstrap_difference(*numbers, ratio, resamples=5000)
+    half_width = 1.96 * (first - second).std() / np.sqrt(300)
+    assert found.value == pytest.approx((first - second).mean())
+    assert found.high - found.low == pytest.approx(2 * half_width, rel=0.07)
+    assert bootstrap(numbers[0], ratio).high - bootstrap(numbers[0], ratio).low > 4 * half_width  # unpaired: far wider
+
+
+def test_a_system_does_not_differ_from_itself():
+    numbers = np.array([[1.0, 4.0], [2.0, 5.0], [0.0, 3.0]])
+    assert bootstrap_difference(numbers, numbers, ratio) == Interval(0.0, 0.0, 0.0)

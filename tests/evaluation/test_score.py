@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,10 +13,26 @@ import pytest
 from marstts import audio
 from marstts.audio import Waveform
 from marstts.errors import DataError, TextError
+from marstts.evaluation.judges import Judges, WordJudge
 from marstts.evaluation.metrics.length import Verdict
-from marstts.evaluation.score import SCORES_FILE, Judges, TakeScore, read_scores, score_system
-from marstts.evaluation.systems import CodecResynthesis, Model, SourceRecordings, TakesFolder, folder_digest, take_seed
+from marstts.evaluation.metrics.recognition import SphinxRecogniser
+from marstts.evaluation.score import SPOKEN_FILE, HerePanel, read_claims, score_system
+from marstts.evaluation.scores import SCORES_FILE, Prosody, TakeScore, read_scores
+from marstts.evaluation.systems import (
+    Clone,
+    CodecResynthesis,
+    EspeakNg,
+    Model,
+    SourceRecordings,
+    TakesFolder,
+    Variant,
+    folder_digest,
+    take_away,
+    take_seed,
+)
 from marstts.evaluation.testset import Trial
+from marstts.mars6.generate import SamplingConfig
+from marstts.mars6.prompt import prompt_string
 from marstts.speaker.toy import ToySpeakerEncoder
 
 RECORDINGS = Path(__file__).parents[1] / "audio"
@@ -42,6 +60,7 @@ class Speaker:
     """A system that says what it is told, and counts how often it is asked."""
 
     version = "1"
+    timed = True
 
     def __init__(self, name: str, takes: dict[str, Waveform | Exception]) -> None:
         self.name = name
@@ -56,31 +75,48 @@ class Speaker:
         return take
 
 
-COUNTS = (
-    "word_errors", "words", "character_errors", "characters", "right_choices", "choices", "words_unknown",
-    "speaker_pairs", "nearer_by_model", "nearer_by_independent",
-)  # fmt: skip
-
-
 class QuickJudges:
     """Stand-in for tests of who is judged when: its whole verdict is how long the take is."""
 
     def __init__(self) -> None:
         self.versions = {"judge": "quick"}
 
-    def score(self, system: str, trial: Trial, take: Waveform | None, problem: str | None = None) -> TakeScore:
-        counts = dict.fromkeys(COUNTS, 0)
+    def score(self, system, trial, take, problem=None, compute_seconds=None) -> TakeScore:
         return TakeScore(
-            **counts, system=system, trial=trial.id, speaker=trial.speaker, style=trial.style, heard="",
-            seconds=0.0 if take is None else take.seconds, source_seconds=1.0, problem=problem, word_fault=False,
-            verdict=Verdict.PLAUSIBLE, worst_word=None, worst_word_score=None, similarity_by_model=None,
-            similarity_by_independent=0.0,
+            system=system, trial=trial.id, speaker=trial.speaker, style=trial.style, verdict=Verdict.PLAUSIBLE,
+            problem=problem, seconds=0.0 if take is None else take.seconds, source_seconds=1.0, sample_rate=None,
+            compute_seconds=compute_seconds, words=None, word_test=None, voices={}, quality={}, prosody=None,
         )  # fmt: skip
+
+
+class Loudness:
+    """A judge of quality that likes it loud."""
+
+    name, scales = "loudness", ("loud",)
+
+    def rate(self, waveform: Waveform):
+        return {"loud": 1.0 + 4.0 * float(np.abs(waveform.samples).max())}
+
+
+class Melody:
+    """A judge of prosody to whom everything is the source itself."""
+
+    name = "melody"
+
+    def judge(self, source, speech):
+        return Prosody(pitch_correlation=0.0 if speech is None else 1.0, energy_correlation=None)
 
 
 @pytest.fixture(scope="module")
 def judges() -> Judges:
-    return Judges(TRIALS, ToySpeakerEncoder("identity", 24), ToySpeakerEncoder("style", 11))
+    return Judges(
+        TRIALS,
+        recogniser=SphinxRecogniser(),
+        word_test=WordJudge(),
+        encoders={"identity": ToySpeakerEncoder("identity", 24), "other": ToySpeakerEncoder("style", 11)},
+        quality=[Loudness()],
+        prosody=Melody(),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -89,30 +125,36 @@ def spoken(judges: Judges) -> list[TakeScore]:
     return [judges.score("source", t, audio.read(t.source)) for t in TRIALS]
 
 
-def run(system, output: Path, judges: Judges) -> list[TakeScore]:
-    score_system(system, TRIALS, output, judges, lambda line: None)
+def run(system, output: Path, judges) -> list[TakeScore]:
+    score_system(system, TRIALS, output, HerePanel(judges), lambda line: None)
     return [score for score in read_scores(output) if score.system == system.name]
 
 
 def test_recordings_score_well_on_themselves(tmp_path: Path, judges: Judges):
     first, second = run(SourceRecordings(), tmp_path, judges)
     assert (first.trial, first.speaker, second.trial) == ("a1", "anna", "b1")
-    assert first.heard == "has never been surpassed" and first.character_errors == first.word_errors == 0
-    assert (first.words, first.characters) == (4, 24)
+    assert first.words.heard == "has never been surpassed"
+    assert first.words.character_errors == first.words.word_errors == 0
+    assert (first.words.words, first.words.characters) == (4, 24)
+    assert not first.words.repeats and not first.words.cut_short
     for score in (first, second):
         assert score.verdict is Verdict.PLAUSIBLE and score.seconds == score.source_seconds
-        assert not score.word_fault and score.right_choices >= score.choices - 1
-        assert score.nearer_by_model == score.nearer_by_independent == score.speaker_pairs == 1
-        assert score.similarity_by_model == pytest.approx(1.0, abs=1e-3)
+        assert score.compute_seconds is None and score.sample_rate > 0
+        assert not score.word_test.word_fault and score.word_test.right_choices >= score.word_test.choices - 1
+        for voice in score.voices.values():
+            assert voice.nearer == voice.pairs == 1
+            assert voice.similarity == pytest.approx(1.0, abs=1e-3)
+            assert voice.source_similarity == pytest.approx(1.0, abs=1e-3)
+        assert score.quality["loud"] > 1.0 and score.prosody.pitch_correlation == 1.0
     assert (tmp_path / "takes" / "source" / "a1.wav").is_file()
 
 
 def test_another_speakers_take_is_not_nearer_to_its_own_reference(tmp_path: Path, judges: Judges):
     swapped = {"a1": audio.read(TRIALS[1].source), "b1": audio.read(TRIALS[0].source)}
     scores = run(Speaker("swapped", swapped), tmp_path, judges)
-    assert [score.nearer_by_model for score in scores] == [0, 0]
+    assert [score.voices["identity"].nearer for score in scores] == [0, 0]
     assert [score.verdict for score in scores] == [Verdict.PLAUSIBLE, Verdict.PLAUSIBLE]
-    assert all(score.word_fault and score.word_errors > 0 for score in scores)
+    assert all(score.word_test.word_fault and score.words.word_errors > 0 for score in scores)
 
 
 @pytest.mark.parametrize(
@@ -131,29 +173,40 @@ def test_takes_without_speech_get_the_worst_scores(
     score = run(Speaker("broken", {"a1": take, "b1": take}), tmp_path, judges)[0]
     assert score.verdict is verdict
     assert score.problem is problem or problem in score.problem
-    assert (score.word_errors, score.words) == (4, 4)
-    assert (score.character_errors, score.characters) == (24, 24)
-    assert (score.right_choices, score.choices) == (0, spoken[0].choices)
-    assert score.word_fault
-    assert (score.nearer_by_model, score.nearer_by_independent, score.speaker_pairs) == (0, 0, 1)
+    assert (score.words.word_errors, score.words.words) == (4, 4)
+    assert (score.words.character_errors, score.words.characters) == (24, 24)
+    assert score.words.cut_short
+    assert (score.word_test.right_choices, score.word_test.choices) == (0, spoken[0].word_test.choices)
+    assert score.word_test.word_fault
+    for name, voice in score.voices.items():
+        assert (voice.nearer, voice.pairs, voice.similarity) == (0, 1, -1.0)
+        assert voice.source_similarity == spoken[0].voices[name].source_similarity
+    assert score.quality == {"loud": 1.0}
+    assert score.prosody == Prosody(pitch_correlation=0.0, energy_correlation=None)
+
+
+def timeless(scores: list[TakeScore]) -> list[TakeScore]:
+    """Scores without the time the takes took, which no two runs share."""
+    return [score.model_copy(update={"compute_seconds": None}) for score in scores]
 
 
 def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path):
     judges = QuickJudges()
     takes = {t.id: audio.read(t.source) for t in TRIALS}
     whole = run(Speaker("model", takes), tmp_path / "whole", judges)
+    assert all(score.compute_seconds is not None for score in whole)
 
     run(Speaker("model", takes), tmp_path / "killed", judges)
-    file = tmp_path / "killed" / SCORES_FILE
-    first, second = file.read_text().splitlines()
-    file.write_text(first + "\n" + second[: len(second) // 2])
+    for file in (tmp_path / "killed" / SCORES_FILE, tmp_path / "killed" / "takes" / "model" / SPOKEN_FILE):
+        first, second = file.read_text().splitlines()
+        file.write_text(first + "\n" + second[: len(second) // 2])
     (tmp_path / "killed" / "takes" / "model" / "b1.wav").unlink()
     again = Speaker("model", takes)
-    assert run(again, tmp_path / "killed", judges) == whole
+    assert timeless(run(again, tmp_path / "killed", judges)) == timeless(whole)
     assert again.asked == ["b1"]
 
     nothing_left = Speaker("model", {})
-    assert run(nothing_left, tmp_path / "killed", judges) == whole
+    assert timeless(run(nothing_left, tmp_path / "killed", judges)) == timeless(whole)
     assert nothing_left.asked == []
 
 
@@ -177,27 +230,44 @@ def test_changed_systems_and_test_sets_do_not_mix_with_old_scores(tmp_path: Path
         run(system, tmp_path, judges)
     system.version = "1"
     with pytest.raises(DataError, match="another testset"):
-        score_system(system, TRIALS[:1], tmp_path, judges, lambda line: None)
+        score_system(system, TRIALS[:1], tmp_path, HerePanel(judges), lambda line: None)
     judges.versions = {"judge": "slow"}
     with pytest.raises(DataError, match="another judges"):
         run(system, tmp_path, judges)
 
 
-def test_without_a_bundle_its_encoder_judges_nothing(spoken: list[TakeScore]):
-    without_model = Judges(TRIALS, None, ToySpeakerEncoder("style", 11))
-    unknown = {"nearer_by_model": None, "similarity_by_model": None}
-    found = without_model.score("source", TRIALS[0], audio.read(TRIALS[0].source))
-    assert found == spoken[0].model_copy(update=unknown)
-    assert without_model.versions["identity encoder"] == "none"
+def test_a_text_without_a_real_recording_is_judged_by_what_is_left(judges: Judges):
+    alone = TRIALS[0].model_copy(update={"source": None})
+    score = judges.score("model", alone, audio.read(TRIALS[0].source))
+    assert score.source_seconds is None and score.verdict is Verdict.PLAUSIBLE
+    assert score.voices["identity"].source_similarity is None and score.voices["identity"].similarity > 0.99
+    with pytest.raises(DataError, match="no real recording"):
+        SourceRecordings().speak(alone)
 
 
-def test_a_folder_is_a_system_and_its_missing_takes_are_named(tmp_path: Path, judges: Judges, spoken: list[TakeScore]):
+def test_two_lines_about_one_take_are_refused(tmp_path: Path):
+    run(Speaker("model", {t.id: audio.read(t.source) for t in TRIALS}), tmp_path, QuickJudges())
+    file = tmp_path / SCORES_FILE
+    file.write_text(file.read_text() * 2)
+    with pytest.raises(DataError, match="model has two lines for a1"):
+        read_scores(tmp_path)
+
+
+def test_a_folder_is_a_system_and_what_is_odd_about_it_is_counted_and_named(
+    tmp_path: Path, judges: Judges, spoken: list[TakeScore]
+):
     folder = tmp_path / "theirs"
     folder.mkdir()
-    audio.write(audio.read(TRIALS[0].source), folder / "a1.flac")
+    recording = audio.read(TRIALS[0].source)
+    for name in ("a1.flac", "a1.wav", "c3.wav", "c4.flac"):
+        audio.write(recording, folder / name)
     first, second = run(TakesFolder(folder), tmp_path / "out", judges)
     assert first == spoken[0].model_copy(update={"system": "theirs"})
     assert second.verdict is Verdict.MISSING and "b1.wav: no such take" in second.problem
+    assert read_claims(tmp_path / "out")["theirs"].remarks == (
+        "2 takes belong to no trial and were left alone: c3.wav, c4.flac",
+        "1 takes are there twice; the .wav was judged: a1.wav, a1.flac",
+    )
     with pytest.raises(DataError, match="expected a model, or a folder"):
         TakesFolder(tmp_path / "nowhere")
 
@@ -240,13 +310,32 @@ class EchoSynthesizer:
 
 def test_deep_models_are_given_the_transcript_and_shallow_ones_are_not():
     echo = EchoSynthesizer()
-    shallow, deep = (Model(echo, "mini", "digest", deep=kind, seed=3) for kind in (False, True))
+    shallow, deep = (Model(echo, "mini", "digest", clone=kind, seed=3) for kind in Clone)
     assert (shallow.name, deep.name) == ("mini (shallow)", "mini (deep)")
     assert shallow.version != deep.version
     shallow.speak(TRIALS[0])
     assert echo.said == (TRIALS[0].text, TRIALS[0].reference, None, take_seed(3, "a1"))
     deep.speak(TRIALS[0])
     assert echo.said[2] == TRIALS[0].reference_transcript
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What variants of a synthesizer change."""
+
+    quality: int | None = 48000
+    sampling: SamplingConfig = field(default_factory=SamplingConfig)
+
+
+def test_ablations_take_one_thing_away():
+    assert take_away(Parts(), Variant.NO_RAS) == Parts(sampling=SamplingConfig(ras_max_ratio=1.0))
+    assert take_away(Parts(), Variant.NO_QUALITY_PREFIX) == Parts(quality=None)
+    assert prompt_string("Hi.", quality=None) == "<|startoftext|>Hi.<|endoftext|>"
+
+
+@pytest.mark.skipif(shutil.which("espeak-ng") is None, reason="espeak-ng is not installed")
+def test_the_floor_speaks_every_text():
+    assert 1.0 < EspeakNg().speak(TRIALS[1]).seconds < 6.0
 
 
 def test_seeds_differ_between_trials_and_runs():

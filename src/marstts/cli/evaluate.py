@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+import platform
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import date
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,27 +20,195 @@ import marstts
 from marstts.cli.terminal import messages, printed_warnings
 from marstts.codec.base import Codec
 from marstts.errors import DataError
-from marstts.evaluation.metrics.identity import Resemblyzer
+from marstts.evaluation.comparison import gather
+from marstts.evaluation.judges import Bench, open_encoder, open_judges, parse_bench
 from marstts.evaluation.reconstruction import evaluate_codec, read_clips, write_reconstruction
-from marstts.evaluation.report import as_markdown, write_report
-from marstts.evaluation.score import Judges, read_scores, score_system
-from marstts.evaluation.systems import CodecResynthesis, Model, SourceRecordings, System, TakesFolder, folder_digest
-from marstts.evaluation.testset import make_testset, read_testset, trials_digest, write_testset
+from marstts.evaluation.report import write_report
+from marstts.evaluation.rival_runner import RIVALS
+from marstts.evaluation.rivals import Rival
+from marstts.evaluation.score import HerePanel, Panel, ProcessPanel, score_system
+from marstts.evaluation.systems import (
+    Clone,
+    CodecResynthesis,
+    EspeakNg,
+    Model,
+    SourceRecordings,
+    System,
+    TakesFolder,
+    Variant,
+    folder_digest,
+    take_away,
+)
+from marstts.evaluation.testset import Trial, make_testset, trials_digest, write_testset
+from marstts.evaluation.testsets.catalogue import STUDIO, open_testset, thin_out
+from marstts.evaluation.verification import measure_encoder
 
 if TYPE_CHECKING:
     from marstts.synthesis.synthesizer import Synthesizer
 
-evaluate = typer.Typer(help="Judge a model's speech, or a codec, beside real recordings.", no_args_is_help=True)
+COMPANY = "source,codec,espeak-ng"
+"""What a model is read beside."""
+
+evaluate = typer.Typer(help="Judge speech beside real recordings.", invoke_without_command=True)
+
+
+class Clones(str, Enum):
+    """Which clones of a model are judged."""
+
+    BOTH = "both"
+    SHALLOW = "shallow"
+    DEEP = "deep"
+
+    @property
+    def kinds(self) -> list[Clone]:
+        return list(Clone) if self is Clones.BOTH else [Clone(self.value)]
 
 
 @evaluate.callback()
-def one_thread() -> None:
-    """Judge a model's speech, or a codec, beside real recordings."""
+def evaluate_systems(
+    context: typer.Context,
+    system: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What to judge, may be given several times: a model by name or folder (mini; mini@no-ras or "
+            "mini@no-quality-prefix without that), a folder of <id>.wav, xttsv2, styletts2, metavoice, source, codec, "
+            "espeak-ng.",
+            show_default=False,
+        ),
+    ] = None,
+    testset: Annotated[
+        str,
+        typer.Option(help="studio, ears, seed-tts, librispeech, a testset.jsonl, an utterances.jsonl, or a folder."),
+    ] = STUDIO,
+    output: Annotated[
+        Path, typer.Option(help="Folder for takes, scores and tables; goes on where it stopped.")
+    ] = Path("runs/evaluation"),
+    root: Annotated[
+        Path | None, typer.Option(help="Where the test set's recordings lie (studio: where to render them).")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Trials to use at most, styles evenly.")] = None,
+    clone: Annotated[Clones, typer.Option(help="How models take up a reference.")] = Clones.BOTH,
+    beside: Annotated[
+        str, typer.Option(help="Systems judged as well, with commas between; empty for none.")
+    ] = COMPANY,
+    judges: Annotated[
+        str, typer.Option(help="offline, paper, or judges by name, as in whisper=FOLDER,resemblyzer,dnsmos.")
+    ] = "offline",
+    judge_model: Annotated[
+        str | None,
+        typer.Option(help="Model whose codec makes 'codec' and whose encoder is the judge 'identity' [default: the "
+                     "first model among the systems, else mini]; 'none' for none."),
+    ] = None,
+    python: Annotated[
+        list[str] | None, typer.Option(help="NAME=INTERPRETER of a rival's own environment, e.g. xttsv2=envs/x/python.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the models' takes.")] = 0,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that judge at the same time.")] = 2,
+) -> None:  # fmt: skip
+    """Speak and judge a test set; results.md has one row for every system ever judged into the output folder."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # read by PyTorch, which an adapter may import later
+    if context.invoked_subcommand is not None:
+        return
+    if not system:
+        raise DataError("say what to judge with --system, e.g. --system mini or --system FOLDER_OF_WAVS")
+    names = [*system, *(name for name in beside.split(",") if name and name not in system)]
+    trials = thin_out(open_testset(testset, root, messages().print), limit)
+    wanted = Wanted(clone.kinds, seed, parse_pythons(python or []), choose_judge_model(judge_model, names))
+    told = f"{testset}, {len(trials)} trials, {trials_digest(trials)}"
+    typer.echo(judge_systems(names, trials, output, wanted, judges, workers, told))
 
 
-@evaluate.command("make-testset")
-def make_testset_command(
+@dataclass(frozen=True)
+class Wanted:
+    """How the systems named on the command line are to be opened."""
+
+    clones: list[Clone]
+    seed: int
+    pythons: dict[str, str]
+    """Interpreters by the rival's name."""
+
+    judge_model: str | None
+    """Model that lends its codec and its identity encoder."""
+
+
+def judge_systems(
+    names: list[str], trials: list[Trial], output: Path, wanted: Wanted, judges: str, workers: int, testset: str
+) -> str:
+    """Speak and judge all systems into the output folder, and write its tables; returns them."""
+    systems = [one for name in names for one in find_systems(name, wanted)]
+    bench = parse_bench(judges, wanted.judge_model)
+    output.mkdir(parents=True, exist_ok=True)
+    with printed_warnings(), seated(bench, trials, workers) as panel:
+        for one in systems:
+            score_system(one, trials, output, panel, messages().print)
+            if isinstance(one, Rival):
+                one.close()
+    pool = gather([output])
+    return write_report(pool.scores, output, {**facts(), "test set": testset, **pool.judges}, pool.remarks)
+
+
+@contextmanager
+def seated(bench: Bench, trials: list[Trial], workers: int) -> Iterator[Panel]:
+    """The judges, in this process or in several."""
+    if workers == 1:
+        yield HerePanel(open_judges(bench, trials))
+        return
+    with ProcessPanel(bench, trials, workers) as panel:
+        yield panel
+
+
+def parse_pythons(items: list[str]) -> dict[str, str]:
+    """Interpreters by the rival's name."""
+    pairs = [item.partition("=") for item in items]
+    for name, _, interpreter in pairs:
+        if name not in RIVALS or not interpreter:
+            raise DataError(f"--python {name}: expected NAME=INTERPRETER, the name one of {', '.join(RIVALS)}")
+    return {name: interpreter for name, _, interpreter in pairs}
+
+
+def choose_judge_model(named: str | None, systems: list[str]) -> str | None:
+    """The model that lends its codec and its identity encoder; None where none is wanted."""
+    if named is not None:
+        return None if named == "none" else named
+    return next((name.partition("@")[0] for name in systems if model_folder(name.partition("@")[0])), "mini")
+
+
+def find_systems(name: str, wanted: Wanted) -> list[System]:
+    """The systems behind a name on the command line: both clones of a model, else one."""
+    if name == "source":
+        return [SourceRecordings()]
+    if name == "codec":
+        if wanted.judge_model is None:
+            raise DataError("the system 'codec' needs a model to take the codec from; name one with --judge-model")
+        return [CodecResynthesis(load_model(wanted.judge_model).codec)]
+    if name == EspeakNg.name:
+        return [EspeakNg()]
+    if name in RIVALS:
+        if name not in wanted.pythons:
+            raise DataError(f"{name} runs in an environment of its own: say which with --python {name}=INTERPRETER")
+        return [Rival(name, wanted.pythons[name])]
+    model, _, variant = name.partition("@")
+    folder = model_folder(model)
+    if folder is None:
+        return [TakesFolder(Path(name))]
+    return find_clones(load_model(model), Path(model).name, folder_digest(folder), variant, wanted)
+
+
+def find_clones(synthesizer: Synthesizer, name: str, version: str, variant: str, wanted: Wanted) -> list[System]:
+    """The clones of a model, or of a model with one thing taken away."""
+    if variant:
+        known = [one.value for one in Variant]
+        if variant not in known:
+            raise DataError(
+                f"{name}@{variant}: there is no such variant of a model; expected one of {', '.join(known)}"
+            )
+        synthesizer = take_away(synthesizer, Variant(variant))
+        name, version = f"{name}@{variant}", f"{version} {variant}"
+    return [Model(synthesizer, name, version, clone=kind, seed=wanted.seed) for kind in wanted.clones]
+
+
+@evaluate.command("testset")
+def testset_command(
     manifest: Annotated[Path, typer.Argument(help="utterances.jsonl; its test split is used.")],
     output: Annotated[Path, typer.Option(help="Test set to write, e.g. testset.jsonl.")],
     speakers: Annotated[str, typer.Option(help="How many speakers, or their names with commas between.")] = "4",
@@ -51,36 +224,6 @@ def make_testset_command(
     messages().print(f"{output}: {len(trials)} trials by {', '.join(chosen)}")
 
 
-@evaluate.command("speech")
-def speech_command(
-    testset: Annotated[Path, typer.Argument(help="testset.jsonl, see make-testset.")],
-    output: Annotated[Path, typer.Option(help="Folder for takes, scores and tables; goes on where it stopped.")],
-    system: Annotated[
-        list[str],
-        typer.Option(
-            help="What to judge, may be given several times: source (the recordings), codec (their resynthesis), "
-            "a model by name or folder, or a folder of <id>.wav."
-        ),
-    ],
-    deep: Annotated[bool, typer.Option("--deep", help="Clone deep: continue from reference and transcript.")] = False,
-    judge: Annotated[
-        str, typer.Option(help="Model whose codec makes 'codec' and whose identity encoder judges; 'none' for none.")
-    ] = "mini",
-    seed: Annotated[int, typer.Option(help="Seed of the models' takes.")] = 0,
-) -> None:
-    """Speak and judge a test set; results.md has one row for every system ever judged into the output folder."""
-    trials = read_testset(testset)
-    judging_model = None if judge == "none" else load_model(judge)
-    systems = [find_system(name, judging_model, deep=deep, seed=seed) for name in system]
-    judges = Judges(trials, None if judging_model is None else judging_model.identity_encoder, Resemblyzer())
-    output.mkdir(parents=True, exist_ok=True)
-    with printed_warnings():
-        for one in systems:
-            score_system(one, trials, output, judges, messages().print)
-    told = {**facts(), "test set": f"{testset.name}, {len(trials)} trials, {trials_digest(trials)}", **judges.versions}
-    typer.echo(as_markdown(write_report(read_scores(output), output, told), told))
-
-
 @evaluate.command("codec")
 def codec_command(
     codec: Annotated[str, typer.Argument(help="Folder of a model or a codec, the name of a model, snac, or toy.")],
@@ -93,23 +236,50 @@ def codec_command(
     typer.echo(write_reconstruction(result, output, {**facts(), "audio": audio.name}))
 
 
-def find_system(name: str, judging_model: Synthesizer | None, *, deep: bool, seed: int) -> System:
-    """A system from its name on the command line."""
-    if name == "source":
-        return SourceRecordings()
-    if name == "codec":
-        if judging_model is None:
-            raise DataError("the system 'codec' needs a model to take the codec from; name one with --judge")
-        return CodecResynthesis(judging_model.codec)
-    folder = model_folder(name)
-    if folder is None:
-        return TakesFolder(Path(name))
-    return Model(load_model(name), Path(name).name, folder_digest(folder), deep=deep, seed=seed)
+@evaluate.command("speakers")
+def speakers_command(
+    manifest: Annotated[Path, typer.Argument(help="utterances.jsonl.")],
+    encoder: Annotated[
+        str, typer.Option(help="identity or style (of --model), resemblyzer, or wavlm.")
+    ] = "identity",
+    model: Annotated[str, typer.Option(help="Model whose encoder is measured.")] = "mini",
+    split: Annotated[str, typer.Option(help="train, validation or test.")] = "test",
+    limit: Annotated[int, typer.Option(min=2, help="Recordings per speaker to use at most.")] = 50,
+) -> None:  # fmt: skip
+    """Print how often a speaker encoder takes one person for another: its equal error rate, overall and by style."""
+    bench = Bench(names={encoder: None}, model=model)
+    found = load_model(model).style_encoder if encoder == "style" else open_encoder(encoder, bench)
+    typer.echo(measure_encoder(found, manifest, split, limit))
+
+
+@evaluate.command("judges")
+def judges_command(
+    recordings: Annotated[Path, typer.Argument(help="Folder of recordings with transcripts.")],
+    output: Annotated[Path, typer.Option(help="Folder for judges.md and judges.json.")],
+    codec: Annotated[str, typer.Option(help="Codec of the second rung, as for `codec`.")] = "mini",
+    judges: Annotated[str, typer.Option(help="As for evaluating systems.")] = "offline",
+    limit: Annotated[int, typer.Option(min=1, help="Recordings to use at most.")] = 10,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that judge at the same time.")] = 2,
+) -> None:
+    """Judge the judges: each must rank recordings above their resynthesis, above noise, above scrambled pieces."""
+    from marstts.evaluation.ladder import climb, known_orders, write_ladder
+
+    trials = thin_out(open_testset(str(recordings), None, messages().print), limit)
+    bench = parse_bench(judges, codec if model_folder(codec) else None)
+    output.mkdir(parents=True, exist_ok=True)
+    with seated(bench, trials, workers) as panel:
+        for rung in known_orders(load_codec(codec)):
+            score_system(rung, trials, output, panel, messages().print)
+    typer.echo(write_ladder(climb(output), output, {**facts(), "recordings": f"{len(trials)} of {recordings.name}"}))
 
 
 def model_folder(name: str) -> Path | None:
-    """The folder of a model by name or path; None if there is none."""
+    """The folder of a model by name or path; None if there is none. The authors' model is fetched if need be."""
     from marstts.checkpoint import PACKAGED_MODELS
+    from marstts.synthesis.conversion import TURBO, turbo_bundle
+
+    if name == TURBO:
+        return turbo_bundle()
 
     candidates = [PACKAGED_MODELS / name, Path(name)]
     return next((folder for folder in candidates if (folder / "bundle.json").is_file()), None)
@@ -139,4 +309,10 @@ def load_codec(name: str) -> Codec:
 def facts() -> dict[str, Any]:
     """What a reader needs to know to print the figures again."""
     command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
-    return {"date": date.today().isoformat(), "marstts": marstts.__version__, "command": command}
+    machine = f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()} {platform.release()}"
+    return {
+        "date": date.today().isoformat(),
+        "marstts": marstts.__version__,
+        "command": command,
+        "machine": f"{machine}, Python {platform.python_version()}",
+    }

@@ -9,7 +9,7 @@ sentences by the same speakers. Percentile method, 95 %.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,3 +78,50 @@ def percentile_interval(value: float, tops: NDArray[np.float64], bottoms: NDArra
     tail = 100 * (1 - COVERAGE) / 2
     low, high = np.percentile(tops[defined] / bottoms[defined], [tail, 100 - tail])
     return Interval(float(value), float(low), float(high))
+
+
+Statistic = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+"""Numbers of N sentences (..., N, K), K each -> one score (...); NaN where it is undefined."""
+
+
+def ratio(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sum of the first numbers over that of the second: (..., N, 2) -> (...)."""
+    sums = numbers.sum(axis=-2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(sums[..., 1] > 0, sums[..., 0] / sums[..., 1], np.nan)
+
+
+def bootstrap(
+    numbers: NDArray[np.float64], statistic: Statistic, *, resamples: int = RESAMPLES, seed: int = 0
+) -> Interval | None:
+    """The statistic of numbers (N, K) and its interval; None where it is undefined."""
+    value = float(statistic(numbers)) if len(numbers) else np.nan
+    if np.isnan(value):
+        return None
+    return Interval(value, *bounds(statistic(numbers[draw_sentences(len(numbers), resamples, seed)])))
+
+
+def bootstrap_difference(
+    numbers: NDArray[np.float64],
+    other: NDArray[np.float64],
+    statistic: Statistic,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Interval | None:
+    """How much higher one system's statistic is than another's on the same N sentences, drawn together.
+
+    Both (N, K). An interval with 0 inside is a difference within the noise. None where a statistic is undefined.
+    """
+    value = float(statistic(numbers) - statistic(other)) if len(numbers) else np.nan
+    if np.isnan(value):
+        return None
+    drawn = draw_sentences(len(numbers), resamples, seed)
+    return Interval(value, *bounds(statistic(numbers[drawn]) - statistic(other[drawn])))
+
+
+def bounds(scores: NDArray[np.float64]) -> tuple[float, float]:
+    """The ends of the interval of resampled scores; those that are undefined are left out."""
+    tail = 100 * (1 - COVERAGE) / 2
+    low, high = np.nanpercentile(scores, [tail, 100 - tail])
+    return float(low), float(high)

@@ -23,8 +23,7 @@ from marstts.codec.base import Codec, Codes
 from marstts.data.manifest import read_manifest
 from marstts.errors import DataError
 from marstts.evaluation.intervals import Interval, ratio_interval
-from marstts.evaluation.metrics import sphinx
-from marstts.evaluation.metrics.recognition import Edits, Recogniser, character_edits
+from marstts.evaluation.metrics.recognition import Edits, Recogniser, SphinxRecogniser, character_edits
 from marstts.evaluation.metrics.signal import CodebookUse, codebook_use, log_mel_distance, pesq_wideband, stoi
 from marstts.evaluation.metrics.words import plain_words
 from marstts.evaluation.ordering import stable_order
@@ -124,7 +123,7 @@ def read_transcripts(folder: Path) -> dict[str, str]:
 
 def evaluate_codec(codec: Codec, clips: Sequence[Clip], tell: Callable[[str], None]) -> Reconstruction:
     """Score every clip, the codebooks over all clips, and the speed of decoding."""
-    recogniser = Recogniser() if any(clip.text for clip in clips) else None
+    recogniser = SphinxRecogniser() if any(clip.text for clip in clips) else None
     scores, codes = [], []
     for number, clip in enumerate(clips, 1):
         original = audio.resample(audio.read(clip.path), codec.spec.sample_rate)
@@ -150,7 +149,7 @@ def score_clip(clip: Clip, original: Waveform, decoded: Waveform, recogniser: Re
     def edits(waveform: Waveform) -> Edits | None:
         if recogniser is None or not words:
             return None
-        return character_edits(words, recogniser.hear(sphinx.prepare(waveform)))
+        return character_edits(words, recogniser.hear(waveform))
 
     return ClipScore(
         clip=clip.path.name,

@@ -1,209 +1,182 @@
 """Speak every trial, judge every take, write one line for each: what a killed run has done stays done.
 
-Upstream: `testset`, `systems`.  Downstream: `report`.
+Upstream: `testset`, `systems`, `judges`.  Downstream: `report`.
 
-The output folder holds `takes/<system>/<trial>.wav` and `scores.jsonl`. Nothing is left out in silence: a trial whose
-take is missing, empty or silent gets the worst score of every measure, and the reason stands in its line.
+The output folder holds `takes/<system>/<trial>.wav`, beside them `spoken.jsonl` (how long each took to make, and why
+there is none) and `made_by.json` (what made them, and who judged), and `scores.jsonl`. Nothing is left out in silence:
+a trial whose take is missing, empty or silent gets the worst score of every measure, and the reason stands in its line.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Sequence
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from multiprocessing.pool import Pool
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 from marstts import audio
 from marstts.audio import Waveform
 from marstts.config import Config, parse_config
 from marstts.errors import DataError, MarsError
-from marstts.evaluation.metrics import sphinx
-from marstts.evaluation.metrics.alignment import Aligner, Alignment
-from marstts.evaluation.metrics.identity import Embedding, SpeakerPairs, compare_speakers, level
-from marstts.evaluation.metrics.length import Verdict, judge_length
-from marstts.evaluation.metrics.recognition import Recogniser, character_edits, word_edits
-from marstts.evaluation.metrics.word_choice import WordChoices, WordChoiceTest, near_homophones
-from marstts.evaluation.metrics.words import plain_words
-from marstts.evaluation.systems import System
+from marstts.evaluation.judges import Bench, Judges, open_judges
+from marstts.evaluation.rivals import RivalMissing
+from marstts.evaluation.scores import TakeScore, append_score, parse_object, read_scores
+from marstts.evaluation.systems import System, TakesFolder
 from marstts.evaluation.testset import Trial, trials_digest
-from marstts.speaker.base import SpeakerEncoder
 
-SCORES_FILE = "scores.jsonl"
 TAKES_FOLDER = "takes"
 CLAIM_FILE = "made_by.json"
+SPOKEN_FILE = "spoken.jsonl"
+
+Tell = Callable[[str], None]
 
 
-class TakeScore(Config):
-    """Everything the judges found in one take: counts, so that systems are summed up over sentences."""
+class Claim(Config):
+    """What made a system's takes, and who judged them: other ones are refused, so that scores do not mix."""
 
     system: str
+    """The system's version."""
+
+    testset: str
+    """Digest of the trials."""
+
+    judges: dict[str, str]
+    """Versions of the judges."""
+
+    remarks: tuple[str, ...] = ()
+    """What was odd about the system's takes as a whole, in sentences."""
+
+
+class Spoken(Config):
+    """One trial that was spoken, or could not be."""
+
     trial: str
-    speaker: str
-    style: str
 
-    seconds: float
-    source_seconds: float
-    verdict: Verdict
+    compute_seconds: float | None
+    """By the clock; None where the take was not made here."""
+
     problem: str | None
-    """Why there is no take, in the words of the error."""
-
-    heard: str
-    """What open recognition heard."""
-
-    word_errors: int
-    words: int
-    character_errors: int
-    characters: int
-
-    right_choices: int
-    choices: int
-    """Words in the closed-response test."""
-
-    words_unknown: int
-    """Words without a known pronunciation: in neither the closed-response test nor the alignment."""
-
-    worst_word: str | None
-    worst_word_score: float | None
-    """Of the forced alignment; None where it failed."""
-
-    word_fault: bool
-    """Whether the alignment failed or found a word missing or wrong."""
-
-    speaker_pairs: int
-    """Pairs of the own reference and one of another speaker."""
-
-    nearer_by_model: int | None
-    similarity_by_model: float | None
-    """By the identity encoder of the model's bundle; None where no bundle was given."""
-
-    nearer_by_independent: int
-    """By an encoder that no model was trained with."""
-
-    similarity_by_independent: float
 
 
 @dataclass(frozen=True)
-class Words:
-    """What the word judges found in one take."""
+class Job:
+    """One take to judge; picklable."""
 
-    heard: list[str]
-    choices: WordChoices
-    alignment: Alignment
-
-
-class Judges:
-    """All judges of one test set; each take is judged by itself, whatever was judged before."""
-
-    def __init__(
-        self, trials: Sequence[Trial], identity_encoder: SpeakerEncoder | None, independent_encoder: SpeakerEncoder
-    ) -> None:
-        """`identity_encoder` is the one of a model's bundle, `independent_encoder` one no model was trained with."""
-        self._recogniser = Recogniser()
-        self._word_choice = WordChoiceTest()
-        self._aligner = Aligner()
-        self._by_model = None if identity_encoder is None else SpeakerJudge(identity_encoder, trials)
-        self._by_independent = SpeakerJudge(independent_encoder, trials)
-        self._source_seconds = {trial.source: audio.read(trial.source).seconds for trial in trials}
-        self.versions = {
-            **{package: package_version(package) for package in ("pocketsphinx", "jiwer")},
-            "identity encoder": "none" if identity_encoder is None else identity_encoder.name,
-            "independent encoder": independent_encoder.name,
-        }
-
-    def score(self, system: str, trial: Trial, take: Waveform | None, problem: str | None = None) -> TakeScore:
-        """Judge one take; None, with the `problem`, where the system gave none."""
-        source_seconds = self._source_seconds[trial.source]
-        verdict = judge_length(take, source_seconds)
-        speech = take if verdict.has_speech else None
-        text = plain_words(trial.text)
-        words = self.listen_for_words(text, speech)
-        by_word, by_character = word_edits(text, words.heard), character_edits(text, words.heard)
-        by_model = None if self._by_model is None else self._by_model.compare(trial, speech)
-        by_independent = self._by_independent.compare(trial, speech)
-        return TakeScore(
-            system=system,
-            trial=trial.id,
-            speaker=trial.speaker,
-            style=trial.style,
-            seconds=0.0 if take is None else round(take.seconds, 3),
-            source_seconds=round(source_seconds, 3),
-            verdict=verdict,
-            problem=problem,
-            heard=" ".join(words.heard),
-            word_errors=by_word.errors,
-            words=by_word.length,
-            character_errors=by_character.errors,
-            characters=by_character.length,
-            right_choices=words.choices.right,
-            choices=words.choices.choices,
-            words_unknown=words.choices.skipped,
-            worst_word=words.alignment.worst_word,
-            worst_word_score=words.alignment.worst_score,
-            word_fault=words.alignment.at_fault,
-            speaker_pairs=by_independent.pairs,
-            nearer_by_model=None if by_model is None else by_model.nearer,
-            similarity_by_model=None if by_model is None else round(by_model.similarity, 4),
-            nearer_by_independent=by_independent.nearer,
-            similarity_by_independent=round(by_independent.similarity, 4),
-        )
-
-    def listen_for_words(self, text: list[str], speech: Waveform | None) -> Words:
-        """What is heard of the words of `text`: nothing, where there is no speech."""
-        if speech is None:
-            known = sphinx.pronounceable(text)
-            choices, skipped = sum(bool(near_homophones(word)) for word in known), len(text) - len(known)
-            return Words([], WordChoices(0, choices, skipped), Alignment(None, None, skipped))
-        pcm = sphinx.prepare(speech)
-        return Words(self._recogniser.hear(pcm), self._word_choice.score(pcm, text), self._aligner.align(pcm, text))
+    system: str
+    trial: Trial
+    take: Path
+    spoken: Spoken
 
 
-class SpeakerJudge:
-    """One speaker encoder and its embeddings of a test set's references."""
+class Panel(Protocol):
+    """Where judges sit: in this process, or in several."""
 
-    def __init__(self, encoder: SpeakerEncoder, trials: Sequence[Trial]) -> None:
-        self._encoder = encoder
-        self._references = {t.reference: encoder.embed(level(audio.read(t.reference))) for t in trials}
-        self._speakers = {t.reference: t.speaker for t in trials}
+    @property
+    def versions(self) -> dict[str, str]: ...
 
-    def compare(self, trial: Trial, speech: Waveform | None) -> SpeakerPairs:
-        """The take against its own reference and those of all other speakers; no speech is near to nobody."""
-        others = self.references_of_others(trial.speaker)
-        if speech is None:
-            return SpeakerPairs(0, len(others), 0.0)
-        embedding = self._encoder.embed(level(speech))
-        return compare_speakers(embedding, self._references[trial.reference], others)
-
-    def references_of_others(self, speaker: str) -> list[Embedding]:
-        return [embedding for path, embedding in self._references.items() if self._speakers[path] != speaker]
+    def judge(self, jobs: Iterable[Job]) -> Iterator[TakeScore]:
+        """A score for each job, in their order."""
+        ...
 
 
-def score_system(
-    system: System, trials: Sequence[Trial], output: Path, judges: Judges, tell: Callable[[str], None]
-) -> None:
+class HerePanel:
+    """Judges in this process."""
+
+    def __init__(self, judges: Judges) -> None:
+        self._judges = judges
+        self.versions = judges.versions
+
+    def judge(self, jobs: Iterable[Job]) -> Iterator[TakeScore]:
+        return (judge_job(job, self._judges) for job in jobs)
+
+
+class ProcessPanel:
+    """The same judges in several processes; to be used in a `with` statement."""
+
+    def __init__(self, bench: Bench, trials: Sequence[Trial], workers: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pool: Pool = context.Pool(workers, open_worker, (bench, list(trials)))
+        self.versions: dict[str, str] = self._pool.apply(worker_versions)
+
+    def __enter__(self) -> ProcessPanel:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._pool.terminate()
+
+    def judge(self, jobs: Iterable[Job]) -> Iterator[TakeScore]:
+        return self._pool.imap(judge_in_worker, jobs)
+
+
+WORKER: list[Judges | MarsError] = []
+"""The judges of a worker process, or why they cannot be opened: an initializer that raises would be called for ever."""
+
+
+def open_worker(bench: Bench, trials: Sequence[Trial]) -> None:
+    try:
+        WORKER[:] = [open_judges(bench, trials)]
+    except MarsError as error:
+        WORKER[:] = [error]
+
+
+def worker_judges() -> Judges:
+    [judges] = WORKER
+    if isinstance(judges, MarsError):
+        raise judges
+    return judges
+
+
+def worker_versions() -> dict[str, str]:
+    return worker_judges().versions
+
+
+def judge_in_worker(job: Job) -> TakeScore:
+    return judge_job(job, worker_judges())
+
+
+def judge_job(job: Job, judges: Judges) -> TakeScore:
+    """Read the take, if there is one, and judge it."""
+    take, problem = read_take(job.take, job.spoken.problem)
+    return judges.score(job.system, job.trial, take, problem, job.spoken.compute_seconds)
+
+
+def read_take(path: Path, problem: str | None) -> tuple[Waveform | None, str | None]:
+    """The take in its file, else None and why."""
+    if problem is not None:
+        return None, problem
+    try:
+        return audio.read(path), None
+    except MarsError as error:
+        return None, str(error)
+
+
+def score_system(system: System, trials: Sequence[Trial], output: Path, panel: Panel, tell: Tell) -> None:
     """Take and line for every trial the system has not been judged on; goes on where it stopped."""
-    folder = claim_folder(output / TAKES_FOLDER / system.name, system, trials, judges)
+    folder = claim_folder(output / TAKES_FOLDER / system.name, system, trials, panel.versions)
     done = {score.trial for score in read_scores(output) if score.system == system.name}
-    for number, trial in enumerate(trials, 1):
-        if trial.id in done:
-            continue
-        take, problem = obtain_take(system, trial, folder / f"{trial.id}.wav")
-        score = judges.score(system.name, trial, take, problem)
+    waiting = [trial for trial in trials if trial.id not in done]
+    spoken = speak_trials(system, waiting, folder, tell)
+    jobs = (Job(system.name, trial, folder / f"{trial.id}.wav", spoken[trial.id]) for trial in waiting)
+    for number, score in enumerate(panel.judge(jobs), len(trials) - len(waiting) + 1):
         append_score(score, output)
-        tell(f"{system.name} {number}/{len(trials)} {trial.id}: {describe(score)}")
+        tell(f"{system.name} {number}/{len(trials)} {score.trial}: {describe(score)}")
 
 
-def claim_folder(folder: Path, system: System, trials: Sequence[Trial], judges: Judges) -> Path:
+def claim_folder(folder: Path, system: System, trials: Sequence[Trial], judges: dict[str, str]) -> Path:
     """The folder of a system's takes, marked with what made them; DataError if something else did."""
-    claim = {"system": system.version, "testset": trials_digest(trials), "judges": judges.versions}
+    remarks = tuple(system.remarks(trials)) if isinstance(system, TakesFolder) else ()
+    claim = Claim(system=system.version, testset=trials_digest(trials), judges=judges, remarks=remarks)
     file = folder / CLAIM_FILE
     if not file.is_file():
         folder.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(claim, indent=2) + "\n", encoding="utf-8")
+        file.write_text(claim.model_dump_json(indent=2) + "\n", encoding="utf-8")
         return folder
-    found = json.loads(file.read_text(encoding="utf-8"))
-    changed = [name for name in claim if found.get(name) != claim[name]]
+    found = read_claim(file)
+    changed = [name for name in ("system", "testset", "judges") if getattr(found, name) != getattr(claim, name)]
     if changed:
         raise DataError(
             f"{folder}: was made with another {' and '.join(changed)}, so old and new scores do not mix; "
@@ -212,62 +185,74 @@ def claim_folder(folder: Path, system: System, trials: Sequence[Trial], judges: 
     return folder
 
 
-def obtain_take(system: System, trial: Trial, path: Path) -> tuple[Waveform | None, str | None]:
-    """The take from its file, or spoken now and written there; else None and why."""
+def read_claim(file: Path) -> Claim:
+    return parse_config(Claim, parse_object(file.read_text(encoding="utf-8"), str(file)), str(file))
+
+
+def read_claims(output: Path) -> dict[str, Claim]:
+    """What made the takes of each system in an output folder."""
+    return {file.parent.name: read_claim(file) for file in sorted((output / TAKES_FOLDER).glob(f"*/{CLAIM_FILE}"))}
+
+
+def speak_trials(system: System, trials: Sequence[Trial], folder: Path, tell: Tell) -> dict[str, Spoken]:
+    """A file for each trial that can be spoken, and how each went; what was spoken by an earlier run is not again."""
+    diary = folder / SPOKEN_FILE
+    known = {entry.trial: entry for entry in read_spoken(diary)}
+    with diary.open("a", encoding="utf-8") as file:
+        for number, trial in enumerate(trials, 1):
+            if trial.id in known:
+                continue
+            known[trial.id] = speak_trial(system, trial, folder / f"{trial.id}.wav")
+            file.write(known[trial.id].model_dump_json() + "\n")
+            file.flush()
+            if system.timed and number % 10 == 0:
+                tell(f"{system.name}: {number}/{len(trials)} spoken")
+    return known
+
+
+def read_spoken(diary: Path) -> list[Spoken]:
+    """What an earlier run has spoken; an unfinished last line is cut off."""
+    if not diary.is_file():
+        return []
+    content = diary.read_bytes()
+    complete = content[: content.rfind(b"\n") + 1]
+    if complete != content:
+        diary.write_bytes(complete)
+    lines = complete.decode("utf-8").splitlines()
+    return [
+        parse_config(Spoken, parse_object(line, f"{diary}:{number}"), f"{diary}:{number}")
+        for number, line in enumerate(lines, 1)
+    ]
+
+
+def speak_trial(system: System, trial: Trial, path: Path) -> Spoken:
+    """Speak one trial into its file, timed by the clock where the system makes its takes now."""
+    started = time.perf_counter()
     try:
-        if not path.is_file():
-            write_take(system.speak(trial), path)
-        return audio.read(path), None
+        take = system.speak(trial)
+        seconds = time.perf_counter() - started if system.timed else None
+        write_take(take, path)
+    except RivalMissing:
+        raise
     except MarsError as error:
-        return None, str(error)
+        return Spoken(trial=trial.id, compute_seconds=None, problem=str(error))
+    return Spoken(trial=trial.id, compute_seconds=seconds, problem=None)
 
 
 def write_take(take: Waveform, path: Path) -> None:
     """Write a take under a temporary name until complete, so that a killed run leaves no half of one."""
     unfinished = path.with_name(f"unfinished.{path.name}")
     audio.write(take, unfinished)
-    unfinished.replace(path)
-
-
-def append_score(score: TakeScore, output: Path) -> None:
-    with (output / SCORES_FILE).open("a", encoding="utf-8") as file:
-        file.write(score.model_dump_json() + "\n")
-
-
-def read_scores(output: Path) -> list[TakeScore]:
-    """All lines of the folder's scores, and an unfinished last line cut off; DataError where another is malformed."""
-    path = output / SCORES_FILE
-    if not path.is_file():
-        return []
-    content = path.read_bytes()
-    complete = content[: content.rfind(b"\n") + 1]
-    if complete != content:
-        path.write_bytes(complete)
-    return list(parse_scores(complete.decode("utf-8").splitlines(), path))
-
-
-def parse_scores(lines: Iterable[str], path: Path) -> Iterable[TakeScore]:
-    for number, line in enumerate(lines, 1):
-        try:
-            values: Any = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise DataError(f"{path}:{number}: expected one score per line, but {error}") from error
-        yield parse_config(TakeScore, values, f"{path}:{number}")
+    os.replace(unfinished, path)
 
 
 def describe(score: TakeScore) -> str:
     """One take in a line of progress."""
     if score.problem is not None:
         return score.problem
-    return (
-        f"{score.verdict.value}, {score.seconds:.1f} s for {score.source_seconds:.1f} s, "
-        f"{score.character_errors}/{score.characters} characters wrong, "
-        f"{score.right_choices}/{score.choices} words chosen rightly"
-    )
-
-
-def package_version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "unknown"
+    parts = [score.verdict.value, f"{score.seconds:.1f} s"]
+    if score.source_seconds is not None:
+        parts[-1] += f" for {score.source_seconds:.1f} s"
+    if score.words is not None:
+        parts.append(f"{score.words.word_errors}/{score.words.words} words wrong")
+    return ", ".join([*parts, *(f"{scale} {value:.2f}" for scale, value in score.quality.items())])

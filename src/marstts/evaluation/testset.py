@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -47,8 +47,8 @@ class Trial(Config):
 
     reference_transcript: str
 
-    source: Path
-    """Real recording of the text by the speaker."""
+    source: Path | None = None
+    """Real recording of the text by the speaker; None where there is none."""
 
 
 def read_testset(path: Path) -> list[Trial]:
@@ -60,11 +60,16 @@ def read_testset(path: Path) -> list[Trial]:
     numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
     trials = [parse_trial(line, path.parent, f"{path}:{number}") for number, line in numbered]
     if not trials:
-        raise DataError(f"{path}: the test set has no trials; make one with `marstts evaluate make-testset`")
-    repeated = {trial.id for trial in trials if sum(other.id == trial.id for other in trials) > 1}
-    if repeated:
-        raise DataError(f"{path}: ids must be unique, but {', '.join(sorted(repeated))} occur twice")
+        raise DataError(f"{path}: the test set has no trials; make one with `marstts evaluate testset`")
+    refuse_repeated_ids(trials, path)
     return trials
+
+
+def refuse_repeated_ids(trials: Sequence[Trial], path: Path) -> None:
+    """Raise DataError naming every id that occurs twice."""
+    repeated = sorted(name for name, count in Counter(trial.id for trial in trials).items() if count > 1)
+    if repeated:
+        raise DataError(f"{path}: ids must be unique, but {', '.join(repeated)} occur twice")
 
 
 def parse_trial(line: str, folder: Path, place: str) -> Trial:
@@ -78,9 +83,10 @@ def parse_trial(line: str, folder: Path, place: str) -> Trial:
     trial = parse_config(Trial, values, place)
     if not plain_words(trial.text):
         raise DataError(f"{place}: the text {trial.text!r} has no words to listen for")
-    found = trial.model_copy(update={"reference": folder / trial.reference, "source": folder / trial.source})
+    source = None if trial.source is None else folder / trial.source
+    found = trial.model_copy(update={"reference": folder / trial.reference, "source": source})
     for recording in (found.reference, found.source):
-        if not recording.is_file():
+        if recording is not None and not recording.is_file():
             raise DataError(f"{place}: {recording} does not exist; paths are relative to the test set's folder")
     return found
 
@@ -92,7 +98,8 @@ def write_testset(trials: Sequence[Trial], path: Path) -> None:
     def line(trial: Trial) -> str:
         values = trial.model_dump(mode="json")
         for name in ("reference", "source"):
-            values[name] = Path(os.path.relpath(values[name], path.parent)).as_posix()
+            if values[name] is not None:
+                values[name] = Path(os.path.relpath(values[name], path.parent)).as_posix()
         return json.dumps(values, ensure_ascii=False)
 
     path.write_text("".join(line(trial) + "\n" for trial in trials), encoding="utf-8")
@@ -120,6 +127,25 @@ def make_testset(
         make_trial(sentence, choose_reference(sentence, by_speaker[sentence.speaker], manifest), manifest.parent)
         for sentence in sentences
     ]
+
+
+def make_trials(utterances: Sequence[Utterance], folder: Path, place: Path) -> list[Trial]:
+    """A trial for every utterance that has another one of its speaker and style as reference, in an order that depends
+    on ids alone. `folder` is where the recordings' paths begin; DataError, about `place`, where no pair can be made.
+    """
+    groups: dict[tuple[str, str], list[Utterance]] = defaultdict(list)
+    for utterance in sorted(utterances, key=lambda u: stable_order(u.id)):
+        if plain_words(utterance.text):
+            groups[utterance.speaker, utterance.style].append(utterance)
+    trials = [
+        make_trial(sentence, choose_reference(sentence, group, place), folder)
+        for _, group in sorted(groups.items())
+        for sentence in group
+        if references_for(sentence, group)
+    ]
+    if not trials:
+        raise DataError(f"{place}: no two recordings of one speaker and style, with different words, make a pair")
+    return trials
 
 
 def group_by_speaker(utterances: Sequence[Utterance]) -> dict[str, list[Utterance]]:
@@ -162,7 +188,7 @@ def deal_sentences(decks: Sequence[Sequence[Utterance]], num_sentences: int) -> 
 
 def choose_reference(sentence: Utterance, candidates: Sequence[Utterance], manifest: Path) -> Utterance:
     """Another utterance of the speaker: a random one of 3 s or more, else the longest of those long enough to clone."""
-    fit = [u for u in candidates if u.text != sentence.text and u.seconds >= MIN_REFERENCE_SECONDS]
+    fit = references_for(sentence, candidates)
     if not fit:
         raise DataError(
             f"{manifest}: {sentence.speaker} has no second test utterance of {MIN_REFERENCE_SECONDS:g} s in style "
@@ -170,6 +196,11 @@ def choose_reference(sentence: Utterance, candidates: Sequence[Utterance], manif
         )
     good = [u for u in fit if u.seconds >= GOOD_REFERENCE_SECONDS] or [max(fit, key=lambda u: (u.seconds, u.id))]
     return min(good, key=lambda u: stable_order(f"{sentence.id} {u.id}"))
+
+
+def references_for(sentence: Utterance, candidates: Sequence[Utterance]) -> list[Utterance]:
+    """Those of the candidates that say something else and are long enough to clone."""
+    return [u for u in candidates if u.text != sentence.text and u.seconds >= MIN_REFERENCE_SECONDS]
 
 
 def make_trial(sentence: Utterance, reference: Utterance, folder: Path) -> Trial:
@@ -187,5 +218,8 @@ def make_trial(sentence: Utterance, reference: Utterance, folder: Path) -> Trial
 
 def trials_digest(trials: Sequence[Trial]) -> str:
     """Tells whether two runs used the same trials."""
-    lines = (f"{t.id}\t{t.text}\t{t.reference.name}\t{t.reference_transcript}\t{t.source.name}" for t in trials)
+    lines = (
+        f"{t.id}\t{t.text}\t{t.reference.name}\t{t.reference_transcript}\t{t.source.name if t.source else ''}"
+        for t in trials
+    )
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]

@@ -45,18 +45,21 @@ class Prompt:
     """(T, P)."""
 
 
-def quality_prefix(rate: int) -> str:
+def quality_prefix(rate: int | None) -> str:
     """How recordings of `rate` samples per second are announced: "[48000]"; rates between two count as the lower.
 
-    `rate` says how much of the spectrum there is, whatever the file was resampled to since.
+    `rate` says how much of the spectrum there is, whatever the file was resampled to since. None announces nothing, as
+    in the ablation of the paper's Table I.
     """
+    if rate is None:
+        return ""
     known = [quality for quality in QUALITY_RATES if quality <= rate]
     if not known:
         raise ConfigError(f"a quality of {rate} Hz was asked for; the lowest the model knows is {QUALITY_RATES[0]} Hz")
     return f"[{known[-1]}]"
 
 
-def prompt_string(text: str, *, quality: int, transcript: str | None = None) -> str:
+def prompt_string(text: str, *, quality: int | None, transcript: str | None = None) -> str:
     """The string the encoder reads: what was said in the prefix, if there is one, and then what is to be said.
 
     Special tokens written out in text or transcript lose their brackets: only the prompt itself may use them.
@@ -65,7 +68,9 @@ def prompt_string(text: str, *, quality: int, transcript: str | None = None) -> 
     return f"{START}{quality_prefix(quality)}{without_special_tokens(words)}{END}"
 
 
-def build_prompt(text: str, voice: Voice, tokenizer: BPE, config: Mars6Config, quality: int = 48000) -> Prompt:
+def build_prompt(
+    text: str, voice: Voice, tokenizer: BPE, config: Mars6Config, quality: int | None = 48000
+) -> Prompt:
     """`text` to be spoken by `voice`; deep where the voice has a prefix.
 
     Raises TextError if there is no text, VoiceError if the voice was made for a model of another shape.

@@ -1,6 +1,6 @@
 """Forced alignment: is every word of the text in the take, and which one is the worst?
 
-Upstream: prepared audio and plain words.  Downstream: `score`.
+Upstream: prepared audio and plain words.  Downstream: `judges`.
 
 Each word's score is its mean log likelihood per frame (10 ms) relative to the best sound in the model: 0 is perfect,
 real speech has its worst word near -7, and one word cut out of a sentence drags a neighbour to -17. Finds single faults

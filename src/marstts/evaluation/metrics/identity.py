@@ -1,9 +1,10 @@
 """Whose voice is it? Cosine similarity of a take to its own reference and to other speakers' references.
 
-Upstream: takes and references, as waveforms; any `speaker.base.SpeakerEncoder`.  Downstream: `score`.
+Upstream: takes and references, as waveforms; any `speaker.base.SpeakerEncoder`.  Downstream: `judges`.
 
-Two encoders judge: the one of the model's own bundle, and Resemblyzer (Apache-2.0), which no model here is trained
-with. Resemblyzer tells studio speakers apart at 1–2 % equal error rate; between a whisper and the same speaker's voice
+Any encoders judge: WavLM-SV as in the paper (`speaker.wavlm`; MARS6, arXiv:2501.05787, Sec. V), the one of the model's
+own bundle, and Resemblyzer (Apache-2.0), which needs no download and which no model here is trained with. Resemblyzer
+tells studio speakers apart at 1–2 % equal error rate; between a whisper and the same speaker's voice
 its similarity falls to 0.7, so give whispered takes whispered references.
 """
 
@@ -18,6 +19,8 @@ from numpy.typing import NDArray
 
 from marstts.audio import Waveform, resample
 from marstts.errors import require
+from marstts.evaluation.versions import package_version
+from marstts.speaker.verification import equal_error_rate
 
 LEVEL_RMS = 0.08
 """Takes and references are brought to -22 dBFS: how loud someone is recorded does not say who it is."""
@@ -38,11 +41,11 @@ class SpeakerPairs:
 class Resemblyzer:
     """The independent judge: a GE2E d-vector of length 256. Satisfies `speaker.base.SpeakerEncoder`."""
 
-    name = "resemblyzer"
     size = 256
     sample_rate = 16000
 
     def __init__(self) -> None:
+        self.name = f"resemblyzer {package_version('resemblyzer')}"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # its dependencies use names that later releases of theirs will drop
             self._encoder = require("resemblyzer", "eval").VoiceEncoder("cpu", verbose=False)
@@ -71,3 +74,13 @@ def compare_speakers(take: Embedding, own: Embedding, others: Sequence[Embedding
     similarity = cosine(take, own)
     nearer = sum(similarity > cosine(take, other) for other in others)
     return SpeakerPairs(nearer, len(others), similarity)
+
+
+def telling_apart(real: NDArray[np.float64], generated: NDArray[np.float64]) -> float:
+    """The paper's speaker EER in per cent, at most 50, higher is better (MARS6, arXiv:2501.05787, Sec. V).
+
+    `real` are similarities of references and other real recordings of the same speaker (label 1), `generated` those of
+    the references and the takes (label 0). At 50 nobody can tell takes from recordings by the voice; takes that are
+    nearer to their references than real recordings are count as 50, too.
+    """
+    return min(50.0, 100.0 * equal_error_rate(np.asarray(real, np.float32), np.asarray(generated, np.float32)))

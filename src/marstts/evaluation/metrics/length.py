@@ -1,6 +1,6 @@
 """Is a take there at all, and is it about as long as the real recording of the same text?
 
-Upstream: takes and source recordings.  Downstream: `score`. Catches what word scores miss: babble after the sentence,
+Upstream: takes and source recordings.  Downstream: `judges`. Catches what word scores miss: babble after the sentence,
 repetitions, takes that break off.
 """
 
@@ -36,16 +36,25 @@ class Verdict(str, Enum):
         return self not in (Verdict.EMPTY, Verdict.SILENT, Verdict.MISSING)
 
 
-def judge_length(take: Waveform | None, source_seconds: float) -> Verdict:
-    """The verdict on a take (None where there is none) of a text whose source lasts `source_seconds`."""
+CHARACTERS_PER_SECOND = 14.0
+"""Ordinary reading; tells how long a text should take where there is no recording of it."""
+
+
+def usual_seconds(text: str) -> float:
+    """How long reading `text` takes, roughly."""
+    return max(0.5, len(text) / CHARACTERS_PER_SECOND)
+
+
+def judge_length(take: Waveform | None, expected_seconds: float) -> Verdict:
+    """The verdict on a take (None where there is none) that should last `expected_seconds`, as its source does."""
     if take is None:
         return Verdict.MISSING
     if take.seconds < EMPTY_SECONDS:
         return Verdict.EMPTY
     if not np.sqrt(np.mean(np.square(take.samples, dtype=np.float64))) > SILENT_RMS:  # samples that are NaN, too
         return Verdict.SILENT
-    if take.seconds > TOO_LONG * source_seconds:
+    if take.seconds > TOO_LONG * expected_seconds:
         return Verdict.TOO_LONG
-    if take.seconds < TOO_SHORT * source_seconds:
+    if take.seconds < TOO_SHORT * expected_seconds:
         return Verdict.TOO_SHORT
     return Verdict.PLAUSIBLE

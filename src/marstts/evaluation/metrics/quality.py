@@ -1,12 +1,12 @@
 """How good does it sound? Predictors of the opinion score that listeners would give, 1 (bad) to 5 (excellent).
 
-Upstream: takes, as waveforms.  Downstream: `score`, and whoever ranks takes.
+Upstream: takes, as waveforms.  Downstream: `judges`, and whoever ranks takes.
 
-UTMOS (arXiv:2204.02152) is the paper's: MARS6 (arXiv:2501.05787), Sec. V. Its weights are downloaded when first used, by
-the package `utmos-pytorch`, which needs no fairseq and reads them without running anything in them. DNSMOS and PLCMOS
-bring theirs along (`speechmos`, MIT). DNSMOS hears noise, quantisation and vocoders but no prosody, and finds a robot
-with a clean voice pleasant (P.808); PLCMOS follows the order real > unit selection > diphones > formants best. None of
-them is valid on whispers but beside other whispers.
+UTMOS (arXiv:2204.02152) is the paper's: MARS6 (arXiv:2501.05787), Sec. V. Its weights are downloaded when first used,
+by the package `utmos-pytorch`, which needs no fairseq and reads them without running anything in them. DNSMOS and
+PLCMOS bring theirs along (`speechmos`, MIT). DNSMOS hears noise, quantisation and vocoders but no prosody, and finds a
+robot with a clean voice pleasant (P.808); PLCMOS follows the order real > unit selection > diphones > formants best.
+None of them is valid on whispers but beside other whispers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Closed-response word test: of a word and its near-homophones, which one was said?
 
-Upstream: prepared audio and plain words.  Downstream: `score`.
+Upstream: prepared audio and plain words.  Downstream: `judges`.
 
 Every word of a sentence that has near-homophones (words with one other phone: "house", "mouse") may be itself or one of
 up to four of them, in a grammar that otherwise fixes the sentence; the score is the share chosen rightly. No language

@@ -1,0 +1,78 @@
+"""LibriSpeech test-clean in pairs: recordings of 4 to 10 s, each spoken in the voice of another one by its reader.
+
+Upstream: the corpus as OpenSLR 12 unpacks (`test-clean/READER/CHAPTER/*.flac` and `*.trans.txt`; CC BY 4.0).
+Downstream: `testset.Trial`. The lengths are those of VALL-E's test (arXiv:2301.02111); which recording is whose
+reference is drawn by a hash of their names, from another chapter where the reader has one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import soundfile
+
+from marstts.errors import DataError
+from marstts.evaluation.ordering import stable_order
+from marstts.evaluation.testset import Trial
+
+MIN_SECONDS, MAX_SECONDS = 4.0, 10.0
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One recording of a reader."""
+
+    id: str
+    path: Path
+    text: str
+
+    @property
+    def reader(self) -> str:
+        return self.id.split("-")[0]
+
+    @property
+    def chapter(self) -> str:
+        return self.id.split("-")[1]
+
+
+def read_librispeech(root: Path) -> list[Trial]:
+    """All pairs, from the folder that holds `test-clean` or from that folder itself; DataError where there are none."""
+    folder = root / "test-clean" if (root / "test-clean").is_dir() else root
+    recordings = [r for lists in sorted(folder.glob("*/*/*.trans.txt")) for r in read_chapter(lists)]
+    by_reader: dict[str, list[Recording]] = {}
+    for recording in recordings:
+        by_reader.setdefault(recording.reader, []).append(recording)
+    trials = [make_trial(r, by_reader[r.reader]) for r in recordings if len(by_reader[r.reader]) > 1]
+    if not trials:
+        raise DataError(
+            f"{folder}: expected LibriSpeech's READER/CHAPTER/*.trans.txt with two recordings of "
+            f"{MIN_SECONDS:g} to {MAX_SECONDS:g} s by some reader"
+        )
+    return trials
+
+
+def read_chapter(transcripts: Path) -> list[Recording]:
+    """The recordings of a chapter that have the right length, sorted."""
+    found = []
+    for line in sorted(transcripts.read_text(encoding="utf-8").splitlines()):
+        name, _, text = line.partition(" ")
+        path = transcripts.parent / f"{name}.flac"
+        if not path.is_file():
+            raise DataError(f"{transcripts}: lists {name}, but {path} does not exist")
+        if MIN_SECONDS <= soundfile.info(path).duration <= MAX_SECONDS:
+            found.append(Recording(name, path, text.capitalize() + "."))
+    return found
+
+
+def make_trial(recording: Recording, candidates: list[Recording]) -> Trial:
+    """A recording's text in the voice of another one."""
+    others = [other for other in candidates if other.text != recording.text]
+    if not others:
+        raise DataError(f"{recording.path}: its reader has no recording of another text")
+    elsewhere = [other for other in others if other.chapter != recording.chapter]
+    reference = min(elsewhere or others, key=lambda other: stable_order(f"{recording.id} {other.id}"))
+    return Trial(
+        id=recording.id, text=recording.text, speaker=recording.reader, style="read", reference=reference.path,
+        reference_transcript=reference.text, source=recording.path,
+    )  # fmt: skip
