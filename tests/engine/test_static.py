@@ -141,6 +141,18 @@ def test_rows_are_chosen_in_any_order_and_even_twice():
     np.testing.assert_allclose(got, expected, atol=1e-5)
 
 
+def test_a_row_that_takes_a_freed_slot_leaves_those_alone_who_still_know_it():
+    model, some = model_with(), prompts(((6, 0), (5, 0), (4, 0)))
+    fast, slow = StaticEngine(model), TorchEngine(model)
+    patch, state = fast.sample_patch(fast.start(some), draws(3))
+    before = fast.append(state, patch)
+    joined = fast.join([fast.select(before, [0, 2]), fast.start(some[1:2])])
+    fast.sample_patch(joined, draws(3, 1))
+    got, _ = fast.sample_patch(before, draws(3, 2))
+    expected, _ = sample_positions(slow, slow.append(slow.start(some), patch), draws(3, 2))
+    assert np.array_equal(got, expected)
+
+
 def test_old_programs_make_way_and_states_survive_them(monkeypatch):
     monkeypatch.setattr(static, "MAX_PROGRAMS", 1)
     model, some = model_with(), prompts()
@@ -227,8 +239,11 @@ def test_a_model_gone_wrong_is_told():
         engine.sample_patch(engine.start(prompts()), draws(3))
 
 
-def test_half_precision_runs():
-    engine = StaticEngine(model_with().bfloat16())
+@pytest.mark.parametrize("known, dtype", [(True, torch.bfloat16), (False, torch.float16)])
+def test_half_precision_runs_in_what_the_gpu_knows(known, dtype, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: known)
+    assert static.half_precision() is dtype
+    engine = StaticEngine(model_with().to(static.half_precision()))
     results = speak(engine, prompts(), [0.5] * 3, [Limits(3, 6)] * 3)
     assert all(3 <= len(one.tokens) <= 6 for one in results)
 

@@ -15,8 +15,9 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -50,6 +51,11 @@ def bucket(size: int, smallest: int = 1) -> int:
     while smallest < size:
         smallest *= 2
     return smallest
+
+
+def half_precision() -> torch.dtype:
+    """What this GPU multiplies fastest in: bfloat16, which cannot overflow, where it knows that."""
+    return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
 
 
 class PlacedCache(NamedTuple):
@@ -110,12 +116,35 @@ class InPatch(NamedTuple):
     tokens: tuple[KVCache, ...] = ()
 
 
+@dataclass(frozen=True, eq=False)
+class Berths:
+    """Where rows lie."""
+
+    cells: tuple[tuple[Cache, int], ...]
+    """Per row, a cache and a slot in it."""
+
+    @cached_property
+    def caches(self) -> set[Cache]:
+        return {cache for cache, _ in self.cells}
+
+    @cached_property
+    def slots(self) -> list[int]:
+        return [slot for _, slot in self.cells]
+
+    def are_in(self, cache: Cache) -> bool:
+        """Whether every row has a slot of its own in `cache`."""
+        return self.caches == {cache} and self._are_distinct
+
+    @cached_property
+    def _are_distinct(self) -> bool:
+        return len(set(self.cells)) == len(self.cells)
+
+
 @dataclass(eq=False)
 class StaticState:
     """Where some rows stand. What it says never changes; where its rows lie may, when others need their slots."""
 
-    where: list[tuple[Cache, int]]
-    """Per row, the cache and the slot in it."""
+    berths: Berths
 
     places: NDArray[np.int64]
     """(rows,) places heard; what a cache holds beyond is none of the row's business."""
@@ -130,19 +159,22 @@ class StaticState:
     """Only where it is made position by position."""
 
     def __post_init__(self) -> None:
-        for cache in {cache for cache, _ in self.where}:
+        for cache in self.berths.caches:
             cache.tenants.add(self)
 
     def settle(self, cache: Cache, slots: Sequence[int]) -> None:
         """The rows lie in these slots of `cache` from now on."""
-        for old in {old for old, _ in self.where}:
+        for old in self.berths.caches:
             old.tenants.discard(self)
-        self.where = [(cache, slot) for slot in slots]
+        self.berths = Berths(tuple((cache, slot) for slot in slots))
         cache.tenants.add(self)
 
-    def slots_in(self, cache: Cache) -> dict[int, int]:
-        """Slot -> places heard, of the rows that lie in `cache`."""
-        return {slot: int(n) for (kept, slot), n in zip(self.where, self.places, strict=True) if kept is cache}
+    def is_disturbed(self, cache: Cache, staying: Mapping[int, int]) -> bool:
+        """Whether anything this state knows of `cache` is lost when rows are made there of which `staying`, a slot and
+        the places it has heard, are known to it too.
+        """
+        rows = zip(self.berths.cells, self.places, strict=True)
+        return any(kept is cache and staying.get(slot, -1) < places for (kept, slot), places in rows)
 
 
 class Sheet(NamedTuple):
@@ -324,13 +356,11 @@ class StaticEngine:
         )
         remembered = self.model.global_decoder.remember(memory)
         cache = Cache(self.hear_prefixes(batch, remembered, mask), stack(remembered), mask)
-        pending = np.zeros((len(prompts), self.config.patch_size), np.int64)
+        pending = np.zeros((len(prompts), self.config.patch_size), np.int64)  # of place 0, which is the start vector's
         for row, prompt in enumerate(prompts):
-            pending[row] = (
-                prompt.prefix_tokens[-1] if len(prompt.prefix_tokens) else 0
-            )  # place 0 hears the start vector
-        where = [(cache, row) for row in range(len(prompts))]
-        return StaticState(where, batch.prefix_lengths, batch.text_lengths + self.model.num_slots, pending)
+            pending[row] = prompt.prefix_tokens[-1] if len(prompt.prefix_tokens) else 0
+        berths = Berths(tuple((cache, row) for row in range(len(prompts))))
+        return StaticState(berths, batch.prefix_lengths, batch.text_lengths + self.model.num_slots, pending)
 
     def hear_prefixes(self, batch: PromptBatch, memory: tuple[KVCache, ...], mask: Tensor) -> Tensor:
         """Keys and values (2, L, rows, H, T, d) of the start vector and all patches of the prefixes but the last."""
@@ -359,7 +389,7 @@ class StaticEngine:
         assert (picks <= config.codebook_size).all(), "the model's logits are NaN or infinite"
         ended = np.maximum.accumulate(picks == config.codebook_size, axis=1)
         tokens = np.where(ended, config.eos, picks + np.array(config.position_levels) * config.codebook_size)
-        return tokens, StaticState(list(state.where), state.places + 1, state.texts, None)
+        return tokens, StaticState(state.berths, state.places + 1, state.texts, None)
 
     @torch.inference_mode()
     def local_logits(self, state: StaticState, tokens: NDArray[np.int64]) -> tuple[NDArray[np.float32], StaticState]:
@@ -372,16 +402,16 @@ class StaticEngine:
                 program.write(lambda sheet: fill_patches(sheet, slots, state))
                 vectors = program.hear(Sheet.of(program.table, self.config.patch_size))[program.cache.index(slots)]
                 program.wait()
-            state = StaticState(list(state.where), state.places + 1, state.texts, None, InPatch(vectors))
+            state = StaticState(state.berths, state.places + 1, state.texts, None, InPatch(vectors))
         assert state.patch is not None, "tokens are heard one after the other"
         vectors, heard = state.patch
         logits, heard = self.model.local_decoder.step(vectors, self.tensor(tokens[:, -1]) if position else None, heard)
-        after = StaticState(list(state.where), state.places, state.texts, None, InPatch(vectors, heard))
+        after = StaticState(state.berths, state.places, state.texts, None, InPatch(vectors, heard))
         return logits.float().cpu().numpy(), after
 
     def append(self, state: StaticState, patches: NDArray[np.int64]) -> StaticState:
         """patches (rows, P), finished ones; they are heard when the next ones are asked for."""
-        return StaticState(list(state.where), state.places, state.texts, np.asarray(patches, np.int64))
+        return StaticState(state.berths, state.places, state.texts, np.asarray(patches, np.int64))
 
     @torch.inference_mode()
     def select(self, state: StaticState, rows: Sequence[int]) -> StaticState:
@@ -392,13 +422,14 @@ class StaticEngine:
             index = torch.tensor(rows, dtype=torch.long, device=self.device)
             patch = InPatch(patch.vectors[index], tuple(cache.select(index) for cache in patch.tokens))
         pending = None if state.pending is None else state.pending[rows]
-        return StaticState([state.where[row] for row in rows], state.places[rows], state.texts[rows], pending, patch)
+        berths = Berths(tuple(state.berths.cells[row] for row in rows))
+        return StaticState(berths, state.places[rows], state.texts[rows], pending, patch)
 
     def join(self, states: Sequence[StaticState]) -> StaticState:
         """The rows of all states, none of them within a patch. Nothing is copied until they make one."""
         pending = [state.pending for state in states]
         return StaticState(
-            [place for state in states for place in state.where],
+            Berths(tuple(cell for state in states for cell in state.berths.cells)),
             np.concatenate([state.places for state in states]),
             np.concatenate([state.texts for state in states]),
             np.concatenate([patches for patches in pending if patches is not None]),
@@ -406,7 +437,7 @@ class StaticEngine:
 
     def program_for(self, state: StaticState, window: int) -> Program:
         """The program whose slots, places and memory are just enough for the rows; made when first needed."""
-        batch, room = bucket(len(state.where)), bucket(int(state.places.max()) + 1, SMALLEST_ROOM)
+        batch, room = bucket(len(state.places)), bucket(int(state.places.max()) + 1, SMALLEST_ROOM)
         size = ProgramSize(batch, room, bucket(int(state.texts.max()), SMALLEST_MEMORY), window)
         if size not in self._programs:
             while len(self._programs) >= MAX_PROGRAMS:
@@ -417,41 +448,49 @@ class StaticEngine:
 
     def move_in(self, state: StaticState, program: Program) -> list[int]:
         """Bring every row of the state into the program's cache -> its slots. Others make way where it matters."""
-        cache = program.cache
-        settled = state.slots_in(cache)
+        cache, berths = program.cache, state.berths
+        slots, moved = (berths.slots, []) if berths.are_in(cache) else free_slots(berths, cache)
+        staying: dict[int, int] | None = None
         for other in list(cache.tenants):
-            theirs = other.slots_in(cache)
-            if any(slot not in settled or places > settled[slot] for slot, places in theirs.items()):
+            if not moved and other.berths is berths and (other.places <= state.places).all():
+                continue  # the common case, and the quick one
+            if staying is None:
+                staying = {slots[row]: int(n) for row, n in enumerate(state.places) if row not in moved}
+            if other is not state and other.is_disturbed(cache, staying):
                 self.move_out(other)
-        slots, moved = free_slots(state, cache)
-        for source in {state.where[row][0] for row in moved}:
-            rows = [row for row in moved if state.where[row][0] is source]
-            there, here = [state.where[row][1] for row in rows], [slots[row] for row in rows]
-            cache.take(source, there, here, int(state.places[rows].max()))
         if moved:
+            copy_rows(state, moved, cache, [slots[row] for row in moved])
             state.settle(cache, slots)
         return slots
 
     def move_out(self, state: StaticState) -> None:
         """Bring every row of the state into a cache of its own."""
-        room, memory = int(state.places.max()), int(state.texts.max())
-        own = Cache.empty(self.model, len(state.where), room, memory)
-        for row, (kept, slot) in enumerate(state.where):
-            own.take(kept, [slot], [row], room)
-        state.settle(own, range(len(state.where)))
+        rows = range(len(state.places))
+        own = Cache.empty(self.model, len(rows), int(state.places.max()), int(state.texts.max()))
+        copy_rows(state, rows, own, rows)
+        state.settle(own, rows)
 
     def tensor(self, array: NDArray[Any]) -> Tensor:
         """On the model's device."""
         return torch.as_tensor(np.ascontiguousarray(array), device=self.device)
 
 
-def free_slots(state: StaticState, cache: Cache) -> tuple[list[int], list[int]]:
+def free_slots(berths: Berths, cache: Cache) -> tuple[list[int], list[int]]:
     """The slot in `cache` for each row, its own if it lies there; and the rows that must be moved to get there."""
-    slots = [slot if kept is cache else None for kept, slot in state.where]
+    slots = [slot if kept is cache else None for kept, slot in berths.cells]
     moved = [row for row, slot in enumerate(slots) if slot is None or slot in slots[:row]]  # a row may be there twice
     taken = {slot for row, slot in enumerate(slots) if row not in moved}
     free = iter([slot for slot in range(len(cache.memory_mask)) if slot not in taken])
     return [next(free) if row in moved else cast("int", slot) for row, slot in enumerate(slots)], moved
+
+
+def copy_rows(state: StaticState, rows: Sequence[int], cache: Cache, slots: Sequence[int]) -> None:
+    """Copy what these rows know into these slots of `cache`."""
+    goals = dict(zip(rows, slots, strict=True))
+    for source in {state.berths.cells[row][0] for row in rows}:
+        some = [row for row in rows if state.berths.cells[row][0] is source]
+        there, here = [state.berths.slots[row] for row in some], [goals[row] for row in some]
+        cache.take(source, there, here, int(state.places[some].max()))
 
 
 def fill_patches(sheet: Sheet, slots: Sequence[int], state: StaticState) -> None:

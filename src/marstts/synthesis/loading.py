@@ -29,7 +29,7 @@ class Engine(str, Enum):
     """PyTorch on the CPU."""
 
     CUDA = "cuda"
-    """PyTorch on a GPU, codec and speaker encoders too."""
+    """PyTorch on a GPU, the model in half precision; codec and speaker encoders too."""
 
 
 def load(model: Path | str = "mini", engine: Engine | str = Engine.AUTO) -> Synthesizer:
@@ -95,8 +95,8 @@ def open_engine(bundle: Bundle, engine: Engine) -> Stepper[Any]:
     if engine is Engine.ONNX:
         return OnnxEngine(bundle.model_folder)
     require("torch", "torch")
-    from marstts.engine.static import StaticEngine
+    from marstts.engine.static import StaticEngine, half_precision
     from marstts.engine.torch import TorchEngine
 
     model = load_mars6(bundle.folder)
-    return StaticEngine(model.to("cuda")) if engine is Engine.CUDA else TorchEngine(model)
+    return StaticEngine(model.to("cuda", half_precision())) if engine is Engine.CUDA else TorchEngine(model)
