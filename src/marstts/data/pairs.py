@@ -24,7 +24,7 @@ from pydantic import Field
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
-from marstts.codec.base import Codes, CodecSpec
+from marstts.codec.base import CodecSpec, Codes
 from marstts.config import Config, parse_config
 from marstts.errors import DataError, MarsError
 

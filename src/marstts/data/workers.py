@@ -1,8 +1,8 @@
 """Who makes the shards: this process, some processes beside it, or a Ray cluster. All call the same function.
 
-Upstream: jobs of `data.tokenize`, each of which writes one file.  Downstream: nothing; what is done lies on the disk.
-Workers die: memory runs out, machines are taken away. A dead worker costs the shard it was working on, which another one
-makes from the start; a shard that kills every worker is named at the end, when all others are finished.
+Upstream: jobs of `data.tokenize` and `preference`, each of which writes one file.  Downstream: nothing; what is done
+lies on the disk. Workers die: memory runs out, machines are taken away. A dead worker costs the shard it was working on,
+which another one makes from the start; a shard that kills every worker is named at the end, when all others are finished.
 """
 
 from __future__ import annotations
@@ -13,19 +13,43 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from marstts.errors import DataError, require
 
-if TYPE_CHECKING:
-    from marstts.data.listening import Ears
-    from marstts.data.tokenize import Finished, Job
 
-    LoadEars = Callable[[], Ears]
-    FinishShard = Callable[[Job, Ears], Finished]
+class Job(Protocol):
+    """What is known of a shard to be made."""
+
+    @property
+    def index(self) -> int:
+        """Names it in messages."""
+        ...
+
+
+Ears = Any
+"""What a worker keeps from job to job: models, judges."""
+
+Finished = Any
+LoadEars = Callable[[], Ears]
+FinishShard = Callable[[Any, Ears], Finished]
 
 ATTEMPTS = 3
 """How many workers a shard may kill."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What came of a job."""
+
+    name: str
+    """Of the shard's file."""
+
+    was: str
+    """`written`, `finished` (it lay there already) or `damaged` (what lay there was unreadable, and was made again)."""
+
+    kept: int
+    rejected: int
 
 
 class Engine(Protocol):
@@ -141,25 +165,26 @@ class RayCluster:
         require("ray.data", "data")
         if not ray.is_initialized():
             ray.init(address=self.address, log_to_driver=False, logging_level="warning")
-        # quiet, and in blocks of one job: a lost actor costs one shard
-        ray.data.DataContext.get_current().enable_progress_bars = False
-        rows = ray.data.from_items([{"job": job} for job in jobs], override_num_blocks=len(jobs))
+        ray.data.DataContext.get_current().enable_progress_bars = False  # shards are told one by one
+        # a block is a job: a lost actor costs one shard
+        rows = ray.data.from_items([{"place": place} for place in range(len(jobs))], override_num_blocks=len(jobs))
         finished = rows.map(
             RayWorker,
-            fn_constructor_args=(load_ears, finish),
-            concurrency=min(self.actors, len(jobs)),
+            fn_constructor_args=(list(jobs), load_ears, finish),
+            compute=ray.data.ActorPoolStrategy(size=min(self.actors, len(jobs))),
             num_cpus=1,
             num_gpus=self.gpus_per_actor or None,
         )
         for row in finished.iter_rows():
-            yield row["finished"]
+            yield Finished(**row)
 
 
 class RayWorker:
     """One actor: loads its ears and makes shards with them."""
 
-    def __init__(self, load_ears: LoadEars, finish: FinishShard) -> None:
-        self._ears, self._finish = load_ears(), finish
+    def __init__(self, jobs: Sequence[Job], load_ears: LoadEars, finish: FinishShard) -> None:
+        self._jobs, self._ears, self._finish = jobs, load_ears(), finish
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        return {"finished": self._finish(row["job"], self._ears)}
+        """The job at a place, made; what came of it as plain values."""
+        return vars(self._finish(self._jobs[row["place"]], self._ears))
