@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # How the checkpoint inside the package was made, start to end; every step goes on where it stopped.
-# Usage: recipes/mini/run.sh WORK_FOLDER     (about 3 hours on two cores; Debian packages: flite, and from contrib and
+# Usage: recipes/mini/run.sh WORK_FOLDER     (about 5 hours on two cores; Debian packages: flite, and from contrib and
 # non-free rhvoice-english and libttspico-utils; pip install 'marstts[train,studio,eval]')
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -8,11 +8,14 @@ work=${1:?where should the corpus and the runs go?}
 export OMP_NUM_THREADS=1
 
 marstts prepare studio --config "$here/studio.toml" --output "$work/studio" --workers "$(nproc)" \
-    --sentences "$here/text/english.txt.gz:0.2" --sentences "$here/text/modern.tsv.gz:0.8"
+    --sentences "$here/text/english.txt.gz:0.2" --sentences "$here/text/modern.tsv.gz:0.72" \
+    --sentences "$here/text/short.tsv.gz:0.08"
 manifest=$work/studio/utterances.jsonl
 
-marstts train codec --config "$here/codec.toml" --data "$manifest" --output "$work/codec" \
-    --export "$work/export/codec" --name mini-codec-1
+marstts train codec --config "$here/codec.toml" --data "$manifest" --output "$work/codec"
+marstts prepare phones "$manifest" --hours 4 --workers "$(nproc)"
+marstts train codec --config "$here/codec_phones.toml" --data "$manifest" --output "$work/codec_phones" \
+    --from "$work/codec" --export "$work/export/codec" --name mini-codec-2
 marstts train speaker --config "$here/identity.toml" --manifest "$manifest" --output "$work/identity" \
     --export "$work/export/identity"
 marstts train speaker --config "$here/style.toml" --manifest "$manifest" --output "$work/style" \
