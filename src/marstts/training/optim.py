@@ -92,16 +92,24 @@ def undecayed_parameters(model: nn.Module) -> Iterator[Tensor]:
 
 def update(optimizer: torch.optim.Optimizer, loss: Tensor, rate: float, clip_norm: float) -> Tensor:
     """One optimizer step down `loss` at the learning rate `rate`; returns the gradient's length before clipping."""
-    parameters = []
-    for group in optimizer.param_groups:
-        group["lr"] = rate
-        parameters += group["params"]
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
-    average_gradients(parameters)
-    norm = torch.nn.utils.clip_grad_norm_(parameters, clip_norm)
+    average_gradients(parameters_of(optimizer))
+    return descend(optimizer, rate, clip_norm)
+
+
+def descend(optimizer: torch.optim.Optimizer, rate: float, clip_norm: float) -> Tensor:
+    """One step along gradients that are there and the same in every process; returns their length before clipping."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+    norm = torch.nn.utils.clip_grad_norm_(parameters_of(optimizer), clip_norm)
     optimizer.step()
     return norm
+
+
+def parameters_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    """Everything it moves, in order."""
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def averaged_copy(model: ModuleType) -> ModuleType:

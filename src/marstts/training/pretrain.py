@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
@@ -33,24 +33,33 @@ from marstts.data.manifest import Utterance
 from marstts.data.shards import Corpus
 from marstts.engine.torch import TorchEngine
 from marstts.errors import CheckpointError, ConfigError, DataError
-from marstts.mars6.config import Mars6Config
+from marstts.mars6.config import Conditioning, Mars6Config
 from marstts.mars6.generate import Limits, SamplingConfig, generate
 from marstts.mars6.model import Mars6
-from marstts.mars6.objective import NextTokenLoss, ObjectiveConfig, alignment_reward, next_token_loss
+from marstts.mars6.objective import (
+    NextTokenLoss,
+    ObjectiveConfig,
+    alignment_reward,
+    flux_loss,
+    next_token_loss,
+    previous_codes,
+)
 from marstts.mars6.patches import eos_patch, patchify, unpatchify
 from marstts.mars6.prompt import QUALITY_RATES, SPECIAL_TOKENS, Prompt, prompt_string
+from marstts.nn.transformer import CrossLayer, SelfLayer
 from marstts.text.bpe import BPE
 from marstts.text.normalize import normalize
-from marstts.training.distributed import rank, world_size
-from marstts.training.loop import LoopConfig, latest
+from marstts.training.distributed import batches_of_step, join, parallel, rank, without_averaging, world_size
+from marstts.training.loop import LoopConfig, best, latest
 from marstts.training.optim import (
     OptimizerConfig,
     averaged_copy,
+    descend,
     learning_rate,
     make_optimizer,
-    update,
     update_average,
 )
+from marstts.training.throughput import TRAINING_PASSES, forward_flops, measured_peak
 
 PADDING = -100
 """Marks patches of a batch that are not there."""
@@ -101,7 +110,16 @@ class PretrainConfig(Config):
     """A PyTorch device, or `auto`: the first GPU if there is one."""
 
     compile: bool = False
-    """Compile the model first: minutes of waiting for faster steps, worth it on a GPU."""
+    """Compile the layers first: minutes of waiting for faster steps, on a CPU too (which needs g++)."""
+
+    batches_per_step: int = Field(0, ge=0)
+    """Batches of one update, shared out evenly over all processes; a process adds up the gradients of its own. However
+    many processes there are, a step then learns from the same batches. 0 = one for each process, whose number then
+    decides."""
+
+    peak_tflops: float = Field(0.0, ge=0.0)
+    """What one device can compute at most, in 10^12 operations a second, by which its use is logged; 0 = measured once
+    by a matrix product."""
 
     prefetch: bool = True
     """Put the next batch together while this one is learnt from."""
@@ -218,16 +236,18 @@ def pad(arrays: Sequence[NDArray[np.int64]], value: int) -> Tensor:
 
 
 class Prefetcher:
-    """Calls a pure function of the step, one step ahead, on one thread."""
+    """Calls a pure function of a batch's number, one call ahead, on one thread."""
 
-    def __init__(self, make: Callable[[int], Batch]) -> None:
-        self.make = make
+    def __init__(self, make: Callable[[int], Batch], stride: int) -> None:
+        """`stride`: from the number of one call to that of the next."""
+        self.make, self.stride = make, stride
         self.executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="batches")
         self.coming: dict[int, Future[Batch]] = {}
 
-    def __call__(self, step: int) -> Batch:
-        batch = self.coming.pop(step).result() if step in self.coming else self.make(step)
-        self.coming = {step + 1: self.executor.submit(self.make, step + 1)}
+    def __call__(self, number: int) -> Batch:
+        batch = self.coming.pop(number).result() if number in self.coming else self.make(number)
+        following = number + self.stride
+        self.coming = {following: self.executor.submit(self.make, following)}
         return batch
 
 
@@ -237,6 +257,7 @@ class PretrainTask:
     def __init__(self, config: PretrainConfig, corpus: Corpus, tokenizer: BPE, codec: Codec | None = None) -> None:
         """`codec` is only needed for audio samples. ConfigError or DataError if corpus and model do not fit."""
         check_fit(config, corpus, tokenizer, codec)
+        join()
         self.config, self.tokenizer, self.codec = config, tokenizer, codec
         self.device = pick_device(config.device)
         with torch.random.fork_rng(devices=[]):
@@ -246,7 +267,13 @@ class PretrainTask:
         self.modules: dict[str, nn.Module] = {MODEL: self.model, AVERAGE: self.average}
         self.optimizer = make_optimizer(self.model, config.optimizer)
         self.optimizers: dict[str, torch.optim.Optimizer] = {"model": self.optimizer}
-        self.forward = torch.compile(self.model) if config.compile else self.model
+        if config.compile:
+            for layer in self.model.modules():  # one by one: layers of a kind share what was compiled, for all lengths
+                if isinstance(layer, (SelfLayer, CrossLayer)):
+                    layer.compile(dynamic=True)
+        self.forward = parallel(self.model, all_used=config.model.conditioning is Conditioning.TWO_SLOTS)
+        self.begun_at, self.first_batch = 0, 0
+        self.peak = config.peak_tflops * 1e12 or measured_peak(self.device, config.precision is Precision.BF16)
         self.spoken = with_spoken_texts(corpus)
         self.seconds_per_patch = 1 / corpus.codec.patch_rate
         self.training_batch = self.training_batches()
@@ -259,16 +286,33 @@ class PretrainTask:
         millions = sum(parameter.numel() for parameter in self.model.parameters()) / 1e6
         return f"{millions:.1f}M parameters on {self.device}"
 
+    @property
+    def batches_per_step(self) -> int:
+        """Of all processes together."""
+        return self.config.batches_per_step or world_size()
+
+    def first_batch_of(self, step: int) -> int:
+        """The number of batches learnt from before `step`, by all processes."""
+        return self.first_batch + (step - self.begun_at) * self.batches_per_step
+
+    def position(self, step: int) -> dict[str, int]:
+        """What `training.loop` keeps in the checkpoint of `step`."""
+        return {"batches": self.first_batch_of(step)}
+
+    def resume(self, step: int, position: Mapping[str, int]) -> None:
+        """Go on with the batch after the last one, however many there were to a step so far."""
+        self.begun_at, self.first_batch = step, position.get("batches", step * self.batches_per_step)
+
     def training_batches(self) -> Callable[[int], Batch]:
-        """The batch of a step, as a function."""
+        """The batch of this number, as a function."""
         corpus = self.spoken.split("train")
         batcher = Batcher(corpus, self.config.batching, self.config.loop.seed)
         collate = Collator(corpus, self.tokenizer, self.config.model, self.config.full_band_rate)
 
-        def make(step: int) -> Batch:
-            return collate(batcher.items(step * world_size() + rank()))
+        def make(number: int) -> Batch:
+            return collate(batcher.items(number))
 
-        return Prefetcher(make) if self.config.prefetch else make
+        return Prefetcher(make, world_size()) if self.config.prefetch else make
 
     def validation_set(self) -> tuple[list[list[Item]], Collator]:
         """The held-out batches, always the same: single utterances in their own spelling."""
@@ -285,22 +329,45 @@ class PretrainTask:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision is Precision.BF16)
 
     def train_step(self, step: int) -> dict[str, float | Tensor]:
-        """One update on the batch of this step."""
+        """One update on the batches of this step."""
         config = self.config
-        batch = self.training_batch(step).to(self.device)
+        numbers = batches_of_step(self.first_batch_of(step), self.batches_per_step)
+        self.optimizer.zero_grad(set_to_none=True)
+        sums: dict[str, float | Tensor] = {}
+        for number in numbers:
+            torch.manual_seed(config.loop.seed * 1_000_003 + number)  # dropout, alike whichever process draws it
+            with without_averaging(self.forward, wanted=number != numbers[-1]):
+                for name, value in self.learn(step, number, 1 / len(numbers)).items():
+                    sums[name] = sums.get(name, 0.0) + value
+        rate = learning_rate(step, config.loop.steps, config.optimizer)
+        norm = descend(self.optimizer, rate, config.optimizer.clip_norm)
+        update_average(self.average, self.model, step, config.optimizer.average_decay)
+        measured = self.throughput(float(sums.pop("patches")), float(sums.pop("flops")))
+        means = {name: total / len(numbers) for name, total in sums.items()}
+        return {**means, "gradient": norm, "learning_rate": rate, **measured}
+
+    def learn(self, step: int, number: int, share: float) -> dict[str, float | Tensor]:
+        """Add `share` of the gradient of batch `number`; what to log, and the batch's size in `patches` and `flops`."""
+        config = self.config
+        on_cpu = self.training_batch(number)
+        batch = on_cpu.to(self.device)
         rewarded = step < config.alignment.until_step and config.alignment.weight > 0
-        heard = with_slips(batch.patches, config.history_noise, config.model, self.config.loop.seed, step)
-        loss, cross_attention = self.score(self.forward, batch, config.alignment.layers if rewarded else (), heard)
+        heard = with_slips(batch.patches, config.history_noise, config.model, config.loop.seed, number)
+        loss, flux, cross_attention = self.score(
+            self.forward, batch, config.alignment.layers if rewarded else (), heard
+        )
         total, scores = loss.total, scores_of(loss)
+        if flux is not None:
+            total, scores["flux"] = total + flux, flux.detach()
         if rewarded:
             reward = self.alignment(cross_attention, batch)
-            total = total + config.alignment.weight * reward
-            scores["alignment"] = reward.detach()
+            total, scores["alignment"] = total + config.alignment.weight * reward, reward.detach()
             scores |= attention_shape(cross_attention, batch, config.alignment.heads)
-        rate = learning_rate(step, config.loop.steps, config.optimizer)
-        norm = update(self.optimizer, total, rate, config.optimizer.clip_norm)
-        update_average(self.average, self.model, step, config.optimizer.average_decay)
-        return {**scores, "gradient": norm, "learning_rate": rate, **self.throughput(batch)}
+        (total * share).backward()
+        num_patches = int(on_cpu.patch_lengths.sum())
+        flops = TRAINING_PASSES * forward_flops(config.model, on_cpu.text_lengths, on_cpu.patch_lengths)
+        padding = 1 - num_patches / on_cpu.patches[..., 0].numel()
+        return {**scores, "padding": padding, "patches": num_patches, "flops": flops}
 
     def score(
         self,
@@ -308,11 +375,13 @@ class PretrainTask:
         batch: Batch,
         attention_layers: tuple[int, ...],
         heard: Tensor | None = None,
-    ) -> tuple[NextTokenLoss, tuple[Tensor, ...]]:
-        """The loss of a batch, and the cross-attention (B, H, T, slots + S) of the layers asked for.
+    ) -> tuple[NextTokenLoss, Tensor | None, tuple[Tensor, ...]]:
+        """The loss of a batch; its flux loss, if there shall be one; and the cross-attention (B, H, T, slots + S) of
+        the layers asked for.
 
         `heard` (B, T, P) is the past the model is told, if it is not the true one.
         """
+        config, objective = self.config.model, self.config.objective
         with self.autocast():
             output = model(
                 batch.text_ids,
@@ -323,10 +392,12 @@ class PretrainTask:
                 batch.patch_lengths,
                 attention_layers=attention_layers,
             )
-            patches = batch.patches[output.scored]
-            return next_token_loss(output.logits, patches, self.config.model, self.config.objective), (
-                output.cross_attention
-            )
+            loss = next_token_loss(output.logits, batch.patches[output.scored], config, objective)
+            flux = None
+            if objective.flux.beta:
+                previous = previous_codes(batch.patches, output.scored, config)
+                flux = flux_loss(output.logits[0], previous, objective.flux)
+        return loss, flux, output.cross_attention
 
     def alignment(self, cross_attention: tuple[Tensor, ...], batch: Batch) -> Tensor:
         """The mean of the layers' alignment rewards, to be minimised."""
@@ -344,14 +415,15 @@ class PretrainTask:
         ]
         return torch.stack(rewards).mean()
 
-    def throughput(self, batch: Batch) -> dict[str, float]:
-        """How much audio a second of training has heard, and how much of the batch was padding."""
+    def throughput(self, num_patches: float, flops: float) -> dict[str, float]:
+        """How much audio a second of training has heard in all processes, and what share of a device's operations per
+        second (`peak_tflops`) the model itself made use of.
+        """
         now, before = time.monotonic(), self.last_step_at
         self.last_step_at = now
-        num_patches = int(batch.patch_lengths.sum())
         return {
-            "audio_seconds_per_second": num_patches * self.seconds_per_patch / (now - before),
-            "padding": 1 - num_patches / batch.patches[..., 0].numel(),
+            "audio_seconds_per_second": num_patches * self.seconds_per_patch * world_size() / (now - before),
+            "utilisation": flops / (now - before) / self.peak,
         }
 
     @torch.no_grad()
@@ -361,8 +433,9 @@ class PretrainTask:
         weights = 0
         for items in self.validation_items:
             batch = self.collate_validation(items).to(self.device)
-            loss, cross_attention = self.score(self.average, batch, self.config.alignment.layers)
-            scores = scores_of(loss) | attention_shape(cross_attention, batch, self.config.alignment.heads)
+            loss, flux, cross_attention = self.score(self.average, batch, self.config.alignment.layers)
+            scores = scores_of(loss) | ({} if flux is None else {"flux": flux})
+            scores |= attention_shape(cross_attention, batch, self.config.alignment.heads)
             weight = int(batch.patch_lengths.sum())
             weights += weight
             for name, value in scores.items():
@@ -399,14 +472,14 @@ class PretrainTask:
                 writer.add_audio(f"sample/{index}", waveform.samples[None], step, waveform.sample_rate)
 
 
-def with_slips(patches: Tensor, share: float, config: Mars6Config, seed: int, step: int) -> Tensor:
+def with_slips(patches: Tensor, share: float, config: Mars6Config, seed: int, number: int) -> Tensor:
     """patches (B, T, P) with a share of the codes replaced by random ones of their level; EOS and padding stay.
 
-    Which ones is a function of seed, step and rank.
+    Which ones is a function of the seed and the batch's number.
     """
     if not share:
         return patches
-    rng = torch.Generator().manual_seed((seed * 1_000_003 + step) * world_size() + rank())
+    rng = torch.Generator().manual_seed(seed * 1_000_003 + number)
     slips = torch.rand(patches.shape, generator=rng) < share
     levels = torch.tensor(config.position_levels)
     codes = torch.randint(config.codebook_size, patches.shape, generator=rng) + levels * config.codebook_size
@@ -520,8 +593,8 @@ def start_from(task: PretrainTask, base: Path) -> None:
 
 
 def trained_model(folder: Path) -> Mars6:
-    """The model of a run folder, with the averaged weights of its newest checkpoint, in evaluation mode."""
-    checkpoint = latest(folder)
+    """The model of a run folder, with the averaged weights of its best or newest checkpoint, in evaluation mode."""
+    checkpoint = best(folder)
     if checkpoint is None:
         raise CheckpointError(f"{folder}: no checkpoint here; expected a folder written by `marstts train mars6`")
     model = Mars6(read_config(TrainedConfig, folder / CONFIG_FILE).model)
