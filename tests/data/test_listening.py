@@ -212,7 +212,9 @@ def test_too_many_rejects_stop_the_run_with_a_clear_error(tmp_path: Path, monkey
             manifest, shards, ears, utterances_per_shard=2, max_reject_share=share, say=lambda _: None
         )  # fmt: skip
 
-    with pytest.raises(DataError, match=r"2 of 6 utterances cannot be used \(33.3%; allowed are 30.0%\).*rejects.jsonl"):
+    with pytest.raises(
+        DataError, match=r"2 of 6 utterances cannot be used \(33.3%; allowed are 30.0%\).*rejects.jsonl"
+    ):
         run(0.3)
     assert [json.loads(line)["id"] for line in (shards / "rejects.jsonl").open()] == ["u1", "u2"]
     assert run(0.34).shards_made == 0  # what was finished is kept

@@ -10,9 +10,9 @@ import soundfile
 
 from marstts.audio import Waveform
 from marstts.codec.base import CodecSpec
+from marstts.data.listening import Ears, ListeningConfig
 from marstts.data.manifest import Utterance, write_manifest
 from marstts.data.shards import load_corpus, read_info, shard_path
-from marstts.data.listening import Ears, ListeningConfig
 from marstts.data.tokenize import tokenize_manifest
 from marstts.data.workers import Processes
 from marstts.errors import DataError

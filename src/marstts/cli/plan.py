@@ -36,7 +36,9 @@ def plan(
     steps: Annotated[int, typer.Option(help="Steps to train.")] = DEFAULTS.steps,
     batch: Annotated[int, typer.Option(help="Utterances per step, on all GPUs.")] = DEFAULTS.batch,
     seconds: Annotated[float, typer.Option(help="Mean length of an utterance.")] = DEFAULTS.seconds_per_utterance,
-    config: Annotated[Path | None, typer.Option(help="TOML of `train mars6`, whose model it is; else the paper's.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="TOML of `train mars6`, whose model it is; else the paper's.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print figures and formulas as JSON.")] = False,
 ) -> None:
     """Reckon tokens, steps, operations, hours, disk and memory of a training; by default the paper's."""
@@ -55,8 +57,8 @@ def plan(
         typer.echo(f"{row.name:<44} {figure(row):>16}   = {row.formula}")
     if throughput is None:
         typer.echo(
-            f"\nThe time rests on a utilisation of {utilisation:.0%} and {overhead:g} ms a step, which nobody measured: "
-            "train for some minutes, and give the --throughput that its log says."
+            f"\nThe time rests on a utilisation of {utilisation:.0%} and {overhead:g} ms a step, which nobody "
+            "measured: train for some minutes, and give the --throughput that its log says."
         )
     needed = rows["gpu_memory"].value
     if gpu in GPUS and needed > GPUS[gpu].memory_gb:

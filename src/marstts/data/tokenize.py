@@ -149,8 +149,8 @@ class Tally:
         if self.rejected > self.max_reject_share * self.heard:
             raise DataError(
                 f"{self.manifest}: {self.rejected} of {self.heard} utterances cannot be used "
-                f"({self.rejected / self.heard:.1%}; allowed are {self.max_reject_share:.1%}); {self.rejects} says why. "
-                "Mend the corpus, or allow more rejects; finished shards are kept"
+                f"({self.rejected / self.heard:.1%}; allowed are {self.max_reject_share:.1%}); {self.rejects} says "
+                "why. Mend the corpus, or allow more rejects; finished shards are kept"
             )
 
 

@@ -1,8 +1,9 @@
 """Who makes the shards: this process, some processes beside it, or a Ray cluster. All call the same function.
 
 Upstream: jobs of `data.tokenize` and `preference`, each of which writes one file.  Downstream: nothing; what is done
-lies on the disk. Workers die: memory runs out, machines are taken away. A dead worker costs the shard it was working on,
-which another one makes from the start; a shard that kills every worker is named at the end, when all others are finished.
+lies on the disk. Workers die: memory runs out, machines are taken away. A dead worker costs the shard it was working
+on, which another one makes from the start; a shard that kills every worker is named at the end, when all others are
+finished.
 """
 
 from __future__ import annotations
@@ -31,25 +32,13 @@ Ears = Any
 """What a worker keeps from job to job: models, judges."""
 
 Finished = Any
+"""What came of a job, as its function tells."""
+
 LoadEars = Callable[[], Ears]
 FinishShard = Callable[[Any, Ears], Finished]
 
 ATTEMPTS = 3
 """How many workers a shard may kill."""
-
-
-@dataclass(frozen=True)
-class Finished:
-    """What came of a job."""
-
-    name: str
-    """Of the shard's file."""
-
-    was: str
-    """`written`, `finished` (it lay there already) or `damaged` (what lay there was unreadable, and was made again)."""
-
-    kept: int
-    rejected: int
 
 
 class Engine(Protocol):
@@ -127,8 +116,8 @@ def share_out(jobs: Sequence[Job], crew: Sequence[Helper], finish: FinishShard) 
     hopeless = sorted(index for index, times in lost.items() if times >= ATTEMPTS)
     if hopeless:
         raise DataError(
-            f"the processes that made shards {', '.join(map(str, hopeless))} died {ATTEMPTS} times each, perhaps for lack "
-            "of memory; all others are finished. Give them more memory, or fewer workers, and run again"
+            f"the processes that made shards {', '.join(map(str, hopeless))} died {ATTEMPTS} times each, perhaps for "
+            "lack of memory; all others are finished. Give them more memory, or fewer workers, and run again"
         )
 
 
@@ -148,7 +137,7 @@ def finish_in_worker(finish: FinishShard, job: Job) -> Finished:
 
 @dataclass(frozen=True)
 class RayCluster:
-    """`actors` actors of a Ray cluster, through Ray Data; manifest, recordings and output lie where all nodes see them."""
+    """`actors` actors of a Ray cluster, through Ray Data; what jobs read and write lies where all nodes see it."""
 
     address: str
     """`HOST:PORT`, `ray://HOST:PORT`, `auto` for the one this machine belongs to, `local` to start one here."""
@@ -176,7 +165,7 @@ class RayCluster:
             num_gpus=self.gpus_per_actor or None,
         )
         for row in finished.iter_rows():
-            yield Finished(**row)
+            yield ray.cloudpickle.loads(row["finished"])
 
 
 class RayWorker:
@@ -184,7 +173,8 @@ class RayWorker:
 
     def __init__(self, jobs: Sequence[Job], load_ears: LoadEars, finish: FinishShard) -> None:
         self._jobs, self._ears, self._finish = jobs, load_ears(), finish
+        self._pack = require("ray", "data").cloudpickle.dumps
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        """The job at a place, made; what came of it as plain values."""
-        return vars(self._finish(self._jobs[row["place"]], self._ears))
+        """The job at a place, made; what came of it, packed for the way back."""
+        return {"finished": self._pack(self._finish(self._jobs[row["place"]], self._ears))}

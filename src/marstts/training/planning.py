@@ -22,7 +22,7 @@ from marstts.training.throughput import TRAINING_PASSES, forward_flops
 GB, TERA = 1e9, 1e12
 
 ASSUMED_UTILISATION = 0.2
-"""Share of a device's peak that goes into the model. Small models reach less than large ones: their kernels are short."""
+"""Share of a device's peak that goes into the model. Small models reach less than large ones."""
 
 ASSUMED_OVERHEAD_MS = 20.0
 """What a step takes however small its batch: starting some thousand kernels, the optimizer, agreeing on gradients."""
@@ -49,8 +49,8 @@ CHECKPOINTS = 3
 """The two that are kept, and the one being written."""
 
 SELF_LAYER_BYTES, CROSS_LAYER_BYTES = (17.0, 4.5), (43.0, 7.0)
-"""Kept for the backward pass by a layer, per place and unit of width, in bf16 with fused attention: so much, and so much
-per unit of the feed-forward factor. Measured on small models, see `tests/training/test_planning.py`."""
+"""Kept for the backward pass by a layer, per place and unit of width, in bf16 with fused attention: so much, and so
+much per unit of the feed-forward factor. Measured on small models, see `tests/training/test_planning.py`."""
 
 LOGIT_BYTES = 8.0
 """Of a logit in bf16, its float32 copy while the loss is taken, and what the loss keeps."""
@@ -134,7 +134,13 @@ def make_plan(plan: PlanConfig, model: Mars6Config, codec: CodecSpec = SNAC) -> 
     patches = add("patches", "patches per utterance", math.ceil(plan.seconds_per_utterance * codec.patch_rate) + 1, "",
                   f"⌈{plan.seconds_per_utterance:g} s · {codec.patch_rate:.3f} Hz⌉ + 1 end of speech")  # fmt: skip
     size = model.patch_size
-    add("tokens", "speech tokens in the corpus", utterances * (patches - 1) * size, "", f"utterances · (patches - 1) · {size}")
+    add(
+        "tokens",
+        "speech tokens in the corpus",
+        utterances * (patches - 1) * size,
+        "",
+        f"utterances · (patches - 1) · {size}",
+    )
     heard = add("heard", "utterances trained on", plan.steps * plan.batch, "", "steps · batch")
     add("epochs", "epochs", heard / utterances, "", "trained on / utterances")
     add("trained_tokens", "speech tokens trained on", heard * patches * size, "", f"trained on · patches · {size}")
@@ -142,8 +148,8 @@ def make_plan(plan: PlanConfig, model: Mars6Config, codec: CodecSpec = SNAC) -> 
     parameters = add("parameters", "parameters", num_parameters(model), "", "counted")
     text = add("text", "text tokens per utterance", round(TEXT_TOKENS_PER_SECOND * plan.seconds_per_utterance), "",
                f"{TEXT_TOKENS_PER_SECOND:g} per second")  # fmt: skip
-    forward = add("forward", "operations of a forward pass, per utterance", row_flops(model, int(text), int(patches)), "FLOP",
-                  "2 · multiplications of all matrix products, padding and softmax left out")  # fmt: skip
+    forward = add("forward", "operations of a forward pass, per utterance", row_flops(model, int(text), int(patches)),
+                  "FLOP", "2 · multiplications of all matrix products, padding and softmax left out")  # fmt: skip
     flops = add("flops", "operations of the training", TRAINING_PASSES * forward * heard, "FLOP",
                 f"{TRAINING_PASSES} · forward pass · trained on (backward is twice forward)")  # fmt: skip
 

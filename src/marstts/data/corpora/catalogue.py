@@ -49,7 +49,8 @@ RECIPES = {
     "globe": Recipe(
         read=partial(read_parquet, layout=GLOBE),
         summary="GLOBE: 535 h of 23,519 volunteers with accents of the world, 24 kHz; CC0.",
-        download="huggingface-cli download MushanW/GLOBE --repo-type dataset --include 'data/*.parquet' --local-dir ROOT",
+        download="huggingface-cli download MushanW/GLOBE --repo-type dataset --include 'data/*.parquet' --local-dir "
+        "ROOT",
     ),
     "vctk": Recipe(
         read=vctk,
@@ -63,15 +64,15 @@ RECIPES = {
     ),
     "ccv2": Recipe(
         read=casual_conversations,
-        summary="Casual Conversations v2: 5,567 people on video; licence agreement with Meta; transcripts are yours to make.",
-        download="Videos: ai.meta.com/datasets/casual-conversations-v2-downloads. Take out their sound with ffmpeg, and "
-        "write transcripts.jsonl.",
+        summary="Casual Conversations v2: 5,567 people on video; licence agreement with Meta; transcribe it yourself.",
+        download="Videos: ai.meta.com/datasets/casual-conversations-v2-downloads. Take out their sound with ffmpeg, "
+        "and write transcripts.jsonl.",
     ),
     "libritts": Recipe(
         read=libritts,
         summary="LibriTTS or LibriTTS-R: 585 h of audiobooks, 24 kHz; CC BY 4.0.",
-        download="The parts' archives from openslr.org/60 (LibriTTS) or openslr.org/141 (LibriTTS-R), unpacked; ROOT is the "
-        "folder with train-clean-100 and so on.",
+        download="The parts' archives from openslr.org/60 (LibriTTS) or openslr.org/141 (LibriTTS-R), unpacked; ROOT "
+        "is the folder with train-clean-100 and so on.",
     ),
     "ljspeech": Recipe(
         read=ljspeech,

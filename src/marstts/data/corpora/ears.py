@@ -47,8 +47,8 @@ def ears(root: Path) -> Iterator[Found | Refused]:
                 yield Refused(id=name, reason="EARS has no transcript of it", kind=Kind.CHOICE)
                 continue
             yield Found(
-                id=name, audio=path, text=transcripts[path.stem], speaker=f"ears-{person.name}", split=split_of(person.name),
-                licence=LICENCE, style=style_of(path.stem),
+                id=name, audio=path, text=transcripts[path.stem], speaker=f"ears-{person.name}",
+                split=split_of(person.name), licence=LICENCE, style=style_of(path.stem),
             )  # fmt: skip
 
 

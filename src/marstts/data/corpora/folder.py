@@ -20,8 +20,8 @@ VALIDATION_EVERY, MOST_VALIDATION = 10, 100
 """One recording in so many is held out, and never more than that; nobody tests on the voice they fine-tune to."""
 
 HELPFUL = (
-    "expected recordings (wav, flac, mp3) with their words: in metadata.csv, `file|text` or `file|text|speaker` a line, "
-    "or in a .txt file beside each recording"
+    "expected recordings (wav, flac, mp3) with their words: in metadata.csv, `file|text` or `file|text|speaker` a "
+    "line, or in a .txt file beside each recording"
 )
 
 

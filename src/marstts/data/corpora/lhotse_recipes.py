@@ -1,9 +1,9 @@
 """LibriTTS, LJSpeech and VCTK: their layouts are read by the recipes of `lhotse`, faults are sorted out before.
 
 Upstream: the corpora as they are downloaded.  Downstream: `gather`.
-A recipe of lhotse takes a corpus for whole, and ends at the first file that is not. So every audio header is read first;
-where files are damaged, empty or missing, the recipe is shown a folder of links to the others, and they are refused by
-name.
+A recipe of lhotse takes a corpus for whole, and ends at the first file that is not. So every audio header is read
+first; where files are damaged, empty or missing, the recipe is shown a folder of links to the others, and they are
+refused by name.
 """
 
 from __future__ import annotations
@@ -87,9 +87,7 @@ def ljspeech(root: Path) -> Iterator[Found | Refused]:
             yield supervision
             continue
         text = supervision.custom.get("normalized_text") or supervision.text or ""
-        yield Found(
-            id=supervision.id, audio=path, text=text, speaker="ljspeech", split=held_out(text), licence=licence
-        )
+        yield Found(id=supervision.id, audio=path, text=text, speaker="ljspeech", split=held_out(text), licence=licence)
 
 
 def vctk(root: Path) -> Iterator[Found | Refused]:
@@ -112,8 +110,8 @@ def vctk(root: Path) -> Iterator[Found | Refused]:
             continue
         text = supervision.text or ""
         yield Found(
-            id=supervision.id.removesuffix(f"_{MICROPHONE}"), audio=path, text=text, speaker=f"vctk-{supervision.speaker}",
-            split=held_out(text), licence="CC BY 4.0 (VCTK 0.92)",
+            id=supervision.id.removesuffix(f"_{MICROPHONE}"), audio=path, text=text,
+            speaker=f"vctk-{supervision.speaker}", split=held_out(text), licence="CC BY 4.0 (VCTK 0.92)",
         )  # fmt: skip
 
 
@@ -131,7 +129,10 @@ def sorted_out(
     silent = [text for text in texts if not text.text.strip()]
     lost = [text for text in texts if text.audio in damaged or not text.audio.is_file()]
     for text in lost:
-        yield Refused(id=text.id, text=text.text, reason=damaged.get(text.audio, f"{text.audio}: no such audio file")), root
+        yield (
+            Refused(id=text.id, text=text.text, reason=damaged.get(text.audio, f"{text.audio}: no such audio file")),
+            root,
+        )
     hidden = {*damaged, *(text.hide for text in lost if text.hide)}
     with seen_without(root, hidden) as folder:
         logging.disable(logging.WARNING)  # lhotse warns, on the root logger, of what is refused here by name
@@ -139,7 +140,8 @@ def sorted_out(
             manifests = read(folder)
         except Exception as error:  # a recipe asserts, or stumbles over a line it cannot split
             raise DataError(
-                f"{root}: lhotse cannot read this corpus ({type(error).__name__}: {error}); is it complete and unchanged?"
+                f"{root}: lhotse cannot read this corpus ({type(error).__name__}: {error}); is it complete and "
+                "unchanged?"
             ) from error
         finally:
             logging.disable(logging.NOTSET)

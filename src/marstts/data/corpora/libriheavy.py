@@ -26,11 +26,14 @@ LICENCE = "public domain (LibriVox recordings of Libri-Light; text of LibriHeavy
 def libriheavy(root: Path) -> Iterator[Found | Refused]:
     """Every cut of every list in `root`; the audio lies there as `download/librilight/…`, or as `small/`, `medium/`, ….
 
-    The lists may be the full ones (the book's text is the first of `texts`) or those extracted for recognition (`text`).
+    The lists may be the full ones (the book's text is the first of `texts`) or those extracted for recognition
+    (`text`).
     """
     lists = sorted(root.glob(PATTERN))
     if not lists:
-        raise DataError(f"{root}: expected LibriHeavy's lists, libriheavy_cuts_small.jsonl.gz and so on, in this folder")
+        raise DataError(
+            f"{root}: expected LibriHeavy's lists, libriheavy_cuts_small.jsonl.gz and so on, in this folder"
+        )
     for path in lists:
         subset = path.name.removeprefix("libriheavy_cuts_").removesuffix(".jsonl.gz")
         split = SPLITS.get(subset, "test")

@@ -1,7 +1,7 @@
 """GLOBE and AniSpeech: corpora in Parquet files as the Hugging Face hub gives them, audio files inside.
 
-Upstream: `data/*.parquet` of a dataset's repository, with `audio` a struct of `bytes` and `path`.  Downstream: `gather`,
-which writes each recording to a file of its own.
+Upstream: `data/*.parquet` of a dataset's repository, with `audio` a struct of `bytes` and `path`.
+Downstream: `gather`, which writes each recording to a file of its own.
 """
 
 from __future__ import annotations
