@@ -11,13 +11,16 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from marstts.benchmark import measures, report, runner
+from marstts.benchmark import measures, random_model, report, runner
 from marstts.benchmark.bars import BARS, Bar, Way, judge
 from marstts.benchmark.plan import QUICK, Case, Extent, Measure
 from marstts.benchmark.texts import CHARACTERS_PER_SECOND, exact_length, passage, somebody
+from marstts.checkpoint import GRAPH_FILES
 from marstts.cli import benchmark as door
 from marstts.cli.main import app
+from marstts.codec.snac import SnacCodec
 from marstts.errors import BenchmarkError, ConfigError
+from marstts.mars6.config import Mars6Config
 from marstts.mars6.generate import StopReason
 from marstts.synthesis.loading import Engine, load
 from marstts.synthesis.synthesizer import Synthesizer
@@ -195,8 +198,42 @@ def test_bars_that_are_upper_and_lower_limits():
     assert len({(bar.name, bar.model, bar.engine) for bar in BARS}) == len(BARS)
 
 
+def test_models_are_measured_in_int8_too(toy_bundle, tmp_path):
+    single, int8 = runner.named_models([str(toy_bundle)], tmp_path)
+    assert single == ("toy", str(toy_bundle)) and int8.label == "toy"
+    assert not runner.is_int8(single) and runner.is_int8(int8) and runner.has_graphs(int8)
+    assert runner.weights_of(int8, Engine.ONNX) == "int8"
+    made = (Path(int8.source) / "bundle.json").stat().st_mtime_ns
+    assert runner.named_models([str(toy_bundle)], tmp_path)[1] == int8
+    assert (Path(int8.source) / "bundle.json").stat().st_mtime_ns == made
+    assert runner.named_models([int8.source], tmp_path) == [(Path(int8.source).name, int8.source)]
+    assert door.choose_engines([], int8) == [Engine.ONNX]
+    assert len(measures.measure(case(Path(int8.source), Measure.TOKENS, lengths=(0.3,), batches=(1,)))) == 1
+
+
+def test_a_random_model_of_a_size_is_made_once(tmp_path, monkeypatch):
+    made = []
+
+    def export(folder: Path, model, tokenizer, *, codec, **parts) -> None:
+        made.append(codec.source)
+        assert tokenizer.vocab_size == model.config.text_vocab_size
+        assert SnacCodec(codec.source).spec.codebook_size == 64 and parts["identity"].size == 5
+        for name in ("bundle.json", *(f"mars6/{graph}" for graph in GRAPH_FILES)):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).touch()
+
+    monkeypatch.setattr(random_model, "export_bundle", export)
+    monkeypatch.setattr(
+        random_model, "SNAC_24KHZ",
+        {**random_model.SNAC_24KHZ, "encoder_dim": 4, "decoder_dim": 32, "codebook_size": 64, "latent_dim": 64},
+    )  # fmt: skip
+    config = Mars6Config(width=32, encoder_layers=1, global_layers=1, local_layers=1, identity_size=5, style_size=7)
+    assert random_model.random_bundle(tmp_path, config) == random_model.random_bundle(tmp_path, config)
+    assert len(made) == 1
+
+
 def test_every_engine_gets_the_measurements_that_make_sense_for_it(toy_bundle):
-    [model] = runner.named_models([str(toy_bundle)])
+    model = runner.Model("toy", str(toy_bundle))
     plan = runner.cases(model, [Engine.ONNX, Engine.TORCH, Engine.CUDA], list(Measure), Extent(), naive=True)
     found = [(one.engine, one.weights, one.measure.value) for one in plan]
     assert found == [
@@ -213,11 +250,15 @@ def test_every_engine_gets_the_measurements_that_make_sense_for_it(toy_bundle):
 
 def test_the_command_measures_in_another_process(toy_bundle, tmp_path):
     command = ["benchmark", "--model", str(toy_bundle), "--quick", "--json", str(tmp_path / "out.json")]
+    command += ["--work", str(tmp_path)]
     result = CliRunner().invoke(app, [*command, "--measure", "memory", "--engine", "onnx"])
     assert result.exit_code == 0, result.output
-    [one] = json.loads((tmp_path / "out.json").read_text())["rows"]
-    assert one["peak_megabytes"] > 20 and (one["measure"], one["model"]) == ("memory", "toy")
-    assert "| toy, onnx float32 |" in result.output and "not to be believed" in result.output
+    rows = json.loads((tmp_path / "out.json").read_text())["rows"]
+    assert [(one["measure"], one["model"], one["weights"]) for one in rows] == [
+        ("memory", "toy", "float32"), ("memory", "toy", "int8"),
+    ]  # fmt: skip
+    assert all(one["peak_megabytes"] > 20 for one in rows)
+    assert "| toy, onnx int8 |" in result.output and "not to be believed" in result.output
 
 
 def test_a_failure_is_told_and_stops_nothing(toy_bundle, monkeypatch):
@@ -245,7 +286,7 @@ def test_what_cannot_be_measured_is_refused(options):
 def test_what_was_not_asked_for_is_not_measured(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(door, "shaped_models", lambda shape, work: asked.append((shape, work)) or [])
-    assert [model.label for model in door.choose_models([], None, tmp_path)] == ["mini"]
+    assert {model.label for model in door.choose_models([], None, tmp_path)} == {"mini"}
     assert door.choose_models(["mini"], None, tmp_path) == door.choose_models([], None, tmp_path)
     assert door.choose_models([], door.Shape.PAPER, tmp_path) == []
     assert asked == [("70m", tmp_path)] * 3
@@ -254,7 +295,7 @@ def test_what_was_not_asked_for_is_not_measured(tmp_path, monkeypatch):
         raise BenchmarkError("no snac here")
 
     monkeypatch.setattr(door, "shaped_models", cannot)
-    assert [model.label for model in door.choose_models([], None, tmp_path)] == ["mini"]
+    assert {model.label for model in door.choose_models([], None, tmp_path)} == {"mini"}
     with pytest.raises(BenchmarkError, match="no snac"):
         door.choose_models([], door.Shape.PAPER, tmp_path)
 

@@ -38,7 +38,7 @@ AUDIBLE = 1e-3
 
 WARM_UP_SECONDS = 1.0
 
-WAV_HEADER_BYTES = 44
+SAMPLE_BYTES = 2
 
 
 def measure(case: Case) -> list[Figures]:
@@ -216,8 +216,8 @@ def measure_start(case: Case) -> list[Figures]:
         voice = Path(folder) / "voice.safetensors"
         somebody(tts).save(voice)
         command = [sys.executable, "-m", "marstts", "speak", passage(WARM_UP_SECONDS), "--model", case.model]
-        command += ["--voice", str(voice), "--output", "-"]
-        times = [first_bytes(command, WAV_HEADER_BYTES + 2) for _ in range(case.runs + 1)]
+        command += ["--voice", str(voice), "--engine", case.engine, "--stream", "--output", "-"]
+        times = [first_bytes(command, SAMPLE_BYTES) for _ in range(case.runs + 1)]
     return [{"first_sample_seconds": min(times)}]
 
 

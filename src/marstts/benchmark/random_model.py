@@ -1,18 +1,30 @@
-"""Bundles of the published model's size with random weights: speed does not ask what the numbers are.
+"""Bundles to measure that nobody trained: the published model's size with random weights, and any model in int8.
 
-Upstream: `mars6.config` (the paper's sizes), SNAC's published configuration.  Downstream: `measures`, through
+Upstream: `mars6.config` (the paper's sizes), SNAC's published configuration, bundles.  Downstream: `measures`, through
 `synthesis.loading.load`, as any other bundle.
-Making one takes a minute and some gigabytes of memory, so it is kept in a work folder and made only once.
+Speed does not ask what the numbers are. Making a bundle takes up to a minute and some gigabytes of memory, so all are
+kept in a work folder and made only once.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 import sys
 from pathlib import Path
 
 from marstts.benchmark.texts import SENTENCES
-from marstts.checkpoint import BUNDLE_FILE, SnacPart, ToyEncoderPart, export_bundle
+from marstts.checkpoint import (
+    BUNDLE_FILE,
+    GRAPH_FILES,
+    MODEL_FOLDER,
+    WEIGHTS_FILE,
+    SnacPart,
+    ToyEncoderPart,
+    export_bundle,
+    replacing,
+)
 from marstts.errors import MarsError, require
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.prompt import SPECIAL_TOKENS
@@ -26,29 +38,49 @@ SNAC_24KHZ = {
 """The published codec's configuration."""
 
 
-def random_bundle(work: Path) -> Path:
-    """The folder of a bundle of the paper's size, with SNAC's shape for a codec, made if it is not there yet."""
+def random_bundle(work: Path, config: Mars6Config) -> Path:
+    """The folder of a bundle of this size, with SNAC's shape for a codec, made if it is not there yet."""
     folder = work / "random-70m"
-    if (folder / BUNDLE_FILE).is_file():
+    if is_whole(folder):
         return folder
     torch = require("torch", "train")
     from marstts.mars6.model import Mars6
 
-    config = Mars6Config()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         export_bundle(
             folder, Mars6(config), BPE.train(SENTENCES, config.text_vocab_size, SPECIAL_TOKENS), name="random 70M",
-            codec=SnacPart(source=str(random_snac(work / "random-snac"))),
+            codec=SnacPart(source=str(random_snac(work / "random-snac").resolve())),
             identity=ToyEncoderPart(size=config.identity_size), style=ToyEncoderPart(size=config.style_size),
         )  # fmt: skip
     return folder
 
 
+def int8_bundle(source: Path, work: Path) -> Path:
+    """The folder of a bundle that is `source` but for int8 weights, made if it is not there yet."""
+    require("onnx", "train")
+    from marstts.mars6.quantise import quantise
+
+    digest = hashlib.sha256((source / MODEL_FOLDER / WEIGHTS_FILE).read_bytes()).hexdigest()
+    folder = work / f"{source.name}-int8-{digest[:8]}"
+    if not is_whole(folder):
+        with replacing(folder) as temporary:
+            shutil.copytree(source, temporary, ignore=shutil.ignore_patterns(MODEL_FOLDER), dirs_exist_ok=True)
+            quantise(source / MODEL_FOLDER, temporary / MODEL_FOLDER)
+    return folder
+
+
+def is_whole(folder: Path) -> bool:
+    """Whether a bundle lies there that the engine of this version can open."""
+    return (folder / BUNDLE_FILE).is_file() and all((folder / MODEL_FOLDER / name).is_file() for name in GRAPH_FILES)
+
+
 def main() -> None:
-    """Print the folders of all bundles as JSON."""
+    """Print the folder of the published size, and that of its int8 version, as JSON."""
+    work = Path(sys.argv[1])
     try:
-        print(json.dumps([str(random_bundle(Path(sys.argv[1])))]))
+        single = random_bundle(work, Mars6Config())
+        print(json.dumps([str(single), str(int8_bundle(single, work))]))
     except MarsError as error:
         sys.exit(str(error))
 

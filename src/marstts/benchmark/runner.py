@@ -10,12 +10,14 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from safetensors import safe_open
 
 from marstts.benchmark.plan import Case, Extent, Measure
+from marstts.benchmark.random_model import int8_bundle
 from marstts.checkpoint import GRAPH_FILES, MODEL_FOLDER, WEIGHTS_FILE, find_bundle
 from marstts.errors import BenchmarkError
 from marstts.synthesis.loading import Engine
@@ -34,13 +36,18 @@ class Model(NamedTuple):
     """Name or folder of a bundle."""
 
 
-def named_models(names: Iterable[str]) -> list[Model]:
-    """Bundles by name or folder."""
-    return [Model(find_bundle(name).name, name) for name in names]
+def named_models(names: Iterable[str], work: Path) -> list[Model]:
+    """Bundles by name or folder, each followed by its int8 version where one can be made in `work`."""
+    models = []
+    for name in names:
+        models.append(Model(find_bundle(name).name, name))
+        if has_graphs(models[-1]) and not is_int8(models[-1]) and find_spec("onnx") is not None:
+            models.append(Model(models[-1].label, str(int8_bundle(find_bundle(name), work))))
+    return models
 
 
 def shaped_models(shape: str, work: Path) -> list[Model]:
-    """Bundles of a size with random weights, in every precision; made in `work` unless they are there."""
+    """A bundle of a size with random weights, and its int8 version; made in `work` unless they are there."""
     lines = in_new_process(["-m", SHAPES[shape], str(work)]).splitlines()
     return [Model(shape, folder) for folder in json.loads(lines[-1])]
 

@@ -99,12 +99,12 @@ def numbers(text: str, option: str, kind: Callable[[str], Number]) -> list[Numbe
 
 def choose_models(names: list[str], shape: Shape | None, work: Path) -> list[Model]:
     """Those asked for; where nothing was, mini and the paper's size, the latter if it can be made here."""
-    models = named_models(names)
+    models = named_models(names, work)
     if shape is not None:
         return models + shaped_models(shape.value, work)
     if names:
         return models
-    models = named_models(["mini"])
+    models = named_models(["mini"], work)
     try:
         return models + shaped_models(Shape.PAPER.value, work)
     except BenchmarkError as error:

@@ -19,7 +19,7 @@ from marstts.cli.profile import Profile, check_profile, released_profile
 from marstts.cli.streaming import LOUDSPEAKER, STANDARD_OUTPUT, open_sink, play_through
 from marstts.cli.terminal import messages, printed_warnings, warn
 from marstts.errors import AudioError, ConfigError, TextError
-from marstts.synthesis.loading import load
+from marstts.synthesis.loading import Engine, load
 from marstts.synthesis.released import DeepClone, ReleasedProfile
 from marstts.synthesis.speech import Speech, Take
 from marstts.synthesis.synthesizer import OnTake, Synthesizer, warn_of_unspeakable
@@ -50,6 +50,9 @@ def speak(
     ] = None,
     voice: Annotated[str | None, typer.Option(metavar="FILE", help="A file made by `marstts voice create`.")] = None,
     model: Annotated[str, typer.Option(metavar="NAME_OR_FOLDER", help="The model that speaks.")] = "mini",
+    engine: Annotated[
+        Engine, typer.Option(help="What runs the model; auto: the quickest that needs nothing more to be installed.")
+    ] = Engine.AUTO,
     file: Annotated[str | None, typer.Option(metavar="TXT", help="Read what to say from a UTF-8 text file.")] = None,
     output: Output = None,
     stream: Stream = False,
@@ -75,7 +78,7 @@ def speak(
     check_ways(file, stream=stream, batch=batch, profile=profile)
     output = check_output(output, stream=stream, batch=batch)
     check_profile(profile, deep_clone, top_p)
-    synthesizer = load(model)
+    synthesizer = load(model, engine)
     if batch is not None:
         speaker = choose_voice(synthesizer, reference, transcript, voice)
         outcome = speak_lines(synthesizer, words, speaker, Path(output), seed=seed, top_p=top_p, batch=batch)
