@@ -10,6 +10,7 @@ import pytest
 from marstts.audio import Waveform
 from marstts.errors import MissingExtraError
 from marstts.evaluation.metrics.identity import Resemblyzer, compare_speakers, cosine, level, telling_apart
+from marstts.speaker.verification import equal_error_rate
 
 
 def unit(degrees: float) -> np.ndarray:
@@ -70,8 +71,16 @@ def test_the_papers_error_rate_agrees_with_counting():
     rng = np.random.default_rng(1)
     for number, shift in ((3, 0.2), (20, 0.5), (41, 0.0), (60, -0.4), (7, 2.0)):
         real, generated = rng.normal(shift, 0.3, number), rng.normal(0.0, 0.3, number)
-        expected = brute_force_error_rate(list(real.astype(np.float32)), list(generated.astype(np.float32)))
+        expected = brute_force_error_rate(list(real), list(generated))
         assert telling_apart(real, generated) == pytest.approx(expected)
+        assert min(50.0, 100 * equal_error_rate(real, generated)) == pytest.approx(expected)
+
+
+def test_many_error_rates_at_once_are_those_of_each_by_itself_ties_included():
+    rng = np.random.default_rng(2)
+    real, generated = np.round(rng.normal(0.1, 0.2, (5, 13)), 1), np.round(rng.normal(0.0, 0.2, (5, 9)), 1)
+    expected = [min(50.0, 100 * equal_error_rate(*pair)) for pair in zip(real, generated, strict=True)]
+    assert telling_apart(real, generated) == pytest.approx(expected)
 
 
 def test_takes_that_nobody_can_tell_from_recordings_reach_50_and_no_more():

@@ -69,9 +69,7 @@ class Measure:
 
 def equal_error_rate_of(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     """(..., N, 2) similarities of the real recording, and of the take, to the reference -> (...) per cent."""
-    flat = numbers.reshape(-1, *numbers.shape[-2:])
-    rates = [telling_apart(pairs[:, 0], pairs[:, 1]) for pairs in flat]
-    return np.array(rates).reshape(numbers.shape[:-2])
+    return telling_apart(numbers[..., 0], numbers[..., 1])
 
 
 def words(of: Callable[[WordScore], Numbers]) -> Callable[[TakeScore], Numbers | None]:

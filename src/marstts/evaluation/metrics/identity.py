@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from marstts.audio import Waveform, resample
 from marstts.errors import require
 from marstts.evaluation.versions import package_version
-from marstts.speaker.verification import equal_error_rate
 
 LEVEL_RMS = 0.08
 """Takes and references are brought to -22 dBFS: how loud someone is recorded does not say who it is."""
@@ -76,11 +75,23 @@ def compare_speakers(take: Embedding, own: Embedding, others: Sequence[Embedding
     return SpeakerPairs(nearer, len(others), similarity)
 
 
-def telling_apart(real: NDArray[np.float64], generated: NDArray[np.float64]) -> float:
+def telling_apart(real: NDArray[np.float64], generated: NDArray[np.float64]) -> NDArray[np.float64]:
     """The paper's speaker EER in per cent, at most 50, higher is better (MARS6, arXiv:2501.05787, Sec. V).
 
-    `real` are similarities of references and other real recordings of the same speaker (label 1), `generated` those of
-    the references and the takes (label 0). At 50 nobody can tell takes from recordings by the voice; takes that are
-    nearer to their references than real recordings are count as 50, too.
+    `real` (..., N) are similarities of references and other real recordings of the same speaker (label 1), `generated`
+    (..., M) those of the references and the takes (label 0); -> (...). At 50 nobody can tell takes from recordings by
+    the voice; takes that are nearer to their references than real recordings are count as 50, too. The same threshold
+    as in `speaker.verification.equal_error_rate`, for many resamples at once.
     """
-    return min(50.0, 100.0 * equal_error_rate(np.asarray(real, np.float32), np.asarray(generated, np.float32)))
+    scores = np.concatenate([real, generated], axis=-1)
+    order = np.argsort(scores, axis=-1, kind="stable")
+    ordered = np.take_along_axis(scores, order, axis=-1)
+    is_real = order < real.shape[-1]
+    refused = (np.cumsum(is_real, axis=-1) - is_real) / real.shape[-1]  # share of real ones below each threshold
+    accepted = 1 - (np.cumsum(~is_real, axis=-1) - ~is_real) / generated.shape[-1]
+    seen = np.zeros(ordered.shape, dtype=bool)
+    seen[..., 1:] = ordered[..., 1:] == ordered[..., :-1]  # of equal scores, the first one is the threshold
+    distance = np.where(seen, np.inf, np.abs(refused - accepted))
+    closest = np.argmin(distance, axis=-1)[..., None]
+    rates = np.take_along_axis(refused + accepted, closest, axis=-1)[..., 0] / 2
+    return np.minimum(50.0, 100.0 * rates)
