@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 import numpy as np
-import pyloudnorm
 import soundfile
 import soxr
 from numpy.typing import NDArray
 
 from marstts.errors import AudioError
+from marstts.loudness import BLOCK_SECONDS, integrated_loudness
 
 MAX_SECONDS = 15 * 60.0
 """Longest recording that is decoded."""
@@ -44,9 +44,6 @@ BLOCK_VALUES = 2**20
 
 SUFFIXES = (".wav", ".flac")
 """Formats that can be written."""
-
-LOUDNESS_BLOCK_SECONDS = 0.4
-"""BS.1770 measures in blocks of this length."""
 
 TRIM_FRAME, TRIM_HOP = 2048, 512
 """Samples; the frames in which `trim_silence` looks for sound (as in the published MARS6 inference)."""
@@ -285,12 +282,12 @@ def loudness_lufs(waveform: Waveform) -> float:
 
     Audio shorter than one 0.4 s block is measured as if silence filled that block.
     """
-    num_samples = math.ceil(LOUDNESS_BLOCK_SECONDS * waveform.sample_rate)
+    num_samples = math.ceil(BLOCK_SECONDS * waveform.sample_rate)
     missing = max(0, num_samples - len(waveform.samples))
     samples = np.pad(waveform.samples.astype(np.float64), (0, missing))
     if not samples.any():
         return -math.inf
-    return float(pyloudnorm.Meter(waveform.sample_rate).integrated_loudness(samples))
+    return integrated_loudness(samples, waveform.sample_rate)
 
 
 def normalize_loudness(waveform: Waveform, lufs: float, *, peak: float = 0.99) -> Waveform:

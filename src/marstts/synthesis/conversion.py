@@ -9,7 +9,6 @@ the published codec and speaker encoders, which have caches of their own.
 from __future__ import annotations
 
 import os
-import urllib.request
 from pathlib import Path
 from typing import BinaryIO
 
@@ -121,6 +120,8 @@ def cache_folder() -> Path:
 
 def download(name: str, folder: Path) -> Path:
     """A file of the authors' release, whole or not at all; fetched once."""
+    import urllib.request  # slow, and seldom needed
+
     path = folder / name
     if path.is_file():
         return path

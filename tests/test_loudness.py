@@ -1,0 +1,51 @@
+"""Our figures against those of the package that everybody uses."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pyloudnorm
+import pytest
+
+from marstts import loudness
+from marstts.loudness import integrated_loudness
+
+
+def programme(seconds: float, sample_rate: int, seed: int = 0) -> np.ndarray:
+    """Noise over a low hum, with loud, soft and silent stretches."""
+    rng, count = np.random.default_rng(seed), round(seconds * sample_rate)
+    steps = 10 ** rng.uniform(-3.5, -0.5, max(1, round(seconds / 0.3))) * (
+        rng.random(max(1, round(seconds / 0.3))) > 0.2
+    )
+    envelope = np.repeat(steps, -(-count // len(steps)))[:count]
+    return envelope * rng.normal(size=count) + 0.01 * np.sin(2 * np.pi * 30 * np.arange(count) / sample_rate)
+
+
+@pytest.mark.parametrize("sample_rate", [8_000, 16_000, 24_000, 44_100])
+@pytest.mark.parametrize("seconds", [0.4, 0.437, 1.0, 2.68, 7.3])
+def test_figures_equal_those_of_pyloudnorm(sample_rate: int, seconds: float):
+    samples = programme(seconds, sample_rate)
+    wanted = pyloudnorm.Meter(sample_rate).integrated_loudness(samples)
+    assert integrated_loudness(samples, sample_rate) == pytest.approx(wanted, abs=0.01)
+
+
+def test_pieces_fit_together(monkeypatch: pytest.MonkeyPatch):
+    samples = programme(3.0, 16_000)
+    whole = loudness.weigh(samples, 16_000)
+    monkeypatch.setattr(loudness, "PIECE_SECONDS", 0.7)
+    np.testing.assert_allclose(loudness.weigh(samples, 16_000), whole, atol=1e-9)
+
+
+def test_a_full_scale_tone_is_as_loud_as_the_standard_says():
+    tone = np.sin(2 * np.pi * 997 * np.arange(48_000) / 48_000)
+    assert integrated_loudness(tone, 48_000) == pytest.approx(-3.01, abs=0.1)
+
+
+def test_silence_has_no_loudness_and_samples_stay_as_they_are():
+    assert integrated_loudness(np.zeros(24_000), 24_000) == -math.inf
+    assert integrated_loudness(1e-6 * programme(1.0, 24_000), 24_000) == -math.inf
+    samples = programme(1.0, 24_000)
+    before = samples.copy()
+    integrated_loudness(samples, 24_000)
+    np.testing.assert_array_equal(samples, before)
