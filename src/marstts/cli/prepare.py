@@ -95,9 +95,7 @@ def folder(
 
     if not root.is_dir():
         raise DataError(f"{root}: no such folder")
-    options = gather_options(
-        min_seconds, max_seconds, max_characters, max_per_speaker, language, max_faults, where
-    )  # fmt: skip
+    options = gather_options(min_seconds, max_seconds, max_characters, max_per_speaker, language, max_faults, where)
     write(read_folder(root, licence), output, options)
 
 
@@ -116,9 +114,7 @@ def corpus_command(name: str) -> Callable[..., None]:
         max_faults: MaxFaults = DEFAULTS.max_fault_share,
         where: WhichAudio = DEFAULTS.audio,
     ) -> None:
-        options = gather_options(
-            min_seconds, max_seconds, max_characters, max_per_speaker, language, max_faults, where
-        )  # fmt: skip
+        options = gather_options(min_seconds, max_seconds, max_characters, max_per_speaker, language, max_faults, where)
         write(recipe.open(root), output, options)
 
     command.__doc__ = f"{recipe.summary}\n\n{recipe.download}"

@@ -6,6 +6,7 @@ Deviations: the paper does not tell how its data was cleaned; every check here c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -28,6 +29,8 @@ from marstts.speaker.base import SpeakerEncoder
 from marstts.text.normalize import normalize
 
 Result = TypeVar("Result")
+
+HAS_LETTER = re.compile("[A-Za-z]")
 
 CLIPPED = 0.999
 """Samples at or beyond this are taken for clipped."""
@@ -198,7 +201,7 @@ def check_text(text: str) -> None:
     """DataError unless there is something to be said."""
     if not text.strip():
         raise DataError("the text is empty")
-    if not normalize(text).strip():
+    if not (HAS_LETTER.search(text) or normalize(text).strip()):  # normalising is dear, and letters are always spoken
         raise DataError(f"nothing in the text can be spoken: {text[:60]!r}")
 
 

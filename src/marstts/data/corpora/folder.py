@@ -35,8 +35,7 @@ def folder(root: Path, licence: str) -> Iterator[Found | Refused]:
     count = min(MOST_VALIDATION, max(1, len(found) // VALIDATION_EVERY)) if len(found) > 1 else 0
     chosen = {row.id for row in sorted(found, key=lambda row: hashlib.sha256(row.id.encode()).digest())[:count]}
     for row in rows:
-        is_chosen = isinstance(row, Found) and row.id in chosen
-        yield replace(row, split="validation") if is_chosen else row
+        yield replace(row, split="validation") if isinstance(row, Found) and row.id in chosen else row
 
 
 def from_table(root: Path, table: Path, licence: str) -> Iterator[Found | Refused]:

@@ -38,6 +38,7 @@ HELD_OUT_EVERY = 100
 ENGLISH_LETTERS = 0.9
 """Share of a text's letters that are a to z, accents aside, in anything that could be English."""
 
+HAS_LETTER = re.compile("[A-Za-z]")
 SAFE_NAME = re.compile(r"[^\w.-]+")
 
 
@@ -201,9 +202,7 @@ def check_shares(report: GatherReport, output: Path, config: GatherConfig) -> No
         raise DataError(f"nothing of this corpus is left; {output / REJECTS} says why")
 
 
-def take(
-    found: Found, output: Path, config: GatherConfig, ids: set[str], speakers: Counter[str]
-) -> Utterance:  # fmt: skip
+def take(found: Found, output: Path, config: GatherConfig, ids: set[str], speakers: Counter[str]) -> Utterance:
     """The utterance of a recording, its file written where one is wanted; Reject says why it is not taken."""
     if found.id in ids:
         raise Reject(Kind.FAULT, "its id was used before")
@@ -237,7 +236,7 @@ def check_text(found: Found, config: GatherConfig) -> None:
         raise Reject(Kind.CHOICE, f"{len(text)} characters of text; kept are at most {config.max_characters}")
     if config.language == "en" and not could_be_english(text):
         raise Reject(Kind.FAULT, "the transcript is not English: its letters are not")
-    if not normalize(text).strip():
+    if not (HAS_LETTER.search(text) or normalize(text).strip()):  # normalising is dear, and letters are always spoken
         raise Reject(Kind.FAULT, "nothing in the transcript can be spoken")
 
 
