@@ -195,7 +195,7 @@ def test_figures_have_three_digits(value, text):
 def test_bars_that_are_upper_and_lower_limits():
     upper, lower = (Bar("", lambda *_: 1.0, 1.0, "", at_least=which) for which in (False, True))
     assert upper.is_met(1.0) and not upper.is_met(1.1) and lower.is_met(1.0) and not lower.is_met(0.9)
-    assert len({(bar.name, bar.model, bar.engine) for bar in BARS}) == len(BARS)
+    assert len({(bar.name, *bar.of.items()) for bar in BARS}) == len(BARS)
 
 
 def test_models_are_measured_in_int8_too(toy_bundle, tmp_path):

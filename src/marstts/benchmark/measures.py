@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,7 @@ def measure_naive(case: Case) -> list[Figures]:
     draws = patch_draws([Row.begin(spoken, config)], config)
     naive.patch(said[:1], draws)
     timed = range(0, patches, case.naive_every)
-    seconds = [fastest(lambda so_far=said[:n]: naive.patch(so_far, draws), case.runs) for n in timed]
+    seconds = [fastest(partial(naive.patch, said[:number], draws), case.runs) for number in timed]
     rtf = float(np.mean(np.interp(range(patches), timed, seconds))) * tts.codec.spec.patch_rate
     return [{"batch": 1, "seconds": case.reference_seconds, "rtf": rtf, "timed_patches": len(timed)}]
 
