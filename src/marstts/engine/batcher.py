@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from queue import SimpleQueue
+from collections.abc import Callable, Generator
+from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any
 
 from marstts.mars6.generate import Batch, Job, Row, Stepper, step
+
+CHECK_SECONDS = 1.0
+"""How often who waits for a row looks whether the batcher is still there."""
 
 
 class Batcher:
@@ -73,7 +76,7 @@ class LiveBatcher:
         self._thread = threading.Thread(target=self._run, name="marstts-batcher", daemon=True)
         self._thread.start()
 
-    def watch(self, job: Job) -> Iterator[Row]:
+    def watch(self, job: Job) -> Generator[Row, None, None]:
         """Where a job stands after every patch; the last row has ended.
 
         Closing the iterator drops the job: at most the patch that is being made is still finished. Raises what the
@@ -81,16 +84,12 @@ class LiveBatcher:
         """
         listener: SimpleQueue[Row | BaseException] = SimpleQueue()
         self._inbox.put(lambda: self._admit(job, listener))
-        if not self._thread.is_alive():
-            raise RuntimeError("this batcher is closed")
         try:
-            while True:
-                row = listener.get()
-                if isinstance(row, BaseException):
-                    raise row
+            row = self._hear(listener)
+            while row.stop is None:
                 yield row
-                if row.stop is not None:
-                    return
+                row = self._hear(listener)
+            yield row
         finally:
             self._inbox.put(lambda: self._dismiss(job))
 
@@ -106,6 +105,20 @@ class LiveBatcher:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _hear(self, listener: SimpleQueue[Row | BaseException]) -> Row:
+        """The next row, or the error that came instead."""
+        while True:
+            is_open = self._thread.is_alive()
+            try:
+                row = listener.get(timeout=CHECK_SECONDS) if is_open else listener.get_nowait()
+            except Empty:
+                if not is_open:
+                    raise RuntimeError("this batcher is closed") from None
+                continue
+            if isinstance(row, BaseException):
+                raise row
+            return row
 
     def _run(self) -> None:
         """The thread: what came in, one patch, what came in, …"""

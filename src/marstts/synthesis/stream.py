@@ -248,4 +248,4 @@ class Edges:
 
 def ramp(length: int) -> Samples:
     """(length,) rising evenly, as `audio.join` fades."""
-    return (np.arange(length, dtype=np.float32) + 0.5) / max(1, length)
+    return ((np.arange(length) + 0.5) / max(1, length)).astype(np.float32)
