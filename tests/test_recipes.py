@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,14 +12,20 @@ from pathlib import Path
 import pytest
 
 from command_lines import parse
-from marstts.config import Config, read_config
+from marstts.config import Config, read_config, read_values
 from marstts.data.corpora.engines import BASE_VOICES
 from marstts.data.corpora.studio import StudioConfig, read_sentences
+from marstts.mars6.config import Mars6Config
+from marstts.preference.mine import MineConfig
+from marstts.preference.ranking import RankConfig
+from marstts.preference.tune import TuningConfig
 from marstts.training.codec import CodecTrainingConfig
+from marstts.training.optim import learning_rate
 from marstts.training.pretrain import PretrainConfig
 from marstts.training.speaker import Kind, SpeakerTrainingConfig
 
-RECIPES = Path(__file__).parents[1] / "recipes"
+TESTS = Path(__file__).parent
+RECIPES = TESTS.parent / "recipes"
 
 KINDS: dict[str, type[Config]] = {
     "studio": StudioConfig,
@@ -26,6 +33,9 @@ KINDS: dict[str, type[Config]] = {
     "identity": SpeakerTrainingConfig,
     "style": SpeakerTrainingConfig,
     "mars6": PretrainConfig,
+    "mine": MineConfig,
+    "rank": RankConfig,
+    "tune": TuningConfig,
 }
 """What a recipe's file configures, by the first word of its name: `codec_adversarial.toml` is a codec's."""
 
@@ -48,6 +58,36 @@ def test_the_parts_of_a_recipe_fit_one_another(recipe: str) -> None:
     assert all(encoder.kind is kind for kind, encoder in encoders.items())
     assert set(mars6.alignment.layers) <= set(range(mars6.model.global_layers))
     assert set(read_config(StudioConfig, folder / "studio.toml").bases) <= BASE_VOICES.keys()
+
+
+def options_of(path: Path) -> set[str]:
+    """The names of all values that a configuration file sets, bases included."""
+
+    def names(values: dict[str, object]) -> set[str]:
+        return set().union(*(names(value) if isinstance(value, dict) else {key} for key, value in values.items()))
+
+    return names(read_values(path))
+
+
+def test_every_option_that_a_mars6_recipe_sets_is_turned_in_a_test() -> None:
+    tests = [path for room in ("training", "data", "mars6") for path in sorted((TESTS / room).rglob("*.py"))]
+    said = "\n".join(path.read_text(encoding="utf-8") for path in tests)
+    used = set().union(*(options_of(path) for path in RECIPES.rglob("mars6*.toml")))
+    assert len(used) > 30
+    missing = {name for name in used if not re.search(rf"\b{name}\b", said)}
+    assert not missing, f"no test turns {', '.join(sorted(missing))}"
+
+
+def test_the_papers_recipe_has_its_sizes_rates_and_batches() -> None:
+    paper = read_config(PretrainConfig, RECIPES / "paper" / "mars6.toml")
+    assert paper.model == Mars6Config()
+    assert paper.batching.rows_per_batch * paper.batches_per_step == 96 and paper.loop.steps == 2_000_000
+    rates = [learning_rate(step, paper.loop.steps, paper.optimizer) for step in (9_999, 10_000, 1_999_999)]
+    assert rates == pytest.approx([5e-4, 5e-4, 2.5e-5], rel=1e-3)
+    assert paper.optimizer.betas == (0.9, 0.995) and paper.optimizer.weight_decay == 0.02
+    smoke = read_config(PretrainConfig, RECIPES / "paper" / "mars6_smoke.toml")
+    assert (smoke.model, smoke.optimizer, smoke.objective) == (paper.model, paper.optimizer, paper.objective)
+    assert smoke.loop.steps == 200
 
 
 def test_the_modern_sentences_feed_every_split_and_none_twice() -> None:

@@ -1,5 +1,6 @@
 """Training of MARS6 on a corpus of invented codes: small enough for seconds, real in every step."""
 
+import dataclasses
 import json
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from marstts.checkpoint import load_mars6
 from marstts.codec.toy import ToyCodec
 from marstts.data.batching import Batcher, Item
 from marstts.data.manifest import Utterance
-from marstts.data.shards import Corpus
+from marstts.data.shards import Corpus, ShardInfo, shard_path, write_shard
 from marstts.errors import CheckpointError, ConfigError, DataError
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.model import Mars6
@@ -27,6 +28,7 @@ from marstts.training.pretrain import (
     PretrainTask,
     attention_shape,
     learn_tokenizer,
+    load_sound,
     open_run,
     start_from,
     trained_model,
@@ -163,7 +165,7 @@ def test_training_learns_what_the_codes_say(tmp_path):
     assert after["accuracy2"] > 0.9
     logged = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     names = {"loss", "loss0", "loss1", "loss2", "accuracy0", "alignment", "sharpness", "monotonicity", "gradient"}
-    assert names | {"learning_rate", "audio_seconds_per_second", "padding"} <= logged[0].keys()
+    assert names | {"learning_rate", "audio_seconds_per_second", "utilisation", "padding"} <= logged[0].keys()
 
 
 def test_resumed_training_equals_uninterrupted_training(tmp_path):
@@ -183,6 +185,81 @@ def test_prefetching_changes_nothing_but_time():
     for step in (0, 1, 2, 7):
         one, other = eager.training_batch(step), ahead.training_batch(step)
         assert torch.equal(one.patches, other.patches) and torch.equal(one.text_ids, other.text_ids)
+
+
+def test_a_step_of_several_batches_follows_the_mean_of_their_gradients():
+    halves = {"precision": "fp32", "prefetch": False, "alignment": {"weight": 0.0}}
+    both = task(config(batches_per_step=2, **halves))
+    both.train_step(0)
+    apart = task(config(**halves))
+    gradients = []
+    for number in (0, 1):
+        apart.optimizer.zero_grad()
+        apart.learn(0, number, 0.5)
+        gradients.append([parameter.grad.clone() for parameter in apart.model.parameters()])
+    joined = [one + other for one, other in zip(*gradients, strict=True)]
+    length = torch.sqrt(sum(value.square().sum() for value in joined)).clamp_min(1.0)
+    for parameter, gradient in zip(both.model.parameters(), joined, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient / length, rtol=1e-4, atol=1e-6)
+
+
+def test_a_run_goes_on_with_the_batch_after_the_last_however_large_its_steps_were():
+    learner = task(config(batches_per_step=3))
+    assert learner.position(4) == {"batches": 12}
+    learner.resume(4, {"batches": 8})  # by two processes with one batch each
+    assert (learner.first_batch_of(4), learner.position(5)) == (8, {"batches": 11})
+    learner.resume(4, {})  # a checkpoint that does not say
+    assert learner.first_batch_of(4) == 12
+
+
+def test_the_flux_loss_is_logged_and_moves_the_weights():
+    plain, moved = task(), task(config(objective={"flux": {"beta": 0.5, "epsilon": 0.5}}))
+    assert "flux" not in plain.train_step(0) and "flux" not in plain.validate(0, None)
+    scores = moved.train_step(0)
+    assert 0 < float(scores["flux"]) < 1 and moved.validate(0, None)["flux"] > 0
+    weight = "local_decoder.output.weight"
+    assert not torch.equal(plain.model.state_dict()[weight], moved.model.state_dict()[weight])
+
+
+def test_utilisation_is_what_the_model_needs_of_what_the_device_can():
+    known = task(config(peak_tflops=1e-3))
+    assert known.peak == 1e9 and task().peak > 1e6
+    known.last_step_at -= 1.0
+    measured = known.throughput(num_patches=125.0, flops=5e8)
+    assert measured["utilisation"] == pytest.approx(0.5, rel=0.05)
+    assert measured["audio_seconds_per_second"] == pytest.approx(125 * 256 / 8000, rel=0.05)
+
+
+def write_shards(folder: Path) -> list[Path]:
+    info = ShardInfo(
+        codec=CODEC.spec, identity_encoder="who", style_encoder="how", fingerprint="-", utterances=CORPUS.utterances
+    )
+    folder.mkdir()
+    halves = [range(24), range(24, 48)]
+    for index, rows in enumerate(halves):
+        part = CORPUS.select(list(rows))
+        write_shard(
+            shard_path(folder, index),
+            dataclasses.replace(info, utterances=part.utterances),
+            [part.codes_of(i) for i in range(len(part))],
+            part.identity.astype(np.float32),
+            part.style.astype(np.float32),
+        )
+    return sorted(folder.glob("shard-*"))
+
+
+def test_damaged_shards_are_counted_named_and_left_out_up_to_a_share(tmp_path):
+    _, second = write_shards(tmp_path / "shards")
+    run, said = tmp_path / "run", []
+    assert len(load_sound([tmp_path / "shards"], run, 0.5, said.append)) == 48 and not said
+    second.write_bytes(second.read_bytes()[:-20])
+    assert len(load_sound([tmp_path / "shards"], run, 0.5, said.append)) == 24
+    assert "1 of 2 shards are damaged" in said[0]
+    named = [json.loads(line) for line in (run / "damaged.jsonl").read_text().splitlines()]
+    assert [line["shard"] for line in named] == [str(second)] and named[0]["reason"]
+    for share in (0.0, 0.4):
+        with pytest.raises(DataError):
+            load_sound([tmp_path / "shards"], run, share, quiet)
 
 
 def test_the_alignment_reward_is_given_until_its_step():

@@ -59,9 +59,14 @@ def codec(
 
 @app.command()
 def mars6(
-    config: Annotated[Path, typer.Option(help="TOML with sizes, steps and rates.")],
-    data: Annotated[list[Path], typer.Option(help="Folder of shards, see `marstts tokenize`; may be given again.")],
+    data: Annotated[
+        list[Path],
+        typer.Option(help="Folder of shards, see `marstts tokenize`, or of your recordings; may be given again."),
+    ],
     output: Annotated[Path, typer.Option(help="Run folder: checkpoints, logs, tokenizer.")],
+    config: Annotated[
+        Path | None, typer.Option(help="TOML with sizes, steps and rates (default, with --from: gentle ones).")
+    ] = None,
     minutes: Annotated[float, typer.Option(help="Stop, resumably, after so many minutes; 0 = by steps only.")] = 0.0,
     base: Annotated[
         Path | None, typer.Option("--from", help="Begin with the weights of this run or bundle (fine-tuning).")
@@ -69,33 +74,50 @@ def mars6(
     codec: Annotated[
         str | None, typer.Option(help="Codec for samples in TensorBoard: a folder, `snac`, or `toy:CODES`.")
     ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that listen to recordings.")] = 1,
+    max_damaged: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Go on without damaged shards, up to this share of them.")
+    ] = 0.0,
     threads: Annotated[int, typer.Option(help="CPU threads; 0 = PyTorch's choice. More than are free is slow.")] = 0,
 ) -> None:
-    """Train a MARS6 from shards; run it again to go on."""
+    """Train a MARS6 from shards, or fine-tune one to your own recordings; run it again to go on."""
     import torch
 
     from marstts.cli.tokenize import load_codec
     from marstts.config import read_config
-    from marstts.data.shards import load_corpus
-    from marstts.training import pretrain
+    from marstts.training import finetune, pretrain
     from marstts.training.loop import latest, run
 
     if threads:
         torch.set_num_threads(threads)
-    settings = stop_after(minutes, read_config(pretrain.PretrainConfig, config))
-    corpus = load_corpus(*data)
+    own = any(finetune.holds_recordings(folder) for folder in data)
+    if base is None and (own or config is None):
+        what = "a folder of recordings is fine-tuned to" if own else "without --config there is nothing to train"
+        raise ConfigError(f"{what}; say what to begin with: --from mini, or a bundle's folder")
+    given = None if config is None else read_config(pretrain.PretrainConfig, config)
+    settings = stop_after(minutes, given or finetune.gentle_settings(str(base)))
+    folders = [
+        finetune.listen(folder, output, str(base), workers, typer.echo) if finetune.holds_recordings(folder) else folder
+        for folder in data
+    ]
+    corpus = pretrain.load_sound(folders, output, max_damaged, typer.echo)
     tokenizer = pretrain.open_run(output, settings, corpus, base)
     task = pretrain.PretrainTask(settings, corpus, tokenizer, None if codec is None else load_codec(codec))
     if base is not None and latest(output) is None:
         pretrain.start_from(task, base)
     typer.echo(f"{len(corpus)} utterances, {corpus.seconds / 3600:.1f} h; {task.summary}")
     run(task, settings.loop, output, typer.echo)
+    if own:
+        bundle = finetune.export_like(str(base), output, name=output.name)
+        typer.echo(f"{bundle}: it speaks, as in `marstts speak --model {bundle}`")
 
 
 @app.command()
 def bpe(
     texts: Annotated[list[Path], typer.Argument(help="Manifests (.jsonl), or files with a sentence a line (or .gz).")],
-    output: Annotated[Path, typer.Option(help="Where to write the tokenizer; a run takes RUN/tokenizer.json as its own.")],
+    output: Annotated[
+        Path, typer.Option(help="Where to write the tokenizer; a run takes RUN/tokenizer.json as its own.")
+    ],
     vocab_size: Annotated[int, typer.Option(help="Entries, special tokens included.")] = 512,
 ) -> None:
     """Learn the text vocabulary, with the special tokens and quality prefixes of the prompt."""

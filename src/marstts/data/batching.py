@@ -3,7 +3,7 @@
 An item is one utterance, or two of the same speaker and style spoken one after the other, which teaches a model to go
 on from a prefix (deep cloning). Its speaker embeddings come from a reference: often another utterance of the same
 speaker and style, so that a model cannot lean on an embedding of the very audio it has to produce. Items of similar
-length share a batch, and all batches hold about the same number of patches.
+length share a batch, and all batches hold about the same number of patches (or, by choice, of items).
 
 Upstream: `data.shards.Corpus`.  Downstream: `training.pretrain`, which turns a plan into tensors.
 """
@@ -30,6 +30,9 @@ class BatchingConfig(Config):
 
     patches_per_batch: int = Field(1200, gt=0)
     """About how many patches a batch holds, end-of-speech included and padding not."""
+
+    rows_per_batch: int = Field(0, ge=0)
+    """Put so many items (give or take one) into a batch instead, however long they are; 0 = by patches."""
 
     max_patches: int = Field(300, gt=0)
     """Longer utterances are left out, and pairs are only made up to this length."""
@@ -74,8 +77,15 @@ class Batcher:
             )
         self.groups = group_by_speaker_and_style(corpus, self.usable)
         self.group_of = {int(index): group for group in self.groups for index in group}
-        self.batches_per_epoch = max(1, round(int(self.lengths[self.usable].sum()) / config.patches_per_batch))
+        self.batches_per_epoch = max(1, round(self.size_of_epoch()))
         self.plan = lru_cache(maxsize=2)(self._plan)
+
+    def size_of_epoch(self) -> float:
+        """How many batches all usable utterances fill, about."""
+        if not self.config.rows_per_batch:
+            return float(self.lengths[self.usable].sum()) / self.config.patches_per_batch
+        rows = make_rows(self.groups, self.lengths, self.config, np.random.default_rng([self.seed, 0, 0]))
+        return len(rows) / self.config.rows_per_batch
 
     @property
     def num_left_out(self) -> int:
@@ -108,7 +118,8 @@ class Batcher:
         rows = make_rows(self.groups, self.lengths, self.config, rng)
         lengths = np.array([row_length(row, self.lengths) for row in rows])
         order = np.lexsort((rng.random(len(rows)), lengths))  # by length, equals in random order
-        runs = cut_evenly(lengths[order], self.batches_per_epoch)
+        sizes = np.ones_like(lengths) if self.config.rows_per_batch else lengths[order]
+        runs = cut_evenly(sizes, self.batches_per_epoch)
         batches = [[rows[i] for i in order[run]] for run in runs]
         return [batches[i] for i in rng.permutation(len(batches))]
 

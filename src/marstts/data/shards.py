@@ -14,7 +14,7 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -224,13 +224,15 @@ def read_shard(path: Path) -> Corpus:
     )
 
 
-def load_corpus(*folders: Path) -> Corpus:
-    """All shards of the folders as one Corpus sorted by id, so that neither shard nor manifest order matters.
+def load_corpus(*folders: Path, without: Collection[Path] = ()) -> Corpus:
+    """All shards of the folders as one Corpus sorted by id, so that neither shard nor manifest order matters; but for
+    those that are to be left out.
 
     DataError where there are no shards, where some are damaged (all are named at once), where they were made by
     different codecs or encoders, or ids repeat.
     """
-    shards = read_shards([path for folder in folders for path in sorted(folder.glob(SHARD_PATTERN))])
+    paths = [path for folder in folders for path in sorted(folder.glob(SHARD_PATTERN))]
+    shards = read_shards([path for path in paths if path not in without])
     if not shards:
         raise DataError(f"{', '.join(map(str, folders))}: no shards here; make them with `marstts tokenize`")
     corpus = concatenate(shards)

@@ -103,6 +103,9 @@ def run(task: Task, config: LoopConfig, folder: Path, say: Callable[[str], None]
     open_writer = partial(SummaryWriter, str(folder / "tensorboard"), purge_step=step + 1)
     over = distributed.first_decides(is_stalled(folder, config.patience))
     with open_writer() if leads else nullcontext() as writer:
+        if leads and config.patience and step == 0:  # what any later step has to be better than
+            report(folder, writer, step, "validation", task.validate(step, writer), say)
+            save(task, folder, step, name=BEST)
         while step < config.steps and not over:
             with torch.random.fork_rng(devices=[]):
                 # what is drawn globally (dropout) is a function of the step too; restored afterwards
@@ -153,12 +156,12 @@ def read_log(folder: Path) -> list[dict[str, Any]]:
 
 def forget_log_after(folder: Path, step: int) -> None:
     """Take back what was reported of steps that are about to be taken again."""
-    lines = read_log(folder)
-    kept = [line for line in lines if line["step"] <= step]
-    if len(kept) < len(lines):
-        temporary = folder / f".{LOG_FILE}.tmp"
-        temporary.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
-        os.replace(temporary, folder / LOG_FILE)
+    if not (folder / LOG_FILE).exists():
+        return
+    kept = "".join(json.dumps(line) + "\n" for line in read_log(folder) if line["step"] <= step)
+    temporary = folder / f".{LOG_FILE}.tmp"
+    temporary.write_text(kept, encoding="utf-8")
+    os.replace(temporary, folder / LOG_FILE)
 
 
 def count_since_best(folder: Path) -> int:

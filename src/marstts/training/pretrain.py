@@ -10,6 +10,7 @@ Shapes: B batch · S text tokens · T patches · P positions · D width.
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -30,7 +31,7 @@ from marstts.codec.base import Codec
 from marstts.config import Config, read_config, write_config
 from marstts.data.batching import Batcher, BatchingConfig, Item
 from marstts.data.manifest import Utterance
-from marstts.data.shards import Corpus
+from marstts.data.shards import SHARD_PATTERN, Corpus, load_corpus, read_shard
 from marstts.engine.torch import TorchEngine
 from marstts.errors import CheckpointError, ConfigError, DataError
 from marstts.mars6.config import Conditioning, Mars6Config
@@ -49,7 +50,7 @@ from marstts.mars6.prompt import QUALITY_RATES, SPECIAL_TOKENS, Prompt, prompt_s
 from marstts.nn.transformer import CrossLayer, SelfLayer
 from marstts.text.bpe import BPE
 from marstts.text.normalize import normalize
-from marstts.training.distributed import batches_of_step, join, parallel, rank, without_averaging, world_size
+from marstts.training.distributed import batches_of_step, join, parallel, without_averaging, world_size
 from marstts.training.loop import LoopConfig, best, latest
 from marstts.training.optim import (
     OptimizerConfig,
@@ -64,7 +65,7 @@ from marstts.training.throughput import TRAINING_PASSES, forward_flops, measured
 PADDING = -100
 """Marks patches of a batch that are not there."""
 
-CONFIG_FILE, TOKENIZER_FILE = "config.json", "tokenizer.json"
+CONFIG_FILE, TOKENIZER_FILE, DAMAGED_FILE = "config.json", "tokenizer.json", "damaged.jsonl"
 MODEL, AVERAGE = "model", "average"
 """Names of the two sets of weights in a checkpoint."""
 
@@ -521,6 +522,33 @@ def with_spoken_texts(corpus: Corpus) -> Corpus:
     if silent:
         raise DataError(f"{len(silent)} utterances have no speakable text, the first is {silent[0]!r}; leave them out")
     return dataclasses.replace(corpus, utterances=tuple(spoken))
+
+
+def load_sound(folders: Sequence[Path], run: Path, max_damaged: float, say: Callable[[str], None]) -> Corpus:
+    """The corpus of these folders without damaged shards, which are counted, and named in `run/damaged.jsonl`.
+
+    DataError where more than the share `max_damaged` of the shards is damaged.
+    """
+    paths = [path for folder in folders for path in sorted(folder.glob(SHARD_PATTERN))]
+    if max_damaged == 0.0 or not paths:
+        return load_corpus(*folders)
+    damaged: dict[Path, str] = {}
+    for path in paths:
+        try:
+            read_shard(path)
+        except DataError as error:
+            damaged[path] = str(error)
+    run.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps({"shard": str(path), "reason": reason}) + "\n" for path, reason in damaged.items()]
+    (run / DAMAGED_FILE).write_text("".join(lines), encoding="utf-8")
+    if len(damaged) > max_damaged * len(paths):
+        raise DataError(
+            f"{len(damaged)} of {len(paths)} shards are damaged, more than the share {max_damaged} that may be; they "
+            f"are named in {run / DAMAGED_FILE}: tokenize them again"
+        )
+    if damaged:
+        say(f"{len(damaged)} of {len(paths)} shards are damaged and left out, see {run / DAMAGED_FILE}")
+    return load_corpus(*folders, without=damaged)
 
 
 def check_fit(config: PretrainConfig, corpus: Corpus, tokenizer: BPE, codec: Codec | None) -> None:

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# The first 200 steps of the published model on two CPU cores: nothing to listen to, but every part of the way is walked.
+# The corpus is that of recipes/tiny, its codes and embeddings are those of toys in the sizes of SNAC, WavLM and CLAP.
+#
+#   recipes/paper/smoke.sh WORK_FOLDER
+set -euo pipefail
+work=${1:?usage: recipes/paper/smoke.sh WORK_FOLDER}
+here=$(cd "$(dirname "$0")" && pwd)
+
+marstts prepare studio --config "$here/../tiny/studio.toml" --sentences "$here/../mini/text/modern.tsv.gz" \
+    --output "$work/corpus" --workers 2
+marstts tokenize "$work/corpus/utterances.jsonl" --output "$work/shards" \
+    --codec toy:4096 --identity toy:512 --style toy:1024
+marstts train mars6 --config "$here/mars6_smoke.toml" --data "$work/shards" --output "$work/mars6" --codec toy:4096
