@@ -1,7 +1,7 @@
 """What training minimises: next-token cross-entropy level by level, the flux loss, a reward for reading in order.
 
 Upstream: `model.Mars6Output`.  Downstream: `training`.
-MARS6 (arXiv:2501.05787), Sec. III-D and equation 1.  Deviations: levels may be weighted, and `alignment_reward` is
+MARS6 (arXiv:2501.05787), Sec. III-D, equation 1.  Deviations: levels may be weighted, and `alignment_reward` is
 ours: it lets cross-attention find its diagonal with little data.
 Shapes: B batch · T patches · P positions · N scored patches · H heads · S text tokens · C codes per level.
 """
