@@ -66,13 +66,13 @@ def test_the_names_of_samples_are_the_datasets_own():
 def small_ears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A speaker of the test set with two pairs, and all transcripts."""
     pairs = [
-        ears.Pair("p010", "rainbow_01_loud", "sentences_05_loud"),
-        ears.Pair("p010", "emo_fear_sentences", "emo_relief_sentences"),
+        ears.Pair("p001", "rainbow_01_loud", "sentences_05_loud"),
+        ears.Pair("p001", "emo_fear_sentences", "emo_relief_sentences"),
     ]
     monkeypatch.setattr(ears, "committed_pairs", lambda: pairs)
     for pair in pairs:
-        recording(tmp_path / "p010" / f"{pair.sample}.wav")
-        recording(tmp_path / "p010" / f"{pair.reference}.wav")
+        recording(tmp_path / "p001" / f"{pair.sample}.wav")
+        recording(tmp_path / "p001" / f"{pair.reference}.wav")
     samples = [sample for names in ears.samples_by_style().values() for sample in names]
     (tmp_path / "transcripts.json").write_text(json.dumps({sample: f"Words of {sample}." for sample in samples}))
     return tmp_path
@@ -80,13 +80,13 @@ def small_ears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_ears_is_read_from_its_own_layout(small_ears: Path):
     loud, fear = open_testset("ears", small_ears, tell)
-    assert (loud.id, loud.style, fear.style) == ("p010-rainbow_01_loud", "loud", "emotional")
+    assert (loud.id, loud.style, fear.style) == ("p001-rainbow_01_loud", "loud", "emotional")
     assert (loud.text, loud.reference_transcript) == ("Words of rainbow_01_loud.", "Words of sentences_05_loud.")
     assert loud.source.is_file() and fear.reference.name == "emo_relief_sentences.wav"
 
 
 def test_what_is_missing_of_ears_is_named(small_ears: Path):
-    (small_ears / "p010" / "emo_relief_sentences.wav").unlink()
+    (small_ears / "p001" / "emo_relief_sentences.wav").unlink()
     with pytest.raises(DataError, match=r"emo_relief_sentences\.wav: missing"):
         open_testset("ears", small_ears, tell)
     (small_ears / "transcripts.json").write_text("{}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -35,8 +36,8 @@ def draw_wer_by_style(summaries: Sequence[Summary], output: Path, measure: str =
     return paths
 
 
-def draw(summaries: Sequence[Summary], measure: str):  # type: ignore[no-untyped-def]  # matplotlib's Figure, imported late
-    """The figure itself."""
+def draw(summaries: Sequence[Summary], measure: str) -> Any:
+    """The figure itself, matplotlib's."""
     pyplot = require("matplotlib.pyplot", "eval")
     styles = order_styles(summaries, measure)
     places = np.arange(len(styles), dtype=float)

@@ -12,7 +12,7 @@ None of them is valid on whispers but beside other whispers.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -37,11 +37,15 @@ MIN_SECONDS = 0.1
 class QualityJudge(Protocol):
     """A predictor of opinion scores."""
 
-    name: str
-    """With its version, as reports print it."""
+    @property
+    def name(self) -> str:
+        """With its version, as reports print it."""
+        ...
 
-    scales: tuple[str, ...]
-    """What it scores, its own first choice for ranking takes in front."""
+    @property
+    def scales(self) -> tuple[str, ...]:
+        """What it scores, its own first choice for ranking takes in front."""
+        ...
 
     def rate(self, waveform: Waveform) -> Mapping[str, float]:
         """A score between 1 and 5 on each of `scales`; resamples by itself."""
@@ -99,7 +103,7 @@ class Utmos:
         return {"utmos": float(self._model.score(samples).item())}
 
 
-QUALITY_JUDGES = {"dnsmos": Dnsmos, "plcmos": Plcmos, "utmos": Utmos}
+QUALITY_JUDGES: Mapping[str, Callable[[], QualityJudge]] = {"dnsmos": Dnsmos, "plcmos": Plcmos, "utmos": Utmos}
 
 
 def open_quality_judge(name: str) -> QualityJudge:

@@ -34,8 +34,10 @@ class Edits:
 class Recogniser(Protocol):
     """Something that writes down what it hears."""
 
-    name: str
-    """With its version, as reports print it."""
+    @property
+    def name(self) -> str:
+        """With its version, as reports print it."""
+        ...
 
     def hear(self, waveform: Waveform) -> list[str]:
         """Plain words heard, none if there are none; resamples by itself."""
