@@ -12,6 +12,7 @@ from marstts.audio import Waveform, write
 from marstts.data.manifest import Utterance, write_manifest
 
 RATE = 24_000
+ANIMALS = ("cat", "dog", "cow", "pig", "hen", "owl", "fox")
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +30,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write(Waveform(samples.astype(np.float32), RATE), folder / f"{number}.wav")
         utterances.append(
             Utterance(
-                id=f"u{number}", audio=f"{number}.wav", text=f"the {['cat', 'dog', 'cow', 'pig', 'hen', 'owl', 'fox'][number]} sat",
+                id=f"u{number}", audio=f"{number}.wav", text=f"the {ANIMALS[number]} sat",
                 speaker="cleo" if number == 6 else ("anna", "bert")[number % 2], style="regular", seconds=seconds,
                 source_rate=RATE, split="test" if number == 6 else "train", licence="own",
             )

@@ -51,10 +51,9 @@ def again(mined: Path, toy_bundle: Path, corpus: Path, output: Path, **changes):
     )  # fmt: skip
 
 
-def test_takes_are_kept_with_all_that_led_to_them(mined: Path, corpus: Path, toy_bundle: Path):
+def test_takes_are_kept_with_all_that_led_to_them(mined: Path, corpus: Path):
     takes = [take for path in sorted((mined / "out").glob("takes-*.jsonl")) for take in read_takes(path)]
     utterances = {utterance.id: utterance for utterance in read_manifest(corpus)}
-    synthesizer = load(toy_bundle)
     assert sorted({take.plan.speaker for take in takes}) == ["anna", "bert"]
     for take in takes:
         assert take.plan.audio.is_file() and take.plan.transcript == utterances[take.plan.reference].text

@@ -218,7 +218,7 @@ def parse_pair(line: str, folder: Path, tensors: Tensors, place: str) -> Pair:
             rejected=unpack(REJECTED, tensors, found.row),
         )
     except (KeyError, IndexError, ValueError) as error:
-        raise DataError(f"{place}: pair {found.id!r} has no codes: {error} is missing from its file") from error
+        raise DataError(f"{place}: pair {found.id!r} has no codes in row {found.row} of its file: {error}") from error
 
 
 def check_pairs(pairs: Sequence[Pair], codec: CodecSpec, identity_encoder: str, style_encoder: str) -> None:

@@ -24,7 +24,7 @@ from marstts.codec.base import Codec, Codes
 from marstts.config import Config
 from marstts.data.pairs import refuse
 from marstts.data.workers import Engine
-from marstts.errors import ConfigError, DataError, MissingExtraError, require
+from marstts.errors import ConfigError, DataError, MarsError
 from marstts.evaluation.judges import RECOGNISERS
 from marstts.evaluation.metrics.length import judge_length, usual_seconds
 from marstts.evaluation.metrics.quality import WORST, QualityJudge, open_quality_judge
@@ -96,8 +96,9 @@ def judge_takes(
     paths = sorted(mined.glob(TAKES_PATTERN))
     if not paths:
         raise DataError(f"{mined}: no takes here; run `marstts mine` first")
-    mos = choose_mos(mos)
+    mos = choose_mos(mos, mined / JUDGED_FOLDER)
     folder = claim_judges(mined / JUDGED_FOLDER, {"recogniser": recogniser, "mos": mos})
+    say(f"{mined}: judged by {recogniser} and {mos}")
     shards = [Shard(index, path, folder / path.name, legs) for index, path in enumerate(paths)]
     missing = [shard for shard in shards if not is_judged(shard)]
     done = engine.run(missing, partial(open_ears, model, recogniser, mos), judge_shard) if missing else ()
@@ -110,13 +111,17 @@ def judge_takes(
     return found
 
 
-def choose_mos(name: str) -> str:
-    """The predictor of this name; `auto` is UTMOS where its packages are installed, else DNSMOS."""
+def choose_mos(name: str, folder: Path) -> str:
+    """The predictor of this name. `auto` is the one that has judged in `folder`, else UTMOS where packages and weights
+    are there, else DNSMOS.
+    """
     if name != "auto":
         return name
+    if any(folder.glob(TAKES_PATTERN)):
+        return str(json.loads((folder / JUDGES_FILE).read_text(encoding="utf-8"))["mos"])
     try:
-        require("utmos_pytorch", "judges")
-    except MissingExtraError:
+        open_quality_judge("utmos")
+    except (MarsError, OSError):  # the latter where its weights cannot be downloaded
         return "dnsmos"
     return "utmos"
 
@@ -124,7 +129,7 @@ def choose_mos(name: str) -> str:
 def claim_judges(folder: Path, claim: Mapping[str, str]) -> Path:
     """The folder of scores, marked with who judged; ConfigError if somebody else did."""
     file = folder / JUDGES_FILE
-    if not file.is_file():
+    if not any(folder.glob(TAKES_PATTERN)):  # nothing was judged yet, whoever meant to
         folder.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(dict(claim), indent=2) + "\n", encoding="utf-8")
     found = json.loads(file.read_text(encoding="utf-8"))

@@ -52,7 +52,7 @@ class RankConfig(Config):
     """A judge of `marstts evaluate`: sphinx, whisper, faster-whisper."""
 
     mos: str = "auto"
-    """utmos, dnsmos or plcmos; auto is UTMOS where it is installed, else DNSMOS."""
+    """utmos, dnsmos or plcmos; auto is UTMOS where its packages and weights are there, else DNSMOS."""
 
     cer_weight: float = Field(1.0, ge=0.0)
     mos_weight: float = Field(1.0, ge=0.0)
