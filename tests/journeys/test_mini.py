@@ -53,6 +53,27 @@ def test_a_deep_clone_speaks_too(mini: Synthesizer) -> None:
     assert speech.seconds > 0.5
 
 
+def test_a_stream_says_the_same(mini: Synthesizer, spoken: Speech) -> None:
+    chunks = list(mini.stream(SENTENCE, mini.clone(EXAMPLES / "reference.flac")))
+    [take], [wanted] = [chunk.take for chunk in chunks if chunk.take], spoken.takes
+    assert len(chunks) > 2 and chunks[0].seconds < 0.3
+    for ours, theirs in zip(take.codes, wanted.codes, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    middle = np.concatenate([chunk.samples for chunk in chunks])[512:-512]  # without what is faded
+    whole = mini.codec.decode(take.codes).samples.clip(-1, 1)
+    starts = range(0, len(whole) - len(middle) + 1, 512)  # edges lie between frames of 512 samples
+    assert min(np.abs(whole[start : start + len(middle)] - middle).max() for start in starts) < 1e-3
+
+
+def test_a_batch_says_what_each_text_alone_says(mini: Synthesizer, spoken: Speech) -> None:
+    texts = ["It rained.", SENTENCE, "Nobody on the quay said a word."]
+    results = list(mini.speak_many(texts, mini.clone(EXAMPLES / "reference.flac"), batch=3))
+    [ours] = [result.speech.takes[0] for result in results if result.speech and result.text == SENTENCE]
+    for level, wanted in zip(ours.codes, spoken.takes[0].codes, strict=True):
+        np.testing.assert_array_equal(level, wanted)
+    assert len(results) == 3 and all(result.problem is None for result in results)
+
+
 def test_a_real_persons_recording_is_a_reference(mini: Synthesizer) -> None:
     assert mini.speak(SENTENCE, mini.clone(EXAMPLES / "human.flac")).seconds > 0.5
 

@@ -20,7 +20,6 @@ from marstts.mars6.config import Mars6Config
 from marstts.mars6.encoder import length_mask
 from marstts.nn.cross_entropy import cross_entropy
 
-
 NOTHING = -1
 """Stands for the code before the first one."""
 

@@ -68,9 +68,7 @@ def prompt_string(text: str, *, quality: int | None, transcript: str | None = No
     return f"{START}{quality_prefix(quality)}{without_special_tokens(words)}{END}"
 
 
-def build_prompt(
-    text: str, voice: Voice, tokenizer: BPE, config: Mars6Config, quality: int | None = 48000
-) -> Prompt:
+def build_prompt(text: str, voice: Voice, tokenizer: BPE, config: Mars6Config, quality: int | None = 48000) -> Prompt:
     """`text` to be spoken by `voice`; deep where the voice has a prefix.
 
     Raises TextError if there is no text, VoiceError if the voice was made for a model of another shape.

@@ -109,17 +109,17 @@ class Ward:
         self.trials = trials[: config.sentences]
         self.recogniser = RECOGNISERS[config.recogniser]()
         self.backoff = BackoffConfig()
-        parts = {
-            "codec": bundle.codec,
-            "identity_encoder": bundle.identity_encoder,
-            "style_encoder": bundle.style_encoder,
-        }
         self.prompts: list[Prompt] = []
         self.references: list[Embedding] = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ReferenceWarning)
             for trial in self.trials:
-                voice = clone(trial.reference, **parts)
+                voice = clone(
+                    trial.reference,
+                    codec=bundle.codec,
+                    identity_encoder=bundle.identity_encoder,
+                    style_encoder=bundle.style_encoder,
+                )
                 text = normalize(trial.text)
                 self.prompts.append(build_prompt(text, voice, bundle.tokenizer, bundle.config, bundle.quality))
                 self.references.append(voice.identity)
@@ -217,12 +217,12 @@ class Guardian:
         checkup = self.ward.check(TorchEngine(model), step)
         self.checkups[step] = checkup
         ordered = [self.checkups[step] for step in sorted(self.checkups)]
-        write_lines(ordered, self.folder / CHECKUPS_FILE)
         against = objection(checkup, ordered[0])
         if against is not None:
             self.say(f"step {step} does not count: {against}")
         if best_of(ordered) is checkup:
             self.keep(model, step)
+        write_lines(ordered, self.folder / CHECKUPS_FILE)  # last: a stop before this line makes the check-up again
         names = ("cer", "similarity", "length_ratio", "repetition", "failures")
         return {name: getattr(checkup, name) for name in names}
 

@@ -259,7 +259,7 @@ class Segments:
         rows, phones = [], []
         for index in rng.integers(len(self.known), size=self.config.batch):
             samples, row_phones = self.cut(self.known[index], float(rng.uniform()))
-            samples = samples * 10 ** (rng.uniform(-9, 6) / 20)
+            samples = samples * np.float32(10 ** (rng.uniform(-9, 6) / 20))
             samples = record(samples, self.config.model.sample_rate, self.config.recording, rng)
             rows.append(samples / max(1.0, float(np.abs(samples).max())))
             phones.append(row_phones)

@@ -211,8 +211,11 @@ class PairCollator:
 
 def pairs_of_batch(num_pairs: int, size: int, seed: int, batch: int) -> list[int]:
     """Which pairs batch `batch` holds: epoch after epoch, each in an order of its own."""
-    places = np.arange(batch * size, (batch + 1) * size)
-    orders = {epoch: np.random.default_rng([seed, epoch]).permutation(num_pairs) for epoch in set(places // num_pairs)}
+    places = range(batch * size, (batch + 1) * size)
+    orders = {
+        epoch: np.random.default_rng((seed, epoch)).permutation(num_pairs)
+        for epoch in {place // num_pairs for place in places}
+    }
     return [int(orders[place // num_pairs][place % num_pairs]) for place in places]
 
 

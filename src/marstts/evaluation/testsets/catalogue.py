@@ -59,7 +59,7 @@ def cached_studio() -> Path:
 
 
 def thin_out(trials: Sequence[Trial], limit: int | None) -> list[Trial]:
-    """At most `limit` trials, the same ones every time, styles and speakers as evenly as may be; in their order."""
+    """At most `limit` trials, the same ones every time, styles as evenly as may be; in their order."""
     if limit is None or limit >= len(trials):
         return list(trials)
     turns: dict[str, int] = {}
