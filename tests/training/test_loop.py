@@ -74,6 +74,14 @@ def test_steps_taken_again_are_logged_once(tmp_path: Path):
     assert trained == [1, 2, 3, 4, 5]
 
 
+def test_the_first_report_after_a_resume_is_the_mean_of_the_steps_taken_since(tmp_path: Path):
+    options = {"log_every": 4, "validate_every": 8}
+    run(Descent([0.0] * 10), settings(steps=3, **options), tmp_path, quiet)
+    run(Descent([0.0] * 10), settings(steps=8, **options), tmp_path, quiet)
+    trained = {line["step"]: line["loss"] for line in read_log(tmp_path) if line["split"] == "train"}
+    assert trained == {4: 3.0, 8: (4 + 5 + 6 + 7) / 4}
+
+
 def test_a_checkpoint_knows_where_the_data_stood(tmp_path: Path):
     save(Descent([]), tmp_path, 7)
     task = Descent([])

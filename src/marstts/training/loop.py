@@ -100,6 +100,7 @@ def run(task: Task, config: LoopConfig, folder: Path, say: Callable[[str], None]
         say(f"{folder}: {'resuming at' if step else 'starting from'} step {step}")
     started = last_saved = last_logged = time.monotonic()
     sums: dict[str, Tensor] = {}
+    logged = step  # the last step of the report before; after a resume, where this run began
     open_writer = partial(SummaryWriter, str(folder / "tensorboard"), purge_step=step + 1)
     over = distributed.first_decides(is_stalled(folder, config.patience))
     with open_writer() if leads else nullcontext() as writer:
@@ -115,9 +116,9 @@ def run(task: Task, config: LoopConfig, folder: Path, say: Callable[[str], None]
             for name, value in scores.items():  # summed where they are: looking at them would stop a GPU
                 sums[name] = torch.as_tensor(value).detach().float() + sums.get(name, 0.0)
             if step % config.log_every == 0:
-                means = {name: value / config.log_every for name, value in distributed.means(sums).items()}
-                means["steps_per_second"] = config.log_every / (time.monotonic() - last_logged)
-                sums, last_logged = {}, time.monotonic()
+                means = {name: value / (step - logged) for name, value in distributed.means(sums).items()}
+                means["steps_per_second"] = (step - logged) / (time.monotonic() - last_logged)
+                sums, logged, last_logged = {}, step, time.monotonic()
                 if leads:
                     report(folder, writer, step, "train", means, say)
             if leads and (step % config.validate_every == 0 or step == config.steps):
