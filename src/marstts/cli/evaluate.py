@@ -276,10 +276,11 @@ def judges_command(
 def model_folder(name: str) -> Path | None:
     """The folder of a model by name or path; None if there is none. The authors' model is fetched if need be."""
     from marstts.checkpoint import PACKAGED_MODELS
-    from marstts.synthesis.conversion import TURBO, turbo_bundle
+    from marstts.synthesis.conversion import TURBO
+    from marstts.synthesis.loading import Engine, turbo_folder
 
     if name == TURBO:
-        return turbo_bundle()
+        return turbo_folder(Engine.AUTO)  # the one that `load_model` opens
 
     candidates = [PACKAGED_MODELS / name, Path(name)]
     return next((folder for folder in candidates if (folder / "bundle.json").is_file()), None)

@@ -60,7 +60,7 @@ class Dnsmos:
     def __init__(self) -> None:
         package = require("speechmos.dnsmos", "eval")
         self.name = f"DNSMOS (speechmos {package_version('speechmos')})"
-        folder = Path(package.__file__).parent / "dnsmos_models"
+        folder = Path(require("speechmos", "eval").__path__[0]) / "dnsmos_models"
         self._model = package.DNSMOS(str(folder / "sig_bak_ovr.onnx"), str(folder / "model_v8.onnx"))
         self._model.onnx_sess = open_session(folder / "sig_bak_ovr.onnx")  # as the package's, but for its threads,
         self._model.p808_onnx_sess = open_session(folder / "model_v8.onnx")  # which wait for each other, spinning
