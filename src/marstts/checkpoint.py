@@ -8,6 +8,7 @@ Upstream: training, through `export_bundle`.  Downstream: `synthesis.loading` (s
     codec/               of kind `mini`: config.json, codec.safetensors, encoder.onnx, decoder.onnx
     identity/, style/    of kind `mini`: config.json, encoder.safetensors, encoder.onnx
 
+Weights may be int8 instead (`mars6.quantise`): a bundle to speak with, not to go on from.
 The graphs take their weights from the safetensors file beside them, so nothing is stored twice and what is fine-tuned
 is what speaks. Codecs and encoders of other kinds need no folder: they are named in `bundle.json`.
 Bundles of the package lie in `models_data/` and go by their folder's name. Only `load_mars6` and `export_bundle` need
@@ -37,6 +38,7 @@ from marstts.config import Config, parse_config, read_config, write_config
 from marstts.errors import CheckpointError, ConfigError, require
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.generate import SamplingConfig
+from marstts.mars6.quantise import Precision, copy_mars6, is_int8, quantise
 from marstts.speaker import clap, wavlm
 from marstts.speaker.base import SpeakerEncoder
 from marstts.speaker.clap import ClapEncoder
@@ -297,6 +299,8 @@ def load_mars6(model: Path | str) -> Mars6:
         tensors = load_file(path)
     except Exception as error:  # safetensors raises a class of its own for every kind of damage
         raise CheckpointError(f"{path}: expected the model's weights, but {error}") from error
+    if is_int8(folder):
+        raise CheckpointError(f"{path}: int8 weights, for speaking only; PyTorch takes the bundle they were made from")
     wanted = loaded.state_dict()
     complaints = [f"{name} is missing" for name in sorted(wanted.keys() - tensors.keys())]
     complaints += [f"{name} is not expected" for name in sorted(tensors.keys() - wanted.keys())]
@@ -322,6 +326,7 @@ def export_bundle(
     name: str,
     quality: int = 48_000,
     sampling: SamplingConfig | None = None,
+    precision: Precision = Precision.FLOAT32,
 ) -> None:
     """Write a bundle; an older one in `folder` is replaced when the new one is complete.
 
@@ -353,8 +358,29 @@ def export_bundle(
             open_encoder(info.identity, temporary / IDENTITY_FOLDER, "identity"),
             open_encoder(info.style, temporary / STYLE_FOLDER, "style"),
         )
-        export_mars6(model, temporary / MODEL_FOLDER)
+        if precision is Precision.INT8:
+            export_mars6(model, temporary / "float32")
+            quantise(temporary / "float32", temporary / MODEL_FOLDER)
+            shutil.rmtree(temporary / "float32")
+        else:
+            export_mars6(model, temporary / MODEL_FOLDER)
         (temporary / MODEL_FOLDER / WEIGHTS_FILE).chmod(0o644)  # safetensors writes for the owner's eyes only
+
+
+def rewrite_bundle(source: Path | str, folder: Path, precision: Precision) -> None:
+    """Write the bundle `source` (a name or folder) anew to `folder`, which may be the same: decoders' graphs as this
+    version writes them, at this precision. CheckpointError where its weights are int8 already, or it has no graphs.
+    """
+    source = find_bundle(source)
+    if is_int8(source / MODEL_FOLDER):
+        raise CheckpointError(f"{source}: its weights are int8 already; give the bundle that it was made from")
+    if not (source / MODEL_FOLDER / GRAPH_FILES[0]).is_file():
+        raise CheckpointError(
+            f"{source}: a bundle without graphs; `marstts export` or `convert --onnx` make one with them"
+        )
+    with replacing(folder) as temporary:
+        shutil.copytree(source, temporary, ignore=shutil.ignore_patterns(MODEL_FOLDER), dirs_exist_ok=True)
+        copy_mars6(source / MODEL_FOLDER, temporary / MODEL_FOLDER, precision)
 
 
 def describe(part: Path | Any) -> Any:

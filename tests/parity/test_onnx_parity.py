@@ -17,22 +17,34 @@ from marstts.engine.onnx import OnnxEngine
 from marstts.mars6.generate import SamplingConfig, generate
 from marstts.mars6.graphs import export_mars6
 from marstts.mars6.model import Mars6
+from marstts.mars6.quantise import quantise
+
+EXPORTED: dict[str, Path] = {}
+"""Folders of what was exported in this session."""
+
+
+@pytest.fixture
+def exported(
+    name: str,
+    pytestconfig: pytest.Config,
+    tensors: dict[str, Tensor],
+    models: dict[str, Mars6],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    if name != "main" and pytestconfig.getoption("golden_folder", None) is None:
+        pytest.skip("compared with --fixtures DIR")
+    if name not in EXPORTED:
+        EXPORTED[name] = tmp_path_factory.mktemp(name)
+        export_mars6(in_first_language(models[name], of(name, tensors)), EXPORTED[name])
+    return EXPORTED[name]
 
 
 def test_cached_batched_greedy_tokens(
-    name: str,
-    pytestconfig: pytest.Config,
-    record: dict[str, Any],
-    tensors: dict[str, Tensor],
-    models: dict[str, Mars6],
-    tmp_path: Path,
+    name: str, exported: Path, record: dict[str, Any], tensors: dict[str, Tensor]
 ) -> None:
-    if name != "main" and pytestconfig.getoption("golden_folder", None) is None:
-        pytest.skip("compared with --fixtures DIR")
     runs, io = greedy_runs(record[name]), of(name, tensors)
     assert runs
-    export_mars6(in_first_language(models[name], io), tmp_path)
-    engine = OnnxEngine(tmp_path)
+    engine = OnnxEngine(exported)
     spoken = generate(
         engine,
         [prompt_of(run, io) for run in runs],
@@ -43,3 +55,29 @@ def test_cached_batched_greedy_tokens(
     )
     for run, generated in zip(runs, spoken, strict=True):
         assert generated.tokens.tolist() == run["tokens"], run["name"]
+
+
+def test_int8_agrees_with_single_precision(
+    name: str, exported: Path, record: dict[str, Any], tensors: dict[str, Tensor], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both hear the published model's tokens and say what they would have said at every position."""
+    quantise(exported, exported / "int8")
+    engines, io = [OnnxEngine(exported), OnnxEngine(exported / "int8")], of(name, tensors)
+    same, errors = [], []
+    for run in greedy_runs(record[name]):
+        states = [engine.start([prompt_of(run, io)]) for engine in engines]
+        for patch in np.array(run["tokens"])[:, None]:
+            for position in range(patch.shape[1]):
+                pairs = [e.local_logits(s, patch[:, :position]) for e, s in zip(engines, states, strict=True)]
+                (wide, narrow), states = (logits[0] for logits, _ in pairs), [state for _, state in pairs]
+                same.append((position, wide.argmax() == narrow.argmax()))
+                errors.append(np.sqrt(np.mean((narrow - wide) ** 2)) / wide.std())
+            states = [engine.append(state, patch) for engine, state in zip(engines, states, strict=True)]
+    first = np.mean([is_same for position, is_same in same if position == 0])
+    every = np.mean([is_same for _, is_same in same])
+    with capsys.disabled():
+        print(
+            f"\n{name}, int8 against float32 over {len(same)} positions: the same first token {first:.1%}, the same "
+            f"token {every:.1%}, logit error {np.mean(errors):.2%} of the logits' spread, at most {np.max(errors):.2%}"
+        )
+    assert len(same) > 50 and first > 0.85 and every > 0.85 and np.mean(errors) < 0.05

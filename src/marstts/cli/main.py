@@ -62,6 +62,7 @@ DOORS = {
     "rank": Door("rank", "rank", "Turn mined takes into preference pairs.", extra="eval"),
     "tune": Door("tune", "tune", "Tune a model by preference pairs.", extra="train"),
     "export": Door("export", "export", "Bundle a trained MARS6 with all it speaks with.", extra="train"),
+    "optimise": Door("export", "optimise", "Make a model speak faster, in integers.", extra="train"),
     "convert": Door("convert", "convert", "Turn the authors' checkpoint into a model.", extra="released"),
     "benchmark": Door("benchmark", "benchmark", "Measure speed, latency and memory on this machine."),
     "evaluate": Door("evaluate", "evaluate", "Judge speech beside real recordings.", extra="eval"),

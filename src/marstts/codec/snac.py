@@ -61,8 +61,13 @@ class SnacConfig(Config):
         return tuple(math.prod(self.encoder_rates) * stride for stride in self.vq_strides)
 
     @property
+    def latent_width(self) -> int:
+        """Channels between encoder and decoder."""
+        return self.latent_dim or self.encoder_dim * 2 ** len(self.encoder_rates)
+
+    @property
     def reach_patches(self) -> int:
-        """As far as the decoder's convolutions carry a code, rounded up; followed from the samples back to the codes."""
+        """As far as the decoder's convolutions carry a code, rounded up; followed from samples back to codes."""
         reach = 3.0  # the last convolution, in samples: kernels of 7 reach 3 to each side
         for rate in reversed(self.decoder_rates):
             reach = (reach + 3 * (1 + 3 + 9)) / rate + 1  # residual units of three dilations, then upsampling

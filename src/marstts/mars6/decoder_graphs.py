@@ -205,14 +205,14 @@ def local_graph(config: Mars6Config, weights: Mapping[str, Stored], weights_file
     g = GraphBuilder(weights, weights_file)
     vectors, tokens = g.input("vectors", "FLOAT", ["batch", config.width]), g.input("tokens", "INT64", ["batch"])
     position = g.input("position", "INT64", [])
-    head = [config.local_heads, "positions", config.width // config.local_heads]
-    past = [g.input(f"past.{index}", "FLOAT", ["batch", *head]) for index in range(2 * config.local_layers)]
+    cache: list[int | str] = ["batch", config.local_heads, "positions", config.width // config.local_heads]
+    past = [g.input(f"past.{index}", "FLOAT", cache) for index in range(2 * config.local_layers)]
     embedded = g.cast(g.op("Gather", g.weight(f"{LOCAL}.tokens.weight"), tokens), "FLOAT")
     heard = g.op("Where", g.op("Equal", position, np.int64(0)), vectors, embedded)
     x, grown = local_step(g, config, g.op("Add", heard, local_position(g, position)), past)
     g.output(level_logits(g, config, x, g.op("Gather", np.array(config.position_levels), position)), "logits", "FLOAT")
-    for index, cache in enumerate(grown):
-        g.output(cache, f"grown.{index}", "FLOAT")
+    for index, longer in enumerate(grown):
+        g.output(longer, f"grown.{index}", "FLOAT")
     return g
 
 
