@@ -224,10 +224,21 @@ def test_the_flux_loss_is_logged_and_moves_the_weights():
 def test_utilisation_is_what_the_model_needs_of_what_the_device_can():
     known = task(config(peak_tflops=1e-3))
     assert known.peak == 1e9 and task().peak > 1e6
-    known.last_step_at -= 1.0
-    measured = known.throughput(num_patches=125.0, flops=5e8)
+    known.last_step_at -= 100.0
+    measured = known.throughput(num_patches=12_500.0, flops=5e10, model_seconds=90.0)
     assert measured["utilisation"] == pytest.approx(0.5, rel=0.05)
     assert measured["audio_seconds_per_second"] == pytest.approx(125 * 256 / 8000, rel=0.05)
+    assert measured["outside_model"] == pytest.approx(0.1, abs=0.05)
+
+
+def test_what_a_step_spends_outside_the_model_is_logged_where_it_can_be_told(monkeypatch):
+    learner = task()
+    learner.train_step(0)
+    busy = learner.train_step(1)["outside_model"]
+    learner.last_step_at -= 100.0  # of waiting
+    assert 0 < float(busy) < 0.9 < float(learner.train_step(2)["outside_model"]) < 1
+    monkeypatch.setattr(learner, "device", torch.device("meta"))
+    assert "outside_model" not in learner.throughput(num_patches=1.0, flops=1.0, model_seconds=0.0)
 
 
 def write_shards(folder: Path) -> list[Path]:

@@ -217,7 +217,7 @@ class Collator:
 
     def boundary(self, item: Item) -> tuple[int, int]:
         """Patch and text token at which the second utterance begins; (0, 0) if there is none."""
-        if len(item.parts) == 1:
+        if len(item.texts) == 1:
             return 0, 0
         first = self.tokenizer.encode(prompt_string(item.texts[0], quality=self.quality(item)))
         return int(self.corpus.num_patches[item.parts[0]]), len(first) - 1  # less the mark of the text's end
@@ -318,7 +318,8 @@ class PretrainTask:
     def validation_set(self) -> tuple[list[list[Item]], Collator]:
         """The held-out batches, always the same: single utterances in their own spelling."""
         corpus = self.spoken.split("validation")
-        options = {"pair_probability": 0.0, "lower_case_probability": 0.0, "no_final_punctuation_probability": 0.0}
+        variants = ("pair", "lower_case", "no_final_punctuation", "wordless")
+        options = {f"{variant}_probability": 0.0 for variant in variants}
         batcher = Batcher(corpus, self.config.batching.model_copy(update=options), seed=0)
         share = self.config.validation_patches / self.config.batching.patches_per_batch
         count = min(batcher.batches_per_epoch, max(1, round(share)))
@@ -343,17 +344,19 @@ class PretrainTask:
         rate = learning_rate(step, config.loop.steps, config.optimizer)
         norm = descend(self.optimizer, rate, config.optimizer.clip_norm)
         update_average(self.average, self.model, step, config.optimizer.average_decay)
-        measured = self.throughput(float(sums.pop("patches")), float(sums.pop("flops")))
+        size = {name: float(sums.pop(name)) for name in ("num_patches", "flops", "model_seconds")}
+        measured = self.throughput(**size)
         means = {name: total / len(numbers) for name, total in sums.items()}
         return {**means, "gradient": norm, "learning_rate": rate, **measured}
 
     def learn(self, step: int, number: int, share: float) -> dict[str, float | Tensor]:
-        """Add `share` of the gradient of batch `number`; what to log, and the batch's size in `patches` and `flops`."""
+        """Add `share` of the gradient of batch `number`; what to log, and what `throughput` asks for."""
         config = self.config
         on_cpu = self.training_batch(number)
         batch = on_cpu.to(self.device)
         rewarded = step < config.alignment.until_step and config.alignment.weight > 0
         heard = with_slips(batch.patches, config.history_noise, config.model, config.loop.seed, number)
+        begun = time.monotonic()
         loss, flux, cross_attention = self.score(
             self.forward, batch, config.alignment.layers if rewarded else (), heard
         )
@@ -363,12 +366,14 @@ class PretrainTask:
         if rewarded:
             reward = self.alignment(cross_attention, batch)
             total, scores["alignment"] = total + config.alignment.weight * reward, reward.detach()
-            scores |= attention_shape(cross_attention, batch, config.alignment.heads)
         (total * share).backward()
+        model_seconds = time.monotonic() - begun
+        scores |= attention_shape(cross_attention, batch, config.alignment.heads)
         num_patches = int(on_cpu.patch_lengths.sum())
         flops = TRAINING_PASSES * forward_flops(config.model, on_cpu.text_lengths, on_cpu.patch_lengths)
         padding = 1 - num_patches / on_cpu.patches[..., 0].numel()
-        return {**scores, "padding": padding, "patches": num_patches, "flops": flops}
+        size = {"num_patches": num_patches, "flops": flops, "model_seconds": model_seconds}
+        return {**scores, "padding": padding, **size}
 
     def score(
         self,
@@ -416,16 +421,20 @@ class PretrainTask:
         ]
         return torch.stack(rewards).mean()
 
-    def throughput(self, num_patches: float, flops: float) -> dict[str, float]:
-        """How much audio a second of training has heard in all processes, and what share of a device's operations per
-        second (`peak_tflops`) the model itself made use of.
+    def throughput(self, num_patches: float, flops: float, model_seconds: float) -> dict[str, float]:
+        """How much audio a second of training has heard in all processes, what share of a device's operations per
+        second (`peak_tflops`) the model itself made use of, and what share of the time went by outside its passes
+        forward and backward: waiting for batches, the optimizer, the running average, reports. A GPU works on
+        when a pass has been asked for, so only a CPU can tell that.
         """
         now, before = time.monotonic(), self.last_step_at
         self.last_step_at = now
-        return {
+        rates = {
             "audio_seconds_per_second": num_patches * self.seconds_per_patch * world_size() / (now - before),
             "utilisation": flops / (now - before) / self.peak,
         }
+        on_cpu = self.device.type == "cpu"
+        return rates | ({"outside_model": 1 - model_seconds / (now - before)} if on_cpu else {})
 
     @torch.no_grad()
     def validate(self, step: int, writer: Any) -> dict[str, float]:
