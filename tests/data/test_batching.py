@@ -163,3 +163,14 @@ def test_rows_are_cut_into_runs_that_cover_all_even_when_there_are_fewer_rows_th
 def test_a_corpus_of_over_long_utterances_is_refused():
     with pytest.raises(DataError, match="raise max_patches"):
         Batcher(CORPUS, BatchingConfig(max_patches=3), seed=0)
+
+
+def test_a_share_of_the_rows_comes_without_words():
+    config = BatchingConfig(patches_per_batch=400, pair_probability=0.3, wordless_probability=0.2)
+    batcher = Batcher(CORPUS, config, seed=0)
+    wordless, spoken = [], []
+    for item in (item for items in epoch(batcher) for item in items):
+        (spoken if all(item.texts) else wordless).append(item)
+    assert 0.15 < len(wordless) / (len(wordless) + len(spoken)) < 0.25
+    assert {item.texts for item in wordless} == {("",)} and {len(item.parts) for item in wordless} == {1, 2}
+    assert all(len(item.texts) == len(item.parts) for item in spoken)

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from marstts.engine.batcher import Batcher, LiveBatcher
-from marstts.engine.guided import GuidedEngine
+from marstts.engine.guided import GuidedEngine, by_nobody
 from marstts.engine.onnx import OnnxEngine
 from marstts.engine.torch import TorchEngine
 from marstts.mars6.config import Mars6Config
@@ -37,7 +37,7 @@ def torch_engine() -> TorchEngine:
 
 
 def guided_engine() -> GuidedEngine:
-    return GuidedEngine(torch_engine(), np.ones(5, np.float32), np.ones(9, np.float32), weight=1.5)
+    return GuidedEngine(torch_engine(), by_nobody(np.ones(5, np.float32), np.ones(9, np.float32)), weight=1.5)
 
 
 def onnx_engine() -> OnnxEngine:

@@ -14,7 +14,7 @@ from golden_runs import greedy_runs, in_first_language, limits_of, of, prompt_of
 from numpy.typing import NDArray
 from torch import Tensor
 
-from marstts.engine.guided import GuidedEngine
+from marstts.engine.guided import GuidedEngine, by_nobody
 from marstts.engine.torch import TorchEngine
 from marstts.mars6.generate import Generated, SamplingConfig, StopReason, generate
 from marstts.mars6.model import Mars6
@@ -172,7 +172,9 @@ def engine_of(model: Mars6, io: dict[str, Tensor], guidance: float) -> Any:
     if guidance == 1.0:
         return engine
     slots = model.encoder.slots
-    return GuidedEngine(engine, slots.unknown_identity.data.numpy(), slots.unknown_style.data.numpy(), guidance)
+    return GuidedEngine(
+        engine, by_nobody(slots.unknown_identity.data.numpy(), slots.unknown_style.data.numpy()), guidance
+    )
 
 
 class Replay:

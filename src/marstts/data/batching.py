@@ -49,6 +49,10 @@ class BatchingConfig(Config):
     no_final_punctuation_probability: float = Field(0.1, ge=0.0, le=1.0)
     """How often the text of an item loses its last mark."""
 
+    wordless_probability: float = Field(0.0, ge=0.0, lt=1.0)
+    """How often an item comes without any of its words. The model then learns what speech is like whatever is said, from
+    which `engine.guided` can push it away when it speaks."""
+
 
 @dataclass(frozen=True)
 class Item:
@@ -61,7 +65,7 @@ class Item:
     """The utterance whose embeddings describe the speaker."""
 
     texts: tuple[str, ...]
-    """The words of each part; joined by one space they are the text of the row."""
+    """The words of each part; joined by one space they are the text of the row. Empty where the row has no words."""
 
 
 class Batcher:
@@ -100,7 +104,7 @@ class Batcher:
 
     def finish(self, parts: tuple[int, ...], rng: np.random.Generator) -> Item:
         """Choose the reference and the spelling of a row."""
-        chance = rng.random(4)  # always the same number, so that options do not disturb one another
+        chance = rng.random(5)  # always the same number, so that options do not disturb one another
         reference = parts[0]
         others = [int(i) for i in self.group_of[parts[0]] if i not in parts]
         if others and chance[0] < self.config.other_reference_probability:
@@ -110,6 +114,8 @@ class Batcher:
             texts = [text.lower() for text in texts]
         if chance[3] < self.config.no_final_punctuation_probability:
             texts[-1] = texts[-1].rstrip(FINAL_PUNCTUATION) or texts[-1]
+        if chance[4] < self.config.wordless_probability:
+            texts = [""]
         return Item(parts, reference, tuple(texts))
 
     def _plan(self, epoch: int) -> list[list[tuple[int, ...]]]:
