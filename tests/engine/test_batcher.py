@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from dataclasses import dataclass, replace
 from functools import cache
@@ -215,3 +217,17 @@ def test_closing_tells_those_who_wait():
         list(rows)
     with pytest.raises(RuntimeError, match="closed"):
         next(batcher.watch(job(CONFIG, 1)))
+
+
+def test_a_stream_nobody_closes_does_not_break_the_end_of_the_program():
+    """Python stops its threads wherever they are; one that is within the engine would abort the process."""
+    program = """if True:
+        from marstts.benchmark.texts import passage, somebody
+        from marstts.synthesis.loading import load
+
+        tts = load("mini")
+        stream = tts.stream(passage(20), somebody(tts))
+        next(stream)
+    """
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")

@@ -9,6 +9,7 @@ batch repeats exactly. `LiveBatcher` runs one on a thread of its own, for rows t
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections import deque
 from collections.abc import Callable, Generator
@@ -75,6 +76,7 @@ class LiveBatcher:
         self._listeners: dict[Job, SimpleQueue[Row | BaseException]] = {}
         self._thread = threading.Thread(target=self._run, name="marstts-batcher", daemon=True)
         self._thread.start()
+        atexit.register(self.close)  # a thread that is within the engine when Python ends takes the process down
 
     def watch(self, job: Job) -> Generator[Row, None, None]:
         """Where a job stands after every patch; the last row has ended.
@@ -95,6 +97,7 @@ class LiveBatcher:
 
     def close(self) -> None:
         """Stop after the patch that is being made; who still waits for rows is told."""
+        atexit.unregister(self.close)
         self._inbox.put(None)
         self._thread.join()
 
