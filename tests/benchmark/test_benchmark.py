@@ -22,6 +22,7 @@ from marstts.codec.snac import SnacCodec
 from marstts.errors import BenchmarkError, ConfigError
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.generate import StopReason
+from marstts.mars6.quantise import Precision
 from marstts.synthesis.loading import Engine, load
 from marstts.synthesis.synthesizer import Synthesizer
 
@@ -200,13 +201,11 @@ def test_bars_that_are_upper_and_lower_limits():
 
 def test_models_are_measured_in_int8_too(toy_bundle, tmp_path):
     single, int8 = runner.named_models([str(toy_bundle)], tmp_path)
-    assert single == ("toy", str(toy_bundle)) and int8.label == "toy"
+    assert single == runner.Model("toy", str(toy_bundle)) and int8.label == "toy"
     assert not runner.is_int8(single) and runner.is_int8(int8) and runner.has_graphs(int8)
     assert runner.weights_of(int8, Engine.ONNX) == "int8"
-    made = (Path(int8.source) / "bundle.json").stat().st_mtime_ns
     assert runner.named_models([str(toy_bundle)], tmp_path)[1] == int8
-    assert (Path(int8.source) / "bundle.json").stat().st_mtime_ns == made
-    assert runner.named_models([int8.source], tmp_path) == [(Path(int8.source).name, int8.source)]
+    assert runner.named_models([int8.source], tmp_path) == [runner.Model(Path(int8.source).name, int8.source)]
     assert door.choose_engines([], int8) == [Engine.ONNX]
     assert len(measures.measure(case(Path(int8.source), Measure.TOKENS, lengths=(0.3,), batches=(1,)))) == 1
 
@@ -228,8 +227,11 @@ def test_a_random_model_of_a_size_is_made_once(tmp_path, monkeypatch):
         {**random_model.SNAC_24KHZ, "encoder_dim": 4, "decoder_dim": 32, "codebook_size": 64, "latent_dim": 64},
     )  # fmt: skip
     config = Mars6Config(width=32, encoder_layers=1, global_layers=1, local_layers=1, identity_size=5, style_size=7)
-    assert random_model.random_bundle(tmp_path, config) == random_model.random_bundle(tmp_path, config)
-    assert len(made) == 1
+    rewritten = []
+    monkeypatch.setattr(random_model, "rewrite_bundle", lambda *how: rewritten.append(how))
+    folder = random_model.random_bundle(tmp_path, config)
+    assert random_model.random_bundle(tmp_path, config) == folder and len(made) == 1
+    assert rewritten == [(folder, folder, Precision.FLOAT32)]
 
 
 def test_every_engine_gets_the_measurements_that_make_sense_for_it(toy_bundle):
@@ -246,6 +248,20 @@ def test_every_engine_gets_the_measurements_that_make_sense_for_it(toy_bundle):
     assert not any(one.measure is Measure.NAIVE for one in runner.cases(model, [], list(Measure), QUICK, naive=False))
     assert door.choose_engines([], model)[:2] == [Engine.ONNX, Engine.TORCH]
     assert door.choose_engines([Engine.TORCH], model) == [Engine.TORCH]
+
+
+def test_what_is_there_for_comparison_is_measured_at_one_length(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "in_new_process", lambda arguments: f"a line\n{json.dumps(['one', 'another'])}\n")
+    monkeypatch.setattr(runner, "is_int8", lambda model: model.source == "another")
+    single, int8 = runner.shaped_models("70m", tmp_path)
+    engines = [Engine.ONNX, Engine.TORCH, Engine.CUDA]
+    plan = runner.cases(single, engines, [Measure.TOKENS, Measure.CALLERS], Extent(), naive=False)
+    assert [(one.engine, one.measure.value, one.lengths[1:]) for one in plan] == [
+        ("onnx", "tokens", ()), ("torch", "tokens", ()),
+        ("cuda", "tokens", (5, 10, 20, 60)), ("cuda", "callers", (5, 10, 20, 60)),
+    ]  # fmt: skip
+    plan = runner.cases(int8, [Engine.ONNX], list(Measure), Extent(), naive=False)
+    assert len(plan) == 5 and {one.lengths for one in plan} == {(2, 5, 10, 20, 60)}
 
 
 def test_the_command_measures_in_another_process(toy_bundle, tmp_path):

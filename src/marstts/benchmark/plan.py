@@ -88,13 +88,13 @@ class Extent:
     gpu_batches: tuple[int, ...] = (1, 8, 64)
     reference_seconds: float = 10.0
     caller_seconds: float = 4.0
-    requests: int = 5
+    requests: int = 12
     runs: int = 2
 
-    def of(self, engine: Engine) -> dict[str, Any]:
-        """The fields of a `Case`; PyTorch on a CPU is measured at the reference length alone."""
+    def of(self, engine: Engine, is_yardstick: bool) -> dict[str, Any]:
+        """The fields of a `Case`; what is there for comparison is measured at the reference length alone."""
         return {
-            "lengths": (self.reference_seconds,) if engine is Engine.TORCH else self.lengths,
+            "lengths": (self.reference_seconds,) if is_yardstick else self.lengths,
             "batches": self.gpu_batches if engine is Engine.CUDA else self.batches,
             "callers": self.callers,
             "reference_seconds": self.reference_seconds,

@@ -2,15 +2,13 @@
 
 Upstream: `mars6.config` (the paper's sizes), SNAC's published configuration, bundles.  Downstream: `measures`, through
 `synthesis.loading.load`, as any other bundle.
-Speed does not ask what the numbers are. Making a bundle takes up to a minute and some gigabytes of memory, so all are
-kept in a work folder and made only once.
+Speed does not ask what the numbers are. Exporting a model takes a minute and some gigabytes of memory, so that it is
+kept in a work folder.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import shutil
 import sys
 from pathlib import Path
 
@@ -19,15 +17,15 @@ from marstts.checkpoint import (
     BUNDLE_FILE,
     GRAPH_FILES,
     MODEL_FOLDER,
-    WEIGHTS_FILE,
     SnacPart,
     ToyEncoderPart,
     export_bundle,
-    replacing,
+    rewrite_bundle,
 )
 from marstts.errors import MarsError, require
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.prompt import SPECIAL_TOKENS
+from marstts.mars6.quantise import Precision
 from marstts.text.bpe import BPE
 
 SNAC_24KHZ = {
@@ -39,9 +37,13 @@ SNAC_24KHZ = {
 
 
 def random_bundle(work: Path, config: Mars6Config) -> Path:
-    """The folder of a bundle of this size, with SNAC's shape for a codec, made if it is not there yet."""
+    """The folder of a bundle of this size, with SNAC's shape for a codec, made if it is not there yet.
+
+    One that was made by an earlier version gets the graphs of this one.
+    """
     folder = work / "random-70m"
     if is_whole(folder):
+        rewrite_bundle(folder, folder, Precision.FLOAT32)
         return folder
     torch = require("torch", "train")
     from marstts.mars6.model import Mars6
@@ -57,21 +59,14 @@ def random_bundle(work: Path, config: Mars6Config) -> Path:
 
 
 def int8_bundle(source: Path, work: Path) -> Path:
-    """The folder of a bundle that is `source` but for int8 weights, made if it is not there yet."""
-    require("onnx", "train")
-    from marstts.mars6.quantise import quantise
-
-    digest = hashlib.sha256((source / MODEL_FOLDER / WEIGHTS_FILE).read_bytes()).hexdigest()
-    folder = work / f"{source.name}-int8-{digest[:8]}"
-    if not is_whole(folder):
-        with replacing(folder) as temporary:
-            shutil.copytree(source, temporary, ignore=shutil.ignore_patterns(MODEL_FOLDER), dirs_exist_ok=True)
-            quantise(source / MODEL_FOLDER, temporary / MODEL_FOLDER)
+    """The folder of a bundle that is `source` but for int8 weights; made anew, by the rounding of this version."""
+    folder = work / f"{source.name}-int8"
+    rewrite_bundle(source, folder, Precision.INT8)
     return folder
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether a bundle lies there that the engine of this version can open."""
+    """Whether a bundle with graphs lies there."""
     return (folder / BUNDLE_FILE).is_file() and all((folder / MODEL_FOLDER / name).is_file() for name in GRAPH_FILES)
 
 

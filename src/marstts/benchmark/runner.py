@@ -35,6 +35,9 @@ class Model(NamedTuple):
     source: str
     """Name or folder of a bundle."""
 
+    is_yardstick: bool = False
+    """Whether its graphs are there for comparison alone: nobody would speak with them who has int8."""
+
 
 def named_models(names: Iterable[str], work: Path) -> list[Model]:
     """Bundles by name or folder, each followed by its int8 version where one can be made in `work`."""
@@ -47,9 +50,10 @@ def named_models(names: Iterable[str], work: Path) -> list[Model]:
 
 
 def shaped_models(shape: str, work: Path) -> list[Model]:
-    """A bundle of a size with random weights, and its int8 version; made in `work` unless they are there."""
+    """A bundle of a size with random weights, and its int8 version; made in `work`."""
     lines = in_new_process(["-m", SHAPES[shape], str(work)]).splitlines()
-    return [Model(shape, folder) for folder in json.loads(lines[-1])]
+    single, int8 = json.loads(lines[-1])
+    return [Model(shape, single, is_yardstick=True), Model(shape, int8)]
 
 
 def cases(
@@ -59,24 +63,29 @@ def cases(
     found = []
     for engine in engines:
         for measure in measures:
-            if measure is Measure.NAIVE or (engine is Engine.TORCH and measure is not Measure.TOKENS):
-                continue  # PyTorch on a CPU is there for comparison
+            if measure is Measure.NAIVE or (is_yardstick(model, engine) and measure is not Measure.TOKENS):
+                continue
             if measure is Measure.START and engine is not Engine.ONNX:
                 continue
             found.append(
                 Case(
                     measure=measure, model=model.source, label=model.label, engine=engine.value,
-                    weights=weights_of(model, engine), **extent.of(engine),
+                    weights=weights_of(model, engine), **extent.of(engine, is_yardstick(model, engine)),
                 )
             )  # fmt: skip
     if naive and Measure.NAIVE in measures:
         found.append(
             Case(
                 measure=Measure.NAIVE, model=model.source, label=model.label, engine=Engine.TORCH.value,
-                weights="float32", **extent.of(Engine.TORCH),
+                weights="float32", **extent.of(Engine.TORCH, is_yardstick=True),
             )
         )  # fmt: skip
     return found
+
+
+def is_yardstick(model: Model, engine: Engine) -> bool:
+    """Whether this way to run the model is there for comparison: PyTorch on a CPU is nobody's choice either."""
+    return engine is Engine.TORCH or (engine is Engine.ONNX and model.is_yardstick)
 
 
 def weights_of(model: Model, engine: Engine) -> str:
