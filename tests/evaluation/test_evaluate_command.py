@@ -20,6 +20,7 @@ from marstts.codec.toy import ToyCodec
 from marstts.data.manifest import Utterance, write_manifest
 from marstts.errors import MarsError
 from marstts.evaluation import judges
+from marstts.evaluation.testset import read_testset, write_testset
 from marstts.mars6.generate import SamplingConfig
 from marstts.speaker.toy import ToySpeakerEncoder
 
@@ -138,6 +139,30 @@ def test_impossible_wishes_are_answered_in_a_sentence(
     common = ["--testset", str(testset), "--output", str(tmp_path / "out"), "--beside", "", "--workers", "1"]
     result = RUN.invoke(door.evaluate, [*common, *arguments])
     assert isinstance(result.exception, MarsError) and complaint in str(result.exception)
+
+
+def test_without_real_recordings_nothing_is_read_beside_them(testset: Path, tmp_path: Path, stand_ins: None):
+    trials = [trial.model_copy(update={"source": None}) for trial in read_testset(testset)]
+    write_testset(trials, tmp_path / "unread.jsonl")
+    table = evaluated(
+        "--system", "mini", "--clone", "shallow", "--testset", str(tmp_path / "unread.jsonl"), "--beside",
+        "source,codec",
+        "--judges", "identity", "--workers", "1", "--output", str(tmp_path / "out"),
+    )  # fmt: skip
+    assert "| mini (shallow) | 2 |" in table and "source |" not in table and "codec |" not in table
+
+
+def test_judges_are_judged_on_a_folder_of_recordings(manifest: Path, tmp_path: Path, stand_ins: None):
+    for number, words in enumerate(("Has never been surpassed.", "Has never been surpassed. Indeed.")):
+        path = tmp_path / "speech" / f"{number}.flac"
+        path.parent.mkdir(exist_ok=True)
+        shutil.copy(RECORDINGS / "LJ001-0008.flac", path)
+        path.with_suffix(".txt").write_text(words)
+    command = ["judges", str(tmp_path / "speech"), "--codec", "toy", "--judges", "prosody", "--workers", "1"]
+    table = evaluated(*command, "--output", str(tmp_path / "out"))
+    assert "| judge | clean | codec | noisy | scrambled | order |" in table and "| pitch follows ↑ | 1.00" in table
+    result = RUN.invoke(door.evaluate, [*command, "--max-seconds", "1", "--output", str(tmp_path / "none")])
+    assert "all 2 recordings are longer than 1 s" in str(result.exception)
 
 
 def test_a_models_encoder_errors_are_printed(manifest: Path, stand_ins: None):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from marstts.audio import Waveform
-from marstts.evaluation.metrics.length import Verdict, judge_length
+from marstts.evaluation.metrics.length import Verdict, judge_length, usual_seconds
 
 RATE = 8000
 
@@ -40,3 +40,9 @@ def test_only_takes_with_something_in_them_are_listened_to():
         Verdict.TOO_LONG,
         Verdict.TOO_SHORT,
     ]
+
+
+def test_numbers_take_as_long_as_the_words_they_are_read_as():
+    assert usual_seconds("1984") == usual_seconds("one thousand nine hundred and eighty-four")
+    assert 0.4 < usual_seconds("Yes!") < 0.7 and usual_seconds("...") == 0.4
+    assert 2.8 < usual_seconds("The ship left the harbour at dawn, and nobody saw it again.") < 4.4

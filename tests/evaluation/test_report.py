@@ -102,6 +102,29 @@ def test_the_error_rate_counts_takes_that_pass_for_real_and_a_missing_one_does_n
     assert summarize([score("mini", "t1", **NOTHING)])[0].scores["eer_ears"].value == 0.0
 
 
+@pytest.mark.parametrize(
+    ("nearer", "pairs", "chance"),
+    [(40, 40, 1.0), (39, 40, 31 / 40), (8, 40, 0.0), (9, 9, 1.0)],  # one in 40 is nearer: not among 9 of 40 in 31 of 40
+)
+def test_first_of_ten_is_the_chance_over_all_lines_of_ten(nearer: int, pairs: int, chance: float):
+    voice = VoiceScore(similarity=0.5, source_similarity=None, nearer=nearer, pairs=pairs)
+    [summary] = summarize([score("mini", "t1", voices={"ears": voice})])
+    assert summary.scores["first_ears"].value == pytest.approx(chance)
+
+
+def test_there_is_no_line_of_ten_among_fewer_people():
+    [summary] = summarize([score("mini", "t1")])
+    assert "first_ears" not in summary.scores and "nearer_ears" in summary.scores
+
+
+def test_odd_takes_are_without_speech_too_long_repeating_or_cut_short():
+    odd = [{"verdict": Verdict.TOO_LONG}, NOTHING, {"repeats": True}, {"cut_short": True}]
+    rows = [score("mini", f"t{n}", **dict(changed)) for n, changed in enumerate([*odd, {}, {}])]
+    [summary] = summarize([*rows, score("mini", "t9", verdict=Verdict.TOO_SHORT, words=None, style="whisper")])
+    assert summary.scores["odd"].value == pytest.approx(4 / 7)
+    assert summary.by_style["whisper"]["odd"].value == 0.0
+
+
 def test_errors_are_divided_by_the_codecs_on_the_same_sentences():
     codec, mini = summarize(SCORES)
     assert codec.cer_over_ceiling.value == 1.0
@@ -165,6 +188,9 @@ def test_report_files_hold_every_system_and_fault(tmp_path: Path):
     assert codec["scores"]["cer"]["value"] == pytest.approx(0.03)
     assert codec["by_style"]["regular"]["cer"]["value"] == pytest.approx(0.03)
     assert mini["verdicts"] == {"too long": 1, "missing": 1, "plausible": 1}
+
+    markdown = write_report([*SCORES, score("mini", "t4", style="whisper")], tmp_path / "styles", {})
+    assert "| odd takes ↓ | regular | whisper |" in markdown and "| WER ↓ | regular | whisper |" in markdown
 
     markdown = (tmp_path / "results.md").read_text()
     first, more = markdown.split("\n\n")[1:3]

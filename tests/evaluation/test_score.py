@@ -245,6 +245,12 @@ def test_a_text_without_a_real_recording_is_judged_by_what_is_left(judges: Judge
         SourceRecordings().speak(alone)
 
 
+def test_judges_listen_for_what_is_read_aloud(judges: Judges):
+    digits = TRIALS[0].model_copy(update={"text": "Has never been $5.", "spoken": TRIALS[0].text})
+    score = judges.score("model", digits, audio.read(TRIALS[0].source))
+    assert (score.words.word_errors, score.words.words) == (0, 4)
+
+
 def test_two_lines_about_one_take_are_refused(tmp_path: Path):
     run(Speaker("model", {t.id: audio.read(t.source) for t in TRIALS}), tmp_path, QuickJudges())
     file = tmp_path / SCORES_FILE
@@ -317,6 +323,10 @@ def test_deep_models_are_given_the_transcript_and_shallow_ones_are_not():
     assert echo.said == (TRIALS[0].text, TRIALS[0].reference, None, take_seed(3, "a1"))
     deep.speak(TRIALS[0])
     assert echo.said[2] == TRIALS[0].reference_transcript
+    unheard = TRIALS[0].model_copy(update={"reference_transcript": ""})
+    with pytest.raises(DataError, match=r"LJ001-0008\.flac: nobody wrote down its words"):
+        deep.speak(unheard)
+    shallow.speak(unheard)
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,18 @@ def test_named_speakers_are_used(manifest: Path):
     assert {trial.speaker for trial in trials} == {"cleo"}
 
 
+def test_sentences_of_any_style_are_paired_within_it_and_those_of_another_test_set_left_out(tmp_path: Path):
+    path = tmp_path / "utterances.jsonl"
+    styles = ("regular", "whisper")
+    write_manifest([utterance("anna", n, text=NUMBERS[n], style=styles[n % 2]) for n in range(8)], path)
+    first = make_testset(path, num_speakers=1, num_sentences=2)
+    others = make_testset(path, num_speakers=1, num_sentences=6, style=None, without=first)
+    assert {t.style for t in others} == set(styles) and not {t.text for t in others} & {t.text for t in first}
+    assert len(others) == 6 and all(int(t.reference.stem[-1]) % 2 == styles.index(t.style) for t in others)
+    with pytest.raises(DataError, match="only 6 different ones of style 'any'"):
+        make_testset(path, num_speakers=1, num_sentences=7, style=None, without=first)
+
+
 def test_a_text_is_used_once_even_if_two_speakers_read_it(tmp_path: Path):
     path = tmp_path / "utterances.jsonl"
     write_manifest([utterance(s, n, text=NUMBERS[n]) for s in ("anna", "bert") for n in range(4)], path)

@@ -13,8 +13,11 @@ from marstts.audio import Waveform, write
 from marstts.data.corpora.studio import split_of_sentence
 from marstts.data.manifest import Utterance, write_manifest
 from marstts.errors import DataError
-from marstts.evaluation.testsets import catalogue, ears, studio
+from marstts.evaluation.metrics.words import plain_words
+from marstts.evaluation.testset import Trial, refuse_repeated_ids
+from marstts.evaluation.testsets import catalogue, ears, studio, torture
 from marstts.evaluation.testsets.catalogue import open_testset, thin_out
+from marstts.text.normalize import normalize
 
 
 def tell(line: str) -> None:
@@ -30,13 +33,14 @@ def recording(path: Path, seconds: float = 1.5) -> None:
 
 
 def test_the_committed_ears_manifest_is_what_the_code_makes():
-    test, _ = ears.split_speakers()
-    committed = Path(ears.__file__).with_name(ears.MANIFEST).read_text(encoding="utf-8")
-    assert committed.splitlines() == ears.manifest_lines(list(ears.plan(test)))
+    for split, speakers in ears.split_speakers().items():
+        committed = Path(ears.__file__).with_name(ears.MANIFESTS[split]).read_text(encoding="utf-8")
+        assert committed.splitlines() == ears.manifest_lines(list(ears.plan(speakers)))
+        assert ears.committed_pairs(split) == list(ears.plan(speakers))
 
 
 def test_ears_has_43_speakers_for_tests_and_64_for_validation():
-    test, validation = ears.split_speakers()
+    test, validation = ears.split_speakers().values()
     assert (len(test), len(validation), len({*test, *validation})) == (43, 64, 107)
 
 
@@ -69,7 +73,7 @@ def small_ears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ears.Pair("p001", "rainbow_01_loud", "sentences_05_loud"),
         ears.Pair("p001", "emo_fear_sentences", "emo_relief_sentences"),
     ]
-    monkeypatch.setattr(ears, "committed_pairs", lambda: pairs)
+    monkeypatch.setattr(ears, "committed_pairs", lambda split: pairs)
     for pair in pairs:
         recording(tmp_path / "p001" / f"{pair.sample}.wav")
         recording(tmp_path / "p001" / f"{pair.reference}.wav")
@@ -100,9 +104,11 @@ def test_what_is_missing_of_ears_is_named(small_ears: Path):
 
 
 def test_missing_speakers_of_ears_are_counted(small_ears: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ears, "committed_pairs", lambda: list(ears.plan(ears.split_speakers()[0])))
-    with pytest.raises(DataError, match="42 of them are missing"):
+    monkeypatch.setattr(ears, "committed_pairs", lambda split: list(ears.plan(ears.split_speakers()[split])))
+    with pytest.raises(DataError, match=r"test split .* 43 speakers, but 42 of them are missing"):
         open_testset("ears", small_ears, tell)
+    with pytest.raises(DataError, match=r"validation split .* 64 speakers, but 64 of them are missing"):
+        open_testset("ears-validation", small_ears, tell)
 
 
 # studio
@@ -179,6 +185,44 @@ def test_missing_engines_are_named_with_their_packages(tmp_path: Path, monkeypat
         open_testset("studio", tmp_path, tell)
 
 
+@pytest.fixture
+def three_voices(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Trial]:
+    """The studio test set with two people's regular voices and one's whisper."""
+    voices = [
+        Trial(
+            id=f"{speaker}-test-1", text="Say this.", speaker=speaker, style=style,
+            reference=tmp_path / f"{speaker}-{style}.flac", reference_transcript="And that.",
+        )
+        for speaker, style in (("anna.20", "regular"), ("anna.20", "whisper"), ("bert.20", "regular"))
+    ]  # fmt: skip
+    monkeypatch.setattr(torture, "read_studio", lambda root, tell: voices)
+    return voices
+
+
+def test_every_kind_of_torture_is_spoken_in_every_regular_voice(three_voices: list[Trial]):
+    trials = open_testset("torture", Path("anywhere"), tell)
+    assert len(trials) == 2 * 125 and {trial.speaker for trial in trials} == {"anna.20", "bert.20"}
+    assert {trial.reference for trial in trials} == {three_voices[0].reference, three_voices[2].reference}
+    assert all(trial.source is None and plain_words(trial.words) for trial in trials)
+    kinds = Counter(trial.style for trial in trials)
+    assert kinds.keys() == {
+        "one-word", "two-words", "sixty-words", "repeats", "numbers", "punctuation", "capitals", "unknown",
+    }  # fmt: skip
+    assert min(kinds.values()) >= 20 and len({trial.id for trial in trials}) == len(trials)
+    refuse_repeated_ids(trials, Path("torture"))
+
+
+@pytest.mark.parametrize(("kind", "fewest", "most"), [("one-word", 1, 1), ("two-words", 2, 2), ("sixty-words", 60, 61)])
+def test_tortures_are_as_long_as_they_say(kind: str, fewest: int, most: int):
+    lengths = {len(plain_words(text)) for found, text, _ in torture.committed_texts() if found == kind}
+    assert min(lengths) == fewest and max(lengths) <= most
+
+
+def test_judges_of_torture_listen_for_what_the_front_end_reads_aloud():
+    for _, text, spoken in torture.committed_texts():
+        assert plain_words(normalize(text)) == plain_words(spoken or text), text
+
+
 def test_the_studio_test_set_has_a_place_in_the_users_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert catalogue.cached_studio() == tmp_path / "marstts" / "studio-testset"
@@ -241,10 +285,41 @@ def test_any_folder_with_words_is_a_test_set(tmp_path: Path):
         open_testset(str(tmp_path / "empty"), None, tell)
 
 
+def test_a_list_may_say_who_speaks(tmp_path: Path):
+    for name in ("one.wav", "two.wav", "three.wav", "four.wav"):
+        recording(tmp_path / name)
+    rows = "one.wav\tanna\tFirst words.\ntwo.wav\tanna\tSecond words.\nthree.wav\tbert\tThird.\nfour.wav\tcleo\t\n"
+    (tmp_path / "transcripts.tsv").write_text(f"file\tspeaker\ttext\n{rows}")
+    trials = open_testset(str(tmp_path), None, tell)
+    assert {(trial.id, trial.speaker, trial.reference.stem) for trial in trials} == {
+        ("one", "anna", "two"), ("two", "anna", "one"),
+    }  # fmt: skip
+
+
+def test_people_speak_the_studios_sentences_in_their_own_voices(tmp_path: Path):
+    for number in range(10):
+        for name, seconds in (("short", 2.0), ("good", 4.0), ("tiny", 0.5), ("long", 15.0)):
+            recording(tmp_path / f"p{number}" / f"{name}.wav", seconds)
+    (tmp_path / "p3" / "good.txt").write_text("Words of somebody.")
+    trials = open_testset("people", tmp_path, tell)
+    assert len(trials) == 20 and Counter(t.speaker for t in trials) == {f"p{n}": 2 for n in range(10)}
+    assert {trial.reference.stem for trial in trials} == {"good"} and len({t.text for t in trials}) == 20
+    assert {t.text for t in trials} <= {line.text for line in studio.committed_lines() if line.reference}
+    assert [t.reference_transcript for t in trials if t.speaker in ("p3", "p4")] == ["Words of somebody."] * 2 + [
+        ""
+    ] * 2
+    for name in ("good", "long"):
+        (tmp_path / "p7" / f"{name}.wav").unlink()
+    assert next(t for t in open_testset("people", tmp_path, tell) if t.speaker == "p7").reference.stem == "short"
+    (tmp_path / "p7" / "short.wav").unlink()
+    with pytest.raises(DataError, match="at least 10 people are wanted, but there are 9"):
+        open_testset("people", tmp_path, tell)
+
+
 def test_a_manifests_test_split_is_a_test_set_and_what_is_nothing_is_named(tmp_path: Path):
     trials = open_testset(str(corpus(tmp_path / "utterances.jsonl")), None, tell)
     assert len(trials) == 10 and {trial.style for trial in trials} == {"regular", "whisper"}
-    with pytest.raises(DataError, match="expected studio, ears, seed-tts, librispeech"):
+    with pytest.raises(DataError, match="expected studio, torture, ears, ears-validation, seed-tts"):
         open_testset("studioo", None, tell)
 
 

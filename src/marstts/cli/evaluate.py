@@ -6,7 +6,7 @@ import os
 import platform
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -14,6 +14,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import soundfile
 import typer
 
 import marstts
@@ -23,7 +24,7 @@ from marstts.errors import DataError
 from marstts.evaluation.comparison import gather
 from marstts.evaluation.judges import Bench, open_encoder, open_judges, parse_bench
 from marstts.evaluation.reconstruction import evaluate_codec, read_clips, write_reconstruction
-from marstts.evaluation.report import write_report
+from marstts.evaluation.report import BOUNDS, write_report
 from marstts.evaluation.rival_runner import RIVALS
 from marstts.evaluation.rivals import Rival
 from marstts.evaluation.score import HerePanel, Panel, ProcessPanel, score_system
@@ -37,9 +38,10 @@ from marstts.evaluation.systems import (
     TakesFolder,
     Variant,
     folder_digest,
+    source_of,
     take_away,
 )
-from marstts.evaluation.testset import Trial, make_testset, trials_digest, write_testset
+from marstts.evaluation.testset import Trial, make_testset, read_testset, trials_digest, write_testset
 from marstts.evaluation.testsets.catalogue import STUDIO, open_testset, thin_out
 from marstts.evaluation.verification import measure_encoder
 
@@ -78,7 +80,8 @@ def evaluate_systems(
     ] = None,
     testset: Annotated[
         str,
-        typer.Option(help="studio, ears, seed-tts, librispeech, a testset.jsonl, an utterances.jsonl, or a folder."),
+        typer.Option(help="studio, torture, ears, ears-validation, seed-tts, librispeech, people, a testset.jsonl, an "
+                     "utterances.jsonl, or a folder of recordings with their words."),
     ] = STUDIO,
     output: Annotated[
         Path, typer.Option(help="Folder for takes, scores and tables; goes on where it stopped.")
@@ -111,11 +114,17 @@ def evaluate_systems(
         return
     if not system:
         raise DataError("say what to judge with --system, e.g. --system mini or --system FOLDER_OF_WAVS")
-    names = [*system, *(name for name in beside.split(",") if name and name not in system)]
     trials = thin_out(open_testset(testset, root, messages().print), limit)
+    names = [*system, *(name for name in company(beside.split(","), trials) if name not in system)]
     wanted = Wanted(clone.kinds, seed, parse_pythons(python or []), choose_judge_model(judge_model, names))
     told = f"{testset}, {len(trials)} trials, {trials_digest(trials)}"
     typer.echo(judge_systems(names, trials, output, wanted, judges, workers, told))
+
+
+def company(beside: Sequence[str], trials: Sequence[Trial]) -> list[str]:
+    """Those of the systems that can be read beside others on these trials: without recordings there are no bounds."""
+    bounded = any(trial.source is not None for trial in trials)
+    return [name for name in beside if name and (bounded or name not in BOUNDS)]
 
 
 @dataclass(frozen=True)
@@ -213,12 +222,20 @@ def testset_command(
     output: Annotated[Path, typer.Option(help="Test set to write, e.g. testset.jsonl.")],
     speakers: Annotated[str, typer.Option(help="How many speakers, or their names with commas between.")] = "4",
     sentences: Annotated[int, typer.Option(min=1, help="How many sentences in all.")] = 40,
-    style: Annotated[str, typer.Option(help="Style of sentences and references.")] = "regular",
+    style: Annotated[str, typer.Option(help="Style of sentences and references, or `any`.")] = "regular",
+    without: Annotated[Path | None, typer.Option(help="Test set whose sentences are left out.")] = None,
 ) -> None:
     """Pair test utterances with references by the same speaker; the same manifest gives the same test set."""
     named = [] if speakers.isdigit() else [name.strip() for name in speakers.split(",")]
     number = int(speakers) if speakers.isdigit() else len(named)
-    trials = make_testset(manifest, num_speakers=number, num_sentences=sentences, speakers=named, style=style)
+    trials = make_testset(
+        manifest,
+        num_speakers=number,
+        num_sentences=sentences,
+        speakers=named,
+        style=None if style == "any" else style,
+        without=[] if without is None else read_testset(without),
+    )
     write_testset(trials, output)
     chosen = sorted({trial.speaker for trial in trials})
     messages().print(f"{output}: {len(trials)} trials by {', '.join(chosen)}")
@@ -259,18 +276,27 @@ def judges_command(
     codec: Annotated[str, typer.Option(help="Codec of the second rung, as for `codec`.")] = "mini",
     judges: Annotated[str, typer.Option(help="As for evaluating systems.")] = "offline",
     limit: Annotated[int, typer.Option(min=1, help="Recordings to use at most.")] = 10,
+    max_seconds: Annotated[float, typer.Option(help="Longest recording to use; long ones take judges long.")] = 12.0,
     workers: Annotated[int, typer.Option(min=1, help="Processes that judge at the same time.")] = 2,
 ) -> None:
     """Judge the judges: each must rank recordings above their resynthesis, above noise, above scrambled pieces."""
     from marstts.evaluation.ladder import climb, known_orders, write_ladder
 
-    trials = thin_out(open_testset(str(recordings), None, messages().print), limit)
+    trials = thin_out(short_enough(open_testset(str(recordings), None, messages().print), max_seconds), limit)
     bench = parse_bench(judges, codec if model_folder(codec) else None)
     output.mkdir(parents=True, exist_ok=True)
     with seated(bench, trials, workers) as panel:
         for rung in known_orders(load_codec(codec)):
             score_system(rung, trials, output, panel, messages().print)
     typer.echo(write_ladder(climb(output), output, {**facts(), "recordings": f"{len(trials)} of {recordings.name}"}))
+
+
+def short_enough(trials: list[Trial], max_seconds: float) -> list[Trial]:
+    """The trials whose recording is not longer than that; DataError where there are none."""
+    kept = [trial for trial in trials if soundfile.info(source_of(trial)).duration <= max_seconds]
+    if not kept:
+        raise DataError(f"all {len(trials)} recordings are longer than {max_seconds:g} s; raise --max-seconds")
+    return kept
 
 
 def model_folder(name: str) -> Path | None:

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from marstts.cli.evaluate import (
-    COMPANY,
     Wanted,
     choose_judge_model,
+    company,
     facts,
     judge_systems,
 )
@@ -18,7 +18,7 @@ from marstts.cli.terminal import messages
 from marstts.errors import DataError
 from marstts.evaluation.comparison import gather
 from marstts.evaluation.figure import STEM, draw_wer_by_style
-from marstts.evaluation.report import summarize, write_report
+from marstts.evaluation.report import BOUNDS, summarize, write_report
 from marstts.evaluation.systems import Clone, Variant
 from marstts.evaluation.testsets.catalogue import STUDIO, open_testset, thin_out
 
@@ -51,8 +51,8 @@ def report(
     found = list(folders or [])
     if ablations is not None:
         found.append(output / "ablations")
-        names = ablated_systems(ablations, untuned)
         trials = thin_out(open_testset(testset, root, messages().print), limit)
+        names = [*ablated_systems(ablations, untuned), *company(BOUNDS, trials)]
         wanted = Wanted([clone], seed, {}, choose_judge_model(None, names))
         judge_systems(names, trials, found[-1], wanted, judges, workers, testset)
     if not found:
@@ -71,6 +71,6 @@ def report(
 
 
 def ablated_systems(model: str, untuned: str | None) -> list[str]:
-    """The model, and what the paper's Table I takes away from it; with them what every table is read beside."""
+    """The model, and what the paper's Table I takes away from it."""
     without = [f"{model}@{variant.value}" for variant in Variant]
-    return [model, *without, *([untuned] if untuned else []), *COMPANY.split(",")[:2]]
+    return [model, *without, *([untuned] if untuned else [])]

@@ -120,9 +120,9 @@ class Judges:
     ) -> TakeScore:
         """Judge one take; None, with the `problem`, where the system gave none. It gets the worst of every score."""
         source_seconds = None if trial.source is None else self._source_seconds[trial.source]
-        verdict = judge_length(take, usual_seconds(trial.text) if source_seconds is None else source_seconds)
+        verdict = judge_length(take, usual_seconds(trial.words) if source_seconds is None else source_seconds)
         speech = take if verdict.has_speech else None
-        text = plain_words(trial.text)
+        text = plain_words(trial.words)
         return TakeScore(
             system=system,
             trial=trial.id,
@@ -133,7 +133,7 @@ class Judges:
             seconds=0.0 if take is None else round(take.seconds, 3),
             source_seconds=None if source_seconds is None else round(source_seconds, 3),
             sample_rate=None if take is None else take.sample_rate,
-            compute_seconds=None if compute_seconds is None else round(compute_seconds, 3),
+            compute_seconds=None if compute_seconds is None else round(compute_seconds, 6),
             words=None if self._recogniser is None else recognise(self._recogniser, text, speech),
             word_test=None if self._word_test is None else self._word_test.judge(text, speech),
             voices={name: judge.compare(trial, speech) for name, judge in self._voices.items()},

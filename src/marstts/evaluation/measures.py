@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
 
 from marstts.evaluation.intervals import Interval, Statistic, bootstrap, ratio
 from marstts.evaluation.metrics.identity import telling_apart
+from marstts.evaluation.metrics.length import Verdict
 from marstts.evaluation.scores import TakeScore, WordScore, WordTest
 
 Numbers = tuple[float, ...]
@@ -50,6 +52,8 @@ class Measure:
     digits: int = 3
     statistic: Statistic = field(default=ratio)
     in_table_one: bool = False
+    told_by_style: bool = False
+    """Whether it has a table by style, as those of the first table have."""
 
     @property
     def heading(self) -> str:
@@ -106,7 +110,19 @@ WORD_MEASURES = (
     Measure("word_faults", "takes with a word fault", Better.LOWER, word_test(lambda w: (w.word_fault, 1.0)), 2),
 )  # fmt: skip
 
+PLAUSIBLE_LENGTH = (Verdict.PLAUSIBLE, Verdict.TOO_SHORT)
+OTHERS_IN_LINE = 9
+"""Other people's references beside one's own in a line of ten."""
+
+
+def is_odd(row: TakeScore) -> bool:
+    """Whether there is no speech, or over twice as much as there should be, or a loop or a skip is heard."""
+    misread = row.words is not None and (row.words.repeats or row.words.cut_short)
+    return row.verdict not in PLAUSIBLE_LENGTH or misread
+
+
 READING_MEASURES = (
+    Measure("odd", "odd takes", Better.LOWER, lambda r: (is_odd(r), 1.0), 2, told_by_style=True),
     Measure(
         "length",
         "length / source",
@@ -145,10 +161,18 @@ def voice_measures(name: str) -> list[Measure]:
     def nearer(row: TakeScore) -> Numbers | None:
         return (row.voices[name].nearer, row.voices[name].pairs) if name in row.voices else None
 
+    def first_of_ten(row: TakeScore) -> Numbers | None:
+        """The chance that the own reference is the nearest in a line with nine others, over all lines there are."""
+        voice = row.voices.get(name)
+        if voice is None or voice.pairs < OTHERS_IN_LINE:
+            return None
+        return comb(voice.nearer, OTHERS_IN_LINE) / comb(voice.pairs, OTHERS_IN_LINE), 1.0
+
     return [
         Measure(f"eer_{name}", f"EER %, {name}", Better.HIGHER, similarities, 1, equal_error_rate_of, True),
         Measure(f"similarity_{name}", f"SIM, {name}", Better.HIGHER, similarity, in_table_one=True),
         Measure(f"nearer_{name}", f"own speaker, {name}", Better.HIGHER, nearer),
+        Measure(f"first_{name}", f"first of ten, {name}", Better.HIGHER, first_of_ten, 2),
     ]
 
 

@@ -5,7 +5,6 @@ Upstream: a folder of recordings or a manifest, any `codec.base.Codec`.  Downstr
 
 from __future__ import annotations
 
-import csv
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -27,11 +26,8 @@ from marstts.evaluation.metrics.recognition import Edits, Recogniser, SphinxReco
 from marstts.evaluation.metrics.signal import CodebookUse, codebook_use, log_mel_distance, pesq_wideband, stoi
 from marstts.evaluation.metrics.words import plain_words
 from marstts.evaluation.ordering import stable_order
+from marstts.evaluation.recordings import AUDIO_SUFFIXES, read_list, words_of
 from marstts.evaluation.systems import decode_to_length
-
-AUDIO_SUFFIXES = (".wav", ".flac")
-TRANSCRIPT_FILES = {"metadata.csv": "|", "transcripts.tsv": "\t"}
-"""Lists of transcripts a folder may hold, and what separates their columns."""
 
 TIMED_SECONDS = 10.0
 TIMED_RUNS = 5
@@ -103,22 +99,12 @@ def clips_of_manifest(manifest: Path, split: str) -> list[Clip]:
 
 
 def clips_of_folder(folder: Path) -> list[Clip]:
-    """The folder's own recordings, with transcripts from metadata.csv or transcripts.tsv if it has one."""
+    """The folder's own recordings, with their words where it has a list of them."""
     if not folder.is_dir():
         raise DataError(f"{folder}: expected a folder of recordings or a manifest (.jsonl)")
-    texts = read_transcripts(folder)
+    texts = {name: words_of(row) or None for name, row in read_list(folder).items()}
     paths = sorted(path for path in folder.iterdir() if path.suffix in AUDIO_SUFFIXES)
     return [Clip(path, texts.get(path.name, texts.get(path.stem))) for path in paths]
-
-
-def read_transcripts(folder: Path) -> dict[str, str]:
-    """Text by file name or stem: first column names the recording, `normalised_text` or `text` says the words."""
-    for name, separator in TRANSCRIPT_FILES.items():
-        if (folder / name).is_file():
-            with (folder / name).open(encoding="utf-8", newline="") as file:
-                rows = list(csv.DictReader(file, delimiter=separator, quoting=csv.QUOTE_NONE))
-            return {next(iter(row.values())): row.get("normalised_text") or row.get("text") or "" for row in rows}
-    return {}
 
 
 def evaluate_codec(codec: Codec, clips: Sequence[Clip], tell: Callable[[str], None]) -> Reconstruction:

@@ -45,12 +45,13 @@ FOOTNOTES = (
     "EER: equal error rate, in per cent, of telling takes from real recordings by their similarity to the reference "
     "(pairs of reference and take 0, of reference and real recording 1): higher is better, 50 is the most. SIM: cosine "
     "to the reference. Own speaker: share of pairs (own reference, another speaker's reference) in which the take is "
-    "nearer to its own.",
+    "nearer to its own; first of ten: the chance that its own is the nearest among itself and nine of the others.",
     "Word choice: share of words recognised among up to four near-homophones. Word fault: forced alignment fails, or "
     "its worst word scores below -12.",
-    "Length: takes of more than twice or less than half the source recording are too long or too short. Pitch and "
-    "energy follow: correlation with the real recording's contours. RTF: seconds of computing, cloning included, per "
-    "second of speech.",
+    "Length: takes of more than twice or less than half the source recording (where there is none, the time that "
+    "reading usually takes) are too long or too short. Odd takes: no speech, too long, repeating or cut short. Pitch "
+    "and energy follow: correlation with the real recording's contours. RTF: seconds of computing, cloning included, "
+    "per second of speech.",
     "A take that is empty, silent or missing counts as the worst in every column but length and RTF, which it has not.",
 )
 
@@ -215,13 +216,14 @@ def as_markdown(summaries: Sequence[Summary], measures: Sequence[Measure], facts
     """The tables, what their columns mean, and every odd take by name."""
     first = [measure for measure in measures if measure.in_table_one]
     rest = [measure for measure in measures if not measure.in_table_one]
+    told = [measure for measure in rest if measure.told_by_style]
     styles = sorted({style for summary in summaries for style in summary.by_style})
     odd = [f"- {summary.system}: {line}" for summary in summaries for line in (*summary.remarks, *summary.faults)]
     parts = [
         ["# Results", *(f"- {name}: {value}" for name, value in facts.items())],
         main_table(summaries, first),
         more_table(summaries, rest),
-        *([["## By style"], *(style_table(summaries, m, styles) for m in first)] if len(styles) > 1 else []),
+        *([["## By style"], *(style_table(summaries, m, styles) for m in (*first, *told))] if len(styles) > 1 else []),
         ["## Notes", *(f"- {note.format(resamples=RESAMPLES)}" for note in FOOTNOTES), *unknown_words_note(summaries)],
         ["Odd takes:", *odd] if odd else ["No take is too long, too short, empty or missing."],
     ]

@@ -120,6 +120,8 @@ class Model:
 
     def speak(self, trial: Trial) -> Waveform:
         transcript = trial.reference_transcript if self._clone is Clone.DEEP else None
+        if transcript == "":
+            raise DataError(f"{trial.reference.name}: nobody wrote down its words, which a deep clone goes on from")
         voice = self._synthesizer.clone(trial.reference, transcript)
         return self._synthesizer.speak(trial.text, voice=voice, seed=take_seed(self._seed, trial.id)).waveform
 

@@ -39,6 +39,9 @@ class Trial(Config):
     text: str
     """The words wanted."""
 
+    spoken: str | None = None
+    """The same as it is read aloud, where the judges' normaliser would read it another way ("$5", "1984")."""
+
     speaker: str
     style: str
 
@@ -49,6 +52,11 @@ class Trial(Config):
 
     source: Path | None = None
     """Real recording of the text by the speaker; None where there is none."""
+
+    @property
+    def words(self) -> str:
+        """What judges listen for."""
+        return self.spoken or self.text
 
 
 def read_testset(path: Path) -> list[Trial]:
@@ -106,27 +114,39 @@ def write_testset(trials: Sequence[Trial], path: Path) -> None:
 
 
 def make_testset(
-    manifest: Path, *, num_speakers: int, num_sentences: int, speakers: Sequence[str] = (), style: str = "regular"
+    manifest: Path,
+    *,
+    num_speakers: int,
+    num_sentences: int,
+    speakers: Sequence[str] = (),
+    style: str | None = "regular",
+    without: Sequence[Trial] = (),
 ) -> list[Trial]:
     """Trials from a manifest's test split: the same manifest and numbers give the same trials on every machine.
 
     `speakers` names them, else `num_speakers` are drawn; sentences are dealt evenly, no text is used twice, and every
-    one is paired with another utterance by its speaker in the same style, of at least 3 s if there is one. DataError
-    where the manifest has too few.
+    one is paired with another utterance by its speaker in the same style (None: any), of at least 3 s if there is one.
+    Sentences of the trials `without` are left out. DataError where the manifest has too few.
     """
-    utterances = [u for u in read_manifest(manifest) if u.split == "test" and u.style == style]
+    spoken_for = {trial.text for trial in without}
+    utterances = [
+        u
+        for u in read_manifest(manifest)
+        if u.split == "test" and style in (None, u.style) and u.text not in spoken_for
+    ]
     by_speaker = group_by_speaker(utterances)
-    chosen = choose_speakers(by_speaker, speakers, num_speakers, f"{manifest}, test split, style {style!r}")
+    chosen = choose_speakers(by_speaker, speakers, num_speakers, f"{manifest}, test split, style {style or 'any'!r}")
     sentences = deal_sentences([by_speaker[speaker] for speaker in chosen], num_sentences)
     if len(sentences) < num_sentences:
         raise DataError(
             f"{manifest}: {num_sentences} sentences wanted, but the test split has only {len(sentences)} "
-            f"different ones of style {style!r} by {', '.join(chosen)}; ask for fewer, or for more speakers"
+            f"different ones of style {style or 'any'!r} by {', '.join(chosen)}; ask for fewer, or for more speakers"
         )
-    return [
-        make_trial(sentence, choose_reference(sentence, by_speaker[sentence.speaker], manifest), manifest.parent)
-        for sentence in sentences
-    ]
+    trials = []
+    for sentence in sentences:
+        alike = [u for u in by_speaker[sentence.speaker] if u.style == sentence.style]
+        trials.append(make_trial(sentence, choose_reference(sentence, alike, manifest), manifest.parent))
+    return trials
 
 
 def make_trials(utterances: Sequence[Utterance], folder: Path, place: Path) -> list[Trial]:
@@ -219,7 +239,7 @@ def make_trial(sentence: Utterance, reference: Utterance, folder: Path) -> Trial
 def trials_digest(trials: Sequence[Trial]) -> str:
     """Tells whether two runs used the same trials."""
     lines = (
-        f"{t.id}\t{t.text}\t{t.reference.name}\t{t.reference_transcript}\t{t.source.name if t.source else ''}"
+        f"{t.id}\t{t.words}\t{t.reference.name}\t{t.reference_transcript}\t{t.source.name if t.source else ''}"
         for t in trials
     )
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]

@@ -1,14 +1,15 @@
 """EARS, as MARS6 (arXiv:2501.05787), Sec. V, is judged on it: 43 speakers, their own styles, no text of theirs shipped.
 
-Upstream: a folder with the dataset (Richter et al., Interspeech 2024; CC BY-NC 4.0), and the committed `ears.tsv`.
+Upstream: a folder with the dataset (Richter et al., Interspeech 2024; CC BY-NC 4.0), and the committed `ears.tsv` and
+`ears-validation.tsv`.
 Downstream: `testset.Trial`.
 
 Of the 107 speakers 43 are for tests and 64 for validation. Non-verbal sounds and free speech (which have no
 transcripts) and the slow style are left out. Of each speaker's samples in a style one half is spoken, each in the
-voice of one of the other half. Texts and recordings come from the dataset's own files; `ears.tsv` holds only names of
-files, which `plan` computes and a test compares. Deviations: the paper does not name its speakers, so the split is
-ours, by a hash of their names. Every emotion has one transcribed sample per speaker, which has no partner of its own
-emotion: the 23 of them are one style, "emotional".
+voice of one of the other half. Texts and recordings come from the dataset's own files; the manifests hold only
+names of files, which `plan` computes and a test compares. Deviations: the paper does not name its speakers, so the
+split is ours, by a hash of their names. Every emotion has one transcribed sample per speaker, which has no partner of
+its own emotion: the 23 of them are one style, "emotional".
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from marstts.evaluation.testset import Trial
 
 SPEAKERS = tuple(f"p{number:03d}" for number in range(1, 108))
 NUM_TEST = 43
-MANIFEST = "ears.tsv"
+TEST, VALIDATION = "test", "validation"
+MANIFESTS = {TEST: "ears.tsv", VALIDATION: "ears-validation.tsv"}
 TRANSCRIPTS = "transcripts.json"
 
 STYLES = {
@@ -63,10 +65,10 @@ class Pair:
         return style_of(self.sample)
 
 
-def split_speakers() -> tuple[list[str], list[str]]:
-    """(test, validation), sorted."""
+def split_speakers() -> dict[str, list[str]]:
+    """The speakers of each split, sorted."""
     shuffled = sorted(SPEAKERS, key=lambda speaker: stable_order(f"ears {speaker}"))
-    return sorted(shuffled[:NUM_TEST]), sorted(shuffled[NUM_TEST:])
+    return {TEST: sorted(shuffled[:NUM_TEST]), VALIDATION: sorted(shuffled[NUM_TEST:])}
 
 
 def samples_by_style() -> dict[str, list[str]]:
@@ -96,25 +98,25 @@ def plan(speakers: Sequence[str]) -> Iterator[Pair]:
 
 
 def manifest_lines(pairs: Sequence[Pair]) -> list[str]:
-    """The lines of `ears.tsv`."""
+    """The lines of a split's manifest."""
     return ["speaker\tsample\treference", *(f"{pair.speaker}\t{pair.sample}\t{pair.reference}" for pair in pairs)]
 
 
-def committed_pairs() -> list[Pair]:
-    """The test set as it was committed."""
-    lines = (files(__package__) / MANIFEST).read_text(encoding="utf-8").splitlines()
+def committed_pairs(split: str) -> list[Pair]:
+    """A split as it was committed."""
+    lines = (files(__package__) / MANIFESTS[split]).read_text(encoding="utf-8").splitlines()
     return [Pair(*line.split("\t")) for line in lines[1:]]
 
 
-def read_ears(root: Path) -> list[Trial]:
-    """The test set, from a folder that holds p001/*.wav … and transcripts.json; DataError naming what is missing."""
+def read_ears(root: Path, split: str = TEST) -> list[Trial]:
+    """A split, from a folder that holds p001/*.wav … and transcripts.json; DataError naming what is missing."""
     transcripts = read_transcripts(root / TRANSCRIPTS)
-    pairs = committed_pairs()
+    pairs = committed_pairs(split)
     missing = sorted({pair.speaker for pair in pairs if not (root / pair.speaker).is_dir()})
     if missing:
         raise DataError(
-            f"{root}: the EARS test set needs the folders of 43 speakers, but {len(missing)} of them are missing, the "
-            f"first is {missing[0]}; unpack the release's archives here"
+            f"{root}: the {split} split of EARS needs the folders of {len({pair.speaker for pair in pairs})} speakers, "
+            f"but {len(missing)} of them are missing, the first is {missing[0]}; unpack the release's archives here"
         )
     return [make_trial(pair, root, transcripts) for pair in pairs]
 
