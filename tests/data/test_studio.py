@@ -197,6 +197,22 @@ def test_unspeakable_lines_are_left_out(config: studio.StudioConfig, sentences: 
     assert not any("1984" in text or text == "x" for text in texts)
 
 
+def test_the_shortest_text_and_the_share_of_ordinary_speech_are_as_asked_for(
+    base: BaseVoice, config: studio.StudioConfig, sentences: Path
+) -> None:
+    short = sentences.with_name("short.txt")
+    short.write_text(sentences.read_text() + "\nNo.\nOh, no!\n")
+    all_lengths = studio.StudioConfig(bases=("pulse",), min_characters=3)
+    kept = studio.read_sentences([(short, 1.0)], all_lengths)
+    assert {"No.", "Oh, no!"} <= {text for split in kept.values() for text, _ in split}
+    kept = studio.read_sentences([(short, 1.0)], config)
+    assert not {"No.", "Oh, no!"} & {text for split in kept.values() for text, _ in split}
+    for share in (0.2, 1.0):
+        wanted = studio.StudioConfig(bases=("pulse",), train_hours=0.2, regular_share=share)
+        styles = [order.style for order in studio.plan(wanted, kept) if order.split == "train"]
+        assert styles.count("regular") / len(styles) == pytest.approx(share, abs=0.07)
+
+
 def test_refused_utterances_are_listed_with_a_reason(
     base: BaseVoice, config: studio.StudioConfig, sentences: Path, tmp_path: Path, in_this_process: None,
     monkeypatch: pytest.MonkeyPatch,

@@ -99,6 +99,16 @@ def test_discriminators_learn_beside_the_decoder(manifest: Path) -> None:
     assert any(not torch.equal(old, new) for old, new in zip(before, task.judge.parameters(), strict=True))
 
 
+def test_matching_the_discriminators_features_pulls_at_the_decoder(manifest: Path) -> None:
+    heads = []
+    for weight in (0.0, 20.0):
+        adversarial = AdversarialConfig(periods=(2, 3), fft_sizes=(256,), channels=4, feature_weight=weight)
+        task = CodecTask(tiny(1, adversarial=adversarial), manifest)
+        task.train_step(0)
+        heads.append(next(iter(task.model.decoder.head.parameters())).grad.clone())
+    assert not torch.allclose(heads[0], heads[1], rtol=0.01)
+
+
 def test_unused_codes_are_given_a_new_place(manifest: Path) -> None:
     task = CodecTask(tiny(1), manifest)
     _, book = task.model.quantizer.books[0]

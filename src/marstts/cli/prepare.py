@@ -55,7 +55,7 @@ def studio(
 
 @app.command()
 def phones(
-    manifest: Annotated[Path, typer.Argument(help="utterances.jsonl of a corpus.", exists=True, dir_okay=False)],
+    manifest: Annotated[Path, typer.Argument(help="utterances.jsonl of a corpus.")],
     output: Annotated[Path | None, typer.Option(help="Where to write (default: phones.jsonl beside it).")] = None,
     hours: Annotated[float, typer.Option(min=0.0, help="Stop after so many hours of audio; 0 = all.")] = 0.0,
     workers: Annotated[int, typer.Option(min=1, help="Processes that listen at the same time.")] = 1,
