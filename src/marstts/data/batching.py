@@ -50,8 +50,8 @@ class BatchingConfig(Config):
     """How often the text of an item loses its last mark."""
 
     wordless_probability: float = Field(0.0, ge=0.0, lt=1.0)
-    """How often an item comes without any of its words. The model then learns what speech is like whatever is said, from
-    which `engine.guided` can push it away when it speaks."""
+    """How often an item comes without any of its words. The model then learns what speech is like whatever is said,
+    from which `engine.guided` can push it away when it speaks."""
 
 
 @dataclass(frozen=True)
