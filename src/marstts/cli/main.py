@@ -66,6 +66,7 @@ DOORS = {
     "convert": Door("convert", "convert", "Turn the authors' checkpoint into a model.", extra="released"),
     "benchmark": Door("benchmark", "benchmark", "Measure speed, latency and memory on this machine."),
     "evaluate": Door("evaluate", "evaluate", "Judge speech beside real recordings.", extra="eval"),
+    "listen": Door("listen", "app", "Let people judge speech: a page for listeners.", extra="listen"),
     "report": Door("report", "report", "Put judged systems side by side.", extra="eval"),
 }
 

@@ -1,0 +1,138 @@
+"""What is heard: checked as a whole before anybody listens, equally loud, and anchors that nobody mistakes."""
+
+from __future__ import annotations
+
+import io
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from simulated_listeners import RATE, write_buzz
+
+from marstts.audio import Waveform, read
+from marstts.errors import DataError
+from marstts.evaluation.listening.config import Question
+from marstts.evaluation.listening.design import Anchor, Kind, Trial
+from marstts.evaluation.listening.headphones import ToneTrial, count_correct, plan_tones, synthesize
+from marstts.evaluation.listening.stimuli import (
+    OTHER_VOICE_FACTOR,
+    Role,
+    Terms,
+    add_modulated_noise,
+    find_stimuli,
+    treat,
+)
+from marstts.loudness import integrated_loudness
+
+TERMS = Terms(None, 20.0, -23.0)
+
+
+def buzzes(folder: Path, names: str = "ab", **ways) -> Path:
+    for name in names:
+        write_buzz(folder / f"{name}.wav", **ways)
+    return folder
+
+
+def complaint(systems, recordings=None, references=None, terms=TERMS) -> str:
+    with pytest.raises(DataError) as error:
+        find_stimuli(systems, recordings, references, terms)
+    return str(error.value)
+
+
+def test_everything_wrong_with_folders_is_said_at_once(tmp_path):
+    (tmp_path / "empty").mkdir()
+    systems = {"x": buzzes(tmp_path / "x", "abc"), "y": buzzes(tmp_path / "y", "a"), "z": tmp_path / "none"}
+    soundfile.write(tmp_path / "x" / "a.flac", np.ones(9), RATE)
+    told = complaint(systems, tmp_path / "empty")
+    assert "x: a is there twice, a.flac and a.wav" in told and f"at {tmp_path / 'none'}, but there is none" in told
+    assert "y: 2 of 3 sentences are missing (b, c)" in told and "recordings:" in told and "holds no .wav" in told
+
+
+def test_everything_wrong_with_recordings_is_said_at_once(tmp_path):
+    buzzes(tmp_path / "x", "abc")
+    buzzes(tmp_path / "y", "ab", rate=8_000)
+    (tmp_path / "x" / "a.wav").write_bytes(b"no audio")
+    soundfile.write(tmp_path / "x" / "b.wav", np.zeros(RATE), RATE)
+    write_buzz(tmp_path / "y" / "c.wav", seconds=21.0)
+    told = complaint({"x": tmp_path / "x", "y": tmp_path / "y"})
+    assert "x/a.wav" in told and "digital silence" in told and "y/c.wav" in told
+    assert "8000 Hz in 2 (y/a, …)" in told and "set sample_rate" in told
+
+
+def test_many_complaints_are_counted(tmp_path):
+    folder = tmp_path / "x"
+    folder.mkdir()
+    for number in range(20):
+        (folder / f"{number}.wav").write_bytes(b"")
+    assert "and 8 more" in complaint({"x": folder})
+
+
+def heard(content: bytes) -> Waveform:
+    samples, rate = soundfile.read(io.BytesIO(content), dtype="float32")
+    return Waveform(samples, rate)
+
+
+def test_all_sounds_have_one_rate_and_one_loudness(tmp_path):
+    systems = {"x": buzzes(tmp_path / "x", seconds=0.9), "y": buzzes(tmp_path / "y", seconds=0.9, rate=24_000)}
+    quiet = read(tmp_path / "y" / "a.wav")
+    soundfile.write(tmp_path / "y" / "a.wav", quiet.samples * 0.05, quiet.sample_rate)
+    stimuli = find_stimuli(systems, systems["x"], systems["y"], Terms(16_000, 20.0, -26.0))
+    trials = [
+        Trial(Question.NATURALNESS, Kind.RATING, "x", "a"),
+        Trial(Question.SIMILARITY, Kind.RATING, "y", "a"),
+        Trial(Question.NATURALNESS, Kind.TRAP, Anchor.DEGRADED.value, "b"),
+        Trial(Question.SIMILARITY, Kind.TRAP, Anchor.OTHER.value, "a"),
+    ]
+    for trial in trials:
+        sound = heard(stimuli.encode(trial, Role.STIMULUS))
+        assert sound.sample_rate == 16_000
+        assert integrated_loudness(sound.samples, 16_000) == pytest.approx(-26.0, abs=0.5)
+    assert stimuli.trial_seconds(trials[1]) == pytest.approx(1.8)
+    assert stimuli.trial_seconds(trials[3]) == pytest.approx(0.9 + 0.9 / OTHER_VOICE_FACTOR)
+
+
+def test_another_recording_makes_another_test(tmp_path):
+    systems = {"x": buzzes(tmp_path / "x")}
+    before = find_stimuli(systems, None, None, TERMS).digest
+    assert find_stimuli(systems, None, None, TERMS).digest == before
+    write_buzz(tmp_path / "x" / "a.wav", pitch=121)
+    assert find_stimuli(systems, None, None, TERMS).digest != before
+
+
+@pytest.mark.parametrize("decibels", [0.0, 20.0])
+def test_noise_that_moves_with_the_speech_has_the_ratio_it_is_asked_for(reference, decibels):
+    noise = add_modulated_noise(reference, decibels).samples - reference.samples
+    assert 10 * np.log10(np.sum(reference.samples**2) / np.sum(noise**2)) == pytest.approx(decibels, abs=0.2)
+    assert not noise[reference.samples == 0].any()
+
+
+def test_the_other_voice_is_as_much_higher_as_shorter():
+    tone = Waveform(np.sin(2 * np.pi * 200 * np.arange(RATE) / RATE).astype(np.float32), RATE)
+    other = treat(tone, Anchor.OTHER.value)
+    peak = np.argmax(np.abs(np.fft.rfft(other.samples))) / other.seconds
+    assert other.sample_rate == RATE and tone.seconds / other.seconds == pytest.approx(OTHER_VOICE_FACTOR, rel=1e-3)
+    assert peak == pytest.approx(200 * OTHER_VOICE_FACTOR, abs=2)
+    assert treat(tone, "mini") is tone and treat(tone, Anchor.SAME.value) is tone
+
+
+TONES = [ToneTrial(quiet, opposed) for quiet in range(3) for opposed in range(3) if quiet != opposed]
+
+
+@pytest.mark.parametrize("tone", TONES, ids=lambda tone: f"{tone.quiet}{tone.opposed}")
+def test_over_headphones_the_quiet_tone_is_the_quietest_and_through_the_air_the_opposed_one(tone):
+    sound = synthesize(tone)
+    step = round(1.5 * 44_100)
+    tones = [sound[place * step : place * step + 44_100] for place in range(3)]
+    ears = [np.sqrt(np.mean(one**2)) for one in tones]
+    air = [np.sqrt(np.mean(one.mean(axis=1) ** 2)) for one in tones]
+    assert int(np.argmin(ears)) == tone.quiet and int(np.argmin(air)) == tone.opposed
+    assert 20 * np.log10(min(ears) / max(ears)) == pytest.approx(-6.0, abs=0.01)
+
+
+def test_each_place_is_the_quiet_one_twice_and_answers_are_counted():
+    tones = plan_tones(random.Random(1))
+    assert sorted(tone.quiet for tone in tones) == [0, 0, 1, 1, 2, 2]
+    assert count_correct(tones, [tone.quiet for tone in tones]) == 6
+    assert count_correct(tones, [tone.opposed for tone in tones]) == 0
