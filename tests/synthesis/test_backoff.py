@@ -8,7 +8,7 @@ import pytest
 from marstts.audio import Waveform
 from marstts.errors import ConfigError
 from marstts.mars6.generate import StopReason
-from marstts.synthesis.backoff import BackoffConfig, Flaw, find_flaw, first_acceptable
+from marstts.synthesis.backoff import BackoffConfig, Flaw, best_of, find_flaw
 from marstts.synthesis.speech import Take
 
 RATE = 16_000
@@ -63,25 +63,15 @@ def test_generation_is_bounded_by_what_is_plausible():
     assert limits.max_patches == 140  # 2 * (1 + 42 / 7) s
 
 
-def test_no_further_attempt_is_made_once_one_is_accepted():
-    def attempts():
-        yield take(0.5)
-        yield take(3.0, top_p=0.4)
-        raise AssertionError("the third attempt was asked for")
-
-    accepted = first_acceptable(attempts(), CONFIG)
-    assert (accepted.attempts, accepted.top_p, accepted.warning) == (2, 0.4, None)
-
-
 def test_the_best_of_flawed_takes_is_kept_with_a_warning():
     flawed = [take(0.2), take(1.2, top_p=0.4), take(0.0), take(30.0), take(3.0, amplitude=0.0)]
-    kept = first_acceptable(flawed, CONFIG)
+    kept = best_of(flawed, CONFIG)
     assert (kept.seconds, kept.top_p, kept.attempts) == (1.2, 0.4, 5)
     assert kept.warning is not None and TEXT in kept.warning and Flaw.TOO_SHORT.value in kept.warning
 
 
 def test_silence_is_kept_rather_than_dropping_the_sentence():
-    kept = first_acceptable([take(0.0), take(0.0)], CONFIG)
+    kept = best_of([take(0.0), take(0.0)], CONFIG)
     assert kept.text == TEXT and kept.attempts == 2
     assert kept.warning is not None and Flaw.SILENT.value in kept.warning
 

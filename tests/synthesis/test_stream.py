@@ -17,12 +17,13 @@ from marstts.audio import Waveform
 from marstts.codec.mini import MiniCodec
 from marstts.engine.batcher import LiveBatcher
 from marstts.errors import TextError
+from marstts.mars6.prompt import Prompt
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, Take, pause_after, silence
 from marstts.synthesis.stream import SILENCE_DB, Chunk, Edges, StreamConfig
 from marstts.synthesis.synthesizer import Synthesizer
-from scripted import CODEBOOK_SIZE, LOUD, SILENT, Says, ScriptedStepper, good, scripted_synthesizer
+from scripted import CODEBOOK_SIZE, LOUD, SILENT, Says, Script, ScriptedStepper, good, scripted_synthesizer
 
 TEXT = "The cat sat on the mat. She sells sea shells there. It was a fine day for both."
 
@@ -95,9 +96,23 @@ def test_with_the_packaged_codec_too(reference: Waveform):
 
 
 def test_tokens_and_judgements_are_those_of_speak(reference: Waveform):
-    script = lambda attempt, prompt: Says((4, 23, 17, 60, 31)[attempt % 5])  # noqa: E731
-    spoken = undecided(scripted_synthesizer(script)).speak(TEXT, scripted_synthesizer(good).clone(reference), top_p=1.0)
-    tts = undecided(scripted_synthesizer(script))
+    def script() -> Script:
+        """Lengths of the attempts at each sentence."""
+        attempts: dict[bytes, list[int]] = {}
+        lengths = iter(([4, 23], [17], [60, 31]))
+
+        def say(attempt: int, prompt: Prompt) -> Says:
+            sentence = prompt.text_ids.tobytes()
+            if sentence not in attempts:
+                attempts[sentence] = next(lengths)
+            return Says(attempts[sentence].pop(0))
+
+        return say
+
+    spoken = undecided(scripted_synthesizer(script())).speak(
+        TEXT, scripted_synthesizer(good).clone(reference), top_p=1.0
+    )
+    tts = undecided(scripted_synthesizer(script()))
     whole = StreamConfig(first_patches=100)  # nothing leaves before a take is whole
     takes = [chunk.take for chunk in tts.stream(TEXT, tts.clone(reference), top_p=1.0, config=whole) if chunk.take]
     assert [take.attempts for take in takes] == [2, 1, 2]

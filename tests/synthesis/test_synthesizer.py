@@ -46,7 +46,7 @@ def test_a_short_sentence_is_tried_again_a_little_bolder(reference: Waveform):
 
 
 def test_backoff_does_not_leak_into_the_next_sentence(reference: Waveform):
-    tts = scripted_synthesizer(lambda attempt, prompt: Says(1 if attempt < 2 else 20))
+    tts = scripted_synthesizer(lambda attempt, prompt: Says(1 if attempt in (0, 3) else 20))  # the first of three
     speech = tts.speak(TEXT, tts.clone(reference))
     assert [(take.attempts, take.top_p) for take in speech.takes] == [(3, 0.6), (1, 0.2), (1, 0.2)]
 
@@ -171,6 +171,28 @@ def test_a_flawed_take_is_never_continued_from(reference: Waveform):
     tts.speak(TEXT, voice, continuation=Continuation.PER_CHUNK)
     prefixes = [len(prompt.prefix_tokens) for prompt in stepper_of(tts).prompts]
     assert prefixes == [len(voice.prefix.codes[0])] * 6 + [20]
+
+
+def test_sentences_are_spoken_side_by_side_and_say_what_they_say_alone(reference: Waveform):
+    """A text's sentences share a batch, unless each must know how the one before it came out."""
+    sizes: list[int] = []
+
+    class Counting(UndecidedStepper):
+        def local_logits(self, state, tokens):
+            sizes.append(len(state.says))
+            return super().local_logits(state, tokens)
+
+    tts = scripted_synthesizer(lambda attempt, prompt: Says(14 + len(prompt.text_ids) % 9))
+    tts = replace(tts, stepper=Counting(tts.stepper.script, tts.stepper.config))
+    voice = tts.clone(reference)
+    together = tts.speak(TEXT, voice, top_p=1.0)
+    assert max(sizes) == 3
+    alone = [chunk.take for chunk in tts.stream(TEXT, voice, top_p=1.0) if chunk.take is not None]
+    for ours, theirs in zip(together.takes, alone, strict=True):
+        assert [level.tolist() for level in ours.codes] == [level.tolist() for level in theirs.codes]
+    sizes.clear()
+    tts.speak(TEXT, voice, continuation=Continuation.PER_CHUNK)
+    assert set(sizes) == {1}
 
 
 def test_progress_is_told_after_every_sentence(reference: Waveform):

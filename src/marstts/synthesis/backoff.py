@@ -1,6 +1,6 @@
 """Backoff: is this take plausible speech for its sentence, and where none is, which one comes nearest?
 
-Upstream: `Synthesizer.attempts`, which samples one take per rung of the ladder, lazily.  Downstream: `Speech`.
+Upstream: `many` and `stream`, which sample a take per rung of the ladder until one is accepted.  Downstream: `Speech`.
 MARS6 (arXiv:2501.05787), Sec. IV-B3.  Deviations: a take that is too long, or that only the patch limit ended, is
 sampled again too; when the ladder is spent the best take is kept with a warning, where the published code drops words.
 """
@@ -8,7 +8,7 @@ sampled again too; when the ladder is spent the best take is kept with a warning
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 
@@ -94,19 +94,6 @@ def find_flaw(take: Take, config: BackoffConfig) -> Flaw | None:
     if take.seconds > config.longest(take.text):
         return Flaw.TOO_LONG
     return None
-
-
-def first_acceptable(attempts: Iterable[Take], config: BackoffConfig) -> Take:
-    """The first take without a flaw; where every one has a flaw, the best of them, with a warning that says so.
-
-    Later attempts are not drawn from the iterable once one is accepted. `attempts` must hold at least one take.
-    """
-    flawed: list[Take] = []
-    for count, take in enumerate(attempts, start=1):
-        if find_flaw(take, config) is None:
-            return replace(take, attempts=count)
-        flawed.append(take)
-    return best_of(flawed, config)
 
 
 def best_of(flawed: Sequence[Take], config: BackoffConfig) -> Take:

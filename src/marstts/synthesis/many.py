@@ -1,7 +1,7 @@
-"""Many texts at once: their sentences share a running batch, and none of them knows of the others.
+"""Many sentences at once, of one text or of many: they share a running batch, and none of them knows of the others.
 
-Upstream: `Synthesizer.speak_many`, `engine.batcher.Batcher`.  Downstream: command line, evaluation, mining.
-It owes nothing to the paper.
+Upstream: `Synthesizer.speak` and `speak_many`, `engine.batcher.Batcher`.  Downstream: command line, evaluation, mining.
+MARS6 (arXiv:2501.05787), Sec. IV-B3 (backoff).
 
 While the batch makes its next patches, takes that have ended are decoded on another thread. A take is judged a fixed
 number of patches after it ended, so that who runs beside whom does not depend on how fast the machine is.
@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from marstts.engine.batcher import Batcher
 from marstts.errors import ConfigError, MarsError
@@ -22,10 +21,8 @@ from marstts.mars6.generate import Job
 from marstts.synthesis.backoff import best_of, find_flaw
 from marstts.synthesis.continuation import Continuation, carry
 from marstts.synthesis.speech import Speech, Take
+from marstts.synthesis.synthesizer import SIDE_BY_SIDE, OnTake, Synthesizer
 from marstts.voice import Voice
-
-if TYPE_CHECKING:
-    from marstts.synthesis.synthesizer import Synthesizer
 
 JUDGED_AFTER = 4
 """Patches between the end of a take and its judgement: time to decode it while others speak."""
@@ -86,11 +83,18 @@ class Attempts:
 
 
 class Run:
-    """All texts on their way; lives inside `speak_many` only."""
+    """All texts on their way; lives inside `speak_wanted` only."""
 
-    def __init__(self, synthesizer: Synthesizer, top_p: float, continuation: Continuation, capacity: int) -> None:
+    def __init__(
+        self,
+        synthesizer: Synthesizer,
+        top_p: float,
+        continuation: Continuation,
+        capacity: int,
+        on_take: OnTake | None,
+    ) -> None:
         self.synthesizer, self.top_p, self.continuation = synthesizer, top_p, continuation
-        self.capacity = capacity
+        self.capacity, self.on_take = capacity, on_take
         self.batcher = Batcher(synthesizer.stepper, capacity)
         self.speaking: dict[Job, Attempts] = {}
         """Jobs that wait or speak."""
@@ -177,6 +181,8 @@ class Run:
         progress.takes[index] = kept
         progress.voice = carry(progress.voice, kept, self.continuation)
         progress.first_audio_seconds = progress.first_audio_seconds or time.perf_counter() - progress.started
+        if self.on_take is not None:
+            self.on_take(kept, len(progress.takes), len(progress.sentences))
         if len(progress.takes) == len(progress.sentences):
             yield self.finish(progress)
         elif self.continuation is Continuation.PER_CHUNK:
@@ -205,10 +211,16 @@ class Run:
 
 
 def speak_wanted(
-    synthesizer: Synthesizer, texts: Iterator[Wanted], *, top_p: float, continuation: Continuation, batch: int
+    synthesizer: Synthesizer,
+    texts: Iterator[Wanted],
+    *,
+    top_p: float,
+    continuation: Continuation,
+    batch: int = SIDE_BY_SIDE,
+    on_take: OnTake | None = None,
 ) -> Generator[Spoken, None, None]:
     """The texts as they are done, at most `batch` sentences at a time. Closing the iterator stops within a patch."""
-    return Run(synthesizer, top_p, continuation, batch).results(texts)
+    return Run(synthesizer, top_p, continuation, batch, on_take).results(texts)
 
 
 def pair_up(texts: Sequence[str], voices: Voice | Sequence[Voice], seeds: int | Sequence[int]) -> list[Wanted]:

@@ -19,13 +19,13 @@ from marstts import audio
 from marstts.audio import Waveform
 from marstts.codec.base import Codec, Codes
 from marstts.errors import ConfigError, TextError
-from marstts.mars6.generate import Generated, Job, SamplingConfig, Stepper, generate_jobs
+from marstts.mars6.generate import Generated, Job, SamplingConfig, Stepper
 from marstts.mars6.patches import unpatchify
 from marstts.mars6.prompt import build_prompt
 from marstts.speaker.base import SpeakerEncoder
 from marstts.synthesis import clone as cloning
-from marstts.synthesis.backoff import BackoffConfig, first_acceptable
-from marstts.synthesis.continuation import Continuation, carry
+from marstts.synthesis.backoff import BackoffConfig
+from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, Speech, Take, join, silence
 from marstts.text.bpe import BPE
 from marstts.text.normalize import normalize
@@ -37,8 +37,11 @@ if TYPE_CHECKING:
     from marstts.synthesis.many import Spoken
     from marstts.synthesis.stream import Chunk, StreamConfig
 
+SIDE_BY_SIDE = 8
+"""Sentences spoken at a time: each takes a quarter of the time that it takes alone."""
+
 OnTake = Callable[[Take, int, int], None]
-"""Called after every sentence with its take, its number (from 1) and the number of sentences."""
+"""Called after every sentence with its take, how many are spoken by then, and the number of sentences."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -90,24 +93,20 @@ class Synthesizer:
         continuation: Continuation = Continuation.FIXED_REFERENCE,
         on_take: OnTake | None = None,
     ) -> Speech:
-        """`text` in `voice`, sentence by sentence. `top_p` is where backoff starts (default: `self.sampling.top_p`).
+        """`text` in `voice`, sentences side by side. `top_p` is where backoff starts (default: `self.sampling.top_p`).
 
         Raises TextError where there is nothing to speak, VoiceError where the voice was made for another model.
         What cannot be spoken or comes out flawed is told in `Speech.warnings`.
         """
-        started = time.perf_counter()
+        from marstts.synthesis.many import Wanted, speak_wanted
+
         top_p = self.sampling.top_p if top_p is None else top_p
-        sentences = self.sentences(text, voice, seed, top_p)
-        takes: list[Take] = []
-        first_audio_seconds = 0.0
-        for index, sentence in enumerate(sentences):
-            take = first_acceptable(self.attempts(sentence, voice, top_p, (seed, index)), self.backoff)
-            voice = carry(voice, take, continuation)
-            takes.append(take)
-            first_audio_seconds = first_audio_seconds or time.perf_counter() - started
-            if on_take is not None:
-                on_take(take, len(takes), len(sentences))
-        return self.gather(text, takes, seed=seed, started=started, first_audio_seconds=first_audio_seconds)
+        wanted = Wanted(number=1, text=text, voice=voice, seed=seed)
+        [spoken] = speak_wanted(self, iter([wanted]), top_p=top_p, continuation=continuation, on_take=on_take)
+        if spoken.speech is None:
+            assert spoken.problem is not None
+            raise spoken.problem
+        return spoken.speech
 
     def stream(
         self,
@@ -149,7 +148,7 @@ class Synthesizer:
         seeds: int | Sequence[int] = 0,
         top_p: float | None = None,
         continuation: Continuation = Continuation.FIXED_REFERENCE,
-        batch: int = 8,
+        batch: int = SIDE_BY_SIDE,
     ) -> Generator[Spoken, None, None]:
         """Each text as `speak` would speak it, with at most `batch` sentences at a time, as they are done.
 
@@ -185,14 +184,8 @@ class Synthesizer:
             text_warning=warn_of_unspeakable(text),
         )
 
-    def attempts(self, sentence: str, voice: Voice, top_p: float, seed: tuple[int, ...]) -> Iterator[Take]:
-        """Takes of one sentence, sampled as they are asked for, ever bolder (Sec. IV-B3)."""
-        for job in self.jobs(sentence, voice, top_p, seed):
-            [generated] = generate_jobs(self.stepper, [job])
-            yield self.listen(sentence, generated, job.top_p)
-
     def jobs(self, sentence: str, voice: Voice, top_p: float, seed: tuple[int, ...]) -> Iterator[Job]:
-        """What the engine is asked for at each attempt at a sentence.
+        """What the engine is asked for at each attempt at a sentence, ever bolder (Sec. IV-B3).
 
         Each has a generator of its own, made from `seed` and the number of the attempt.
         """
