@@ -26,7 +26,9 @@ def draw_wer_by_style(summaries: Sequence[Summary], output: Path, measure: str =
     judged = [summary for summary in summaries if summary.scores.get(measure) is not None]
     if not judged:
         raise DataError("there is no word error rate to draw: no system was judged by a recogniser")
-    require("matplotlib", "eval").use("Agg")
+    matplotlib = require("matplotlib", "eval")
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = STEM  # or else names inside the file are drawn anew each time
     figure = draw(judged, measure)
     paths = [output / f"{STEM}{suffix}" for suffix in (".png", ".svg")]
     output.mkdir(parents=True, exist_ok=True)
