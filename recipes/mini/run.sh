@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
-# How the checkpoint inside the package was made, start to end; every step goes on where it stopped.
+# How mini is made, start to end; every step goes on where it stopped.
 # Usage: recipes/mini/run.sh WORK_FOLDER     (about 5 hours on two cores; Debian packages: flite, and from contrib and
 # non-free rhvoice-english and libttspico-utils; pip install 'marstts[train,studio,eval]')
+#
+# The weights inside the package went this way with detours: the first stage of the codec, and the speaker encoders, heard an
+# earlier and smaller corpus, and MARS6 began with the weights that had learnt from it. docs/log.md tells all.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=${1:?where should the corpus and the runs go?}
