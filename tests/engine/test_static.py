@@ -203,6 +203,32 @@ def test_nothing_in_a_patch_makes_the_host_look_at_a_value():
     assert looks & set(watch.seen), "the watch sees who looks"
 
 
+def test_nothing_in_a_patch_lies_anywhere_but_on_the_device():
+    """On the "meta" device, which has no values: what mixes it with the host's tensors fails, and what looks."""
+    with torch.inference_mode():
+        model = model_with().to("meta")
+        weights = [model.local_decoder.level_weight(level) for level in range(3)]
+        program = static.Program(model, weights, static.ProgramSize(4, 8, 8, 3), static.as_written)
+        program.patch()
+        assert program.picks.device.type == "meta"
+        program.arange = program.arange.new_zeros(8, device="cpu")
+        with pytest.raises(RuntimeError, match="device"):
+            program.patch()
+
+
+@pytest.mark.parametrize("rows", [2, 33, 64])
+def test_batches_of_any_size_say_what_each_row_alone_says(rows: int):
+    model, some = model_with(), prompts([(4 + row % 5, row % 3) for row in range(rows)])
+    fast, slow = StaticEngine(model), TorchEngine(model)
+    got, state = fast.sample_patch(fast.start(some), draws(rows))
+    assert [size.batch for size in fast._programs] == [bucket(rows)]
+    wanted, slow_state = sample_positions(slow, slow.start(some), draws(rows))
+    assert np.array_equal(got, wanted)
+    got, _ = fast.sample_patch(fast.append(state, got), draws(rows, 1))
+    wanted, _ = sample_positions(slow, slow.append(slow_state, wanted), draws(rows, 1))
+    assert np.array_equal(got, wanted)
+
+
 def test_a_compiler_gets_the_patch_before_anyone_runs_it():
     calls = []
 

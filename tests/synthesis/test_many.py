@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -117,6 +118,24 @@ def test_texts_come_as_they_are_done_and_a_long_list_is_not_begun_at_once(refere
     assert len(tts.stepper.prompts) <= 6
     results.close()
     assert len(tts.stepper.prompts) <= 6
+
+
+def test_closing_stops_the_work_within_a_patch(reference: Waveform):
+    patches = []
+
+    class Counting(ByTextStepper):
+        def local_logits(self, state, tokens):
+            patches.append(len(state.says)) if tokens.shape[1] == 0 else None
+            return super().local_logits(state, tokens)
+
+    tts = scripted_synthesizer(lambda attempt, prompt: Says(10 if attempt == 0 else 20))
+    tts = replace(tts, stepper=Counting(tts.stepper.script, tts.stepper.config))
+    threads = threading.active_count()
+    results = tts.speak_many(["The cat sat."] * 9, tts.clone(reference), batch=2)
+    assert next(results).number == 1
+    made = len(patches)
+    results.close()
+    assert len(patches) == made < 20 and threading.active_count() == threads
 
 
 def test_the_same_batch_runs_the_same_way_every_time(reference: Waveform):
