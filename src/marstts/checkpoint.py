@@ -6,11 +6,13 @@ Upstream: training, through `export_bundle`.  Downstream: `synthesis.loading` (s
     tokenizer.json
     mars6/               config.json, mars6.safetensors (fp16), encoder.onnx, global.onnx, patch.onnx, local.onnx
     codec/               of kind `mini`: config.json, codec.safetensors, encoder.onnx, decoder.onnx
+                         of kind `snac`, where it was at hand: the same, but snac.safetensors
     identity/, style/    of kind `mini`: config.json, encoder.safetensors, encoder.onnx
 
 Weights may be int8 instead (`mars6.quantise`): a bundle to speak with, not to go on from.
 The graphs take their weights from the safetensors file beside them, so nothing is stored twice and what is fine-tuned
-is what speaks. Codecs and encoders of other kinds need no folder: they are named in `bundle.json`.
+is what speaks. Codecs and encoders of other kinds need no folder: they are named in `bundle.json`. Nor does SNAC, but
+with one it runs without PyTorch, and faster.
 Bundles of the package lie in `models_data/` and go by their folder's name. Only `load_mars6` and `export_bundle` need
 PyTorch.
 """
@@ -33,9 +35,10 @@ from marstts.codec import snac
 from marstts.codec.base import Codec
 from marstts.codec.mini import MiniCodec
 from marstts.codec.snac import SnacCodec
+from marstts.codec.snac_onnx import SnacOnnx
 from marstts.codec.toy import ToyCodec
 from marstts.config import Config, parse_config, read_config, write_config
-from marstts.errors import CheckpointError, ConfigError, require
+from marstts.errors import CheckpointError, ConfigError, MissingExtraError, require
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.generate import SamplingConfig
 from marstts.mars6.quantise import Precision, copy_mars6, is_int8, quantise
@@ -232,14 +235,34 @@ def read_info(folder: Path) -> BundleInfo:
 
 
 def open_codec(part: CodecPart, folder: Path, device: str = "cpu") -> Codec:
-    """The codec described by `part`; `folder` holds it where it is of kind mini."""
+    """The codec described by `part`; `folder` holds it where it is of kind mini, or SNAC as graphs for the CPU."""
     match part:
         case MiniPart():
             return MiniCodec(folder)
         case SnacPart():
+            if device == "cpu" and has_snac_graphs(folder):
+                return SnacOnnx(folder)
             return SnacCodec(part.source, sha256=part.sha256, device=device)
         case ToyCodecPart():
             return ToyCodec(part.codebook_size, part.hop_lengths, part.sample_rate)
+
+
+def add_snac_graphs(part: CodecPart, folder: Path) -> str | None:
+    """Write SNAC as graphs to a bundle's codec folder, if it is the codec; why not, where it is not at hand."""
+    if not isinstance(part, SnacPart):
+        return None
+    from marstts.codec.snac_graphs import export_snac
+
+    try:
+        export_snac(part.source, folder, part.sha256)
+    except (CheckpointError, MissingExtraError) as error:
+        return str(error)
+    return None
+
+
+def has_snac_graphs(folder: Path) -> bool:
+    """Whether the codec's folder of a bundle holds SNAC as `codec.snac_graphs` writes it."""
+    return (folder / "snac.safetensors").is_file()
 
 
 def open_encoder(
@@ -333,6 +356,7 @@ def export_bundle(
     `codec`, `identity` and `style` are folders of exported mini ones, which are copied, or descriptions of others.
     The model's parameters are rounded to half precision in place. CheckpointError if parts do not fit one another.
     """
+    from marstts.codec.snac_graphs import export_snac
     from marstts.mars6.graphs import export_mars6
 
     info = BundleInfo(
@@ -348,6 +372,8 @@ def export_bundle(
         for part, source in folders.items():
             if isinstance(source, Path):
                 copy_files(source, temporary / part)
+        if isinstance(codec, SnacPart):
+            export_snac(codec.source, temporary / CODEC_FOLDER, codec.sha256)
         tokenizer.save(temporary / TOKENIZER_FILE)
         write_config(info, temporary / BUNDLE_FILE)
         check_fit(
@@ -367,9 +393,12 @@ def export_bundle(
         (temporary / MODEL_FOLDER / WEIGHTS_FILE).chmod(0o644)  # safetensors writes for the owner's eyes only
 
 
-def rewrite_bundle(source: Path | str, folder: Path, precision: Precision) -> None:
-    """Write the bundle `source` (a name or folder) anew to `folder`, which may be the same: decoders' graphs as this
-    version writes them, at this precision. CheckpointError where its weights are int8 already, or it has no graphs.
+def rewrite_bundle(source: Path | str, folder: Path, precision: Precision) -> str | None:
+    """Write the bundle `source` (a name or folder) anew to `folder`, which may be the same: graphs of the decoders and
+    of SNAC as this version writes them, MARS6 at this precision.
+
+    Says why SNAC's graphs stayed as they were, where it is the codec but not at hand. Raises CheckpointError where the
+    weights are int8 already, or the bundle has no graphs.
     """
     source = find_bundle(source)
     if is_int8(source / MODEL_FOLDER):
@@ -381,6 +410,7 @@ def rewrite_bundle(source: Path | str, folder: Path, precision: Precision) -> No
     with replacing(folder) as temporary:
         shutil.copytree(source, temporary, ignore=shutil.ignore_patterns(MODEL_FOLDER), dirs_exist_ok=True)
         copy_mars6(source / MODEL_FOLDER, temporary / MODEL_FOLDER, precision)
+        return add_snac_graphs(read_info(source).codec, temporary / CODEC_FOLDER)
 
 
 def describe(part: Path | Any) -> Any:

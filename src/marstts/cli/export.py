@@ -19,6 +19,7 @@ from marstts.checkpoint import (
     WavLmPart,
     rewrite_bundle,
 )
+from marstts.cli.terminal import warn
 from marstts.cli.tokenize import toy_size
 from marstts.mars6.quantise import Precision
 
@@ -68,7 +69,9 @@ def optimise(
     ] = Precision.INT8,
 ) -> None:
     """Write a bundle's graphs anew from its weights, in integers or in single precision."""
-    rewrite_bundle(model, output, precision)
+    reason = rewrite_bundle(model, output, precision)
+    if reason is not None:
+        warn(f"the codec stays as it was: {reason}")
     typer.echo(f"{output}: {precision.value}, {megabytes(output):.1f} MB")
 
 

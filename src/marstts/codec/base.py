@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,12 +76,23 @@ class Codec(Protocol):
         ...
 
 
+@runtime_checkable
+class DecodesWindows(Protocol):
+    """A codec that decodes a window with less work than the patches around it take."""
+
+    def decode_window(self, codes: Sequence[NDArray[np.int64]], start: int, stop: int) -> NDArray[np.float32]:
+        """As the function `decode_window`."""
+        ...
+
+
 def decode_window(codec: Codec, codes: Sequence[NDArray[np.int64]], start: int, stop: int) -> NDArray[np.float32]:
     """The samples of patches `start` to `stop` as they are in the audio of all `codes`, without decoding all of it.
 
     ((stop - start) * patch_samples,). Codes that will be known only later may be missing, if they begin at least
     `codec.reach_patches` after `stop`.
     """
+    if isinstance(codec, DecodesWindows):
+        return codec.decode_window(codes, start, stop)
     spec, reach = codec.spec, codec.reach_patches
     first, last = max(0, start - reach), min(len(codes[0]), stop + reach)
     window = [level[first * count : last * count] for level, count in zip(codes, spec.patch_layout, strict=True)]

@@ -1,6 +1,6 @@
 """SNAC, the codec of the published MARS6: an adapter over the `snac` package.
 
-Upstream: `audio.Waveform`.  Downstream: `mars6.patches`.
+Upstream: `audio.Waveform`.  Downstream: `mars6.patches`; `snac_graphs`, which makes of it what `snac_onnx` runs.
 MARS6 (arXiv:2501.05787), Sec. III-B: SNAC at 24 kHz, three levels of 2048, 1024 and 512 samples per code.
 Deviations: the noise that SNAC's decoder adds is drawn from a fixed seed for every patch, so that the same codes sound
 the same, in windows too.
@@ -74,6 +74,25 @@ class SnacConfig(Config):
         return math.ceil((reach + 3) / self.vq_strides[0])
 
 
+class SnacFolder(Config):
+    """`config.json` of SNAC as graphs."""
+
+    name: str
+    """Names the weights, as `SnacCodec` does."""
+
+    model: SnacConfig
+
+    @property
+    def spec(self) -> CodecSpec:
+        """The geometry of such a codec."""
+        return CodecSpec(
+            name=self.name,
+            sample_rate=self.model.sampling_rate,
+            codebook_size=self.model.codebook_size,
+            hop_lengths=self.model.hop_lengths,
+        )
+
+
 class SnacCodec:
     """A `codec.base.Codec`: SNAC with the weights of `source`: a file, a folder or a name on the hub.
 
@@ -86,15 +105,9 @@ class SnacCodec:
     ) -> None:
         self._torch = require("torch", EXTRA)
         snac = require("snac", EXTRA)
-        config = _read_config(find_file(source, ["config.json"]))
+        config = read_snac_config(find_file(source, ["config.json"]))
         weights = find_weights(source, WEIGHT_FILES)
-        name = short_name("snac", fingerprint(weights, sha256))
-        self.spec = CodecSpec(
-            name=name,
-            sample_rate=config.sampling_rate,
-            codebook_size=config.codebook_size,
-            hop_lengths=config.hop_lengths,
-        )
+        self.spec = SnacFolder(name=short_name("snac", fingerprint(weights, sha256)), model=config).spec
         self.reach_patches = config.reach_patches
         self._seed = seed
         self._device = self._torch.device(device)
@@ -112,7 +125,7 @@ class SnacCodec:
         """As `encode` of each. Those of equally many patches go through the network together; none is padded further,
         for its last codes would hear the padding.
         """
-        padded = [self._whole_patches(waveform) for waveform in waveforms]
+        padded = [whole_patches(waveform, self.spec) for waveform in waveforms]
         codes: list[Codes] = [()] * len(padded)
         for length in sorted({len(samples) for samples in padded}):
             rows = [row for row, samples in enumerate(padded) if len(samples) == length]
@@ -122,13 +135,6 @@ class SnacCodec:
             for place, row in enumerate(rows):
                 codes[row] = tuple(level[place] for level in levels)
         return codes
-
-    def _whole_patches(self, waveform: Waveform) -> NDArray[np.float32]:
-        """(N,) samples at the codec's rate, padded with silence to whole patches."""
-        samples = resample(waveform, self.spec.sample_rate).samples
-        if len(samples) == 0:
-            raise AudioError("SNAC was given no samples to encode")
-        return np.pad(samples, (0, -len(samples) % self.spec.patch_samples))
 
     def decode(self, codes: Sequence[NDArray[np.int64]], first: int = 0) -> Waveform:
         """The audio of whole patches, `first` of the utterance's before them: `len(codes[0]) * spec.patch_samples`
@@ -168,12 +174,21 @@ class SnacCodec:
             yield
 
 
+def whole_patches(waveform: Waveform, spec: CodecSpec) -> NDArray[np.float32]:
+    """(N,) samples at the codec's rate, padded with silence to whole patches."""
+    samples = resample(waveform, spec.sample_rate).samples
+    if len(samples) == 0:
+        raise AudioError("SNAC was given no samples to encode")
+    return np.pad(samples, (0, -len(samples) % spec.patch_samples))
+
+
 def noise_of(seed: tuple[int, int], patch: int, size: int) -> NDArray[np.float32]:
     """(size,) normal random numbers that belong to one patch of an utterance, whatever is decoded with it."""
     return np.random.default_rng((*seed, patch)).standard_normal(size, dtype=np.float32)
 
 
-def _read_config(path: Path) -> SnacConfig:
+def read_snac_config(path: Path) -> SnacConfig:
+    """A `config.json` as it lies beside published weights; CheckpointError or ConfigError where it is none."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
