@@ -68,7 +68,7 @@ def benchmark(
     for number, case in enumerate(plan, start=1):
         messages().print(f"{number} of {len(plan)}: {case.label}, {case.engine} {case.weights}, {case.measure.value}")
         rows += measured(case)
-    facts = gather_facts(shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]))
+    facts = gather_facts(shlex.join(["marstts", *sys.argv[1:]]))
     if json_file is not None:
         json_file.write_text(as_json(facts, rows), encoding="utf-8")
     typer.echo(as_markdown(facts, rows), nl=False)
