@@ -8,6 +8,7 @@ Filters after R. Bristow-Johnson's audio EQ cookbook.
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +28,8 @@ SHELF_DB, SHELF_Q, SHELF_HZ = 4.0, math.sqrt(0.5), 1500.0
 HIGH_PASS_Q, HIGH_PASS_HZ = 0.5, 38.0
 """The K-weighting: the head lifts treble, and ears care little for the lowest notes."""
 
-PIECE_SECONDS, RINGING_SECONDS = 60.0, 0.5
-"""Weighted at a time, so that memory stays small; and what the filters ring on, more than enough."""
+PIECE_SECONDS, RINGING_SECONDS = 2.2, 0.5
+"""Weighted at a time, so few that a cache holds them; and what the filters ring on, more than enough."""
 
 
 def integrated_loudness(samples: Samples, sample_rate: int) -> float:
@@ -59,16 +60,17 @@ def weigh(samples: Samples, sample_rate: int) -> Samples:
     """samples (N,) -> (N,) as loud as ears take them to be: K-weighted, piece by piece."""
     ringing = round(RINGING_SECONDS * sample_rate)
     piece = round(PIECE_SECONDS * sample_rate)
+    size = 1 << (piece + ringing - 1).bit_length()
     weighted = np.zeros(len(samples) + ringing)
     for start in range(0, len(samples), piece):
         part = samples[start : start + piece]
-        size = 1 << (len(part) + ringing - 1).bit_length()
         spectrum = np.fft.rfft(part, size) * response(size, sample_rate)
         heard = np.fft.irfft(spectrum, size)[: len(part) + ringing]
         weighted[start : start + len(heard)] += heard
     return weighted[: len(samples)]
 
 
+@cache
 def response(size: int, sample_rate: int) -> NDArray[np.complex128]:
     """(size // 2 + 1,) gains of the K-weighting at the frequencies of a Fourier transform."""
     delay = np.exp(-2j * np.pi * np.arange(size // 2 + 1) / size)
