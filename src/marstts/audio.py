@@ -318,8 +318,8 @@ def trim_silence(waveform: Waveform, *, below_peak_db: float = 33.0) -> Waveform
 def _frame_power(samples: NDArray[np.float32]) -> NDArray[np.float64]:
     """samples (N,) -> (N // TRIM_HOP + 1,) mean squares of frames centred on every TRIM_HOP-th sample."""
     squares = np.pad(samples.astype(np.float64) ** 2, TRIM_FRAME // 2)
-    sums = np.concatenate([[0.0], np.cumsum(squares)])
-    return np.maximum(sums[TRIM_FRAME:] - sums[:-TRIM_FRAME], 0.0)[::TRIM_HOP] / TRIM_FRAME
+    hops = squares[: len(squares) // TRIM_HOP * TRIM_HOP].reshape(-1, TRIM_HOP).sum(axis=1)
+    return np.lib.stride_tricks.sliding_window_view(hops, TRIM_FRAME // TRIM_HOP).sum(axis=1) / TRIM_FRAME
 
 
 def join(waveforms: Sequence[Waveform], gap_seconds: float | Sequence[float] = 0.0) -> Waveform:
