@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,15 @@ import torch
 from marstts.codec.mini import MiniCodecConfig
 from marstts.data.manifest import Utterance, write_manifest
 from marstts.errors import ConfigError, DataError
-from marstts.training.codec import AdversarialConfig, CodecTask, CodecTrainingConfig, Stage, load_codec, perplexity
+from marstts.training.codec import (
+    AdversarialConfig,
+    CodecTask,
+    CodecTrainingConfig,
+    Stage,
+    load_codec,
+    open_task,
+    perplexity,
+)
 from marstts.training.loop import LoopConfig, run
 from marstts.training.phonetics import PHONES, PhonesConfig, read_timelines
 
@@ -140,6 +149,33 @@ def test_recordings_of_another_rate_are_refused_by_name(manifest: Path, tmp_path
     write_manifest(wrong, tmp_path / "utterances.jsonl")
     with pytest.raises(DataError, match="24000 Hz, not 16000"):
         CodecTask(tiny(1), tmp_path / "utterances.jsonl").train_step(0)
+
+
+def test_damaged_recordings_are_left_out_and_named_up_to_a_share(manifest: Path, tmp_path: Path) -> None:
+    for path in manifest.parent.glob("*.wav"):
+        shutil.copy(path, tmp_path)
+    shutil.copy(manifest, tmp_path)
+    soundfile.write(tmp_path / "1.wav", np.full(6000, np.nan), 24000, subtype="FLOAT")
+    (tmp_path / "2.wav").unlink()
+    (tmp_path / "3.wav").write_bytes((tmp_path / "3.wav").read_bytes()[:300])
+    (tmp_path / "5.wav").write_text("no audio")
+    patient = tiny(2, max_damaged_share=0.7)
+    for _ in range(2):  # started again, a run names nothing twice
+        task = open_task(patient, tmp_path / "utterances.jsonl", tmp_path / "run")
+        assert all(task.segments.train(step)[0].isfinite().all() for step in range(10))
+        assert sum(len(samples) for samples, _ in task.segments.validation()) == 1
+    rows = [json.loads(line) for line in (tmp_path / "run" / "damaged.jsonl").read_text().splitlines()]
+    reasons = {row["id"]: row["reason"] for row in rows}
+    assert len(rows) == 4 and reasons.keys() == {"1", "2", "3", "5"}
+    assert "not numbers" in reasons["1"] and "no such audio file" in reasons["2"] and "decoded" in reasons["5"]
+    whole, _ = CodecTask(tiny(2), manifest).segments.cut_sound(0, 0.5)
+    np.testing.assert_array_equal(task.segments.cut_sound(1, 0.5)[0], whole)  # the next sound one
+    with pytest.raises(DataError, match=r"of 6 recordings cannot be used, more than the share 0.01.*damaged.jsonl"):
+        open_task(tiny(2), tmp_path / "utterances.jsonl", tmp_path / "run").segments.validation()
+    (tmp_path / "0.wav").unlink()
+    hopeless = CodecTask(tiny(2, max_damaged_share=1.0), tmp_path / "utterances.jsonl").segments
+    with pytest.raises(DataError, match="none of the recordings for training can be used"):
+        hopeless.train(0)
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +18,7 @@ from marstts.speaker.mini import MiniEncoderConfig
 from marstts.training import degrees, speaker
 from marstts.training.distortion import DistortionConfig
 from marstts.training.loop import LoopConfig, run
-from marstts.training.speaker import Kind, SpeakerTrainingConfig, build_task
+from marstts.training.speaker import Kind, SpeakerTrainingConfig, build_task, open_task
 
 RATE = 24_000
 MODEL = MiniEncoderConfig(size=9, width=12, blocks=2, num_mels=20)
@@ -117,6 +119,20 @@ def test_corpora_without_held_out_speakers_are_refused(manifest: Path) -> None:
 def test_no_more_hours_are_read_than_asked_for(manifest: Path) -> None:
     some = build_task(config(Kind.IDENTITY, hours=7 / 3600), manifest)
     assert 0.0 < sum(clip.utterance.seconds for clip in some.known) <= 7.0
+
+
+def test_damaged_recordings_are_left_out_and_named_up_to_a_share(manifest: Path, tmp_path: Path) -> None:
+    for path in manifest.parent.glob("*.wav"):
+        shutil.copy(path, tmp_path)
+    shutil.copy(manifest, tmp_path)
+    (tmp_path / "anna-regular-1.wav").unlink()
+    (tmp_path / "dora-high-0.wav").write_text("no audio")
+    found = open_task(config(Kind.STYLE, max_damaged_share=0.1), tmp_path / "utterances.jsonl", tmp_path / "run")
+    assert len(found.known) == 17 and len(found.held_out) == 11
+    rows = [json.loads(line) for line in (tmp_path / "run" / "damaged.jsonl").read_text().splitlines()]
+    assert [row["id"] for row in rows if row["reason"]] == ["anna-regular-1", "dora-high-0"]
+    with pytest.raises(DataError, match=r"1 of 30 recordings cannot be used, more than the share 0\.01"):
+        build_task(config(Kind.STYLE), tmp_path / "utterances.jsonl")
 
 
 def test_angular_margin_turns_the_own_class_away_by_hand() -> None:

@@ -13,20 +13,22 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import soundfile
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from pydantic import Field
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from marstts import audio
 from marstts.codec.mini import MiniCodecConfig, MiniCodecFolder
 from marstts.codec.mini_model import CodesGraph, MiniCodecModel, SpectraGraph
 from marstts.config import Config, read_config, write_config
 from marstts.data.manifest import Utterance, read_manifest
-from marstts.errors import CheckpointError, ConfigError, DataError
+from marstts.errors import AudioError, CheckpointError, ConfigError, DataError
 from marstts.onnx_export import Graph, export_graphs
 from marstts.training.codec_losses import Discriminators, SpectralLoss, discriminator_loss, generator_loss
+from marstts.training.damage import DAMAGED_FILE, Damage
 from marstts.training.loop import LoopConfig, latest
 from marstts.training.phonetics import AFTER_END, PhoneHeads, PhonesConfig, phones_at, read_timelines
 from marstts.training.recording import RecordingConfig, record
@@ -79,13 +81,19 @@ class CodecTrainingConfig(Config):
     phones: PhonesConfig | None = None
     """None = nobody says what is spoken; the codes follow the spectra alone."""
 
+    max_damaged_share: float = Field(0.01, ge=0, le=1)
+    """Recordings that cannot be used are left out and named, up to this share of them; more stop the run."""
+
     bf16: bool = True
 
 
 class CodecTask:
     """The codec's `training.loop.Task`."""
 
-    def __init__(self, config: CodecTrainingConfig, manifest: Path, device: str = "cpu") -> None:
+    def __init__(
+        self, config: CodecTrainingConfig, manifest: Path, device: str = "cpu", damaged: Path | None = None
+    ) -> None:
+        """`damaged`: the file that names what cannot be used of the manifest."""
         torch.manual_seed(config.loop.seed)
         self.config, self.device = config, torch.device(device)
         self.model = MiniCodecModel(config.model).to(self.device)
@@ -120,7 +128,7 @@ class CodecTask:
             self.modules["phones"] = self.phone_heads
             self.parameters += list(self.phone_heads.parameters())
             self.optimizers["codec"].add_param_group({"params": list(self.phone_heads.parameters())})
-        self.segments = Segments(manifest, config)
+        self.segments = Segments(manifest, config, damaged)
 
     def train_step(self, step: int) -> dict[str, float | Tensor]:
         wanted, phones = (tensor.to(self.device) for tensor in self.segments.train(step))
@@ -238,7 +246,7 @@ def perplexity(codes: Tensor, codebook_size: int) -> Tensor:
 class Segments:
     """Random stretches of a manifest's recordings, as a function of the step."""
 
-    def __init__(self, manifest: Path, config: CodecTrainingConfig) -> None:
+    def __init__(self, manifest: Path, config: CodecTrainingConfig, damaged: Path | None = None) -> None:
         self.folder, self.config = manifest.parent, config
         self.samples = config.segment_patches * config.model.hop_lengths[0]
         utterances = [u for u in read_manifest(manifest) if u.seconds * config.model.sample_rate > self.samples]
@@ -252,13 +260,14 @@ class Segments:
                 f"{manifest}: needs training and validation recordings longer than {self.samples} samples"
                 + (f", with their phones in {config.phones.file}" if config.phones else "")
             )
+        self.damage = Damage(len(self.known) + len(self.held_out), config.max_damaged_share, damaged)
 
     def train(self, step: int) -> tuple[Tensor, Tensor]:
         """Samples (batch, N) of step `step`, at random levels and more or less well recorded, and phones (batch, L)."""
         rng = np.random.default_rng((self.config.loop.seed, step))
         rows, phones = [], []
         for index in rng.integers(len(self.known), size=self.config.batch):
-            samples, row_phones = self.cut(self.known[index], float(rng.uniform()))
+            samples, row_phones = self.cut_sound(index, float(rng.uniform()))
             samples = samples * np.float32(10 ** (rng.uniform(-9, 6) / 20))
             samples = record(samples, self.config.model.sample_rate, self.config.recording, rng)
             rows.append(samples / max(1.0, float(np.abs(samples).max())))
@@ -267,19 +276,38 @@ class Segments:
 
     def validation(self) -> list[tuple[Tensor, Tensor]]:
         """Fixed batches from the middle of held-out recordings, as they are: samples and phones as above."""
-        cuts = [self.cut(utterance, 0.5) for utterance in self.held_out]
+        cuts = []
+        for utterance in self.held_out:
+            try:
+                cuts.append(self.cut(utterance, 0.5))
+            except AudioError as error:
+                self.damage.leave_out(utterance, error)
+        if not cuts:
+            raise DataError("none of the recordings for validation can be used")
         samples, phones = (torch.from_numpy(np.stack(rows)) for rows in zip(*cuts, strict=True))
         return list(zip(samples.split(self.config.batch), phones.split(self.config.batch), strict=True))
 
-    def cut(self, utterance: Utterance, place: float) -> tuple[np.ndarray, np.ndarray]:
-        """One segment of a recording (N,), read without decoding the rest, and the phone (L,) at each latent."""
+    def cut_sound(self, index: int, place: float) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """`cut` of the training recording with this number, or of the first one after it that can be used."""
+        for number in range(index, index + len(self.known)):
+            utterance = self.known[number % len(self.known)]
+            try:
+                return self.cut(utterance, place)
+            except AudioError as error:
+                self.damage.leave_out(utterance, error)
+        raise DataError("none of the recordings for training can be used")
+
+    def cut(self, utterance: Utterance, place: float) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """One segment of a recording (N,), read without decoding the rest, and the phone (L,) at each latent.
+
+        AudioError if it cannot be read there; DataError if the corpus has another rate than the codec.
+        """
         path, model = self.folder / utterance.audio, self.config.model
-        with soundfile.SoundFile(path) as file:
-            if file.samplerate != model.sample_rate:
-                raise DataError(f"{path}: codec training needs {model.sample_rate} Hz, not {file.samplerate}")
-            first = int(place * max(0, file.frames - self.samples))
-            file.seek(first)
-            samples = file.read(self.samples, dtype="float32", always_2d=True)[:, 0]
+        first = int(place * max(0, round(utterance.seconds * model.sample_rate) - self.samples))
+        waveform = audio.read_span(path, first / model.sample_rate, self.samples / model.sample_rate)
+        if waveform.sample_rate != model.sample_rate:
+            raise DataError(f"{path}: codec training needs {model.sample_rate} Hz, not {waveform.sample_rate}")
+        samples = waveform.samples[: self.samples]
         latent = model.hop_lengths[-1]
         times = (first + latent * (np.arange(self.samples // latent) + 0.5)) / model.sample_rate
         phones = np.full(len(times), AFTER_END)
@@ -312,7 +340,7 @@ def open_task(
 
     A fresh run begins with the weights of `base`, a run or an exported folder, where one is given.
     """
-    task = CodecTask(config, manifest, device)
+    task = CodecTask(config, manifest, device, run / DAMAGED_FILE)
     if base is not None and latest(run) is None:
         start_from(task, base)
     run.mkdir(parents=True, exist_ok=True)

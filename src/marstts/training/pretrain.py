@@ -50,6 +50,7 @@ from marstts.mars6.prompt import QUALITY_RATES, SPECIAL_TOKENS, Prompt, prompt_s
 from marstts.nn.transformer import CrossLayer, SelfLayer
 from marstts.text.bpe import BPE
 from marstts.text.normalize import normalize
+from marstts.training.damage import DAMAGED_FILE
 from marstts.training.distributed import batches_of_step, join, parallel, without_averaging, world_size
 from marstts.training.loop import LoopConfig, best, latest
 from marstts.training.optim import (
@@ -65,7 +66,7 @@ from marstts.training.throughput import TRAINING_PASSES, forward_flops, measured
 PADDING = -100
 """Marks patches of a batch that are not there."""
 
-CONFIG_FILE, TOKENIZER_FILE, DAMAGED_FILE = "config.json", "tokenizer.json", "damaged.jsonl"
+CONFIG_FILE, TOKENIZER_FILE = "config.json", "tokenizer.json"
 MODEL, AVERAGE = "model", "average"
 """Names of the two sets of weights in a checkpoint."""
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -37,6 +38,7 @@ from marstts.speaker.mini import CONFIG_FILE, GRAPH_FILE, WEIGHTS_FILE, MiniEnco
 from marstts.speaker.mini_model import MiniEncoderModel
 from marstts.speaker.verification import equal_error_rate, trials
 from marstts.spectral import LOG_FLOOR, magnitude_spectrogram
+from marstts.training.damage import DAMAGED_FILE, Damage
 from marstts.training.degrees import DEGREES, measure, relative
 from marstts.training.distortion import DistortionConfig, distort, warped_filterbank
 from marstts.training.loop import LoopConfig, latest
@@ -87,6 +89,9 @@ class SpeakerTrainingConfig(Config):
     adversary_weight: float = 0.1
     """Weight of the adversary that names the speaker, reached halfway through training; style only."""
 
+    max_damaged_share: float = Field(0.01, ge=0, le=1)
+    """Recordings that cannot be used are left out and named, up to this share of them; more stop the run."""
+
     bf16: bool = True
 
 
@@ -105,10 +110,13 @@ class Clip:
 class SpeakerTask(ABC):
     """What both encoders' `training.loop.Task`s share: crops, distortions, schedule, held-out embeddings."""
 
-    def __init__(self, config: SpeakerTrainingConfig, manifest: Path, device: str = "cpu") -> None:
+    def __init__(
+        self, config: SpeakerTrainingConfig, manifest: Path, device: str = "cpu", damaged: Path | None = None
+    ) -> None:
+        """`damaged`: the file that names what cannot be used of the manifest."""
         torch.manual_seed(config.loop.seed)
         self.config, self.device = config, torch.device(device)
-        self.known, self.held_out = read_corpus(manifest, config)
+        self.known, self.held_out = read_corpus(manifest, config, damaged)
         self.model = MiniEncoderModel(config.model).to(self.device)
         self.head = self.build_head().to(self.device)
         self.modules: dict[str, nn.Module] = {"encoder": self.model, "head": self.head}
@@ -269,16 +277,18 @@ class StyleTask(SpeakerTask):
 TASKS: dict[Kind, type[IdentityTask] | type[StyleTask]] = {Kind.IDENTITY: IdentityTask, Kind.STYLE: StyleTask}
 
 
-def build_task(config: SpeakerTrainingConfig, manifest: Path, device: str = "cpu") -> IdentityTask | StyleTask:
+def build_task(
+    config: SpeakerTrainingConfig, manifest: Path, device: str = "cpu", damaged: Path | None = None
+) -> IdentityTask | StyleTask:
     """The task of the configured kind over the manifest's recordings."""
-    return TASKS[config.kind](config, manifest, device)
+    return TASKS[config.kind](config, manifest, device, damaged)
 
 
 def open_task(
     config: SpeakerTrainingConfig, manifest: Path, run: Path, device: str = "cpu"
 ) -> IdentityTask | StyleTask:
     """`build_task`, with the resolved configuration saved in the run folder, where `load_encoder` looks for it."""
-    task = build_task(config, manifest, device)
+    task = build_task(config, manifest, device, run / DAMAGED_FILE)
     run.mkdir(parents=True, exist_ok=True)
     write_config(config, run / CONFIG_FILE)
     return task
@@ -287,24 +297,35 @@ def open_task(
 # Corpus
 
 
-def read_corpus(manifest: Path, config: SpeakerTrainingConfig) -> tuple[list[Clip], list[Clip]]:
-    """Clips to learn from, at most `config.hours`, and those of speakers held out (all their clips are in `test`)."""
+def read_corpus(
+    manifest: Path, config: SpeakerTrainingConfig, damaged: Path | None = None
+) -> tuple[list[Clip], list[Clip]]:
+    """Clips to learn from, at most `config.hours`, and those of speakers held out (all their clips are in `test`).
+
+    Recordings that cannot be read are left out, and named in `damaged`; DataError where they are too many.
+    """
     utterances = read_manifest(manifest)
     known = [utterance for utterance in utterances if utterance.split == "train"]
     known_speakers = {utterance.speaker for utterance in known}
     held_out = [u for u in utterances if u.split != "train" and u.speaker not in known_speakers]
     if len(known_speakers) < 2 or len({utterance.speaker for utterance in held_out}) < 2:
         raise DataError(f"{manifest}: expected at least two training speakers, and two others in validation or test")
-    folder = manifest.parent
-    return (
-        [read_clip(folder, utterance, config, config.warps) for utterance in within_hours(known, config.hours)],
-        [read_clip(folder, utterance, config, (1.0,)) for utterance in held_out],
-    )
+    heard = within_hours(known, config.hours)
+    damage = Damage(len(heard) + len(held_out), config.max_damaged_share, damaged)
+
+    def clips(some: list[Utterance], warps: tuple[float, ...]) -> Iterator[Clip]:
+        for utterance in some:
+            try:
+                yield read_clip(manifest.parent, utterance, config, warps)
+            except AudioError as error:
+                damage.leave_out(utterance, error)
+
+    return list(clips(heard, config.warps)), list(clips(held_out, (1.0,)))
 
 
 def read_clip(folder: Path, utterance: Utterance, config: SpeakerTrainingConfig, warps: tuple[float, ...]) -> Clip:
     """An utterance's recording, heard at each of the warps."""
-    samples = read_samples(folder / utterance.audio, config.model.sample_rate)
+    samples = audio.resample(audio.read(folder / utterance.audio), config.model.sample_rate).samples
     magnitudes = magnitude_spectrogram(samples, config.model.fft_size, config.model.hop)
     mels = np.stack([warped_filterbank(config.model, warp) @ magnitudes for warp in warps])
     degrees = measure(samples, utterance.text, config.model.sample_rate) if config.kind is Kind.STYLE else ()
@@ -316,15 +337,6 @@ def within_hours(utterances: list[Utterance], hours: float) -> list[Utterance]:
     shuffled = sorted(utterances, key=lambda utterance: hashlib.sha256(utterance.id.encode()).digest())
     totals = np.cumsum([utterance.seconds for utterance in shuffled])
     return [utterance for utterance, total in zip(shuffled, totals, strict=True) if total <= hours * 3600]
-
-
-def read_samples(path: Path, sample_rate: int) -> NDArray[np.float32]:
-    """A recording (N,) at `sample_rate`."""
-    try:
-        waveform = audio.read(path)
-    except AudioError as error:
-        raise DataError(f"{error}; remove it from the manifest, or make it anew") from error
-    return audio.resample(waveform, sample_rate).samples
 
 
 def num_frames(seconds: float, model: MiniEncoderConfig) -> int:
