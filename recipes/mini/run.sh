@@ -8,15 +8,16 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=${1:?where should the corpus and the runs go?}
+cores=$(nproc)  # before the next line, which nproc would believe
 export OMP_NUM_THREADS=1
 
-marstts prepare studio --config "$here/studio.toml" --output "$work/studio" --workers "$(nproc)" \
+marstts prepare studio --config "$here/studio.toml" --output "$work/studio" --workers "$cores" \
     --sentences "$here/text/english.txt.gz:0.2" --sentences "$here/text/modern.tsv.gz:0.72" \
     --sentences "$here/text/short.tsv.gz:0.08"
 manifest=$work/studio/utterances.jsonl
 
 marstts train codec --config "$here/codec.toml" --data "$manifest" --output "$work/codec"
-marstts prepare phones "$manifest" --hours 4 --workers "$(nproc)"
+marstts prepare phones "$manifest" --hours 4 --workers "$cores"
 marstts train codec --config "$here/codec_phones.toml" --data "$manifest" --output "$work/codec_phones" \
     --from "$work/codec" --export "$work/export/codec" --name mini-codec-2
 marstts train speaker --config "$here/identity.toml" --manifest "$manifest" --output "$work/identity" \
@@ -24,13 +25,13 @@ marstts train speaker --config "$here/identity.toml" --manifest "$manifest" --ou
 marstts train speaker --config "$here/style.toml" --manifest "$manifest" --output "$work/style" \
     --export "$work/export/style"
 
-marstts tokenize "$manifest" --output "$work/shards" --workers "$(nproc)" \
+marstts tokenize "$manifest" --output "$work/shards" --workers "$cores" \
     --codec "$work/export/codec" --identity "$work/export/identity" --style "$work/export/style"
 
 # one process per core; drop torchrun to train in a single process
-torchrun --nproc-per-node "$(nproc)" --no-python marstts train mars6 --config "$here/mars6.toml" \
+torchrun --nproc-per-node "$cores" --no-python marstts train mars6 --config "$here/mars6.toml" \
     --data "$work/shards" --output "$work/mars6"
 
 marstts export "$work/mars6" --codec "$work/export/codec" --identity "$work/export/identity" \
     --style "$work/export/style" --name mini --output "$work/mini"
-marstts evaluate --system "$work/mini" --root "$work/studio" --output "$work/evaluation" --workers "$(nproc)"
+marstts evaluate --system "$work/mini" --root "$work/studio" --output "$work/evaluation" --workers "$cores"

@@ -10,6 +10,8 @@ import pytest
 
 from marstts.audio import Waveform, write
 from marstts.data.manifest import Utterance, write_manifest
+from marstts.evaluation.metrics.alignment import Alignment
+from marstts.evaluation.metrics.word_choice import WordChoices
 
 RATE = 24_000
 ANIMALS = ("cat", "dog", "cow", "pig", "hen", "owl", "fox")
@@ -65,6 +67,20 @@ class LoudnessPredictor:
         return {"loudness": 1.0 + 4.0 * float(np.abs(waveform.samples).mean())}
 
 
+class HalfRightWordTest:
+    """Takes every other word for another."""
+
+    def score(self, pcm: bytes, words: list[str]) -> WordChoices:
+        return WordChoices(right=1, choices=2, skipped=0)
+
+
+class CarelessAligner:
+    """Places any words anywhere."""
+
+    def align(self, pcm: bytes, words: list[str]) -> Alignment:
+        return Alignment(words[0], -9.0, 0, -4.5)
+
+
 @pytest.fixture
 def quick_judges(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Stand-ins for the recogniser and the predictor, wherever preference rooms open them."""
@@ -73,4 +89,6 @@ def quick_judges(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     for room in (judging, checkup):
         monkeypatch.setitem(room.RECOGNISERS, "sphinx", CountingRecogniser)
     monkeypatch.setattr(judging, "open_quality_judge", lambda name: LoudnessPredictor())
+    monkeypatch.setattr(judging, "WordChoiceTest", HalfRightWordTest)
+    monkeypatch.setattr(judging, "Aligner", CarelessAligner)
     return lambda: None

@@ -19,6 +19,7 @@ from marstts.mars6.model import Mars6
 from marstts.mars6.patches import eos_patch, patchify, unpatchify
 from marstts.mars6.prompt import SPECIAL_TOKENS, Prompt
 from marstts.text.bpe import BPE
+from marstts.training import orpo
 from marstts.training.loop import latest, restore, run, save
 from marstts.training.orpo import (
     PairCollator,
@@ -256,6 +257,18 @@ def test_batches_go_through_all_pairs_epoch_by_epoch():
     seen = [index for batch in range(7) for index in pairs_of_batch(5, 3, seed=1, batch=batch)]
     assert [sorted(seen[start : start + 5]) for start in (0, 5, 10, 15)] == [list(range(5))] * 4
     assert seen[:5] != seen[5:10] and pairs_of_batch(5, 3, 1, 4) == seen[12:15]
+
+
+def test_processes_share_out_the_pairs_of_a_step(monkeypatch: pytest.MonkeyPatch):
+    def voices(pairs_per_batch: int, rank: int, world_size: int) -> list[list[float]]:
+        monkeypatch.setattr(orpo, "rank", lambda: rank)
+        monkeypatch.setattr(orpo, "world_size", lambda: world_size)
+        learner = task(config(pairs_per_batch=pairs_per_batch), pairs=many)
+        return learner.training_rows(1).identity.chunk(2)[0].tolist()
+
+    many = [pair(seed, 2, 3) for seed in range(9)]
+    assert voices(2, 0, 2) + voices(2, 1, 2) == voices(4, 0, 1)
+    assert voices(2, 0, 2) != voices(2, 1, 2)
 
 
 def test_resumed_tuning_equals_uninterrupted_tuning(tmp_path: Path):

@@ -6,22 +6,27 @@ import json
 import math
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from marstts.audio import Waveform
 from marstts.data.pairs import check_pairs, read_pairs
 from marstts.data.workers import Processes
 from marstts.errors import ConfigError, DataError
+from marstts.evaluation.metrics.alignment import Alignment
+from marstts.evaluation.metrics.word_choice import WordChoices
 from marstts.mars6.generate import StopReason
 from marstts.preference import judging
-from marstts.preference.judging import Judged, Score
+from marstts.preference.judging import Judged, Scale, Score, Wanted
 from marstts.preference.mine import MineConfig, mine
 from marstts.preference.rank import rank
 from marstts.preference.ranking import RankConfig, Scheme, as_pair, make_pairs, places, rank_takes
-from marstts.preference.takes import CLAIM_FILE, PlannedTake, Spoken, Take
+from marstts.preference.takes import CLAIM_FILE, Leg, PlannedTake, Spoken, Take, read_takes
 from marstts.synthesis.loading import load
 
+NOISE = Waveform(np.random.default_rng(0).standard_normal(4000).astype(np.float32) * 0.1, 8000)
 MADE_BY = {"codec": "toy", "identity_encoder": "i", "style_encoder": "s"}
 
 
@@ -45,9 +50,11 @@ def take(name: str, reference: str = "", speaker: str = "anna", text: str = "hel
     return Take(plan, 0.2, codes(seed + 99), *sides, None)
 
 
-def judged(one: Take, cer: float, mos: float, forward: tuple[float, float] | None = None) -> tuple[Take, Judged]:
+def judged(
+    one: Take, cer: float, mos: float, forward: tuple[float, float] | None = None, **others: float
+) -> tuple[Take, Judged]:
     front = None if forward is None else Score(heard="", cer=forward[0], mos=forward[1])
-    return one, Judged(id=one.id, forward=front, cycle=Score(heard="", cer=cer, mos=mos))
+    return one, Judged(id=one.id, forward=front, cycle=Score(heard="", cer=cer, mos=mos, **others))
 
 
 def rejected(takes, **changes) -> list[str]:
@@ -72,6 +79,20 @@ def test_the_worst_by_both_judges_comes_first():
     assert rejected(TAKES, cer_weight=0) == ["b", "c", "d", "e", "a"]
     with pytest.raises(ConfigError, match="nothing to rank by"):
         rejected(TAKES, cer_weight=0, mos_weight=0)
+
+
+@pytest.mark.parametrize("scale", ["wrong_words", "misfit"])
+def test_other_judges_rank_as_well_and_those_without_a_say_are_not_asked(scale: str):
+    takes = [judged(one, line.cycle.cer, line.cycle.mos, **{scale: n / 4}) for n, (one, line) in enumerate(TAKES)]
+    only = {"cer_weight": 0, "mos_weight": 0, f"{scale}_weight": 1}
+    assert rejected(takes, **only) == ["e", "d", "c", "b", "a"]
+    assert rejected(takes, **{f"{scale}_weight": 2})[:2] == ["e", "b"]
+    assert rejected(takes, **only, **{f"rejected_min_{scale}": 0.5}) == ["e", "d", "c"]
+    found = Scale(scale)
+    assert RankConfig.model_validate(only).scales == (found,)
+    assert RankConfig.model_validate(only | {"rejected_max_mos": 3}).scales == (found, Scale.MOS)
+    assert RankConfig.model_validate(only | {"chosen_max_cer": 1}).scales == (Scale.CER, found)
+    assert RankConfig.model_validate({"mos_weight": 0, f"rejected_min_{scale}": 0.1}).scales == (Scale.CER, found)
 
 
 def test_equals_are_ordered_by_their_ids_alone():
@@ -139,6 +160,9 @@ def test_best_against_worst_compares_takes_of_the_same_words():
         "cycle a1",
     )
     assert rejected(takes, scheme="best_vs_worst", chosen_max_cer=0.05) == []
+    heard = [judged(one, line.cycle.cer, line.cycle.mos, wrong_words=line.cycle.cer) for one, line in takes]
+    assert rejected(heard, scheme="best_vs_worst", chosen_max_wrong_words=0.1) == ["a1"]
+    assert rejected(heard, scheme="best_vs_worst", chosen_max_wrong_words=0.05) == []
     assert rejected(takes, scheme="best_vs_worst", least_margin=0.99) == []
 
 
@@ -205,28 +229,38 @@ def test_takes_are_judged_once(own: Path, quick_judges):
     assert said[7:] == ["takes-00002.jsonl judged (1 of 1)"]
     make(own, said.append, scheme="both_sides", rejected_share=1)  # looks at both halves
     assert len(said) == 13
-    with pytest.raises(ConfigError, match="judged by sphinx, dnsmos, not sphinx, plcmos"):
+    with pytest.raises(ConfigError, match="judged by dnsmos, not plcmos"):
         make(own, mos="plcmos")
 
 
-def test_scores_that_are_no_numbers_are_refused_by_name(own: Path, quick_judges):
+def test_scores_that_are_no_numbers_are_refused_by_name(own: Path, quick_judges, monkeypatch: pytest.MonkeyPatch):
     make(own)
-    path = own / "judged" / "takes-00000.jsonl"
-    first, second = (Judged.model_validate_json(line) for line in path.read_text().splitlines())
-    score = {"heard": "", "cer": math.nan, "mos": 2.0}
-    broken = {"id": second.id, "forward": None, "cycle": score}
-    path.write_text(first.model_dump_json() + "\n" + json.dumps(broken) + "\n")
-    with pytest.raises(DataError, match=f"take '{second.id}': its cycle cer is nan, which is no number"):
+    path, name = next(
+        (path, take.id)
+        for path in sorted(own.glob("takes-*.jsonl"))
+        for take in read_takes(path)
+        if take.cycle is not None
+    )
+    judged_path = own / "judged" / path.name
+    lines = [json.loads(line) for line in judged_path.read_text().splitlines()]
+    next(line for line in lines if line["id"] == name)["cycle"]["cer"] = math.nan
+    judged_path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(DataError, match=f"take '{name}': its cycle cer is nan, which is no number"):
+        make(own)
+    judged_path.unlink()
+    dizzy = SimpleNamespace(scales=("mood",), rate=lambda waveform: {"mood": math.nan})
+    monkeypatch.setattr(judging, "open_quality_judge", lambda name: dizzy)
+    with pytest.raises(DataError, match=f"take '{name}': its cycle mos is None, which is no number"):
         make(own)
 
 
 def test_what_cannot_be_ranked_is_told(own: Path, tmp_path: Path, quick_judges):
     with pytest.raises(DataError, match="expected a folder that `marstts mine` wrote"):
         make(tmp_path)
-    with pytest.raises(DataError, match=r"none of .* judged takes makes a pair; relax rejected_min_cer"):
+    with pytest.raises(DataError, match=r"none of .* judged takes makes a pair; relax the thresholds"):
         make(own, rejected_min_cer=99)
     with pytest.raises(ConfigError, match="recogniser 'ear' was asked for"):
-        judging.open_ears("mini", "ear", "dnsmos")
+        judging.open_ears("mini", Wanted("ear", "dnsmos", (Scale.CER,), (Leg.CYCLE,)))
     claim = json.loads((own / CLAIM_FILE).read_text())
     (own / CLAIM_FILE).write_text(json.dumps(claim | {"codec": "older"}))
     with pytest.raises(DataError, match="codes of 'older', but the model"):
@@ -246,12 +280,41 @@ def test_utmos_judges_where_it_can_and_dnsmos_elsewhere(monkeypatch: pytest.Monk
     assert judging.choose_mos("auto", tmp_path) == "utmos" and judging.choose_mos("plcmos", tmp_path) == "plcmos"
     monkeypatch.setattr(judging, "open_quality_judge", offline)
     assert judging.choose_mos("auto", tmp_path) == "dnsmos"
-    judging.claim_judges(tmp_path, {"recogniser": "sphinx", "mos": "utmos"})
+    judging.claim_judges(tmp_path, {"mos": "utmos"})
     assert judging.choose_mos("auto", tmp_path) == "dnsmos"
     (tmp_path / "takes-00000.jsonl").touch()
     assert judging.choose_mos("auto", tmp_path) == "utmos"
 
 
 def test_silence_gets_the_worst_scores(toy_bundle: Path, quick_judges):
-    ears = judging.open_ears(str(toy_bundle), "sphinx", "dnsmos")
-    assert ears.score("the cat sat", (np.zeros(0, np.int64),) * 3) == Score(heard="", cer=1.0, mos=1.0)
+    ears = judging.open_ears(str(toy_bundle), Wanted("sphinx", "dnsmos", tuple(Scale), (Leg.CYCLE,)))
+    nothing = (np.zeros(0, np.int64),) * 3
+    worst = Score(heard="", cer=1.0, wrong_words=1.0, misfit=judging.WORST_MISFIT, mos=1.0)
+    assert ears.score("the cat sat", nothing, Score()) == worst
+    assert ears.score("the cat sat", nothing, Score(heard="", cer=0.5, mos=2)).cer == 0.5  # what was said stays
+
+
+def test_the_word_test_is_asked_later_and_what_others_said_stays(own: Path, quick_judges):
+    only = {"cer_weight": 0, "mos_weight": 0, "wrong_words_weight": 1}
+    report = make(own, **only)
+    folder = own.parent / "out" / "pairs-report"
+    assert report["judges"] == {} and report["all_takes"].keys() == {"wrong_words"}
+    assert report["all_takes"]["wrong_words"]["mean"] == pytest.approx(0.5)
+    assert len(list((folder / "extremes").glob("worst-*-wrong_words0.50.wav"))) == 2
+    pairs = read_pairs(own.parent / "out" / "pairs.jsonl")
+    assert all(pair.line.rejected.wrong_words == 0.5 and pair.line.rejected.cer is None for pair in pairs)
+    assert make(own)["all_takes"].keys() == {"cer", "mos"}
+    line = Judged.model_validate_json((own / "judged" / "takes-00000.jsonl").read_text().splitlines()[0])
+    assert line.cycle.wrong_words == 0.5 and line.cycle.cer is not None and line.forward is None
+
+
+def test_words_that_nothing_sounds_like_are_not_wrong():
+    test = SimpleNamespace(score=lambda pcm, words: WordChoices(right=0, choices=len(words) - 1, skipped=0))
+    assert judging.wrong_words(test, ["strengths"], NOISE) == 0.0
+    assert judging.wrong_words(test, ["cat", "dog"], NOISE) == 1.0
+
+
+def test_words_that_cannot_be_placed_fit_worst():
+    fits = [Alignment("cat", -9.0, 0, -4.5), Alignment("cat", -90.0, 0, -80.0), Alignment(None, None, 0)]
+    aligners = [SimpleNamespace(align=lambda pcm, words, one=one: one) for one in fits]
+    assert [judging.misfit(aligner, ["cat"], NOISE) for aligner in aligners] == [4.5, 20.0, 20.0]

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from marstts.checkpoint import load_bundle, load_mars6
 from marstts.cli.main import app
-from marstts.data.pairs import Pair, PairLine, SideLine, write_pairs
+from marstts.data.pairs import Pair, PairLine, SideLine, read_pairs, write_pairs
 from marstts.errors import DataError
-from marstts.evaluation.testset import make_testset, write_testset
+from marstts.evaluation.testset import make_testset, read_testset, write_testset
 from marstts.preference.checkup import (
     Checkup,
     CheckupConfig,
@@ -26,6 +26,7 @@ from marstts.preference.checkup import (
     objection,
     summarize,
 )
+from marstts.preference.tune import check_held_out
 from marstts.training.loop import latest
 from marstts.training.pretrain import trained_model
 
@@ -47,11 +48,13 @@ top_p = 0.9
 """
 
 
-def checkup(step: int, cer: float, similarity: float = 0.8, failures: float = 0.1) -> Checkup:
+def checkup(step: int, cer: float, similarity: float = 0.8, failures: float = 0.1, **others: float) -> Checkup:
     spread = (similarity - 0.05, similarity + 0.05)
+    words = {"wrong_words": 0.5, "misfit": 7.0} | others
     return Checkup(
         step=step, cer=cer, cer_interval=(cer, cer), similarity=similarity, similarity_interval=spread, length_ratio=1,
-        repetition=0, failures=failures, takes=9,
+        repetition=0, failures=failures, takes=9, **words,
+        wrong_words_interval=(words["wrong_words"],) * 2, misfit_interval=(words["misfit"],) * 2,
     )  # fmt: skip
 
 
@@ -74,6 +77,15 @@ def test_the_best_is_chosen_by_the_stated_rule(later: list[Checkup], best: int):
     assert best_of([BEGINNING, *later]).step == best
 
 
+@pytest.mark.parametrize("scale", ["wrong_words", "misfit"])
+def test_another_judge_may_decide(scale: str):
+    later = [checkup(10, 0.3, **{scale: 0.4}), checkup(20, 0.4, **{scale: 0.2}), checkup(30, 0.1, 0.7, **{scale: 0.1})]
+    beginning = checkup(0, 0.5, **{scale: 0.45})
+    assert best_of([beginning, *later], CheckupConfig(best_by=scale).best_by).step == 20
+    with pytest.raises(ValueError, match="best_by"):
+        CheckupConfig(best_by="mos")
+
+
 def test_what_does_not_count_is_told_why():
     assert objection(BEGINNING, BEGINNING) is None
     assert "similarity 0.700 is below 0.750" in objection(checkup(1, 0.1, similarity=0.7), BEGINNING)
@@ -82,13 +94,17 @@ def test_what_does_not_count_is_told_why():
 
 def test_takes_are_summed_up_over_sentences():
     good = TakeCheck(
-        character_errors=1, characters=10, similarity=0.9, length_ratio=1.0, repeats=False, empty=False, runaway=False
-    )
+        character_errors=1, characters=10, wrong_words=0.25, misfit=4.0, similarity=0.9, length_ratio=1.0,
+        repeats=False, empty=False, runaway=False,
+    )  # fmt: skip
     bad = [good.model_copy(update={name: True}) for name in ("repeats", "empty", "runaway")]
     long = good.model_copy(update={"characters": 30, "character_errors": 11, "similarity": 0.5, "length_ratio": 2.0})
+    long = long.model_copy(update={"wrong_words": 0.75, "misfit": 9.0})
     found = summarize(7, [good, *bad, long])
     assert (found.step, found.takes, found.cer, found.failures, found.repetition) == (7, 5, 15 / 70, 0.6, 0.2)
     assert found.similarity == pytest.approx(0.82) and found.length_ratio == 1.2
+    assert found.wrong_words == pytest.approx(0.35) and found.misfit == pytest.approx(5.0)
+    assert found.misfit_interval[0] < 5.0 < found.misfit_interval[1] and found.wrong_words_interval[0] < 0.35
     assert found.similarity_interval[0] < 0.82 < found.similarity_interval[1] <= 0.9
 
 
@@ -123,7 +139,7 @@ def pairs(toy_bundle: Path, tmp_path: Path) -> Path:
     found = []
     for number in range(3):
         line = PairLine(
-            id=f"p{number}", scheme="truth_vs_worst", text="the cat sat", transcript=None, speaker="anna", row=0,
+            id=f"p{number}", scheme="truth_vs_worst", text="the mat sat", transcript=None, speaker="anna", row=0,
             chosen=SideLine(source="recording", patches=6, ended=True),
             rejected=SideLine(source="cycle", patches=4 + number, ended=bool(number)), **made_by,
         )  # fmt: skip
@@ -189,7 +205,6 @@ def test_pairs_that_cannot_be_learnt_from_stop_the_tuning_before_it_begins(toy_b
 
 
 def test_a_ward_hears_what_is_wrong_with_a_take(toy_bundle: Path, testset: Path, quick_judges):
-    from marstts.evaluation.testset import read_testset
     from marstts.mars6.generate import Generated, StopReason
 
     ward = Ward(load_bundle(toy_bundle), read_testset(testset), CheckupConfig(sentences=1))
@@ -204,13 +219,14 @@ def test_a_ward_hears_what_is_wrong_with_a_take(toy_bundle: Path, testset: Path,
     assert endless.runaway and endless.length_ratio > 2
     none = ward.check_take(ward.trials[0], ward.references[0], Generated(loud[:0], StopReason.EOS))
     assert none.empty and none.similarity == -1 and none.character_errors == none.characters
+    assert (none.wrong_words, none.misfit, fine.wrong_words) == (1.0, 20.0, 0.5)
 
 
 def test_a_guardian_remembers_what_was_found_before_a_stop(tmp_path: Path, toy_bundle: Path):
     for name in ("config.json", "tokenizer.json"):
         (tmp_path / name).write_text("{}")
     found = {0: BEGINNING, 5: checkup(5, 0.2), 10: checkup(10, 0.3)}
-    ward = SimpleNamespace(check=lambda engine, step: found[step])
+    ward = SimpleNamespace(check=lambda engine, step: found[step], config=CheckupConfig())
     model = load_mars6(toy_bundle)
     first = Guardian(tmp_path, ward)
     assert not first.has_begun
@@ -228,6 +244,18 @@ def test_another_test_set_does_not_mix(toy_bundle, pairs, testset, tmp_path, qui
     Path(other).write_text(lines[0] + "\n")
     with pytest.raises(AssertionError, match="begun with another test set"):
         tune(toy_bundle, pairs, Path(other), tmp_path / "run")
+
+
+def test_what_is_learnt_from_is_not_judged_by(toy_bundle, pairs, testset, tmp_path):
+    trials, found, said = read_testset(testset), read_pairs(pairs), []
+    check_held_out(trials, found, testset, said.append)
+    assert said == [f"{testset}: 1 of its voices are learnt from: anna"]
+    other = [trial.model_copy(update={"speaker": "dora"}) for trial in trials]
+    check_held_out(other, found, testset, said.append)
+    assert len(said) == 1
+    known = [*other, other[0].model_copy(update={"id": "x", "text": "The mat: SAT!"})]
+    with pytest.raises(DataError, match="1 of 3 sentences are among those learnt from, the first is that of 'x'"):
+        check_held_out(known, found, testset, said.append)
 
 
 def test_a_test_set_that_is_none_is_named(toy_bundle, pairs, tmp_path):

@@ -26,8 +26,11 @@ def rank(
     settings = RankConfig() if config is None else read_config(RankConfig, config)
     report = rank_takes(mined, output, settings, engine=crew(workers, ray), say=typer.echo)
     every, rejected = report["all_takes"], report["rejected"]
+    means = "; ".join(
+        f"mean {scale.replace('_', ' ')} {every[scale]['mean']:.2f}, of rejected takes {rejected[scale]['mean']:.2f}"
+        for scale in every
+    )
     typer.echo(
-        f"{output}: {report['pairs']} pairs of {report['takes']} takes; mean CER {every['cer']['mean']:.2f}, of "
-        f"rejected takes {rejected['cer']['mean']:.2f}; mean MOS {every['mos']['mean']:.2f}, of rejected takes "
-        f"{rejected['mos']['mean']:.2f}; histograms and extremes in {output.stem}-report"
+        f"{output}: {report['pairs']} pairs of {report['takes']} takes; {means}; histograms and extremes in "
+        f"{output.stem}-report"
     )

@@ -35,7 +35,10 @@ def tune(
     best = tune_model(model, pairs, held_out, output, settings, say=typer.echo)
     if best is None:
         return
-    found = f"CER {best.cer:.3f}, similarity {best.similarity:.3f}, failures {best.failures:.0%}"
+    found = (
+        f"CER {best.cer:.3f}, wrong words {best.wrong_words:.3f}, misfit {best.misfit:.2f}, similarity "
+        f"{best.similarity:.3f}, failures {best.failures:.0%}"
+    )
     if best.step:
         typer.echo(f"{output / BEST_FOLDER}: step {best.step} is the best: {found}")
     else:

@@ -55,7 +55,13 @@ class SideLine(Config):
     """Of a take."""
 
     cer: float | None = None
-    """Character error rate, of a take that was judged."""
+    """Character error rate, of a take that was judged by a recogniser."""
+
+    wrong_words: float | None = None
+    """Share of words that the word test takes for others."""
+
+    misfit: float | None = None
+    """How ill the sounds of the words fit, by forced alignment."""
 
     mos: float | None = None
     """Opinion score that a predictor gives it."""
@@ -238,7 +244,7 @@ def problems_of(pair: Pair, codec: CodecSpec, makers: Mapping[str, str]) -> list
     for name, side, codes in ((CHOSEN, pair.line.chosen, pair.chosen), (REJECTED, pair.line.rejected, pair.rejected)):
         if side.audio is not None and not side.audio.is_file():
             problems.append(f"the recording of its {name} side, {side.audio}, does not exist")
-        bad = [label for label in ("cer", "mos") if not is_score(getattr(side, label))]
+        bad = [label for label in ("cer", "wrong_words", "misfit", "mos") if not is_score(getattr(side, label))]
         problems += [f"the {label} of its {name} side is {getattr(side, label)}, which is no number" for label in bad]
         problems += problems_of_codes(name, codes, side.patches, codec)
     problems += problems_of_codes(PREFIX, pair.prefix, len(pair.prefix[0]) // codec.patch_layout[0], codec, least=0)

@@ -2,8 +2,8 @@
 
 The rule (`best_of`): a check-up counts if its speaker similarity is not below the lower end of the 95 % interval of the
 model that tuning began with, and no more of its takes fail. Of those that count, the one with the fewest character
-errors is the best; the beginning itself is one of them. So words are never bought with the voice, and where nothing got
-better, nothing changes.
+errors (or with the best words by the judge that `best_by` names) is the best; the beginning itself is one of them. So
+words are never bought with the voice, and where nothing got better, nothing changes.
 
 Upstream: a test set (`evaluation.testset`), a bundle's codec and encoders.  Downstream: `training.orpo`, as its judge.
 What stands behind the rule lies in the run folder: `checkups.jsonl` (one line per check-up), `best/`, a run folder of
@@ -17,7 +17,7 @@ import shutil
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from pydantic import Field
@@ -25,17 +25,19 @@ from pydantic import Field
 from marstts.audio import Waveform
 from marstts.checkpoint import Bundle
 from marstts.config import Config
-from marstts.evaluation.intervals import ratio_interval
+from marstts.evaluation.intervals import Interval, ratio_interval
 from marstts.evaluation.judges import NO_SIMILARITY, RECOGNISERS, recognise
 from marstts.evaluation.metrics.identity import Embedding, cosine, level
 from marstts.evaluation.metrics.length import Verdict, judge_length, usual_seconds
 from marstts.evaluation.metrics.words import plain_words
 from marstts.evaluation.systems import take_seed
 from marstts.evaluation.testset import Trial
+from marstts.engine.guided import guided
 from marstts.mars6.generate import Generated, Stepper, StopReason, generate
 from marstts.mars6.patches import unpatchify
 from marstts.mars6.prompt import Prompt, build_prompt
-from marstts.preference.judging import decode
+from marstts.preference import judging
+from marstts.preference.judging import Scale, decode
 from marstts.preference.takes import read_lines, write_lines
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.clone import ReferenceWarning, clone
@@ -54,6 +56,9 @@ class CheckupConfig(Config):
     """The first so many trials of the test set."""
 
     recogniser: str = "sphinx"
+    best_by: Literal[Scale.CER, Scale.WRONG_WORDS, Scale.MISFIT] = Scale.CER
+    """Whose word decides which check-up is the best."""
+
     top_p: float | None = Field(None, ge=0.0, le=1.0)
     """Of all takes (default: where the model's own backoff starts)."""
 
@@ -65,6 +70,10 @@ class TakeCheck(Config):
 
     character_errors: int
     characters: int
+    wrong_words: float
+    misfit: float
+    """See `judging.Scale`."""
+
     similarity: float
     length_ratio: float
     """Seconds, as a multiple of what the text usually takes."""
@@ -86,6 +95,10 @@ class Checkup(Config):
     step: int
     cer: float
     cer_interval: tuple[float, float]
+    wrong_words: float
+    wrong_words_interval: tuple[float, float]
+    misfit: float
+    misfit_interval: tuple[float, float]
     similarity: float
     similarity_interval: tuple[float, float]
     """95 %, over sentences."""
@@ -108,6 +121,7 @@ class Ward:
         self.bundle, self.config = bundle, config
         self.trials = trials[: config.sentences]
         self.recogniser = RECOGNISERS[config.recogniser]()
+        self.word_test, self.aligner = judging.WordChoiceTest(), judging.Aligner()
         self.backoff = BackoffConfig()
         self.prompts: list[Prompt] = []
         self.references: list[Embedding] = []
@@ -129,7 +143,7 @@ class Ward:
         top_p = self.bundle.sampling.top_p if self.config.top_p is None else self.config.top_p
         rate = self.bundle.codec.spec.patch_rate
         takes = generate(
-            stepper,
+            guided(stepper, self.bundle.tokenizer, self.bundle.guidance),
             self.prompts,
             top_p=[top_p] * len(self.prompts),
             limits=[self.backoff.limits(normalize(trial.text), rate) for trial in self.trials],
@@ -148,11 +162,14 @@ class Ward:
         waveform = decode(self.bundle.codec, unpatchify(take.tokens, config.patch_layout, config.codebook_size))
         usual = usual_seconds(trial.text)
         speech = waveform if judge_length(waveform, usual).has_speech else None
-        words = recognise(self.recogniser, plain_words(trial.text), speech)
+        text = plain_words(trial.text)
+        words = recognise(self.recogniser, text, speech)
         too_long = judge_length(waveform, usual) is Verdict.TOO_LONG
         return TakeCheck(
             character_errors=words.character_errors,
             characters=words.characters,
+            wrong_words=judging.wrong_words(self.word_test, text, speech),
+            misfit=judging.misfit(self.aligner, text, speech),
             similarity=NO_SIMILARITY if speech is None else self.similarity(speech, reference),
             length_ratio=waveform.seconds / usual,
             repeats=words.repeats,
@@ -167,14 +184,21 @@ class Ward:
 
 def summarize(step: int, takes: Sequence[TakeCheck]) -> Checkup:
     """All takes in a line; intervals by bootstrap over sentences."""
-    ones = [1.0] * len(takes)
-    cer = ratio_interval([take.character_errors for take in takes], [take.characters for take in takes])
-    similarity = ratio_interval([take.similarity for take in takes], ones)
-    assert cer is not None and similarity is not None, "a test set has trials, and trials have words"
+
+    def mean(values: Sequence[float]) -> Interval:
+        return interval(values, [1.0] * len(takes))
+
+    cer = interval([take.character_errors for take in takes], [take.characters for take in takes])
+    wrong_words, misfit = mean([take.wrong_words for take in takes]), mean([take.misfit for take in takes])
+    similarity = mean([take.similarity for take in takes])
     return Checkup(
         step=step,
         cer=cer.value,
         cer_interval=(cer.low, cer.high),
+        wrong_words=wrong_words.value,
+        wrong_words_interval=(wrong_words.low, wrong_words.high),
+        misfit=misfit.value,
+        misfit_interval=(misfit.low, misfit.high),
         similarity=similarity.value,
         similarity_interval=(similarity.low, similarity.high),
         length_ratio=float(np.mean([take.length_ratio for take in takes])),
@@ -182,6 +206,13 @@ def summarize(step: int, takes: Sequence[TakeCheck]) -> Checkup:
         failures=float(np.mean([take.failed for take in takes])),
         takes=len(takes),
     )
+
+
+def interval(above: Sequence[float], below: Sequence[float]) -> Interval:
+    """Ratio of two sums over takes."""
+    found = ratio_interval(above, below)
+    assert found is not None, "a test set has trials, and trials have words"
+    return found
 
 
 def objection(checkup: Checkup, beginning: Checkup) -> str | None:
@@ -194,10 +225,10 @@ def objection(checkup: Checkup, beginning: Checkup) -> str | None:
     return None
 
 
-def best_of(checkups: Sequence[Checkup]) -> Checkup:
+def best_of(checkups: Sequence[Checkup], by: Scale = Scale.CER) -> Checkup:
     """The best by the rule above, the earlier one of equals; the first of `checkups` is the beginning."""
     counted = [checkup for checkup in checkups if objection(checkup, checkups[0]) is None]
-    return min(counted, key=lambda checkup: (checkup.cer, checkup.step))
+    return min(counted, key=lambda checkup: (getattr(checkup, by.value), checkup.step))
 
 
 class Guardian:
@@ -220,10 +251,10 @@ class Guardian:
         against = objection(checkup, ordered[0])
         if against is not None:
             self.say(f"step {step} does not count: {against}")
-        if best_of(ordered) is checkup:
+        if best_of(ordered, self.ward.config.best_by) is checkup:
             self.keep(model, step)
         write_lines(ordered, self.folder / CHECKUPS_FILE)  # last: a stop before this line makes the check-up again
-        names = ("cer", "similarity", "length_ratio", "repetition", "failures")
+        names = ("cer", "wrong_words", "misfit", "similarity", "length_ratio", "repetition", "failures")
         return {name: getattr(checkup, name) for name in names}
 
     @property
@@ -234,7 +265,7 @@ class Guardian:
     @property
     def best(self) -> Checkup:
         """The best so far."""
-        return best_of([self.checkups[step] for step in sorted(self.checkups)])
+        return best_of([self.checkups[step] for step in sorted(self.checkups)], self.ward.config.best_by)
 
     def keep(self, model: Mars6, step: int) -> None:
         """Write `best/`, which then holds this step alone: the new one is complete before an old one goes."""

@@ -16,7 +16,7 @@ from marstts.data.pairs import write_pairs
 from marstts.data.workers import Engine
 from marstts.errors import DataError
 from marstts.preference.judging import judge_takes
-from marstts.preference.ranking import RankConfig, as_pair, legs_judged, make_pairs, rank_takes
+from marstts.preference.ranking import RankConfig, as_pair, judges_wanted, make_pairs, rank_takes
 from marstts.preference.report import write_extremes, write_report
 from marstts.preference.takes import Claim, read_claim
 
@@ -36,14 +36,13 @@ def rank(
     claim = read_claim(mined)
     bundle = load_bundle(claim.model)
     check_codec(mined, claim, bundle.codec)
-    legs = legs_judged(config.scheme)
-    takes = judge_takes(mined, claim.model, config.recogniser, config.mos, legs, engine, say)
+    takes = judge_takes(mined, claim.model, judges_wanted(config), engine, say)
     ranked = rank_takes(takes, config)
     pairs = make_pairs(ranked, config)
     if not pairs:
         raise DataError(
-            f"{mined}: none of {len(ranked)} judged takes makes a pair; relax rejected_min_cer, rejected_max_mos or "
-            "least_margin, or mine more takes"
+            f"{mined}: none of {len(ranked)} judged takes makes a pair; relax the thresholds of "
+            "what may be rejected or chosen, or mine more takes"
         )
     made_by = {name: getattr(claim, name) for name in ("codec", "identity_encoder", "style_encoder")}
     write_pairs([as_pair(*sides, config.scheme, made_by) for sides in pairs], output, bundle.codec.spec.patch_layout)

@@ -24,10 +24,11 @@ from marstts.data.pairs import Pair, PairLine, SideLine
 from marstts.errors import ConfigError
 from marstts.evaluation.ordering import stable_order
 from marstts.mars6.generate import StopReason
-from marstts.preference.judging import Judged, Score, text_of
+from marstts.preference.judging import Judged, Scale, Score, Wanted, text_of
 from marstts.preference.takes import Leg, Spoken, Take
 
 RECORDING = "recording"
+HIGHEST_MOS = 5.0
 
 
 class Scheme(str, Enum):
@@ -55,8 +56,11 @@ class RankConfig(Config):
     """utmos, dnsmos or plcmos; auto is UTMOS where its packages and weights are there, else DNSMOS."""
 
     cer_weight: float = Field(1.0, ge=0.0)
+    wrong_words_weight: float = Field(0.0, ge=0.0)
+    misfit_weight: float = Field(0.0, ge=0.0)
     mos_weight: float = Field(1.0, ge=0.0)
-    """Of the places among all takes, by either judge, in how bad a take is."""
+    """Of the places among all takes, by each judge, in how bad a take is. A judge without weight is asked only if there
+    is a threshold for it."""
 
     rejected_share: float = Field(0.2, gt=0.0, le=1.0)
     """Of the takes (of the groups of takes, in schemes that compare takes): the worst ones."""
@@ -64,11 +68,20 @@ class RankConfig(Config):
     rejected_min_cer: float = Field(0.0, ge=0.0)
     """Takes with fewer character errors are never rejected."""
 
-    rejected_max_mos: float = Field(5.0, ge=1.0, le=5.0)
+    rejected_min_wrong_words: float = Field(0.0, ge=0.0, le=1.0)
+    """Takes with fewer wrong words are never rejected."""
+
+    rejected_min_misfit: float = Field(0.0, ge=0.0)
+    """Takes whose sounds fit better are never rejected."""
+
+    rejected_max_mos: float = Field(HIGHEST_MOS, ge=1.0, le=HIGHEST_MOS)
     """Takes with a better opinion score are never rejected."""
 
     chosen_max_cer: float = Field(math.inf, ge=0.0)
     """Takes with more character errors are never chosen; recordings always may be."""
+
+    chosen_max_wrong_words: float = Field(1.0, ge=0.0, le=1.0)
+    """Takes with more wrong words are never chosen."""
 
     least_margin: float = Field(0.0, ge=0.0)
     """How much worse (in places from 0 to 1) the rejected take of a group must be than the chosen one; equals never
@@ -80,6 +93,22 @@ class RankConfig(Config):
     extremes: int = Field(5, ge=0)
     """Best and worst takes to be written as WAV, for listening."""
 
+    @property
+    def weights(self) -> dict[Scale, float]:
+        """Of each judge in how bad a take is."""
+        return {scale: getattr(self, f"{scale.value}_weight") for scale in Scale}
+
+    @property
+    def scales(self) -> tuple[Scale, ...]:
+        """On which the takes must be judged: those with a weight, or a threshold that some take may not pass."""
+        thresholds = {
+            Scale.CER: self.rejected_min_cer > 0 or self.chosen_max_cer < math.inf,
+            Scale.WRONG_WORDS: self.rejected_min_wrong_words > 0 or self.chosen_max_wrong_words < 1,
+            Scale.MISFIT: self.rejected_min_misfit > 0,
+            Scale.MOS: self.rejected_max_mos < HIGHEST_MOS,
+        }
+        return tuple(scale for scale in Scale if self.weights[scale] > 0 or thresholds[scale])
+
 
 @dataclass(frozen=True, eq=False)
 class Ranked:
@@ -88,21 +117,23 @@ class Ranked:
     take: Take
     judged: Judged
     badness: float
-    """0 = best of all takes by both judges, 1 = worst."""
+    """0 = best of all takes by all judges, 1 = worst."""
 
 
 def rank_takes(takes: Sequence[tuple[Take, Judged]], config: RankConfig) -> list[Ranked]:
     """The takes that were spoken to the end, worst first; equals in an order that depends on their ids alone."""
-    if not config.cer_weight + config.mos_weight:
-        raise ConfigError("cer_weight and mos_weight are both 0, so there is nothing to rank by")
+    weights = {scale: weight for scale, weight in config.weights.items() if weight}
+    if not weights:
+        raise ConfigError("the weights of all judges are 0, so there is nothing to rank by")
     legs = legs_judged(config.scheme)
     whole = [(take, line) for take, line in takes if all(getattr(line, leg.value) is not None for leg in legs)]
     badness = np.zeros(len(whole))
     for leg in legs:
         scores: list[Score] = [getattr(line, leg.value) for _, line in whole]
-        by_cer, by_mos = places([score.cer for score in scores]), places([-score.mos for score in scores])
-        badness += config.cer_weight * by_cer + config.mos_weight * by_mos
-    badness /= (config.cer_weight + config.mos_weight) * len(legs)
+        for scale, weight in weights.items():
+            sign = 1 if scale.higher_is_worse else -1
+            badness += weight * places([sign * score.on(scale) for score in scores])
+    badness /= sum(weights.values()) * len(legs)
     ranked = [Ranked(take, line, float(value)) for (take, line), value in zip(whole, badness, strict=True)]
     return sorted(ranked, key=lambda one: (-one.badness, stable_order(one.take.id)))
 
@@ -152,8 +183,13 @@ def best_and_worst(ranked: Sequence[Ranked], config: RankConfig) -> list[Sides]:
         for worst, best in pairs
         if worst.badness > best.badness
         and worst.badness - best.badness >= config.least_margin
-        and score_of(best, config.scheme).cer <= config.chosen_max_cer
+        and may_be_chosen(best, config)
     ]
+
+
+def judges_wanted(config: RankConfig) -> Wanted:
+    """Who is asked, and about what."""
+    return Wanted(config.recogniser, config.mos, config.scales, legs_judged(config.scheme))
 
 
 def legs_judged(scheme: Scheme) -> tuple[Leg, ...]:
@@ -182,7 +218,20 @@ def may_be_rejected(one: Ranked, config: RankConfig) -> bool:
     """Whether a take is bad enough, and has any codes."""
     score = score_of(one, config.scheme)
     audible = len(spoken_of(one, config.scheme).codes[0]) > 0
-    return audible and score.cer >= config.rejected_min_cer and score.mos <= config.rejected_max_mos
+    bad_enough = {
+        Scale.CER: lambda value: value >= config.rejected_min_cer,
+        Scale.WRONG_WORDS: lambda value: value >= config.rejected_min_wrong_words,
+        Scale.MISFIT: lambda value: value >= config.rejected_min_misfit,
+        Scale.MOS: lambda value: value <= config.rejected_max_mos,
+    }
+    return audible and all(bad_enough[scale](score.on(scale)) for scale in config.scales)
+
+
+def may_be_chosen(one: Ranked, config: RankConfig) -> bool:
+    """Whether a take is good enough."""
+    score = score_of(one, config.scheme)
+    highest = {Scale.CER: config.chosen_max_cer, Scale.WRONG_WORDS: config.chosen_max_wrong_words}
+    return all(score.on(scale) <= value for scale, value in highest.items() if scale in config.scales)
 
 
 def identical(rejected: Ranked, chosen: Ranked | None, scheme: Scheme) -> bool:
@@ -226,5 +275,7 @@ def take_line(one: Ranked, scheme: Scheme) -> SideLine:
         ended=spoken.stop is StopReason.EOS,
         seed=one.take.plan.seed,
         cer=score.cer,
+        wrong_words=score.wrong_words,
+        misfit=score.misfit,
         mos=score.mos,
     )

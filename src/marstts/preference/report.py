@@ -17,7 +17,7 @@ from marstts import audio
 from marstts.codec.base import Codec
 from marstts.errors import require
 from marstts.mars6.generate import StopReason
-from marstts.preference.judging import JUDGED_FOLDER, JUDGES_FILE, Judged, decode
+from marstts.preference.judging import JUDGED_FOLDER, JUDGES_FILE, Judged, Scale, decode
 from marstts.preference.ranking import RankConfig, Ranked, Sides, score_of, spoken_of
 from marstts.preference.takes import Take
 
@@ -32,7 +32,8 @@ def write_extremes(ranked: Sequence[Ranked], codec: Codec, config: RankConfig, f
     for name, found in (("worst", ranked[:most]), ("best", list(reversed(ranked))[:most])):
         for number, one in enumerate(found, 1):
             score = score_of(one, config.scheme)
-            path = extremes / f"{name}-{number}-cer{score.cer:.2f}-mos{score.mos:.2f}.wav"
+            told = "-".join(f"{scale.value}{score.on(scale):.2f}" for scale in config.scales)
+            path = extremes / f"{name}-{number}-{told}.wav"
             sound = decode(codec, spoken_of(one, config.scheme).codes)
             if len(sound.samples):
                 audio.write(sound, path)
@@ -48,12 +49,12 @@ def write_report(
     mined: Path,
     folder: Path,
 ) -> dict[str, Any]:
-    """`report.json` and two histograms; returns what the JSON holds."""
+    """`report.json`, and a histogram of each score; returns what the JSON holds."""
     rejected = {one.take.id for one, _ in pairs}
-    scores = {name: [getattr(score_of(one, config.scheme), name) for one in ranked] for name in ("cer", "mos")}
+    scores = {scale: [score_of(one, config.scheme).on(scale) for one in ranked] for scale in config.scales}
     bad = {
-        name: [getattr(score_of(one, config.scheme), name) for one in ranked if one.take.id in rejected]
-        for name in scores
+        scale: [score_of(one, config.scheme).on(scale) for one in ranked if one.take.id in rejected]
+        for scale in config.scales
     }
     problems = Counter(take.problem for take, _ in takes if take.problem is not None)
     report = {
@@ -65,12 +66,12 @@ def write_report(
         "problems": dict(problems.most_common()),
         "cut_off": sum(spoken_of(one, config.scheme).stop is not StopReason.EOS for one in ranked),
         "pairs_by_speaker": dict(sorted(Counter(one.take.plan.speaker for one, _ in pairs).items())),
-        "all_takes": {name: quantiles(values) for name, values in scores.items()},
-        "rejected": {name: quantiles(values) for name, values in bad.items()},
+        "all_takes": {scale.value: quantiles(values) for scale, values in scores.items()},
+        "rejected": {scale.value: quantiles(values) for scale, values in bad.items()},
     }
     (folder / "report.json").write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    for name in scores:
-        draw_histogram(name, scores[name], bad[name], folder / f"{name}.png")
+    for scale in scores:
+        draw_histogram(scale, scores[scale], bad[scale], folder / f"{scale.value}.png")
     return report
 
 
@@ -83,16 +84,25 @@ def quantiles(values: Sequence[float]) -> dict[str, float]:
     return {name: round(float(value), 4) for name, value in found.items()}
 
 
-def draw_histogram(name: str, every: Sequence[float], rejected: Sequence[float], path: Path) -> None:
+AXES = {
+    Scale.CER: ("character error rate", 0.0, 2.0),
+    Scale.WRONG_WORDS: ("share of wrong words", 0.0, 1.0),
+    Scale.MISFIT: ("misfit of the words' sounds, nats per frame", 2.0, 12.0),
+    Scale.MOS: ("predicted opinion score", 1.0, 5.0),
+}
+"""Title, lowest and highest value of each scale; what is higher stands at the end."""
+
+
+def draw_histogram(scale: Scale, every: Sequence[float], rejected: Sequence[float], path: Path) -> None:
     """How the scores of all takes are spread, and those of the rejected ones."""
     figures = require("matplotlib.figure", "eval")
     figure = figures.Figure(figsize=(6, 3.2), layout="constrained")  # without pyplot there is no display to miss
     axes = figure.add_subplot()
-    top = min(max(every), 2.0) if name == "cer" else 5.0
-    bins = np.linspace(0.0 if name == "cer" else 1.0, max(top, 0.1), 31)
-    axes.hist(np.clip(every, bins[0], bins[-1]), bins, color="#b8c4d6", label=f"all takes ({len(every)})")
-    axes.hist(np.clip(rejected, bins[0], bins[-1]), bins, color="#b5483c", label=f"rejected ({len(rejected)})")
-    axes.set_xlabel("character error rate" if name == "cer" else "predicted opinion score")
+    title, lowest, highest = AXES[scale]
+    bins = np.linspace(lowest, highest, 31)
+    axes.hist(np.clip(every, lowest, highest), bins, color="#b8c4d6", label=f"all takes ({len(every)})")
+    axes.hist(np.clip(rejected, lowest, highest), bins, color="#b5483c", label=f"rejected ({len(rejected)})")
+    axes.set_xlabel(title)
     axes.set_ylabel("takes")
     axes.legend()
     figure.savefig(path, dpi=110)

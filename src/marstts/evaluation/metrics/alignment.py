@@ -28,6 +28,9 @@ class Alignment:
     skipped: int
     """Words without a known pronunciation, left out of the text."""
 
+    mean_score: float | None = None
+    """Over all frames of all words: real speech near -3.5; None where the text could not be aligned."""
+
     @property
     def at_fault(self) -> bool:
         """Whether a word, or the whole text, is missing."""
@@ -50,11 +53,14 @@ class Aligner:
         sphinx.teach(self._decoder, known)
         self._decoder.set_align_text(" ".join(known))
         sphinx.decode(self._decoder, pcm)
-        scored = [(word_score(segment), sphinx.base_form(segment.word)) for segment in spoken(self._decoder)]
+        segments = spoken(self._decoder)
+        scored = [(word_score(segment), sphinx.base_form(segment.word)) for segment in segments]
         if len(scored) < len(known):
             return Alignment(None, None, skipped)
         score, word = min(scored)
-        return Alignment(word, round(score, 3), skipped)
+        frames = [num_frames(segment) for segment in segments]
+        mean = sum(value * count for (value, _), count in zip(scored, frames, strict=True)) / sum(frames)
+        return Alignment(word, round(score, 3), skipped, round(mean, 4))
 
 
 def spoken(decoder: Any) -> list[Any]:
@@ -64,5 +70,8 @@ def spoken(decoder: Any) -> list[Any]:
 
 def word_score(segment: Any) -> float:
     """Mean log likelihood per frame; `ascore` is linear and may underflow, so that -690 in all is as low as it goes."""
-    frames = segment.end_frame - segment.start_frame + 1
-    return math.log(max(segment.ascore, 1e-300)) / frames
+    return math.log(max(segment.ascore, 1e-300)) / num_frames(segment)
+
+
+def num_frames(segment: Any) -> int:
+    return int(segment.end_frame - segment.start_frame + 1)
