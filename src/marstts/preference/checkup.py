@@ -25,6 +25,7 @@ from pydantic import Field
 from marstts.audio import Waveform
 from marstts.checkpoint import Bundle
 from marstts.config import Config
+from marstts.engine.guided import guided
 from marstts.evaluation.intervals import Interval, ratio_interval
 from marstts.evaluation.judges import NO_SIMILARITY, RECOGNISERS, recognise
 from marstts.evaluation.metrics.identity import Embedding, cosine, level
@@ -32,7 +33,6 @@ from marstts.evaluation.metrics.length import Verdict, judge_length, usual_secon
 from marstts.evaluation.metrics.words import plain_words
 from marstts.evaluation.systems import take_seed
 from marstts.evaluation.testset import Trial
-from marstts.engine.guided import guided
 from marstts.mars6.generate import Generated, Stepper, StopReason, generate
 from marstts.mars6.patches import unpatchify
 from marstts.mars6.prompt import Prompt, build_prompt
