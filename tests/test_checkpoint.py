@@ -26,6 +26,7 @@ from marstts.errors import CheckpointError
 from marstts.mars6.generate import SamplingConfig
 from marstts.mars6.model import Mars6
 from marstts.mars6.prompt import SPECIAL_TOKENS
+from marstts.onnx_export import Storage
 from marstts.text.bpe import BPE
 
 TOY = {"codec": ToyCodecPart(codebook_size=64), "identity": ToyEncoderPart(size=5), "style": ToyEncoderPart(size=7)}
@@ -41,7 +42,7 @@ def copy(toy_bundle: Path, tmp_path: Path) -> Path:
 def quick_export(monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights only, no graphs: for tests of what happens around them."""
 
-    def weights_only(model: Mars6, folder: Path) -> None:
+    def weights_only(model: Mars6, folder: Path, storage: Storage) -> None:
         folder.mkdir()
         save_file(model.state_dict(), folder / "mars6.safetensors")
         (folder / "config.json").write_text(model.config.model_dump_json())

@@ -4,7 +4,7 @@ Upstream: training, through `export_bundle`.  Downstream: `synthesis.loading` (s
 
     bundle.json          format version, name, quality prefix, sampling defaults, kinds of codec and speaker encoders
     tokenizer.json
-    mars6/               config.json, mars6.safetensors (fp16), encoder.onnx, global.onnx, patch.onnx, local.onnx
+    mars6/               config.json, mars6.safetensors, encoder.onnx, global.onnx, patch.onnx, local.onnx
     codec/               of kind `mini`: config.json, codec.safetensors, encoder.onnx, decoder.onnx
                          of kind `snac`, where it was at hand: the same, but snac.safetensors
     identity/, style/    of kind `mini`: config.json, encoder.safetensors, encoder.onnx
@@ -42,6 +42,7 @@ from marstts.errors import CheckpointError, ConfigError, MissingExtraError, requ
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.generate import SamplingConfig
 from marstts.mars6.quantise import Precision, copy_mars6, is_int8, quantise
+from marstts.onnx_export import Storage
 from marstts.speaker import clap, wavlm
 from marstts.speaker.base import SpeakerEncoder
 from marstts.speaker.clap import ClapEncoder
@@ -128,6 +129,10 @@ class BundleInfo(Config):
     sampling: SamplingConfig = SamplingConfig()
     """Defaults of speaking."""
 
+    guidance: float = Field(1.0, ge=1.0)
+    """How strongly speech keeps to its words by default (`engine.guided`); more than 1 only for a model that learnt
+    from rows without words."""
+
     codec: Annotated[CodecPart, Field(discriminator="kind")]
     identity: Annotated[EncoderPart, Field(discriminator="kind")]
     style: Annotated[EncoderPart, Field(discriminator="kind")]
@@ -159,6 +164,11 @@ class Bundle:
     def quality(self) -> int:
         """Sample rate (Hz) that the quality prefix asks for."""
         return self.info.quality
+
+    @property
+    def guidance(self) -> float:
+        """How strongly speech keeps to its words by default."""
+        return self.info.guidance
 
     @property
     def sampling(self) -> SamplingConfig:
@@ -349,6 +359,7 @@ def export_bundle(
     name: str,
     quality: int = 48_000,
     sampling: SamplingConfig | None = None,
+    guidance: float = 1.0,
     precision: Precision = Precision.FLOAT32,
 ) -> None:
     """Write a bundle; an older one in `folder` is replaced when the new one is complete.
@@ -357,12 +368,12 @@ def export_bundle(
     The model's parameters are rounded to half precision in place. CheckpointError if parts do not fit one another.
     """
     from marstts.codec.snac_graphs import export_snac
-    from marstts.mars6.graphs import export_mars6
 
     info = BundleInfo(
         name=name,
         quality=quality,
         sampling=sampling or SamplingConfig(),
+        guidance=guidance,
         codec=describe(codec),
         identity=describe(identity),
         style=describe(style),
@@ -384,13 +395,21 @@ def export_bundle(
             open_encoder(info.identity, temporary / IDENTITY_FOLDER, "identity"),
             open_encoder(info.style, temporary / STYLE_FOLDER, "style"),
         )
-        if precision is Precision.INT8:
-            export_mars6(model, temporary / "float32")
-            quantise(temporary / "float32", temporary / MODEL_FOLDER)
-            shutil.rmtree(temporary / "float32")
-        else:
-            export_mars6(model, temporary / MODEL_FOLDER)
-        (temporary / MODEL_FOLDER / WEIGHTS_FILE).chmod(0o644)  # safetensors writes for the owner's eyes only
+        write_mars6(model, temporary / MODEL_FOLDER, precision, Storage.HALF)
+
+
+def write_mars6(model: Mars6, folder: Path, precision: Precision, storage: Storage) -> None:
+    """Write a bundle's model with its graphs; what does not become int8 is in half precision then."""
+    from marstts.mars6.graphs import export_mars6
+
+    if precision is Precision.INT8:
+        wide = folder.with_name(f"{folder.name}.float32")
+        export_mars6(model, wide, Storage.HALF)
+        quantise(wide, folder)
+        shutil.rmtree(wide)
+    else:
+        export_mars6(model, folder, storage)
+    (folder / WEIGHTS_FILE).chmod(0o644)  # safetensors writes for the owner's eyes only
 
 
 def rewrite_bundle(source: Path | str, folder: Path, precision: Precision) -> str | None:

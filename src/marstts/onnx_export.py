@@ -1,8 +1,8 @@
 """PyTorch modules → ONNX graphs whose weights stay in one safetensors file.
 
 Upstream: the torch models.  Downstream: `onnx_session`, which opens graph and weights without PyTorch.
-The weights are stored once, in half precision, as safetensors: what fine-tuning loads is what the graphs point into
-(ONNX external data), so a checkpoint carries no second copy and the two cannot disagree.
+The weights are stored once, as safetensors, usually in half precision: what fine-tuning loads is what the graphs point
+into (ONNX external data), so a checkpoint carries no second copy and the two cannot disagree.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,16 @@ from marstts.errors import require
 
 SMALLEST_SHARED = 64
 """Initialisers with fewer elements stay inside the graph."""
+
+
+class Storage(Enum):
+    """How weights lie in their file; graphs compute in single precision."""
+
+    HALF = "float16"
+    """Rounded, at half the size."""
+
+    SINGLE = "float32"
+    """As they are."""
 
 
 @dataclass(frozen=True)
@@ -36,24 +48,27 @@ class Graph:
     """Per input: which axes vary, and a name for each."""
 
 
-def export_graphs(folder: Path, weights_file: str, model: Any, graphs: Mapping[str, Graph]) -> None:
-    """Write `folder/weights_file` (fp16) and `folder/NAME.onnx` for each graph. `model` owns all parameters.
+def export_graphs(
+    folder: Path, weights_file: str, model: Any, graphs: Mapping[str, Graph], storage: Storage = Storage.HALF
+) -> None:
+    """Write `folder/weights_file` and `folder/NAME.onnx` for each graph. `model` owns all parameters.
 
-    The model's parameters are rounded to half precision in place first, so that graphs and model agree.
+    The model's parameters are rounded in place first as they will be stored, so that graphs and model agree.
     """
     torch = require("torch", "train")
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
+    dtype = getattr(torch, storage.value)
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.copy_(parameter.half().float())
-    state = {name: tensor.half().contiguous() for name, tensor in model.state_dict().items()}
+            parameter.copy_(parameter.to(dtype).float())
+    state = {name: tensor.to(dtype).contiguous() for name, tensor in model.state_dict().items()}
     save_file(state, folder / weights_file)
     places = tensor_places(folder / weights_file)
     values = {name: tensor.float().numpy() for name, tensor in state.items()}
     for name, graph in graphs.items():
-        share_weights(export_one(graph), values, places, weights_file, folder / f"{name}.onnx")
+        share_weights(export_one(graph), values, places, weights_file, folder / f"{name}.onnx", storage)
 
 
 def export_one(graph: Graph) -> Any:
@@ -88,7 +103,7 @@ def tensor_places(path: Path) -> dict[str, tuple[int, int]]:
 
 def share_weights(
     model: Any, values: Mapping[str, NDArray[np.float32]], places: Mapping[str, tuple[int, int]], weights_file: str,
-    path: Path,
+    path: Path, storage: Storage,
 ) -> None:  # fmt: skip
     """Point every initialiser that equals a tensor of the weights file (or its transpose) at that tensor, and save."""
     onnx = require("onnx", "train")
@@ -103,16 +118,19 @@ def share_weights(
             kept.append(initializer)
             continue
         source, transposed = match
-        stored = f"{initializer.name}.half"
-        kept.append(external_tensor(stored, values[source].shape, places[source], weights_file))
-        widened = f"{initializer.name}.wide" if transposed or array.shape != values[source].shape else initializer.name
-        nodes.append(onnx.helper.make_node("Cast", [stored], [widened], to=onnx.TensorProto.FLOAT))
+        steps: list[tuple[str, list[str], dict[str, Any]]] = []  # from what is stored to what the graph wants
+        if storage is Storage.HALF:
+            steps.append(("Cast", [], {"to": onnx.TensorProto.FLOAT}))
         if transposed:
-            nodes.append(onnx.helper.make_node("Transpose", [widened], [initializer.name], perm=[1, 0]))
-        elif widened != initializer.name:
+            steps.append(("Transpose", [], {"perm": [1, 0]}))
+        elif array.shape != values[source].shape:
             shape = onnx.numpy_helper.from_array(np.array(array.shape, np.int64), f"{initializer.name}.shape")
             kept.append(shape)
-            nodes.append(onnx.helper.make_node("Reshape", [widened, shape.name], [initializer.name]))
+            steps.append(("Reshape", [shape.name], {}))
+        chain = [*(f"{initializer.name}.{step}" for step in range(len(steps))), initializer.name]
+        kept.append(external_tensor(chain[0], values[source].shape, places[source], weights_file, storage))
+        for (kind, more, attributes), (given, made) in zip(steps, pairwise(chain), strict=True):
+            nodes.append(onnx.helper.make_node(kind, [given, *more], [made], **attributes))
     del model.graph.initializer[:]
     model.graph.initializer.extend(kept)
     body = list(model.graph.node)
@@ -142,10 +160,13 @@ def find_tensor(
     return None
 
 
-def external_tensor(name: str, shape: Sequence[int], place: tuple[int, int], weights_file: str) -> Any:
-    """An fp16 initialiser whose bytes lie in the weights file."""
+def external_tensor(
+    name: str, shape: Sequence[int], place: tuple[int, int], weights_file: str, storage: Storage
+) -> Any:
+    """An initialiser whose bytes lie in the weights file."""
     onnx = require("onnx", "train")
-    tensor = onnx.TensorProto(name=name, dims=list(shape), data_type=onnx.TensorProto.FLOAT16)
+    dtype = onnx.TensorProto.FLOAT16 if storage is Storage.HALF else onnx.TensorProto.FLOAT
+    tensor = onnx.TensorProto(name=name, dims=list(shape), data_type=dtype)
     tensor.data_location = onnx.TensorProto.EXTERNAL
     for key, value in (("location", weights_file), ("offset", str(place[0])), ("length", str(place[1]))):
         tensor.external_data.add(key=key, value=value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 import urllib.error
@@ -14,14 +15,17 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner, Result
 
 import marstts
 from light_install import WITHOUT_EXTRAS
-from marstts.checkpoint import load_mars6
+from marstts.checkpoint import SnacPart, has_snac_graphs, load_mars6
 from marstts.cli.main import app
 from marstts.errors import CheckpointError
+from marstts.mars6.model import Mars6
+from marstts.mars6.quantise import Precision, is_int8
+from marstts.onnx_export import Storage
 from marstts.synthesis import conversion
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "mars6"
@@ -62,6 +66,49 @@ def test_a_model_converted_for_the_light_install_speaks_without_pytorch(
     [take] = json.loads(run.stdout)["takes"]
     assert take["text"] == "Hello there."
     assert (tmp_path / "a.wav").stat().st_size > 44
+
+
+@pytest.fixture
+def graphs_at_hand(light_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spares ten seconds of tracing: the fixture checkpoint was exported before."""
+
+    def copy(model: Mars6, folder: Path, storage: Storage) -> None:
+        shutil.copytree(light_bundle / "mars6", folder)
+
+    monkeypatch.setattr("marstts.mars6.graphs.export_mars6", copy)
+
+
+def test_graphs_can_be_int8(graphs_at_hand: None, light_bundle: Path, tmp_path: Path, reference_file: Path) -> None:
+    folder = tmp_path / "int8"
+    result = convert(GOLDEN / "checkpoint.pt", folder, "--onnx", "--precision", "int8", *NEIGHBOURS)
+    assert result.exit_code == 0, result.stderr
+    assert is_int8(folder / "mars6") and not is_int8(light_bundle / "mars6")
+    assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in light_bundle.iterdir())
+    speech = ["--reference", str(reference_file), "--output", str(tmp_path / "a.wav")]
+    result = CliRunner().invoke(app, ["speak", "Hello there.", *speech, "--model", str(folder)])
+    assert result.exit_code == 0, result.stderr
+    refused = convert(GOLDEN / "checkpoint.pt", tmp_path / "no", "--precision", "int8", *NEIGHBOURS)
+    assert refused.exit_code == 2 and "give it with --onnx" in refused.stderr and refused.stderr.count("\n") == 1
+
+
+def test_snac_has_graphs_where_it_can_be_had(
+    graphs_at_hand: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise ConnectionError("no network in tests")
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", refuse)
+    without = convert(GOLDEN / "checkpoint.pt", tmp_path / "without", "--onnx")
+    assert without.exit_code == 0 and "runs in PyTorch: hubertsiuzdak/snac_24khz: the download" in without.stderr
+    source = tmp_path / "snac"
+    source.mkdir()
+    tensors = {name: tensor for name, tensor in load_file(GOLDEN / "snac.safetensors").items() if "weights." in name}
+    save_file({name.removeprefix("weights."): tensor for name, tensor in tensors.items()}, source / "model.safetensors")
+    config = json.loads((GOLDEN / "io.json").read_text(encoding="utf-8"))["snac"]["config"]
+    (source / "config.json").write_text(json.dumps(config))
+    files, part = (GOLDEN / "checkpoint.pt", GOLDEN / "tokenizer.model"), SnacPart(source=str(source))
+    assert conversion.convert(*files, tmp_path / "with", onnx=True, codec=part).without_codec is None
+    assert [has_snac_graphs(tmp_path / name / "codec") for name in ("without", "with")] == [False, True]
 
 
 @pytest.mark.parametrize("mode", ["none", "fixed-ref", "per-chunk"])
@@ -163,3 +210,17 @@ def test_the_authors_model_is_converted_once(tmp_path: Path, monkeypatch: pytest
     assert load_mars6(folder).config.width == 16
     assert conversion.turbo_bundle(onnx=False) == folder
     assert fetched == ["model-2000100.pt", "eng-tok-512.model"]
+
+
+def test_without_a_gpu_the_authors_model_is_int8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, bool, Precision]] = []
+
+    def note(checkpoint: Path, tokenizer: Path, folder: Path, *, onnx: bool, precision: Precision) -> None:
+        asked.append((folder.name, onnx, precision))
+
+    monkeypatch.setenv("MARSTTS_CACHE", str(tmp_path))
+    monkeypatch.setattr(conversion, "download", lambda name, folder: folder / name)
+    monkeypatch.setattr(conversion, "convert", note)
+    assert conversion.turbo_bundle(onnx=True) == tmp_path / "mars6-turbo-int8"
+    assert conversion.turbo_bundle(onnx=False) == tmp_path / "mars6-turbo"
+    assert asked == [("mars6-turbo-int8", True, Precision.INT8), ("mars6-turbo", False, Precision.FLOAT32)]

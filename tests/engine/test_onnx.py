@@ -1,4 +1,4 @@
-"""The ONNX engine against the PyTorch engine and the teacher-forced model, all with the same rounded weights."""
+"""The ONNX engine against the PyTorch engine and the teacher-forced model, all with the same weights."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from marstts.engine.base import collate
 from marstts.engine.onnx import ROOM, OnnxEngine
@@ -16,10 +17,10 @@ from marstts.engine.torch import TorchEngine
 from marstts.errors import CheckpointError, ConfigError
 from marstts.mars6.config import Conditioning, Mars6Config
 from marstts.mars6.generate import Generated, Limits, PatchDraws, SamplingConfig, Stepper, generate, sample_positions
-from marstts.mars6.graphs import encoder_graph, export_mars6
+from marstts.mars6.graphs import encoder_graph, export_mars6, lossless_storage
 from marstts.mars6.model import Mars6
 from marstts.mars6.prompt import Prompt
-from marstts.onnx_export import export_graphs
+from marstts.onnx_export import Storage, export_graphs
 from marstts.onnx_session import open_session
 
 CONFIG = Mars6Config(
@@ -45,9 +46,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(folder: Path) -> Mars6:
-    """The model whose export lies in `folder`, rounded as its export is."""
+    """The model whose export lies in `folder`, in single precision, which its weights need."""
     model = model_with(CONFIG)
-    export_mars6(model, folder)
+    assert lossless_storage(model) is Storage.SINGLE
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    export_mars6(model, folder, Storage.SINGLE)
+    stored = load_file(folder / "mars6.safetensors")
+    assert stored.keys() == before.keys() and all(torch.equal(stored[name], before[name]) for name in stored)
     return model
 
 
@@ -237,9 +242,17 @@ def test_selecting_rows_in_the_middle_of_a_patch_keeps_what_they_have_heard(engi
     np.testing.assert_allclose(less.vectors, further.vectors[[2, 0]], atol=1e-5)
 
 
+def test_half_precision_is_for_weights_that_lose_nothing_by_it():
+    model = torch.nn.Linear(2, 2, bias=False)
+    model.weight.data = torch.tensor([[1.0, 0.1], [0.5, -2.0]])
+    assert lossless_storage(model) is Storage.SINGLE
+    model.weight.data = model.weight.data.half().float()
+    assert lossless_storage(model) is Storage.HALF
+
+
 def test_weights_are_stored_once(folder: Path, engine: OnnxEngine):
     parameters = sum(parameter.numel() for parameter in Mars6(CONFIG).parameters())
-    assert (folder / "mars6.safetensors").stat().st_size < 2 * parameters + 20_000
+    assert (folder / "mars6.safetensors").stat().st_size < 4 * parameters + 20_000
     sizes = {path.name: path.stat().st_size for path in folder.glob("*.onnx")}
     assert set(sizes) == {"encoder.onnx", "global.onnx", "local.onnx", "patch.onnx"} and max(sizes.values()) < 60_000
 

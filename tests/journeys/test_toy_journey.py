@@ -21,6 +21,7 @@ from marstts.engine.onnx import OnnxEngine
 from marstts.engine.torch import TorchEngine
 from marstts.mars6.generate import StopReason
 from marstts.mars6.model import Mars6
+from marstts.onnx_export import Storage
 from marstts.training.loop import LoopConfig
 from marstts.training.pretrain import PretrainConfig
 
@@ -70,7 +71,7 @@ def test_a_training_run_becomes_a_model_that_speaks(
     write_config(PretrainConfig(model=model.config, loop=LoopConfig(steps=7)), run / "config.json")
     load_bundle(toy_bundle).tokenizer.save(run / "tokenizer.json")
 
-    def graphs_at_hand(trained: Mars6, folder: Path) -> None:
+    def graphs_at_hand(trained: Mars6, folder: Path, storage: Storage) -> None:
         """Spares ten seconds of tracing: these weights were exported before."""
         assert all(torch.equal(tensor, model.state_dict()[name]) for name, tensor in trained.state_dict().items())
         shutil.copytree(toy_bundle / "mars6", folder)

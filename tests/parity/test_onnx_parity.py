@@ -18,6 +18,7 @@ from marstts.mars6.generate import SamplingConfig, generate
 from marstts.mars6.graphs import export_mars6
 from marstts.mars6.model import Mars6
 from marstts.mars6.quantise import quantise
+from marstts.onnx_export import Storage
 
 EXPORTED: dict[str, Path] = {}
 """Folders of what was exported in this session."""
@@ -35,7 +36,7 @@ def exported(
         pytest.skip("compared with --fixtures DIR")
     if name not in EXPORTED:
         EXPORTED[name] = tmp_path_factory.mktemp(name)
-        export_mars6(in_first_language(models[name], of(name, tensors)), EXPORTED[name])
+        export_mars6(in_first_language(models[name], of(name, tensors)), EXPORTED[name], Storage.SINGLE)
     return EXPORTED[name]
 
 

@@ -36,6 +36,10 @@ def export(
     top_p: Annotated[
         float | None, typer.Option(min=0.0, max=1.0, help="Where backoff starts by default (default: the paper's 0.2).")
     ] = None,
+    guidance: Annotated[
+        float,
+        typer.Option(min=1.0, help="How strongly it keeps to its words by default, if it learnt without them, too."),
+    ] = 1.0,
     precision: Annotated[
         Precision, typer.Option(help="int8 speaks faster and is smaller, but cannot be trained further.")
     ] = Precision.FLOAT32,
@@ -56,6 +60,7 @@ def export(
         name=name,
         quality=quality,
         sampling=SamplingConfig() if top_p is None else SamplingConfig(top_p=top_p),
+        guidance=guidance,
         precision=precision,
     )
     typer.echo(f"{output}: {name}, {megabytes(output):.1f} MB")

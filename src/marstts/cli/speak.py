@@ -62,6 +62,10 @@ def speak(
         float | None,
         typer.Option(help="Where backoff starts, 0 to 1; low is safe, high is lively (default: the model's own)."),
     ] = None,
+    guidance: Annotated[
+        float | None,
+        typer.Option(help="How strongly speech keeps to its words, 1 (not at all) or more (default: the model's own)."),
+    ] = None,
     profile: Annotated[
         Profile, typer.Option(help="Whose rules: our own, or those of the authors' script, for comparisons.")
     ] = Profile.OWN,
@@ -78,7 +82,7 @@ def speak(
     check_ways(file, stream=stream, batch=batch, profile=profile)
     output = check_output(output, stream=stream, batch=batch)
     check_profile(profile, deep_clone, top_p)
-    synthesizer = load(model, engine)
+    synthesizer = load(model, engine, guidance)
     if batch is not None:
         speaker = choose_voice(synthesizer, reference, transcript, voice)
         outcome = speak_lines(synthesizer, words, speaker, Path(output), seed=seed, top_p=top_p, batch=batch)

@@ -212,10 +212,17 @@ class OnnxEngine:
 
     def sample_patch(self, state: OnnxState, draws: PatchDraws) -> tuple[NDArray[np.int64], OnnxState]:
         """As `generate.sample_positions`, in one run: tokens (B, P), and the state."""
+        return self.sample_guided_patch(state, draws, weight=1.0)
+
+    def sample_guided_patch(
+        self, state: OnnxState, draws: PatchDraws, weight: float
+    ) -> tuple[NDArray[np.int64], OnnxState]:
+        """The same for a state with two rows (or, with weight 1, one) to each draw, see `engine.guided`."""
         (drawn,) = self._patch.run(
             None,
             {
                 "vectors": state.vectors,
+                "guidance": np.array(weight, np.float32),
                 "uniforms": draws.uniforms,
                 "top_p": draws.top_p,
                 "may_end": draws.may_end,
@@ -223,7 +230,7 @@ class OnnxEngine:
                 "max_ratio": draws.max_ratio,
             },
         )
-        tokens = np.full((len(state.vectors), self.config.patch_size), self.config.eos, np.int64)
+        tokens = np.full((len(draws.uniforms), self.config.patch_size), self.config.eos, np.int64)
         tokens[:, : len(drawn)] = drawn[:, :, 0].T
         return tokens, state
 

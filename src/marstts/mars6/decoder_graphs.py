@@ -147,12 +147,16 @@ def cache_inputs(g: GraphBuilder, name: str, config: Mars6Config, places: str) -
 
 
 def patch_graph(config: Mars6Config, weights: Mapping[str, Stored], weights_file: str) -> GraphBuilder:
-    """A whole patch: vectors (B, D) from the global graph, and what `sampling_graph.sampler_inputs` asks for
-    -> tokens (p, B, 1), where p < P if all rows have ended; where end of speech is drawn, the rest of the row is too.
+    """A whole patch: vectors (G · B, D) from the global graph, guidance (), and what `sampling_graph.sampler_inputs`
+    asks for -> tokens (p, B, 1), where p < P if all rows have ended; where end of speech is drawn, the rest of the row
+    is too.
+
+    G = 1, or 2 where every row stands beside a poorer one, see `engine.guided`.
     """
     g = GraphBuilder(weights, weights_file)
     vectors = g.input("vectors", "FLOAT", ["batch", config.width])
     sampler = sampler_inputs(g, config.codebook_size + 1, config.patch_size)
+    g.input("guidance", "FLOAT", [])
     ended = g.op("Less", sampler.top_p, np.float64(-1))  # nobody
     shape = g.op(
         "Concat", g.op("Shape", vectors, end=1), [config.local_heads, 0, config.width // config.local_heads], axis=0
@@ -166,10 +170,10 @@ def patch_graph(config: Mars6Config, weights: Mapping[str, Stored], weights_file
     heard, was_ended, lately, *past = (body.input(*pair, shape=None) for pair in zip(names, dtypes, strict=True))
     x, grown = local_step(body, config, body.op("Add", heard, local_position(body, position)), past)
     level = body.op("Gather", np.array(config.position_levels), position)
-    logits = level_logits(body, config, x, level)
+    logits = guide(body, config, level_logits(body, config, x, level))
     token, is_ended, later = choose_token(body, config, sampler, logits, level, position, was_ended, lately)
     embedded = body.cast(
-        body.op("Gather", body.weight(f"{LOCAL}.tokens.weight"), body.op("Squeeze", token, [1])), "FLOAT"
+        body.op("Gather", body.weight(f"{LOCAL}.tokens.weight"), heard_by_all(body, token, x)), "FLOAT"
     )
     unfinished = body.op("ReduceMax", body.cast(body.op("Not", is_ended), "INT32"), keepdims=0)
     results = [body.cast(unfinished, "BOOL"), embedded, is_ended, later, *grown, body.op("Identity", token)]
@@ -178,6 +182,22 @@ def patch_graph(config: Mars6Config, weights: Mapping[str, Stored], weights_file
                  outputs=len(results) - 1, body=body.graph("position"))  # fmt: skip
     g.output(loop[-1], "tokens", "INT64")
     return g
+
+
+def guide(g: GraphBuilder, config: Mars6Config, logits: str) -> str:
+    """logits (G · B, C + 1) -> (B, C + 1), as `engine.guided` says; unchanged where G is 1 and the weight is, too."""
+    groups = g.op("Concat", g.op("Shape", "top_p"), [-1, config.codebook_size + 1], axis=0)
+    grouped = g.op("Reshape", logits, groups)
+    wanted, poorer = (g.op("Gather", grouped, np.int64(place), axis=1) for place in (0, -1))
+    rest = g.op("Sub", np.float32(1), "guidance")
+    return g.op("Add", g.op("Mul", wanted, "guidance"), g.op("Mul", poorer, rest))
+
+
+def heard_by_all(g: GraphBuilder, token: str, x: str) -> str:
+    """token (B, 1), x (G · B, any) -> (G · B,): every row hears the token of its group."""
+    copies = g.op("Div", g.op("Shape", x, end=1), g.op("Shape", token, end=1))
+    rows = g.op("Concat", g.op("Shape", token, end=1), copies, axis=0)
+    return g.op("Reshape", g.op("Expand", token, rows), [-1])
 
 
 def choose_token(

@@ -20,7 +20,7 @@ from marstts.config import write_config
 from marstts.mars6.decoder_graphs import write_decoder_graphs
 from marstts.mars6.model import Mars6
 from marstts.nn.kv_cache import KVCache
-from marstts.onnx_export import Graph, export_graphs
+from marstts.onnx_export import Graph, Storage, export_graphs
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "mars6.safetensors"
 
@@ -46,15 +46,21 @@ def stack(caches: Iterable[KVCache]) -> tuple[Tensor, Tensor]:
     return torch.stack(keys), torch.stack(values)
 
 
-def export_mars6(model: Mars6, folder: Path) -> None:
-    """Write the folder that `engine.onnx.OnnxEngine` runs: config.json, mars6.safetensors (fp16), and the graphs.
+def export_mars6(model: Mars6, folder: Path, storage: Storage = Storage.HALF) -> None:
+    """Write the folder that `engine.onnx.OnnxEngine` runs: config.json, mars6.safetensors, and the graphs.
 
-    The model ends up on the CPU with parameters rounded to half precision, as the graphs have them.
+    The model ends up on the CPU with parameters rounded as the graphs have them.
     """
     model = model.float().cpu().eval()
-    export_graphs(folder, WEIGHTS_FILE, model, {"encoder": encoder_graph(model)})
+    export_graphs(folder, WEIGHTS_FILE, model, {"encoder": encoder_graph(model)}, storage)
     write_config(model.config, folder / CONFIG_FILE)
     write_decoder_graphs(model.config, folder, WEIGHTS_FILE)
+
+
+def lossless_storage(model: Mars6) -> Storage:
+    """Half precision where nothing is lost by it, else single."""
+    fits = all(torch.equal(parameter, parameter.half().to(parameter.dtype)) for parameter in model.parameters())
+    return Storage.HALF if fits else Storage.SINGLE
 
 
 def encoder_graph(model: Mars6) -> Graph:

@@ -3,8 +3,8 @@
 Upstream: a folder written by `graphs.export_mars6`.  Downstream: `engine.onnx`, which runs the folder written here.
 The paper has no such thing. Speaking is as fast as weights come from memory, so that integers are two to three times as
 fast. Each output of a linear map has a scale of its own; activations are rounded while speaking, one scale per row
-(`decoder_graphs.linear`). The encoder, embeddings, norms, biases and the maps into the two decoders stay in half
-precision: together they take a tenth of a patch's time.
+(`decoder_graphs.linear`). The encoder, embeddings, norms, biases and the maps into the two decoders stay as they are:
+together they take a tenth of a patch's time.
 Shapes: D width · C codes per level.
 """
 
@@ -41,7 +41,7 @@ class Precision(str, Enum):
     """What the decoders' matrix products are made of."""
 
     FLOAT32 = "float32"
-    """Stored in half precision, computed in single: what fine-tuning and PyTorch take, too."""
+    """Computed in single precision: what fine-tuning and PyTorch take, too."""
 
     INT8 = "int8"
     """Stored and computed in integers, for speaking only."""

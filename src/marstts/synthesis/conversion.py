@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from marstts.checkpoint import (
     BUNDLE_FILE,
+    CODEC_FOLDER,
     CONFIG_FILE,
     MODEL_FOLDER,
     TOKENIZER_FILE,
@@ -24,13 +25,16 @@ from marstts.checkpoint import (
     EncoderPart,
     SnacPart,
     WavLmPart,
+    add_snac_graphs,
     copy_files,
     describe,
     replacing,
+    write_mars6,
 )
 from marstts.config import write_config
 from marstts.errors import CheckpointError, require
 from marstts.mars6.config import Mars6Config
+from marstts.mars6.quantise import Precision
 from marstts.pretrained import EXTRA
 from marstts.text.minbpe import read_minbpe
 
@@ -49,22 +53,37 @@ CACHE_VARIABLE = "MARSTTS_CACHE"
 """Says where converted models are kept, if not in the user's cache folder."""
 
 
+class Converted(NamedTuple):
+    """What is worth telling of a conversion."""
+
+    config: Mars6Config
+    """Sizes of the model."""
+
+    sha256: str
+    """Of the checkpoint."""
+
+    without_codec: str | None
+    """Why there are no graphs of the codec, where there should be."""
+
+
 def convert(
     checkpoint: Path,
     tokenizer: Path,
     folder: Path,
     *,
     onnx: bool = False,
+    precision: Precision = Precision.FLOAT32,
     name: str = TURBO,
     sha256: str | None = None,
     codec: Path | CodecPart | None = None,
     identity: Path | EncoderPart | None = None,
     style: Path | EncoderPart | None = None,
-) -> tuple[Mars6Config, str]:
-    """Write a bundle with the published model; returns its sizes and the checkpoint's SHA-256.
+) -> Converted:
+    """Write a bundle with the published model.
 
-    The neighbours are the published ones unless others are given; none is opened, so none is downloaded. With `onnx`
-    the bundle has graphs that run without PyTorch, and weights in half precision; else the weights stay as they are.
+    With `onnx` it has graphs that run without PyTorch, at this precision; float32 weights are stored as they are, in
+    half precision where nothing is lost by it. The neighbours are the published ones unless others are given. None is
+    opened, so none is downloaded, but for SNAC, of which graphs are made, too, if it can be had.
     Nothing is written where an input is refused (CheckpointError), and an older bundle is replaced only at the end.
     """
     require("torch", EXTRA)
@@ -84,30 +103,32 @@ def convert(
         vocabulary.save(temporary / TOKENIZER_FILE)
         write_config(info, temporary / BUNDLE_FILE)
         target = temporary / MODEL_FOLDER
+        reason = None
         if onnx:
-            from marstts.mars6.graphs import export_mars6
+            from marstts.mars6.graphs import lossless_storage
 
-            export_mars6(model, target)
+            write_mars6(model, target, precision, lossless_storage(model))
+            reason = add_snac_graphs(info.codec, temporary / CODEC_FOLDER)
         else:
             target.mkdir()
             save_file({key: tensor.contiguous() for key, tensor in model.state_dict().items()}, target / WEIGHTS_FILE)
             write_config(model.config, target / CONFIG_FILE)
-        (target / WEIGHTS_FILE).chmod(0o644)  # safetensors writes for the owner's eyes only
-    return model.config, released.sha256
+            (target / WEIGHTS_FILE).chmod(0o644)  # safetensors writes for the owner's eyes only
+    return Converted(model.config, released.sha256, reason)
 
 
 def turbo_bundle(*, onnx: bool) -> Path:
     """The folder of the authors' model in the user's cache, downloaded and converted if it is not there yet.
 
-    With `onnx` it is the one that runs without a GPU. Raises CheckpointError, saying what to do by hand, where the
-    download is refused.
+    With `onnx` it is the one that runs without a GPU: graphs, in int8. Raises CheckpointError, saying what to do by
+    hand, where the download is refused.
     """
-    folder = cache_folder() / (f"{TURBO}-onnx" if onnx else TURBO)
+    folder = cache_folder() / (f"{TURBO}-{Precision.INT8.value}" if onnx else TURBO)
     if (folder / BUNDLE_FILE).is_file():
         return folder
     downloads = cache_folder() / "downloads"
     checkpoint, tokenizer = (download(name, downloads) for name in (CHECKPOINT_NAME, TOKENIZER_NAME))
-    convert(checkpoint, tokenizer, folder, onnx=onnx)
+    convert(checkpoint, tokenizer, folder, onnx=onnx, precision=Precision.INT8 if onnx else Precision.FLOAT32)
     return folder
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from marstts.checkpoint import GRAPH_FILES, MODEL_FOLDER, Bundle, find_bundle, load_bundle, load_mars6, read_info
+from marstts.engine.guided import guided
 from marstts.engine.onnx import OnnxEngine
 from marstts.errors import ConfigError, MissingExtraError, require
 from marstts.mars6.generate import Stepper
@@ -32,13 +33,18 @@ class Engine(str, Enum):
     """PyTorch on a GPU, the model in half precision; codec and speaker encoders too."""
 
 
-def load(model: Path | str = "mini", engine: Engine | str = Engine.AUTO) -> Synthesizer:
+def load(model: Path | str = "mini", engine: Engine | str = Engine.AUTO, guidance: float | None = None) -> Synthesizer:
     """A synthesizer from the name of a packaged model, from the folder of any bundle, or of "mars6-turbo".
 
-    The last is the authors' model, which is downloaded and converted the first time it is asked for.
+    The last is the authors' model, which is downloaded and converted the first time it is asked for. `guidance`, 1 or
+    more, is how strongly speech keeps to its words (`engine.guided`), by default as the bundle says: 1, not at all, for
+    models that never learnt what speech is like without words.
 
-    Raises CheckpointError where there is no such model or its folder is damaged, ConfigError for an unknown engine.
+    Raises CheckpointError where there is no such model or its folder is damaged, ConfigError for an unknown engine or
+    a guidance below 1.
     """
+    if guidance is not None and guidance < 1:
+        raise ConfigError(f"the guidance must be 1 (none) or more, but is {guidance:g}")
     engine = parse_engine(engine)
     folder = turbo_folder(engine) if model == TURBO else find_bundle(model)
     engine = choose_engine(engine, folder)
@@ -49,7 +55,9 @@ def load(model: Path | str = "mini", engine: Engine | str = Engine.AUTO) -> Synt
         codec=bundle.codec,
         identity_encoder=bundle.identity_encoder,
         style_encoder=bundle.style_encoder,
-        stepper=open_engine(bundle, engine),
+        stepper=guided(
+            open_engine(bundle, engine), bundle.tokenizer, bundle.guidance if guidance is None else guidance
+        ),
         quality=bundle.quality,
         sampling=bundle.sampling,
     )
