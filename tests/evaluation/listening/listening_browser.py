@@ -23,7 +23,7 @@ SWITCHES = (
     "--hide-scrollbars",
 )  # fmt: skip
 DESKTOP, PHONE = (1100, 900), (390, 844)
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 60.0
 """On a busy machine."""
 
 

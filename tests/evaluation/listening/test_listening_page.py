@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from marstts.evaluation.listening.host import Host
 from marstts.evaluation.listening.preference import open_preference
 from marstts.evaluation.listening.session import open_session
 from marstts.evaluation.listening.store import Store, read_attendance
+from marstts.evaluation.listening.turk import export_sessions, read_results
 
 ENTER = "\ue007"
 
@@ -27,7 +30,7 @@ def person():
 
 @pytest.fixture
 def small(config_file: Path) -> Host:
-    """Thirteen recordings a listener: one sentence of three systems in both parts, three and two examples, traps."""
+    """Fifteen recordings a listener: one sentence of three systems in both parts, three and two examples, traps."""
     text = config_file.read_text(encoding="utf-8").replace("per_system = 4", "per_system = 1\ntraps = 1\nrepeats = 0")
     config_file.write_text(text, encoding="utf-8")
     config = read_listening_test(config_file)
@@ -60,12 +63,19 @@ def test_a_listener_takes_the_whole_test_by_keyboard_and_goes_on_by_link_on_a_ph
         person.press(ENTER)
         for position in range(4):
             person.rate(choices.__getitem__, position)
-        assert person.look("document.querySelector('#count').textContent") == f"4 of {len(trials)}"
+        assert (
+            person.look("['now', 'max'].map((one) => find('#progress').getAttribute('aria-value' + one)).join()")
+            == f"4,{len(trials)}"
+        )
         assert person.look("document.activeElement.tagName") == "H1"  # what a screen reader reads next
         link = str(person.look("document.querySelector('#link').value"))
 
-        person.browser.get("about:blank")
+        person.browser.get(server.address)  # this browser remembers its link, another one needs it
+        person.see("trial")
+        assert person.look("location.href") == link
+        person.browser.execute_script("localStorage.clear()")
         person.resize(PHONE)
+        person.browser.get("about:blank")
         person.browser.get(link)
         for position in range(4, len(trials)):
             person.wait("['part', 'trial'].includes(document.querySelector('#view').dataset.view)")
@@ -127,3 +137,35 @@ def test_a_developer_compares_two_folders_by_keyboard_and_reads_the_result(perso
         person.see("done")
         assert str(person.look("document.querySelector('.text').textContent")).startswith("B better: 0, A better: 2")
     store.close()
+
+
+def test_a_worker_fills_in_the_form_for_mechanical_turk(person, small, tmp_path):
+    folder = tmp_path / "turk"
+    export_sessions(small.sheet, folder, folder.as_uri(), 1)
+    with (folder / "inputs.csv").open(encoding="utf-8", newline="") as file:
+        [inputs] = csv.DictReader(file)
+    layout = (folder / "hit.html").read_text(encoding="utf-8")
+    page = folder / "filled.html"
+    page.write_text(re.sub(r"\$\{(\w+)\}", lambda variable: inputs[variable[1]], layout), encoding="utf-8")
+    person.resize(PHONE)
+    target = "https://workersandbox.mturk.com"
+    person.browser.get(f"{page.as_uri()}?assignmentId=A1&turkSubmitTo={target}")
+    assert person.look("document.querySelector('form').action") == f"{target}/mturk/externalSubmit"
+    person.press("\t")  # a browser plays nothing for who has not touched the page
+    person.browser.execute_script(
+        "document.querySelectorAll('audio')[6].play()"
+    )  # the first after six times three tones
+    person.wait("document.querySelectorAll('audio')[6].ended")
+    person.browser.execute_script(
+        "document.querySelectorAll('fieldset').forEach((one) => one.querySelector('input[value=\"3\"]').click())"
+    )
+    sent = person.look("Object.fromEntries(new FormData(document.querySelector('form')))")
+    assert sent["assignmentId"] == "A1" and person.look("document.querySelector('form').checkValidity()")
+
+    results = tmp_path / "results.csv"
+    row = {"WorkerId": "W", "Input.session": inputs["session"], **{f"Answer.{name}": sent[name] for name in sent}}
+    results.write_text("\n".join(",".join(part) for part in (row, row.values())), encoding="utf-8")
+    [attendance] = read_results(results, folder / "key.json")
+    assert [answer.choice for answer in attendance.answers] == [3] * attendance.asked
+    heard = [answer.seconds >= answer.audio_seconds for answer in attendance.answers]
+    assert heard == [True] + [False] * (attendance.asked - 1)

@@ -6,6 +6,7 @@ import csv
 import json
 import random
 import re
+from types import SimpleNamespace
 
 import pytest
 from simulated_listeners import SYSTEMS, always_four, guess, opinion
@@ -117,3 +118,10 @@ def test_missing_answers_and_missing_keys_are_told(exported, config, tmp_path):
     for key, sentence in ((None, "need the key.json"), (wrong, "expected the key.json of an export"), (results, "but")):
         with pytest.raises(DataError, match=sentence):
             read_results(results, key)
+
+
+def test_a_session_that_is_too_long_for_a_form_is_refused(sheet, tmp_path):
+    long = SimpleNamespace(title=sheet.title, headphones=True, plan=lambda number: sheet.plan(number) * 3)
+    with pytest.raises(DataError, match="Mechanical Turk takes 65535"):
+        export_sessions(long, tmp_path / "long", "https://h", 1)
+    assert not (tmp_path / "long").exists()

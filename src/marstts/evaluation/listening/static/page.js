@@ -138,11 +138,10 @@ function addChoices(view, choices, onChosen) {
 
 function showProgress(done, total) {
   const bar = find("#progress");
-  bar.hidden = find("#count").hidden = total === 0;
+  bar.hidden = total === 0;
   bar.setAttribute("aria-valuemax", total);
   bar.setAttribute("aria-valuenow", done);
   find("i", bar).style.width = 100 * done / Math.max(1, total) + "%";
-  find("#count").textContent = `${done} of ${total}`;
 }
 
 function showWelcome() {
