@@ -111,16 +111,25 @@ exec "$@"
 """
 
 
+NPROC = """#!/bin/sh
+echo "${OMP_NUM_THREADS:-7}"
+"""
+"""Seven processors, unless told otherwise by the variable that the true one heeds."""
+
+
 @pytest.mark.parametrize("script", sorted(RECIPES.rglob("*.sh")), ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_a_recipe_calls_commands_that_exist_with_options_they_take(script: Path, tmp_path: Path) -> None:
-    for name, content in (("marstts", MARSTTS.format(python=sys.executable)), ("torchrun", TORCHRUN)):
+    for name, content in (("marstts", MARSTTS.format(python=sys.executable)), ("torchrun", TORCHRUN), ("nproc", NPROC)):
         (tmp_path / name).write_text(content)
         (tmp_path / name).chmod(0o755)
     calls = tmp_path / "calls.jsonl"
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "CALLS": str(calls)}
+    environment.pop("OMP_NUM_THREADS", None)
     subprocess.run([str(script), str(tmp_path / "out")], check=True, env=environment, capture_output=True)
     commands = [json.loads(line) for line in calls.read_text().splitlines()]
     assert len(commands) > 1
+    uses_all = "nproc" in script.read_text(encoding="utf-8")
     for command in commands:
         parse(command)
+        assert not uses_all or "--workers" not in command or command[command.index("--workers") + 1] == "7"
         assert all(Path(word).is_file() for word in command if word.endswith(".toml"))
