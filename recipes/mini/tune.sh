@@ -8,7 +8,6 @@ here=$(cd "$(dirname "$0")" && pwd)
 work=${1:?where are the corpus and the model?}
 rank=rank${RANK:+_$RANK}
 cores=$(nproc)  # before the next line, which nproc would believe
-cores=$(nproc)  # before the next line, which nproc would believe
 export OMP_NUM_THREADS=1
 manifest=$work/studio/utterances.jsonl
 model=$work/mini
