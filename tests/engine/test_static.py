@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from marstts import sampling
 from marstts.engine import static, tensor_sampling
+from marstts.engine.guided import GuidedEngine, GuidedPatchStepper, by_nobody
 from marstts.engine.static import StaticEngine, bucket
 from marstts.engine.torch import TorchEngine
 from marstts.mars6.config import Conditioning, Mars6Config
@@ -272,6 +273,21 @@ def test_half_precision_runs_in_what_the_gpu_knows(known, dtype, monkeypatch):
     engine = StaticEngine(model_with().to(static.half_precision()))
     results = speak(engine, prompts(), [0.5] * 3, [Limits(3, 6)] * 3)
     assert all(3 <= len(one.tokens) <= 6 for one in results)
+
+
+def test_guided_patches_are_made_as_a_whole_and_say_what_guided_positions_say():
+    model, some = model_with(), prompts((*LENGTHS, (7, 2), (5, 9)))
+    fast, slow = (
+        GuidedEngine(engine, by_nobody(np.ones(5, np.float32), np.ones(9, np.float32)), weight=6.0)
+        for engine in (StaticEngine(model), TorchEngine(model))
+    )
+    assert isinstance(fast.stepper, GuidedPatchStepper) and not isinstance(slow.stepper, GuidedPatchStepper)
+    top_p, limits = [0.0, 0.5, 0.9, 1.0, 0.7], [Limits(0, 11), Limits(6, 20), Limits(0, 9), Limits(2, 30), Limits(9, 9)]
+    expected, got = speak(slow, some, top_p, limits), speak(fast, some, top_p, limits)
+    plain = speak(StaticEngine(model), some, top_p, limits)
+    for one, other in zip(expected, got, strict=True):
+        assert np.array_equal(one.tokens, other.tokens) and one.stop is other.stop
+    assert any(not np.array_equal(one.tokens, other.tokens) for one, other in zip(plain, got, strict=True))
 
 
 def test_buckets_are_powers_of_two():

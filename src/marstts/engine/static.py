@@ -189,21 +189,28 @@ class Sheet(NamedTuple):
     top_p: Any
     may_end: Any
     max_ratio: Any
+    leaders: Any
+    """(B,) the slot whose logits count for this one: its own, or that of the row beside which it is the poorer one."""
+    poorer: Any
+    """(B,) the slot of the poorer row that speech is pushed away from; its own where there is none."""
+    guidance: Any
+    """(B,) how far; 1 = not at all."""
     recent: Any
     """(B, K)."""
 
     @classmethod
     def of(cls, table: Any, positions: int) -> Sheet:
-        """table (B, 3P + 4 + K) float64, which holds every integer here exactly; works on tensors and arrays alike."""
+        """table (B, 3P + 7 + K) float64, which holds every integer here exactly; works on tensors and arrays alike."""
         uniforms, numbers = table[:, positions : 3 * positions], 3 * positions
         return cls(
             table[:, :positions], uniforms.reshape(len(table), positions, 2), table[:, numbers], table[:, numbers + 1],
-            table[:, numbers + 2], table[:, numbers + 3], table[:, numbers + 4 :],
+            table[:, numbers + 2], table[:, numbers + 3], table[:, numbers + 4], table[:, numbers + 5],
+            table[:, numbers + 6], table[:, numbers + 7 :],
         )  # fmt: skip
 
     @staticmethod
     def width(positions: int, window: int) -> int:
-        return 3 * positions + 4 + window
+        return 3 * positions + 7 + window
 
 
 class ProgramSize(NamedTuple):
@@ -281,13 +288,15 @@ class Program:
         """vectors (B, D) -> picks (B, P). C, the end, makes the rest of its row meaningless; C + 1 tells of a NaN."""
         config, local = self.model.config, self.model.local_decoder
         forbidden = sheet.may_end == 0
-        recent = sheet.recent.long()
+        leaders, poorer, recent = sheet.leaders.long(), sheet.poorer.long(), sheet.recent.long()
+        guidance = sheet.guidance.float().unsqueeze(1)
         ended = torch.zeros_like(forbidden)
         picks: list[Tensor] = []
         token, heard = None, cast("tuple[KVCache, ...]", ())
         for position, level in enumerate(config.position_levels):
             x, heard = local.listen(vectors, token, heard)
             logits = F.linear(x, self.level_weights[level]).float()
+            logits = guidance * logits[leaders] + (1 - guidance) * logits[poorer]
             logits[:, -1].masked_fill_(forbidden, -torch.inf)
             uniforms = sheet.uniforms[:, position, 0].contiguous()
             if level == 0:
@@ -374,17 +383,35 @@ class StaticEngine:
     @torch.inference_mode()
     def sample_patch(self, state: StaticState, draws: PatchDraws) -> tuple[NDArray[np.int64], StaticState]:
         """Tokens (rows, P) of the next patches, all on the device, and the state that has made them."""
+        return self.sample_guided_patch(state, draws, weight=1.0)
+
+    @torch.inference_mode()
+    def sample_guided_patch(
+        self, state: StaticState, draws: PatchDraws, weight: float
+    ) -> tuple[NDArray[np.int64], StaticState]:
+        """The same for a state with two rows (or, with weight 1, one) to each draw, see `engine.guided`."""
+        each = len(state.places) // len(draws.uniforms)
+
+        def own(values: NDArray[Any]) -> NDArray[Any]:
+            """Values of the draws -> of all rows."""
+            return np.repeat(values, each, axis=0)
+
         with self._lock:
             program = self.program_for(state, draws.recent.shape[1])
             slots = self.move_in(state, program)
+            leaders = slots[::each]
 
             def fill(sheet: Sheet) -> None:
                 fill_patches(sheet, slots, state)
-                sheet.uniforms[slots], sheet.top_p[slots] = draws.uniforms, draws.top_p
-                sheet.may_end[slots], sheet.max_ratio[slots] = draws.may_end, draws.max_ratio
-                sheet.recent[slots] = draws.recent
+                sheet.leaders[slots], sheet.poorer[slots] = (
+                    own(np.array(leaders)),
+                    own(np.array(slots[each - 1 :: each])),
+                )
+                sheet.uniforms[slots], sheet.top_p[slots] = own(draws.uniforms), own(draws.top_p)
+                sheet.may_end[slots], sheet.max_ratio[slots] = own(draws.may_end), own(draws.max_ratio)
+                sheet.recent[slots], sheet.guidance[slots] = own(draws.recent), weight
 
-            picks = program.run(fill)[slots]
+            picks = program.run(fill)[leaders]
         config = self.config
         assert (picks <= config.codebook_size).all(), "the model's logits are NaN or infinite"
         ended = np.maximum.accumulate(picks == config.codebook_size, axis=1)
