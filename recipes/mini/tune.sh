@@ -27,8 +27,7 @@ torchrun --nproc-per-node "$cores" --no-python marstts tune "$model" --pairs "$s
     --held-out "$stage/checkup.jsonl" --config "$here/tune.toml" --output "$stage/run-$rank" --threads 1
 
 echo "4. The best weights become a model of their own."
-marstts export "$stage/run-$rank/best" --codec "$model/codec" --identity "$model/identity" --style "$model/style" \
-    --name "$(basename "$tuned")" --output "$tuned"
+marstts export "$stage/run-$rank/best" --like "$model" --name "$(basename "$tuned")" --output "$tuned"
 
 echo "5. Both models speak 200 sentences that nobody listened to before, with the same seeds."
 marstts evaluate testset "$manifest" --speakers 8 --sentences 200 --style any --without "$stage/checkup.jsonl" \

@@ -22,5 +22,4 @@ marstts tune "$model" --pairs "$work/preference/pairs.jsonl" --held-out "$work/p
     --config "$here/tune.toml" --output "$work/preference/run" --threads 1
 
 echo "4. The best weights become a model of their own."
-marstts export "$work/preference/run/best" --codec "$model/codec" --identity "$model/identity" --style "$model/style" \
-    --name tiny-tuned --output "$work/tiny-tuned"
+marstts export "$work/preference/run/best" --like "$model" --name tiny-tuned --output "$work/tiny-tuned"

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import marstts
 from marstts import audio
-from marstts.checkpoint import load_bundle, load_mars6
+from marstts.checkpoint import load_bundle, load_mars6, read_info
 from marstts.cli.main import app
 from marstts.config import write_config
 from marstts.engine.onnx import OnnxEngine
@@ -82,12 +82,22 @@ def test_a_training_run_becomes_a_model_that_speaks(
     assert exported.exit_code == 0, exported.output
     assert exported.stdout.startswith(f"{output}: seven, ")
 
+    twin = [str(run), "--like", str(output), "--name", "eight", "--output", str(tmp_path / "twin")]
+    assert RUN.invoke(app, ["export", *twin]).exit_code == 0
+    one, other = (read_info(folder) for folder in (output, tmp_path / "twin"))
+    assert other == one.model_copy(update={"name": "eight"}) and other.sampling.top_p == 0.4
+
     voice = ["--reference", str(reference_file), "--model", str(output)]
     spoken = RUN.invoke(app, ["speak", "The cat sat.", *voice, "--json", "--output", str(tmp_path / "seven.wav")])
     assert spoken.exit_code == 0, spoken.stderr
     report = json.loads(spoken.stdout)
     assert report["model"] == "seven" and report["takes"][0]["top_p"] >= 0.4
     assert audio.read(tmp_path / "seven.wav").seconds > 0
+
+
+def test_exporting_without_a_codec_asks_for_one(tmp_path: Path):
+    result = RUN.invoke(app, ["export", str(tmp_path), "--name", "x", "--output", str(tmp_path / "bundle")])
+    assert result.exit_code == 2 and "say with --codec which one the model learnt with" in result.stderr
 
 
 def test_exporting_what_is_no_run_is_refused_in_a_sentence(tmp_path: Path):
