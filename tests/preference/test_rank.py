@@ -81,18 +81,24 @@ def test_the_worst_by_both_judges_comes_first():
         rejected(TAKES, cer_weight=0, mos_weight=0)
 
 
-@pytest.mark.parametrize("scale", ["wrong_words", "misfit"])
-def test_other_judges_rank_as_well_and_those_without_a_say_are_not_asked(scale: str):
+@pytest.mark.parametrize(
+    ("scale", "weight", "threshold"),
+    [
+        ("wrong_words", "wrong_words_weight", "rejected_min_wrong_words"),
+        ("misfit", "misfit_weight", "rejected_min_misfit"),
+    ],
+)
+def test_other_judges_rank_as_well_and_those_without_a_say_are_not_asked(scale: str, weight: str, threshold: str):
     takes = [judged(one, line.cycle.cer, line.cycle.mos, **{scale: n / 4}) for n, (one, line) in enumerate(TAKES)]
-    only = {"cer_weight": 0, "mos_weight": 0, f"{scale}_weight": 1}
+    only = {"cer_weight": 0, "mos_weight": 0, weight: 1}
     assert rejected(takes, **only) == ["e", "d", "c", "b", "a"]
-    assert rejected(takes, **{f"{scale}_weight": 2})[:2] == ["e", "b"]
-    assert rejected(takes, **only, **{f"rejected_min_{scale}": 0.5}) == ["e", "d", "c"]
+    assert rejected(takes, **{weight: 2})[:2] == ["e", "b"]
+    assert rejected(takes, **only, **{threshold: 0.5}) == ["e", "d", "c"]
     found = Scale(scale)
     assert RankConfig.model_validate(only).scales == (found,)
     assert RankConfig.model_validate(only | {"rejected_max_mos": 3}).scales == (found, Scale.MOS)
     assert RankConfig.model_validate(only | {"chosen_max_cer": 1}).scales == (Scale.CER, found)
-    assert RankConfig.model_validate({"mos_weight": 0, f"rejected_min_{scale}": 0.1}).scales == (Scale.CER, found)
+    assert RankConfig.model_validate({"mos_weight": 0, threshold: 0.1}).scales == (Scale.CER, found)
 
 
 def test_equals_are_ordered_by_their_ids_alone():
