@@ -175,11 +175,6 @@ class Bundle:
         """How its tokens are best drawn."""
         return self.info.sampling
 
-    @property
-    def model_folder(self) -> Path:
-        """What `engine.onnx.OnnxEngine` opens."""
-        return self.folder / MODEL_FOLDER
-
     def __post_init__(self) -> None:
         check_fit(str(self.folder), self.config, self.tokenizer, self.codec, self.identity_encoder, self.style_encoder)
 

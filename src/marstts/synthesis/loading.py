@@ -5,6 +5,7 @@ Upstream: `checkpoint`'s bundles, one of which, "mini", is inside the package; `
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -48,16 +49,14 @@ def load(model: Path | str = "mini", engine: Engine | str = Engine.AUTO, guidanc
     engine = parse_engine(engine)
     folder = turbo_folder(engine) if model == TURBO else find_bundle(model)
     engine = choose_engine(engine, folder)
-    bundle = load_bundle(folder, device="cuda" if engine is Engine.CUDA else "cpu")
+    bundle, stepper = open_both(folder, engine)
     return Synthesizer(
         name=bundle.name,
         tokenizer=bundle.tokenizer,
         codec=bundle.codec,
         identity_encoder=bundle.identity_encoder,
         style_encoder=bundle.style_encoder,
-        stepper=guided(
-            open_engine(bundle, engine), bundle.tokenizer, bundle.guidance if guidance is None else guidance
-        ),
+        stepper=guided(stepper, bundle.tokenizer, bundle.guidance if guidance is None else guidance),
         quality=bundle.quality,
         sampling=bundle.sampling,
     )
@@ -98,13 +97,23 @@ def has_gpu() -> bool:
         return False
 
 
-def open_engine(bundle: Bundle, engine: Engine) -> Stepper[Any]:
-    """The model of a bundle, ready to run."""
+def open_both(folder: Path, engine: Engine) -> tuple[Bundle, Stepper[Any]]:
+    """A bundle and its model, ready to run."""
+    if engine is not Engine.ONNX:
+        bundle = load_bundle(folder, device="cuda" if engine is Engine.CUDA else "cpu")
+        return bundle, open_engine(folder, engine)
+    with ThreadPoolExecutor(max_workers=1) as beside:  # graphs take a while to open, and there is a second core
+        opening = beside.submit(open_engine, folder, engine)
+        return load_bundle(folder), opening.result()
+
+
+def open_engine(folder: Path, engine: Engine) -> Stepper[Any]:
+    """The model of the bundle in `folder`, ready to run."""
     if engine is Engine.ONNX:
-        return OnnxEngine(bundle.model_folder)
+        return OnnxEngine(folder / MODEL_FOLDER)
     require("torch", "torch")
     from marstts.engine.static import StaticEngine, half_precision
     from marstts.engine.torch import TorchEngine
 
-    model = load_mars6(bundle.folder)
+    model = load_mars6(folder)
     return StaticEngine(model.to("cuda", half_precision())) if engine is Engine.CUDA else TorchEngine(model)
