@@ -256,9 +256,9 @@ def test_what_is_there_for_comparison_is_measured_at_one_length(tmp_path, monkey
     single, int8 = runner.shaped_models("70m", tmp_path)
     engines = [Engine.ONNX, Engine.TORCH, Engine.CUDA]
     plan = runner.cases(single, engines, [Measure.TOKENS, Measure.CALLERS], Extent(), naive=False)
-    assert [(one.engine, one.measure.value, one.lengths[1:]) for one in plan] == [
-        ("onnx", "tokens", ()), ("torch", "tokens", ()),
-        ("cuda", "tokens", (5, 10, 20, 60)), ("cuda", "callers", (5, 10, 20, 60)),
+    assert [(one.engine, one.measure.value, one.lengths[1:], one.batches) for one in plan] == [
+        ("onnx", "tokens", (), (1,)), ("torch", "tokens", (), (1,)),
+        ("cuda", "tokens", (5, 10, 20, 60), (1, 8, 64)), ("cuda", "callers", (5, 10, 20, 60), (1, 8, 64)),
     ]  # fmt: skip
     plan = runner.cases(int8, [Engine.ONNX], list(Measure), Extent(), naive=False)
     assert len(plan) == 5 and {one.lengths for one in plan} == {(2, 5, 10, 20, 60)}

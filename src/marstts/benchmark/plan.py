@@ -92,10 +92,11 @@ class Extent:
     runs: int = 2
 
     def of(self, engine: Engine, is_yardstick: bool) -> dict[str, Any]:
-        """The fields of a `Case`; what is there for comparison is measured at the reference length alone."""
+        """The fields of a `Case`; what is there for comparison says one text of the reference length and no more."""
+        batches = self.gpu_batches if engine is Engine.CUDA else self.batches
         return {
             "lengths": (self.reference_seconds,) if is_yardstick else self.lengths,
-            "batches": self.gpu_batches if engine is Engine.CUDA else self.batches,
+            "batches": (1,) if is_yardstick else batches,
             "callers": self.callers,
             "reference_seconds": self.reference_seconds,
             "caller_seconds": self.caller_seconds,
