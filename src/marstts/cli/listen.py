@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from marstts.cli.terminal import messages
+from marstts.cli.terminal import messages, printed_warnings
 from marstts.errors import DataError
 from marstts.evaluation.listening.analysis import analyse, as_json, as_markdown
 from marstts.evaluation.listening.config import read_listening_test
@@ -42,10 +42,9 @@ def serve(config: ConfigFile, address: Address = LOCAL, port: Port = 8765) -> No
     with closing(Store(test.database, sheet.digest)) as store, PageServer(Host(sheet, store), address, port) as server:
         messages().print(f"{test.title}: {len(sheet.plan(0))} recordings a listener; answers in {test.database}")
         typer.echo(server.address)
-        try:
+        with suppress(KeyboardInterrupt):
             server.serve()
-        except KeyboardInterrupt:
-            messages().print(f"{store.count()} listeners so far; `marstts listen analyse {config}` tells what they say")
+        messages().print(f"listeners so far: {store.count()}; `marstts listen analyse {config}` tells what they say")
 
 
 @app.command()
@@ -134,7 +133,8 @@ class Speaker:
         made_by = f"{system.name} {system.version} {trials_digest(trials)}"
         folder = self.output / hashlib.sha256(made_by.encode()).hexdigest()[:16]
         folder.mkdir(parents=True, exist_ok=True)
-        spoken = speak_trials(system, trials, folder, messages().print)
+        with printed_warnings():
+            spoken = speak_trials(system, trials, folder, messages().print)
         silent = [f"{one.trial}: {one.problem}" for one in spoken.values() if one.problem]
         if silent:
             raise DataError(f"{name}: cannot be compared, for it could not speak {'; '.join(silent[:3])}")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import queue
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
 from math import comb
 from types import SimpleNamespace
 
@@ -186,3 +189,32 @@ def test_a_model_that_cannot_speak_a_sentence_is_not_compared(pair, tmp_path, mo
     write_buzz(tmp_path / "r.wav")
     result = CliRunner().invoke(app, ["listen", "ab", str(pair[0]), str(model), "--testset", str(testset)])
     assert result.exit_code == 2 and "could not speak a:" in result.stderr
+    elsewhere = ["--testset", "librispeech", "--root", str(tmp_path / "nowhere")]
+    result = CliRunner().invoke(app, ["listen", "ab", str(pair[0]), str(model), *elsewhere])
+    assert result.exit_code == 2 and str(tmp_path / "nowhere") in result.stderr
+
+
+def test_the_last_reply_reaches_the_page_before_the_command_ends(pair, monkeypatch):
+    """Over HTTP, with the command in a thread: the page has to show the result of a server that is about to stop."""
+    started = queue.Queue()
+
+    class Announced(PageServer):
+        def serve(self) -> None:
+            started.put(self.socket.getsockname()[:2])
+            super().serve()
+
+    monkeypatch.setattr(listen, "PageServer", Announced)
+    with ThreadPoolExecutor() as pool:
+        words = ["listen", "ab", *map(str, pair), "--limit", "2", "--port", "0", "--json"]
+        command = pool.submit(CliRunner().invoke, app, words)
+        connection = HTTPConnection(*started.get(timeout=60), timeout=60)
+
+        def ask(path, message):
+            connection.request("POST", path, json.dumps(message), {"Content-Type": "application/json"})
+            return json.loads(connection.getresponse().read())
+
+        link = ask("/api/listeners", {})["link"]
+        states = [ask(f"/api/l/{link}/answers", {"position": place, "choice": 3, "plays": 2}) for place in range(2)]
+        connection.close()
+        assert states[-1]["result"]["no_difference"] == 2
+        assert json.loads(command.result(timeout=60).stdout)["no_difference"] == 2

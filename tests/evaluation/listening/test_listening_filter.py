@@ -41,7 +41,7 @@ def test_the_filter_keeps_honest_listeners_and_leaves_out_random_and_lazy_ones(c
             assert (row["ratings"], row["listeners"]) == (4 * 4, 4)
             assert abs(row["mean"] - level) < 0.5 and row["low"] < row["mean"] < row["high"]
     text = CliRunner().invoke(app, ["listen", "analyse", str(config_file)]).stdout
-    assert "4 listeners count, 4 are left out:" in text and "- listener 2: failed 4 of 8 traps" in text
+    assert "Listeners: 4 count, 4 left out:" in text and "- listener 2: failed 4 of 8 traps" in text
     assert "before the recording could end" in text and "| source |" in text.splitlines()[4]
 
 

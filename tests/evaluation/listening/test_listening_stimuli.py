@@ -22,6 +22,7 @@ from marstts.evaluation.listening.stimuli import (
     Terms,
     add_modulated_noise,
     find_stimuli,
+    open_stimuli,
     treat,
 )
 from marstts.loudness import integrated_loudness
@@ -91,6 +92,17 @@ def test_all_sounds_have_one_rate_and_one_loudness(tmp_path):
         assert integrated_loudness(sound.samples, 16_000) == pytest.approx(-26.0, abs=0.5)
     assert stimuli.trial_seconds(trials[1]) == pytest.approx(1.8)
     assert stimuli.trial_seconds(trials[3]) == pytest.approx(0.9 + 0.9 / OTHER_VOICE_FACTOR)
+
+
+def test_the_file_says_rate_loudness_and_greatest_length(config):
+    stimuli = open_stimuli(config.model_copy(update={"sample_rate": 8_000, "loudness_lufs": -30.0}))
+    assert (stimuli.sample_rate, stimuli.loudness_lufs) == (8_000, -30.0)
+    assert (
+        heard(stimuli.encode(Trial(Question.NATURALNESS, Kind.RATING, "mini", "s00"), Role.STIMULUS)).sample_rate
+        == 8_000
+    )
+    with pytest.raises(DataError, match="and 43 more"):
+        open_stimuli(config.model_copy(update={"max_seconds": 0.39}))
 
 
 def test_another_recording_makes_another_test(tmp_path):

@@ -175,5 +175,5 @@ def test_other_machines_are_let_in_only_when_asked(config_file, monkeypatch):
     monkeypatch.setattr(listen, "PageServer", Stopped)
     for extra in ([], ["--address", "0.0.0.0"]):
         result = CliRunner().invoke(app, ["listen", "serve", str(config_file), "--port", "0", *extra])
-        assert result.exit_code == 0 and "http://" in result.stdout and "0 listeners so far" in result.stderr
+        assert result.exit_code == 0 and "http://" in result.stdout and "listeners so far: 0" in result.stderr
     assert served == ["127.0.0.1", "0.0.0.0"]

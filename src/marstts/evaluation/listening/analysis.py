@@ -233,7 +233,7 @@ def as_markdown(analysis: Analysis) -> str:
             "",
         ]
     out = [verdict for verdict in analysis.verdicts if not verdict.counts]
-    lines += [f"{len(analysis.verdicts) - len(out)} listeners count, {len(out)} are left out" + (":" if out else ".")]
+    lines += [f"Listeners: {len(analysis.verdicts) - len(out)} count, {len(out)} left out" + (":" if out else ".")]
     lines += [f"- {verdict.listener}: {'; '.join(verdict.reasons)}" for verdict in out]
     return "\n".join(lines)
 

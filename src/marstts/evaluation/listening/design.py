@@ -100,7 +100,10 @@ def make_design(config: ListeningTestConfig, sentences: Sequence[str], recording
         )
     num_ratings = per_system * len(config.systems)
     if config.repeats > num_ratings // 2:
-        raise ConfigError(f"repeats is {config.repeats}; of {num_ratings} ratings at most {num_ratings // 2} can recur")
+        raise ConfigError(
+            f"repeats is {config.repeats}; of {num_ratings} ratings at most {num_ratings // 2} can recur; "
+            "lower it, or give more sentences"
+        )
     return Design(
         systems=tuple(config.systems), sentences=tuple(sentences), recordings=tuple(recordings),
         questions=config.questions, per_system=per_system, traps=config.traps, repeats=config.repeats,

@@ -16,7 +16,7 @@ import json
 import random
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -86,6 +86,14 @@ class SoundNames:
     folder: Path
     address: str
     salt: str
+    known: dict[tuple[Trial, Role], str] = field(default_factory=dict)
+
+    def find(self, sheet: Sheet, trial: Trial, role: Role) -> str:
+        """The address of a trial's sound, made when it is first asked for; why it is heard makes no difference."""
+        key = (replace(trial, kind=Kind.RATING), role)
+        if key not in self.known:
+            self.known[key] = self.add(sheet.encode(trial, role))
+        return self.known[key]
 
     def add(self, content: bytes) -> str:
         """Write a sound; returns its address."""
@@ -103,7 +111,7 @@ def name_tones(tones: Sequence[ToneTrial], names: SoundNames) -> dict[str, str]:
 def name_sounds(sheet: Sheet, trials: Sequence[Trial], names: SoundNames) -> dict[str, str]:
     """Addresses of a session's sounds, by variable."""
     return {
-        f"{role.value}_{place:03d}": names.add(sheet.encode(trial, role))
+        f"{role.value}_{place:03d}": names.find(sheet, trial, role)
         for place, trial in enumerate(trials, 1)
         for role in ROLES[trial.question]
     }

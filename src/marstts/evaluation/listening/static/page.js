@@ -41,7 +41,7 @@ async function ask(address, message) {
 function sound(address) { // whole, as a blob: plays at once, and again without the network
   if (!fetched.has(address)) {
     const promise = fetch(address).then((reply) => {
-      if (!reply.ok) throw new Error("A recording could not be loaded.");
+      if (!reply.ok) throw new Error("A recording could not be loaded. Please reload the page.");
       return reply.blob();
     }).then((blob) => URL.createObjectURL(blob));
     promise.catch(() => fetched.delete(address));
