@@ -10,6 +10,7 @@ import pytest
 
 from marstts.audio import Waveform
 from marstts.errors import AudioError, ConfigError, TextError, VoiceError
+from marstts.synthesis import many
 from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.many import Spoken
 from marstts.synthesis.synthesizer import Synthesizer
@@ -59,6 +60,29 @@ def test_every_text_is_spoken_as_if_it_were_alone(reference: Waveform, batch: in
         assert codes_of(result.speech) == codes_of(alone) and result.speech.seed == seeds[index]
         np.testing.assert_array_equal(result.speech.samples, alone.samples)
         assert 0 < result.speech.first_audio_seconds <= result.speech.compute_seconds
+
+
+def test_long_takes_are_decoded_while_they_are_made(reference: Waveform, monkeypatch: pytest.MonkeyPatch):
+    tts = drawing()
+    tts = replace(tts, stepper=ByTextStepper(lambda attempt, prompt: Says(30), tts.stepper.config))
+    calls: list[tuple[int, int]] = []
+
+    class Watched:
+        spec, reach_patches = tts.codec.spec, tts.codec.reach_patches
+
+        def decode(self, codes, first=0):
+            calls.append((first, len(codes[0])))
+            return tts.codec.decode(codes, first)
+
+    texts, voice = ["The cat sat on the mat.", "She sells sea shells there."], tts.clone(reference)
+    whole = [speech.takes[0].waveform.samples for speech in (tts.speak(text, voice, top_p=1.0) for text in texts)]
+    monkeypatch.setattr(many, "AHEAD_PATCHES", 12)
+    results = list(replace(tts, codec=Watched()).speak_many(texts, voice, top_p=1.0, batch=2))
+    reach = tts.codec.reach_patches
+    windows = [(0, 12 + reach), (12 - reach, 12 + 2 * reach), (24 - reach, 6 + reach)]
+    assert calls == [window for window in windows for _ in range(2)]
+    for result in results:
+        np.testing.assert_allclose(result.speech.takes[0].waveform.samples, whole[result.number - 1], atol=1e-5)
 
 
 def test_what_fails_is_told_and_nothing_else_is_lost(reference: Waveform):

@@ -3,8 +3,9 @@
 Upstream: `Synthesizer.speak` and `speak_many`, `engine.batcher.Batcher`.  Downstream: command line, evaluation, mining.
 MARS6 (arXiv:2501.05787), Sec. IV-B3 (backoff).
 
-While the batch makes its next patches, takes that have ended are decoded on another thread. A take is judged a fixed
-number of patches after it ended, so that who runs beside whom does not depend on how fast the machine is.
+While the batch makes its next patches, those that are made are decoded on another thread, in windows that are the same
+whoever else speaks. A take is judged a fixed number of patches after it ended, so that who runs beside whom does not
+depend on how fast the machine is.
 """
 
 from __future__ import annotations
@@ -17,15 +18,20 @@ from dataclasses import dataclass, field, replace
 
 from marstts.engine.batcher import Batcher
 from marstts.errors import ConfigError, MarsError
-from marstts.mars6.generate import Job
+from marstts.mars6.generate import Job, Row
 from marstts.synthesis.backoff import best_of, find_flaw
 from marstts.synthesis.continuation import Continuation, carry
 from marstts.synthesis.speech import Speech, Take
+from marstts.synthesis.stream import StreamConfig, Windows
 from marstts.synthesis.synthesizer import SIDE_BY_SIDE, OnTake, Synthesizer
 from marstts.voice import Voice
 
 JUDGED_AFTER = 4
 """Patches between the end of a take and its judgement: time to decode it while others speak."""
+
+AHEAD_PATCHES = 48
+"""Decoded as soon as they are made, four seconds of speech: with fewer, windows would have much of their work in common
+with their neighbours; with more, there would be more left to decode once the sentence is made."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -78,6 +84,8 @@ class Attempts:
     progress: Progress
     index: int
     jobs: Iterator[Job]
+    windows: Windows
+    """What is decoded of the attempt that is being made; touched by the decoder's thread alone."""
     takes: list[Take] = field(default_factory=list)
     """So far."""
 
@@ -115,8 +123,7 @@ class Run:
                         return
                     yield from self.judge()
             finally:
-                for _, _, future in self.decoding:
-                    future.cancel()
+                decoder.shutdown(wait=True, cancel_futures=True)
 
     def begin(self, wanted: Wanted) -> Iterator[Spoken]:
         """Let the sentences of a text wait for their places; if it cannot be spoken, say so."""
@@ -136,7 +143,13 @@ class Run:
     def attempts(self, progress: Progress, index: int) -> Attempts:
         """One sentence, not tried yet."""
         sentence, seed = progress.sentences[index], (progress.wanted.seed, index)
-        return Attempts(progress, index, self.synthesizer.jobs(sentence, progress.voice, self.top_p, seed))
+        jobs = self.synthesizer.jobs(sentence, progress.voice, self.top_p, seed)
+        return Attempts(progress, index, jobs, self.windows())
+
+    def windows(self) -> Windows:
+        """Nothing is decoded yet."""
+        portions = StreamConfig(first_patches=AHEAD_PATCHES, largest_patches=AHEAD_PATCHES)
+        return Windows(self.synthesizer.codec, self.synthesizer.stepper.config, portions)
 
     def add(self, attempts: Attempts, job: Job, *, urgent: bool = False) -> None:
         """Let a job wait for its place."""
@@ -144,15 +157,22 @@ class Run:
         self.batcher.add(job, urgent=urgent)
 
     def step(self, decoder: ThreadPoolExecutor) -> None:
-        """One patch of every row; those that ended are decoded."""
+        """One patch of every row; what is there to be decoded by then, is."""
         self.num_steps += 1
         for row in self.batcher.step():
+            attempts, heard = self.speaking[row.job], len(row.patches) - self.synthesizer.codec.reach_patches
             if row.stop is not None:
-                attempts = self.speaking.pop(row.job)
-                sentence = attempts.progress.sentences[attempts.index]
-                result = row.result(self.synthesizer.stepper.config)
-                future = decoder.submit(self.synthesizer.listen, sentence, result, row.job.top_p)
+                del self.speaking[row.job]
+                future = decoder.submit(self.listen, attempts, row)
                 self.decoding.append((self.num_steps + JUDGED_AFTER, attempts, future))
+            elif heard > 0 and heard % AHEAD_PATCHES == 0:
+                decoder.submit(attempts.windows.hear, row)  # should it fail, so will the rest
+
+    def listen(self, attempts: Attempts, row: Row) -> Take:
+        """The take that an ended row has become, on the decoder's thread."""
+        attempts.windows.hear(row)
+        sentence, result = attempts.progress.sentences[attempts.index], row.result(self.synthesizer.stepper.config)
+        return self.synthesizer.listen(sentence, result, row.job.top_p, attempts.windows.waveform)
 
     def judge(self) -> Iterator[Spoken]:
         """Keep, or sample again, the takes whose time has come: all, where nobody speaks any more."""
@@ -174,6 +194,7 @@ class Run:
         if find_flaw(take, backoff) is None:
             kept = replace(take, attempts=len(attempts.takes))
         elif (job := next(attempts.jobs, None)) is not None:
+            attempts.windows = self.windows()
             self.add(attempts, job, urgent=True)
             return
         else:
