@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
 
 from marstts import sampling
 from marstts.engine import static, tensor_sampling
@@ -228,6 +231,55 @@ def test_batches_of_any_size_say_what_each_row_alone_says(rows: int):
     got, _ = fast.sample_patch(fast.append(state, got), draws(rows, 1))
     wanted, _ = sample_positions(slow, slow.append(slow_state, wanted), draws(rows, 1))
     assert np.array_equal(got, wanted)
+
+
+class Tape(TorchDispatchMode):
+    """What a CUDA graph does, on a CPU: operations are recorded once, and replayed on the same tensors."""
+
+    def __init__(self, patch: Callable[[], None]) -> None:
+        super().__init__()
+        self.seen: list[tuple[Any, Any, Any, Any]] = []
+        with self:
+            patch()
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        result = operation(*args, **(kwargs or {}))
+        self.seen.append((operation, args, kwargs or {}, result))
+        return result
+
+    def replay(self) -> None:
+        """Results take the places of those that were recorded; what was there before the recording is what it is."""
+        results: dict[int, torch.Tensor] = {}
+
+        def current(value: Any) -> Any:
+            return results.get(id(value), value)
+
+        for operation, args, kwargs, recorded in self.seen:
+            made = operation(*tree_map(current, args), **tree_map(current, kwargs))
+            for old, new in zip(tree_leaves(recorded), tree_leaves(made), strict=True):
+                results[id(old)] = new
+
+
+@pytest.mark.parametrize("weight", [1.0, 6.0])
+def test_a_patch_recorded_once_says_the_same_when_it_is_replayed(weight: float):
+    """Nothing that differs from patch to patch is decided outside the tensors."""
+    model, some = model_with(), prompts()
+    tapes: list[Tape] = []
+
+    def record(patch: Callable[[], None]) -> Callable[[], None]:
+        tapes.append(Tape(patch))
+        return tapes[-1].replay
+
+    expected, got = (
+        speak(
+            GuidedEngine(engine, by_nobody(np.ones(5, np.float32), np.ones(9, np.float32)), weight),
+            some, [0.0, 0.5, 0.9], [Limits(4, 12)] * 3,
+        )
+        for engine in (StaticEngine(model), StaticEngine(model, record))
+    )  # fmt: skip
+    for one, other in zip(expected, got, strict=True):
+        assert np.array_equal(one.tokens, other.tokens)
+    assert len(tapes) > 1 and sum(len(one.tokens) for one in got) > 20
 
 
 def test_a_compiler_gets_the_patch_before_anyone_runs_it():
