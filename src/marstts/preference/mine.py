@@ -159,7 +159,8 @@ def open_plan(model: str, references: Path, texts: Path, output: Path, config: M
     if changed:
         raise ConfigError(f"{output}: was begun with another {' and '.join(changed)}; choose a new --output")
     plans = read_lines(PlannedTake, plan)
-    known = {utterance.id: normalize(utterance.text) for utterance in utterances}
+    wanted = {one.reference for one in plans}
+    known = {utterance.id: normalize(utterance.text) for utterance in utterances if utterance.id in wanted}
     strange = [one.reference for one in plans if known.get(one.reference) != one.transcript]
     if strange:
         raise DataError(
@@ -223,10 +224,10 @@ def choose_references(utterances: Sequence[Utterance], config: MineConfig) -> li
         and utterance.style in config.styles
         and utterance.source_rate >= config.min_source_rate
         and config.min_seconds <= utterance.seconds <= config.max_seconds
-        and has_words(normalize(utterance.text))
     ]
     decks = group_by_speaker(fit)
-    return deal_sentences([decks[speaker] for speaker in sorted(decks)], config.references)
+    dealt = deal_sentences([decks[speaker] for speaker in sorted(decks)], config.references)
+    return [utterance for utterance in dealt if has_words(normalize(utterance.text))]
 
 
 def read_texts(path: Path, max_characters: int) -> list[str]:
