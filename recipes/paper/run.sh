@@ -26,6 +26,7 @@ mkdir -p "$work/mars6"
 [ -f "$work/mars6/tokenizer.json" ] ||
     marstts train bpe "${manifests[@]}" --vocab-size 512 --output "$work/mars6/tokenizer.json"
 
+export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1  # or a restart may look for processes that are dead
 # shellcheck disable=SC2086 - TORCHRUN holds several words
 torchrun ${TORCHRUN:---standalone} --nproc-per-node "${GPUS:-gpu}" --max-restarts 10 --no-python \
     marstts train mars6 --config "$here/mars6.toml" "${shards[@]}" --output "$work/mars6" --max-damaged 0.01 --codec snac

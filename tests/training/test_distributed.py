@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import distributed as torch_distributed
 from torch import multiprocessing as torch_multiprocessing
 from torch import nn
 
@@ -86,3 +87,21 @@ def test_one_process_alone_changes_nothing() -> None:
 @pytest.mark.parametrize("choice", [True, False])
 def test_one_process_decides_for_itself(choice: bool) -> None:
     assert distributed.first_decides(choice) is choice
+
+
+def test_an_attempt_does_not_find_the_addresses_of_one_that_died(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = torch_distributed.TCPStore("127.0.0.1", 0, 2, is_master=True, wait_for_workers=False)
+    told = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(server.port), "WORLD_SIZE": "2", "RANK": "1",
+            "GROUP_WORLD_SIZE": "1", "TORCHELASTIC_USE_AGENT_STORE": "True"}  # fmt: skip
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "0")
+    dead = distributed.meeting_place()
+    dead["store"].set("address", "of the dead")
+    assert (dead["rank"], dead["world_size"]) == (1, 2)
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert not distributed.meeting_place()["store"].check(["address"])
+    monkeypatch.setenv("GROUP_WORLD_SIZE", "2")  # several machines count for themselves
+    assert distributed.meeting_place() == {}
+    monkeypatch.delenv("TORCHELASTIC_USE_AGENT_STORE")
+    assert distributed.meeting_place() == {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +25,23 @@ def join() -> None:
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not torch_distributed.is_initialized():
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-        torch_distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+        torch_distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo", **meeting_place())
+
+
+def meeting_place() -> dict[str, Any]:
+    """Where this attempt's processes find one another; empty where PyTorch shall say.
+
+    `torchrun` keeps one store for all attempts, in which the addresses of a dead attempt remain, and who comes first
+    after a restart calls those in vain. On one machine each attempt therefore gets a corner of its own. On several,
+    which count attempts each for itself, `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1` makes a new store every time.
+    """
+    told = os.environ
+    if told.get("TORCHELASTIC_USE_AGENT_STORE") != "True" or told.get("GROUP_WORLD_SIZE") != "1":
+        return {}
+    size = int(told["WORLD_SIZE"])
+    store = torch_distributed.TCPStore(told["MASTER_ADDR"], int(told["MASTER_PORT"]), size, is_master=False)
+    corner = torch_distributed.PrefixStore(f"attempt {told['TORCHELASTIC_RESTART_COUNT']}", store)
+    return {"store": corner, "rank": int(told["RANK"]), "world_size": size}
 
 
 def rank() -> int:
