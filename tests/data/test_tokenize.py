@@ -183,7 +183,13 @@ def test_splits_are_kept_apart(tmp_path):
     for got, wanted in zip(validation.codes_of(1), corpus.codes_of(3), strict=True):
         np.testing.assert_array_equal(got, wanted)
     assert len(corpus.split("test")) == 0
-    assert validation.offsets[-1] == validation.num_patches.sum() == len(validation.codes[0])
+    assert validation.num_patches.sum() == sum(len(validation.codes_of(i)[0]) for i in range(3))
+    for ours, theirs in zip(validation.voices_of([2, 0]), corpus.voices_of([6, 0]), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert validation.codes[0] is corpus.codes[0] and validation.style is corpus.style  # nothing is held twice
+    assert validation.seconds == pytest.approx(validation.num_patches.sum() * 0.1)
+    assert validation.select([1]).utterances == (corpus.utterances[3],)
+    np.testing.assert_array_equal(validation.select([1]).codes_of(0)[1], corpus.codes_of(3)[1])
 
 
 def test_shards_of_different_encoders_are_not_mixed(tmp_path):

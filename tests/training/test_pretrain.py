@@ -253,8 +253,7 @@ def write_shards(folder: Path) -> list[Path]:
             shard_path(folder, index),
             dataclasses.replace(info, utterances=part.utterances),
             [part.codes_of(i) for i in range(len(part))],
-            part.identity.astype(np.float32),
-            part.style.astype(np.float32),
+            *part.voices_of(range(len(part))),
         )
     return sorted(folder.glob("shard-*"))
 

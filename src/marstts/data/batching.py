@@ -80,7 +80,9 @@ class Batcher:
                 f"no utterance of the corpus is at most {config.max_patches} patches long; raise max_patches"
             )
         self.groups = group_by_speaker_and_style(corpus, self.usable)
-        self.group_of = {int(index): group for group in self.groups for index in group}
+        self.group_of, self.place_in_group = np.zeros((2, len(corpus)), dtype=np.int64)
+        for number, group in enumerate(self.groups):
+            self.group_of[group], self.place_in_group[group] = number, np.arange(len(group))
         self.batches_per_epoch = max(1, round(self.size_of_epoch()))
         self.plan = lru_cache(maxsize=2)(self._plan)
 
@@ -106,9 +108,12 @@ class Batcher:
         """Choose the reference and the spelling of a row."""
         chance = rng.random(5)  # always the same number, so that options do not disturb one another
         reference = parts[0]
-        others = [int(i) for i in self.group_of[parts[0]] if i not in parts]
-        if others and chance[0] < self.config.other_reference_probability:
-            reference = others[int(chance[1] * len(others))]
+        group = self.groups[self.group_of[reference]]
+        if len(group) > len(parts) and chance[0] < self.config.other_reference_probability:
+            place = int(chance[1] * (len(group) - len(parts)))
+            for taken in sorted(self.place_in_group[list(parts)]):  # the parts of a row are of one group
+                place += place >= taken
+            reference = int(group[place])
         texts = [self.corpus.utterances[part].text.strip() for part in parts]
         if chance[2] < self.config.lower_case_probability:
             texts = [text.lower() for text in texts]

@@ -3,7 +3,8 @@
 A shard is one safetensors file of about a thousand utterances: `codes.0`, `codes.1`, … (the codes of each level, all
 utterances end to end, uint16), `offsets` (N + 1,) int64 counting patches, `identity` (N, E1) and `style` (N, E2)
 float16; its metadata holds one JSON object (`ShardInfo`) with the geometry of the codec, the names of the encoders and
-a row per utterance. Sixty hours of three-level codes are 36 MB, so training holds the whole corpus in memory.
+a row per utterance. Sixty hours of three-level codes are 36 MB, so training holds the whole corpus in memory, once:
+splits and selections of it share its arrays.
 
 Upstream: `data.tokenize`.  Downstream: `data.batching`, `training`.
 """
@@ -54,61 +55,67 @@ class ShardInfo:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Corpus:
-    """A tokenised corpus in memory; utterance i owns patches `offsets[i]` to `offsets[i + 1]`."""
+    """A tokenised corpus in memory, or some utterances of one, whose arrays it then shares.
+
+    Row r of the arrays owns the patches `offsets[r]` to `offsets[r + 1]`; utterance i is row `places[i]`.
+    """
 
     codec: CodecSpec
     identity_encoder: str
     style_encoder: str
     utterances: tuple[Utterance, ...]
+    """N of them."""
 
     codes: tuple[NDArray[np.uint16], ...]
     """Per level, (patches * codes per patch,)."""
 
     offsets: NDArray[np.int64]
-    """(N + 1,), in patches."""
+    """(rows + 1,), in patches."""
 
     identity: NDArray[np.float16]
-    """(N, E1)."""
+    """(rows, E1)."""
 
     style: NDArray[np.float16]
-    """(N, E2)."""
+    """(rows, E2)."""
+
+    chosen: NDArray[np.int64] | None = None
+    """(N,) which rows the utterances are; None = all of them, in order."""
 
     def __len__(self) -> int:
         return len(self.utterances)
 
     @property
+    def places(self) -> NDArray[np.int64]:
+        """(N,) the row of each utterance."""
+        return np.arange(len(self)) if self.chosen is None else self.chosen
+
+    @property
     def num_patches(self) -> NDArray[np.int64]:
         """(N,) patches of each utterance."""
-        return np.diff(self.offsets)
+        return np.diff(self.offsets)[self.places]
 
     @property
     def seconds(self) -> float:
         """Length of all audio, as the codec sees it."""
-        return float(self.offsets[-1]) / self.codec.patch_rate
+        return float(self.num_patches.sum()) / self.codec.patch_rate
 
     def codes_of(self, index: int) -> Codes:
         """The codes of one utterance, per level."""
-        start, stop = self.offsets[index], self.offsets[index + 1]
+        row = index if self.chosen is None else self.chosen[index]
+        start, stop = self.offsets[row], self.offsets[row + 1]
         layout = self.codec.patch_layout
         return tuple(codes[start * n : stop * n].astype(np.int64) for codes, n in zip(self.codes, layout, strict=True))
+
+    def voices_of(self, indices: Sequence[int] | NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Identity (B, E1) and style (B, E2) of these utterances."""
+        rows = self.places[np.asarray(indices, dtype=np.int64)]
+        return self.identity[rows].astype(np.float32), self.style[rows].astype(np.float32)
 
     def select(self, indices: Sequence[int] | NDArray[np.int64]) -> Corpus:
         """Only these utterances, in this order."""
         rows = np.asarray(indices, dtype=np.int64)
-        counts = self.num_patches[rows]
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-        patches = np.repeat(self.offsets[rows] - offsets[:-1], counts) + np.arange(offsets[-1])
-        return dataclasses.replace(
-            self,
-            utterances=tuple(self.utterances[row] for row in rows),
-            codes=tuple(
-                codes.reshape(-1, n)[patches].reshape(-1)
-                for codes, n in zip(self.codes, self.codec.patch_layout, strict=True)
-            ),
-            offsets=offsets,
-            identity=self.identity[rows],
-            style=self.style[rows],
-        )
+        utterances = tuple(self.utterances[row] for row in rows)
+        return dataclasses.replace(self, utterances=utterances, chosen=self.places[rows])
 
     def split(self, name: str) -> Corpus:
         """The utterances of one split (`train`, `validation`, `test`)."""
@@ -226,52 +233,122 @@ def read_shard(path: Path) -> Corpus:
 
 def load_corpus(*folders: Path, without: Collection[Path] = ()) -> Corpus:
     """All shards of the folders as one Corpus sorted by id, so that neither shard nor manifest order matters; but for
-    those that are to be left out.
+    those that are to be left out. Beside the corpus, one shard at a time is in memory.
 
     DataError where there are no shards, where some are damaged (all are named at once), where they were made by
     different codecs or encoders, or ids repeat.
     """
-    paths = [path for folder in folders for path in sorted(folder.glob(SHARD_PATTERN))]
-    shards = read_shards([path for path in paths if path not in without])
-    if not shards:
+    paths = [path for folder in folders for path in sorted(folder.glob(SHARD_PATTERN)) if path not in without]
+    if not paths:
         raise DataError(f"{', '.join(map(str, folders))}: no shards here; make them with `marstts tokenize`")
-    corpus = concatenate(shards)
-    ids = [utterance.id for utterance in corpus.utterances]
+    outlines = outline_all(paths)
+    ids = [utterance.id for outline in outlines for utterance in outline.info.utterances]
     repeated = len(ids) - len(set(ids))
     if repeated:
         raise DataError(
             f"{', '.join(map(str, folders))}: {repeated} utterance ids occur more than once; remove stale shards"
         )
-    return corpus.select(sorted(range(len(ids)), key=ids.__getitem__))
-
-
-def read_shards(paths: Sequence[Path]) -> list[Corpus]:
-    """All of them; DataError naming every one that is damaged, so that none is met an hour into training."""
-    shards, complaints = [], []
-    for path in paths:
+    order = np.array(sorted(range(len(ids)), key=ids.__getitem__), dtype=np.int64)
+    corpus = empty_corpus(outlines, order)
+    rows = np.argsort(order)  # where each utterance of the shards, end to end, comes to lie
+    complaints, done = [], 0
+    for path, outline in zip(paths, outlines, strict=True):
+        count = len(outline.num_patches)
         try:
-            shards.append(read_shard(path))
+            put(read_shard(path), corpus, rows[done : done + count])
         except DataError as error:
             complaints.append(str(error))
+        done += count
+    complain(complaints)
+    return corpus
+
+
+@dataclass(frozen=True, eq=False)
+class Outline:
+    """What has to be known of a shard to make room for it."""
+
+    info: ShardInfo
+    num_patches: NDArray[np.int64]
+    """(N,)."""
+
+    sizes: tuple[int, int]
+    """Of identity and style."""
+
+
+def outline_all(paths: Sequence[Path]) -> list[Outline]:
+    """Of every shard; DataError naming all that are damaged, or what they disagree on."""
+    outlines, complaints = [], []
+    for path in paths:
+        try:
+            outlines.append(outline(path))
+        except DataError as error:
+            complaints.append(str(error))
+    if complaints:  # then of the others, too, all that is wrong with them
+        named = " ".join(complaints)
+        complaints += [str(error) for path in paths if str(path) not in named for error in faults_of(path)]
+    complain(sorted(complaints))
+    first = outlines[0].info
+    for other in outlines[1:]:
+        for what in ("codec", "identity_encoder", "style_encoder"):
+            ours, theirs = getattr(first, what), getattr(other.info, what)
+            if ours != theirs:
+                raise DataError(f"shards disagree on {what} ({ours} and {theirs}); tokenize all with the same")
+    return outlines
+
+
+def outline(path: Path) -> Outline:
+    """Of one shard, without its codes; DataError if it is no shard, or lacks something."""
+    info = read_info(path)
+    levels = range(len(info.codec.patch_layout))
+    with safe_open(str(path), framework="numpy") as file:
+        names = set(file.keys())
+        missing = {"offsets", "identity", "style", *(f"codes.{level}" for level in levels)} - names
+        if missing:
+            raise DataError(f"{path}: the shard lacks {', '.join(sorted(missing))}; tokenize again")
+        offsets = file.get_tensor("offsets")
+        identity, style = (file.get_slice(name).get_shape()[1] for name in ("identity", "style"))
+    if len(offsets) != len(info.utterances) + 1:
+        raise DataError(f"{path}: damaged since it was written (it has other offsets than utterances); tokenize again")
+    return Outline(info, np.diff(offsets), (identity, style))
+
+
+def faults_of(path: Path) -> list[DataError]:
+    """What is wrong with a shard; empty if it is sound."""
+    try:
+        read_shard(path)
+    except DataError as error:
+        return [error]
+    return []
+
+
+def complain(complaints: Sequence[str]) -> None:
+    """DataError with all of them, if there are any, so that no damaged shard is met an hour into training."""
     if complaints:
         raise DataError("; ".join(complaints[:MAX_COMPLAINTS]) + (" …" if len(complaints) > MAX_COMPLAINTS else ""))
-    return shards
 
 
-def concatenate(shards: Sequence[Corpus]) -> Corpus:
-    """Shards end to end; DataError unless codec and encoders agree."""
-    first = shards[0]
-    for shard in shards[1:]:
-        for what in ("codec", "identity_encoder", "style_encoder"):
-            one, other = getattr(first, what), getattr(shard, what)
-            if one != other:
-                raise DataError(f"shards disagree on {what} ({one} and {other}); tokenize all with the same")
-    counts = np.concatenate([shard.num_patches for shard in shards])
-    return dataclasses.replace(
-        first,
-        utterances=tuple(utterance for shard in shards for utterance in shard.utterances),
-        codes=tuple(np.concatenate(level) for level in zip(*(shard.codes for shard in shards), strict=True)),
-        offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
-        identity=np.concatenate([shard.identity for shard in shards]),
-        style=np.concatenate([shard.style for shard in shards]),
+def empty_corpus(outlines: Sequence[Outline], order: NDArray[np.int64]) -> Corpus:
+    """Room for all utterances of the shards, in this order of theirs, end to end."""
+    info, sizes = outlines[0].info, outlines[0].sizes
+    utterances = [utterance for outline in outlines for utterance in outline.info.utterances]
+    counts = np.concatenate([outline.num_patches for outline in outlines])[order]
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    return Corpus(
+        codec=info.codec,
+        identity_encoder=info.identity_encoder,
+        style_encoder=info.style_encoder,
+        utterances=tuple(utterances[row] for row in order),
+        codes=tuple(np.empty(offsets[-1] * n, np.uint16) for n in info.codec.patch_layout),
+        offsets=offsets,
+        identity=np.empty((len(order), sizes[0]), np.float16),
+        style=np.empty((len(order), sizes[1]), np.float16),
     )
+
+
+def put(shard: Corpus, corpus: Corpus, rows: NDArray[np.int64]) -> None:
+    """Write a shard's arrays into these rows (N,) of the corpus."""
+    counts = shard.num_patches
+    patches = np.repeat(corpus.offsets[rows] - shard.offsets[:-1], counts) + np.arange(shard.offsets[-1])
+    for ours, theirs, n in zip(corpus.codes, shard.codes, corpus.codec.patch_layout, strict=True):
+        ours.reshape(-1, n)[patches] = theirs.reshape(-1, n)
+    corpus.identity[rows], corpus.style[rows] = shard.identity, shard.style

@@ -36,9 +36,6 @@ SHARD_BYTES_PER_UTTERANCE = 400
 OBJECT_BYTES_PER_UTTERANCE = 1_500
 """What the same takes in memory, as Python objects."""
 
-COPIES_OF_CODES, COPIES_OF_EMBEDDINGS = 3, 2
-"""In a process that trains: the corpus, its training split, and of that the codes once more as patches."""
-
 CODE_BYTES, EMBEDDING_BYTES, WEIGHT_BYTES = 2, 2, 4
 """uint16 codes, float16 embeddings, float32 weights."""
 
@@ -187,7 +184,7 @@ def add_storage(rows: dict[str, Row], plan: PlanConfig, model: Mars6Config, code
     embeddings = utterances * (model.identity_size + model.style_size) * EMBEDDING_BYTES
     facts = utterances * SHARD_BYTES_PER_UTTERANCE
     checkpoints = CHECKPOINTS * WEIGHTS_IN_CHECKPOINT * WEIGHT_BYTES * rows["parameters"].value
-    memory = COPIES_OF_CODES * codes + COPIES_OF_EMBEDDINGS * embeddings + utterances * OBJECT_BYTES_PER_UTTERANCE
+    memory = codes + embeddings + utterances * OBJECT_BYTES_PER_UTTERANCE
     vectors = f"({model.identity_size} + {model.style_size})"
     new = {
         "codes": Row("disk: codes", codes / GB, "GB",
@@ -197,8 +194,7 @@ def add_storage(rows: dict[str, Row], plan: PlanConfig, model: Mars6Config, code
         "checkpoints": Row("disk: checkpoints", checkpoints / GB, "GB",
                            f"{CHECKPOINTS} · {WEIGHTS_IN_CHECKPOINT} · {WEIGHT_BYTES} B · parameters"),
         "host_memory": Row("memory of a process: corpus", memory / GB, "GB",
-                           f"{COPIES_OF_CODES} · codes + {COPIES_OF_EMBEDDINGS} · embeddings + utterances · "
-                           f"{OBJECT_BYTES_PER_UTTERANCE} B; one process per GPU"),
+                           f"codes + embeddings + utterances · {OBJECT_BYTES_PER_UTTERANCE} B; one process per GPU"),
     }  # fmt: skip
     rows.update(new)
 

@@ -179,26 +179,23 @@ class Batch:
 
 
 class Collator:
-    """Items of a batching plan → tensors. Holds the corpus as tokens, ready to be cut."""
+    """Items of a batching plan → tensors."""
 
     def __init__(self, corpus: Corpus, tokenizer: BPE, config: Mars6Config, full_band_rate: int) -> None:
         self.corpus, self.tokenizer, self.config, self.full_band_rate = corpus, tokenizer, config, full_band_rate
-        tokens = patchify(
-            tuple(codes.astype(np.int64) for codes in corpus.codes), config.patch_layout, config.codebook_size
-        )
-        self.tokens = tokens.astype(np.int16 if config.speech_vocab_size < 2**15 else np.int32)
+        self.num_patches = corpus.num_patches
         self.end = eos_patch(config)
 
     def __call__(self, items: Sequence[Item]) -> Batch:
         """The batch of these items, on the CPU."""
         texts = [self.text_ids(item) for item in items]
         patches = [self.patches(item) for item in items]
-        references = np.array([item.reference for item in items])
+        identity, style = self.corpus.voices_of([item.reference for item in items])
         return Batch(
             text_ids=pad(texts, 0),
             text_lengths=torch.tensor([len(text) for text in texts]),
-            identity=torch.from_numpy(self.corpus.identity[references].astype(np.float32)),
-            style=torch.from_numpy(self.corpus.style[references].astype(np.float32)),
+            identity=torch.from_numpy(identity),
+            style=torch.from_numpy(style),
             patches=pad(patches, PADDING),
             patch_lengths=torch.tensor([len(rows) for rows in patches]),
             boundaries=torch.tensor([self.boundary(item) for item in items]),
@@ -212,8 +209,8 @@ class Collator:
 
     def patches(self, item: Item) -> NDArray[np.int64]:
         """(T, P) tokens of all parts, then the end of speech."""
-        offsets = self.corpus.offsets
-        parts = [self.tokens[offsets[part] : offsets[part + 1]] for part in item.parts]
+        layout, codebook_size = self.config.patch_layout, self.config.codebook_size
+        parts = [patchify(self.corpus.codes_of(part), layout, codebook_size) for part in item.parts]
         return np.concatenate([*parts, self.end]).astype(np.int64)
 
     def boundary(self, item: Item) -> tuple[int, int]:
@@ -221,7 +218,7 @@ class Collator:
         if len(item.texts) == 1:
             return 0, 0
         first = self.tokenizer.encode(prompt_string(item.texts[0], quality=self.quality(item)))
-        return int(self.corpus.num_patches[item.parts[0]]), len(first) - 1  # less the mark of the text's end
+        return int(self.num_patches[item.parts[0]]), len(first) - 1  # less the mark of the text's end
 
     def quality(self, item: Item) -> int:
         """The rate (Hz) that the quality prefix announces."""
@@ -465,9 +462,9 @@ class PretrainTask:
         nothing = np.zeros((0, config.patch_size), dtype=np.int64)
         prompts, limits = [], []
         for item in items:
-            identity, style = (table[item.reference].astype(np.float32) for table in (corpus.identity, corpus.style))
+            [identity], [style] = corpus.voices_of([item.reference])
             prompts.append(Prompt(collate.text_ids(item), identity, style, nothing))
-            limits.append(Limits(1, 2 * int(corpus.num_patches[item.parts[0]])))
+            limits.append(Limits(1, 2 * int(collate.num_patches[item.parts[0]])))
         takes = generate(
             TorchEngine(self.average),
             prompts,
