@@ -13,8 +13,10 @@ from marstts.audio import Waveform
 from marstts.codec.toy import ToyCodec
 from marstts.data.manifest import Utterance, write_manifest
 from marstts.errors import ConfigError, DataError
+from marstts.evaluation.intervals import Interval
 from marstts.evaluation.judges import Bench, Judges, open_judges, parse_bench
-from marstts.evaluation.ladder import add_noise, climb, known_orders, scramble, write_ladder
+from marstts.evaluation.ladder import Climb, add_noise, climb, known_orders, scramble, verdict, write_ladder
+from marstts.evaluation.measures import Better
 from marstts.evaluation.score import HerePanel, ProcessPanel, score_system
 from marstts.evaluation.scores import read_scores
 from marstts.evaluation.systems import SourceRecordings
@@ -108,6 +110,21 @@ def test_judges_who_cannot_rank_known_orders_are_told_apart_from_those_who_can(t
     markdown = write_ladder(list(found.values()), tmp_path, {"recordings": "two"})
     assert "| judge | clean | codec | noisy | scrambled | order |" in markdown and "**wrong**" in markdown
     assert json.loads((tmp_path / "judges.json").read_text())["judges"][0]["measure"] == "purity"
+
+
+@pytest.mark.parametrize(
+    ("steps", "told"),
+    [
+        ([(-3, -1), (-2, -1), (-2, -1)], "right"),
+        ([(-3, -1), (-2, 1), (-2, -1)], "right, but codec / noisy within the noise"),
+        ([(1, 3), (-2, -1), (0, 0)], "**wrong** at clean / codec; cannot tell noisy / scrambled"),
+        ([(-3, -1), (-2, -1), (-1, 2)], "cannot tell noisy / scrambled"),
+    ],
+)
+def test_steps_taken_the_wrong_way_are_told_from_those_within_the_noise(steps: list[tuple[int, int]], told: str):
+    intervals = [Interval((low + high) / 2, low, high) for low, high in steps]
+    ranked = all(step.value < 0 for step in intervals)
+    assert verdict(Climb("x", "X ↑", Better.HIGHER, {}, intervals, ranked, False)) == told
 
 
 class FirstSamples:

@@ -80,6 +80,7 @@ class Climb:
 
     measure: str
     title: str
+    better: Better
     scores: Mapping[str, Interval]
     steps: Sequence[Interval]
     """How much higher each rung scores than the one above it, on the same recordings."""
@@ -110,6 +111,7 @@ def climb_measure(measure: Measure, by_rung: Mapping[str, Sequence[TakeScore]]) 
     return Climb(
         measure=measure.key,
         title=measure.heading,
+        better=measure.better,
         scores=known,
         steps=sure,
         ranked=ranked,
@@ -135,12 +137,15 @@ def write_ladder(climbs: Sequence[Climb], output: Path, facts: Mapping[str, Any]
 
 
 def verdict(one: Climb) -> str:
-    """Right, right but within the noise somewhere, or where it goes wrong."""
-    if one.certain:
-        return "right"
-    uncertain = [
-        f"{high} / {low}" for (high, low), step in zip(pairwise(RUNGS), one.steps, strict=True) if within_noise(step)
-    ]
+    """Right, or which steps it takes the wrong way beyond the noise, and which it cannot tell."""
+    names = [f"{high} / {low}" for high, low in pairwise(RUNGS)]
+    untold = [name for name, step in zip(names, one.steps, strict=True) if within_noise(step)]
     if one.ranked:
-        return f"right, but {', '.join(uncertain)} within the noise"
-    return "**wrong**" + (f" ({', '.join(uncertain)} within the noise)" if uncertain else "")
+        return f"right, but {', '.join(untold)} within the noise" if untold else "right"
+    turned = [
+        name
+        for name, step in zip(names, one.steps, strict=True)
+        if one.better.beats(step.value) and not within_noise(step)
+    ]
+    parts = [f"**wrong** at {', '.join(turned)}"] if turned else []
+    return "; ".join([*parts, *([f"cannot tell {', '.join(untold)}"] if untold else [])])
