@@ -3,7 +3,8 @@
 Upstream: a safetensors file, of which only the header is read.  Downstream: `mars6.decoder_graphs`.
 For what PyTorch's exporter cannot say: loops that sample inside the graph, caches without copies, integer arithmetic.
 Weights are named where they are used and stored once; casts and joins of them are nodes that ONNX Runtime works out
-when it opens the graph.
+when it opens the graph. They belong to the graph that computes with them, be it the body of a loop: ONNX Runtime does
+not pack those that come from outside, and then takes twice as long for every product.
 """
 
 from __future__ import annotations
@@ -81,6 +82,8 @@ class GraphBuilder:
         self.inputs: list[Any] = []
         self.outputs: list[Any] = []
         self.names = 0
+        self.mark = f" in {self.new_name('graph')}" if parent else ""
+        """Ends the names of weights in an inner graph: an outer graph may have them, too."""
 
     def new_name(self, hint: str) -> str:
         """A name that nothing has yet, in the whole model."""
@@ -112,12 +115,11 @@ class GraphBuilder:
 
     def prepare(self, kind: str, *inputs: str | ArrayLike, **attributes: Any) -> str:
         """As `op`, for what depends on weights alone: worked out once, the same request twice is one node."""
-        root = self.root
         sources = [value if isinstance(value, str) else self.constant(value) for value in inputs]
         details = "".join(f",{key}={value}" for key, value in attributes.items())
-        name = f"{kind.lower()}({','.join(sources)}{details})"
-        if all(name not in node.output for node in root.prepared):
-            root.prepared.append(self.onnx.helper.make_node(kind, sources, [name], **attributes))
+        name = f"{kind.lower()}({','.join(sources)}{details}){self.mark}"
+        if all(name not in node.output for node in self.prepared):
+            self.prepared.append(self.onnx.helper.make_node(kind, sources, [name], **attributes))
         return name
 
     def constant(self, value: ArrayLike) -> str:
@@ -133,14 +135,14 @@ class GraphBuilder:
     def weight(self, name: str, rows: tuple[int, int] | None = None) -> str:
         """A weight as it is stored, or some of its rows."""
         stored = self.weights[name] if rows is None else self.weights[name].rows(*rows)
-        label = name if rows is None else f"{name}[{rows[0]}:{rows[1]}]"
-        if label not in self.root.initializers:
+        label = (name if rows is None else f"{name}[{rows[0]}:{rows[1]}]") + self.mark
+        if label not in self.initializers:
             tensor = self.onnx.TensorProto(name=label, dims=list(stored.shape))
             tensor.data_type = self.onnx.TensorProto.DataType.Value(TYPES[stored.dtype])
             tensor.data_location = self.onnx.TensorProto.EXTERNAL
             for key, value in (("location", self.weights_file), ("offset", stored.offset), ("length", stored.length)):
                 tensor.external_data.add(key=key, value=str(value))
-            self.root.initializers[label] = tensor
+            self.initializers[label] = tensor
         return label
 
     def wide(self, name: str, rows: tuple[int, int] | None = None) -> str:
