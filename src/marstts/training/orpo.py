@@ -4,7 +4,8 @@ Upstream: `data.pairs`, a bundle's model.  Downstream: the run folder, as `train
 know it; whoever judges the model every so often (`judge`), for this room has no ears.
 MARS6 (arXiv:2501.05787), Sec. III-D and IV-A, with odds-ratio preference optimisation (ORPO, arXiv:2403.07691) and
 equation 1.  Deviations: log-probabilities are means over all seven positions of all patches, so that a long take is not
-improbable for its length; a take that was cut off has no end of speech to be scored.
+improbable for its length; a take that was cut off has no end of speech to be scored; a take that was spoken with
+guidance (`engine.guided`) is scored without, as the model alone would say it.
 Shapes: B pairs · R = 2B rows, the chosen sides first · S text tokens · T patches, prefix included · P positions ·
 N scored patches.
 """
