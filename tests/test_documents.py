@@ -51,4 +51,6 @@ def test_the_map_of_the_paper_names_code_that_exists() -> None:
         source = (ROOT / "src" / "marstts" / path).read_text(encoding="utf-8")
         for name in re.findall(r"`([\w.]+)`", names):
             last = name.split(".")[-1]
-            assert re.search(rf"\b(?:class|def) {last}\b|^    {last}:", source, flags=re.MULTILINE), f"{path}: {name}"
+            assert re.search(rf"\b(?:class|def) {last}\b|^    {last}:|^{last} = ", source, flags=re.MULTILINE), (
+                f"{path}: {name}"
+            )

@@ -128,7 +128,7 @@ def test_a_recipe_calls_commands_that_exist_with_options_they_take(script: Path,
     subprocess.run([str(script), str(tmp_path / "out")], check=True, env=environment, capture_output=True)
     commands = [json.loads(line) for line in calls.read_text().splitlines()]
     assert len(commands) > 1
-    uses_all = "nproc" in script.read_text(encoding="utf-8")
+    uses_all = "$(nproc)" in script.read_text(encoding="utf-8")
     for command in commands:
         parse(command)
         assert not uses_all or "--workers" not in command or command[command.index("--workers") + 1] == "7"

@@ -49,7 +49,14 @@ def same_as(run: Path, other: Path) -> None:
         ours, theirs = (load_file(folder / "step-00000006" / f"{name}.safetensors") for folder in (run, other))
         assert ours.keys() == theirs.keys()
         for key, value in ours.items():
-            torch.testing.assert_close(value, theirs[key], rtol=1e-4, atol=2e-6, msg=f"{name}: {key}")
+            torch.testing.assert_close(moved(key, value), moved(key, theirs[key]), rtol=1e-4, atol=2e-6, msg=key)
+
+
+def moved(key: str, value: torch.Tensor) -> torch.Tensor:
+    """What a loss can move of these weights: all but the keys' biases, which add the same to every score of a softmax.
+    Their gradient is nothing but rounding, which Adam makes as large as any other.
+    """
+    return value[len(value) // 2 :] if key.endswith("key_value.bias") else value
 
 
 def losses(run: Path) -> dict[int, list[float]]:
