@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -286,3 +287,11 @@ def test_incomplete_folders_are_refused(tmp_path: Path, folder: Path, engine: On
     (tmp_path / "global.onnx").write_text("no graph")
     with pytest.raises(CheckpointError, match=r"global.onnx"):
         OnnxEngine(tmp_path)
+
+
+def test_graphs_of_an_older_version_are_refused_with_a_way_out(folder: Path, model: Mars6, tmp_path: Path) -> None:
+    older = tmp_path / "older"
+    shutil.copytree(folder, older)
+    shutil.copy(older / "local.onnx", older / "patch.onnx")  # a graph that does not know guidance
+    with pytest.raises(CheckpointError, match=r"older version.*marstts optimise"):
+        OnnxEngine(older)

@@ -23,6 +23,7 @@ from onnxruntime import InferenceSession
 
 from marstts.config import read_config
 from marstts.engine.base import PATCH_PADDING, collate
+from marstts.errors import CheckpointError
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.generate import PatchDraws
 from marstts.mars6.prompt import Prompt
@@ -169,6 +170,11 @@ class OnnxEngine:
         self._encoder, self._global, self._patch = (
             open_session(folder / f"{name}.onnx", threads) for name in ("encoder", "global", "patch")
         )
+        if "guidance" not in {value.name for value in self._patch.get_inputs()}:
+            raise CheckpointError(
+                f"{folder / 'patch.onnx'}: a graph of an older version, without guidance; write the bundle's graphs anew "
+                "with `marstts optimise BUNDLE --precision float32 --output BUNDLE`"
+            )
 
     @cached_property
     def _local(self) -> InferenceSession:
