@@ -172,8 +172,8 @@ class OnnxEngine:
         )
         if "guidance" not in {value.name for value in self._patch.get_inputs()}:
             raise CheckpointError(
-                f"{folder / 'patch.onnx'}: a graph of an older version, without guidance; write the bundle's graphs anew "
-                "with `marstts optimise BUNDLE --precision float32 --output BUNDLE`"
+                f"{folder / 'patch.onnx'}: a graph of an older version, without guidance; write the bundle's graphs "
+                "anew with `marstts optimise BUNDLE --precision float32 --output BUNDLE`"
             )
 
     @cached_property
