@@ -33,5 +33,5 @@ torchrun --nproc-per-node "$cores" --no-python marstts train mars6 --config "$he
     --data "$work/shards" --output "$work/mars6"
 
 marstts export "$work/mars6" --codec "$work/export/codec" --identity "$work/export/identity" \
-    --style "$work/export/style" --name mini --output "$work/mini"
+    --style "$work/export/style" --guidance 3 --name mini --output "$work/mini"
 marstts evaluate --system "$work/mini" --root "$work/studio" --output "$work/evaluation" --workers "$cores"
