@@ -96,18 +96,22 @@ def test_batches_of_equally_many_rows_hold_little_padding(rows):
     assert 1 - sum(map(sum, lengths)) / padded < 0.1
 
 
-def test_pairs_are_of_one_speaker_and_style_and_as_many_as_asked_for():
-    batcher = Batcher(CORPUS, BatchingConfig(patches_per_batch=400, pair_probability=0.3, max_patches=500), seed=0)
+@pytest.mark.parametrize("longest", [2, 4])
+def test_chains_are_of_one_speaker_and_style_as_long_and_as_many_as_asked_for(longest):
+    config = BatchingConfig(patches_per_batch=800, chain_probability=0.3, longest_chain=longest, max_patches=700)
+    batcher = Batcher(CORPUS, config, seed=0)
     items = [item for number in range(3) for batch in epoch(batcher, number) for item in batch]
-    pairs = [item for item in items if len(item.parts) == 2]
-    assert abs(len(pairs) / len(items) - 0.3) < 0.04
-    for item in pairs:
-        first, second = (CORPUS.utterances[part] for part in item.parts)
-        assert (first.speaker, first.style) == (second.speaker, second.style) and first.id != second.id
+    chains = [item for item in items if len(item.parts) > 1]
+    assert abs(len(chains) / len(items) - 0.3) < 0.05
+    assert {len(item.parts) for item in chains} == set(range(2, longest + 1))
+    for item in chains:
+        utterances = [CORPUS.utterances[part] for part in item.parts]
+        assert len({(utterance.speaker, utterance.style) for utterance in utterances}) == 1
+        assert len({utterance.id for utterance in utterances}) == len(utterances)
 
 
-def test_pairs_never_exceed_the_longest_allowed_row():
-    batcher = Batcher(CORPUS, BatchingConfig(patches_per_batch=400, pair_probability=1.0, max_patches=90), seed=0)
+def test_chains_never_exceed_the_longest_allowed_row():
+    batcher = Batcher(CORPUS, BatchingConfig(patches_per_batch=400, chain_probability=1.0, max_patches=90), seed=0)
     items = [item for batch in epoch(batcher) for item in batch]
     assert max(row_length(item.parts, batcher.lengths) for item in items) <= 90
     assert sum(len(item.parts) == 2 for item in items) > len(items) // 3
@@ -166,7 +170,7 @@ def test_a_corpus_of_over_long_utterances_is_refused():
 
 
 def test_a_share_of_the_rows_comes_without_words():
-    config = BatchingConfig(patches_per_batch=400, pair_probability=0.3, wordless_probability=0.2)
+    config = BatchingConfig(patches_per_batch=400, chain_probability=0.3, wordless_probability=0.2)
     batcher = Batcher(CORPUS, config, seed=0)
     wordless, spoken = [], []
     for item in (item for items in epoch(batcher) for item in items):

@@ -139,12 +139,18 @@ def test_a_batch_holds_texts_patches_and_the_references_embeddings():
     assert batch.patch_lengths[1] == pair + 1 and (batch.patches[1, :pair] < eos).all()
 
 
-def test_the_boundary_of_a_pair_is_where_its_second_part_begins():
+@pytest.mark.parametrize(
+    ("parts", "texts"),
+    [((2, 5), ("One two three.", "Four two.")), ((2, 4, 5), ("One two three.", "Three one.", "Four two."))],
+)
+def test_the_boundary_of_a_chain_is_where_its_last_part_begins(parts, texts):
     make = collator()
-    pair = make([Item((2, 5), 2, ("One two three.", "Four two."))])
-    patch, token = pair.boundaries[0].tolist()
-    assert patch == CORPUS.num_patches[2]
-    assert TOKENIZER.decode(pair.text_ids[0, token : int(pair.text_lengths[0]) - 1].tolist()) == " Four two."
+    chain = make([Item(parts, 2, texts)])
+    patch, token = chain.boundaries[0].tolist()
+    assert patch == sum(CORPUS.num_patches[part] for part in parts[:-1])
+    text_ids = chain.text_ids[0, : int(chain.text_lengths[0]) - 1].tolist()
+    assert TOKENIZER.decode(text_ids[token:]) == " Four two."
+    assert " ".join(texts) in TOKENIZER.decode(text_ids)
     assert make([Item((2,), 2, ("One two three.",))]).boundaries.tolist() == [[0, 0]]
 
 

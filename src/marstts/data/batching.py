@@ -1,7 +1,7 @@
 """Which utterances are trained on at a step: a pure function of (seed, step), independent of codec and model.
 
-An item is one utterance, or two of the same speaker and style spoken one after the other, which teaches a model to go
-on from a prefix (deep cloning). Its speaker embeddings come from a reference: often another utterance of the same
+An item is one utterance, or a chain of some of the same speaker and style spoken one after the other, which teaches a
+model to go on from a prefix (deep cloning), however long it is. Its speaker embeddings come from a reference: often another utterance of the same
 speaker and style, so that a model cannot lean on an embedding of the very audio it has to produce. Items of similar
 length share a batch, and all batches hold about the same number of patches (or, by choice, of items).
 
@@ -35,10 +35,14 @@ class BatchingConfig(Config):
     """Put so many items (give or take one) into a batch instead, however long they are; 0 = by patches."""
 
     max_patches: int = Field(300, gt=0)
-    """Longer utterances are left out, and pairs are only made up to this length."""
+    """Longer utterances are left out, and chains are only made up to this length."""
 
-    pair_probability: float = Field(0.2, ge=0.0, le=1.0)
-    """Share of the items that are two utterances of one speaker and style, as far as partners are found."""
+    chain_probability: float = Field(0.2, ge=0.0, le=1.0)
+    """Share of the items that are two or more utterances of one speaker and style, as far as partners are found."""
+
+    longest_chain: int = Field(2, ge=2)
+    """Utterances a chain has at most; all numbers from two on are equally frequent. What a model has not heard in
+    training it does not do well: with pairs of short utterances it cannot go on from a long reference."""
 
     other_reference_probability: float = Field(0.7, ge=0.0, le=1.0)
     """How often the embeddings come from another utterance of the same speaker and style."""
@@ -59,7 +63,7 @@ class Item:
     """One row of a batch, by indices into the corpus."""
 
     parts: tuple[int, ...]
-    """The utterances spoken one after the other: one or two."""
+    """The utterances spoken one after the other."""
 
     reference: int
     """The utterance whose embeddings describe the speaker."""
@@ -147,20 +151,17 @@ def group_by_speaker_and_style(corpus: Corpus, indices: NDArray[np.int64]) -> li
 def make_rows(
     groups: Sequence[NDArray[np.int64]], lengths: NDArray[np.int64], config: BatchingConfig, rng: np.random.Generator
 ) -> list[tuple[int, ...]]:
-    """All utterances of the groups, each once, alone or paired with a random partner of its group.
-
-    If couples stay together with probability q, a share q / (2 - q) of the rows are pairs; q is chosen to give
-    `pair_probability`.
-    """
-    together = 2 * config.pair_probability / (1 + config.pair_probability)
+    """All utterances of the groups, each once, alone or in a chain with random others of its group."""
     rows: list[tuple[int, ...]] = []
     for group in groups:
-        shuffled = rng.permutation(group).tolist()
-        for first, second in zip(shuffled[0::2], shuffled[1::2], strict=False):
-            fits = row_length((first, second), lengths) <= config.max_patches
-            rows += [(first, second)] if rng.random() < together and fits else [(first,), (second,)]
-        if len(shuffled) % 2:
-            rows.append((shuffled[-1],))
+        left = rng.permutation(group).tolist()
+        while left:
+            is_chain = rng.random() < config.chain_probability
+            row = left[: int(rng.integers(2, config.longest_chain + 1))] if is_chain else left[:1]
+            while len(row) > 1 and row_length(row, lengths) > config.max_patches:
+                row = row[:-1]
+            rows.append(tuple(row))
+            left = left[len(row) :]
     return rows
 
 

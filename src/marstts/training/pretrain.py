@@ -171,7 +171,7 @@ class Batch:
     """(B,) end-of-speech patch included."""
 
     boundaries: Tensor
-    """(B, 2): patch and text token at which a second utterance begins; 0, 0 where there is only one."""
+    """(B, 2): patch and text token at which the last utterance of a chain begins; 0, 0 where there is only one."""
 
     def to(self, device: torch.device) -> Batch:
         moved = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
@@ -202,9 +202,9 @@ class Collator:
         )
 
     def text_ids(self, item: Item) -> NDArray[np.int64]:
-        """(S,) ids of the string the encoder reads; of two utterances, the first stands where a transcript would."""
-        *transcript, text = item.texts
-        string = prompt_string(text, quality=self.quality(item), transcript=transcript[0] if transcript else None)
+        """(S,) ids of the string the encoder reads; what goes before the last utterance stands as a transcript would."""
+        *before, text = item.texts
+        string = prompt_string(text, quality=self.quality(item), transcript=" ".join(before) if before else None)
         return np.asarray(self.tokenizer.encode(string), dtype=np.int64)
 
     def patches(self, item: Item) -> NDArray[np.int64]:
@@ -214,11 +214,11 @@ class Collator:
         return np.concatenate([*parts, self.end]).astype(np.int64)
 
     def boundary(self, item: Item) -> tuple[int, int]:
-        """Patch and text token at which the second utterance begins; (0, 0) if there is none."""
+        """Patch and text token at which the last utterance begins; (0, 0) if nothing goes before it."""
         if len(item.texts) == 1:
             return 0, 0
-        first = self.tokenizer.encode(prompt_string(item.texts[0], quality=self.quality(item)))
-        return int(self.num_patches[item.parts[0]]), len(first) - 1  # less the mark of the text's end
+        before = self.tokenizer.encode(prompt_string(" ".join(item.texts[:-1]), quality=self.quality(item)))
+        return int(self.num_patches[list(item.parts[:-1])].sum()), len(before) - 1  # less the mark of the text's end
 
     def quality(self, item: Item) -> int:
         """The rate (Hz) that the quality prefix announces."""
@@ -316,7 +316,7 @@ class PretrainTask:
     def validation_set(self) -> tuple[list[list[Item]], Collator]:
         """The held-out batches, always the same: single utterances in their own spelling."""
         corpus = self.spoken.split("validation")
-        variants = ("pair", "lower_case", "no_final_punctuation", "wordless")
+        variants = ("chain", "lower_case", "no_final_punctuation", "wordless")
         options = {f"{variant}_probability": 0.0 for variant in variants}
         batcher = Batcher(corpus, self.config.batching.model_copy(update=options), seed=0)
         share = self.config.validation_patches / self.config.batching.patches_per_batch
