@@ -25,7 +25,7 @@ OPSET, CONTRIB_OPSET, IR_VERSION = 18, 1, 10
 CONTRIB = "com.microsoft"
 """Operators that ONNX Runtime adds to the standard."""
 
-TYPES = {"F16": "FLOAT16", "F32": "FLOAT", "I8": "INT8"}
+TYPES = {"F16": "FLOAT16", "F32": "FLOAT", "U8": "UINT8"}
 """safetensors' words for the types of weights, and ONNX's."""
 
 
@@ -34,7 +34,7 @@ class Stored:
     """A tensor in a safetensors file."""
 
     dtype: str
-    """safetensors' word: F16, F32, I8, …"""
+    """safetensors' word: F16, F32, U8, …"""
 
     shape: tuple[int, ...]
     offset: int

@@ -41,15 +41,22 @@ def prompts(count: int) -> list[Prompt]:
     ]  # fmt: skip
 
 
-def test_rounding_leaves_at_most_half_a_step_per_weight():
-    weight = np.random.default_rng(0).normal(size=(5, 9)).astype(np.float16)
+@pytest.mark.parametrize(("inputs", "blocks"), [(48, 3), (64, 1), (256, 2)])
+def test_rounding_leaves_at_most_half_a_step_per_weight(inputs: int, blocks: int):
+    weight = np.random.default_rng(0).normal(size=(5, inputs)).astype(np.float16)
     weight[3] = 0
     tensors: dict[str, np.ndarray] = {}
     add_rounded(tensors, "w", weight)
+    assert tensors["w"].shape == (5, blocks, inputs // blocks) and tensors["w"].dtype == np.uint8
     steps = tensors["w.scale"]
-    back = tensors["w"].astype(np.float32).T * steps[:, None]
-    assert tensors["w"].shape == (9, 5) and tensors["w"].dtype == np.int8
-    assert (np.abs(back - weight) <= steps[:, None] / 2 * 1.0001).all() and (back[3] == 0).all()
+    back = (tensors["w"].astype(np.float32) - 128) * steps[:, :, None]
+    error = np.abs(back - weight.reshape(back.shape))
+    assert (error <= steps[:, :, None] / 2 * 1.0001).all() and (back[3] == 0).all()
+
+
+def test_widths_that_make_no_blocks_are_refused():
+    with pytest.raises(CheckpointError, match="w has 40 inputs; int8 needs multiples of 16"):
+        add_rounded({}, "w", np.zeros((2, 40), np.float16))
 
 
 def test_int8_logits_are_close_to_those_in_single_precision(engines: dict[str, OnnxEngine]):
@@ -90,7 +97,7 @@ def test_int8_tokens_do_not_depend_on_company(engines: dict[str, OnnxEngine]):
 
 def test_an_int8_bundle_is_smaller_and_stands_by_itself(toy_bundle: Path, int8_bundle: Path):
     weights = load_file(int8_bundle / "mars6" / "mars6.safetensors")
-    rounded = [name for name, weight in weights.items() if weight.dtype == np.int8]
+    rounded = [name for name, weight in weights.items() if weight.dtype == np.uint8]
     assert len(rounded) == 2 * 7 + 1 * 5 + 3, "two global layers, a local one, and the logits of three levels"
     assert not any("key_value" in name and "cross" in name for name in rounded), "the encoder's graph needs those"
     assert is_int8(int8_bundle / "mars6") and not is_int8(toy_bundle / "mars6")

@@ -415,9 +415,9 @@ def test_batches_of_training_come_from_the_training_split_only():
 
 def test_fine_tuning_begins_with_the_weights_and_words_of_a_bundle(toy_bundle: Path, tmp_path: Path):
     published = load_mars6(toy_bundle)
-    fresh = SimpleNamespace(model=Mars6(published.config), average=Mars6(published.config))
+    fresh = SimpleNamespace(modules={name: Mars6(published.config) for name in ("model", "average")})
     start_from(fresh, toy_bundle)
-    for module in (fresh.model, fresh.average):
+    for module in fresh.modules.values():
         for name, value in module.state_dict().items():
             assert torch.equal(value, published.state_dict()[name])
     words = open_run(tmp_path, config(), CORPUS, toy_bundle)

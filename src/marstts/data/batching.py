@@ -1,9 +1,10 @@
 """Which utterances are trained on at a step: a pure function of (seed, step), independent of codec and model.
 
 An item is one utterance, or a chain of some of the same speaker and style spoken one after the other, which teaches a
-model to go on from a prefix (deep cloning), however long it is. Its speaker embeddings come from a reference: often another utterance of the same
-speaker and style, so that a model cannot lean on an embedding of the very audio it has to produce. Items of similar
-length share a batch, and all batches hold about the same number of patches (or, by choice, of items).
+model to go on from a prefix (deep cloning), however long it is. Its speaker embeddings come from a reference: often
+another utterance of the same speaker and style, so that a model cannot lean on an embedding of the very audio it has to
+produce. Items of similar length share a batch, and all batches hold about the same number of patches (or, by choice, of
+items).
 
 Upstream: `data.shards.Corpus`.  Downstream: `training.pretrain`, which turns a plan into tensors.
 """

@@ -34,6 +34,9 @@ from marstts.onnx_build import GraphBuilder, Stored, stored_tensors
 
 GLOBAL, LOCAL = "global_decoder", "local_decoder"
 
+ROUND_TO_INT8 = 4
+"""`MatMulNBits`' word for rounding activations, too, so that products are made of integers."""
+
 
 def write_decoder_graphs(config: Mars6Config, folder: Path, weights_file: str) -> None:
     """Write `global.onnx`, `patch.onnx` and `local.onnx` beside the weights in `folder`; int8 where the weights are."""
@@ -318,25 +321,19 @@ def linear(g: GraphBuilder, x: str, *names: str, scales: Sequence[float] = ()) -
     `scales` multiply what they give, beforehand: in their weights.
     """
     scales = scales or [1.0] * len(names)
-    is_integer = g.weights[f"{names[0]}.weight"].dtype == "I8"
-    biases = [
-        scaled(g, f"{name}.bias", scale)
-        for name, scale in zip(names, scales, strict=True)
-        if f"{name}.bias" in g.weights
-    ]
-    if not is_integer:
-        weights = [scaled(g, f"{name}.weight", scale) for name, scale in zip(names, scales, strict=True)]
-        return g.op("Gemm", x, g.joined(weights, 0), *([g.joined(biases, 0)] if biases else []), transB=1)
-    weight = g.joined([g.weight(f"{name}.weight") for name in names], 1)
-    steps = g.joined(
-        [scaled(g, f"{name}.weight.scale", scale / 127) for name, scale in zip(names, scales, strict=True)], 0
-    )
-    largest = g.op("Max", g.op("ReduceMax", g.op("Abs", x), [1]), np.float32(1e-30))
-    spread = g.op("Mul", x, g.op("Div", np.float32(127), largest))
-    codes = g.cast(g.op("Add", spread, np.float32(128.5)), "UINT8")  # casting cuts off, which rounds the codes
-    product = g.op("MatMulIntegerToFloat", codes, weight, np.float32(1), steps, np.uint8(128), domain="com.microsoft")
-    product = g.op("Mul", product, largest)
-    return g.op("Add", product, g.joined(biases, 0)) if biases else product
+    weights = [g.weights[f"{name}.weight"] for name in names]
+    parts = [scaled(g, f"{name}.bias", s) for name, s in zip(names, scales, strict=True) if f"{name}.bias" in g.weights]
+    bias = g.joined(parts, 0) if parts else None
+    if weights[0].dtype != "U8":
+        wide = g.joined([scaled(g, f"{name}.weight", s) for name, s in zip(names, scales, strict=True)], 0)
+        return g.op("Gemm", x, wide, *([bias] if bias else []), transB=1)
+    codes = g.joined([g.weight(f"{name}.weight") for name in names], 0)
+    steps = g.joined([scaled(g, f"{name}.weight.scale", s) for name, s in zip(names, scales, strict=True)], 0)
+    _, blocks, block_size = weights[0].shape
+    return g.op(
+        "MatMulNBits", x, codes, steps, None, None, bias, domain="com.microsoft", bits=8, accuracy_level=ROUND_TO_INT8,
+        K=blocks * block_size, N=sum(weight.shape[0] for weight in weights), block_size=block_size,
+    )  # fmt: skip
 
 
 def scaled(g: GraphBuilder, name: str, scale: float) -> str:

@@ -17,7 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -52,6 +52,7 @@ from marstts.text.bpe import BPE
 from marstts.text.normalize import normalize
 from marstts.training.damage import DAMAGED_FILE
 from marstts.training.distributed import batches_of_step, join, parallel, without_averaging, world_size
+from marstts.training.guidance import distillation_loss, guided_chances
 from marstts.training.loop import LoopConfig, best, latest
 from marstts.training.optim import (
     OptimizerConfig,
@@ -67,8 +68,8 @@ PADDING = -100
 """Marks patches of a batch that are not there."""
 
 CONFIG_FILE, TOKENIZER_FILE = "config.json", "tokenizer.json"
-MODEL, AVERAGE = "model", "average"
-"""Names of the two sets of weights in a checkpoint."""
+MODEL, AVERAGE, TEACHER = "model", "average", "teacher"
+"""Names of the sets of weights in a checkpoint; the last where there is one."""
 
 
 class Precision(str, Enum):
@@ -133,6 +134,10 @@ class PretrainConfig(Config):
     """Share of the tokens a model hears as its past that are replaced by random codes of their level; what it has to
     say stays. Speaking freely, a model goes on from its own slips, which true pasts do not prepare it for."""
 
+    learnt_guidance: float = Field(1.0, ge=1.0)
+    """Learn what the model begun with says under a guidance of this weight (`engine.guided`), instead of what the
+    recordings say; it then needs none. 1 = learn from the recordings."""
+
     validation_patches: int = Field(20_000, gt=0)
     """About how much of the validation split is scored."""
 
@@ -146,6 +151,37 @@ class TrainedConfig(Config):
     model_config = ConfigDict(extra="ignore")
 
     model: Mars6Config
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What a model makes of a batch; scalars unless told otherwise."""
+
+    loss: NextTokenLoss
+    """How well it foretells the recordings."""
+
+    flux: Tensor | None
+    """If there shall be one."""
+
+    distilled: Tensor | None
+    """How well it says what its guided teacher says, if it has one."""
+
+    cross_attention: tuple[Tensor, ...]
+    """(B, H, T, slots + S) of the layers asked for."""
+
+    @property
+    def total(self) -> Tensor:
+        """What is to be minimised."""
+        total = self.loss.total if self.distilled is None else self.distilled
+        return total if self.flux is None else total + self.flux
+
+    @property
+    def named(self) -> dict[str, Tensor]:
+        """What to log: `loss`, per level `loss0`, `accuracy0`, …, and the parts that there are."""
+        by_level = {"loss": self.loss.levels, "accuracy": self.loss.accuracy}
+        named = {f"{name}{level}": value for name, values in by_level.items() for level, value in enumerate(values)}
+        parts = {"loss": self.loss.total, **named, "flux": self.flux, "distilled": self.distilled}
+        return {name: value.detach() for name, value in parts.items() if value is not None}
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +238,7 @@ class Collator:
         )
 
     def text_ids(self, item: Item) -> NDArray[np.int64]:
-        """(S,) ids of the string the encoder reads; what goes before the last utterance stands as a transcript would."""
+        """(S,) ids of the string the encoder reads; what goes before the last utterance stands for a transcript."""
         *before, text = item.texts
         string = prompt_string(text, quality=self.quality(item), transcript=" ".join(before) if before else None)
         return np.asarray(self.tokenizer.encode(string), dtype=np.int64)
@@ -264,6 +300,9 @@ class PretrainTask:
             self.model = Mars6(config.model).to(self.device).train()
         self.average = averaged_copy(self.model)
         self.modules: dict[str, nn.Module] = {MODEL: self.model, AVERAGE: self.average}
+        if config.learnt_guidance > 1:
+            self.modules[TEACHER] = averaged_copy(self.model)
+        self.special = [tokenizer.encode(token)[0] for token in SPECIAL_TOKENS]
         self.optimizer = make_optimizer(self.model, config.optimizer)
         self.optimizers: dict[str, torch.optim.Optimizer] = {"model": self.optimizer}
         if config.compile:
@@ -355,18 +394,14 @@ class PretrainTask:
         rewarded = step < config.alignment.until_step and config.alignment.weight > 0
         heard = with_slips(batch.patches, config.history_noise, config.model, config.loop.seed, number)
         begun = time.monotonic()
-        loss, flux, cross_attention = self.score(
-            self.forward, batch, config.alignment.layers if rewarded else (), heard
-        )
-        total, scores = loss.total, scores_of(loss)
-        if flux is not None:
-            total, scores["flux"] = total + flux, flux.detach()
+        scored = self.score(self.forward, batch, config.alignment.layers if rewarded else (), heard)
+        total, scores = scored.total, scored.named
         if rewarded:
-            reward = self.alignment(cross_attention, batch)
+            reward = self.alignment(scored.cross_attention, batch)
             total, scores["alignment"] = total + config.alignment.weight * reward, reward.detach()
         (total * share).backward()
         model_seconds = time.monotonic() - begun
-        scores |= attention_shape(cross_attention, batch, config.alignment.heads)
+        scores |= attention_shape(scored.cross_attention, batch, config.alignment.heads)
         num_patches = int(on_cpu.patch_lengths.sum())
         flops = TRAINING_PASSES * forward_flops(config.model, on_cpu.text_lengths, on_cpu.patch_lengths)
         padding = 1 - num_patches / on_cpu.patches[..., 0].numel()
@@ -379,29 +414,26 @@ class PretrainTask:
         batch: Batch,
         attention_layers: tuple[int, ...],
         heard: Tensor | None = None,
-    ) -> tuple[NextTokenLoss, Tensor | None, tuple[Tensor, ...]]:
-        """The loss of a batch; its flux loss, if there shall be one; and the cross-attention (B, H, T, slots + S) of
-        the layers asked for.
-
-        `heard` (B, T, P) is the past the model is told, if it is not the true one.
+    ) -> Scored:
+        """What `model` makes of a batch, beside the guided teacher if there is one; `attention_layers` are counted from
+        0. `heard` (B, T, P) is the past that both are told, if it is not the true one.
         """
         config, objective = self.config.model, self.config.objective
+        past = batch.patches if heard is None else heard
+        inputs = (batch.text_ids, batch.text_lengths, batch.identity, batch.style, past, batch.patch_lengths)
         with self.autocast():
-            output = model(
-                batch.text_ids,
-                batch.text_lengths,
-                batch.identity,
-                batch.style,
-                batch.patches if heard is None else heard,
-                batch.patch_lengths,
-                attention_layers=attention_layers,
-            )
-            loss = next_token_loss(output.logits, batch.patches[output.scored], config, objective)
-            flux = None
+            output = model(*inputs, attention_layers=attention_layers)
+            logits, distilled, flux = output.logits, None, None
+            if TEACHER in self.modules:
+                teacher = cast(Mars6, self.modules[TEACHER])
+                chances = guided_chances(teacher, self.config.learnt_guidance, self.special, *inputs)
+                distilled = distillation_loss(logits, chances, objective.level_weights)
+                logits = tuple(level.detach() for level in logits)
+            loss = next_token_loss(logits, batch.patches[output.scored], config, objective)
             if objective.flux.beta:
                 previous = previous_codes(batch.patches, output.scored, config)
                 flux = flux_loss(output.logits[0], previous, objective.flux)
-        return loss, flux, output.cross_attention
+        return Scored(loss, flux, distilled, output.cross_attention)
 
     def alignment(self, cross_attention: tuple[Tensor, ...], batch: Batch) -> Tensor:
         """The mean of the layers' alignment rewards, to be minimised."""
@@ -441,9 +473,8 @@ class PretrainTask:
         weights = 0
         for items in self.validation_items:
             batch = self.collate_validation(items).to(self.device)
-            loss, flux, cross_attention = self.score(self.average, batch, self.config.alignment.layers)
-            scores = scores_of(loss) | ({} if flux is None else {"flux": flux})
-            scores |= attention_shape(cross_attention, batch, self.config.alignment.heads)
+            scored = self.score(self.average, batch, self.config.alignment.layers)
+            scores = scored.named | attention_shape(scored.cross_attention, batch, self.config.alignment.heads)
             weight = int(batch.patch_lengths.sum())
             weights += weight
             for name, value in scores.items():
@@ -493,13 +524,6 @@ def with_slips(patches: Tensor, share: float, config: Mars6Config, seed: int, nu
     codes = torch.randint(config.codebook_size, patches.shape, generator=rng) + levels * config.codebook_size
     replaced = slips.to(patches.device) & (patches >= 0) & (patches != config.eos)
     return torch.where(replaced, codes.to(patches.device), patches)
-
-
-def scores_of(loss: NextTokenLoss) -> dict[str, Tensor]:
-    """What to log of a loss: `loss`, and per level `loss0`, `accuracy0`, …"""
-    by_level = {"loss": loss.levels.detach(), "accuracy": loss.accuracy}
-    named = {f"{name}{level}": value for name, values in by_level.items() for level, value in enumerate(values)}
-    return {"loss": loss.total.detach(), **named}
 
 
 def attention_shape(cross_attention: tuple[Tensor, ...], batch: Batch, heads: int) -> dict[str, Tensor]:
@@ -604,7 +628,10 @@ def open_run(folder: Path, config: PretrainConfig, corpus: Corpus, base: Path | 
     """Make `folder` a run's: keep the resolved configuration there, and the tokenizer.
 
     The tokenizer is the run's own if it has one already, else that of `base` (a run or bundle), else a new one.
+    Raises ConfigError where guidance shall be learnt and there is nobody to learn it from.
     """
+    if config.learnt_guidance > 1 and base is None and latest(folder) is None:
+        raise ConfigError("learnt_guidance is what a trained model says when guided; begin with one: --from RUN")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / TOKENIZER_FILE
     if not path.exists():
@@ -620,7 +647,7 @@ def open_run(folder: Path, config: PretrainConfig, corpus: Corpus, base: Path | 
 def start_from(task: PretrainTask, base: Path) -> None:
     """Begin with the weights of another run (its average) or of a bundle, by folder or by a packaged model's name."""
     source = trained_model(base) if latest(base) else load_mars6(str(base))
-    for module in (task.model, task.average):
+    for module in task.modules.values():
         try:
             module.load_state_dict(source.state_dict())
         except RuntimeError as error:
