@@ -31,7 +31,9 @@ marstts tokenize "$manifest" --output "$work/shards" --workers "$cores" \
 # one process per core; drop torchrun to train in a single process
 torchrun --nproc-per-node "$cores" --no-python marstts train mars6 --config "$here/mars6.toml" \
     --data "$work/shards" --output "$work/mars6"
+torchrun --nproc-per-node "$cores" --no-python marstts train mars6 --config "$here/guidance.toml" \
+    --data "$work/shards" --from "$work/mars6" --output "$work/mars6_guidance"
 
-marstts export "$work/mars6" --codec "$work/export/codec" --identity "$work/export/identity" \
-    --style "$work/export/style" --guidance 3 --name mini --output "$work/mini"
+marstts export "$work/mars6_guidance" --codec "$work/export/codec" --identity "$work/export/identity" \
+    --style "$work/export/style" --name mini --output "$work/mini"
 marstts evaluate --system "$work/mini" --root "$work/studio" --output "$work/evaluation" --workers "$cores"

@@ -14,7 +14,7 @@ from marstts.codec.toy import ToyCodec
 from marstts.data.manifest import Utterance, write_manifest
 from marstts.errors import ConfigError, DataError
 from marstts.evaluation.intervals import Interval
-from marstts.evaluation.judges import Bench, Judges, open_judges, parse_bench
+from marstts.evaluation.judges import Bench, Judges, StyleJudge, open_judges, parse_bench
 from marstts.evaluation.ladder import Climb, add_noise, climb, known_orders, scramble, verdict, write_ladder
 from marstts.evaluation.measures import Better
 from marstts.evaluation.score import HerePanel, ProcessPanel, score_system
@@ -39,7 +39,9 @@ TRIALS = [
 
 def test_a_bench_is_named_or_spelled_out():
     assert parse_bench("paper", None).names == dict.fromkeys(["whisper", "wavlm", "utmos", "prosody"])
-    assert "identity" in parse_bench("offline", "mini").names and "identity" not in parse_bench("offline", None).names
+    for of_the_model in ("identity", "style"):
+        assert of_the_model in parse_bench("offline", "mini").names
+        assert of_the_model not in parse_bench("offline", None).names
     assert parse_bench("whisper=folder/base, dnsmos", None).names == {"whisper": "folder/base", "dnsmos": None}
 
 
@@ -58,6 +60,34 @@ def test_only_those_on_the_bench_judge():
     assert score.words.heard == "has never been surpassed"
     assert score.word_test is None and score.voices == {} and score.quality == {} and score.prosody is None
     assert list(judges.versions) == ["recogniser", "jiwer"] and "pocketsphinx 5" in judges.versions["recogniser"]
+
+
+class LevelEncoder:
+    """Hears a style in the level alone."""
+
+    name, embedding_size = "loudness", 2
+
+    def embed(self, waveform: Waveform) -> np.ndarray:
+        level = float(np.sqrt(np.mean(np.square(waveform.samples))))
+        return np.array([np.cos(level), np.sin(level)], np.float32)
+
+
+def test_a_style_is_right_where_a_reference_in_that_style_is_nearest(tmp_path: Path):
+    def trial(style: str, gain: float) -> tuple[Trial, Waveform]:
+        samples = gain * np.random.default_rng(0).normal(size=24_000).astype(np.float32)
+        waveform = Waveform(samples, 24_000)
+        audio.write(waveform, tmp_path / f"{style}.wav")
+        changes = {"id": style, "speaker": "anna", "style": style, "reference": tmp_path / f"{style}.wav"}
+        return TRIALS[0].model_copy(update=changes), waveform
+
+    (quiet, whisper), (loud, shout) = trial("whisper", 0.01), trial("loud", 0.2)
+    judge = StyleJudge(LevelEncoder(), [quiet, loud])
+    assert judge.is_right(quiet, whisper) is True and judge.is_right(quiet, shout) is False
+    assert judge.is_right(loud, shout) is True and judge.is_right(loud, None) is False
+    assert StyleJudge(LevelEncoder(), [quiet]).is_right(quiet, whisper) is None
+    opened = Judges([quiet, loud], style=LevelEncoder())
+    assert opened.score("a", loud, whisper).style_is_right is False and opened.versions == {"style": "loudness"}
+    assert Judges([quiet]).score("a", quiet, whisper).style_is_right is None
 
 
 def test_processes_judge_as_one_does_and_say_what_they_cannot_open(tmp_path: Path):

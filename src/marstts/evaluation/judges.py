@@ -39,7 +39,7 @@ from marstts.evaluation.versions import package_version
 from marstts.speaker.base import SpeakerEncoder
 
 SETS = {
-    "offline": "sphinx,word-test,resemblyzer,identity,dnsmos,plcmos,prosody",
+    "offline": "sphinx,word-test,resemblyzer,identity,style,dnsmos,plcmos,prosody",
     "paper": "whisper,wavlm,utmos,prosody",
 }
 """Judges by the name of their set."""
@@ -52,7 +52,11 @@ RECOGNISERS: Mapping[str, Callable[..., Recogniser]] = {
 VOICES = ("resemblyzer", "wavlm", "identity")
 """Speaker encoders; *identity* is the one inside the model named beside the judges."""
 
-OTHERS = ("word-test", "prosody")
+STYLE = "style"
+"""The style encoder inside the model named beside the judges: does a whisper stay a whisper?"""
+
+OF_THE_MODEL = ("identity", STYLE)
+OTHERS = ("word-test", "prosody", STYLE)
 NO_SIMILARITY = -1.0
 """Where there is no speech: as far from the reference as can be."""
 
@@ -64,7 +68,7 @@ class Bench(Config):
     """Where the weights of each judge come from, by its name; None for its own default."""
 
     model: str | None
-    """Model whose identity encoder is the judge of that name."""
+    """Model whose identity and style encoders are the judges of those names."""
 
 
 def parse_bench(names: str, model: str | None) -> Bench:
@@ -79,7 +83,7 @@ def parse_bench(names: str, model: str | None) -> Bench:
     if len(wanted.keys() & RECOGNISERS.keys()) > 1:
         raise ConfigError(f"{names}: one recogniser at a time, of {', '.join(RECOGNISERS)}")
     if model is None:
-        wanted.pop("identity", None)
+        wanted = {name: source for name, source in wanted.items() if name not in OF_THE_MODEL}
     return Bench(names=wanted, model=model)
 
 
@@ -95,12 +99,14 @@ class Judges:
         encoders: Mapping[str, SpeakerEncoder] | None = None,
         quality: Sequence[QualityJudge] = (),
         prosody: ProsodyJudge | None = None,
+        style: SpeakerEncoder | None = None,
     ) -> None:
         self._recogniser = recogniser
         self._word_test = word_test
         self._voices = {name: SpeakerJudge(encoder, trials) for name, encoder in (encoders or {}).items()}
         self._quality = quality
         self._prosody = prosody
+        self._style = None if style is None else StyleJudge(style, trials)
         self._source_seconds = {t.source: audio.read(t.source).seconds for t in trials if t.source is not None}
         self.versions = {
             **({} if recogniser is None else {"recogniser": recogniser.name, "jiwer": package_version("jiwer")}),
@@ -108,6 +114,7 @@ class Judges:
             **{f"voice, {name}": encoder.name for name, encoder in (encoders or {}).items()},
             **{f"quality, {judge.scales[0].partition('_')[0]}": judge.name for judge in quality},
             **({} if prosody is None else {"prosody": prosody.name}),
+            **({} if style is None else {"style": style.name}),
         }
 
     def score(
@@ -139,6 +146,7 @@ class Judges:
             voices={name: judge.compare(trial, speech) for name, judge in self._voices.items()},
             quality={scale: value for judge in self._quality for scale, value in rate(judge, speech).items()},
             prosody=None if self._prosody is None else self._prosody.judge(trial.source, speech),
+            style_is_right=None if self._style is None else self._style.is_right(trial, speech),
         )
 
 
@@ -156,20 +164,22 @@ def open_judges(bench: Bench, trials: Sequence[Trial]) -> Judges:
         encoders={name: open_encoder(name, bench) for name in VOICES if name in bench.names},
         quality=[judge() for name, judge in QUALITY_JUDGES.items() if name in bench.names],
         prosody=ProsodyJudge() if "prosody" in bench.names else None,
+        style=open_encoder(STYLE, bench) if STYLE in bench.names else None,
     )
 
 
 def open_encoder(name: str, bench: Bench) -> SpeakerEncoder:
-    """A speaker encoder by its name on the bench."""
+    """An encoder by its name on the bench."""
     if name == "wavlm":
         from marstts.speaker.wavlm import PUBLISHED, WavLmEncoder
 
         return WavLmEncoder(bench.names[name] or PUBLISHED)
-    if name == "identity":
+    if name in OF_THE_MODEL:
         from marstts.synthesis.loading import load
 
-        assert bench.model is not None, "parse_bench leaves the identity encoder out where there is no model"
-        return load(bench.model).identity_encoder
+        assert bench.model is not None, "parse_bench leaves the model's encoders out where there is no model"
+        model = load(bench.model)
+        return model.style_encoder if name == STYLE else model.identity_encoder
     return Resemblyzer()
 
 
@@ -252,6 +262,27 @@ class SpeakerJudge:
 
     def references_of_others(self, speaker: str) -> list[Embedding]:
         return [embedding for path, embedding in self._references.items() if self._speakers[path] != speaker]
+
+
+class StyleJudge:
+    """A style encoder and its embeddings of a test set's references, by speaker."""
+
+    def __init__(self, encoder: SpeakerEncoder, trials: Sequence[Trial]) -> None:
+        self._encoder = encoder
+        self._references: dict[str, list[tuple[str, Embedding]]] = {}
+        for trial in {t.reference: t for t in trials}.values():
+            entry = (trial.style, encoder.embed(audio.read(trial.reference)))
+            self._references.setdefault(trial.speaker, []).append(entry)
+
+    def is_right(self, trial: Trial, speech: Waveform | None) -> bool | None:
+        """Whether a reference in the trial's style is nearest of all that the speaker has; no speech has no style."""
+        references = self._references[trial.speaker]
+        if len({style for style, _ in references}) < 2:
+            return None
+        if speech is None:
+            return False
+        heard = self._encoder.embed(speech)
+        return max(references, key=lambda entry: cosine(entry[1], heard))[0] == trial.style
 
 
 class ProsodyJudge:

@@ -130,6 +130,14 @@ READING_MEASURES = (
         mean(lambda r: r.seconds / r.source_seconds if r.source_seconds and r.verdict.has_speech else None),
         2,
     ),
+    Measure(
+        "style",
+        "style right",
+        Better.HIGHER,
+        mean(lambda r: None if r.style_is_right is None else float(r.style_is_right)),
+        2,
+        told_by_style=True,
+    ),
     Measure("pitch", "pitch follows", Better.HIGHER, lambda r: prosody_numbers(r, "pitch_correlation"), 2),
     Measure("energy", "energy follows", Better.HIGHER, lambda r: prosody_numbers(r, "energy_correlation"), 2),
     Measure(

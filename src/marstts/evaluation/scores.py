@@ -107,6 +107,9 @@ class TakeScore(Config):
 
     prosody: Prosody | None
 
+    style_is_right: bool | None = None
+    """Whether, of the speaker's references, one in the trial's style is nearest; None where all are in one style."""
+
 
 def append_score(score: TakeScore, output: Path) -> None:
     with (output / SCORES_FILE).open("a", encoding="utf-8") as file:
