@@ -31,7 +31,7 @@ marstts tokenize "$manifest" --output "$work/shards" --workers "$cores" \
 # one process per core; drop torchrun to train in a single process
 torchrun --nproc-per-node "$cores" --no-python marstts train mars6 --config "$here/mars6.toml" \
     --data "$work/shards" --output "$work/mars6"
-torchrun --nproc-per-node "$cores" --no-python marstts train mars6 --config "$here/guidance.toml" \
+torchrun --nproc-per-node "$cores" --no-python marstts train mars6 --config "$here/mars6_guidance.toml" \
     --data "$work/shards" --from "$work/mars6" --output "$work/mars6_guidance"
 
 marstts export "$work/mars6_guidance" --codec "$work/export/codec" --identity "$work/export/identity" \
