@@ -51,9 +51,9 @@ def test_the_teacher_says_at_every_token_what_the_guided_engine_says(tmp_path):
 def test_of_a_text_without_words_only_the_special_tokens_stay():
     batch = task().training_batch(0)
     ids, lengths = wordless(batch.text_ids, batch.text_lengths, SPECIAL)
-    assert ids.shape == (len(batch.text_ids), 3) and lengths.tolist() == [3] * len(ids)
-    for row, full in zip(ids.tolist(), batch.text_ids.tolist(), strict=True):
-        assert row == [token for token in full if token in SPECIAL][:3]
+    assert ids.shape == batch.text_ids.shape and lengths.tolist() == [3] * len(ids)
+    for row, full, length in zip(ids.tolist(), batch.text_ids.tolist(), batch.text_lengths.tolist(), strict=True):
+        assert row[:3] == [token for token in full[:length] if token in SPECIAL] and not any(row[3:])
 
 
 def test_the_loss_is_the_cross_entropy_with_the_teachers_chances():

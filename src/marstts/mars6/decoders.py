@@ -148,7 +148,7 @@ class LocalDecoder(nn.Module):
         for layer in self.layers:
             x, _ = layer(x, causal=True)
         return tuple(
-            F.linear(hidden, self.level_weight(level))
+            F.linear(hidden.contiguous(), self.level_weight(level))  # else, without gradients, it copies the weight
             for level, hidden in enumerate(x.split(self.config.patch_layout, dim=1))
         )
 
