@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Preference tuning of mini with the studio corpus; every step goes on where it stopped.
-# Usage: recipes/mini/tune.sh WORK_FOLDER     (the one of run.sh, with the corpus and the model in it; about half an hour of
-# two cores; pip install 'marstts[train,eval]')
-# RANK=own recipes/mini/tune.sh WORK_FOLDER   pairs the same takes with one another, and goes on from there.
+# Usage: recipes/mini/tune.sh WORK_FOLDER     (the one of run.sh, with the corpus and the model in it; about a quarter of
+# an hour of two cores, twice that where the model needs guidance; pip install 'marstts[train,eval]')
+# RANK=own recipes/mini/tune.sh WORK_FOLDER   pairs the same takes with one another, and goes on from there: what ships.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=${1:?where are the corpus and the model?}
