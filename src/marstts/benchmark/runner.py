@@ -14,12 +14,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from safetensors import safe_open
-
 from marstts.benchmark.plan import Case, Extent, Measure
 from marstts.benchmark.random_model import int8_bundle
-from marstts.checkpoint import GRAPH_FILES, MODEL_FOLDER, WEIGHTS_FILE, find_bundle
+from marstts.checkpoint import GRAPH_FILES, MODEL_FOLDER, find_bundle
 from marstts.errors import BenchmarkError
+from marstts.mars6.quantise import is_int8 as holds_int8
 from marstts.synthesis.loading import Engine
 
 SHAPES = {"70m": "marstts.benchmark.random_model"}
@@ -97,8 +96,7 @@ def weights_of(model: Model, engine: Engine) -> str:
 
 def is_int8(model: Model) -> bool:
     """Whether any weights were rounded to eight bits."""
-    with safe_open(find_bundle(model.source) / MODEL_FOLDER / WEIGHTS_FILE, framework="numpy") as file:
-        return any(file.get_slice(name).get_dtype() == "I8" for name in file.keys())  # noqa: SIM118
+    return holds_int8(find_bundle(model.source) / MODEL_FOLDER)
 
 
 def has_graphs(model: Model) -> bool:
