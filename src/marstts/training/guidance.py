@@ -33,21 +33,13 @@ def wordless(text_ids: Tensor, text_lengths: Tensor, special: Sequence[int]) -> 
 
 @torch.no_grad()
 def guided_chances(
-    teacher: Mars6,
-    weight: float,
-    special: Sequence[int],
-    text_ids: Tensor,
-    text_lengths: Tensor,
-    identity: Tensor,
-    style: Tensor,
-    patches: Tensor,
-    patch_lengths: Tensor,
+    teacher: Mars6, weight: float, special: Sequence[int], text_ids: Tensor, text_lengths: Tensor, *speech: Tensor
 ) -> tuple[Tensor, ...]:
     """What the guided teacher thinks of every token: per level (N, layout[l], C + 1) float32, summing to one.
 
-    Arguments are those of `Mars6.forward`; `weight` is that of `engine.guided`, `special` the ids that are no words.
+    `text_ids`, `text_lengths` and `speech` (identity, style, patches, patch_lengths) are what `Mars6.forward` is given;
+    `weight` is that of `engine.guided`, `special` the ids that are no words.
     """
-    speech = (identity, style, patches, patch_lengths)
     told = teacher(text_ids, text_lengths, *speech).logits
     untold = teacher(*wordless(text_ids, text_lengths, special), *speech).logits
     return tuple(
