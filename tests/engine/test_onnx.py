@@ -292,6 +292,6 @@ def test_incomplete_folders_are_refused(tmp_path: Path, folder: Path, engine: On
 def test_graphs_of_an_older_version_are_refused_with_a_way_out(folder: Path, model: Mars6, tmp_path: Path) -> None:
     older = tmp_path / "older"
     shutil.copytree(folder, older)
-    shutil.copy(older / "local.onnx", older / "patch.onnx")  # a graph that does not know guidance
+    shutil.copy(older / "local.onnx", older / "global.onnx")  # a graph that gives no cache
     with pytest.raises(CheckpointError, match=r"older version.*marstts optimise"):
         OnnxEngine(older)

@@ -6,7 +6,8 @@ Both decoders keep KV caches. The global decoder's lie in buffers with room for 
 written into its place and nothing is copied; where two states share a buffer, each looks only at the places it knows.
 A patch takes two runs: one of the global decoder, and one of the local decoder with all its sampling.
 Shapes: B rows · P positions of a patch · C codes per level · D width · M memory places · N places heard by the global
-decoder (the start vector and every patch) · L, H, d layers, heads and head width of the decoder concerned.
+decoder (the start vector and every patch) · L, H, d layers, heads and head width of the decoder concerned. KV: an axis
+of two, keys and values.
 """
 
 from __future__ import annotations
@@ -30,46 +31,38 @@ from marstts.mars6.prompt import Prompt
 from marstts.onnx_session import open_session
 
 ROOM = 64
-"""Places a buffer grows by when it is full: five seconds of speech."""
+"""Places a buffer grows by, five seconds of speech: more would be read in vain, less copied more often."""
 
 
 class Memory(NamedTuple):
     """What the global decoder attends to of the texts and speakers."""
 
-    keys: NDArray[np.float32]
-    """(L, B, H, d, M)."""
+    cache: NDArray[np.float32]
+    """(KV, L, B, H, M, d)."""
 
-    values: NDArray[np.float32]
-    """(L, B, H, M, d)."""
-
-    mask: NDArray[np.bool_]
-    """(B, M) True = attend."""
+    bias: NDArray[np.float32]
+    """(B, M), see `attention_bias`."""
 
     def select(self, rows: Sequence[int]) -> Memory:
-        return Memory(self.keys[:, rows], self.values[:, rows], self.mask[rows])
+        return Memory(self.cache[:, :, rows], self.bias[rows])
 
     @classmethod
     def join(cls, memories: Sequence[Memory]) -> Memory:
         """The rows of all, shorter memories padded with what is not attended to."""
-        places = max(memory.mask.shape[1] for memory in memories)
-        masks = [np.pad(memory.mask, ((0, 0), (0, places - memory.mask.shape[1]))) for memory in memories]
-        return cls(
-            side_by_side([memory.keys for memory in memories], places, axis=4),
-            side_by_side([memory.values for memory in memories], places, axis=3),
-            np.concatenate(masks),
-        )
+        places = max(memory.bias.shape[1] for memory in memories)
+        biases = [pad_axis(memory.bias, 1, places, -np.inf) for memory in memories]
+        caches = [pad_axis(memory.cache, 4, places) for memory in memories]
+        return cls(np.concatenate(caches, axis=2), np.concatenate(biases))
 
 
 class Buffer:
-    """Keys (L, B, H, d, room) and values (L, B, H, room, d) of places heard, with room for more."""
+    """Keys and values of places heard, (KV, L, B, H, room, d), with room for more."""
 
-    def __init__(self, keys: NDArray[np.float32], values: NDArray[np.float32], room: int) -> None:
-        """Room for `room` places; the first of them are copied from keys (…, d, any) and values (…, any, d)."""
-        layers, batch, heads, width, given = keys.shape
-        copied = min(given, room)
-        self.keys = np.zeros((layers, batch, heads, width, room), np.float32)
-        self.values = np.zeros((layers, batch, heads, room, width), np.float32)
-        self.keys[..., :copied], self.values[:, :, :, :copied] = keys[..., :copied], values[:, :, :, :copied]
+    def __init__(self, cache: NDArray[np.float32], room: int) -> None:
+        """Room for `room` places; the first of them are copied from cache (KV, L, B, H, any, d)."""
+        copied = min(cache.shape[4], room)
+        self.cache = np.zeros((*cache.shape[:4], room, cache.shape[5]), np.float32)
+        self.cache[:, :, :, :, :copied] = cache[:, :, :, :, :copied]
         self.newest: Heard | None = None
         """The cache that knows all that was written here; only it may be extended in place."""
 
@@ -79,52 +72,48 @@ class Heard:
     """A KV cache of the global decoder: a value, though an older one may lie in the same buffer."""
 
     buffer: Buffer
+
     places: NDArray[np.int64]
     """(B,) N of each row; what the buffer holds beyond is none of its business."""
 
     @classmethod
     def nothing(cls, layers: int, batch: int, heads: int, width: int) -> Heard:
         """Before the start vector: no places, and no room for any."""
-        keys = np.zeros((layers, batch, heads, width, 0), np.float32)
-        return cls(Buffer(keys, keys.swapaxes(3, 4), 0), np.zeros(batch, np.int64))
+        return cls(Buffer(np.zeros((2, layers, batch, heads, 0, width), np.float32), 0), np.zeros(batch, np.int64))
 
     @classmethod
-    def copied(cls, keys: NDArray[np.float32], values: NDArray[np.float32], places: NDArray[np.int64]) -> Heard:
-        """The first places[b] of keys (L, B, H, d, any) and values (L, B, H, any, d), in a buffer of its own with room
-        for one more.
-        """
-        heard = cls(Buffer(keys, values, room_for(int(places.max()) + 1)), places)
+    def copied(cls, cache: NDArray[np.float32], places: NDArray[np.int64]) -> Heard:
+        """The first places[b] of cache (KV, L, B, H, any, d), in a buffer of its own with room for one more."""
+        heard = cls(Buffer(cache, room_for(int(places.max()) + 1)), places)
         heard.buffer.newest = heard
         return heard
 
     @property
-    def mask(self) -> NDArray[np.bool_]:
-        """(B, room), True where a row has heard something."""
-        return np.arange(self.buffer.keys.shape[4]) < self.places[:, None]
+    def bias(self) -> NDArray[np.float32]:
+        """(B, room), see `attention_bias`."""
+        return attention_bias(np.arange(self.buffer.cache.shape[4]) < self.places[:, None])
 
-    def extended(self, keys: NDArray[np.float32], values: NDArray[np.float32]) -> Heard:
-        """One more place per row, keys (L, B, H, d, 1) and values (L, B, H, 1, d)."""
+    def extended(self, cache: NDArray[np.float32]) -> Heard:
+        """One more place per row, cache (KV, L, B, H, 1, d)."""
         buffer = self.buffer
-        if buffer.newest is not self or self.places.max() == buffer.keys.shape[4]:
-            buffer = self.copied(buffer.keys, buffer.values, self.places).buffer
-        rows = np.arange(len(self.places))
-        buffer.keys[:, rows, :, :, self.places] = keys[..., 0].swapaxes(0, 1)
-        buffer.values[:, rows, :, self.places] = values[:, :, :, 0].swapaxes(0, 1)
+        if buffer.newest is not self or self.places.max() == buffer.cache.shape[4]:
+            buffer = self.copied(buffer.cache, self.places).buffer
+        for row, place in enumerate(self.places):
+            buffer.cache[:, :, row, :, place] = cache[:, :, row, :, 0]
         buffer.newest = Heard(buffer, self.places + 1)
         return buffer.newest
 
     def select(self, rows: Sequence[int]) -> Heard:
         """Only these rows."""
-        return self.copied(self.buffer.keys[:, rows], self.buffer.values[:, rows], self.places[rows])
+        return self.copied(self.buffer.cache[:, :, rows], self.places[rows])
 
     @classmethod
     def join(cls, parts: Sequence[Heard]) -> Heard:
         """The rows of all, in a buffer of their own with room for one more place."""
         places = np.concatenate([part.places for part in parts])
         room = room_for(int(places.max()) + 1)
-        keys = side_by_side([part.buffer.keys[..., :room] for part in parts], room, axis=4)
-        values = side_by_side([part.buffer.values[:, :, :, :room] for part in parts], room, axis=3)
-        return cls.copied(keys, values, places)
+        caches = [pad_axis(part.buffer.cache[:, :, :, :, :room], 4, room) for part in parts]
+        return cls.copied(np.concatenate(caches, axis=2), places)
 
 
 def room_for(places: int) -> int:
@@ -132,14 +121,11 @@ def room_for(places: int) -> int:
     return -(-places // ROOM) * ROOM
 
 
-def side_by_side(arrays: Sequence[NDArray[np.float32]], places: int, axis: int) -> NDArray[np.float32]:
-    """The rows of all (L, B, …), zeros after those that are shorter than `places` along `axis`."""
-    wide = []
-    for array in arrays:
-        padding = [(0, 0)] * array.ndim
-        padding[axis] = (0, places - array.shape[axis])
-        wide.append(np.pad(array, padding))
-    return np.concatenate(wide, axis=1)
+def pad_axis(array: NDArray[np.float32], axis: int, size: int, value: float = 0.0) -> NDArray[np.float32]:
+    """The array with `value` behind it on one axis, up to `size`."""
+    padding = [(0, 0)] * array.ndim
+    padding[axis] = (0, size - array.shape[axis])
+    return np.pad(array, padding, constant_values=value)
 
 
 def attention_bias(mask: NDArray[np.bool_]) -> NDArray[np.float32]:
@@ -170,10 +156,10 @@ class OnnxEngine:
         self._encoder, self._global, self._patch = (
             open_session(folder / f"{name}.onnx", threads) for name in ("encoder", "global", "patch")
         )
-        if "guidance" not in {value.name for value in self._patch.get_inputs()}:
+        if "cache" not in {value.name for value in self._global.get_outputs()}:
             raise CheckpointError(
-                f"{folder / 'patch.onnx'}: a graph of an older version, without guidance; write the bundle's graphs "
-                "anew with `marstts optimise BUNDLE --precision float32 --output BUNDLE`"
+                f"{folder / 'global.onnx'}: a graph of an older version; write the bundle's graphs anew with "
+                "`marstts optimise BUNDLE --precision float32 --output BUNDLE`"
             )
 
     @cached_property
@@ -193,11 +179,11 @@ class OnnxEngine:
                 "style": batch.style,
             },
         )
-        memory = Memory(np.ascontiguousarray(keys.swapaxes(3, 4)), values, mask)
+        memory = Memory(np.stack([keys, values]), attention_bias(mask))
         patches = np.pad(batch.prefix, ((0, 0), (1, 0), (0, 0)), constant_values=PATCH_PADDING)  # the start vector
-        layers, rows, heads, width, _ = memory.keys.shape
-        vectors, keys, values = self._hear(patches, Heard.nothing(layers, rows, heads, width), memory)
-        heard = Heard.copied(keys, values, batch.prefix_lengths + 1)
+        layers, rows, heads, _, width = keys.shape
+        vectors, cache = self._hear(patches, Heard.nothing(layers, rows, heads, width), memory)
+        heard = Heard.copied(cache, batch.prefix_lengths + 1)
         return OnnxState(vectors[np.arange(rows), batch.prefix_lengths], memory, heard)
 
     def local_logits(self, state: OnnxState, tokens: NDArray[np.int64]) -> tuple[NDArray[np.float32], OnnxState]:
@@ -242,8 +228,8 @@ class OnnxEngine:
 
     def append(self, state: OnnxState, patches: NDArray[np.int64]) -> OnnxState:
         """patches (B, P), finished ones."""
-        vectors, keys, values = self._hear(patches[:, None], state.heard, state.memory)
-        return OnnxState(vectors[:, 0], state.memory, state.heard.extended(keys, values))
+        vectors, cache = self._hear(patches[:, None], state.heard, state.memory)
+        return OnnxState(vectors[:, 0], state.memory, state.heard.extended(cache))
 
     def select(self, state: OnnxState, rows: Sequence[int]) -> OnnxState:
         """Only these rows."""
@@ -260,21 +246,20 @@ class OnnxEngine:
 
     def _hear(
         self, patches: NDArray[np.int64], heard: Heard, memory: Memory
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Run the global decoder over patches (B, T, P) after what was heard, see `mars6.decoder_graphs`."""
         inputs: dict[str, NDArray[Any]] = {
             "patches": patches,
             "first": heard.places,
-            "seen_bias": attention_bias(heard.mask),
-            "memory_bias": attention_bias(memory.mask),
+            "seen_bias": heard.bias,
+            "memory_bias": memory.bias,
         }
-        for layer in range(self.config.global_layers):
-            inputs[f"seen_keys.{layer}"] = heard.buffer.keys[layer]
-            inputs[f"seen_values.{layer}"] = heard.buffer.values[layer]
-            inputs[f"memory_keys.{layer}"] = memory.keys[layer]
-            inputs[f"memory_values.{layer}"] = memory.values[layer]
-        vectors, keys, values = self._global.run(None, inputs)
-        return vectors, keys, values
+        for kind, name in enumerate(("keys", "values")):
+            for layer in range(self.config.global_layers):
+                inputs[f"seen_{name}.{layer}"] = heard.buffer.cache[kind, layer]
+                inputs[f"memory_{name}.{layer}"] = memory.cache[kind, layer]
+        vectors, cache = self._global.run(None, inputs)
+        return vectors, cache
 
     def _empty_patch(self, batch: int) -> tuple[NDArray[np.float32], ...]:
         config = self.config

@@ -11,9 +11,10 @@ arithmetic in the order that ONNX Runtime does fastest, and tests hold the two e
   processor's cache takes three times as long.
 - `local.onnx`, one position of the local decoder: for guidance, and for whoever wants to see the logits.
 
-Queries, keys and values are one matrix product. Queries are scaled by their weights. Keys of the global decoder lie
-with places last, as matrix products with a single query want them. In int8, weights have one scale per output, and
-activations one per row, so that a row's numbers do not depend on the rows beside it.
+Queries, keys and values are one matrix product. Queries are scaled by their weights. Keys lie place by place like
+values: a new place is then one stretch of memory, and the processor reads rows of a batch in the order they lie in. In
+int8, weights share a scale per block, and activations one per block and row, so that a row's numbers do not depend on
+the rows beside it.
 
 Shapes: B batch · T places of the global decoder, place 0 being the start vector and place n + 1 patch n · N places in
 the cache, with room · M memory places · P positions of a patch · L, H, d layers, heads and head width of the decoder
@@ -49,9 +50,10 @@ def global_graph(config: Mars6Config, weights: Mapping[str, Stored], weights_fil
     """Some places of the global decoder, after those in the cache.
 
     Inputs: patches (B, T, P) beginning at place first (B,), where place 0 may hold anything; seen_bias (B, N), zero for
-    places that are heard and minus infinity for others; per layer seen_keys.l (B, H, d, N), seen_values.l (B, H, N, d),
-    memory_keys.l (B, H, d, M), memory_values.l (B, H, M, d); memory_bias (B, M).
-    Outputs: vectors (B, T, D), the local decoder's first input; keys (L, B, H, d, T) and values (L, B, H, T, d).
+    places that are heard and minus infinity for others; per layer seen_keys.l and seen_values.l (B, H, N, d),
+    memory_keys.l and memory_values.l (B, H, M, d); memory_bias (B, M).
+    Outputs: vectors (B, T, D), the local decoder's first input; cache (2, L, B, H, T, d), keys
+    and values.
     """
     g = GraphBuilder(weights, weights_file)
     heads, width = config.heads, config.width
@@ -70,24 +72,24 @@ def global_graph(config: Mars6Config, weights: Mapping[str, Stored], weights_fil
         seen = cache_inputs(g, f"seen_{{}}.{index}", config, "room")
         memory = cache_inputs(g, f"memory_{{}}.{index}", config, "memory")
         asked = norm(g, x, f"{layer}.attention_norm")
-        query, key, value = (
+        parts_by_head = (
             g.op("Reshape", part, by_head) for part in queries_keys_values(g, asked, f"{layer}.attention", heads, width)
         )
-        query, value = (g.op("Transpose", part, perm=[0, 2, 1, 3]) for part in (query, value))
-        key = g.op("Transpose", key, perm=[0, 2, 3, 1])
-        scores = g.op("Concat", g.op("MatMul", query, seen[0]), g.op("MatMul", query, key), axis=3)
+        query, key, value = (g.op("Transpose", part, perm=[0, 2, 1, 3]) for part in parts_by_head)
+        scores = g.op("Concat", scores_of(g, query, seen[0]), scores_of(g, query, key), axis=3)
         chances = g.op("Softmax", g.op("Add", scores, bias), axis=3)
         before, now = g.ops("Split", chances, parts, outputs=2, axis=3)
         heard = g.op("Add", g.op("MatMul", before, seen[1]), g.op("MatMul", now, value))
         x = g.op("Add", x, linear(g, join_heads(g, heard, width), f"{layer}.attention.output"))
         x = g.op("Add", x, ask_memory(g, x, layer, memory, memory_bias, by_head, config))
         x = feed_forward(g, x, layer)
-        keys.append(g.op("Unsqueeze", key, [0]))
-        values.append(g.op("Unsqueeze", value, [0]))
+        keys.append(key)
+        values.append(value)
     vectors = linear(g, x, f"{LOCAL}.input")
     g.output(g.op("Reshape", vectors, g.op("Concat", sizes, [width], axis=0)), "vectors", "FLOAT")
-    g.output(g.op("Concat", *keys, axis=0), "keys", "FLOAT")
-    g.output(g.op("Concat", *values, axis=0), "values", "FLOAT")
+    cache_shape = g.op("Concat", np.array([2, config.global_layers], np.int64), g.op("Shape", keys[0]), axis=0)
+    together = g.op("Concat", *keys, *values, axis=0)  # (2 · L · B, H, T, d)
+    g.output(g.op("Reshape", together, cache_shape), "cache", "FLOAT")
     return g
 
 
@@ -138,15 +140,19 @@ def ask_memory(
     scale = (config.width // config.heads) ** -0.5
     query = linear(g, norm(g, x, f"{layer}.cross_norm"), f"{name}.query", scales=[scale])
     query = g.op("Transpose", g.op("Reshape", query, by_head), perm=[0, 2, 1, 3])
-    chances = g.op("Softmax", g.op("Add", g.op("MatMul", query, memory[0]), bias), axis=3)
+    chances = g.op("Softmax", g.op("Add", scores_of(g, query, memory[0]), bias), axis=3)
     return linear(g, join_heads(g, g.op("MatMul", chances, memory[1]), config.width), f"{name}.output")
 
 
 def cache_inputs(g: GraphBuilder, name: str, config: Mars6Config, places: str) -> tuple[str, str]:
-    """Keys (B, H, d, places) and values (B, H, places, d) of one layer, as inputs."""
-    heads, size = config.heads, config.width // config.heads
-    keys = g.input(name.format("keys"), "FLOAT", ["batch", heads, size, places])
-    return keys, g.input(name.format("values"), "FLOAT", ["batch", heads, places, size])
+    """Keys and values (B, H, places, d) of one layer, as inputs."""
+    shape: list[int | str] = ["batch", config.heads, places, config.width // config.heads]
+    return g.input(name.format("keys"), "FLOAT", shape), g.input(name.format("values"), "FLOAT", shape)
+
+
+def scores_of(g: GraphBuilder, query: str, keys: str) -> str:
+    """query (B, H, T, d), keys (B, H, N, d) -> (B, H, T, N)."""
+    return g.op("FusedMatMul", query, keys, domain="com.microsoft", transB=1)
 
 
 def patch_graph(config: Mars6Config, weights: Mapping[str, Stored], weights_file: str) -> GraphBuilder:
@@ -255,8 +261,7 @@ def local_step(g: GraphBuilder, config: Mars6Config, x: str, past: Sequence[str]
             g.op("Concat", cache, part, axis=2)
             for cache, part in zip(past[2 * index : 2 * index + 2], new, strict=True)
         )
-        scores = g.op("FusedMatMul", query, keys, domain="com.microsoft", transB=1)
-        mixed = g.op("MatMul", g.op("Softmax", scores, axis=3), values)
+        mixed = g.op("MatMul", g.op("Softmax", scores_of(g, query, keys), axis=3), values)
         x = g.op("Add", x, linear(g, g.op("Reshape", mixed, [-1, config.width]), f"{layer}.attention.output"))
         x = feed_forward(g, x, layer)
         grown += [keys, values]

@@ -5,8 +5,9 @@ Upstream: logits of one position, and the `generate.PatchDraws` of the rows as g
 MARS6 (arXiv:2501.05787), Sec. IV-B1.  Deviations: none from `marstts.sampling`, whose ids come out for the same numbers
 but where rounding decides: logits are single precision, what is summed is double.
 
-Nothing is sorted, which would take longer than the model: weights are summed in bins by their logit, and only the bin
-in which the nucleus ends is put in order. An id is drawn by first choosing among groups of ids.
+Sorting all ids would take longer than the model. The nucleus of a model that knows what to say is a handful of ids: if
+the likeliest `HANDFUL` hold it in every row, they are all that is looked at. Otherwise weights are summed in bins by
+their logit, only the bin in which the nucleus ends is put in order, and an id is drawn by first choosing among groups.
 Shapes: B rows · V ids · K remembered ids.
 """
 
@@ -19,6 +20,9 @@ import numpy as np
 
 from marstts.onnx_build import GraphBuilder
 from marstts.sampling import NO_ID
+
+HANDFUL = 32
+"""Ids among which the nucleus is looked for first."""
 
 BINS = 1024
 """Of the nucleus: so many that one holds a handful of ids."""
@@ -75,7 +79,13 @@ def sample(
     excess = g.op("Sub", logits, g.op("ReduceMax", logits, [1]))
     weights = g.cast(g.op("Exp", excess), "DOUBLE")
     first, second = g.ops("Split", uniforms, outputs=2, axis=1, num_outputs=2)
-    pick = draw(g, nucleus(g, sampler, excess, weights), first, ids)
+    handful = likeliest(g, sampler, excess, weights, min(HANDFUL, ids))
+    pick = either(
+        g,
+        handful.hold_nucleus,
+        lambda inner: draw_among(inner, handful, first),
+        lambda inner: draw(inner, nucleus(inner, sampler, excess, weights), first, ids),
+    )
 
     def drawn_again_if_crowded(inner: GraphBuilder) -> str:
         is_crowded = crowded(inner, sampler, recent, pick)
@@ -88,6 +98,46 @@ def sample(
         )
 
     return either(g, is_coarsest, drawn_again_if_crowded, lambda inner: inner.op("Identity", pick))
+
+
+class Handful(NamedTuple):
+    """The likeliest ids of every row, likeliest first."""
+
+    ids: str
+    """(B, k)."""
+
+    weights: str
+    """(B, k) double."""
+
+    beyond: str
+    """(B, k) bool: outside the nucleus, if they hold it."""
+
+    hold_nucleus: str
+    """() bool: in every row, the nucleus has less ids than these."""
+
+
+def likeliest(g: GraphBuilder, sampler: Sampler, excess: str, weights: str, count: int) -> Handful:
+    """excess (B, V) over the best logit, weights (B, V) -> the `count` likeliest ids of every row."""
+    best, ids = g.ops("TopK", excess, np.array([count], np.int64), outputs=2, axis=1)
+    heaviest = g.cast(g.op("Exp", best), "DOUBLE")
+    reached = g.op("CumSum", heaviest, np.int64(1))
+    limit = g.op("Mul", sampler.top_p, g.op("ReduceSum", weights, [1]))
+    beyond = g.op("Greater", g.op("Sub", reached, heaviest), limit)  # heavier ones alone exceed it
+    holds = g.op("Greater", g.op("Gather", reached, [count - 1], axis=1), limit)
+    in_all = g.cast(g.op("ReduceMin", g.cast(holds, "INT32"), keepdims=0), "BOOL")
+    return Handful(ids, heaviest, beyond, in_all)
+
+
+def draw_among(g: GraphBuilder, handful: Handful, uniforms: str) -> str:
+    """uniforms (B, 1) -> ids (B, 1): as `draw` of the nucleus, which the handful must hold."""
+    kept = g.op("Where", handful.beyond, np.float64(0), handful.weights)
+    count = g.op("Shape", handful.ids, start=1, end=2)
+    ids, order = g.ops("TopK", handful.ids, count, outputs=2, axis=1, largest=0)  # sums go by id
+    reached = g.op("CumSum", g.op("GatherElements", kept, order, axis=1), np.int64(1))
+    last = g.op("Sub", count, np.int64(1))
+    limit = g.op("Mul", uniforms, g.op("Gather", reached, last, axis=1))
+    below = g.op("ReduceSum", g.cast(g.op("LessOrEqual", reached, limit), "INT64"), [1])
+    return g.op("GatherElements", ids, g.op("Min", below, last), axis=1)
 
 
 def nucleus(g: GraphBuilder, sampler: Sampler, excess: str, weights: str) -> str:
