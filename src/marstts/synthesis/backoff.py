@@ -14,7 +14,6 @@ from enum import Enum
 
 from pydantic import Field
 
-from marstts import audio
 from marstts.config import Config
 from marstts.mars6.generate import Limits, StopReason
 from marstts.synthesis.speech import Take
@@ -111,7 +110,7 @@ def shortcoming(take: Take, config: BackoffConfig) -> tuple[bool, float]:
 
 def is_audible(take: Take, config: BackoffConfig) -> bool:
     """Whether the take has any sound in it, loud enough to hear."""
-    return audio.loudness_lufs(take.waveform) >= config.min_loudness
+    return take.loudness_lufs >= config.min_loudness
 
 
 def phrase_warning(take: Take, attempts: int, config: BackoffConfig) -> str:

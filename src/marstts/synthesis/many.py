@@ -29,10 +29,10 @@ from marstts.voice import Voice
 JUDGED_AFTER = 4
 """Patches between the end of a take and its judgement: time to decode it while others speak."""
 
-AHEAD_PATCHES = 16
-"""Decoded as soon as they are made, a second and a third of speech: with fewer, windows would have much of their work
-in common with their neighbours; with more, there would be more left to decode once the sentence is made. A sentence of
-five seconds is done a quarter sooner than with three times as many."""
+AHEAD_PATCHES = 12
+"""Decoded as soon as they are made, one second of speech: with fewer, windows would have much of their work in common
+with their neighbours; with more, there would be more left to decode once the sentence is made. A sentence of five
+seconds is done a quarter sooner than with four times as many."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

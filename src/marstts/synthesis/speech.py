@@ -9,6 +9,7 @@ import base64
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,11 @@ class Take:
     @property
     def seconds(self) -> float:
         return self.waveform.seconds
+
+    @cached_property
+    def loudness_lufs(self) -> float:
+        """Integrated loudness; whoever judges takes asks for it more than once."""
+        return audio.loudness_lufs(self.waveform)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
