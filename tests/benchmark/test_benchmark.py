@@ -216,6 +216,10 @@ def test_a_random_model_of_a_size_is_made_once(tmp_path, monkeypatch):
     def export(folder: Path, model, tokenizer, *, codec, **parts) -> None:
         made.append(codec.source)
         assert tokenizer.vocab_size == model.config.text_vocab_size
+        untrained = 1 / math.sqrt(model.config.width)  # the most that PyTorch begins with
+        assert model.local_decoder.output.weight.abs().max() > 4 * untrained, (
+            "flat logits have a nucleus like no model's"
+        )
         assert SnacCodec(codec.source).spec.codebook_size == 64 and parts["identity"].size == 5
         for name in ("bundle.json", *(f"mars6/{graph}" for graph in GRAPH_FILES)):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)

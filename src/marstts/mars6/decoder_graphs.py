@@ -52,8 +52,7 @@ def global_graph(config: Mars6Config, weights: Mapping[str, Stored], weights_fil
     Inputs: patches (B, T, P) beginning at place first (B,), where place 0 may hold anything; seen_bias (B, N), zero for
     places that are heard and minus infinity for others; per layer seen_keys.l and seen_values.l (B, H, N, d),
     memory_keys.l and memory_values.l (B, H, M, d); memory_bias (B, M).
-    Outputs: vectors (B, T, D), the local decoder's first input; cache (2, L, B, H, T, d), keys
-    and values.
+    Outputs: vectors (B, T, D), the local decoder's first input; cache (2, L, B, H, T, d), keys and values.
     """
     g = GraphBuilder(weights, weights_file)
     heads, width = config.heads, config.width
