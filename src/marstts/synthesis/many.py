@@ -32,7 +32,7 @@ JUDGED_AFTER = 4
 AHEAD_PATCHES = 12
 """Decoded as soon as they are made, one second of speech: with fewer, windows would have much of their work in common
 with their neighbours; with more, there would be more left to decode once the sentence is made. A sentence of five
-seconds is done a quarter sooner than with four times as many."""
+seconds is done a twentieth sooner than with 16, and that a quarter sooner than with 48."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
