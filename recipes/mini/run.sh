@@ -4,7 +4,8 @@
 # non-free rhvoice-english and libttspico-utils; pip install 'marstts[train,studio,eval]')
 #
 # The weights inside the package went this way with detours: the first stage of the codec, and the speaker encoders, heard an
-# earlier and smaller corpus, and MARS6 began with the weights that had learnt from it. docs/log.md tells all.
+# earlier and smaller corpus, and MARS6 began with the weights that had learnt from it; both first stages of the codec had a
+# decoder without pitch. docs/log.md tells all.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=${1:?where should the corpus and the runs go?}
@@ -16,10 +17,13 @@ marstts prepare studio --config "$here/studio.toml" --output "$work/studio" --wo
     --sentences "$here/text/short.tsv.gz:0.08"
 manifest=$work/studio/utterances.jsonl
 
+marstts prepare pitch "$manifest" --hours 8 --workers "$cores"
 marstts train codec --config "$here/codec.toml" --data "$manifest" --output "$work/codec"
 marstts prepare phones "$manifest" --hours 4 --workers "$cores"
 marstts train codec --config "$here/codec_phones.toml" --data "$manifest" --output "$work/codec_phones" \
-    --from "$work/codec" --export "$work/export/codec" --name mini-codec-2
+    --from "$work/codec"
+marstts train codec --config "$here/codec_decoder.toml" --data "$manifest" --output "$work/codec_decoder" \
+    --from "$work/codec_phones" --export "$work/export/codec" --name mini-codec-2
 marstts train speaker --config "$here/identity.toml" --manifest "$manifest" --output "$work/identity" \
     --export "$work/export/identity"
 marstts train speaker --config "$here/style.toml" --manifest "$manifest" --output "$work/style" \

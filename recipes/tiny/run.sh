@@ -16,6 +16,7 @@ marstts prepare studio --config "$recipe/studio.toml" --sentences "$recipe/../mi
 manifest=$output/corpus/utterances.jsonl
 
 echo "2. A codec and two speaker encoders learn to listen to it."
+marstts prepare pitch "$manifest" --workers 2
 marstts train codec --config "$recipe/codec.toml" --manifest "$manifest" --output "$output/runs/codec" \
     --export "$output/codec" --name tiny-codec
 for encoder in identity style; do

@@ -5,8 +5,9 @@ Upstream: training, through `export_bundle`.  Downstream: `synthesis.loading` (s
     bundle.json          format version, name, quality prefix, sampling defaults, kinds of codec and speaker encoders
     tokenizer.json
     mars6/               config.json, mars6.safetensors, encoder.onnx, global.onnx, patch.onnx, local.onnx
-    codec/               of kind `mini`: config.json, codec.safetensors, encoder.onnx, decoder.onnx
-                         of kind `snac`, where it was at hand: the same, but snac.safetensors
+    codec/               of kind `mini`: config.json, codec.safetensors, encoder.onnx, decoder.onnx, filters.onnx,
+                         pitch.onnx; of kind `snac`, where it was at hand: config.json, snac.safetensors, encoder.onnx,
+                         decoder.onnx
     identity/, style/    of kind `mini`: config.json, encoder.safetensors, encoder.onnx
 
 Weights may be int8 instead (`mars6.quantise`): a bundle to speak with, not to go on from.

@@ -84,7 +84,7 @@ def export_one(graph: Graph) -> Any:
         torch.onnx.export(
             graph.module.eval(), tuple(graph.inputs.values()), str(path), dynamo=True, verbose=False,
             input_names=list(graph.inputs), output_names=list(graph.outputs),
-            dynamic_shapes=tuple(shapes.values()), external_data=False, opset_version=18,
+            dynamic_shapes=tuple(shapes.values()), external_data=False, opset_version=20,
         )  # fmt: skip
         return onnx.load(str(path))
 

@@ -32,6 +32,8 @@ encoder_width = 14
 encoder_blocks = [1, 1]
 decoder_width = 18
 decoder_blocks = [1, 1]
+pitch_width = 8
+pitch_dilations = [1, 2]
 [loop]
 steps = {steps}
 log_every = 1
@@ -49,6 +51,8 @@ def manifest(tmp_path: Path) -> Path:
                       source_rate=24000, split=split, licence="own")
         )  # fmt: skip
     write_manifest(utterances, tmp_path / "utterances.jsonl")
+    pitches = [json.dumps({"id": utterance.id, "pitch": [0, 110.5, 112]}) for utterance in utterances]
+    (tmp_path / "pitch.jsonl").write_text("\n".join(pitches))
     return tmp_path / "utterances.jsonl"
 
 

@@ -9,14 +9,17 @@ import pytest
 import torch
 
 from marstts.audio import Waveform
-from marstts.codec.mini import MiniCodec, MiniCodecConfig
-from marstts.codec.mini_model import MiniCodecModel, pool, stretch
+from marstts.codec import harmonics
+from marstts.codec.base import noise_of
+from marstts.codec.mini import HIGHEST_PITCH, LOWEST_PITCH, MIDDLE_PITCH, MiniCodec, MiniCodecConfig
+from marstts.codec.mini_model import ConvNeXtBlock, MiniCodecModel, pool, pulse_train, stretch, to_hertz
 from marstts.errors import CheckpointError
 from marstts.training.codec import export_codec
 
 TINY = MiniCodecConfig(
     fft_size=128, hop=32, num_mels=12, codebook_size=24, codebook_width=3, latent_width=10, encoder_width=14,
     encoder_blocks=(1, 1), decoder_width=18, decoder_blocks=(1, 1),
+    pitch_width=8, pitch_dilations=(1, 2),
 )  # fmt: skip
 
 
@@ -55,10 +58,73 @@ def test_exported_codes_equal_the_trained_models(model: MiniCodecModel, codec: M
 
 def test_exported_decoder_equals_the_trained_models(model: MiniCodecModel, codec: MiniCodec) -> None:
     codes = codec.encode(speech(0.08))
+    size, patches = codec.spec.patch_samples, len(codes[0])
+    noise = torch.from_numpy(np.concatenate([noise_of((0,), patch, size) for patch in range(patches)]))[None]
     with torch.no_grad():
         latents = model.quantizer.decode([torch.from_numpy(level)[None] for level in codes])
-        wanted = model.to_samples(*model.decoder(latents))
-    np.testing.assert_allclose(codec.decode(codes).samples, wanted[0].numpy(), atol=1e-5)
+        pitch = to_hertz(model.decoder.pitch(latents))
+        pulses = pulse_train(pitch, TINY, torch.zeros(1, 1))
+        wanted = model.voice(model.decoder(latents), pitch, pulses, noise)
+    loudest = float(wanted.abs().max())  # a pitch that differs in its last digit moves the highest harmonics a little
+    np.testing.assert_allclose(codec.decode(codes).samples, wanted[0].numpy(), atol=1e-3 * loudest)
+
+
+def test_the_decoder_shapes_pulses_at_the_pitch_that_it_is_given() -> None:
+    torch.manual_seed(1)
+    model = MiniCodecModel(TINY)
+    with torch.no_grad():
+        filters = model.decoder(torch.zeros(1, TINY.latent_width, 200))
+        loud = filters._replace(pulse_gain=torch.zeros_like(filters.pulse_gain), shift=torch.zeros_like(filters.shift),
+                                noise_gain=torch.full_like(filters.noise_gain, -9.0))  # fmt: skip
+        for hertz in (93.75, 375.0):
+            spectrum = np.abs(np.fft.rfft(model.voice(loud, torch.full((1, 400), hertz))[0].numpy()))
+            loudest = np.sort(np.argsort(spectrum)[-20:]) * 24000 / 12800
+            assert np.allclose(loudest % hertz, 0.0)
+
+
+def test_pulses_are_all_harmonics_below_nyquist_equally_loud() -> None:
+    pitch = np.full(2400, 1000.0)
+    cycles = harmonics.count_cycles(pitch, 24000, before=0.0)
+    pulses = harmonics.pulse_train(pitch, cycles, 24000)
+    slow = sum(np.cos(2 * np.pi * number * cycles) for number in range(1, 12)) * np.sqrt(2 / 11)
+    np.testing.assert_allclose(pulses, slow, atol=1e-5)
+    assert float((pulses**2).mean()) == pytest.approx(1.0, rel=1e-4)
+
+
+def test_pulses_go_on_where_they_stopped() -> None:
+    pitch = harmonics.spread(np.linspace(100, 300, 40), 32)
+    whole = harmonics.count_cycles(pitch, 24000, before=0.25)
+    rest = harmonics.count_cycles(pitch[500:], 24000, before=whole[499])
+    np.testing.assert_allclose(rest, whole[500:], atol=1e-9)
+
+
+def test_numpy_and_torch_make_the_same_pulses() -> None:
+    pitch = np.random.default_rng(0).uniform(60, 500, (2, 30)).astype(np.float32)
+    before = np.array([[0.0], [0.7]])
+    ours = pulse_train(torch.from_numpy(pitch), TINY, torch.from_numpy(before)).numpy()
+    for row, start, pulses in zip(pitch, before[:, 0], ours, strict=True):
+        hertz = harmonics.spread(row, TINY.hop)
+        wanted = harmonics.pulse_train(hertz, harmonics.count_cycles(hertz, 24000, start), 24000)
+        np.testing.assert_allclose(pulses, wanted, atol=1e-4)
+
+
+def test_pitch_stays_where_voices_are() -> None:
+    hertz = to_hertz(torch.tensor([-9.0, 0.0, 1.0, 9.0]))
+    assert hertz.tolist() == [LOWEST_PITCH, MIDDLE_PITCH, 2 * MIDDLE_PITCH, HIGHEST_PITCH]
+
+
+def test_a_block_looks_no_further_ahead_than_it_is_told() -> None:
+    block = ConvNeXtBlock(4, dilation=3, ahead=1)
+    x = torch.randn(1, 4, 60)
+    later = x.clone()
+    later[:, :, 30] += 1
+    changed = (block(x) - block(later)).abs().amax(dim=(0, 1)) > 0
+    assert torch.nonzero(changed)[:, 0].tolist() == [27, 30, 33, 36, 39, 42, 45]
+
+
+def test_a_wider_pitch_network_reaches_further() -> None:
+    wide = TINY.model_copy(update={"pitch_dilations": (1, 2, 4, 8)})
+    assert wide.pitch_reach > TINY.pitch_reach and wide.decoder_reach == TINY.decoder_reach
 
 
 def test_levels_hold_one_two_and_four_codes_per_patch(codec: MiniCodec) -> None:

@@ -19,7 +19,7 @@ from marstts import checkpoint
 from marstts.audio import Waveform
 from marstts.checkpoint import SnacPart, has_snac_graphs, load_bundle, open_codec, rewrite_bundle
 from marstts.codec import snac_onnx
-from marstts.codec.base import decode_window
+from marstts.codec.base import start_decoding
 from marstts.codec.snac import SnacCodec
 from marstts.codec.snac_graphs import SMALLEST_ALPHA, export_snac, fold
 from marstts.codec.snac_onnx import SnacOnnx, Span, heard_by
@@ -95,9 +95,11 @@ def test_windows_hear_what_is_around_them_and_compute_little_else(pair: tuple[Sn
     config, hop, rng = codec._config, codec.spec.patch_samples, np.random.default_rng(1)
     codes = tuple(rng.integers(0, codec.spec.codebook_size, 100 * count) for count in codec.spec.patch_layout)
     whole = codec.decode(codes).samples
-    for start, stop in ((0, 1), (40, 57), (99, 100)):
-        window = decode_window(codec, codes, start, stop)
-        np.testing.assert_allclose(window, whole[start * hop : stop * hop], atol=1e-5)
+    decoding, heard = start_decoding(codec), 0
+    for stop in (1, 40, 57, 99, 100):
+        window = decoding.hear(codes, stop)
+        np.testing.assert_allclose(window, whole[heard * hop : stop * hop], atol=1e-5)
+        heard = stop
     patches, spans = heard_by(config, Span(40, 41), 100)
     assert 41 - patches.first <= 1 + codec.reach_patches and patches.last - 40 <= 1 + codec.reach_patches
     assert spans[-1] == (40 * hop - 42, 41 * hop + 42), "the costly last block adds its own reach alone"

@@ -1,4 +1,4 @@
-"""Codecs decode in windows as they decode the whole, if a window is as wide as they say it has to be."""
+"""Codecs decode an utterance bit by bit as they decode the whole, if they wait as long as they say they must."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from marstts.codec.base import Codec, Codes, decode_window
+from marstts.codec.base import Codec, Codes, start_decoding
 from marstts.codec.mini import MiniCodec
 from marstts.codec.toy import ToyCodec
 
@@ -56,27 +56,31 @@ def head(codec: Codec, codes: Codes, patches: int) -> Codes:
 
 
 @pytest.mark.parametrize("sizes", [(1, 2, 4, 8, 16), (5,) * 6 + (1,), (PATCHES,)])
-def test_windows_joined_are_the_whole(codec: Codec, sizes: tuple[int, ...]):
+def test_an_utterance_decoded_bit_by_bit_is_the_whole(codec: Codec, sizes: tuple[int, ...]):
     """Though each is decoded before anything is known beyond its reach."""
-    codes, start, pieces = random_codes(codec), 0, []
+    codes, start, pieces, decoding = random_codes(codec), 0, [], start_decoding(codec)
     for size in sizes:
         known = head(codec, codes, start + size + codec.reach_patches)
-        pieces.append(decode_window(codec, known, start, start + size))
+        pieces.append(decoding.hear(known, start + size))
         start += size
     whole = codec.decode(codes).samples
     assert start == PATCHES and [len(piece) for piece in pieces] == [size * codec.spec.patch_samples for size in sizes]
     assert np.abs(whole).max() > 0.01
-    np.testing.assert_allclose(np.concatenate(pieces), whole, atol=1e-5 * max(1, np.abs(whole).max()))
+    # rounding in the pitch moves mini's pulses by a hundred-thousandth of a cycle
+    tolerance = 5e-4 if isinstance(codec, MiniCodec) else 1e-5
+    np.testing.assert_allclose(np.concatenate(pieces), whole, atol=tolerance * max(1, np.abs(whole).max()))
 
 
-def test_a_code_is_heard_within_its_reach_and_no_further(codec: Codec):
+def test_a_code_is_heard_as_early_as_the_reach_says_and_no_earlier(codec: Codec):
     codes, middle = random_codes(codec), PATCHES // 2
     changed = tuple(level.copy() for level in codes)
     for level, count in zip(changed, codec.spec.patch_layout, strict=True):
         level[middle * count : (middle + 1) * count] = (level[middle * count] + 7) % codec.spec.codebook_size
     difference = np.abs(codec.decode(codes).samples - codec.decode(changed).samples).reshape(PATCHES, -1).max(axis=1)
     touched = np.flatnonzero(difference > 1e-6 * max(1, difference.max()))
-    furthest = np.abs(touched - middle).max()
-    assert difference[middle] > 0 and furthest <= codec.reach_patches
-    if not isinstance(codec, MiniCodec):  # whose trained weights let codes fade before they have gone all the way
-        assert furthest == codec.reach_patches
+    earliest, latest = middle - touched.min(), touched.max() - middle
+    assert difference[middle] > 0 and earliest <= codec.reach_patches
+    if isinstance(codec, MiniCodec):  # whose pulses count the cycles of all that went before
+        assert latest == PATCHES - 1 - middle
+    else:
+        assert max(earliest, latest) == codec.reach_patches

@@ -11,7 +11,8 @@ import soundfile
 from marstts.audio import Waveform
 from marstts.cli.prepare import phones as command
 from marstts.data.manifest import Utterance, write_manifest
-from marstts.evaluation.timelines import align_corpus, align_utterance, within
+from marstts.evaluation.annotations import within
+from marstts.evaluation.timelines import align_corpus, align_utterance
 from marstts.training.phonetics import PHONES, read_timelines
 
 
@@ -45,7 +46,7 @@ def test_phones_come_in_the_order_of_the_words(manifest: Path, surpassed: Wavefo
 def test_a_second_call_adds_nothing_and_the_trainer_reads_the_file(manifest: Path) -> None:
     said: list[str] = []
     align_corpus(manifest, manifest.parent / "phones.jsonl", say=said.append)
-    assert "2 more recordings; 1 could not be aligned" in said[0]
+    assert "2 more recordings; in 1 none could be found" in said[0]
     first = (manifest.parent / "phones.jsonl").read_text()
     command(manifest)
     assert (manifest.parent / "phones.jsonl").read_text() == first

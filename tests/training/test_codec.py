@@ -30,6 +30,7 @@ from marstts.training.phonetics import PHONES, PhonesConfig, read_timelines
 TINY = MiniCodecConfig(
     fft_size=128, hop=32, num_mels=12, codebook_size=24, codebook_width=3, latent_width=10, encoder_width=14,
     encoder_blocks=(1, 1), decoder_width=18, decoder_blocks=(1, 1),
+    pitch_width=8, pitch_dilations=(1, 2),
 )  # fmt: skip
 ADVERSARIAL = AdversarialConfig(periods=(2, 3), fft_sizes=(256,), channels=4)
 
@@ -60,7 +61,14 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
                       source_rate=24000, split="train" if number < 4 else "validation", licence="own")
         )  # fmt: skip
     write_manifest(utterances, folder / "utterances.jsonl")
+    pitched(folder)
     return folder / "utterances.jsonl"
+
+
+def pitched(folder: Path) -> None:
+    """Every recording's pitch rises from 100 Hz by 10 Hz every 10 ms, and is unvoiced at first."""
+    lines = [json.dumps({"id": str(number), "pitch": [0, 0, *range(120, 350, 10)]}) for number in range(6)]
+    (folder / "pitch.jsonl").write_text("\n".join(lines) + "\n")
 
 
 def weights(task: CodecTask) -> list[torch.Tensor]:
@@ -123,7 +131,7 @@ def test_unused_codes_are_given_a_new_place(manifest: Path) -> None:
     _, book = task.model.quantizer.books[0]
     book.usage[5] = 0.0
     old = book.entries[5].clone()
-    samples, _ = task.segments.train(0)
+    samples = task.segments.train(0).samples
     codes = task.model(samples).codes
     task.revive(codes, samples, step=0)
     assert not torch.equal(book.entries[5], old) and float(book.usage[5]) > 0
@@ -131,8 +139,8 @@ def test_unused_codes_are_given_a_new_place(manifest: Path) -> None:
 
 def test_batches_depend_on_the_step_alone(manifest: Path) -> None:
     one, other = CodecTask(tiny(1), manifest).segments, CodecTask(tiny(1), manifest).segments
-    torch.testing.assert_close(one.train(7), other.train(7), rtol=0, atol=0)
-    assert not torch.equal(one.train(7)[0], one.train(8)[0])
+    torch.testing.assert_close(tuple(one.train(7)), tuple(other.train(7)), rtol=0, atol=0)
+    assert not torch.equal(one.train(7).samples, one.train(8).samples)
 
 
 def test_perplexity_counts_codes_in_even_use() -> None:
@@ -147,6 +155,7 @@ def test_recordings_of_another_rate_are_refused_by_name(manifest: Path, tmp_path
         for split in ("train", "validation")
     ]  # fmt: skip
     write_manifest(wrong, tmp_path / "utterances.jsonl")
+    (tmp_path / "pitch.jsonl").write_text('{"id": "train", "pitch": []}\n{"id": "validation", "pitch": []}\n')
     with pytest.raises(DataError, match="24000 Hz, not 16000"):
         CodecTask(tiny(1), tmp_path / "utterances.jsonl").train_step(0)
 
@@ -155,6 +164,7 @@ def test_damaged_recordings_are_left_out_and_named_up_to_a_share(manifest: Path,
     for path in manifest.parent.glob("*.wav"):
         shutil.copy(path, tmp_path)
     shutil.copy(manifest, tmp_path)
+    pitched(tmp_path)
     soundfile.write(tmp_path / "1.wav", np.full(6000, np.nan), 24000, subtype="FLOAT")
     (tmp_path / "2.wav").unlink()
     (tmp_path / "3.wav").write_bytes((tmp_path / "3.wav").read_bytes()[:300])
@@ -162,13 +172,13 @@ def test_damaged_recordings_are_left_out_and_named_up_to_a_share(manifest: Path,
     patient = tiny(2, max_damaged_share=0.7)
     for _ in range(2):  # started again, a run names nothing twice
         task = open_task(patient, tmp_path / "utterances.jsonl", tmp_path / "run")
-        assert all(task.segments.train(step)[0].isfinite().all() for step in range(10))
-        assert sum(len(samples) for samples, _ in task.segments.validation()) == 1
+        assert all(task.segments.train(step).samples.isfinite().all() for step in range(10))
+        assert sum(len(batch.samples) for batch in task.segments.validation()) == 1
     rows = [json.loads(line) for line in (tmp_path / "run" / "damaged.jsonl").read_text().splitlines()]
     reasons = {row["id"]: row["reason"] for row in rows}
     assert len(rows) == 4 and reasons.keys() == {"1", "2", "3", "5"}
     assert "not numbers" in reasons["1"] and "no such audio file" in reasons["2"] and "decoded" in reasons["5"]
-    whole, _ = CodecTask(tiny(2), manifest).segments.cut_sound(0, 0.5)
+    whole, *_ = CodecTask(tiny(2), manifest).segments.cut_sound(0, 0.5)
     np.testing.assert_array_equal(task.segments.cut_sound(1, 0.5)[0], whole)  # the next sound one
     with pytest.raises(DataError, match=r"of 6 recordings cannot be used, more than the share 0.01.*damaged.jsonl"):
         open_task(tiny(2), tmp_path / "utterances.jsonl", tmp_path / "run").segments.validation()
@@ -203,7 +213,7 @@ def test_phones_are_taught_where_they_sound(manifest: Path, phones: PhonesConfig
     segments = CodecTask(tiny(1, phones=phones), manifest).segments
     assert {u.id for u in segments.known} == {"1", "2", "3"}  # 0 has no phones
     segments.samples = 9 * 128
-    _, labels = segments.cut(segments.known[0], 0.5)
+    _, labels, *_ = segments.cut(segments.known[0], 0.5)
     start = int(0.5 * (6000 - 9 * 128))
     slow = [PHONES.index("AA" if start + latent * 64 + 32 < 2400 else "S") for latent in range(18)]
     assert labels.tolist() == slow
@@ -228,3 +238,35 @@ def test_a_finished_run_can_be_loaded_for_export(manifest: Path, tmp_path: Path)
     (tmp_path / "config.json").write_text(config.model_dump_json())
     for ours, theirs in zip(load_codec(tmp_path).state_dict().values(), task.model.state_dict().values(), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+
+
+def test_the_decoder_learns_the_pitch(manifest: Path) -> None:
+    task = CodecTask(tiny(60, stage=Stage.DECODER), manifest)
+    before = task.validate(0, Silent())
+    for step in range(60):
+        task.train_step(step)
+    after = task.validate(60, Silent())
+    assert after["pitch"] < 0.5 * before["pitch"] and after["semitones"] < before["semitones"]
+    assert after["spectral"] != after["spectral_own_pitch"]
+
+
+def test_pitch_is_taught_where_it_sounds(manifest: Path) -> None:
+    segments = CodecTask(tiny(1), manifest).segments
+    segments.samples = 9 * 128
+    _, _, pitch, voiced = segments.cut(segments.known[0], 0.5)
+    times = (int(0.5 * (6000 - 9 * 128)) + 32 * (np.arange(36) + 0.5)) / 24000
+    np.testing.assert_allclose(pitch, 100 + 1000 * times, atol=0.1)
+    assert voiced.all() and segments.cut(segments.known[0], 0.0)[3][:3].sum() == 0
+
+
+def test_a_corpus_without_pitch_is_refused_with_what_to_do(manifest: Path, tmp_path: Path) -> None:
+    shutil.copy(manifest, tmp_path)
+    with pytest.raises(DataError, match=r"pitch.jsonl.*marstts prepare pitch"):
+        CodecTask(tiny(1), tmp_path / "utterances.jsonl")
+
+
+def test_recordings_without_pitch_in_the_file_are_left_out(manifest: Path, tmp_path: Path) -> None:
+    shutil.copy(manifest, tmp_path)
+    lines = (manifest.parent / "pitch.jsonl").read_text().splitlines()
+    (tmp_path / "pitch.jsonl").write_text("\n".join(lines[2:]))
+    assert {u.id for u in CodecTask(tiny(1), tmp_path / "utterances.jsonl").segments.known} == {"2", "3"}

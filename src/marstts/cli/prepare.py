@@ -66,6 +66,19 @@ def phones(
     align_corpus(manifest, output or manifest.parent / "phones.jsonl", hours=hours, workers=workers, say=typer.echo)
 
 
+@app.command()
+def pitch(
+    manifest: Annotated[Path, typer.Argument(help="utterances.jsonl of a corpus.")],
+    output: Annotated[Path | None, typer.Option(help="Where to write (default: pitch.jsonl beside it).")] = None,
+    hours: Annotated[float, typer.Option(min=0.0, help="Stop after so many hours of audio; 0 = all.")] = 0.0,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that listen at the same time.")] = 1,
+) -> None:
+    """Find out how high each recording is spoken, which teaches a codec melody; goes on where it stopped."""
+    from marstts.evaluation.melody import follow_corpus
+
+    follow_corpus(manifest, output or manifest.parent / "pitch.jsonl", hours=hours, workers=workers, say=typer.echo)
+
+
 def weighted_file(item: str) -> tuple[Path, float]:
     """`FILE` or `FILE:WEIGHT`."""
     name, _, weight = item.rpartition(":")

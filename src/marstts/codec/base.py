@@ -58,9 +58,7 @@ class Codec(Protocol):
 
     @property
     def reach_patches(self) -> int:
-        """How many patches on either side of a patch have a say in its audio: in a window with so many around it, a
-        patch sounds as it does in the whole.
-        """
+        """How many patches after a patch have a say in its audio, and so must be known before it can be heard."""
         ...
 
     def encode(self, waveform: Waveform) -> Codes:
@@ -76,25 +74,50 @@ class Codec(Protocol):
         ...
 
 
-@runtime_checkable
-class DecodesWindows(Protocol):
-    """A codec that decodes a window with less work than the patches around it take."""
+class Decoding(Protocol):
+    """The audio of one utterance, patch by patch from the first, as its codes become known."""
 
-    def decode_window(self, codes: Sequence[NDArray[np.int64]], start: int, stop: int) -> NDArray[np.float32]:
-        """As the function `decode_window`."""
+    def hear(self, codes: Sequence[NDArray[np.int64]], stop: int) -> NDArray[np.float32]:
+        """The samples between where the last call stopped and patch `stop`, as they are in the audio of all codes.
+
+        `codes` are the utterance's from its start. Those that will be known only later may be missing, if they begin
+        at least `codec.reach_patches` after `stop`.
+        """
         ...
 
 
-def decode_window(codec: Codec, codes: Sequence[NDArray[np.int64]], start: int, stop: int) -> NDArray[np.float32]:
-    """The samples of patches `start` to `stop` as they are in the audio of all `codes`, without decoding all of it.
+@runtime_checkable
+class DecodesInOrder(Protocol):
+    """A codec with a way of its own to decode an utterance bit by bit."""
 
-    ((stop - start) * patch_samples,). Codes that will be known only later may be missing, if they begin at least
-    `codec.reach_patches` after `stop`.
+    def decoding(self) -> Decoding:
+        """A new utterance, of which nothing has been heard."""
+        ...
+
+
+class WindowDecoding:
+    """A `Decoding` for codecs whose patches sound the same wherever their neighbours are decoded with them.
+
+    The neighbours that matter are as many as `reach_patches` says, on either side.
     """
-    if isinstance(codec, DecodesWindows):
-        return codec.decode_window(codes, start, stop)
-    spec, reach = codec.spec, codec.reach_patches
-    first, last = max(0, start - reach), min(len(codes[0]), stop + reach)
-    window = [level[first * count : last * count] for level, count in zip(codes, spec.patch_layout, strict=True)]
-    samples = codec.decode(window, first).samples
-    return samples[(start - first) * spec.patch_samples : (stop - first) * spec.patch_samples]
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec, self._heard = codec, 0
+
+    def hear(self, codes: Sequence[NDArray[np.int64]], stop: int) -> NDArray[np.float32]:
+        spec, reach, start = self._codec.spec, self._codec.reach_patches, self._heard
+        first, last = max(0, start - reach), min(len(codes[0]), stop + reach)
+        window = [level[first * count : last * count] for level, count in zip(codes, spec.patch_layout, strict=True)]
+        samples = self._codec.decode(window, first).samples
+        self._heard = stop
+        return samples[(start - first) * spec.patch_samples : (stop - first) * spec.patch_samples]
+
+
+def start_decoding(codec: Codec) -> Decoding:
+    """The codec's own way to decode an utterance bit by bit, or else windows of it."""
+    return codec.decoding() if isinstance(codec, DecodesInOrder) else WindowDecoding(codec)
+
+
+def noise_of(seed: tuple[int, ...], patch: int, size: int) -> NDArray[np.float32]:
+    """(size,) normal random numbers that belong to one patch of an utterance, whatever is decoded with it."""
+    return np.random.default_rng((*seed, patch)).standard_normal(size, dtype=np.float32)

@@ -2,11 +2,14 @@
 
     samples ─ log-mel, 93.75 frames/s ─ ConvNeXt ─ ÷2 ─ ConvNeXt ─► latents at 46.875 Hz
     latents ─ residual quantisation: level 0 on means of 4 latents, level 1 of 2, level 2 of 1 ─► codes
-    codes ─ sum of the levels ─ ConvNeXt ─ ×2 ─ ConvNeXt ─ log-magnitude and phase ─ inverse STFT ─► samples
+    codes ─ sum of the levels ─ dilated ConvNeXt ─► pitch ─► pulses ─┐
+            sum of the levels ─ ConvNeXt ─ ×2 ─ ConvNeXt ─► filters ─┴─ of pulses and noise ─ inverse STFT ─► samples
 
 Upstream: `training.codec` (waveforms).  Downstream: `codec.mini`, which runs the exported graphs without PyTorch.
-Geometry after SNAC (arXiv:2410.14411); head after Vocos (arXiv:2306.00814); low-dimensional, normalised codebooks after
-arXiv:2110.04627. All of the network is convolutional with finite reach, so long audio can be decoded in windows.
+Geometry after SNAC (arXiv:2410.14411); low-dimensional, normalised codebooks after arXiv:2110.04627. The decoder works
+on spectra, as Vocos does (arXiv:2306.00814), but shapes a source of pulses and noise (see `codec.harmonics`) where
+Vocos makes phases from nothing: few codes tell nothing of phases, and a voice without them is hoarse. All of the
+network is convolutional with finite reach, so long audio can be decoded in windows.
 """
 
 from __future__ import annotations
@@ -17,25 +20,38 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from marstts.codec.mini import MAX_LOG_MAGNITUDE, MiniCodecConfig
+from marstts.codec.harmonics import HIGHEST_SHARE
+from marstts.codec.mini import (
+    HIGHEST_PITCH,
+    KERNEL,
+    LOWEST_PITCH,
+    MAX_LOG_GAIN,
+    MIDDLE_PITCH,
+    PITCH_AHEAD,
+    MiniCodecConfig,
+)
 from marstts.spectral import LOG_FLOOR, hann, mel_filterbank
 
-# B batch · N samples · F frames (93.75 Hz) · L latents (46.875 Hz) · D width · K codebook entries
+# B batch · N samples · F frames (93.75 Hz, 2 per latent) · L latents (46.875 Hz) · D width · K codebook entries
 
 
 class ConvNeXtBlock(nn.Module):
-    """Depthwise convolution over time, then a feed-forward over channels (arXiv:2201.03545), on (B, D, T)."""
+    """Depthwise convolution over time, then a feed-forward over channels (arXiv:2201.03545), on (B, D, T).
 
-    def __init__(self, width: int) -> None:
+    `ahead` of the kernel's places lie in the future.
+    """
+
+    def __init__(self, width: int, *, widen: int = 3, dilation: int = 1, ahead: int = KERNEL // 2) -> None:
         super().__init__()
-        self.depthwise = nn.Conv1d(width, width, 7, padding=3, groups=width)
+        self.sides = ((KERNEL - 1 - ahead) * dilation, ahead * dilation)
+        self.depthwise = nn.Conv1d(width, width, KERNEL, dilation=dilation, groups=width)
         self.norm = nn.LayerNorm(width, eps=1e-6)
-        self.widen = nn.Linear(width, 3 * width)
-        self.narrow = nn.Linear(3 * width, width)
+        self.widen = nn.Linear(width, widen * width)
+        self.narrow = nn.Linear(widen * width, width)
         self.scale = nn.Parameter(torch.full((width,), 0.1))
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.depthwise(x).transpose(1, 2)
+        y = self.depthwise(F.pad(x, self.sides)).transpose(1, 2)
         y = self.narrow(F.gelu(self.widen(self.norm(y)), approximate="tanh"))
         return x + (self.scale * y).transpose(1, 2)
 
@@ -150,8 +166,38 @@ def stretch(x: Tensor, stride: int) -> Tensor:
     return x if stride == 1 else x.repeat_interleave(stride, dim=2)
 
 
+class Pitch(nn.Module):
+    """latents (B, latent_width, L) -> pitch (B, F) in octaves about the middle one."""
+
+    def __init__(self, config: MiniCodecConfig) -> None:
+        super().__init__()
+        width = config.pitch_width
+        self.sides = (KERNEL - 1 - PITCH_AHEAD, PITCH_AHEAD)
+        self.embed = nn.Conv1d(config.latent_width, width, KERNEL)
+        self.blocks = nn.Sequential(
+            *(ConvNeXtBlock(width, widen=2, dilation=step, ahead=PITCH_AHEAD) for step in config.pitch_dilations)
+        )
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, 2)  # frames per latent
+
+    def forward(self, latents: Tensor) -> Tensor:
+        x = self.blocks(self.embed(F.pad(latents, self.sides)))
+        return cast(Tensor, self.head(self.norm(x.transpose(1, 2)))).flatten(1)
+
+
+class Filters(NamedTuple):
+    """What becomes of pulses and noise, (B, fft_size / 2 + 1, F) each."""
+
+    pulse_gain: Tensor
+    """Natural logarithms, as the next."""
+
+    noise_gain: Tensor
+    shift: Tensor
+    """Of the pulses' phases, in radians."""
+
+
 class Decoder(nn.Module):
-    """latents (B, latent_width, L) -> (log-magnitude, phase), each (B, fft_size / 2 + 1, 2 L)."""
+    """latents (B, latent_width, L) -> filters for two frames of each."""
 
     def __init__(self, config: MiniCodecConfig) -> None:
         super().__init__()
@@ -162,12 +208,20 @@ class Decoder(nn.Module):
         self.upsample = nn.ConvTranspose1d(width, width, 2, stride=2)
         self.fast_blocks = nn.Sequential(*(ConvNeXtBlock(width) for _ in range(fast)))
         self.norm = nn.LayerNorm(width)
-        self.head = nn.Linear(width, config.fft_size + 2)
+        self.head = nn.Linear(width, 3 * (config.fft_size // 2 + 1))
+        self.pitch = Pitch(config)
 
-    def forward(self, latents: Tensor) -> tuple[Tensor, Tensor]:
-        x = self.fast_blocks(self.upsample(self.slow_blocks(self.embed(latents))))
-        log_magnitude, phase = self.head(self.norm(x.transpose(1, 2))).transpose(1, 2).chunk(2, dim=1)
-        return log_magnitude, phase
+    def forward(self, latents: Tensor) -> Filters:
+        return self.filters(self.listen(latents))
+
+    def listen(self, latents: Tensor) -> Tensor:
+        """latents (B, latent_width, L) -> hidden (B, D, L)."""
+        return cast(Tensor, self.slow_blocks(self.embed(latents)))
+
+    def filters(self, hidden: Tensor) -> Filters:
+        """hidden (B, D, L) -> filters for F frames."""
+        x = self.fast_blocks(self.upsample(hidden))
+        return Filters(*self.head(self.norm(x.transpose(1, 2))).transpose(1, 2).chunk(3, dim=1))
 
 
 class Coded(NamedTuple):
@@ -184,6 +238,9 @@ class Coded(NamedTuple):
 
     levels: list[Tensor]
     """What each level adds to the latents, (B, latent_width, L)."""
+
+    octaves: Tensor
+    """(B, F), the pitch as it is foretold from the codes, in octaves about the middle one."""
 
     loss: Tensor
     """() commitment and codebook loss."""
@@ -213,31 +270,68 @@ class MiniCodecModel(nn.Module):
         ).abs()
         return torch.log(torch.clamp(self.mel_basis @ spectrum, min=LOG_FLOOR))
 
-    def forward(self, samples: Tensor) -> Coded:
-        """samples (B, N), N a multiple of the coarsest hop -> what is heard of them through the codes."""
+    def forward(self, samples: Tensor, pitch: Tensor | None = None) -> Coded:
+        """samples (B, N), N a multiple of the coarsest hop -> what is heard of them through the codes.
+
+        The pulses follow `pitch`, (B, F) in Hertz, where it is given: a filter learns little from a voice that goes its
+        own way. Otherwise they follow the pitch that the codes foretell.
+        """
         latents = self.encoder(self.log_mel(samples)).float()
         with torch.autocast(samples.device.type, enabled=False):
             levels, codes, loss = self.quantizer(latents)
-        log_magnitude, phase = self.decoder(torch.stack(levels).sum(dim=0))
-        return Coded(self.to_samples(log_magnitude, phase), codes, latents, levels, loss)
+        heard = torch.stack(levels).sum(dim=0)
+        octaves = self.decoder.pitch(heard).float()
+        pitch = to_hertz(octaves.detach()) if pitch is None else pitch
+        return Coded(self.voice(self.decoder(heard), pitch), codes, latents, levels, octaves, loss)
 
-    def to_samples(self, log_magnitude: Tensor, phase: Tensor) -> Tensor:
-        """(B, fft_size / 2 + 1, F) each -> (B, F * hop)."""
-        with torch.autocast(log_magnitude.device.type, enabled=False):
-            spectra = to_spectra(log_magnitude.float(), phase.float())
-            frames = torch.fft.irfft(spectra, n=self.config.fft_size, dim=1) * self.window[None, :, None]
-            length = (frames.shape[2] - 1) * self.config.hop + self.config.fft_size
-            samples, weight = (
-                F.fold(x, (1, length), (1, self.config.fft_size), stride=(1, self.config.hop))[:, 0, 0]
-                for x in (frames, (self.window**2)[None, :, None].expand(1, -1, frames.shape[2]))
-            )
-            inside = slice(self.config.padding, length - self.config.padding)
-            return samples[:, inside] / weight[:, inside]
+    def voice(
+        self, filters: Filters, pitch: Tensor, pulses: Tensor | None = None, noise: Tensor | None = None
+    ) -> Tensor:
+        """Filters, and pitch (B, F) in Hertz -> (B, F * hop). Where they are not given, pulses begin anywhere."""
+        with torch.autocast(pitch.device.type, enabled=False):
+            if pulses is None:
+                pulses = pulse_train(pitch, self.config, torch.rand(len(pitch), 1, device=pitch.device))
+            noise = torch.randn_like(pulses) if noise is None else noise
+            pulse_gain, noise_gain, shift = (value.float() for value in filters)
+            shaped = torch.polar(torch.exp(torch.clamp(pulse_gain, max=MAX_LOG_GAIN)), shift) * self.spectra(pulses)
+            shaped = shaped + torch.exp(torch.clamp(noise_gain, max=MAX_LOG_GAIN)) * self.spectra(noise)
+            return self.to_samples(shaped)
+
+    def spectra(self, samples: Tensor) -> Tensor:
+        """(B, N) -> (B, fft_size / 2 + 1, F), complex, silence around the samples."""
+        padded = F.pad(samples, (self.config.padding, self.config.padding))
+        return torch.stft(
+            padded, self.config.fft_size, self.config.hop, window=self.window, center=False, return_complex=True
+        )
+
+    def to_samples(self, spectra: Tensor) -> Tensor:
+        """(B, fft_size / 2 + 1, F), complex -> (B, F * hop)."""
+        frames = torch.fft.irfft(spectra, n=self.config.fft_size, dim=1) * self.window[None, :, None]
+        length = (frames.shape[2] - 1) * self.config.hop + self.config.fft_size
+        samples, weight = (
+            F.fold(x, (1, length), (1, self.config.fft_size), stride=(1, self.config.hop))[:, 0, 0]
+            for x in (frames, (self.window**2)[None, :, None].expand(1, -1, frames.shape[2]))
+        )
+        inside = slice(self.config.padding, length - self.config.padding)
+        return samples[:, inside] / weight[:, inside]
 
 
-def to_spectra(log_magnitude: Tensor, phase: Tensor) -> Tensor:
-    """Polar to complex; magnitudes bounded."""
-    return torch.polar(torch.exp(torch.clamp(log_magnitude, max=MAX_LOG_MAGNITUDE)), phase)
+def to_hertz(octaves: Tensor) -> Tensor:
+    """Octaves about the middle pitch -> Hertz, kept where voices are."""
+    return torch.clamp(MIDDLE_PITCH * 2**octaves, LOWEST_PITCH, HIGHEST_PITCH)
+
+
+def pulse_train(pitch: Tensor, config: MiniCodecConfig, before: Tensor) -> Tensor:
+    """pitch (B, F) in Hertz, cycles gone through before (B, 1) -> (B, F * hop); equal to `harmonics.pulse_train`."""
+    rate = config.sample_rate
+    hertz = F.interpolate(pitch.double()[:, None], scale_factor=config.hop, mode="linear", align_corners=False)[:, 0]
+    half = torch.pi * torch.remainder(before + torch.cumsum(hertz / rate, dim=1), 1.0)
+    count = torch.floor(HIGHEST_SHARE * rate / 2 / hertz)
+    below = torch.sin(half)
+    on_pulse = below.abs() < 1e-6
+    kernel = torch.sin((2 * count + 1) * half) / torch.where(on_pulse, torch.ones_like(below), below)
+    total = torch.where(on_pulse, 2 * count + 1, kernel) - 1
+    return (total / torch.sqrt(2 * count)).float()
 
 
 class CodesGraph(nn.Module):
@@ -254,15 +348,40 @@ class CodesGraph(nn.Module):
         return torch.cat([level.reshape(1, patches, -1) for level in codes], dim=2)
 
 
-class SpectraGraph(nn.Module):
-    """The decoder as it is exported: codes (1, T, P) -> log-magnitude and phase (1, fft_size / 2 + 1, F) each."""
+class HiddenGraph(nn.Module):
+    """The decoder's slow half as it is exported: codes (1, T, P) -> hidden (1, L, D)."""
 
     def __init__(self, codec: MiniCodecModel) -> None:
         super().__init__()
         self.codec = codec
 
-    def forward(self, codes: Tensor) -> tuple[Tensor, Tensor]:
-        counts = [self.codec.config.strides[0] // stride for stride in self.codec.config.strides]
-        levels = [level.reshape(1, -1) for level in codes.split(counts, dim=2)]
-        log_magnitude, phase = self.codec.decoder(self.codec.quantizer.decode(levels))
-        return log_magnitude, phase
+    def forward(self, codes: Tensor) -> Tensor:
+        return self.codec.decoder.listen(latents_of(self.codec, codes)).transpose(1, 2)
+
+
+class FiltersGraph(nn.Module):
+    """The decoder's fast half as it is exported: hidden (1, L, D) -> filters, (1, fft_size / 2 + 1, F) each."""
+
+    def __init__(self, codec: MiniCodecModel) -> None:
+        super().__init__()
+        self.codec = codec
+
+    def forward(self, hidden: Tensor) -> tuple[Tensor, ...]:
+        return tuple(self.codec.decoder.filters(hidden.transpose(1, 2)))
+
+
+class PitchGraph(nn.Module):
+    """The decoder's pitch as it is exported: codes (1, T, P) -> Hertz (1, F)."""
+
+    def __init__(self, codec: MiniCodecModel) -> None:
+        super().__init__()
+        self.codec = codec
+
+    def forward(self, codes: Tensor) -> Tensor:
+        return to_hertz(self.codec.decoder.pitch(latents_of(self.codec, codes)))
+
+
+def latents_of(codec: MiniCodecModel, codes: Tensor) -> Tensor:
+    """codes (1, T, P), levels side by side -> (1, latent_width, L)."""
+    counts = [codec.config.strides[0] // stride for stride in codec.config.strides]
+    return codec.quantizer.decode([level.reshape(1, -1) for level in codes.split(counts, dim=2)])

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from marstts.audio import Waveform, resample
-from marstts.codec.base import CodecSpec, Codes
+from marstts.codec.base import CodecSpec, Codes, noise_of
 from marstts.config import Config, parse_config
 from marstts.errors import AudioError, CheckpointError, require
 from marstts.pretrained import EXTRA, find_file, find_weights, fingerprint, load_strictly, read_tensors, short_name
@@ -180,11 +180,6 @@ def whole_patches(waveform: Waveform, spec: CodecSpec) -> NDArray[np.float32]:
     if len(samples) == 0:
         raise AudioError("SNAC was given no samples to encode")
     return np.pad(samples, (0, -len(samples) % spec.patch_samples))
-
-
-def noise_of(seed: tuple[int, int], patch: int, size: int) -> NDArray[np.float32]:
-    """(size,) normal random numbers that belong to one patch of an utterance, whatever is decoded with it."""
-    return np.random.default_rng((*seed, patch)).standard_normal(size, dtype=np.float32)
 
 
 def read_snac_config(path: Path) -> SnacConfig:

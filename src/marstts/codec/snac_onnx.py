@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marstts.audio import Waveform
-from marstts.codec.base import Codes
-from marstts.codec.snac import SnacConfig, SnacFolder, noise_of, whole_patches
+from marstts.codec.base import Codes, noise_of
+from marstts.codec.snac import SnacConfig, SnacFolder, whole_patches
 from marstts.config import read_config
 from marstts.errors import CheckpointError
 from marstts.onnx_session import open_session
@@ -79,6 +79,10 @@ class SnacOnnx:
         """
         return Waveform(self.decode_window(codes, 0, len(codes[0]), first), self.spec.sample_rate)
 
+    def decoding(self) -> SnacDecoding:
+        """A new utterance, of which nothing has been heard; `codec.base.DecodesInOrder`."""
+        return SnacDecoding(self)
+
     def decode_window(
         self, codes: Sequence[NDArray[np.int64]], start: int, stop: int, first: int = 0
     ) -> NDArray[np.float32]:
@@ -122,6 +126,18 @@ class SnacOnnx:
             raise CheckpointError(
                 f"{self.spec.name} decodes levels of T x {layout} codes, not {[len(level) for level in codes]}"
             )
+
+
+class SnacDecoding:
+    """A `codec.base.Decoding`: windows, each with as little of its surroundings as can be heard."""
+
+    def __init__(self, codec: SnacOnnx) -> None:
+        self._codec, self._heard = codec, 0
+
+    def hear(self, codes: Sequence[NDArray[np.int64]], stop: int) -> NDArray[np.float32]:
+        """The samples between where the last call stopped and patch `stop`."""
+        start, self._heard = self._heard, stop
+        return self._codec.decode_window(codes, start, stop)
 
 
 def heard_by(config: SnacConfig, window: Span, patches: int) -> tuple[Span, list[Span]]:

@@ -7,17 +7,16 @@ does not fit) is left out and counted; training then does without that recording
 
 from __future__ import annotations
 
-import json
-import multiprocessing
 import re
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from marstts import audio
-from marstts.data.manifest import Utterance, read_manifest
+from marstts.data.manifest import Utterance
 from marstts.errors import AudioError
+from marstts.evaluation.annotations import annotate
 from marstts.evaluation.metrics import sphinx
 
 FRAME_SECONDS = 0.01
@@ -26,34 +25,8 @@ FRAME_SECONDS = 0.01
 def align_corpus(
     manifest: Path, output: Path, *, hours: float = 0.0, workers: int = 1, say: Callable[[str], None] = print
 ) -> None:
-    """Append to `output` the phones of the training and validation recordings, in the manifest's order, that it lacks.
-
-    `hours` bounds how much audio the file covers, 0 = all of it. An interrupted call may be repeated.
-    """
-    known = {json.loads(line)["id"] for line in output.open(encoding="utf-8")} if output.exists() else set()
-    wanted = within(hours, [u for u in read_manifest(manifest) if u.split != "test"])
-    waiting = [utterance for utterance in wanted if utterance.id not in known]
-    failed = 0
-    align = partial(align_utterance, manifest.parent)
-    with multiprocessing.get_context("spawn").Pool(workers) as pool, output.open("a", encoding="utf-8") as lines:
-        timelines = map(align, waiting) if workers == 1 else pool.imap(align, waiting, chunksize=16)
-        for utterance, phones in zip(waiting, timelines, strict=True):
-            if phones is None:
-                failed += 1
-                continue
-            lines.write(json.dumps({"id": utterance.id, "phones": phones}) + "\n")
-    say(f"{output}: phones of {len(waiting) - failed} more recordings; {failed} could not be aligned")
-
-
-def within(hours: float, utterances: list[Utterance]) -> list[Utterance]:
-    """The first so many hours of them; all where `hours` is 0."""
-    kept, seconds = [], 0.0
-    for utterance in utterances:
-        if hours and seconds >= hours * 3600:
-            break
-        kept.append(utterance)
-        seconds += utterance.seconds
-    return kept
+    """Append to `output` the phones that it lacks; `hours` and `workers` as for `annotate`."""
+    annotate(manifest, output, "phones", align_utterance, hours=hours, workers=workers, say=say)
 
 
 def align_utterance(folder: Path, utterance: Utterance) -> list[tuple[str, float, float]] | None:

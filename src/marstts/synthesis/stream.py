@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from marstts.audio import FADE_SECONDS, TRIM_FRAME, TRIM_HOP, Waveform
-from marstts.codec.base import Codec, decode_window
+from marstts.codec.base import Codec, start_decoding
 from marstts.config import Config
 from marstts.engine.batcher import LiveBatcher
 from marstts.mars6.config import Mars6Config
@@ -166,6 +166,7 @@ class Windows:
     def __init__(self, codec: Codec, model: Mars6Config, config: StreamConfig) -> None:
         self._codec, self._model, self._largest = codec, model, config.largest_patches
         self._size, self._decoded = config.first_patches, 0
+        self._decoding = start_decoding(codec)
         self._pieces: list[Samples] = []
 
     def hear(self, row: Row) -> Samples:
@@ -176,7 +177,7 @@ class Windows:
             return np.zeros(0, np.float32)
         tokens = np.stack(row.patches)
         codes = unpatchify(tokens, self._model.patch_layout, self._model.codebook_size)
-        self._pieces.append(decode_window(self._codec, codes, self._decoded, stop))
+        self._pieces.append(self._decoding.hear(codes, stop))
         self._decoded, self._size = stop, min(2 * self._size, self._largest)
         return self._pieces[-1]
 

@@ -1,8 +1,8 @@
 """Training of the mini codec: waveforms in, a codec that all three levels take part in out.
 
 Upstream: a manifest of recordings.  Downstream: `export_codec`, the folder that `codec.mini.MiniCodec` runs.
-Two stages with one configuration each: everything against spectral losses; then the decoder alone, against
-discriminators too, while encoder and codebooks (and so every token already made) stay as they are.
+Two stages with one configuration each: everything; then the decoder alone, while encoder and codebooks (and so every
+token already made) stay as they are. Both learn from spectra and the pitch of the voice; discriminators may be added.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from marstts import audio
 from marstts.codec.mini import MiniCodecConfig, MiniCodecFolder
-from marstts.codec.mini_model import CodesGraph, MiniCodecModel, SpectraGraph
+from marstts.codec.mini_model import CodesGraph, FiltersGraph, HiddenGraph, MiniCodecModel, PitchGraph
 from marstts.config import Config, read_config, write_config
 from marstts.data.manifest import Utterance, read_manifest
 from marstts.errors import AudioError, CheckpointError, ConfigError, DataError
@@ -30,6 +30,7 @@ from marstts.onnx_export import Graph, export_graphs
 from marstts.training.codec_losses import Discriminators, SpectralLoss, discriminator_loss, generator_loss
 from marstts.training.damage import DAMAGED_FILE, Damage
 from marstts.training.loop import LoopConfig, latest
+from marstts.training.melody import PitchConfig, pitch_at, pitch_loss, read_pitches, semitones_off
 from marstts.training.phonetics import AFTER_END, PhoneHeads, PhonesConfig, phones_at, read_timelines
 from marstts.training.recording import RecordingConfig, record
 
@@ -78,6 +79,7 @@ class CodecTrainingConfig(Config):
     recording: RecordingConfig = RecordingConfig()
     """How badly the segments are recorded, as recordings of people are."""
 
+    pitch: PitchConfig = PitchConfig()
     phones: PhonesConfig | None = None
     """None = nobody says what is spoken; the codes follow the spectra alone."""
 
@@ -131,18 +133,20 @@ class CodecTask:
         self.segments = Segments(manifest, config, damaged)
 
     def train_step(self, step: int) -> dict[str, float | Tensor]:
-        wanted, phones = (tensor.to(self.device) for tensor in self.segments.train(step))
+        batch = self.segments.train(step).to(self.device)
+        wanted = batch.samples
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.bf16):
-            heard, codes, latents, levels, quantisation = self.model(wanted)
+            heard, codes, latents, levels, octaves, quantisation = self.model(wanted, batch.pitch)
         scores: dict[str, float | Tensor] = {}
         if self.judge is not None:
             scores |= self.discriminator_step(heard, wanted)
         spectral = self.spectral(heard, wanted, step)
-        loss = self.config.spectral_weight * spectral
+        melody = pitch_loss(octaves, batch.pitch, batch.voiced, self.config.pitch)
+        loss = self.config.spectral_weight * spectral + self.config.pitch.weight * melody
         if self.config.stage is Stage.WHOLE:
             loss = loss + quantisation
         if self.phone_heads is not None and self.config.phones:
-            said, rights = self.phone_heads(latents, levels, phones)
+            said, rights = self.phone_heads(latents, levels, batch.phones)
             loss = loss + self.config.phones.weight * said
             scores |= {"phones": said.detach()} | name_shares(rights)
         if self.judge is not None and self.config.adversarial:
@@ -156,7 +160,7 @@ class CodecTask:
         scores |= {
             f"perplexity{level}": perplexity(c, self.config.model.codebook_size) for level, c in enumerate(codes)
         }
-        return scores | {"spectral": spectral.detach(), "quantisation": quantisation.detach()}
+        return scores | {"spectral": spectral.detach(), "pitch": melody.detach(), "quantisation": quantisation.detach()}
 
     def discriminator_step(self, heard: Tensor, wanted: Tensor) -> dict[str, Tensor]:
         """Teach the discriminators on this batch."""
@@ -204,23 +208,46 @@ class CodecTask:
 
     @torch.no_grad()
     def validate(self, step: int, writer: Any) -> dict[str, float]:
-        """Spectral distance and codebook perplexity on fixed validation segments, and two of them as audio."""
-        losses, codes, rights = [], [], []
-        for wanted, phones in self.segments.validation():
-            heard, batch_codes, latents, levels, _ = self.model(wanted.to(self.device))
-            losses.append(float(self.spectral(heard, wanted.to(self.device))))
-            codes.append(batch_codes)
+        """Spectral distance with the true pitch and with the codes' own, how far that is off, and codebook perplexity.
+
+        On fixed validation segments, one of which is kept as audio.
+        """
+        scores, codes, rights = Means(), [], []
+        for batch in self.segments.validation():
+            batch = batch.to(self.device)
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(0)  # the same noise every time
+                coded = self.model(batch.samples, batch.pitch)
+                heard = self.model(batch.samples).samples
+            scores.add("spectral", self.spectral(coded.samples, batch.samples))
+            scores.add("spectral_own_pitch", self.spectral(heard, batch.samples))
+            scores.add("pitch", pitch_loss(coded.octaves, batch.pitch, batch.voiced, self.config.pitch))
+            scores.add("semitones", semitones_off(coded.octaves, batch.pitch, batch.voiced))
+            codes.append(coded.codes)
             if self.phone_heads is not None:
-                rights.append(torch.stack(self.phone_heads(latents, levels, phones.to(self.device))[1]))
-        for name, samples in (("source", wanted), ("resynthesis", heard)):
+                rights.append(torch.stack(self.phone_heads(coded.latents, coded.levels, batch.phones)[1]))
+        for name, samples in (("source", batch.samples), ("resynthesis", heard)):
             writer.add_audio(name, samples[:1].cpu().clamp(-1, 1), step, self.config.model.sample_rate)
-        scores = {"spectral": float(np.mean(losses))}
+        found = scores.found()
         for level in range(len(self.config.model.strides)):
             together = torch.cat([batch[level].flatten() for batch in codes])
-            scores[f"perplexity{level}"] = float(perplexity(together, self.config.model.codebook_size))
+            found[f"perplexity{level}"] = float(perplexity(together, self.config.model.codebook_size))
         if rights:
-            scores |= name_shares(torch.stack(rights).mean(dim=0).tolist())
-        return scores
+            found |= name_shares(torch.stack(rights).mean(dim=0).tolist())
+        return found
+
+
+class Means:
+    """Means by name."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, list[float]] = {}
+
+    def add(self, name: str, value: Tensor) -> None:
+        self.values.setdefault(name, []).append(float(value))
+
+    def found(self) -> dict[str, float]:
+        return {name: float(np.mean(values)) for name, values in self.values.items()}
 
 
 def schedule(step: int, warmup: int, steps: int) -> float:
@@ -243,6 +270,30 @@ def perplexity(codes: Tensor, codebook_size: int) -> Tensor:
     return torch.exp(-(share * torch.log(share + 1e-10)).sum())
 
 
+class Batch(NamedTuple):
+    """Segments of recordings."""
+
+    samples: Tensor
+    """(B, N)"""
+
+    phones: Tensor
+    """(B, L), the phone at each latent."""
+
+    pitch: Tensor
+    """(B, F) in Hertz, without gaps."""
+
+    voiced: Tensor
+    """(B, F), 1 where there is a pitch, else 0."""
+
+    def to(self, device: torch.device) -> Batch:
+        """There."""
+        return Batch(*(tensor.to(device) for tensor in self))
+
+
+Cut = tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]
+"""One row of a batch."""
+
+
 class Segments:
     """Random stretches of a manifest's recordings, as a function of the step."""
 
@@ -251,31 +302,33 @@ class Segments:
         self.samples = config.segment_patches * config.model.hop_lengths[0]
         utterances = [u for u in read_manifest(manifest) if u.seconds * config.model.sample_rate > self.samples]
         self.timelines = read_timelines(self.folder / config.phones.file) if config.phones else None
+        self.pitches = read_pitches(self.folder / config.pitch.file)
+        utterances = [u for u in utterances if u.id in self.pitches]
         if self.timelines is not None:
             utterances = [u for u in utterances if u.id in self.timelines]
         self.known = [u for u in utterances if u.split == "train"]
         self.held_out = [u for u in utterances if u.split == "validation"][:96]
         if not self.known or not self.held_out:
             raise DataError(
-                f"{manifest}: needs training and validation recordings longer than {self.samples} samples"
-                + (f", with their phones in {config.phones.file}" if config.phones else "")
+                f"{manifest}: needs training and validation recordings longer than {self.samples} samples, "
+                f"with their pitch in {config.pitch.file}"
+                + (f" and their phones in {config.phones.file}" if config.phones else "")
             )
         self.damage = Damage(len(self.known) + len(self.held_out), config.max_damaged_share, damaged)
 
-    def train(self, step: int) -> tuple[Tensor, Tensor]:
-        """Samples (batch, N) of step `step`, at random levels and more or less well recorded, and phones (batch, L)."""
+    def train(self, step: int) -> Batch:
+        """Segments of step `step`, at random levels and more or less well recorded."""
         rng = np.random.default_rng((self.config.loop.seed, step))
-        rows, phones = [], []
+        cuts = []
         for index in rng.integers(len(self.known), size=self.config.batch):
-            samples, row_phones = self.cut_sound(index, float(rng.uniform()))
+            samples, phones, pitch, voiced = self.cut_sound(index, float(rng.uniform()))
             samples = samples * np.float32(10 ** (rng.uniform(-9, 6) / 20))
             samples = record(samples, self.config.model.sample_rate, self.config.recording, rng)
-            rows.append(samples / max(1.0, float(np.abs(samples).max())))
-            phones.append(row_phones)
-        return torch.from_numpy(np.stack(rows).astype(np.float32)), torch.from_numpy(np.stack(phones))
+            cuts.append((samples / max(1.0, float(np.abs(samples).max())), phones, pitch, voiced))
+        return stack(cuts)
 
-    def validation(self) -> list[tuple[Tensor, Tensor]]:
-        """Fixed batches from the middle of held-out recordings, as they are: samples and phones as above."""
+    def validation(self) -> list[Batch]:
+        """Fixed batches from the middle of held-out recordings, as they are."""
         cuts = []
         for utterance in self.held_out:
             try:
@@ -284,10 +337,10 @@ class Segments:
                 self.damage.leave_out(utterance, error)
         if not cuts:
             raise DataError("none of the recordings for validation can be used")
-        samples, phones = (torch.from_numpy(np.stack(rows)) for rows in zip(*cuts, strict=True))
-        return list(zip(samples.split(self.config.batch), phones.split(self.config.batch), strict=True))
+        size = self.config.batch
+        return [stack(cuts[start : start + size]) for start in range(0, len(cuts), size)]
 
-    def cut_sound(self, index: int, place: float) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def cut_sound(self, index: int, place: float) -> Cut:
         """`cut` of the training recording with this number, or of the first one after it that can be used."""
         for number in range(index, index + len(self.known)):
             utterance = self.known[number % len(self.known)]
@@ -297,8 +350,8 @@ class Segments:
                 self.damage.leave_out(utterance, error)
         raise DataError("none of the recordings for training can be used")
 
-    def cut(self, utterance: Utterance, place: float) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """One segment of a recording (N,), read without decoding the rest, and the phone (L,) at each latent.
+    def cut(self, utterance: Utterance, place: float) -> Cut:
+        """One segment of a recording, read without decoding the rest, and what sounds there, as in `Batch`.
 
         AudioError if it cannot be read there; DataError if the corpus has another rate than the codec.
         """
@@ -314,20 +367,33 @@ class Segments:
         if self.timelines is not None:
             inside = times < utterance.seconds
             phones[inside] = phones_at(self.timelines[utterance.id], times[inside])
-        return np.pad(samples, (0, self.samples - len(samples))), phones
+        frames = (first + model.hop * (np.arange(self.samples // model.hop) + 0.5)) / model.sample_rate
+        pitch, voiced = pitch_at(self.pitches[utterance.id], frames)
+        return np.pad(samples, (0, self.samples - len(samples))), phones, pitch, voiced
+
+
+def stack(cuts: Sequence[Cut]) -> Batch:
+    """Rows side by side."""
+    samples, *taught = (torch.from_numpy(np.stack(rows)) for rows in zip(*cuts, strict=True))
+    return Batch(samples.float(), *taught)
 
 
 def export_codec(model: MiniCodecModel, name: str, folder: Path) -> None:
-    """Write the folder that `codec.mini.MiniCodec` runs: config.json, codec.safetensors (fp16), two graphs."""
+    """Write the folder that `codec.mini.MiniCodec` runs: config.json, codec.safetensors (fp16), four graphs."""
     model = model.float().cpu().eval()
     config = model.config
     frames = config.hop_lengths[0] // config.hop
     positions = sum(config.strides[0] // stride for stride in config.strides)
     mels = torch.randn(1, 5, frames, config.num_mels)
     codes = torch.zeros(1, 5, positions, dtype=torch.int64)
+    hidden = torch.randn(1, 20, config.decoder_width)
     graphs = {
         "encoder": Graph(CodesGraph(model), {"mels": mels}, ["codes"], {"mels": {1: "patches"}}),
-        "decoder": Graph(SpectraGraph(model), {"codes": codes}, ["log_magnitude", "phase"], {"codes": {1: "patches"}}),
+        "decoder": Graph(HiddenGraph(model), {"codes": codes}, ["hidden"], {"codes": {1: "patches"}}),
+        "filters": Graph(
+            FiltersGraph(model), {"hidden": hidden}, ["pulse_gain", "noise_gain", "shift"], {"hidden": {1: "latents"}}
+        ),
+        "pitch": Graph(PitchGraph(model), {"codes": codes}, ["pitch"], {"codes": {1: "patches"}}),
     }
     export_graphs(folder, "codec.safetensors", model, graphs)
     write_config(MiniCodecFolder(name=name, model=config), folder / "config.json")

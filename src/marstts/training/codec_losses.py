@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from marstts.spectral import mel_filterbank
 
-RESOLUTIONS = ((2048, 160), (1024, 100), (512, 64), (256, 32))
-"""(FFT size, mel bands); hops are a quarter of the FFT."""
+RESOLUTIONS = ((2048, 160), (1024, 100), (512, 64))
+"""(FFT size, mel bands); hops are a quarter of the FFT. None is so short that single pulses of a voice stand out: where
+in time they lie is not to be learnt."""
 FLOOR = 1e-4
 
 
@@ -31,9 +32,9 @@ class SpectralLoss(nn.Module):
             self.register_buffer(f"basis{fft_size}", basis, persistent=False)
 
     def forward(self, heard: Tensor, wanted: Tensor, step: int | None = None) -> Tensor:
-        """All resolutions, or every other one in turn if the step is given: transforms cost half of training."""
+        """All resolutions, or two of them in turn if the step is given: transforms cost half of training."""
         losses = []
-        for fft_size, _ in RESOLUTIONS if step is None else RESOLUTIONS[step % 2 :: 2]:
+        for fft_size, _ in RESOLUTIONS if step is None else RESOLUTIONS[step % 2 :][:2]:
             basis = self.get_buffer(f"basis{fft_size}")
             heard_lines = self.magnitudes(heard, fft_size)
             with torch.no_grad():

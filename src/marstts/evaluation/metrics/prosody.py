@@ -52,14 +52,9 @@ class Correlations:
 
 def contours(waveform: Waveform) -> Contours:
     """Mels, pitch and energy of a recording that is neither empty nor silent."""
-    pyworld = require("pyworld", "eval")
     samples = trim_silence(resample(waveform, SAMPLE_RATE), below_peak_db=40.0).samples
     samples = samples / max(float(np.abs(samples).max()), 1e-9)
-    signal = np.ascontiguousarray(samples, dtype=np.float64)
-    rough, times = pyworld.dio(
-        signal, SAMPLE_RATE, f0_floor=PITCH_FLOOR, f0_ceil=PITCH_CEILING, frame_period=1000 * HOP_SECONDS
-    )
-    pitch = pyworld.stonemask(signal, rough, times, SAMPLE_RATE)
+    pitch = track_pitch(samples, SAMPLE_RATE)
     mels = np.maximum(
         log_mel(samples.astype(np.float32), SAMPLE_RATE, fft_size=512, hop=HOP, num_mels=40), np.log(MEL_FLOOR)
     )
@@ -68,6 +63,16 @@ def contours(waveform: Waveform) -> Contours:
         log_pitch = np.where(pitch > 0, np.log(pitch), np.nan)
     energy = np.log(np.exp(2 * mels.astype(np.float64)).mean(axis=0))
     return Contours(mels[:, :frames], log_pitch[:frames], energy[:frames])
+
+
+def track_pitch(samples: NDArray[np.floating], sample_rate: int) -> NDArray[np.float64]:
+    """samples (N,) -> Hertz every 10 ms, the first of them at the first sample; 0 where unvoiced."""
+    pyworld = require("pyworld", "eval")
+    signal = np.ascontiguousarray(samples, dtype=np.float64)
+    rough, times = pyworld.dio(
+        signal, sample_rate, f0_floor=PITCH_FLOOR, f0_ceil=PITCH_CEILING, frame_period=1000 * HOP_SECONDS
+    )
+    return np.asarray(pyworld.stonemask(signal, rough, times, sample_rate))
 
 
 def correlate(take: Contours, source: Contours) -> Correlations:
