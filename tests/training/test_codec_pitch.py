@@ -41,7 +41,9 @@ def test_distances_are_told_in_semitones_of_what_is_voiced() -> None:
     assert float(semitones_off(torch.zeros(1, 3), pitch, torch.zeros(1, 3))) == 0.0
 
 
-@pytest.mark.parametrize("line", ["[]", '{"id": "1"}', '{"id": "1", "pitch": ["high"]}', "{"])
+@pytest.mark.parametrize(
+    "line", ["[]", '{"id": "1"}', '{"id": "1", "pitch": ["high"]}', '{"id": "1", "pitch": [Infinity]}', "{"]
+)
 def test_a_line_that_is_no_pitch_is_refused_by_its_number(tmp_path: Path, line: str) -> None:
     (tmp_path / "pitch.jsonl").write_text('{"id": "0", "pitch": [100.0]}\n' + line)
     with pytest.raises(DataError, match="line 2"):

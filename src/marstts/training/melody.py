@@ -51,6 +51,8 @@ def read_pitches(path: Path) -> dict[str, NDArray[np.float32]]:
         try:
             entry = json.loads(line)
             pitches[entry["id"]] = np.array(entry["pitch"], dtype=np.float32).reshape(-1)
+            if not np.isfinite(pitches[entry["id"]]).all():
+                raise ValueError("a pitch is not finite")
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(f'{path}, line {number}: expected {{"id": …, "pitch": [Hertz, …]}}, but {error}') from error
     return pitches
