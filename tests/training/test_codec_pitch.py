@@ -29,6 +29,7 @@ def test_unvoiced_frames_count_as_little_as_they_are_told_to() -> None:
     pitch = torch.full((1, 4), MIDDLE_PITCH)
     octaves, voiced = torch.tensor([[0.0, 0.0, 0.0, 1.0]]), torch.tensor([[1.0, 1.0, 1.0, 0.0]])
     assert float(pitch_loss(octaves, pitch, voiced, PitchConfig(unvoiced_weight=0.0))) == 0.0
+    assert float(pitch_loss(octaves, pitch, torch.zeros(1, 4), PitchConfig(unvoiced_weight=0.0))) == 0.0
     little, more = (
         float(pitch_loss(octaves, pitch, voiced, PitchConfig(unvoiced_weight=weight))) for weight in (0.1, 0.2)
     )

@@ -77,7 +77,7 @@ def pitch_loss(octaves: Tensor, pitch: Tensor, voiced: Tensor, config: PitchConf
     """Mean distance in octaves, rounded near 0, of octaves about the middle pitch (B, F) and pitch (B, F) in Hertz."""
     weights = voiced + config.unvoiced_weight
     distances = F.smooth_l1_loss(octaves, torch.log2(pitch / MIDDLE_PITCH), reduction="none", beta=0.05)
-    return (weights * distances).sum() / weights.sum()
+    return (weights * distances).sum() / weights.sum().clamp(min=1e-6)  # whispers alone may weigh nothing
 
 
 def semitones_off(octaves: Tensor, pitch: Tensor, voiced: Tensor) -> Tensor:
