@@ -3,9 +3,9 @@
 # Usage: recipes/mini/run.sh WORK_FOLDER     (about 5 hours on two cores; Debian packages: flite, and from contrib and
 # non-free rhvoice-english and libttspico-utils; pip install 'marstts[train,studio,eval]')
 #
-# The weights inside the package went this way with detours: the first stage of the codec, and the speaker encoders, heard an
-# earlier and smaller corpus, and MARS6 began with the weights that had learnt from it; both first stages of the codec had a
-# decoder without pitch. docs/log.md tells all.
+# The weights inside the package went this way with detours: the first stage of the codec, and the identity encoder, heard an
+# earlier and smaller corpus; the codec's second stage was walked twice, first without pitch, its third before the last
+# walk of its second; MARS6 began with weights that had learnt from former codes. docs/log.md tells all.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=${1:?where should the corpus and the runs go?}
@@ -23,7 +23,7 @@ marstts prepare phones "$manifest" --hours 4 --workers "$cores"
 marstts train codec --config "$here/codec_phones.toml" --data "$manifest" --output "$work/codec_phones" \
     --from "$work/codec"
 marstts train codec --config "$here/codec_decoder.toml" --data "$manifest" --output "$work/codec_decoder" \
-    --from "$work/codec_phones" --export "$work/export/codec" --name mini-codec-2
+    --from "$work/codec_phones" --export "$work/export/codec" --name mini-codec-3
 marstts train speaker --config "$here/identity.toml" --manifest "$manifest" --output "$work/identity" \
     --export "$work/export/identity"
 marstts train speaker --config "$here/style.toml" --manifest "$manifest" --output "$work/style" \

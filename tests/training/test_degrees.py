@@ -48,3 +48,14 @@ def test_relative_degrees_by_hand() -> None:
     differences = np.array([[-1.0, np.nan], [1.0, 0.0], [2.0, 4.0], [0.0, np.nan], [2.0, 5.0]])
     expected = differences / np.sqrt([10.0 / 5, 41.0 / 3])
     np.testing.assert_allclose(degrees.relative(measured, speakers, ordinary), expected, rtol=1e-6)
+
+
+def test_height_is_the_pitch_beside_everyones() -> None:
+    octaves = np.array([6.0, 7.0, np.nan, 8.0])
+    measured = np.stack([octaves, *[np.zeros(4)] * 4], axis=1)
+    expected = np.array([-1.0, 0.0, np.nan, 1.0]) / np.sqrt(2.0 / 3)
+    np.testing.assert_allclose(degrees.height(measured), expected[:, None], rtol=1e-6)
+
+
+def test_where_nobody_has_a_pitch_nobody_has_a_height() -> None:
+    assert np.isnan(degrees.height(np.full((3, 5), np.nan))).all()

@@ -15,6 +15,10 @@ from marstts.spectral import hann
 DEGREES = ("pitch", "melody", "voicing", "brightness", "rate")
 """Median pitch (octaves), its spread, share of voiced frames, level above 1.5 kHz (dB), characters per second (log)."""
 
+TOLD = (*DEGREES, "height")
+"""What a style encoder learns to tell: DEGREES beside the speaker's ordinary manner, and the pitch as it is. Nobody can
+hear in one recording how high that is for its speaker; how high it is can be heard, and a clone should be as high."""
+
 PITCH_HZ = (60.0, 450.0)
 PITCH_WINDOW, PITCH_FRAMES = 2048, 40
 """Samples per frame, and about how many frames of a recording are enough to measure."""
@@ -33,6 +37,13 @@ def relative(
         differences[own] = measured[own] - nan_mean(measured[base])
     deviation = np.sqrt(nan_mean(differences**2))
     return (differences / np.where(deviation > 0, deviation, 1.0)).astype(np.float32).clip(-4, 4)
+
+
+def height(measured: NDArray[np.float64]) -> NDArray[np.float32]:
+    """measured (n, 5) -> (n, 1) the pitch beside everyone's, at unit deviation; nan = unknown."""
+    octaves = measured[:, :1] - nan_mean(measured[:, :1])
+    deviation = math.sqrt(nan_mean(octaves**2)[0])
+    return (octaves / (deviation or 1.0)).astype(np.float32).clip(-4, 4)
 
 
 def nan_mean(rows: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -6,8 +6,9 @@ folder `speaker.mini` runs.
 *Identity* tells speakers apart whatever their style: additive angular margin (arXiv:1801.07698) over speakers. Each
 speaker counts several times, heard at different frequency warps, because a hundred voices are too few to learn what
 may differ between voices. *Style* tells styles apart whoever speaks: it also predicts how pitch, timbre and rate differ
-from the speaker's ordinary manner, so that degrees are kept, and an adversary that names the speaker from the embedding
-is trained against it (arXiv:1505.07818). Spectra are distorted in training as microphones, rooms and lines do.
+from the speaker's ordinary manner and how high the voice is, so that degrees are kept, and an adversary that names the
+speaker from the embedding is trained against it (arXiv:1505.07818). Spectra are distorted in training as microphones,
+rooms and lines do.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from marstts.speaker.mini_model import MiniEncoderModel
 from marstts.speaker.verification import equal_error_rate, trials
 from marstts.spectral import LOG_FLOOR, magnitude_spectrogram
 from marstts.training.damage import DAMAGED_FILE, Damage
-from marstts.training.degrees import DEGREES, measure, relative
+from marstts.training.degrees import TOLD, height, measure, relative
 from marstts.training.distortion import DistortionConfig, distort, warped_filterbank
 from marstts.training.loop import LoopConfig, latest
 
@@ -84,7 +85,7 @@ class SpeakerTrainingConfig(Config):
     """Sharpness of the softmax over cosines."""
 
     degree_weight: float = 0.5
-    """Weight of predicting pitch, timbre and rate relative to the speaker; style only."""
+    """Weight of predicting what `degrees.TOLD` names; style only."""
 
     adversary_weight: float = 0.1
     """Weight of the adversary that names the speaker, reached halfway through training; style only."""
@@ -225,7 +226,7 @@ class StyleTask(SpeakerTask):
         self.labels = np.array([self.styles.index(clip.utterance.style) for clip in self.known])
         self.speakers = np.array([speakers.index(clip.utterance.speaker) for clip in self.known])
         self.by_style = [np.flatnonzero(self.labels == label) for label in range(len(self.styles))]
-        self.degrees = torch.from_numpy(relative_degrees(self.known)).to(self.device)
+        self.degrees = torch.from_numpy(told_degrees(self.known)).to(self.device)
         return StyleHead(self.config.model.size, len(self.styles), len(speakers), self.degrees.shape[1])
 
     def choose(self, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -261,7 +262,7 @@ class StyleTask(SpeakerTask):
         embeddings = self.embed_held_out()
         rows = torch.from_numpy(embeddings[known_styles]).to(self.device)
         labels = torch.tensor([self.styles.index(self.held_out[i].utterance.style) for i in known_styles])
-        wanted = relative_degrees(self.held_out)
+        wanted = told_degrees(self.held_out)
         told = head.degrees(torch.from_numpy(embeddings).to(self.device)).cpu().numpy()
         speakers = [clip.utterance.speaker for clip in self.held_out]
         scores = {
@@ -269,8 +270,7 @@ class StyleTask(SpeakerTask):
             "speaker_equal_error_rate": equal_error_rate(*trials(embeddings, speakers)),
         }
         return scores | {
-            f"correlation_{name}": correlation(told[:, column], wanted[:, column])
-            for column, name in enumerate(DEGREES)
+            f"correlation_{name}": correlation(told[:, column], wanted[:, column]) for column, name in enumerate(TOLD)
         }
 
 
@@ -352,12 +352,12 @@ def crop(mels: NDArray[np.float16], frames: int, place: float) -> NDArray[np.flo
     return mels[:, start : start + frames]
 
 
-def relative_degrees(clips: list[Clip]) -> NDArray[np.float32]:
-    """(clips, 5), see `degrees.relative`."""
+def told_degrees(clips: list[Clip]) -> NDArray[np.float32]:
+    """(clips, 6), what `degrees.TOLD` names."""
     measured = np.array([clip.degrees for clip in clips])
     speakers = np.array([clip.utterance.speaker for clip in clips])
     ordinary = np.array([clip.utterance.style == ORDINARY_STYLE for clip in clips])
-    return relative(measured, speakers, ordinary)
+    return np.concatenate([relative(measured, speakers, ordinary), height(measured)], axis=1)
 
 
 # Losses
