@@ -24,9 +24,9 @@ marstts train codec --config "$here/codec_phones.toml" --data "$manifest" --outp
     --from "$work/codec"
 marstts train codec --config "$here/codec_decoder.toml" --data "$manifest" --output "$work/codec_decoder" \
     --from "$work/codec_phones" --export "$work/export/codec" --name mini-codec-3
-marstts train speaker --config "$here/identity.toml" --manifest "$manifest" --output "$work/identity" \
+marstts train speaker --config "$here/identity.toml" --data "$manifest" --output "$work/identity" \
     --export "$work/export/identity"
-marstts train speaker --config "$here/style.toml" --manifest "$manifest" --output "$work/style" \
+marstts train speaker --config "$here/style.toml" --data "$manifest" --output "$work/style" \
     --export "$work/export/style"
 
 marstts tokenize "$manifest" --output "$work/shards" --workers "$cores" \

@@ -17,10 +17,10 @@ manifest=$output/corpus/utterances.jsonl
 
 echo "2. A codec and two speaker encoders learn to listen to it."
 marstts prepare pitch "$manifest" --workers 2
-marstts train codec --config "$recipe/codec.toml" --manifest "$manifest" --output "$output/runs/codec" \
+marstts train codec --config "$recipe/codec.toml" --data "$manifest" --output "$output/runs/codec" \
     --export "$output/codec" --name tiny-codec
 for encoder in identity style; do
-    marstts train speaker --config "$recipe/$encoder.toml" --manifest "$manifest" --output "$output/runs/$encoder" \
+    marstts train speaker --config "$recipe/$encoder.toml" --data "$manifest" --output "$output/runs/$encoder" \
         --export "$output/$encoder"
 done
 ears=(--codec "$output/codec" --identity "$output/identity" --style "$output/style")

@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from marstts.audio import Waveform, write
+from marstts.cli.main import app
 from marstts.data.manifest import Utterance, write_manifest
 from marstts.errors import DataError
 from marstts.speaker.mini import MiniEncoderConfig
@@ -167,3 +169,16 @@ def test_a_run_is_exported_by_its_own_configuration(manifest: Path, tmp_path: Pa
     loaded = speaker.load_encoder(tmp_path / "run")
     for name, value in task.model.state_dict().items():
         torch.testing.assert_close(loaded.state_dict()[name], value, rtol=0, atol=0, msg=name)
+
+
+@pytest.mark.parametrize("option", ["--data", "--manifest"])
+def test_the_command_trains_an_encoder(option: str, manifest: Path, tmp_path: Path) -> None:
+    toml = 'kind = "style"\nbatch = 8\ncrop_seconds = [0.3, 0.6]\nbf16 = false\n'
+    (tmp_path / "style.toml").write_text(
+        f"{toml}[model]\nsize = 9\nwidth = 12\nblocks = 2\nnum_mels = 20\n[loop]\nsteps = 1\n"
+    )
+    where = ["--config", str(tmp_path / "style.toml"), option, str(manifest), "--output", str(tmp_path / "run")]
+    result = CliRunner().invoke(app, ["train", "speaker", *where, "--threads", "1"])
+    assert result.exit_code == 0, result.output
+    assert "18 utterances to learn from, 12 of speakers held out" in result.stdout
+    assert (tmp_path / "run" / "step-00000001" / "encoder.safetensors").exists()

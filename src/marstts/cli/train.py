@@ -132,7 +132,9 @@ def bpe(
 @app.command()
 def speaker(
     config: Annotated[Path, typer.Option(help="TOML with kind (identity or style), sizes, steps and distortions.")],
-    manifest: Annotated[Path, typer.Option(help="Corpus with speakers and styles: its utterances.jsonl.")],
+    manifest: Annotated[
+        Path, typer.Option("--manifest", "--data", help="Corpus with speakers and styles: its utterances.jsonl.")
+    ],
     output: Annotated[Path, typer.Option(help="Run folder: checkpoints and logs.")],
     export: Annotated[Path | None, typer.Option(help="Folder for the finished encoder, as ONNX and weights.")] = None,
     minutes: Annotated[float, typer.Option(help="Stop, resumably, after so many minutes; 0 = by steps only.")] = 0.0,
