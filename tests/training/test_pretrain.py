@@ -385,10 +385,18 @@ def test_fine_tuning_begins_with_the_weights_of_another_run(tmp_path):
 
 
 def test_model_and_data_that_do_not_fit_are_refused_with_every_reason():
-    settings = config(model={"codebook_size": 32, "style_size": 6}, alignment={"layers": [2]})
+    settings = config(
+        model={"codebook_size": 32, "style_size": 6}, alignment={"layers": [2]}, objective={"level_weights": [1.0]}
+    )
     with pytest.raises(ConfigError) as caught:
         task(settings, codec=ToyCodec(codebook_size=16))
-    for complaint in ("codebook_size is 32", "style_size is 6", "has layers 0 to 1", "samples would be by"):
+    for complaint in (
+        "codebook_size is 32",
+        "style_size is 6",
+        "has layers 0 to 1",
+        "speaks 3 levels",
+        "samples would be by",
+    ):
         assert complaint in str(caught.value)
     with pytest.raises(DataError, match="no utterances in its validation split"):
         PretrainTask(config(), CORPUS.split("train"), TOKENIZER)

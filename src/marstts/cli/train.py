@@ -71,6 +71,13 @@ def mars6(
     base: Annotated[
         Path | None, typer.Option("--from", help="Begin with the weights of this run or bundle (fine-tuning).")
     ] = None,
+    before: Annotated[
+        Path | None,
+        typer.Option(
+            "--translate-from",
+            help="Shards that the --from model learnt from, of the same recordings: its codec or encoders were others.",
+        ),
+    ] = None,
     codec: Annotated[
         str | None, typer.Option(help="Codec for samples in TensorBoard: a folder, `snac`, or `toy:CODES`.")
     ] = None,
@@ -85,6 +92,7 @@ def mars6(
 
     from marstts.cli.tokenize import load_codec
     from marstts.config import read_config
+    from marstts.data.shards import load_corpus
     from marstts.training import finetune, pretrain
     from marstts.training.loop import latest, run
 
@@ -94,6 +102,8 @@ def mars6(
     if base is None and (own or config is None):
         what = "a folder of recordings is fine-tuned to" if own else "without --config there is nothing to train"
         raise ConfigError(f"{what}; say what to begin with: --from mini, or a bundle's folder")
+    if before is not None and base is None:
+        raise ConfigError("--translate-from says what the model to begin with learnt from; say which: --from RUN")
     given = None if config is None else read_config(pretrain.PretrainConfig, config)
     settings = stop_after(minutes, given or finetune.gentle_settings(str(base)))
     folders = [
@@ -104,7 +114,7 @@ def mars6(
     tokenizer = pretrain.open_run(output, settings, corpus, base)
     task = pretrain.PretrainTask(settings, corpus, tokenizer, None if codec is None else load_codec(codec))
     if base is not None and latest(output) is None:
-        pretrain.start_from(task, base)
+        pretrain.start_from(task, base, None if before is None else load_corpus(before))
     typer.echo(f"{len(corpus)} utterances, {corpus.seconds / 3600:.1f} h; {task.summary}")
     run(task, settings.loop, output, typer.echo)
     if own:

@@ -63,6 +63,7 @@ from marstts.training.optim import (
     update_average,
 )
 from marstts.training.throughput import TRAINING_PASSES, forward_flops, measured_peak
+from marstts.training.translation import translated
 
 PADDING = -100
 """Marks patches of a batch that are not there."""
@@ -596,6 +597,9 @@ def check_fit(config: PretrainConfig, corpus: Corpus, tokenizer: BPE, codec: Cod
         for name, (ours, theirs) in facts.items()
         if ours != theirs
     ]
+    weights, levels = config.objective.level_weights, len(config.model.patch_layout)
+    if len(weights) != levels:
+        complaints.append(f"objective.level_weights are {weights}, but the model speaks {levels} levels of codes")
     layers, num_layers = config.alignment.layers, config.model.global_layers
     if any(not 0 <= layer < num_layers for layer in layers):
         complaints.append(f"alignment.layers are {layers}, but the global decoder has layers 0 to {num_layers - 1}")
@@ -644,12 +648,16 @@ def open_run(folder: Path, config: PretrainConfig, corpus: Corpus, base: Path | 
     return BPE.load(path)
 
 
-def start_from(task: PretrainTask, base: Path) -> None:
-    """Begin with the weights of another run (its average) or of a bundle, by folder or by a packaged model's name."""
+def start_from(task: PretrainTask, base: Path, before: Corpus | None = None) -> None:
+    """Begin with the weights of another run (its average) or of a bundle, by folder or by a packaged model's name.
+
+    `before`: what the base learnt from, where that was made by another codec or other encoders (`translation`).
+    """
     source = trained_model(base) if latest(base) else load_mars6(str(base))
+    state = source.state_dict() if before is None else translated(source, before, task.spoken)
     for module in task.modules.values():
         try:
-            module.load_state_dict(source.state_dict())
+            module.load_state_dict(state)
         except RuntimeError as error:
             raise CheckpointError(f"{base}: its weights do not fit the configuration: {error}") from error
 
