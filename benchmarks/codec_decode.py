@@ -1,7 +1,7 @@
-"""How long decoding 10 s takes on one thread: the mini codec against SNAC 24 kHz of the true shape, random weights.
+"""Time to decode 10 s on one thread: the mini codec, and SNAC 24 kHz with random weights.
 
 Usage: python benchmarks/codec_decode.py CODEC_FOLDER.  Prints a table and JSON; needs marstts[released].
-Both are timed in processor seconds on one thread, the fastest of several runs, so that a busy machine matters little.
+Times are processor seconds, the fastest of several runs, so that other load has little influence.
 """
 
 from __future__ import annotations
@@ -16,14 +16,10 @@ import numpy as np
 import torch
 from snac import SNAC
 
+from marstts.benchmark.random_model import SNAC_24KHZ
 from marstts.codec.mini import MiniCodec
 
 SECONDS, RUNS = 10.0, 5
-SNAC_24KHZ = {
-    "sampling_rate": 24000, "encoder_dim": 48, "encoder_rates": [2, 4, 8, 8], "decoder_dim": 1024,
-    "decoder_rates": [8, 8, 4, 2], "attn_window_size": None, "codebook_size": 4096, "codebook_dim": 8,
-    "vq_strides": [4, 2, 1], "noise": True, "depthwise": True,
-}  # fmt: skip
 
 
 def fastest(work: Callable[[], object]) -> float:
@@ -38,6 +34,7 @@ def fastest(work: Callable[[], object]) -> float:
 
 
 def main() -> None:
+    """Print a table, and the figures as JSON."""
     torch.set_num_threads(1)
     codec = MiniCodec(Path(sys.argv[1]))
     patches = round(SECONDS * codec.spec.patch_rate)

@@ -1,8 +1,8 @@
-"""SNAC 24 kHz of the true shape, random weights, as the package decodes it and as its graphs do: how alike, how fast.
+"""SNAC 24 kHz with random weights, decoded by the package and by its graphs: difference and speed.
 
 Usage: python benchmarks/snac_graphs.py [SECONDS].  Prints a table and JSON; needs marstts[released].
-Processor seconds are of one thread, so that a busy machine matters little; wall seconds are of up to two, and mean
-something on an idle machine only. The fastest of several runs counts, after one to warm up.
+Processor seconds are of one thread, so that other load has little influence. Wall seconds are of up to two threads, and
+need an idle machine. The fastest of several runs counts, after one to warm up.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from marstts.codec.snac_graphs import export_snac
 from marstts.codec.snac_onnx import SnacOnnx
 
 RUNS = 3
-PORTION = 2
-"""Patches in the first portion of a stream."""
+FIRST_PATCHES = 2
+"""Patches in the first chunk of a stream."""
 
 
 def fastest(work: Callable[[], object], clock: Callable[[], float]) -> float:
+    """Seconds of the fastest of several runs, after one to warm up."""
     work()
     times = []
     for _ in range(RUNS):
@@ -40,7 +41,7 @@ def fastest(work: Callable[[], object], clock: Callable[[], float]) -> float:
 
 
 def random_snac(folder: Path) -> Path:
-    """As on the hub; its snakes bend differently, as trained ones do."""
+    """Write a model as on the hub, with different factors of its snakes, as in trained ones."""
     torch.manual_seed(0)
     model = SNAC(**SNAC_24KHZ)
     with torch.no_grad():
@@ -54,6 +55,7 @@ def random_snac(folder: Path) -> Path:
 
 
 def main() -> None:
+    """Print a table, and the figures as JSON."""
     torch.set_num_threads(1)
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 5.0
     with tempfile.TemporaryDirectory() as temporary:
@@ -63,23 +65,23 @@ def main() -> None:
     patches = round(seconds * package.spec.patch_rate)
     rng = np.random.default_rng(0)
     codes = [rng.integers(package.spec.codebook_size, size=patches * n) for n in package.spec.patch_layout]
-    wanted = package.decode(codes).samples
-    error = one.decode(codes).samples - wanted
+    expected = package.decode(codes).samples
+    error = one.decode(codes).samples - expected
     audio = patches / package.spec.patch_rate
     figures = {
         "seconds": audio,
-        "snr_db": float(10 * np.log10(np.square(wanted).sum() / np.square(error).sum())),
+        "snr_db": float(10 * np.log10(np.square(expected).sum() / np.square(error).sum())),
         "package_rtf": fastest(lambda: package.decode(codes), time.process_time) / audio,
         "graphs_rtf": fastest(lambda: one.decode(codes), time.process_time) / audio,
         "graphs_wall_rtf": fastest(lambda: more.decode(codes), time.perf_counter) / audio,
-        "first_portion_seconds": fastest(lambda: one.decode_window(codes, 0, PORTION), time.process_time),
+        "first_chunk_seconds": fastest(lambda: one.decode_window(codes, 0, FIRST_PATCHES), time.process_time),
     }
     print("| decoding SNAC 24 kHz, random weights | RTF |\n|---|---|")
     print(f"| package, PyTorch, processor time | {figures['package_rtf']:.3f} |")
     print(f"| graphs, ONNX Runtime, processor time | {figures['graphs_rtf']:.3f} |")
     print(f"| graphs, ONNX Runtime, wall time, up to two threads | {figures['graphs_wall_rtf']:.3f} |")
-    print(f"Signal over difference: {figures['snr_db']:.1f} dB. First {PORTION} patches of a stream: ", end="")
-    print(f"{1000 * figures['first_portion_seconds']:.0f} ms of one thread.")
+    print(f"Signal over difference: {figures['snr_db']:.1f} dB. First {FIRST_PATCHES} patches of a stream: ", end="")
+    print(f"{1000 * figures['first_chunk_seconds']:.0f} ms of one thread.")
     print(json.dumps(figures))
 
 

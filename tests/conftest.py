@@ -1,4 +1,4 @@
-"""Makes the stand-ins in `scripted.py` importable from every test, and offers what several of them need."""
+"""Fixtures of several tests; makes `scripted.py` importable from every test."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from marstts.audio import Waveform, write
+from marstts.audio import Waveform, read, resample, write
+
+RECORDINGS = Path(__file__).parent / "audio"
 
 
 @pytest.fixture
 def reference() -> Waveform:
-    """Three seconds that resemble speech: a buzz whose pitch and loudness move, between quiet edges."""
-    rate, seconds = 24_000, 3.0
-    time = np.arange(int(rate * seconds)) / rate
-    phase = 2 * np.pi * np.cumsum(120 + 20 * np.sin(2 * np.pi * 1.5 * time)) / rate
-    buzz = sum(np.sin(harmonic * phase) / harmonic for harmonic in range(1, 12))
-    syllables = 0.55 + 0.45 * np.sin(2 * np.pi * 4 * time)
-    edges = (time > 0.2) & (time < seconds - 0.2)
-    return Waveform((0.2 * buzz * syllables * edges).astype(np.float32), rate)
+    """Three seconds of a public-domain reader at 24 kHz, between edges of 0.2 s of silence."""
+    rate = 24_000
+    speech = resample(read(RECORDINGS / "sense-0930.flac"), rate).samples[rate // 4 :][: int(2.6 * rate)]
+    speech, edge = speech - speech.mean(), np.zeros(rate // 5, np.float32)
+    return Waveform(np.concatenate([edge, speech, edge]), rate)
 
 
 @pytest.fixture
@@ -34,10 +33,12 @@ def toy_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of an exported model with random weights, a toy codec and toy encoders; to be read, not changed."""
     import torch
 
-    from marstts.checkpoint import ToyCodecPart, ToyEncoderPart, export_bundle
+    from marstts.codec.registry import ToyCodecPart
     from marstts.mars6.config import Mars6Config
     from marstts.mars6.model import Mars6
     from marstts.mars6.prompt import SPECIAL_TOKENS
+    from marstts.models import export_bundle
+    from marstts.speaker.registry import ToyEncoderPart
     from marstts.text.bpe import BPE
 
     tokenizer = BPE.train(["the cat sat on the mat", "she sells sea shells"], 270, SPECIAL_TOKENS)
@@ -48,7 +49,34 @@ def toy_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bundles") / "toy"
     torch.manual_seed(0)
     export_bundle(
-        folder, Mars6(config), tokenizer, name="toy", quality=24_000, codec=ToyCodecPart(codebook_size=64),
-        identity=ToyEncoderPart(size=5), style=ToyEncoderPart(size=7),
+        folder, Mars6(config), tokenizer, name="toy", settings={"quality_prefix_hz": 24_000},
+        codec=ToyCodecPart(codebook_size=64),
+        encoders={"identity": ToyEncoderPart(size=5), "style": ToyEncoderPart(size=7)},
     )  # fmt: skip
     return folder
+
+
+@pytest.fixture(scope="session")
+def surpassed() -> Waveform:
+    """1.8 s, "has never been surpassed"."""
+    return read(RECORDINGS / "LJ001-0008.flac")
+
+
+@pytest.fixture(scope="session")
+def amiable() -> Waveform:
+    """3.3 s, "he might even have been made amiable himself"; another speaker."""
+    return read(RECORDINGS / "sense-0930.flac")
+
+
+@pytest.fixture(scope="session")
+def surpassed_pcm(surpassed: Waveform) -> bytes:
+    from marstts.metrics import sphinx
+
+    return sphinx.prepare(surpassed)
+
+
+@pytest.fixture(scope="session")
+def amiable_pcm(amiable: Waveform) -> bytes:
+    from marstts.metrics import sphinx
+
+    return sphinx.prepare(amiable)

@@ -5,10 +5,16 @@ from __future__ import annotations
 WITHOUT_EXTRAS = """
 import sys
 
+EXTRAS = (
+    "torch transformers snac onnx onnxscript tensorboard pyworld pyloudnorm pocketsphinx jiwer pystoi pesq resemblyzer "
+    "speechmos librosa requests matplotlib scipy lhotse pyarrow ray starlette uvicorn sounddevice av faster_whisper "
+    "utmos huggingface_hub"
+).split()
+
 class NotInstalled:
     def find_spec(self, name, path, target=None):
         package = name.partition(".")[0]
-        if package in ("torch", "transformers", "snac", "onnx", "tensorboard", "pyworld", "pocketsphinx", "jiwer"):
+        if package in EXTRAS:
             raise ModuleNotFoundError(f"No module named {package!r}", name=package)
 
 sys.meta_path.insert(0, NotInstalled())

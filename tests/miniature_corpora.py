@@ -1,6 +1,6 @@
 """Corpora of a few seconds in the exact layout of the large ones: folders, names, tables, formats, sample rates.
 
-Every builder makes its corpus in an empty folder and returns nothing; tests damage what they want to see refused.
+Every builder makes its corpus in an empty folder and returns nothing; tests corrupt what they expect to be rejected.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ TEXTS = ("Shall we go out?", "The rain has stopped at 5 o'clock.", "Nobody on th
 
 
 def noise(seconds: float = SECONDS, rate: int = 16_000, seed: int = 0) -> np.ndarray:
-    """(N,) samples that are certainly no silence."""
+    """Samples (N,) that are not silent."""
     return 0.3 * np.random.default_rng(seed).uniform(-1, 1, round(seconds * rate))
 
 
 def record(path: Path, rate: int, seconds: float = SECONDS) -> None:
-    """Write a recording of noise, and the folders it lies in."""
+    """Write a recording of noise, and its folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
     soundfile.write(path, noise(seconds, rate, seed=len(path.name)), rate)
 
@@ -109,7 +109,7 @@ def vctk(root: Path) -> None:
 
 
 def ccv2(root: Path) -> None:
-    """The sound of three videos, and transcripts of one's own."""
+    """The audio of three videos, and their transcripts."""
     for name in ("5230_english_scripted_0", "5230_english_nonscripted_3", "0004_portuguese_nonscripted_2"):
         record(root / "audio" / name[:4] / f"{name}.wav", 16_000, seconds=2.5)
     rows = [
@@ -154,7 +154,7 @@ def ears(root: Path) -> None:
 
 
 def own_folder(root: Path) -> None:
-    """Recordings of two people with text files beside them."""
+    """Recordings of two speakers with text files next to them."""
     for person in ("anna", "ben"):
         for number, text in enumerate(TEXTS):
             record(root / person / f"{number}.wav", 44_100)

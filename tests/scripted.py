@@ -1,20 +1,24 @@
-"""A model that says exactly what a test tells it to, and a whole synthesizer around it.
+"""A model whose takes a test scripts, and a whole synthesizer around it.
 
-`ScriptedStepper` satisfies `mars6.generate.Stepper`. A script is called once for every attempt, with the number of the
-attempt (counted over the stepper's life) and its prompt, and returns how many patches to say and how loudly.
+`ScriptedEngine` satisfies `generation.engine.Engine`. A script is called once for every attempt, with the number of the
+attempt (counted over the engine's life) and its prompt, and returns the number of patches and their loudness.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from marstts.codec.toy import ToyCodec
+from marstts.generation.engine import Engine
+from marstts.generation.layout import TokenLayout
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.prompt import SPECIAL_TOKENS, Prompt
+from marstts.mars6.speech import Mars6Speech
 from marstts.speaker.toy import ToySpeakerEncoder
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.text.bpe import BPE
@@ -27,53 +31,59 @@ ENDLESS = 10**9
 
 
 @dataclass(frozen=True)
-class Says:
+class ScriptedTake:
     """`patches` patches of one code on all levels, then end of speech (or, where that is forbidden, silence)."""
 
     patches: int
     code: int = LOUD
 
 
-Script = Callable[[int, Prompt], Says]
+Script = Callable[[int, Prompt], ScriptedTake]
 
 
 @dataclass(frozen=True)
 class Rows:
-    says: tuple[Says, ...]
-    said: tuple[int, ...]
+    takes: tuple[ScriptedTake, ...]
+    num_generated: tuple[int, ...]
 
 
 @dataclass
-class ScriptedStepper:
+class ScriptedEngine:
     script: Script
     config: Mars6Config
     prompts: list[Prompt] = field(default_factory=list)
-    """Every prompt that was started, for the test to look at."""
+    """Every prompt that was started, in order."""
+
+    @property
+    def layout(self) -> TokenLayout:
+        return self.config.layout
 
     def start(self, prompts: Sequence[Prompt]) -> Rows:
-        says = []
+        takes = []
         for prompt in prompts:
-            says.append(self.script(len(self.prompts), prompt))
+            takes.append(self.script(len(self.prompts), prompt))
             self.prompts.append(prompt)
-        return Rows(tuple(says), (0,) * len(says))
+        return Rows(tuple(takes), (0,) * len(takes))
 
-    def local_logits(self, state: Rows, tokens: NDArray[np.int64]) -> tuple[NDArray[np.float32], Rows]:
-        logits = np.full((len(state.says), CODEBOOK_SIZE + 1), -1000.0, dtype=np.float32)
-        for row, (says, said) in enumerate(zip(state.says, state.said, strict=True)):
-            if said < says.patches:
-                logits[row, says.code] = 0.0
+    def next_logits(self, state: Rows, tokens: NDArray[np.int64]) -> tuple[NDArray[np.float32], Rows]:
+        logits = np.full((len(state.takes), CODEBOOK_SIZE + 1), -1000.0, dtype=np.float32)
+        for row, (take, num_generated) in enumerate(zip(state.takes, state.num_generated, strict=True)):
+            if num_generated < take.patches:
+                logits[row, take.code] = 0.0
             else:
                 logits[row, [SILENT, CODEBOOK_SIZE]] = -500.0, 0.0
         return logits, state
 
     def append(self, state: Rows, patches: NDArray[np.int64]) -> Rows:
-        return replace(state, said=tuple(count + 1 for count in state.said))
+        return replace(state, num_generated=tuple(count + 1 for count in state.num_generated))
 
     def select(self, state: Rows, rows: Sequence[int]) -> Rows:
-        return Rows(tuple(state.says[row] for row in rows), tuple(state.said[row] for row in rows))
+        return Rows(tuple(state.takes[row] for row in rows), tuple(state.num_generated[row] for row in rows))
 
     def join(self, states: Sequence[Rows]) -> Rows:
-        return Rows(tuple(s for state in states for s in state.says), tuple(s for state in states for s in state.said))
+        return Rows(
+            tuple(s for state in states for s in state.takes), tuple(s for state in states for s in state.num_generated)
+        )
 
 
 def scripted_synthesizer(script: Script) -> Synthesizer:
@@ -89,14 +99,18 @@ def scripted_synthesizer(script: Script) -> Synthesizer:
     )
     return Synthesizer(
         name="scripted",
-        tokenizer=tokenizer,
+        model=Mars6Speech(config=config, tokenizer=tokenizer, engine=ScriptedEngine(script, config)),
         codec=codec,
-        identity_encoder=ToySpeakerEncoder("identity", 5),
-        style_encoder=ToySpeakerEncoder("style", 7),
-        stepper=ScriptedStepper(script, config),
+        encoders={"identity": ToySpeakerEncoder("identity", 5), "style": ToySpeakerEncoder("style", 7)},
     )
 
 
-def good(attempt: int, prompt: Prompt) -> Says:
+def good(attempt: int, prompt: Prompt) -> ScriptedTake:
     """About as long as a text of a few words takes, whatever it is: 1.7 s."""
-    return Says(20)
+    return ScriptedTake(20)
+
+
+def with_engine(tts: Synthesizer, engine: Engine[Any]) -> Synthesizer:
+    """The same synthesizer around another engine."""
+    assert isinstance(tts.model, Mars6Speech)
+    return replace(tts, model=replace(tts.model, engine=engine))

@@ -1,28 +1,48 @@
-"""What the documents promise: links that lead somewhere, commands that exist."""
+"""The documents: links lead somewhere, commands and examples are valid, generated files are up to date."""
 
 from __future__ import annotations
 
+import importlib.util
+import inspect
 import re
 import shlex
+import sys
+from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+import marstts
 from command_lines import parse
+from marstts.cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("recipes/**/*.md")]
+DOCUMENTS = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("recipes/**/*.md"), *ROOT.glob("examples/*.md")]
+)
+LOG = ROOT / "docs" / "log"
+TODAY = [document for document in DOCUMENTS if document.parent != LOG]
+"""Documents that describe the present; the log is kept as it was written."""
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_lead_to_files_and_headings_that_exist(document: Path) -> None:
-    text = document.read_text(encoding="utf-8")
-    links = [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
-    for link in links:
-        name, _, heading = link.partition("#")
-        target = document.parent / name if name else document
-        assert target.exists(), link
-        assert not heading or heading in headings(target), link
+def name_of(document: Path) -> str:
+    return str(document.relative_to(ROOT))
+
+
+def load_tool(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"tools_{name}", ROOT / "tools" / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def links_of(text: str) -> list[str]:
+    """Relative links of Markdown, without those in code."""
+    prose = re.sub(r"^```.*?^```$|`[^`\n]*`", "", text, flags=re.MULTILINE | re.DOTALL)
+    return [link for link in re.findall(r"\]\(([^)\s]+)\)", prose) if "://" not in link]
 
 
 def headings(document: Path) -> list[str]:
@@ -31,26 +51,148 @@ def headings(document: Path) -> list[str]:
     return [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles]
 
 
-def test_the_commands_of_the_readme_exist_and_take_their_options() -> None:
-    blocks = re.findall(r"^```\w*\n(.*?)^```$", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.M | re.S)
-    lines = [line for block in blocks for line in block.splitlines() if line.startswith("marstts ")]
-    assert len(lines) >= 4
-    for line in lines:
-        before_pipe = shlex.split(line.partition(" | ")[0])
-        parse(before_pipe[1:])
+def blocks_of(text: str, language: str = "") -> list[str]:
+    """The fenced code blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
 
 
-def test_the_map_of_the_paper_names_code_that_exists() -> None:
+def command_lines_of(text: str) -> list[str]:
+    """The lines of unnamed and shell blocks that call marstts, without comments, pipes and redirections.
+
+    Lines with columns belong to diagrams.
+    """
+    blocks = [block for language in ("", "sh", "bash", "console") for block in blocks_of(text, language)]
+    lines = [line for block in blocks for line in re.sub(r"\\\n\s*", " ", block).splitlines()]
+    called = [
+        line[line.index("marstts ") :] for line in lines if re.match(r"(?:\$ |torchrun .* |echo .*\| *)?marstts ", line)
+    ]
+    cut = [re.sub(r"\s+#.*$", "", re.split(r" \| | > ", line)[0]) for line in called]
+    return [line for line in cut if "   " not in line.strip()]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_links_lead_to_files_and_headings_that_exist(document: Path) -> None:
+    for link in links_of(document.read_text(encoding="utf-8")):
+        name, _, heading = link.partition("#")
+        target = document.parent / name if name else document
+        assert target.exists(), link
+        assert not heading or heading in headings(target), link
+
+
+@pytest.mark.parametrize("document", TODAY, ids=name_of)
+def test_commands_exist_and_take_their_options(document: Path) -> None:
+    for line in command_lines_of(document.read_text(encoding="utf-8")):
+        if "..." in line or "…" in line:
+            continue
+        try:
+            parse(shlex.split(line)[1:])
+        except Exception as error:
+            raise AssertionError(f"{line}: {error!r}") from error
+
+
+def test_the_landing_page_has_commands_to_check() -> None:
+    assert len(command_lines_of((ROOT / "README.md").read_text(encoding="utf-8"))) >= 2
+    assert len(command_lines_of((ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8"))) > 10
+
+
+def test_the_landing_page_names_every_command_and_no_other() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = text[text.index("\n## Commands\n") : text.index("\n## Train your own\n")]
+    cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `marstts ")]
+    named = [name.removeprefix("marstts ") for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
+    assert sorted(named) == sorted(COMMANDS)
+
+
+@pytest.mark.parametrize("document", TODAY, ids=name_of)
+def test_python_examples_compile(document: Path) -> None:
+    for number, block in enumerate(blocks_of(document.read_text(encoding="utf-8"), "python")):
+        compile(block, f"{name_of(document)} block {number}", "exec")
+
+
+@pytest.mark.parametrize("name", ["load", "clone", "speak", "stream", "speak_many"])
+def test_the_python_api_shows_the_parameters_of_each_function(name: str) -> None:
+    text = (ROOT / "docs" / "python-api.md").read_text(encoding="utf-8")
+    [shown] = re.findall(rf"^(?:marstts\.)?{name}\((.*?)\) ->", text, flags=re.MULTILINE | re.DOTALL)
+    function = marstts.load if name == "load" else getattr(marstts.Synthesizer, name)
+    expected = [parameter for parameter in inspect.signature(function).parameters if parameter != "self"]
+    assert re.findall(r"(\w+)(?==|,|$|\n)(?!\.)", re.sub(r"=[^,\n]+", "=", shown).replace("=", ",")) == expected
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_python_api_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one namespace, in the order of the page."""
+    examples = blocks_of((ROOT / "docs" / "python-api.md").read_text(encoding="utf-8"), "python")
+    assert len(examples) >= 7
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {}
+    for block in examples:
+        exec(compile(block, "docs/python-api.md", "exec"), namespace)
+    assert (tmp_path / "hello.flac").stat().st_size > 1000
+    assert (tmp_path / "me.voice").is_file()
+
+
+def test_the_paper_page_names_code_that_exists() -> None:
     """Paths in the table's cells lie under src/marstts, and what follows them after a colon is defined there."""
-    text = (ROOT / "docs" / "paper_map.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
     references = re.findall(r"`([\w/]+\.py)`(?::((?: (?:the defaults of )?`[\w.]+`,?)+))?", text)
     assert len(references) > 40
     for path, names in references:
-        if path.startswith("tests/"):
-            continue
         source = (ROOT / "src" / "marstts" / path).read_text(encoding="utf-8")
         for name in re.findall(r"`([\w.]+)`", names):
             last = name.split(".")[-1]
             assert re.search(rf"\b(?:class|def) {last}\b|^    {last}:|^{last} = ", source, flags=re.MULTILINE), (
                 f"{path}: {name}"
             )
+
+
+def test_pictures_and_player_are_those_of_their_tools(tmp_path: Path) -> None:
+    diagrams, samples = load_tool("diagrams"), load_tool("samples_page")
+    for name, drawing in (("network", diagrams.draw_network()), ("packages", diagrams.draw_packages())):
+        drawing.save(tmp_path / f"{name}.svg")
+        shown = (ROOT / "docs" / "images" / f"{name}.svg").read_text(encoding="utf-8")
+        assert (tmp_path / f"{name}.svg").read_text(encoding="utf-8") == shown, "run `python tools/diagrams.py`"
+    folder = ROOT / "docs" / "samples"
+    page = samples.render((folder / "README.md").read_text(encoding="utf-8"))
+    assert page == (folder / "player.html").read_text(encoding="utf-8"), "run `python tools/samples_page.py`"
+
+
+def test_the_player_plays_every_sample() -> None:
+    folder = ROOT / "docs" / "samples"
+    played = re.findall(r'<audio [^>]*src="([^"]+)"', (folder / "player.html").read_text(encoding="utf-8"))
+    assert sorted(played) == sorted(path.name for path in folder.glob("*.mp3"))
+
+
+def test_the_picture_of_packages_has_the_layers_that_are_enforced() -> None:
+    """Every package of the picture that the import contract names: in the contract's order, and no two layers mixed."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    [layers] = re.findall(r"^layers = \[(.*?)^\]", text, flags=re.MULTILINE | re.DOTALL)
+    rows = [re.findall(r"marstts\.(\w+)", line) for line in layers.splitlines() if line.strip()]
+    level = {name: number for number, row in enumerate(rows) for name in row}
+    drawn = [[level[name] for name in row if name in level] for row in load_tool("diagrams").LAYERS]
+    assert sum(map(len, drawn)) > 15
+    flat = [row for row in drawn if row]
+    for above, below in pairwise(flat):
+        assert max(above) <= min(below), (above, below)
+
+
+def test_every_plot_has_its_figures_in_the_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    plots = load_tool("plots")
+    monkeypatch.setattr(plots, "FIGURES", tmp_path)
+    plots.main()
+    drawn = {path.name for path in tmp_path.glob("*.svg")}
+    shown = set(re.findall(r"\(figures/(\w+\.svg)\)", (ROOT / "docs" / "results.md").read_text(encoding="utf-8")))
+    assert len(drawn) == 3 and drawn <= shown
+
+
+def test_pages_that_code_and_recipes_name_exist() -> None:
+    sources = [path for folder in ("src", "recipes", "tools", "benchmarks") for path in (ROOT / folder).rglob("*")]
+    named = {
+        (page, name_of(source))
+        for source in sources
+        if source.suffix in {".py", ".toml", ".sh"}
+        for page in re.findall(r"\bdocs/[\w/-]+\.(?:md|html)", source.read_text(encoding="utf-8"))
+    }
+    assert named
+    assert not [(page, source) for page, source in sorted(named) if not (ROOT / page).exists()]

@@ -26,8 +26,8 @@ def programme(seconds: float, sample_rate: int, seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("seconds", [0.4, 0.437, 1.0, 2.68, 7.3])
 def test_figures_equal_those_of_pyloudnorm(sample_rate: int, seconds: float):
     samples = programme(seconds, sample_rate)
-    wanted = pyloudnorm.Meter(sample_rate).integrated_loudness(samples)
-    assert integrated_loudness(samples, sample_rate) == pytest.approx(wanted, abs=0.01)
+    expected = pyloudnorm.Meter(sample_rate).integrated_loudness(samples)
+    assert integrated_loudness(samples, sample_rate) == pytest.approx(expected, abs=0.01)
 
 
 def test_pieces_fit_together(monkeypatch: pytest.MonkeyPatch):
@@ -37,7 +37,7 @@ def test_pieces_fit_together(monkeypatch: pytest.MonkeyPatch):
     np.testing.assert_allclose(loudness.weigh(samples, 16_000), whole, atol=1e-9)
 
 
-def test_a_full_scale_tone_is_as_loud_as_the_standard_says():
+def test_a_full_scale_tone_has_the_loudness_of_the_standard():
     tone = np.sin(2 * np.pi * 997 * np.arange(48_000) / 48_000)
     assert integrated_loudness(tone, 48_000) == pytest.approx(-3.01, abs=0.1)
 

@@ -1,43 +1,46 @@
-"""Recipes are read here as their commands read them, so that none falls behind the code."""
+"""Recipes: read here as their commands read them, and the small ones run whole, so that none falls behind the code."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from command_lines import parse
 from marstts.config import Config, read_config, read_values
-from marstts.data.corpora.engines import BASE_VOICES
-from marstts.data.corpora.studio import StudioConfig, read_sentences
+from marstts.data.corpora.synthetic import SyntheticConfig, read_sentences
+from marstts.data.corpora.tts_engines import BASE_VOICES
 from marstts.mars6.config import Mars6Config
 from marstts.preference.mine import MineConfig
 from marstts.preference.ranking import RankConfig
-from marstts.preference.tune import TuningConfig
-from marstts.training.codec import CodecTrainingConfig
+from marstts.preference.train import PreferenceConfig
+from marstts.training.codec.config import CodecTrainingConfig
+from marstts.training.mars6.config import PretrainConfig
 from marstts.training.optim import learning_rate
-from marstts.training.pretrain import PretrainConfig
-from marstts.training.speaker import Kind, SpeakerTrainingConfig
+from marstts.training.run_log import read_log
+from marstts.training.speaker.config import Kind, SpeakerTrainingConfig
 
 TESTS = Path(__file__).parent
 RECIPES = TESTS.parent / "recipes"
 
 KINDS: dict[str, type[Config]] = {
-    "studio": StudioConfig,
+    "synthetic": SyntheticConfig,
     "codec": CodecTrainingConfig,
     "identity": SpeakerTrainingConfig,
     "style": SpeakerTrainingConfig,
     "mars6": PretrainConfig,
     "mine": MineConfig,
-    "rank": RankConfig,
-    "tune": TuningConfig,
+    "pairs": RankConfig,
+    "preference": PreferenceConfig,
 }
-"""What a recipe's file configures, by the first word of its name: `codec_adversarial.toml` is a codec's."""
+"""The configuration of a recipe's file, by the first word of its name: `codec_adversarial.toml` is a codec's."""
 
 
 @pytest.mark.parametrize("path", sorted(RECIPES.rglob("*.toml")), ids=lambda path: f"{path.parent.name}/{path.name}")
@@ -56,8 +59,8 @@ def test_the_parts_of_a_recipe_fit_one_another(recipe: str) -> None:
     assert mars6.model.identity_size == encoders[Kind.IDENTITY].model.size
     assert mars6.model.style_size == encoders[Kind.STYLE].model.size
     assert all(encoder.kind is kind for kind, encoder in encoders.items())
-    assert set(mars6.alignment.layers) <= set(range(mars6.model.global_layers))
-    assert set(read_config(StudioConfig, folder / "studio.toml").bases) <= BASE_VOICES.keys()
+    assert set(mars6.attention_guidance.layers) <= set(range(mars6.model.global_layers))
+    assert set(read_config(SyntheticConfig, folder / "synthetic.toml").base_voices) <= BASE_VOICES.keys()
 
 
 def options_of(path: Path) -> set[str]:
@@ -70,28 +73,36 @@ def options_of(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_option_that_a_recipe_sets_is_turned_in_a_test(kind: str) -> None:
-    said = "\n".join(path.read_text(encoding="utf-8") for path in sorted(TESTS.rglob("*.py")))
+def test_every_option_that_a_recipe_sets_is_set_in_a_test(kind: str) -> None:
+    tests = "\n".join(path.read_text(encoding="utf-8") for path in sorted(TESTS.rglob("*.py")))
     used = set().union(*(options_of(path) for path in RECIPES.rglob("*.toml") if path.stem.split("_")[0] == kind))
     assert len(used) > 3
-    missing = {name for name in used if not re.search(rf"\b{name}=|[\"']{name}[\"']|^{name} = ", said, re.MULTILINE)}
-    assert not missing, f"no test turns {', '.join(sorted(missing))}"
+    missing = {name for name in used if not re.search(rf"\b{name}=|[\"']{name}[\"']|^{name} = ", tests, re.MULTILINE)}
+    assert not missing, f"no test sets {', '.join(sorted(missing))}"
 
 
 def test_the_papers_recipe_has_its_sizes_rates_and_batches() -> None:
     paper = read_config(PretrainConfig, RECIPES / "paper" / "mars6.toml")
     assert paper.model == Mars6Config()
-    assert paper.batching.rows_per_batch * paper.batches_per_step == 96 and paper.loop.steps == 2_000_000
+    assert paper.batching.batch_size * paper.accumulation_batches == 96 and paper.loop.steps == 2_000_000
     rates = [learning_rate(step, paper.loop.steps, paper.optimizer) for step in (9_999, 10_000, 1_999_999)]
     assert rates == pytest.approx([5e-4, 5e-4, 2.5e-5], rel=1e-3)
     assert paper.optimizer.betas == (0.9, 0.995) and paper.optimizer.weight_decay == 0.02
+    assert paper.batching.cross_reference_probability == 0.0
     smoke = read_config(PretrainConfig, RECIPES / "paper" / "mars6_smoke.toml")
     assert (smoke.model, smoke.optimizer, smoke.objective) == (paper.model, paper.optimizer, paper.objective)
     assert smoke.loop.steps == 200
 
 
+def test_the_papers_preference_stage_ranks_by_whisper_and_utmos() -> None:
+    pairs = read_config(RankConfig, RECIPES / "paper" / "pairs.toml")
+    assert (pairs.recognizer, pairs.mos_predictor) == ("whisper", "utmos")
+    assert pairs.cer_weight > 0 and pairs.mos_weight > 0 and pairs.scheme.value == "ground_truth_vs_worst"
+    assert read_config(PreferenceConfig, RECIPES / "paper" / "preference.toml").orpo.flux.beta > 0
+
+
 def test_the_modern_sentences_feed_every_split_and_none_twice() -> None:
-    config = read_config(StudioConfig, RECIPES / "mini" / "studio.toml")
+    config = read_config(SyntheticConfig, RECIPES / "mini" / "synthetic.toml")
     files = [(RECIPES / "mini" / "text" / "modern.tsv.gz", 1.0)]
     splits = {split: {text for text, _ in found} for split, found in read_sentences(files, config).items()}
     assert len(splits["train"]) > 10_000 and min(len(texts) for texts in splits.values()) > 500
@@ -103,18 +114,17 @@ import json, os, sys
 with open(os.environ["CALLS"], "a") as file:
     file.write(json.dumps(sys.argv[1:]) + "\\n")
 """
-"""Stands in for the command and writes down how it was called."""
+"""Replaces the command, and writes down how it was called."""
 
 TORCHRUN = """#!/bin/sh
 while [ "$1" != marstts ]; do shift; done
 exec "$@"
 """
 
-
 NPROC = """#!/bin/sh
 echo "${OMP_NUM_THREADS:-7}"
 """
-"""Seven processors, unless told otherwise by the variable that the true one heeds."""
+"""Seven processors, unless the variable that the true command obeys has another number."""
 
 
 @pytest.mark.parametrize("script", sorted(RECIPES.rglob("*.sh")), ids=lambda path: f"{path.parent.name}/{path.name}")
@@ -133,3 +143,44 @@ def test_a_recipe_calls_commands_that_exist_with_options_they_take(script: Path,
         parse(command)
         assert not uses_all or "--workers" not in command or command[command.index("--workers") + 1] == "7"
         assert all(Path(word).is_file() for word in command if word.endswith(".toml"))
+
+
+BUDGET_MINUTES = 20
+"""Time limit of a script on cores that do other work, too; those of tiny take two minutes of processor time each."""
+
+
+def run_recipe(script: str, output: Path) -> float:
+    """Run a recipe whole, with this interpreter's `marstts`; returns the seconds it took."""
+    for engine in ("flite", "espeak-ng"):
+        if shutil.which(engine) is None:
+            pytest.skip(f"the Debian package {engine} is not installed")
+    command = output.parent / "bin" / "marstts"
+    command.parent.mkdir(exist_ok=True)
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m marstts "$@"\n')
+    command.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{command.parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    started = time.monotonic()
+    done = subprocess.run(
+        [str(RECIPES / script), str(output)], env=environment, capture_output=True, text=True,
+        timeout=BUDGET_MINUTES * 60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return time.monotonic() - started
+
+
+@pytest.mark.slow
+def test_tiny_runs_whole_from_corpus_to_preference_training(tmp_path: Path) -> None:
+    output = tmp_path / "tiny"
+    run_recipe("tiny/run.sh", output)
+    assert (output / "speech.wav").stat().st_size > 10_000
+    losses = [line["loss"] for line in read_log(output / "runs" / "mars6") if line["split"] == "validation"]
+    assert losses[-1] < losses[0]
+    run_recipe("tiny/preference.sh", output)
+    assert (output / "tiny-preference" / "bundle.json").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("MARSTTS_LONG_TESTS" not in os.environ, reason="an hour of two cores; set MARSTTS_LONG_TESTS")
+def test_the_papers_smoke_test_runs_whole(tmp_path: Path) -> None:
+    run_recipe("paper/smoke.sh", tmp_path / "smoke")
+    assert (tmp_path / "smoke" / "mars6" / "step-00000200" / "state.json").is_file()

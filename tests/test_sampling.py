@@ -101,7 +101,7 @@ def test_drawn_frequencies_follow_the_probabilities() -> None:
     assert counts / len(rows) == pytest.approx(probabilities, abs=0.015)
 
 
-def test_a_row_is_drawn_alike_whatever_stands_beside_it(logits: NDArray[np.float32]) -> None:
+def test_a_rows_draw_does_not_depend_on_other_rows(logits: NDArray[np.float32]) -> None:
     uniforms = np.linspace(0.05, 0.95, len(logits))
     together = draw(keep_nucleus(logits, 0.7), uniforms)
     alone = [draw(keep_nucleus(logits[[b]], 0.7), uniforms[[b]])[0] for b in range(len(logits))]
@@ -122,7 +122,7 @@ def test_nucleus_of_zero_is_greedy_and_of_one_is_off(logits: NDArray[np.float32]
     assert np.array_equal(keep_nucleus(logits, np.full(len(logits), 1.5)), logits)
 
 
-def test_nucleus_of_zero_breaks_ties_in_favour_of_the_lowest_id() -> None:
+def test_nucleus_of_zero_breaks_ties_in_favor_of_the_lowest_id() -> None:
     assert allowed(keep_nucleus(np.zeros((1, 5), np.float32), 0.0)[0]) == {0}
 
 
@@ -131,14 +131,14 @@ def test_top_k_keeps_the_largest_and_ties() -> None:
     assert [allowed(keep_top_k(row, k)[0]) for k in (1, 2, 5, 9)] == [{0}, {0, 2, 3}, set(range(5)), set(range(5))]
 
 
-def test_typical_prefers_expected_surprise_over_high_probability() -> None:
+def test_typical_prefers_expected_surprisal_over_high_probability() -> None:
     # Entropy is about 1.19 nats: the id of probability 0.25 (1.39 nats) is nearer to it than the best one (0.6 nats).
     row = np.log(np.array([[0.55, 0.25, 0.1, 0.05, 0.05]])).astype(np.float32)
     assert allowed(keep_typical(row, 0.2)[0]) == {1}
     assert allowed(keep_typical(row, 0.5)[0]) == {0, 1}
 
 
-def test_typical_never_allows_what_was_forbidden(logits: NDArray[np.float32]) -> None:
+def test_typical_never_allows_a_forbidden_id(logits: NDArray[np.float32]) -> None:
     for mass in (0.0, 0.5, 0.99, 1.0):
         for row, original in zip(keep_typical(logits, mass), logits, strict=True):
             assert allowed(row) <= allowed(original)
@@ -169,12 +169,12 @@ def test_repetition_ratio_agrees_with_the_published_classes(golden: dict[str, An
     assert decisions == {True, False}
 
 
-def test_repetition_is_measured_over_the_history_there_is() -> None:
+def test_repetition_is_measured_over_the_unpadded_history() -> None:
     recent = np.array([[-1, -1, -1, 4], [-1, -1, 4, 5], [4, 4, 4, 5], [-1, -1, -1, -1]])
     assert repetition_ratio(recent, np.full(4, 4)).tolist() == [1.0, 0.5, 0.75, 0.0]
 
 
-def test_a_crowding_pick_is_drawn_again_from_the_unfiltered_distribution() -> None:
+def test_a_repetitive_pick_is_drawn_again_from_the_unfiltered_distribution() -> None:
     row = np.log(np.array([0.6, 0.3, 0.1])).astype(np.float32)
     logits = np.stack([row, row, row])
     recent = np.array([[0, 1, 1, 1], [2, 1, 1, 1], [-1, -1, -1, -1]])  # only the first row's history holds the pick
@@ -184,7 +184,7 @@ def test_a_crowding_pick_is_drawn_again_from_the_unfiltered_distribution() -> No
     assert ids.tolist() == [2, 0, 0]
 
 
-def test_a_ratio_equal_to_the_threshold_is_not_yet_crowding() -> None:
+def test_a_ratio_equal_to_the_threshold_is_not_repetitive() -> None:
     logits = np.log(np.array([[0.6, 0.3, 0.1]])).astype(np.float32)
     recent = np.array([[0] + [1] * 10])  # 1 / 11 rounds to 0.09
     for max_ratio, expected in ((0.09, 0), (0.08, 2)):

@@ -1,4 +1,4 @@
-"""Spectra in NumPy agree with PyTorch's, and come back to the samples they were made of."""
+"""Spectra in NumPy equal PyTorch's, and overlap-add inverts them."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def test_a_sine_peaks_in_the_mel_band_around_its_frequency() -> None:
     sine = np.sin(2 * np.pi * 1000 * np.arange(RATE) / RATE).astype(np.float32)
     mels = spectral.log_mel(sine, RATE, fft_size=FFT, hop=HOP, num_mels=MELS)
     top = 2595 * np.log10(1 + RATE / 2 / 700)
-    centres = 700 * (10 ** (np.linspace(0, top, MELS + 2)[1:-1] / 2595) - 1)
-    assert abs(centres[mels[:, 20].argmax()] - 1000) < 150
+    centers = 700 * (10 ** (np.linspace(0, top, MELS + 2)[1:-1] / 2595) - 1)
+    assert abs(centers[mels[:, 20].argmax()] - 1000) < 150
 
 
 def test_half_frame_padding_gives_one_frame_per_hop(samples: np.ndarray) -> None:

@@ -5,7 +5,7 @@
     speech = tts.speak("Hello.", voice=tts.clone("reference.wav"))
     speech.save("hello.wav")
 
-Importing the package loads nothing; each public name is fetched from its room when first used.
+Importing the package loads nothing; each public name is imported from its module when first used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __version__ = "0.1.0"
 
 __all__ = ["Speech", "Synthesizer", "Voice", "__version__", "load"]
 
-_ROOMS = {
+_MODULES = {
     "Speech": "marstts.synthesis.speech",
     "Synthesizer": "marstts.synthesis.synthesizer",
     "Voice": "marstts.voice",
@@ -32,9 +32,9 @@ _ROOMS = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ROOMS:
+    if name not in _MODULES:
         raise AttributeError(f"module 'marstts' has no attribute {name!r}")
-    return getattr(import_module(_ROOMS[name]), name)
+    return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""`python -m marstts`: the same door as the command `marstts`."""
+"""`python -m marstts`: the command `marstts`."""
 
 from marstts.cli.main import app
 

@@ -1,4 +1,4 @@
-"""The exceptions a person can meet, each carrying one sentence: what was expected, what came, what to do.
+"""Exceptions for users, each carrying one sentence: what was expected, what came, what to do.
 
     MarsError
     ├── AudioError        a recording cannot be read, or is unfit for its purpose
@@ -7,20 +7,23 @@
     ├── CheckpointError   a model folder or file is incomplete, malformed or of another kind
     ├── VoiceError        a voice file is malformed, or was made for another model
     ├── DataError         a manifest, corpus or shard is not what it claims to be
+    ├── FileError         a file cannot be read or written: missing, no regular file, too large, the disk is full
     ├── BenchmarkError    a measurement could not be taken
-    └── MissingExtraError a room needs packages that are not installed
+    └── MissingExtraError a feature needs packages that are not installed
 
-Doors (command line, server) print the sentence and exit with code 2; everything else is a bug and keeps its traceback.
+Entry points (command line, server) print the sentence and exit with code 2; other exceptions keep their traceback.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable
+from difflib import get_close_matches
 from types import ModuleType
 
 
 class MarsError(Exception):
-    """Base of every error whose message is meant for the person at the door."""
+    """Base of every error whose message is meant for the user."""
 
 
 class AudioError(MarsError):
@@ -47,12 +50,16 @@ class DataError(MarsError):
     """A manifest, corpus or shard is not what it claims to be."""
 
 
+class FileError(MarsError):
+    """A file or folder cannot be read, written or locked."""
+
+
 class BenchmarkError(MarsError):
     """A measurement could not be taken."""
 
 
 class MissingExtraError(MarsError):
-    """A room needs packages that are not installed."""
+    """A feature needs packages that are not installed."""
 
 
 def require(package: str, extra: str) -> ModuleType:
@@ -63,3 +70,9 @@ def require(package: str, extra: str) -> ModuleType:
         raise MissingExtraError(
             f"this needs the package {package!r}, which is not installed: pip install 'marstts[{extra}]'"
         ) from error
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The known name most similar to `name` as a question after a semicolon; empty where none is similar."""
+    similar = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {similar[0]!r}?" if similar else ""

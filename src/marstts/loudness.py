@@ -1,4 +1,4 @@
-"""Loudness after ITU-R BS.1770-4, in NumPy: what decides whether a take can be heard, before anybody waits for it.
+"""Loudness after ITU-R BS.1770-4, in NumPy: decides whether a take is audible.
 
 Upstream: samples.  Downstream: `audio`.  It gives the figures of the package pyloudnorm (a test compares them), which
 brings SciPy: importing that takes longer than loading a model and speaking the first words, and more memory.
@@ -65,8 +65,8 @@ def weigh(samples: Samples, sample_rate: int) -> Samples:
     for start in range(0, len(samples), piece):
         part = samples[start : start + piece]
         spectrum = np.fft.rfft(part, size) * response(size, sample_rate)
-        heard = np.fft.irfft(spectrum, size)[: len(part) + ringing]
-        weighted[start : start + len(heard)] += heard
+        filtered = np.fft.irfft(spectrum, size)[: len(part) + ringing]
+        weighted[start : start + len(filtered)] += filtered
     return weighted[: len(samples)]
 
 
@@ -98,6 +98,6 @@ def high_pass(sample_rate: int) -> tuple[list[float], list[float]]:
 
 
 def angle(frequency: float, q: float, sample_rate: int) -> tuple[float, float]:
-    """Where a filter lies, and how steep it is, as the cookbook counts: cos w0 and alpha."""
+    """Center frequency and slope of a biquad, as in the cookbook: cos w0 and alpha."""
     turn = 2.0 * math.pi * frequency / sample_rate
     return math.cos(turn), math.sin(turn) / (2.0 * q)

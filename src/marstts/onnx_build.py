@@ -1,77 +1,41 @@
 """Writing an ONNX graph node by node, over weights that stay in a safetensors file.
 
-Upstream: a safetensors file, of which only the header is read.  Downstream: `mars6.decoder_graphs`.
-For what PyTorch's exporter cannot say: loops that sample inside the graph, caches without copies, integer arithmetic.
-Weights are named where they are used and stored once; casts and joins of them are nodes that ONNX Runtime works out
-when it opens the graph. They belong to the graph that computes with them, be it the body of a loop: ONNX Runtime does
-not pack those that come from outside, and then takes twice as long for every product.
+Upstream: a safetensors file, of which only the header is read.  Downstream: `mars6.export`, `codec.snac_graphs`.
+For what PyTorch's exporter cannot express: loops that sample inside the graph, caches without copies, integer
+arithmetic. Weights are named where they are used and stored once; casts and joins of them are nodes that ONNX Runtime
+computes when it opens the graph. They belong to the graph that computes with them, even if it is the body of a loop:
+ONNX Runtime does not pack weights of an outer graph, and then takes twice as long for every product.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from marstts.errors import require
+from marstts.errors import CheckpointError, require
+from marstts.files import write_file
+from marstts.stored_tensors import Stored, stored_tensors
+
+__all__ = ["GraphBuilder", "Stored", "stored_tensors"]
 
 OPSET, CONTRIB_OPSET, IR_VERSION = 18, 1, 10
 CONTRIB = "com.microsoft"
 """Operators that ONNX Runtime adds to the standard."""
 
 TYPES = {"F16": "FLOAT16", "F32": "FLOAT", "U8": "UINT8"}
-"""safetensors' words for the types of weights, and ONNX's."""
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A tensor in a safetensors file."""
-
-    dtype: str
-    """safetensors' word: F16, F32, U8, …"""
-
-    shape: tuple[int, ...]
-    offset: int
-    """Of its first byte in the file."""
-
-    length: int
-    """In bytes."""
-
-    def rows(self, first: int, last: int) -> Stored:
-        """The rows from `first` up to, not including, `last` along the first axis."""
-        assert 0 <= first < last <= self.shape[0], f"rows {first} to {last} of {self.shape}"
-        size = self.length // self.shape[0]
-        return Stored(self.dtype, (last - first, *self.shape[1:]), self.offset + first * size, (last - first) * size)
-
-
-def stored_tensors(path: Path) -> dict[str, Stored]:
-    """Where each tensor of a safetensors file lies, by name."""
-    with path.open("rb") as file:
-        header_size = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(header_size))
-    return {
-        name: Stored(
-            entry["dtype"],
-            tuple(entry["shape"]),
-            8 + header_size + entry["data_offsets"][0],
-            entry["data_offsets"][1] - entry["data_offsets"][0],
-        )
-        for name, entry in header.items()
-        if name != "__metadata__"
-    }
+"""Names of the types of weights in safetensors, and in ONNX."""
 
 
 class GraphBuilder:
-    """A graph in the making. Values are named by strings, which the methods return."""
+    """Builds one graph. Values are named by strings, which the methods return."""
 
     def __init__(self, weights: Mapping[str, Stored], weights_file: str, parent: GraphBuilder | None = None) -> None:
-        """`weights_file` is the name of the file beside the graph that holds `weights`."""
+        """`weights_file` is the name of the file, next to the graph, that holds `weights`."""
         self.onnx = require("onnx", "train")
         self.weights, self.weights_file, self.parent = weights, weights_file, parent
         self.root: GraphBuilder = parent.root if parent else self
@@ -82,18 +46,18 @@ class GraphBuilder:
         self.inputs: list[Any] = []
         self.outputs: list[Any] = []
         self.names = 0
-        self.mark = f" in {self.new_name('graph')}" if parent else ""
-        """Ends the names of weights in an inner graph: an outer graph may have them, too."""
+        self.suffix = f" in {self.new_name('graph')}" if parent else ""
+        """End of the names of weights in an inner graph: an outer graph may use the same weights."""
 
     def new_name(self, hint: str) -> str:
-        """A name that nothing has yet, in the whole model."""
+        """A name that is not used yet in the whole model."""
         self.root.names += 1
         return f"{hint}.{self.root.names}"
 
     def op(
         self, kind: str, *inputs: str | ArrayLike | None, domain: str = "", name: str = "", **attributes: Any
     ) -> str:
-        """The first output of a node. Inputs that are no names are constants; None leaves an optional one out."""
+        """The first output of a new node. Inputs that are not names are constants; None omits an optional input."""
         return self.ops(kind, *inputs, outputs=1, domain=domain, name=name, **attributes)[0]
 
     def ops(
@@ -105,7 +69,7 @@ class GraphBuilder:
         name: str = "",
         **attributes: Any,
     ) -> list[str]:
-        """As `op`, for nodes of several outputs."""
+        """All outputs of a new node; arguments as in `op`."""
         names = [name] if name else [self.new_name(kind.lower()) for _ in range(outputs)]
         sources = [
             value if isinstance(value, str) else "" if value is None else self.constant(value) for value in inputs
@@ -114,10 +78,10 @@ class GraphBuilder:
         return names
 
     def prepare(self, kind: str, *inputs: str | ArrayLike, **attributes: Any) -> str:
-        """As `op`, for what depends on weights alone: worked out once, the same request twice is one node."""
+        """The output of a node that depends on weights alone; the same request twice gives one node."""
         sources = [value if isinstance(value, str) else self.constant(value) for value in inputs]
         details = "".join(f",{key}={value}" for key, value in attributes.items())
-        name = f"{kind.lower()}({','.join(sources)}{details}){self.mark}"
+        name = f"{kind.lower()}({','.join(sources)}{details}){self.suffix}"
         if all(name not in node.output for node in self.prepared):
             self.prepared.append(self.onnx.helper.make_node(kind, sources, [name], **attributes))
         return name
@@ -133,9 +97,9 @@ class GraphBuilder:
         return name
 
     def weight(self, name: str, rows: tuple[int, int] | None = None) -> str:
-        """A weight as it is stored, or some of its rows."""
+        """A weight in its stored type, or some of its rows."""
         stored = self.weights[name] if rows is None else self.weights[name].rows(*rows)
-        label = (name if rows is None else f"{name}[{rows[0]}:{rows[1]}]") + self.mark
+        label = (name if rows is None else f"{name}[{rows[0]}:{rows[1]}]") + self.suffix
         if label not in self.initializers:
             tensor = self.onnx.TensorProto(name=label, dims=list(stored.shape))
             tensor.data_type = self.onnx.TensorProto.DataType.Value(TYPES[stored.dtype])
@@ -145,7 +109,7 @@ class GraphBuilder:
             self.initializers[label] = tensor
         return label
 
-    def wide(self, name: str, rows: tuple[int, int] | None = None) -> str:
+    def as_float32(self, name: str, rows: tuple[int, int] | None = None) -> str:
         """A weight in single precision."""
         weight = self.weight(name, rows)
         if self.weights[name].dtype == "F32":
@@ -153,29 +117,29 @@ class GraphBuilder:
         return self.prepare("Cast", weight, to=self.onnx.TensorProto.FLOAT)
 
     def joined(self, parts: Sequence[str], axis: int) -> str:
-        """Prepared weights end to end."""
+        """Concatenation of prepared weights."""
         return parts[0] if len(parts) == 1 else self.prepare("Concat", *parts, axis=axis)
 
     def cast(self, value: str, to: str) -> str:
-        """To ONNX's type of this name."""
+        """A value converted to ONNX's type of this name."""
         return self.op("Cast", value, to=self.onnx.TensorProto.DataType.Value(to))
 
     def input(self, name: str, dtype: str, shape: Sequence[int | str] | None) -> str:
-        """Dimensions that vary have names; None is any shape."""
+        """A new input; dimensions that vary have names, None is any shape."""
         self.inputs.append(self.value(name, dtype, shape))
         return name
 
     def output(self, value: str, name: str, dtype: str) -> None:
-        """`value` leaves the graph as `name`."""
+        """Make `value` an output called `name`."""
         self.op("Identity", value, name=name)
         self.outputs.append(self.value(name, dtype))
 
     def value(self, name: str, dtype: str, shape: Sequence[int | str] | None = None) -> Any:
-        """What ONNX wants to know of an input or output."""
+        """The declaration of an input or output."""
         return self.onnx.helper.make_tensor_value_info(name, self.onnx.TensorProto.DataType.Value(dtype), shape)
 
     def body(self) -> GraphBuilder:
-        """An inner graph, of a loop or a branch, which sees all values of this one."""
+        """An inner graph, of a loop or a branch, which may use all values of this one."""
         return GraphBuilder(self.weights, self.weights_file, self)
 
     def graph(self, name: str) -> Any:
@@ -185,8 +149,8 @@ class GraphBuilder:
         )
 
     def save(self, path: Path) -> None:
-        """Write the graph; the weights file must lie beside it."""
+        """Write the graph; the weights file must be next to it."""
         helper = self.onnx.helper
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(CONTRIB, CONTRIB_OPSET)]
         model = helper.make_model(self.graph(path.stem), opset_imports=opsets, ir_version=IR_VERSION)
-        path.write_bytes(model.SerializeToString())
+        write_file(path, model.SerializeToString(), CheckpointError)

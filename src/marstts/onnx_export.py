@@ -1,17 +1,15 @@
 """PyTorch modules → ONNX graphs whose weights stay in one safetensors file.
 
 Upstream: the torch models.  Downstream: `onnx_session`, which opens graph and weights without PyTorch.
-The weights are stored once, as safetensors, usually in half precision: what fine-tuning loads is what the graphs point
-into (ONNX external data), so a checkpoint carries no second copy and the two cannot disagree.
+The weights are stored once, as safetensors, usually in half precision. Fine-tuning loads the same file that the graphs
+refer to (ONNX external data), so a bundle holds no second copy, and the two cannot differ.
 """
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,20 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from marstts.errors import require
+from marstts.errors import CheckpointError, require
+from marstts.files import write_file
+from marstts.precision import WeightFormat
+from marstts.stored_tensors import Stored, stored_tensors
 
 SMALLEST_SHARED = 64
-"""Initialisers with fewer elements stay inside the graph."""
-
-
-class Storage(Enum):
-    """How weights lie in their file; graphs compute in single precision."""
-
-    HALF = "float16"
-    """Rounded, at half the size."""
-
-    SINGLE = "float32"
-    """As they are."""
+"""Initializers with fewer elements stay inside the graph."""
 
 
 @dataclass(frozen=True)
@@ -45,15 +36,19 @@ class Graph:
     """Example tensors by name, in the order of the module's arguments."""
     outputs: Sequence[str]
     dynamic: Mapping[str, Mapping[int, str]]
-    """Per input: which axes vary, and a name for each."""
+    """Axes that vary, per input, and a name for each."""
 
 
 def export_graphs(
-    folder: Path, weights_file: str, model: Any, graphs: Mapping[str, Graph], storage: Storage = Storage.HALF
+    folder: Path,
+    weights_file: str,
+    model: Any,
+    graphs: Mapping[str, Graph],
+    storage: WeightFormat = WeightFormat.FLOAT16,
 ) -> None:
-    """Write `folder/weights_file` and `folder/NAME.onnx` for each graph. `model` owns all parameters.
+    """Write `folder/weights_file` and `folder/NAME.onnx` for each graph. `model` has all parameters.
 
-    The model's parameters are rounded in place first as they will be stored, so that graphs and model agree.
+    The model's parameters are first rounded in place to the stored format, so that graphs and model agree.
     """
     torch = require("torch", "train")
     from safetensors.torch import save_file
@@ -65,10 +60,10 @@ def export_graphs(
             parameter.copy_(parameter.to(dtype).float())
     state = {name: tensor.to(dtype).contiguous() for name, tensor in model.state_dict().items()}
     save_file(state, folder / weights_file)
-    places = tensor_places(folder / weights_file)
+    stored = stored_tensors(folder / weights_file)
     values = {name: tensor.float().numpy() for name, tensor in state.items()}
     for name, graph in graphs.items():
-        share_weights(export_one(graph), values, places, weights_file, folder / f"{name}.onnx", storage)
+        share_weights(export_one(graph), values, stored, weights_file, folder / f"{name}.onnx", storage)
 
 
 def export_one(graph: Graph) -> Any:
@@ -89,23 +84,11 @@ def export_one(graph: Graph) -> Any:
         return onnx.load(str(path))
 
 
-def tensor_places(path: Path) -> dict[str, tuple[int, int]]:
-    """Where each tensor of a safetensors file lies: name -> (offset in the file, length), in bytes."""
-    with path.open("rb") as file:
-        header_size = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(header_size))
-    return {
-        name: (8 + header_size + entry["data_offsets"][0], entry["data_offsets"][1] - entry["data_offsets"][0])
-        for name, entry in header.items()
-        if name != "__metadata__"
-    }
-
-
 def share_weights(
-    model: Any, values: Mapping[str, NDArray[np.float32]], places: Mapping[str, tuple[int, int]], weights_file: str,
-    path: Path, storage: Storage,
+    model: Any, values: Mapping[str, NDArray[np.float32]], stored: Mapping[str, Stored], weights_file: str,
+    path: Path, storage: WeightFormat,
 ) -> None:  # fmt: skip
-    """Point every initialiser that equals a tensor of the weights file (or its transpose) at that tensor, and save."""
+    """Replace each initializer that equals a tensor of the weights file (or its transpose) by a reference, and save."""
     onnx = require("onnx", "train")
     by_size: dict[int, list[str]] = {}
     for name, value in values.items():
@@ -118,8 +101,8 @@ def share_weights(
             kept.append(initializer)
             continue
         source, transposed = match
-        steps: list[tuple[str, list[str], dict[str, Any]]] = []  # from what is stored to what the graph wants
-        if storage is Storage.HALF:
+        steps: list[tuple[str, list[str], dict[str, Any]]] = []  # from the stored tensor to the initializer
+        if storage is WeightFormat.FLOAT16:
             steps.append(("Cast", [], {"to": onnx.TensorProto.FLOAT}))
         if transposed:
             steps.append(("Transpose", [], {"perm": [1, 0]}))
@@ -128,19 +111,19 @@ def share_weights(
             kept.append(shape)
             steps.append(("Reshape", [shape.name], {}))
         chain = [*(f"{initializer.name}.{step}" for step in range(len(steps))), initializer.name]
-        kept.append(external_tensor(chain[0], values[source].shape, places[source], weights_file, storage))
-        for (kind, more, attributes), (given, made) in zip(steps, pairwise(chain), strict=True):
-            nodes.append(onnx.helper.make_node(kind, [given, *more], [made], **attributes))
+        kept.append(external_tensor(chain[0], values[source].shape, stored[source], weights_file, storage))
+        for (kind, more, attributes), (source, target) in zip(steps, pairwise(chain), strict=True):
+            nodes.append(onnx.helper.make_node(kind, [source, *more], [target], **attributes))
     del model.graph.initializer[:]
     model.graph.initializer.extend(kept)
     body = list(model.graph.node)
     del model.graph.node[:]
     model.graph.node.extend(nodes + body)
-    for node in model.graph.node:  # the exporter's notes on the source files say nothing to a reader of the graph
+    for node in model.graph.node:  # the exporter's notes on source files are of no use in the graph
         del node.metadata_props[:]
         node.doc_string = ""
     del model.graph.value_info[:]
-    path.write_bytes(model.SerializeToString())
+    write_file(path, model.SerializeToString(), CheckpointError)
 
 
 def find_tensor(
@@ -160,14 +143,12 @@ def find_tensor(
     return None
 
 
-def external_tensor(
-    name: str, shape: Sequence[int], place: tuple[int, int], weights_file: str, storage: Storage
-) -> Any:
-    """An initialiser whose bytes lie in the weights file."""
+def external_tensor(name: str, shape: Sequence[int], stored: Stored, weights_file: str, storage: WeightFormat) -> Any:
+    """An initializer whose bytes lie in the weights file."""
     onnx = require("onnx", "train")
-    dtype = onnx.TensorProto.FLOAT16 if storage is Storage.HALF else onnx.TensorProto.FLOAT
+    dtype = onnx.TensorProto.FLOAT16 if storage is WeightFormat.FLOAT16 else onnx.TensorProto.FLOAT
     tensor = onnx.TensorProto(name=name, dims=list(shape), data_type=dtype)
     tensor.data_location = onnx.TensorProto.EXTERNAL
-    for key, value in (("location", weights_file), ("offset", str(place[0])), ("length", str(place[1]))):
+    for key, value in (("location", weights_file), ("offset", str(stored.offset)), ("length", str(stored.length))):
         tensor.external_data.add(key=key, value=value)
     return tensor

@@ -1,94 +1,165 @@
-"""Weights other people published: found on disk or fetched by name, checked, and read without running anything in them.
+"""Published weights: found on disk or downloaded by name, verified, and read without running any code in them.
 
-Upstream: the Hugging Face hub, or files a person brings.  Downstream: the adapters `codec.snac`, `speaker.wavlm` and
-`speaker.clap`, which alone decide when to ask. PyTorch and the hub's client are imported on use.
+Upstream: the Hugging Face hub, or local files.  Downstream: the adapters `codec.snac`, `speaker.wavlm` and
+`speaker.clap`, which alone request them. PyTorch and the hub's client are imported on use.
+The network is used only for files that are not in the hub client's cache, and only if the hub can be reached at once.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import pickle
 import re
+import socket
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import safetensors
 
 from marstts.errors import CheckpointError, require
+from marstts.file_errors import os_errors, printable_name
+from marstts.reading import open_regular
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
-"""How the hub names a model: owner/name."""
+"""Form of a model's name on the hub: owner/name."""
 
 EXTRA = "released"
-"""The extra that brings the packages these weights need."""
+"""Extra with the packages that these weights need."""
+
+NETWORK_SECONDS = 5.0
+"""Longest wait for the hub to answer, before the client would start its own retries."""
+
+MAX_WEIGHTS_BYTES = 64 * 2**30
+
+
+CACHE_VARIABLE = "MARSTTS_CACHE"
+"""Says where converted models are kept, if not in the user's cache folder."""
+
+
+def cache_folder() -> Path:
+    """Where converted models are kept."""
+    chosen = os.environ.get(CACHE_VARIABLE)
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(chosen) if chosen else Path(base) / "marstts"
 
 
 def find_weights(source: Path | str, names: Sequence[str]) -> Path:
-    """The file `source` itself, or the first of `names` in the folder or hub model it names (as `find_file`)."""
+    """The file `source` itself, or the first of `names` in a local folder or hub model; otherwise as `find_file`."""
     return Path(source) if Path(source).is_file() else find_file(source, names)
 
 
 def find_file(source: Path | str, names: Sequence[str]) -> Path:
     """The first of `names` in a local folder or, if `source` is no local path, in the hub's model of that name.
 
-    A local file stands for the folder it lies in. Raises CheckpointError where none of `names` is found or the download
-    is refused.
+    A local file stands for its folder. Raises CheckpointError where none of `names` is found or the download fails.
     """
     folder = Path(source).parent if Path(source).is_file() else Path(source)
     if folder.is_dir():
         found = [folder / name for name in names if (folder / name).is_file()]
         if not found:
-            raise CheckpointError(f"{folder}: expected {' or '.join(names)} in this folder; the model is incomplete")
+            raise CheckpointError(
+                f"{printable_name(folder)}: expected {' or '.join(names)} in this folder; the model is incomplete"
+            )
         return found[0]
     if not isinstance(source, str) or not HUB_NAME.fullmatch(source):
-        raise CheckpointError(f"{source}: neither a path on this machine nor a model's name on the hub (owner/name)")
+        raise CheckpointError(
+            f"{printable_name(source)}: neither a path on this machine nor a model's name on the hub (owner/name)"
+        )
     return _download(source, names)
 
 
 def _download(model: str, names: Sequence[str]) -> Path:
-    """The first of `names` that the hub has, from its cache where possible."""
-    hub = require("huggingface_hub", EXTRA)
-    reason: Exception | None = None
+    """The first of `names` in the client's cache, or else the first that the hub has; one attempt."""
+    hub, constants = require("huggingface_hub", EXTRA), require("huggingface_hub.constants", EXTRA)
     for name in names:
+        # the client's HTTP library, and so its exceptions, differ between versions
+        with suppress(Exception), _offline(constants):
+            return Path(hub.hf_hub_download(model, name, local_files_only=True))
+    reason = connection_problem(constants.ENDPOINT)
+    for name in names if reason is None else ():
         try:
-            return Path(hub.hf_hub_download(model, name))
-        except Exception as error:  # the client's HTTP library, and so its exceptions, differ between versions
+            return Path(hub.hf_hub_download(model, name, etag_timeout=NETWORK_SECONDS))
+        except hub.utils.EntryNotFoundError as error:
             reason = error
+        except Exception as error:
+            reason = error
+            break
     raise CheckpointError(
         f"{model}: the download of {' or '.join(names)} failed ({_first_line(reason)});"
         " connect to the network, or give the path of a folder that holds the files"
     ) from reason
 
 
+@contextmanager
+def _offline(constants: Any) -> Iterator[None]:
+    """Keep the hub's client off the network: while it looks into its cache, it fetches a list for its user agent."""
+    before = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
+
+
+def connection_problem(address: str) -> Exception | None:
+    """Why the server of a URL, or the proxy for it, cannot be connected to within NETWORK_SECONDS; None if it can."""
+    url = urlsplit(address)
+    proxy = getproxies().get(url.scheme)
+    if proxy and not proxy_bypass(url.hostname or ""):
+        url = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    target = (url.hostname or "", url.port or (443 if url.scheme == "https" else 80))
+    outcome: list[Exception | None] = []
+
+    def connect() -> None:
+        try:
+            socket.create_connection(target, timeout=NETWORK_SECONDS).close()
+            outcome.append(None)
+        except OSError as error:
+            outcome.append(error)
+
+    thread = Thread(target=connect, daemon=True)  # looking up a name has no time limit of its own
+    thread.start()
+    thread.join(NETWORK_SECONDS)
+    return outcome[0] if outcome else TimeoutError(f"{target[0]} did not answer within {NETWORK_SECONDS:g} s")
+
+
 def fingerprint(path: Path, expected_sha256: str | None = None) -> str:
-    """SHA-256 of a file in hexadecimal; raises CheckpointError if it is not the expected one."""
+    """SHA-256 of a file in hexadecimal; raises CheckpointError if it differs from the expected one."""
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with open_regular(path, MAX_WEIGHTS_BYTES, CheckpointError) as file, os_errors(path, "be read", CheckpointError):
         while block := file.read(2**20):
             digest.update(block)
     found = digest.hexdigest()
     if expected_sha256 is not None and found != expected_sha256.lower():
         raise CheckpointError(
-            f"{path}: expected weights with SHA-256 {expected_sha256}, but these have {found}; fetch them again"
+            f"{printable_name(path)}: expected weights with SHA-256 {expected_sha256}, but these have {found}; "
+            "download them again"
         )
     return found
 
 
 def short_name(kind: str, sha256: str) -> str:
-    """What an adapter calls itself: its kind and enough of its weights' hash to tell trainings apart."""
+    """Name of an adapter: its kind and the first digits of its weights' hash."""
     return f"{kind}-{sha256[:12]}"
 
 
 def read_tensors(path: Path) -> dict[str, Any]:
-    """The content of a safetensors or PyTorch file (a state dict, or whatever holds one), on the CPU.
+    """The content of a safetensors or PyTorch file (a state dict, or a dictionary that holds one), on the CPU.
 
-    PyTorch files are unpickled with `weights_only`: code inside them is refused, not run.
+    PyTorch files are unpickled with `weights_only`: code inside them is refused, not run. Raises CheckpointError where
+    the file is something else.
     """
+    open_regular(path, MAX_WEIGHTS_BYTES, CheckpointError).close()
     torch = require("torch", EXTRA)
     try:
         if path.suffix == ".safetensors":
@@ -102,12 +173,18 @@ def read_tensors(path: Path) -> dict[str, Any]:
         ValueError,
         EOFError,
         OSError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        MemoryError,
     ) as error:
         raise CheckpointError(
-            f"{path}: expected weights (safetensors or a PyTorch state dict), but: {_first_line(error)}"
+            f"{printable_name(path)}: expected weights (safetensors or a PyTorch state dict), but: {_first_line(error)}"
         ) from error
     if not isinstance(content, dict):
-        raise CheckpointError(f"{path}: expected a PyTorch state dict, but it holds a {type(content).__name__}")
+        raise CheckpointError(
+            f"{printable_name(path)}: expected a PyTorch state dict, but it holds a {type(content).__name__}"
+        )
     return content
 
 

@@ -1,10 +1,10 @@
 """Sampling: rows of logits in, one id per row out.
 
-Upstream: the decoders' logits, with -inf where an id is forbidden.  Downstream: the loop that grows patches.
-Everything here is pure: inputs stay untouched, and randomness comes in as uniform numbers, one per row and draw, so a
-row's outcome does not depend on the rows beside it.
+Upstream: the decoders' logits, with -inf where an id is forbidden.  Downstream: `generation.loop`.
+All functions are pure: inputs stay untouched, and randomness comes in as uniform numbers, one per row and draw. A
+row's result does not depend on the other rows.
 
-B rows · V ids · K remembered ids
+B rows · V ids · K recent ids
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Ids = NDArray[np.int64]
 Uniforms = NDArray[np.float64]
 
 NO_ID = -1
-"""Pads a history that is shorter than K."""
+"""Padding of a history that is shorter than K."""
 
 
 def draw(logits: Logits, uniforms: Uniforms) -> Ids:
@@ -50,23 +50,23 @@ def keep_top_k(logits: Logits, k: int) -> Logits:
 
 
 def keep_typical(logits: Logits, mass: float) -> Logits:
-    """Forbid ids whose surprise is far from the expected one, keeping the most typical that reach `mass`.
+    """Forbid ids whose surprisal is far from the entropy, keeping the most typical that reach `mass`.
 
     logits (B, V) -> (B, V); 1 or more keeps all.  Locally typical sampling, arXiv:2202.00666.
     """
     if mass >= 1:
         return logits.copy()
     probabilities = _probabilities(logits)
-    surprise = -np.log(np.maximum(probabilities, np.finfo(np.float64).tiny))
-    entropy = np.sum(probabilities * surprise, axis=1, keepdims=True)
-    deviation = np.where(np.isneginf(logits), np.inf, np.abs(surprise - entropy))
+    surprisal = -np.log(np.maximum(probabilities, np.finfo(np.float64).tiny))
+    entropy = np.sum(probabilities * surprisal, axis=1, keepdims=True)
+    deviation = np.where(np.isneginf(logits), np.inf, np.abs(surprisal - entropy))
     return _keep_until(logits, order=np.argsort(deviation, axis=1, kind="stable"), mass=np.full(len(logits), mass))
 
 
 def repetition_ratio(recent: Ids, pick: Ids) -> NDArray[np.float64]:
-    """How large a part of its row's history each pick already takes, rounded to two decimals as published.
+    """Fraction of its row's history that equals each pick, rounded to two decimals as published.
 
-    recent (B, K) padded with -1, pick (B,) -> (B,).  The ratio is over the ids there are; without any it is 0.
+    recent (B, K) padded with -1, pick (B,) -> (B,).  The ratio is over the ids without padding; without any it is 0.
     """
     num_equal = np.count_nonzero(recent == pick[:, None], axis=1)
     num_known = np.count_nonzero(recent != NO_ID, axis=1)
@@ -82,19 +82,19 @@ def repetition_aware_sample(
     uniforms: Uniforms,
     second_uniforms: Uniforms,
 ) -> Ids:
-    """Nucleus-sample; where the pick already crowds `recent`, draw again from the full distribution.
+    """Nucleus-sample; where the pick is too frequent in `recent`, draw again from the full distribution.
 
     logits (B, V), recent (B, K) padded with -1, top_p and max_ratio numbers or (B,), uniforms and second_uniforms (B,)
     -> (B,).
     MARS6 (arXiv:2501.05787), Sec. IV-B1, after VALL-E 2 (arXiv:2406.05370).
     """
     pick = draw(keep_nucleus(logits, top_p), uniforms)
-    crowded = repetition_ratio(recent, pick) > np.asarray(max_ratio, np.float64)
-    return np.where(crowded, draw(logits, second_uniforms), pick)
+    is_repetitive = repetition_ratio(recent, pick) > np.asarray(max_ratio, np.float64)
+    return np.where(is_repetitive, draw(logits, second_uniforms), pick)
 
 
 def _keep_until(logits: Logits, order: Ids, mass: NDArray[np.float64]) -> Logits:
-    """Walk each row in `order` (B, V); forbid what comes after the id whose cumulative probability exceeds `mass`."""
+    """Forbid, in the `order` (B, V) of each row, ids after the one whose cumulative probability exceeds `mass`."""
     cumulative = np.cumsum(np.take_along_axis(_probabilities(logits), order, axis=1), axis=1)
     late = np.zeros(logits.shape, bool)
     late[:, 1:] = cumulative[:, :-1] > mass[:, None]  # one to the right: the id that crosses stays, so one always does
@@ -113,7 +113,7 @@ def _probabilities(logits: Logits) -> NDArray[np.float64]:
 
 
 def _weights(logits: Logits) -> NDArray[np.float64]:
-    """Softmax before its division: the best id of each row weighs 1."""
+    """Unnormalized softmax: the best id of each row has weight 1."""
     best = logits.max(axis=1, keepdims=True)
     assert np.isfinite(best).all(), "each row has at least one allowed id, and none is NaN or infinite"
     return np.exp(logits.astype(np.float64) - best)

@@ -1,8 +1,9 @@
-"""Short-time spectra in NumPy: what the light install's codec and speaker encoders hear with.
+"""Short-time spectra in NumPy: features of the codec and the speaker encoders without PyTorch.
 
-The torch models compute the same features while training; a test proves both equal. By default frame t is centred on
-sample `t * hop`, the signal padded by reflection, Hann window, as in `torch.stft(center=True)`. With a padding of
-`(fft_size - hop) // 2` frame t is centred on sample `(t + 1/2) * hop`, and N samples make exactly N / hop frames.
+Upstream: samples.  Downstream: `codec.mini`, `speaker.mini`, metrics.
+The PyTorch models compute the same features in training; a test compares both. By default frame t is centered on sample
+`t * hop`, the signal padded by reflection, Hann window, as in `torch.stft(center=True)`. With a padding of
+`(fft_size - hop) // 2` frame t is centered on sample `(t + 1/2) * hop`, and N samples make exactly N / hop frames.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 LOG_FLOOR = 1e-5
-"""Magnitudes below this are silence; keeps the logarithm finite."""
+"""Smallest magnitude; keeps the logarithm finite."""
 
 
 @lru_cache(maxsize=8)

@@ -1,16 +1,18 @@
-"""A voice: all the synthesizer knows of a speaker, as one value and one file.
+"""A voice: the synthesizer's description of a speaker, as one value and one file.
 
-Upstream: `synthesis.clone`, which makes it from a reference.  Downstream: `mars6.prompt`, which speaks with it.
+Upstream: `synthesis.clone`, which makes it from a reference.  Downstream: a model's prompt.
 
-The file is safetensors: tensors `identity`, `style` and, for a deep clone, `codes.0`, `codes.1`, … (coarse to fine);
-one metadata entry `marstts_voice` with the rest as JSON (one entry, so that equal voices make equal files). It holds
-numbers and words only, nothing that runs.
+The file is safetensors: a tensor `embedding.ROLE` for each speaker encoder; for a deep clone `codes.0`, `codes.1`, …
+(coarse to fine); `reference`, the bytes of the compressed reference recording, where it is kept. One metadata entry
+`marstts_voice` holds the rest as JSON (one entry, so that equal voices make equal files). Nothing in it is executable.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,11 @@ from pydantic import Field
 from marstts.codec.base import Codes
 from marstts.config import Config, parse_config
 from marstts.errors import ConfigError, VoiceError
+from marstts.file_errors import printable_name
+from marstts.files import write_file
+from marstts.reading import read_regular_file
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 METADATA_KEY = "marstts_voice"
 
 MAX_FILE_BYTES = 16 * 2**20
@@ -33,13 +38,19 @@ MAX_FILE_BYTES = 16 * 2**20
 MAX_CODE = 2**20
 """No codebook is larger than this."""
 
+MAX_REFERENCE_BYTES = 8 * 2**20
+MAX_TRANSCRIPT = 4000
+"""Characters; a minute of speech has about a thousand."""
+
+ROLE = re.compile(r"[a-z][a-z0-9_]{0,31}")
+
 MAX_LEVELS = 32
 MAX_EMBEDDING_SIZE = 2**16
 
 
 @dataclass(frozen=True, eq=False)
 class Prefix:
-    """What makes a clone deep: the reference's words and codes, which the model continues from."""
+    """The prefix of a deep clone: the reference's transcript and codes, which the model continues from."""
 
     transcript: str
     """The words spoken in the reference."""
@@ -61,13 +72,10 @@ class Voice:
     """A speaker's embeddings, perhaps a prefix, and where they came from."""
 
     name: str
-    """What people call this voice."""
+    """Display name."""
 
-    identity: NDArray[np.float32]
-    """(E1,) speaker-verification embedding."""
-
-    style: NDArray[np.float32]
-    """(E2,) style embedding."""
+    embeddings: Mapping[str, NDArray[np.float32]]
+    """Embeddings by role, (E,) each. MARS6 has two: "identity" (speaker verification) and "style"."""
 
     prefix: Prefix | None
     """Present in a deep clone, absent in a shallow one."""
@@ -75,32 +83,47 @@ class Voice:
     codec: str
     """Name of the codec that made the prefix codes."""
 
-    identity_encoder: str
-    """Name of the encoder that made `identity`."""
-
-    style_encoder: str
-    """Name of the encoder that made `style`."""
+    encoders: Mapping[str, str]
+    """Names of the encoders that made the embeddings, by role."""
 
     source_sha256: str
     """Hash of the reference recording, so that a voice can be traced to its source."""
 
     consent: str
-    """Who agreed to this voice being cloned, and how; empty if nobody said."""
+    """Permission to clone this voice: from whom, and how; empty if unknown."""
+
+    reference: bytes = field(default=b"", repr=False)
+    """The reference recording as an audio file, so that another model can clone it again; empty if it is not kept."""
 
     def __post_init__(self) -> None:
-        _check_embedding("identity", self.identity)
-        _check_embedding("style", self.style)
+        if set(self.embeddings) != set(self.encoders):
+            raise VoiceError(
+                f"a voice has one encoder for each embedding, but it has embeddings {sorted(self.embeddings)} and "
+                f"encoders {sorted(self.encoders)}"
+            )
+        for role, values in self.embeddings.items():
+            if not ROLE.fullmatch(role):
+                raise VoiceError(f"the role of an embedding is a short lower-case word, not {role[:40]!r}")
+            _check_embedding(role, values)
+        if len(self.reference) > MAX_REFERENCE_BYTES:
+            raise VoiceError(f"the reference kept in a voice has at most {MAX_REFERENCE_BYTES} bytes")
+        if self.prefix is not None and len(self.prefix.transcript) > MAX_TRANSCRIPT:
+            raise VoiceError(f"the transcript of a voice has at most {MAX_TRANSCRIPT} characters")
+
+    def __repr__(self) -> str:
+        kind = "shallow" if self.prefix is None else f"deep, {len(self.prefix.codes[0])} patches of prefix"
+        return f"Voice({self.name!r}, {kind}, encoders {', '.join(self.encoders.values())})"
 
     def without_prefix(self) -> Voice:
         """The shallow clone of the same speaker."""
         return replace(self, prefix=None)
 
-    def check_fits(self, codec: str, identity_encoder: str, style_encoder: str) -> None:
-        """Raise VoiceError if this voice was made for a model with other encoders, or its codes by another codec."""
-        pairs = [
-            ("identity encoder", self.identity_encoder, identity_encoder),
-            ("style encoder", self.style_encoder, style_encoder),
-        ]
+    def check_fits(self, codec: str, encoders: Mapping[str, str]) -> None:
+        """Raise VoiceError if this voice was made for a model with other encoders, or its codes by another codec.
+
+        `encoders` are names by role.
+        """
+        pairs = [(f"{role} encoder", self.encoders.get(role, "none"), name) for role, name in encoders.items()]
         if self.prefix is not None:
             pairs.append(("codec", self.codec, codec))
         for part, made_with, needed in pairs:
@@ -112,16 +135,15 @@ class Voice:
 
     def save(self, path: Path | str) -> None:
         """Write one safetensors file; equal voices make equal files."""
-        try:
-            Path(path).write_bytes(self.to_bytes())
-        except OSError as error:
-            raise VoiceError(f"{path}: the voice cannot be written: {error.strerror or error}") from error
+        write_file(path, self.to_bytes(), VoiceError)
 
     def to_bytes(self) -> bytes:
-        """What `save` writes."""
-        tensors: dict[str, NDArray[Any]] = {"identity": self.identity, "style": self.style}
+        """Serialize as `save` does."""
+        tensors: dict[str, NDArray[Any]] = {f"embedding.{role}": values for role, values in self.embeddings.items()}
         if self.prefix is not None:
             tensors |= {f"codes.{level}": codes for level, codes in enumerate(self.prefix.codes)}
+        if self.reference:
+            tensors["reference"] = np.frombuffer(self.reference, np.uint8)
         return safetensors.numpy.save(
             {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()},
             {METADATA_KEY: self._metadata().model_dump_json()},
@@ -143,22 +165,20 @@ class Voice:
             name=self.name,
             transcript=None if self.prefix is None else self.prefix.transcript,
             codec=self.codec,
-            identity_encoder=self.identity_encoder,
-            style_encoder=self.style_encoder,
+            encoders=dict(sorted(self.encoders.items())),
             source_sha256=self.source_sha256,
             consent=self.consent,
         )
 
 
 class VoiceMetadata(Config):
-    """The words in a voice file; the numbers are its tensors."""
+    """The text fields of a voice file; arrays are its tensors."""
 
     format_version: int = Field(ge=1)
     name: str
     transcript: str | None
     codec: str
-    identity_encoder: str
-    style_encoder: str
+    encoders: dict[str, str]
     source_sha256: str
     consent: str
 
@@ -183,20 +203,17 @@ def _check_codes(level: int, codes: NDArray[np.int64], num_patches: int) -> None
 
 def _read_file(path: Path) -> tuple[dict[str, str], dict[str, NDArray[Any]]]:
     """Metadata and tensors of a safetensors file, whatever they are."""
+    content = read_regular_file(path, MAX_FILE_BYTES, VoiceError)
     try:
-        size = path.stat().st_size
-        if path.is_dir() or size > MAX_FILE_BYTES:
-            raise VoiceError(f"{path}: expected a voice file, but this is a folder or far larger than any voice")
-        content = path.read_bytes()
-        with safetensors.safe_open(str(path), framework="np") as file:
-            header = file.metadata() or {}
+        size = int.from_bytes(content[:8], "little")
+        if size > len(content) - 8:
+            raise ValueError("the header is longer than the file")
+        header = json.loads(content[8 : 8 + size]).get("__metadata__") or {}
         return header, safetensors.numpy.load(content)
-    except FileNotFoundError as error:
-        raise VoiceError(f"{path}: no such voice file") from error
-    except OSError as error:
-        raise VoiceError(f"{path}: the voice cannot be read: {error.strerror or error}") from error
-    except (safetensors.SafetensorError, ValueError, TypeError, KeyError) as error:
-        raise VoiceError(f"{path}: expected a voice file, but it is damaged, cut short or something else") from error
+    except (safetensors.SafetensorError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise VoiceError(
+            f"{printable_name(path)}: expected a voice file, but it is corrupt, cut short or something else"
+        ) from error
 
 
 def _parse_metadata(source: str, header: dict[str, str]) -> VoiceMetadata:
@@ -205,11 +222,11 @@ def _parse_metadata(source: str, header: dict[str, str]) -> VoiceMetadata:
     try:
         values = json.loads(header[METADATA_KEY])
         version = values.get("format_version")
-    except (json.JSONDecodeError, AttributeError) as error:
-        raise VoiceError(f"{source}: the description inside this voice file is damaged") from error
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise VoiceError(f"{source}: the description inside this voice file is corrupt") from error
     if version != FORMAT_VERSION:
         raise VoiceError(
-            f"{source}: voice format {version!r}, but this marstts reads format {FORMAT_VERSION};"
+            f"{source}: voice format {str(version)[:20]}, but this marstts reads format {FORMAT_VERSION};"
             " update it, or clone the reference again"
         )
     try:
@@ -219,24 +236,29 @@ def _parse_metadata(source: str, header: dict[str, str]) -> VoiceMetadata:
 
 
 def _assemble(metadata: VoiceMetadata, tensors: dict[str, NDArray[Any]]) -> Voice:
-    """Tensors and words as a Voice; raises VoiceError unless exactly the expected tensors are there."""
+    """Build the Voice; raises VoiceError unless exactly the expected tensors are there."""
     num_levels = sum(name.startswith("codes.") for name in tensors)
     levels = [f"codes.{level}" for level in range(num_levels)]
-    if set(tensors) != {"identity", "style", *levels}:
-        raise VoiceError(f"expected the tensors identity, style and codes.0, …, but it holds {sorted(tensors)}")
+    embeddings = {role: f"embedding.{role}" for role in metadata.encoders}
+    if set(tensors) - {"reference"} != {*embeddings.values(), *levels}:
+        raise VoiceError(
+            f"expected the tensors {', '.join(embeddings.values())} and codes.0, …, but it holds {sorted(tensors)[:8]}"
+        )
     if (metadata.transcript is None) != (num_levels == 0):
         raise VoiceError("a deep voice has both a transcript and codes, but this file has only one of them")
+    reference = tensors.get("reference", np.zeros(0, np.uint8))
+    if reference.dtype != np.uint8 or reference.ndim != 1:
+        raise VoiceError(f"the reference is one row of bytes, not {reference.dtype} of shape {reference.shape}")
     prefix = None
     if metadata.transcript is not None:
         prefix = Prefix(metadata.transcript, tuple(tensors[name] for name in levels))
     return Voice(
         name=metadata.name,
-        identity=tensors["identity"],
-        style=tensors["style"],
+        embeddings={role: tensors[name] for role, name in embeddings.items()},
         prefix=prefix,
         codec=metadata.codec,
-        identity_encoder=metadata.identity_encoder,
-        style_encoder=metadata.style_encoder,
+        encoders=metadata.encoders,
         source_sha256=metadata.source_sha256,
         consent=metadata.consent,
+        reference=reference.tobytes(),
     )

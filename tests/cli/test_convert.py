@@ -20,16 +20,19 @@ from typer.testing import CliRunner, Result
 
 import marstts
 from light_install import WITHOUT_EXTRAS
-from marstts.checkpoint import SnacPart, has_snac_graphs, load_mars6
 from marstts.cli.main import app
+from marstts.codec.registry import SnacPart, has_snac_graphs
 from marstts.errors import CheckpointError
+from marstts.mars6 import published
+from marstts.mars6.export.quantize import is_int8
 from marstts.mars6.model import Mars6
-from marstts.mars6.quantise import Precision, is_int8
-from marstts.onnx_export import Storage
-from marstts.synthesis import conversion
+from marstts.models import load_for_training
+from marstts.precision import WeightFormat
+
+pytestmark = pytest.mark.slow
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "mars6"
-NEIGHBOURS = ["--codec", "toy:4096", "--identity", "toy:512", "--style", "toy:1024"]
+PARTS = ["--codec", "toy:4096", "--identity", "toy:512", "--style", "toy:1024"]
 
 
 def convert(checkpoint: Path, output: Path, *options: str, tokenizer: Path = GOLDEN / "tokenizer.model") -> Result:
@@ -38,7 +41,7 @@ def convert(checkpoint: Path, output: Path, *options: str, tokenizer: Path = GOL
 
 
 def test_a_converted_model_speaks(tmp_path: Path, reference_file: Path) -> None:
-    result = convert(GOLDEN / "checkpoint.pt", tmp_path / "turbo", *NEIGHBOURS)
+    result = convert(GOLDEN / "checkpoint.pt", tmp_path / "turbo", *PARTS)
     assert result.exit_code == 0, result.stderr
     assert hashlib.sha256((GOLDEN / "checkpoint.pt").read_bytes()).hexdigest() in result.stdout
     speech = ["--reference", str(reference_file), "--output", str(tmp_path / "a.wav")]
@@ -51,7 +54,7 @@ def test_a_converted_model_speaks(tmp_path: Path, reference_file: Path) -> None:
 def light_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The fixture checkpoint, converted for the light install."""
     folder = tmp_path_factory.mktemp("converted") / "turbo"
-    result = convert(GOLDEN / "checkpoint.pt", folder, "--onnx", *NEIGHBOURS)
+    result = convert(GOLDEN / "checkpoint.pt", folder, "--onnx", *PARTS)
     assert result.exit_code == 0, result.stderr
     return folder
 
@@ -72,22 +75,22 @@ def test_a_model_converted_for_the_light_install_speaks_without_pytorch(
 def graphs_at_hand(light_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spares ten seconds of tracing: the fixture checkpoint was exported before."""
 
-    def copy(model: Mars6, folder: Path, storage: Storage) -> None:
+    def copy(model: Mars6, folder: Path, storage: WeightFormat) -> None:
         shutil.copytree(light_bundle / "mars6", folder)
 
-    monkeypatch.setattr("marstts.mars6.graphs.export_mars6", copy)
+    monkeypatch.setattr("marstts.mars6.export.graphs.export_mars6", copy)
 
 
 def test_graphs_can_be_int8(graphs_at_hand: None, light_bundle: Path, tmp_path: Path, reference_file: Path) -> None:
     folder = tmp_path / "int8"
-    result = convert(GOLDEN / "checkpoint.pt", folder, "--onnx", "--precision", "int8", *NEIGHBOURS)
+    result = convert(GOLDEN / "checkpoint.pt", folder, "--onnx", "--weights", "int8", *PARTS)
     assert result.exit_code == 0, result.stderr
     assert is_int8(folder / "mars6") and not is_int8(light_bundle / "mars6")
     assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in light_bundle.iterdir())
     speech = ["--reference", str(reference_file), "--output", str(tmp_path / "a.wav")]
     result = CliRunner().invoke(app, ["speak", "Hello there.", *speech, "--model", str(folder)])
     assert result.exit_code == 0, result.stderr
-    refused = convert(GOLDEN / "checkpoint.pt", tmp_path / "no", "--precision", "int8", *NEIGHBOURS)
+    refused = convert(GOLDEN / "checkpoint.pt", tmp_path / "no", "--weights", "int8", *PARTS)
     assert refused.exit_code == 2 and "give it with --onnx" in refused.stderr and refused.stderr.count("\n") == 1
 
 
@@ -107,26 +110,26 @@ def test_snac_has_graphs_where_it_can_be_had(
     config = json.loads((GOLDEN / "io.json").read_text(encoding="utf-8"))["snac"]["config"]
     (source / "config.json").write_text(json.dumps(config))
     files, part = (GOLDEN / "checkpoint.pt", GOLDEN / "tokenizer.model"), SnacPart(source=str(source))
-    assert conversion.convert(*files, tmp_path / "with", onnx=True, codec=part).without_codec is None
+    assert published.convert(*files, tmp_path / "with", onnx=True, codec=part).without_codec is None
     assert [has_snac_graphs(tmp_path / name / "codec") for name in ("without", "with")] == [False, True]
 
 
-@pytest.mark.parametrize("mode", ["none", "fixed-ref", "per-chunk"])
-def test_it_speaks_by_the_authors_rules(mode: str, light_bundle: Path, tmp_path: Path, reference_file: Path) -> None:
+@pytest.mark.parametrize("mode", ["none", "fixed-reference", "per-chunk"])
+def test_it_speaks_by_the_published_rules(mode: str, light_bundle: Path, tmp_path: Path, reference_file: Path) -> None:
     speech = ["--reference", str(reference_file), "--transcript", "Well, a test.", "--output", str(tmp_path / "a.wav")]
-    profile = ["--profile", "released", "--deep-clone", mode, "--json"]
+    profile = ["--compat", "mars6-turbo", "--continuation", mode, "--json"]
     result = CliRunner().invoke(app, ["speak", "No; yes.", *speech, *profile, "--model", str(light_bundle)])
     assert result.exit_code == 0, result.stderr
     assert [take["text"] for take in json.loads(result.stdout)["takes"]] == ["No;", "yes."]
 
 
-def test_the_published_neighbours_are_named_but_not_fetched(tmp_path: Path) -> None:
+def test_published_components_are_named_but_not_fetched(tmp_path: Path) -> None:
     result = convert(GOLDEN / "checkpoint.safetensors", tmp_path / "turbo")
     assert result.exit_code == 0, result.stderr
     description = (tmp_path / "turbo" / "bundle.json").read_text()
     for name in ("hubertsiuzdak/snac_24khz", "microsoft/wavlm-base-plus-sv", "microsoft/msclap"):
         assert name in description
-    assert load_mars6(tmp_path / "turbo").config.text_vocab_size == 322
+    assert load_for_training(tmp_path / "turbo").config.text_vocab_size == 322
 
 
 class Harmful:
@@ -163,7 +166,7 @@ def write_broken(kind: str, folder: Path) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize("kind", ["cut", "shape", "extra", "code", "bomb", "cycle", "hash", "codec"])
-def test_nothing_is_run_or_written_where_something_is_refused(kind: str, tmp_path: Path) -> None:
+def test_a_refused_checkpoint_writes_nothing(kind: str, tmp_path: Path) -> None:
     checkpoint, tokenizer = write_broken(kind, tmp_path)
     output = tmp_path / "output" / "turbo"
     options = {"hash": ["--sha256", "0" * 64], "codec": ["--codec", str(tmp_path / "nowhere")]}.get(kind, [])
@@ -174,7 +177,7 @@ def test_nothing_is_run_or_written_where_something_is_refused(kind: str, tmp_pat
     assert not output.exists() and not list(tmp_path.glob("output/*"))
 
 
-def test_a_bundle_that_was_there_stays_where_something_is_refused(tmp_path: Path) -> None:
+def test_a_refused_checkpoint_leaves_the_older_bundle(tmp_path: Path) -> None:
     output = tmp_path / "turbo"
     assert convert(GOLDEN / "checkpoint.safetensors", output).exit_code == 0
     before = {path: path.read_bytes() for path in output.rglob("*") if path.is_file()}
@@ -196,7 +199,7 @@ def test_a_refused_download_is_one_sentence(tmp_path: Path, monkeypatch: pytest.
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_the_authors_model_is_converted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_published_model_is_converted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fetched: list[str] = []
 
     def answer(url: str, timeout: float) -> object:
@@ -206,21 +209,21 @@ def test_the_authors_model_is_converted_once(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setenv("MARSTTS_CACHE", str(tmp_path))
     monkeypatch.setattr(urllib.request, "urlopen", answer)
-    folder = conversion.turbo_bundle(onnx=False)
-    assert load_mars6(folder).config.width == 16
-    assert conversion.turbo_bundle(onnx=False) == folder
+    folder = published.cached_bundle(onnx=False)
+    assert load_for_training(folder).config.width == 16
+    assert published.cached_bundle(onnx=False) == folder
     assert fetched == ["model-2000100.pt", "eng-tok-512.model"]
 
 
-def test_without_a_gpu_the_authors_model_is_int8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, bool, Precision]] = []
+def test_without_a_gpu_the_published_model_is_int8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, bool, WeightFormat | None]] = []
 
-    def note(checkpoint: Path, tokenizer: Path, folder: Path, *, onnx: bool, precision: Precision) -> None:
-        asked.append((folder.name, onnx, precision))
+    def note(checkpoint: Path, tokenizer: Path, folder: Path, *, onnx: bool, weights: WeightFormat | None) -> None:
+        asked.append((folder.name, onnx, weights))
 
     monkeypatch.setenv("MARSTTS_CACHE", str(tmp_path))
-    monkeypatch.setattr(conversion, "download", lambda name, folder: folder / name)
-    monkeypatch.setattr(conversion, "convert", note)
-    assert conversion.turbo_bundle(onnx=True) == tmp_path / "mars6-turbo-int8"
-    assert conversion.turbo_bundle(onnx=False) == tmp_path / "mars6-turbo"
-    assert asked == [("mars6-turbo-int8", True, Precision.INT8), ("mars6-turbo", False, Precision.FLOAT32)]
+    monkeypatch.setattr(published, "download", lambda name, folder: folder / name)
+    monkeypatch.setattr(published, "convert", note)
+    assert published.cached_bundle(onnx=True) == tmp_path / "mars6-turbo-int8"
+    assert published.cached_bundle(onnx=False) == tmp_path / "mars6-turbo"
+    assert asked == [("mars6-turbo-int8", True, WeightFormat.INT8), ("mars6-turbo", False, None)]

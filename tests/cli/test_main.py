@@ -1,8 +1,10 @@
-"""The front door: what it lists, what it imports, and how it reports what goes wrong."""
+"""The command `marstts`: its list of commands, its imports, and its errors."""
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import warnings
 from types import ModuleType
 
 import pytest
@@ -10,21 +12,23 @@ import typer
 from typer.testing import CliRunner
 
 import marstts
-from marstts.cli.main import DOORS, Door, app
+from light_install import WITHOUT_EXTRAS
+from marstts.cli.logs import silence_libraries
+from marstts.cli.main import COMMANDS, LazyCommand, app
 from marstts.errors import DataError, require
 
 RUN = CliRunner()
 
 
 @pytest.fixture
-def knock(monkeypatch: pytest.MonkeyPatch):
-    """Adds a command to the front door whose module the test writes."""
+def add_command(monkeypatch: pytest.MonkeyPatch):
+    """Adds a command whose module the test writes."""
 
     def add(name: str, **attributes: object) -> None:
         module = ModuleType(f"marstts.cli.{name}")
         vars(module).update(attributes)
         monkeypatch.setitem(sys.modules, module.__name__, module)
-        monkeypatch.setitem(DOORS, name, Door(name, "door", "A door of this test.", extra="train"))
+        monkeypatch.setitem(COMMANDS, name, LazyCommand(name, "command", "A command of this test.", extra="train"))
 
     return add
 
@@ -34,13 +38,13 @@ def test_help_lists_every_command_without_importing_any(monkeypatch: pytest.Monk
         monkeypatch.delitem(sys.modules, module)  # put back afterwards: other tests hold them already
     result = RUN.invoke(app, ["--help"])
     assert result.exit_code == 0
-    for name, door in DOORS.items():
-        assert name in result.stdout and door.help.split()[0] in result.stdout
+    for name, command in COMMANDS.items():
+        assert name in result.stdout and command.help.split()[0] in result.stdout
     assert not [name for name in sys.modules if name.startswith("marstts.cli.") and name != "marstts.cli.main"]
 
 
-@pytest.mark.parametrize("name", DOORS)
-def test_every_door_opens(name: str):
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_prints_its_help(name: str):
     pytest.importorskip("torch")
     result = RUN.invoke(app, [name, "--help"])
     assert result.exit_code == 0 and f" {name} " in result.stdout
@@ -50,54 +54,117 @@ def test_version_is_printed():
     assert RUN.invoke(app, ["--version"]).stdout.strip() == f"marstts {marstts.__version__}"
 
 
-def test_an_unknown_command_is_refused():
-    assert RUN.invoke(app, ["sing"]).exit_code == 2
+@pytest.mark.parametrize(
+    ("arguments", "suggestion"),
+    [
+        (["spaek", "Hi."], "Did you mean 'speak'?"),
+        (["voice", "lst"], "Did you mean 'list'?"),
+        (["speak", "Hi.", "--refrence", "a.wav"], "--reference"),
+        (["speak", "Hi.", "--voice", "emna"], "did you mean 'emma'?"),
+        (["speak", "Hi.", "--model", "min"], "did you mean 'mini'?"),
+    ],
+)
+def test_mistyped_names_are_refused_with_a_suggestion(arguments: list[str], suggestion: str):
+    result = RUN.invoke(app, arguments)
+    assert result.exit_code == 2 and suggestion in result.stderr
 
 
-def test_a_door_may_be_a_function(knock):
-    def door(count: int = 1) -> None:
+def test_an_unknown_command_like_no_other_gets_no_suggestion():
+    result = RUN.invoke(app, ["zzzz"])
+    assert result.exit_code == 2 and "No such command 'zzzz'" in result.stderr and "mean" not in result.stderr
+
+
+ALL_HELPS = """
+from typer.testing import CliRunner
+from marstts.cli.main import COMMANDS
+for name in COMMANDS:
+    result = CliRunner().invoke(app, [name, "--help"])
+    print(name, result.exit_code, "Usage:" in result.stdout, "options are listed once" in result.stdout)
+"""
+
+
+@pytest.mark.slow
+def test_every_command_prints_its_help_in_the_light_install():
+    script = WITHOUT_EXTRAS.replace("app()", ALL_HELPS)
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert [row[:3] for row in rows] == [[name, "0", "True"] for name in COMMANDS]
+    without_options = {name for name, *_, is_short in rows if is_short == "True"}
+    assert without_options <= {"estimate", "listening-test", "serve"}, "their options must not need the extra"
+
+
+def test_the_help_of_a_command_whose_extra_is_missing_names_the_extra(add_missing):
+    result = RUN.invoke(app, ["needs", "run", "--help"])
+    assert result.exit_code == 0 and "Needs a package." in result.stdout
+    assert "'a_missing_package'" in result.stdout and "'marstts[train]'" in " ".join(result.stdout.split())
+
+
+def test_warnings_of_libraries_about_themselves_are_hidden_unless_asked_for(monkeypatch: pytest.MonkeyPatch):
+    def shown() -> list[str]:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            silence_libraries()
+            warnings.warn("pkg_resources is deprecated as an API.", UserWarning, stacklevel=1)
+            warnings.warn("operator torchvision::nms does not exist", UserWarning, stacklevel=1)
+            warnings.warn("this will change", FutureWarning, stacklevel=1)
+            warnings.warn("the recording is short", UserWarning, stacklevel=1)
+        return [str(warning.message) for warning in caught]
+
+    monkeypatch.setattr(sys, "warnoptions", [])
+    assert shown() == ["the recording is short"]
+    monkeypatch.setattr(sys, "warnoptions", ["default"])
+    assert len(shown()) == 4
+
+
+def test_a_command_may_be_a_function(add_command):
+    def command(count: int = 1) -> None:
         """Count something."""
         typer.echo(f"counted {count}")
 
-    knock("count", door=door)
+    add_command("count", command=command)
     assert RUN.invoke(app, ["count", "--count", "3"]).stdout.strip() == "counted 3"
     assert "Count something" in RUN.invoke(app, ["count", "--help"]).stdout
 
 
-def test_a_door_may_be_an_app_of_a_single_command(knock):
-    door = typer.Typer()
-    door.command("studio")(lambda: typer.echo("built"))
-    knock("build", door=door)
-    assert RUN.invoke(app, ["build", "studio"]).stdout.strip() == "built"
+def test_a_command_may_be_an_app_of_a_single_command(add_command):
+    command = typer.Typer()
+    command.command("corpus")(lambda: typer.echo("built"))
+    add_command("build", command=command)
+    assert RUN.invoke(app, ["build", "corpus"]).stdout.strip() == "built"
 
 
-def test_errors_for_people_are_one_sentence_and_exit_code_2(knock):
-    def door() -> None:
+def test_errors_for_users_are_one_sentence_and_exit_code_2(add_command):
+    def command() -> None:
         raise DataError("utterances.jsonl: no such manifest")
 
-    knock("fail", door=door)
+    add_command("fail", command=command)
     result = RUN.invoke(app, ["fail"])
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == "marstts: utterances.jsonl: no such manifest\n"
 
 
-def test_bugs_keep_their_traceback(knock):
-    def door() -> None:
+def test_bugs_keep_their_traceback(add_command):
+    def command() -> None:
         raise ZeroDivisionError
 
-    knock("crash", door=door)
+    add_command("crash", command=command)
     assert isinstance(RUN.invoke(app, ["crash"]).exception, ZeroDivisionError)
 
 
-def test_a_missing_extra_is_one_sentence_that_says_what_to_install(knock, monkeypatch: pytest.MonkeyPatch, tmp_path):
-    (tmp_path / "needs_extra.py").write_text("import a_package_nobody_has\n")
+@pytest.fixture
+def add_missing(monkeypatch: pytest.MonkeyPatch, tmp_path):
+    """Adds the command `needs`, whose module imports a package that is not installed."""
+    (tmp_path / "needs_extra.py").write_text("import a_missing_package\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr("marstts.cli.__path__", [str(tmp_path), *sys.modules["marstts.cli"].__path__])
-    monkeypatch.setitem(DOORS, "needs", Door("needs_extra", "door", "Needs.", extra="train"))
+    monkeypatch.setitem(COMMANDS, "needs", LazyCommand("needs_extra", "command", "Needs a package.", extra="train"))
+
+
+def test_a_missing_extra_is_named_in_one_sentence(add_command, add_missing):
     result = RUN.invoke(app, ["needs"])
     assert result.exit_code == 2
-    assert "a_package_nobody_has" in result.stderr and "pip install 'marstts[train]'" in result.stderr
+    assert "a_missing_package" in result.stderr and "pip install 'marstts[train]'" in result.stderr
     assert result.stderr.count("\n") == 1
 
-    knock("late", door=lambda: require("another_package_nobody_has", "eval"))
+    add_command("late", command=lambda: require("another_missing_package", "eval"))
     assert "pip install 'marstts[eval]'" in RUN.invoke(app, ["late"]).stderr

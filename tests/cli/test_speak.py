@@ -1,4 +1,4 @@
-"""`marstts speak` as people and programs use it, with a scripted model in place of the real one."""
+"""`marstts speak` as users and programs call it, with a scripted model in place of the real one."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from marstts import audio
 from marstts.cli.main import app
 from marstts.cli.streaming import open_loudspeaker
 from marstts.errors import MissingExtraError
-from marstts.synthesis.loading import Engine
-from scripted import Says, good, scripted_synthesizer
+from marstts.files import partial_path
+from marstts.synthesis.loading import EngineKind
+from scripted import ScriptedTake, good, scripted_synthesizer
 
 RUN = CliRunner()
 
@@ -77,11 +78,11 @@ def test_a_file_is_read_aloud(reference_file: Path):
 
 
 def test_warnings_are_told_and_the_speech_is_written(reference_file: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("marstts.cli.speak.load", lambda *how: scripted_synthesizer(lambda n, prompt: Says(1)))
+    monkeypatch.setattr("marstts.cli.speak.load", lambda *how: scripted_synthesizer(lambda n, prompt: ScriptedTake(1)))
     result = speak("The cat sat on the mat 🙂.", "--reference", reference_file)
     assert result.exit_code == 0 and Path("speech.wav").exists()
     first, second = result.stderr.splitlines()
-    assert first == "warning: left out what cannot be spoken: 🙂"
+    assert first == "warning: left out what cannot be spoken: emoji and signs (🙂 slightly smiling face)"
     assert second.startswith("warning: “The cat sat on the mat") and "5 attempts" in second
 
 
@@ -98,7 +99,7 @@ def test_the_model_asked_for_is_loaded_on_the_engine_asked_for(reference_file: P
     monkeypatch.setattr("marstts.cli.speak.load", lambda *how: asked.append(how[:2]) or scripted_synthesizer(good))
     speak("The cat sat.", "--reference", reference_file)
     speak("The cat sat.", "--reference", reference_file, "--model", "my/folder", "--engine", "torch")
-    assert asked == [("mini", Engine.AUTO), ("my/folder", Engine.TORCH)]
+    assert asked == [("mini", EngineKind.AUTO), ("my/folder", EngineKind.TORCH)]
 
 
 def test_a_voice_is_made_shown_and_spoken_with(reference_file: Path):
@@ -108,8 +109,8 @@ def test_a_voice_is_made_shown_and_spoken_with(reference_file: Path):
     shown = RUN.invoke(app, ["voice", "show", "anna.voice"])
     for held in ("Anna", "deep voice", "Her words.", "toy-identity-5", "she agreed"):
         assert held in shown.stdout
-    spoken = speak("The cat sat.", "--voice", "anna.voice")
-    assert spoken.exit_code == 0 and Path("speech.wav").exists()
+    result = speak("The cat sat.", "--voice", "anna.voice")
+    assert result.exit_code == 0 and Path("speech.wav").exists()
 
 
 def test_a_shallow_voice_says_so(reference_file: Path):
@@ -127,9 +128,42 @@ def test_text_must_come_one_way(reference_file: Path):
 
 
 def test_the_voice_must_come_one_way(reference_file: Path):
-    assert_refused(speak("Hi."), "not neither")
     assert_refused(speak("Hi.", "--reference", reference_file, "--voice", "anna.voice"), "not both")
     assert_refused(speak("Hi.", "--voice", "anna.voice", "--transcript", "Her words."), "--transcript belongs")
+
+
+def test_text_is_read_from_standard_input(reference_file: Path):
+    result = RUN.invoke(app, ["speak", "-", "--reference", str(reference_file), "--json"], input="The cat sat.\n")
+    assert [take["text"] for take in json.loads(result.stdout)["takes"]] == ["The cat sat."]
+
+
+def test_a_recording_can_be_given_as_the_voice(reference_file: Path):
+    assert speak("The cat sat.", "--voice", reference_file, "--output", "a.wav").exit_code == 0
+    assert speak("The cat sat.", "--reference", reference_file, "--output", "b.wav").exit_code == 0
+    assert Path("a.wav").read_bytes() == Path("b.wav").read_bytes()
+
+
+@pytest.mark.parametrize("suffix", audio.SUFFIXES)
+def test_the_suffix_chooses_the_format(reference_file: Path, suffix: str):
+    assert speak("The cat sat.", "--reference", reference_file, "--output", f"out{suffix}").exit_code == 0
+    assert soundfile.info(f"out{suffix}").duration == pytest.approx(1.7, abs=0.2)
+
+
+def test_long_texts_are_written_as_they_are_spoken(reference_file: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("marstts.cli.speak.MAX_WHOLE_CHARACTERS", 30)
+    monkeypatch.setattr("marstts.cli.speak.Synthesizer.speak", lambda *_, **__: pytest.fail("spoken as a whole"))
+    result = speak("The cat sat on the mat. She sells sea shells.", "--reference", reference_file, "--json")
+    report = json.loads(result.stdout)
+    assert len(report["takes"]) == 2
+    assert soundfile.info("speech.wav").duration == pytest.approx(report["audio_seconds"], abs=0.001)
+
+
+def test_texts_beyond_the_limit_are_refused(reference_file: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("marstts.cli.speak_input.MAX_TEXT_BYTES", 100)
+    Path("long.txt").write_text("a" * 101)
+    assert_refused(speak("--file", "long.txt", "--reference", reference_file), "long.txt")
+    result = RUN.invoke(app, ["speak", "-", "--reference", str(reference_file)], input="a" * 101)
+    assert_refused(result, "standard input")
 
 
 def test_unreadable_texts_are_refused(reference_file: Path):
@@ -158,29 +192,32 @@ def test_unfit_references_are_refused(reference_file: Path):
 
 def test_unwritable_outputs_are_refused_before_speaking(reference_file: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("marstts.cli.speak.load", lambda *how: pytest.fail("time was spent on loading"))
-    for output in ("speech.mp3", "speech", "no/such/folder/speech.wav"):
+    for output in ("speech.xyz", "speech", "no/such/folder/speech.wav"):
         assert_refused(speak("Hi.", "--reference", reference_file, "--output", output), output)
     result = RUN.invoke(app, ["voice", "create", str(reference_file), "--name", "A", "--output", "no/folder/a.voice"])
     assert_refused(result, "no/folder")
 
 
 def test_files_that_are_no_voices_are_refused(reference_file: Path):
-    for name in ("missing.voice", reference_file):
+    Path("letter.voice").write_text("Dear Anna,")
+    for name in ("missing.voice", "letter.voice", "unknown"):
         assert_refused(speak("Hi.", "--voice", name), str(name))
+    for name in ("missing.voice", reference_file):
         assert_refused(RUN.invoke(app, ["voice", "show", str(name)]), str(name))
 
 
-def test_the_authors_rules_cut_and_continue_as_their_script_does(reference_file: Path):
+def test_compat_cuts_and_continues_as_the_published_script(reference_file: Path):
     words = ("Mr. Smith.", "--reference", reference_file, "--json")
-    ours, theirs = (json.loads(speak(*words, *more).stdout) for more in ((), ("--profile", "released")))
+    ours, theirs = (json.loads(speak(*words, *more).stdout) for more in ((), ("--compat", "mars6-turbo")))
     assert [take["text"] for take in ours["takes"]] == ["Mister Smith."]
     assert [take["text"] for take in theirs["takes"]] == ["Mr.", "Smith."]
 
 
-def test_options_of_the_other_profile_are_refused(reference_file: Path):
+def test_options_that_do_not_go_with_compat_are_refused(reference_file: Path):
     words = ("Hi.", "--reference", reference_file)
-    assert_refused(speak(*words, "--deep-clone", "none"), "belongs to --profile released")
-    assert_refused(speak(*words, "--profile", "released", "--top-p", 0.4), "always begins at 0.2")
+    assert_refused(speak(*words, "--compat", "mars7"), "expected mars6-turbo")
+    assert_refused(speak(*words, "--compat", "mars6-turbo", "--top-p", 0.4), "do not go with --compat")
+    assert_refused(speak("Hi.", "--compat", "mars6-turbo"), "--compat needs --reference")
 
 
 def test_a_stream_is_piped_as_raw_pcm(reference_file: Path):
@@ -199,7 +236,7 @@ def test_a_stream_is_written_as_it_is_made(reference_file: Path, monkeypatch: py
     @contextmanager
     def watched(path, rate):
         with original(path, rate) as write:
-            yield lambda samples: (write(samples), sizes.append(path.stat().st_size))
+            yield lambda samples: (write(samples), sizes.append(partial_path(path).stat().st_size))
 
     monkeypatch.setattr("marstts.audio.open_writer", watched)
     result = speak("The cat sat.", "--reference", reference_file, "--stream", "--output", "out.wav", "--json")
@@ -241,7 +278,7 @@ def test_a_stream_is_played(reference_file: Path, monkeypatch: pytest.MonkeyPatc
     assert result.exit_code == 0 and len(device.played) > 24_000 and "the loudspeaker: " in result.stdout
 
 
-def test_what_is_missing_for_playing_is_said(reference_file: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_missing_extra_for_playing_is_named(reference_file: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "sounddevice", None)
     assert_refused(speak("Hi.", "--reference", reference_file, "--stream"), "pip install 'marstts[play]'")
     monkeypatch.setitem(sys.modules, "sounddevice", FakeSoundDevice(works=False))
@@ -256,13 +293,13 @@ def test_what_is_missing_for_playing_is_said(reference_file: Path, monkeypatch: 
         pass
 
 
-def test_streams_and_batches_exclude_each_other_and_the_other_profile(reference_file: Path):
+def test_streams_and_batches_exclude_each_other_and_compat(reference_file: Path):
     Path("lines.txt").write_text("The cat sat.")
     voice = ["--file", "lines.txt", "--reference", reference_file]
     assert_refused(speak(*voice, "--stream", "--batch", 2), "either --stream")
     assert_refused(speak("Hi.", "--reference", reference_file, "--batch", 2), "--file")
     for way in (["--stream"], ["--batch", 2]):
-        assert_refused(speak(*voice, *way, "--profile", "released"), "our own rules")
+        assert_refused(speak(*voice, *way, "--compat", "mars6-turbo"), "do not go with --compat")
     Path("taken").write_text("")
     assert_refused(speak(*voice, "--batch", 2, "--output", "taken"), "taken")
     assert_refused(speak(*voice, "--stream", "--output", "no/such/out.wav"), "no/such")
@@ -276,16 +313,17 @@ def test_every_line_is_spoken_into_a_file_of_its_own(reference_file: Path):
     Path("lines.txt").write_text("The cat sat on the mat.\n\n🙂\nShe sells sea shells. It rained.\n", encoding="utf-8")
     result = speak("--file", "lines.txt", "--reference", reference_file, "--batch", 3, "--output", "out", "--seed", 5)
     assert result.exit_code == 1 and "line 3: " in result.stderr and result.stderr.count("\n") == 2
-    assert sorted(path.name for path in Path("out").iterdir()) == ["0001.wav", "0004.wav", "report.jsonl"]
+    assert sorted(path.name for path in Path("out").iterdir()) == [".lock", "0001.wav", "0004.wav", "report.jsonl"]
     entries = report_of("out")
     assert [(entry["line"], entry["file"]) for entry in entries] == [(1, "0001.wav"), (3, None), (4, "0004.wav")]
-    assert "nothing to speak" in entries[1]["problem"] and [len(e.get("takes", [])) for e in entries] == [1, 0, 2]
+    assert "nothing to speak" in entries[1]["error"] and [len(e.get("takes", [])) for e in entries] == [1, 0, 2]
     tts = scripted_synthesizer(good)
     tts.speak("She sells sea shells. It rained.", tts.clone(reference_file), seed=5).save("alone.wav")
     assert Path("out/0004.wav").read_bytes() == Path("alone.wav").read_bytes()
 
 
-def test_an_interrupted_batch_goes_on_where_it_stopped(reference_file: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.slow
+def test_an_interrupted_batch_resumes(reference_file: Path, monkeypatch: pytest.MonkeyPatch):
     Path("lines.txt").write_text("The cat sat.\nShe sells.\nIt rained.\n")
     arguments = ["--file", "lines.txt", "--reference", reference_file, "--batch", 1, "--output", "out"]
     begun: list[int] = []

@@ -1,4 +1,4 @@
-"""`marstts tokenize` by its command line: every option reaches the work, and impossible ones are refused."""
+"""`marstts tokenize` by its command line: every option takes effect, and impossible values are refused."""
 
 from __future__ import annotations
 
@@ -11,41 +11,50 @@ from typer.testing import CliRunner
 
 import miniature_corpora
 from marstts.cli.main import app
-from marstts.data.shards import load_corpus, read_info, shard_path
+from marstts.data.corpus import load_corpus
+from marstts.data.shards import read_info, shard_path
 
 RUN = CliRunner()
-EARS = ["--codec", "toy:64", "--identity", "toy:5", "--style", "toy:7"]
+ENCODERS = ["--codec", "toy:64", "--identity", "toy:5", "--style", "toy:7"]
 
 
 @pytest.fixture
 def manifest(tmp_path: Path) -> Path:
-    """What `marstts prepare` makes of eight recordings of one's own."""
+    """The manifest of a folder of eight recordings."""
     miniature_corpora.own_folder(tmp_path / "mine")
     output = tmp_path / "corpus"
-    options = ["--root", str(tmp_path / "mine"), "--output", str(output), "--licence", "own"]
+    options = ["--root", str(tmp_path / "mine"), "--output", str(output), "--license", "own"]
     assert RUN.invoke(app, ["prepare", "folder", *options]).exit_code == 0
     return output / "utterances.jsonl"
 
 
 def test_a_folder_of_recordings_becomes_shards_by_two_commands(manifest: Path, tmp_path: Path) -> None:
-    options = ["--shard-size", "3", "--trim", "silence", "--loudness", "-20", "--batch", "2", "--workers", "1"]
-    limits = ["--min-seconds", "0.3", "--max-seconds", "2", "--max-clipped", "0.5", "--min-pace", "1"]
-    command = ["tokenize", str(manifest), "--output", str(tmp_path / "shards"), *EARS, *options, *limits]
+    options = ["--shard-size", "3", "--trim", "silence", "--loudness", "-20", "--batch-size", "2", "--workers", "1"]
+    limits = ["--min-seconds", "0.3", "--max-seconds", "2", "--max-clipped-ratio", "0.5", "--min-chars-per-second", "1"]
+    command = ["tokenize", str(manifest), "--output", str(tmp_path / "shards"), *ENCODERS, *options, *limits]
     result = RUN.invoke(app, command)
     assert result.exit_code == 0, result.output
-    assert "8 utterances in 3 shards, 3 of them made now; 0 left out" in result.stdout
+    assert "8 utterances in 3 shards, 3 of them made now; 0 rejected" in result.stdout
     corpus = load_corpus(tmp_path / "shards")
     assert len(corpus) == 8 and {utterance.speaker for utterance in corpus.utterances} == {"anna", "ben"}
     assert "0 of them made now" in RUN.invoke(app, command).stdout
     assert len(read_info(shard_path(tmp_path / "shards", 2)).utterances) == 2
 
 
-def test_limits_of_the_command_line_refuse_and_stop(manifest: Path, tmp_path: Path) -> None:
-    command = ["tokenize", str(manifest), "--output", str(tmp_path / "shards"), *EARS, "--max-pace", "30"]
-    stopped = RUN.invoke(app, command)  # of the four texts each, those of more than 18 characters are read too fast
+def test_limits_of_the_command_line_reject_utterances_and_stop_the_run(manifest: Path, tmp_path: Path) -> None:
+    command = [
+        "tokenize",
+        str(manifest),
+        "--output",
+        str(tmp_path / "shards"),
+        *ENCODERS,
+        "--max-chars-per-second",
+        "30",
+    ]
+    stopped = RUN.invoke(app, command)  # two of the four texts each have more than 18 characters in 0.6 s
     assert stopped.exit_code == 2 and "4 of 8 utterances cannot be used (50.0%; allowed are 10.0%)" in stopped.stderr
-    allowed = RUN.invoke(app, [*command, "--max-rejects", "0.5"])
-    assert allowed.exit_code == 0 and "4 left out" in allowed.stdout
+    allowed = RUN.invoke(app, [*command, "--max-reject-ratio", "0.5"])
+    assert allowed.exit_code == 0 and "4 rejected" in allowed.stdout
     rejects = [json.loads(line)["id"] for line in (tmp_path / "shards" / "rejects.jsonl").open()]
     assert rejects == ["anna/1", "anna/2", "ben/1", "ben/2"]
 
@@ -54,17 +63,17 @@ def test_limits_of_the_command_line_refuse_and_stop(manifest: Path, tmp_path: Pa
     ("options", "complaint"),
     [
         (["--loudness", "5"], "loudness_lufs"),
-        (["--min-speech", "2"], "min_speech_share"),
-        (["--batch", "0"], "batch_size"),
+        (["--min-speech-ratio", "2"], "min_speech_ratio"),
+        (["--batch-size", "0"], "batch_size"),
     ],
 )
-def test_impossible_options_are_told_by_name(options, complaint: str, manifest: Path, tmp_path: Path) -> None:
-    result = RUN.invoke(app, ["tokenize", str(manifest), "--output", str(tmp_path / "shards"), *EARS, *options])
+def test_impossible_options_are_refused_by_name(options, complaint: str, manifest: Path, tmp_path: Path) -> None:
+    result = RUN.invoke(app, ["tokenize", str(manifest), "--output", str(tmp_path / "shards"), *ENCODERS, *options])
     assert result.exit_code == 2 and complaint in result.stderr
 
 
 def test_a_cluster_needs_its_package(manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    command = ["tokenize", str(manifest), "--output", str(tmp_path / "shards"), *EARS, "--ray", "auto"]
+    command = ["tokenize", str(manifest), "--output", str(tmp_path / "shards"), *ENCODERS, "--ray", "auto"]
     result = RUN.invoke(app, command)
     assert result.exit_code == 2 and "pip install 'marstts[data]'" in result.stderr

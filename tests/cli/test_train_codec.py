@@ -1,4 +1,4 @@
-"""`marstts train codec`: a run that can be gone on with, handed to the next stage, and exported."""
+"""`marstts train codec`: a run is resumed, continued by the next stage, and exported."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typer.testing import CliRunner, Result
 
 from marstts.cli.main import app
 from marstts.data.manifest import Utterance, write_manifest
-from marstts.training import codec
+from marstts.training.codec import export
 
 CONFIG = """
 stage = "{stage}"
-batch = 2
+batch_size = 2
 segment_patches = 6
-bf16 = false
+precision = "fp32"
 [model]
 fft_size = 128
 hop = 32
@@ -48,49 +48,54 @@ def manifest(tmp_path: Path) -> Path:
         soundfile.write(tmp_path / f"{number}.wav", 0.1 * rng.standard_normal(4800), 24000)
         utterances.append(
             Utterance(id=str(number), audio=f"{number}.wav", text="la", speaker="a", style="regular", seconds=0.2,
-                      source_rate=24000, split=split, licence="own")
+                      source_rate=24000, split=split, license="own")
         )  # fmt: skip
     write_manifest(utterances, tmp_path / "utterances.jsonl")
-    pitches = [json.dumps({"id": utterance.id, "pitch": [0, 110.5, 112]}) for utterance in utterances]
-    (tmp_path / "pitch.jsonl").write_text("\n".join(pitches))
+    pitches = [json.dumps({"id": utterance.id, "f0": [0, 110.5, 112]}) for utterance in utterances]
+    (tmp_path / "f0.jsonl").write_text("\n".join(pitches))
     return tmp_path / "utterances.jsonl"
 
 
 def train_codec(
-    manifest: Path, output: str, *options: str, steps: int = 2, stage: str = "whole", codes: int = 24
+    manifest: Path, output: str, *options: str, steps: int = 2, stage: str = "full", codes: int = 24
 ) -> Result:
     config = manifest.parent / "codec.toml"
     config.write_text(CONFIG.format(steps=steps, stage=stage, codes=codes))
-    command = ["train", "codec", "--config", str(config), "--manifest", str(manifest), "--threads", "1", *options]
+    command = ["train", "codec", "--config", str(config), "--data", str(manifest), "--threads", "1", *options]
     return CliRunner().invoke(app, [*command, "--output", str(manifest.parent / output)])
 
 
 def test_a_run_is_resumed_and_exported(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exports = []  # writing graphs takes long and has tests of its own
-    monkeypatch.setattr(codec, "export_codec", lambda *exported: exports.append(exported))
-    assert "starting from step 0" in train_codec(manifest, "run").stdout
+    monkeypatch.setattr(export, "export_codec", lambda *exported: exports.append(exported))
+    assert "starting from step 0" in train_codec(manifest, "run").stderr
     folder = manifest.parent / "exported"
     result = train_codec(manifest, "run", "--export", str(folder), "--name", "tiny", steps=3)
-    assert result.exit_code == 0 and "resuming at step 2" in result.stdout
+    assert result.exit_code == 0 and "resuming at step 2" in result.stderr
     [(model, name, written_to)] = exports
     assert (name, written_to) == ("tiny", folder)
     trained = load_file(manifest.parent / "run" / "step-00000003" / "codec.safetensors")
     assert torch.equal(model.state_dict()["decoder.head.weight"], trained["decoder.head.weight"])
 
 
-def test_the_next_stage_begins_with_the_weights_of_the_last(manifest: Path) -> None:
-    train_codec(manifest, "whole")
-    whole = str(manifest.parent / "whole")
-    assert train_codec(manifest, "decoder", "--from", whole, stage="decoder").exit_code == 0
+def test_the_next_stage_begins_with_the_weights_of_the_one_before(manifest: Path) -> None:
+    train_codec(manifest, "full")
+    full = str(manifest.parent / "full")
+    assert train_codec(manifest, "decoder", "--init-from", full, stage="decoder").exit_code == 0
     saved = json.loads((manifest.parent / "decoder" / "config.json").read_text())
     assert saved["stage"] == "decoder" and saved["model"]["codebook_size"] == 24
-    logs = [(manifest.parent / run / "log.jsonl").read_text().splitlines() for run in ("whole", "decoder")]
+    logs = [(manifest.parent / run / "log.jsonl").read_text().splitlines() for run in ("full", "decoder")]
     first, following = (json.loads(lines[0])["spectral"] for lines in logs)
-    assert following < first  # both hear the same segments at their first step
-    other_sizes = train_codec(manifest, "third", "--from", whole, codes=32)
+    assert following < first  # both are trained on the same segments at their first step
+    other_sizes = train_codec(manifest, "third", "--init-from", full, codes=32)
     assert other_sizes.exit_code == 2 and "other sizes" in other_sizes.stderr
 
 
 def test_an_exported_codec_needs_a_name(manifest: Path) -> None:
     result = train_codec(manifest, "run", "--export", str(manifest.parent / "exported"))
     assert result.exit_code == 2 and "--name" in result.stderr
+
+
+def test_data_that_does_not_exist_is_named(manifest: Path) -> None:
+    result = train_codec(manifest.parent / "nope.jsonl", "run")
+    assert result.exit_code == 2 and "nope.jsonl: no such file; --data takes the utterances.jsonl" in result.stderr

@@ -1,7 +1,11 @@
-"""The mini codec: geometry, quantisation, and an exported form that equals the trained one."""
+"""The mini codec: geometry, quantization, and exported graphs that equal the trained model."""
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +16,11 @@ from marstts.audio import Waveform
 from marstts.codec import harmonics
 from marstts.codec.base import noise_of
 from marstts.codec.mini import HIGHEST_PITCH, LOWEST_PITCH, MIDDLE_PITCH, MiniCodec, MiniCodecConfig
-from marstts.codec.mini_model import ConvNeXtBlock, MiniCodecModel, pool, pulse_train, stretch, to_hertz
+from marstts.codec.mini_model import ConvNeXtBlock, MiniCodecModel, downsample, pulse_train, to_hertz, upsample
 from marstts.errors import CheckpointError
-from marstts.training.codec import export_codec
+from marstts.training.codec.export import export_codec
 
+SHIPPED = Path(str(files("marstts"))) / "models_data" / "mini" / "codec"
 TINY = MiniCodecConfig(
     fft_size=128, hop=32, num_mels=12, codebook_size=24, codebook_width=3, latent_width=10, encoder_width=14,
     encoder_blocks=(1, 1), decoder_width=18, decoder_blocks=(1, 1),
@@ -30,10 +35,15 @@ def model() -> MiniCodecModel:
 
 
 @pytest.fixture(scope="module")
-def codec(model: MiniCodecModel, tmp_path_factory: pytest.TempPathFactory) -> MiniCodec:
+def exported(model: MiniCodecModel, tmp_path_factory: pytest.TempPathFactory) -> MiniCodec:
     folder = tmp_path_factory.mktemp("codec")
     export_codec(model, "tiny", folder)
     return MiniCodec(folder)
+
+
+@pytest.fixture(scope="module")
+def codec() -> MiniCodec:
+    return MiniCodec(SHIPPED)
 
 
 def speech(seconds: float) -> Waveform:
@@ -45,31 +55,33 @@ def test_default_geometry_is_that_of_snac() -> None:
     assert MiniCodecConfig().hop_lengths == (2048, 1024, 512)
 
 
-def test_exported_codes_equal_the_trained_models(model: MiniCodecModel, codec: MiniCodec) -> None:
+@pytest.mark.slow
+def test_exported_codes_equal_the_trained_models(model: MiniCodecModel, exported: MiniCodec) -> None:
     waveform = speech(0.1)
-    codes = codec.encode(waveform)
+    codes = exported.encode(waveform)
     patches = len(codes[0])
-    padded = np.pad(waveform.samples, (0, patches * codec.spec.patch_samples - len(waveform.samples)))
+    padded = np.pad(waveform.samples, (0, patches * exported.spec.patch_samples - len(waveform.samples)))
     with torch.no_grad():
-        wanted = model.quantizer.encode(model.encoder(model.log_mel(torch.from_numpy(padded)[None])))
-    for ours, theirs in zip(codes, wanted, strict=True):
+        expected = model.quantizer.encode(model.encoder(model.log_mel(torch.from_numpy(padded)[None])))
+    for ours, theirs in zip(codes, expected, strict=True):
         np.testing.assert_array_equal(ours, theirs[0].numpy())
 
 
-def test_exported_decoder_equals_the_trained_models(model: MiniCodecModel, codec: MiniCodec) -> None:
-    codes = codec.encode(speech(0.08))
-    size, patches = codec.spec.patch_samples, len(codes[0])
+@pytest.mark.slow
+def test_exported_decoder_equals_the_trained_models(model: MiniCodecModel, exported: MiniCodec) -> None:
+    codes = exported.encode(speech(0.08))
+    size, patches = exported.spec.patch_samples, len(codes[0])
     noise = torch.from_numpy(np.concatenate([noise_of((0,), patch, size) for patch in range(patches)]))[None]
     with torch.no_grad():
         latents = model.quantizer.decode([torch.from_numpy(level)[None] for level in codes])
         pitch = to_hertz(model.decoder.pitch(latents))
         pulses = pulse_train(pitch, TINY, torch.zeros(1, 1))
-        wanted = model.voice(model.decoder(latents), pitch, pulses, noise)
-    loudest = float(wanted.abs().max())  # a pitch that differs in its last digit moves the highest harmonics a little
-    np.testing.assert_allclose(codec.decode(codes).samples, wanted[0].numpy(), atol=1e-3 * loudest)
+        expected = model.synthesize(model.decoder(latents), pitch, pulses, noise)
+    loudest = float(expected.abs().max())  # a pitch that differs in its last digit moves the highest harmonics a little
+    np.testing.assert_allclose(exported.decode(codes).samples, expected[0].numpy(), atol=1e-3 * loudest)
 
 
-def test_the_decoder_shapes_pulses_at_the_pitch_that_it_is_given() -> None:
+def test_the_decoder_filters_pulses_at_the_given_pitch() -> None:
     torch.manual_seed(1)
     model = MiniCodecModel(TINY)
     with torch.no_grad():
@@ -77,43 +89,43 @@ def test_the_decoder_shapes_pulses_at_the_pitch_that_it_is_given() -> None:
         loud = filters._replace(pulse_gain=torch.zeros_like(filters.pulse_gain), shift=torch.zeros_like(filters.shift),
                                 noise_gain=torch.full_like(filters.noise_gain, -9.0))  # fmt: skip
         for hertz in (93.75, 375.0):
-            spectrum = np.abs(np.fft.rfft(model.voice(loud, torch.full((1, 400), hertz))[0].numpy()))
+            spectrum = np.abs(np.fft.rfft(model.synthesize(loud, torch.full((1, 400), hertz))[0].numpy()))
             loudest = np.sort(np.argsort(spectrum)[-20:]) * 24000 / 12800
             assert np.allclose(loudest % hertz, 0.0)
 
 
-def test_pulses_are_all_harmonics_below_nyquist_equally_loud() -> None:
+def test_pulses_hold_all_harmonics_below_nyquist_at_equal_power() -> None:
     pitch = np.full(2400, 1000.0)
-    cycles = harmonics.count_cycles(pitch, 24000, before=0.0)
+    cycles = harmonics.phase(pitch, 24000, before=0.0)
     pulses = harmonics.pulse_train(pitch, cycles, 24000)
     slow = sum(np.cos(2 * np.pi * number * cycles) for number in range(1, 12)) * np.sqrt(2 / 11)
     np.testing.assert_allclose(pulses, slow, atol=1e-5)
     assert float((pulses**2).mean()) == pytest.approx(1.0, rel=1e-4)
 
 
-def test_pulses_go_on_where_they_stopped() -> None:
-    pitch = harmonics.spread(np.linspace(100, 300, 40), 32)
-    whole = harmonics.count_cycles(pitch, 24000, before=0.25)
-    rest = harmonics.count_cycles(pitch[500:], 24000, before=whole[499])
+def test_pulses_continue_in_phase() -> None:
+    pitch = harmonics.interpolate_f0(np.linspace(100, 300, 40), 32)
+    whole = harmonics.phase(pitch, 24000, before=0.25)
+    rest = harmonics.phase(pitch[500:], 24000, before=whole[499])
     np.testing.assert_allclose(rest, whole[500:], atol=1e-9)
 
 
-def test_numpy_and_torch_make_the_same_pulses() -> None:
+def test_numpy_and_pytorch_compute_the_same_pulses() -> None:
     pitch = np.random.default_rng(0).uniform(60, 500, (2, 30)).astype(np.float32)
     before = np.array([[0.0], [0.7]])
     ours = pulse_train(torch.from_numpy(pitch), TINY, torch.from_numpy(before)).numpy()
     for row, start, pulses in zip(pitch, before[:, 0], ours, strict=True):
-        hertz = harmonics.spread(row, TINY.hop)
-        wanted = harmonics.pulse_train(hertz, harmonics.count_cycles(hertz, 24000, start), 24000)
-        np.testing.assert_allclose(pulses, wanted, atol=1e-4)
+        hertz = harmonics.interpolate_f0(row, TINY.hop)
+        expected = harmonics.pulse_train(hertz, harmonics.phase(hertz, 24000, start), 24000)
+        np.testing.assert_allclose(pulses, expected, atol=1e-4)
 
 
-def test_pitch_stays_where_voices_are() -> None:
+def test_pitch_is_clamped_to_the_range_of_voices() -> None:
     hertz = to_hertz(torch.tensor([-9.0, 0.0, 1.0, 9.0]))
     assert hertz.tolist() == [LOWEST_PITCH, MIDDLE_PITCH, 2 * MIDDLE_PITCH, HIGHEST_PITCH]
 
 
-def test_a_block_looks_no_further_ahead_than_it_is_told() -> None:
+def test_a_block_sees_no_further_ahead_than_configured() -> None:
     block = ConvNeXtBlock(4, dilation=3, ahead=1)
     x = torch.randn(1, 4, 60)
     later = x.clone()
@@ -122,9 +134,9 @@ def test_a_block_looks_no_further_ahead_than_it_is_told() -> None:
     assert torch.nonzero(changed)[:, 0].tolist() == [27, 30, 33, 36, 39, 42, 45]
 
 
-def test_a_wider_pitch_network_reaches_further() -> None:
+def test_a_deeper_pitch_network_has_a_larger_receptive_field() -> None:
     wide = TINY.model_copy(update={"pitch_dilations": (1, 2, 4, 8)})
-    assert wide.pitch_reach > TINY.pitch_reach and wide.decoder_reach == TINY.decoder_reach
+    assert wide.pitch_reach > TINY.pitch_reach and wide.decoder_lookahead == TINY.decoder_lookahead
 
 
 def test_levels_hold_one_two_and_four_codes_per_patch(codec: MiniCodec) -> None:
@@ -151,31 +163,83 @@ def test_no_codes_decode_to_no_audio(codec: MiniCodec) -> None:
     assert codec.decode([np.zeros(0, np.int64)] * 3).seconds == 0
 
 
-def test_each_level_codes_what_the_coarser_ones_left(model: MiniCodecModel) -> None:
+def test_each_level_codes_the_residual_of_the_coarser_ones(model: MiniCodecModel) -> None:
     latents = torch.randn(2, TINY.latent_width, 8)
     levels, codes, _ = model.quantizer(latents)
     left, total = latents, torch.zeros_like(latents)
-    for (stride, book), level_codes in zip(model.quantizer.books, codes, strict=True):
-        torch.testing.assert_close(book.encode(pool(left, stride)), level_codes)
-        part = stretch(book.decode(level_codes), stride)
+    for (stride, codebook), level_codes in zip(model.quantizer.codebooks, codes, strict=True):
+        torch.testing.assert_close(codebook.encode(downsample(left, stride)), level_codes)
+        part = upsample(codebook.decode(level_codes), stride)
         left, total = left - part, total + part
     torch.testing.assert_close(torch.stack(levels).sum(dim=0), total)
     torch.testing.assert_close(model.quantizer.decode(codes), total)
 
 
-def test_gradients_pass_through_the_quantiser_to_the_encoder(model: MiniCodecModel) -> None:
-    heard = model(torch.randn(1, 512)).samples
-    heard.square().mean().backward()
+def test_gradients_pass_through_the_quantizer_to_the_encoder(model: MiniCodecModel) -> None:
+    samples = model(torch.randn(1, 512)).samples
+    samples.square().mean().backward()
     gradient = model.encoder.embed.weight.grad
     assert gradient is not None and float(gradient.abs().sum()) > 0
 
 
 def test_strides_that_do_not_nest_are_refused() -> None:
-    with pytest.raises(ValueError, match="fall to 1"):
-        MiniCodecConfig(strides=(4, 3, 1))
+    for strides in ((4, 3, 1), (4, 2), (2, 4, 1), ()):
+        with pytest.raises(ValueError, match="strides"):
+            MiniCodecConfig(strides=strides)
 
 
 def test_a_folder_without_graphs_is_refused_by_name(codec: MiniCodec, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text((codec.folder / "config.json").read_text())
     with pytest.raises(CheckpointError, match="incomplete"):
         MiniCodec(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"strides": [2, 1]}, "does not fit its configuration"),
+        ({"num_mels": 80}, "encoder.onnx"),
+        ({"fft_size": 512}, "filters.onnx"),
+        ({"decoder_width": 64}, "decoder.onnx"),
+        ({"codebook_size": 2**63}, "codebook_size: Input should be less than or equal to 65536"),
+        ({"hop": 0}, "hop: Input should be greater than or equal to 1"),
+        ({"strides": [4096, 2, 1]}, "samples, but at most"),
+        ({"pitch_dilations": []}, "pitch_dilations"),
+    ],
+)
+def test_configurations_that_do_not_fit_the_graphs_are_refused(tmp_path: Path, changes: dict, sentence: str) -> None:
+    values = json.loads((SHIPPED / "config.json").read_text())
+    folder = shutil.copytree(SHIPPED, tmp_path / "codec")
+    (folder / "config.json").write_text(json.dumps({**values, "model": {**values["model"], **changes}}))
+    with pytest.raises(CheckpointError, match=sentence):
+        MiniCodec(folder)
+
+
+def test_a_codebook_that_is_larger_than_the_graphs_is_noticed_in_decoding(tmp_path: Path) -> None:
+    values = json.loads((SHIPPED / "config.json").read_text())
+    folder = shutil.copytree(SHIPPED, tmp_path / "codec")
+    (folder / "config.json").write_text(json.dumps({**values, "model": {**values["model"], "codebook_size": 4096}}))
+    codes = [np.full(count, 4000) for count in (1, 2, 4)]
+    with pytest.raises(CheckpointError, match="cannot be run"):
+        MiniCodec(folder).decode(codes)
+    with pytest.raises(CheckpointError, match="expected codes from 0 to 1023, but found 4000 to 4000"):
+        MiniCodec(SHIPPED).decode(codes)
+
+
+@pytest.mark.parametrize("file", ["config.json", "decoder.onnx", "codec.safetensors"])
+@pytest.mark.parametrize("kind", ["folder", "pipe", "device", "loop", "empty", "garbage"])
+def test_files_that_are_no_codec_are_refused_without_waiting(tmp_path: Path, file: str, kind: str) -> None:
+    folder = shutil.copytree(SHIPPED, tmp_path / "codec")
+    path = folder / (file if (folder / file).exists() else next(folder.glob("*.safetensors")).name)
+    path.unlink()
+    {
+        "folder": path.mkdir,
+        "pipe": lambda: os.mkfifo(path),
+        "device": lambda: path.symlink_to("/dev/zero"),
+        "loop": lambda: path.symlink_to(path),
+        "empty": lambda: path.write_bytes(b""),
+        "garbage": lambda: path.write_bytes(bytes(range(256)) * 9),
+    }[kind]()
+    with pytest.raises(CheckpointError) as error:
+        MiniCodec(folder)
+    assert path.name in str(error.value) and "\n" not in str(error.value)

@@ -1,6 +1,11 @@
+"""SNAC through the `snac` package: recorded results, geometry, and weights that are refused."""
+
 import hashlib
+import io
 import json
+import socket
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +13,13 @@ import pytest
 import safetensors.numpy
 import safetensors.torch
 import torch
+from huggingface_hub.utils import EntryNotFoundError
 
+from marstts import pretrained
 from marstts.audio import Waveform
 from marstts.codec.snac import SnacCodec
-from marstts.errors import AudioError, CheckpointError, ConfigError, MissingExtraError
+from marstts.errors import AudioError, CheckpointError, MissingExtraError
+from marstts.pretrained import find_file
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "mars6"
 CONFIG = json.loads((GOLDEN / "io.json").read_text(encoding="utf-8"))["snac"]["config"]
@@ -23,7 +31,7 @@ def recorded():
 
 
 def write_model(folder, recorded, weights="model.safetensors", **changes):
-    """The recorded model as a folder like those on the hub."""
+    """Write the recorded model as a folder like those on the hub."""
     folder.mkdir(exist_ok=True)
     (folder / "config.json").write_text(json.dumps(CONFIG | changes))
     tensors = {
@@ -83,7 +91,7 @@ def test_safetensors_and_pytorch_files_hold_the_same_codec(tmp_path, folder, rec
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_the_decoders_noise_repeats_and_leaves_the_callers_randomness_alone(tmp_path, recorded):
+def test_the_decoders_noise_is_deterministic_and_leaves_the_callers_generator_alone(tmp_path, recorded):
     torch.manual_seed(0)
     codes = tuple(recorded[f"codes.{level}"][0] for level in range(3))
     noisy = tmp_path / "noisy"
@@ -100,13 +108,13 @@ def test_the_decoders_noise_repeats_and_leaves_the_callers_randomness_alone(tmp_
     assert not np.array_equal(first.samples, other.samples)
 
 
-def test_names_follow_the_weights(tmp_path, folder, recorded):
+def test_the_name_depends_on_the_weights(tmp_path, folder, recorded):
     changed = recorded | {"weights.decoder.model.0.bias": recorded["weights.decoder.model.0.bias"] + 1}
     other = SnacCodec(write_model(tmp_path / "other", changed))
     assert SnacCodec(folder).spec.name == SnacCodec(str(folder)).spec.name != other.spec.name
 
 
-def test_a_file_of_any_name_is_found_with_the_configuration_beside_it(tmp_path, folder, recorded):
+def test_a_file_of_any_name_is_found_with_the_configuration_next_to_it(tmp_path, folder, recorded):
     codec = SnacCodec(write_model(tmp_path / "named", recorded, "snac-v2.safetensors") / "snac-v2.safetensors")
     assert codec.spec.hop_lengths == SnacCodec(folder).spec.hop_lengths
 
@@ -118,7 +126,7 @@ def test_a_checksum_refuses_other_weights(folder):
         SnacCodec(folder, sha256="00" * 32)
 
 
-def test_incomplete_folders_say_what_is_missing(tmp_path, recorded):
+def test_incomplete_folders_are_refused_by_the_missing_file(tmp_path, recorded):
     with pytest.raises(CheckpointError, match=r"expected config\.json"):
         SnacCodec(tmp_path)
     (write_model(tmp_path / "no-weights", recorded) / "model.safetensors").unlink()
@@ -132,8 +140,8 @@ def test_incomplete_folders_say_what_is_missing(tmp_path, recorded):
     ("changes", "error", "sentence"),
     [
         ({"codebook_size": 33}, CheckpointError, "belong to another model"),
-        ({"attn_window_size": 32}, ConfigError, "attn_window_size"),
-        ({"surprise": 1}, ConfigError, "surprise"),
+        ({"attn_window_size": 32}, CheckpointError, "attn_window_size"),
+        ({"surprise": 1}, CheckpointError, "surprise"),
     ],
 )
 def test_configurations_that_do_not_fit_are_refused(tmp_path, recorded, changes, error, sentence):
@@ -142,7 +150,7 @@ def test_configurations_that_do_not_fit_are_refused(tmp_path, recorded, changes,
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
-def test_damaged_weights_are_refused(tmp_path, recorded, name):
+def test_corrupt_weights_are_refused(tmp_path, recorded, name):
     path = write_model(tmp_path / "model", recorded, name) / name
     for content in (path.read_bytes()[:1_000], b"", b"not weights at all"):
         path.write_bytes(content)
@@ -150,7 +158,7 @@ def test_damaged_weights_are_refused(tmp_path, recorded, name):
             SnacCodec(path.parent)
 
 
-class Trap:
+class CodeOnLoad:
     """Leaves a file behind when it is unpickled."""
 
     def __init__(self, path):
@@ -162,40 +170,100 @@ class Trap:
 
 def test_code_inside_pickled_weights_is_refused_not_run(tmp_path, recorded):
     folder = write_model(tmp_path / "model", recorded, "pytorch_model.bin")
-    torch.save({"weight": Trap(tmp_path / "sprung")}, folder / "pytorch_model.bin")
+    torch.save({"weight": CodeOnLoad(tmp_path / "sprung")}, folder / "pytorch_model.bin")
     with pytest.raises(CheckpointError, match="expected weights"):
         SnacCodec(folder)
     assert not (tmp_path / "sprung").exists()
 
 
-def test_a_refused_download_is_one_sentence(monkeypatch):
+def test_a_failed_download_is_one_attempt_and_one_sentence(monkeypatch):
     import huggingface_hub
 
-    def refuse(*arguments, **options):
+    attempts = []
+
+    def refuse(model, name, local_files_only=False, etag_timeout=None):
+        attempts.append((name, local_files_only))
         raise ConnectionError("no route to the hub\nwith more lines")
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuse)
+    monkeypatch.setattr(pretrained, "connection_problem", lambda address: None)
     with pytest.raises(
         CheckpointError, match=r"hubertsiuzdak/snac_24khz: the download of config\.json failed"
     ) as caught:
         SnacCodec()
     assert "no route to the hub" in str(caught.value) and "\n" not in str(caught.value)
+    assert attempts == [("config.json", True), ("config.json", False)]
+    with pytest.raises(CheckpointError, match="no route"):
+        find_file("owner/model", ["a.safetensors", "b.bin"])
+    assert attempts[-1] == (
+        "a.safetensors",
+        False,
+    )  # one attempt: the second name is not tried after a broken connection
 
 
-def test_hub_names_are_fetched_file_by_file(monkeypatch, folder):
+def test_files_of_the_hub_are_downloaded_one_by_one(monkeypatch, folder):
     import huggingface_hub
 
     fetched = []
 
-    def fetch(model, name):
+    def fetch(model, name, local_files_only=False, etag_timeout=None):
+        if local_files_only:
+            raise FileNotFoundError(name)
         fetched.append((model, name))
         if not (folder / name).exists():
-            raise FileNotFoundError(name)
+            raise EntryNotFoundError(name)
         return str(folder / name)
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", fetch)
+    monkeypatch.setattr(pretrained, "connection_problem", lambda address: None)
     assert SnacCodec("someone/snac").spec == SnacCodec(folder).spec
     assert fetched == [("someone/snac", "config.json"), ("someone/snac", "model.safetensors")]
+    assert find_file("someone/snac", ["missing.bin", "config.json"]) == folder / "config.json"
+
+
+def test_cached_files_of_the_hub_need_no_network(monkeypatch, folder):
+    import huggingface_hub
+
+    def cached(model, name, local_files_only=False, etag_timeout=None):
+        assert local_files_only
+        return str(folder / name)
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", cached)
+    monkeypatch.setattr(pretrained, "connection_problem", lambda address: pytest.fail("used the network"))
+    assert SnacCodec("someone/snac").spec == SnacCodec(folder).spec
+
+
+@pytest.mark.parametrize("seconds", [0.0, 30.0])
+def test_without_a_network_the_sentence_comes_within_the_time_limit(monkeypatch, seconds):
+    """Where connecting fails at once, and where nothing answers."""
+    import huggingface_hub
+
+    def connect(target, timeout):
+        assert timeout == pretrained.NETWORK_SECONDS
+        time.sleep(seconds)
+        raise OSError("no network")
+
+    def cache_only(model, name, local_files_only=False, etag_timeout=None):
+        assert local_files_only, "the client, which retries, must not be asked"
+        raise FileNotFoundError(name)
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", cache_only)
+    monkeypatch.setattr(pretrained, "NETWORK_SECONDS", 0.3)
+    monkeypatch.setattr(socket, "create_connection", connect)
+    started = time.monotonic()
+    with pytest.raises(CheckpointError, match=r"download of config.json failed \((no network|.* did not answer)"):
+        find_file("owner/model", ["config.json"])
+    assert time.monotonic() < started + 5
+
+
+def test_a_proxy_is_connected_to_instead_of_the_hub(monkeypatch):
+    targets = []
+    monkeypatch.setattr(socket, "create_connection", lambda target, timeout: targets.append(target) or io.BytesIO())
+    monkeypatch.setattr(pretrained, "getproxies", lambda: {"https": "http://proxy.example:3128"})
+    monkeypatch.setattr(pretrained, "proxy_bypass", lambda host: host == "inside.example")
+    for address in ("https://hub.example", "https://inside.example", "http://plain.example:81"):
+        assert pretrained.connection_problem(address) is None
+    assert targets == [("proxy.example", 3128), ("inside.example", 443), ("plain.example", 81)]
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch, folder):
@@ -204,7 +272,7 @@ def test_without_the_package_the_extra_is_named(monkeypatch, folder):
         SnacCodec(folder)
 
 
-def test_nothing_is_neither_encoded_nor_decoded_into_something(folder):
+def test_encoding_no_samples_is_refused_and_no_codes_decode_to_no_samples(folder):
     codec = SnacCodec(folder)
     with pytest.raises(AudioError, match="no samples"):
         codec.encode(Waveform(np.zeros(0, np.float32), 24_000))

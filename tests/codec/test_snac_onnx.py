@@ -1,4 +1,4 @@
-"""SNAC as graphs: the codes, the audio and the name of the package's, without PyTorch."""
+"""SNAC as graphs: codes, audio and name equal those of the package, without PyTorch."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ import torch
 from safetensors.torch import save_file
 
 from light_install import WITHOUT_EXTRAS
-from marstts import checkpoint
 from marstts.audio import Waveform
-from marstts.checkpoint import SnacPart, has_snac_graphs, load_bundle, open_codec, rewrite_bundle
-from marstts.codec import snac_onnx
+from marstts.bundle import load_bundle
+from marstts.codec import registry, snac_onnx
 from marstts.codec.base import start_decoding
 from marstts.codec.snac import SnacCodec
-from marstts.codec.snac_graphs import SMALLEST_ALPHA, export_snac, fold
-from marstts.codec.snac_onnx import SnacOnnx, Span, heard_by
-from marstts.errors import AudioError, CheckpointError, ConfigError, MissingExtraError
-from marstts.mars6.quantise import Precision
+from marstts.codec.snac_graphs import MIN_ALPHA, export_snac, fold
+from marstts.codec.snac_onnx import SnacOnnx, Span, receptive_field
+from marstts.errors import AudioError, CheckpointError, MissingExtraError
+from marstts.models import upgrade_bundle
 from marstts.voice import Voice
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "mars6"
@@ -39,7 +38,7 @@ SHAPES = {
 
 
 def random_snac(folder: Path, **changes: object) -> Path:
-    """A small SNAC as it lies on the hub, its snakes bent in all ways."""
+    """Write a small SNAC as on the hub, with snake factors of all sizes and signs."""
     snac = pytest.importorskip("snac")
     torch.manual_seed(0)
     model = snac.SNAC(**SMALL | changes)
@@ -62,7 +61,7 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return SnacCodec(folder / "source"), SnacOnnx(folder / "graphs")
 
 
-def test_recorded_codes_and_audio(tmp_path: Path):
+def test_codes_and_audio_match_recorded_results(tmp_path: Path):
     recorded = safetensors.numpy.load_file(GOLDEN / "snac.safetensors")
     weights = {key.removeprefix("weights."): value for key, value in recorded.items() if key.startswith("weights.")}
     safetensors.numpy.save_file(weights, tmp_path / "model.safetensors")
@@ -76,37 +75,37 @@ def test_recorded_codes_and_audio(tmp_path: Path):
     np.testing.assert_allclose(codec.decode(codes).samples, recorded["decoded"][0, 0], atol=1e-4)
 
 
-def test_codes_audio_and_name_are_the_packages(pair: tuple[SnacCodec, SnacOnnx]):
+def test_codes_audio_and_name_equal_the_packages(pair: tuple[SnacCodec, SnacOnnx]):
     package, ours = pair
-    assert ours.spec == package.spec and ours.reach_patches == package.reach_patches
+    assert ours.spec == package.spec and ours.lookahead_patches == package.lookahead_patches
     rng, layout = np.random.default_rng(0), package.spec.patch_layout
     patches = 2 * snac_onnx.WINDOW_PATCHES + 3
     codes = tuple(rng.integers(0, package.spec.codebook_size, patches * count) for count in layout)
     for first in (0, 5):
-        wanted = package.decode(codes, first).samples
-        np.testing.assert_allclose(ours.decode(codes, first).samples, wanted, atol=2e-4 * np.abs(wanted).max())
+        expected = package.decode(codes, first).samples
+        np.testing.assert_allclose(ours.decode(codes, first).samples, expected, atol=2e-4 * np.abs(expected).max())
     waveform = Waveform(rng.normal(size=patches * package.spec.patch_samples - 3).astype(np.float32), 24_000)
-    for level, wanted in zip(ours.encode(waveform), package.encode(waveform), strict=True):
-        assert np.mean(level == wanted) > 0.99, "up to a near tie"
+    for level, expected in zip(ours.encode(waveform), package.encode(waveform), strict=True):
+        assert np.mean(level == expected) > 0.99, "up to a near tie"
 
 
-def test_windows_hear_what_is_around_them_and_compute_little_else(pair: tuple[SnacCodec, SnacOnnx]):
+def test_windows_are_padded_by_their_receptive_field_and_little_else(pair: tuple[SnacCodec, SnacOnnx]):
     _, codec = pair
     config, hop, rng = codec._config, codec.spec.patch_samples, np.random.default_rng(1)
     codes = tuple(rng.integers(0, codec.spec.codebook_size, 100 * count) for count in codec.spec.patch_layout)
     whole = codec.decode(codes).samples
-    decoding, heard = start_decoding(codec), 0
+    decoding, decoded = start_decoding(codec), 0
     for stop in (1, 40, 57, 99, 100):
-        window = decoding.hear(codes, stop)
-        np.testing.assert_allclose(window, whole[heard * hop : stop * hop], atol=1e-5)
-        heard = stop
-    patches, spans = heard_by(config, Span(40, 41), 100)
-    assert 41 - patches.first <= 1 + codec.reach_patches and patches.last - 40 <= 1 + codec.reach_patches
-    assert spans[-1] == (40 * hop - 42, 41 * hop + 42), "the costly last block adds its own reach alone"
-    assert heard_by(config, Span(0, 100), 100)[1][-1] == (0, 100 * hop)
+        window = decoding.decode_until(codes, stop)
+        np.testing.assert_allclose(window, whole[decoded * hop : stop * hop], atol=1e-5)
+        decoded = stop
+    patches, spans = receptive_field(config, Span(40, 41), 100)
+    assert 41 - patches.first <= 1 + codec.lookahead_patches and patches.last - 40 <= 1 + codec.lookahead_patches
+    assert spans[-1] == (40 * hop - 42, 41 * hop + 42), "the costly last block adds its own receptive field only"
+    assert receptive_field(config, Span(0, 100), 100)[1][-1] == (0, 100 * hop)
 
 
-def test_noise_has_a_seed_and_a_place(pair: tuple[SnacCodec, SnacOnnx]):
+def test_noise_depends_on_the_seed_and_the_position(pair: tuple[SnacCodec, SnacOnnx]):
     _, codec = pair
     codes = tuple(np.arange(4 * count) % codec.spec.codebook_size for count in codec.spec.patch_layout)
     once, again, elsewhere = (codec.decode(codes, first).samples for first in (0, 0, 1))
@@ -114,15 +113,15 @@ def test_noise_has_a_seed_and_a_place(pair: tuple[SnacCodec, SnacOnnx]):
     assert np.array_equal(once, elsewhere) is (not codec._config.noise)
 
 
-def test_snakes_that_hardly_bend_divide_nothing_by_zero():
+def test_almost_linear_snakes_do_not_divide_by_zero():
     folded = fold(
         {"a.0.alpha": np.zeros((1, 2, 1), np.float32), "a.1.weight": np.ones((3, 2, 1), np.float32)}
     )  # fmt: skip
-    assert folded["a.0.turns"] == pytest.approx(SMALLEST_ALPHA / np.pi)
-    assert folded["a.1.weight"] == pytest.approx(np.pi / SMALLEST_ALPHA)
+    assert folded["a.0.turns"] == pytest.approx(MIN_ALPHA / np.pi)
+    assert folded["a.1.weight"] == pytest.approx(np.pi / MIN_ALPHA)
 
 
-def test_nothing_and_the_wrong_number_of_codes_are_told_apart(pair: tuple[SnacCodec, SnacOnnx]):
+def test_no_codes_decode_to_nothing_and_wrong_numbers_of_codes_are_refused(pair: tuple[SnacCodec, SnacOnnx]):
     _, codec = pair
     levels = len(codec.spec.patch_layout)
     assert len(codec.decode((np.zeros(0, np.int64),) * levels).samples) == 0
@@ -141,50 +140,51 @@ def snac_bundle(toy_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     info = json.loads((folder / "bare" / "bundle.json").read_text())
     info["codec"] = {"kind": "snac", "source": str(source), "sha256": None}
     (folder / "bare" / "bundle.json").write_text(json.dumps(info))
-    assert rewrite_bundle(folder / "bare", folder / "bundle", Precision.FLOAT32) is None
+    assert upgrade_bundle(folder / "bare", folder / "bundle") is None
     return folder / "bundle"
 
 
+@pytest.mark.slow
 def test_a_bundle_with_graphs_speaks_without_pytorch(snac_bundle: Path, tmp_path: Path):
     bundle = load_bundle(snac_bundle)
     voice = Voice(
-        name="somebody", identity=np.ones(5, np.float32), style=np.ones(7, np.float32), prefix=None,
-        codec=bundle.codec.spec.name, identity_encoder=bundle.identity_encoder.name,
-        style_encoder=bundle.style_encoder.name, source_sha256="", consent="",
+        name="test", embeddings={"identity": np.ones(5, np.float32), "style": np.ones(7, np.float32)}, prefix=None,
+        codec=bundle.codec.spec.name, encoders={role: encoder.name for role, encoder in bundle.encoders.items()},
+        source_sha256="", consent="",
     )  # fmt: skip
-    voice.save(tmp_path / "voice.safetensors")
-    options = ["--model", snac_bundle, "--voice", tmp_path / "voice.safetensors", "--output", tmp_path / "a.wav"]
+    voice.save(tmp_path / "test.voice")
+    options = ["--model", snac_bundle, "--voice", tmp_path / "test.voice", "--output", tmp_path / "a.wav"]
     command = [sys.executable, "-c", WITHOUT_EXTRAS, "speak", "Hello there.", *map(str, options)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert (tmp_path / "a.wav").stat().st_size > 44
 
 
-def test_graphs_are_for_the_cpu_and_the_package_for_all_else(snac_bundle: Path, monkeypatch: pytest.MonkeyPatch):
+def test_graphs_run_on_the_cpu_and_the_package_elsewhere(snac_bundle: Path, monkeypatch: pytest.MonkeyPatch):
     part = load_bundle(snac_bundle).info.codec
-    assert isinstance(part, SnacPart) and has_snac_graphs(snac_bundle / "codec")
-    assert isinstance(open_codec(part, snac_bundle / "codec"), SnacOnnx)
-    assert isinstance(open_codec(part, snac_bundle / "nowhere"), SnacCodec)
-    monkeypatch.setattr(checkpoint, "SnacCodec", lambda source, *, sha256, device: device)
-    assert open_codec(part, snac_bundle / "codec", "cuda") == "cuda"
+    assert isinstance(part, registry.SnacPart) and registry.has_snac_graphs(snac_bundle / "codec")
+    assert isinstance(registry.open_codec(part, snac_bundle / "codec"), SnacOnnx)
+    assert isinstance(registry.open_codec(part, snac_bundle / "nowhere"), SnacCodec)
+    monkeypatch.setattr(registry, "SnacCodec", lambda source, *, sha256, device: device)
+    assert registry.open_codec(part, snac_bundle / "codec", "cuda") == "cuda"
 
 
-def test_where_snac_is_not_at_hand_a_bundle_keeps_the_graphs_it_has(
+def test_without_the_snac_package_an_upgraded_bundle_keeps_its_graphs(
     snac_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setitem(sys.modules, "snac", None)
     with pytest.raises(MissingExtraError, match=r"marstts\[released\]"):
         export_snac(snac_bundle.parent / "source", tmp_path / "graphs")
-    reason = rewrite_bundle(snac_bundle, tmp_path / "copy", Precision.FLOAT32)
+    reason = upgrade_bundle(snac_bundle, tmp_path / "copy")
     assert reason is not None and "released" in reason
     assert isinstance(load_bundle(tmp_path / "copy").codec, SnacOnnx)
 
 
-def test_damaged_folders_are_refused(snac_bundle: Path, tmp_path: Path):
+def test_malformed_folders_are_refused(snac_bundle: Path, tmp_path: Path):
     copytree(snac_bundle / "codec", tmp_path / "codec")
     (tmp_path / "codec" / "decoder.onnx").unlink()
     with pytest.raises(CheckpointError, match=r"decoder\.onnx"):
         SnacOnnx(tmp_path / "codec")
     (tmp_path / "codec" / "config.json").write_text("{}")
-    with pytest.raises(ConfigError, match="name"):
+    with pytest.raises(CheckpointError, match="name"):
         SnacOnnx(tmp_path / "codec")

@@ -55,16 +55,16 @@ def test_decoding_keeps_the_loudness_contour():
     assert np.abs(ours - theirs)[audible].mean() < 2.5
 
 
-def test_decoding_keeps_the_tune():
+def test_decoding_keeps_the_pitch_contour():
     codec = ToyCodec()
     for frequency in (150.0, 700.0, 3_000.0):
         tone = 0.3 * np.sin(2 * np.pi * frequency * np.arange(24_000) / 24_000)
         decoded = codec.decode(codec.encode(Waveform(tone.astype(np.float32), 24_000))).samples[:24_000]
-        heard = np.abs(np.fft.rfft(decoded)).argmax()  # 1 Hz bins
-        assert abs(heard / frequency - 1) < 0.08
+        peak = np.abs(np.fft.rfft(decoded)).argmax()  # 1 Hz bins
+        assert abs(peak / frequency - 1) < 0.08
 
 
-def test_silence_stays_silent_and_every_code_can_be_played():
+def test_silence_stays_silent_and_every_code_can_be_decoded():
     codec = ToyCodec(codebook_size=30, hop_lengths=(16, 8, 4), sample_rate=8_000)
     silence = codec.encode(Waveform(np.zeros(64, np.float32), 8_000))
     assert not codec.decode(silence).samples.any()
@@ -81,11 +81,11 @@ def test_encoding_is_repeatable_and_leaves_its_input_alone():
     np.testing.assert_array_equal(original.samples, before)
 
 
-def test_the_name_tells_geometries_apart():
+def test_the_name_distinguishes_geometries():
     names = {ToyCodec(size, hops).spec.name for size in (16, 64) for hops in ((8, 4, 2), (16, 4, 2))}
     assert len(names) == 4
 
 
-def test_nothing_to_encode_is_refused():
+def test_encoding_no_samples_is_refused():
     with pytest.raises(AudioError, match="no samples"):
         ToyCodec().encode(Waveform(np.zeros(0, np.float32), 24_000))

@@ -1,4 +1,4 @@
-"""Codecs decode an utterance bit by bit as they decode the whole, if they wait as long as they say they must."""
+"""Incremental decoding equals decoding the whole utterance, given the codec's lookahead."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def head(codec: Codec, codes: Codes, patches: int) -> Codes:
 
 
 @pytest.mark.parametrize("sizes", [(1, 2, 4, 8, 16), (5,) * 6 + (1,), (PATCHES,)])
-def test_an_utterance_decoded_bit_by_bit_is_the_whole(codec: Codec, sizes: tuple[int, ...]):
+def test_incremental_decoding_equals_decoding_the_whole(codec: Codec, sizes: tuple[int, ...]):
     """Though each is decoded before anything is known beyond its reach."""
     codes, start, pieces, decoding = random_codes(codec), 0, [], start_decoding(codec)
     for size in sizes:
-        known = head(codec, codes, start + size + codec.reach_patches)
-        pieces.append(decoding.hear(known, start + size))
+        known = head(codec, codes, start + size + codec.lookahead_patches)
+        pieces.append(decoding.decode_until(known, start + size))
         start += size
     whole = codec.decode(codes).samples
     assert start == PATCHES and [len(piece) for piece in pieces] == [size * codec.spec.patch_samples for size in sizes]
@@ -71,7 +71,7 @@ def test_an_utterance_decoded_bit_by_bit_is_the_whole(codec: Codec, sizes: tuple
     np.testing.assert_allclose(np.concatenate(pieces), whole, atol=tolerance * max(1, np.abs(whole).max()))
 
 
-def test_a_code_is_heard_as_early_as_the_reach_says_and_no_earlier(codec: Codec):
+def test_a_code_influences_audio_within_the_lookahead_only(codec: Codec):
     codes, middle = random_codes(codec), PATCHES // 2
     changed = tuple(level.copy() for level in codes)
     for level, count in zip(changed, codec.spec.patch_layout, strict=True):
@@ -79,8 +79,8 @@ def test_a_code_is_heard_as_early_as_the_reach_says_and_no_earlier(codec: Codec)
     difference = np.abs(codec.decode(codes).samples - codec.decode(changed).samples).reshape(PATCHES, -1).max(axis=1)
     touched = np.flatnonzero(difference > 1e-6 * max(1, difference.max()))
     earliest, latest = middle - touched.min(), touched.max() - middle
-    assert difference[middle] > 0 and earliest <= codec.reach_patches
+    assert difference[middle] > 0 and earliest <= codec.lookahead_patches
     if isinstance(codec, MiniCodec):  # whose pulses count the cycles of all that went before
         assert latest == PATCHES - 1 - middle
     else:
-        assert max(earliest, latest) == codec.reach_patches
+        assert max(earliest, latest) == codec.lookahead_patches

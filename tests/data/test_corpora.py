@@ -1,7 +1,8 @@
-"""Recipes on miniature corpora in the layouts of the real ones, and what becomes of bad data in them."""
+"""Recipes on miniature corpora in the layouts of the real ones, and the rejects of bad data in them."""
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +15,18 @@ from typer.testing import CliRunner
 import miniature_corpora
 from marstts import audio
 from marstts.cli.main import app
+from marstts.data.corpora.build_manifest import (
+    Audio,
+    ManifestConfig,
+    RawUtterance,
+    RejectedItem,
+    RejectKind,
+    build_manifest,
+    could_be_english,
+    held_out,
+)
 from marstts.data.corpora.catalogue import RECIPES
 from marstts.data.corpora.folder import folder
-from marstts.data.corpora.gather import Audio, Found, GatherConfig, Kind, Refused, could_be_english, gather, held_out
 from marstts.data.manifest import Utterance, parse_utterance, read_manifest
 from marstts.errors import DataError
 
@@ -40,12 +50,12 @@ def manifest_of(output: Path) -> list[Utterance]:
 
 
 def rejects_of(output: Path) -> dict[str, dict]:
-    """What was left out, by id."""
+    """The rejects, by id."""
     return {row["id"]: row for row in map(json.loads, (output / "rejects.jsonl").read_text().splitlines())}
 
 
 def prepare(name: str, root: Path, output: Path, *options: str) -> list[Utterance]:
-    """What `marstts prepare` makes of a corpus."""
+    """The manifest that `marstts prepare` writes."""
     result = RUN.invoke(app, ["prepare", name, "--root", str(root), "--output", str(output), *options])
     assert result.exit_code == 0, result.output
     return manifest_of(output)
@@ -66,25 +76,25 @@ EXPECTED = {
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_corpus_in_its_own_layout_becomes_a_manifest(name: str, tmp_path: Path) -> None:
-    count, people, splits, rate = EXPECTED[name]
+    count, speakers, splits, rate = EXPECTED[name]
     utterances = prepare(name, build(name, tmp_path / "corpus"), tmp_path / "out")
     assert len(utterances) == count
-    assert {utterance.speaker for utterance in utterances} == people
+    assert {utterance.speaker for utterance in utterances} == speakers
     assert {utterance.source_rate for utterance in utterances} == {rate}
     found = [utterance.split for utterance in utterances]
     assert {split: found.count(split) for split in set(found)} == splits
-    assert all(utterance.licence and utterance.text.strip() for utterance in utterances)
+    assert all(utterance.license and utterance.text.strip() for utterance in utterances)
     for utterance in utterances:
         path = tmp_path / "out" / utterance.audio
         assert path.is_file() and 0.5 <= utterance.seconds <= 1.3
-    assert all(row["kind"] == "choice" for row in rejects_of(tmp_path / "out").values())
+    assert all(row["kind"] == "filtered" for row in rejects_of(tmp_path / "out").values())
 
 
 def test_every_corpus_of_the_catalogue_has_a_miniature() -> None:
     assert EXPECTED.keys() == RECIPES.keys()
 
 
-def test_libriheavy_gives_the_books_words_and_the_place_in_the_chapter(tmp_path: Path) -> None:
+def test_libriheavy_gives_the_text_of_the_book_and_the_segment_of_the_chapter(tmp_path: Path) -> None:
     root = build("libriheavy", tmp_path / "corpus")
     second = next(u for u in prepare("libriheavy", root, tmp_path / "out") if u.id.endswith("64kb_1"))
     assert second.text == miniature_corpora.TEXTS[1] and second.start == 1.15 and second.seconds == 0.7
@@ -92,7 +102,7 @@ def test_libriheavy_gives_the_books_words_and_the_place_in_the_chapter(tmp_path:
         read_manifest(tmp_path / "out" / "utterances.jsonl")
 
 
-def test_parts_of_files_can_be_written_as_files_that_every_command_reads(tmp_path: Path) -> None:
+def test_segments_can_be_written_as_files_that_every_command_reads(tmp_path: Path) -> None:
     root = build("libriheavy", tmp_path / "corpus")
     parts = prepare("libriheavy", root, tmp_path / "parts")
     prepare("libriheavy", root, tmp_path / "files", "--audio", "flac")
@@ -112,7 +122,7 @@ def test_libriheavys_extracted_lists_and_unpacked_archives_are_read_too(tmp_path
     assert len(prepare("libriheavy", root, tmp_path / "out")) == 6
 
 
-def test_what_is_read_is_what_was_said_by_whom_and_how(tmp_path: Path) -> None:
+def test_styles_and_segments_are_read_from_names_and_tables(tmp_path: Path) -> None:
     ears = {u.id: u for u in prepare("ears", build("ears", tmp_path / "ears"), tmp_path / "a")}
     assert ears["ears-p001-emo_anger_sentences"].style == "anger"
     assert ears["ears-p107-rainbow_01_highpitch"].style == "high"
@@ -123,23 +133,23 @@ def test_what_is_read_is_what_was_said_by_whom_and_how(tmp_path: Path) -> None:
     assert "portuguese" in rejects_of(tmp_path / "b")["ccv2-0004_portuguese_nonscripted_2-00000.000"]["reason"]
 
 
-def test_lhotse_corpora_keep_their_normalised_words(tmp_path: Path) -> None:
+def test_lhotse_corpora_keep_their_normalized_texts(tmp_path: Path) -> None:
     for name in ("libritts", "ljspeech"):
         utterances = prepare(name, build(name, tmp_path / name), tmp_path / f"{name}-out")
         assert "The rain has stopped at five o'clock." in {utterance.text for utterance in utterances}
 
 
 @pytest.mark.parametrize("name", ["libritts", "ljspeech", "vctk"])
-def test_faults_are_refused_by_name_before_lhotse_sees_them(name: str, tmp_path: Path) -> None:
+def test_invalid_files_are_rejected_by_name_before_lhotse_reads_them(name: str, tmp_path: Path) -> None:
     root = build(name, tmp_path / "corpus")
     files = [path for path in root.rglob("*") if path.suffix in (".wav", ".flac")]
     files = sorted(path for path in files if "mic1" not in path.name and "p315" not in path.name)
     files[0].write_text("no audio")
     files[1].unlink()
-    utterances = prepare(name, root, tmp_path / "out", "--max-faults", "0.6")
+    utterances = prepare(name, root, tmp_path / "out", "--max-reject-ratio", "0.6")
     assert len(utterances) == EXPECTED[name][0] - 2
     assert all("marstts-corpus" not in utterance.audio for utterance in utterances)
-    faults = [row for row in rejects_of(tmp_path / "out").values() if row["kind"] == "fault"]
+    faults = [row for row in rejects_of(tmp_path / "out").values() if row["kind"] == "error"]
     assert sorted("no such" in row["reason"] for row in faults) == [False, True]
 
 
@@ -147,7 +157,7 @@ def test_an_empty_transcript_is_named(tmp_path: Path) -> None:
     root = build("ljspeech", tmp_path / "corpus")
     table = root / "metadata.csv"
     table.write_text(table.read_text().replace("LJ001-0004|Good morning.|Good morning.", "LJ001-0004||"))
-    assert len(prepare("ljspeech", root, tmp_path / "out", "--max-faults", "0.3")) == 3
+    assert len(prepare("ljspeech", root, tmp_path / "out", "--max-reject-ratio", "0.3")) == 3
     assert rejects_of(tmp_path / "out")["LJ001-0004"]["reason"] == "the transcript is empty"
 
 
@@ -160,25 +170,25 @@ def test_a_table_lhotse_cannot_read_is_one_clear_sentence(tmp_path: Path) -> Non
     assert result.exit_code == 2 and "lhotse cannot read this corpus (ValueError" in result.stderr
 
 
-def test_damaged_parquet_rows_and_lists_are_refused_and_the_rest_is_kept(tmp_path: Path) -> None:
+def test_corrupt_parquet_rows_and_lists_are_rejected_and_the_rest_is_kept(tmp_path: Path) -> None:
     root = build("globe", tmp_path / "globe")
     (root / "data" / "train-00000-of-00001.parquet").write_bytes(b"PAR1 and then nothing")
     good = miniature_corpora.stored(24_000, "x.wav")
     rows = [{"audio": {"bytes": bad, "path": "x"}, "speaker_id": speaker, "transcript": "Good morning."}
             for bad, speaker in ((b"", "S_1"), (b"no audio", "S_1"), (good["bytes"], ""))]  # fmt: skip
     miniature_corpora.write_parquet(root / "data" / "val-00000-of-00001.parquet", rows)
-    assert len(prepare("globe", root, tmp_path / "a", "--max-faults", "0.7")) == 2
+    assert len(prepare("globe", root, tmp_path / "a", "--max-reject-ratio", "0.7")) == 2
     reasons = [row["reason"] for row in rejects_of(tmp_path / "a").values()]
-    for reason, words in zip(reasons, ["damaged after 0 rows", "no audio", "decoded", "who speaks"], strict=True):
+    for reason, words in zip(reasons, ["corrupt after 0 rows", "no audio", "decoded", "no speaker"], strict=True):
         assert words in reason
     root = build("libriheavy", tmp_path / "libriheavy")
     path = root / "libriheavy_cuts_dev.jsonl.gz"
     path.write_bytes(path.read_bytes()[:-40])
-    assert len(prepare("libriheavy", root, tmp_path / "b", "--max-faults", "0.3")) >= 3
-    assert "cut short" in rejects_of(tmp_path / "b")["libriheavy_cuts_dev.jsonl.gz"]["reason"]
+    assert len(prepare("libriheavy", root, tmp_path / "b", "--max-reject-ratio", "0.3")) >= 3
+    assert "truncated" in rejects_of(tmp_path / "b")["libriheavy_cuts_dev.jsonl.gz"]["reason"]
 
 
-def test_columns_of_another_name_are_told(tmp_path: Path) -> None:
+def test_columns_of_another_name_are_named(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     miniature_corpora.write_parquet(tmp_path / "c" / "data" / "train-0.parquet", [{"sound": b"", "words": "x"}])
     with pytest.raises(DataError, match="expected columns audio, transcript or text, speaker_id; found sound, words"):
@@ -186,7 +196,7 @@ def test_columns_of_another_name_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_folder_of_something_else_is_told_apart(name: str, tmp_path: Path) -> None:
+def test_a_folder_of_something_else_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "holiday.jpg").touch()
     with pytest.raises(DataError, match=r"expected|no such file"):
         list(RECIPES[name].open(tmp_path))
@@ -194,15 +204,15 @@ def test_a_folder_of_something_else_is_told_apart(name: str, tmp_path: Path) -> 
         list(RECIPES[name].open(tmp_path / "nowhere"))
 
 
-# One's own folder
+# Folders of recordings
 
 
 def test_a_folder_with_text_files_holds_out_a_tenth(tmp_path: Path) -> None:
     root = build("own_folder", tmp_path / "mine")
-    utterances = prepare("folder", root, tmp_path / "out", "--licence", "my own voice")
+    utterances = prepare("folder", root, tmp_path / "out", "--license", "my own voice")
     assert {u.speaker for u in utterances} == {"anna", "ben"} and len(utterances) == 8
     assert [u.split for u in utterances].count("validation") == 1
-    assert {u.licence for u in utterances} == {"my own voice"}
+    assert {u.license for u in utterances} == {"my own voice"}
 
 
 def test_a_folder_with_a_table_may_name_speakers(tmp_path: Path) -> None:
@@ -212,25 +222,25 @@ def test_a_folder_with_a_table_may_name_speakers(tmp_path: Path) -> None:
     table.write_text("a|Good morning.|anna\nwavs/b.wav|Shall we go?\n\nc\nd|There is no such file.\n", encoding="utf-8")
     rows = {row.id: row for row in folder(tmp_path / "mine", "own")}
     assert rows["wavs/a"].speaker == "anna" and rows["wavs/b"].speaker == "mine"
-    assert isinstance(rows["metadata.csv:4"], Refused) and isinstance(rows["d"], Refused)
+    assert isinstance(rows["metadata.csv:4"], RejectedItem) and isinstance(rows["d"], RejectedItem)
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match=r"file\|text"):
         list(folder(tmp_path / "empty", "own"))
 
 
-# Gathering
+# Manifests
 
 
-def found(folder: Path, name: str = "a", rate: int = 16_000, **changes: object) -> Found:
+def found(folder: Path, name: str = "a", rate: int = 16_000, **changes: object) -> RawUtterance:
     """A recording in order, but for the changes."""
     path = folder / f"{name}.wav"
     if not path.exists():
         miniature_corpora.record(path, rate)
-    facts = {"id": name, "audio": path, "text": "Good morning.", "speaker": "s", "split": "train", "licence": "CC0"}
-    return Found(**{**facts, **changes})
+    facts = {"id": name, "audio": path, "text": "Good morning.", "speaker": "s", "split": "train", "license": "CC0"}
+    return RawUtterance(**{**facts, **changes})
 
 
-FAULTS: dict[str, Callable[[Path], Found | Refused]] = {
+ERRORS: dict[str, Callable[[Path], RawUtterance | RejectedItem]] = {
     "no such audio file": lambda folder: found(folder, audio=folder / "gone.wav"),
     "cannot be decoded": lambda folder: found(folder, audio=b"no audio"),
     "holds no samples": lambda folder: found(folder, audio=empty(folder)),
@@ -239,9 +249,9 @@ FAULTS: dict[str, Callable[[Path], Found | Refused]] = {
     "can be spoken": lambda folder: found(folder, text="…"),
     "id was used before": lambda folder: found(folder, "good"),
     "ends before": lambda folder: found(folder, start=0.5, seconds=3.0),
-    "the corpus says so": lambda folder: Refused(id="a", reason="the corpus says so"),
+    "the corpus says so": lambda folder: RejectedItem(id="a", reason="the corpus says so"),
 }
-CHOICES: dict[str, Callable[[Path], Found | Refused]] = {
+FILTERED: dict[str, Callable[[Path], RawUtterance | RejectedItem]] = {
     "0.20 s of audio": lambda folder: found(folder, start=0.1, seconds=0.2),
     "40.00 s of audio": lambda folder: found(folder, audio=long(folder)),
     "language is de": lambda folder: found(folder, language="de"),
@@ -260,50 +270,52 @@ def long(folder: Path) -> Path:
     return folder / "long.wav"
 
 
-@pytest.mark.parametrize(("reason", "make"), [*FAULTS.items(), *CHOICES.items()])
-def test_what_is_left_out_is_named_with_its_reason(reason: str, make, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("reason", "make"), [*ERRORS.items(), *FILTERED.items()])
+def test_rejects_are_listed_with_their_reasons(reason: str, make, tmp_path: Path) -> None:
     bad = make(tmp_path)
-    config = GatherConfig(max_fault_share=0.5, max_per_speaker=1)
-    report = gather([found(tmp_path, "good", speaker="busy"), bad], tmp_path / "out", config)
+    config = ManifestConfig(max_reject_ratio=0.5, max_per_speaker=1)
+    report = build_manifest([found(tmp_path, "good", speaker="busy"), bad], tmp_path / "out", config)
     assert report.utterances == 1 and [u.id for u in manifest_of(tmp_path / "out")] == ["good"]
     (row,) = map(json.loads, (tmp_path / "out" / "rejects.jsonl").read_text().splitlines())
     assert reason in row["reason"] and row["id"] == bad.id
-    assert row["kind"] == ("fault" if reason in FAULTS else "choice")
+    assert row["kind"] == ("error" if reason in ERRORS else "filtered")
 
 
-def test_too_many_faults_stop_the_run_but_choices_do_not(tmp_path: Path) -> None:
+def test_too_many_errors_stop_the_run_but_filtered_items_do_not(tmp_path: Path) -> None:
     good = found(tmp_path, "good")
-    with pytest.raises(DataError, match=r"1 recordings are faulty, 50.0% of all; allowed are 5.0%.*rejects.jsonl"):
-        gather([good, Refused(id="x", reason="broken")], tmp_path / "out", GatherConfig())
+    with pytest.raises(DataError, match=r"1 recordings are invalid, 50.0% of all; allowed are 5.0%.*rejects.jsonl"):
+        build_manifest([good, RejectedItem(id="x", reason="broken")], tmp_path / "out", ManifestConfig())
     assert not (tmp_path / "out" / "utterances.jsonl").exists() and "x" in rejects_of(tmp_path / "out")
-    unwanted = Refused(id="x", reason="not wanted", kind=Kind.CHOICE)
-    assert gather([good, unwanted], tmp_path / "out", GatherConfig()).choices == 1
-    with pytest.raises(DataError, match="nothing of this corpus is left"):
-        gather([unwanted], tmp_path / "out", GatherConfig())
+    unwanted = RejectedItem(id="x", reason="not wanted", kind=RejectKind.FILTERED)
+    assert build_manifest([good, unwanted], tmp_path / "out", ManifestConfig()).filtered == 1
+    with pytest.raises(DataError, match="no utterance of this corpus is left"):
+        build_manifest([unwanted], tmp_path / "out", ManifestConfig())
 
 
 def test_the_cap_keeps_a_speakers_first_utterances(tmp_path: Path) -> None:
     path = found(tmp_path).audio
     many = [found(tmp_path, f"u{n}", audio=path, speaker="s" if n % 2 else "t") for n in range(9)]
-    gather(many, tmp_path / "out", GatherConfig(max_per_speaker=2))
+    build_manifest(many, tmp_path / "out", ManifestConfig(max_per_speaker=2))
     assert [u.id for u in manifest_of(tmp_path / "out")] == ["u0", "u1", "u2", "u3"]
 
 
-def test_a_bandwidth_the_corpus_knows_of_goes_before_the_files_rate(tmp_path: Path) -> None:
+def test_a_bandwidth_that_the_corpus_states_overrides_the_files_rate(tmp_path: Path) -> None:
     narrow = found(tmp_path, "narrow", rate=24_000, source_rate=16_000)
     boastful = found(tmp_path, "boastful", rate=24_000, source_rate=48_000)
-    gather([narrow, boastful], tmp_path / "out", GatherConfig())
+    build_manifest([narrow, boastful], tmp_path / "out", ManifestConfig())
     assert [u.source_rate for u in manifest_of(tmp_path / "out")] == [16_000, 24_000]
 
 
-def test_stored_recordings_of_awkward_names_get_files_of_their_own(tmp_path: Path) -> None:
+def test_stored_recordings_with_unsafe_names_get_separate_files(tmp_path: Path) -> None:
     content = found(tmp_path).audio.read_bytes()
     names = ["a/b", "a_b", "a b"]
-    report = gather([found(tmp_path, audio=content, id=name) for name in names], tmp_path / "out", GatherConfig())
+    report = build_manifest(
+        [found(tmp_path, audio=content, id=name) for name in names], tmp_path / "out", ManifestConfig()
+    )
     utterances = read_manifest(tmp_path / "out" / "utterances.jsonl")
     assert report.utterances == len({u.audio for u in utterances}) == 3
     assert all(audio.read(tmp_path / "out" / u.audio).seconds == pytest.approx(0.6) for u in utterances)
-    assert GatherConfig().audio is Audio.IN_PLACE
+    assert ManifestConfig().audio is Audio.IN_PLACE
 
 
 @pytest.mark.parametrize(
@@ -316,7 +328,7 @@ def test_stored_recordings_of_awkward_names_get_files_of_their_own(tmp_path: Pat
         ("Привет", False),
     ],
 )
-def test_letters_tell_english_from_other_alphabets(text: str, expected: bool) -> None:
+def test_letters_distinguish_english_from_other_alphabets(text: str, expected: bool) -> None:
     assert could_be_english(text) is expected
 
 
@@ -327,3 +339,57 @@ def test_a_text_is_held_out_however_it_is_spelt() -> None:
     splits = [held_out(text) for text in texts]
     assert 2 < splits.count("validation") < 25 and 2 < splits.count("test") < 25
     assert all(held_out(text.upper() + "!") == split for text, split in zip(texts, splits, strict=True))
+
+
+def test_a_table_in_another_encoding_is_one_clear_sentence(tmp_path: Path) -> None:
+    miniature_corpora.record(tmp_path / "mine" / "a.wav", 24_000)
+    (tmp_path / "mine" / "metadata.csv").write_bytes("a|Das Mädchen schläft.\n".encode("latin-1"))
+    result = RUN.invoke(
+        app, ["prepare", "folder", "--root", str(tmp_path / "mine"), "--output", str(tmp_path / "o"), "--license", "x"]
+    )
+    assert result.exit_code == 2 and "metadata.csv: expected UTF-8 text" in result.stderr
+    assert "save the table as UTF-8" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["/etc/hostname", "../outside.wav", "x" * 5000, "nul\0l", "", "."])
+def test_a_table_cannot_name_files_elsewhere_or_impossible_ones(name: str, tmp_path: Path) -> None:
+    miniature_corpora.record(tmp_path / "outside.wav", 24_000)
+    miniature_corpora.record(tmp_path / "mine" / "a.wav", 24_000)
+    (tmp_path / "mine" / "metadata.csv").write_text(f"a|Good morning.\n{name}|Shall we go?\n")
+    report = build_manifest(folder(tmp_path / "mine", "own"), tmp_path / "out", ManifestConfig(max_reject_ratio=0.5))
+    assert (report.utterances, report.errors) == (1, 1)
+
+
+def test_names_too_long_for_a_file_system_are_shortened_in_the_output(tmp_path: Path) -> None:
+    content = found(tmp_path).audio.read_bytes()
+    names = ["x" * 300, "x" * 301]
+    build_manifest([found(tmp_path, audio=content, id=name) for name in names], tmp_path / "out", ManifestConfig())
+    assert len({u.audio for u in read_manifest(tmp_path / "out" / "utterances.jsonl")}) == 2
+
+
+def test_names_that_are_no_utf_8_are_rejected_and_stop_nothing(tmp_path: Path) -> None:
+    bad = found(tmp_path, id="\udcff\n")
+    config = ManifestConfig(max_reject_ratio=0.5)
+    assert build_manifest([found(tmp_path, "good"), bad], tmp_path / "out", config).errors == 1
+    assert "\\xff\\n" in rejects_of(tmp_path / "out")
+
+
+def test_an_older_manifest_stays_when_a_run_fails(tmp_path: Path) -> None:
+    build_manifest([found(tmp_path, "good")], tmp_path / "out", ManifestConfig())
+    before = (tmp_path / "out" / "utterances.jsonl").read_bytes()
+    with pytest.raises(DataError, match="no utterance of this corpus is left"):
+        build_manifest(iter(()), tmp_path / "out", ManifestConfig())
+    assert (tmp_path / "out" / "utterances.jsonl").read_bytes() == before
+    assert not [path for path in (tmp_path / "out").iterdir() if "partial" in path.name]
+
+
+@pytest.mark.parametrize("line", ["[" * 5000, '{"id": 1' + "0" * 5000 + "}", "null", '{"start": 1e999}'])
+def test_malformed_lines_of_lists_are_rejected(line: str, tmp_path: Path) -> None:
+    root = build("ccv2", tmp_path / "ccv2")
+    with (root / "transcripts.jsonl").open("a") as table:
+        table.write(line + "\n")
+    assert len(prepare("ccv2", root, tmp_path / "a", "--max-reject-ratio", "0.5")) == 3
+    root = build("libriheavy", tmp_path / "libriheavy")
+    with gzip.open(root / "libriheavy_cuts_dev.jsonl.gz", "at") as table:
+        table.write(line + "\n")
+    assert len(prepare("libriheavy", root, tmp_path / "b", "--max-reject-ratio", "0.5")) == 6

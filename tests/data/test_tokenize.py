@@ -1,4 +1,4 @@
-"""Tokenising with the smallest ears that still hear: a codec of sample averages, embeddings of loudness."""
+"""Tokenization with the smallest encoders: a codec of sample averages, embeddings of loudness."""
 
 import json
 from dataclasses import dataclass
@@ -10,12 +10,14 @@ import soundfile
 
 from marstts.audio import Waveform
 from marstts.codec.base import CodecSpec
-from marstts.data.listening import Ears, ListeningConfig
+from marstts.data.corpus import load_corpus
 from marstts.data.manifest import Utterance, write_manifest
-from marstts.data.shards import load_corpus, read_info, shard_path
+from marstts.data.preprocess import Encoders, PreprocessConfig
+from marstts.data.shards import EncoderInfo, read_info, shard_path
 from marstts.data.tokenize import tokenize_manifest
 from marstts.data.workers import Processes
 from marstts.errors import DataError
+from marstts.files import LOCK_FILE, lock_folder
 
 SPEC = CodecSpec(name="averages", sample_rate=8000, codebook_size=19, hop_lengths=(800, 400, 200))
 
@@ -31,7 +33,7 @@ class AverageCodec:
         )
 
     def decode(self, codes):
-        raise AssertionError("tokenising never decodes")
+        raise AssertionError("tokenization never decodes")
 
 
 @dataclass(frozen=True)
@@ -43,12 +45,12 @@ class LoudnessEncoder:
         return np.full(self.size, np.abs(waveform.samples).mean(), np.float32)
 
 
-def load_ears() -> Ears:
-    return Ears(AverageCodec(), LoudnessEncoder("who", 3), LoudnessEncoder("how", 5))
+def load_encoders() -> Encoders:
+    return Encoders(AverageCodec(), {"identity": LoudnessEncoder("who", 3), "style": LoudnessEncoder("how", 5)})
 
 
-def load_other_ears() -> Ears:
-    return Ears(AverageCodec(), LoudnessEncoder("whoever", 3), LoudnessEncoder("how", 5))
+def load_other_encoders() -> Encoders:
+    return Encoders(AverageCodec(), {"identity": LoudnessEncoder("another", 3), "style": LoudnessEncoder("how", 5)})
 
 
 def make_corpus(folder: Path, count: int, **changes: object) -> Path:
@@ -68,46 +70,46 @@ def make_corpus(folder: Path, count: int, **changes: object) -> Path:
                 seconds=seconds,
                 source_rate=8000,
                 split="train" if index % 3 else "validation",
-                licence="CC0",
+                license="CC0",
             )
         )
     write_manifest(utterances, folder / "utterances.jsonl")
     return folder / "utterances.jsonl"
 
 
-def silent(_: str) -> None:
-    pass
-
-
 def tokenize(manifest: Path, output: Path, **options):
-    return tokenize_manifest(manifest, output, options.pop("ears", load_ears), say=silent, **options)
+    return tokenize_manifest(manifest, output, options.pop("encoders", load_encoders), **options)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != LOCK_FILE}
 
 
-def test_the_corpus_in_memory_is_what_the_models_heard(tmp_path):
+def test_the_corpus_in_memory_is_what_the_encoders_computed(tmp_path):
     report = tokenize(make_corpus(tmp_path, 5), tmp_path / "shards", utterances_per_shard=2)
     assert (report.shards, report.shards_made, report.utterances, report.rejects) == (3, 3, 5, 0)
     corpus = load_corpus(tmp_path / "shards")
     assert [u.id for u in corpus.utterances] == ["u0", "u1", "u2", "u3", "u4"]
-    assert corpus.codec == SPEC and corpus.identity_encoder == "who" and corpus.style_encoder == "how"
-    assert corpus.identity.shape == (5, 3) and corpus.style.shape == (5, 5)
-    ears = load_ears()
+    assert corpus.codec == SPEC and corpus.encoders == {
+        "identity": EncoderInfo("who", 3),
+        "style": EncoderInfo("how", 5),
+    }
+    assert {role: values.shape for role, values in corpus.embeddings.items()} == {"identity": (5, 3), "style": (5, 5)}
+    encoders = load_encoders()
     for index in range(5):
         samples, rate = soundfile.read(tmp_path / f"{index}.flac", dtype="float32")
-        expected = ears.codec.encode(Waveform(samples, rate))
-        for got, wanted in zip(corpus.codes_of(index), expected, strict=True):
-            np.testing.assert_array_equal(got, wanted)
-        np.testing.assert_allclose(corpus.identity[index], np.abs(samples).mean(), rtol=1e-3)
+        expected = encoders.codec.encode(Waveform(samples, rate))
+        for found, right in zip(corpus.codes_of(index), expected, strict=True):
+            np.testing.assert_array_equal(found, right)
+        np.testing.assert_allclose(corpus.embeddings["identity"][index], np.abs(samples).mean(), rtol=1e-3)
     assert corpus.seconds == pytest.approx(corpus.num_patches.sum() * 0.1)
 
 
+@pytest.mark.slow
 def test_the_bytes_do_not_depend_on_the_number_of_workers(tmp_path):
     manifest = make_corpus(tmp_path, 5)
     tokenize(manifest, tmp_path / "one", utterances_per_shard=2)
-    tokenize(manifest, tmp_path / "two", utterances_per_shard=2, engine=Processes(2))
+    tokenize(manifest, tmp_path / "two", utterances_per_shard=2, executor=Processes(2))
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
 
@@ -118,13 +120,14 @@ def test_the_order_of_the_manifest_does_not_change_the_corpus(tmp_path):
     tokenize(manifest, tmp_path / "backward", utterances_per_shard=2)
     forward, backward = load_corpus(tmp_path / "forward"), load_corpus(tmp_path / "backward")
     assert forward.utterances == backward.utterances
-    for name in ("offsets", "identity", "style"):
-        np.testing.assert_array_equal(getattr(forward, name), getattr(backward, name))
+    np.testing.assert_array_equal(forward.offsets, backward.offsets)
+    for role in ("identity", "style"):
+        np.testing.assert_array_equal(forward.embeddings[role], backward.embeddings[role])
     for one, other in zip(forward.codes, backward.codes, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_restart_makes_only_what_is_missing_damaged_or_stale(tmp_path):
+def test_a_resumed_run_makes_only_missing_corrupt_and_stale_shards(tmp_path):
     manifest, output = make_corpus(tmp_path, 6), tmp_path / "shards"
     tokenize(manifest, output, utterances_per_shard=2)
     before = contents(output)
@@ -135,7 +138,7 @@ def test_a_restart_makes_only_what_is_missing_damaged_or_stale(tmp_path):
     assert contents(output) == before
     manifest.write_text(manifest.read_text().replace("Number 4.", "Number four."))
     assert tokenize(manifest, output, utterances_per_shard=2).shards_made == 1
-    assert tokenize(manifest, output, utterances_per_shard=2, ears=load_other_ears).shards_made == 3
+    assert tokenize(manifest, output, utterances_per_shard=2, encoders=load_other_encoders).shards_made == 3
 
 
 def test_a_grown_manifest_adds_shards_and_a_shortened_one_removes_them(tmp_path):
@@ -150,14 +153,14 @@ def test_a_grown_manifest_adds_shards_and_a_shortened_one_removes_them(tmp_path)
     assert len(load_corpus(output)) == 2
 
 
-def test_what_cannot_be_used_is_listed_with_its_reason(tmp_path):
+def test_rejected_utterances_are_listed_with_their_reasons(tmp_path):
     manifest = make_corpus(tmp_path, 8)
     (tmp_path / "0.flac").write_text("this is no audio")
     (tmp_path / "1.flac").unlink()
-    soundfile.write(tmp_path / "2.flac", np.zeros(8000), 8000)
+    soundfile.write(tmp_path / "2.flac", np.zeros(6400), 8000)
     soundfile.write(tmp_path / "3.flac", np.ones(80) * 0.5, 8000)
     manifest.write_text(manifest.read_text().replace("Number 4.", " "))
-    options = {"utterances_per_shard": 3, "config": ListeningConfig(max_seconds=1.5), "max_reject_share": 0.75}
+    options = {"utterances_per_shard": 3, "config": PreprocessConfig(max_seconds=1.5), "max_reject_ratio": 0.75}
     report = tokenize(manifest, tmp_path / "shards", **options)
     rejects = [json.loads(line) for line in (tmp_path / "shards" / "rejects.jsonl").read_text().splitlines()]
     assert [reject["id"] for reject in rejects] == ["u0", "u1", "u2", "u3", "u4", "u7"]
@@ -172,7 +175,7 @@ def test_what_cannot_be_used_is_listed_with_its_reason(tmp_path):
 
 def test_a_corpus_of_rejects_only_is_an_error(tmp_path):
     with pytest.raises(DataError, match="none of the 2 utterances"):
-        tokenize(make_corpus(tmp_path, 2), tmp_path / "shards", config=ListeningConfig(min_seconds=10.0))
+        tokenize(make_corpus(tmp_path, 2), tmp_path / "shards", config=PreprocessConfig(min_seconds=10.0))
 
 
 def test_splits_are_kept_apart(tmp_path):
@@ -180,13 +183,15 @@ def test_splits_are_kept_apart(tmp_path):
     corpus = load_corpus(tmp_path / "shards")
     validation = corpus.split("validation")
     assert [u.id for u in validation.utterances] == ["u0", "u3", "u6"]
-    for got, wanted in zip(validation.codes_of(1), corpus.codes_of(3), strict=True):
-        np.testing.assert_array_equal(got, wanted)
+    for found, right in zip(validation.codes_of(1), corpus.codes_of(3), strict=True):
+        np.testing.assert_array_equal(found, right)
     assert len(corpus.split("test")) == 0
     assert validation.num_patches.sum() == sum(len(validation.codes_of(i)[0]) for i in range(3))
-    for ours, theirs in zip(validation.voices_of([2, 0]), corpus.voices_of([6, 0]), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-    assert validation.codes[0] is corpus.codes[0] and validation.style is corpus.style  # nothing is held twice
+    for role, ours in validation.embeddings_of([2, 0]).items():
+        np.testing.assert_array_equal(ours, corpus.embeddings_of([6, 0])[role])
+    assert (
+        validation.codes[0] is corpus.codes[0] and validation.embeddings is corpus.embeddings
+    )  # nothing is held twice
     assert validation.seconds == pytest.approx(validation.num_patches.sum() * 0.1)
     assert validation.select([1]).utterances == (corpus.utterances[3],)
     np.testing.assert_array_equal(validation.select([1]).codes_of(0)[1], corpus.codes_of(3)[1])
@@ -195,8 +200,8 @@ def test_splits_are_kept_apart(tmp_path):
 def test_shards_of_different_encoders_are_not_mixed(tmp_path):
     manifest = make_corpus(tmp_path, 2)
     tokenize(manifest, tmp_path / "a")
-    tokenize(manifest, tmp_path / "b", ears=load_other_ears)
-    with pytest.raises(DataError, match="disagree on identity_encoder"):
+    tokenize(manifest, tmp_path / "b", encoders=load_other_encoders)
+    with pytest.raises(DataError, match="disagree on the identity encoder"):
         load_corpus(tmp_path / "a", tmp_path / "b")
     with pytest.raises(DataError, match="2 utterance ids occur more than once"):
         load_corpus(tmp_path / "a", tmp_path / "a")
@@ -210,13 +215,40 @@ def test_folders_without_shards_and_files_of_another_kind_are_named(tmp_path):
         read_info(tmp_path / "shard-00000.safetensors")
 
 
-def test_a_codec_that_breaks_its_promise_stops_the_run(tmp_path):
+def test_a_codec_with_codes_outside_its_codebook_stops_the_run(tmp_path):
     class TooLarge(AverageCodec):
         def encode(self, waveform):
             return tuple(codes + 19 for codes in super().encode(waveform))
 
-    def load() -> Ears:
-        return Ears(TooLarge(), LoudnessEncoder("who", 3), LoudnessEncoder("how", 5))
+    def load() -> Encoders:
+        return Encoders(TooLarge(), load_encoders().speaker)
 
     with pytest.raises(DataError, match="outside its 19 entries"):
-        tokenize(make_corpus(tmp_path, 2), tmp_path / "shards", ears=load)
+        tokenize(make_corpus(tmp_path, 2), tmp_path / "shards", encoders=load)
+
+
+def test_a_second_run_in_the_same_folder_is_refused_while_the_first_one_works(tmp_path):
+    manifest = make_corpus(tmp_path, 2)
+    with lock_folder(tmp_path / "shards"), pytest.raises(DataError, match="another process is working in this folder"):
+        tokenize(manifest, tmp_path / "shards")
+    assert tokenize(manifest, tmp_path / "shards").shards == 1
+
+
+def test_a_recording_shorter_than_the_manifest_states_is_rejected(tmp_path):
+    manifest = make_corpus(tmp_path, 12)
+    samples, rate = soundfile.read(tmp_path / "5.flac")
+    soundfile.write(tmp_path / "5.flac", samples[: len(samples) // 2], rate)  # half a sentence, with all its words
+    assert tokenize(manifest, tmp_path / "shards").rejects == 1
+    [reject] = [json.loads(line) for line in (tmp_path / "shards" / "rejects.jsonl").read_text().splitlines()]
+    assert (
+        reject["id"] == "u5" and "0.62 s of audio, but the manifest states 1.25 s: the file is cut" in reject["reason"]
+    )
+
+
+def test_a_full_disk_is_one_sentence(tmp_path, monkeypatch):
+    def fail(*arguments, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("marstts.files.os.replace", fail)
+    with pytest.raises(DataError, match="the disk is full"):
+        tokenize(make_corpus(tmp_path, 2), tmp_path / "shards")

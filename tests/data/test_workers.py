@@ -1,6 +1,6 @@
-"""Engines that make shards: the same bytes from one process, several, and a Ray cluster, and what a death costs.
+"""Executors: the same results from one process, several, and a Ray cluster, and the cost of a worker that dies.
 
-The cluster is three nodes of processes on this machine. Starting it takes longer than a test may, so it is asked for:
+The cluster is three nodes of processes on this machine. Starting it is slow, so its tests run on request:
 `MARSTTS_TEST_RAY=1 python -m pytest tests/data/test_workers.py`.
 """
 
@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
@@ -24,41 +26,43 @@ import soundfile
 from marstts.audio import Waveform
 from marstts.codec.base import Codes
 from marstts.codec.toy import ToyCodec
-from marstts.data.listening import Ears, ListeningConfig
 from marstts.data.manifest import Utterance, write_manifest
+from marstts.data.preprocess import Encoders, PreprocessConfig
 from marstts.data.tokenize import TokenizeReport, cut_into_jobs, finish_shard, tokenize_manifest
-from marstts.data.workers import Engine, Processes, RayCluster, share_out
-from marstts.errors import DataError
+from marstts.data.workers import Executor, Processes, RayCluster, load_nothing, run_in_order, schedule
+from marstts.errors import ConfigError, DataError
+from marstts.files import LOCK_FILE
 from marstts.speaker.toy import ToySpeakerEncoder
 
 UTTERANCES, PER_SHARD = 19, 3
 RATE = 16000
+SPEAKER = {"identity": ToySpeakerEncoder("identity", 5), "style": ToySpeakerEncoder("style", 7)}
 
 needs_cluster = pytest.mark.skipif(
-    os.environ.get("MARSTTS_TEST_RAY") != "1", reason="starts a Ray cluster; asked for by MARSTTS_TEST_RAY=1"
+    os.environ.get("MARSTTS_TEST_RAY") != "1", reason="starts a Ray cluster; set MARSTTS_TEST_RAY=1"
 )
 
 
-class MortalCodec(ToyCodec):
+class KillingCodec(ToyCodec):
     """Kills its own process, as a machine short of memory would, when it meets a loud recording; `lives` times."""
 
-    def __init__(self, graveyard: Path, lives: int) -> None:
+    def __init__(self, deaths: Path, lives: int) -> None:
         super().__init__(64)
-        self.graveyard, self.lives = graveyard, lives
+        self.deaths, self.lives = deaths, lives
 
     def encode(self, waveform: Waveform) -> Codes:
-        if np.abs(waveform.samples).max() > 0.85 and len(list(self.graveyard.iterdir())) < self.lives:
-            (self.graveyard / str(os.getpid())).touch()
+        if np.abs(waveform.samples).max() > 0.85 and len(list(self.deaths.iterdir())) < self.lives:
+            (self.deaths / str(os.getpid())).touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return super().encode(waveform)
 
 
-def load_ears() -> Ears:
-    return Ears(ToyCodec(64), ToySpeakerEncoder("identity", 5), ToySpeakerEncoder("style", 7))
+def load_encoders() -> Encoders:
+    return Encoders(ToyCodec(64), SPEAKER)
 
 
-def load_mortal_ears(graveyard: Path, lives: int) -> Ears:
-    return Ears(MortalCodec(graveyard, lives), ToySpeakerEncoder("identity", 5), ToySpeakerEncoder("style", 7))
+def load_killing_encoders(deaths: Path, lives: int) -> Encoders:
+    return Encoders(KillingCodec(deaths, lives), SPEAKER)
 
 
 @pytest.fixture(scope="module")
@@ -73,25 +77,23 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
         soundfile.write(folder / f"{index}.flac", loudness * rng.uniform(-1, 1, int(RATE * seconds)), RATE)
         utterances.append(
             Utterance(id=f"u{index:02d}", audio=f"{index}.flac", text=f"Number {index}.", speaker="s", style="regular",
-                      seconds=seconds, source_rate=RATE, split="train", licence="CC0")
+                      seconds=seconds, source_rate=RATE, split="train", license="CC0")
         )  # fmt: skip
     write_manifest(utterances, folder / "utterances.jsonl")
     return folder / "utterances.jsonl"
 
 
-def tokenize(manifest: Path, output: Path, engine: Engine, ears: Any = load_ears) -> TokenizeReport:
-    return tokenize_manifest(
-        manifest, output, ears, utterances_per_shard=PER_SHARD, engine=engine, say=lambda _: None
-    )  # fmt: skip
+def tokenize(manifest: Path, output: Path, executor: Executor, encoders: Any = load_encoders) -> TokenizeReport:
+    return tokenize_manifest(manifest, output, encoders, utterances_per_shard=PER_SHARD, executor=executor)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != LOCK_FILE}
 
 
 @pytest.fixture(scope="module")
 def expected(manifest: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What one process makes of the corpus."""
+    """The shards that one process makes of the corpus."""
     output = tmp_path_factory.mktemp("one")
     report = tokenize(manifest, output, Processes(1))
     assert (report.shards, report.utterances, report.rejects) == (7, 18, 1)
@@ -99,39 +101,107 @@ def expected(manifest: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 
 
 @pytest.fixture
-def graveyard(tmp_path: Path) -> Path:
-    (tmp_path / "graveyard").mkdir()
-    return tmp_path / "graveyard"
+def deaths(tmp_path: Path) -> Path:
+    (tmp_path / "deaths").mkdir()
+    return tmp_path / "deaths"
 
 
-def test_a_killed_process_costs_its_shard_and_nothing_else(manifest, expected, tmp_path, graveyard):
-    report = tokenize(manifest, tmp_path / "shards", Processes(2), partial(load_mortal_ears, graveyard, 1))
-    assert len(list(graveyard.iterdir())) == 1
+@pytest.mark.slow
+def test_a_killed_process_costs_its_shard_and_nothing_else(manifest, expected, tmp_path, deaths):
+    report = tokenize(manifest, tmp_path / "shards", Processes(2), partial(load_killing_encoders, deaths, 1))
+    assert len(list(deaths.iterdir())) == 1
     assert report.shards_made == 7
     assert contents(tmp_path / "shards") == expected
 
 
-class DoomedHelper:
-    """Works at once, in this process; shard 3 is the death of it."""
+class DyingWorker:
+    """Works at once, in this process, and dies of shard 3."""
 
-    def start(self, finish: Any, job: Any) -> Future:
+    def start(self, work: Any, job: Any) -> Future:
         future: Future = Future()
         if job.index == 3:
             future.set_exception(BrokenProcessPool())
         else:
-            future.set_result(finish(job, load_ears()))
+            future.set_result(work(job, load_encoders()))
         return future
 
 
 def test_a_shard_that_kills_every_worker_is_named_when_all_others_are_finished(manifest, expected, tmp_path):
-    jobs, _ = cut_into_jobs(manifest, tmp_path, PER_SHARD, ListeningConfig())
-    with pytest.raises(DataError, match=r"shards 3 died 3 times each.*run again"):
-        list(share_out(jobs, [DoomedHelper(), DoomedHelper()], finish_shard))
+    jobs, _ = cut_into_jobs(manifest, tmp_path, PER_SHARD, PreprocessConfig())
+    with pytest.raises(DataError, match=r"shard-00003.safetensors died 3 times each.*run again"):
+        list(schedule(jobs, [DyingWorker(), DyingWorker()], finish_shard))
     found = contents(tmp_path)
     assert found.keys() == expected.keys() - {"shard-00003.safetensors", "rejects.jsonl"}
     assert all(found[name] == expected[name] for name in found)
     assert tokenize(manifest, tmp_path, Processes(1)).shards_made == 1
     assert contents(tmp_path) == expected
+
+
+def square(number: int, models: Any) -> int:
+    return number * number
+
+
+def fail(number: int, models: Any) -> int:
+    raise ConfigError(f"number {number} is refused")
+
+
+def load_with_missing_weights() -> None:
+    raise ConfigError("the weights are missing")
+
+
+class Backwards:
+    """Does the jobs in reverse order."""
+
+    def run(self, jobs: Any, load: Any, work: Any) -> Iterator[Any]:
+        models = load()
+        yield from (work(job, models) for job in reversed(jobs))
+
+
+@pytest.mark.parametrize("chunk_size", [1, 3, 50])
+@pytest.mark.parametrize("executor", [Processes(1), Backwards()])
+def test_results_come_in_the_order_of_the_jobs(executor: Executor, chunk_size: int):
+    results = run_in_order(executor, range(10), load_nothing, square, chunk_size=chunk_size)
+    assert list(results) == [number * number for number in range(10)]
+    assert list(run_in_order(executor, [], load_nothing, square, chunk_size=chunk_size)) == []
+
+
+@pytest.mark.slow
+def test_several_processes_keep_the_order_and_raise_the_errors_of_their_work(capfd: pytest.CaptureFixture[str]):
+    assert list(run_in_order(Processes(2), range(5), load_nothing, square, chunk_size=2)) == [0, 1, 4, 9, 16]
+    with pytest.raises(ConfigError, match="is refused"):
+        list(Processes(2).run([1, 2], load_nothing, fail))
+    with pytest.raises(ConfigError, match="the weights are missing"):
+        list(Processes(2).run([1, 2], load_with_missing_weights, square))
+    assert "Traceback" not in capfd.readouterr().err
+
+
+INTERRUPTED = """
+import sys, time
+sys.path[:0] = {path!r}
+from marstts.data.workers import Processes, load_nothing
+from test_workers import wait_long
+if __name__ == "__main__":
+    list(Processes(2).run([1, 2, 3], load_nothing, wait_long))
+"""
+
+
+def wait_long(number: int, models: Any) -> None:
+    print("working", flush=True)
+    time.sleep(60)
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_all_processes_at_once_without_tracebacks_of_workers(tmp_path: Path):
+    script = tmp_path / "script.py"
+    script.write_text(INTERRUPTED.format(path=[str(Path(__file__).parent), *sys.path]))
+    process = subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stdout is not None and process.stdout.readline() == "working\n"
+    os.killpg(process.pid, signal.SIGINT)  # as the terminal sends it: to the parent and its workers
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode != 0
+    assert errors.count("Traceback") == 1 and "SpawnProcess" not in errors
 
 
 @pytest.fixture(scope="module")
@@ -163,9 +233,9 @@ def test_three_nodes_of_a_cluster_make_the_same_bytes_as_one_process(manifest, e
 
 
 @needs_cluster
-def test_a_worker_killed_in_the_middle_changes_no_byte(manifest, expected, tmp_path, graveyard, cluster):
-    tokenize(manifest, tmp_path / "shards", RayCluster(cluster, 3), partial(load_mortal_ears, graveyard, 2))
-    assert len(list(graveyard.iterdir())) == 2
+def test_a_worker_killed_in_the_middle_changes_no_byte(manifest, expected, tmp_path, deaths, cluster):
+    tokenize(manifest, tmp_path / "shards", RayCluster(cluster, 3), partial(load_killing_encoders, deaths, 2))
+    assert len(list(deaths.iterdir())) == 2
     assert contents(tmp_path / "shards") == expected
     rejects = [json.loads(line) for line in (tmp_path / "shards" / "rejects.jsonl").read_text().splitlines()]
     assert [reject["id"] for reject in rejects] == ["u04"]

@@ -1,9 +1,11 @@
-"""The command: from a manifest to a table, with stand-ins for the model."""
+"""`marstts evaluate` and `marstts report`, with stand-ins for the model."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,15 +16,17 @@ from typer.testing import CliRunner
 
 from marstts import audio
 from marstts.audio import Waveform
-from marstts.cli import evaluate as door
-from marstts.cli import report as report_door
+from marstts.cli import evaluate as evaluate_module
+from marstts.cli import report as report_module
 from marstts.codec.toy import ToyCodec
 from marstts.data.manifest import Utterance, write_manifest
 from marstts.errors import MarsError
-from marstts.evaluation import judges
-from marstts.evaluation.metrics.words import plain_words
-from marstts.evaluation.testset import read_testset, write_testset
-from marstts.mars6.generate import SamplingConfig
+from marstts.evaluation import open_systems
+from marstts.evaluation.testsets import synthetic
+from marstts.generation.request import SamplingConfig
+from marstts.metrics import panel, recognition, requirements
+from marstts.metrics.testset import read_testset, write_testset
+from marstts.metrics.words import plain_words
 from marstts.speaker.toy import ToySpeakerEncoder
 
 RECORDINGS = Path(__file__).parents[1] / "audio"
@@ -35,7 +39,7 @@ RUN = CliRunner()
 
 @pytest.fixture
 def manifest(tmp_path: Path) -> Path:
-    """Two readers with two utterances each: the recording, and the same again with a word more in its text."""
+    """Two readers with two utterances each: a recording, and the same one with a longer text."""
     utterances = []
     for speaker, (name, text) in SAID.items():
         recording = audio.read(RECORDINGS / name)
@@ -44,7 +48,7 @@ def manifest(tmp_path: Path) -> Path:
             utterances.append(
                 Utterance(
                     id=f"{speaker}-{number}", audio=f"{speaker}.wav", text=words, speaker=speaker, style="regular",
-                    seconds=recording.seconds, source_rate=16000, split="test", licence="public domain",
+                    seconds=recording.seconds, source_rate=16000, split="test", license="public domain",
                 )
             )  # fmt: skip
     write_manifest(utterances, tmp_path / "utterances.jsonl")
@@ -53,15 +57,19 @@ def manifest(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model that rustles, a recogniser that knows two recordings by heart, and toy encoders."""
+    """A model of noise, a recognizer of two known recordings, and toy encoders."""
 
-    class Rustle:
-        codec, identity_encoder, style_encoder = (
-            ToyCodec(),
-            ToySpeakerEncoder("identity", 24),
-            ToySpeakerEncoder("style", 11),
-        )
-        sampling, quality = SamplingConfig(), 48000
+    @dataclass(frozen=True)
+    class NoiseModel:
+        architecture: str = "noise"
+        sampling: SamplingConfig = field(default_factory=SamplingConfig)
+        quality_prefix_hz: int | None = 48000
+
+    @dataclass(frozen=True)
+    class Noise:
+        model: NoiseModel = field(default_factory=NoiseModel)
+        codec: ToyCodec = field(default_factory=ToyCodec)
+        name: str = "noise"
 
         def clone(self, reference, transcript=None):
             return transcript
@@ -71,10 +79,10 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
             samples = np.random.default_rng(seed).standard_normal(length).astype(np.float32) * 0.1
             return SimpleNamespace(waveform=Waveform(samples, 8000))
 
-    class ByHeart:
-        name = "by heart"
+    class KnownRecordings:
+        name = "known recordings"
 
-        def hear(self, waveform):
+        def transcribe(self, waveform):
             first = audio.resample(waveform, 8000).samples[:8000]
             for recording, words in SAID.values():
                 known = audio.resample(audio.read(RECORDINGS / recording), 8000).samples[: len(first)]
@@ -82,14 +90,15 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
                     return plain_words(words)
             return []
 
-    monkeypatch.setitem(judges.RECOGNISERS, "sphinx", ByHeart)
-    monkeypatch.setattr(door, "load_model", lambda name: Rustle())
-    monkeypatch.setattr(door, "take_away", lambda model, variant: model)
-    monkeypatch.setattr(judges, "open_encoder", lambda name, bench: ToySpeakerEncoder(name, 24))
+    encoders = {name: ToySpeakerEncoder(name, 24) for name in ("identity", "style")}
+    monkeypatch.setitem(recognition.RECOGNIZERS, "sphinx", KnownRecordings)
+    monkeypatch.setattr(open_systems, "load_model", lambda name: Noise())
+    for module in (panel, evaluate_module):
+        monkeypatch.setattr(module, "open_speaker_metric", lambda name, config: encoders[name])
 
 
 def evaluated(*arguments: str) -> str:
-    result = RUN.invoke(door.evaluate, list(arguments))
+    result = RUN.invoke(evaluate_module.evaluate, list(arguments))
     assert result.exit_code == 0, f"{result.output}\n{result.exception!r}"
     return result.output
 
@@ -102,93 +111,137 @@ def testset(manifest: Path, tmp_path: Path) -> Path:
     return path
 
 
-def test_from_a_manifest_to_a_table_and_side_by_side(testset: Path, tmp_path: Path, stand_ins: None):
-    floor = "espeak-ng" if shutil.which("espeak-ng") else ""
-    options = ["--testset", str(testset), "--workers", "1", "--judges", "sphinx,identity"]
-    table = evaluated(
-        "--system", "mini", "--output", str(tmp_path / "a"), "--beside", f"source,codec,{floor}".strip(","), *options
+@pytest.mark.slow
+def test_systems_are_evaluated_and_compared(testset: Path, tmp_path: Path, stand_ins: None):
+    espeak = "espeak-ng" if shutil.which("espeak-ng") else ""
+    options = ["--testset", str(testset), "--workers", "1", "--metrics", "sphinx,identity"]
+    summary = evaluated(
+        "--system",
+        "mini",
+        "--output",
+        str(tmp_path / "a"),
+        "--baselines",
+        f"ground-truth,codec-resynthesis,{espeak}".strip(","),
+        *options,
     )
-    rows = [line.split(" | ")[0].strip("| ") for line in table.split("\n\n")[1].splitlines()[2:]]
-    assert rows == ["mini (shallow)", "mini (deep)", "source", "codec", *([floor] if floor else [])]
+    summary = "\n".join(line for line in summary.splitlines() if not re.match(r"\d+/\d+ ", line))  # progress
+    rows = [line[:18].strip() for line in summary.splitlines()[1:-1]]
+    assert rows == ["mini (shallow)", "mini (deep)", "ground-truth", "codec-resynthesis", *([espeak] if espeak else [])]
+    assert max(map(len, summary.splitlines()[:-1])) <= 80
+    assert summary.splitlines()[-1].endswith("results.md")
     results = json.loads((tmp_path / "a" / "results.json").read_text())
     by_name = {one["system"]: one for one in results["systems"]}
-    assert by_name["source"]["scores"]["wer"]["value"] < 0.5 < by_name["codec"]["scores"]["wer"]["value"]
+    assert (
+        by_name["ground-truth"]["scores"]["wer"]["value"] < 0.5 < by_name["codec-resynthesis"]["scores"]["wer"]["value"]
+    )
     assert by_name["mini (deep)"]["scores"]["real_time_factor"]["value"] > 0
-    assert results["facts"]["voice, identity"] == "toy-identity-24" and "machine" in results["facts"]
+    assert results["metadata"]["voice, identity"] == "toy-identity-24" and "machine" in results["metadata"]
 
     takes = tmp_path / "theirs"
     takes.mkdir()
     audio.write(audio.read(RECORDINGS / "LJ001-0008.flac"), takes / "anna-0.wav")
-    again = evaluated("--system", str(takes), "--output", str(tmp_path / "b"), "--beside", "", *options)
-    assert "| theirs | 2 |" in again and "missing" in again
+    again = evaluated("--system", str(takes), "--output", str(tmp_path / "b"), "--baselines", "", *options)
+    assert any(line.startswith("theirs") for line in again.splitlines())
+    assert "theirs: bert-0: missing" in (tmp_path / "b" / "results.md").read_text()
 
     report = Typer()
-    report.command()(report_door.report)
+    report.command()(report_module.report)
     arguments = [str(tmp_path / "a"), str(tmp_path / "b"), "--output", str(tmp_path / "c")]
-    ablations = ["--ablations", "mini", "--testset", str(testset), "--judges", "sphinx,identity", "--workers", "1"]
+    ablations = ["--ablations", "mini", "--testset", str(testset), "--metrics", "sphinx,identity", "--workers", "1"]
     compared = RUN.invoke(report, [*arguments, *ablations])
     assert compared.exit_code == 0, f"{compared.output}\n{compared.exception!r}"
+    table = (tmp_path / "c" / "report.md").read_text()
     for name in ("| theirs |", "| mini (deep) |", "| mini@no-ras (shallow) |", "| mini@no-quality-prefix (shallow) |"):
-        assert name in compared.output
-    assert "not run: no model before tuning was named" in compared.output
+        assert name in table
+    assert "not run: no model before tuning was given" in table and "wer_by_style.png" in table
     assert {path.name for path in (tmp_path / "c").glob("*.*")} >= {"report.md", "report.json", "wer_by_style.svg"}
 
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ([], "say what to judge with --system"),
-        (["--system", "xttsv2"], "say which with --python xttsv2=INTERPRETER"),
-        (["--system", "source", "--python", "gpt=python"], "expected NAME=INTERPRETER"),
-        (["--system", "mini@no-words"], "expected one of no-ras, no-quality-prefix"),
-        (["--system", "nowhere"], "expected a model, or a folder"),
-        (["--system", "codec", "--judge-model", "none"], "needs a model to take the codec from"),
-        (["--system", "source", "--judges", "ears"], "there is no judge 'ears'"),
+        ([], "expected --system"),
+        (["--system", "xttsv2"], "give --baseline-python xttsv2=INTERPRETER"),
+        (["--system", "ground-truth", "--baseline-python", "gpt=python"], "expected NAME=INTERPRETER"),
+        (["--system", "mini@no-words"], "expected a variant of no-ras, no-quality-prefix"),
+        (["--system", "nowhere"], "there is no such system; expected a model (mini, mars6-turbo"),
+        (["--system", "codec-resynthesis", "--metrics-model", "none"], "needs a model for its codec"),
+        (
+            ["--system", "ground-truth", "--testset", "no-such-set"],
+            "no-such-set: there is no such test set; expected synthetic",
+        ),
+        (["--system", "ground-truth", "--metrics", "ears"], "there is no metric 'ears'"),
     ],
 )
-def test_impossible_wishes_are_answered_in_a_sentence(
+def test_impossible_options_are_refused_in_a_sentence(
     testset: Path, tmp_path: Path, stand_ins: None, arguments: list[str], complaint: str
 ):
-    common = ["--testset", str(testset), "--output", str(tmp_path / "out"), "--beside", "", "--workers", "1"]
-    result = RUN.invoke(door.evaluate, [*common, *arguments])
+    common = ["--testset", str(testset), "--output", str(tmp_path / "out"), "--baselines", "", "--workers", "1"]
+    result = RUN.invoke(evaluate_module.evaluate, [*common, *arguments])
     assert isinstance(result.exception, MarsError) and complaint in str(result.exception)
 
 
-def test_without_real_recordings_nothing_is_read_beside_them(testset: Path, tmp_path: Path, stand_ins: None):
-    trials = [trial.model_copy(update={"source": None}) for trial in read_testset(testset)]
-    write_testset(trials, tmp_path / "unread.jsonl")
+def test_trials_without_ground_truth_have_no_upper_bounds(testset: Path, tmp_path: Path, stand_ins: None):
+    trials = [trial.model_copy(update={"ground_truth": None}) for trial in read_testset(testset)]
+    write_testset(trials, tmp_path / "no_truth.jsonl")
     table = evaluated(
-        "--system", "mini", "--clone", "shallow", "--testset", str(tmp_path / "unread.jsonl"), "--beside",
-        "source,codec",
-        "--judges", "identity", "--workers", "1", "--output", str(tmp_path / "out"),
+        "--system", "mini", "--clone", "shallow", "--testset", str(tmp_path / "no_truth.jsonl"), "--baselines",
+        "ground-truth,codec-resynthesis",
+        "--metrics", "identity", "--workers", "1", "--output", str(tmp_path / "out"),
     )  # fmt: skip
-    assert "| mini (shallow) | 2 |" in table and "source |" not in table and "codec |" not in table
+    firsts = [line.split()[0] for line in table.splitlines()[:-1]]
+    assert [first for first in firsts if "/" not in first] == ["system", "mini"]  # without the lines of progress
 
 
-def test_judges_are_judged_on_a_folder_of_recordings(manifest: Path, tmp_path: Path, stand_ins: None):
+@pytest.mark.slow
+def test_metrics_are_checked_on_a_folder_of_recordings(manifest: Path, tmp_path: Path, stand_ins: None):
     for number, words in enumerate(("Has never been surpassed.", "Has never been surpassed. Indeed.")):
         path = tmp_path / "speech" / f"{number}.flac"
         path.parent.mkdir(exist_ok=True)
         shutil.copy(RECORDINGS / "LJ001-0008.flac", path)
         path.with_suffix(".txt").write_text(words)
-    command = ["judges", str(tmp_path / "speech"), "--codec", "toy", "--judges", "prosody", "--workers", "1"]
+    command = ["metrics", str(tmp_path / "speech"), "--codec", "toy", "--metrics", "prosody", "--workers", "1"]
     table = evaluated(*command, "--output", str(tmp_path / "out"))
-    assert "| judge | clean | codec | noisy | scrambled | order |" in table and "| pitch follows ↑ | 1.00" in table
-    result = RUN.invoke(door.evaluate, [*command, "--max-seconds", "1", "--output", str(tmp_path / "none")])
+    assert "| metric | clean | codec | noisy | scrambled | order |" in table and "| F0 correlation ↑ | 1.00" in table
+    result = RUN.invoke(evaluate_module.evaluate, [*command, "--max-seconds", "1", "--output", str(tmp_path / "none")])
     assert "all 2 recordings are longer than 1 s" in str(result.exception)
 
 
-def test_a_models_encoder_errors_are_printed(manifest: Path, stand_ins: None):
-    printed = evaluated("speakers", str(manifest), "--encoder", "style")
-    assert "toy-style-11 on the test split" in printed and "| all | 4 | 2 | " in printed
+def test_the_equal_error_rate_of_a_models_encoder_is_printed(manifest: Path, stand_ins: None):
+    printed = evaluated("speaker-encoder", str(manifest), "--encoder", "style")
+    assert "toy-style-24 on the test split" in printed and "| all | 4 | 2 | " in printed
 
 
 def test_codec_command_writes_its_table(tmp_path: Path):
     pytest.importorskip("pystoi")
     pytest.importorskip("pesq")
-    judged = RUN.invoke(
-        door.evaluate, ["codec", "toy", "--audio", str(RECORDINGS), "--limit", "1", "--output", str(tmp_path)]
+    result = RUN.invoke(
+        evaluate_module.evaluate,
+        ["codec", "toy:4096", "--audio", str(RECORDINGS), "--limit", "1", "--output", str(tmp_path)],
     )
-    assert judged.exit_code == 0, judged.output
-    assert "| bit rate | 0.98 kbit/s |" in judged.output
+    assert result.exit_code == 0, result.output
+    assert "| bit rate | 0.98 kbit/s |" in result.output
     assert (tmp_path / "codec.json").is_file()
+
+
+def test_everything_that_is_missing_is_named_before_anything_is_rendered(
+    tmp_path: Path, stand_ins: None, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(requirements, "find_spec", lambda name: None)
+    monkeypatch.setattr(synthetic.engines.shutil, "which", lambda program: None)
+    monkeypatch.setattr(synthetic, "render", lambda line, root: pytest.fail("rendered before the check"))
+    arguments = ["--system", "nowhere", "--root", str(tmp_path / "root"), "--output", str(tmp_path / "out")]
+    result = RUN.invoke(evaluate_module.evaluate, [*arguments, "--metrics", "sphinx,utmos"])
+    for complaint in (
+        "jiwer, pocketsphinx, scipy: pip install 'marstts[eval]'", "pip install 'marstts[eval-models]'",
+        "nowhere: there is no such system", "apt-get install",
+    ):  # fmt: skip
+        assert complaint in str(result.exception)
+    assert not (tmp_path / "out").exists() and not (tmp_path / "root").exists()
+
+
+def test_a_test_set_leaves_out_the_sentences_of_another_one(manifest: Path, testset: Path, tmp_path: Path):
+    arguments = ["testset", str(manifest), "--output", str(tmp_path / "rest.jsonl"), "--speakers", "anna"]
+    assert "1 trials by anna" in evaluated(*arguments, "--sentences", "1")
+    result = RUN.invoke(evaluate_module.evaluate, [*arguments, "--sentences", "1", "--exclude", str(testset)])
+    assert "anna has no second test utterance" in str(result.exception)  # one of the two is left

@@ -8,44 +8,47 @@ from pathlib import Path
 import pytest
 
 from marstts.errors import DataError
-from marstts.evaluation.comparison import gather
+from marstts.evaluation.comparison import gather_scores
 from marstts.evaluation.figure import draw_wer_by_style, order_styles
-from marstts.evaluation.metrics.length import Verdict
-from marstts.evaluation.report import summarize, within_noise, write_report
-from marstts.evaluation.score import Claim
-from marstts.evaluation.scores import Prosody, TakeScore, VoiceScore, WordScore, WordTest, append_score
+from marstts.evaluation.report import format_summary, write_report
+from marstts.evaluation.score import Provenance
+from marstts.evaluation.summary import summarize, within_noise
+from marstts.jsonl import append_rows
+from marstts.metrics.length import LengthStatus
+from marstts.metrics.scores import SCORES_FILE, Prosody, TakeScore, VoiceScore, WordScore, WordTest
+from marstts.provenance import write_provenance
 
 PERFECT = {
     "speaker": "anna",
     "style": "regular",
-    "verdict": Verdict.PLAUSIBLE,
-    "problem": None,
+    "length_status": LengthStatus.PLAUSIBLE,
+    "error": None,
     "seconds": 2.0,
-    "source_seconds": 2.0,
+    "ground_truth_seconds": 2.0,
     "sample_rate": 24000,
     "compute_seconds": 0.5,
-    "prosody": Prosody(pitch_correlation=0.5, energy_correlation=0.25),
+    "prosody": Prosody(f0_correlation=0.5, energy_correlation=0.25),
     "quality": {"dnsmos_ovrl": 3.0, "dnsmos_bak": 4.0},
 }
 WORDS = {
-    "heard": "", "word_errors": 0, "words": 5, "character_errors": 0, "characters": 20, "repeats": False,
-    "cut_short": False,
+    "transcript": "", "word_errors": 0, "words": 5, "character_errors": 0, "characters": 20, "has_repetition": False,
+    "truncated": False,
 }  # fmt: skip
 TEST = {
-    "right_choices": 3, "choices": 3, "words_unknown": 0, "worst_word": "x", "worst_word_score": -3.0,
-    "word_fault": False,
+    "num_correct": 3, "num_trials": 3, "words_unknown": 0, "worst_word": "x", "worst_word_score": -3.0,
+    "alignment_failed": False,
 }  # fmt: skip
 NOTHING = {
     "seconds": 0.0,
     "sample_rate": None,
     "compute_seconds": None,
-    "verdict": Verdict.MISSING,
-    "problem": "no such take",
-    "prosody": Prosody(pitch_correlation=0.0, energy_correlation=0.0),
+    "length_status": LengthStatus.MISSING,
+    "error": "no such take",
+    "prosody": Prosody(f0_correlation=0.0, energy_correlation=0.0),
     "quality": {"dnsmos_ovrl": 1.0, "dnsmos_bak": 1.0},
-    "words": WordScore(**{**WORDS, "word_errors": 5, "character_errors": 20, "cut_short": True}),
-    "word_test": WordTest(**{**TEST, "right_choices": 0, "worst_word_score": None, "word_fault": True}),
-    "voices": {"ears": VoiceScore(similarity=-1.0, source_similarity=0.9, nearer=0, pairs=6)},
+    "words": WordScore(**{**WORDS, "word_errors": 5, "character_errors": 20, "truncated": True}),
+    "word_test": WordTest(**{**TEST, "num_correct": 0, "worst_word_score": None, "alignment_failed": True}),
+    "voices": {"wavlm": VoiceScore(similarity=-1.0, ground_truth_similarity=0.9, num_correct=0, num_comparisons=6)},
 }
 
 
@@ -58,7 +61,11 @@ def score(system: str, trial: str, similarity: float = 0.8, real: float = 0.9, *
                 **{**WORDS, **{k: changed.pop(k) for k in list(changed) if k in WORDS and isinstance(changed[k], int)}}
             ),
             "word_test": WordTest(**{**TEST, **{k: changed.pop(k) for k in list(changed) if k in TEST}}),
-            "voices": {"ears": VoiceScore(similarity=similarity, source_similarity=real, nearer=5, pairs=6)},
+            "voices": {
+                "wavlm": VoiceScore(
+                    similarity=similarity, ground_truth_similarity=real, num_correct=5, num_comparisons=6
+                )
+            },
             **changed,
             "system": system,
             "trial": trial,
@@ -67,10 +74,18 @@ def score(system: str, trial: str, similarity: float = 0.8, real: float = 0.9, *
 
 
 SCORES = [
-    score("codec", "t1", character_errors=1),
-    score("codec", "t2", character_errors=1),
-    score("codec", "t3", character_errors=1, characters=60),
-    score("mini", "t1", character_errors=2, word_errors=1, seconds=5.0, verdict=Verdict.TOO_LONG, similarity=0.95),
+    score("codec-resynthesis", "t1", character_errors=1),
+    score("codec-resynthesis", "t2", character_errors=1),
+    score("codec-resynthesis", "t3", character_errors=1, characters=60),
+    score(
+        "mini",
+        "t1",
+        character_errors=2,
+        word_errors=1,
+        seconds=5.0,
+        length_status=LengthStatus.TOO_LONG,
+        similarity=0.95,
+    ),
     score("mini", "t2", **NOTHING),
     score("mini", "t3", character_errors=3, characters=60, seconds=3.0, words_unknown=2, sample_rate=16000),
 ]
@@ -79,183 +94,197 @@ SCORES = [
 def test_scores_are_ratios_of_sums():
     codec, mini = summarize(SCORES)
     values = {key: interval.value for key, interval in mini.scores.items()}
-    assert (codec.system, mini.system, mini.takes) == ("codec", "mini", 3)
+    assert (codec.system, mini.system, mini.takes) == ("codec-resynthesis", "mini", 3)
     assert values["cer"] == pytest.approx(25 / 100)
     assert values["wer"] == pytest.approx(6 / 15)
-    assert values["cut_short"] == pytest.approx(1 / 3)
-    assert values["word_choice"] == pytest.approx(6 / 9)
-    assert values["word_faults"] == pytest.approx(1 / 3)
-    assert values["length"] == pytest.approx((2.5 + 1.5) / 2)  # the missing take has no length to speak of
-    assert values["nearer_ears"] == pytest.approx(10 / 18)
-    assert values["similarity_ears"] == pytest.approx((0.95 - 1.0 + 0.8) / 3)
+    assert values["truncation_rate"] == pytest.approx(1 / 3)
+    assert values["minimal_pair_accuracy"] == pytest.approx(6 / 9)
+    assert values["alignment_failure_rate"] == pytest.approx(1 / 3)
+    assert values["duration_ratio"] == pytest.approx((2.5 + 1.5) / 2)  # the missing take has no length
+    assert values["verification_accuracy_wavlm"] == pytest.approx(10 / 18)
+    assert values["similarity_wavlm"] == pytest.approx((0.95 - 1.0 + 0.8) / 3)
     assert values["dnsmos_ovrl"] == pytest.approx(7 / 3)
-    assert values["pitch"] == pytest.approx(1 / 3) and values["energy"] == pytest.approx(0.5 / 3)
+    assert values["f0_correlation"] == pytest.approx(1 / 3) and values["energy_correlation"] == pytest.approx(0.5 / 3)
     assert values["real_time_factor"] == pytest.approx(1.0 / 8.0)
     assert mini.words_unknown == 2
 
 
-def test_the_error_rate_counts_takes_that_pass_for_real_and_a_missing_one_does_not():
+def test_spoof_eer_is_50_for_takes_that_pass_as_their_speaker_and_0_for_a_missing_one():
     takes = [0.95, 0.93, 0.5, 0.4]  # two of four are nearer to the reference than every real recording
     rows = [score("mini", f"t{n}", similarity=take, real=0.9) for n, take in enumerate(takes)]
-    assert summarize(rows)[0].scores["eer_ears"].value == pytest.approx(25.0, abs=25.0)
-    assert summarize(rows[:2])[0].scores["eer_ears"].value == 50.0
-    assert summarize([score("mini", "t1", **NOTHING)])[0].scores["eer_ears"].value == 0.0
+    assert summarize(rows)[0].scores["spoof_eer_wavlm"].value == pytest.approx(25.0, abs=25.0)
+    assert summarize(rows[:2])[0].scores["spoof_eer_wavlm"].value == 50.0
+    assert summarize([score("mini", "t1", **NOTHING)])[0].scores["spoof_eer_wavlm"].value == 0.0
 
 
 @pytest.mark.parametrize(
-    ("nearer", "pairs", "chance"),
+    ("num_correct", "num_comparisons", "probability"),
     [(40, 40, 1.0), (39, 40, 31 / 40), (8, 40, 0.0), (9, 9, 1.0)],  # one in 40 is nearer: not among 9 of 40 in 31 of 40
 )
-def test_first_of_ten_is_the_chance_over_all_lines_of_ten(nearer: int, pairs: int, chance: float):
-    voice = VoiceScore(similarity=0.5, source_similarity=None, nearer=nearer, pairs=pairs)
-    [summary] = summarize([score("mini", "t1", voices={"ears": voice})])
-    assert summary.scores["first_ears"].value == pytest.approx(chance)
+def test_identification_accuracy_is_the_probability_over_all_sets_of_ten(
+    num_correct: int, num_comparisons: int, probability: float
+):
+    voice = VoiceScore(
+        similarity=0.5, ground_truth_similarity=None, num_correct=num_correct, num_comparisons=num_comparisons
+    )
+    [summary] = summarize([score("mini", "t1", voices={"wavlm": voice})])
+    assert summary.scores["identification_accuracy_wavlm"].value == pytest.approx(probability)
 
 
-def test_there_is_no_line_of_ten_among_fewer_people():
+def test_identification_accuracy_needs_ten_speakers():
     [summary] = summarize([score("mini", "t1")])
-    assert "first_ears" not in summary.scores and "nearer_ears" in summary.scores
+    assert "identification_accuracy_wavlm" not in summary.scores and "verification_accuracy_wavlm" in summary.scores
 
 
-def test_odd_takes_are_without_speech_too_long_repeating_or_cut_short():
-    odd = [{"verdict": Verdict.TOO_LONG}, NOTHING, {"repeats": True}, {"cut_short": True}]
-    rows = [score("mini", f"t{n}", **dict(changed)) for n, changed in enumerate([*odd, {}, {}])]
-    [summary] = summarize([*rows, score("mini", "t9", verdict=Verdict.TOO_SHORT, words=None, style="whisper")])
-    assert summary.scores["odd"].value == pytest.approx(4 / 7)
-    assert summary.by_style["whisper"]["odd"].value == 0.0
+def test_failures_are_without_speech_too_long_repeating_or_truncated():
+    failures = [{"length_status": LengthStatus.TOO_LONG}, NOTHING, {"has_repetition": True}, {"truncated": True}]
+    rows = [score("mini", f"t{n}", **dict(changed)) for n, changed in enumerate([*failures, {}, {}])]
+    [summary] = summarize(
+        [*rows, score("mini", "t9", length_status=LengthStatus.TOO_SHORT, words=None, style="whisper")]
+    )
+    assert summary.scores["failure_rate"].value == pytest.approx(4 / 7)
+    assert summary.by_style["whisper"]["failure_rate"].value == 0.0
 
 
-def test_errors_are_divided_by_the_codecs_on_the_same_sentences():
+def test_cer_relative_to_codec_is_over_the_same_sentences():
     codec, mini = summarize(SCORES)
-    assert codec.cer_over_ceiling.value == 1.0
-    assert mini.cer_over_ceiling.value == pytest.approx(25 / 3)
+    assert codec.cer_relative_to_codec.value == 1.0
+    assert mini.cer_relative_to_codec.value == pytest.approx(25 / 3)
     _, partial = summarize([*SCORES[:2], *SCORES[3:]])
-    assert partial.cer_over_ceiling.value == pytest.approx((22 / 40) / (2 / 40))
+    assert partial.cer_relative_to_codec.value == pytest.approx((22 / 40) / (2 / 40))
     [alone] = summarize(SCORES[3:])
-    assert alone.cer_over_ceiling is None
+    assert alone.cer_relative_to_codec is None
 
 
-def test_styles_are_summed_up_by_themselves():
+def test_each_style_has_its_own_scores():
     rows = [score("mini", "t1", word_errors=1), score("mini", "t2", word_errors=3, style="whisper")]
     [summary] = summarize(rows)
     assert summary.by_style["regular"]["wer"].value == pytest.approx(1 / 5)
     assert summary.by_style["whisper"]["wer"].value == pytest.approx(3 / 5)
 
 
-def test_odd_takes_are_counted_and_named():
+def test_failures_and_warnings_are_counted_and_named():
     _, mini = summarize(SCORES, {"mini": ["2 takes belong to no trial"]})
-    assert mini.verdicts == {Verdict.TOO_LONG: 1, Verdict.MISSING: 1, Verdict.PLAUSIBLE: 1}
-    assert mini.faults == ["t1: too long, 5.0 s for 2.0 s", "t2: missing, no such take"]
+    assert mini.length_statuses == {LengthStatus.TOO_LONG: 1, LengthStatus.MISSING: 1, LengthStatus.PLAUSIBLE: 1}
+    assert mini.failures == ["t1: too long, 5.0 s for 2.0 s", "t2: missing, no such take"]
     assert mini.sample_rates == {24000: 1, 16000: 1}
-    assert mini.remarks[0] == "2 takes belong to no trial"
-    assert "1 takes have another sample rate than the 24000 Hz of the rest: t3 (16000 Hz)" in mini.remarks[1]
+    assert mini.warnings[0] == "2 takes belong to no trial"
+    assert "1 takes have another sample rate than the 24000 Hz of the others: t3 (16000 Hz)" in mini.warnings[1]
 
 
-def test_a_measure_some_takes_lack_is_not_averaged_over_the_rest():
+def test_a_column_that_some_takes_lack_is_not_averaged_over_the_others():
     [summary] = summarize([score("mini", "t1"), score("mini", "t2", voices={}, words=None)])
-    assert summary.scores["similarity_ears"] is None and summary.scores["cer"] is None
-    assert summary.scores["word_choice"].value == 1.0
+    assert summary.scores["similarity_wavlm"] is None and summary.scores["cer"] is None
+    assert summary.scores["minimal_pair_accuracy"].value == 1.0
 
 
-def many(system: str, errors: int, real: float = 0.9) -> list[TakeScore]:
-    """Thirty takes that differ among themselves alike in every system."""
-    return [score(system, f"t{n}", word_errors=(n + errors) % 5 if errors == 1 else n % 5) for n in range(30)]
+def many(system: str, errors: int) -> list[TakeScore]:
+    """Thirty takes with the same spread of errors in every system, scored by a recognizer alone."""
+    return [
+        score(system, f"t{n}", word_errors=(n + errors) % 5, word_test=None, voices={}, quality={}, prosody=None)
+        for n in range(30)
+    ]
 
 
-def test_the_best_competitor_stands_out_and_what_is_within_the_noise_is_marked(tmp_path: Path):
+def test_the_best_system_is_bold_and_systems_within_the_noise_are_marked(tmp_path: Path):
     worse = [
         s.model_copy(update={"system": "worse", "words": s.words.model_copy(update={"word_errors": 5})})
         for s in many("x", 0)
     ]
-    markdown = write_report([*many("source", 0), *many("good", 0), *many("close", 1), *worse], tmp_path, {})
-    rows = {
-        line.split(" | ")[0].strip("| "): line.split(" | ")[2] for line in markdown.splitlines() if "| 30 |" in line
-    }
+    markdown = write_report([*many("ground-truth", 0), *many("good", 0), *many("close", 1), *worse], tmp_path, {})
+    table = markdown.split("\n\n")[1].splitlines()
+    rows = {line.split(" | ")[0].strip("| "): line.split(" | ")[1] for line in table}
     assert rows["good"].startswith("**0.4") or rows["close"].startswith("**0.4")
     assert rows["close"].endswith("≈") or rows["good"].endswith("≈")
     assert not rows["worse"].endswith("≈") and "**" not in rows["worse"]
-    assert "**" not in rows["source"] and "≈" not in rows["source"]  # bounds do not compete
-    _, good, close, worst = summarize([*many("source", 0), *many("good", 0), *many("close", 1), *worse])
+    assert "**" not in rows["ground-truth"] and "≈" not in rows["ground-truth"]  # upper bounds are not ranked
+    _, good, close, worst = summarize([*many("ground-truth", 0), *many("good", 0), *many("close", 1), *worse])
     assert not within_noise(worst.differences["wer"]) and worst.differences["wer"].low > 0.3
     assert {good.is_best("wer"), close.is_best("wer")} == {True, False}
 
 
-def test_report_files_hold_every_system_and_fault(tmp_path: Path):
+def test_report_files_have_every_system_and_failure(tmp_path: Path):
     write_report(SCORES, tmp_path, {"test set": "three sentences"})
     results = json.loads((tmp_path / "results.json").read_text())
-    assert results["facts"] == {"test set": "three sentences"}
+    assert results["metadata"] == {"test set": "three sentences"}
     codec, mini = results["systems"]
     assert codec["scores"]["cer"]["value"] == pytest.approx(0.03)
     assert codec["by_style"]["regular"]["cer"]["value"] == pytest.approx(0.03)
-    assert mini["verdicts"] == {"too long": 1, "missing": 1, "plausible": 1}
+    assert mini["length_statuses"] == {"too long": 1, "missing": 1, "plausible": 1}
 
     markdown = write_report([*SCORES, score("mini", "t4", style="whisper")], tmp_path / "styles", {})
-    assert "| odd takes ↓ | regular | whisper |" in markdown and "| WER ↓ | regular | whisper |" in markdown
+    assert "| failure rate ↓ | regular | whisper |" in markdown and "| WER ↓ | regular | whisper |" in markdown
 
     markdown = (tmp_path / "results.md").read_text()
-    first, more = markdown.split("\n\n")[1:3]
-    assert first.splitlines()[0] == "| system | takes | WER ↓ | CER ↓ | EER %, ears ↑ | SIM, ears ↑ | DNSMOS OVRL ↑ |"
-    for table in (first, more):
+    main, *others = (part for part in markdown.split("\n\n") if part.startswith("| system"))
+    assert main.splitlines()[0] == "| system | WER ↓ | CER ↓ | spoof EER %, wavlm ↑ | SIM, wavlm ↑ | DNSMOS OVRL ↑ |"
+    for table in (main, *others):
         assert len({row.count("|") for row in table.splitlines()}) == 1
-    assert first.splitlines()[3].startswith("| mini | 3 | **0.400 [") and more.splitlines()[3].endswith("| 1 / 0 / 1 |")
+        assert table.splitlines()[0].count("|") <= 10  # at most nine columns
+    assert main.splitlines()[3].startswith("| mini | **0.400 [")
+    assert others[-1].splitlines()[3].startswith("| mini | 3 |") and others[-1].endswith("| 1 / 0 / 1 |")
     assert "- mini: t2: missing, no such take" in markdown
     assert "left out of both: mini 2." in markdown
 
 
-def test_columns_nobody_was_judged_by_are_left_out(tmp_path: Path):
+def test_columns_without_scores_are_left_out(tmp_path: Path):
     markdown = write_report([score("mini", "t1", voices={}, quality={}, word_test=None)], tmp_path, {})
     table = markdown.split("\n\n")[1]
     assert (
         "WER" in table
         and "EER" not in table
         and "DNSMOS" not in table
-        and "word choice" not in markdown.split("## Notes")[0]
+        and "minimal-pair accuracy" not in markdown.split("## Notes")[0]
     )
     assert "No take is too long, too short, empty or missing." in markdown
 
 
-def write_output(folder: Path, scores: list[TakeScore], **claim: object) -> Path:
-    """An output folder as `score` leaves it."""
+def write_output(folder: Path, scores: list[TakeScore], **changed: object) -> Path:
+    """An output folder as `score` writes it."""
     for system in {s.system for s in scores}:
         (folder / "takes" / system).mkdir(parents=True)
-        made_by = Claim(**{"system": system, "testset": "abc", "judges": {"ears": "1"}, **claim})
-        (folder / "takes" / system / "made_by.json").write_text(made_by.model_dump_json())
-    for one in scores:
-        append_score(one, folder)
+        values = {"system": system, "testset": "abc", "metrics": {"wavlm": "1"}, **changed}
+        write_provenance(folder / "takes" / system, Provenance(**values))
+    append_rows(folder / SCORES_FILE, scores)
     return folder
 
 
-def test_output_folders_are_put_side_by_side(tmp_path: Path):
-    source = [score("source", "t1")]
-    first = write_output(tmp_path / "a", [*source, score("mini", "t1")], remarks=("odd",))
-    second = write_output(tmp_path / "b", [*source, score("other", "t1")], remarks=("odd",))
-    pool = gather([first, second])
-    assert [s.system for s in pool.scores] == ["source", "mini", "other"]
-    assert (pool.testset, pool.judges, pool.remarks["other"]) == ("abc", {"ears": "1"}, ("odd",))
+def test_systems_of_several_folders_are_compared(tmp_path: Path):
+    truth = [score("ground-truth", "t1")]
+    first = write_output(tmp_path / "a", [*truth, score("mini", "t1")], warnings=("two takes exist twice",))
+    second = write_output(tmp_path / "b", [*truth, score("other", "t1")], warnings=("two takes exist twice",))
+    found = gather_scores([first, second])
+    assert [s.system for s in found.scores] == ["ground-truth", "mini", "other"]
+    assert (found.testset, found.metrics, found.warnings["other"]) == (
+        "abc",
+        {"wavlm": "1"},
+        ("two takes exist twice",),
+    )
     third = write_output(tmp_path / "c", [score("mini", "t1", word_errors=2)], system="later version")
-    assert [s.system for s in gather([first, third]).scores] == ["source", "mini", "mini, c"]
+    assert [s.system for s in gather_scores([first, third]).scores] == ["ground-truth", "mini", "mini, c"]
 
 
 @pytest.mark.parametrize(
-    ("claim", "complaint"),
-    [({"testset": "xyz"}, "different test sets"), ({"judges": {"ears": "2"}}, r"different judges \(ears\)")],
+    ("changed", "complaint"),
+    [({"testset": "xyz"}, "different test sets"), ({"metrics": {"wavlm": "2"}}, r"different metrics \(wavlm\)")],
 )
-def test_what_does_not_compare_is_refused(tmp_path: Path, claim: dict, complaint: str):
+def test_incomparable_systems_are_refused(tmp_path: Path, changed: dict, complaint: str):
     first = write_output(tmp_path / "a", [score("mini", "t1")])
-    second = write_output(tmp_path / "b", [score("other", "t1")], **claim)
+    second = write_output(tmp_path / "b", [score("other", "t1")], **changed)
     with pytest.raises(DataError, match=rf"mini and other .*{complaint}"):
-        gather([first, second])
+        gather_scores([first, second])
     with pytest.raises(DataError, match="expected an output folder"):
-        gather([tmp_path])
-    (first / "takes" / "mini" / "made_by.json").unlink()
-    with pytest.raises(DataError, match=r"made_by\.json is gone"):
-        gather([first])
+        gather_scores([tmp_path])
+    (first / "takes" / "mini" / "provenance.json").unlink()
+    with pytest.raises(DataError, match=r"provenance\.json is missing"):
+        gather_scores([first])
 
 
-def test_the_figure_is_drawn_twice_and_its_styles_grow_harder(tmp_path: Path):
+@pytest.mark.slow
+def test_the_figure_has_styles_in_the_order_of_their_error_rates(tmp_path: Path):
     pytest.importorskip("matplotlib")
     rows = [score(system, f"{style}-{n}", style=style, word_errors=errors + n)
-            for system in ("mini", "rival") for style, errors in (("whisper", 3), ("regular", 0), ("loud", 1))
+            for system in ("mini", "baseline") for style, errors in (("whisper", 3), ("regular", 0), ("loud", 1))
             for n in range(2)]  # fmt: skip
     summaries = summarize(rows)
     assert order_styles(summaries, "wer") == ["regular", "loud", "whisper"]
@@ -263,3 +292,19 @@ def test_the_figure_is_drawn_twice_and_its_styles_grow_harder(tmp_path: Path):
     assert png.read_bytes().startswith(b"\x89PNG") and "<svg" in svg.read_text()
     with pytest.raises(DataError, match="no word error rate"):
         draw_wer_by_style(summarize([score("mini", "t1", words=None)]), tmp_path)
+
+
+def test_the_terminals_summary_fits_80_columns():
+    names = ["mini (shallow)", "a model with a name that is longer than it should be (deep)", "ground-truth"]
+    quality = {"utmos": 3.5, "dnsmos_ovrl": 3.0, "plcmos": 4.0}
+    voices = {
+        name: VoiceScore(similarity=0.5, ground_truth_similarity=0.9, num_correct=5, num_comparisons=6)
+        for name in ("resemblyzer", "identity", "wavlm")
+    }
+    summary = format_summary([score(name, "t1", quality=quality, voices=voices) for name in names])
+    lines = summary.splitlines()
+    assert len(lines) == 4 and max(map(len, lines)) <= 80 and len({len(line) for line in lines}) == 1
+    titles = lines[0].replace(" ↑", "").replace(" ↓", "").split()
+    assert titles == ["system", "WER", "CER", "SIM", "UTMOS", "DNSMOS", "PLCMOS"]
+    assert "0.000" in lines[1]
+    assert lines[2].startswith("a model with a name that …")

@@ -1,4 +1,4 @@
-"""From a model to a wav file, as people go: export, load, clone, speak. Random weights, toy codec, toy encoders."""
+"""From a model to a wav file: export, load, clone, speak. Random weights, toy codec, toy encoders."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from typer.testing import CliRunner
 
 import marstts
 from marstts import audio
-from marstts.checkpoint import load_bundle, load_mars6, read_info
+from marstts.bundle import read_info
 from marstts.cli.main import app
 from marstts.config import write_config
-from marstts.engine.onnx import OnnxEngine
-from marstts.engine.torch import TorchEngine
-from marstts.mars6.generate import StopReason
+from marstts.generation.request import StopReason
+from marstts.mars6.engines.onnx import OnnxEngine
+from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.model import Mars6
-from marstts.onnx_export import Storage
+from marstts.models import load_for_training
+from marstts.precision import WeightFormat
 from marstts.training.loop import LoopConfig
-from marstts.training.pretrain import PretrainConfig
+from marstts.training.mars6.config import PretrainConfig
 
 TEXT = "The cat sat on the mat. She sells sea shells."
 RUN = CliRunner()
@@ -31,7 +32,7 @@ RUN = CliRunner()
 
 def test_a_loaded_bundle_clones_and_speaks(toy_bundle: Path, reference_file: Path, tmp_path: Path):
     tts = marstts.load(toy_bundle)
-    assert isinstance(tts.stepper, OnnxEngine) and tts.quality == 24_000
+    assert isinstance(tts.engine, OnnxEngine) and tts.model.quality_prefix_hz == 24_000
     shallow, deep = tts.clone(reference_file), tts.clone(reference_file, "She sells sea shells.")
     assert shallow.prefix is None and deep.prefix is not None
     for voice in (shallow, deep):
@@ -39,8 +40,8 @@ def test_a_loaded_bundle_clones_and_speaks(toy_bundle: Path, reference_file: Pat
         assert len(speech.takes) == 2 and speech.model == "toy"
         assert all(take.stop in StopReason and len(take.codes[0]) for take in speech.takes)
         speech.save(tmp_path / "hello.wav")
-        heard = audio.read(tmp_path / "hello.wav")
-        assert heard.sample_rate == 24_000 and heard.seconds == pytest.approx(speech.seconds, abs=0.01)
+        written = audio.read(tmp_path / "hello.wav")
+        assert written.sample_rate == 24_000 and written.seconds == pytest.approx(speech.seconds, abs=0.01)
 
 
 def test_speech_depends_on_the_seed_alone(toy_bundle: Path, reference_file: Path):
@@ -51,38 +52,39 @@ def test_speech_depends_on_the_seed_alone(toy_bundle: Path, reference_file: Path
     assert len(first.samples) != len(other.samples) or not np.array_equal(first.samples, other.samples)
 
 
-def test_both_engines_say_the_same(toy_bundle: Path, reference_file: Path):
+def test_both_engines_give_the_same_codes(toy_bundle: Path, reference_file: Path):
     light, heavy = marstts.load(toy_bundle, engine="onnx"), marstts.load(toy_bundle, engine="torch")
-    assert isinstance(light.stepper, OnnxEngine) and isinstance(heavy.stepper, TorchEngine)
+    assert isinstance(light.engine, OnnxEngine) and isinstance(heavy.engine, TorchEngine)
     voice = light.clone(reference_file, "She sells sea shells.")
     ours, theirs = (tts.speak("The cat sat.", voice, seed=3) for tts in (light, heavy))
     assert [take.codes[0].tolist() for take in ours.takes] == [take.codes[0].tolist() for take in theirs.takes]
 
 
+@pytest.mark.slow
 def test_a_training_run_becomes_a_model_that_speaks(
     toy_bundle: Path, reference_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """`marstts export` on what training leaves behind, then `marstts speak` with the result."""
     run, output = tmp_path / "run", tmp_path / "bundle"
-    model = load_mars6(toy_bundle)
+    model = load_for_training(toy_bundle)
     (run / "step-00000007").mkdir(parents=True)
     (run / "step-00000007/state.json").write_text('{"step": 7}')
-    save_file(model.state_dict(), run / "step-00000007/average.safetensors")
+    save_file(model.state_dict(), run / "step-00000007/ema.safetensors")
     write_config(PretrainConfig(model=model.config, loop=LoopConfig(steps=7)), run / "config.json")
-    load_bundle(toy_bundle).tokenizer.save(run / "tokenizer.json")
+    shutil.copy(toy_bundle / "tokenizer.json", run / "tokenizer.json")
 
-    def graphs_at_hand(trained: Mars6, folder: Path, storage: Storage) -> None:
+    def graphs_at_hand(trained: Mars6, folder: Path, storage: WeightFormat) -> None:
         """Spares ten seconds of tracing: these weights were exported before."""
         assert all(torch.equal(tensor, model.state_dict()[name]) for name, tensor in trained.state_dict().items())
         shutil.copytree(toy_bundle / "mars6", folder)
 
-    monkeypatch.setattr("marstts.mars6.graphs.export_mars6", graphs_at_hand)
+    monkeypatch.setattr("marstts.mars6.export.graphs.export_mars6", graphs_at_hand)
     parts = ["--codec", "toy:64", "--identity", "toy:5", "--style", "toy:7", "--name", "seven", "--top-p", "0.4"]
     exported = RUN.invoke(app, ["export", str(run), *parts, "--output", str(output)])
     assert exported.exit_code == 0, exported.output
     assert exported.stdout.startswith(f"{output}: seven, ")
 
-    twin = [str(run), "--like", str(output), "--name", "eight", "--output", str(tmp_path / "twin")]
+    twin = [str(run), "--template", str(output), "--name", "eight", "--output", str(tmp_path / "twin")]
     assert RUN.invoke(app, ["export", *twin]).exit_code == 0
     one, other = (read_info(folder) for folder in (output, tmp_path / "twin"))
     assert other == one.model_copy(update={"name": "eight"}) and other.sampling.top_p == 0.4
@@ -97,10 +99,10 @@ def test_a_training_run_becomes_a_model_that_speaks(
 
 def test_exporting_without_a_codec_asks_for_one(tmp_path: Path):
     result = RUN.invoke(app, ["export", str(tmp_path), "--name", "x", "--output", str(tmp_path / "bundle")])
-    assert result.exit_code == 2 and "say with --codec which one the model learnt with" in result.stderr
+    assert result.exit_code == 2 and "name the codec and encoders of the shards" in result.stderr
 
 
-def test_exporting_what_is_no_run_is_refused_in_a_sentence(tmp_path: Path):
+def test_exporting_a_folder_that_is_no_run_is_refused_in_a_sentence(tmp_path: Path):
     parts = ["--codec", "toy:64", "--identity", "toy:5", "--style", "toy:7", "--name", "x"]
     result = RUN.invoke(app, ["export", str(tmp_path), *parts, "--output", str(tmp_path / "bundle")])
     assert result.exit_code == 2 and result.stderr.startswith("marstts: ") and result.stderr.count("\n") == 1

@@ -58,7 +58,7 @@ def test_logits_come_per_level_for_valid_patches_only(config):
 
 
 @pytest.mark.parametrize("config", [CONFIG, FUSED], ids=["two_slots", "fused"])
-def test_padding_and_company_change_nothing(config):
+def test_padding_and_other_rows_change_nothing(config):
     model, inputs = tiny(config), batch(config)
     together = model(**inputs).logits
     for row, start in enumerate((0, 6, 9)):
@@ -85,8 +85,8 @@ def test_later_patches_cannot_influence_earlier_logits():
             flat = torch.cat([level[:6] for level in model(**inputs).logits], dim=1)  # row 0: (6, P, C + 1)
             model.zero_grad()
             flat[patch, position].square().sum().backward()
-            heard = embedded["global"].grad[0].abs().sum(dim=(1, 2)) > 0
-            assert heard.tolist() == [n < patch for n in range(T - 1)]
+            attended = embedded["global"].grad[0].abs().sum(dim=(1, 2)) > 0
+            assert attended.tolist() == [n < patch for n in range(T - 1)]
             read = embedded["local"].grad[:6].abs().sum(dim=2) > 0
             expected = torch.zeros(T, P - 1, dtype=torch.bool)
             expected[patch, :position] = True
@@ -109,9 +109,9 @@ def test_text_and_both_speaker_vectors_influence_the_first_logits():
 
 def test_scoring_some_patches_gives_their_rows_of_the_full_scores():
     model, inputs = tiny(), batch()
-    wanted = torch.zeros(B, T, dtype=torch.bool)
-    wanted[0, 2] = wanted[1, 0] = wanted[2, 3] = wanted[2, 5] = True  # the last is padding: not scored
-    some, full = model(**inputs, scored=wanted), model(**inputs)
+    correct = torch.zeros(B, T, dtype=torch.bool)
+    correct[0, 2] = correct[1, 0] = correct[2, 3] = correct[2, 5] = True  # the last is padding: not scored
+    some, full = model(**inputs, scored=correct), model(**inputs)
     assert some.scored.sum() == 3
     for few, all_ in zip(some.logits, full.logits, strict=True):
         torch.testing.assert_close(few, all_[some.scored[full.scored]])
@@ -127,7 +127,7 @@ def test_cross_attention_of_chosen_layers_is_returned_and_ignores_padding():
         torch.testing.assert_close(a, b)
 
 
-def test_languages_speak_in_fused_conditioning_only():
+def test_language_embeddings_are_used_in_fused_conditioning_only():
     for config, matters in ((CONFIG, False), (FUSED, True)):
         model, inputs = tiny(config), batch(config)
         default = model(**inputs).logits[0]
@@ -136,9 +136,9 @@ def test_languages_speak_in_fused_conditioning_only():
         assert torch.allclose(other, default) is not matters
 
 
-def test_fused_model_knows_a_stand_in_for_unknown_speakers():
+def test_fused_conditioning_has_null_speaker_embeddings():
     model, inputs = tiny(FUSED), batch(FUSED)
-    identity, style = model.encoder.slots.unknown_speaker(B)
+    identity, style = model.encoder.slots.null_speaker(B)
     assert identity.shape == (B, 5) and style.shape == (B, 9)
     assert model(**{**inputs, "identity": identity, "style": style}).logits[0].shape[0] == 13
 

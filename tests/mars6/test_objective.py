@@ -10,9 +10,9 @@ from marstts.mars6.model import Mars6
 from marstts.mars6.objective import (
     FluxConfig,
     ObjectiveConfig,
-    alignment_reward,
     diagonal_band,
     flux_loss,
+    guided_attention_loss,
     level_targets,
     next_token_loss,
     previous_codes,
@@ -51,14 +51,14 @@ def test_loss_is_the_weighted_mean_of_each_levels_mean_cross_entropy():
     assert loss.total.item() == pytest.approx((2 * expected[0] + expected[1] + 0.5 * expected[2]) / 3.5, abs=1e-5)
 
 
-def test_label_smoothing_punishes_certainty():
+def test_label_smoothing_penalizes_confident_predictions():
     certain = tuple(50.0 * torch.nn.functional.one_hot(t, 6) for t in level_targets(PATCHES, CONFIG))
     sure = next_token_loss(certain, PATCHES, CONFIG, ObjectiveConfig())
     smooth = next_token_loss(certain, PATCHES, CONFIG, ObjectiveConfig(label_smoothing=0.1))
     assert sure.total < 1e-3 < smooth.total and sure.accuracy.tolist() == [1, 1, 1]
 
 
-def test_a_model_learns_an_utterance_by_heart():
+def test_a_model_overfits_one_utterance():
     torch.manual_seed(0)
     model = Mars6(CONFIG)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-2)
@@ -78,8 +78,8 @@ def test_the_code_before_is_that_of_the_row_and_the_first_has_none():
     assert previous_codes(rows, scored, CONFIG).tolist() == [[-1], [0], [4], [-1], [2]]
     some = torch.tensor([[False, True, False], [True, False, False]])
     assert previous_codes(rows, some, CONFIG).tolist() == [[0], [-1]]
-    twice = CONFIG.model_copy(update={"patch_layout": (2, 5)})
-    assert previous_codes(rows[:1], scored[:1], twice).tolist() == [[-1, 0], [-1, 4], [-1, -1]]
+    repeated = CONFIG.model_copy(update={"patch_layout": (2, 5)})
+    assert previous_codes(rows[:1], scored[:1], repeated).tolist() == [[-1, 0], [-1, 4], [-1, -1]]
 
 
 def test_flux_loss_and_its_gradient_match_equation_1_by_hand():
@@ -102,7 +102,7 @@ def test_flux_loss_and_its_gradient_match_equation_1_by_hand():
     assert (gradient[[0, 2, 3], 0, [3, 0, 4]] > 0).all()  # going downhill makes the previous code less likely
 
 
-def test_flux_loss_of_a_first_code_alone_is_nothing():
+def test_flux_loss_of_a_single_code_is_zero():
     assert flux_loss(torch.randn(1, 1, 6), torch.tensor([[-1]]), FluxConfig(beta=1.0)).item() == 0.0
 
 
@@ -134,33 +134,34 @@ def test_band_holds_text_near_the_diagonal_of_each_stretch(n, m, boundary):
     assert band[0, :n].any(dim=1).all()
 
 
-def test_alignment_reward_is_minus_log_of_the_mass_inside():
+def test_guided_attention_loss_is_minus_log_of_the_mass_inside():
     attention = torch.zeros(1, 2, 4, 2 + 4)
     attention[0, 0, torch.arange(4), 2 + torch.arange(4)] = 0.5  # half on the diagonal,
     attention[0, 0, :, 0] = 0.5  # half fled to a speaker slot
     attention[0, 1, torch.arange(4), 2 + torch.arange(4)] = 1.0
     lengths = torch.tensor([4])
-    reward = alignment_reward(attention, lengths, lengths, num_slots=2)
+    reward = guided_attention_loss(attention, lengths, lengths, num_slots=2)
     assert reward.item() == pytest.approx(math.log(2) / 2, abs=1e-5)
 
 
-def test_alignment_reward_ignores_padding_and_survives_no_mass_at_all():
+def test_guided_attention_loss_ignores_padding_and_is_finite_without_mass():
     torch.manual_seed(0)
     attention = torch.rand(1, 2, 5, 2 + 6).softmax(dim=-1)
     text, patches = torch.tensor([6]), torch.tensor([5])
     padded = torch.nn.functional.pad(attention, (0, 3, 0, 4))
     torch.testing.assert_close(
-        alignment_reward(padded, text, patches, num_slots=2), alignment_reward(attention, text, patches, num_slots=2)
+        guided_attention_loss(padded, text, patches, num_slots=2),
+        guided_attention_loss(attention, text, patches, num_slots=2),
     )
-    assert alignment_reward(torch.zeros_like(attention), text, patches, num_slots=2).isfinite()
+    assert guided_attention_loss(torch.zeros_like(attention), text, patches, num_slots=2).isfinite()
 
 
-def test_the_reward_teaches_attention_to_read_in_order():
+def test_guided_attention_loss_trains_monotonic_attention():
     torch.manual_seed(0)
     scores = torch.zeros(1, 1, 12, 2 + 9, requires_grad=True)
     text, patches = torch.tensor([9]), torch.tensor([12])
     for _ in range(50):
-        loss = alignment_reward(scores.softmax(dim=-1), text, patches, num_slots=2)
+        loss = guided_attention_loss(scores.softmax(dim=-1), text, patches, num_slots=2)
         (gradient,) = torch.autograd.grad(loss, scores)
         scores = (scores - 20 * gradient).detach().requires_grad_()
     focus = scores.softmax(dim=-1)[0, 0, :, 2:] @ torch.arange(9.0)

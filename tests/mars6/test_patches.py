@@ -34,12 +34,12 @@ def test_patchify_leaves_its_codes_untouched():
     assert all(np.array_equal(a, b) for a, b in zip(codes, copies, strict=True))
 
 
-def test_eos_patch_says_end_of_speech_everywhere():
+def test_eos_patch_is_end_of_speech_at_every_position():
     config = Mars6Config(codebook_size=SIZE)
     assert eos_patch(config).tolist() == [[30] * 7]
 
 
-def test_codes_of_another_geometry_are_refused_in_words():
+def test_codes_of_another_layout_are_refused_in_one_sentence():
     codes = some_codes(3)
     with pytest.raises(DataError, match="3 levels, got 2"):
         patchify(codes[:2], LAYOUT, SIZE)

@@ -21,8 +21,9 @@ def tokenizer() -> BPE:
 
 def voice(prefix: Prefix | None = None, identity_size: int = 3) -> Voice:
     return Voice(
-        name="ann", identity=np.arange(identity_size, dtype=np.float32), style=np.ones(5, np.float32), prefix=prefix,
-        codec="toy", identity_encoder="i", style_encoder="s", source_sha256="", consent="",
+        name="ann", prefix=prefix,
+        embeddings={"identity": np.arange(identity_size, dtype=np.float32), "style": np.ones(5, np.float32)},
+        codec="toy", encoders={"identity": "i", "style": "s"}, source_sha256="", consent="",
     )  # fmt: skip
 
 
@@ -61,7 +62,7 @@ def test_deep_prompt_reads_the_transcript_and_continues_its_patches(tokenizer):
     assert prompt.prefix_tokens.tolist() == [[1, 6, 7, 12, 13, 14, 15], [2, 8, 9, 16, 17, 12, 13]]
 
 
-def test_voices_of_other_models_are_refused_in_words(tokenizer):
+def test_voices_of_other_models_are_refused_in_one_sentence(tokenizer):
     with pytest.raises(VoiceError, match="identity embedding of voice 'ann'"):
         build_prompt("Hi.", voice(identity_size=4), tokenizer, CONFIG)
     small = CONFIG.model_copy(update={"codebook_size": 3})
@@ -69,6 +70,6 @@ def test_voices_of_other_models_are_refused_in_words(tokenizer):
         build_prompt("Hi.", voice(PREFIX), tokenizer, small)
 
 
-def test_no_text_is_refused_in_words(tokenizer):
+def test_empty_text_is_refused_in_one_sentence(tokenizer):
     with pytest.raises(TextError):
         build_prompt("  ", voice(), tokenizer, CONFIG)

@@ -42,7 +42,7 @@ def test_the_hash_is_shown_and_checked() -> None:
         load_released(GOLDEN, "0" * 64)
 
 
-def test_the_prefix_module_is_taken_off_wherever_it_stands(tensors: dict[str, Any], tmp_path: Path) -> None:
+def test_the_module_prefix_of_names_is_removed(tensors: dict[str, Any], tmp_path: Path) -> None:
     nested = {name.replace("encoder.", "encoder.module.", 1): tensor for name, tensor in tensors.items()}
     model = load_released(saved(nested, tmp_path / "nested.safetensors")).model
     assert torch.equal(model.encoder.text_embedding.weight, tensors["inp_emb.weight"].float())
@@ -61,13 +61,13 @@ def test_a_wrong_shape_is_named(tensors: dict[str, Any], tmp_path: Path) -> None
     assert "fast_pos_emb.weight is (6, 16) instead of (7, 16)" in refusal(saved(tensors, tmp_path / "a.safetensors"))
 
 
-def test_a_vocabulary_that_is_no_three_codebooks_and_an_end(tensors: dict[str, Any], tmp_path: Path) -> None:
+def test_a_vocabulary_other_than_three_codebooks_and_eos_is_refused(tensors: dict[str, Any], tmp_path: Path) -> None:
     tensors["out_proj.weight"] = torch.zeros(12288, 16)
     assert "out_proj.weight" in refusal(saved(tensors, tmp_path / "a.safetensors"))
 
 
 @pytest.mark.parametrize("name", ["inp_emb.weight", "spk_emb_proj.0.weight", "lang_embed.weight"])
-def test_without_a_tensor_that_tells_the_sizes(name: str, tensors: dict[str, Any], tmp_path: Path) -> None:
+def test_a_missing_tensor_that_determines_sizes_is_named(name: str, tensors: dict[str, Any], tmp_path: Path) -> None:
     del tensors[name]
     assert name in refusal(saved(tensors, tmp_path / "a.safetensors"))
 
@@ -134,9 +134,9 @@ def test_other_content_is_refused(content: dict[str, Any], tmp_path: Path) -> No
 
 def test_names_that_become_equal_are_refused(tensors: dict[str, Any], tmp_path: Path) -> None:
     tensors["module.inp_emb.weight"] = tensors["inp_emb.weight"].clone()
-    assert "twice" in refusal(saved(tensors, tmp_path / "a.safetensors"))
+    assert "with and without" in refusal(saved(tensors, tmp_path / "a.safetensors"))
 
 
-def test_files_of_other_kinds_and_no_file(tmp_path: Path) -> None:
+def test_files_of_other_kinds_and_missing_files_are_refused(tmp_path: Path) -> None:
     assert "expected a published checkpoint" in refusal(tmp_path / "model.bin")
     assert "no such" in refusal(tmp_path / "model.pt")

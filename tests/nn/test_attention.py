@@ -3,10 +3,10 @@
 import torch
 from torch import nn
 
-from marstts.nn.attention import Attention, mix_fused, mix_openly
+from marstts.nn.attention import Attention, attend_eager, attend_sdpa
 from marstts.nn.kv_cache import KVCache
 from marstts.nn.positions import ScaledSinusoids, sinusoids
-from marstts.nn.transformer import CrossLayer, SelfLayer, initialise
+from marstts.nn.transformer import CrossLayer, SelfLayer, initialize
 
 B, T, S, D, H = 3, 5, 4, 12, 2
 
@@ -24,21 +24,21 @@ def test_attention_equals_stock_multihead_attention_under_a_mask():
     attention, x, memory = Attention(D, H), torch.randn(B, T, D), torch.randn(B, S, D)
     mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 0]]).bool()
     expected, weights = stock_twin(attention)(x, memory, memory, key_padding_mask=~mask, average_attn_weights=False)
-    got = attention(x, attention.remember(memory), mask[:, None, None])
+    got = attention(x, attention.project_kv(memory), mask[:, None, None])
     torch.testing.assert_close(got, expected)
-    shown, probabilities = attention.with_probabilities(x, attention.remember(memory), mask[:, None, None])
+    shown, probabilities = attention.with_probabilities(x, attention.project_kv(memory), mask[:, None, None])
     torch.testing.assert_close(shown, expected)
     torch.testing.assert_close(probabilities, weights)
 
 
-def test_fused_and_open_attention_are_the_same_function():
+def test_eager_and_sdpa_attention_are_the_same_function():
     torch.manual_seed(6)
     queries, memory = torch.randn(B, H, T, 6), KVCache(torch.randn(B, H, T, 6), torch.randn(B, H, T, 6))
     mask = torch.rand(B, 1, 1, T) > 0.4
     mask[..., 0] = True
     for mask_, causal in ((None, False), (None, True), (mask, False)):
         torch.testing.assert_close(
-            mix_openly(queries, memory, mask_, causal), mix_fused(queries, memory, mask_, causal)
+            attend_eager(queries, memory, mask_, causal), attend_sdpa(queries, memory, mask_, causal)
         )
 
 
@@ -59,10 +59,10 @@ def test_self_layer_equals_the_stock_pre_norm_layer():
     torch.testing.assert_close(got, stock(x, src_mask=nn.Transformer.generate_square_subsequent_mask(T)))
 
 
-def test_stepping_a_cross_layer_equals_one_causal_pass():
+def test_a_cross_layer_with_a_kv_cache_equals_one_causal_pass():
     torch.manual_seed(2)
     layer, x = CrossLayer(D, H, 2 * D), torch.randn(B, T, D)
-    memory = layer.cross_attention.remember(torch.randn(B, S, D))
+    memory = layer.cross_attention.project_kv(torch.randn(B, S, D))
     full, _, _ = layer(x, memory, causal=True)
     past, steps = None, []
     for t in range(T):
@@ -71,10 +71,10 @@ def test_stepping_a_cross_layer_equals_one_causal_pass():
     torch.testing.assert_close(torch.cat(steps, dim=1), full)
 
 
-def test_showing_attention_changes_no_output():
+def test_returning_attention_changes_no_output():
     torch.manual_seed(3)
     layer, x = CrossLayer(D, H, 2 * D), torch.randn(B, T, D)
-    memory = layer.cross_attention.remember(torch.randn(B, S, D))
+    memory = layer.cross_attention.project_kv(torch.randn(B, S, D))
     plain, shown = layer(x, memory, causal=True), layer(x, memory, causal=True, show_attention=True)
     torch.testing.assert_close(plain.x, shown.x)
     assert plain.cross_attention is None
@@ -110,7 +110,7 @@ def test_sinusoids_follow_the_formula_for_even_and_odd_widths():
                 torch.testing.assert_close(table[p, column], expected, atol=1e-5, rtol=0)
 
 
-def test_alpha_scales_positions_and_learns():
+def test_alpha_scales_positions_and_gets_gradients():
     positions, x = ScaledSinusoids(), torch.zeros(2, 3, 8)
     positions.alpha.data.fill_(0.25)
     out = positions(x, torch.arange(3))
@@ -119,10 +119,10 @@ def test_alpha_scales_positions_and_learns():
     assert positions.alpha.grad.abs() > 0
 
 
-def test_initialise_zeroes_biases_and_scales_residual_branches():
+def test_initialize_zeroes_biases_and_scales_residual_branches():
     torch.manual_seed(5)
     layers = nn.ModuleList(CrossLayer(D, H, 2 * D) for _ in range(3))
     before = layers[0].feed_forward.output.weight.clone()
-    initialise(layers)
+    initialize(layers)
     torch.testing.assert_close(layers[0].feed_forward.output.weight, before / 3)
     assert all(not p.any() for name, p in layers.named_parameters() if name.endswith("bias"))

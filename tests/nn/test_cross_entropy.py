@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from marstts.nn import cross_entropy as room
+from marstts.nn import cross_entropy as module
 from marstts.nn.cross_entropy import cross_entropy
 
 
@@ -14,18 +14,18 @@ def example(dtype=torch.float32):
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.bfloat16, 1e-3)])
-def test_loss_and_gradient_written_out_equal_the_stock_ones(smoothing, dtype, tolerance, monkeypatch):
-    monkeypatch.setattr(room, "PIECE", 5)  # several pieces, the last one shorter
+def test_chunked_loss_and_gradient_equal_the_stock_ones(smoothing, dtype, tolerance, monkeypatch):
+    monkeypatch.setattr(module, "CHUNK", 5)  # several chunks, the last one shorter
     logits, classes = example(dtype)
     loss, _ = cross_entropy(logits, classes, smoothing)
-    assert "WrittenOut" in type(loss.grad_fn).__name__
+    assert "Chunked" in type(loss.grad_fn).__name__
     (got,) = torch.autograd.grad(3 * loss, logits)
-    wanted = F.cross_entropy(logits.float(), classes, label_smoothing=smoothing)
-    torch.testing.assert_close(loss, wanted, rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(got, torch.autograd.grad(3 * wanted, logits)[0], rtol=tolerance, atol=tolerance)
+    expected = F.cross_entropy(logits.float(), classes, label_smoothing=smoothing)
+    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(got, torch.autograd.grad(3 * expected, logits)[0], rtol=tolerance, atol=tolerance)
 
 
-def test_the_share_of_right_rows_is_the_same_with_and_without_gradients():
+def test_accuracy_is_the_same_with_and_without_gradients():
     logits, classes = example()
     right = float((logits.argmax(dim=1) == classes).sum()) / 23
     assert 0 < right < 1
@@ -35,7 +35,7 @@ def test_the_share_of_right_rows_is_the_same_with_and_without_gradients():
     torch.testing.assert_close(cross_entropy(logits, classes)[0], cross_entropy(logits.detach(), classes)[0])
 
 
-def test_the_logits_are_left_alone():
+def test_the_logits_stay_untouched():
     logits, classes = example()
     kept = logits.detach().clone()
     cross_entropy(logits, classes, 0.1)[0].backward()

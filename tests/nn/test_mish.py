@@ -3,7 +3,7 @@ import torch
 from torch.nn import functional as F
 
 from marstts.nn import mish
-from marstts.nn.mish import Mish, WrittenOutMish
+from marstts.nn.mish import FusedMish, Mish
 
 
 def value_and_slope(function, x):
@@ -14,25 +14,25 @@ def value_and_slope(function, x):
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-6), (torch.bfloat16, 2e-2)])
-def test_mish_written_out_equals_the_stock_one_in_value_and_slope(dtype, tolerance, monkeypatch):
-    monkeypatch.setattr(mish, "PIECE", 100)  # several pieces, the last one shorter
+def test_fused_mish_equals_the_stock_one_in_value_and_derivative(dtype, tolerance, monkeypatch):
+    monkeypatch.setattr(mish, "CHUNK", 100)  # several pieces, the last one shorter
     x = torch.cat((torch.linspace(-40, 40, 998), torch.tensor([-1e4, 0.0, 1e4]))).to(dtype).view(7, 143)
-    for got, wanted in zip(value_and_slope(WrittenOutMish.apply, x), value_and_slope(F.mish, x), strict=True):
+    for got, expected in zip(value_and_slope(FusedMish.apply, x), value_and_slope(F.mish, x), strict=True):
         assert got.dtype == dtype and got.shape == x.shape
-        torch.testing.assert_close(got, wanted, rtol=tolerance, atol=tolerance)
+        torch.testing.assert_close(got, expected, rtol=tolerance, atol=tolerance)
 
 
-def test_mish_leaves_its_input_alone_and_takes_any_layout():
+def test_fused_mish_leaves_its_input_untouched_and_takes_any_layout():
     x = torch.randn(6, 5, 4).transpose(0, 2)
     kept = x.clone()
-    got, slope = value_and_slope(WrittenOutMish.apply, x)
+    got, slope = value_and_slope(FusedMish.apply, x)
     assert torch.equal(x, kept)
     torch.testing.assert_close(got, F.mish(x))
     torch.testing.assert_close(slope, value_and_slope(F.mish, x)[1])
 
 
-def test_mish_is_written_out_in_training_only():
+def test_mish_is_fused_in_training_only():
     x = torch.randn(3, requires_grad=True)
     module = Mish()
-    assert "WrittenOutMish" in type(module.train()(x).grad_fn).__name__
-    assert "WrittenOutMish" not in type(module.eval()(x).grad_fn).__name__
+    assert "FusedMish" in type(module.train()(x).grad_fn).__name__
+    assert "FusedMish" not in type(module.eval()(x).grad_fn).__name__

@@ -29,9 +29,16 @@ def folder_of(config: pytest.Config) -> Path:
     return Path(config.getoption("golden_folder", None) or DEFAULT)
 
 
+def read_record(folder: Path) -> dict[str, Any]:
+    """io.json of a folder with MARS6's data; empty where it holds another model's."""
+    if not (folder / "checkpoint.pt").is_file():
+        return {}
+    return json.loads((folder / "io.json").read_text(encoding="utf-8"))
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """`name` is every recorded model, `run_name` each of its runs, `trace_name` each recorded run of the script."""
-    names, record = metafunc.fixturenames, json.loads((folder_of(metafunc.config) / "io.json").read_text("utf-8"))
+    names, record = metafunc.fixturenames, read_record(folder_of(metafunc.config))
     recorded = [name for name, entry in record.items() if isinstance(entry, dict) and "generation" in entry]
     if "run_name" in names:
         pairs = [(name, run["name"]) for name in recorded for run in record[name]["generation"]]
@@ -39,12 +46,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     elif "name" in names:
         metafunc.parametrize("name", recorded)
     elif "trace_name" in names:
-        metafunc.parametrize("trace_name", [trace["name"] for trace in record["traces"]])
+        metafunc.parametrize("trace_name", [trace["name"] for trace in record.get("traces", [])])
 
 
 @pytest.fixture(scope="session")
 def golden(request: pytest.FixtureRequest) -> Path:
-    return folder_of(request.config)
+    folder = folder_of(request.config)
+    if not (folder / "checkpoint.pt").is_file():
+        pytest.skip(f"{folder}: no golden data of MARS6")
+    return folder
 
 
 @pytest.fixture(scope="session")

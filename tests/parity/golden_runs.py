@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from marstts.mars6.generate import Limits
+from marstts.generation.request import Limits
 from marstts.mars6.model import Mars6
 from marstts.mars6.prompt import Prompt
 

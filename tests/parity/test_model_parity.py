@@ -14,9 +14,10 @@ from golden_runs import greedy_runs, in_first_language, limits_of, of, prompt_of
 from numpy.typing import NDArray
 from torch import Tensor
 
-from marstts.engine.guided import GuidedEngine, by_nobody
-from marstts.engine.torch import TorchEngine
-from marstts.mars6.generate import Generated, SamplingConfig, StopReason, generate
+from marstts.generation.loop import generate
+from marstts.generation.request import Generated, SamplingConfig, StopReason
+from marstts.mars6.engines.classifier_free_guidance import GuidedEngine, drop_speaker
+from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.model import Mars6
 from marstts.mars6.released import load_released
 from marstts.sampling import draw, keep_nucleus
@@ -28,6 +29,7 @@ def close(ours: Tensor, theirs: Tensor) -> None:
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_both_containers_hold_the_same_model(name: str, golden: Path, models: dict[str, Mars6]) -> None:
     path = golden / ("checkpoint.safetensors" if name == "main" else f"{name}.safetensors")
     if not path.is_file():
@@ -55,8 +57,8 @@ def test_memory(name: str, tensors: dict[str, Tensor], models: dict[str, Mars6])
     memory, mask = model.encode(ids, lengths, io["enc.speaker"], io["enc.clap"], io["enc.language"])
     close(memory, io["enc.memory"])
     assert mask.all()
-    nobody = model.encoder.slots.unknown_speaker(1)
-    close(model.encode(ids, lengths, *nobody, io["enc.language"])[0], io["enc.memory_uncond"])
+    null = model.encoder.slots.null_speaker(1)
+    close(model.encode(ids, lengths, *null, io["enc.language"])[0], io["enc.memory_uncond"])
 
 
 @torch.inference_mode()
@@ -124,6 +126,7 @@ def pad_to_vocabulary(logits: Tensor, level: int, config: Any) -> Tensor:
     return whole
 
 
+@pytest.mark.slow
 def test_generated_tokens(
     name: str, run_name: str, record: dict[str, Any], tensors: dict[str, Tensor], models: dict[str, Mars6]
 ) -> None:
@@ -140,6 +143,7 @@ def test_generated_tokens(
     assert generated.stop is {"eos": StopReason.EOS, "max_len": StopReason.MAX_PATCHES}[run["ended_by"]]
 
 
+@pytest.mark.slow
 def test_generated_tokens_side_by_side(
     name: str, record: dict[str, Any], tensors: dict[str, Tensor], models: dict[str, Mars6]
 ) -> None:
@@ -173,7 +177,7 @@ def engine_of(model: Mars6, io: dict[str, Tensor], guidance: float) -> Any:
         return engine
     slots = model.encoder.slots
     return GuidedEngine(
-        engine, by_nobody(slots.unknown_identity.data.numpy(), slots.unknown_style.data.numpy()), guidance
+        engine, drop_speaker(slots.unknown_identity.data.numpy(), slots.unknown_style.data.numpy()), guidance
     )
 
 
@@ -191,7 +195,7 @@ class Replay:
 
 @dataclass
 class Spoken:
-    """What the published loop says."""
+    """The published loop."""
 
     tokens: list[list[int]]
     redrawn: list[list[int]]
@@ -208,9 +212,9 @@ def speak_slowly(model: Mars6, run: dict[str, Any], io: dict[str, Tensor]) -> Sp
     config = model.config
     conditions = [(1.0, memory_of(model, io))]
     if run["cfg_guidance"] != 1.0:
-        nobody = model.encoder.slots.unknown_speaker(1)
+        null = model.encoder.slots.null_speaker(1)
         weight = run["cfg_guidance"]
-        conditions = [(weight, memory_of(model, io)), (1.0 - weight, memory_of(model, io, nobody))]
+        conditions = [(weight, memory_of(model, io)), (1.0 - weight, memory_of(model, io, null))]
     patches = [list(patch) for patch in run["prefix"] or []]
     numbers = iter(run["uniforms"] or repeat(0.5))
     spoken = Spoken([], [], 0, [])
@@ -228,8 +232,13 @@ def speak_slowly(model: Mars6, run: dict[str, Any], io: dict[str, Tensor]) -> Sp
             if (len(spoken.tokens) + 1) / 12 < run["lower_bound_dur"]:
                 logits[:, -1] = -np.inf
             code = pick(keep_nucleus(logits, run["top_p"]), (position, 0))
-            heard = [patch[0] for patch in patches[-run["K"] :]]
-            if position == 0 and run["ras_enabled"] and heard and round(heard.count(code) / len(heard), 2) > run["t_r"]:
+            history = [patch[0] for patch in patches[-run["K"] :]]
+            if (
+                position == 0
+                and run["ras_enabled"]
+                and history
+                and round(history.count(code) / len(history), 2) > run["t_r"]
+            ):
                 spoken.redrawn.append([code, pick(logits, (position, 1))])
                 code = spoken.redrawn[-1][1]
             if code == config.codebook_size:

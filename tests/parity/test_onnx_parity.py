@@ -13,12 +13,15 @@ import pytest
 from golden_runs import greedy_runs, in_first_language, limits_of, of, prompt_of
 from torch import Tensor
 
-from marstts.engine.onnx import OnnxEngine
-from marstts.mars6.generate import SamplingConfig, generate
-from marstts.mars6.graphs import export_mars6
+from marstts.generation.loop import generate
+from marstts.generation.request import SamplingConfig
+from marstts.mars6.engines.onnx import OnnxEngine
+from marstts.mars6.export.graphs import export_mars6
+from marstts.mars6.export.quantize import quantize
 from marstts.mars6.model import Mars6
-from marstts.mars6.quantise import quantise
-from marstts.onnx_export import Storage
+from marstts.precision import WeightFormat
+
+pytestmark = pytest.mark.slow
 
 EXPORTED: dict[str, Path] = {}
 """Folders of what was exported in this session."""
@@ -36,7 +39,7 @@ def exported(
         pytest.skip("compared with --fixtures DIR")
     if name not in EXPORTED:
         EXPORTED[name] = tmp_path_factory.mktemp(name)
-        export_mars6(in_first_language(models[name], of(name, tensors)), EXPORTED[name], Storage.SINGLE)
+        export_mars6(in_first_language(models[name], of(name, tensors)), EXPORTED[name], WeightFormat.FLOAT32)
     return EXPORTED[name]
 
 
@@ -61,15 +64,15 @@ def test_cached_batched_greedy_tokens(
 def test_int8_agrees_with_single_precision(
     name: str, exported: Path, record: dict[str, Any], tensors: dict[str, Tensor], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Both hear the published model's tokens and say what they would have said at every position."""
-    quantise(exported, exported / "int8")
+    """Both engines get the published model's tokens and predict the same token at every position."""
+    quantize(exported, exported / "int8")
     engines, io = [OnnxEngine(exported), OnnxEngine(exported / "int8")], of(name, tensors)
     same, errors = [], []
     for run in greedy_runs(record[name]):
         states = [engine.start([prompt_of(run, io)]) for engine in engines]
         for patch in np.array(run["tokens"])[:, None]:
             for position in range(patch.shape[1]):
-                pairs = [e.local_logits(s, patch[:, :position]) for e, s in zip(engines, states, strict=True)]
+                pairs = [e.next_logits(s, patch[:, :position]) for e, s in zip(engines, states, strict=True)]
                 (wide, narrow), states = (logits[0] for logits, _ in pairs), [state for _, state in pairs]
                 same.append((position, wide.argmax() == narrow.argmax()))
                 errors.append(np.sqrt(np.mean((narrow - wide) ** 2)) / wide.std())

@@ -16,8 +16,10 @@ from marstts.codec.toy import ToyCodec
 from marstts.errors import TextError
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.prompt import Prompt
+from marstts.mars6.speech import Mars6Speech
 from marstts.speaker.toy import ToySpeakerEncoder
-from marstts.synthesis.released import DeepClone, ReleasedProfile, limits_of
+from marstts.synthesis.compat_turbo import TurboCompat, limits_of
+from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.text.bpe import BPE
 from marstts.text.released import map_punctuation
@@ -28,17 +30,17 @@ FIRST_TOP_P = 0.2
 
 
 class LoopStepper:
-    """Says as many patches as were recorded for every call, then ends."""
+    """ScriptedTake as many patches as were recorded for every call, then ends."""
 
     def __init__(self, config: Mars6Config, lengths: Sequence[int]) -> None:
-        self.config, self.lengths = config, lengths
+        self.config, self.layout, self.lengths = config, config.layout, lengths
         self.prompts: list[Prompt] = []
 
     def start(self, prompts: Sequence[Prompt]) -> int:
         self.prompts.extend(prompts)
         return 0
 
-    def local_logits(self, state: int, tokens: NDArray[np.int64]) -> tuple[NDArray[np.float32], int]:
+    def next_logits(self, state: int, tokens: NDArray[np.int64]) -> tuple[NDArray[np.float32], int]:
         logits = np.full((1, self.config.codebook_size + 1), -100.0, np.float32)
         logits[0, -1 if state >= self.lengths[len(self.prompts) - 1] else 5] = 0.0
         return logits, state
@@ -55,15 +57,15 @@ class SineCodec:
 
     spec = replace(ToyCodec().spec, name="sine")
 
-    def __init__(self, stepper: LoopStepper, calls: Sequence[dict[str, Any]]) -> None:
-        self.stepper, self.calls = stepper, calls
+    def __init__(self, engine: LoopStepper, calls: Sequence[dict[str, Any]]) -> None:
+        self.engine, self.calls = engine, calls
 
     def encode(self, waveform: Waveform) -> Codes:
         patches = len(waveform.samples) // 2048
         return tuple(np.arange(patches * count, dtype=np.int64) + count for count in (1, 2, 4))
 
     def decode(self, codes: Sequence[NDArray[np.int64]]) -> Waveform:
-        amplitude = AMPLITUDES[self.calls[len(self.stepper.prompts) - 1]["audio"]]
+        amplitude = AMPLITUDES[self.calls[len(self.engine.prompts) - 1]["audio"]]
         time = np.arange(2048 * len(codes[0])) / 24_000
         return Waveform((amplitude * np.sin(2 * np.pi * 440 * time)).astype(np.float32), 24_000)
 
@@ -88,21 +90,25 @@ def by_chunk(calls: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     return groups
 
 
-def mode_of(trace: dict[str, Any]) -> DeepClone:
+MODES = {"none": Continuation.NONE, "fixed-ref": Continuation.FIXED_REFERENCE, "per-chunk": Continuation.PER_CHUNK}
+
+
+def mode_of(trace: dict[str, Any]) -> Continuation:
     """The published code goes over to per-chunk where it does not use the transcript; ours must be asked to."""
     length = len(map_punctuation((trace["transcript"] or "").strip()))
-    return DeepClone.PER_CHUNK if 0 < length < 4 or length > 300 else DeepClone(trace["mode"])
+    return Continuation.PER_CHUNK if 0 < length < 4 or length > 300 else MODES[trace["mode"]]
 
 
 def test_what_the_model_is_asked(trace_name: str, record: dict[str, Any], tokenizer: BPE) -> None:
     trace = next(trace for trace in record["traces"] if trace["name"] == trace_name)
     skip_defects(trace)
     config = Mars6Config(text_vocab_size=tokenizer.vocab_size)
-    stepper = LoopStepper(config, [call["returned_patches"] for call in trace["calls"]])
-    profile = ReleasedProfile(
+    engine = LoopStepper(config, [call["returned_patches"] for call in trace["calls"]])
+    profile = TurboCompat(
         Synthesizer(
-            name="scripted", tokenizer=tokenizer, codec=SineCodec(stepper, trace["calls"]), stepper=stepper,
-            identity_encoder=ToySpeakerEncoder("identity", 512), style_encoder=ToySpeakerEncoder("style", 1024),
+            name="scripted", model=Mars6Speech(config=config, tokenizer=tokenizer, engine=engine),
+            codec=SineCodec(engine, trace["calls"]),
+            encoders={"identity": ToySpeakerEncoder("identity", 512), "style": ToySpeakerEncoder("style", 1024)},
         ),
         mode_of(trace),
     )  # fmt: skip
@@ -113,19 +119,19 @@ def test_what_the_model_is_asked(trace_name: str, record: dict[str, Any], tokeni
             profile.speak(trace["text"], voice)
         return
     speech = profile.speak(trace["text"], voice)
-    check_prompts(stepper.prompts, trace)
+    check_prompts(engine.prompts, trace)
     for take, calls in zip(speech.takes, by_chunk(trace["calls"]), strict=True):
         assert len(take.text) / 32 == calls[-1]["lower_bound_dur"]
-        rungs = [min(1.0, round(FIRST_TOP_P + 0.2 * attempt, 2)) for attempt in range(len(calls))]
-        assert (take.attempts, take.top_p, take.warning) == (len(calls), rungs[-1], None)
+        schedule = [min(1.0, round(FIRST_TOP_P + 0.2 * attempt, 2)) for attempt in range(len(calls))]
+        assert (take.attempts, take.top_p, take.warning) == (len(calls), schedule[-1], None)
         if calls[0]["top_p"] == FIRST_TOP_P:  # else an earlier chunk's raised value leaked into this one
-            assert rungs == [call["top_p"] for call in calls]
+            assert schedule == [call["top_p"] for call in calls]
     assert len(speech.waveform.samples) == trace["final_samples"]
 
 
 def check_prompts(prompts: Sequence[Prompt], trace: dict[str, Any]) -> None:
     """The same words, limits and prefixes in every call."""
-    with_error = trace["ref_patches"] == 1 and trace["transcript"]  # told of a prefix that was empty
+    with_error = trace["ref_patches"] == 1 and trace["transcript"]  # its report of an empty prefix
     for prompt, call in zip(prompts, trace["calls"], strict=True):
         assert with_error or prompt.text_ids.tolist() == call["text_ids"]
         limits = limits_of(" " * round(32 * call["lower_bound_dur"]), len(prompt.text_ids))

@@ -72,7 +72,7 @@ def test_filters(record: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     for index, (k, top_p) in enumerate(settings["top_k_then_top_p"]):
         kept = keep_nucleus(keep_top_k(logits, k), top_p)
         assert np.array_equal(kept, tensors[f"filter.top_k_top_p.{index}"].numpy())
-    for index, (top_p, least) in enumerate(settings["min_tokens"]):  # which keeps one more than it says; never used
+    for index, (top_p, least) in enumerate(settings["min_tokens"]):  # keeps one more than documented; never used
         kept = np.maximum(keep_nucleus(logits, top_p), keep_top_k(logits, least + 1))
         assert np.array_equal(kept, tensors[f"filter.min_tokens.{index}"].numpy())
 

@@ -1,8 +1,7 @@
-"""A corpus of tones whose words are easy to mine from, and judges that need no ears."""
+"""A corpus of tones to mine from, and stand-ins for the metrics."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +9,10 @@ import pytest
 
 from marstts.audio import Waveform, write
 from marstts.data.manifest import Utterance, write_manifest
-from marstts.evaluation.metrics.alignment import Alignment
-from marstts.evaluation.metrics.word_choice import WordChoices
+from marstts.metrics import recognition
+from marstts.metrics.alignment import Alignment
+from marstts.metrics.minimal_pairs import MinimalPairResult
+from marstts.preference import scoring, validation
 
 RATE = 24_000
 ANIMALS = ("cat", "dog", "cow", "pig", "hen", "owl", "fox")
@@ -19,7 +20,7 @@ ANIMALS = ("cat", "dog", "cow", "pig", "hen", "owl", "fox")
 
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A manifest of seven buzzing recordings of 1.6 to 2.2 s by three people, one of them held out."""
+    """A manifest of seven buzzing recordings of 1.6 to 2.2 s by three speakers, one of them held out."""
     folder = tmp_path_factory.mktemp("corpus")
     rng = np.random.default_rng(0)
     utterances = []
@@ -34,7 +35,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
             Utterance(
                 id=f"u{number}", audio=f"{number}.wav", text=f"the {ANIMALS[number]} sat",
                 speaker="cleo" if number == 6 else ("anna", "bert")[number % 2], style="regular", seconds=seconds,
-                source_rate=RATE, split="test" if number == 6 else "train", licence="own",
+                source_rate=RATE, split="test" if number == 6 else "train", license="own",
             )
         )  # fmt: skip
     write_manifest(utterances, folder / "utterances.jsonl")
@@ -48,17 +49,17 @@ def texts(tmp_path: Path) -> Path:
     return path
 
 
-class CountingRecogniser:
-    """Hears the first word of everything as many times as there are half seconds."""
+class CountingRecognizer:
+    """Transcribes one word for every half second."""
 
     name = "counting"
 
-    def hear(self, waveform: Waveform) -> list[str]:
+    def transcribe(self, waveform: Waveform) -> list[str]:
         return ["the"] * max(1, round(2 * waveform.seconds))
 
 
 class LoudnessPredictor:
-    """Likes loud takes."""
+    """Gives loud takes a high score."""
 
     name = "loudness"
     scales = ("loudness",)
@@ -67,28 +68,25 @@ class LoudnessPredictor:
         return {"loudness": 1.0 + 4.0 * float(np.abs(waveform.samples).mean())}
 
 
-class HalfRightWordTest:
-    """Takes every other word for another."""
+class HalfCorrectPairs:
+    """Decodes every other word as its near-homophone."""
 
-    def score(self, pcm: bytes, words: list[str]) -> WordChoices:
-        return WordChoices(right=1, choices=2, skipped=0)
+    def score(self, pcm: bytes, words: list[str]) -> MinimalPairResult:
+        return MinimalPairResult(num_correct=1, num_trials=2, skipped=0)
 
 
-class CarelessAligner:
-    """Places any words anywhere."""
+class ConstantAligner:
+    """Aligns any words at the same cost."""
 
     def align(self, pcm: bytes, words: list[str]) -> Alignment:
         return Alignment(words[0], -9.0, 0, -4.5)
 
 
 @pytest.fixture
-def quick_judges(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Stand-ins for the recogniser and the predictor, wherever preference rooms open them."""
-    from marstts.preference import checkup, judging
-
-    for room in (judging, checkup):
-        monkeypatch.setitem(room.RECOGNISERS, "sphinx", CountingRecogniser)
-    monkeypatch.setattr(judging, "open_quality_judge", lambda name: LoudnessPredictor())
-    monkeypatch.setattr(judging, "WordChoiceTest", HalfRightWordTest)
-    monkeypatch.setattr(judging, "Aligner", CarelessAligner)
-    return lambda: None
+def quick_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stand-ins for the metrics, wherever the package opens them."""
+    monkeypatch.setitem(recognition.RECOGNIZERS, "sphinx", CountingRecognizer)
+    monkeypatch.setattr(scoring, "open_quality_metric", lambda name: LoudnessPredictor())
+    for module in (scoring, validation):
+        monkeypatch.setattr(module, "MinimalPairTest", HalfCorrectPairs)
+        monkeypatch.setattr(module, "Aligner", ConstantAligner)

@@ -1,7 +1,8 @@
-"""Mining: every take with all that led to it, the same whoever speaks it and however often it is stopped."""
+"""Mining: takes with everything they were made from, the same for all executors and after any interruption."""
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import pickle
@@ -14,18 +15,23 @@ import pytest
 from marstts.data.manifest import read_manifest, write_manifest
 from marstts.data.workers import Processes
 from marstts.errors import ConfigError, DataError
-from marstts.mars6.generate import Limits, generate
-from marstts.mars6.patches import patchify
-from marstts.mars6.prompt import build_prompt
-from marstts.preference.mine import MineConfig, Miner, choose_references, mine, read_texts
-from marstts.preference.takes import CLAIM_FILE, PLAN_FILE, Leg, TakeLine, read_lines, read_takes
+from marstts.files import lock_folder
+from marstts.generation.loop import generate_requests
+from marstts.generation.request import Request
+from marstts.jsonl import read_rows
+from marstts.preference.cycles import CycleGenerator, clone_any
+from marstts.preference.mine import MineConfig, choose_references, mine, read_texts
+from marstts.preference.takes import PLAN_FILE, Half, TakeLine, read_takes
+from marstts.provenance import PROVENANCE_FILE
 from marstts.synthesis.loading import load
 
 ONE = Processes(1)
 
 
 def config(**changes) -> MineConfig:
-    return MineConfig.model_validate({"references": 4, "takes_per_shard": 3, "top_p": 0.9, "max_seconds": 3} | changes)
+    return MineConfig.model_validate(
+        {"max_references": 4, "samples_per_shard": 3, "top_p": 0.9, "max_seconds": 3} | changes
+    )
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -37,9 +43,8 @@ def mined(toy_bundle: Path, corpus: Path, tmp_path_factory: pytest.TempPathFacto
     folder = tmp_path_factory.mktemp("mined")
     texts = folder / "texts.txt"
     texts.write_text("She sells sea shells.\nthe mat sat\n")
-    said: list[str] = []
-    report = mine(str(toy_bundle), corpus, texts, folder / "out", config(), engine=ONE, say=said.append)
-    assert report.takes == report.made_now == 4 and said[-1] == "takes-00001.jsonl written (2 of 2)"
+    report = mine(str(toy_bundle), corpus, texts, folder / "out", config(), executor=ONE)
+    assert report.takes == report.generated_now == 4 and (folder / "out" / "takes-00001.jsonl").is_file()
     return folder
 
 
@@ -47,64 +52,61 @@ def again(mined: Path, toy_bundle: Path, corpus: Path, output: Path, **changes):
     settings = changes.pop("settings", config())
     return mine(
         str(changes.pop("model", toy_bundle)), corpus, changes.pop("texts", mined / "texts.txt"), output, settings,
-        engine=changes.pop("engine", ONE), say=lambda line: None,
+        executor=changes.pop("executor", ONE),
     )  # fmt: skip
 
 
-def test_takes_are_kept_with_all_that_led_to_them(mined: Path, corpus: Path):
+def test_takes_are_kept_with_everything_they_were_made_from(mined: Path, corpus: Path):
     takes = [take for path in sorted((mined / "out").glob("takes-*.jsonl")) for take in read_takes(path)]
     utterances = {utterance.id: utterance for utterance in read_manifest(corpus)}
     assert sorted({take.plan.speaker for take in takes}) == ["anna", "bert"]
     for take in takes:
         assert take.plan.audio.is_file() and take.plan.transcript == utterances[take.plan.reference].text
         assert take.plan.text in ("She sells sea shells.", "the mat sat") and take.top_p == 0.9
-        assert len(take.truth[0]) > 15
-        assert (take.problem is None) == (take.cycle is not None)
-        for leg in (take.forward, take.cycle):
-            assert leg is None or (len(leg.codes[1]) == 2 * len(leg.codes[0]) and not len(leg.prefix[0]))
+        assert len(take.ground_truth[0]) > 15
+        assert (take.error is None) == (take.cycle is not None)
+        for half in (take.forward, take.cycle):
+            assert half is None or (len(half.codes[1]) == 2 * len(half.codes[0]) and not len(half.prefix[0]))
     assert any(take.cycle is not None for take in takes)
 
 
 def test_a_take_is_a_function_of_its_plan(mined: Path, toy_bundle: Path):
-    """Spoken again by hand, alone: the same codes as among the others."""
+    """Generated again by hand, alone: the same codes as in a batch with others."""
     take = next(t for t in read_takes(mined / "out" / "takes-00000.jsonl") if t.cycle is not None)
     synthesizer = load(toy_bundle)
-    model = synthesizer.stepper.config
-    voice = synthesizer.clone(take.plan.audio)
-    for leg, text in ((Leg.FORWARD, take.plan.text), (Leg.CYCLE, take.plan.transcript)):
-        kept = take.leg(leg)
-        np.testing.assert_array_equal(kept.identity, voice.identity)
-        np.testing.assert_array_equal(kept.style, voice.style)
-        limits: Limits = synthesizer.backoff.limits(text, synthesizer.codec.spec.patch_rate)
-        [said] = generate(
-            synthesizer.stepper, [build_prompt(text, voice, synthesizer.tokenizer, model, synthesizer.quality)],
-            top_p=[0.9], limits=[limits], rngs=[np.random.default_rng((take.plan.seed, leg is Leg.CYCLE))],
-            sampling=synthesizer.sampling,
-        )  # fmt: skip
-        np.testing.assert_array_equal(said.tokens, patchify(kept.codes, model.patch_layout, model.codebook_size))
-        assert said.stop is kept.stop
-        voice = synthesizer.clone(synthesizer.decode(kept.codes)) if leg is Leg.FORWARD else voice
+    model, rate = synthesizer.model, synthesizer.codec.spec.patch_rate
+    voice = clone_any(synthesizer, take.plan.audio)
+    for half, text in ((Half.FORWARD, take.plan.text), (Half.CYCLE, take.plan.transcript)):
+        kept, rng = take.half(half), np.random.default_rng((take.plan.seed, half is Half.CYCLE))
+        for role, values in voice.embeddings.items():
+            np.testing.assert_array_equal(kept.embeddings[role], values)
+        request = Request(model.prompt(text, voice), 0.9, synthesizer.backoff.limits(text, rate), rng, model.sampling)
+        [generated] = generate_requests(model.engine, [request])
+        for ours, theirs in zip(kept.codes, model.codes(generated.tokens, rng), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+        assert generated.stop is kept.stop
+        voice = clone_any(synthesizer, synthesizer.decode(kept.codes)) if half is Half.FORWARD else voice
 
 
-def test_a_stopped_run_goes_on_and_equals_an_uninterrupted_one(mined, toy_bundle, corpus, tmp_path):
+def test_a_resumed_run_equals_an_uninterrupted_one(mined, toy_bundle, corpus, tmp_path):
     shutil.copytree(mined / "out", tmp_path / "out")
     (tmp_path / "out" / "takes-00001.jsonl").unlink()
     report = again(mined, toy_bundle, corpus, tmp_path / "out")
-    assert report.made_now == 1 and report.takes == 4
+    assert report.generated_now == 1 and report.takes == 4
     assert files_of(tmp_path / "out") == files_of(mined / "out")
-    assert again(mined, toy_bundle, corpus, tmp_path / "out").made_now == 0
+    assert again(mined, toy_bundle, corpus, tmp_path / "out").generated_now == 0
 
 
 class Backwards:
-    """Two workers that open a model each, after it was sent to them, and take the last jobs first."""
+    """Two workers with a pickled model each, which do the last jobs first."""
 
-    def run(self, jobs, load_ears, finish):
-        crew = [pickle.loads(pickle.dumps(load_ears))() for _ in range(2)]
-        yield from (finish(job, crew[index % 2]) for index, job in enumerate(reversed(jobs)))
+    def run(self, jobs, load, work):
+        models = [pickle.loads(pickle.dumps(load))() for _ in range(2)]
+        yield from (work(job, models[index % 2]) for index, job in enumerate(reversed(jobs)))
 
 
-def test_many_workers_speak_what_one_speaks(mined, toy_bundle, corpus, tmp_path):
-    again(mined, toy_bundle, corpus, tmp_path / "out", engine=Backwards())
+def test_many_workers_generate_the_same_takes_as_one(mined, toy_bundle, corpus, tmp_path):
+    again(mined, toy_bundle, corpus, tmp_path / "out", executor=Backwards())
     assert files_of(tmp_path / "out") == files_of(mined / "out")
 
 
@@ -116,37 +118,37 @@ def test_the_plan_stays_when_the_corpus_grows_but_not_when_it_shrinks(mined, toy
     spare = next(u for u in utterances if u.id not in used and u.split == "train")
     smaller = corpus.with_name("smaller.jsonl")
     write_manifest([u for u in utterances if u.id != spare.id], smaller)
-    assert again(mined, toy_bundle, smaller, tmp_path / "out").made_now == 0
+    assert again(mined, toy_bundle, smaller, tmp_path / "out").generated_now == 0
     write_manifest([u for u in utterances if u.id not in used], smaller)
     with pytest.raises(DataError, match=r"4 recordings of the plan in .* are not in it"):
         again(mined, toy_bundle, smaller, tmp_path / "out")
 
 
-def test_another_model_configuration_or_text_goes_elsewhere(mined, toy_bundle, corpus, tmp_path):
+def test_another_model_configuration_or_text_needs_another_folder(mined, toy_bundle, corpus, tmp_path):
     shutil.copytree(mined / "out", tmp_path / "out")
     other = tmp_path / "other.txt"
     other.write_text("the cat sat\n")
-    with pytest.raises(ConfigError, match=r"another file of texts and configuration; choose a new --output"):
+    with pytest.raises(ConfigError, match=r"another file of texts and another configuration .*choose a new folder"):
         again(mined, toy_bundle, corpus, tmp_path / "out", texts=other, settings=config(seed=7))
-    claim = json.loads((tmp_path / "out" / CLAIM_FILE).read_text())
-    (tmp_path / "out" / CLAIM_FILE).write_text(json.dumps(claim | {"model_digest": "0"}))
-    with pytest.raises(ConfigError, match="another model; choose"):
+    record = json.loads((tmp_path / "out" / PROVENANCE_FILE).read_text())
+    (tmp_path / "out" / PROVENANCE_FILE).write_text(json.dumps(record | {"model_digest": "0"}))
+    with pytest.raises(ConfigError, match="was started with another model"):
         again(mined, toy_bundle, corpus, tmp_path / "out")
 
 
-def test_deep_cycles_go_on_from_what_was_said_before(mined, toy_bundle, corpus, tmp_path):
-    again(mined, toy_bundle, corpus, tmp_path / "out", settings=config(deep=True, references=2))
+def test_deep_clones_continue_from_the_first_half(mined, toy_bundle, corpus, tmp_path):
+    again(mined, toy_bundle, corpus, tmp_path / "out", settings=config(deep_clone=True, max_references=2))
     takes = read_takes(tmp_path / "out" / "takes-00000.jsonl")
     assert all(len(take.forward.prefix[0]) > 10 for take in takes)
     assert any(take.cycle is not None and len(take.cycle.prefix[0]) > 5 for take in takes)
 
 
-def test_what_cannot_be_spoken_is_told_and_the_others_are_not_lost(mined, toy_bundle, tmp_path):
-    miner = Miner.open(str(toy_bundle), config())
+def test_a_recording_that_cannot_be_read_is_an_error_of_its_take_alone(mined, toy_bundle, tmp_path):
+    generator = CycleGenerator(load(toy_bundle), top_p=0.9)
     plans = [take.plan for take in read_takes(mined / "out" / "takes-00000.jsonl")]
     lost = plans[0].model_copy(update={"audio": tmp_path / "gone.wav"})
-    broken, *others = miner.cycles([lost, *plans[1:]])
-    assert "gone.wav" in broken.problem and broken.forward is broken.cycle is None and not len(broken.truth[0])
+    broken, *others = generator.generate_cycles([lost, *plans[1:]])
+    assert "gone.wav" in broken.error and broken.forward is broken.cycle is None and not len(broken.ground_truth[0])
     assert all(other.forward is not None for other in others)
 
 
@@ -158,26 +160,26 @@ def test_what_cannot_be_spoken_is_told_and_the_others_are_not_lost(mined, toy_bu
         ({"max_seconds": 1.75}, {"u0", "u1"}),
         ({"styles": ["whisper"]}, set()),
         ({"min_source_rate": 48_000}, set()),
-        ({"references": 2}, None),
+        ({"max_references": 2}, None),
     ],
 )
-def test_references_are_chosen_by_what_they_are(corpus: Path, changes: dict, names: set[str] | None):
-    found = choose_references(read_manifest(corpus), config(**({"references": 9} | changes)))
+def test_references_are_chosen_by_the_configuration(corpus: Path, changes: dict, names: set[str] | None):
+    found = choose_references(read_manifest(corpus), config(**({"max_references": 9} | changes)))
     if names is None:
         assert len(found) == 2 and {u.speaker for u in found} == {"anna", "bert"}
     else:
         assert {u.id for u in found} == names
 
 
-def test_several_texts_and_takes_of_a_reference_have_seeds_of_their_own(mined, toy_bundle, corpus, tmp_path):
-    settings = config(references=1, texts_per_reference=2, takes_per_text=2, takes_per_shard=9)
+def test_several_texts_and_takes_of_a_reference_have_different_seeds(mined, toy_bundle, corpus, tmp_path):
+    settings = config(max_references=1, texts_per_reference=2, samples_per_text=2, samples_per_shard=9)
     again(mined, toy_bundle, corpus, tmp_path / "out", settings=settings)
-    lines: list[TakeLine] = read_lines(TakeLine, tmp_path / "out" / "takes-00000.jsonl")
+    lines = read_rows(TakeLine, tmp_path / "out" / "takes-00000.jsonl")
     assert len({line.plan.seed for line in lines}) == len({line.plan.id for line in lines}) == 4
     assert lines[0].plan.text == lines[1].plan.text
 
 
-def test_texts_are_read_once_each_and_what_has_no_words_is_left_out(texts: Path, tmp_path: Path):
+def test_texts_are_read_once_each_and_lines_without_words_are_left_out(texts: Path, tmp_path: Path):
     assert read_texts(texts, 100) == ["She sells sea shells.", "the mat sat"]
     assert read_texts(texts, 15) == ["the mat sat"]
     packed = tmp_path / "texts.tsv.gz"
@@ -185,13 +187,34 @@ def test_texts_are_read_once_each_and_what_has_no_words_is_left_out(texts: Path,
     assert read_texts(packed, 100) == read_texts(texts, 100)
     with pytest.raises(DataError, match="no sentence of at most 3 characters"):
         read_texts(texts, 3)
-    with pytest.raises(DataError, match="expected a file of sentences"):
+    with pytest.raises(DataError, match="no such file"):
         read_texts(tmp_path / "none.txt", 9)
 
 
 def test_a_folder_of_something_else_is_named(tmp_path: Path, toy_bundle: Path, corpus: Path, texts: Path):
     with pytest.raises(DataError, match="no recording of split 'train', styles whisper"):
-        mine(str(toy_bundle), corpus, texts, tmp_path, config(styles=["whisper"]), engine=ONE)
+        mine(str(toy_bundle), corpus, texts, tmp_path, config(styles=["whisper"]), executor=ONE)
     (tmp_path / "takes-00000.jsonl").write_text("{}\n")
     with pytest.raises(Exception, match=r"takes-00000\.jsonl"):
         read_takes(tmp_path / "takes-00000.jsonl")
+
+
+def test_two_processes_in_one_folder_are_refused(toy_bundle: Path, corpus: Path, texts: Path, tmp_path: Path):
+    with lock_folder(tmp_path), pytest.raises(DataError, match="another process is working in this folder"):
+        mine(str(toy_bundle), corpus, texts, tmp_path, config(), executor=ONE)
+
+
+def test_changed_bytes_of_takes_never_end_in_a_traceback(mined: Path, tmp_path: Path):
+    shutil.copytree(mined / "out", tmp_path / "out")
+    path = tmp_path / "out" / "takes-00000.jsonl"
+    whole = {one: one.read_bytes() for one in (path, path.with_suffix(".safetensors"))}
+    rng = np.random.default_rng(5)
+    for number in range(200):
+        changed = list(whole)[number % 2]
+        damaged = bytearray(whole[changed])
+        for place in rng.integers(0, min(2000, len(damaged)), rng.integers(1, 4)):
+            damaged[place] = rng.integers(256)
+        changed.write_bytes(damaged[: rng.integers(len(damaged))] if number % 5 == 0 else damaged)
+        with contextlib.suppress(DataError):
+            read_takes(path)
+        changed.write_bytes(whole[changed])

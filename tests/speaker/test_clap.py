@@ -128,7 +128,7 @@ def test_the_embedding_is_the_projected_mean_of_the_log_mel_image(original, enco
     np.testing.assert_allclose(embedding, expected.numpy(), atol=2e-4)
 
 
-def test_short_references_are_repeated_and_long_ones_heard_in_the_middle(encoder):
+def test_short_references_are_repeated_and_long_ones_cropped_to_the_middle(encoder):
     assert clap.fit_excerpt(np.arange(5, dtype=np.float32))[:12].tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1]
     long = warble(9)
     middle = Waveform(long.samples[44_100 : 8 * 44_100], 44_100)

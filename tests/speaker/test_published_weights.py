@@ -16,12 +16,13 @@ import pytest
 
 import marstts
 from marstts.audio import Waveform
-from marstts.checkpoint import ClapPart, SnacPart, WavLmPart
+from marstts.codec.registry import SnacPart
 from marstts.codec.snac import SnacCodec
+from marstts.mars6.published import CHECKPOINT_NAME, TOKENIZER_NAME, convert
 from marstts.mars6.released import load_released
 from marstts.speaker.clap import ClapEncoder
+from marstts.speaker.registry import ClapPart, WavLmPart
 from marstts.speaker.wavlm import WavLmEncoder
-from marstts.synthesis.conversion import CHECKPOINT_NAME, TOKENIZER_NAME, convert
 from marstts.text.minbpe import read_minbpe
 
 VARIABLE = "MARSTTS_WEIGHTS"
@@ -39,19 +40,19 @@ def weights(*parts: str) -> Path:
     return path
 
 
-def test_snac_has_the_published_geometry_and_keeps_what_it_hears(reference: Waveform) -> None:
+def test_snac_has_the_published_geometry_and_reconstructs_speech(reference: Waveform) -> None:
     codec = SnacCodec(weights("snac"))
     assert (codec.spec.sample_rate, codec.spec.codebook_size) == (24_000, 4096)
     assert codec.spec.hop_lengths == (2048, 1024, 512)
     codes = codec.encode(reference)
     assert [len(level) for level in codes] == [36, 72, 144]
-    heard, again = (
+    original, decoded = (
         np.abs(np.fft.rfft(samples[:72_000])) for samples in (reference.samples, codec.decode(codes).samples)
     )
-    assert np.corrcoef(np.log(heard[:9000] + 1), np.log(again[:9000] + 1))[0, 1] > 0.7
+    assert np.corrcoef(np.log(original[:9000] + 1), np.log(decoded[:9000] + 1))[0, 1] > 0.7
 
 
-def test_wavlm_knows_a_voice_again(reference: Waveform) -> None:
+def test_wavlm_recognizes_the_same_voice(reference: Waveform) -> None:
     encoder = WavLmEncoder(weights("wavlm"))
     half = len(reference.samples) // 2
     first, second = (encoder.embed(Waveform(part, 24_000)) for part in np.split(reference.samples, [half]))
@@ -59,7 +60,7 @@ def test_wavlm_knows_a_voice_again(reference: Waveform) -> None:
     assert first @ second > 0.8
 
 
-def test_clap_hears_the_difference_between_a_voice_and_noise(reference: Waveform) -> None:
+def test_clap_distinguishes_speech_from_noise(reference: Waveform) -> None:
     encoder = ClapEncoder(weights("clap"))
     noise = np.random.default_rng(0).normal(0, 0.1, len(reference.samples)).astype(np.float32)
     half = Waveform(reference.samples[: len(reference.samples) // 2], 24_000)
@@ -80,11 +81,11 @@ def test_mars6_has_the_published_sizes() -> None:
     read_minbpe(weights("mars6", TOKENIZER_NAME), config.text_vocab_size)
 
 
-def test_everything_published_speaks_together(reference: Waveform, tmp_path: Path) -> None:
+def test_the_published_model_speaks_with_its_codec_and_encoders(reference: Waveform, tmp_path: Path) -> None:
     checkpoint, tokenizer = weights("mars6", CHECKPOINT_NAME), weights("mars6", TOKENIZER_NAME)
     codec, identity, style = (weights(name) for name in ("snac", "wavlm", "clap"))
-    parts = (SnacPart(source=str(codec)), WavLmPart(source=str(identity)), ClapPart(source=str(style)))
-    convert(checkpoint, tokenizer, tmp_path / "turbo", codec=parts[0], identity=parts[1], style=parts[2])
+    encoders = {"identity": WavLmPart(source=str(identity)), "style": ClapPart(source=str(style))}
+    convert(checkpoint, tokenizer, tmp_path / "turbo", codec=SnacPart(source=str(codec)), encoders=encoders)
     tts = marstts.load(tmp_path / "turbo")
     speech = tts.speak("Hello there.", tts.clone(reference))
     assert 0.3 < speech.seconds < 5.0

@@ -16,7 +16,7 @@ def buzz(pitch, seconds=1.0, gain=0.3, sample_rate=16_000, tremolo=0.0):
 
 @pytest.mark.parametrize("kind", ["identity", "style"])
 @pytest.mark.parametrize("size", [3, 13, 512])
-def test_embeddings_have_the_asked_size_and_unit_length(kind, size):
+def test_embeddings_have_the_requested_size_and_unit_length(kind, size):
     encoder = ToySpeakerEncoder(kind, size)
     embedding = encoder.embed(buzz(120))
     assert embedding.shape == (size,) and embedding.dtype == np.float32 and encoder.size == size
@@ -24,7 +24,7 @@ def test_embeddings_have_the_asked_size_and_unit_length(kind, size):
     np.testing.assert_array_equal(embedding, ToySpeakerEncoder(kind, size).embed(buzz(120)))
 
 
-def test_identity_hears_the_voice_rather_than_the_volume_or_the_rate():
+def test_identity_depends_on_the_voice_and_not_on_loudness_or_sample_rate():
     encoder = ToySpeakerEncoder("identity", 16)
     low = encoder.embed(buzz(110))
     quiet_low = encoder.embed(resample(buzz(110, gain=0.05), 24_000))
@@ -33,7 +33,7 @@ def test_identity_hears_the_voice_rather_than_the_volume_or_the_rate():
     assert low @ quiet_low > low @ high + 0.05
 
 
-def test_style_hears_the_manner():
+def test_style_depends_on_the_speaking_style():
     encoder = ToySpeakerEncoder("style", 16)
     calm = encoder.embed(buzz(110))
     assert calm @ encoder.embed(buzz(120)) > calm @ encoder.embed(buzz(110, tremolo=0.9)) + 0.002
@@ -47,5 +47,5 @@ def test_short_and_silent_audio_still_has_a_finite_embedding():
             ToySpeakerEncoder(kind, 9).embed(Waveform(np.zeros(0, np.float32), 16_000))
 
 
-def test_names_tell_kinds_and_sizes_apart():
+def test_names_distinguish_roles_and_sizes():
     assert len({ToySpeakerEncoder(kind, size).name for kind in ("identity", "style") for size in (8, 9)}) == 4

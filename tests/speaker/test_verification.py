@@ -8,7 +8,7 @@ import pytest
 from marstts.speaker.verification import equal_error_rate, trials
 
 
-def test_every_pair_is_tried_once() -> None:
+def test_every_pair_is_compared_once() -> None:
     embeddings = np.array([[2.0, 0.0], [0.0, 3.0], [5.0, 0.0], [1.0, 1.0]], np.float32)
     same, different = trials(embeddings, ["anna", "bert", "anna", "carl"])
     np.testing.assert_allclose(same, [1.0])
@@ -16,7 +16,7 @@ def test_every_pair_is_tried_once() -> None:
     np.testing.assert_allclose(np.sort(different), [0.0, 0.0, half, half, half], atol=1e-6)
 
 
-def test_separate_scores_give_no_error_and_swapped_ones_nothing_else() -> None:
+def test_separated_scores_give_no_errors_and_swapped_ones_only_errors() -> None:
     low, high = np.linspace(0.0, 0.4, 7, dtype=np.float32), np.linspace(0.5, 1.0, 5, dtype=np.float32)
     assert equal_error_rate(high, low) == 0.0
     assert equal_error_rate(low, high) == 1.0

@@ -42,7 +42,7 @@ def noise(seconds=1.0, sample_rate=16_000, seed=0):
     return Waveform(samples.astype(np.float32), sample_rate)
 
 
-def test_the_embedding_is_the_unit_xvector_of_the_normalised_recording(folder, encoder):
+def test_the_embedding_is_the_unit_xvector_of_the_normalized_recording(folder, encoder):
     model = transformers.WavLMForXVector.from_pretrained(folder).eval()
     samples = noise().samples.astype(np.float64)
     standardised = (samples - samples.mean()) / np.sqrt(samples.var() + 1e-7)
@@ -53,7 +53,7 @@ def test_the_embedding_is_the_unit_xvector_of_the_normalised_recording(folder, e
     np.testing.assert_allclose(embedding, expected / np.linalg.norm(expected), atol=1e-5)
 
 
-def test_loading_and_embedding_leave_the_callers_randomness_alone(folder):
+def test_loading_and_embedding_leave_the_callers_generator_alone(folder):
     before = torch.get_rng_state()
     WavLmEncoder(folder).embed(noise())
     assert torch.equal(before, torch.get_rng_state())
@@ -64,7 +64,7 @@ def test_recordings_of_other_rates_are_resampled(encoder):
     np.testing.assert_array_equal(encoder.embed(noise(sample_rate=24_000)), expected)
 
 
-def test_the_shortest_recordings_are_embedded_and_nothing_is_refused(encoder):
+def test_the_shortest_recordings_are_embedded_and_empty_ones_refused(encoder):
     for seconds in (0.001, 0.1, 0.5):
         assert np.isfinite(encoder.embed(noise(seconds))).all()
     assert np.isfinite(encoder.embed(Waveform(np.zeros(16_000, np.float32), 16_000))).all()
@@ -87,7 +87,7 @@ def copy_without(folder, target, missing):
 
 
 @pytest.mark.parametrize("missing", ["config.json", "preprocessor_config.json", "model.safetensors"])
-def test_incomplete_folders_say_what_is_missing(tmp_path, folder, missing):
+def test_incomplete_folders_are_refused_by_the_missing_file(tmp_path, folder, missing):
     with pytest.raises(CheckpointError, match=missing):
         WavLmEncoder(copy_without(folder, tmp_path / "part", missing))
 
@@ -112,7 +112,7 @@ def test_weights_of_another_model_are_refused(tmp_path, folder):
 
 
 def test_pytorch_files_of_older_versions_load_alike(tmp_path, folder, encoder):
-    """The published file is pickled and names the two halves of a normalised weight as older PyTorch did."""
+    """The published file is pickled and names the two halves of a normalized weight as older PyTorch did."""
     older = copy_without(folder, tmp_path / "older", "model.safetensors")
     tensors = safetensors.torch.load_file(folder / "model.safetensors")
     renamed = {

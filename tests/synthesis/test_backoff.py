@@ -7,8 +7,8 @@ import pytest
 
 from marstts.audio import Waveform
 from marstts.errors import ConfigError
-from marstts.mars6.generate import StopReason
-from marstts.synthesis.backoff import BackoffConfig, Flaw, best_of, find_flaw
+from marstts.generation.request import StopReason
+from marstts.synthesis.backoff import BackoffConfig, RejectReason, best_of, rejection_reason
 from marstts.synthesis.speech import Take
 
 RATE = 16_000
@@ -27,38 +27,38 @@ def take(seconds: float, *, stop: StopReason = StopReason.EOS, amplitude: float 
     )
 
 
-def test_the_ladder_climbs_from_its_start_and_stays_at_one():
-    assert CONFIG.ladder(0.2) == [0.2, 0.4, 0.6, 0.8, 1.0]
-    assert CONFIG.ladder(0.7) == [0.7, 0.9, 1.0, 1.0, 1.0]
-    assert BackoffConfig(attempts=2, top_p_step=0.05).ladder(0.0) == [0.0, 0.05]
+def test_the_top_p_schedule_rises_and_stays_at_one():
+    assert CONFIG.top_p_schedule(0.2) == [0.2, 0.4, 0.6, 0.8, 1.0]
+    assert CONFIG.top_p_schedule(0.7) == [0.7, 0.9, 1.0, 1.0, 1.0]
+    assert BackoffConfig(attempts=2, top_p_step=0.05).top_p_schedule(0.0) == [0.0, 0.05]
 
 
 @pytest.mark.parametrize(
     ("candidate", "flaw"),
     [
         (take(3.0), None),
-        (take(1.0), Flaw.TOO_SHORT),  # 42 characters need 1.3 s at 32 a second
-        (take(9.0), Flaw.TOO_LONG),  # and at 7 a second, with a second to spare, 7 s
-        (take(3.0, stop=StopReason.MAX_PATCHES), Flaw.UNENDED),
-        (take(3.0, amplitude=1e-3), Flaw.SILENT),
-        (take(3.0, amplitude=0.0), Flaw.SILENT),
-        (take(0.0), Flaw.SILENT),
+        (take(1.0), RejectReason.TOO_SHORT),  # 42 characters need 1.3 s at 32 a second
+        (take(9.0), RejectReason.TOO_LONG),  # and at 7 a second, with a second to spare, 7 s
+        (take(3.0, stop=StopReason.MAX_PATCHES), RejectReason.UNENDED),
+        (take(3.0, amplitude=1e-3), RejectReason.SILENT),
+        (take(3.0, amplitude=0.0), RejectReason.SILENT),
+        (take(0.0), RejectReason.SILENT),
     ],
 )
-def test_flaws_are_found(candidate: Take, flaw: Flaw | None):
-    assert find_flaw(candidate, CONFIG) is flaw
+def test_flaws_are_found(candidate: Take, flaw: RejectReason | None):
+    assert rejection_reason(candidate, CONFIG) is flaw
 
 
 def test_the_bounds_are_those_of_the_configuration():
-    assert find_flaw(take(1.0), BackoffConfig(fastest_characters_per_second=50.0)) is None
-    assert find_flaw(take(9.0), BackoffConfig(spare_seconds=4.0)) is None
-    assert find_flaw(take(3.0), BackoffConfig(slowest_characters_per_second=30.0)) is Flaw.TOO_LONG
-    assert find_flaw(take(3.0, amplitude=1e-3), BackoffConfig(min_loudness=-68.0)) is None
-    assert BackoffConfig(shortest_seconds=0.5).shortest("A.") == 0.5
+    assert rejection_reason(take(1.0), BackoffConfig(max_chars_per_second=50.0)) is None
+    assert rejection_reason(take(9.0), BackoffConfig(slack_seconds=4.0)) is None
+    assert rejection_reason(take(3.0), BackoffConfig(min_chars_per_second=30.0)) is RejectReason.TOO_LONG
+    assert rejection_reason(take(3.0, amplitude=1e-3), BackoffConfig(min_loudness=-68.0)) is None
+    assert BackoffConfig(min_seconds=0.5).shortest("A.") == 0.5
 
 
 def test_generation_is_bounded_by_what_is_plausible():
-    limits = BackoffConfig(limit_factor=2.0).limits(TEXT, patch_rate=10.0)
+    limits = BackoffConfig(max_length_factor=2.0).limits(TEXT, patch_rate=10.0)
     assert limits.min_patches == 14  # 42 / 32 = 1.3125 s
     assert limits.max_patches == 140  # 2 * (1 + 42 / 7) s
 
@@ -67,13 +67,13 @@ def test_the_best_of_flawed_takes_is_kept_with_a_warning():
     flawed = [take(0.2), take(1.2, top_p=0.4), take(0.0), take(30.0), take(3.0, amplitude=0.0)]
     kept = best_of(flawed, CONFIG)
     assert (kept.seconds, kept.top_p, kept.attempts) == (1.2, 0.4, 5)
-    assert kept.warning is not None and TEXT in kept.warning and Flaw.TOO_SHORT.value in kept.warning
+    assert kept.warning is not None and TEXT in kept.warning and RejectReason.TOO_SHORT.value in kept.warning
 
 
 def test_silence_is_kept_rather_than_dropping_the_sentence():
     kept = best_of([take(0.0), take(0.0)], CONFIG)
     assert kept.text == TEXT and kept.attempts == 2
-    assert kept.warning is not None and Flaw.SILENT.value in kept.warning
+    assert kept.warning is not None and RejectReason.SILENT.value in kept.warning
 
 
 def test_impossible_bounds_are_refused():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ IDENTITY, STYLE = ToySpeakerEncoder("identity", 5), ToySpeakerEncoder("style", 7
 
 
 def make_voice(reference: Waveform | Path | str, transcript: str | None = None, **options: str) -> Voice:
-    return clone(reference, transcript, codec=CODEC, identity_encoder=IDENTITY, style_encoder=STYLE, **options)
+    return clone(reference, transcript, codec=CODEC, encoders={"identity": IDENTITY, "style": STYLE}, **options)
 
 
 def repeated(reference: Waveform, times: int) -> Waveform:
@@ -43,8 +44,8 @@ def save(path: Path, samples: np.ndarray, rate: int, **options: str) -> Path:
 def test_without_a_transcript_the_clone_is_shallow(reference_file: Path):
     voice = make_voice(reference_file)
     assert voice.prefix is None
-    assert (voice.identity.shape, voice.style.shape) == ((5,), (7,))
-    assert (voice.codec, voice.identity_encoder, voice.style_encoder) == (CODEC.spec.name, IDENTITY.name, STYLE.name)
+    assert (voice.embeddings["identity"].shape, voice.embeddings["style"].shape) == ((5,), (7,))
+    assert (voice.codec, voice.encoders) == (CODEC.spec.name, {"identity": IDENTITY.name, "style": STYLE.name})
 
 
 def test_with_a_transcript_the_clone_is_deep(reference_file: Path):
@@ -56,7 +57,7 @@ def test_with_a_transcript_the_clone_is_deep(reference_file: Path):
     assert patches * CODEC.spec.patch_samples / 24_000 == pytest.approx(2.6, abs=0.2)  # 3 s less the silent edges
 
 
-def test_a_voice_remembers_where_it_came_from(reference: Waveform, reference_file: Path):
+def test_a_voice_records_the_hash_of_its_source(reference: Waveform, reference_file: Path):
     voice = make_voice(reference_file, consent="Anna agreed on 3 May")
     assert voice.name == "anna"
     assert voice.source_sha256 == hashlib.sha256(reference_file.read_bytes()).hexdigest()
@@ -67,19 +68,21 @@ def test_a_voice_remembers_where_it_came_from(reference: Waveform, reference_fil
 
 def test_references_are_heard_at_one_loudness_without_their_silent_edges(reference: Waveform):
     quiet = Waveform(0.1 * reference.samples, reference.sample_rate)
-    heard = prepare(quiet, 24_000, "quiet.wav")
-    assert loudness_lufs(heard) == pytest.approx(REFERENCE_LOUDNESS, abs=0.5)
-    assert 2.5 < heard.seconds < 2.8
-    np.testing.assert_allclose(make_voice(quiet).identity, make_voice(reference).identity, atol=1e-3)
+    prepared = prepare(quiet, 24_000, "quiet.wav")
+    assert loudness_lufs(prepared) == pytest.approx(REFERENCE_LOUDNESS, abs=0.5)
+    assert 2.5 < prepared.seconds < 2.8
+    np.testing.assert_allclose(
+        make_voice(quiet).embeddings["identity"], make_voice(reference).embeddings["identity"], atol=1e-3
+    )
 
 
 def test_stereo_and_unusual_rates_are_fine(reference: Waveform, tmp_path: Path):
     stereo = save(tmp_path / "stereo.wav", np.stack([reference.samples] * 2, axis=1), 24_000)
     telephone = save(tmp_path / "8k.wav", reference.samples[::3], 8_000)
-    studio = save(tmp_path / "192k.wav", resample(reference, 192_000).samples, 192_000)
-    original = make_voice(save(tmp_path / "mono.wav", reference.samples, 24_000)).identity
-    for path, similarity in ((stereo, 0.999), (telephone, 0.5), (studio, 0.9)):
-        assert float(make_voice(path, "Some words.").identity @ original) > similarity
+    high_rate = save(tmp_path / "192k.wav", resample(reference, 192_000).samples, 192_000)
+    original = make_voice(save(tmp_path / "mono.wav", reference.samples, 24_000)).embeddings["identity"]
+    for path, similarity in ((stereo, 0.999), (telephone, 0.5), (high_rate, 0.9)):
+        assert float(make_voice(path, "Some words.").embeddings["identity"] @ original) > similarity
 
 
 def test_of_a_long_reference_the_start_is_used_and_said_so(reference: Waveform):
@@ -89,25 +92,47 @@ def test_of_a_long_reference_the_start_is_used_and_said_so(reference: Waveform):
     changed = long.samples.copy()
     changed[20 * 24_000 :] *= np.linspace(0, 1, len(changed) - 20 * 24_000) ** 2 > 0.1
     with pytest.warns(ReferenceWarning):
-        np.testing.assert_allclose(make_voice(Waveform(changed, 24_000)).identity, voice.identity, atol=1e-3)
+        np.testing.assert_allclose(
+            make_voice(Waveform(changed, 24_000)).embeddings["identity"], voice.embeddings["identity"], atol=1e-3
+        )
 
 
 def test_a_long_reference_with_a_transcript_is_refused(reference: Waveform):
     with pytest.raises(AudioError, match=rf"at most {MAX_PREFIX_SECONDS:g} s can be used, so cut"):
-        make_voice(repeated(reference, 5), "All that was said.")
+        make_voice(repeated(reference, 5), "All of the words.")
 
 
 @pytest.mark.filterwarnings("error")
 def test_loud_recordings_and_low_pure_tones_are_not_taken_for_clipped(reference: Waveform):
     tone = 0.99 * np.sin(2 * np.pi * 110 * np.arange(2 * 192_000) / 192_000)
-    make_voice(Waveform((np.round(tone * 32767) / 32767).astype(np.float32), 192_000))
+    make_voice(Waveform((np.round(tone * 32767) / 32767).astype(np.float32), 192_000), min_speech_ratio=0)
     make_voice(Waveform(reference.samples / np.abs(reference.samples).max(), reference.sample_rate))
+
+
+@pytest.mark.parametrize("kind", ["noise", "hum", "chord"])
+def test_a_reference_without_speech_is_refused(kind: str):
+    time, rng = np.arange(3 * 24_000) / 24_000, np.random.default_rng(0)
+    samples = {
+        "noise": rng.normal(0, 0.1, len(time)),
+        "hum": 0.3 * np.sin(2 * np.pi * 50 * time),
+        "chord": sum(0.1 * np.sin(2 * np.pi * f * time) for f in (261, 329, 392)) * (1 + np.sin(4 * np.pi * time)),
+    }[kind]
+    with pytest.raises(AudioError, match=r"% of the recording is speech; cloning needs someone speaking"):
+        make_voice(Waveform(np.asarray(samples, np.float32), 24_000))
+
+
+def test_a_voice_keeps_its_reference_unless_told_otherwise(reference: Waveform):
+    kept = make_voice(reference)
+    again = make_voice(io.BytesIO(kept.reference))
+    assert 1_000 < len(kept.reference) < 40_000
+    assert float(again.embeddings["identity"] @ kept.embeddings["identity"]) > 0.9
+    assert make_voice(reference, keep_reference=False).reference == b""
 
 
 def test_a_clipped_reference_speaks_with_a_warning(reference: Waveform):
     clipped = Waveform(np.clip(5 * reference.samples, -0.9, 0.9), reference.sample_rate)
     with pytest.warns(ReferenceWarning, match="clipped"):
-        assert make_voice(clipped).identity.shape == (5,)
+        assert make_voice(clipped).embeddings["identity"].shape == (5,)
 
 
 @pytest.mark.parametrize("transcript", ["", "  ", "🙂", "..."])

@@ -13,14 +13,17 @@ import pytest
 
 import marstts
 from light_install import WITHOUT_EXTRAS
-from marstts import checkpoint
+from marstts import models
 from marstts.audio import Waveform
-from marstts.engine.onnx import OnnxEngine
-from marstts.engine.torch import TorchEngine
+from marstts.bundle import PUBLISHED
+from marstts.codec import registry as codecs
 from marstts.errors import CheckpointError, ConfigError
+from marstts.mars6.engines.onnx import OnnxEngine
+from marstts.mars6.engines.torch import TorchEngine
+from marstts.speaker import registry as encoders
 from marstts.synthesis import loading
 from marstts.synthesis.backoff import BackoffConfig
-from marstts.synthesis.loading import Engine, choose_engine
+from marstts.synthesis.loading import EngineKind, choose_engine
 
 
 @pytest.fixture
@@ -32,58 +35,65 @@ def copy(toy_bundle: Path, tmp_path: Path) -> Path:
 def test_a_bundle_speaks_with_the_settings_it_came_with(copy: Path, reference: Waveform):
     info = json.loads((copy / "bundle.json").read_text())
     (copy / "bundle.json").write_text(
-        json.dumps({**info, "name": "noise", "quality": 8_000, "sampling": {**info["sampling"], "top_p": 0.35}})
+        json.dumps(
+            {
+                **info,
+                "name": "noise",
+                "settings": {"quality_prefix_hz": 8_000},
+                "sampling": {**info["sampling"], "top_p": 0.35},
+            }
+        )
     )
     tts = replace(marstts.load(copy), backoff=BackoffConfig(attempts=1))
     speech = tts.speak("The cat sat.", tts.clone(reference))
-    assert (tts.quality, speech.model, speech.takes[0].top_p) == (8_000, "noise", 0.35)
+    assert (tts.model.quality_prefix_hz, speech.model, speech.takes[0].top_p) == (8_000, "noise", 0.35)
 
 
 def test_without_graphs_a_bundle_runs_in_pytorch(copy: Path):
-    assert isinstance(marstts.load(copy).stepper, OnnxEngine)
+    assert isinstance(marstts.load(copy).engine, OnnxEngine)
     for graph in copy.rglob("*.onnx"):
         graph.unlink()
-    assert isinstance(marstts.load(copy).stepper, TorchEngine)
+    assert isinstance(marstts.load(copy).engine, TorchEngine)
     with pytest.raises(CheckpointError, match="ONNX graph"):
         marstts.load(copy, engine="onnx")
 
 
 def test_unknown_models_and_engines_are_refused(toy_bundle: Path):
-    with pytest.raises(CheckpointError, match="nobody"):
-        marstts.load("nobody")
+    with pytest.raises(CheckpointError, match="unknown"):
+        marstts.load("unknown")
     with pytest.raises(ConfigError, match="auto, onnx, torch, cuda"):
         marstts.load(toy_bundle, engine="steam")
 
 
-def test_a_gpu_is_taken_where_pytorch_is_needed_anyway(copy: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_gpu_is_used_where_pytorch_is_needed_anyway(copy: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(loading, "has_gpu", lambda: True)
-    assert choose_engine(Engine.AUTO, copy) is Engine.ONNX
+    assert choose_engine(EngineKind.AUTO, copy) is EngineKind.ONNX
     info = json.loads((copy / "bundle.json").read_text())
     (copy / "bundle.json").write_text(json.dumps({**info, "codec": {"kind": "snac"}}))
-    assert choose_engine(Engine.AUTO, copy) is Engine.CUDA
-    assert choose_engine(Engine.TORCH, copy) is Engine.TORCH
+    assert choose_engine(EngineKind.AUTO, copy) is EngineKind.CUDA
+    assert choose_engine(EngineKind.TORCH, copy) is EngineKind.TORCH
     monkeypatch.setattr(loading, "has_gpu", lambda: False)
-    assert choose_engine(Engine.AUTO, copy) is Engine.ONNX
+    assert choose_engine(EngineKind.AUTO, copy) is EngineKind.ONNX
     with pytest.raises(ConfigError, match="no GPU"):
-        choose_engine(Engine.CUDA, copy)
+        choose_engine(EngineKind.CUDA, copy)
 
 
 @pytest.mark.parametrize("gpu", [True, False])
-def test_the_authors_model_has_graphs_where_no_gpu_runs_it(gpu: bool, monkeypatch: pytest.MonkeyPatch):
+def test_the_published_model_has_graphs_without_a_gpu(gpu: bool, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(loading, "has_gpu", lambda: gpu)
-    monkeypatch.setattr(loading, "turbo_bundle", lambda *, onnx: Path("graphs" if onnx else "weights"))
-    assert loading.turbo_folder(Engine.AUTO).name == ("weights" if gpu else "graphs")
-    assert loading.turbo_folder(Engine.ONNX).name == "graphs"
-    assert loading.turbo_folder(Engine.TORCH).name == "weights"
+    monkeypatch.setattr(models, "published_bundle", lambda name, *, onnx: Path("graphs" if onnx else "weights"))
+    assert loading.published_bundle(PUBLISHED[0], EngineKind.AUTO).name == ("weights" if gpu else "graphs")
+    assert loading.published_bundle(PUBLISHED[0], EngineKind.ONNX).name == "graphs"
+    assert loading.published_bundle(PUBLISHED[0], EngineKind.TORCH).name == "weights"
 
 
-def test_published_neighbours_are_opened_where_the_model_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_published_components_are_opened_on_the_models_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     opened: list[tuple[str, str]] = []
-    for name in ("SnacCodec", "WavLmEncoder", "ClapEncoder"):
-        monkeypatch.setattr(checkpoint, name, lambda source, *, sha256, device: opened.append((source, device)))
-    checkpoint.open_codec(checkpoint.SnacPart(source="a"), tmp_path, "cuda")
-    checkpoint.open_encoder(checkpoint.WavLmPart(source="b"), tmp_path, "identity", "cuda")
-    checkpoint.open_encoder(checkpoint.ClapPart(source="c"), tmp_path, "style", "cuda")
+    for module, name in ((codecs, "SnacCodec"), (encoders, "WavLmEncoder"), (encoders, "ClapEncoder")):
+        monkeypatch.setattr(module, name, lambda source, *, sha256, device: opened.append((source, device)))
+    codecs.open_codec(codecs.SnacPart(source="a"), tmp_path, "cuda")
+    encoders.open_encoder(encoders.WavLmPart(source="b"), "identity", tmp_path, "cuda")
+    encoders.open_encoder(encoders.ClapPart(source="c"), "style", tmp_path, "cuda")
     assert opened == [("a", "cuda"), ("b", "cuda"), ("c", "cuda")]
 
 
@@ -96,6 +106,7 @@ def test_a_gpu_speaks_the_same_tokens(toy_bundle: Path, reference: Waveform):
         assert [level.tolist() for level in ours.codes] == [level.tolist() for level in theirs.codes]
 
 
+@pytest.mark.slow
 def test_the_command_speaks_on_a_machine_without_pytorch(toy_bundle: Path, reference_file: Path, tmp_path: Path):
     output = tmp_path / "out.wav"
     command = [sys.executable, "-c", WITHOUT_EXTRAS, "speak", "The cat sat.", "--model", toy_bundle, "--json"]

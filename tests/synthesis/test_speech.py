@@ -11,7 +11,7 @@ import pytest
 import soundfile
 
 from marstts.audio import Waveform
-from marstts.mars6.generate import StopReason
+from marstts.generation.request import StopReason
 from marstts.synthesis.speech import CLAUSE_PAUSE_SECONDS, SENTENCE_PAUSE_SECONDS, Speech, Take, join, pause_after
 
 RATE = 8_000

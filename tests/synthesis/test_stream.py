@@ -17,31 +17,41 @@ from marstts.audio import Waveform
 from marstts.benchmark import random_model
 from marstts.codec.mini import MiniCodec
 from marstts.codec.snac import SnacCodec
-from marstts.engine.batcher import LiveBatcher
 from marstts.errors import TextError
+from marstts.generation.scheduler import AsyncScheduler
 from marstts.mars6.prompt import Prompt
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, Take, pause_after, silence
-from marstts.synthesis.stream import SILENCE_DB, Chunk, Edges, StreamConfig
+from marstts.synthesis.stream import SILENCE_DB, Chunk, StreamConfig, StreamingTrimmer
 from marstts.synthesis.synthesizer import Synthesizer
-from scripted import CODEBOOK_SIZE, LOUD, SILENT, Says, Script, ScriptedStepper, good, scripted_synthesizer
+from scripted import (
+    CODEBOOK_SIZE,
+    LOUD,
+    SILENT,
+    Script,
+    ScriptedEngine,
+    ScriptedTake,
+    good,
+    scripted_synthesizer,
+    with_engine,
+)
 
 TEXT = "The cat sat on the mat. She sells sea shells there. It was a fine day for both."
 
 
-class UndecidedStepper(ScriptedStepper):
-    """Says as many patches as it is told, of whichever code is drawn; some frames are quiet."""
+class UndecidedStepper(ScriptedEngine):
+    """Scripts the number of patches, not their codes; some frames are quiet."""
 
-    def local_logits(self, state, tokens):
-        logits, state = super().local_logits(state, tokens)
+    def next_logits(self, state, tokens):
+        logits, state = super().next_logits(state, tokens)
         logits[logits[:, -1] < 0, :CODEBOOK_SIZE] = 0.0
         return logits, state
 
 
 def undecided(synthesizer: Synthesizer) -> Synthesizer:
-    stepper = synthesizer.stepper
-    return replace(synthesizer, stepper=UndecidedStepper(stepper.script, stepper.config))
+    engine = synthesizer.engine
+    return with_engine(synthesizer, UndecidedStepper(engine.script, engine.config))
 
 
 def samples_of(chunks: Sequence[Chunk]) -> np.ndarray:
@@ -80,16 +90,17 @@ def with_mini_codec(tts: Synthesizer) -> Synthesizer:
 
 @pytest.mark.parametrize("sizes", [(1, 1), (2, 24), (5, 7)])
 def test_a_stream_joined_is_the_offline_decode(reference: Waveform, sizes: tuple[int, int]):
-    tts = undecided(scripted_synthesizer(lambda attempt, prompt: Says((23, 17, 31)[attempt])))
-    voice, config = tts.clone(reference), StreamConfig(first_patches=sizes[0], largest_patches=sizes[1])
+    tts = undecided(scripted_synthesizer(lambda attempt, prompt: ScriptedTake((23, 17, 31)[attempt])))
+    voice, config = tts.clone(reference), StreamConfig(first_chunk_patches=sizes[0], max_chunk_patches=sizes[1])
     chunks = list(tts.stream(TEXT, voice, seed=3, top_p=1.0, config=config))
     takes = [chunk.take for chunk in chunks if chunk.take is not None]
     assert len(takes) == 3 and len(chunks) > 6
     np.testing.assert_allclose(samples_of(chunks), documented(tts, takes), atol=1e-3)
 
 
+@pytest.mark.slow
 def test_with_the_packaged_codec_too(reference: Waveform):
-    tts = undecided(scripted_synthesizer(lambda attempt, prompt: Says(30)))
+    tts = undecided(scripted_synthesizer(lambda attempt, prompt: ScriptedTake(30)))
     voice, tts = tts.clone(reference), with_mini_codec(tts)
     chunks = list(tts.stream("The cat sat on the mat.", voice, top_p=1.0))
     [take] = [chunk.take for chunk in chunks if chunk.take is not None]
@@ -97,17 +108,18 @@ def test_with_the_packaged_codec_too(reference: Waveform):
     np.testing.assert_allclose(samples_of(chunks), documented(tts, [take]), atol=1e-3)
 
 
+@pytest.mark.slow
 def test_with_the_published_codecs_shape_too(reference: Waveform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """SNAC at 24 kHz with random weights, its noise included, but narrow."""
     narrow = {"encoder_dim": 4, "latent_dim": 64, "decoder_dim": 32, "codebook_size": CODEBOOK_SIZE}
     monkeypatch.setattr(random_model, "SNAC_24KHZ", random_model.SNAC_24KHZ | narrow)
-    tts = undecided(scripted_synthesizer(lambda attempt, prompt: Says(30)))
+    tts = undecided(scripted_synthesizer(lambda attempt, prompt: ScriptedTake(30)))
     voice, tts = tts.clone(reference), replace(tts, codec=SnacCodec(random_model.random_snac(tmp_path)))
     chunks = list(tts.stream("The cat sat on the mat.", voice, top_p=1.0))
     [take] = [chunk.take for chunk in chunks if chunk.take is not None]
-    heard = samples_of(chunks)
-    assert len(chunks) >= 3 and len(take.codes[0]) == 30 and len(heard) > 20 * 2048 and np.abs(heard).max() > 0.01
-    np.testing.assert_allclose(heard, documented(tts, [take]), atol=1e-3 * np.abs(heard).max())
+    streamed = samples_of(chunks)
+    assert len(chunks) >= 3 and len(take.codes[0]) == 30 and len(streamed) > 20 * 2048 and np.abs(streamed).max() > 0.01
+    np.testing.assert_allclose(streamed, documented(tts, [take]), atol=1e-3 * np.abs(streamed).max())
 
 
 def test_tokens_and_judgements_are_those_of_speak(reference: Waveform):
@@ -116,11 +128,11 @@ def test_tokens_and_judgements_are_those_of_speak(reference: Waveform):
         attempts: dict[bytes, list[int]] = {}
         lengths = iter(([4, 23], [17], [60, 31]))
 
-        def say(attempt: int, prompt: Prompt) -> Says:
+        def say(attempt: int, prompt: Prompt) -> ScriptedTake:
             sentence = prompt.text_ids.tobytes()
             if sentence not in attempts:
                 attempts[sentence] = next(lengths)
-            return Says(attempts[sentence].pop(0))
+            return ScriptedTake(attempts[sentence].pop(0))
 
         return say
 
@@ -128,7 +140,7 @@ def test_tokens_and_judgements_are_those_of_speak(reference: Waveform):
         TEXT, scripted_synthesizer(good).clone(reference), top_p=1.0
     )
     tts = undecided(scripted_synthesizer(script()))
-    whole = StreamConfig(first_patches=100)  # nothing leaves before a take is whole
+    whole = StreamConfig(first_chunk_patches=100)  # nothing leaves before a take is whole
     takes = [chunk.take for chunk in tts.stream(TEXT, tts.clone(reference), top_p=1.0, config=whole) if chunk.take]
     assert [take.attempts for take in takes] == [2, 1, 2]
     for streamed, take in zip(takes, spoken.takes, strict=True):
@@ -146,7 +158,8 @@ def test_chunks_say_where_they_belong(reference: Waveform):
     assert [chunk.take is not None for chunk in chunks] == [
         index + 1 == len(chunks) or numbers[index + 1] > number for index, number in enumerate(numbers)
     ]
-    assert chunks[0].warning == "left out what cannot be spoken: 🙂" and not any(chunk.warning for chunk in chunks[1:])
+    assert chunks[0].warning == "left out what cannot be spoken: emoji and signs (🙂 slightly smiling face)"
+    assert not any(chunk.warning for chunk in chunks[1:])
     for number in (1, 2, 3):
         sent = samples_of([chunk for chunk in chunks if chunk.sentence == number])
         [take] = [chunk.take for chunk in chunks if chunk.sentence == number and chunk.take]
@@ -155,55 +168,55 @@ def test_chunks_say_where_they_belong(reference: Waveform):
 
 
 @dataclass
-class Gated(ScriptedStepper):
+class Gated(ScriptedEngine):
     """Makes a patch only when it may, and counts them."""
 
     def __post_init__(self) -> None:
         self.leave, self.made = threading.Semaphore(10**6), 0
 
-    def local_logits(self, state, tokens):
+    def next_logits(self, state, tokens):
         if tokens.shape[1] == 0:
             assert self.leave.acquire(timeout=20), "more patches were needed than allowed"
             self.made += 1
-        return super().local_logits(state, tokens)
+        return super().next_logits(state, tokens)
 
 
-def gated(script: Any = lambda attempt, prompt: Says(60)) -> tuple[Synthesizer, Gated]:
-    tts = replace(scripted_synthesizer(script), backoff=BackoffConfig(slowest_characters_per_second=3))
-    stepper = Gated(script, tts.stepper.config)
-    return replace(tts, stepper=stepper), stepper
+def gated(script: Any = lambda attempt, prompt: ScriptedTake(60)) -> tuple[Synthesizer, Gated]:
+    tts = replace(scripted_synthesizer(script), backoff=BackoffConfig(min_chars_per_second=3))
+    engine = Gated(script, tts.engine.config)
+    return with_engine(tts, engine), engine
 
 
 def test_the_first_chunk_leaves_after_the_first_patches(reference: Waveform):
-    tts, stepper = gated()
+    tts, engine = gated()
     voice = tts.clone(reference)
-    stepper.leave = threading.Semaphore(2 + tts.codec.reach_patches)
+    engine.leave = threading.Semaphore(2 + tts.codec.lookahead_patches)
     chunks = tts.stream("The cat sat on the mat.", voice)
     first = next(chunks)
     assert 0 < first.seconds < 2 * 2048 / 24_000
-    stepper.leave.release(1000)
+    engine.leave.release(1000)
     later = list(chunks)
     assert len(later) < 10 and later[-1].is_last and max(chunk.seconds for chunk in later) > 5 * first.seconds
 
 
 def test_closing_a_stream_stops_the_work_within_a_patch(reference: Waveform):
-    tts, stepper = gated()
+    tts, engine = gated()
     voice = tts.clone(reference)
-    stepper.leave = threading.Semaphore(7)
+    engine.leave = threading.Semaphore(7)
     threads = threading.active_count()
     chunks = tts.stream(TEXT, voice)
     next(chunks)
-    stepper.leave.release(1)
+    engine.leave.release(1)
     chunks.close()
-    assert stepper.made <= 8 and threading.active_count() == threads
+    assert engine.made <= 8 and threading.active_count() == threads
 
 
 def test_a_take_that_fails_before_it_is_heard_is_sampled_again(reference: Waveform):
     """Silence, however long, is never sent; neither is what ends within the first portion."""
-    for first in (Says(22, SILENT), Says(3)):
-        tts = scripted_synthesizer(lambda attempt, prompt, first=first: first if attempt == 0 else Says(20))
+    for first in (ScriptedTake(22, SILENT), ScriptedTake(3)):
+        tts = scripted_synthesizer(lambda attempt, prompt, first=first: first if attempt == 0 else ScriptedTake(20))
         chunks = list(
-            tts.stream("The cat sat on the mat.", tts.clone(reference), config=StreamConfig(first_patches=12))
+            tts.stream("The cat sat on the mat.", tts.clone(reference), config=StreamConfig(first_chunk_patches=12))
         )
         take = chunks[-1].take
         assert (take.attempts, take.top_p, take.warning) == (2, 0.4, None) and len(take.codes[0]) == 20
@@ -211,19 +224,19 @@ def test_a_take_that_fails_before_it_is_heard_is_sampled_again(reference: Wavefo
 
 
 def test_what_has_been_heard_is_not_taken_back_but_told(reference: Waveform):
-    tts = scripted_synthesizer(lambda attempt, prompt: Says(58 if attempt == 0 else 20))
+    tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(58 if attempt == 0 else 20))
     chunks = list(tts.stream("The cat sat on the mat. It rained.", tts.clone(reference)))
     first, second = [chunk for chunk in chunks if chunk.take]
     assert first.take.attempts == 1 and len(first.take.codes[0]) == 58
-    assert "heard already" in first.warning and "The cat sat" in first.warning
+    assert "beginning had been sent" in first.warning and "The cat sat" in first.warning
     assert second.warning is None and not any(chunk.warning for chunk in chunks if chunk.take is None)
 
 
 def test_where_every_take_fails_unheard_the_best_is_sent_with_a_warning(reference: Waveform):
     spoken = [2, 1, 4, 3, 1]
-    tts = scripted_synthesizer(lambda attempt, prompt: Says(spoken[attempt]))
+    tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(spoken[attempt]))
     text = "She sells sea shells on the sunny sea shore."
-    [chunk] = tts.stream(text, tts.clone(reference), config=StreamConfig(first_patches=30))
+    [chunk] = tts.stream(text, tts.clone(reference), config=StreamConfig(first_chunk_patches=30))
     assert chunk.take.attempts == 5 and chunk.is_last and "5 attempts" in chunk.warning
     assert chunk.take.top_p == 0.6 and len(chunk.samples) == len(chunk.take.waveform.samples) > 0
 
@@ -231,8 +244,8 @@ def test_where_every_take_fails_unheard_the_best_is_sent_with_a_warning(referenc
 def test_a_sentence_may_continue_from_the_take_before(reference: Waveform):
     tts = scripted_synthesizer(good)
     list(tts.stream(TEXT, tts.clone(reference, "Her words."), continuation=Continuation.PER_CHUNK))
-    assert [len(prompt.prefix_tokens) for prompt in tts.stepper.prompts][1:] == [20, 20]
-    assert tts.stepper.prompts[1].prefix_tokens[0, 0] == LOUD
+    assert [len(prompt.prefix_tokens) for prompt in tts.engine.prompts][1:] == [20, 20]
+    assert tts.engine.prompts[1].prefix_tokens[0, 0] == LOUD
 
 
 def test_what_cannot_be_spoken_is_refused_before_the_first_chunk(reference: Waveform):
@@ -247,11 +260,11 @@ def test_streams_may_share_a_batcher(reference: Waveform):
     alone = [samples_of(list(tts.stream(TEXT, voice, seed=seed, top_p=1.0))) for seed in range(3)]
     found: dict[int, np.ndarray] = {}
 
-    def call(seed: int, batcher: LiveBatcher) -> None:
-        found[seed] = samples_of(list(tts.stream(TEXT, voice, seed=seed, top_p=1.0, batcher=batcher)))
+    def call(seed: int, scheduler: AsyncScheduler) -> None:
+        found[seed] = samples_of(list(tts.stream(TEXT, voice, seed=seed, top_p=1.0, scheduler=scheduler)))
 
-    with LiveBatcher(tts.stepper, capacity=2) as batcher:
-        callers = [threading.Thread(target=call, args=(seed, batcher)) for seed in range(3)]
+    with AsyncScheduler(tts.engine, capacity=2) as scheduler:
+        callers = [threading.Thread(target=call, args=(seed, scheduler)) for seed in range(3)]
         for caller in callers:
             caller.start()
         for caller in callers:
@@ -264,13 +277,13 @@ def test_edges_are_the_same_however_the_audio_comes_in():
     rng = np.random.default_rng(0)
     loudness = np.repeat([0, 1e-5, 0.3, 0.3, 1e-4, 0, 0.01, 0.3, 1e-3, 1e-4, 0], 2048)
     whole = (loudness * rng.normal(size=len(loudness))).astype(np.float32)
-    wanted = audio.join([Waveform(edges_of(whole), 24_000)]).samples
-    assert 5 * 2048 < len(wanted) < len(whole) - 2 * 2048
+    expected = audio.join([Waveform(edges_of(whole), 24_000)]).samples
+    assert 5 * 2048 < len(expected) < len(whole) - 2 * 2048
     for size in (100, 2048, 5000, len(whole)):
-        edges = Edges(24_000)
+        edges = StreamingTrimmer(24_000)
         pieces = [edges.push(whole[start : start + size]) for start in range(0, len(whole), size)]
         joined = np.concatenate([*pieces, edges.finish()])
-        np.testing.assert_allclose(joined, wanted, atol=1e-7)
+        np.testing.assert_allclose(joined, expected, atol=1e-7)
 
 
 def test_pcm_is_sixteen_bits_little_endian():

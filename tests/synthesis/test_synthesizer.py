@@ -1,29 +1,42 @@
-"""From text and voice to speech, with a model that says what the test wants."""
+"""From text and voice to speech, with a scripted model."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from marstts.audio import Waveform
 from marstts.errors import ConfigError, TextError, VoiceError
-from marstts.mars6.generate import SamplingConfig, StopReason
+from marstts.generation.request import SamplingConfig, StopReason
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.synthesizer import Continuation, Synthesizer
-from scripted import CODEBOOK_SIZE, ENDLESS, LOUD, SILENT, SOFT, Says, ScriptedStepper, good, scripted_synthesizer
+from marstts.voice import Voice
+from scripted import (
+    CODEBOOK_SIZE,
+    ENDLESS,
+    LOUD,
+    SILENT,
+    SOFT,
+    ScriptedEngine,
+    ScriptedTake,
+    good,
+    scripted_synthesizer,
+    with_engine,
+)
 
 TEXT = "The cat sat on the mat. She sells sea shells there. It was a fine day for both."
 
 
-def stepper_of(synthesizer: Synthesizer) -> ScriptedStepper:
-    assert isinstance(synthesizer.stepper, ScriptedStepper)
-    return synthesizer.stepper
+def stepper_of(synthesizer: Synthesizer) -> ScriptedEngine:
+    assert isinstance(synthesizer.engine, ScriptedEngine)
+    return synthesizer.engine
 
 
 def prompt_texts(synthesizer: Synthesizer) -> list[str]:
-    return [synthesizer.tokenizer.decode(prompt.text_ids.tolist()) for prompt in stepper_of(synthesizer).prompts]
+    return [synthesizer.model.tokenizer.decode(prompt.text_ids.tolist()) for prompt in stepper_of(synthesizer).prompts]
 
 
 def test_every_sentence_is_spoken_once_and_in_order(reference: Waveform):
@@ -39,21 +52,23 @@ def test_every_sentence_is_spoken_once_and_in_order(reference: Waveform):
     assert np.abs(speech.samples).max() <= 1.0
 
 
-def test_a_short_sentence_is_tried_again_a_little_bolder(reference: Waveform):
-    tts = scripted_synthesizer(lambda attempt, prompt: Says(20 if attempt == 2 else 1))
+def test_a_short_take_is_sampled_again_with_a_higher_top_p(reference: Waveform):
+    tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(20 if attempt == 2 else 1))
     [take] = tts.speak("The cat sat on the mat.", tts.clone(reference)).takes
     assert (take.attempts, take.top_p, take.warning) == (3, 0.6, None)
 
 
 def test_backoff_does_not_leak_into_the_next_sentence(reference: Waveform):
-    tts = scripted_synthesizer(lambda attempt, prompt: Says(1 if attempt in (0, 3) else 20))  # the first of three
+    tts = scripted_synthesizer(
+        lambda attempt, prompt: ScriptedTake(1 if attempt in (0, 3) else 20)
+    )  # the first of three
     speech = tts.speak(TEXT, tts.clone(reference))
     assert [(take.attempts, take.top_p) for take in speech.takes] == [(3, 0.6), (1, 0.2), (1, 0.2)]
 
 
-def test_of_takes_that_are_all_short_the_longest_is_kept_with_a_warning(reference: Waveform):
+def test_the_longest_of_short_takes_is_kept_with_a_warning(reference: Waveform):
     spoken = [2, 1, 4, 3, 1]
-    tts = scripted_synthesizer(lambda attempt, prompt: Says(spoken[attempt]))
+    tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(spoken[attempt]))
     speech = tts.speak("She sells sea shells on the sunny sea shore.", tts.clone(reference))
     [take] = speech.takes
     assert (take.attempts, take.top_p) == (5, 0.6)
@@ -62,7 +77,9 @@ def test_of_takes_that_are_all_short_the_longest_is_kept_with_a_warning(referenc
 
 
 def test_a_model_that_never_stops_is_stopped(reference: Waveform):
-    tts = replace(scripted_synthesizer(lambda attempt, prompt: Says(ENDLESS)), backoff=BackoffConfig(attempts=2))
+    tts = replace(
+        scripted_synthesizer(lambda attempt, prompt: ScriptedTake(ENDLESS)), backoff=BackoffConfig(attempts=2)
+    )
     text = "The cat sat."
     [take] = tts.speak(text, tts.clone(reference)).takes
     assert take.stop is StopReason.MAX_PATCHES and take.attempts == 2
@@ -71,39 +88,39 @@ def test_a_model_that_never_stops_is_stopped(reference: Waveform):
 
 
 def test_a_take_that_is_too_long_is_refused_though_it_ends(reference: Waveform):
-    tts = scripted_synthesizer(lambda attempt, prompt: Says(40 if attempt == 0 else 15))
+    tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(40 if attempt == 0 else 15))
     [take] = tts.speak("The cat sat.", tts.clone(reference)).takes
     assert (len(take.codes[0]), take.attempts) == (15, 2)
 
 
 def test_silence_is_refused(reference: Waveform):
-    tts = scripted_synthesizer(lambda attempt, prompt: Says(20, SILENT if attempt < 1 else SOFT))
+    tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(20, SILENT if attempt < 1 else SOFT))
     [take] = tts.speak("The cat sat on the mat.", tts.clone(reference)).takes
     assert take.attempts == 2 and take.codes[0][0] == SOFT
 
 
-def test_a_model_that_says_nothing_at_all_is_reported_not_hidden(reference: Waveform):
+def test_takes_of_a_single_silent_patch_are_reported(reference: Waveform):
     tts = replace(
-        scripted_synthesizer(lambda attempt, prompt: Says(0)),
-        backoff=BackoffConfig(fastest_characters_per_second=float("inf"), shortest_seconds=0.0),
+        scripted_synthesizer(lambda attempt, prompt: ScriptedTake(0)),
+        backoff=BackoffConfig(max_chars_per_second=1e6, min_seconds=0.0),
     )
     speech = tts.speak(TEXT, tts.clone(reference))
     assert len(speech.takes) == len(speech.warnings) == 3
-    assert all(len(take.codes[0]) == 0 for take in speech.takes)
+    assert all(len(take.codes[0]) == 1 for take in speech.takes)
 
 
-class UndecidedStepper(ScriptedStepper):
-    """Says as many patches as it is told, of whichever code is drawn."""
+class UndecidedStepper(ScriptedEngine):
+    """ScriptedTake as many patches as it is reported, of whichever code is drawn."""
 
-    def local_logits(self, state, tokens):
-        logits, state = super().local_logits(state, tokens)
+    def next_logits(self, state, tokens):
+        logits, state = super().next_logits(state, tokens)
         logits[logits[:, -1] < 0, 8:CODEBOOK_SIZE] = 0.0
         return logits, state
 
 
 def test_the_seed_decides_and_every_attempt_and_sentence_draws_anew(reference: Waveform):
     tts = scripted_synthesizer(good)
-    tts = replace(tts, stepper=UndecidedStepper(good, tts.stepper.config))
+    tts = with_engine(tts, UndecidedStepper(good, tts.engine.config))
     voice = tts.clone(reference)
 
     def codes(seed: int, top_p: float | None = 1.0) -> list[np.ndarray]:
@@ -113,16 +130,17 @@ def test_the_seed_decides_and_every_attempt_and_sentence_draws_anew(reference: W
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
     assert not np.array_equal(first[0], first[1])
-    refused_once = replace(tts, stepper=UndecidedStepper(lambda n, prompt: Says(20 if n else 1), tts.stepper.config))
+    refused_once = with_engine(tts, UndecidedStepper(lambda n, prompt: ScriptedTake(20 if n else 1), tts.engine.config))
     [second_attempt] = refused_once.speak("The cat sat on the mat.", voice, seed=3, top_p=1.0).takes
     assert not np.array_equal(second_attempt.codes[0], first[0])
 
 
-def test_top_p_is_where_the_ladder_starts(reference: Waveform):
-    tts = scripted_synthesizer(lambda attempt, prompt: Says(1 if attempt == 0 else 20))
+def test_top_p_is_that_of_the_first_attempt(reference: Waveform):
+    tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(1 if attempt == 0 else 20))
     [take] = tts.speak("The cat sat on the mat.", tts.clone(reference), top_p=0.5).takes
     assert take.top_p == 0.7
-    tts = replace(scripted_synthesizer(good), sampling=SamplingConfig(top_p=0.35))
+    tts = scripted_synthesizer(good)
+    tts = replace(tts, model=replace(tts.model, sampling=SamplingConfig(top_p=0.35)))
     assert tts.speak("The cat sat.", tts.clone(reference)).takes[0].top_p == 0.35
     for impossible in (-0.1, 1.5, float("nan")):
         with pytest.raises(ConfigError, match="top_p"):
@@ -166,24 +184,24 @@ def test_per_chunk_each_sentence_continues_from_the_take_before(reference: Wavef
 
 
 def test_a_flawed_take_is_never_continued_from(reference: Waveform):
-    tts = scripted_synthesizer(lambda attempt, prompt: Says(1 if attempt < 5 else 20))
+    tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(1 if attempt < 5 else 20))
     voice = tts.clone(reference, "These were her words.")
     tts.speak(TEXT, voice, continuation=Continuation.PER_CHUNK)
     prefixes = [len(prompt.prefix_tokens) for prompt in stepper_of(tts).prompts]
     assert prefixes == [len(voice.prefix.codes[0])] * 6 + [20]
 
 
-def test_sentences_are_spoken_side_by_side_and_say_what_they_say_alone(reference: Waveform):
+def test_sentences_in_one_batch_equal_sentences_spoken_alone(reference: Waveform):
     """A text's sentences share a batch, unless each must know how the one before it came out."""
     sizes: list[int] = []
 
     class Counting(UndecidedStepper):
-        def local_logits(self, state, tokens):
-            sizes.append(len(state.says))
-            return super().local_logits(state, tokens)
+        def next_logits(self, state, tokens):
+            sizes.append(len(state.takes))
+            return super().next_logits(state, tokens)
 
-    tts = scripted_synthesizer(lambda attempt, prompt: Says(14 + len(prompt.text_ids) % 9))
-    tts = replace(tts, stepper=Counting(tts.stepper.script, tts.stepper.config))
+    tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(14 + len(prompt.text_ids) % 9))
+    tts = with_engine(tts, Counting(tts.engine.script, tts.engine.config))
     voice = tts.clone(reference)
     together = tts.speak(TEXT, voice, top_p=1.0)
     assert max(sizes) == 3
@@ -195,11 +213,11 @@ def test_sentences_are_spoken_side_by_side_and_say_what_they_say_alone(reference
     assert set(sizes) == {1}
 
 
-def test_progress_is_told_after_every_sentence(reference: Waveform):
-    told = []
+def test_progress_is_reported_after_every_sentence(reference: Waveform):
+    reported = []
     tts = scripted_synthesizer(good)
-    tts.speak(TEXT, tts.clone(reference), on_take=lambda take, number, of: told.append((take.text[:3], number, of)))
-    assert told == [("The", 1, 3), ("She", 2, 3), ("It ", 3, 3)]
+    tts.speak(TEXT, tts.clone(reference), on_take=lambda take, number, of: reported.append((take.text[:3], number, of)))
+    assert reported == [("The", 1, 3), ("She", 2, 3), ("It ", 3, 3)]
 
 
 @pytest.mark.parametrize("text", ["", "   \n", "🙂🙃", "... !?", "—", "\ufeff", "你好"])
@@ -217,10 +235,11 @@ def test_what_cannot_be_spoken_is_named(reference: Waveform):
     assert all(lost in speech.warnings[0] for lost in "🙂垫子") and "é" not in speech.warnings[0]
 
 
+@pytest.mark.slow
 def test_twenty_thousand_characters_are_spoken_whole(reference: Waveform):
     tts = replace(
-        scripted_synthesizer(lambda attempt, prompt: Says(3)),
-        backoff=BackoffConfig(fastest_characters_per_second=1e4, attempts=1),
+        scripted_synthesizer(lambda attempt, prompt: ScriptedTake(3)),
+        backoff=BackoffConfig(max_chars_per_second=1e4, attempts=1),
     )
     text = "Seven sailors sang seven songs to the sea, and the sea sang one of them back, low and slow and long. " * 198
     assert len(text) >= 19_900
@@ -236,10 +255,10 @@ def test_one_endless_word_is_cut_not_refused(reference: Waveform):
     assert max(len(take.text) for take in speech.takes) < 200
 
 
-def test_special_tokens_in_the_text_are_words_not_commands(reference: Waveform):
+def test_special_tokens_in_the_text_are_plain_text(reference: Waveform):
     tts = scripted_synthesizer(good)
     tts.speak("The cat <|endoftext|> sat [8000] there.", tts.clone(reference))
-    special = tts.tokenizer.special_tokens
+    special = tts.model.tokenizer.special_tokens
     ids = stepper_of(tts).prompts[0].text_ids.tolist()
     assert ids.count(special["<|endoftext|>"]) == 1 and special["[8000]"] not in ids
 
@@ -247,6 +266,33 @@ def test_special_tokens_in_the_text_are_words_not_commands(reference: Waveform):
 def test_a_voice_of_another_model_is_refused(reference: Waveform):
     tts = scripted_synthesizer(good)
     with pytest.raises(VoiceError, match="identity encoder"):
-        tts.speak(TEXT, replace(tts.clone(reference), identity_encoder="wavlm"))
+        tts.speak(TEXT, from_another_encoder(tts.clone(reference)))
     with pytest.raises(VoiceError, match="codec"):
-        tts.speak(TEXT, replace(tts.clone(reference, "Her words."), codec="snac"))
+        tts.speak(TEXT, replace(tts.clone(reference, "Her words."), codec="snac", reference=b""))
+
+
+def test_a_voice_of_another_model_is_cloned_again_from_the_reference_it_keeps(reference: Waveform):
+    tts = scripted_synthesizer(good)
+    voice = tts.clone(reference, "Her words.", consent="she agreed")
+    foreign = replace(
+        voice,
+        encoders={**voice.encoders, "identity": "another"},
+        embeddings={**voice.embeddings, "identity": np.ones(9, np.float32)},
+    )
+    adapted = tts.open_voice(foreign)
+    assert adapted.encoders == voice.encoders and adapted.consent == "she agreed"
+    assert adapted.prefix is not None and adapted.prefix.transcript == "Her words."
+    assert float(adapted.embeddings["identity"] @ voice.embeddings["identity"]) > 0.9
+
+
+def test_a_path_in_place_of_a_voice_is_cloned(reference: Waveform, reference_file: Path):
+    tts = scripted_synthesizer(good)
+    by_path, by_voice = (tts.speak(TEXT, one) for one in (reference_file, tts.clone(reference_file)))
+    assert np.array_equal(by_path.samples, by_voice.samples)
+    with pytest.raises(VoiceError, match=r"neither a file nor the name of a voice"):
+        tts.speak(TEXT, "unknown-of-this-name")
+
+
+def from_another_encoder(voice: Voice) -> Voice:
+    """The same voice as if another identity encoder had made it."""
+    return replace(voice, encoders={**voice.encoders, "identity": "another"}, reference=b"")

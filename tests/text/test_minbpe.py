@@ -106,7 +106,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="first line"):
         read_minbpe(written(tmp_path / "a.model", "0", header="minbpe v2"))
     (tmp_path / "b.model").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(CheckpointError, match="minbpe"):
+    with pytest.raises(CheckpointError, match=r"b\.model|minbpe"):
         read_minbpe(tmp_path / "b.model")
-    with pytest.raises(CheckpointError, match="minbpe"):
+    with pytest.raises(CheckpointError, match="no such file"):
         read_minbpe(tmp_path / "none.model")

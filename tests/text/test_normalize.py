@@ -1,4 +1,4 @@
-"""Normalising: what is written becomes what is said, and nothing that people paste can hurt."""
+"""Normalizing: what is written becomes what is said, and nothing that people paste can hurt."""
 
 from __future__ import annotations
 

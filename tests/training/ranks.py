@@ -1,53 +1,67 @@
-"""The toy MARS6 of `test_pretrain`, trained by one of several processes; what `torchrun` starts for `test_ranks`.
+"""The training of `toy_training` or `toy_pairs` in one of several processes, for `test_ranks`.
 
-torchrun ... ranks.py RUN_FOLDER [STEP]      rank 1 kills itself before STEP, once
+torchrun ... ranks.py pretrain RUN_FOLDER [STEP]      rank 1 kills itself before STEP, once
+torchrun ... ranks.py preference RUN_FOLDER
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent / "mars6"))
 
-from test_pretrain import config, task
+import toy_pairs
+import toy_training
 
 from marstts.training import distributed
 from marstts.training.loop import run
-from marstts.training.pretrain import PretrainTask
 
 BATCHES = 4
-"""Of every step, however many processes there are."""
+"""Batches of a step, whatever the number of processes."""
 
 
 def settings():
     """Everything that draws at random is on."""
-    return config(
+    return toy_training.config(
         precision="fp32",
-        batches_per_step=BATCHES,
-        history_noise=0.1,
+        accumulation_batches=BATCHES,
+        input_token_noise=0.1,
         model={"dropout": 0.1},
         objective={"flux": {"beta": 0.1}},
         loop={"steps": 6, "log_every": 1, "validate_every": 6, "checkpoint_every": 2, "keep_checkpoints": 3},
     )
 
 
-def train(folder: Path, dies_before: int = -1) -> PretrainTask:
-    learner, died = task(settings()), folder / "died"
-    learn = learner.train_step
+def pretrain(folder: Path, dies_before: int = -1) -> None:
+    learner, died = toy_training.task(settings()), folder / "died"
+    train_step = learner.train_step
 
     def step_or_die(step):
         if step == dies_before and distributed.rank() == 1 and not died.exists():
             died.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return learn(step)
+        return train_step(step)
 
     learner.train_step = step_or_die
-    run(learner, settings().loop, folder, print)
-    return learner
+    run(learner, settings().loop, folder)
+
+
+def preference(folder: Path) -> None:
+    """Four pairs of every step, whatever the number of processes."""
+    distributed.init_distributed()
+    config = toy_pairs.config(
+        pairs_per_batch=4 // distributed.world_size(),
+        flux={"beta": 0.0},  # a mean over patches, whose number differs between processes
+        loop={"steps": 4, "log_every": 1, "validate_every": 4},
+    )
+    run(toy_pairs.task(config), config.loop, folder)
 
 
 if __name__ == "__main__":
-    train(Path(sys.argv[1]), *map(int, sys.argv[2:]))
+    logging.basicConfig(level=logging.INFO)
+    kind, folder, *steps = sys.argv[1:]
+    {"pretrain": pretrain, "preference": preference}[kind](Path(folder), *map(int, steps))

@@ -1,4 +1,4 @@
-"""Two processes learn as one: the mean of their gradients moves both alike."""
+"""Two processes train as one: both are updated by the mean of their gradients."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ class Slope:
     """Fits w to the step's target, which differs by rank: the mean of both is what a single process would see."""
 
     def __init__(self) -> None:
+        distributed.init_distributed()
         self.model = nn.Linear(WEIGHTS, 1, bias=False)
         nn.init.zeros_(self.model.weight)
+        self.forward = distributed.wrap_ddp(self.model)
         self.modules: dict[str, nn.Module] = {"model": self.model}
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
         self.optimizers: dict[str, torch.optim.Optimizer] = {"model": self.optimizer}
@@ -34,13 +36,12 @@ class Slope:
         losses = []
         for row in self.rows(step):
             x = torch.sin(torch.arange(WEIGHTS) * (row + 1.0))
-            losses.append((self.model(x) - row % 3).square().sum())
+            losses.append((self.forward(x) - row % 3).square().sum())
         loss = torch.stack(losses).mean()
         self.optimizer.zero_grad()
         loss.backward()
-        distributed.average_gradients(self.model.parameters())
         self.optimizer.step()
-        return {"loss": float(loss)}
+        return {"loss": float(loss.detach())}
 
     def validate(self, step: int, writer: object) -> dict[str, float]:
         return {"norm": float(self.model.weight.detach().norm())}
@@ -54,11 +55,12 @@ def learn(rank: int, folder: Path, port: int) -> None:
 
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     task = Slope()
-    run(task, LOOP, folder, say=lambda _: None)
+    run(task, LOOP, folder)
     torch.save(task.model.weight.detach(), folder / f"rank{rank}.pt")
     torch.distributed.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_two_processes_reach_the_weights_of_one_with_both_batches(tmp_path: Path) -> None:
     import socket
 
@@ -68,40 +70,38 @@ def test_two_processes_reach_the_weights_of_one_with_both_batches(tmp_path: Path
     (tmp_path / "two").mkdir()
     torch_multiprocessing.spawn(learn, args=(tmp_path / "two", port), nprocs=2)
     alone = Slope()
-    run(alone, LOOP, tmp_path / "one", say=lambda _: None)
+    run(alone, LOOP, tmp_path / "one")
     for rank in range(2):
-        learnt = torch.load(tmp_path / "two" / f"rank{rank}.pt", weights_only=True)
-        torch.testing.assert_close(learnt, alone.model.weight.detach())
+        trained = torch.load(tmp_path / "two" / f"rank{rank}.pt", weights_only=True)
+        torch.testing.assert_close(trained, alone.model.weight.detach())
     checkpoint = latest(tmp_path / "two")
     assert checkpoint is not None and checkpoint.name == "step-00000004"
 
 
-def test_one_process_alone_changes_nothing() -> None:
-    weight = nn.Parameter(torch.ones(3))
-    weight.grad = torch.arange(3.0)
-    distributed.average_gradients([weight])
-    torch.testing.assert_close(weight.grad, torch.arange(3.0))
+def test_one_process_is_not_wrapped() -> None:
+    model = nn.Linear(3, 1)
+    assert distributed.wrap_ddp(model) is model
     assert (distributed.rank(), distributed.world_size()) == (0, 1)
 
 
 @pytest.mark.parametrize("choice", [True, False])
 def test_one_process_decides_for_itself(choice: bool) -> None:
-    assert distributed.first_decides(choice) is choice
+    assert distributed.broadcast_bool(choice) is choice
 
 
 def test_an_attempt_does_not_find_the_addresses_of_one_that_died(monkeypatch: pytest.MonkeyPatch) -> None:
     server = torch_distributed.TCPStore("127.0.0.1", 0, 2, is_master=True, wait_for_workers=False)
-    told = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(server.port), "WORLD_SIZE": "2", "RANK": "1",
+    environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(server.port), "WORLD_SIZE": "2", "RANK": "1",
             "GROUP_WORLD_SIZE": "1", "TORCHELASTIC_USE_AGENT_STORE": "True"}  # fmt: skip
-    for name, value in told.items():
+    for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "0")
-    dead = distributed.meeting_place()
+    dead = distributed.rendezvous_store()
     dead["store"].set("address", "of the dead")
     assert (dead["rank"], dead["world_size"]) == (1, 2)
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    assert not distributed.meeting_place()["store"].check(["address"])
+    assert not distributed.rendezvous_store()["store"].check(["address"])
     monkeypatch.setenv("GROUP_WORLD_SIZE", "2")  # several machines count for themselves
-    assert distributed.meeting_place() == {}
+    assert distributed.rendezvous_store() == {}
     monkeypatch.delenv("TORCHELASTIC_USE_AGENT_STORE")
-    assert distributed.meeting_place() == {}
+    assert distributed.rendezvous_store() == {}

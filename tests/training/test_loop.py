@@ -1,16 +1,30 @@
-"""What the loop keeps, forgets and gives up."""
+"""The training loop: early stopping, checkpoints, logs, resumption, locks."""
 
+from __future__ import annotations
+
+import errno
 import json
+import logging
+import math
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
 import torch
+from pydantic import ValidationError
 from torch import nn
 
-from marstts.training.loop import BEST, LoopConfig, best, latest, read_log, restore, run, save
+from marstts.errors import CheckpointError
+from marstts.files import lock_folder
+from marstts.training.checkpoint import BEST, best, latest, restore, save
+from marstts.training.loop import LoopConfig, run
+from marstts.training.run_lock import lock_run
+from marstts.training.run_log import read_log
 
 
 class Descent:
-    """A weight that counts steps; its validation losses are told beforehand."""
+    """A weight that counts steps; its validation losses are given."""
 
     def __init__(self, losses: list[float]) -> None:
         self.weight = nn.Linear(1, 1, bias=False)
@@ -27,15 +41,11 @@ class Descent:
     def validate(self, step, writer):
         return {"loss": self.losses[step]}
 
-    def position(self, step):
+    def data_state(self, step):
         return {"batches": 10 * step}
 
-    def resume(self, step, position):
-        self.resumed = (step, dict(position))
-
-
-def quiet(_: str) -> None:
-    pass
+    def load_data_state(self, step, state):
+        self.resumed = (step, dict(state))
 
 
 def settings(**changes) -> LoopConfig:
@@ -45,44 +55,124 @@ def settings(**changes) -> LoopConfig:
 def test_a_run_stops_when_validation_stalls_and_keeps_its_best(tmp_path: Path):
     losses = [5.0, 4.0, 3.0, 3.5, 2.0, 2.1, 2.2, 1.0, 0.5, 0.1]
     stubborn = Descent(losses)
-    assert run(stubborn, settings(patience=2), tmp_path, quiet) == 6
+    assert run(stubborn, settings(patience=2), tmp_path) == 6
     kept = best(tmp_path)
     assert kept == tmp_path / BEST and json.loads((kept / "state.json").read_text())["step"] == 4
-    assert run(Descent(losses), settings(patience=2), tmp_path, quiet) == 6  # it stays stopped
-    assert run(Descent(losses), settings(), tmp_path, quiet) == 9
+    assert run(Descent(losses), settings(patience=2), tmp_path) == 6  # it stays stopped
+    assert run(Descent(losses), settings(), tmp_path) == 9
 
 
-def test_a_run_that_only_gets_worse_keeps_what_it_began_with(tmp_path: Path):
-    run(Descent([1.0, 2.0, 3.0, 4.0]), settings(patience=3), tmp_path, quiet)
+def test_a_run_that_only_gets_worse_keeps_its_initial_weights(tmp_path: Path):
+    run(Descent([1.0, 2.0, 3.0, 4.0]), settings(patience=3), tmp_path)
     assert json.loads((tmp_path / BEST / "state.json").read_text())["step"] == 0
 
 
 def test_the_last_checkpoints_are_kept_every_so_many_steps(tmp_path: Path):
-    run(Descent([0.0] * 10), settings(checkpoint_every=2, keep_checkpoints=3), tmp_path, quiet)
+    run(Descent([0.0] * 10), settings(checkpoint_every=2, keep_checkpoints=3), tmp_path)
     assert [path.name for path in sorted(tmp_path.glob("step-*"))] == [f"step-0000000{n}" for n in (6, 8, 9)]
     assert best(tmp_path) == latest(tmp_path) == tmp_path / "step-00000009"
 
 
 def test_steps_taken_again_are_logged_once(tmp_path: Path):
-    run(Descent([0.0] * 10), settings(steps=4), tmp_path, quiet)
+    run(Descent([0.0] * 10), settings(steps=4), tmp_path)
     (tmp_path / "step-00000004").rename(tmp_path / "gone")
     save(Descent([]), tmp_path, 2)
     with (tmp_path / "log.jsonl").open("a") as log:
         log.write('{"step": 3, "spl')  # killed while writing
-    assert run(Descent([0.0] * 10), settings(steps=5), tmp_path, quiet) == 5
+    assert run(Descent([0.0] * 10), settings(steps=5), tmp_path) == 5
     trained = [line["step"] for line in read_log(tmp_path) if line["split"] == "train"]
     assert trained == [1, 2, 3, 4, 5]
 
 
 def test_the_first_report_after_a_resume_is_the_mean_of_the_steps_taken_since(tmp_path: Path):
     options = {"log_every": 4, "validate_every": 8}
-    run(Descent([0.0] * 10), settings(steps=3, **options), tmp_path, quiet)
-    run(Descent([0.0] * 10), settings(steps=8, **options), tmp_path, quiet)
+    run(Descent([0.0] * 10), settings(steps=3, **options), tmp_path)
+    run(Descent([0.0] * 10), settings(steps=8, **options), tmp_path)
     trained = {line["step"]: line["loss"] for line in read_log(tmp_path) if line["split"] == "train"}
     assert trained == {4: 3.0, 8: (4 + 5 + 6 + 7) / 4}
 
 
-def test_a_checkpoint_knows_where_the_data_stood(tmp_path: Path):
+def test_a_checkpoint_keeps_the_position_in_the_data(tmp_path: Path):
     save(Descent([]), tmp_path, 7)
     task = Descent([])
     assert restore(task, tmp_path) == 7 and task.resumed == (7, {"batches": 70})
+
+
+def test_a_second_process_in_a_run_folder_is_refused(tmp_path: Path):
+    holder = "import sys, time; from pathlib import Path; from marstts.files import lock_folder\n"
+    holder += "with lock_folder(Path(sys.argv[1])):\n    print('locked', flush=True)\n    time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", holder, str(tmp_path)], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == b"locked\n"
+            with pytest.raises(CheckpointError, match="another process is working in this folder"):
+                run(Descent([0.0] * 10), settings(steps=1), tmp_path)
+            assert not (tmp_path / "log.jsonl").exists()
+        finally:
+            process.kill()
+    assert run(Descent([0.0] * 10), settings(steps=1), tmp_path) == 1  # the lock of a killed process is free
+
+
+def test_the_lock_of_a_run_folder_may_be_entered_again_by_its_process(tmp_path: Path):
+    with lock_run(tmp_path):
+        with lock_run(tmp_path):
+            pass
+        with pytest.raises(CheckpointError, match="another process"), lock_folder(tmp_path, CheckpointError):
+            pass
+    with lock_folder(tmp_path, CheckpointError):
+        pass
+
+
+def test_scores_that_are_not_finite_are_logged_as_null_and_are_never_the_best(tmp_path: Path):
+    run(Descent([math.nan, 2.0, math.inf, 3.0]), settings(patience=2, steps=3), tmp_path)
+    losses = [line["loss"] for line in read_log(tmp_path) if line["split"] == "validation"]
+    assert losses == [None, 2.0, None, 3.0]
+    assert json.loads((tmp_path / BEST / "state.json").read_text())["step"] == 1
+
+
+@pytest.mark.parametrize("line", ["[]", '{"step": 1}', '{"step": "x", "split": "train", "time": 1}', "{"])
+def test_a_malformed_log_is_refused_with_its_line(line: str, tmp_path: Path):
+    (tmp_path / "log.jsonl").write_text('{"step": 1, "split": "train", "time": 5}\n' + line + "\n")
+    with pytest.raises(CheckpointError, match=r"log\.jsonl:2:"):
+        read_log(tmp_path)
+
+
+def test_a_run_stops_after_max_minutes_and_can_be_resumed(tmp_path: Path):
+    assert run(Descent([0.0] * 10), settings(max_minutes=1e-9), tmp_path) == 1
+    assert run(Descent([0.0] * 10), settings(), tmp_path) == 9
+
+
+def test_progress_is_logged_and_nothing_is_printed(tmp_path: Path, caplog, capsys):
+    with caplog.at_level(logging.INFO):
+        run(Descent([0.0] * 10), settings(steps=1), tmp_path)
+    assert "starting from step 0" in caplog.text and "step 1 train: loss 0" in caplog.text
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"steps": 0}, {"log_every": 0}, {"validate_every": -1}, {"seed": -1}, {"seed": 2**63}, {"max_minutes": math.nan}],
+)
+def test_impossible_loop_settings_are_refused(change: dict[str, float]):
+    with pytest.raises(ValidationError):
+        settings(**change)
+
+
+@pytest.mark.parametrize("failing", ["validate", "train_step"])
+def test_a_full_disk_is_one_sentence(failing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    task = Descent([0.0] * 10)
+    monkeypatch.setattr(task, failing, fail)
+    with pytest.raises(CheckpointError, match=r"cannot be written: the disk is full"):
+        run(task, settings(), tmp_path)
+
+
+def test_other_errors_of_the_system_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: object) -> None:
+        raise ConnectionResetError("a bug, or a network")
+
+    task = Descent([0.0] * 10)
+    monkeypatch.setattr(task, "train_step", fail)
+    with pytest.raises(ConnectionResetError):
+        run(task, settings(), tmp_path)

@@ -8,11 +8,11 @@ from torch import nn
 from marstts.training.optim import (
     OptimizerConfig,
     Schedule,
-    averaged_copy,
     learning_rate,
+    make_ema,
     make_optimizer,
-    update,
-    update_average,
+    minimize,
+    update_ema,
 )
 
 
@@ -28,8 +28,8 @@ class Small(nn.Module):
         return self.output(self.norm(self.embedding(ids))) * self.strength
 
 
-def test_the_learning_rate_rises_to_its_height_and_falls_to_its_floor():
-    config = OptimizerConfig(learning_rate=2.0, warmup_steps=4, final_share=0.1, schedule=Schedule.COSINE)
+def test_the_learning_rate_rises_to_its_peak_and_falls_to_its_final_ratio():
+    config = OptimizerConfig(learning_rate=2.0, warmup_steps=4, final_lr_ratio=0.1, schedule=Schedule.COSINE)
     assert [learning_rate(step, 24, config) for step in range(5)] == [0.5, 1.0, 1.5, 2.0, 2.0]
     assert learning_rate(14, 24, config) == pytest.approx(2.0 * (0.1 + 0.9 * 0.5))
     assert learning_rate(24, 24, config) == pytest.approx(0.2) == learning_rate(99, 24, config)
@@ -52,13 +52,13 @@ def test_only_matrices_decay():
         torch.testing.assert_close(value, expected, msg=name)
 
 
-def test_an_update_clips_the_gradient_and_reports_its_true_length():
-    def gradient(clip_norm: float) -> tuple[float, float]:
+def test_gradient_clipping_reports_the_norm_before_it():
+    def gradient(grad_clip_norm: float) -> tuple[float, float]:
         torch.manual_seed(0)
         model = Small()
         optimizer = make_optimizer(model, OptimizerConfig())
         loss = 100 * model(torch.tensor([1, 2])).square().sum()
-        reported = update(optimizer, loss, rate=1e-3, clip_norm=clip_norm)
+        reported = minimize(optimizer, loss, lr=1e-3, grad_clip_norm=grad_clip_norm)
         assert {group["lr"] for group in optimizer.param_groups} == {1e-3}
         return float(reported), math.sqrt(sum(float(p.grad.square().sum()) for p in model.parameters()))
 
@@ -68,17 +68,17 @@ def test_an_update_clips_the_gradient_and_reports_its_true_length():
     assert clipped == pytest.approx(1.0, rel=1e-4)
 
 
-def test_the_average_follows_the_weights_quickly_at_first_and_slowly_later():
+def test_the_ema_follows_the_weights_quickly_at_first_and_slowly_later():
     model = Small()
-    average = averaged_copy(model)
+    average = make_ema(model)
     assert not any(parameter.requires_grad for parameter in average.parameters()) and not average.training
     start = model.output.weight.detach().clone()
     with torch.no_grad():
         model.output.weight.add_(1.0)
-    update_average(average, model, step=0, decay=0.999)
+    update_ema(average, model, step=0, decay=0.999)
     torch.testing.assert_close(average.output.weight, start + 0.9)
-    update_average(average, model, step=10**6, decay=0.75)
+    update_ema(average, model, step=10**6, decay=0.75)
     torch.testing.assert_close(average.output.weight, start + 0.925)
-    update_average(average, model, step=10**6, decay=0.0)
+    update_ema(average, model, step=10**6, decay=0.0)
     torch.testing.assert_close(average.output.weight, model.output.weight)
     assert average.state_dict().keys() == model.state_dict().keys()

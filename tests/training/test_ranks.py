@@ -15,6 +15,8 @@ from marstts.errors import ConfigError
 from marstts.training import distributed
 from marstts.training.loop import read_log
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).with_name("ranks.py")
 
 
@@ -23,73 +25,92 @@ def torchrun(processes: int, *arguments: object) -> str:
     command += ["--nproc-per-node", str(processes), str(SCRIPT), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+    return done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory) -> Path:
     """The run of one process, undisturbed."""
-    from ranks import train
+    from ranks import pretrain
 
     folder = tmp_path_factory.mktemp("ranks") / "alone"
-    train(folder)
+    pretrain(folder)
     return folder
 
 
 @pytest.fixture(scope="module")
 def disturbed(tmp_path_factory) -> tuple[Path, str]:
-    """The run of two processes, one of which dies after three steps; and what they said."""
+    """The run of two processes, one of which dies after three steps; and their output."""
     folder = tmp_path_factory.mktemp("ranks") / "two"
     folder.mkdir()
-    return folder, torchrun(2, folder, 3)
+    return folder, torchrun(2, "pretrain", folder, 3)
 
 
-def same_as(run: Path, other: Path) -> None:
-    for name in ("model", "average", "optimizer-model"):
-        ours, theirs = (load_file(folder / "step-00000006" / f"{name}.safetensors") for folder in (run, other))
+def same_as(run: Path, other: Path, step: int = 6) -> None:
+    for name in ("model", "ema", "optimizer-model"):
+        ours, theirs = (load_file(folder / f"step-{step:08d}" / f"{name}.safetensors") for folder in (run, other))
         assert ours.keys() == theirs.keys()
         for key, value in ours.items():
-            torch.testing.assert_close(moved(key, value), moved(key, theirs[key]), rtol=1e-4, atol=2e-6, msg=key)
+            torch.testing.assert_close(trained(key, value), trained(key, theirs[key]), rtol=1e-4, atol=2e-6, msg=key)
 
 
-def moved(key: str, value: torch.Tensor) -> torch.Tensor:
-    """What a loss can move of these weights: all but the keys' biases, which add the same to every score of a softmax.
-    Their gradient is nothing but rounding, which Adam makes as large as any other.
+def trained(key: str, value: torch.Tensor) -> torch.Tensor:
+    """The part of the weights that a loss trains: all but the keys' biases, which no softmax depends on.
+
+    The gradient of these biases is rounding error, which Adam scales to the size of any other.
     """
     return value[len(value) // 2 :] if key.endswith("key_value.bias") else value
 
 
 def losses(run: Path) -> dict[int, list[float]]:
-    """By step: all that one log says of it."""
+    """All logged losses and accuracies by step."""
     trained = [line for line in read_log(run) if line["split"] == "train"]
     return {
-        line["step"]: [value for name, value in line.items() if name.startswith(("loss", "accuracy", "flux", "align"))]
+        line["step"]: [
+            value for name, value in line.items() if name.startswith(("loss", "accuracy", "flux", "attention"))
+        ]
         for line in trained
     }
 
 
 def test_a_killed_process_costs_the_steps_since_the_checkpoint_and_changes_nothing(alone, disturbed):
-    folder, said = disturbed
-    assert (folder / "died").exists() and "resuming at step 2" in said
+    folder, output = disturbed
+    assert (folder / "died").exists() and "resuming at step 2" in output
     same_as(folder, alone)
 
 
-def test_two_processes_learn_from_the_same_batches_as_one(alone, disturbed):
+def test_two_processes_train_on_the_same_batches_as_one(alone, disturbed):
     ours, theirs = losses(disturbed[0]), losses(alone)
     assert list(ours) == list(theirs) == [1, 2, 3, 4, 5, 6]
     for step, values in ours.items():
         assert values == pytest.approx(theirs[step], rel=1e-4, abs=1e-5)
 
 
-def test_four_processes_go_on_where_two_were(alone, disturbed, tmp_path):
+def test_four_processes_resume_the_run_of_two(alone, disturbed, tmp_path):
     checkpoint = "step-00000002"
     shutil.copytree(disturbed[0] / checkpoint, tmp_path / "four" / checkpoint)
-    torchrun(4, tmp_path / "four")
+    torchrun(4, "pretrain", tmp_path / "four")
     same_as(tmp_path / "four", alone)
     ours, theirs = losses(tmp_path / "four"), losses(alone)
     assert list(ours) == [3, 4, 5, 6]
     for step, values in ours.items():
         assert values == pytest.approx(theirs[step], rel=1e-4, abs=1e-5)
+
+
+def test_two_processes_train_on_pairs_as_one(tmp_path):
+    from ranks import preference
+
+    preference(tmp_path / "one")
+    torchrun(2, "preference", tmp_path / "two")
+    same_as(tmp_path / "two", tmp_path / "one", step=4)
+    names = ("loss", "chosen_nll", "odds_ratio_loss", "margin", "preference_accuracy", "grad_norm")
+    ours, theirs = (
+        [[line[name] for name in names] for line in read_log(tmp_path / run) if line["split"] == "train"]
+        for run in ("two", "one")
+    )
+    assert len(ours) == 4
+    for one, other in zip(ours, theirs, strict=True):
+        assert one == pytest.approx(other, rel=1e-4, abs=1e-5)
 
 
 def test_batches_are_shared_out_in_turn_and_only_evenly(monkeypatch):

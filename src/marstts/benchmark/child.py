@@ -1,7 +1,7 @@
 """A process that measures one case: `python -m marstts.benchmark.child`, a `Case` as JSON in, rows as JSON out.
 
 Upstream: `runner`, which starts it.  Downstream: `measures`.
-Every case has a process of its own: caches, threads and peak memory of one must not show in another.
+Every case has a process of its own: caches, threads and peak memory of one must not influence another.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from marstts.errors import MarsError
 
 
 def main() -> None:
+    """Read the case from standard input, and print the rows or exit with a sentence."""
     try:
         rows = measure(Case.model_validate_json(sys.stdin.read()))
     except MarsError as error:

@@ -1,6 +1,6 @@
-"""What is measured: one value for each process that measures.
+"""The measurements of a benchmark: one value for each process that measures.
 
-Upstream: `cli.benchmark`.  Downstream: `measures`, which measures it, in a process of its own.
+Upstream: `cli.benchmark`.  Downstream: `measures`, which takes one in a process of its own.
 """
 
 from __future__ import annotations
@@ -10,33 +10,33 @@ from enum import Enum
 from typing import Any
 
 from marstts.config import Config
-from marstts.synthesis.loading import Engine
+from marstts.generation.engine import EngineKind
 
 
 class Measure(str, Enum):
-    """What one process finds out."""
+    """Kinds of measurement, one per process."""
 
     TOKENS = "tokens"
-    """How fast tokens come, for one text of every length, and for several at once."""
+    """Speed of token generation, for one text of every length, and for several texts in a batch."""
 
     SPEECH = "speech"
-    """How fast audio comes from text, and when the first of it, for a text of every length."""
+    """Speed from text to audio, for a text of every length."""
 
-    CALLERS = "callers"
-    """When the first audible sample comes, with several callers at once."""
+    CONCURRENCY = "concurrency"
+    """Latency of the first audible sample, with several concurrent callers."""
 
     MEMORY = "memory"
-    """How much memory loading and speaking takes at most."""
+    """Peak memory of loading and speaking."""
 
-    START = "start"
-    """How soon the first sample leaves `marstts speak`, counted from the start of its process."""
+    COLD_START = "cold-start"
+    """Time from the start of a `marstts speak` process to its first sample."""
 
     NAIVE = "naive"
-    """How fast tokens come the slow, obvious way."""
+    """Speed of token generation without a KV cache."""
 
 
 class Case(Config):
-    """One measurement of one model in one way to run it."""
+    """One measurement of one model on one engine."""
 
     measure: Measure
 
@@ -44,46 +44,46 @@ class Case(Config):
     """Name or folder of the bundle."""
 
     label: str
-    """What the model is called in tables."""
+    """Name of the model in tables."""
 
     engine: str
-    """A `synthesis.loading.Engine`."""
+    """A `generation.engine.EngineKind`."""
 
     weights: str
-    """What the model computes with, as tables name it: "float32", "int8", …"""
+    """Format of the weights in computation, as tables name it: "float32", "int8", …"""
 
     lengths: tuple[float, ...]
     """Seconds of speech, in ascending order."""
 
     batches: tuple[int, ...] = (1,)
-    """Texts at once."""
+    """Texts in a batch."""
 
-    callers: tuple[int, ...] = (1,)
-    """Threads that ask for speech at once."""
+    concurrency: tuple[int, ...] = (1,)
+    """Threads that ask for speech at the same time."""
 
     reference_seconds: float = 10.0
-    """The length at which batches, naive mode and memory are measured."""
+    """Length at which batches, naive decoding and memory are measured."""
 
     caller_seconds: float = 4.0
-    """How much each caller asks for at a time."""
+    """Length of each request of a caller."""
 
     requests: int = 5
-    """How often all callers together ask at least; each asks at least once more than that, unmeasured, to warm up."""
+    """Measured requests of all callers together, at least; each caller makes one more, unmeasured, to warm up."""
 
     runs: int = 2
-    """Runs of each measurement up to the reference length, and one run of longer ones; the fastest counts, for what
-    disturbs a machine only makes it slower."""
+    """Runs of each measurement up to the reference length; longer ones have one run. The fastest counts, since
+    disturbances only make a run slower."""
 
     naive_every: int = 10
-    """The naive mode is timed at every n-th patch only; what a patch costs depends on its number, and smoothly."""
+    """Naive decoding is timed at every n-th patch only; the cost of a patch is a smooth function of its number."""
 
 
 @dataclass(frozen=True)
-class Extent:
-    """How much is measured."""
+class BenchmarkScale:
+    """Lengths, batch sizes and repetitions of a benchmark."""
 
     lengths: tuple[float, ...] = (2, 5, 10, 20, 60)
-    callers: tuple[int, ...] = (1, 4, 16)
+    concurrency: tuple[int, ...] = (1, 4, 16)
     batches: tuple[int, ...] = (1, 8)
     gpu_batches: tuple[int, ...] = (1, 8, 64)
     reference_seconds: float = 10.0
@@ -91,13 +91,13 @@ class Extent:
     requests: int = 12
     runs: int = 2
 
-    def of(self, engine: Engine, is_yardstick: bool) -> dict[str, Any]:
-        """The fields of a `Case`; what is there for comparison says one text of the reference length and no more."""
-        batches = self.gpu_batches if engine is Engine.CUDA else self.batches
+    def of(self, engine: EngineKind, is_baseline: bool) -> dict[str, Any]:
+        """The fields of a `Case`; a baseline is measured with one text of the reference length only."""
+        batches = self.gpu_batches if engine is EngineKind.CUDA else self.batches
         return {
-            "lengths": (self.reference_seconds,) if is_yardstick else self.lengths,
-            "batches": (1,) if is_yardstick else batches,
-            "callers": self.callers,
+            "lengths": (self.reference_seconds,) if is_baseline else self.lengths,
+            "batches": (1,) if is_baseline else batches,
+            "concurrency": self.concurrency,
             "reference_seconds": self.reference_seconds,
             "caller_seconds": self.caller_seconds,
             "requests": self.requests,
@@ -105,8 +105,8 @@ class Extent:
         }
 
 
-QUICK = Extent(
-    lengths=(2, 5), callers=(1, 2), batches=(1, 2), gpu_batches=(1, 2), reference_seconds=2.0, caller_seconds=1.0,
+QUICK = BenchmarkScale(
+    lengths=(2, 5), concurrency=(1, 2), batches=(1, 2), gpu_batches=(1, 2), reference_seconds=2.0, caller_seconds=1.0,
     requests=1, runs=1,
 )  # fmt: skip
-"""Enough to see that everything works; too little for figures to be believed."""
+"""Enough to test the benchmark itself; too little for reliable figures."""

@@ -1,160 +1,159 @@
-"""Figures as tables to read and as JSON to compute with.
+"""Figures of a benchmark as tables to read and as JSON to compute with.
 
-Upstream: `measures`, `bars`.  Downstream: people, `docs/results.md`.
+Upstream: `measures`, `targets`.  Downstream: readers of the results.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
-import platform
-import subprocess
 from collections.abc import Sequence
-from datetime import date
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
-import marstts
-from marstts.benchmark.bars import Figures, Measured, Way, against_naive, judge
 from marstts.benchmark.plan import Measure
-
-PACKAGES = ("numpy", "onnxruntime", "torch")
+from marstts.benchmark.targets import Figures, MeasuredRows, Variant, check_targets, speedup_over_naive, variant_of
 
 Table = tuple[list[str], list[list[str]]]
-"""Heads and rows."""
+"""Column names and rows."""
 
 
-def as_json(facts: dict[str, Any], rows: Sequence[Figures]) -> str:
-    """Everything, with each bar's figure beside it."""
-    bars = [
-        {"bar": one.bar.name, **one.way._asdict(), "limit": one.bar.limit, "figure": one.figure, "met": one.is_met}
-        for one in judge(rows)
-    ]
-    return json.dumps({"facts": facts, "rows": list(rows), "bars": bars}, indent=2, ensure_ascii=False) + "\n"
+def as_json(metadata: dict[str, Any], rows: Sequence[Figures]) -> str:
+    """Metadata, all rows, and the result of each target."""
+    targets = [
+        {
+            "target": result.target.name, **result.variant._asdict(), "limit": result.target.limit,
+            "figure": result.figure, "met": result.is_met,
+        }
+        for result in check_targets(rows)
+    ]  # fmt: skip
+    values = {"metadata": metadata, "rows": list(rows), "targets": targets}
+    return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
 
 
-def as_markdown(facts: dict[str, Any], rows: Sequence[Figures]) -> str:
-    """The tables that have anything in them, facts first."""
-    measured = Measured(rows)
+def as_markdown(metadata: dict[str, Any], rows: Sequence[Figures]) -> str:
+    """The metadata and all tables that are not empty."""
+    measured = MeasuredRows(rows)
     sections = {
-        "Bars": bars_table(rows),
+        "Targets": targets_table(rows),
         "Tokens, one text: RTF": tokens_table(measured),
-        f"Tokens, several texts of {measured.reference:g} s at once": batches_table(measured),
+        f"Tokens, several texts of {measured.reference:g} s in a batch": batches_table(measured),
         "Text to audio: RTF": speech_table(measured),
-        "First audible sample, seconds (half of the requests / 95 % of them)": callers_table(measured),
-        "Memory and start": memory_table(measured),
+        "First audible sample, seconds (median / 95th percentile of requests)": concurrency_table(measured),
+        "Memory and cold start": memory_table(measured),
     }
-    parts = [facts_paragraph(facts)]
+    parts = [metadata_paragraph(metadata)]
     parts += [f"### {title}\n\n{as_table(*table)}" for title, table in sections.items() if table[1]]
-    failed = [f"- {name(way_of(row))}, {row['measure']}: {row['failed']}" for row in rows if "failed" in row]
+    failed = [f"- {name_of(variant_of(row))}, {row['measure']}: {row['failed']}" for row in rows if "failed" in row]
     if failed:
         parts.append("Not measured:\n\n" + "\n".join(failed))
     return "\n\n".join(parts) + "\n"
 
 
-def facts_paragraph(facts: dict[str, Any]) -> str:
-    versions = ", ".join(f"{package} {number}" for package, number in facts["versions"].items())
+def metadata_paragraph(metadata: dict[str, Any]) -> str:
+    """Command, date, versions and machine in two paragraphs."""
+    versions = ", ".join(f"{package} {number}" for package, number in metadata["versions"].items())
     return (
-        f"`{facts['command']}`\n\n{facts['date']}, marstts {facts['marstts']}, commit {facts['commit']}; "
-        f"{facts['machine']}; {versions}; OMP_NUM_THREADS {facts['omp_num_threads']}."
+        f"`{metadata['command']}`\n\n{metadata['date']}, marstts {metadata['marstts']}, commit {metadata['commit']}; "
+        f"{metadata['machine']}; {versions}; OMP_NUM_THREADS {metadata['omp_num_threads']}."
     )
 
 
-def bars_table(rows: Sequence[Figures]) -> Table:
+def targets_table(rows: Sequence[Figures]) -> Table:
+    """A row for each target and variant."""
     lines = []
-    for verdict in judge(rows):
-        bar = verdict.bar
-        wanted = f"{'at least' if bar.at_least else 'at most'} {number(bar.limit)}{unit(bar.unit)}"
-        mark = "met" if verdict.is_met else "**missed**"
-        lines.append([bar.name, name(verdict.way), wanted, f"{number(verdict.figure)}{unit(bar.unit)}", mark])
-    return ["bar", "model", "wanted", "measured", "met?"], lines
+    for result in check_targets(rows):
+        target = result.target
+        bound = f"{'at least' if target.at_least else 'at most'} {format_number(target.limit)}{unit(target.unit)}"
+        mark = "met" if result.is_met else "**missed**"
+        measured = f"{format_number(result.figure)}{unit(target.unit)}"
+        lines.append([target.name, name_of(result.variant), bound, measured, mark])
+    return ["figure", "model", "target", "measured", "met / missed"], lines
 
 
-def tokens_table(measured: Measured) -> Table:
-    """A column for every length, and what one text of the reference length says besides."""
+def tokens_table(measured: MeasuredRows) -> Table:
+    """A column for every length, and further figures of the reference length."""
     lengths, reference = measured.lengths(Measure.TOKENS), measured.reference
     lines = []
-    for way in measured.ways:
-        if not measured.of(way, Measure.TOKENS):
+    for variant in measured.variants:
+        if not measured.of(variant, Measure.TOKENS):
             continue
         single = {"batch": 1, "seconds": reference}
-        cells = [measured.one(way, Measure.TOKENS, "rtf", batch=1, seconds=length) for length in lengths]
-        cells.append(measured.one(way, Measure.TOKENS, "tokens_per_second", **single))
-        first = measured.one(way, Measure.TOKENS, "first_patch_seconds", **single)
+        cells = [measured.one(variant, Measure.TOKENS, "rtf", batch=1, seconds=length) for length in lengths]
+        cells.append(measured.one(variant, Measure.TOKENS, "tokens_per_second", **single))
+        first = measured.one(variant, Measure.TOKENS, "first_patch_seconds", **single)
         cells.append(None if first is None else 1000 * first)
-        cells.append(against_naive(measured, way, reference))
-        lines.append([name(way), *map(number, cells)])
-    heads = [f"{length:g} s" for length in lengths]
-    besides = ["tokens per second", "first patch, ms", "times the naive mode"]
-    return ["model", *heads, *(f"{title}, {reference:g} s" for title in besides)], lines
+        cells.append(speedup_over_naive(measured, variant, reference))
+        lines.append([name_of(variant), *map(format_number, cells)])
+    further = ["tokens per second", "first patch, ms", "speedup over naive decoding"]
+    return ["model", *(f"{length:g} s" for length in lengths), *(f"{one}, {reference:g} s" for one in further)], lines
 
 
-def batches_table(measured: Measured) -> Table:
+def batches_table(measured: MeasuredRows) -> Table:
+    """A row for each batch size above one."""
     lines = []
-    for way in measured.ways:
-        one = measured.one(way, Measure.TOKENS, "rtf", batch=1, seconds=measured.reference)
-        for row in measured.of(way, Measure.TOKENS, seconds=measured.reference):
+    for variant in measured.variants:
+        one = measured.one(variant, Measure.TOKENS, "rtf", batch=1, seconds=measured.reference)
+        for row in measured.of(variant, Measure.TOKENS, seconds=measured.reference):
             if row["batch"] > 1:
                 ratio = None if one is None else one / row["rtf"]
-                lines.append([name(way), str(row["batch"]), *map(number, (row["rtf"], 1 / row["rtf"], ratio))])
-    return ["model", "texts", "RTF of all together", "times real time", "throughput against one"], lines
+                cells = map(format_number, (row["rtf"], 1 / row["rtf"], ratio))
+                lines.append([name_of(variant), str(row["batch"]), *cells])
+    return ["model", "batch size", "RTF of the batch", "times real time", "throughput over one text"], lines
 
 
-def speech_table(measured: Measured) -> Table:
+def speech_table(measured: MeasuredRows) -> Table:
+    """A column for every length, and the time to load the model."""
     lengths = measured.lengths(Measure.SPEECH)
     lines = []
-    for way in measured.ways:
-        if rows := measured.of(way, Measure.SPEECH):
-            cells = [measured.one(way, Measure.SPEECH, "rtf", seconds=length) for length in lengths]
-            lines.append([name(way), *map(number, cells), number(rows[0]["load_seconds"])])
+    for variant in measured.variants:
+        if rows := measured.of(variant, Measure.SPEECH):
+            cells = [measured.one(variant, Measure.SPEECH, "rtf", seconds=length) for length in lengths]
+            lines.append([name_of(variant), *map(format_number, cells), format_number(rows[0]["load_seconds"])])
     return ["model", *(f"{length:g} s" for length in lengths), "loading, s"], lines
 
 
-def callers_table(measured: Measured) -> Table:
-    counts = sorted({row["callers"] for row in measured.rows if row["measure"] == Measure.CALLERS.value})
+def concurrency_table(measured: MeasuredRows) -> Table:
+    """A column for every number of concurrent callers."""
+    counts = sorted({row["concurrency"] for row in measured.rows if row["measure"] == Measure.CONCURRENCY.value})
     lines = []
-    for way in measured.ways:
-        if measured.of(way, Measure.CALLERS):
+    for variant in measured.variants:
+        if measured.of(variant, Measure.CONCURRENCY):
             cells = []
             for count in counts:
-                rows = measured.of(way, Measure.CALLERS, callers=count)
-                both = [number(row[f"first_audible_{p}"]) for row in rows for p in ("p50", "p95")]
+                rows = measured.of(variant, Measure.CONCURRENCY, concurrency=count)
+                both = [format_number(row[f"first_audible_{p}"]) for row in rows for p in ("p50", "p95")]
                 cells.append(" / ".join(both))
-            lines.append([name(way), *cells])
-    return ["model", *(f"{count} caller{'s' if count > 1 else ''}" for count in counts)], lines
+            lines.append([name_of(variant), *cells])
+    return ["model", *(f"concurrency {count}" for count in counts)], lines
 
 
-def memory_table(measured: Measured) -> Table:
+def memory_table(measured: MeasuredRows) -> Table:
+    """Peak memory and cold start of each variant."""
     lines = []
-    for way in measured.ways:
+    for variant in measured.variants:
         cells = [
-            measured.one(way, Measure.MEMORY, "peak_megabytes"),
-            next((row.get("gpu_peak_megabytes") for row in measured.of(way, Measure.MEMORY)), None),
-            measured.one(way, Measure.START, "first_sample_seconds"),
+            measured.one(variant, Measure.MEMORY, "peak_megabytes"),
+            next((row.get("gpu_peak_megabytes") for row in measured.of(variant, Measure.MEMORY)), None),
+            measured.one(variant, Measure.COLD_START, "first_sample_seconds"),
         ]
         if any(cell is not None for cell in cells):
-            lines.append([name(way), *map(number, cells)])
-    return ["model", "peak memory, MB", "peak GPU memory, MB", "process start to first sample, s"], lines
+            lines.append([name_of(variant), *map(format_number, cells)])
+    return ["model", "peak memory, MB", "peak GPU memory, MB", "cold start to first sample, s"], lines
 
 
-def as_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Markdown."""
-    lines = [heads, ["---"] * len(heads), *rows]
+def as_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def way_of(row: Figures) -> Way:
-    return Way(row["model"], row["engine"], row["weights"])
+def name_of(variant: Variant) -> str:
+    """A variant in a table."""
+    return f"{variant.model}, {variant.engine} {variant.weights}"
 
 
-def name(way: Way) -> str:
-    return f"{way.model}, {way.engine} {way.weights}"
-
-
-def number(value: float | None) -> str:
-    """Three significant digits, and none where nothing was measured."""
+def format_number(value: float | None) -> str:
+    """Three significant digits; empty for None."""
     if value is None:
         return ""
     if not math.isfinite(value) or value == 0:
@@ -164,63 +163,5 @@ def number(value: float | None) -> str:
 
 
 def unit(name: str) -> str:
+    """A unit after a number."""
     return f" {name}" if name else ""
-
-
-def gather_facts(command: str) -> dict[str, Any]:
-    """What a reader needs to know to measure again."""
-    return {
-        "command": command,
-        "date": date.today().isoformat(),
-        "marstts": marstts.__version__,
-        "commit": commit(),
-        "machine": machine(),
-        "versions": {package: found for package in PACKAGES if (found := installed(package))},
-        "omp_num_threads": os.environ.get("OMP_NUM_THREADS", "not set"),
-    }
-
-
-def installed(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
-def commit() -> str:
-    """Of the checkout this package runs from, "+" if it was changed since; "unknown" where it is installed."""
-    git = ["git", "-C", str(Path(__file__).parent)]
-    try:
-        found = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
-        changed = subprocess.run([*git, "status", "--porcelain", "."], capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return found.stdout.strip() + ("+" if changed.stdout.strip() else "")
-
-
-def machine() -> str:
-    """Processor, cores, memory, system and GPU in a line."""
-    parts = [f"{processor()}, {os.cpu_count()} cores"]
-    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        parts.append(f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB of memory")
-    parts.append(f"{platform.system()} {platform.release()}, Python {platform.python_version()}")
-    gpu = gpu_name()
-    return ", ".join([*parts, gpu] if gpu else parts)
-
-
-def processor() -> str:
-    """The processor's own name, where the system tells it."""
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
-
-
-def gpu_name() -> str | None:
-    """The GPU's name, asked of its driver: PyTorch would take memory from the measurements that follow."""
-    query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-    try:
-        found = subprocess.run(query, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return found.stdout.splitlines()[0].strip() if found.stdout.strip() else None

@@ -1,6 +1,6 @@
-"""Which cases there are, and measuring them one after the other, each in a process of its own.
+"""The cases of a benchmark, measured one after the other, each in a process of its own.
 
-Upstream: `cli.benchmark`, which says what is wanted.  Downstream: `report`.
+Upstream: `cli.benchmark`, which chooses models and measurements.  Downstream: `report`.
 This process loads neither models nor PyTorch, and waits while others measure.
 """
 
@@ -14,112 +14,120 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from marstts.benchmark.plan import Case, Extent, Measure
+from marstts import models
+from marstts.benchmark.plan import BenchmarkScale, Case, Measure
 from marstts.benchmark.random_model import int8_bundle
-from marstts.checkpoint import GRAPH_FILES, MODEL_FOLDER, find_bundle
+from marstts.bundle import find_bundle, model_folder, read_info
 from marstts.errors import BenchmarkError
-from marstts.mars6.quantise import is_int8 as holds_int8
-from marstts.synthesis.loading import Engine
+from marstts.generation.engine import EngineKind
+from marstts.stored_tensors import stored_tensors
 
-SHAPES = {"70m": "marstts.benchmark.random_model"}
+SIZES = {"70m": "marstts.benchmark.random_model"}
 """Sizes that can be measured with random weights, and the module that makes a bundle of each."""
+
+INT8_TYPES = {"U8", "I8"}
+"""Names of eight-bit integers in safetensors."""
 
 
 class Model(NamedTuple):
-    """Something to measure."""
+    """A model to measure."""
 
     label: str
-    """In tables."""
+    """Name in tables."""
 
     source: str
     """Name or folder of a bundle."""
 
-    is_yardstick: bool = False
-    """Whether its graphs are there for comparison alone: nobody would speak with them who has int8."""
+    is_baseline: bool = False
+    """Whether its graphs are measured for comparison only, since the int8 version is faster."""
 
 
-def named_models(names: Iterable[str], work: Path) -> list[Model]:
-    """Bundles by name or folder, each followed by its int8 version where one can be made in `work`."""
-    models = []
+def named_models(names: Iterable[str], cache_dir: Path) -> list[Model]:
+    """Bundles by name or folder, each followed by its int8 version where one can be made in `cache_dir`."""
+    found = []
     for name in names:
-        models.append(Model(find_bundle(name).name, name))
-        if has_graphs(models[-1]) and not is_int8(models[-1]) and find_spec("onnx") is not None:
-            models.append(Model(models[-1].label, str(int8_bundle(find_bundle(name), work))))
-    return models
+        found.append(Model(find_bundle(name).name, name))
+        if has_graphs(found[-1]) and not is_int8(found[-1]) and find_spec("onnx") is not None:
+            found.append(Model(found[-1].label, str(int8_bundle(find_bundle(name), cache_dir))))
+    return found
 
 
-def shaped_models(shape: str, work: Path) -> list[Model]:
-    """A bundle of a size with random weights, and its int8 version; made in `work`."""
-    lines = in_new_process(["-m", SHAPES[shape], str(work)]).splitlines()
+def random_models(size: str, cache_dir: Path) -> list[Model]:
+    """A bundle of a size with random weights, and its int8 version; made in `cache_dir` by another process."""
+    lines = run_python(["-m", SIZES[size], str(cache_dir)]).splitlines()
     single, int8 = json.loads(lines[-1])
-    return [Model(shape, single, is_yardstick=True), Model(shape, int8)]
+    return [Model(size, single, is_baseline=True), Model(size, int8)]
 
 
-def cases(
-    model: Model, engines: Sequence[Engine], measures: Sequence[Measure], extent: Extent, naive: bool
+def plan_cases(
+    model: Model, engines: Sequence[EngineKind], measures: Sequence[Measure], scale: BenchmarkScale, naive: bool
 ) -> list[Case]:
-    """What to measure of a model, in which order; the naive mode once, where it is asked for."""
+    """The cases of a model in order; with `naive`, naive decoding is measured once."""
     found = []
     for engine in engines:
         for measure in measures:
-            if measure is Measure.NAIVE or (is_yardstick(model, engine) and measure is not Measure.TOKENS):
+            if measure is Measure.NAIVE or (is_baseline(model, engine) and measure is not Measure.TOKENS):
                 continue
-            if measure is Measure.START and engine is not Engine.ONNX:
+            if measure is Measure.COLD_START and engine is not EngineKind.ONNX:
                 continue
             found.append(
                 Case(
                     measure=measure, model=model.source, label=model.label, engine=engine.value,
-                    weights=weights_of(model, engine), **extent.of(engine, is_yardstick(model, engine)),
+                    weights=weights_of(model, engine), **scale.of(engine, is_baseline(model, engine)),
                 )
             )  # fmt: skip
     if naive and Measure.NAIVE in measures:
         found.append(
             Case(
-                measure=Measure.NAIVE, model=model.source, label=model.label, engine=Engine.TORCH.value,
-                weights="float32", **extent.of(Engine.TORCH, is_yardstick=True),
+                measure=Measure.NAIVE, model=model.source, label=model.label, engine=EngineKind.TORCH.value,
+                weights="float32", **scale.of(EngineKind.TORCH, is_baseline=True),
             )
         )  # fmt: skip
     return found
 
 
-def is_yardstick(model: Model, engine: Engine) -> bool:
-    """Whether this way to run the model is there for comparison: PyTorch on a CPU is nobody's choice either."""
-    return engine is Engine.TORCH or (engine is Engine.ONNX and model.is_yardstick)
+def is_baseline(model: Model, engine: EngineKind) -> bool:
+    """Whether this engine runs the model for comparison only: PyTorch on a CPU always, others by the model."""
+    return engine is EngineKind.TORCH or (engine is EngineKind.ONNX and model.is_baseline)
 
 
-def weights_of(model: Model, engine: Engine) -> str:
-    """What the engine computes this model with."""
-    if engine is Engine.CUDA:
+def weights_of(model: Model, engine: EngineKind) -> str:
+    """Format of the weights that the engine computes with."""
+    if engine is EngineKind.CUDA:
         return "half"
     return "int8" if is_int8(model) else "float32"
 
 
 def is_int8(model: Model) -> bool:
-    """Whether any weights were rounded to eight bits."""
-    return holds_int8(find_bundle(model.source) / MODEL_FOLDER)
+    """Whether any weights are eight-bit integers."""
+    folder = find_bundle(model.source)
+    files = model_folder(folder, read_info(folder)).glob("*.safetensors")
+    return any(tensor.dtype in INT8_TYPES for path in files for tensor in stored_tensors(path).values())
 
 
 def has_graphs(model: Model) -> bool:
-    folder = find_bundle(model.source) / MODEL_FOLDER
-    return all((folder / graph).is_file() for graph in GRAPH_FILES)
+    """Whether ONNX Runtime can run the model."""
+    return models.has_graphs(find_bundle(model.source))
 
 
-def measured(case: Case) -> list[dict[str, Any]]:
-    """The rows of a case; a single row that says why, where it failed."""
+def run_case(case: Case) -> list[dict[str, Any]]:
+    """The rows of a case; a single row with the reason where the case failed."""
     try:
         rows: list[dict[str, Any]] = json.loads(
-            in_new_process(["-m", "marstts.benchmark.child"], case.model_dump_json()).splitlines()[-1]
+            run_python(["-m", "marstts.benchmark.child"], case.model_dump_json()).splitlines()[-1]
         )
     except BenchmarkError as error:
-        about = {"measure": case.measure.value, "model": case.label, "engine": case.engine, "weights": case.weights}
-        return [{**about, "failed": str(error)}]
+        variant = {"measure": case.measure.value, "model": case.label, "engine": case.engine, "weights": case.weights}
+        return [{**variant, "failed": str(error)}]
     return rows
 
 
-def in_new_process(arguments: list[str], text: str = "") -> str:
-    """What another Python prints; BenchmarkError with the last line of its complaint where it fails."""
+def run_python(arguments: list[str], text: str = "") -> str:
+    """Standard output of another Python process; BenchmarkError with the last line of its errors where it fails."""
     done = subprocess.run([sys.executable, *arguments], input=text, capture_output=True, text=True)
     if done.returncode:
-        complaint = done.stderr.strip().splitlines() or [f"it ended with code {done.returncode} and said nothing"]
-        raise BenchmarkError(complaint[-1])
+        errors = done.stderr.strip().splitlines() or [
+            f"the process ended with code {done.returncode} without a message"
+        ]
+        raise BenchmarkError(errors[-1])
     return done.stdout

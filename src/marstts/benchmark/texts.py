@@ -1,26 +1,27 @@
-"""Something to say, of any length, and somebody to say it: what is measured must not depend on a corpus.
+"""Sample text of any length, and a random voice: measurements must not depend on a corpus.
 
-Upstream: nothing.  Downstream: `measures`, `random_model`.  It owes nothing to the paper.
+Upstream: nothing.  Downstream: `measures`, `random_model`.  Not from the paper.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.voice import Voice
 
 CHARACTERS_PER_SECOND = 15.0
-"""Ordinary reading."""
+"""Rate of ordinary reading."""
 
 SENTENCES = (
-    "The harbour was quiet when the first boat came in, and nobody had expected it before noon.",
+    "The harbour was quiet when the first boat came in, and no one had expected it before noon.",
     "She put down her cup and listened.",
     "There were voices on the water, then a bell, then the long scrape of wood against stone.",
     "Most of the fishermen had gone up the hill to look at the new lighthouse, whose lamp would be lit that evening.",
     "He counted twelve crates, all of them marked with the same blue letter.",
-    "Nobody could say what was in them or who had sent for them.",
+    "No one could say what was in them or who had sent for them.",
     "By the time the mayor arrived, half of the village stood along the quay and argued about the price of herring.",
     "A dog barked twice and fell asleep again.",
     "If the weather holds, we shall sail at dawn; if it does not, we shall wait and mend the nets.",
@@ -28,8 +29,8 @@ SENTENCES = (
 )
 
 
-def passage(seconds: float) -> str:
-    """Sentences that take about so long to read; the last one may be cut after a word."""
+def sample_text(seconds: float) -> str:
+    """Sentences that take about `seconds` to read; the last one may be cut after a word."""
     size = max(4, round(seconds * CHARACTERS_PER_SECOND))
     text = ""
     for index in range(size):
@@ -39,27 +40,33 @@ def passage(seconds: float) -> str:
     return text if len(text) <= size else text[: size - 1].rsplit(" ", 1)[0].rstrip(" ,;.") + "."
 
 
-def exact_length() -> BackoffConfig:
-    """One attempt per sentence, which lasts as long as its characters say and neither more nor less."""
+def fixed_length_backoff() -> BackoffConfig:
+    """One attempt per sentence, whose duration is its number of characters over CHARACTERS_PER_SECOND."""
     return BackoffConfig(
         attempts=1,
-        fastest_characters_per_second=CHARACTERS_PER_SECOND,
-        slowest_characters_per_second=CHARACTERS_PER_SECOND,
-        shortest_seconds=0.0,
-        spare_seconds=0.0,
-        limit_factor=1.0,
+        max_chars_per_second=CHARACTERS_PER_SECOND,
+        min_chars_per_second=CHARACTERS_PER_SECOND,
+        min_seconds=0.0,
+        slack_seconds=0.0,
+        max_length_factor=1.0,
     )
 
 
-def somebody(synthesizer: Synthesizer) -> Voice:
-    """A shallow voice of random embeddings that fits the model."""
-    rng, config = np.random.default_rng(0), synthesizer.stepper.config
-    identity, style = (
-        (vector / np.linalg.norm(vector)).astype(np.float32)
-        for vector in (rng.standard_normal(config.identity_size), rng.standard_normal(config.style_size))
-    )
+def random_voice(synthesizer: Synthesizer) -> Voice:
+    """A shallow voice of random unit embeddings that fits the model."""
+    rng = np.random.default_rng(0)
     return Voice(
-        name="somebody", identity=identity, style=style, prefix=None, codec=synthesizer.codec.spec.name,
-        identity_encoder=synthesizer.identity_encoder.name, style_encoder=synthesizer.style_encoder.name,
-        source_sha256="0" * 64, consent="nobody's voice: random numbers",
-    )  # fmt: skip
+        name="random",
+        embeddings={role: unit_vector(rng, size) for role, size in synthesizer.model.embedding_sizes.items()},
+        prefix=None,
+        codec=synthesizer.codec.spec.name,
+        encoders=synthesizer.encoder_names,
+        source_sha256="0" * 64,
+        consent="random numbers, not a person's voice",
+    )
+
+
+def unit_vector(rng: np.random.Generator, size: int) -> NDArray[np.float32]:
+    """A random direction, (size,)."""
+    vector = rng.standard_normal(size)
+    return (vector / np.linalg.norm(vector)).astype(np.float32)

@@ -1,7 +1,8 @@
-"""`marstts benchmark`: how fast, how soon, how much memory, on this machine."""
+"""`marstts benchmark`: speed, latency and memory on this machine."""
 
 from __future__ import annotations
 
+import logging
 import shlex
 import sys
 from collections.abc import Callable
@@ -13,20 +14,24 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from marstts.benchmark.plan import QUICK, Extent, Measure
-from marstts.benchmark.report import as_json, as_markdown, gather_facts, gpu_name
-from marstts.benchmark.runner import Model, cases, has_graphs, is_int8, measured, named_models, shaped_models
-from marstts.cli.terminal import messages, warn
+from marstts.benchmark.machine import gather_metadata, gpu_name
+from marstts.benchmark.plan import QUICK, BenchmarkScale, Measure
+from marstts.benchmark.report import as_json, as_markdown
+from marstts.benchmark.runner import Model, has_graphs, is_int8, named_models, plan_cases, random_models, run_case
 from marstts.errors import BenchmarkError, ConfigError
-from marstts.synthesis.loading import Engine, has_gpu
+from marstts.files import write_file
+from marstts.generation.engine import EngineKind
+from marstts.synthesis.loading import has_gpu
+
+log = logging.getLogger(__name__)
 
 Number = TypeVar("Number", int, float)
 
-MOST = 1000
-"""Seconds or callers nobody waits for."""
+MAX_NUMBER = 1000
+"""Bound of lengths in seconds and of concurrent callers."""
 
 
-class Shape(str, Enum):
+class Size(str, Enum):
     """Sizes that are measured with random weights."""
 
     PAPER = "70m"
@@ -38,85 +43,89 @@ def benchmark(
         typer.Option(metavar="NAME_OR_FOLDER", help="Model to measure; may be given several times (default: mini)."),
     ] = None,
     shape: Annotated[
-        Shape | None, typer.Option(help="A size with random weights (default: 70m, unless --model is given).")
+        Size | None, typer.Option(help="A size with random weights (default: 70m, unless --model is given).")
     ] = None,
     engine: Annotated[
-        list[Engine] | None, typer.Option(help="Engine, may be given several times (default: all there are).")
+        list[EngineKind] | None, typer.Option(help="Engine, may be given several times (default: all available).")
     ] = None,
     measure: Annotated[
         list[Measure] | None, typer.Option(help="What to measure, may be given several times (default: everything).")
     ] = None,
-    lengths: Annotated[str | None, typer.Option(metavar="SECONDS", help="Text lengths, with commas between.")] = None,
-    callers: Annotated[str | None, typer.Option(metavar="COUNTS", help="Callers at once, with commas between.")] = None,
+    lengths: Annotated[str | None, typer.Option(metavar="SECONDS", help="Text lengths, separated by commas.")] = None,
+    concurrency: Annotated[
+        str | None, typer.Option(metavar="COUNTS", help="Numbers of concurrent callers, separated by commas.")
+    ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="See that it works; the figures are not to be believed.")
+        bool, typer.Option("--quick", help="Test the benchmark itself; the figures are unreliable.")
     ] = False,
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Also write figures as JSON.")
     ] = None,
-    work: Annotated[Path, typer.Option(help="Where models with random weights are kept.")] = Path("runs/benchmark"),
+    cache_dir: Annotated[Path, typer.Option(help="Folder that keeps models with random weights.")] = Path(
+        "runs/benchmark"
+    ),
 ) -> None:
     """Measure speed, latency and memory, and print tables; nothing else should run on the machine."""
-    if engine and Engine.AUTO in engine:
-        raise ConfigError("--engine auto: name the engines to measure, or leave --engine out for all there are")
-    extent = choose_extent(quick, lengths, callers)
-    plan = []
-    for one in choose_models(model or [], shape, work):
+    if engine and EngineKind.AUTO in engine:
+        raise ConfigError("--engine auto: name the engines to measure, or leave --engine out for all available ones")
+    scale = choose_scale(quick, lengths, concurrency)
+    cases = []
+    for one in choose_models(model or [], shape, cache_dir):
         naive = find_spec("torch") is not None and not is_int8(one)
-        plan += cases(one, choose_engines(engine or [], one), measure or list(Measure), extent, naive)
+        cases += plan_cases(one, choose_engines(engine or [], one), measure or list(Measure), scale, naive)
     rows = []
-    for number, case in enumerate(plan, start=1):
-        messages().print(f"{number} of {len(plan)}: {case.label}, {case.engine} {case.weights}, {case.measure.value}")
-        rows += measured(case)
-    facts = gather_facts(shlex.join(["marstts", *sys.argv[1:]]))
+    for number, case in enumerate(cases, start=1):
+        log.info(f"{number} of {len(cases)}: {case.label}, {case.engine} {case.weights}, {case.measure.value}")
+        rows += run_case(case)
+    metadata = gather_metadata(shlex.join(["marstts", *sys.argv[1:]]))
     if json_file is not None:
-        json_file.write_text(as_json(facts, rows), encoding="utf-8")
-    typer.echo(as_markdown(facts, rows), nl=False)
+        write_file(json_file, as_json(metadata, rows), BenchmarkError)
+    typer.echo(as_markdown(metadata, rows), nl=False)
     if quick:
-        warn("these figures are not to be believed: --quick is there to see that everything works")
+        log.warning("these figures are unreliable: --quick only tests that the benchmark works")
 
 
-def choose_extent(quick: bool, lengths: str | None, callers: str | None) -> Extent:
-    """How much to measure."""
-    extent = QUICK if quick else Extent()
+def choose_scale(quick: bool, lengths: str | None, concurrency: str | None) -> BenchmarkScale:
+    """The scale that the options ask for."""
+    scale = QUICK if quick else BenchmarkScale()
     if lengths is not None:
-        extent = replace(extent, lengths=tuple(numbers(lengths, "--lengths", float)))
-    if callers is not None:
-        extent = replace(extent, callers=tuple(numbers(callers, "--callers", int)))
-    return extent
+        scale = replace(scale, lengths=tuple(parse_numbers(lengths, "--lengths", float)))
+    if concurrency is not None:
+        scale = replace(scale, concurrency=tuple(parse_numbers(concurrency, "--concurrency", int)))
+    return scale
 
 
-def numbers(text: str, option: str, kind: Callable[[str], Number]) -> list[Number]:
-    """Positive numbers with commas between, in ascending order."""
+def parse_numbers(text: str, option: str, kind: Callable[[str], Number]) -> list[Number]:
+    """Positive numbers separated by commas, in ascending order."""
     try:
         found = sorted({kind(part) for part in text.split(",")})
     except ValueError:
         found = []
-    if not found or not 0 < found[0] <= found[-1] < MOST:
-        raise ConfigError(f"{option} {text}: expected numbers above 0 and below {MOST} with commas between")
+    if not found or not all(0 < number < MAX_NUMBER for number in found):
+        raise ConfigError(f"{option} {text}: expected numbers above 0 and below {MAX_NUMBER}, separated by commas")
     return found
 
 
-def choose_models(names: list[str], shape: Shape | None, work: Path) -> list[Model]:
-    """Those asked for; where nothing was, mini and the paper's size, the latter if it can be made here."""
-    models = named_models(names, work)
-    if shape is not None:
-        return models + shaped_models(shape.value, work)
+def choose_models(names: list[str], size: Size | None, cache_dir: Path) -> list[Model]:
+    """The given models; by default mini and the paper's size, the latter where it can be made."""
+    models = named_models(names, cache_dir)
+    if size is not None:
+        return models + random_models(size.value, cache_dir)
     if names:
         return models
-    models = named_models(["mini"], work)
+    models = named_models(["mini"], cache_dir)
     try:
-        return models + shaped_models(Shape.PAPER.value, work)
+        return models + random_models(Size.PAPER.value, cache_dir)
     except BenchmarkError as error:
-        warn(f"the paper's size is left out: {error}")
+        log.warning(f"the paper's size is not measured: {error}")
         return models
 
 
-def choose_engines(engines: list[Engine], model: Model) -> list[Engine]:
-    """Those asked for, or all that can run the model here."""
+def choose_engines(engines: list[EngineKind], model: Model) -> list[EngineKind]:
+    """The given engines, or all that can run the model on this machine."""
     if engines:
         return engines
     in_torch = find_spec("torch") is not None and not is_int8(model)
-    found = [Engine.ONNX] if has_graphs(model) else []
-    found += [Engine.TORCH] if in_torch else []
-    return found + ([Engine.CUDA] if in_torch and gpu_name() and has_gpu() else [])
+    found = [EngineKind.ONNX] if has_graphs(model) else []
+    found += [EngineKind.TORCH] if in_torch else []
+    return found + ([EngineKind.CUDA] if in_torch and gpu_name() and has_gpu() else [])

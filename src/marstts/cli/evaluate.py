@@ -6,56 +6,59 @@ import os
 import platform
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import date
 from enum import Enum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-import soundfile
 import typer
 
 import marstts
 from marstts.cli.terminal import messages, printed_warnings
-from marstts.codec.base import Codec
 from marstts.errors import DataError
-from marstts.evaluation.comparison import gather
-from marstts.evaluation.judges import Bench, open_encoder, open_judges, parse_bench
-from marstts.evaluation.reconstruction import evaluate_codec, read_clips, write_reconstruction
-from marstts.evaluation.report import BOUNDS, write_report
-from marstts.evaluation.rival_runner import RIVALS
-from marstts.evaluation.rivals import Rival
-from marstts.evaluation.score import HerePanel, Panel, ProcessPanel, score_system
-from marstts.evaluation.systems import (
-    Clone,
-    CodecResynthesis,
-    EspeakNg,
-    Model,
-    SourceRecordings,
-    System,
-    TakesFolder,
-    Variant,
-    folder_digest,
-    source_of,
-    take_away,
+from marstts.evaluation.baseline_worker import BASELINES
+from marstts.evaluation.comparison import gather_scores
+from marstts.evaluation.metric_sanity import all_degradations, run_sanity_check, write_sanity_check
+from marstts.evaluation.open_systems import (
+    DEFAULT_BASELINES,
+    SystemOptions,
+    choose_metrics_model,
+    default_baselines,
+    find_systems,
+    is_model,
+    load_codec,
+    system_problems,
 )
-from marstts.evaluation.testset import Trial, make_testset, read_testset, trials_digest, write_testset
-from marstts.evaluation.testsets.catalogue import STUDIO, open_testset, thin_out
+from marstts.evaluation.reconstruction import evaluate_codec, read_clips, write_reconstruction
+from marstts.evaluation.recordings import audio_info
+from marstts.evaluation.report import format_summary, write_report
+from marstts.evaluation.score import score_systems
+from marstts.evaluation.systems import Clone, ground_truth_of
+from marstts.evaluation.testsets.catalogue import (
+    CORPORA,
+    RENDERED,
+    SYNTHETIC,
+    missing_for_testset,
+    open_testset,
+    subsample,
+)
 from marstts.evaluation.verification import measure_encoder
+from marstts.metrics.panel import MetricsConfig, open_metrics, open_speaker_metric, parse_metrics
+from marstts.metrics.requirements import missing_packages
+from marstts.metrics.testset import Trial, make_testset, read_testset, trials_digest, write_testset
 
-if TYPE_CHECKING:
-    from marstts.synthesis.synthesizer import Synthesizer
+evaluate = typer.Typer(help="Score synthesized speech against recordings.", invoke_without_command=True)
 
-COMPANY = "source,codec,espeak-ng"
-"""What a model is read beside."""
-
-evaluate = typer.Typer(help="Judge speech beside real recordings.", invoke_without_command=True)
+Metrics = Annotated[
+    str, typer.Option(help="offline, paper, or metrics by name, as in whisper=FOLDER,resemblyzer,dnsmos.")
+]
+Workers = Annotated[int, typer.Option(min=1, help="Processes that compute metrics.")]
 
 
 class Clones(str, Enum):
-    """Which clones of a model are judged."""
+    """Clones of a model to score."""
 
     BOTH = "both"
     SHALLOW = "shallow"
@@ -63,6 +66,7 @@ class Clones(str, Enum):
 
     @property
     def kinds(self) -> list[Clone]:
+        """The clones as a list."""
         return list(Clone) if self is Clones.BOTH else [Clone(self.value)]
 
 
@@ -72,169 +76,128 @@ def evaluate_systems(
     system: Annotated[
         list[str] | None,
         typer.Option(
-            help="What to judge, may be given several times: a model by name or folder (mini; mini@no-ras or "
-            "mini@no-quality-prefix without that), a folder of <id>.wav, xttsv2, styletts2, metavoice, source, codec, "
-            "espeak-ng.",
+            help="System to score, may be given several times: a model by name or folder (mini; mini@no-ras and "
+            "mini@no-quality-prefix are ablations), a folder of <trial id>.wav, "
+            f"{', '.join((*BASELINES, *DEFAULT_BASELINES))}.",
             show_default=False,
         ),
     ] = None,
     testset: Annotated[
         str,
-        typer.Option(help="studio, torture, ears, ears-validation, seed-tts, librispeech, people, a testset.jsonl, an "
-                     "utterances.jsonl, or a folder of recordings with their words."),
-    ] = STUDIO,
+        typer.Option(
+            help=f"{', '.join((*RENDERED, *CORPORA))}, a testset.jsonl, an utterances.jsonl, or a folder of "
+            "recordings with their transcripts."
+        ),
+    ] = SYNTHETIC,
     output: Annotated[
-        Path, typer.Option(help="Folder for takes, scores and tables; goes on where it stopped.")
+        Path, typer.Option(help="Folder for takes, scores and tables; an interrupted run resumes.")
     ] = Path("runs/evaluation"),
     root: Annotated[
-        Path | None, typer.Option(help="Where the test set's recordings lie (studio: where to render them).")
+        Path | None, typer.Option(help="Folder of the test set's recordings (synthetic: rendered into it).")
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Trials to use at most, styles evenly.")] = None,
-    clone: Annotated[Clones, typer.Option(help="How models take up a reference.")] = Clones.BOTH,
-    beside: Annotated[
-        str, typer.Option(help="Systems judged as well, with commas between; empty for none.")
-    ] = COMPANY,
-    judges: Annotated[
-        str, typer.Option(help="offline, paper, or judges by name, as in whisper=FOLDER,resemblyzer,dnsmos.")
-    ] = "offline",
-    judge_model: Annotated[
+    limit: Annotated[int | None, typer.Option(min=1, help="Trials to use at most, spread over the styles.")] = None,
+    clone: Annotated[Clones, typer.Option(help="Clones of models.")] = Clones.BOTH,
+    baselines: Annotated[
+        str, typer.Option(help="Systems to compare with, separated by commas; empty for none.")
+    ] = ",".join(DEFAULT_BASELINES),
+    metrics: Metrics = "offline",
+    metrics_model: Annotated[
         str | None,
-        typer.Option(help="Model whose codec makes 'codec' and whose encoder is the judge 'identity' [default: the "
-                     "first model among the systems, else mini]; 'none' for none."),
+        typer.Option(
+            help="Model whose codec is used by 'codec-resynthesis' and whose encoders are the metrics 'identity' and "
+            "'style' (default: the first model among the systems, else mini); 'none' for none."
+        ),
     ] = None,
-    python: Annotated[
-        list[str] | None, typer.Option(help="NAME=INTERPRETER of a rival's own environment, e.g. xttsv2=envs/x/python.")
+    baseline_python: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=INTERPRETER of a baseline's environment, e.g. xttsv2=envs/xtts/bin/python."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the models' takes.")] = 0,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that judge at the same time.")] = 2,
-) -> None:  # fmt: skip
-    """Speak and judge a test set; results.md has one row for every system ever judged into the output folder."""
+    workers: Workers = 2,
+) -> None:
+    """Generate and score takes of a test set; results.md has a row for every system scored into the output folder."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # read by PyTorch, which an adapter may import later
     if context.invoked_subcommand is not None:
         return
     if not system:
-        raise DataError("say what to judge with --system, e.g. --system mini or --system FOLDER_OF_WAVS")
-    trials = thin_out(open_testset(testset, root, messages().print), limit)
-    names = [*system, *(name for name in company(beside.split(","), trials) if name not in system)]
-    wanted = Wanted(clone.kinds, seed, parse_pythons(python or []), choose_judge_model(judge_model, names))
-    told = f"{testset}, {len(trials)} trials, {trials_digest(trials)}"
-    typer.echo(judge_systems(names, trials, output, wanted, judges, workers, told))
+        raise DataError("expected --system, e.g. --system mini or --system FOLDER_OF_WAVS")
+    names = [*system, *(name for name in baselines.split(",") if name and name not in system)]
+    options = SystemOptions(
+        clone.kinds, seed, parse_pythons(baseline_python or []), choose_metrics_model(metrics_model, names)
+    )
+    config = parse_metrics(metrics, options.metrics_model)
+    check_before_work(names, config, testset, root, options)
+    trials = subsample(open_testset(testset, root), limit)
+    names = [*system, *default_baselines([name for name in names if name not in system], trials)]
+    score_into(output, names, trials, options, config, workers)
+    typer.echo(report_folder(output, f"{testset}, {len(trials)} trials, {trials_digest(trials)}"))
 
 
-def company(beside: Sequence[str], trials: Sequence[Trial]) -> list[str]:
-    """Those of the systems that can be read beside others on these trials: without recordings there are no bounds."""
-    bounded = any(trial.source is not None for trial in trials)
-    return [name for name in beside if name and (bounded or name not in BOUNDS)]
+def check_before_work(
+    names: Sequence[str], config: MetricsConfig, testset: str, root: Path | None, options: SystemOptions
+) -> None:
+    """Raise one DataError that names everything that is missing, before anything is rendered or generated."""
+    problems = [
+        *missing_packages(config.names),
+        *system_problems(names, options),
+        *missing_for_testset(testset, root),
+    ]
+    if problems:
+        raise DataError("; ".join(dict.fromkeys(problems)))
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """How the systems named on the command line are to be opened."""
-
-    clones: list[Clone]
-    seed: int
-    pythons: dict[str, str]
-    """Interpreters by the rival's name."""
-
-    judge_model: str | None
-    """Model that lends its codec and its identity encoder."""
-
-
-def judge_systems(
-    names: list[str], trials: list[Trial], output: Path, wanted: Wanted, judges: str, workers: int, testset: str
-) -> str:
-    """Speak and judge all systems into the output folder, and write its tables; returns them."""
-    systems = [one for name in names for one in find_systems(name, wanted)]
-    bench = parse_bench(judges, wanted.judge_model)
-    output.mkdir(parents=True, exist_ok=True)
-    with printed_warnings(), seated(bench, trials, workers) as panel:
-        for one in systems:
-            score_system(one, trials, output, panel, messages().print)
-            if isinstance(one, Rival):
-                one.close()
-    pool = gather([output])
-    return write_report(pool.scores, output, {**facts(), "test set": testset, **pool.judges}, pool.remarks)
+def score_into(
+    output: Path,
+    names: Sequence[str],
+    trials: list[Trial],
+    options: SystemOptions,
+    config: MetricsConfig,
+    workers: int,
+) -> None:
+    """Generate and score the takes of all named systems into the output folder."""
+    systems = [one for name in names for one in find_systems(name, options)]
+    with printed_warnings():
+        score_systems(systems, trials, output, partial(open_metrics, config, trials), workers)
 
 
-@contextmanager
-def seated(bench: Bench, trials: list[Trial], workers: int) -> Iterator[Panel]:
-    """The judges, in this process or in several."""
-    if workers == 1:
-        yield HerePanel(open_judges(bench, trials))
-        return
-    with ProcessPanel(bench, trials, workers) as panel:
-        yield panel
+def report_folder(output: Path, testset: str) -> str:
+    """Write the tables of an output folder; a summary for the terminal."""
+    systems = gather_scores([output])
+    metadata = {**run_metadata(), "test set": testset, **systems.metrics}
+    write_report(systems.scores, output, metadata, systems.warnings)
+    return f"{format_summary(systems.scores)}\nall columns, intervals and styles: {output / 'results.md'}"
 
 
-def parse_pythons(items: list[str]) -> dict[str, str]:
-    """Interpreters by the rival's name."""
+def parse_pythons(items: Sequence[str]) -> dict[str, str]:
+    """Interpreters by the baseline's name."""
     pairs = [item.partition("=") for item in items]
     for name, _, interpreter in pairs:
-        if name not in RIVALS or not interpreter:
-            raise DataError(f"--python {name}: expected NAME=INTERPRETER, the name one of {', '.join(RIVALS)}")
-    return {name: interpreter for name, _, interpreter in pairs}
-
-
-def choose_judge_model(named: str | None, systems: list[str]) -> str | None:
-    """The model that lends its codec and its identity encoder; None where none is wanted."""
-    if named is not None:
-        return None if named == "none" else named
-    return next((name.partition("@")[0] for name in systems if model_folder(name.partition("@")[0])), "mini")
-
-
-def find_systems(name: str, wanted: Wanted) -> list[System]:
-    """The systems behind a name on the command line: both clones of a model, else one."""
-    if name == "source":
-        return [SourceRecordings()]
-    if name == "codec":
-        if wanted.judge_model is None:
-            raise DataError("the system 'codec' needs a model to take the codec from; name one with --judge-model")
-        return [CodecResynthesis(load_model(wanted.judge_model).codec)]
-    if name == EspeakNg.name:
-        return [EspeakNg()]
-    if name in RIVALS:
-        if name not in wanted.pythons:
-            raise DataError(f"{name} runs in an environment of its own: say which with --python {name}=INTERPRETER")
-        return [Rival(name, wanted.pythons[name])]
-    model, _, variant = name.partition("@")
-    folder = model_folder(model)
-    if folder is None:
-        return [TakesFolder(Path(name))]
-    return find_clones(load_model(model), Path(model).name, folder_digest(folder), variant, wanted)
-
-
-def find_clones(synthesizer: Synthesizer, name: str, version: str, variant: str, wanted: Wanted) -> list[System]:
-    """The clones of a model, or of a model with one thing taken away."""
-    if variant:
-        known = [one.value for one in Variant]
-        if variant not in known:
+        if name not in BASELINES or not interpreter:
             raise DataError(
-                f"{name}@{variant}: there is no such variant of a model; expected one of {', '.join(known)}"
+                f"--baseline-python {name}: expected NAME=INTERPRETER with a name of {', '.join(BASELINES)}"
             )
-        synthesizer = take_away(synthesizer, Variant(variant))
-        name, version = f"{name}@{variant}", f"{version} {variant}"
-    return [Model(synthesizer, name, version, clone=kind, seed=wanted.seed) for kind in wanted.clones]
+    return {name: interpreter for name, _, interpreter in pairs}
 
 
 @evaluate.command("testset")
 def testset_command(
     manifest: Annotated[Path, typer.Argument(help="utterances.jsonl; its test split is used.")],
     output: Annotated[Path, typer.Option(help="Test set to write, e.g. testset.jsonl.")],
-    speakers: Annotated[str, typer.Option(help="How many speakers, or their names with commas between.")] = "4",
-    sentences: Annotated[int, typer.Option(min=1, help="How many sentences in all.")] = 40,
+    speakers: Annotated[str, typer.Option(help="Number of speakers, or their names separated by commas.")] = "4",
+    sentences: Annotated[int, typer.Option(min=1, help="Number of sentences.")] = 40,
     style: Annotated[str, typer.Option(help="Style of sentences and references, or `any`.")] = "regular",
-    without: Annotated[Path | None, typer.Option(help="Test set whose sentences are left out.")] = None,
+    exclude: Annotated[Path | None, typer.Option(help="Test set whose sentences are left out.")] = None,
 ) -> None:
     """Pair test utterances with references by the same speaker; the same manifest gives the same test set."""
-    named = [] if speakers.isdigit() else [name.strip() for name in speakers.split(",")]
-    number = int(speakers) if speakers.isdigit() else len(named)
+    is_number = speakers.isascii() and speakers.isdigit() and len(speakers) < 10
+    named = [] if is_number else [name.strip() for name in speakers.split(",")]
     trials = make_testset(
         manifest,
-        num_speakers=number,
+        num_speakers=int(speakers) if is_number else len(named),
         num_sentences=sentences,
         speakers=named,
         style=None if style == "any" else style,
-        without=[] if without is None else read_testset(without),
+        exclude=[] if exclude is None else read_testset(exclude),
     )
     write_testset(trials, output)
     chosen = sorted({trial.speaker for trial in trials})
@@ -243,98 +206,61 @@ def testset_command(
 
 @evaluate.command("codec")
 def codec_command(
-    codec: Annotated[str, typer.Argument(help="Folder of a model or a codec, the name of a model, snac, or toy.")],
+    codec: Annotated[str, typer.Argument(help="Name or folder of a model, folder of a codec, snac, or toy.")],
     audio: Annotated[Path, typer.Option(help="Folder of recordings, or a manifest, whose test split is used.")],
     output: Annotated[Path, typer.Option(help="Folder for codec.json and codec.md.")],
     limit: Annotated[int, typer.Option(min=1, help="Recordings to use at most.")] = 40,
 ) -> None:
-    """Judge a codec by what it makes of recordings: STOI, PESQ, mel distance, CER, codebook use, speed."""
-    result = evaluate_codec(load_codec(codec), read_clips(audio, limit), messages().print)
-    typer.echo(write_reconstruction(result, output, {**facts(), "audio": audio.name}))
+    """Score a codec's reconstructions: STOI, PESQ, mel distance, CER, codebook use, speed."""
+    result = evaluate_codec(load_codec(codec), read_clips(audio, limit))
+    typer.echo(write_reconstruction(result, output, {**run_metadata(), "audio": audio.name}))
 
 
-@evaluate.command("speakers")
-def speakers_command(
+@evaluate.command("speaker-encoder")
+def speaker_encoder_command(
     manifest: Annotated[Path, typer.Argument(help="utterances.jsonl.")],
-    encoder: Annotated[
-        str, typer.Option(help="identity or style (of --model), resemblyzer, or wavlm.")
-    ] = "identity",
+    encoder: Annotated[str, typer.Option(help="identity or style (of --model), resemblyzer, or wavlm.")] = "identity",
     model: Annotated[str, typer.Option(help="Model whose encoder is measured.")] = "mini",
     split: Annotated[str, typer.Option(help="train, validation or test.")] = "test",
     limit: Annotated[int, typer.Option(min=2, help="Recordings per speaker to use at most.")] = 50,
-) -> None:  # fmt: skip
-    """Print how often a speaker encoder takes one person for another: its equal error rate, overall and by style."""
-    bench = Bench(names={encoder: None}, model=model)
-    found = load_model(model).style_encoder if encoder == "style" else open_encoder(encoder, bench)
-    typer.echo(measure_encoder(found, manifest, split, limit))
-
-
-@evaluate.command("judges")
-def judges_command(
-    recordings: Annotated[Path, typer.Argument(help="Folder of recordings with transcripts.")],
-    output: Annotated[Path, typer.Option(help="Folder for judges.md and judges.json.")],
-    codec: Annotated[str, typer.Option(help="Codec of the second rung, as for `codec`.")] = "mini",
-    judges: Annotated[str, typer.Option(help="As for evaluating systems.")] = "offline",
-    limit: Annotated[int, typer.Option(min=1, help="Recordings to use at most.")] = 10,
-    max_seconds: Annotated[float, typer.Option(help="Longest recording to use; long ones take judges long.")] = 12.0,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that judge at the same time.")] = 2,
 ) -> None:
-    """Judge the judges: each must rank recordings above their resynthesis, above noise, above scrambled pieces."""
-    from marstts.evaluation.ladder import climb, known_orders, write_ladder
-
-    trials = thin_out(short_enough(open_testset(str(recordings), None, messages().print), max_seconds), limit)
-    bench = parse_bench(judges, codec if model_folder(codec) else None)
-    output.mkdir(parents=True, exist_ok=True)
-    with seated(bench, trials, workers) as panel:
-        for rung in known_orders(load_codec(codec)):
-            score_system(rung, trials, output, panel, messages().print)
-    typer.echo(write_ladder(climb(output), output, {**facts(), "recordings": f"{len(trials)} of {recordings.name}"}))
+    """Print the equal error rate of a speaker encoder, overall and by style."""
+    config = MetricsConfig(names={encoder: None}, model=model)
+    typer.echo(measure_encoder(open_speaker_metric(encoder, config), manifest, split, limit))
 
 
-def short_enough(trials: list[Trial], max_seconds: float) -> list[Trial]:
-    """The trials whose recording is not longer than that; DataError where there are none."""
-    kept = [trial for trial in trials if soundfile.info(source_of(trial)).duration <= max_seconds]
+@evaluate.command("metrics")
+def metrics_command(
+    recordings: Annotated[Path, typer.Argument(help="Folder of recordings with transcripts.")],
+    output: Annotated[Path, typer.Option(help="Folder for metrics.md and metrics.json.")],
+    codec: Annotated[str, typer.Option(help="Codec of the second degradation, as for `codec`.")] = "mini",
+    metrics: Metrics = "offline",
+    limit: Annotated[int, typer.Option(min=1, help="Recordings to use at most.")] = 10,
+    max_seconds: Annotated[float, typer.Option(help="Longest recording to use.")] = 12.0,
+    workers: Workers = 2,
+) -> None:
+    """Check the metrics: each must rank recordings above their resynthesis, above noise, above scrambled pieces."""
+    config = parse_metrics(metrics, codec if is_model(codec) else None)
+    problems = missing_packages(config.names)
+    if problems:
+        raise DataError("; ".join(problems))
+    trials = subsample(filter_by_duration(open_testset(str(recordings)), max_seconds), limit)
+    load_metrics = partial(open_metrics, config, trials)
+    score_systems(all_degradations(load_codec(codec)), trials, output, load_metrics, workers)
+    metadata = {**run_metadata(), "recordings": f"{len(trials)} of {recordings.name}"}
+    typer.echo(write_sanity_check(run_sanity_check(output), output, metadata))
+
+
+def filter_by_duration(trials: list[Trial], max_seconds: float) -> list[Trial]:
+    """The trials whose ground truth has at most `max_seconds`; DataError where there are none."""
+    kept = [trial for trial in trials if audio_info(ground_truth_of(trial)).duration <= max_seconds]
     if not kept:
         raise DataError(f"all {len(trials)} recordings are longer than {max_seconds:g} s; raise --max-seconds")
     return kept
 
 
-def model_folder(name: str) -> Path | None:
-    """The folder of a model by name or path; None if there is none. The authors' model is fetched if need be."""
-    from marstts.checkpoint import PACKAGED_MODELS
-    from marstts.synthesis.conversion import TURBO
-    from marstts.synthesis.loading import Engine, turbo_folder
-
-    if name == TURBO:
-        return turbo_folder(Engine.AUTO)  # the one that `load_model` opens
-
-    candidates = [PACKAGED_MODELS / name, Path(name)]
-    return next((folder for folder in candidates if (folder / "bundle.json").is_file()), None)
-
-
-def load_model(name: str) -> Synthesizer:
-    return marstts.load(name)
-
-
-def load_codec(name: str) -> Codec:
-    """A codec by name, by its own folder, or by that of a model that has one."""
-    if name == "toy":
-        from marstts.codec.toy import ToyCodec
-
-        return ToyCodec()
-    if name == "snac":
-        from marstts.codec.snac import SnacCodec
-
-        return SnacCodec()
-    if model_folder(name) is not None:
-        return load_model(name).codec
-    from marstts.codec.mini import MiniCodec
-
-    return MiniCodec(Path(name))
-
-
-def facts() -> dict[str, Any]:
-    """What a reader needs to know to print the figures again."""
+def run_metadata() -> dict[str, Any]:
+    """Date, version, command and machine of a run, for reports."""
     command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
     machine = f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()} {platform.release()}"
     return {

@@ -1,5 +1,6 @@
-"""`marstts export`: a trained MARS6 and all it speaks with, as one folder that `marstts speak --model` takes.
-`marstts optimise`: the same folder made faster.
+"""`marstts export`, `quantize` and `bundle upgrade`: a trained model and all it needs as one bundle.
+
+Upstream: run folders of `marstts train`, bundles.  Downstream: `models`.
 """
 
 from __future__ import annotations
@@ -9,123 +10,122 @@ from typing import Annotated, Any
 
 import typer
 
-from marstts.checkpoint import (
-    ClapPart,
-    CodecPart,
-    EncoderPart,
-    MiniPart,
-    SnacPart,
-    ToyCodecPart,
-    ToyEncoderPart,
-    WavLmPart,
-    find_bundle,
-    read_info,
-    rewrite_bundle,
-)
-from marstts.cli.terminal import warn
-from marstts.cli.tokenize import toy_size
-from marstts.errors import DataError
-from marstts.mars6.quantise import Precision
+from marstts import models
+from marstts.bundle import CODEC_FOLDER, TOKENIZER_FILE, find_bundle, parts_of, read_info
+from marstts.cli.terminal import check_utf8, warn
+from marstts.codec.registry import parse_codec
+from marstts.errors import ConfigError
+from marstts.file_errors import printable_name, printable_text
+from marstts.precision import WeightFormat
+from marstts.speaker.registry import parse_encoder
+
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="A bundle with graphs, by name or folder.")]
+Output = Annotated[Path, typer.Option(help="The folder to write; an older bundle there is replaced.")]
+ROLES = ("identity", "style")
+
+bundle_app = typer.Typer(help="Upgrade the graphs of a bundle.", no_args_is_help=True)
 
 
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN_FOLDER", help="What `marstts train mars6` wrote.")],
-    name: Annotated[str, typer.Option(help="What to call the model; voices do not depend on it.")],
-    output: Annotated[Path, typer.Option(help="The folder to write; an older bundle there is replaced.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN_FOLDER", help="A run folder of `marstts train mars6`.")],
+    name: Annotated[str, typer.Option(help="The model's name; voices do not depend on it.")],
+    output: Output,
     codec: Annotated[
-        str | None, typer.Option(help="The codec's folder, `snac`, or `toy:CODES`: the one of the shards.")
+        str | None, typer.Option(help="The codec's folder, `snac`, or `toy:CODES`: the codec of the shards.")
     ] = None,
     identity: Annotated[str | None, typer.Option(help="The identity encoder's folder, `wavlm`, or `toy:SIZE`.")] = None,
     style: Annotated[str | None, typer.Option(help="The style encoder's folder, `clap`, or `toy:SIZE`.")] = None,
-    like: Annotated[
+    template: Annotated[
         str | None,
-        typer.Option(help="Model that lends its codec, encoders and settings, e.g. the one before tuning."),
+        typer.Option(help="Model whose codec, encoders and settings are used, e.g. the one before tuning."),
     ] = None,
-    tokenizer: Annotated[Path | None, typer.Option(help="tokenizer.json (default: the run's own).")] = None,
-    quality: Annotated[
-        int | None, typer.Option(help="Sample rate (Hz) that speech is asked to sound like (default: 48000).")
+    tokenizer: Annotated[Path | None, typer.Option(help="tokenizer.json (default: that of the run).")] = None,
+    quality_prefix_hz: Annotated[
+        int | None, typer.Option(help="Sample rate (Hz) that the quality prefix asks for (default: 48000).")
     ] = None,
     top_p: Annotated[
-        float | None, typer.Option(min=0.0, max=1.0, help="Where backoff starts by default (default: the paper's 0.2).")
+        float | None, typer.Option(min=0.0, max=1.0, help="Top-p of the first attempt (default: the paper's 0.2).")
     ] = None,
     guidance: Annotated[
         float | None,
-        typer.Option(
-            min=1.0, help="How strongly it keeps to its words, if it learnt without them, too (default: 1, not at all)."
-        ),
+        typer.Option(min=1.0, help="Weight of classifier-free guidance, for models trained with text_dropout."),
     ] = None,
-    precision: Annotated[
-        Precision, typer.Option(help="int8 speaks faster and is smaller, but cannot be trained further.")
-    ] = Precision.FLOAT32,
+    weights: Annotated[
+        WeightFormat, typer.Option(help="int8 is faster and smaller, but cannot be trained further.")
+    ] = WeightFormat.FLOAT16,
 ) -> None:
-    """Bundle a trained MARS6 with its codec and encoders, as graphs that need no PyTorch."""
-    from marstts.checkpoint import TOKENIZER_FILE, export_bundle
-    from marstts.mars6.generate import SamplingConfig
+    """Write a trained MARS6 with its codec and encoders as a bundle, with graphs that need no PyTorch."""
     from marstts.text.bpe import BPE
-    from marstts.training.pretrain import trained_model
+    from marstts.training.mars6.run_folder import trained_model  # needs PyTorch
 
-    folder = None if like is None else find_bundle(like)
-    before = None if folder is None else read_info(folder)
-    sampling = SamplingConfig() if before is None else before.sampling
-    parts: dict[str, Any] = {
-        "codec": part_like(folder, "codec") if codec is None else codec_part(codec),
-        "identity": part_like(folder, "identity") if identity is None else encoder_part(identity, "identity"),
-        "style": part_like(folder, "style") if style is None else encoder_part(style, "style"),
-    }
-    export_bundle(
+    check_utf8(name=name)
+    parts = chosen_parts(template, codec, {"identity": identity, "style": style})
+    before = None if template is None else read_info(find_bundle(template))
+    settings = {**({} if before is None else before.settings), **given(quality_prefix_hz=quality_prefix_hz)}
+    sampling = {} if before is None else before.sampling.model_dump()
+    models.export_bundle(
         output,
         trained_model(run),
         BPE.load(tokenizer or run / TOKENIZER_FILE),
         **parts,
         name=name,
-        quality=quality or (48_000 if before is None else before.quality),
-        sampling=sampling if top_p is None else sampling.model_copy(update={"top_p": top_p}),
-        guidance=guidance or (1.0 if before is None else before.guidance),
-        precision=precision,
+        settings={**settings, **given(guidance=guidance)},
+        sampling=models.SamplingConfig(**{**sampling, **given(top_p=top_p)}),
+        weights=weights,
     )
-    typer.echo(f"{output}: {name}, {megabytes(output):.1f} MB")
+    typer.echo(f"{printable_name(output)}: {printable_text(name)}, {megabytes(output):.1f} MB")
 
 
-def optimise(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A bundle with graphs, by name or folder.")],
-    output: Annotated[Path, typer.Option(help="The folder to write; an older bundle there is replaced.")],
-    precision: Annotated[
-        Precision, typer.Option(help="int8 speaks faster and is smaller, but cannot be trained further.")
-    ] = Precision.INT8,
-) -> None:
-    """Write a bundle's graphs anew from its weights, in integers or in single precision."""
-    reason = rewrite_bundle(model, output, precision)
+def quantize(model: Model, output: Output) -> None:
+    """Write a bundle with int8 weights: faster and smaller, for speaking only."""
+    upgrade_to(model, output, WeightFormat.INT8)
+
+
+@bundle_app.command()
+def upgrade(model: Model, output: Output) -> None:
+    """Write a bundle with graphs as of this version; its weights stay as they are."""
+    upgrade_to(model, output, None)
+
+
+@bundle_app.callback()
+def bundles() -> None:
+    """Upgrade the graphs of a bundle."""
+
+
+def upgrade_to(model: str, output: Path, weights: WeightFormat | None) -> None:
+    """Write the bundle, and print its size."""
+    reason = models.upgrade_bundle(model, output, weights)
     if reason is not None:
         warn(f"the codec stays as it was: {reason}")
-    typer.echo(f"{output}: {precision.value}, {megabytes(output):.1f} MB")
+    kept = "weights as before" if weights is None else weights.value
+    typer.echo(f"{printable_name(output)}: {kept}, {megabytes(output):.1f} MB")
+
+
+def chosen_parts(template: str | None, codec: str | None, encoders: dict[str, str | None]) -> dict[str, Any]:
+    """Codec and encoders as `models.export_bundle` takes them: those that are named, the template's for the rest."""
+    if template is None:
+        missing = [f"--{name}" for name, value in ((CODEC_FOLDER, codec), *encoders.items()) if value is None]
+        if missing:
+            raise ConfigError(
+                f"{', '.join(missing)}: not given; name the codec and encoders of the shards, or give --template"
+            )
+        template_codec, template_encoders = None, dict[str, Any]()
+    else:
+        template_codec, template_encoders = parts_of(find_bundle(template))
+    return {
+        "codec": template_codec if codec is None else parse_codec(codec),
+        "encoders": {
+            role: template_encoders[role] if name is None else parse_encoder(name, role)
+            for role, name in encoders.items()
+        },
+    }
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """The options that have a value."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def megabytes(folder: Path) -> float:
-    """What all its files take."""
+    """Size of all files in a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
-
-
-def part_like(folder: Path | None, role: str) -> Any:
-    """The codec or encoder of the bundle in `folder`: where it lies, or its description."""
-    if folder is None:
-        raise DataError(f"say with --{role} which one the model learnt with, or with --like which model has the same")
-    part = getattr(read_info(folder), role)
-    return folder / role if isinstance(part, MiniPart) else part
-
-
-def codec_part(name: str) -> Path | CodecPart:
-    """A mini codec's folder, `snac`, `toy` or `toy:CODES`, as a bundle describes it."""
-    if name == "snac":
-        return SnacPart()
-    size = toy_size(name)
-    return Path(name) if size is None else ToyCodecPart(codebook_size=size)
-
-
-def encoder_part(name: str, role: str) -> Path | EncoderPart:
-    """A mini encoder's folder, `wavlm` for identity, `clap` for style, `toy` or `toy:SIZE`."""
-    if role == "identity" and name == "wavlm":
-        return WavLmPart()
-    if role == "style" and name == "clap":
-        return ClapPart()
-    size = toy_size(name)
-    return Path(name) if size is None else ToyEncoderPart(size=size)

@@ -3,25 +3,28 @@
 Upstream: `cli.speak`, `Synthesizer.speak_many`.  Downstream: a folder of `0001.wav`, `0002.wav`, … and `report.jsonl`.
 
 Files are named after their lines, blank ones included in the count. A line whose file is there, and whose entry in the
-report says that it was made from the same words, voice, model and settings, is not spoken again.
+report gives the same words, voice, model and settings is not spoken again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from marstts.cli.terminal import messages, warn
 from marstts.errors import AudioError, DataError
-from marstts.synthesis.many import Spoken
+from marstts.file_errors import os_errors, printable_name
+from marstts.files import lock_folder
+from marstts.jsonl import open_appender, scan_rows, write_rows
+from marstts.synthesis.batch import SpeakResult
+from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.voice import Voice
 
@@ -33,19 +36,19 @@ class Line:
     """One line to be spoken."""
 
     number: int
-    """From 1, in its file."""
+    """Number of the line, from 1."""
 
     text: str
     file: str
     """Name of its sound file."""
 
     fingerprint: str
-    """Of all that decides how it sounds."""
+    """Hash of text, voice, model and settings."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of the lines of a file."""
+    """Number of lines of a file that were spoken."""
 
     spoken: int
     kept: int
@@ -56,23 +59,57 @@ class Outcome:
 
 
 def speak_lines(
-    synthesizer: Synthesizer, text: str, voice: Voice, folder: Path, *, seed: int, top_p: float | None, batch: int
+    synthesizer: Synthesizer,
+    text: str,
+    voice: Voice,
+    folder: Path,
+    *,
+    seed: int,
+    top_p: float | None,
+    batch: int,
+    continuation: Continuation = Continuation.FIXED_REFERENCE,
 ) -> Outcome:
-    """Speak every line of `text` that is not blank into `folder`, at most `batch` sentences at a time."""
-    lines = number_lines(text, voice, f"{synthesizer.name} {seed} {top_p}")
+    """Speak every line of `text` that is not blank into `folder`, at most `batch` sentences at a time.
+
+    AudioError where another process writes to the folder or it cannot be written, DataError for a foreign report.
+    """
+    with lock_folder(folder, AudioError):
+        return speak_missing_lines(
+            synthesizer, text, voice, folder, seed=seed, top_p=top_p, batch=batch, continuation=continuation
+        )
+
+
+def speak_missing_lines(
+    synthesizer: Synthesizer,
+    text: str,
+    voice: Voice,
+    folder: Path,
+    *,
+    seed: int,
+    top_p: float | None,
+    batch: int,
+    continuation: Continuation,
+) -> Outcome:
+    """Speak the lines that were not spoken before; the caller holds the folder's lock."""
+    lines = number_lines(text, voice, f"{synthesizer.name} {seed} {top_p} {continuation.value}")
     entries = read_report(folder)
     missing = [line for line in lines if not is_made(line, entries.get(line.number), folder)]
     failed: list[int] = []
     texts = [line.text for line in missing]
-    with open_report(folder) as report, progress_of_lines(len(lines), len(lines) - len(missing)) as advance:
-        for spoken in synthesizer.speak_many(texts, voice, seeds=seed, top_p=top_p, batch=batch):
-            line = missing[spoken.number - 1]
-            entries[line.number] = entry = save_line(line, spoken, folder)
-            report.write(json.dumps(entry, ensure_ascii=False) + "\n")
-            report.flush()
-            failed += [line.number] if spoken.speech is None else []
+    write_report(folder, list(entries.values()))
+    with (
+        open_appender(folder / REPORT_FILE, kind=AudioError) as append,
+        progress_of_lines(len(lines), len(lines) - len(missing)) as advance,
+    ):
+        for result in synthesizer.speak_many(
+            texts, voice, seeds=seed, top_p=top_p, continuation=continuation, batch=batch
+        ):
+            line = missing[result.index - 1]
+            entries[line.number] = entry = save_line(line, result, folder)
+            append(entry)
+            failed += [line.number] if result.speech is None else []
             advance()
-    sort_report(folder, [entries[line.number] for line in lines])
+    write_report(folder, [entries[line.number] for line in lines])
     return Outcome(len(missing) - len(failed), len(lines) - len(missing), tuple(sorted(failed)))
 
 
@@ -93,67 +130,50 @@ def hash_of(*parts: str) -> str:
 
 
 def is_made(line: Line, entry: dict[str, Any] | None, folder: Path) -> bool:
-    """Whether a line was spoken before, just so."""
+    """Return True where a line was spoken before with the same settings."""
     return entry is not None and entry.get("fingerprint") == line.fingerprint and (folder / line.file).is_file()
 
 
-def save_line(line: Line, spoken: Spoken, folder: Path) -> dict[str, Any]:
+def save_line(line: Line, result: SpeakResult, folder: Path) -> dict[str, Any]:
     """Write the line's sound file, if it has one, and say what became of it: its entry in the report."""
     about = {"line": line.number, "text": line.text}
     path = folder / line.file
-    if spoken.speech is None:
-        warn(f"line {line.number}: {spoken.problem}")
-        path.unlink(missing_ok=True)  # of other words
-        return {**about, "file": None, "fingerprint": None, "problem": str(spoken.problem)}
-    for warning in spoken.speech.warnings:
+    if result.speech is None:
+        warn(f"line {line.number}: {result.error}")
+        with os_errors(path, kind=AudioError):
+            path.unlink(missing_ok=True)  # of another text
+        return {**about, "file": None, "fingerprint": None, "error": str(result.error)}
+    for warning in result.speech.warnings:
         warn(f"line {line.number}: {warning}")
-    temporary = path.with_suffix(".part.wav")
-    spoken.speech.save(temporary)
-    os.replace(temporary, path)
-    return {**about, "file": line.file, "fingerprint": line.fingerprint, "problem": None, **spoken.speech.report()}
+    result.speech.save(path)
+    return {**about, "file": line.file, "fingerprint": line.fingerprint, "error": None, **result.speech.report()}
 
 
 def read_report(folder: Path) -> dict[int, dict[str, Any]]:
     """The entries of an earlier run by line, the last of each; none where there was no run.
 
-    An entry cut off by the end of that run counts as none; anything else that is no entry raises DataError.
+    A last entry that the end of that run cut off counts as none; anything else that is no entry raises DataError.
     """
     path = folder / REPORT_FILE
     if not path.exists():
         return {}
-    content = path.read_text(encoding="utf-8").splitlines()
+    lines = list(scan_rows(dict[str, Any], path))
     entries: dict[int, dict[str, Any]] = {}
-    for number, text in enumerate(content, start=1):
-        try:
-            entry = json.loads(text)
-            entries[entry["line"]] = entry
-        except (json.JSONDecodeError, TypeError, KeyError) as error:
-            if number < len(content):
-                raise DataError(
-                    f"{path}:{number}: expected the report of `marstts speak --batch`, but this is no entry of "
-                    "one; give another folder"
-                ) from error
+    for place, line in enumerate(lines, start=1):
+        number = None if line.row is None else line.row.get("line")
+        if line.row is not None and isinstance(number, int) and number > 0:
+            entries[number] = line.row
+        elif place < len(lines):
+            raise DataError(
+                f"{printable_name(path)}:{line.number}: expected the report of `marstts speak --batch`, but this is no "
+                "entry of one; give another folder"
+            )
     return entries
 
 
-@contextmanager
-def open_report(folder: Path) -> Iterator[TextIO]:
-    """The report, to write further entries to; it begins with those that are whole."""
-    entries = read_report(folder)
-    sort_report(folder, list(entries.values()))
-    with (folder / REPORT_FILE).open("a", encoding="utf-8") as file:
-        yield file
-
-
-def sort_report(folder: Path, entries: list[dict[str, Any]]) -> None:
+def write_report(folder: Path, entries: list[dict[str, Any]]) -> None:
     """Write the entries in the order of their lines, all or nothing."""
-    temporary = folder / f"{REPORT_FILE}.part"
-    try:
-        rows = [json.dumps(entry, ensure_ascii=False) for entry in sorted(entries, key=lambda entry: entry["line"])]
-        temporary.write_text("".join(row + "\n" for row in rows), encoding="utf-8")
-        os.replace(temporary, folder / REPORT_FILE)
-    except OSError as error:
-        raise AudioError(f"{folder}: cannot be written to: {error.strerror or error}") from error
+    write_rows(folder / REPORT_FILE, sorted(entries, key=lambda entry: entry["line"]), kind=AudioError)
 
 
 @contextmanager

@@ -1,11 +1,12 @@
-"""The command `marstts`: a list of doors, each opened only when it is walked through.
+"""The command `marstts`: its sub-commands, each imported only when it is called.
 
 Upstream: the shell.  Downstream: the sibling modules, one per command. Importing this module imports none of them, so
-speaking needs no PyTorch and `--help` is quick. Errors meant for people end here: one sentence, exit code 2.
+speaking needs no PyTorch and `--help` is quick. Errors for users end here: one sentence, exit code 2.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated, Any
@@ -14,12 +15,17 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import marstts
+from marstts.cli.logs import configure_logging, silence_libraries
 from marstts.errors import MarsError, MissingExtraError
+from marstts.file_errors import printable_text
+
+MAX_SENTENCE = 4000
+"""Characters of an error that are printed."""
 
 
 @dataclass(frozen=True)
-class Door:
-    """One sub-command: where it lives and what to say of it before it is imported."""
+class LazyCommand:
+    """One sub-command: its module, and its help before that is imported."""
 
     module: str
     """Module in `marstts.cli`."""
@@ -30,7 +36,7 @@ class Door:
     help: str
 
     extra: str | None = None
-    """What to install besides the light package."""
+    """The extra of the package that it needs."""
 
     def open(self, name: str) -> Any:
         """The command itself, freshly imported; raises MissingExtraError where its extra is not installed."""
@@ -51,52 +57,72 @@ class Door:
         return typer.main.get_command(single)
 
 
-DOORS = {
-    "speak": Door("speak", "speak", "Speak a text in the voice of a recording."),
-    "voice": Door("voice", "app", "Make voice files from recordings, and look into them."),
-    "prepare": Door("prepare", "app", "Prepare a corpus for training.", extra="studio"),
-    "tokenize": Door("tokenize", "tokenize", "Turn a corpus into shards of codes and embeddings.", extra="train"),
-    "plan": Door("plan", "plan", "Reckon what a training will take.", extra="train"),
-    "train": Door("train", "app", "Train a codec, speaker encoders or a MARS6.", extra="train"),
-    "mine": Door("mine", "mine", "Let a model speak, to find where it fails.", extra="eval"),
-    "rank": Door("rank", "rank", "Turn mined takes into preference pairs.", extra="eval"),
-    "tune": Door("tune", "tune", "Tune a model by preference pairs.", extra="train"),
-    "export": Door("export", "export", "Bundle a trained MARS6 with all it speaks with.", extra="train"),
-    "optimise": Door("export", "optimise", "Make a model speak faster, in integers.", extra="train"),
-    "convert": Door("convert", "convert", "Turn the authors' checkpoint into a model.", extra="released"),
-    "benchmark": Door("benchmark", "benchmark", "Measure speed, latency and memory on this machine."),
-    "evaluate": Door("evaluate", "evaluate", "Judge speech beside real recordings.", extra="eval"),
-    "listen": Door("listen", "app", "Let people judge speech: a page for listeners.", extra="listen"),
-    "report": Door("report", "report", "Put judged systems side by side.", extra="eval"),
+HELP = "--help"
+
+COMMANDS = {
+    "speak": LazyCommand("speak", "speak", "Speak a text in the voice of a recording."),
+    "text": LazyCommand("text", "text", "Print the sentences that will be spoken, and which rule read what."),
+    "voice": LazyCommand("voice", "app", "Create, list and inspect voices."),
+    "prepare": LazyCommand("prepare", "app", "Prepare a corpus for training.", extra="synthetic"),
+    "tokenize": LazyCommand(
+        "tokenize", "tokenize", "Encode a corpus into shards of codes and embeddings.", extra="train"
+    ),
+    "estimate": LazyCommand("estimate", "estimate", "Estimate the cost of a training run.", extra="train"),
+    "train": LazyCommand("train", "app", "Train a tokenizer, a codec, speaker encoders or a model.", extra="train"),
+    "finetune": LazyCommand("finetune", "finetune", "Fine-tune a model on a folder of recordings.", extra="train"),
+    "preference": LazyCommand(
+        "preference", "app", "Mine takes, rank them into pairs, train on the pairs.", extra="eval"
+    ),
+    "export": LazyCommand("export", "export", "Write a trained model and all it needs as one bundle.", extra="train"),
+    "quantize": LazyCommand("export", "quantize", "Quantize the weights of a bundle to int8.", extra="train"),
+    "bundle": LazyCommand("export", "bundle_app", "Upgrade the graphs of a bundle.", extra="train"),
+    "convert": LazyCommand("convert", "convert", "Convert a published checkpoint to a bundle.", extra="released"),
+    "serve": LazyCommand("serve", "serve", "Serve speech over HTTP.", extra="serve"),
+    "benchmark": LazyCommand("benchmark", "benchmark", "Measure speed, latency and memory on this machine."),
+    "evaluate": LazyCommand("evaluate", "evaluate", "Score synthesized speech against recordings.", extra="eval"),
+    "report": LazyCommand("report", "report", "Compare the scores of several systems.", extra="eval"),
+    "listening-test": LazyCommand(
+        "listening_test", "app", "Run a listening test in the browser.", extra="listening-test"
+    ),
 }
 
 
-class DoorGroup(TyperGroup):
-    """The group of all doors. What it lists are signs; the command behind a sign is imported when it is called."""
+class LazyGroup(TyperGroup):
+    """The group of all sub-commands. Listing them imports none; calling one imports its module."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(DOORS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        return TyperCommand(cmd_name, help=DOORS[cmd_name].help) if cmd_name in DOORS else None
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = {name: TyperCommand(name, help=command.help) for name, command in COMMANDS.items()}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        name, sign, rest = super().resolve_command(ctx, args)
-        return name, sign if name is None else DOORS[name].open(name), rest
+        name, placeholder, rest = super().resolve_command(ctx, args)
+        return name, placeholder if name is None else open_command(name, rest), rest
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except MarsError as error:
-            typer.echo(f"marstts: {error}", err=True)
+            typer.echo(f"marstts: {printable_text(str(error), MAX_SENTENCE)}", err=True)
             raise typer.Exit(code=2) from error
 
 
-app = typer.Typer(cls=DoorGroup, no_args_is_help=True, pretty_exceptions_enable=False)
+def open_command(name: str, arguments: Sequence[str]) -> Any:
+    """The command itself; with `--help`, where its extra is not installed, a command that shows its description."""
+    try:
+        return COMMANDS[name].open(name)
+    except MissingExtraError as error:
+        if HELP not in arguments:
+            raise
+        text = f"{COMMANDS[name].help}\n\nThe options are listed once the package is installed: {error}"
+        return TyperCommand(name, help=text, rich_markup_mode=None)  # markup would swallow the extra's brackets
 
 
-def print_version(wanted: bool) -> None:
-    if wanted:
+app = typer.Typer(cls=LazyGroup, no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+def print_version(is_given: bool) -> None:
+    """Print the version and exit, where the option is given."""
+    if is_given:
         typer.echo(f"marstts {marstts.__version__}")
         raise typer.Exit()
 
@@ -107,4 +133,6 @@ def main(
         bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """MARS6 voice-cloning speech synthesis: speak, and everything that makes a model speak."""
+    """Voice-cloning speech synthesis with MARS6: speak, train, evaluate."""
+    configure_logging()
+    silence_libraries()

@@ -1,4 +1,4 @@
-"""`marstts prepare`: from a corpus as its makers laid it out, or from nothing, to a manifest."""
+"""`marstts prepare`: from a corpus as it was downloaded, or from nothing, to a manifest."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from marstts.config import parse_config, read_config
+from marstts.data.corpora.build_manifest import Audio, ManifestConfig, build_manifest
 from marstts.data.corpora.catalogue import RECIPES
-from marstts.data.corpora.gather import Audio, GatherConfig, gather
+from marstts.data.workers import open_executor
 from marstts.errors import DataError
 
 if TYPE_CHECKING:
-    from marstts.data.corpora.gather import Found, Refused
+    from marstts.data.corpora.build_manifest import RawUtterance, RejectedItem
 
-DEFAULTS = GatherConfig()
+DEFAULTS = ManifestConfig()
 
 Root = Annotated[Path, typer.Option(help="Folder of the corpus, as it was unpacked.")]
 Output = Annotated[Path, typer.Option(help="Folder for utterances.jsonl and rejects.jsonl.")]
@@ -24,92 +25,131 @@ MinSeconds = Annotated[float, typer.Option(help="Leave out shorter recordings.")
 MaxSeconds = Annotated[float, typer.Option(help="Leave out longer recordings.")]
 MaxCharacters = Annotated[int, typer.Option(help="Leave out longer texts.")]
 MaxPerSpeaker = Annotated[int, typer.Option(help="Keep at most so many utterances of a speaker.")]
-Language = Annotated[str, typer.Option(help="Leave out what is marked with another language.")]
-MaxFaults = Annotated[float, typer.Option(help="Stop when a larger share of the recordings is faulty.")]
+Language = Annotated[str, typer.Option(help="Leave out what is labeled with another language.")]
+MaxRejectRatio = Annotated[float, typer.Option(help="Stop when a larger fraction of the recordings is invalid.")]
 WhichAudio = Annotated[
-    Audio, typer.Option("--audio", help="Leave recordings where they are, or write each to a FLAC file of its own.")
+    Audio, typer.Option("--audio", help="Leave recordings where they are, or write each to a FLAC file.")
 ]
+Manifest = Annotated[Path, typer.Argument(help="utterances.jsonl of a corpus.")]
+Hours = Annotated[float, typer.Option(min=0.0, help="Stop after so many hours of audio; 0 = all.")]
+Workers = Annotated[int, typer.Option(min=1, help="Processes.")]
 
-app = typer.Typer(help="Make a corpus ready: recordings and utterances.jsonl.", no_args_is_help=True)
+app = typer.Typer(help="Prepare a corpus: recordings and utterances.jsonl.", no_args_is_help=True)
 
 
 @app.callback()
 def prepare() -> None:
-    """Make a corpus ready: recordings and utterances.jsonl."""
+    """Prepare a corpus: recordings and utterances.jsonl."""
 
 
 @app.command()
-def studio(
+def synthetic(
     output: Annotated[Path, typer.Option(help="Folder for the recordings and utterances.jsonl.")],
-    config: Annotated[Path, typer.Option(help="TOML with the voices and hours wanted.")],
+    config: Annotated[Path, typer.Option(help="TOML with base voices and hours.")],
     sentences: Annotated[
         list[str], typer.Option(help="File of sentences, optionally FILE:WEIGHT; may be given several times.")
     ],
-    workers: Annotated[int, typer.Option(min=1, help="Processes that speak at the same time.")] = 1,
+    workers: Workers = 1,
 ) -> None:
-    """Build the studio corpus from open speech engines (ordinary Debian packages); goes on where it stopped."""
-    from marstts.data.corpora.studio import StudioConfig, build
+    """Build the synthetic corpus from open speech engines (Debian packages); an interrupted run resumes."""
+    from marstts.data.corpora.synthetic import SyntheticConfig, build  # keeps `prepare --help` quick
 
-    build(read_config(StudioConfig, config), [weighted_file(item) for item in sentences], output, workers, typer.echo)
+    files = [weighted_file(item) for item in sentences]
+    report = build(read_config(SyntheticConfig, config), files, output, open_executor(workers))
+    typer.echo(
+        f"{output / 'utterances.jsonl'}: {report.utterances} utterances, {report.seconds / 3600:.2f} h, "
+        f"{report.made_now} rendered now; {report.rejects} rejected, see rejects.jsonl"
+    )
+
+
+@app.command("phone-alignments")
+def phone_alignments(
+    manifest: Manifest,
+    output: Annotated[Path | None, typer.Option(help="Where to write (default: phones.jsonl next to it).")] = None,
+    hours: Hours = 0.0,
+    workers: Workers = 1,
+) -> None:
+    """Align the phones of each recording, which a codec can be trained to keep; an interrupted run resumes."""
+    from marstts.metrics.phone_alignment import align_corpus  # needs pocketsphinx
+
+    align_corpus(manifest, output or manifest.parent / "phones.jsonl", hours=hours, workers=workers)
 
 
 @app.command()
-def phones(
-    manifest: Annotated[Path, typer.Argument(help="utterances.jsonl of a corpus.")],
-    output: Annotated[Path | None, typer.Option(help="Where to write (default: phones.jsonl beside it).")] = None,
-    hours: Annotated[float, typer.Option(min=0.0, help="Stop after so many hours of audio; 0 = all.")] = 0.0,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that listen at the same time.")] = 1,
+def f0(
+    manifest: Manifest,
+    output: Annotated[Path | None, typer.Option(help="Where to write (default: f0.jsonl next to it).")] = None,
+    hours: Hours = 0.0,
+    workers: Workers = 1,
 ) -> None:
-    """Find out when each phone sounds, which helps a codec to follow what is said; goes on where it stopped."""
-    from marstts.evaluation.timelines import align_corpus
+    """Measure the F0 of each recording, which a codec can be trained to predict; an interrupted run resumes."""
+    from marstts.metrics.f0 import extract_corpus_f0  # needs pyworld
 
-    align_corpus(manifest, output or manifest.parent / "phones.jsonl", hours=hours, workers=workers, say=typer.echo)
-
-
-@app.command()
-def pitch(
-    manifest: Annotated[Path, typer.Argument(help="utterances.jsonl of a corpus.")],
-    output: Annotated[Path | None, typer.Option(help="Where to write (default: pitch.jsonl beside it).")] = None,
-    hours: Annotated[float, typer.Option(min=0.0, help="Stop after so many hours of audio; 0 = all.")] = 0.0,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that listen at the same time.")] = 1,
-) -> None:
-    """Find out how high each recording is spoken, which teaches a codec melody; goes on where it stopped."""
-    from marstts.evaluation.melody import follow_corpus
-
-    follow_corpus(manifest, output or manifest.parent / "pitch.jsonl", hours=hours, workers=workers, say=typer.echo)
+    extract_corpus_f0(manifest, output or manifest.parent / "f0.jsonl", hours=hours, workers=workers)
 
 
 def weighted_file(item: str) -> tuple[Path, float]:
-    """`FILE` or `FILE:WEIGHT`."""
+    """`FILE` or `FILE:WEIGHT` as a path and a weight."""
     name, _, weight = item.rpartition(":")
     if not name:
         return Path(item), 1.0
     try:
-        return Path(name), float(weight)
+        value = float(weight)
     except ValueError as error:
         raise DataError(f"{item}: expected FILE or FILE:WEIGHT, with a number as the weight") from error
+    if not 0 < value < float("inf"):
+        raise DataError(f"{item}: expected a positive number as the weight")
+    return Path(name), value
 
 
 @app.command()
 def folder(
     root: Root,
     output: Output,
-    licence: Annotated[str, typer.Option(help="What may be done with the recordings, in a few words.")],
+    license: Annotated[str, typer.Option(help="License of the recordings, in a few words.")],
     min_seconds: MinSeconds = DEFAULTS.min_seconds,
     max_seconds: MaxSeconds = DEFAULTS.max_seconds,
     max_characters: MaxCharacters = DEFAULTS.max_characters,
     max_per_speaker: MaxPerSpeaker = DEFAULTS.max_per_speaker,
     language: Language = DEFAULTS.language,
-    max_faults: MaxFaults = DEFAULTS.max_fault_share,
+    max_reject_ratio: MaxRejectRatio = DEFAULTS.max_reject_ratio,
     where: WhichAudio = DEFAULTS.audio,
 ) -> None:
-    """Your own recordings, with metadata.csv (file|text or file|text|speaker) or a .txt file beside each."""
-    from marstts.data.corpora.folder import folder as read_folder
+    """Your recordings, with metadata.csv (file|text or file|text|speaker) or a .txt file next to each."""
+    from marstts.data.corpora.folder import folder as read_folder  # `folder` is this command
 
     if not root.is_dir():
         raise DataError(f"{root}: no such folder")
-    options = gather_options(min_seconds, max_seconds, max_characters, max_per_speaker, language, max_faults, where)
-    write(read_folder(root, licence), output, options)
+    options = manifest_config(
+        min_seconds, max_seconds, max_characters, max_per_speaker, language, max_reject_ratio, where
+    )
+    write(read_folder(root, license), output, options)
+
+
+@app.command()
+def people(
+    root: Root,
+    output: Output,
+    exclude: Annotated[
+        list[str] | None, typer.Option(help="Leave out a corpus of the table; may be given several times.")
+    ] = None,
+    min_seconds: MinSeconds = DEFAULTS.min_seconds,
+    max_seconds: MaxSeconds = DEFAULTS.max_seconds,
+    max_characters: MaxCharacters = DEFAULTS.max_characters,
+    max_per_speaker: MaxPerSpeaker = DEFAULTS.max_per_speaker,
+    language: Language = DEFAULTS.language,
+    max_reject_ratio: MaxRejectRatio = DEFAULTS.max_reject_ratio,
+    where: WhichAudio = DEFAULTS.audio,
+) -> None:
+    """Recordings of many speakers with a table utterances.tsv; speakers are held out by a hash of their name."""
+    from marstts.data.corpora.people_table import people_table
+
+    if not root.is_dir():
+        raise DataError(f"{root}: no such folder")
+    options = manifest_config(
+        min_seconds, max_seconds, max_characters, max_per_speaker, language, max_reject_ratio, where
+    )
+    write(people_table(root, exclude or ()), output, options)
 
 
 def corpus_command(name: str) -> Callable[..., None]:
@@ -124,31 +164,33 @@ def corpus_command(name: str) -> Callable[..., None]:
         max_characters: MaxCharacters = DEFAULTS.max_characters,
         max_per_speaker: MaxPerSpeaker = DEFAULTS.max_per_speaker,
         language: Language = DEFAULTS.language,
-        max_faults: MaxFaults = DEFAULTS.max_fault_share,
+        max_reject_ratio: MaxRejectRatio = DEFAULTS.max_reject_ratio,
         where: WhichAudio = DEFAULTS.audio,
     ) -> None:
-        options = gather_options(min_seconds, max_seconds, max_characters, max_per_speaker, language, max_faults, where)
+        options = manifest_config(
+            min_seconds, max_seconds, max_characters, max_per_speaker, language, max_reject_ratio, where
+        )
         write(recipe.open(root), output, options)
 
     command.__doc__ = f"{recipe.summary}\n\n{recipe.download}"
     return command
 
 
-def gather_options(
-    min_seconds: float, max_seconds: float, max_characters: int, max_per_speaker: int, language: str, max_faults: float,
-    where: Audio,
-) -> GatherConfig:  # fmt: skip
+def manifest_config(
+    min_seconds: float, max_seconds: float, max_characters: int, max_per_speaker: int, language: str,
+    max_reject_ratio: float, where: Audio,
+) -> ManifestConfig:  # fmt: skip
     """The options of the command line as a configuration; ConfigError where one is impossible."""
     values = {
         "min_seconds": min_seconds, "max_seconds": max_seconds, "max_characters": max_characters,
-        "max_per_speaker": max_per_speaker, "language": language, "max_fault_share": max_faults, "audio": where,
+        "max_per_speaker": max_per_speaker, "language": language, "max_reject_ratio": max_reject_ratio, "audio": where,
     }  # fmt: skip
-    return parse_config(GatherConfig, values, "marstts prepare")
+    return parse_config(ManifestConfig, values, "marstts prepare")
 
 
-def write(recordings: Iterable[Found | Refused], output: Path, options: GatherConfig) -> None:
-    """Gather the recordings, and say what came of it."""
-    report = gather(recordings, output, options)
+def write(recordings: Iterable[RawUtterance | RejectedItem], output: Path, options: ManifestConfig) -> None:
+    """Build the manifest, and print a summary."""
+    report = build_manifest(recordings, output, options)
     typer.echo(f"{output / 'utterances.jsonl'}: {report.summary} (see rejects.jsonl)")
 
 

@@ -1,4 +1,4 @@
-"""`marstts report`: systems side by side, as the paper's Table I and Figure 2."""
+"""`marstts report`: a comparison of several evaluations, as the paper's Table I and Figure 2."""
 
 from __future__ import annotations
 
@@ -7,20 +7,17 @@ from typing import Annotated
 
 import typer
 
-from marstts.cli.evaluate import (
-    Wanted,
-    choose_judge_model,
-    company,
-    facts,
-    judge_systems,
-)
-from marstts.cli.terminal import messages
+from marstts.cli.evaluate import check_before_work, run_metadata, score_into
 from marstts.errors import DataError
-from marstts.evaluation.comparison import gather
+from marstts.evaluation.comparison import gather_scores
 from marstts.evaluation.figure import STEM, draw_wer_by_style
-from marstts.evaluation.report import BOUNDS, summarize, write_report
+from marstts.evaluation.open_systems import SystemOptions, choose_metrics_model, default_baselines
+from marstts.evaluation.report import format_summary, write_report
+from marstts.evaluation.summary import TOPLINES, summarize
 from marstts.evaluation.systems import Clone, Variant
-from marstts.evaluation.testsets.catalogue import STUDIO, open_testset, thin_out
+from marstts.evaluation.testsets.catalogue import SYNTHETIC, open_testset, subsample
+from marstts.files import write_file
+from marstts.metrics.panel import parse_metrics
 
 
 def report(
@@ -33,44 +30,45 @@ def report(
     ablations: Annotated[
         str | None,
         typer.Option(
-            help="Model to judge again without RAS, without quality prefix and, see --untuned, without tuning."
+            help="Model to score again without RAS, without quality prefix and, see --untuned, without tuning."
         ),
     ] = None,
     untuned: Annotated[
         str | None, typer.Option(help="The model before preference tuning (RIO-ORPO), for --ablations.")
     ] = None,
-    testset: Annotated[str, typer.Option(help="Test set of the ablations, as for `marstts evaluate`.")] = STUDIO,
-    root: Annotated[Path | None, typer.Option(help="Where its recordings lie.")] = None,
+    testset: Annotated[str, typer.Option(help="Test set of the ablations, as for `marstts evaluate`.")] = SYNTHETIC,
+    root: Annotated[Path | None, typer.Option(help="Folder of its recordings.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Trials of the ablations to use at most.")] = None,
     clone: Annotated[Clone, typer.Option(help="Clones of the ablations.")] = Clone.SHALLOW,
-    judges: Annotated[str, typer.Option(help="Judges of the ablations, as for `marstts evaluate`.")] = "offline",
+    metrics: Annotated[str, typer.Option(help="Metrics of the ablations, as for `marstts evaluate`.")] = "offline",
     seed: Annotated[int, typer.Option(help="Seed of the ablations' takes.")] = 0,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that judge at the same time.")] = 2,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that compute metrics.")] = 2,
 ) -> None:
-    """Put systems side by side, mark what lies within the noise, and draw word errors by style."""
+    """Compare systems in one table, mark differences within the noise, and draw word error rates by style."""
     found = list(folders or [])
     if ablations is not None:
         found.append(output / "ablations")
-        trials = thin_out(open_testset(testset, root, messages().print), limit)
-        names = [*ablated_systems(ablations, untuned), *company(BOUNDS, trials)]
-        wanted = Wanted([clone], seed, {}, choose_judge_model(None, names))
-        judge_systems(names, trials, found[-1], wanted, judges, workers, testset)
+        names = ablated_systems(ablations, untuned)
+        options = SystemOptions([clone], seed, {}, choose_metrics_model(None, names))
+        config = parse_metrics(metrics, options.metrics_model)
+        check_before_work([*names, *TOPLINES], config, testset, root, options)
+        trials = subsample(open_testset(testset, root), limit)
+        score_into(found[-1], [*names, *default_baselines(TOPLINES, trials)], trials, options, config, workers)
     if not found:
-        raise DataError("say what to report: output folders of `marstts evaluate`, or a model with --ablations")
-    pool = gather(found)
-    told = {**facts(), "test set": pool.testset, **pool.judges}
+        raise DataError("expected output folders of `marstts evaluate`, or a model with --ablations")
+    systems = gather_scores(found)
+    metadata = {**run_metadata(), "test set": systems.testset, **systems.metrics}
     if ablations is not None and untuned is None:
-        told["without RIO-ORPO"] = "not run: no model before tuning was named with --untuned"
-    markdown = write_report(pool.scores, output, told, pool.remarks, "report")
-    if any(score.words is not None for score in pool.scores):
-        paths = draw_wer_by_style(summarize(pool.scores), output)
-        markdown += f"\n![Word error rate by style]({STEM}.png)\n"
-        (output / "report.md").write_text(markdown, encoding="utf-8")
-        messages().print(f"drawn: {', '.join(map(str, paths))}")
-    typer.echo(markdown)
+        metadata["without RIO-ORPO"] = "not run: no model before tuning was given with --untuned"
+    markdown = write_report(systems.scores, output, metadata, systems.warnings, "report")
+    if any(score.words is not None for score in systems.scores):
+        draw_wer_by_style(summarize(systems.scores), output)
+        write_file(output / "report.md", markdown + f"\n![Word error rate by style]({STEM}.png)\n")
+    typer.echo(format_summary(systems.scores))
+    typer.echo(f"all columns, intervals and styles: {output / 'report.md'}")
 
 
 def ablated_systems(model: str, untuned: str | None) -> list[str]:
-    """The model, and what the paper's Table I takes away from it."""
+    """The model, and the ablations of the paper's Table I."""
     without = [f"{model}@{variant.value}" for variant in Variant]
     return [model, *without, *([untuned] if untuned else [])]

@@ -9,14 +9,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 from marstts import audio
-from marstts.audio import Waveform
 from marstts.errors import AudioError, MissingExtraError, require
-from marstts.synthesis.speech import Speech, Take
+from marstts.synthesis.speech import TakeSummary, describe_speech
 from marstts.synthesis.stream import Chunk
 
 LOUDSPEAKER, STANDARD_OUTPUT = "the loudspeaker", "-"
@@ -26,7 +25,7 @@ Sink = Callable[[Chunk], None]
 
 @contextmanager
 def open_sink(output: str, sample_rate: int) -> Iterator[Sink]:
-    """Where chunks go: `LOUDSPEAKER`, standard output as raw 16-bit PCM, or a sound file."""
+    """Destination of chunks: `LOUDSPEAKER`, standard output as raw 16-bit PCM, or a sound file."""
     if output == LOUDSPEAKER:
         with open_loudspeaker(sample_rate) as sink:
             yield sink
@@ -63,24 +62,43 @@ def open_loudspeaker(sample_rate: int) -> Iterator[Sink]:
         yield lambda chunk: device.write(chunk.pcm())
 
 
-def play_through(chunks: Iterable[Chunk], sink: Sink, *, model: str, seed: int, text_warning: str | None) -> Speech:
-    """Hand every chunk on as it comes; what the stream was, once it is over."""
+@dataclass(frozen=True, kw_only=True)
+class StreamReport:
+    """Report of a stream; unlike a `Speech` it holds no audio, so that a stream of hours needs no memory for it."""
+
+    seconds: float
+    takes: tuple[TakeSummary, ...]
+    model: str
+    seed: int
+    compute_seconds: float
+    first_audio_seconds: float
+    warnings: tuple[str, ...] = ()
+    """What was left out of the text, and takes that no attempt made acceptable."""
+
+    def report(self) -> dict[str, Any]:
+        """The object that `marstts speak --json` prints."""
+        return describe_speech(self)
+
+
+def play_through(chunks: Iterable[Chunk], sink: Sink, *, model: str, seed: int) -> StreamReport:
+    """Send every chunk as it comes -> a report of the stream."""
     started = time.perf_counter()
-    first_audio_seconds = 0.0
-    pieces: list[Chunk] = []
-    takes: list[Take] = []
+    first_audio_seconds = seconds = 0.0
+    takes: list[TakeSummary] = []
+    warnings: list[str] = []
     for chunk in chunks:
         if len(chunk.samples):
             sink(chunk)
+            seconds += chunk.seconds
             first_audio_seconds = first_audio_seconds or time.perf_counter() - started
-        pieces.append(chunk)
-        takes += [chunk.take] if chunk.take is not None else []
-    return Speech(
-        waveform=Waveform(np.concatenate([chunk.samples for chunk in pieces]), pieces[0].sample_rate),
+        takes += [chunk.take.summary()] if chunk.take is not None else []
+        warnings += [chunk.warning] if chunk.warning else []
+    return StreamReport(
+        seconds=seconds,
         takes=tuple(takes),
         model=model,
         seed=seed,
         compute_seconds=time.perf_counter() - started,
         first_audio_seconds=first_audio_seconds,
-        text_warning=text_warning,
+        warnings=tuple(warnings),
     )

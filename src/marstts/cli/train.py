@@ -1,4 +1,4 @@
-"""`marstts train`: from prepared data to weights; every training goes on where it stopped."""
+"""`marstts train`: from prepared data to weights; every training resumes when it is run again."""
 
 from __future__ import annotations
 
@@ -7,52 +7,69 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from marstts.errors import ConfigError
+from marstts.config import read_config
+from marstts.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from marstts.training.codec import CodecTrainingConfig
-    from marstts.training.pretrain import PretrainConfig
-    from marstts.training.speaker import SpeakerTrainingConfig
+    from marstts.training.codec.config import CodecTrainingConfig
+    from marstts.training.mars6.config import PretrainConfig
+    from marstts.training.speaker.config import SpeakerTrainingConfig
 
     Settings = TypeVar("Settings", CodecTrainingConfig, PretrainConfig, SpeakerTrainingConfig)
 
-app = typer.Typer(help="Train a codec, speaker encoders or a MARS6.", no_args_is_help=True)
+app = typer.Typer(help="Train a tokenizer, a codec, speaker encoders or a model.", no_args_is_help=True)
+
+MaxMinutes = Annotated[float, typer.Option(min=0.0, help="Stop, resumably, after so many minutes; 0 = by steps only.")]
+Threads = Annotated[int, typer.Option(min=0, help="CPU threads; 0 = PyTorch's choice. More than are free is slow.")]
+Device = Annotated[str, typer.Option(help="PyTorch's name of the device, such as cpu or cuda.")]
+RunFolder = Annotated[Path, typer.Option(help="Run folder: checkpoints and logs.")]
+Manifest = Annotated[Path, typer.Option("--data", help="Corpus: its utterances.jsonl, see `marstts prepare`.")]
 
 
 @app.callback()
 def train() -> None:
-    """Train a codec, speaker encoders or a MARS6."""
+    """Train a tokenizer, a codec, speaker encoders or a model."""
 
 
 @app.command()
 def codec(
     config: Annotated[Path, typer.Option(help="TOML with stage, sizes, steps and losses.")],
-    manifest: Annotated[Path, typer.Option("--manifest", "--data", help="Corpus to listen to: its utterances.jsonl.")],
-    output: Annotated[Path, typer.Option(help="Run folder: checkpoints and logs.")],
-    export: Annotated[Path | None, typer.Option(help="Folder for the finished codec, as ONNX and weights.")] = None,
-    name: Annotated[str | None, typer.Option(help="What to call the exported codec; voices remember it.")] = None,
-    base: Annotated[
-        Path | None, typer.Option("--from", help="Begin with the weights of this run or exported codec (next stage).")
+    data: Annotated[
+        list[str],
+        typer.Option(help="Corpus: its utterances.jsonl, optionally FILE:WEIGHT; may be given several times."),
+    ],
+    output: RunFolder,
+    export: Annotated[Path | None, typer.Option(help="Folder for the trained codec: graphs and weights.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the exported codec, which voices and models store.")] = None,
+    init_from: Annotated[
+        Path | None, typer.Option("--init-from", help="Run or exported codec with the initial weights (next stage).")
     ] = None,
-    minutes: Annotated[float, typer.Option(help="Stop, resumably, after so many minutes; 0 = by steps only.")] = 0.0,
-    device: Annotated[str, typer.Option(help="PyTorch's name of the device, such as cpu or cuda.")] = "cpu",
-    threads: Annotated[int, typer.Option(help="CPU threads; 0 = PyTorch's choice. More than are free is slow.")] = 0,
+    max_minutes: MaxMinutes = 0.0,
+    device: Device = "cpu",
+    threads: Threads = 0,
 ) -> None:
-    """Train a codec from recordings, one stage at a time; run it again to go on."""
+    """Train a codec on recordings, one stage at a time; run it again to resume."""
     import torch
 
-    from marstts.config import read_config
-    from marstts.training.codec import CodecTrainingConfig, export_codec, load_codec, open_task
+    from marstts.training.codec.config import CodecTrainingConfig
+    from marstts.training.codec.export import export_codec, load_codec
+    from marstts.training.codec.segments import weighted_manifest
+    from marstts.training.codec.task import open_task
     from marstts.training.loop import run
+    from marstts.training.run_lock import lock_run
 
     if export is not None and not name:
-        raise ConfigError("an exported codec needs a --name, by which voices and models know it")
+        raise ConfigError("an exported codec needs a --name, which voices and models store")
+    manifests = [weighted_manifest(item) for item in data]
+    for manifest, _ in manifests:
+        check_manifest(manifest)
     if threads:
         torch.set_num_threads(threads)
-    settings = stop_after(minutes, read_config(CodecTrainingConfig, config))
-    task = open_task(settings, manifest, output, base, device)
-    typer.echo(f"{len(task.segments.known)} utterances to learn from, stage {settings.stage.value}")
-    run(task, settings.loop, output, typer.echo)
+    settings = stop_after(max_minutes, read_config(CodecTrainingConfig, config))
+    with lock_run(output):
+        task = open_task(settings, manifests, output, init_from, device)
+        typer.echo(f"{len(task.segments.known)} utterances to train on, stage {settings.stage.value}")
+        run(task, settings.loop, output)
     if export is not None and name:
         export_codec(load_codec(output), name, export)
 
@@ -60,116 +77,122 @@ def codec(
 @app.command()
 def mars6(
     data: Annotated[
-        list[Path],
-        typer.Option(help="Folder of shards, see `marstts tokenize`, or of your recordings; may be given again."),
+        list[Path], typer.Option(help="Folder of shards, see `marstts tokenize`; may be given several times.")
     ],
+    config: Annotated[Path, typer.Option(help="TOML with sizes, steps and rates.")],
     output: Annotated[Path, typer.Option(help="Run folder: checkpoints, logs, tokenizer.")],
-    config: Annotated[
-        Path | None, typer.Option(help="TOML with sizes, steps and rates (default, with --from: gentle ones).")
+    init_from: Annotated[
+        Path | None, typer.Option("--init-from", help="Run or bundle with the initial weights.")
     ] = None,
-    minutes: Annotated[float, typer.Option(help="Stop, resumably, after so many minutes; 0 = by steps only.")] = 0.0,
-    base: Annotated[
-        Path | None, typer.Option("--from", help="Begin with the weights of this run or bundle (fine-tuning).")
-    ] = None,
-    before: Annotated[
+    transfer_from: Annotated[
         Path | None,
         typer.Option(
-            "--translate-from",
-            help="Shards that the --from model learnt from, of the same recordings: its codec or encoders were others.",
+            "--transfer-from",
+            help="Shards of the same recordings that the --init-from model was trained on, by another codec or other "
+            "encoders.",
         ),
     ] = None,
     codec: Annotated[
-        str | None, typer.Option(help="Codec for samples in TensorBoard: a folder, `snac`, or `toy:CODES`.")
+        str | None, typer.Option(help="Codec of audio samples in TensorBoard: a folder, `snac`, or `toy:CODES`.")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that listen to recordings.")] = 1,
-    max_damaged: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Go on without damaged shards, up to this share of them.")
+    max_minutes: MaxMinutes = 0.0,
+    max_corrupt: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Skip corrupt shards, up to this ratio of them.")
     ] = 0.0,
-    threads: Annotated[int, typer.Option(help="CPU threads; 0 = PyTorch's choice. More than are free is slow.")] = 0,
+    threads: Threads = 0,
 ) -> None:
-    """Train a MARS6 from shards, or fine-tune one to your own recordings; run it again to go on."""
+    """Train a MARS6 on shards; run it again to resume."""
     import torch
 
-    from marstts.cli.tokenize import load_codec
-    from marstts.config import read_config
-    from marstts.data.shards import load_corpus
-    from marstts.training import finetune, pretrain
-    from marstts.training.loop import latest, run
+    from marstts.codec.registry import open_codec
+    from marstts.data.corpus import load_corpus
+    from marstts.training.checkpoint import latest
+    from marstts.training.loop import run
+    from marstts.training.mars6 import run_folder
+    from marstts.training.mars6.config import PretrainConfig
+    from marstts.training.mars6.finetune import holds_recordings
+    from marstts.training.mars6.task import PretrainTask
+    from marstts.training.run_lock import lock_run
 
     if threads:
         torch.set_num_threads(threads)
-    own = any(finetune.holds_recordings(folder) for folder in data)
-    if base is None and (own or config is None):
-        what = "a folder of recordings is fine-tuned to" if own else "without --config there is nothing to train"
-        raise ConfigError(f"{what}; say what to begin with: --from mini, or a bundle's folder")
-    if before is not None and base is None:
-        raise ConfigError("--translate-from says what the model to begin with learnt from; say which: --from RUN")
-    given = None if config is None else read_config(pretrain.PretrainConfig, config)
-    settings = stop_after(minutes, given or finetune.gentle_settings(str(base)))
-    folders = [
-        finetune.listen(folder, output, str(base), workers, typer.echo) if finetune.holds_recordings(folder) else folder
-        for folder in data
-    ]
-    corpus = pretrain.load_sound(folders, output, max_damaged, typer.echo)
-    tokenizer = pretrain.open_run(output, settings, corpus, base)
-    task = pretrain.PretrainTask(settings, corpus, tokenizer, None if codec is None else load_codec(codec))
-    if base is not None and latest(output) is None:
-        pretrain.start_from(task, base, None if before is None else load_corpus(before))
-    typer.echo(f"{len(corpus)} utterances, {corpus.seconds / 3600:.1f} h; {task.summary}")
-    run(task, settings.loop, output, typer.echo)
-    if own:
-        bundle = finetune.export_like(str(base), output, name=output.name)
-        typer.echo(f"{bundle}: it speaks, as in `marstts speak --model {bundle}`")
+    run_folder.check_data_folders([*data, *([] if transfer_from is None else [transfer_from])])
+    for folder in data:
+        if holds_recordings(folder):
+            raise DataError(
+                f"{folder} holds recordings, not shards; fine-tune a model with `marstts finetune --data {folder}`, or "
+                "make shards with `marstts prepare folder` and `marstts tokenize`"
+            )
+    if transfer_from is not None and init_from is None:
+        raise ConfigError("--transfer-from needs the model that was trained on those shards; add --init-from RUN")
+    settings = stop_after(max_minutes, read_config(PretrainConfig, config))
+    with lock_run(output):
+        corpus = run_folder.load_valid_corpus(data, output, max_corrupt)
+        tokenizer = run_folder.open_run(output, settings, corpus, init_from)
+        task = PretrainTask(settings, corpus, tokenizer, None if codec is None else open_codec(codec))
+        if init_from is not None and latest(output) is None:
+            before = None if transfer_from is None else load_corpus(transfer_from)
+            run_folder.init_from(task, init_from, before, task.corpus)
+        typer.echo(f"{len(corpus)} utterances, {corpus.seconds / 3600:.1f} h; {task.summary}")
+        run(task, settings.loop, output)
 
 
 @app.command()
-def bpe(
+def tokenizer(
     texts: Annotated[list[Path], typer.Argument(help="Manifests (.jsonl), or files with a sentence a line (or .gz).")],
     output: Annotated[
-        Path, typer.Option(help="Where to write the tokenizer; a run takes RUN/tokenizer.json as its own.")
+        Path, typer.Option(help="File to write; a run uses RUN/tokenizer.json where there is one already.")
     ],
     vocab_size: Annotated[int, typer.Option(help="Entries, special tokens included.")] = 512,
 ) -> None:
-    """Learn the text vocabulary, with the special tokens and quality prefixes of the prompt."""
-    from marstts.training.vocabulary import texts_of, train_bpe
+    """Train the text tokenizer (BPE), with the special tokens and quality prefixes of the prompt."""
+    from marstts.training.mars6.tokenizer import texts_of, train_bpe
 
-    tokenizer = train_bpe(texts_of(texts), vocab_size)
+    trained = train_bpe(texts_of(texts), vocab_size)
     output.parent.mkdir(parents=True, exist_ok=True)
-    tokenizer.save(output)
-    typer.echo(f"{output}: {tokenizer.vocab_size} entries, of them special: {' '.join(tokenizer.special_tokens)}")
+    trained.save(output)
+    typer.echo(f"{output}: {trained.vocab_size} entries; special tokens: {' '.join(trained.special_tokens)}")
 
 
 @app.command()
 def speaker(
-    config: Annotated[Path, typer.Option(help="TOML with kind (identity or style), sizes, steps and distortions.")],
-    manifest: Annotated[
-        Path, typer.Option("--manifest", "--data", help="Corpus with speakers and styles: its utterances.jsonl.")
-    ],
-    output: Annotated[Path, typer.Option(help="Run folder: checkpoints and logs.")],
-    export: Annotated[Path | None, typer.Option(help="Folder for the finished encoder, as ONNX and weights.")] = None,
-    minutes: Annotated[float, typer.Option(help="Stop, resumably, after so many minutes; 0 = by steps only.")] = 0.0,
-    device: Annotated[str, typer.Option(help="PyTorch's name of the device, such as cpu or cuda.")] = "cpu",
-    threads: Annotated[int, typer.Option(help="CPU threads; 0 = PyTorch's choice. More than are free is slow.")] = 0,
+    config: Annotated[Path, typer.Option(help="TOML with kind (identity or style), sizes, steps and augmentation.")],
+    data: Manifest,
+    output: RunFolder,
+    export: Annotated[Path | None, typer.Option(help="Folder for the trained encoder: graph and weights.")] = None,
+    max_minutes: MaxMinutes = 0.0,
+    device: Device = "cpu",
+    threads: Threads = 0,
 ) -> None:
-    """Train a speaker encoder from recordings; run it again to go on."""
+    """Train a speaker encoder on recordings; run it again to resume."""
     import torch
 
-    from marstts.config import read_config
     from marstts.training.loop import run
-    from marstts.training.speaker import SpeakerTrainingConfig, export_encoder, load_encoder, open_task
+    from marstts.training.run_lock import lock_run
+    from marstts.training.speaker.config import SpeakerTrainingConfig
+    from marstts.training.speaker.export import export_encoder, load_encoder
+    from marstts.training.speaker.task import open_task
 
+    check_manifest(data)
     if threads:
         torch.set_num_threads(threads)
-    settings = stop_after(minutes, read_config(SpeakerTrainingConfig, config))
-    task = open_task(settings, manifest, output, device)
-    typer.echo(f"{len(task.known)} utterances to learn from, {len(task.held_out)} of speakers held out")
-    run(task, settings.loop, output, typer.echo)
+    settings = stop_after(max_minutes, read_config(SpeakerTrainingConfig, config))
+    with lock_run(output):
+        task = open_task(settings, data, output, device)
+        typer.echo(f"{len(task.known)} utterances to train on, {len(task.held_out)} of held-out speakers")
+        run(task, settings.loop, output)
     if export is not None:
         export_encoder(load_encoder(output), export)
 
 
-def stop_after(minutes: float, settings: Settings) -> Settings:
-    """The settings with another limit on wall time; as they are where `minutes` is 0."""
-    if not minutes:
+def check_manifest(path: Path) -> None:
+    """DataError if a manifest does not exist, before anything slow begins."""
+    if not path.exists():
+        raise DataError(f"{path}: no such file; --data takes the utterances.jsonl of a corpus, see `marstts prepare`")
+
+
+def stop_after(max_minutes: float, settings: Settings) -> Settings:
+    """The settings with another limit on wall time; unchanged where `max_minutes` is 0."""
+    if not max_minutes:
         return settings
-    return settings.model_copy(update={"loop": settings.loop.model_copy(update={"minutes": minutes})})
+    return settings.model_copy(update={"loop": settings.loop.model_copy(update={"max_minutes": max_minutes})})

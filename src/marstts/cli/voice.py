@@ -1,62 +1,87 @@
-"""`marstts voice`: recordings into voice files, and what a voice file holds."""
+"""`marstts voice`: create, list and inspect voices.
+
+Upstream: the shell.  Downstream: `synthesis.clone`, `synthesis.voices`, voice files.
+"""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from marstts.cli.terminal import printed_warnings
+from marstts.cli.terminal import check_utf8, printed_warnings
 from marstts.errors import VoiceError
+from marstts.file_errors import printable_name, printable_text
 from marstts.synthesis.loading import load
+from marstts.synthesis.voices import voice_table
 from marstts.voice import Voice
 
-app = typer.Typer(help="Make voice files from recordings, and look into them.", no_args_is_help=True)
+app = typer.Typer(help="Create, list and inspect voices.", no_args_is_help=True)
 
 
 @app.command()
 def create(
     reference: Annotated[str, typer.Argument(metavar="REF.wav", help="A recording of the voice.")],
-    name: Annotated[str, typer.Option(help="What to call the voice.")],
+    name: Annotated[str, typer.Option(help="The voice's name.")],
     output: Annotated[str, typer.Option(metavar="NAME.voice", help="The file to write.")],
     transcript: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="What is said in the recording: makes the clone deep.")
+        str | None, typer.Option(metavar="TEXT", help="The words of the recording: makes the clone deep.")
     ] = None,
     model: Annotated[str, typer.Option(metavar="NAME_OR_FOLDER", help="The model the voice is for.")] = "mini",
     consent: Annotated[
-        str, typer.Option(metavar="TEXT", help="By whose permission the voice is cloned; kept in the file.")
+        str, typer.Option(metavar="TEXT", help="Who agreed to the cloning, and how; kept in the file.")
     ] = "",
+    keep_reference: Annotated[
+        bool,
+        typer.Option(help="Keep the recording in the file, so that other models can clone it again."),
+    ] = True,
 ) -> None:
-    """Keep the voice of a recording in a file."""
+    """Clone the voice of a recording and write it to a file."""
+    check_utf8(name=name, transcript=transcript, consent=consent)
     if not Path(output).parent.is_dir():
-        raise VoiceError(f"{output}: there is no folder {Path(output).parent} to write to")
+        raise VoiceError(f"{printable_name(output)}: there is no folder {printable_name(Path(output).parent)}")
     with printed_warnings():
-        voice = load(model).clone(reference, transcript, name=name, consent=consent)
+        voice = load(model).clone(reference, transcript, name=name, consent=consent, keep_reference=keep_reference)
     voice.save(Path(output))
-    typer.echo(f"{output}: {describe_depth(voice)}")
+    typer.echo(f"{printable_name(output)}: {describe_depth(voice)}")
+
+
+@app.command("list")
+def list_voices(
+    json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the voices in the package."""
+    table = voice_table()
+    if json_output:
+        typer.echo(json.dumps([entry.model_dump() for entry in table.voices], ensure_ascii=False, indent=2))
+        return
+    for entry in table.voices:
+        mark = " (default)" if entry.name == table.default else ""
+        typer.echo(f"{entry.name + mark:20} {entry.description}; {entry.license}")
 
 
 @app.command()
 def show(file: Annotated[str, typer.Argument(metavar="FILE", help="A voice file.")]) -> None:
-    """Print what a voice file holds."""
+    """Print the contents of a voice file."""
     voice = Voice.load(Path(file))
     rows = {
         "name": voice.name,
         "kind": describe_depth(voice),
         "transcript": voice.prefix.transcript if voice.prefix else "none",
         "codec": voice.codec,
-        "identity": f"{voice.identity_encoder} ({len(voice.identity)} numbers)",
-        "style": f"{voice.style_encoder} ({len(voice.style)} numbers)",
+        **{role: f"{voice.encoders[role]} ({len(values)} numbers)" for role, values in voice.embeddings.items()},
         "source sha256": voice.source_sha256,
         "consent": voice.consent or "not recorded",
+        "reference": f"kept, {len(voice.reference) / 1000:.0f} kB" if voice.reference else "not kept",
     }
     for label, value in rows.items():
-        typer.echo(f"{label + ':':15}{value}")
+        typer.echo(f"{printable_text(label) + ':':15}{printable_text(value)}")
 
 
 def describe_depth(voice: Voice) -> str:
-    """Shallow or deep, and how deep."""
+    """Describe a voice as shallow or deep."""
     if voice.prefix is None:
         return "shallow voice (embeddings only)"
     return f"deep voice (embeddings, and a prefix of {len(voice.prefix.codes[0])} patches)"

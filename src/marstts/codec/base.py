@@ -1,18 +1,20 @@
-"""What every codec promises: waveform in, codes per level out, and back.
+"""The protocol of codecs: waveform in, codes per level out, and back.
 
-Upstream: `audio.Waveform`.  Downstream: `mars6.patches` (codes → tokens) and whoever listens.
+Upstream: `audio.Waveform`.  Downstream: language models (codes → tokens), synthesis (codes → audio).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from itertools import pairwise
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from marstts.audio import Waveform
+from marstts.errors import CheckpointError, VoiceError
 
 Codes = tuple[NDArray[np.int64], ...]
 """One (T_level,) array of codes per level, coarse to fine; level l has `patch_layout[l]` codes per patch."""
@@ -20,13 +22,13 @@ Codes = tuple[NDArray[np.int64], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class CodecSpec:
-    """The geometry a language model must know about a codec."""
+    """The geometry of a codec, as a language model needs it."""
 
     name: str
-    """Names the codec and its weights; a voice's codes are only valid for the codec of the same name."""
+    """Name of the codec and its weights; a voice's codes are only valid for the codec of the same name."""
 
     sample_rate: int
-    """Samples per second of the audio it reads and writes."""
+    """Samples per second of the audio it encodes and decodes."""
 
     codebook_size: int
     """Entries per level (the same on all levels)."""
@@ -46,19 +48,40 @@ class CodecSpec:
 
     @property
     def patch_rate(self) -> float:
-        """Patches per second, the true one (11.72 Hz for SNAC 24 kHz, called 12)."""
+        """Patches per second, exactly (11.72 Hz for SNAC 24 kHz, where the paper rounds to 12)."""
         return self.sample_rate / self.hop_lengths[0]
 
 
+MAX_HOP = 2**20
+"""Most samples in one patch."""
+
+
+def check_levels(strides: Sequence[int]) -> None:
+    """Raise ValueError unless each stride divides the one before, coarse to fine."""
+    if any(coarse % fine for coarse, fine in pairwise(strides)):
+        raise ValueError(f"expected strides of which each divides the one before, not {list(strides)}")
+
+
+def check_codes(codes: NDArray[Any], spec: CodecSpec) -> NDArray[np.int64]:
+    """The codes as int64; CheckpointError where one of them is no entry of the codebook."""
+    values = codes.astype(np.int64)
+    if values.size and not 0 <= values.min() <= values.max() < spec.codebook_size:
+        raise CheckpointError(
+            f"{spec.name}: expected codes from 0 to {spec.codebook_size - 1}, but found {values.min()} to "
+            f"{values.max()}; codes and codec do not fit one another"
+        )
+    return values
+
+
 class Codec(Protocol):
-    """A neural audio codec. One waveform at a time; implementations hold no state between calls."""
+    """A neural audio codec for one waveform at a time; implementations hold no state between calls."""
 
     @property
     def spec(self) -> CodecSpec: ...
 
     @property
-    def reach_patches(self) -> int:
-        """How many patches after a patch have a say in its audio, and so must be known before it can be heard."""
+    def lookahead_patches(self) -> int:
+        """Patches after a patch that influence its audio: they must be known before it can be decoded."""
         ...
 
     def encode(self, waveform: Waveform) -> Codes:
@@ -68,56 +91,93 @@ class Codec(Protocol):
     def decode(self, codes: Sequence[NDArray[np.int64]], first: int = 0) -> Waveform:
         """The audio of whole patches: `len(codes[0]) * spec.patch_samples` samples.
 
-        `first` says how many patches of the utterance came before these: what a codec draws at random belongs to a
-        place in the utterance, so that windows of it fit together.
-        """
-        ...
-
-
-class Decoding(Protocol):
-    """The audio of one utterance, patch by patch from the first, as its codes become known."""
-
-    def hear(self, codes: Sequence[NDArray[np.int64]], stop: int) -> NDArray[np.float32]:
-        """The samples between where the last call stopped and patch `stop`, as they are in the audio of all codes.
-
-        `codes` are the utterance's from its start. Those that will be known only later may be missing, if they begin
-        at least `codec.reach_patches` after `stop`.
+        `first`: number of patches of the utterance before these. Random numbers of a codec belong to a position in the
+        utterance, so that decoded windows of it fit together.
         """
         ...
 
 
 @runtime_checkable
-class DecodesInOrder(Protocol):
-    """A codec with a way of its own to decode an utterance bit by bit."""
+class TimbreConditioned(Protocol):
+    """A codec whose decoder can be conditioned on the timbre of a speaker."""
+
+    @property
+    def timbre_width(self) -> int:
+        """Length V of its timbre embeddings; 0 = these weights have none."""
+        ...
+
+    def timbre_embedding(self, waveform: Waveform) -> NDArray[np.float32]:
+        """The timbre embedding of a recording, (V,) float32; resamples if its rate differs."""
+        ...
+
+    def with_timbre(self, embedding: NDArray[np.float32]) -> Codec:
+        """The same codec with its decoder conditioned on an embedding (V,); the original is unchanged."""
+        ...
+
+
+def timbre_embedding(codec: Codec, waveform: Waveform) -> NDArray[np.float32] | None:
+    """The timbre embedding of a recording, (V,); None from a codec whose decoder is not conditioned on one."""
+    if isinstance(codec, TimbreConditioned) and codec.timbre_width:
+        return codec.timbre_embedding(waveform)
+    return None
+
+
+def with_timbre(codec: Codec, embedding: NDArray[np.float32] | None) -> Codec:
+    """The codec with its decoder conditioned on an embedding (V,); itself without one, or where it takes none.
+
+    VoiceError where the embedding is of another length than the codec's.
+    """
+    if embedding is None or not isinstance(codec, TimbreConditioned) or not codec.timbre_width:
+        return codec
+    if embedding.shape != (codec.timbre_width,):
+        raise VoiceError(
+            f"{codec.spec.name} expects timbre embeddings of length {codec.timbre_width}, but one of shape "
+            f"{embedding.shape} came; clone the reference again with this model"
+        )
+    return codec.with_timbre(embedding)
+
+
+class Decoding(Protocol):
+    """Incremental decoding of one utterance, from its first patch, as its codes become known."""
+
+    def decode_until(self, codes: Sequence[NDArray[np.int64]], stop: int) -> NDArray[np.float32]:
+        """The samples from the end of the last call to patch `stop`, as they are in the audio of all codes.
+
+        `codes` are the utterance's from its start. Codes that are not known yet may be missing, if they start at least
+        `codec.lookahead_patches` after `stop`.
+        """
+        ...
+
+
+@runtime_checkable
+class IncrementalCodec(Protocol):
+    """A codec with its own incremental decoding."""
 
     def decoding(self) -> Decoding:
-        """A new utterance, of which nothing has been heard."""
+        """Start decoding a new utterance."""
         ...
 
 
 class WindowDecoding:
-    """A `Decoding` for codecs whose patches sound the same wherever their neighbours are decoded with them.
-
-    The neighbours that matter are as many as `reach_patches` says, on either side.
-    """
+    """A `Decoding` by windows, for codecs whose patches depend on `lookahead_patches` patches on either side only."""
 
     def __init__(self, codec: Codec) -> None:
-        self._codec, self._heard = codec, 0
+        self._codec, self._decoded_patches = codec, 0
 
-    def hear(self, codes: Sequence[NDArray[np.int64]], stop: int) -> NDArray[np.float32]:
-        spec, reach, start = self._codec.spec, self._codec.reach_patches, self._heard
-        first, last = max(0, start - reach), min(len(codes[0]), stop + reach)
+    def decode_until(self, codes: Sequence[NDArray[np.int64]], stop: int) -> NDArray[np.float32]:
+        spec, lookahead, start = self._codec.spec, self._codec.lookahead_patches, self._decoded_patches
+        first, last = max(0, start - lookahead), min(len(codes[0]), stop + lookahead)
         window = [level[first * count : last * count] for level, count in zip(codes, spec.patch_layout, strict=True)]
         samples = self._codec.decode(window, first).samples
-        self._heard = stop
+        self._decoded_patches = stop
         return samples[(start - first) * spec.patch_samples : (stop - first) * spec.patch_samples]
 
 
 def start_decoding(codec: Codec) -> Decoding:
-    """The codec's own way to decode an utterance bit by bit, or else windows of it."""
-    return codec.decoding() if isinstance(codec, DecodesInOrder) else WindowDecoding(codec)
+    """The codec's own incremental decoding, or decoding by windows."""
+    return codec.decoding() if isinstance(codec, IncrementalCodec) else WindowDecoding(codec)
 
 
 def noise_of(seed: tuple[int, ...], patch: int, size: int) -> NDArray[np.float32]:
-    """(size,) normal random numbers that belong to one patch of an utterance, whatever is decoded with it."""
+    """(size,) normal random numbers of one patch of an utterance, whichever window it is decoded in."""
     return np.random.default_rng((*seed, patch)).standard_normal(size, dtype=np.float32)

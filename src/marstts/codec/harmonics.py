@@ -1,9 +1,9 @@
-"""The sound that a voice begins with: pulses at the pitch of the speech, which a codec's decoder then shapes.
+"""The harmonic source of speech: pulses at its F0, which a codec's decoder then filters.
 
-Upstream: a pitch for each spectral frame.  Downstream: `codec.mini`; `codec.mini_model` makes the same in PyTorch.
-All harmonics below the Nyquist frequency, equally loud, in closed form (the Dirichlet kernel). The idea is that of
-neural source-filter models (arXiv:1904.12088) and of DDSP (arXiv:2001.04643); phases are counted in cycles, so that
-they can be carried from one stretch of an utterance to the next.
+Upstream: F0 for each spectral frame.  Downstream: `codec.mini`; `codec.mini_model` makes the same in PyTorch.
+All harmonics below the Nyquist frequency have the same amplitude; their sum is computed in closed form (the Dirichlet
+kernel). The idea is that of neural source-filter models (arXiv:1904.12088) and of DDSP (arXiv:2001.04643). Phase is
+counted in cycles, so that it can be passed from one window of an utterance to the next.
 Shapes: F frames · N samples.
 """
 
@@ -12,28 +12,28 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-HIGHEST_SHARE = 0.98
-"""Of the Nyquist frequency: the highest harmonic lies below it."""
+MAX_NYQUIST_RATIO = 0.98
+"""Bound of the harmonics' frequencies, relative to the Nyquist frequency."""
 
 
-def spread(pitch: NDArray[np.floating], hop: int) -> NDArray[np.float64]:
-    """pitch (F,) at the centres of frames -> (F * hop,) at samples: straight lines between, level at both ends."""
-    centres = (np.arange(len(pitch)) + 0.5) * hop - 0.5
-    return np.interp(np.arange(len(pitch) * hop), centres, pitch)
+def interpolate_f0(f0: NDArray[np.floating], hop: int) -> NDArray[np.float64]:
+    """F0 (F,) at the centers of frames -> (F * hop,) at samples: linear between, constant at both ends."""
+    centers = (np.arange(len(f0)) + 0.5) * hop - 0.5
+    return np.interp(np.arange(len(f0) * hop), centers, f0)
 
 
-def count_cycles(pitch: NDArray[np.float64], sample_rate: int, before: float) -> NDArray[np.float64]:
-    """Cycles, (N,), since the utterance began, modulo 1; `before` is their number before the first of these samples."""
-    cycles: NDArray[np.float64] = (before + np.cumsum(pitch / sample_rate)) % 1.0
+def phase(f0: NDArray[np.float64], sample_rate: int, before: float) -> NDArray[np.float64]:
+    """Phase in cycles, (N,), modulo 1, from F0 in hertz at each sample; `before`: the phase before the first sample."""
+    cycles: NDArray[np.float64] = (before + np.cumsum(f0 / sample_rate)) % 1.0
     return cycles
 
 
-def pulse_train(pitch: NDArray[np.float64], cycles: NDArray[np.float64], sample_rate: int) -> NDArray[np.float32]:
-    """Pulses of unit power where the cycles are whole, from the pitch in Hertz and the cycles at each sample, (N,)."""
-    count = np.floor(HIGHEST_SHARE * sample_rate / 2 / pitch)
+def pulse_train(f0: NDArray[np.float64], cycles: NDArray[np.float64], sample_rate: int) -> NDArray[np.float32]:
+    """Pulses of unit power at whole cycles, from F0 in hertz and phase in cycles at each sample, (N,)."""
+    num_harmonics = np.floor(MAX_NYQUIST_RATIO * sample_rate / 2 / f0)
     half = np.pi * cycles
-    below = np.sin(half)
-    on_pulse = np.abs(below) < 1e-6
-    kernel = np.sin((2 * count + 1) * half) / np.where(on_pulse, 1.0, below)
-    total = np.where(on_pulse, 2 * count + 1, kernel) - 1  # twice the sum of the cosines
-    return (total / np.sqrt(2 * count)).astype(np.float32)
+    denominator = np.sin(half)
+    on_pulse = np.abs(denominator) < 1e-6
+    kernel = np.sin((2 * num_harmonics + 1) * half) / np.where(on_pulse, 1.0, denominator)
+    total = np.where(on_pulse, 2 * num_harmonics + 1, kernel) - 1  # twice the sum of the cosines
+    return (total / np.sqrt(2 * num_harmonics)).astype(np.float32)

@@ -1,16 +1,18 @@
-"""The mini codec, ready to run: ONNX graphs, a source of sound and an inverse STFT in NumPy, no PyTorch.
+"""Inference of the mini codec: ONNX graphs, a harmonic source and an inverse STFT in NumPy, without PyTorch.
 
-Upstream: a folder written by `export_mini_codec` (training side).  Downstream: synthesis, tokenising.
-The network is described and trained in `codec.mini_model`; its geometry is SNAC 24 kHz's (2048, 1024 and 512
+Upstream: a folder written by `training.codec`.  Downstream: synthesis, tokenizing.
+The network is in `codec.mini_model`; its geometry is SNAC 24 kHz's (2048, 1024 and 512
 samples per code), so that every patch of seven tokens lasts 85.3 ms.
 Shapes: T patches · F spectral frames · N samples.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,49 +20,60 @@ from pydantic import Field, model_validator
 
 from marstts import audio, spectral
 from marstts.audio import Waveform
-from marstts.codec.base import CodecSpec, Codes, noise_of
-from marstts.codec.harmonics import count_cycles, pulse_train, spread
+from marstts.checked_graph import CheckedGraph, Shape
+from marstts.codec.base import MAX_HOP, CodecSpec, Codes, check_codes, check_levels, noise_of
+from marstts.codec.harmonics import interpolate_f0, phase, pulse_train
 from marstts.config import Config, read_config
-from marstts.errors import CheckpointError
-from marstts.onnx_session import open_session
+from marstts.errors import CheckpointError, ConfigError
+from marstts.file_errors import printable_name
 
 MAX_LOG_GAIN = 5.0
-"""Bounds what the filters can ask for; pulses at 120 Hz and full scale have log-magnitude 3.6 by themselves."""
+"""Bound of the filters' log gain; pulses at 120 Hz and full scale have log-magnitude 3.6 before filtering."""
 
 LOWEST_PITCH, MIDDLE_PITCH, HIGHEST_PITCH = 50.0, 140.0, 600.0
-"""Hertz. Pitch is foretold in octaves about the middle one, and kept within the others."""
+"""In hertz. Pitch is predicted in octaves relative to the middle one, and clamped to the others."""
 
 KERNEL = 7
-"""Latents or frames that each convolution over time spans, the one from latents to pitch included."""
+"""Width of each convolution over time, in latents or frames."""
 
 PITCH_AHEAD = 1
-"""Of a kernel's places this many lie in the future where pitch is foretold: it is known mostly by what went before, and
-what must be waited for delays a stream."""
+"""Future positions of a kernel in the prediction of pitch: the past suffices mostly, and lookahead delays a stream."""
+
+
+Size = Annotated[int, Field(ge=1, le=4096)]
+"""A number of channels, blocks or latents."""
 
 
 class MiniCodecConfig(Config):
     """Sizes of the mini codec."""
 
-    sample_rate: int = 24000
-    fft_size: int = 1024
-    hop: int = 256
+    sample_rate: int = Field(24000, ge=1000, le=192_000)
+    fft_size: int = Field(1024, ge=4, le=2**16, multiple_of=2)
+    hop: int = Field(256, ge=1, le=2**15)
     """Samples per spectral frame."""
-    num_mels: int = 100
-    strides: tuple[int, ...] = (4, 2, 1)
+    num_mels: int = Field(100, ge=1, le=1024)
+    strides: tuple[Size, ...] = Field((4, 2, 1), min_length=1, max_length=16)
     """Latents per code on each level, coarse to fine; a latent is two frames long."""
-    codebook_size: int = Field(1024, ge=16)
-    codebook_width: int = 8
-    """Codes are chosen by cosine similarity in a space this small, which keeps all entries in use."""
-    latent_width: int = 256
-    encoder_width: int = 256
-    encoder_blocks: tuple[int, int] = (2, 4)
+    codebook_size: int = Field(1024, ge=16, le=65536)
+    codebook_width: Size = 8
+    """Size of the space in which codes are chosen by cosine similarity; a small one keeps all entries in use."""
+    latent_width: Size = 256
+    encoder_width: Size = 256
+    encoder_blocks: tuple[Size, Size] = (2, 4)
     """ConvNeXt blocks at 93.75 Hz and at 46.875 Hz."""
-    decoder_width: int = 320
-    decoder_blocks: tuple[int, int] = (4, 4)
+    decoder_width: Size = 320
+    decoder_blocks: tuple[Size, Size] = (4, 4)
     """ConvNeXt blocks at 46.875 Hz and at 93.75 Hz."""
-    pitch_width: int = 128
-    pitch_dilations: tuple[int, ...] = (1, 2, 4, 1, 2, 4)
+    pitch_width: Size = 128
+    pitch_dilations: tuple[Size, ...] = Field((1, 2, 4, 1, 2, 4), min_length=1, max_length=64)
     """One ConvNeXt block at 46.875 Hz each."""
+    timbre_width: int = Field(0, ge=0, le=4096)
+    """Length V of the timbre embedding that conditions the decoder; 0 = the codes alone determine the sound."""
+    timbre_encoder_width: Size = 192
+    timbre_encoder_blocks: int = Field(3, ge=0, le=64)
+    """ConvNeXt blocks at 46.875 Hz, between a reference's spectra and its timbre embedding."""
+    timbre_mels: int = Field(80, ge=1, le=1024)
+    """Lowest mel bands of a reference that are encoded (80 of 100 at 24 kHz: up to 6.4 kHz)."""
 
     @property
     def hop_lengths(self) -> tuple[int, ...]:
@@ -74,37 +87,43 @@ class MiniCodecConfig(Config):
 
     @property
     def filters_reach(self) -> int:
-        """Latents on either side that have a say in the filters of one, in the decoder's fast half."""
+        """Latents on either side that influence the filters of a latent, in the decoder's fast half."""
         return math.ceil((KERNEL // 2) * self.decoder_blocks[1] / 2)
 
     @property
-    def decoder_reach(self) -> int:
-        """Patches on either side that have a say in the filters that a patch is heard through, overlap included."""
+    def decoder_lookahead(self) -> int:
+        """Patches on either side that influence the filters of a patch, overlap included."""
         slow = (KERNEL // 2) * (1 + self.decoder_blocks[0])
         overlap = math.ceil(self.fft_size / self.hop / 4)
         return math.ceil((slow + self.filters_reach + overlap) / self.strides[0])
 
     @property
     def pitch_reach(self) -> tuple[int, int]:
-        """Patches before and after that have a say in the pitch that a patch's pulses follow, overlap included."""
-        spared = math.ceil((self.fft_size / self.hop + 1) / 2)
-        places = sum((1, *self.pitch_dilations))
-        back, ahead = (KERNEL - 1 - PITCH_AHEAD) * places + spared, PITCH_AHEAD * places + spared
+        """Patches before and after that influence the pitch of a patch's pulses, overlap included."""
+        overlap = math.ceil((self.fft_size / self.hop + 1) / 2)
+        steps = sum((1, *self.pitch_dilations))
+        back, ahead = (KERNEL - 1 - PITCH_AHEAD) * steps + overlap, PITCH_AHEAD * steps + overlap
         return math.ceil(back / self.strides[0]), math.ceil(ahead / self.strides[0])
 
     @model_validator(mode="after")
     def _strides_nest(self) -> MiniCodecConfig:
-        pairs = zip(self.strides, self.strides[1:], strict=False)
-        if self.strides[-1] != 1 or any(coarse % fine for coarse, fine in pairs):
-            raise ValueError(f"strides must fall to 1, each dividing the one before, not {self.strides}")
+        check_levels(self.strides)
+        if self.strides[-1] != 1:
+            raise ValueError(f"expected strides that end with 1, not {list(self.strides)}")
+        if self.hop_lengths[0] > MAX_HOP:
+            raise ValueError(f"a patch has {self.hop_lengths[0]} samples, but at most {MAX_HOP} are supported")
+        if self.hop > self.fft_size:
+            raise ValueError(f"hop {self.hop} is larger than fft_size {self.fft_size}: frames would not overlap")
+        if self.timbre_width and self.timbre_mels > self.num_mels:
+            raise ValueError(f"timbre_mels is {self.timbre_mels}, but there are only {self.num_mels} mel bands")
         return self
 
 
 class MiniCodecFolder(Config):
     """`config.json` of an exported codec."""
 
-    name: str
-    """Names the codec and this training of it, e.g. `mini-codec-v1`."""
+    name: str = Field(min_length=1, max_length=200)
+    """Name of the codec and its weights, e.g. `mini-codec-v1`."""
 
     model: MiniCodecConfig
 
@@ -114,7 +133,7 @@ class MiniCodec:
 
     def __init__(self, folder: Path, threads: int = 1) -> None:
         self.folder = folder
-        described = read_config(MiniCodecFolder, folder / "config.json")
+        described = read_config(MiniCodecFolder, folder / "config.json", CheckpointError)
         self.config = described.model
         self.spec = CodecSpec(
             name=described.name,
@@ -122,60 +141,99 @@ class MiniCodec:
             codebook_size=self.config.codebook_size,
             hop_lengths=self.config.hop_lengths,
         )
-        self._encoder = open_session(folder / "encoder.onnx", threads)
-        self._decoder = open_session(folder / "decoder.onnx", threads)
-        self._filters = open_session(folder / "filters.onnx", threads)
-        self._pitch = open_session(folder / "pitch.onnx", threads)
+        config, bins = self.config, self.config.fft_size // 2 + 1
+        codes = (1, None, sum(self.spec.patch_layout))
+        mels, hidden = (1, None, 2 * config.strides[0], config.num_mels), (1, None, config.decoder_width)
+        filters = dict.fromkeys(("pulse_gain", "noise_gain", "shift"), (1, bins, None))
+        timbre: dict[str, Shape] = {"timbre": (1, config.timbre_width)} if config.timbre_width else {}
+        self._encoder = CheckedGraph(folder / "encoder.onnx", {"mels": mels}, {"codes": codes}, threads)
+        self._decoder = CheckedGraph(folder / "decoder.onnx", {"codes": codes} | timbre, {"hidden": hidden}, threads)
+        self._source_filter = CheckedGraph(folder / "filters.onnx", {"hidden": hidden} | timbre, filters, threads)
+        self._pitch = CheckedGraph(folder / "pitch.onnx", {"codes": codes} | timbre, {"pitch": (1, None)}, threads)
+        self._timbre_encoder: CheckedGraph | None = None
+        if timbre:
+            reference = {"mels": (1, config.timbre_mels, None)}
+            self._timbre_encoder = CheckedGraph(folder / "timbre.onnx", reference, timbre, threads)
+        self._timbre = np.zeros(config.timbre_width, np.float32)
+        """(V,), the timbre embedding that conditions the decoder; zeros condition nothing."""
 
     @property
-    def reach_patches(self) -> int:
-        """As far ahead as filters or pitch of a patch depend on codes."""
-        return max(self.config.decoder_reach, self.config.pitch_reach[1])
+    def timbre_width(self) -> int:
+        """Length of timbre embeddings; 0 = this codec has none."""
+        return self.config.timbre_width
+
+    def timbre_embedding(self, waveform: Waveform) -> NDArray[np.float32]:
+        """The timbre embedding of a recording, (V,) float32 of root mean square 1; resamples if its rate differs.
+
+        ConfigError from a codec without timbre conditioning.
+        """
+        if self._timbre_encoder is None:
+            raise ConfigError(f"{self.spec.name} has no timbre embeddings; use a codec trained with timbre_width > 0")
+        samples = audio.resample(waveform, self.spec.sample_rate).samples
+        mels = self._log_mel(np.pad(samples, (0, -len(samples) % self.config.hop)))
+        (timbre,) = self._timbre_encoder.run({"mels": mels[None, : self.config.timbre_mels]}, [(1, self.timbre_width)])
+        return np.asarray(timbre[0], dtype=np.float32)
+
+    def with_timbre(self, embedding: NDArray[np.float32]) -> MiniCodec:
+        """This codec with its decoder conditioned on the timbre embedding (V,); both share the same sessions."""
+        conditioned = copy.copy(self)
+        conditioned._timbre = np.asarray(embedding, dtype=np.float32)
+        return conditioned
+
+    @property
+    def lookahead_patches(self) -> int:
+        """Later patches that the filters or the pitch of a patch depend on."""
+        return max(self.config.decoder_lookahead, self.config.pitch_reach[1])
 
     def encode(self, waveform: Waveform) -> Codes:
         """Codes of the waveform, padded with silence to whole patches; resampled if its rate differs."""
         samples = audio.resample(waveform, self.spec.sample_rate).samples
         patches = max(1, -(-len(samples) // self.spec.patch_samples))
         samples = np.pad(samples, (0, patches * self.spec.patch_samples - len(samples)))
-        config = self.config
-        mels = spectral.log_mel(
-            samples, config.sample_rate, fft_size=config.fft_size, hop=config.hop, num_mels=config.num_mels,
-            padding=config.padding,
-        )  # fmt: skip
-        grouped = np.ascontiguousarray(mels.T).reshape(1, patches, -1, config.num_mels)
-        (codes,) = self._encoder.run(None, {"mels": grouped})
-        return self._by_level(np.asarray(codes[0], dtype=np.int64))
+        grouped = np.ascontiguousarray(self._log_mel(samples).T).reshape(1, patches, -1, self.config.num_mels)
+        (codes,) = self._encoder.run({"mels": grouped}, [(1, patches, sum(self.spec.patch_layout))])
+        return self._by_level(check_codes(codes[0], self.spec))
 
     def decode(self, codes: Sequence[NDArray[np.int64]], first: int = 0) -> Waveform:
         """The audio of whole patches: `len(codes[0]) * spec.patch_samples` samples.
 
-        `first` chooses the noise of breath and hiss; the pulses of the voice begin anew at the first patch given.
+        `first` selects the noise; the phase of the pulses starts at 0 at the first given patch.
         """
-        return Waveform(MiniDecoding(self, first).hear(codes, len(codes[0])), self.spec.sample_rate)
+        return Waveform(MiniDecoding(self, first).decode_until(codes, len(codes[0])), self.spec.sample_rate)
 
     def decoding(self) -> MiniDecoding:
-        """A new utterance, of which nothing has been heard; `codec.base.DecodesInOrder`."""
+        """Start decoding a new utterance; see `codec.base.IncrementalCodec`."""
         return MiniDecoding(self)
 
     def pitch(self, patches: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Codes (T, P) -> Hertz (F,), in unvoiced frames what lies between voiced ones."""
-        (hertz,) = self._pitch.run(None, {"codes": patches[None]})
+        """Codes (T, P) -> F0 in hertz (F,), interpolated in unvoiced frames."""
+        frames = len(patches) * 2 * self.config.strides[0]
+        (hertz,) = self._pitch.run({"codes": patches[None]} | self._condition(), [(1, frames)])
+        if not (np.abs(hertz - MIDDLE_PITCH) < HIGHEST_PITCH).all():  # also where it is NaN
+            raise CheckpointError(
+                f"{printable_name(self._pitch.path)}: expected F0 in hertz, but the graph gives others"
+            )
         return np.asarray(hertz[0])
 
-    def filters(self, patches: NDArray[np.int64], first: int, last: int) -> list[NDArray[np.float32]]:
-        """Codes (T, P) -> for patches `first` to `last` of them, (bins, F) each: gains of pulses and of noise
-        (logarithms), and the pulses' shift in phase."""
+    def source_filter(self, patches: NDArray[np.int64], first: int, last: int) -> list[NDArray[np.float32]]:
+        """Codes (T, P) -> log gain of pulses, log gain of noise, phase shift of pulses, (bins, F) each.
+
+        F frames of the patches `first` to `last`.
+        """
         per_patch, reach = self.config.strides[0], self.config.filters_reach
-        (hidden,) = self._decoder.run(None, {"codes": patches[None]})
+        latents, width = len(patches) * per_patch, self.config.decoder_width
+        (hidden,) = self._decoder.run({"codes": patches[None]} | self._condition(), [(1, latents, width)])
         begin, end = max(0, first * per_patch - reach), min(hidden.shape[1], last * per_patch + reach)
         frames = slice(2 * (first * per_patch - begin), 2 * (last * per_patch - begin))
-        return [each[0, :, frames] for each in self._filters.run(None, {"hidden": hidden[:, begin:end]})]
+        shape = (1, self.config.fft_size // 2 + 1, 2 * (end - begin))
+        filters = self._source_filter.run({"hidden": hidden[:, begin:end]} | self._condition(), [shape] * 3)
+        return [each[0, :, frames] for each in filters]
 
-    def shape(
-        self, filters: Sequence[NDArray[np.float32]], pulses: NDArray[np.float32], noise: NDArray[np.float32]
+    def apply_filter(
+        self, source_filter: Sequence[NDArray[np.float32]], pulses: NDArray[np.float32], noise: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """What is heard, (N,), of pulses and noise, (N,) each."""
-        config, (pulse_gain, noise_gain, shift) = self.config, filters
+        """Filtered sum, (N,), of pulses and noise, (N,) each."""
+        config, (pulse_gain, noise_gain, shift) = self.config, source_filter
         spectra = self._spectra(pulses) * (np.cos(shift) + 1j * np.sin(shift))
         spectra *= np.exp(np.minimum(pulse_gain, MAX_LOG_GAIN))
         spectra += self._spectra(noise) * np.exp(np.minimum(noise_gain, MAX_LOG_GAIN))
@@ -188,7 +246,19 @@ class MiniCodec:
             raise CheckpointError(
                 f"{self.spec.name} decodes levels of T x {layout} codes, not {[len(level) for level in codes]}"
             )
-        return np.concatenate([level.reshape(len(codes[0]), -1) for level in codes], axis=1).astype(np.int64)
+        return check_codes(np.concatenate([level.reshape(len(codes[0]), -1) for level in codes], axis=1), self.spec)
+
+    def _log_mel(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(N,), N a multiple of the hop -> (M, N / hop)."""
+        config = self.config
+        return spectral.log_mel(
+            samples, config.sample_rate, fft_size=config.fft_size, hop=config.hop, num_mels=config.num_mels,
+            padding=config.padding,
+        )  # fmt: skip
+
+    def _condition(self) -> dict[str, NDArray[Any]]:
+        """The timbre embedding as an input of the decoder's graphs, if they have one."""
+        return {"timbre": self._timbre[None]} if self.timbre_width else {}
 
     def _spectra(self, samples: NDArray[np.float32]) -> NDArray[np.complex64]:
         """(N,) -> (fft_size / 2 + 1, F), silence around it."""
@@ -204,40 +274,40 @@ class MiniCodec:
 
 
 class MiniDecoding:
-    """A `codec.base.Decoding`: knows how many cycles the voice has gone through where it stopped.
+    """A `codec.base.Decoding` that keeps the phase of the pulses from one window to the next.
 
-    So pulses go on where they stopped, though pitch is foretold anew for every window, from its surroundings.
+    Pitch is predicted again for every window, from the patches around it.
     """
 
     def __init__(self, codec: MiniCodec, first: int = 0) -> None:
         self._codec, self._first = codec, first
-        self._heard = 0
+        self._decoded_patches = 0
         self._cycles = 0.0
-        """At the start of the last patch before `_heard`, whose end the next window hears, too."""
+        """Phase at the start of the last decoded patch, which overlaps with the next window."""
 
-    def hear(self, codes: Sequence[NDArray[np.int64]], stop: int) -> NDArray[np.float32]:
-        """The samples between where the last call stopped and patch `stop`."""
+    def decode_until(self, codes: Sequence[NDArray[np.int64]], stop: int) -> NDArray[np.float32]:
+        """The samples from the end of the last call to patch `stop`."""
         codec, config, size = self._codec, self._codec.config, self._codec.spec.patch_samples
-        start = self._heard
+        start = self._decoded_patches
         if stop == start:
             return np.zeros(0, np.float32)
         patches = codec.patches(codes)
-        begin, end = max(0, start - config.decoder_reach), min(len(patches), stop + config.decoder_reach)
-        first, last = max(0, start - 1), min(len(patches), stop + 1)  # whose frames reach into what is asked for
-        filters = codec.filters(patches[begin:end], first - begin, last - begin)
+        begin, end = max(0, start - config.decoder_lookahead), min(len(patches), stop + config.decoder_lookahead)
+        first, last = max(0, start - 1), min(len(patches), stop + 1)  # their frames overlap with the requested samples
+        source_filter = codec.source_filter(patches[begin:end], first - begin, last - begin)
         noise = np.concatenate([noise_of((0,), self._first + patch, size) for patch in range(first, last)])
-        samples = codec.shape(filters, self._pulses(patches, first, last, stop), noise)
-        self._heard = stop
+        samples = codec.apply_filter(source_filter, self._pulses(patches, first, last, stop), noise)
+        self._decoded_patches = stop
         return samples[(start - first) * size : (stop - first) * size]
 
     def _pulses(self, patches: NDArray[np.int64], first: int, last: int, stop: int) -> NDArray[np.float32]:
-        """The pulses of patches `first` to `last`, going on from the last call's; the next will begin at `stop` - 1."""
+        """The pulses of patches `first` to `last`, in phase with the last call's; the next one starts at `stop` - 1."""
         size, rate = self._codec.spec.patch_samples, self._codec.spec.sample_rate
         back, ahead = self._codec.config.pitch_reach
         known_from = max(0, first - back)
-        hertz = spread(self._codec.pitch(patches[known_from : stop + ahead]), self._codec.config.hop)
+        hertz = interpolate_f0(self._codec.pitch(patches[known_from : stop + ahead]), self._codec.config.hop)
         hertz = hertz[(first - known_from) * size : (last - known_from) * size]
-        cycles = count_cycles(hertz, rate, self._cycles)
+        cycles = phase(hertz, rate, self._cycles)
         if stop - 1 > first:
             self._cycles = float(cycles[(stop - 1 - first) * size - 1])
         return pulse_train(hertz, cycles, rate)

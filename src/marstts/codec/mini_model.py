@@ -1,15 +1,15 @@
 """The mini codec's network: a spectral codec with SNAC's token geometry, decoding through an inverse STFT.
 
     samples ─ log-mel, 93.75 frames/s ─ ConvNeXt ─ ÷2 ─ ConvNeXt ─► latents at 46.875 Hz
-    latents ─ residual quantisation: level 0 on means of 4 latents, level 1 of 2, level 2 of 1 ─► codes
+    latents ─ residual quantization: level 0 on means of 4 latents, level 1 of 2, level 2 of 1 ─► codes
     codes ─ sum of the levels ─ dilated ConvNeXt ─► pitch ─► pulses ─┐
             sum of the levels ─ ConvNeXt ─ ×2 ─ ConvNeXt ─► filters ─┴─ of pulses and noise ─ inverse STFT ─► samples
 
 Upstream: `training.codec` (waveforms).  Downstream: `codec.mini`, which runs the exported graphs without PyTorch.
-Geometry after SNAC (arXiv:2410.14411); low-dimensional, normalised codebooks after arXiv:2110.04627. The decoder works
-on spectra, as Vocos does (arXiv:2306.00814), but shapes a source of pulses and noise (see `codec.harmonics`) where
-Vocos makes phases from nothing: few codes tell nothing of phases, and a voice without them is hoarse. All of the
-network is convolutional with finite reach, so long audio can be decoded in windows.
+Geometry after SNAC (arXiv:2410.14411); low-dimensional, normalized codebooks after arXiv:2110.04627. The decoder works
+on spectra, as Vocos does (arXiv:2306.00814). Vocos predicts phases; this decoder filters a source of pulses and noise
+(see `codec.harmonics`), since few codes hold no phases and speech without them sounds hoarse. The network is
+convolutional with a finite receptive field, so long audio can be decoded in windows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from marstts.codec.harmonics import HIGHEST_SHARE
+from marstts.codec.harmonics import MAX_NYQUIST_RATIO
 from marstts.codec.mini import (
     HIGHEST_PITCH,
     KERNEL,
@@ -30,6 +30,7 @@ from marstts.codec.mini import (
     PITCH_AHEAD,
     MiniCodecConfig,
 )
+from marstts.codec.timbre_model import Modulation, TimbreEncoder
 from marstts.spectral import LOG_FLOOR, hann, mel_filterbank
 
 # B batch · N samples · F frames (93.75 Hz, 2 per latent) · L latents (46.875 Hz) · D width · K codebook entries
@@ -38,10 +39,13 @@ from marstts.spectral import LOG_FLOOR, hann, mel_filterbank
 class ConvNeXtBlock(nn.Module):
     """Depthwise convolution over time, then a feed-forward over channels (arXiv:2201.03545), on (B, D, T).
 
-    `ahead` of the kernel's places lie in the future.
+    `ahead` of the kernel's positions lie in the future.
     """
 
-    def __init__(self, width: int, *, widen: int = 3, dilation: int = 1, ahead: int = KERNEL // 2) -> None:
+    def __init__(
+        self, width: int, *, widen: int = 3, dilation: int = 1, ahead: int = KERNEL // 2, timbre_width: int = 0
+    ) -> None:
+        """`timbre_width` > 0: the normalized channels are modulated by a timbre embedding of this length."""
         super().__init__()
         self.sides = ((KERNEL - 1 - ahead) * dilation, ahead * dilation)
         self.depthwise = nn.Conv1d(width, width, KERNEL, dilation=dilation, groups=width)
@@ -49,11 +53,24 @@ class ConvNeXtBlock(nn.Module):
         self.widen = nn.Linear(width, widen * width)
         self.narrow = nn.Linear(widen * width, width)
         self.scale = nn.Parameter(torch.full((width,), 0.1))
+        self.modulation = Modulation(timbre_width, width) if timbre_width else None
 
-    def forward(self, x: Tensor) -> Tensor:
-        y = self.depthwise(F.pad(x, self.sides)).transpose(1, 2)
-        y = self.narrow(F.gelu(self.widen(self.norm(y)), approximate="tanh"))
+    def forward(self, x: Tensor, timbre: Tensor | None = None) -> Tensor:
+        """x (B, D, T), timbre (B, V) or None -> (B, D, T)."""
+        y = self.norm(self.depthwise(F.pad(x, self.sides)).transpose(1, 2))
+        y = y if self.modulation is None or timbre is None else self.modulation(y, timbre)
+        y = self.narrow(F.gelu(self.widen(y), approximate="tanh"))
         return x + (self.scale * y).transpose(1, 2)
+
+
+class Blocks(nn.ModuleList):
+    """ConvNeXt blocks in sequence, all with the same timbre embedding."""
+
+    def forward(self, x: Tensor, timbre: Tensor | None = None) -> Tensor:
+        """x (B, D, T), timbre (B, V) or None -> (B, D, T)."""
+        for block in self:
+            x = block(x, timbre)
+        return x
 
 
 class Encoder(nn.Module):
@@ -76,10 +93,10 @@ class Encoder(nn.Module):
 
 
 class Codebook(nn.Module):
-    """One level: nearest entry by cosine similarity in a small space."""
+    """The codebook of one level: nearest entry by cosine similarity in a small space."""
 
     usage: Tensor
-    """(K,) how often each code was chosen lately, 1 = as often as the others."""
+    """(K,) recent frequency of each code, 1 = the average of all codes."""
 
     def __init__(self, config: MiniCodecConfig) -> None:
         super().__init__()
@@ -106,7 +123,7 @@ class Codebook(nn.Module):
         return cast(Tensor, self.project_out(chosen.transpose(1, 2)))
 
     def forward(self, latents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """latents (B, latent_width, T) -> (quantised likewise, codes (B, T), commitment and codebook loss ())."""
+        """latents (B, latent_width, T) -> (quantized likewise, codes (B, T), commitment and codebook loss ())."""
         queries = self.queries(latents)
         codes = self.similarities(queries.detach()).argmax(dim=-1)
         chosen = F.normalize(F.embedding(codes, self.entries), dim=-1)
@@ -116,7 +133,7 @@ class Codebook(nn.Module):
 
 
 class ResidualQuantizer(nn.Module):
-    """Coarse to fine: each level codes the mean, over its stride, of what the levels before it left over."""
+    """Residual vector quantization: each level codes the mean residual of the levels before, over its stride."""
 
     def __init__(self, config: MiniCodecConfig) -> None:
         super().__init__()
@@ -124,16 +141,16 @@ class ResidualQuantizer(nn.Module):
         self.levels = nn.ModuleList(Codebook(config) for _ in config.strides)
 
     @property
-    def books(self) -> list[tuple[int, Codebook]]:
+    def codebooks(self) -> list[tuple[int, Codebook]]:
         """Each level's stride and codebook, coarse to fine."""
         return list(zip(self.strides, cast(list[Codebook], self.levels), strict=True))
 
     def forward(self, latents: Tensor) -> tuple[list[Tensor], list[Tensor], Tensor]:
-        """latents (B, D, L) -> (quantised levels, (B, D, L) each, to be summed; codes per level; loss ())."""
+        """latents (B, D, L) -> (quantized levels, (B, D, L) each, to be summed; codes per level; loss ())."""
         total, loss, levels, codes = torch.zeros_like(latents), latents.new_zeros(()), [], []
-        for stride, level in self.books:
-            quantised, level_codes, level_loss = level(pool(latents - total, stride))
-            levels.append(stretch(quantised, stride))
+        for stride, level in self.codebooks:
+            quantized, level_codes, level_loss = level(downsample(latents - total, stride))
+            levels.append(upsample(quantized, stride))
             total = total + levels[-1]
             codes.append(level_codes)
             loss = loss + level_loss
@@ -142,105 +159,110 @@ class ResidualQuantizer(nn.Module):
     def encode(self, latents: Tensor) -> list[Tensor]:
         """latents (B, D, L) -> codes per level, (B, L / stride) each."""
         total, codes = torch.zeros_like(latents), []
-        for stride, level in self.books:
-            codes.append(level.encode(pool(latents - total, stride)))
-            total = total + stretch(level.decode(codes[-1]), stride)
+        for stride, level in self.codebooks:
+            codes.append(level.encode(downsample(latents - total, stride)))
+            total = total + upsample(level.decode(codes[-1]), stride)
         return codes
 
     def decode(self, codes: list[Tensor]) -> Tensor:
         """Codes per level -> (B, D, L)."""
         parts = [
-            stretch(level.decode(level_codes), stride)
-            for (stride, level), level_codes in zip(self.books, codes, strict=True)
+            upsample(level.decode(level_codes), stride)
+            for (stride, level), level_codes in zip(self.codebooks, codes, strict=True)
         ]
         return torch.stack(parts).sum(dim=0)
 
 
-def pool(x: Tensor, stride: int) -> Tensor:
+def downsample(x: Tensor, stride: int) -> Tensor:
     """(B, D, L) -> (B, D, L / stride), means."""
     return x if stride == 1 else F.avg_pool1d(x, stride)
 
 
-def stretch(x: Tensor, stride: int) -> Tensor:
+def upsample(x: Tensor, stride: int) -> Tensor:
     """(B, D, L) -> (B, D, L * stride), repeated."""
     return x if stride == 1 else x.repeat_interleave(stride, dim=2)
 
 
-class Pitch(nn.Module):
-    """latents (B, latent_width, L) -> pitch (B, F) in octaves about the middle one."""
+class PitchPredictor(nn.Module):
+    """latents (B, latent_width, L), timbre (B, V) or None -> pitch (B, F) in octaves relative to the middle one."""
 
     def __init__(self, config: MiniCodecConfig) -> None:
         super().__init__()
         width = config.pitch_width
         self.sides = (KERNEL - 1 - PITCH_AHEAD, PITCH_AHEAD)
         self.embed = nn.Conv1d(config.latent_width, width, KERNEL)
-        self.blocks = nn.Sequential(
-            *(ConvNeXtBlock(width, widen=2, dilation=step, ahead=PITCH_AHEAD) for step in config.pitch_dilations)
+        self.blocks = Blocks(
+            ConvNeXtBlock(width, widen=2, dilation=step, ahead=PITCH_AHEAD, timbre_width=config.timbre_width)
+            for step in config.pitch_dilations
         )
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, 2)  # frames per latent
 
-    def forward(self, latents: Tensor) -> Tensor:
-        x = self.blocks(self.embed(F.pad(latents, self.sides)))
+    def forward(self, latents: Tensor, timbre: Tensor | None = None) -> Tensor:
+        x = self.blocks(self.embed(F.pad(latents, self.sides)), timbre)
         return cast(Tensor, self.head(self.norm(x.transpose(1, 2)))).flatten(1)
 
 
-class Filters(NamedTuple):
-    """What becomes of pulses and noise, (B, fft_size / 2 + 1, F) each."""
+class SourceFilter(NamedTuple):
+    """Filters of pulses and noise, (B, fft_size / 2 + 1, F) each."""
 
     pulse_gain: Tensor
-    """Natural logarithms, as the next."""
+    """Natural logarithm of the gain."""
 
     noise_gain: Tensor
+    """Natural logarithm of the gain."""
+
     shift: Tensor
-    """Of the pulses' phases, in radians."""
+    """Phase shift of the pulses, in radians."""
 
 
 class Decoder(nn.Module):
-    """latents (B, latent_width, L) -> filters for two frames of each."""
+    """latents (B, latent_width, L), timbre (B, V) or None -> filters for two frames of each latent."""
 
     def __init__(self, config: MiniCodecConfig) -> None:
         super().__init__()
-        width = config.decoder_width
+        width, timbre_width = config.decoder_width, config.timbre_width
         slow, fast = config.decoder_blocks
         self.embed = nn.Conv1d(config.latent_width, width, 7, padding=3)
-        self.slow_blocks = nn.Sequential(*(ConvNeXtBlock(width) for _ in range(slow)))
+        self.slow_blocks = Blocks(ConvNeXtBlock(width, timbre_width=timbre_width) for _ in range(slow))
         self.upsample = nn.ConvTranspose1d(width, width, 2, stride=2)
-        self.fast_blocks = nn.Sequential(*(ConvNeXtBlock(width) for _ in range(fast)))
+        self.fast_blocks = Blocks(ConvNeXtBlock(width, timbre_width=timbre_width) for _ in range(fast))
         self.norm = nn.LayerNorm(width)
+        self.modulation = Modulation(timbre_width, width) if timbre_width else None
         self.head = nn.Linear(width, 3 * (config.fft_size // 2 + 1))
-        self.pitch = Pitch(config)
+        self.pitch = PitchPredictor(config)
 
-    def forward(self, latents: Tensor) -> Filters:
-        return self.filters(self.listen(latents))
+    def forward(self, latents: Tensor, timbre: Tensor | None = None) -> SourceFilter:
+        return self.source_filter(self.hidden_states(latents, timbre), timbre)
 
-    def listen(self, latents: Tensor) -> Tensor:
-        """latents (B, latent_width, L) -> hidden (B, D, L)."""
-        return cast(Tensor, self.slow_blocks(self.embed(latents)))
+    def hidden_states(self, latents: Tensor, timbre: Tensor | None = None) -> Tensor:
+        """latents (B, latent_width, L), timbre (B, V) or None -> hidden (B, D, L)."""
+        return cast(Tensor, self.slow_blocks(self.embed(latents), timbre))
 
-    def filters(self, hidden: Tensor) -> Filters:
-        """hidden (B, D, L) -> filters for F frames."""
-        x = self.fast_blocks(self.upsample(hidden))
-        return Filters(*self.head(self.norm(x.transpose(1, 2))).transpose(1, 2).chunk(3, dim=1))
+    def source_filter(self, hidden: Tensor, timbre: Tensor | None = None) -> SourceFilter:
+        """hidden (B, D, L), timbre (B, V) or None -> filters for F frames."""
+        x = self.norm(self.fast_blocks(self.upsample(hidden), timbre).transpose(1, 2))
+        x = x if self.modulation is None or timbre is None else self.modulation(x, timbre)
+        return SourceFilter(*self.head(x).transpose(1, 2).chunk(3, dim=1))
 
 
-class Coded(NamedTuple):
-    """What the codec makes of waveforms in training."""
+class CodecOutput(NamedTuple):
+    """Output of the codec in training."""
 
     samples: Tensor
-    """(B, N), heard back from the codes."""
+    """(B, N), decoded from the codes."""
 
     codes: list[Tensor]
     """Per level, coarse to fine, (B, L / stride)."""
 
     latents: Tensor
-    """(B, latent_width, L), what the encoder said before it was quantised."""
+    """(B, latent_width, L), the encoder's output before quantization."""
 
     levels: list[Tensor]
-    """What each level adds to the latents, (B, latent_width, L)."""
+    """Contribution of each level to the quantized latents, (B, latent_width, L)."""
 
     octaves: Tensor
-    """(B, F), the pitch as it is foretold from the codes, in octaves about the middle one."""
+    """(B, F), pitch predicted from the codes, in octaves relative to the middle one."""
 
     loss: Tensor
     """() commitment and codebook loss."""
@@ -258,6 +280,11 @@ class MiniCodecModel(nn.Module):
         self.encoder = Encoder(config)
         self.quantizer = ResidualQuantizer(config)
         self.decoder = Decoder(config)
+        self.timbre_encoder: TimbreEncoder | None = None
+        if config.timbre_width:
+            width = config.timbre_encoder_width
+            blocks = Blocks(ConvNeXtBlock(width) for _ in range(config.timbre_encoder_blocks))
+            self.timbre_encoder = TimbreEncoder(blocks, config.timbre_mels, width, config.timbre_width)
         basis = torch.from_numpy(mel_filterbank(config.sample_rate, config.fft_size, config.num_mels))
         self.register_buffer("mel_basis", basis, persistent=False)
         self.register_buffer("window", torch.from_numpy(hann(config.fft_size).copy()), persistent=False)
@@ -270,32 +297,40 @@ class MiniCodecModel(nn.Module):
         ).abs()
         return torch.log(torch.clamp(self.mel_basis @ spectrum, min=LOG_FLOOR))
 
-    def forward(self, samples: Tensor, pitch: Tensor | None = None) -> Coded:
-        """samples (B, N), N a multiple of the coarsest hop -> what is heard of them through the codes.
+    def timbre_of(self, reference: Tensor) -> Tensor | None:
+        """reference (B, N), N a multiple of the hop -> timbre embeddings (B, V); None from a codec without them."""
+        if self.timbre_encoder is None:
+            return None
+        return cast(Tensor, self.timbre_encoder(self.log_mel(reference)))
 
-        The pulses follow `pitch`, (B, F) in Hertz, where it is given: a filter learns little from a voice that goes its
-        own way. Otherwise they follow the pitch that the codes foretell.
+    def forward(self, samples: Tensor, pitch: Tensor | None = None, timbre: Tensor | None = None) -> CodecOutput:
+        """samples (B, N), N a multiple of the coarsest hop -> their reconstruction from codes.
+
+        `timbre` (B, V) conditions the decoder; rows of zeros, or None, leave it unconditioned.
+        `pitch`, (B, F) in hertz, gives the F0 of the pulses: filters learn little from pulses of another F0 than the
+        speech. Without it the pitch predicted from the codes is used.
         """
         latents = self.encoder(self.log_mel(samples)).float()
         with torch.autocast(samples.device.type, enabled=False):
             levels, codes, loss = self.quantizer(latents)
-        heard = torch.stack(levels).sum(dim=0)
-        octaves = self.decoder.pitch(heard).float()
+        quantized = torch.stack(levels).sum(dim=0)
+        octaves = self.decoder.pitch(quantized, timbre).float()
         pitch = to_hertz(octaves.detach()) if pitch is None else pitch
-        return Coded(self.voice(self.decoder(heard), pitch), codes, latents, levels, octaves, loss)
+        samples = self.synthesize(self.decoder(quantized, timbre), pitch)
+        return CodecOutput(samples, codes, latents, levels, octaves, loss)
 
-    def voice(
-        self, filters: Filters, pitch: Tensor, pulses: Tensor | None = None, noise: Tensor | None = None
+    def synthesize(
+        self, source_filter: SourceFilter, pitch: Tensor, pulses: Tensor | None = None, noise: Tensor | None = None
     ) -> Tensor:
-        """Filters, and pitch (B, F) in Hertz -> (B, F * hop). Where they are not given, pulses begin anywhere."""
+        """Filters, and pitch (B, F) in hertz -> samples (B, F * hop). By default pulses start at a random phase."""
         with torch.autocast(pitch.device.type, enabled=False):
             if pulses is None:
                 pulses = pulse_train(pitch, self.config, torch.rand(len(pitch), 1, device=pitch.device))
             noise = torch.randn_like(pulses) if noise is None else noise
-            pulse_gain, noise_gain, shift = (value.float() for value in filters)
-            shaped = torch.polar(torch.exp(torch.clamp(pulse_gain, max=MAX_LOG_GAIN)), shift) * self.spectra(pulses)
-            shaped = shaped + torch.exp(torch.clamp(noise_gain, max=MAX_LOG_GAIN)) * self.spectra(noise)
-            return self.to_samples(shaped)
+            pulse_gain, noise_gain, shift = (value.float() for value in source_filter)
+            filtered = torch.polar(torch.exp(torch.clamp(pulse_gain, max=MAX_LOG_GAIN)), shift) * self.spectra(pulses)
+            filtered = filtered + torch.exp(torch.clamp(noise_gain, max=MAX_LOG_GAIN)) * self.spectra(noise)
+            return self.to_samples(filtered)
 
     def spectra(self, samples: Tensor) -> Tensor:
         """(B, N) -> (B, fft_size / 2 + 1, F), complex, silence around the samples."""
@@ -317,71 +352,20 @@ class MiniCodecModel(nn.Module):
 
 
 def to_hertz(octaves: Tensor) -> Tensor:
-    """Octaves about the middle pitch -> Hertz, kept where voices are."""
+    """Octaves relative to the middle pitch -> hertz, clamped to the range of voices."""
     return torch.clamp(MIDDLE_PITCH * 2**octaves, LOWEST_PITCH, HIGHEST_PITCH)
 
 
 def pulse_train(pitch: Tensor, config: MiniCodecConfig, before: Tensor) -> Tensor:
-    """pitch (B, F) in Hertz, cycles gone through before (B, 1) -> (B, F * hop); equal to `harmonics.pulse_train`."""
+    """pitch (B, F) in hertz, phase in cycles before it (B, 1) -> (B, F * hop); as `harmonics.pulse_train`."""
     rate = config.sample_rate
     hertz = F.interpolate(pitch.double()[:, None], scale_factor=config.hop, mode="linear", align_corners=False)[:, 0]
     half = torch.pi * torch.remainder(before + torch.cumsum(hertz / rate, dim=1), 1.0)
-    count = torch.floor(HIGHEST_SHARE * rate / 2 / hertz)
-    below = torch.sin(half)
-    on_pulse = below.abs() < 1e-6
-    kernel = torch.sin((2 * count + 1) * half) / torch.where(on_pulse, torch.ones_like(below), below)
-    total = torch.where(on_pulse, 2 * count + 1, kernel) - 1
-    return (total / torch.sqrt(2 * count)).float()
-
-
-class CodesGraph(nn.Module):
-    """The encoder as it is exported: mels (1, T, frames per patch, M) -> codes (1, T, P), levels side by side."""
-
-    def __init__(self, codec: MiniCodecModel) -> None:
-        super().__init__()
-        self.codec = codec
-
-    def forward(self, mels: Tensor) -> Tensor:
-        patches = mels.shape[1]
-        latents = self.codec.encoder(mels.flatten(1, 2).transpose(1, 2))
-        codes = self.codec.quantizer.encode(latents)
-        return torch.cat([level.reshape(1, patches, -1) for level in codes], dim=2)
-
-
-class HiddenGraph(nn.Module):
-    """The decoder's slow half as it is exported: codes (1, T, P) -> hidden (1, L, D)."""
-
-    def __init__(self, codec: MiniCodecModel) -> None:
-        super().__init__()
-        self.codec = codec
-
-    def forward(self, codes: Tensor) -> Tensor:
-        return self.codec.decoder.listen(latents_of(self.codec, codes)).transpose(1, 2)
-
-
-class FiltersGraph(nn.Module):
-    """The decoder's fast half as it is exported: hidden (1, L, D) -> filters, (1, fft_size / 2 + 1, F) each."""
-
-    def __init__(self, codec: MiniCodecModel) -> None:
-        super().__init__()
-        self.codec = codec
-
-    def forward(self, hidden: Tensor) -> tuple[Tensor, ...]:
-        return tuple(self.codec.decoder.filters(hidden.transpose(1, 2)))
-
-
-class PitchGraph(nn.Module):
-    """The decoder's pitch as it is exported: codes (1, T, P) -> Hertz (1, F)."""
-
-    def __init__(self, codec: MiniCodecModel) -> None:
-        super().__init__()
-        self.codec = codec
-
-    def forward(self, codes: Tensor) -> Tensor:
-        return to_hertz(self.codec.decoder.pitch(latents_of(self.codec, codes)))
-
-
-def latents_of(codec: MiniCodecModel, codes: Tensor) -> Tensor:
-    """codes (1, T, P), levels side by side -> (1, latent_width, L)."""
-    counts = [codec.config.strides[0] // stride for stride in codec.config.strides]
-    return codec.quantizer.decode([level.reshape(1, -1) for level in codes.split(counts, dim=2)])
+    num_harmonics = torch.floor(MAX_NYQUIST_RATIO * rate / 2 / hertz)
+    denominator = torch.sin(half)
+    on_pulse = denominator.abs() < 1e-6
+    kernel = torch.sin((2 * num_harmonics + 1) * half) / torch.where(
+        on_pulse, torch.ones_like(denominator), denominator
+    )
+    total = torch.where(on_pulse, 2 * num_harmonics + 1, kernel) - 1
+    return (total / torch.sqrt(2 * num_harmonics)).float()

@@ -2,10 +2,10 @@
 
 Upstream: the weights that `snac.SnacCodec` opens.  Downstream: `snac_onnx.SnacOnnx`, which runs the folder written by
 `export_snac`.
-SNAC (arXiv:2410.14411). Worked out beforehand are weight norm and the factors around every snake, x + sin²(a·x)/a, so
-that what is left of it is u + sin²(π·u)/π. With r the distance of u from the nearest integer, sin²(π·u) = sin²(π·r), a
-polynomial of r² between 0 and 1/4; ONNX Runtime takes longer for a sine than for ten such products. Convolutions of one
-channel each are given to it as pictures one row high, for which alone it has a fast way.
+SNAC (arXiv:2410.14411). Weight norm and the factors of every snake activation, x + sin²(a·x)/a, are folded into the
+weights, so that u + sin²(π·u)/π remains. With r the distance of u from the nearest integer, sin²(π·u) = sin²(π·r), a
+polynomial of r² between 0 and 1/4; in ONNX Runtime a sine takes longer than ten such products. Depthwise convolutions
+are written as two-dimensional ones of height 1, for which alone ONNX Runtime has a fast kernel.
 Shapes: T patches · K_l codes of level l per patch · C channels · N latents or samples.
 """
 
@@ -29,13 +29,13 @@ Weights = dict[str, NDArray[np.float32]]
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "snac.safetensors"
 
 SINE_TERMS = 4
-"""Of the polynomial, whose largest error is then 6e-5; with three it would be 2e-3."""
+"""Terms of the polynomial; its largest error is 6e-5, with three terms 2e-3."""
 
-SMALLEST_ALPHA = 1e-4
-"""Snakes hardly bend below this; their factors are divided by it."""
+MIN_ALPHA = 1e-4
+"""Smallest factor of a snake, which is divided by it; below, a snake is almost linear."""
 
 NORM_EPSILON = 1e-12
-"""As in PyTorch's normalize."""
+"""Epsilon of PyTorch's `normalize`."""
 
 
 def export_snac(source: Path | str, folder: Path, sha256: str | None = None) -> None:
@@ -49,12 +49,12 @@ def export_snac(source: Path | str, folder: Path, sha256: str | None = None) -> 
     config = read_snac_config(find_file(source, [CONFIG_FILE]))
     weights = find_weights(source, WEIGHT_FILES)
     name = short_name("snac", fingerprint(weights, sha256))
-    with torch.random.fork_rng(devices=[]):  # the random start is overwritten
+    with torch.random.fork_rng(devices=[]):  # the random initialization is overwritten
         model = snac.SNAC(**config.model_dump()).eval()
     load_strictly(model, read_tensors(weights), weights)
     folder.mkdir(parents=True, exist_ok=True)
     save_file(fold({key: value.numpy() for key, value in model.state_dict().items()}), folder / WEIGHTS_FILE)
-    (folder / WEIGHTS_FILE).chmod(0o644)  # safetensors writes for the owner's eyes only
+    (folder / WEIGHTS_FILE).chmod(0o644)  # safetensors makes files that only their owner can read
     write_config(SnacFolder(name=name, model=config), folder / CONFIG_FILE)
     for graph, build in (("encoder", encoder_graph), ("decoder", decoder_graph)):
         g = GraphBuilder(stored_tensors(folder / WEIGHTS_FILE), WEIGHTS_FILE)
@@ -63,26 +63,26 @@ def export_snac(source: Path | str, folder: Path, sha256: str | None = None) -> 
 
 
 def fold(tensors: Mapping[str, NDArray[np.float32]]) -> Weights:
-    """A model's tensors -> plain weights, snakes' factors in the convolutions around them; `turns` (C, 1) = a / π."""
+    """A model's tensors -> weights without weight norm, snakes folded into convolutions; `turns` (C, 1) = a / π."""
     folded = without_norm(tensors)
     for name in [name for name in folded if name.endswith(".alpha")]:
         match = re.fullmatch(r"(.*)\.(\d+)\.alpha", name)
         assert match is not None, name
-        stem, place = match[1], int(match[2])
+        stem, index = match[1], int(match[2])
         alpha = folded.pop(name).reshape(-1)
-        turns = np.copysign(np.maximum(np.abs(alpha), SMALLEST_ALPHA), alpha).astype(np.float32) / np.float32(np.pi)
-        after, before = f"{stem}.{place + 1}.weight", f"{stem}.{place - 1}"
+        turns = np.copysign(np.maximum(np.abs(alpha), MIN_ALPHA), alpha).astype(np.float32) / np.float32(np.pi)
+        after, before = f"{stem}.{index + 1}.weight", f"{stem}.{index - 1}"
         scale_axis(folded, after, 1 if folded[after].shape[1] == len(turns) else 0, np.reciprocal(turns))
-        if f"{before}.weight" in folded:  # nothing else hears that convolution
+        if f"{before}.weight" in folded:  # only the snake uses that convolution's output
             scale_axis(folded, f"{before}.weight", 0, turns)
             scale_axis(folded, f"{before}.bias", 0, turns)
         else:
-            folded[f"{stem}.{place}.turns"] = turns[:, None]
+            folded[f"{stem}.{index}.turns"] = turns[:, None]
     return {name: np.ascontiguousarray(value, np.float32) for name, value in folded.items()}
 
 
 def without_norm(tensors: Mapping[str, NDArray[np.float32]]) -> Weights:
-    """Magnitudes and directions of weight norm -> magnitude · direction / its norm per output; the rest as it is."""
+    """Magnitudes and directions of weight norm -> magnitude · direction / norm per output; other tensors unchanged."""
     direction, magnitude = ".parametrizations.weight.original1", ".parametrizations.weight.original0"
     plain = {}
     for name, value in tensors.items():
@@ -103,13 +103,15 @@ def scale_axis(weights: Weights, name: str, axis: int, factors: NDArray[np.float
 
 
 def decoder_graph(g: GraphBuilder, config: SnacConfig) -> None:
-    """codes.l (1, T · K_l) per level; spans (2 · blocks,), first and last sample that counts of what each block's
-    upsampling gives; and noise.i (1, 1, N) for the samples that count -> samples (1, 1, N) of the last span.
+    """Codes, spans and noise -> samples (1, 1, N) of the last span.
+
+    codes.l (1, T · K_l) per level; spans (2 · blocks,), the first and last sample that is kept of each block's
+    upsampling; noise.i (1, 1, N) for the kept samples of block i.
     """
     latents = None
     for level, stride in enumerate(config.vq_strides):
         codes = g.input(f"codes.{level}", "INT64", [1, f"codes_{level}"])
-        part = stretch(g, decode_level(g, codes, f"quantizer.quantizers.{level}"), stride)
+        part = upsample(g, decode_level(g, codes, f"quantizer.quantizers.{level}"), stride)
         latents = part if latents is None else g.op("Add", latents, part)
     assert latents is not None
     blocks = len(config.decoder_rates)
@@ -117,12 +119,13 @@ def decoder_graph(g: GraphBuilder, config: SnacConfig) -> None:
     layers = iter(f"decoder.model.{index}" for index in range(99))
     x = latents
     if config.depthwise:
-        x = convolve_each(g, x, next(layers))
+        x = convolve_depthwise(g, x, next(layers))
     x = convolve(g, x, next(layers), padding=0 if config.depthwise else 3)
     for index, rate in enumerate(config.decoder_rates):
         block = f"{next(layers)}.block"
         x = g.op(
-            "ConvTranspose", snake(g, x, f"{block}.0"), g.wide(f"{block}.1.weight"), g.wide(f"{block}.1.bias"),
+            "ConvTranspose", snake(g, x, f"{block}.0"),
+            g.as_float32(f"{block}.1.weight"), g.as_float32(f"{block}.1.bias"),
             strides=[rate], pads=[-(-rate // 2)] * 2, output_padding=[rate % 2],
         )  # fmt: skip
         x = g.op("Slice", x, edges[2 * index], edges[2 * index + 1], [2])
@@ -145,18 +148,18 @@ def encoder_graph(g: GraphBuilder, config: SnacConfig) -> None:
             x = residual_unit(g, x, f"{block}.{unit}.block", dilation, config)
         x = convolve(g, snake(g, x, f"{block}.3"), f"{block}.4", padding=-(-rate // 2), stride=rate)
     last = next(layers)
-    residual = convolve_each(g, x, last) if config.depthwise else convolve(g, x, last, padding=3)
+    residual = convolve_depthwise(g, x, last) if config.depthwise else convolve(g, x, last, padding=3)
     for level, stride in enumerate(config.vq_strides):
         name = f"quantizer.quantizers.{level}"
         pooled = g.op("AveragePool", residual, kernel_shape=[stride], strides=[stride]) if stride > 1 else residual
         codes = nearest(g, convolve(g, pooled, f"{name}.in_proj"), f"{name}.codebook.weight")
         g.output(codes, f"codes.{level}", "INT64")
-        residual = g.op("Sub", residual, stretch(g, decode_level(g, codes, name), stride))
+        residual = g.op("Sub", residual, upsample(g, decode_level(g, codes, name), stride))
 
 
 def nearest(g: GraphBuilder, latents: str, codebook: str) -> str:
-    """latents (1, c, N) -> (1, N) entries of the codebook (K, c) that point most nearly the same way."""
-    entries = g.wide(codebook)
+    """latents (1, c, N) -> (1, N) entries of the codebook (K, c) with the largest cosine similarity."""
+    entries = g.as_float32(codebook)
     length = g.op("Sqrt", g.op("ReduceSum", g.op("Mul", entries, entries), [1]))
     unit = g.op("Div", entries, g.op("Max", length, np.float32(NORM_EPSILON)))
     return g.op("ArgMax", g.op("MatMul", unit, latents), axis=1, keepdims=0)
@@ -164,50 +167,50 @@ def nearest(g: GraphBuilder, latents: str, codebook: str) -> str:
 
 def decode_level(g: GraphBuilder, codes: str, name: str) -> str:
     """codes (1, N) -> latents (1, C, N)."""
-    chosen = g.op("Transpose", g.op("Gather", g.wide(f"{name}.codebook.weight"), codes), perm=[0, 2, 1])
+    chosen = g.op("Transpose", g.op("Gather", g.as_float32(f"{name}.codebook.weight"), codes), perm=[0, 2, 1])
     return convolve(g, chosen, f"{name}.out_proj")
 
 
-def stretch(g: GraphBuilder, x: str, times: int) -> str:
-    """(1, C, N) -> (1, C, N · times), each repeated."""
+def upsample(g: GraphBuilder, x: str, times: int) -> str:
+    """(1, C, N) -> (1, C, N · times), each value repeated."""
     if times == 1:
         return x
     return g.op("Reshape", g.op("Tile", g.op("Unsqueeze", x, [3]), [1, 1, 1, times]), [0, 0, -1])
 
 
 def residual_unit(g: GraphBuilder, x: str, name: str, dilation: int, config: SnacConfig) -> str:
-    """x + a dilated and a pointwise convolution of it, each after a snake."""
+    """x plus a dilated and a pointwise convolution of it, each after a snake."""
     y = snake(g, x, f"{name}.0")
     if config.depthwise:
-        y = convolve_each(g, y, f"{name}.1", dilation)
+        y = convolve_depthwise(g, y, f"{name}.1", dilation)
     else:
         y = convolve(g, y, f"{name}.1", padding=3 * dilation, dilation=dilation)
-    return g.op("Add", x, convolve(g, wave(g, y), f"{name}.3"))
+    return g.op("Add", x, convolve(g, scaled_snake(g, y), f"{name}.3"))
 
 
 def convolve(g: GraphBuilder, x: str, name: str, *, padding: int = 0, dilation: int = 1, stride: int = 1) -> str:
-    """A convolution over time, with its bias if it has one."""
-    bias = [g.wide(f"{name}.bias")] if f"{name}.bias" in g.weights else []
-    weight = g.wide(f"{name}.weight")
+    """A convolution over time, with its bias if there is one."""
+    bias = [g.as_float32(f"{name}.bias")] if f"{name}.bias" in g.weights else []
+    weight = g.as_float32(f"{name}.weight")
     return g.op("Conv", x, weight, *bias, pads=[padding] * 2, dilations=[dilation], strides=[stride])
 
 
-def convolve_each(g: GraphBuilder, x: str, name: str, dilation: int = 1) -> str:
-    """A convolution of width 7 of every channel by itself, with its bias."""
-    weight = g.prepare("Unsqueeze", g.wide(f"{name}.weight"), [2])
+def convolve_depthwise(g: GraphBuilder, x: str, name: str, dilation: int = 1) -> str:
+    """A depthwise convolution of width 7 with its bias."""
+    weight = g.prepare("Unsqueeze", g.as_float32(f"{name}.weight"), [2])
     y = g.op(
-        "Conv", g.op("Unsqueeze", x, [2]), weight, g.wide(f"{name}.bias"), pads=[0, 3 * dilation] * 2,
+        "Conv", g.op("Unsqueeze", x, [2]), weight, g.as_float32(f"{name}.bias"), pads=[0, 3 * dilation] * 2,
         dilations=[1, dilation], group=g.weights[f"{name}.weight"].shape[0],
     )  # fmt: skip
     return g.op("Squeeze", y, [2])
 
 
 def snake(g: GraphBuilder, x: str, name: str) -> str:
-    """x (1, C, N) -> `wave` of x in turns."""
-    return wave(g, g.op("Mul", x, g.wide(f"{name}.turns")))
+    """x (1, C, N) -> `scaled_snake` of x in turns."""
+    return scaled_snake(g, g.op("Mul", x, g.as_float32(f"{name}.turns")))
 
 
-def wave(g: GraphBuilder, u: str) -> str:
+def scaled_snake(g: GraphBuilder, u: str) -> str:
     """u + sin²(π · u) / π."""
     rest = g.op("Sub", u, g.op("Round", u))
     squared = g.op("Mul", rest, rest)
@@ -219,8 +222,8 @@ def wave(g: GraphBuilder, u: str) -> str:
 
 
 def sine_coefficients() -> list[np.float32]:
-    """Of the polynomial p, lowest first, with sin²(π · r) / π = t · p(t), t = r² up to 1/4."""
+    """Coefficients of the polynomial p, lowest first, with sin²(π · r) / π = t · p(t), t = r² up to 1/4."""
     t = np.linspace(1e-9, 0.25, 2000)
-    wanted = np.square(np.sin(np.pi * np.sqrt(t))) / (np.pi * t)
-    fitted = np.polynomial.polynomial.polyfit(t, wanted, SINE_TERMS - 1, w=t**0.75)
+    target = np.square(np.sin(np.pi * np.sqrt(t))) / (np.pi * t)
+    fitted = np.polynomial.polynomial.polyfit(t, target, SINE_TERMS - 1, w=t**0.75)
     return list(fitted.astype(np.float32))

@@ -1,10 +1,10 @@
-"""A toy codec in NumPy: one sinusoid a level, so that every journey can be walked offline in seconds.
+"""A toy codec in NumPy: one sinusoid per level, so that tests of the whole pipeline run offline in seconds.
 
-Upstream: `audio.Waveform`.  Downstream: as for any codec.  It owes nothing to the paper but the geometry.
+Upstream: `audio.Waveform`.  Downstream: as for any codec.  Only the geometry is from the paper.
 
-The spectrum is cut into one band per level, low to high. Each level says, once per hop, at which frequency its band is
-strongest and how loud the band is: two small numbers that together make one code. Decoding plays one sinusoid per
-level. That is sine-wave speech: crude, but a listener recognises rhythm and tune, and a test can measure loudness.
+The spectrum is divided into one band per level, low to high. Each level codes, once per hop, the frequency of the
+band's maximum and the band's loudness: two small numbers that form one code. Decoding gives one sinusoid per level.
+That is sine-wave speech: crude, but rhythm and intonation remain, and a test can measure loudness.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ MIN_FFT_SIZE = 256
 class ToyCodec:
     """Sine-wave speech with the geometry of SNAC 24 kHz, or any other.
 
-    A code is `loudness * frequencies + frequency`. Loudness 0 is silence; codes beyond the last pair of a codebook that
-    is no square are played like the loudest.
+    A code is `loudness * frequencies + frequency`. Loudness 0 is silence. Codes beyond the last pair of a
+    codebook whose size is not a square are decoded as the loudest.
     """
 
-    reach_patches = 1
-    """Loudness glides from one code to the next."""
+    lookahead_patches = 1
+    """Loudness is interpolated from one code to the next."""
 
     def __init__(
         self,
@@ -64,11 +64,11 @@ class ToyCodec:
         return tuple(self._encode_level(level, padded) for level in range(len(self.spec.hop_lengths)))
 
     def decode(self, codes: Sequence[NDArray[np.int64]], first: int = 0) -> Waveform:
-        """The audio of whole patches: `len(codes[0]) * spec.patch_samples` samples, wherever they stand."""
+        """The audio of whole patches: `len(codes[0]) * spec.patch_samples` samples."""
         num_samples = len(codes[0]) * self.spec.patch_samples
         samples = np.zeros(num_samples)
         for level, level_codes in enumerate(codes):
-            samples += self._play_level(level, np.asarray(level_codes), num_samples)
+            samples += self._synthesize_level(level, np.asarray(level_codes), num_samples)
         return Waveform(samples.astype(np.float32), self.spec.sample_rate)
 
     def _encode_level(self, level: int, padded: NDArray[np.float32]) -> NDArray[np.int64]:
@@ -93,10 +93,10 @@ class ToyCodec:
         index = 1 + np.rint(fraction * max(1, self._loudness_steps - 2)).astype(np.int64)
         return np.where(decibels < QUIETEST_DB, 0, np.clip(index, 1, self._loudness_steps - 1))
 
-    def _play_level(self, level: int, codes: NDArray[np.int64], num_samples: int) -> NDArray[np.float64]:
-        """codes (T_level,) -> (num_samples,): one sinusoid, its loudness gliding between codes.
+    def _synthesize_level(self, level: int, codes: NDArray[np.int64], num_samples: int) -> NDArray[np.float64]:
+        """codes (T_level,) -> (num_samples,): one sinusoid, its loudness interpolated between codes.
 
-        Its frequency makes whole cycles per hop, so its phase is unbroken, though no code knows of those before it.
+        Its frequency makes whole cycles per hop, so that phase is continuous from each code to the next.
         """
         hop = self.spec.hop_lengths[level]
         loudness = np.minimum(codes // self._frequency_steps, self._loudness_steps - 1)
@@ -109,5 +109,5 @@ class ToyCodec:
 
         cycles = np.maximum(1, np.rint(frequency * hop / self.spec.sample_rate))
         phase = 2.0 * np.pi * (cycles[:, None] * np.arange(hop) / hop).reshape(-1)
-        centres = np.arange(len(codes)) * hop + hop / 2
-        return np.interp(np.arange(num_samples), centres, amplitude) * np.sin(phase) if len(codes) else np.zeros(0)
+        centers = np.arange(len(codes)) * hop + hop / 2
+        return np.interp(np.arange(num_samples), centers, amplitude) * np.sin(phase) if len(codes) else np.zeros(0)

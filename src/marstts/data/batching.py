@@ -1,12 +1,11 @@
-"""Which utterances are trained on at a step: a pure function of (seed, step), independent of codec and model.
+"""Batches of training items: a pure function of (seed, step), independent of codec and model.
 
-An item is one utterance, or a chain of some of the same speaker and style spoken one after the other, which teaches a
-model to go on from a prefix (deep cloning), however long it is. Its speaker embeddings come from a reference: often
-another utterance of the same speaker and style, so that a model cannot lean on an embedding of the very audio it has to
-produce. Items of similar length share a batch, and all batches hold about the same number of patches (or, by choice, of
-items).
+An item is one utterance, or several concatenated utterances of one speaker and style, which trains a model to continue
+from a prefix of any length (deep cloning). Its embeddings come from a reference: often another utterance of the same
+speaker and style, so that a model cannot rely on an embedding of the very audio that it predicts. Items of similar
+length share a batch, and all batches hold about the same number of patches, or of items.
 
-Upstream: `data.shards.Corpus`.  Downstream: `training.pretrain`, which turns a plan into tensors.
+Upstream: `data.corpus`.  Downstream: `training.mars6`, which makes tensors of the items.
 """
 
 from __future__ import annotations
@@ -20,60 +19,60 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from marstts.config import Config
-from marstts.data.shards import Corpus
+from marstts.data.corpus import Corpus
 from marstts.errors import DataError
 
 FINAL_PUNCTUATION = ".!?,;:… "
 
 
 class BatchingConfig(Config):
-    """How utterances are put together into batches."""
+    """Composition of batches."""
 
     patches_per_batch: int = Field(1200, gt=0)
-    """About how many patches a batch holds, end-of-speech included and padding not."""
+    """Approximate number of patches in a batch, end-of-speech included and padding excluded."""
 
-    rows_per_batch: int = Field(0, ge=0)
-    """Put so many items (give or take one) into a batch instead, however long they are; 0 = by patches."""
+    batch_size: int = Field(0, ge=0)
+    """Items in a batch (plus or minus one), whatever their length; 0 = by patches."""
 
     max_patches: int = Field(300, gt=0)
-    """Longer utterances are left out, and chains are only made up to this length."""
+    """Longer utterances are left out, and utterances are concatenated only up to this length."""
 
-    chain_probability: float = Field(0.2, ge=0.0, le=1.0)
-    """Share of the items that are two or more utterances of one speaker and style, as far as partners are found."""
+    concat_probability: float = Field(0.2, ge=0.0, le=1.0)
+    """Fraction of the items that are several utterances of one speaker and style, as far as there are enough."""
 
-    longest_chain: int = Field(2, ge=2)
-    """Utterances a chain has at most; all numbers from two on are equally frequent. What a model has not heard in
-    training it does not do well: with pairs of short utterances it cannot go on from a long reference."""
+    max_concat: int = Field(2, ge=2)
+    """Most utterances in an item; all numbers from two on are equally frequent. A model does badly at what it was not
+    trained on: with pairs of short utterances it cannot continue from a long reference."""
 
-    other_reference_probability: float = Field(0.7, ge=0.0, le=1.0)
-    """How often the embeddings come from another utterance of the same speaker and style."""
+    cross_reference_probability: float = Field(0.7, ge=0.0, le=1.0)
+    """Probability that the embeddings come from another utterance of the same speaker and style."""
 
     lower_case_probability: float = Field(0.05, ge=0.0, le=1.0)
-    """How often the text of an item is written without capitals."""
+    """Probability that the text of an item is in lower case."""
 
-    no_final_punctuation_probability: float = Field(0.1, ge=0.0, le=1.0)
-    """How often the text of an item loses its last mark."""
+    strip_final_punctuation_probability: float = Field(0.1, ge=0.0, le=1.0)
+    """Probability that the text of an item loses its final punctuation."""
 
-    wordless_probability: float = Field(0.0, ge=0.0, lt=1.0)
-    """How often an item comes without any of its words. The model then learns what speech is like whatever is said,
-    from which `engine.guided` can push it away when it speaks."""
+    text_dropout: float = Field(0.0, ge=0.0, lt=1.0)
+    """Probability that an item has no text. The model then also learns unconditional speech, which classifier-free
+    guidance extrapolates from."""
 
 
 @dataclass(frozen=True)
-class Item:
+class TrainingItem:
     """One row of a batch, by indices into the corpus."""
 
     parts: tuple[int, ...]
-    """The utterances spoken one after the other."""
+    """The concatenated utterances."""
 
     reference: int
-    """The utterance whose embeddings describe the speaker."""
+    """The utterance whose embeddings condition the row."""
 
     texts: tuple[str, ...]
-    """The words of each part; joined by one space they are the text of the row. Empty where the row has no words."""
+    """The text of each part; joined by one space they are the text of the row. Empty where the text is dropped."""
 
 
-class Batcher:
+class BatchSampler:
     """The batches of a corpus; `items(step)` depends on seed and step alone."""
 
     def __init__(self, corpus: Corpus, config: BatchingConfig, seed: int) -> None:
@@ -85,48 +84,48 @@ class Batcher:
                 f"no utterance of the corpus is at most {config.max_patches} patches long; raise max_patches"
             )
         self.groups = group_by_speaker_and_style(corpus, self.usable)
-        self.group_of, self.place_in_group = np.zeros((2, len(corpus)), dtype=np.int64)
+        self.group_of, self.index_in_group = np.zeros((2, len(corpus)), dtype=np.int64)
         for number, group in enumerate(self.groups):
-            self.group_of[group], self.place_in_group[group] = number, np.arange(len(group))
+            self.group_of[group], self.index_in_group[group] = number, np.arange(len(group))
         self.batches_per_epoch = max(1, round(self.size_of_epoch()))
         self.plan = lru_cache(maxsize=2)(self._plan)
 
     def size_of_epoch(self) -> float:
-        """How many batches all usable utterances fill, about."""
-        if not self.config.rows_per_batch:
+        """The approximate number of batches that all usable utterances fill."""
+        if not self.config.batch_size:
             return float(self.lengths[self.usable].sum()) / self.config.patches_per_batch
         rows = make_rows(self.groups, self.lengths, self.config, np.random.default_rng([self.seed, 0, 0]))
-        return len(rows) / self.config.rows_per_batch
+        return len(rows) / self.config.batch_size
 
     @property
     def num_left_out(self) -> int:
         """Utterances that are too long to be trained on."""
         return len(self.corpus) - len(self.usable)
 
-    def items(self, step: int) -> list[Item]:
+    def items(self, step: int) -> list[TrainingItem]:
         """The rows of the batch of this step."""
         epoch, position = divmod(step, self.batches_per_epoch)
         rng = np.random.default_rng([self.seed, 1, step])
         return [self.finish(parts, rng) for parts in self.plan(epoch)[position]]
 
-    def finish(self, parts: tuple[int, ...], rng: np.random.Generator) -> Item:
-        """Choose the reference and the spelling of a row."""
-        chance = rng.random(5)  # always the same number, so that options do not disturb one another
+    def finish(self, parts: tuple[int, ...], rng: np.random.Generator) -> TrainingItem:
+        """Draw the reference and the spelling of a row."""
+        draws = rng.random(5)  # always the same number, so that options do not disturb one another
         reference = parts[0]
         group = self.groups[self.group_of[reference]]
-        if len(group) > len(parts) and chance[0] < self.config.other_reference_probability:
-            place = int(chance[1] * (len(group) - len(parts)))
-            for taken in sorted(self.place_in_group[list(parts)]):  # the parts of a row are of one group
-                place += place >= taken
-            reference = int(group[place])
+        if len(group) > len(parts) and draws[0] < self.config.cross_reference_probability:
+            index = int(draws[1] * (len(group) - len(parts)))
+            for used in sorted(self.index_in_group[list(parts)]):  # the parts of a row are of one group
+                index += index >= used
+            reference = int(group[index])
         texts = [self.corpus.utterances[part].text.strip() for part in parts]
-        if chance[2] < self.config.lower_case_probability:
+        if draws[2] < self.config.lower_case_probability:
             texts = [text.lower() for text in texts]
-        if chance[3] < self.config.no_final_punctuation_probability:
+        if draws[3] < self.config.strip_final_punctuation_probability:
             texts[-1] = texts[-1].rstrip(FINAL_PUNCTUATION) or texts[-1]
-        if chance[4] < self.config.wordless_probability:
+        if draws[4] < self.config.text_dropout:
             texts = [""]
-        return Item(parts, reference, tuple(texts))
+        return TrainingItem(parts, reference, tuple(texts))
 
     def _plan(self, epoch: int) -> list[list[tuple[int, ...]]]:
         """The batches of one epoch, in training order; every usable utterance occurs once."""
@@ -134,7 +133,7 @@ class Batcher:
         rows = make_rows(self.groups, self.lengths, self.config, rng)
         lengths = np.array([row_length(row, self.lengths) for row in rows])
         order = np.lexsort((rng.random(len(rows)), lengths))  # by length, equals in random order
-        sizes = np.ones_like(lengths) if self.config.rows_per_batch else lengths[order]
+        sizes = np.ones_like(lengths) if self.config.batch_size else lengths[order]
         runs = cut_evenly(sizes, self.batches_per_epoch)
         batches = [[rows[i] for i in order[run]] for run in runs]
         return [batches[i] for i in rng.permutation(len(batches))]
@@ -152,13 +151,13 @@ def group_by_speaker_and_style(corpus: Corpus, indices: NDArray[np.int64]) -> li
 def make_rows(
     groups: Sequence[NDArray[np.int64]], lengths: NDArray[np.int64], config: BatchingConfig, rng: np.random.Generator
 ) -> list[tuple[int, ...]]:
-    """All utterances of the groups, each once, alone or in a chain with random others of its group."""
+    """All utterances of the groups, each once, alone or concatenated with random others of its group."""
     rows: list[tuple[int, ...]] = []
     for group in groups:
         left = rng.permutation(group).tolist()
         while left:
-            is_chain = rng.random() < config.chain_probability
-            row = left[: int(rng.integers(2, config.longest_chain + 1))] if is_chain else left[:1]
+            is_joined = rng.random() < config.concat_probability
+            row = left[: int(rng.integers(2, config.max_concat + 1))] if is_joined else left[:1]
             while len(row) > 1 and row_length(row, lengths) > config.max_patches:
                 row = row[:-1]
             rows.append(tuple(row))
@@ -183,6 +182,6 @@ def cut_evenly(lengths: NDArray[np.int64], num_runs: int) -> list[slice]:
     return [slice(int(start), int(stop)) for start, stop in zip(starts, stops, strict=True)]
 
 
-def padding_share(lengths: Sequence[int]) -> float:
-    """How much of a batch padded to its longest row is padding."""
+def padding_ratio(lengths: Sequence[int]) -> float:
+    """The fraction of padding in a batch that is padded to its longest row."""
     return 1 - sum(lengths) / (len(lengths) * max(lengths))

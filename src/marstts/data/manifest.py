@@ -1,152 +1,137 @@
-"""The manifest: a corpus as one JSON object per line, each naming one recorded utterance.
+"""The manifest: a corpus as one JSON object per line, each describing one utterance.
 
-Two ways in: `read_manifest` is for people's mistakes and stops at the first; `scan_manifest` is for corpora of millions
-of lines, where a bad line is named and passed over.
+Two readers: `read_manifest` is for corpora written by hand and raises with all complaints; `scan_manifest` is for
+corpora of millions of lines, where an invalid line is reported and skipped.
 
-Upstream: `data.corpora` (and anyone with a text editor).  Downstream: `data.tokenize`, evaluation test sets.
+Upstream: `data.corpora`, or a text editor.  Downstream: `data.tokenize`, evaluation test sets.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import math
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, ConfigDict, Field
 
 from marstts import audio
 from marstts.audio import Waveform
 from marstts.errors import DataError
+from marstts.file_errors import printable_name
+from marstts.jsonl import Torn, dump_row, parse_row, read_rows, scan_rows, write_rows
 
 SPLITS = ("train", "validation", "test")
+
+MAX_NAME_CHARACTERS, MAX_TEXT_CHARACTERS = 4096, 100_000
+"""Bounds of a manifest's strings: names and paths; texts."""
+
+MAX_UTTERANCE_SECONDS, MAX_SOURCE_RATE = 1e6, 1_000_000
+"""Bounds of a manifest's numbers."""
+
+
+def check_not_blank(value: str) -> str:
+    """The value; ValueError if it has no visible character."""
+    if not value.strip():
+        raise ValueError("is empty")
+    return value
+
+
+def check_split(value: str) -> str:
+    """The value; ValueError unless it is one of `SPLITS`."""
+    if value not in SPLITS:
+        raise ValueError(f"expected one of {', '.join(SPLITS)}, got {value[:40]!r}")
+    return value
+
+
+Name = Annotated[str, Field(max_length=MAX_NAME_CHARACTERS), AfterValidator(check_not_blank)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Utterance:
-    """One recording and all that is known of it."""
+    """One recording and its metadata."""
 
-    id: str
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+
+    id: Name
     """Unique in its corpus."""
 
-    audio: str
+    audio: Name
     """Path of the recording, absolute or relative to the manifest's folder."""
 
-    text: str
+    text: Annotated[str, Field(max_length=MAX_TEXT_CHARACTERS)]
     """The words spoken."""
 
-    speaker: str
-    """Who speaks; the same name is the same person throughout the corpus."""
+    speaker: Name
+    """Speaker label; the same label is the same speaker throughout the corpus."""
 
-    style: str
-    """How: regular, loud, whisper, high, low, fast, slow, or a name of the corpus's own."""
+    style: Name
+    """Speaking style: regular, loud, whisper, high, low, fast, slow, or a label of the corpus."""
 
-    seconds: float
+    seconds: Annotated[float, Field(gt=0, le=MAX_UTTERANCE_SECONDS, allow_inf_nan=False)]
     """Length of the recording."""
 
-    source_rate: int
-    """Sample rate (Hz) whose bandwidth the recording truly fills, however often it was resampled since."""
+    source_rate: Annotated[int, Field(gt=0, le=MAX_SOURCE_RATE)]
+    """Sample rate (Hz) that matches the true bandwidth of the recording, before any upsampling."""
 
-    split: str
+    split: Annotated[str, AfterValidator(check_split)]
     """`train`, `validation` or `test`."""
 
-    licence: str
-    """What may be done with the recording."""
+    license: Annotated[str, Field(max_length=MAX_NAME_CHARACTERS)]
+    """License of the recording."""
 
-    start: float | None = None
-    """Second at which the recording begins in a longer file; without one, the recording is the file."""
-
-
-FIELDS = {field.name: field.type for field in dataclasses.fields(Utterance)}
-OPTIONAL_FIELDS = ("start",)
-TYPES: dict[str, type] = {"str": str, "float": float, "float | None": float, "int": int}
+    start: Annotated[float, Field(ge=0, le=MAX_UTTERANCE_SECONDS, allow_inf_nan=False)] | None = None
+    """Second at which the utterance begins in a longer file; None where the utterance is the whole file."""
 
 
 @dataclass(frozen=True)
-class Line:
+class ManifestLine:
     """One line of a manifest as `scan_manifest` finds it."""
+
+    number: int
+    """Line number, from 1."""
 
     first_byte: int
     last_byte: int
-    """Where it begins, and where the next one does."""
+    """Byte offsets of this line and of the next one."""
 
     utterance: Utterance | None
-    """What it says; None where it is of no use."""
-
-    name: str
-    """The utterance's id, or the line's number where it has none."""
+    """The utterance; None for an invalid line."""
 
     problem: str
-    """Why it is of no use; empty where it is of use."""
+    """The reason why the line is invalid; empty for a valid one."""
 
 
 def read_manifest(path: Path) -> list[Utterance]:
-    """All utterances in file order; DataError naming file and line at the first that is malformed or a duplicate.
+    """All utterances in file order; DataError naming the file and all invalid or duplicate lines.
 
-    Every utterance is a file of its own; parts of longer files, which only `data.tokenize` reads, are refused.
+    Every utterance must be a whole file. Segments of longer files, which only `data.tokenize` reads, are refused.
     """
-    check_exists(path)
-    utterances: list[Utterance] = []
-    first_lines: dict[str, int] = {}
-    with path.open(encoding="utf-8") as lines:
-        try:
-            for number, line in enumerate(lines, start=1):
-                if not line.strip():
-                    continue
-                utterance = parse_utterance(line, f"{path}:{number}")
-                if utterance.start is not None:
-                    raise DataError(
-                        f"{path}:{number}: {utterance.id!r} is part of a longer file, which only `marstts tokenize` "
-                        "reads; prepare the corpus with `--audio flac`, which writes it as a file of its own"
-                    )
-                if utterance.id in first_lines:
-                    first = first_lines[utterance.id]
-                    raise DataError(
-                        f"{path}:{number}: id {utterance.id!r} was used before on line {first}; ids are unique"
-                    )
-                first_lines[utterance.id] = number
-                utterances.append(utterance)
-        except UnicodeDecodeError as error:
-            raise DataError(f"{path}: expected UTF-8 text, but {error}") from error
-    return utterances
+    return read_rows(Utterance, path, unique=("id",), finish=check_whole_file)
 
 
-def check_exists(path: Path) -> None:
-    """DataError unless a file lies at `path`."""
-    if not path.is_file():
-        raise DataError(f"{path}: no such manifest; expected a .jsonl file with one utterance per line")
+def check_whole_file(utterance: Utterance) -> Utterance:
+    """The utterance; DataError if it is a segment of a longer file."""
+    if utterance.start is not None:
+        raise DataError(
+            f"{utterance.id!r} is a segment of a longer file, which only `marstts tokenize` reads; prepare the corpus "
+            "with `--audio flac`, which writes it as a file"
+        )
+    return utterance
 
 
-def scan_manifest(path: Path) -> Iterator[Line]:
-    """Every line that is not blank, with what is wrong with it: malformed, or an id that was used before.
+def scan_manifest(path: Path) -> Iterator[ManifestLine]:
+    """Every line that is not blank, with the reason if it is invalid: malformed, or an id that was used before.
 
-    Of equal ids the first is kept. Besides the ids nothing is held in memory. DataError only if there is no file.
+    The first of two equal ids is valid. Only the ids are held in memory. DataError only where the file cannot be read.
     """
-    check_exists(path)
-    seen: set[str] = set()
-    first = 0
-    with path.open("rb") as lines:
-        for number, content in enumerate(lines, start=1):
-            last = first + len(content)
-            if content.strip():
-                yield (line := judge_line(content, f"{path.name}:{number}", (first, last), seen))
-                seen.add(line.name)
-            first = last
+    for line in scan_rows(Utterance, path, unique=("id",)):
+        yield ManifestLine(line.number, line.first_byte, line.last_byte, line.row, line.problem)
 
 
-def judge_line(content: bytes, place: str, span: tuple[int, int], seen: set[str]) -> Line:
-    """One line, or why it is of no use; `seen` are the names of those before."""
-    try:
-        utterance = parse_utterance(content.decode("utf-8"), place)
-    except UnicodeDecodeError as error:
-        return Line(*span, None, place, f"{place}: expected UTF-8 text, but {error}")
-    except DataError as error:
-        return Line(*span, None, place, str(error))
-    if utterance.id in seen:
-        return Line(*span, None, utterance.id, f"{place}: id {utterance.id!r} was used before; ids are unique")
-    return Line(*span, utterance, utterance.id, "")
+def read_finished(path: Path) -> list[Utterance]:
+    """The utterances of a manifest that another process may still append to; an unfinished last line is dropped."""
+    return read_rows(Utterance, path, unique=("id",), torn=Torn.DROP) if path.is_file() else []
 
 
 def read_recording(utterance: Utterance, folder: Path) -> Waveform:
@@ -157,74 +142,26 @@ def read_recording(utterance: Utterance, folder: Path) -> Waveform:
     return audio.read_span(path, utterance.start, utterance.seconds)
 
 
-def parse_utterance(line: str, place: str) -> Utterance:
+def parse_utterance(line: str | bytes, place: str) -> Utterance:
     """One manifest line as an Utterance; DataError, prefixed by `place`, listing every complaint."""
     try:
-        values = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise DataError(f"{place}: expected one JSON object per line, but {error}") from error
-    if not isinstance(values, dict):
-        raise DataError(f"{place}: expected a JSON object, got {type(values).__name__}")
-    complaints = complaints_about(values)
-    if complaints:
-        raise DataError(f"{place}: {'; '.join(complaints)}")
-    return Utterance(**{**values, "seconds": float(values["seconds"])})
-
-
-def complaints_about(values: dict[str, Any]) -> list[str]:
-    """What keeps these values from being an utterance; empty if nothing does."""
-    complaints = [f"{name} is missing" for name in FIELDS if name not in values and name not in OPTIONAL_FIELDS]
-    complaints += [f"{name} is not a field of an utterance" for name in values if name not in FIELDS]
-    for name, kind in FIELDS.items():
-        if name in OPTIONAL_FIELDS and values.get(name) is None:
-            continue
-        if name in values and not fits(values[name], TYPES[str(kind)]):
-            complaints.append(f"{name} should be {kind}, got {values[name]!r}")
-    if complaints:
-        return complaints
-    for name in ("id", "audio", "speaker", "style"):
-        if not values[name].strip():
-            complaints.append(f"{name} is empty")
-    if not (math.isfinite(values["seconds"]) and values["seconds"] > 0):
-        complaints.append(f"seconds should be positive, got {values['seconds']!r}")
-    start = values.get("start")
-    if start is not None and not (math.isfinite(start) and start >= 0):
-        complaints.append(f"start should not be negative, got {start!r}")
-    if values["source_rate"] <= 0:
-        complaints.append(f"source_rate should be positive, got {values['source_rate']!r}")
-    if values["split"] not in SPLITS:
-        complaints.append(f"split should be one of {', '.join(SPLITS)}, got {values['split']!r}")
-    return complaints
-
-
-def fits(value: object, kind: type) -> bool:
-    """Whether a JSON value is of the kind; whole numbers pass as float, true and false pass as neither number."""
-    if isinstance(value, bool):
-        return False
-    return isinstance(value, (int, float) if kind is float else kind)
+        return parse_row(Utterance, line if isinstance(line, bytes) else line.encode("utf-8"))
+    except DataError as error:
+        raise DataError(f"{printable_name(place)}: {error}") from error
 
 
 def write_manifest(utterances: Iterable[Utterance], path: Path) -> None:
-    """Write one line per utterance, under a temporary name until complete; DataError on a duplicate id."""
-    seen: set[str] = set()
-    temporary = path.with_name(f".{path.name}.tmp")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with temporary.open("w", encoding="utf-8") as file:
-        for utterance in utterances:
-            if utterance.id in seen:
-                raise DataError(f"{path}: id {utterance.id!r} occurs twice; ids are unique in a manifest")
-            seen.add(utterance.id)
-            file.write(utterance_line(utterance) + "\n")
-    os.replace(temporary, path)
+    """Write one line per utterance, atomically; DataError on a duplicate id."""
+    write_rows(path, (as_row(utterance) for utterance in utterances), unique=("id",))
 
 
 def utterance_line(utterance: Utterance) -> str:
     """The manifest line of one utterance, without line end."""
-    return json.dumps(as_row(utterance), ensure_ascii=False)
+    return dump_row(as_row(utterance)).decode("utf-8").rstrip("\n")
 
 
 def as_row(utterance: Utterance) -> dict[str, Any]:
-    """The fields of an utterance as they are written: a file of its own has no `start`."""
+    """The fields of an utterance as they are written: a whole file has no `start`."""
     row = dict(vars(utterance))  # every field is a plain value, so nothing needs a deep copy
     if row["start"] is None:
         del row["start"]

@@ -1,93 +1,100 @@
-"""Preference pairs on disk: for one prompt, what a model should say (chosen) and what it should not (rejected).
+"""Preference pairs on disk: for one prompt, an output to prefer (chosen) and one to avoid (rejected).
 
-`pairs.jsonl` has one pair per line, in words and scores, so that a person can read it, listen, and take lines away; the
-numbers lie in the `.safetensors` file of the same name, where a line finds them by its `row`. All sequences of one kind
-lie end to end (`pack`, `unpack`), as in the shards.
+`pairs.jsonl` has one pair per line, with texts and scores, so that a person can read it and delete lines. Codes and
+embeddings lie in the `.safetensors` file of the same name, where a line finds them by its `row`.
 
-Upstream: `preference.rank`, or anyone.  Downstream: `training.orpo`.
-Shapes: N rows of a file · T patches · E1, E2 lengths of the embeddings.
+Upstream: `preference.pairs`, or any other source.  Downstream: `training.mars6.orpo`.
+Shapes: N rows of a file · T patches · E length of an embedding.
 """
 
 from __future__ import annotations
 
-import json
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
+from safetensors.numpy import save
 
 from marstts.codec.base import CodecSpec, Codes
-from marstts.config import Config, parse_config
-from marstts.errors import DataError, MarsError
-
-MAX_COMPLAINTS = 10
-"""A person mends the first few; the rest is counted."""
+from marstts.config import Config
+from marstts.data.corpus import raise_all
+from marstts.data.sequences import (
+    EMBEDDING,
+    Tensors,
+    load_tensors,
+    pack,
+    pack_embeddings,
+    unpack,
+    unpack_embeddings,
+)
+from marstts.errors import DataError
+from marstts.files import write_file
+from marstts.jsonl import dump_row, read_rows
 
 CHOSEN, REJECTED, PREFIX = "chosen", "rejected", "prefix"
-"""Names of the sequences in the file of numbers."""
+"""Names of the sequences in the file of tensors."""
 
-Tensors = Mapping[str, NDArray[Any]]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class SideLine(Config):
-    """What `pairs.jsonl` says of one side of a pair."""
+    """One side of a pair in `pairs.jsonl`."""
 
     source: str
     """`recording`, or the take: `cycle` or `forward`, and its id."""
 
     audio: Path | None = None
-    """Of a recording, where it lies, relative to the file of pairs; takes are in the codes."""
+    """The file of a recording, relative to the file of pairs; null for a take, which exists as codes."""
 
     patches: int = Field(ge=0)
 
-    ended: bool
-    """Whether speech ended by itself; if it was cut off, nobody says that it should have ended there."""
+    has_eos: bool
+    """True where speech ended by an end-of-speech token; a truncated take does not train the model to end there."""
 
     seed: int | None = None
-    """Of a take."""
+    """Seed of a take."""
 
-    cer: float | None = None
-    """Character error rate, of a take that was judged by a recogniser."""
+    cer: Finite | None = None
+    """Character error rate of a take; null where it was not measured."""
 
-    wrong_words: float | None = None
-    """Share of words that the word test takes for others."""
+    minimal_pair_error: Finite | None = None
+    """Fraction of words that the minimal-pair test takes for others."""
 
-    misfit: float | None = None
-    """How ill the sounds of the words fit, by forced alignment."""
+    alignment_nll: Finite | None = None
+    """Cost of aligning the phones of the text to the take, in nats per frame; higher is worse."""
 
-    mos: float | None = None
-    """Opinion score that a predictor gives it."""
+    mos: Finite | None = None
+    """Predicted mean opinion score."""
 
 
 class PairLine(Config):
     """One line of `pairs.jsonl`."""
 
-    id: str = Field(min_length=1)
+    id: str = Field(min_length=1, max_length=4096)
     scheme: str
-    """How the pair was chosen, see `preference.rank.Scheme`."""
+    """Scheme of the pair, see `preference.ranking.Scheme`."""
 
-    text: str = Field(min_length=1)
-    """What both sides were to say, as the model reads it."""
+    text: str = Field(min_length=1, max_length=100_000)
+    """The text of both sides, normalized."""
 
     transcript: str | None
-    """The words of the prefix that both go on from; null in a shallow clone."""
+    """The words of the prefix that both sides continue; null in a shallow clone."""
 
     speaker: str
+
     codec: str
-    identity_encoder: str
-    style_encoder: str
-    """Names of what made the numbers; another model refuses the pair."""
+    """Name of the codec of the codes; a model with another codec refuses the pair."""
+
+    encoders: dict[str, str]
+    """Names of the speaker encoders by role; a model with other encoders refuses the pair."""
 
     row: int = Field(ge=0)
-    """Place in the file of numbers."""
+    """Row in the file of tensors."""
 
     chosen: SideLine
     rejected: SideLine
@@ -95,18 +102,15 @@ class PairLine(Config):
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """One pair with its numbers."""
+    """One pair with its codes and embeddings."""
 
     line: PairLine
 
-    identity: NDArray[np.float32]
-    """(E1,) of the voice that both sides were prompted with."""
-
-    style: NDArray[np.float32]
-    """(E2,)."""
+    embeddings: Mapping[str, NDArray[np.float32]]
+    """The voice that both sides were prompted with: by role, (E,)."""
 
     prefix: Codes
-    """What both go on from; no patches in a shallow clone."""
+    """The prefix that both sides continue; no patches in a shallow clone."""
 
     chosen: Codes
     rejected: Codes
@@ -116,150 +120,109 @@ class Pair:
         return self.line.id
 
 
-def pack(name: str, sequences: Sequence[Codes], layout: Sequence[int]) -> dict[str, NDArray[Any]]:
-    """Sequences of codes, end to end: `name.0`, `name.1`, … uint16 per level, `name.offsets` (N + 1,) in patches."""
-    counts = [len(codes[0]) // layout[0] for codes in sequences]
-    tensors: dict[str, NDArray[Any]] = {
-        f"{name}.{level}": np.concatenate([np.zeros(0, np.uint16), *(c[level].astype(np.uint16) for c in sequences)])
-        for level in range(len(layout))
-    }
-    return {**tensors, f"{name}.offsets": np.cumsum([0, *counts]).astype(np.int64)}
-
-
-def unpack(name: str, tensors: Tensors, row: int) -> Codes:
-    """The codes of one row, the inverse of `pack`; KeyError, IndexError or ValueError where they are not there."""
-    offsets = tensors[f"{name}.offsets"]
-    if not 0 <= row < len(offsets) - 1:
-        raise IndexError(f"row {row} of {len(offsets) - 1}")
-    levels = [tensors[f"{name}.{level}"] for level in range(sum(key.startswith(f"{name}.") for key in tensors) - 1)]
-    layout = [len(level) // max(1, int(offsets[-1])) for level in levels]
-    start, stop = int(offsets[row]), int(offsets[row + 1])
-    return tuple(level[start * n : stop * n].astype(np.int64) for level, n in zip(levels, layout, strict=True))
-
-
-def numbers_path(path: Path) -> Path:
-    """Where the numbers of a file of pairs lie."""
+def tensors_path(path: Path) -> Path:
+    """Path of the tensors that belong to a file of pairs."""
     return path.with_suffix(".safetensors")
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Under a temporary name until complete."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_bytes(content)
-    os.replace(temporary, path)
-
-
 def write_pairs(pairs: Sequence[Pair], path: Path, layout: Sequence[int]) -> None:
-    """Both files, the words last; rows are numbered anew, and paths of recordings made relative."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write both files, the lines last; rows are numbered anew, and paths of recordings made relative."""
     tensors = {
         **pack(CHOSEN, [pair.chosen for pair in pairs], layout),
         **pack(REJECTED, [pair.rejected for pair in pairs], layout),
         **pack(PREFIX, [pair.prefix for pair in pairs], layout),
-        "identity": np.stack([pair.identity for pair in pairs]).astype(np.float32),
-        "style": np.stack([pair.style for pair in pairs]).astype(np.float32),
+        **pack_embeddings(EMBEDDING, [pair.embeddings for pair in pairs]),
     }
-    write_atomically(numbers_path(path), save(tensors))
-    lines = [line_of(pair, row, path.parent) for row, pair in enumerate(pairs)]
-    write_atomically(path, "".join(f"{line}\n" for line in lines).encode())
+    write_file(tensors_path(path), save(tensors), DataError)
+    write_file(path, b"".join(line_of(pair, row, path.parent) for row, pair in enumerate(pairs)), DataError)
 
 
-def line_of(pair: Pair, row: int, folder: Path) -> str:
+def line_of(pair: Pair, row: int, folder: Path) -> bytes:
     """The line of a pair, as JSON."""
     values = pair.line.model_copy(update={"row": row}).model_dump(mode="json")
     for side in (CHOSEN, REJECTED):
         if values[side]["audio"] is not None:
             values[side]["audio"] = Path(os.path.relpath(values[side]["audio"], folder)).as_posix()
-    return json.dumps(values, ensure_ascii=False)
+    return dump_row(values)
 
 
 def read_pairs(path: Path) -> list[Pair]:
-    """All pairs of a file; DataError naming every line that cannot be used (the first ten of them)."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: expected a file of pairs, written by `marstts rank`, but {error}") from error
-    try:
-        tensors = load_file(numbers_path(path))
-    except (OSError, SafetensorError) as error:
-        raise DataError(
-            f"{numbers_path(path)}: expected the codes of the pairs beside their lines, but {error}; "
-            "keep both files together"
-        ) from error
-    pairs, complaints = [], []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            pairs.append(parse_pair(line, path.parent, tensors, f"{path}:{number}"))
-        except MarsError as error:
-            complaints.append(str(error))
-    refuse(complaints)
-    if not pairs:
+    """All pairs of a file; DataError naming all lines that cannot be used (the first ten of them)."""
+    lines = read_rows(PairLine, path, unique=("id",))
+    if not lines:
         raise DataError(f"{path}: there are no pairs in it")
-    repeated = sorted({pair.id for pair in pairs if sum(other.id == pair.id for other in pairs) > 1})
-    refuse([f"{path}: the id {name!r} occurs more than once" for name in repeated])
+    tensors_file = tensors_path(path)
+    if not tensors_file.exists():
+        raise DataError(f"{tensors_file}: no such file; it holds the codes of {path.name}, keep both files together")
+    tensors = load_tensors(tensors_file)
+    pairs, complaints = [], []
+    for line in lines:
+        try:
+            pairs.append(make_pair(line, path.parent, tensors))
+        except (KeyError, IndexError, ValueError) as error:
+            complaints.append(f"{path}: pair {line.id!r} has no codes in row {line.row} of its file: {error}")
+    raise_all(complaints)
     return pairs
 
 
-def parse_pair(line: str, folder: Path, tensors: Tensors, place: str) -> Pair:
-    """One line and its numbers."""
-    try:
-        values = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise DataError(f"{place}: expected one JSON object per line, but {error}") from error
-    found = parse_config(PairLine, values, place)
-    sides = {side: getattr(found, side) for side in (CHOSEN, REJECTED)}
+def make_pair(line: PairLine, folder: Path, tensors: Tensors) -> Pair:
+    """One line with its tensors; KeyError, IndexError or ValueError where they are not there."""
+    sides = {side: getattr(line, side) for side in (CHOSEN, REJECTED)}
     resolved = {
         side: known if known.audio is None else known.model_copy(update={"audio": folder / known.audio})
         for side, known in sides.items()
     }
-    try:
-        return Pair(
-            line=found.model_copy(update=resolved),
-            identity=tensors["identity"][found.row],
-            style=tensors["style"][found.row],
-            prefix=unpack(PREFIX, tensors, found.row),
-            chosen=unpack(CHOSEN, tensors, found.row),
-            rejected=unpack(REJECTED, tensors, found.row),
-        )
-    except (KeyError, IndexError, ValueError) as error:
-        raise DataError(f"{place}: pair {found.id!r} has no codes in row {found.row} of its file: {error}") from error
+    return Pair(
+        line=line.model_copy(update=resolved),
+        embeddings=unpack_embeddings(EMBEDDING, tensors, line.row),
+        prefix=unpack(PREFIX, tensors, line.row),
+        chosen=unpack(CHOSEN, tensors, line.row),
+        rejected=unpack(REJECTED, tensors, line.row),
+    )
 
 
-def check_pairs(pairs: Sequence[Pair], codec: CodecSpec, identity_encoder: str, style_encoder: str) -> None:
-    """DataError naming every pair (the first ten) that a model on this codec and these encoders cannot learn from."""
-    makers = {"codec": codec.name, "identity_encoder": identity_encoder, "style_encoder": style_encoder}
-    refuse([f"pair {pair.id!r}: {problem}" for pair in pairs for problem in problems_of(pair, codec, makers)])
+def check_pairs(pairs: Sequence[Pair], codec: CodecSpec, encoders: Mapping[str, str]) -> None:
+    """DataError naming all pairs (the first ten) that a model with this codec and these encoders cannot be trained on.
+
+    `encoders`: names by role.
+    """
+    raise_all([f"pair {pair.id!r}: {problem}" for pair in pairs for problem in problems_of(pair, codec, encoders)])
 
 
-def problems_of(pair: Pair, codec: CodecSpec, makers: Mapping[str, str]) -> list[str]:
-    """What keeps a pair from being learnt from."""
-    problems = [
-        f"was made with the {name.replace('_', ' ')} {getattr(pair.line, name)!r}, but the model needs {needed!r}; "
-        "mine again with this model"
-        for name, needed in makers.items()
-        if getattr(pair.line, name) != needed
-    ]
+def problems_of(pair: Pair, codec: CodecSpec, encoders: Mapping[str, str]) -> list[str]:
+    """The reasons why a model cannot be trained on a pair; empty if it can."""
+    problems = problems_of_source(pair.line, codec.name, encoders)
     for name, side, codes in ((CHOSEN, pair.line.chosen, pair.chosen), (REJECTED, pair.line.rejected, pair.rejected)):
         if side.audio is not None and not side.audio.is_file():
             problems.append(f"the recording of its {name} side, {side.audio}, does not exist")
-        bad = [label for label in ("cer", "wrong_words", "misfit", "mos") if not is_score(getattr(side, label))]
-        problems += [f"the {label} of its {name} side is {getattr(side, label)}, which is no number" for label in bad]
         problems += problems_of_codes(name, codes, side.patches, codec)
-    problems += problems_of_codes(PREFIX, pair.prefix, len(pair.prefix[0]) // codec.patch_layout[0], codec, least=0)
-    if not (np.isfinite(pair.identity).all() and np.isfinite(pair.style).all()):
-        problems.append("its voice has values that are not numbers")
-    if (len(pair.prefix[0]) > 0) != (pair.line.transcript is not None):
-        problems.append("a deep clone has both a transcript and prefix codes, but here is only one of them")
-    same = pair.line.chosen.ended == pair.line.rejected.ended and len(pair.chosen) == len(pair.rejected)
+    prefix_patches = len(pair.prefix[0]) // codec.patch_layout[0] if pair.prefix else 0
+    problems += problems_of_codes(PREFIX, pair.prefix, prefix_patches, codec, least=0)
+    if pair.embeddings.keys() != pair.line.encoders.keys():
+        problems.append(f"it has embeddings of {sorted(pair.embeddings)} but encoders of {sorted(pair.line.encoders)}")
+    if not all(np.isfinite(values).all() for values in pair.embeddings.values()):
+        problems.append("its embeddings have values that are not finite")
+    if bool(prefix_patches) != (pair.line.transcript is not None):
+        problems.append("a deep clone has both a transcript and prefix codes, but this pair has only one of them")
+    same = pair.line.chosen.has_eos == pair.line.rejected.has_eos and len(pair.chosen) == len(pair.rejected)
     if same and all(np.array_equal(one, two) for one, two in zip(pair.chosen, pair.rejected, strict=True)):
         problems.append("its two sides are identical, so there is nothing to prefer")
     return problems
 
 
+def problems_of_source(line: PairLine, codec: str, encoders: Mapping[str, str]) -> list[str]:
+    """The reasons why a pair was made for another model."""
+    needed = {"codec": codec, **{f"{role} encoder": name for role, name in encoders.items()}}
+    found = {"codec": line.codec, **{f"{role} encoder": name for role, name in line.encoders.items()}}
+    return [
+        f"was made with the {part} {found.get(part)!r}, but the model needs {name!r}; mine again with this model"
+        for part, name in needed.items()
+        if found.get(part) != name
+    ]
+
+
 def problems_of_codes(name: str, codes: Codes, patches: int, codec: CodecSpec, least: int = 1) -> list[str]:
-    """What is wrong with the codes of one side."""
+    """The problems with the codes of one side."""
     layout = codec.patch_layout
     if len(codes) != len(layout):
         return [f"its {name} side has codes on {len(codes)} levels; the codec has {len(layout)}"]
@@ -271,16 +234,3 @@ def problems_of_codes(name: str, codes: Codes, patches: int, codec: CodecSpec, l
     if largest >= codec.codebook_size:
         return [f"its {name} side has code {largest}; the codebook holds 0 to {codec.codebook_size - 1}"]
     return []
-
-
-def is_score(value: float | None) -> bool:
-    """Whether a score is a number, or not given."""
-    return value is None or math.isfinite(value)
-
-
-def refuse(complaints: Sequence[str]) -> None:
-    """DataError with the first complaints, if there are any."""
-    if complaints:
-        more = len(complaints) - MAX_COMPLAINTS
-        rest = f"; and {more} more" if more > 0 else ""
-        raise DataError("; ".join(complaints[:MAX_COMPLAINTS]) + rest)

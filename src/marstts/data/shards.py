@@ -1,12 +1,11 @@
-"""Shards: the tokenised corpus on disk, and the `Corpus` it becomes in memory.
+"""Shards: the tokenized corpus on disk. Reading and writing one file; `data.corpus` loads many into memory.
 
 A shard is one safetensors file of about a thousand utterances: `codes.0`, `codes.1`, … (the codes of each level, all
-utterances end to end, uint16), `offsets` (N + 1,) int64 counting patches, `identity` (N, E1) and `style` (N, E2)
-float16; its metadata holds one JSON object (`ShardInfo`) with the geometry of the codec, the names of the encoders and
-a row per utterance. Sixty hours of three-level codes are 36 MB, so training holds the whole corpus in memory, once:
-splits and selections of it share its arrays.
+utterances concatenated, uint16), `offsets` (N + 1,) int64 in patches, and per role of a speaker encoder
+`embedding.<role>` (N, E) float16. Its metadata holds one JSON object (`ShardInfo`). A reader believes none of it: the
+sizes, types and checksum of the arrays are compared with the metadata before anything is allocated by them.
 
-Upstream: `data.tokenize`.  Downstream: `data.batching`, `training`.
+Upstream: `data.tokenize`.  Downstream: `data.corpus`.
 """
 
 from __future__ import annotations
@@ -14,158 +13,169 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from marstts.codec.base import CodecSpec, Codes
-from marstts.data.manifest import Utterance, as_row
+from marstts.data.manifest import Name, Utterance, as_row
 from marstts.errors import DataError
+from marstts.files import write_file
+from marstts.reading import open_regular, parse_object
 
-FORMAT = "marstts-shard-1"
+FORMAT = "marstts-shard-2"
+OLD_FORMATS = ("marstts-shard-1",)
 SHARD_PATTERN = "shard-*.safetensors"
-MAX_COMPLAINTS = 10
+
+MAX_BYTES = 16 * 2**30
+"""Largest shard that is read."""
+
+MAX_CODEBOOK_SIZE = 2**16
+"""Codes are stored as uint16."""
+
+MAX_LEVELS, MAX_HOP_LENGTH, MAX_SAMPLE_RATE = 64, 10**6, 10**6
+
+
+def check_codec(spec: CodecSpec) -> CodecSpec:
+    """The geometry of a codec; ValueError if no codec can have it."""
+    hops = spec.hop_lengths
+    bounded = 0 < spec.sample_rate <= MAX_SAMPLE_RATE and 0 < spec.codebook_size <= MAX_CODEBOOK_SIZE
+    nested = 0 < len(hops) <= MAX_LEVELS and all(0 < hop <= MAX_HOP_LENGTH and hops[0] % hop == 0 for hop in hops)
+    if not (bounded and nested):
+        raise ValueError(f"no codec has this geometry: {spec}")
+    return spec
+
+
+@dataclass(frozen=True)
+class EncoderInfo:
+    """The speaker encoder of one role."""
+
+    name: Name
+    size: Annotated[int, Field(gt=0, le=2**16)]
+    """Length E of its embeddings."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShardInfo:
-    """What a shard says of itself."""
+    """The metadata of a shard."""
 
-    codec: CodecSpec
-    identity_encoder: str
-    style_encoder: str
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+
+    codec: Annotated[CodecSpec, AfterValidator(check_codec)]
+
+    encoders: Mapping[str, EncoderInfo]
+    """Speaker encoders by role, such as identity and style."""
 
     fingerprint: str
-    """Of the manifest lines and settings it was made from; a shard with another fingerprint is made again."""
+    """Hash of the manifest lines and settings; a shard with another fingerprint is made again."""
 
     utterances: tuple[Utterance, ...]
     rejects: tuple[tuple[str, str], ...] = ()
-    """(id, reason) of the utterances left out."""
+    """Ids and reasons of the utterances that were left out."""
 
     digest: str = ""
-    """Of the arrays, so that a shard damaged on its disk is noticed; shards made before there was one have none."""
+    """Hash of the arrays and of this metadata, which reveals a corrupt shard; set by `write_shard`."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Corpus:
-    """A tokenised corpus in memory, or some utterances of one, whose arrays it then shares.
+@dataclass(frozen=True, eq=False)
+class Shard:
+    """One shard in memory."""
 
-    Row r of the arrays owns the patches `offsets[r]` to `offsets[r + 1]`; utterance i is row `places[i]`.
-    """
-
-    codec: CodecSpec
-    identity_encoder: str
-    style_encoder: str
-    utterances: tuple[Utterance, ...]
-    """N of them."""
+    info: ShardInfo
 
     codes: tuple[NDArray[np.uint16], ...]
     """Per level, (patches * codes per patch,)."""
 
     offsets: NDArray[np.int64]
-    """(rows + 1,), in patches."""
+    """(N + 1,), in patches."""
 
-    identity: NDArray[np.float16]
-    """(rows, E1)."""
-
-    style: NDArray[np.float16]
-    """(rows, E2)."""
-
-    chosen: NDArray[np.int64] | None = None
-    """(N,) which rows the utterances are; None = all of them, in order."""
-
-    def __len__(self) -> int:
-        return len(self.utterances)
-
-    @property
-    def places(self) -> NDArray[np.int64]:
-        """(N,) the row of each utterance."""
-        return np.arange(len(self)) if self.chosen is None else self.chosen
+    embeddings: Mapping[str, NDArray[np.float16]]
+    """Embeddings by role, (N, E)."""
 
     @property
     def num_patches(self) -> NDArray[np.int64]:
         """(N,) patches of each utterance."""
-        return np.diff(self.offsets)[self.places]
+        return np.diff(self.offsets)
 
-    @property
-    def seconds(self) -> float:
-        """Length of all audio, as the codec sees it."""
-        return float(self.num_patches.sum()) / self.codec.patch_rate
+    def embeddings_of(self, rows: Sequence[int] | NDArray[np.int64]) -> dict[str, NDArray[np.float32]]:
+        """The embeddings of these rows by role, each (B, E)."""
+        chosen = np.asarray(rows, dtype=np.int64)
+        return {role: values[chosen].astype(np.float32) for role, values in self.embeddings.items()}
 
-    def codes_of(self, index: int) -> Codes:
-        """The codes of one utterance, per level."""
-        row = index if self.chosen is None else self.chosen[index]
-        start, stop = self.offsets[row], self.offsets[row + 1]
-        layout = self.codec.patch_layout
-        return tuple(codes[start * n : stop * n].astype(np.int64) for codes, n in zip(self.codes, layout, strict=True))
 
-    def voices_of(self, indices: Sequence[int] | NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Identity (B, E1) and style (B, E2) of these utterances."""
-        rows = self.places[np.asarray(indices, dtype=np.int64)]
-        return self.identity[rows].astype(np.float32), self.style[rows].astype(np.float32)
+@dataclass(frozen=True, eq=False)
+class ShardHeader:
+    """The part of a shard that is needed to allocate memory for it."""
 
-    def select(self, indices: Sequence[int] | NDArray[np.int64]) -> Corpus:
-        """Only these utterances, in this order."""
-        rows = np.asarray(indices, dtype=np.int64)
-        utterances = tuple(self.utterances[row] for row in rows)
-        return dataclasses.replace(self, utterances=utterances, chosen=self.places[rows])
-
-    def split(self, name: str) -> Corpus:
-        """The utterances of one split (`train`, `validation`, `test`)."""
-        return self.select([i for i, utterance in enumerate(self.utterances) if utterance.split == name])
+    info: ShardInfo
+    num_patches: NDArray[np.int64]
+    """(N,)."""
 
 
 def shard_path(folder: Path, index: int) -> Path:
-    """Where shard `index` lies; matches `SHARD_PATTERN`."""
+    """Path of shard `index`; matches `SHARD_PATTERN`."""
     return folder / f"shard-{index:05d}.safetensors"
 
 
-def write_shard(
-    path: Path,
-    info: ShardInfo,
-    codes: Sequence[Codes],
-    identity: NDArray[np.float32],
-    style: NDArray[np.float32],
-) -> None:
-    """Write one shard under a temporary name and rename it; equal contents give equal bytes.
+def embedding_name(role: str) -> str:
+    """Name of the tensor that holds the embeddings of a role."""
+    return f"embedding.{role}"
 
-    codes: one tuple of levels per utterance; identity (N, E1), style (N, E2). DataError if a code is not the codec's.
+
+def write_shard(
+    path: Path, info: ShardInfo, codes: Sequence[Codes], embeddings: Mapping[str, NDArray[np.floating]]
+) -> None:
+    """Write one shard atomically; equal contents give equal bytes.
+
+    codes: one tuple of levels per utterance; embeddings: by role, (N, E). DataError if a code is not the codec's, or an
+    embedding does not fit its encoder.
     """
     layout = info.codec.patch_layout
     counts = [len(levels[0]) // layout[0] for levels in codes]
     for utterance, levels, count in zip(info.utterances, codes, counts, strict=True):
         check_codes(utterance, levels, count, info.codec)
-    tensors: dict[str, NDArray] = {
+    tensors: dict[str, NDArray[Any]] = {
         f"codes.{level}": np.concatenate([np.zeros(0, np.uint16), *(c[level].astype(np.uint16) for c in codes)])
         for level in range(len(layout))
     }
     tensors["offsets"] = np.cumsum([0, *counts]).astype(np.int64)
-    tensors["identity"] = np.ascontiguousarray(identity, dtype=np.float16)
-    tensors["style"] = np.ascontiguousarray(style, dtype=np.float16)
+    for role, encoder in info.encoders.items():
+        values = np.ascontiguousarray(embeddings[role], dtype=np.float16)
+        if values.shape != (len(codes), encoder.size) or not np.isfinite(values).all():
+            raise DataError(
+                f"{path}: the {role} embeddings of {encoder.name} should be {len(codes)} by {encoder.size} finite "
+                f"numbers within float16, got shape {values.shape}"
+            )
+        tensors[embedding_name(role)] = values
     # one metadata key only: safetensors does not promise the order of several
-    content = save(tensors, metadata={FORMAT: json.dumps(describe(info, digest_of(tensors)), ensure_ascii=False)})
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_bytes(content)
-    os.replace(temporary, path)
+    complete = dataclasses.replace(info, digest=digest_of(info, tensors))
+    header = json.dumps(info_values(complete), ensure_ascii=False, allow_nan=False)
+    write_file(path, save(tensors, metadata={FORMAT: header}), DataError)
 
 
-def describe(info: ShardInfo, digest: str) -> dict[str, Any]:
-    """`info` as plain values, with the digest of the arrays beside it."""
-    facts = {field.name: getattr(info, field.name) for field in dataclasses.fields(info)}
-    rows = [as_row(utterance) for utterance in info.utterances]
-    return {**facts, "codec": dataclasses.asdict(info.codec), "utterances": rows, "digest": digest}
+def info_values(info: ShardInfo) -> dict[str, Any]:
+    """The metadata as plain values."""
+    return {
+        **{field.name: getattr(info, field.name) for field in dataclasses.fields(info)},
+        "codec": dataclasses.asdict(info.codec),
+        "encoders": {role: dataclasses.asdict(encoder) for role, encoder in info.encoders.items()},
+        "utterances": [as_row(utterance) for utterance in info.utterances],
+    }
 
 
-def digest_of(tensors: Mapping[str, NDArray]) -> str:
-    """Hash of names, types, shapes and contents, whatever the order."""
-    hashed = hashlib.sha256()
+def digest_of(info: ShardInfo, tensors: Mapping[str, NDArray[Any]]) -> str:
+    """Hash of the metadata, and of names, types, shapes and contents of the tensors, whatever their order."""
+    values = info_values(dataclasses.replace(info, digest=""))
+    hashed = hashlib.sha256(json.dumps(values, sort_keys=True).encode())
     for name in sorted(tensors):
         tensor = tensors[name]
         hashed.update(f"{name} {tensor.dtype} {tensor.shape} ".encode())
@@ -174,7 +184,7 @@ def digest_of(tensors: Mapping[str, NDArray]) -> str:
 
 
 def check_codes(utterance: Utterance, levels: Codes, count: int, codec: CodecSpec) -> None:
-    """DataError unless every level has its share of whole patches and its codes lie in the codebook."""
+    """DataError unless every level has its number of codes for whole patches, all within the codebook."""
     lengths = [len(codes) for codes in levels]
     if lengths != [count * n for n in codec.patch_layout]:
         raise DataError(
@@ -185,170 +195,100 @@ def check_codes(utterance: Utterance, levels: Codes, count: int, codec: CodecSpe
 
 
 def read_info(path: Path) -> ShardInfo:
-    """The description of a shard, without its arrays; DataError if it is no shard."""
+    """The metadata of a shard, without its arrays; DataError if the file is no shard of this format."""
+    with open_shard(path) as file:
+        return parse_info(file, path)
+
+
+def read_header(path: Path) -> ShardHeader:
+    """The metadata and lengths of a shard, without codes; DataError if its arrays do not fit its metadata."""
+    with open_shard(path) as file:
+        info = parse_info(file, path)
+        return ShardHeader(info, np.diff(read_offsets(file, info, path)))
+
+
+def read_shard(path: Path) -> Shard:
+    """One shard; DataError if it is malformed, or corrupt since it was written."""
+    with open_shard(path) as file:
+        info = parse_info(file, path)
+        offsets = read_offsets(file, info, path)
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+    if digest_of(info, tensors) != info.digest:
+        raise corrupt(path, "its checksum differs")
+    shard = Shard(
+        info,
+        tuple(tensors[f"codes.{level}"] for level in range(len(info.codec.hop_lengths))),
+        offsets,
+        {role: tensors[embedding_name(role)] for role in info.encoders},
+    )
+    if any(len(codes) and codes.max() >= info.codec.codebook_size for codes in shard.codes):
+        raise corrupt(path, f"it has codes outside the codec's {info.codec.codebook_size} entries")
+    if not all(np.isfinite(values).all() for values in shard.embeddings.values()):
+        raise corrupt(path, "an embedding has values that are not finite")
+    return shard
+
+
+@contextmanager
+def open_shard(path: Path) -> Iterator[Any]:
+    """The safetensors file at `path`; DataError where it is none, or breaks while it is read."""
+    open_regular(path, MAX_BYTES, DataError).close()
     try:
         with safe_open(str(path), framework="numpy") as file:
-            metadata = file.metadata() or {}
+            yield file
     except (SafetensorError, OSError) as error:
         raise DataError(f"{path}: expected a shard written by `marstts tokenize`, but {error}") from error
+
+
+@lru_cache(maxsize=1)
+def info_adapter() -> TypeAdapter[ShardInfo]:
+    """The schema of the metadata."""
+    return TypeAdapter(ShardInfo)
+
+
+def parse_info(file: Any, path: Path) -> ShardInfo:
+    """The metadata of an open shard; DataError unless it is complete and within bounds."""
+    metadata = file.metadata() or {}
     if FORMAT not in metadata:
-        raise DataError(
-            f"{path}: expected a shard of format {FORMAT}, found {sorted(metadata) or 'none'}; tokenize again"
-        )
+        old = next((name for name in OLD_FORMATS if name in metadata), None)
+        found = f"{old}, an older format" if old else "another kind of file"
+        raise DataError(f"{path}: expected a shard of format {FORMAT}, found {found}; tokenize again")
     try:
-        values = json.loads(metadata[FORMAT])
-        values["codec"]["hop_lengths"] = tuple(values["codec"]["hop_lengths"])
-        return ShardInfo(
-            codec=CodecSpec(**values.pop("codec")),
-            utterances=tuple(Utterance(**row) for row in values.pop("utterances")),
-            rejects=tuple((name, reason) for name, reason in values.pop("rejects")),
-            **values,
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path}: its description is damaged ({error}); tokenize again, it is remade") from error
-
-
-def read_shard(path: Path) -> Corpus:
-    """One shard as a Corpus; DataError if it is malformed."""
-    info = read_info(path)
-    with safe_open(str(path), framework="numpy") as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-    if info.digest and digest_of(tensors) != info.digest:
-        raise DataError(f"{path}: damaged since it was written (its checksum differs); tokenize again, it is remade")
-    levels = range(len(info.codec.patch_layout))
-    missing = {"offsets", "identity", "style", *(f"codes.{level}" for level in levels)} - tensors.keys()
-    if missing:
-        raise DataError(f"{path}: the shard lacks {', '.join(sorted(missing))}; tokenize again")
-    return Corpus(
-        codec=info.codec,
-        identity_encoder=info.identity_encoder,
-        style_encoder=info.style_encoder,
-        utterances=info.utterances,
-        codes=tuple(tensors[f"codes.{level}"] for level in levels),
-        offsets=tensors["offsets"],
-        identity=tensors["identity"],
-        style=tensors["style"],
-    )
-
-
-def load_corpus(*folders: Path, without: Collection[Path] = ()) -> Corpus:
-    """All shards of the folders as one Corpus sorted by id, so that neither shard nor manifest order matters; but for
-    those that are to be left out. Beside the corpus, one shard at a time is in memory.
-
-    DataError where there are no shards, where some are damaged (all are named at once), where they were made by
-    different codecs or encoders, or ids repeat.
-    """
-    paths = [path for folder in folders for path in sorted(folder.glob(SHARD_PATTERN)) if path not in without]
-    if not paths:
-        raise DataError(f"{', '.join(map(str, folders))}: no shards here; make them with `marstts tokenize`")
-    outlines = outline_all(paths)
-    ids = [utterance.id for outline in outlines for utterance in outline.info.utterances]
-    repeated = len(ids) - len(set(ids))
-    if repeated:
-        raise DataError(
-            f"{', '.join(map(str, folders))}: {repeated} utterance ids occur more than once; remove stale shards"
-        )
-    order = np.array(sorted(range(len(ids)), key=ids.__getitem__), dtype=np.int64)
-    corpus = empty_corpus(outlines, order)
-    rows = np.argsort(order)  # where each utterance of the shards, end to end, comes to lie
-    complaints, done = [], 0
-    for path, outline in zip(paths, outlines, strict=True):
-        count = len(outline.num_patches)
-        try:
-            put(read_shard(path), corpus, rows[done : done + count])
-        except DataError as error:
-            complaints.append(str(error))
-        done += count
-    complain(complaints)
-    return corpus
-
-
-@dataclass(frozen=True, eq=False)
-class Outline:
-    """What has to be known of a shard to make room for it."""
-
-    info: ShardInfo
-    num_patches: NDArray[np.int64]
-    """(N,)."""
-
-    sizes: tuple[int, int]
-    """Of identity and style."""
-
-
-def outline_all(paths: Sequence[Path]) -> list[Outline]:
-    """Of every shard; DataError naming all that are damaged, or what they disagree on."""
-    outlines, complaints = [], []
-    for path in paths:
-        try:
-            outlines.append(outline(path))
-        except DataError as error:
-            complaints.append(str(error))
-    if complaints:  # then of the others, too, all that is wrong with them
-        named = " ".join(complaints)
-        complaints += [str(error) for path in paths if str(path) not in named for error in faults_of(path)]
-    complain(sorted(complaints))
-    first = outlines[0].info
-    for other in outlines[1:]:
-        for what in ("codec", "identity_encoder", "style_encoder"):
-            ours, theirs = getattr(first, what), getattr(other.info, what)
-            if ours != theirs:
-                raise DataError(f"shards disagree on {what} ({ours} and {theirs}); tokenize all with the same")
-    return outlines
-
-
-def outline(path: Path) -> Outline:
-    """Of one shard, without its codes; DataError if it is no shard, or lacks something."""
-    info = read_info(path)
-    levels = range(len(info.codec.patch_layout))
-    with safe_open(str(path), framework="numpy") as file:
-        names = set(file.keys())
-        missing = {"offsets", "identity", "style", *(f"codes.{level}" for level in levels)} - names
-        if missing:
-            raise DataError(f"{path}: the shard lacks {', '.join(sorted(missing))}; tokenize again")
-        offsets = file.get_tensor("offsets")
-        identity, style = (file.get_slice(name).get_shape()[1] for name in ("identity", "style"))
-    if len(offsets) != len(info.utterances) + 1:
-        raise DataError(f"{path}: damaged since it was written (it has other offsets than utterances); tokenize again")
-    return Outline(info, np.diff(offsets), (identity, style))
-
-
-def faults_of(path: Path) -> list[DataError]:
-    """What is wrong with a shard; empty if it is sound."""
-    try:
-        read_shard(path)
+        parse_object(metadata[FORMAT], "its metadata", DataError)  # bounds its depth and numbers
+        return info_adapter().validate_json(metadata[FORMAT])
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise corrupt(path, f"metadata {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
     except DataError as error:
-        return [error]
-    return []
+        raise corrupt(path, str(error)) from error
 
 
-def complain(complaints: Sequence[str]) -> None:
-    """DataError with all of them, if there are any, so that no damaged shard is met an hour into training."""
-    if complaints:
-        raise DataError("; ".join(complaints[:MAX_COMPLAINTS]) + (" …" if len(complaints) > MAX_COMPLAINTS else ""))
+def read_offsets(file: Any, info: ShardInfo, path: Path) -> NDArray[np.int64]:
+    """The offsets of an open shard; DataError unless all arrays have the sizes and types that the metadata implies."""
+    layout, count = info.codec.patch_layout, len(info.utterances)
+    levels = [f"codes.{level}" for level in range(len(layout))]
+    expected = {"offsets", *levels, *map(embedding_name, info.encoders)}
+    names = set(file.keys())
+    if names != expected:
+        raise corrupt(path, f"it has the tensors {sorted(names)[:10]} instead of {sorted(expected)}")
+    check_tensor(file, path, "offsets", (count + 1,), "I64")
+    offsets: NDArray[np.int64] = file.get_tensor("offsets")
+    if offsets[0] != 0 or (np.diff(offsets) < 0).any():
+        raise corrupt(path, "its offsets do not ascend from 0")
+    for name, codes_per_patch in zip(levels, layout, strict=True):
+        check_tensor(file, path, name, (int(offsets[-1]) * codes_per_patch,), "U16")
+    for role, encoder in info.encoders.items():
+        check_tensor(file, path, embedding_name(role), (count, encoder.size), "F16")
+    return offsets
 
 
-def empty_corpus(outlines: Sequence[Outline], order: NDArray[np.int64]) -> Corpus:
-    """Room for all utterances of the shards, in this order of theirs, end to end."""
-    info, sizes = outlines[0].info, outlines[0].sizes
-    utterances = [utterance for outline in outlines for utterance in outline.info.utterances]
-    counts = np.concatenate([outline.num_patches for outline in outlines])[order]
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-    return Corpus(
-        codec=info.codec,
-        identity_encoder=info.identity_encoder,
-        style_encoder=info.style_encoder,
-        utterances=tuple(utterances[row] for row in order),
-        codes=tuple(np.empty(offsets[-1] * n, np.uint16) for n in info.codec.patch_layout),
-        offsets=offsets,
-        identity=np.empty((len(order), sizes[0]), np.float16),
-        style=np.empty((len(order), sizes[1]), np.float16),
-    )
+def check_tensor(file: Any, path: Path, name: str, shape: tuple[int, ...], kind: str) -> None:
+    """DataError unless the tensor has this shape and type."""
+    tensor = file.get_slice(name)
+    found, found_kind = tuple(tensor.get_shape()), str(tensor.get_dtype())
+    if (found, found_kind) != (shape, kind):
+        raise corrupt(path, f"tensor {name} is {found_kind} {found} instead of {kind} {shape}")
 
 
-def put(shard: Corpus, corpus: Corpus, rows: NDArray[np.int64]) -> None:
-    """Write a shard's arrays into these rows (N,) of the corpus."""
-    counts = shard.num_patches
-    patches = np.repeat(corpus.offsets[rows] - shard.offsets[:-1], counts) + np.arange(shard.offsets[-1])
-    for ours, theirs, n in zip(corpus.codes, shard.codes, corpus.codec.patch_layout, strict=True):
-        ours.reshape(-1, n)[patches] = theirs.reshape(-1, n)
-    corpus.identity[rows], corpus.style[rows] = shard.identity, shard.style
+def corrupt(path: Path, reason: str) -> DataError:
+    """The error for a shard that is corrupt."""
+    return DataError(f"{path}: corrupt since it was written ({reason}); tokenize again, which makes this shard anew")

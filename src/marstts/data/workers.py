@@ -1,51 +1,55 @@
-"""Who makes the shards: this process, some processes beside it, or a Ray cluster. All call the same function.
+"""The process pool: jobs done by this process, by several processes of this machine, or by a Ray cluster.
 
-Upstream: jobs of `data.tokenize` and `preference`, each of which writes one file.  Downstream: nothing; what is done
-lies on the disk. Workers die: memory runs out, machines are taken away. A dead worker costs the shard it was working
-on, which another one makes from the start; a shard that kills every worker is named at the end, when all others are
-finished.
+`Executor.run` yields results as they are done; `run_in_order` yields them in the order of the jobs. Each worker loads
+its models once and keeps them from job to job. Workers die: memory runs out, machines are taken away. A dead worker
+costs the job at hand, which another worker repeats; a job that kills every worker is named at the end, when all others
+are done. A job must therefore be repeatable: whatever it writes, it writes atomically.
+
+Upstream: jobs of `data.tokenize`, `data.corpora`, `metrics`, `evaluation` and `preference`.  Downstream: their results.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from multiprocessing.process import BaseProcess
+from typing import Any, Protocol, TypeVar
 
-from marstts.errors import DataError, require
+from marstts.errors import DataError, MarsError, require
 
-
-class Job(Protocol):
-    """What is known of a shard to be made."""
-
-    @property
-    def index(self) -> int:
-        """Names it in messages."""
-        ...
-
-
-Ears = Any
-"""What a worker keeps from job to job: models, judges."""
-
-Finished = Any
-"""What came of a job, as its function tells."""
-
-LoadEars = Callable[[], Ears]
-FinishShard = Callable[[Any, Ears], Finished]
+Job = TypeVar("Job")
+Models = TypeVar("Models")
+Result = TypeVar("Result")
 
 ATTEMPTS = 3
-"""How many workers a shard may kill."""
+"""Workers that one job may kill."""
+
+Load = Callable[[], Models]
+"""Loads what a worker keeps from job to job. Picklable."""
+
+Work = Callable[[Job, Models], Result]
+"""Does one job. Picklable, as are jobs and results."""
 
 
-class Engine(Protocol):
+def load_nothing() -> None:
+    """Load no models, for work that needs none."""
+
+
+class Executor(Protocol):
     """Does jobs, in any order."""
 
-    def run(self, jobs: Sequence[Job], load_ears: LoadEars, finish: FinishShard) -> Iterator[Finished]:
-        """What came of each job, as it is done; the ears are loaded once by each worker."""
+    def run(self, jobs: Sequence[Job], load: Load[Models], work: Work[Job, Models, Result]) -> Iterator[Result]:
+        """The result of each job as it is done; DataError at the end names the jobs that killed their workers.
+
+        `load` is called once by each worker. Errors of `load` and `work` are raised here.
+        """
         ...
 
 
@@ -55,126 +59,215 @@ class Processes:
 
     count: int
 
-    def run(self, jobs: Sequence[Job], load_ears: LoadEars, finish: FinishShard) -> Iterator[Finished]:
-        """As `Engine.run`."""
-        if self.count <= 1 or len(jobs) == 1:
-            ears = load_ears()
-            yield from (finish(job, ears) for job in jobs)
+    def run(self, jobs: Sequence[Job], load: Load[Models], work: Work[Job, Models, Result]) -> Iterator[Result]:
+        """The result of each job, see `Executor.run`."""
+        if not jobs:
             return
-        crew = [Helper(load_ears) for _ in range(min(self.count, len(jobs)))]
+        if self.count <= 1 or len(jobs) == 1:
+            models = load()
+            yield from (work(job, models) for job in jobs)
+            return
+        workers = [WorkerProcess(load) for _ in range(min(self.count, len(jobs)))]
         try:
-            yield from share_out(jobs, crew, finish)
+            yield from schedule(jobs, workers, work)
         finally:
-            for helper in crew:
-                helper.dismiss()
+            for worker in workers:
+                worker.terminate()
 
 
-class Helper:
-    """One process with ears of its own, replaced when it dies."""
+def run_in_order(
+    executor: Executor,
+    jobs: Sequence[Job],
+    load: Load[Models],
+    work: Work[Job, Models, Result],
+    *,
+    chunk_size: int = 1,
+) -> Iterator[Result]:
+    """The results in the order of the jobs; `chunk_size` jobs go to a worker at a time, for jobs of milliseconds."""
+    chunks = [
+        Chunk(start // chunk_size, tuple(jobs[start : start + chunk_size])) for start in range(0, len(jobs), chunk_size)
+    ]
+    waiting: dict[int, list[Any]] = {}
+    following = 0
+    for number, results in executor.run(chunks, load, partial(work_through, work)):
+        waiting[number] = results
+        while following in waiting:
+            yield from waiting.pop(following)
+            following += 1
 
-    def __init__(self, load_ears: LoadEars) -> None:
-        self._load_ears = load_ears
-        self._pool = self._hire()
 
-    def start(self, finish: FinishShard, job: Job) -> Future[Finished]:
+@dataclass(frozen=True)
+class Chunk:
+    """Consecutive jobs for one worker."""
+
+    number: int
+    jobs: tuple[Any, ...]
+
+
+def work_through(work: Work[Any, Any, Any], chunk: Chunk, models: Any) -> tuple[int, list[Any]]:
+    """Number and results of a chunk."""
+    return chunk.number, [work(job, models) for job in chunk.jobs]
+
+
+class Worker(Protocol):
+    """One worker as `schedule` needs it."""
+
+    def start(self, work: Any, job: Any) -> Future[Any]:
+        """Begin a job; the future fails with BrokenProcessPool if the worker dies of it."""
+        ...
+
+
+class WorkerProcess:
+    """One process with its own models, replaced when it dies."""
+
+    def __init__(self, load: Load[Any]) -> None:
+        self._load = load
+        self._processes: list[BaseProcess] = []
+        self._pool = self._spawn()
+
+    def start(self, work: Any, job: Any) -> Future[Any]:
         """Begin a job; the future fails with BrokenProcessPool if the process dies of it."""
-        try:
-            return self._pool.submit(finish_in_worker, finish, job)
-        except BrokenProcessPool:  # it died between two jobs
-            self._pool = self._hire()
-            return self._pool.submit(finish_in_worker, finish, job)
+        before = set(multiprocessing.active_children())
+        with block_interrupts():  # Ctrl-C is for the parent, which ends its workers
+            try:
+                future = self._pool.submit(work_in_process, work, job)
+            except BrokenProcessPool:  # it died between two jobs
+                self._pool = self._spawn()
+                future = self._pool.submit(work_in_process, work, job)
+        self._processes += [child for child in multiprocessing.active_children() if child not in before]
+        return future
 
-    def dismiss(self) -> None:
-        """Let the process end without waiting for it."""
+    def terminate(self) -> None:
+        """End the process at once: an unfinished job leaves nothing, since jobs write atomically."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        for process in self._processes:
+            process.terminate()
 
-    def _hire(self) -> ProcessPoolExecutor:
+    def _spawn(self) -> ProcessPoolExecutor:
         # spawn: forked children inherit the locks of ONNX Runtime's and PyTorch's threads, and hang
-        return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), start_worker, (self._load_ears,))
+        return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), start_process, (self._load,))
 
 
-def share_out(jobs: Sequence[Job], crew: Sequence[Helper], finish: FinishShard) -> Iterator[Finished]:
-    """Give each helper a job whenever it has none; jobs whose helper died come again, a few times."""
-    waiting = list(reversed(jobs))
-    lost: dict[int, int] = {}
-    idle = list(crew)
-    busy: dict[Future[Finished], tuple[Helper, Job]] = {}
+@contextmanager
+def block_interrupts() -> Iterator[None]:
+    """Let processes that start in here never receive Ctrl-C; this process receives it when the body ends."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def schedule(
+    jobs: Sequence[Job], workers: Sequence[Worker], work: Work[Job, Models, Result], attempts: int = ATTEMPTS
+) -> Iterator[Result]:
+    """Give each idle worker a job; jobs whose worker died are repeated, `attempts` times in all."""
+    waiting = list(reversed(range(len(jobs))))
+    deaths: dict[int, int] = {}
+    idle = list(workers)
+    busy: dict[Future[Any], tuple[Worker, int]] = {}
     while waiting or busy:
         while waiting and idle:
-            helper, job = idle.pop(), waiting.pop()
-            busy[helper.start(finish, job)] = (helper, job)
+            worker, index = idle.pop(), waiting.pop()
+            busy[worker.start(work, jobs[index])] = (worker, index)
         done, _ = wait(busy, return_when=FIRST_COMPLETED)
         for future in done:
-            helper, job = busy.pop(future)
-            idle.append(helper)
+            worker, index = busy.pop(future)
+            idle.append(worker)
             try:
-                yield future.result()
+                result = future.result()
             except BrokenProcessPool:
-                lost[job.index] = lost.get(job.index, 0) + 1
-                if lost[job.index] < ATTEMPTS:
-                    waiting.append(job)
-    hopeless = sorted(index for index, times in lost.items() if times >= ATTEMPTS)
-    if hopeless:
+                deaths[index] = deaths.get(index, 0) + 1
+                if deaths[index] < attempts:
+                    waiting.append(index)
+                continue
+            yield result
+    fatal = sorted(index for index, count in deaths.items() if count >= attempts)
+    if fatal:
         raise DataError(
-            f"the processes that made shards {', '.join(map(str, hopeless))} died {ATTEMPTS} times each, perhaps for "
-            "lack of memory; all others are finished. Give them more memory, or fewer workers, and run again"
+            f"the processes that worked on {', '.join(name_of(jobs[index], index) for index in fatal)} died {attempts} "
+            "times each, perhaps for lack of memory; all others are finished. Give them more memory, or use fewer "
+            "workers, and run again"
         )
 
 
-worker_ears: list[Ears] = []
-"""The models of this worker process, loaded once."""
+def name_of(job: Any, index: int) -> str:
+    """The name of a job for messages: its attribute `name`, or its number."""
+    return str(getattr(job, "name", f"job {index}"))
 
 
-def start_worker(load_ears: LoadEars) -> None:
-    """What a new process does first."""
-    worker_ears[:] = [load_ears()]
+process_models: list[Any] = []
+"""Models of this worker process, or the error: an initializer that raises would break the pool without a reason."""
 
 
-def finish_in_worker(finish: FinishShard, job: Job) -> Finished:
-    """What a process does with a job."""
-    return finish(job, worker_ears[0])
+def start_process(load: Load[Any]) -> None:
+    """Load the models of a new process."""
+    if not hasattr(signal, "pthread_sigmask"):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        process_models[:] = [load()]
+    except MarsError as error:
+        process_models[:] = [error]
+
+
+def work_in_process(work: Any, job: Any) -> Any:
+    """Do a job with the models of this process."""
+    [models] = process_models
+    if isinstance(models, MarsError):
+        raise models
+    return work(job, models)
 
 
 @dataclass(frozen=True)
 class RayCluster:
-    """`actors` actors of a Ray cluster, through Ray Data; what jobs read and write lies where all nodes see it."""
+    """`actors` actors of a Ray cluster, through Ray Data; all nodes must see the files of the jobs."""
 
     address: str
-    """`HOST:PORT`, `ray://HOST:PORT`, `auto` for the one this machine belongs to, `local` to start one here."""
+    """`HOST:PORT`, `ray://HOST:PORT`, `auto` for the cluster of this machine, `local` to start one here."""
 
     actors: int
 
     gpus_per_actor: float = 0.0
-    """What an actor asks of its node; 1 gives each a GPU of its own."""
+    """GPUs that an actor asks of its node."""
 
-    def run(self, jobs: Sequence[Job], load_ears: LoadEars, finish: FinishShard) -> Iterator[Finished]:
-        """As `Engine.run`. An actor that dies is started again, and its shard with it."""
+    def run(self, jobs: Sequence[Job], load: Load[Models], work: Work[Job, Models, Result]) -> Iterator[Result]:
+        """The result of each job, see `Executor.run`. Ray restarts an actor that dies, and its job."""
+        if not jobs:
+            return
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         ray = require("ray", "data")
         require("ray.data", "data")
         if not ray.is_initialized():
             ray.init(address=self.address, log_to_driver=False, logging_level="warning")
-        ray.data.DataContext.get_current().enable_progress_bars = False  # shards are told one by one
-        # a block is a job: a lost actor costs one shard
-        rows = ray.data.from_items([{"place": place} for place in range(len(jobs))], override_num_blocks=len(jobs))
+        ray.data.DataContext.get_current().enable_progress_bars = False  # the caller logs its own progress
+        # a block is a job: a lost actor costs one job
+        rows = ray.data.from_items([{"index": index} for index in range(len(jobs))], override_num_blocks=len(jobs))
         finished = rows.map(
             RayWorker,
-            fn_constructor_args=(list(jobs), load_ears, finish),
+            fn_constructor_args=(list(jobs), load, work),
             compute=ray.data.ActorPoolStrategy(size=min(self.actors, len(jobs))),
             num_cpus=1,
             num_gpus=self.gpus_per_actor or None,
         )
         for row in finished.iter_rows():
-            yield ray.cloudpickle.loads(row["finished"])
+            yield ray.cloudpickle.loads(row["result"])
 
 
 class RayWorker:
-    """One actor: loads its ears and makes shards with them."""
+    """One actor: loads its models and does jobs with them."""
 
-    def __init__(self, jobs: Sequence[Job], load_ears: LoadEars, finish: FinishShard) -> None:
-        self._jobs, self._ears, self._finish = jobs, load_ears(), finish
+    def __init__(self, jobs: Sequence[Any], load: Load[Any], work: Work[Any, Any, Any]) -> None:
+        self._jobs, self._models, self._work = jobs, load(), work
         self._pack = require("ray", "data").cloudpickle.dumps
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        """The job at a place, made; what came of it, packed for the way back."""
-        return {"finished": self._pack(self._finish(self._jobs[row["place"]], self._ears))}
+        """The pickled result of the job with this index."""
+        return {"result": self._pack(self._work(self._jobs[row["index"]], self._models))}
+
+
+def open_executor(workers: int, ray: str | None = None, gpus_per_worker: float = 0.0) -> Executor:
+    """The executor that the options `--workers` and `--ray` of a command ask for."""
+    return Processes(workers) if ray is None else RayCluster(ray, workers, gpus_per_worker)

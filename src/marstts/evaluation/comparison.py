@@ -1,7 +1,7 @@
-"""Systems side by side: several output folders of `marstts evaluate` as one set of scores.
+"""Comparison of systems: the scores of several output folders of `marstts evaluate` as one set.
 
-Upstream: `score`'s output folders.  Downstream: `report`, `figure`. Only like is put beside like: the same trials,
-judged by the same versions of the same judges; anything else is refused by name.
+Upstream: output folders of `score`.  Downstream: `report`, `figure`. Only systems with the same trials and the same
+versions of the same metrics are compared; DataError names what differs.
 """
 
 from __future__ import annotations
@@ -11,60 +11,67 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from marstts.errors import DataError
-from marstts.evaluation.score import Claim, read_claims
-from marstts.evaluation.scores import TakeScore, read_scores
+from marstts.evaluation.score import Provenance, read_provenances
+from marstts.file_errors import printable_name
+from marstts.metrics.scores import TakeScore, read_scores
 
 
 @dataclass(frozen=True)
-class Pool:
-    """Scores of several folders, every system under a name of its own."""
+class ScoredSystems:
+    """Scores of several folders, every system under a unique name."""
 
     scores: Sequence[TakeScore]
-    remarks: Mapping[str, Sequence[str]]
+    warnings: Mapping[str, Sequence[str]]
     testset: str
     """Digest of the trials."""
 
-    judges: Mapping[str, str]
+    metrics: Mapping[str, str]
 
 
-def gather(folders: Sequence[Path]) -> Pool:
-    """All systems judged into the folders; DataError where there is none, or where they do not compare.
+def gather_scores(folders: Sequence[Path]) -> ScoredSystems:
+    """All systems scored into the folders; DataError where there is none, or where they are not comparable.
 
-    A system that is the same in two folders (the source, say) is taken once; one that differs goes by both names.
+    A system that is the same in two folders (the ground truth, say) is used once; two versions get different names.
     """
     scores: list[TakeScore] = []
-    claims: dict[str, Claim] = {}
+    provenances: dict[str, Provenance] = {}
     for folder in folders:
-        found, made_by = read_scores(folder), read_claims(folder)
+        found, of_folder = read_scores(folder), read_provenances(folder)
         if not found:
-            raise DataError(f"{folder}: expected an output folder of `marstts evaluate`, with scores.jsonl in it")
+            raise DataError(
+                f"{printable_name(folder)}: expected an output folder of `marstts evaluate` with scores.jsonl"
+            )
         for system in dict.fromkeys(score.system for score in found):
-            claim = made_by.get(system)
-            if claim is None:
-                raise DataError(f"{folder}: {system} has scores, but its takes/{system}/made_by.json is gone")
-            if claims.get(system) == claim:
+            provenance = of_folder.get(system)
+            if provenance is None:
+                raise DataError(
+                    f"{printable_name(folder)}: {system} has scores, but takes/{system}/provenance.json is missing; "
+                    "evaluate it again into a new folder"
+                )
+            if provenances.get(system) == provenance:
                 continue
-            name = system if system not in claims else f"{system}, {folder.resolve().name}"
-            claims[name] = claim
+            name = system if system not in provenances else f"{system}, {folder.resolve().name}"
+            provenances[name] = provenance
             scores += [s.model_copy(update={"system": name}) for s in found if s.system == system]
-    refuse_unlike(claims)
-    first = next(iter(claims.values()))
-    return Pool(scores, {name: claim.remarks for name, claim in claims.items()}, first.testset, first.judges)
+    refuse_incomparable(provenances)
+    first = next(iter(provenances.values()))
+    warnings = {name: provenance.warnings for name, provenance in provenances.items()}
+    return ScoredSystems(scores, warnings, first.testset, first.metrics)
 
 
-def refuse_unlike(claims: Mapping[str, Claim]) -> None:
-    """Raise DataError where two systems spoke different trials, or were judged by different judges."""
-    (first_name, first), *others = claims.items()
-    for name, claim in others:
-        if claim.testset != first.testset:
-            raise DataError(f"{first_name} and {name} spoke different test sets, so their scores do not compare")
-        if claim.judges != first.judges:
+def refuse_incomparable(provenances: Mapping[str, Provenance]) -> None:
+    """Raise DataError where two systems have different trials or metrics."""
+    (first_name, first), *others = provenances.items()
+    for name, provenance in others:
+        if provenance.testset != first.testset:
+            raise DataError(f"{first_name} and {name} have different test sets, so their scores are not comparable")
+        if provenance.metrics != first.metrics:
             changed = sorted(
                 key
-                for key in first.judges.keys() | claim.judges.keys()
-                if first.judges.get(key) != claim.judges.get(key)
+                for key in first.metrics.keys() | provenance.metrics.keys()
+                if first.metrics.get(key) != provenance.metrics.get(key)
             )
             raise DataError(
-                f"{first_name} and {name} were judged by different judges ({', '.join(changed)}), so their scores do "
-                "not compare; judge one of them again"
+                f"{first_name} and {name} have different metrics ({', '.join(changed)}), so their scores are not "
+                "comparable; evaluate one of them again"
             )

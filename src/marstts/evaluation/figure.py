@@ -12,48 +12,49 @@ from typing import Any
 import numpy as np
 
 from marstts.errors import DataError, require
-from marstts.evaluation.report import Summary
+from marstts.evaluation.summary import Summary
+from marstts.files import atomic_path
 
 STEM = "wer_by_style"
 
 
-def draw_wer_by_style(summaries: Sequence[Summary], output: Path, measure: str = "wer") -> list[Path]:
-    """Write wer_by_style.png and .svg into `output`; DataError where no system was judged by a recogniser.
+def draw_wer_by_style(summaries: Sequence[Summary], output: Path, column: str = "wer") -> list[Path]:
+    """Write wer_by_style.png and .svg into `output`; DataError where no system was scored by a recognizer.
 
-    Bars stand for the error rate, whiskers for its 95 % interval; styles from the easiest to the hardest for the first
-    system.
+    Bars are error rates, whiskers their 95 % intervals; styles are sorted by the first system's error rate.
     """
-    judged = [summary for summary in summaries if summary.scores.get(measure) is not None]
-    if not judged:
-        raise DataError("there is no word error rate to draw: no system was judged by a recogniser")
+    scored = [summary for summary in summaries if summary.scores.get(column) is not None]
+    if not scored:
+        raise DataError("there is no word error rate to draw: no system was scored by a recognizer")
     matplotlib = require("matplotlib", "eval")
     matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = STEM  # or else names inside the file are drawn anew each time
-    figure = draw(judged, measure)
+    matplotlib.rcParams["svg.hashsalt"] = STEM  # makes the names inside the file deterministic
+    figure = draw(scored, column)
     paths = [output / f"{STEM}{suffix}" for suffix in (".png", ".svg")]
-    output.mkdir(parents=True, exist_ok=True)
     for path in paths:
-        figure.savefig(path, dpi=150, bbox_inches="tight", metadata={"Date": None} if path.suffix == ".svg" else None)
+        metadata = {"Date": None} if path.suffix == ".svg" else None
+        with atomic_path(path) as temporary:
+            figure.savefig(temporary, dpi=150, bbox_inches="tight", metadata=metadata)
     require("matplotlib.pyplot", "eval").close(figure)
     return paths
 
 
-def draw(summaries: Sequence[Summary], measure: str) -> Any:
-    """The figure itself, matplotlib's."""
+def draw(summaries: Sequence[Summary], column: str) -> Any:
+    """The matplotlib figure."""
     pyplot = require("matplotlib.pyplot", "eval")
-    styles = order_styles(summaries, measure)
-    places = np.arange(len(styles), dtype=float)
+    styles = order_styles(summaries, column)
+    positions = np.arange(len(styles), dtype=float)
     width = 0.8 / len(summaries)
     figure, axes = pyplot.subplots(figsize=(max(6.0, 1.3 * len(styles)), 3.6))
     for number, summary in enumerate(summaries):
-        intervals = [summary.by_style.get(style, {}).get(measure) for style in styles]
+        intervals = [summary.by_style.get(style, {}).get(column) for style in styles]
         values = [np.nan if interval is None else interval.value for interval in intervals]
         whiskers = [
             (0.0, 0.0) if i is None else (max(0.0, i.value - i.low), max(0.0, i.high - i.value)) for i in intervals
         ]
         shift = (number - (len(summaries) - 1) / 2) * width
-        axes.bar(places + shift, values, width, label=summary.system, yerr=np.array(whiskers).T, capsize=2)
-    axes.set_xticks(places, styles)
+        axes.bar(positions + shift, values, width, label=summary.system, yerr=np.array(whiskers).T, capsize=2)
+    axes.set_xticks(positions, styles)
     axes.set_ylabel("word error rate")
     axes.set_xlabel("style of the reference")
     axes.grid(axis="y", alpha=0.3)
@@ -61,12 +62,12 @@ def draw(summaries: Sequence[Summary], measure: str) -> Any:
     return figure
 
 
-def order_styles(summaries: Sequence[Summary], measure: str) -> list[str]:
+def order_styles(summaries: Sequence[Summary], column: str) -> list[str]:
     """All styles, by the error rate of the first system."""
     styles = dict.fromkeys(style for summary in summaries for style in summary.by_style)
 
     def difficulty(style: str) -> float:
-        interval = summaries[0].by_style.get(style, {}).get(measure)
+        interval = summaries[0].by_style.get(style, {}).get(column)
         return np.inf if interval is None else interval.value
 
     return sorted(styles, key=lambda style: (difficulty(style), style))

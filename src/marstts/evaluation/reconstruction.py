@@ -1,13 +1,14 @@
-"""How well a codec gives back what it was given, how evenly it uses its codebooks, and how fast it decodes.
+"""Evaluation of a codec: quality of its reconstructions, usage of its codebooks, speed of decoding.
 
-Upstream: a folder of recordings or a manifest, any `codec.base.Codec`.  Downstream: `docs/results.md`.
+Upstream: a folder of recordings or a manifest, any `codec.base.Codec`.  Downstream: `docs/results/`.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -21,13 +22,16 @@ from marstts.audio import Waveform
 from marstts.codec.base import Codec, Codes
 from marstts.data.manifest import read_manifest
 from marstts.errors import DataError
-from marstts.evaluation.intervals import Interval, ratio_interval
-from marstts.evaluation.metrics.recognition import Edits, Recogniser, SphinxRecogniser, character_edits
-from marstts.evaluation.metrics.signal import CodebookUse, codebook_use, log_mel_distance, pesq_wideband, stoi
-from marstts.evaluation.metrics.words import plain_words
-from marstts.evaluation.ordering import stable_order
-from marstts.evaluation.recordings import AUDIO_SUFFIXES, read_list, words_of
+from marstts.evaluation.recordings import AUDIO_SUFFIXES, read_list, transcript_of
 from marstts.evaluation.systems import decode_to_length
+from marstts.files import write_file
+from marstts.hash_order import hash_order
+from marstts.metrics.intervals import Interval, ratio_interval
+from marstts.metrics.recognition import Edits, Recognizer, SphinxRecognizer, character_edits
+from marstts.metrics.signal import CodebookUse, codebook_use, log_mel_distance, pesq_wideband, stoi
+from marstts.metrics.words import plain_words
+
+logger = logging.getLogger(__name__)
 
 TIMED_SECONDS = 10.0
 TIMED_RUNS = 5
@@ -35,7 +39,7 @@ TIMED_RUNS = 5
 
 @dataclass(frozen=True)
 class Clip:
-    """A recording, and what is said in it where that is known."""
+    """A recording and its transcript, if it has one."""
 
     path: Path
     text: str | None
@@ -56,7 +60,7 @@ class ClipScore:
     """dB"""
 
     original_edits: Edits | None
-    """Characters the recogniser gets wrong in the recording; None without a transcript."""
+    """Character errors of the recognizer in the recording; None without a transcript."""
 
     decoded_edits: Edits | None
 
@@ -85,38 +89,39 @@ class Reconstruction:
 
 
 def read_clips(source: Path, limit: int, split: str = "test") -> list[Clip]:
-    """Up to `limit` recordings of a folder, or of one split of a manifest; the same ones every time."""
+    """Up to `limit` recordings of a folder, or of one split of a manifest, drawn by a hash of their names."""
     clips = clips_of_manifest(source, split) if source.suffix == ".jsonl" else clips_of_folder(source)
     if not clips:
         raise DataError(
             f"{source}: expected recordings ({' or '.join(AUDIO_SUFFIXES)}) or a manifest with a {split} split"
         )
-    return sorted(sorted(clips, key=lambda clip: stable_order(clip.path.stem))[:limit], key=lambda clip: clip.path)
+    return sorted(sorted(clips, key=lambda clip: hash_order(clip.path.stem))[:limit], key=lambda clip: clip.path)
 
 
 def clips_of_manifest(manifest: Path, split: str) -> list[Clip]:
+    """Recordings of one split of a manifest."""
     return [Clip(manifest.parent / u.audio, u.text) for u in read_manifest(manifest) if u.split == split]
 
 
 def clips_of_folder(folder: Path) -> list[Clip]:
-    """The folder's own recordings, with their words where it has a list of them."""
+    """Recordings of a folder, with the transcripts of its list."""
     if not folder.is_dir():
         raise DataError(f"{folder}: expected a folder of recordings or a manifest (.jsonl)")
-    texts = {name: words_of(row) or None for name, row in read_list(folder).items()}
+    texts = {name: transcript_of(row) or None for name, row in read_list(folder).items()}
     paths = sorted(path for path in folder.iterdir() if path.suffix in AUDIO_SUFFIXES)
     return [Clip(path, texts.get(path.name, texts.get(path.stem))) for path in paths]
 
 
-def evaluate_codec(codec: Codec, clips: Sequence[Clip], tell: Callable[[str], None]) -> Reconstruction:
+def evaluate_codec(codec: Codec, clips: Sequence[Clip]) -> Reconstruction:
     """Score every clip, the codebooks over all clips, and the speed of decoding."""
-    recogniser = SphinxRecogniser() if any(clip.text for clip in clips) else None
+    recognizer = SphinxRecognizer() if any(clip.text for clip in clips) else None
     scores, codes = [], []
     for number, clip in enumerate(clips, 1):
         original = audio.resample(audio.read(clip.path), codec.spec.sample_rate)
         codes.append(codec.encode(original))
         decoded = decode_to_length(codec, codes[-1], len(original.samples))
-        scores.append(score_clip(clip, original, decoded, recogniser))
-        tell(f"{codec.spec.name} {number}/{len(clips)} {clip.path.name}: STOI {scores[-1].stoi:.3f}")
+        scores.append(score_clip(clip, original, decoded, recognizer))
+        logger.info("%s %d/%d %s: STOI %.3f", codec.spec.name, number, len(clips), clip.path.name, scores[-1].stoi)
     levels = [np.concatenate(level) for level in zip(*codes, strict=True)]
     return Reconstruction(
         codec=codec.spec.name,
@@ -128,14 +133,14 @@ def evaluate_codec(codec: Codec, clips: Sequence[Clip], tell: Callable[[str], No
     )
 
 
-def score_clip(clip: Clip, original: Waveform, decoded: Waveform, recogniser: Recogniser | None) -> ClipScore:
-    """Both waveforms at the codec's rate."""
+def score_clip(clip: Clip, original: Waveform, decoded: Waveform, recognizer: Recognizer | None) -> ClipScore:
+    """Scores of one clip; both waveforms at the codec's rate."""
     words = plain_words(clip.text) if clip.text else []
 
     def edits(waveform: Waveform) -> Edits | None:
-        if recogniser is None or not words:
+        if recognizer is None or not words:
             return None
-        return character_edits(words, recogniser.hear(waveform))
+        return character_edits(words, recognizer.transcribe(waveform))
 
     return ClipScore(
         clip=clip.path.name,
@@ -156,7 +161,7 @@ def bit_rate(codec: Codec) -> float:
 
 
 def time_decoding(codec: Codec, levels: Sequence[NDArray[np.int64]]) -> Speed:
-    """Decode ten seconds, made of the codes in `levels` over and over, after one run to warm up."""
+    """Time of decoding ten seconds, the codes in `levels` repeated, after one warm-up run."""
     patches = round(TIMED_SECONDS * codec.spec.patch_rate)
     codes: Codes = tuple(
         np.resize(level, patches * length) for level, length in zip(levels, codec.spec.patch_layout, strict=True)
@@ -192,24 +197,23 @@ def summarize_clips(clips: Sequence[ClipScore]) -> dict[str, Interval | None]:
     }
 
 
-def write_reconstruction(result: Reconstruction, output: Path, facts: dict[str, Any]) -> str:
+def write_reconstruction(result: Reconstruction, output: Path, metadata: dict[str, Any]) -> str:
     """Write codec.json and codec.md into `output`; returns the Markdown."""
     summary = summarize_clips(result.clips)
     values = {
-        "facts": facts,
+        "metadata": metadata,
         **asdict(replace(result, clips=())),
         "summary": {name: None if interval is None else asdict(interval) for name, interval in summary.items()},
         "clips": [asdict(clip) for clip in result.clips],
     }
-    output.mkdir(parents=True, exist_ok=True)
-    (output / "codec.json").write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    markdown = as_markdown(result, summary, facts)
-    (output / "codec.md").write_text(markdown, encoding="utf-8")
+    write_file(output / "codec.json", json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+    markdown = as_markdown(result, summary, metadata)
+    write_file(output / "codec.md", markdown)
     return markdown
 
 
-def as_markdown(result: Reconstruction, summary: dict[str, Interval | None], facts: dict[str, Any]) -> str:
-    """Two columns, a line per score; in brackets 95 % bootstrap intervals over clips."""
+def as_markdown(result: Reconstruction, summary: dict[str, Interval | None], metadata: dict[str, Any]) -> str:
+    """A Markdown table with a line per score; in brackets 95 % bootstrap intervals over clips."""
     speed = result.speed
     seconds = sum(clip.seconds for clip in result.clips)
     rows = [
@@ -222,10 +226,11 @@ def as_markdown(result: Reconstruction, summary: dict[str, Interval | None], fac
             f"{speed.wall_seconds:.3f} s ({speed.processor_seconds:.3f} s of processor time)",
         ),
     ]
-    facts_lines = [f"- {name}: {value}" for name, value in facts.items()]
-    lines = [f"# {result.codec}", "", *facts_lines, "", "| score | value |", "| --- | --- |"]
+    metadata_lines = [f"- {name}: {value}" for name, value in metadata.items()]
+    lines = [f"# {result.codec}", "", *metadata_lines, "", "| score | value |", "| --- | --- |"]
     return "\n".join([*lines, *(f"| {name} | {value} |" for name, value in rows)]) + "\n"
 
 
 def describe_use(use: CodebookUse, result: Reconstruction) -> str:
+    """Codebook usage in words."""
     return f"perplexity {use.perplexity:.0f}, {use.used} of {result.codebook_size} entries in {use.codes} codes"

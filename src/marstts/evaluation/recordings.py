@@ -1,15 +1,16 @@
-"""Folders of recordings, as people have them, and what is known of each: who speaks, and the words.
+"""Folders of recordings with their speakers and transcripts.
 
-Upstream: `FOLDER/*.wav` (or .flac), perhaps with a list beside them, or a .txt file of the same name beside each.
-Downstream: `reconstruction`, `testsets.folder`, `testsets.people`.
+Upstream: `FOLDER/*.wav` (or .flac), with a list in the folder, or a .txt file of the same name for each.
+Downstream: `reconstruction`, `testsets.folder`, `testsets.real_speakers`.
 
-A list is metadata.csv (columns parted by |), transcripts.tsv or clips.tsv (by tabs). Its first column names the
-recording; `normalised_text` or `text` says the words, `speaker` who speaks. Without that, a folder is a speaker.
+A list is metadata.csv (columns separated by |), transcripts.tsv or clips.tsv (by tabs). Its first column names the
+recording; `normalised_text` or `text` is the transcript, `speaker` the speaker. Without a list, a folder is a speaker.
 """
 
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +18,15 @@ from pathlib import Path
 import soundfile
 
 from marstts.errors import DataError
+from marstts.file_errors import os_errors, printable_name
+from marstts.reading import read_text
 
 AUDIO_SUFFIXES = (".wav", ".flac")
 LISTS = {"metadata.csv": "|", "transcripts.tsv": "\t", "clips.tsv": "\t"}
-"""Lists a folder may hold, and what separates their columns."""
+"""Lists that a folder may hold, and the separators of their columns."""
+
+MAX_LIST_BYTES = 2**30
+MAX_TEXT_BYTES = 2**20
 
 
 @dataclass(frozen=True)
@@ -29,48 +35,67 @@ class Recording:
 
     path: Path
     speaker: str
-    text: str
-    """Empty where nobody wrote it down."""
+    transcript: str
+    """Empty where there is none."""
 
     seconds: float
     sample_rate: int
 
 
 def find_recordings(root: Path) -> list[Recording]:
-    """All recordings in the folder and in the folders in it, sorted by path; DataError where one cannot be read."""
-    places = [root, *sorted(path for path in root.iterdir() if path.is_dir())]
-    return [recording for place in places for recording in recordings_of(place)]
+    """All recordings in a folder and in its subfolders, sorted by path; DataError where one cannot be read."""
+    if not root.is_dir():
+        raise DataError(f"{printable_name(root)}: expected a folder of recordings")
+    with os_errors(root, "be read", DataError):
+        folders = [root, *sorted(path for path in root.iterdir() if path.is_dir())]
+    return [recording for folder in folders for recording in recordings_of(folder)]
 
 
-def recordings_of(place: Path) -> list[Recording]:
+def recordings_of(folder: Path) -> list[Recording]:
     """The recordings of one folder, sorted."""
-    listed = read_list(place)
+    listed = read_list(folder)
     found = []
-    for path in sorted(path for path in place.iterdir() if path.suffix in AUDIO_SUFFIXES):
+    with os_errors(folder, "be read", DataError):
+        paths = sorted(path for path in folder.iterdir() if path.suffix in AUDIO_SUFFIXES)
+    for path in paths:
         row = listed.get(path.name) or listed.get(path.stem) or {}
-        try:
-            info = soundfile.info(path)
-        except soundfile.SoundFileError as error:
-            raise DataError(f"{path}: expected a recording, but it cannot be read as one") from error
-        text = words_of(row) or words_beside(path)
-        found.append(Recording(path, row.get("speaker") or place.name, text, info.duration, info.samplerate))
+        info = audio_info(path)
+        transcript = transcript_of(row) or transcript_file(path)
+        found.append(Recording(path, row.get("speaker") or folder.name, transcript, info.duration, info.samplerate))
     return found
+
+
+def audio_info(path: Path) -> soundfile._SoundFileInfo:
+    """Length and sample rate of a recording; DataError where it cannot be read."""
+    try:
+        if not path.is_file():
+            raise DataError(f"{printable_name(path)}: expected a recording, but there is no such file")
+        return soundfile.info(path)
+    except (soundfile.SoundFileError, OSError) as error:
+        raise DataError(f"{printable_name(path)}: expected a recording, but it cannot be read as one") from error
 
 
 def read_list(folder: Path) -> dict[str, Mapping[str, str]]:
     """Rows of the folder's list by the first column, a file's name or stem; empty where there is no list."""
     for name, separator in LISTS.items():
-        if (folder / name).is_file():
-            with (folder / name).open(encoding="utf-8", newline="") as file:
-                rows = list(csv.DictReader(file, delimiter=separator, quoting=csv.QUOTE_NONE))
-            return {next(iter(row.values())): row for row in rows}
+        path = folder / name
+        if not path.exists():
+            continue
+        text = read_text(path, MAX_LIST_BYTES, DataError)
+        try:
+            rows = list(csv.DictReader(io.StringIO(text, newline=""), delimiter=separator, quoting=csv.QUOTE_NONE))
+        except csv.Error as error:
+            raise DataError(f"{printable_name(path)}: expected rows of columns, but {error}") from error
+        return {str(next(iter(row.values()), "")): row for row in rows}
     return {}
 
 
-def words_of(row: Mapping[str, str]) -> str:
+def transcript_of(row: Mapping[str, str]) -> str:
+    """The transcript in a row of a list; empty where there is none."""
     return row.get("normalised_text") or row.get("text") or ""
 
 
-def words_beside(recording: Path) -> str:
+def transcript_file(recording: Path) -> str:
+    """The transcript in the .txt file of a recording; empty where there is none."""
     path = recording.with_suffix(".txt")
-    return path.read_text(encoding="utf-8").strip() if path.is_file() else ""
+    return read_text(path, MAX_TEXT_BYTES, DataError).strip() if path.exists() else ""

@@ -1,52 +1,54 @@
-"""What can be judged: models, and the bounds they are read against.
+"""Systems to score: models, baselines, folders of takes, and the bounds that they are compared with.
 
-Upstream: `testset.Trial`.  Downstream: `score`.
+Upstream: `metrics.testset.Trial`.  Downstream: `score`.
 
-`source` is the real recording, `codec` the same after encoding and decoding: what the words and the speaker score there
-is the most a model on this codec can reach; `espeak-ng` is the floor. Any other system is a model, a rival (`rivals`),
-or a folder of `<trial id>.wav` that anyone made in any way.
+`ground-truth` is the speaker's own recording and `codec-resynthesis` the same recording encoded and decoded: an upper
+bound for every model on this codec. `espeak-ng` is the lower bound for speaker similarity. Every other system is a
+model, a baseline (`baselines`), or a folder of `<trial id>.wav`, generated in any way.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from marstts import audio
 from marstts.audio import Waveform
 from marstts.codec.base import Codec, Codes
-from marstts.data.corpora import engines
+from marstts.data.corpora import tts_engines as engines
 from marstts.errors import AudioError, DataError
-from marstts.evaluation.testset import Trial
+from marstts.file_errors import printable_name
+from marstts.metrics.testset import Trial, folder_digest, take_seed
 
 if TYPE_CHECKING:
     from marstts.synthesis.synthesizer import Synthesizer
 
 TAKE_SUFFIXES = (".wav", ".flac")
-FLOOR_VOICE = "espeak-klatt4"
-"""Its clearest voice, by the word test."""
+ESPEAK_VOICE = "espeak-klatt4"
+"""The voice of espeak-ng with the highest minimal-pair accuracy."""
+
+GROUND_TRUTH, CODEC_RESYNTHESIS = "ground-truth", "codec-resynthesis"
 
 
 class System(Protocol):
-    """Something that speaks a trial."""
+    """A speech synthesizer, or a substitute for one."""
 
     @property
     def name(self) -> str:
-        """Names the row of the table and the folder of the takes."""
+        """Name of the table's row and of the takes' folder."""
         ...
 
     @property
     def version(self) -> str:
-        """Changes whenever the takes might."""
+        """Identifies the model and its settings; another version may generate other takes."""
         ...
 
     @property
     def timed(self) -> bool:
-        """Whether `speak` makes the take, so that its time says something about the system."""
+        """Whether `speak` generates the take, so that its time is the system's."""
         ...
 
     def speak(self, trial: Trial) -> Waveform:
@@ -54,21 +56,22 @@ class System(Protocol):
         ...
 
 
-class SourceRecordings:
-    """The real recordings themselves."""
+class GroundTruth:
+    """The ground-truth recordings themselves."""
 
-    name = "source"
-    version = "source"
+    name = GROUND_TRUTH
+    version = GROUND_TRUTH
     timed = False
 
     def speak(self, trial: Trial) -> Waveform:
-        return audio.read(source_of(trial))
+        """The recording of the trial's text."""
+        return audio.read(ground_truth_of(trial))
 
 
 class CodecResynthesis:
-    """The real recordings through a codec, cut to their length."""
+    """The ground-truth recordings encoded and decoded by a codec, cut to their length."""
 
-    name = "codec"
+    name = CODEC_RESYNTHESIS
     timed = False
 
     def __init__(self, codec: Codec) -> None:
@@ -76,38 +79,43 @@ class CodecResynthesis:
         self.version = codec.spec.name
 
     def speak(self, trial: Trial) -> Waveform:
-        return resynthesize(self._codec, audio.read(source_of(trial)))
+        """The resynthesized recording of the trial's text."""
+        return resynthesize(self._codec, audio.read(ground_truth_of(trial)))
 
 
 class Clone(str, Enum):
-    """How a model takes up a reference."""
+    """Kinds of clones, as in the paper."""
 
     SHALLOW = "shallow"
-    """By its embeddings alone."""
+    """Conditioned on embeddings of the reference alone."""
 
     DEEP = "deep"
-    """Going on from the recording and its transcript."""
+    """Continued from the codes and the transcript of the reference."""
 
 
 class Variant(str, Enum):
-    """A model with one thing taken away, as in the ablations of the paper's Table I."""
+    """Ablations of a model, as in the paper's Table I."""
 
     NO_RAS = "no-ras"
-    """Without repetition-aware sampling (Sec. IV-B1): no pick is ever drawn again."""
+    """Without repetition-aware sampling (Sec. IV-B1)."""
 
     NO_QUALITY_PREFIX = "no-quality-prefix"
     """Without the quality prefix (Sec. IV-B2)."""
 
 
-def take_away(synthesizer: Synthesizer, variant: Variant) -> Synthesizer:
-    """The synthesizer without what the variant names."""
+def ablate(synthesizer: Synthesizer, variant: Variant) -> Synthesizer:
+    """The synthesizer without the part that the variant names; DataError where it has no such part."""
+    model: Any = synthesizer.model
     if variant is Variant.NO_RAS:
-        return replace(synthesizer, sampling=synthesizer.sampling.model_copy(update={"ras_max_ratio": 1.0}))
-    return replace(synthesizer, quality=None)
+        sampling = model.sampling.model_copy(update={"ras_max_ratio": 1.0})
+        return replace(synthesizer, model=replace(model, sampling=sampling))
+    if not hasattr(model, "quality_prefix_hz"):
+        raise DataError(f"{synthesizer.name}: models of architecture {model.architecture} have no quality prefix")
+    return replace(synthesizer, model=replace(model, quality_prefix_hz=None))
 
 
 class Model:
-    """A synthesizer that clones each trial's reference. `name` and `version` are without the kind of clone."""
+    """A synthesizer that clones each trial's reference. `name` and `version` are those of the model."""
 
     timed = True
 
@@ -119,94 +127,84 @@ class Model:
         self._seed = seed
 
     def speak(self, trial: Trial) -> Waveform:
+        """The trial's text in the voice of its reference; DataError for a deep clone without a transcript."""
         transcript = trial.reference_transcript if self._clone is Clone.DEEP else None
         if transcript == "":
-            raise DataError(f"{trial.reference.name}: nobody wrote down its words, which a deep clone goes on from")
+            raise DataError(
+                f"{printable_name(trial.reference.name)}: has no transcript, which a deep clone continues from"
+            )
         voice = self._synthesizer.clone(trial.reference, transcript)
         return self._synthesizer.speak(trial.text, voice=voice, seed=take_seed(self._seed, trial.id)).waveform
 
 
 class EspeakNg:
-    """The floor: espeak-ng reads every text in one voice of its own, whosever the reference is."""
+    """espeak-ng reads every text in one fixed voice, independent of the reference."""
 
     name = "espeak-ng"
     version = "espeak-ng, en-us+klatt4"
     timed = True
 
     def __init__(self) -> None:
-        engines.check_installed((FLOOR_VOICE,))
+        engines.check_installed((ESPEAK_VOICE,))
 
     def speak(self, trial: Trial) -> Waveform:
-        return engines.espeak(trial.text, engines.BASE_VOICES[FLOOR_VOICE], 1.0, 1.0)
+        """The trial's text."""
+        return engines.espeak(trial.text, engines.BASE_VOICES[ESPEAK_VOICE], 1.0, 1.0)
 
 
 class TakesFolder:
-    """Takes that lie in a folder already, as `<trial id>.wav` or `.flac`."""
+    """Takes in a folder, as `<trial id>.wav` or `.flac`."""
 
     timed = False
 
     def __init__(self, folder: Path) -> None:
         if not folder.is_dir():
-            raise DataError(f"{folder}: expected a model, or a folder with one <trial id>.wav per trial")
+            raise DataError(f"{printable_name(folder)}: expected a folder with one <trial id>.wav per trial")
         self.name = folder.resolve().name
         self.version = folder_digest(folder, TAKE_SUFFIXES)
         self._folder = folder
 
     def speak(self, trial: Trial) -> Waveform:
+        """The take in the folder; AudioError where there is none."""
         for suffix in TAKE_SUFFIXES:
             if (self._folder / f"{trial.id}{suffix}").is_file():
                 return audio.read(self._folder / f"{trial.id}{suffix}")
-        raise AudioError(f"{self._folder / trial.id}.wav: no such take")
+        raise AudioError(f"{printable_name(self._folder / trial.id)}.wav: no such take")
 
-    def remarks(self, trials: Sequence[Trial]) -> list[str]:
-        """Takes nobody asked for, and takes that are there twice, counted and named; empty if all is well."""
+    def warnings(self, trials: Sequence[Trial]) -> list[str]:
+        """Takes of no trial, and takes that exist twice, counted and named; empty if there are none."""
         files = sorted(path.name for path in self._folder.iterdir() if path.suffix in TAKE_SUFFIXES)
-        wanted = {trial.id for trial in trials}
-        extra = [name for name in files if Path(name).stem not in wanted]
+        ids = {trial.id for trial in trials}
+        extra = [printable_name(name) for name in files if Path(name).stem not in ids]
         stems = [Path(name).stem for name in files]
-        twice = sorted({f"{stem}.wav, {stem}.flac" for stem in stems if stem in wanted and stems.count(stem) > 1})
+        twice = sorted({f"{stem}.wav, {stem}.flac" for stem in stems if stem in ids and stems.count(stem) > 1})
         found = []
         if extra:
-            found.append(f"{len(extra)} takes belong to no trial and were left alone: {shown(extra)}")
+            found.append(f"{len(extra)} takes belong to no trial and were ignored: {list_names(extra)}")
         if twice:
-            found.append(f"{len(twice)} takes are there twice; the .wav was judged: {shown(twice)}")
+            found.append(f"{len(twice)} takes exist twice; the .wav was scored: {list_names(twice)}")
         return found
 
 
-def shown(names: Sequence[str], most: int = 10) -> str:
+def list_names(names: Sequence[str], most: int = 10) -> str:
     """The first names of a list, and how many more there are."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def source_of(trial: Trial) -> Path:
-    """The real recording of a trial; DataError where there is none."""
-    if trial.source is None:
-        raise DataError(f"{trial.id}: the test set has no real recording of this text, only a reference")
-    return trial.source
+def ground_truth_of(trial: Trial) -> Path:
+    """The ground-truth recording of a trial; DataError where there is none."""
+    if trial.ground_truth is None:
+        raise DataError(f"{trial.id}: the test set has no recording of this text, only a reference")
+    return trial.ground_truth
 
 
 def resynthesize(codec: Codec, waveform: Waveform) -> Waveform:
-    """Encoded and decoded, at the codec's rate, without the padding to whole patches."""
+    """The waveform encoded and decoded, at the codec's rate, without the padding to whole patches."""
     original = audio.resample(waveform, codec.spec.sample_rate)
     return decode_to_length(codec, codec.encode(original), len(original.samples))
 
 
 def decode_to_length(codec: Codec, codes: Codes, num_samples: int) -> Waveform:
-    """Decoded, without the padding to whole patches."""
+    """The decoded waveform, without the padding to whole patches."""
     decoded = codec.decode(codes)
     return Waveform(decoded.samples[:num_samples], decoded.sample_rate)
-
-
-def take_seed(seed: int, trial_id: str) -> int:
-    """A seed for one trial: takes do not depend on which others were spoken before, or at all."""
-    return int.from_bytes(hashlib.sha256(f"{seed} {trial_id}".encode()).digest()[:4], "little")
-
-
-def folder_digest(folder: Path, suffixes: tuple[str, ...] = ()) -> str:
-    """Hash of the names and bytes of the files in a folder, all or those with one of the suffixes."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and (not suffixes or path.suffix in suffixes):
-            digest.update(path.relative_to(folder).as_posix().encode())
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return digest.hexdigest()[:16]

@@ -1,20 +1,29 @@
 """The sizes and choices that make a MARS6 (arXiv:2501.05787, Sec. III and V-A).
 
 Defaults are the paper's model. What the paper leaves open follows the published checkpoint, so that its 70M
-parameters come out: feed-forward layers are twice as wide as the model.
+parameters come out: feed-forward layers have two times the width of the model.
 """
 
 from __future__ import annotations
 
 from enum import Enum
+from functools import cached_property
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
 from marstts.config import Config
+from marstts.generation.layout import TokenLayout
+
+IDENTITY, STYLE = "identity", "style"
+"""Roles of the two speaker embeddings: E1 and E2 of Sec. III-A."""
+
+
+MAX_LAYERS, MAX_EMBEDDING_SIZE = 256, 2**16
 
 
 class Conditioning(str, Enum):
-    """How the two speaker vectors enter the encoder's sequence."""
+    """Form in which the two speaker vectors enter the encoder's sequence."""
 
     TWO_SLOTS = "two_slots"
     """The paper: each vector is projected and takes a place of its own, side by side."""
@@ -26,65 +35,75 @@ class Conditioning(str, Enum):
 class Mars6Config(Config):
     """Architecture of a MARS6. Shapes: B batch · S encoder slots · T patches · P positions · D width · V vocabulary."""
 
-    text_vocab_size: int = Field(512, gt=0)
+    text_vocab_size: int = Field(512, gt=0, le=2**20)
     """BPE tokens, special tokens included (Sec. V-A)."""
 
-    codebook_size: int = Field(4096, gt=0)
+    codebook_size: int = Field(4096, gt=0, le=2**16)
     """Codes per codec level; the speech vocabulary is `levels * codebook_size + 1`, the last id being EOS."""
 
-    patch_layout: tuple[int, ...] = (1, 2, 4)
+    patch_layout: tuple[Annotated[int, Field(ge=1, le=64)], ...] = Field((1, 2, 4), min_length=1, max_length=16)
     """Codes of each level in one patch, coarse to fine (Sec. III-B)."""
 
-    width: int = Field(512, gt=0)
+    width: int = Field(512, gt=0, le=2**14)
     """D of all three transformers."""
 
-    encoder_layers: int = Field(8, gt=0)
-    global_layers: int = Field(8, gt=0)
-    local_layers: int = Field(4, gt=0)
+    encoder_layers: int = Field(8, gt=0, le=MAX_LAYERS)
+    global_layers: int = Field(8, gt=0, le=MAX_LAYERS)
+    local_layers: int = Field(4, gt=0, le=MAX_LAYERS)
 
-    heads: int = Field(8, gt=0)
+    heads: int = Field(8, gt=0, le=1024)
     """Attention heads of encoder and global decoder."""
 
-    local_heads: int = Field(8, gt=0)
+    local_heads: int = Field(8, gt=0, le=1024)
     """Attention heads of the local decoder."""
 
-    feed_forward_factor: int = Field(2, gt=0)
+    feed_forward_factor: int = Field(2, gt=0, le=64)
     """Width of the feed-forward layers as a multiple of D."""
 
-    identity_size: int = Field(512, gt=0)
+    identity_size: int = Field(512, gt=0, le=MAX_EMBEDDING_SIZE)
     """E1, length of the speaker-verification embedding (WavLM-SV: 512)."""
 
-    style_size: int = Field(1024, gt=0)
+    style_size: int = Field(1024, gt=0, le=MAX_EMBEDDING_SIZE)
     """E2, length of the style embedding (MS-CLAP: 1024)."""
 
     conditioning: Conditioning = Conditioning.TWO_SLOTS
-    """How the two embeddings enter the sequence."""
+    """Form in which the two embeddings enter the sequence."""
 
-    languages: int = Field(1, gt=0)
+    languages: int = Field(1, gt=0, le=2**12)
     """Rows of the language tables; only `fused` conditioning has them."""
 
     dropout: float = Field(0.0, ge=0.0, lt=1.0)
     """Applied in training to attention and feed-forward outputs."""
 
+    @cached_property
+    def layout(self) -> TokenLayout:
+        """The tokens of one patch."""
+        return TokenLayout(self.patch_layout, self.codebook_size)
+
     @property
     def patch_size(self) -> int:
         """P, tokens in one patch (7)."""
-        return sum(self.patch_layout)
+        return self.layout.patch_size
 
     @property
     def position_levels(self) -> tuple[int, ...]:
         """Level of each of the P positions: (0, 1, 1, 2, 2, 2, 2)."""
-        return tuple(level for level, count in enumerate(self.patch_layout) for _ in range(count))
+        return self.layout.position_levels
 
     @property
     def speech_vocab_size(self) -> int:
         """V, all codes of all levels and EOS."""
-        return len(self.patch_layout) * self.codebook_size + 1
+        return self.layout.vocab_size
 
     @property
     def eos(self) -> int:
         """The end-of-speech token, last of the vocabulary."""
-        return self.speech_vocab_size - 1
+        return self.layout.eos
+
+    @property
+    def embedding_sizes(self) -> dict[str, int]:
+        """Length of the speaker embedding of each role."""
+        return {IDENTITY: self.identity_size, STYLE: self.style_size}
 
     @property
     def patch_token_width(self) -> int:
@@ -96,6 +115,8 @@ class Mars6Config(Config):
         for name in ("heads", "local_heads"):
             if self.width % getattr(self, name):
                 raise ValueError(f"{name} ({getattr(self, name)}) must divide width ({self.width})")
+        if self.patch_token_width < 1:
+            raise ValueError(f"a patch of {self.patch_size} tokens is too large for width {self.width}")
         if self.width % 2:
             raise ValueError(f"width ({self.width}) must be even, for sinusoidal positions")
         return self

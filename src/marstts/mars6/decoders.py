@@ -20,7 +20,7 @@ from marstts.mars6.config import Mars6Config
 from marstts.mars6.encoder import EMBEDDING_STD
 from marstts.nn.kv_cache import KVCache, Past
 from marstts.nn.positions import ScaledSinusoids
-from marstts.nn.transformer import CrossLayer, SelfLayer, initialise
+from marstts.nn.transformer import CrossLayer, SelfLayer, initialize
 
 
 class PatchEmbedding(nn.Module):
@@ -58,7 +58,7 @@ class GlobalDecoder(nn.Module):
         self.layers = nn.ModuleList(
             CrossLayer(config.width, config.heads, inner_width, config.dropout) for _ in range(config.global_layers)
         )
-        initialise(self.layers)
+        initialize(self.layers)
 
     def embed(self, patches: Tensor) -> Tensor:
         """patches (B, T, P) from the beginning -> (B, T + 1, D): the start vector, then the embedded patches."""
@@ -66,10 +66,10 @@ class GlobalDecoder(nn.Module):
         embedded = self.patch_embedding(patches, torch.zeros(batch, dtype=torch.long, device=patches.device))
         return torch.cat((self.start.to(embedded.dtype).expand(batch, 1, -1), embedded), dim=1)
 
-    def remember(self, memory: Tensor) -> tuple[KVCache, ...]:
+    def project_kv(self, memory: Tensor) -> tuple[KVCache, ...]:
         """memory (B, S, D) -> the keys and values each layer's cross-attention keeps of it."""
         layers = cast("Iterable[CrossLayer]", self.layers)
-        return tuple(layer.cross_attention.remember(memory) for layer in layers)
+        return tuple(layer.cross_attention.project_kv(memory) for layer in layers)
 
     def forward(
         self, x: Tensor, memory: Tensor, memory_mask: Tensor, attention_layers: tuple[int, ...] = ()
@@ -80,7 +80,7 @@ class GlobalDecoder(nn.Module):
         Rows need no padding mask of their own: padding comes last, and position t sees only positions up to t.
         """
         shown = []
-        for index, (layer, remembered) in enumerate(zip(self.layers, self.remember(memory), strict=True)):
+        for index, (layer, remembered) in enumerate(zip(self.layers, self.project_kv(memory), strict=True)):
             show = index in attention_layers
             x, _, attention = layer(x, remembered, memory_mask[:, None, None, :], causal=True, show_attention=show)
             if attention is not None:
@@ -90,7 +90,7 @@ class GlobalDecoder(nn.Module):
     def prefill(
         self, x: Tensor, memory: tuple[KVCache, ...], memory_mask: Tensor
     ) -> tuple[Tensor, tuple[KVCache, ...]]:
-        """As `forward`, with the memory as `remember` keeps it; also returns the KV cache of every layer."""
+        """Run `forward` with the memory from `remember`; also return the KV cache of every layer."""
         seen = []
         for layer, remembered in zip(self.layers, memory, strict=True):
             x, cache, _ = layer(x, remembered, memory_mask[:, None, None, :], causal=True)
@@ -134,7 +134,7 @@ class LocalDecoder(nn.Module):
         nn.init.normal_(self.tokens.weight, std=EMBEDDING_STD)
         self.tokens.weight.data[config.eos].zero_()
         nn.init.normal_(self.positions.weight, std=EMBEDDING_STD)
-        initialise(self.layers)
+        initialize(self.layers)
 
     def forward(self, vectors: Tensor, patches: Tensor) -> tuple[Tensor, ...]:
         """vectors (N, D) of the global decoder, patches (N, P) they lead to, all positions at once
@@ -159,13 +159,13 @@ class LocalDecoder(nn.Module):
         -> logits (B, C + 1) over the position's level, last column end of speech; and the longer caches.
         """
         position = past[0].keys.shape[2] if past else 0
-        x, seen = self.listen(vectors, token, past)
+        x, seen = self.hidden_states(vectors, token, past)
         return F.linear(x, self.level_weight(self.config.position_levels[position])), seen
 
-    def listen(
+    def hidden_states(
         self, vectors: Tensor, token: Tensor | None, past: tuple[KVCache, ...]
     ) -> tuple[Tensor, tuple[KVCache, ...]]:
-        """As `step`, but (B, D): what the logits are made from."""
+        """Run `step`, but return (B, D), the vector before the logits."""
         position = past[0].keys.shape[2] if past else 0
         x = self.input(vectors) if token is None else self.tokens(token)
         x = (x + self.positions.weight[position]).unsqueeze(1)

@@ -2,7 +2,7 @@
 
 Upstream: `prompt` (text ids, embeddings).  Downstream: `decoders.GlobalDecoder`.
 MARS6 (arXiv:2501.05787), Sec. III-A.  Deviations: gated projections of the speaker vectors, no final norm and
-feed-forward layers of twice the width follow the published checkpoint, where the paper leaves them open.
+feed-forward layers of two times the width follow the published checkpoint, where the paper leaves them open.
 Shapes: B batch · S text tokens · D width · E1, E2 sizes of the identity and style embeddings.
 """
 
@@ -14,10 +14,10 @@ from torch.nn import functional as F
 
 from marstts.mars6.config import Conditioning, Mars6Config
 from marstts.nn.positions import ScaledSinusoids
-from marstts.nn.transformer import SelfLayer, initialise
+from marstts.nn.transformer import SelfLayer, initialize
 
 EMBEDDING_STD = 0.5
-"""Spread of fresh embeddings: beside sinusoids of 0.7, yet small enough for training to reshape them soon."""
+"""Standard deviation of initial embeddings: near that of the sinusoids (0.7), yet small enough to train quickly."""
 
 
 class GatedProjection(nn.Module):
@@ -36,7 +36,7 @@ class GatedProjection(nn.Module):
 
 
 class TwoSlots(nn.Module):
-    """The paper's conditioning: the identity and style vectors, each projected, stand side by side."""
+    """The paper's conditioning: the identity and style vectors, each projected, are two slots."""
 
     count = 2
 
@@ -46,11 +46,11 @@ class TwoSlots(nn.Module):
         self.style = GatedProjection(config.style_size, config.width)
 
     def forward(self, identity: Tensor, style: Tensor, language: Tensor) -> Tensor:
-        """identity (B, E1), style (B, E2) -> (B, 2, D); the language is not told."""
+        """identity (B, E1), style (B, E2) -> (B, 2, D); the language is not used."""
         return torch.stack((self.identity(identity), self.style(style)), dim=1)
 
-    def mark(self, memory: Tensor, language: Tensor) -> Tensor:
-        """The memory needs no further mark."""
+    def add_language(self, memory: Tensor, language: Tensor) -> Tensor:
+        """Return the memory unchanged."""
         return memory
 
 
@@ -74,13 +74,13 @@ class FusedSlot(nn.Module):
         joined = self.joiner(torch.cat((self.identity(identity), self.style(style)), dim=-1))
         return torch.stack((self.language(language).to(joined.dtype), joined), dim=1)
 
-    def mark(self, memory: Tensor, language: Tensor) -> Tensor:
+    def add_language(self, memory: Tensor, language: Tensor) -> Tensor:
         """Add the second language embedding to slot 0 of the memory (B, S, D)."""
         first = memory[:, :1] + self.memory_language(language).unsqueeze(1)
         return torch.cat((first, memory[:, 1:]), dim=1)
 
-    def unknown_speaker(self, batch: int) -> tuple[Tensor, Tensor]:
-        """Learnt stand-ins (B, E1), (B, E2) for the embeddings of nobody in particular, used by guidance."""
+    def null_speaker(self, batch: int) -> tuple[Tensor, Tensor]:
+        """Trained null embeddings (B, E1), (B, E2), used by guidance."""
         return self.unknown_identity.expand(batch, -1), self.unknown_style.expand(batch, -1)
 
 
@@ -98,7 +98,7 @@ class Encoder(nn.Module):
             SelfLayer(config.width, config.heads, inner_width, config.dropout) for _ in range(config.encoder_layers)
         )
         nn.init.normal_(self.text_embedding.weight, std=EMBEDDING_STD)
-        initialise(self.layers)
+        initialize(self.layers)
 
     def forward(
         self, text_ids: Tensor, text_lengths: Tensor, identity: Tensor, style: Tensor, language: Tensor | None = None
@@ -114,7 +114,7 @@ class Encoder(nn.Module):
         memory_mask = length_mask(text_lengths + self.slots.count, x.shape[1])
         for layer in self.layers:
             x, _ = layer(x, memory_mask[:, None, None, :])
-        return self.slots.mark(x, language), memory_mask
+        return self.slots.add_language(x, language), memory_mask
 
 
 def length_mask(lengths: Tensor, size: int) -> Tensor:

@@ -1,7 +1,7 @@
 """MARS6: an encoder, a global decoder over patches, and a local decoder inside them.
 
 Upstream: `config`, batches of text ids, speaker embeddings and patches.  Downstream: `objective` (training),
-`engine.torch` and the ONNX export (speaking), `checkpoint` (weights).
+`engines.torch` and the ONNX export (speaking), `bundled` (weights).
 MARS6 (arXiv:2501.05787), Sec. III.
 Shapes: B batch · S text tokens · T patches · P positions · N scored patches · D width · C codes per level.
 """
@@ -23,7 +23,7 @@ from marstts.nn.kv_cache import KVCache
 
 @dataclass(frozen=True)
 class Mars6Output:
-    """What the model makes of a teacher-forced batch."""
+    """Output of the model for a teacher-forced batch."""
 
     logits: tuple[Tensor, ...]
     """Per level (N, layout[l], C + 1), last column end of speech; N scored patches in order of rows, then time."""
@@ -37,13 +37,13 @@ class Mars6Output:
 
 @dataclass(frozen=True)
 class GlobalState:
-    """Where the global decoder stands in B utterances; a value, replaced by every step."""
+    """State of the global decoder in B utterances; a value, replaced by every step."""
 
     vectors: Tensor
     """(B, D): what the next patch is made from."""
 
     num_patches: Tensor
-    """(B,) patches heard so far, prefix included."""
+    """(B,) patches appended so far, prefix included."""
 
     seen: tuple[KVCache, ...]
     """Per layer, keys and values of the start vector and the patches."""
@@ -146,22 +146,22 @@ class Mars6(nn.Module):
         return Mars6Output(logits, scored, cross_attention)
 
     def begin(self, memory: Tensor, memory_mask: Tensor, prefix: Tensor, prefix_lengths: Tensor) -> GlobalState:
-        """Hear the prefixes (B, T, P), padded with -100, of prefix_lengths (B,) patches, possibly none."""
-        remembered = self.global_decoder.remember(memory)
+        """Run the prefixes (B, T, P), padded with -100, of prefix_lengths (B,) patches, possibly none."""
+        remembered = self.global_decoder.project_kv(memory)
         x, seen = self.global_decoder.prefill(self.global_decoder.embed(prefix), remembered, memory_mask)
         vectors = x[torch.arange(len(x), device=x.device), prefix_lengths]
         seen_mask = length_mask(prefix_lengths + 1, x.shape[1])
         return GlobalState(vectors, prefix_lengths, seen, seen_mask, remembered, memory_mask)
 
     def advance(self, state: GlobalState, patches: Tensor) -> GlobalState:
-        """Hear one more whole patch per row, patches (B, P)."""
+        """Append one whole patch per row, patches (B, P)."""
         x = self.global_decoder.patch_embedding(patches.unsqueeze(1), state.num_patches)
         seen_mask = torch.cat((state.seen_mask, torch.ones_like(state.seen_mask[:, :1])), dim=1)
         x, seen = self.global_decoder.step(x, state.seen, seen_mask, state.memory, state.memory_mask)
         return GlobalState(x.squeeze(1), state.num_patches + 1, seen, seen_mask, state.memory, state.memory_mask)
 
 
-def scored_patches(patch_lengths: Tensor, num_patches: int, wanted: Tensor | None = None) -> Tensor:
-    """patch_lengths (B,), wanted (B, T) or None for all -> (B, T), True for wanted patches that are not padding."""
+def scored_patches(patch_lengths: Tensor, num_patches: int, selected: Tensor | None = None) -> Tensor:
+    """patch_lengths (B,), selected (B, T) or None for all -> (B, T), True for selected patches that are not padding."""
     mask = length_mask(patch_lengths, num_patches)
-    return mask if wanted is None else mask & wanted
+    return mask if selected is None else mask & selected

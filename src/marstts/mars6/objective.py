@@ -1,7 +1,7 @@
-"""What training minimises: next-token cross-entropy level by level, the flux loss, a reward for reading in order.
+"""The training loss: next-token cross-entropy per level, the flux loss, and the guided attention loss.
 
 Upstream: `model.Mars6Output`.  Downstream: `training`.
-MARS6 (arXiv:2501.05787), Sec. III-D, equation 1.  Deviations: levels may be weighted, and `alignment_reward` is
+MARS6 (arXiv:2501.05787), Sec. III-D, equation 1.  Deviations: levels may be weighted, and `guided_attention_loss` is
 ours: it lets cross-attention find its diagonal with little data.
 Shapes: B batch · T patches · P positions · N scored patches · H heads · S text tokens · C codes per level.
 """
@@ -25,20 +25,20 @@ NOTHING = -1
 
 
 class FluxConfig(Config):
-    """How strongly a model is kept from saying a coarse code once more (MARS6, equation 1)."""
+    """The flux loss, which penalizes repeated coarse codes (MARS6, equation 1)."""
 
     beta: float = Field(0.0, ge=0.0)
-    """Weight of the flux loss beside the cross-entropy; 0 = none."""
+    """Weight of the flux loss relative to the cross-entropy; 0 = none."""
 
     epsilon: float = Field(1.0, gt=0.0)
     """Nats added to the cross-entropy below the line; a single code costs `beta / epsilon` at most."""
 
 
 class ObjectiveConfig(Config):
-    """What counts how much."""
+    """Weights of the parts of the loss."""
 
     level_weights: tuple[float, ...] = (1.0, 1.0, 1.0)
-    """Weight of each level's mean cross-entropy; normalised to sum to one."""
+    """Weight of each level's mean cross-entropy; normalized to sum to one."""
 
     label_smoothing: float = 0.0
     """Share of each target's probability spread over all codes of its level."""
@@ -48,10 +48,10 @@ class ObjectiveConfig(Config):
 
 @dataclass(frozen=True)
 class NextTokenLoss:
-    """Cross-entropy in nats; scalars unless told otherwise."""
+    """Cross-entropy in nats; scalars unless noted."""
 
     total: Tensor
-    """The weighted mean over levels, to be minimised."""
+    """The weighted mean over levels, which is minimized."""
 
     levels: Tensor
     """(levels,) mean cross-entropy of each level."""
@@ -73,8 +73,8 @@ def next_token_loss(
     """logits per level (N, layout[l], C + 1), patches (N, P) the tokens they should have predicted."""
     targets = level_targets(patches, config)
     levels, accuracy = [], []
-    for scores, wanted in zip(logits, targets, strict=True):
-        loss, right = cross_entropy(scores.flatten(end_dim=1), wanted.flatten(), objective.label_smoothing)
+    for scores, target in zip(logits, targets, strict=True):
+        loss, right = cross_entropy(scores.flatten(end_dim=1), target.flatten(), objective.label_smoothing)
         levels.append(loss)
         accuracy.append(right)
     losses = torch.stack(levels)
@@ -103,7 +103,7 @@ def flux_loss(logits: Tensor, previous: Tensor, flux: FluxConfig) -> Tensor:
     return (flux.beta / (flux.epsilon + missed) * counted).sum() / counted.sum().clamp_min(1)
 
 
-def alignment_reward(
+def guided_attention_loss(
     cross_attention: Tensor,
     text_lengths: Tensor,
     patch_lengths: Tensor,
@@ -112,10 +112,10 @@ def alignment_reward(
     boundaries: Tensor | None = None,
     width: float = 0.13,
 ) -> Tensor:
-    """-log of the attention that falls on the diagonal band, averaged over heads and patches: a scalar to minimise.
+    """Return -log of the attention inside the diagonal band, averaged over heads and patches: a scalar to minimize.
 
     cross_attention (B, H, T, num_slots + S), text_lengths (B,), patch_lengths (B,), boundaries (B, 2) as in
-    `diagonal_band`. Attention to the speaker slots counts as outside, so fleeing there earns nothing.
+    `diagonal_band`. Attention to the speaker slots counts as outside, so it does not lower the loss.
     """
     band = diagonal_band(
         text_lengths, patch_lengths, cross_attention.shape[3] - num_slots, cross_attention.shape[2], boundaries, width
@@ -149,7 +149,7 @@ def diagonal_band(
 
 
 def places(lengths: Tensor, boundaries: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Of every index up to `size`, (B, size) each: in the second stretch? how far through its stretch? one index = ?"""
+    """For every index up to `size`, (B, size) each: in the second stretch? relative position, width of one index."""
     index = torch.arange(size, device=lengths.device)
     boundaries, lengths = boundaries.unsqueeze(1), lengths.unsqueeze(1)
     second = index >= boundaries

@@ -49,7 +49,7 @@ def unpatchify(tokens: NDArray[np.int64], layout: Sequence[int], codebook_size: 
 
 
 def eos_patch(config: Mars6Config) -> NDArray[np.int64]:
-    """(1, P): the patch that follows the last one of an utterance; every token says end of speech."""
+    """(1, P): the patch that follows the last one of an utterance; every token is end of speech."""
     return np.full((1, config.patch_size), config.eos, dtype=np.int64)
 
 

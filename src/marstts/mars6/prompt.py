@@ -1,7 +1,7 @@
 """The prompt: a sentence and a voice as the numbers the model starts from.
 
-Upstream: `text` (normalised sentences, BPE), `voice.Voice`.  Downstream: `generate` and the engines; training builds
-its strings here too, so that the model is asked in the form in which it was taught.
+Upstream: `text` (normalized sentences, BPE), `voice.Voice`.  Downstream: `generation` and the engines; training builds
+its strings here too, so that prompts have the form of the training data.
 MARS6 (arXiv:2501.05787), Sec. IV-B2 (quality prefix) and V-A.  Deviations: no space after the quality prefix, and
 marks for the text's start and end, as in the published checkpoint.
 """
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marstts.errors import ConfigError, DataError, TextError, VoiceError
-from marstts.mars6.config import Mars6Config
+from marstts.mars6.config import IDENTITY, STYLE, Mars6Config
 from marstts.mars6.patches import patchify
 from marstts.text.bpe import BPE
 from marstts.voice import Voice
@@ -22,7 +22,7 @@ from marstts.voice import Voice
 START, END = "<|startoftext|>", "<|endoftext|>"
 
 QUALITY_RATES = (8000, 16000, 22050, 24000, 44100, 48000)
-"""Sample rates of recordings that the model can tell apart, in Hz."""
+"""Sample rates of recordings that the quality prefix distinguishes, in Hz."""
 
 SPECIAL_TOKENS = (START, END, *(f"[{rate}]" for rate in QUALITY_RATES))
 """Strings that are one token each, in the order of their ids."""
@@ -30,7 +30,7 @@ SPECIAL_TOKENS = (START, END, *(f"[{rate}]" for rate in QUALITY_RATES))
 
 @dataclass(frozen=True, eq=False)
 class Prompt:
-    """What one utterance starts from. S text tokens · T prefix patches, none for a shallow clone · P positions."""
+    """The model's input for one utterance. S text tokens · T prefix patches, none for a shallow clone · P positions."""
 
     text_ids: NDArray[np.int64]
     """(S,), transcript included where there is a prefix."""
@@ -46,10 +46,10 @@ class Prompt:
 
 
 def quality_prefix(rate: int | None) -> str:
-    """How recordings of `rate` samples per second are announced: "[48000]"; rates between two count as the lower.
+    """The prefix token of recordings with this sample rate: "[48000]"; rates between two count as the lower.
 
-    `rate` says how much of the spectrum there is, whatever the file was resampled to since. None announces nothing, as
-    in the ablation of the paper's Table I.
+    `rate` is the original sample rate, whatever the file was resampled to since. None gives no prefix, as in the
+    ablation of the paper's Table I.
     """
     if rate is None:
         return ""
@@ -60,7 +60,7 @@ def quality_prefix(rate: int | None) -> str:
 
 
 def prompt_string(text: str, *, quality: int | None, transcript: str | None = None) -> str:
-    """The string the encoder reads: what was said in the prefix, if there is one, and then what is to be said.
+    """The string the encoder reads: the transcript of the prefix, if there is one, and then the text.
 
     Special tokens written out in text or transcript lose their brackets: only the prompt itself may use them.
     """
@@ -79,7 +79,12 @@ def build_prompt(text: str, voice: Voice, tokenizer: BPE, config: Mars6Config, q
     check_embeddings(voice, config)
     transcript = None if voice.prefix is None else voice.prefix.transcript.strip()
     text_ids = tokenizer.encode(prompt_string(text, quality=quality, transcript=transcript))
-    return Prompt(np.asarray(text_ids, dtype=np.int64), voice.identity, voice.style, prefix_tokens(voice, config))
+    return Prompt(
+        np.asarray(text_ids, dtype=np.int64),
+        voice.embeddings[IDENTITY],
+        voice.embeddings[STYLE],
+        prefix_tokens(voice, config),
+    )
 
 
 def prefix_tokens(voice: Voice, config: Mars6Config) -> NDArray[np.int64]:
@@ -94,14 +99,13 @@ def prefix_tokens(voice: Voice, config: Mars6Config) -> NDArray[np.int64]:
 
 def check_embeddings(voice: Voice, config: Mars6Config) -> None:
     """Raise VoiceError unless both embeddings have the sizes the model was built for."""
-    for name, embedding, size in (
-        ("identity", voice.identity, config.identity_size),
-        ("style", voice.style, config.style_size),
-    ):
-        if embedding.shape != (size,):
+    for role, size in config.embedding_sizes.items():
+        embedding = voice.embeddings.get(role)
+        if embedding is None or embedding.shape != (size,):
+            found = "is missing" if embedding is None else f"has shape {embedding.shape}"
             raise VoiceError(
-                f"the {name} embedding of voice {voice.name!r} has shape {embedding.shape}, but this model needs "
-                f"({size},): clone the recording again with this model"
+                f"the {role} embedding of voice {voice.name!r} {found}, but this model needs ({size},): clone the "
+                "recording again with this model"
             )
 
 

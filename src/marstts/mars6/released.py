@@ -1,10 +1,10 @@
 """The published checkpoint, read as one of our models: its containers, its sizes, its names for tensors.
 
 Upstream: `model-2000100.pt`, or a safetensors file of the same tensors.  Downstream: `marstts convert`.
-MARS6 (arXiv:2501.05787), as published.  Sizes are taken from the tensors, whatever the file says of itself; only the
+MARS6 (arXiv:2501.05787), as published.  Sizes are taken from the tensors, not from the file's metadata; only the
 numbers of heads leave no trace in them, and follow the published rule.
 
-Loading is strict: every tensor has its place and every place its tensor. A file that lies about its size, asks for code
+Loading is strict: every tensor has its place and every place its tensor. A file that gives a wrong size, asks for code
 to be run, or was cut short is refused before anything is built from it.
 """
 
@@ -34,7 +34,7 @@ MIN_HEADS = 8
 SUFFIXES = (".pt", ".safetensors")
 
 MAX_NAMED = 8
-"""How many complaints are worth reading at once."""
+"""Complaints that a message lists at most."""
 
 ENCODER_NAMES = {
     "linear1": "feed_forward.inner",
@@ -87,13 +87,13 @@ class ReleasedModel:
     """In float32 and evaluation mode."""
 
     sha256: str
-    """Of the file it came from."""
+    """SHA-256 of the file."""
 
 
 def load_released(path: Path, expected_sha256: str | None = None) -> ReleasedModel:
     """The model in a published file (`.pt` or `.safetensors`).
 
-    Raises CheckpointError where the file has another hash than expected, is damaged or unsafe, or holds other tensors
+    Raises CheckpointError where the file has another hash than expected, is corrupt or unsafe, or holds other tensors
     than a MARS6: those that are missing, unexpected or of another shape are named.
     """
     torch = require("torch", EXTRA)
@@ -106,7 +106,7 @@ def load_released(path: Path, expected_sha256: str | None = None) -> ReleasedMod
         model = Mars6(config)
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     check_tensors(tensors, published_shapes(config, shapes), path)
-    with torch.random.fork_rng(devices=[]):  # the random start is overwritten, and nobody's business
+    with torch.random.fork_rng(devices=[]):  # random weights are overwritten; the caller's random state stays
         model = Mars6(config)
     model.load_state_dict(rename(tensors, config))
     return ReleasedModel(model.eval(), sha256)
@@ -130,8 +130,8 @@ def read_released(path: Path) -> dict[str, Tensor]:
         content = read_tensors(path)
     except MarsError:
         raise
-    except Exception as error:  # a damaged pickle may fail in any way at all
-        raise CheckpointError(f"{path}: expected a PyTorch checkpoint, but it is damaged ({error!r})") from error
+    except Exception as error:  # a corrupt pickle may fail in any way at all
+        raise CheckpointError(f"{path}: expected a PyTorch checkpoint, but it is corrupt ({error!r})") from error
     tensors = content if path.suffix == ".safetensors" else content.get("model")
     if not isinstance(tensors, Mapping):
         raise CheckpointError(f"{path}: expected a checkpoint with the entries 'model' and 'cfg', not {list(content)}")
@@ -142,7 +142,7 @@ def read_released(path: Path) -> dict[str, Tensor]:
         if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point() or tensor.layout != torch.strided:
             raise CheckpointError(f"{path}: expected {key} to be a tensor of real numbers")
         if name in named:
-            raise CheckpointError(f"{path}: {name} is there twice, with and without 'module.'")
+            raise CheckpointError(f"{path}: {name} occurs with and without 'module.'")
         size += tensor.numel() * tensor.element_size()
         named[name] = tensor
     if size > path.stat().st_size:
@@ -161,7 +161,7 @@ def check_archive(path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        raise CheckpointError(f"{path}: expected a PyTorch checkpoint, but it is damaged: {error}") from error
+        raise CheckpointError(f"{path}: expected a PyTorch checkpoint, but it is corrupt: {error}") from error
     size = sum(entry.file_size for entry in entries)
     if size > path.stat().st_size or any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
         raise CheckpointError(f"{path}: unfolds to {size} bytes, which PyTorch checkpoints do not; not opened")
@@ -198,19 +198,19 @@ def infer_config(tensors: Mapping[str, Tensor], path: Path) -> Mars6Config:
 
 
 def count_layers(tensors: Mapping[str, Tensor], stack: str) -> int:
-    """How many distinct layers of a stack there are."""
+    """Number of distinct layers of a stack."""
     found = (re.match(rf"{stack}\.layers\.(\d+)\.", name) for name in tensors)
     return len({match[1] for match in found if match})
 
 
-def check_tensors(tensors: Mapping[str, Tensor], wanted: Mapping[str, tuple[int, ...]], path: Path) -> None:
+def check_tensors(tensors: Mapping[str, Tensor], expected: Mapping[str, tuple[int, ...]], path: Path) -> None:
     """Raise CheckpointError naming tensors that are missing, unexpected, or of another shape."""
-    complaints = [f"{name} is missing" for name in sorted(wanted.keys() - tensors.keys())]
-    complaints += [f"{name} is not expected" for name in sorted(tensors.keys() - wanted.keys())]
+    complaints = [f"{name} is missing" for name in sorted(expected.keys() - tensors.keys())]
+    complaints += [f"{name} is not expected" for name in sorted(tensors.keys() - expected.keys())]
     complaints += [
-        f"{name} is {tuple(tensors[name].shape)} instead of {wanted[name]}"
-        for name in sorted(wanted.keys() & tensors.keys())
-        if tuple(tensors[name].shape) != wanted[name]
+        f"{name} is {tuple(tensors[name].shape)} instead of {expected[name]}"
+        for name in sorted(expected.keys() & tensors.keys())
+        if tuple(tensors[name].shape) != expected[name]
     ]
     if complaints:
         rest = f"; and {len(complaints) - MAX_NAMED} more" if len(complaints) > MAX_NAMED else ""
@@ -218,13 +218,13 @@ def check_tensors(tensors: Mapping[str, Tensor], wanted: Mapping[str, tuple[int,
 
 
 def published_shapes(config: Mars6Config, ours: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-    """What each published tensor must look like, from the shapes of our own."""
-    wanted = {}
+    """Shape of each published tensor, from the shapes of this implementation."""
+    shapes = {}
     for name, targets in names(config):
         shape = ours[targets[0]]
         rows = sum(ours[target][0] for target in targets)
-        wanted[name] = (1, *shape) if name in ROWS else (rows, *shape[1:])
-    return wanted
+        shapes[name] = (1, *shape) if name in ROWS else (rows, *shape[1:])
+    return shapes
 
 
 def rename(tensors: Mapping[str, Tensor], config: Mars6Config) -> dict[str, Tensor]:

@@ -1,7 +1,7 @@
-"""Cross-entropy of many small classifications, and how many of them were right.
+"""Cross-entropy of many small classifications, and their accuracy.
 
-Upstream: logits.  Downstream: what training minimises.
-In training on a CPU it is written out: PyTorch's kernels walk over the logits half a dozen times, from memory.
+Upstream: logits.  Downstream: training objectives.
+In training on a CPU it is computed in chunks: PyTorch's kernels read the logits six times from memory.
 """
 
 from __future__ import annotations
@@ -12,39 +12,41 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-PIECE = 128
-"""Rows worked on at a time, few enough to stay in a core's cache from the first operation to the last."""
+CHUNK = 128
+"""Rows computed at a time, few enough to stay in a core's cache from the first operation to the last."""
 
 
 def cross_entropy(logits: Tensor, classes: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-    """logits (N, C), classes (N,) -> scalars: mean cross-entropy in nats, and the share of rows where no class is
-    likelier than the right one. `smoothing`: share of each target that is spread over all classes.
+    """logits (N, C), classes (N,) -> scalars: mean cross-entropy in nats, and accuracy.
+
+    A row is correct if no class has a larger logit than its own. `smoothing`: fraction of each target that is
+    distributed over all classes.
     """
     if logits.requires_grad and logits.device.type == "cpu" and not torch.compiler.is_compiling():
-        loss, right = WrittenOutCrossEntropy.apply(logits, classes, smoothing)
-        return loss, right
+        loss, correct = ChunkedCrossEntropy.apply(logits, classes, smoothing)
+        return loss, correct
     best, chosen = logits.detach().amax(dim=-1), logits.detach().gather(1, classes.unsqueeze(1)).squeeze(1)
     return F.cross_entropy(logits.float(), classes, label_smoothing=smoothing), (chosen >= best).float().mean()
 
 
-class WrittenOutCrossEntropy(torch.autograd.Function):
-    """Loss and gradient in one walk over the logits; the backward pass only multiplies."""
+class ChunkedCrossEntropy(torch.autograd.Function):
+    """Loss and gradient in one pass over the logits; the backward pass only multiplies."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, classes: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
         gradient = torch.empty_like(logits)
-        loss, right = logits.new_zeros((), dtype=torch.float32), logits.new_zeros((), dtype=torch.float32)
-        pieces = (tensor.split(PIECE) for tensor in (logits, classes.unsqueeze(1), gradient))
-        for logits_piece, classes_piece, gradient_piece in zip(*pieces, strict=True):
-            piece_loss, piece_right = write_gradient(
-                logits_piece.float(), classes_piece, smoothing, 1 / len(logits), gradient_piece
+        loss, correct = logits.new_zeros((), dtype=torch.float32), logits.new_zeros((), dtype=torch.float32)
+        chunks = (tensor.split(CHUNK) for tensor in (logits, classes.unsqueeze(1), gradient))
+        for logits_chunk, classes_chunk, gradient_chunk in zip(*chunks, strict=True):
+            chunk_loss, chunk_correct = write_gradient(
+                logits_chunk.float(), classes_chunk, smoothing, 1 / len(logits), gradient_chunk
             )
-            loss += piece_loss
-            right += piece_right
-        loss, right = loss / len(logits), right / len(logits)
+            loss += chunk_loss
+            correct += chunk_correct
+        loss, correct = loss / len(logits), correct / len(logits)
         ctx.save_for_backward(gradient)
-        ctx.mark_non_differentiable(right)
-        return loss, right
+        ctx.mark_non_differentiable(correct)
+        return loss, correct
 
     @staticmethod
     def backward(ctx: Any, loss: Tensor, right: Tensor) -> tuple[Tensor, None, None]:
@@ -55,8 +57,9 @@ class WrittenOutCrossEntropy(torch.autograd.Function):
 def write_gradient(
     logits: Tensor, classes: Tensor, smoothing: float, weight: float, gradient: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """logits (n, C) float32, classes (n, 1) -> summed cross-entropy, number of right rows; writes `weight` times the
-    gradient of the sum to `gradient` (n, C).
+    """logits (n, C) float32, classes (n, 1) -> summed cross-entropy, number of correct rows.
+
+    Writes `weight` times the gradient of the sum to `gradient` (n, C).
     """
     best = logits.amax(dim=1, keepdim=True)
     chosen = logits.gather(1, classes)

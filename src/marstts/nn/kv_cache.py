@@ -1,6 +1,6 @@
-"""Keys and values of what was already seen, as a value the caller holds.
+"""The KV cache: keys and values of earlier positions, as a value that the caller holds.
 
-Upstream: `attention.Attention.remember`.  Downstream: whoever steps a decoder one position at a time.
+Upstream: `attention.Attention.project_kv`.  Downstream: decoders that run one position at a time.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from torch.nn import functional as F
 
 
 class Past(Protocol):
-    """What was seen before, however it is kept."""
+    """Earlier positions, in any kind of storage."""
 
     def extended(self, later: KVCache) -> KVCache:
-        """All that may be attended to: the past, and `later` positions."""
+        """All positions that may be attended to: the past, then `later` positions."""
         ...
 
 
@@ -36,7 +36,7 @@ class KVCache(NamedTuple):
         return KVCache(self.keys.index_select(0, rows), self.values.index_select(0, rows))
 
     def gathered(self, positions: Tensor) -> KVCache:
-        """Of each row only its own positions (B, N), in that order."""
+        """Only the given positions (B, N) of each row, in that order."""
         index = positions[:, None, :, None]
         return KVCache(*(part.take_along_dim(index, dim=2) for part in self))
 

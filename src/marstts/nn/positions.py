@@ -1,7 +1,7 @@
-"""Sinusoidal positions with a learnt strength.
+"""Sinusoidal positions with a learned scale.
 
-Upstream: embedded tokens.  Downstream: `transformer`.  Vaswani et al. (arXiv:1706.03762), Sec. 3.5; the learnt scale
-is that of Li et al. (arXiv:1809.08895).
+Upstream: embedded tokens.  Downstream: `transformer`.  Vaswani et al. (arXiv:1706.03762), Sec. 3.5; the learned
+scale is that of Li et al. (arXiv:1809.08895).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def sinusoids(positions: Tensor, width: int) -> Tensor:
 
 
 class ScaledSinusoids(nn.Module):
-    """x + alpha · sinusoids(positions), alpha learnt, starting at one."""
+    """x + alpha · sinusoids(positions), alpha learned, initially one."""
 
     def __init__(self) -> None:
         super().__init__()

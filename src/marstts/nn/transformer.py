@@ -1,7 +1,7 @@
 """Pre-norm transformer layers with Mish, with and without cross-attention.
 
 Upstream: embedded sequences.  Downstream: the encoder and decoders of the models.
-Layers are plain functions of their inputs: what was seen before comes in as a KV cache and goes out as one.
+Layers are plain functions of their inputs: earlier positions come in as a KV cache, and the extended cache is returned.
 Shapes: B batch · T positions · S memory slots · D width.
 """
 
@@ -44,27 +44,27 @@ class SelfLayer(nn.Module):
     def forward(
         self, x: Tensor, mask: Tensor | None = None, causal: bool = False, past: Past | None = None
     ) -> tuple[Tensor, KVCache]:
-        """x (B, T, D) -> (B, T, D), and the keys and values of `past` and x together.
+        """x (B, T, D) -> (B, T, D), and the KV cache of `past` and x together.
 
         mask: broadcastable to (B, H, T, past + T), True = attend. Without a mask, `causal` hides later positions.
         """
-        asked = self.attention_norm(x)
-        seen = extend(past, self.attention.remember(asked))
-        x = x + self.dropout(self.attention(asked, seen, mask, causal))
+        normalized = self.attention_norm(x)
+        seen = extend(past, self.attention.project_kv(normalized))
+        x = x + self.dropout(self.attention(normalized, seen, mask, causal))
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x))), seen
 
 
 class CrossLayerOutput(NamedTuple):
-    """What a layer with cross-attention gives."""
+    """Output of a layer with cross-attention."""
 
     x: Tensor
     """(B, T, D)."""
 
     seen: KVCache
-    """Keys and values of the past and of this call's positions together."""
+    """KV cache of the past and of this call's positions together."""
 
     cross_attention: Tensor | None
-    """(B, H, T, S) where it was asked for."""
+    """(B, H, T, S) if it was requested."""
 
 
 class CrossLayer(nn.Module):
@@ -90,29 +90,29 @@ class CrossLayer(nn.Module):
         past: Past | None = None,
         show_attention: bool = False,
     ) -> CrossLayerOutput:
-        """x (B, T, D), memory from `cross_attention.remember`, masks broadcastable to (B, H, T, S), True = attend.
+        """x (B, T, D), memory from `cross_attention.project_kv`, masks broadcastable to (B, H, T, S), True = attend.
 
         `mask`, `causal` and `past` concern self-attention, as in `SelfLayer`.
         """
-        asked = self.attention_norm(x)
-        seen = extend(past, self.attention.remember(asked))
-        x = x + self.dropout(self.attention(asked, seen, mask, causal))
-        asked, shown = self.cross_norm(x), None
+        normalized = self.attention_norm(x)
+        seen = extend(past, self.attention.project_kv(normalized))
+        x = x + self.dropout(self.attention(normalized, seen, mask, causal))
+        normalized, shown = self.cross_norm(x), None
         if show_attention:
-            heard, shown = self.cross_attention.with_probabilities(asked, memory, memory_mask)
+            attended, shown = self.cross_attention.with_probabilities(normalized, memory, memory_mask)
         else:
-            heard = self.cross_attention(asked, memory, memory_mask)
-        x = x + self.dropout(heard)
+            attended = self.cross_attention(normalized, memory, memory_mask)
+        x = x + self.dropout(attended)
         return CrossLayerOutput(x + self.dropout(self.feed_forward(self.feed_forward_norm(x))), seen, shown)
 
 
 def extend(past: Past | None, new: KVCache) -> KVCache:
-    """`new` after `past`, if there is a past."""
+    """The KV cache of `past`, if there is one, extended by `new`."""
     return new if past is None else past.extended(new)
 
 
-def initialise(layers: nn.ModuleList) -> None:
-    """Start a stack of layers: biases zero, and residual branches scaled so that depth does not swell their sum."""
+def initialize(layers: nn.ModuleList) -> None:
+    """Initialize a stack of layers: biases zero, residual branches scaled by depth to keep the variance."""
     branches = sum(3 if isinstance(layer, CrossLayer) else 2 for layer in layers)
     for name, parameter in layers.named_parameters():
         if name.endswith("bias"):

@@ -1,6 +1,7 @@
-"""What every speaker encoder promises: a reference recording in, one embedding out.
+"""The protocol of speaker encoders: a reference recording in, one embedding out.
 
-MARS6 hears a reference through two of them: one for identity (speaker verification) and one for style (CLAP).
+Upstream: `audio.Waveform`.  Downstream: `voice.Voice`, by role.  MARS6 conditions on two embeddings: identity (speaker
+verification) and style (CLAP).
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from marstts.audio import Waveform
 
 
 class SpeakerEncoder(Protocol):
-    """Reference waveform → embedding. Deterministic: the same recording gives the same embedding."""
+    """Maps a reference waveform to an embedding. Deterministic: the same recording gives the same embedding."""
 
     @property
     def name(self) -> str:
-        """Names the encoder and its weights, so that a voice made with another one is noticed."""
+        """Name of the encoder and its weights, so that a voice made with another one is detected."""
         ...
 
     @property
@@ -27,5 +28,5 @@ class SpeakerEncoder(Protocol):
         ...
 
     def embed(self, waveform: Waveform) -> NDArray[np.float32]:
-        """(E,) float32; resamples by itself."""
+        """The embedding, (E,) float32; the waveform may have any sample rate."""
         ...

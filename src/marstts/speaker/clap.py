@@ -1,19 +1,18 @@
 """MS-CLAP's audio branch, the style encoder of the published MARS6, without the `msclap` package.
 
-Upstream: a reference `Waveform`.  Downstream: `voice.Voice.style`.
-MARS6 (arXiv:2501.05787), Sec. III-A: a CLAP embedding (1024) says how the reference sounds beside who speaks. The
-published checkpoint used MS-CLAP 2023 (arXiv:2309.05767): HTSAT-base (arXiv:2202.00874), a Swin transformer over a
+Upstream: a reference `Waveform`.  Downstream: `voice.Voice`, role "style".
+MARS6 (arXiv:2501.05787), Sec. III-A: a CLAP embedding (1024) holds the style of the reference. The published checkpoint
+used MS-CLAP 2023 (arXiv:2309.05767): HTSAT-base (arXiv:2202.00874), a Swin transformer over a
 log-mel image, then a two-layer projection.
 
-`transformers` has the same Swin transformer (`ClapAudioModel`) under other tensor names, which `rename` maps. Sizes,
-and the mel filters the model was trained with, are taken from the weights themselves.
+`transformers` has the same Swin transformer (`ClapAudioModel`) under other tensor names, which `rename` maps. Sizes
+and mel filters are read from the weights.
 
-What was checked and what was not: the published weights could not be had while this was written. Names, shapes and
-arithmetic follow the published description and are tested with random weights laid out the same way; that the
-published file loads, and gives `msclap`'s numbers, is still to be confirmed. Loading is strict, so a misunderstanding
-of the layout shows as an error rather than as a wrong voice.
-Deviations: of references longer than 7 s the middle 7 s are heard, where `msclap` cuts at random; resampling to
-44.1 kHz is soxr's rather than torchaudio's.
+Not verified: the published weights were not available when this was written. Names, shapes and arithmetic follow the
+published description and are tested with random weights of the same layout. That the published file loads, and gives
+the numbers of `msclap`, is still to be confirmed. Loading is strict: a wrong layout is an error, not a wrong voice.
+Deviations: of references longer than 7 s the middle 7 s are used, where `msclap` crops at random; resampling to
+44.1 kHz is by soxr rather than torchaudio.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ WEIGHT_FILES = ("CLAP_weights_2023.safetensors", "CLAP_weights_2023.pth")
 
 SAMPLE_RATE = 44_100
 SECONDS = 7
-"""Length of the excerpt the model hears; shorter references are repeated to fill it."""
+"""Length of the model's input; shorter references are repeated to fill it."""
 
 HOP = 320
 """Samples per spectral frame."""
 
 IMAGE_SIZE = 256
-"""Side of the square image the Swin transformer sees; a log-mel spectrogram is cut in time and stacked to fill it."""
+"""Side of the Swin transformer's square image; a log-mel spectrogram is cut in time and stacked to fill it."""
 
 POWER_FLOOR = 1e-10
 
@@ -69,7 +68,7 @@ RENAMED = (
     (".mlp.fc1.", ".intermediate.dense."),
     (".mlp.fc2.", ".output.dense."),
 )
-"""HTSAT's names, and those of `ClapAudioModel`."""
+"""Names of HTSAT, and of `ClapAudioModel`."""
 
 
 class ClapEncoder:
@@ -92,7 +91,7 @@ class ClapEncoder:
         self.size: int = len(projection["layer_norm.weight"])
 
     def embed(self, waveform: Waveform) -> NDArray[np.float32]:
-        """(E,) float32, not normalised, as the published MARS6 takes it; resamples by itself."""
+        """The embedding, (E,) float32, not normalized, as the published MARS6 needs it."""
         samples = resample(waveform, SAMPLE_RATE).samples
         if len(samples) == 0:
             raise AudioError("CLAP was given no samples")
@@ -105,11 +104,11 @@ class ClapEncoder:
 
 def fit_excerpt(samples: NDArray[np.float32]) -> NDArray[np.float32]:
     """samples (N,) -> (SECONDS * SAMPLE_RATE,): repeated from the start if too short, the middle if too long."""
-    wanted = SECONDS * SAMPLE_RATE
-    if len(samples) < wanted:
-        return np.resize(samples, wanted)
-    start = (len(samples) - wanted) // 2
-    return np.ascontiguousarray(samples[start : start + wanted])
+    size = SECONDS * SAMPLE_RATE
+    if len(samples) < size:
+        return np.resize(samples, size)
+    start = (len(samples) - size) // 2
+    return np.ascontiguousarray(samples[start : start + size])
 
 
 def log_mel_image(samples: Tensor, mel_filters: Tensor) -> Tensor:
@@ -123,7 +122,7 @@ def log_mel_image(samples: Tensor, mel_filters: Tensor) -> Tensor:
 
 
 def split_checkpoint(content: dict[str, Any], source: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Backbone and projection of the audio branch, under the names they have inside it; the text branch is left."""
+    """Backbone and projection of the audio branch, under their names within it; the text branch is dropped."""
     state = content.get("model", content)
     if not isinstance(state, dict):
         raise CheckpointError(f"{source}: expected MS-CLAP weights, but its 'model' is no state dict")
@@ -137,7 +136,7 @@ def split_checkpoint(content: dict[str, Any], source: Path) -> tuple[dict[str, T
 
 
 def rename(backbone: dict[str, Tensor]) -> dict[str, Tensor]:
-    """HTSAT's tensors under the names of `ClapAudioModel`, the joint query-key-value taken apart."""
+    """HTSAT's tensors under the names of `ClapAudioModel`, the joint query-key-value projection split."""
     renamed = {}
     for key, tensor in backbone.items():
         if NOT_NEEDED.search(key):
@@ -155,7 +154,7 @@ def rename(backbone: dict[str, Tensor]) -> dict[str, Tensor]:
 def _build_backbone(tensors: dict[str, Tensor], source: Path) -> Any:
     transformers = require("transformers", EXTRA)
     config = transformers.ClapAudioConfig(**infer_sizes(tensors))
-    with require("torch", EXTRA).random.fork_rng(devices=[]):  # the random start is overwritten, and nobody's business
+    with require("torch", EXTRA).random.fork_rng(devices=[]):  # the random initialization is overwritten
         model = transformers.ClapAudioModel(config).eval()
     computed = {key: value for key, value in model.state_dict().items() if key.endswith("relative_position_index")}
     load_strictly(model, {**computed, **rename(tensors)}, source)
@@ -179,7 +178,7 @@ def infer_sizes(backbone: dict[str, Tensor]) -> dict[str, Any]:
         "patch_stride": [patches.shape[-1]] * 2,
         "patch_embeds_hidden_size": patches.shape[0],
         "hidden_size": patches.shape[0] * 2 ** (num_layers - 1),
-        "depths": [sum(layer == wanted for layer, _ in heads) for wanted in range(num_layers)],
+        "depths": [sum(layer == index for layer, _ in heads) for index in range(num_layers)],
         "num_attention_heads": [heads.get((layer, 0), 1) for layer in range(num_layers)],
         "window_size": (math.isqrt(table_rows) + 1) // 2,
         "hidden_dropout_prob": 0.0,

@@ -1,11 +1,11 @@
 """The network of the mini speaker encoders: a log-mel spectrogram in, one unit vector out.
 
-    log-mel, 93.75 frames/s ─ level normalisation ─ convolution ÷2 ─ dilated residual blocks ─► all blocks' outputs
+    log-mel, 93.75 frames/s ─ level normalization ─ convolution ÷2 ─ dilated residual blocks ─► all blocks' outputs
     all blocks' outputs, joined ─ mean and deviation over time, weighted by attention ─ projection ─► unit vector
 
 Upstream: `training.speaker`.  Downstream: `speaker.mini`, which runs the exported graph without PyTorch.
-Time-delay layers joined before pooling after ECAPA-TDNN (arXiv:2005.07143), without its multi-scale splits, which cost
-more than they bring at this size; attentive statistics after arXiv:1803.10963.
+Time-delay layers, concatenated before pooling, after ECAPA-TDNN (arXiv:2005.07143); its multi-scale splits are left
+out, since they cost more than they gain at this size. Attentive statistics pooling after arXiv:1803.10963.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from marstts.speaker.mini import MiniEncoderConfig
 # B batch · M mel bands · T frames (93.75 Hz) · D width · E embedding size
 
 DYNAMIC_RANGE = 7.0
-"""Nepers (61 dB) below the mean level where hearing ends, so that studio silence and room silence sound alike."""
+"""Lower bound in nepers (61 dB) below the mean level, so that digital silence and room noise look alike."""
 
 
 class BatchNorm(nn.Module):
-    """Batch normalisation of (B, D, T) or (B, D), written as a scale and a shift once learnt.
+    """Batch normalization of (B, D, T) or (B, D), computed as a scale and a shift after training.
 
     Exporters fold `nn.BatchNorm1d` into the convolution before it, and then the graph's weights are no longer those of
-    the weights file. There is no count of batches among the buffers, so that all of them survive half precision.
+    the weights file. The buffers hold no count of batches, so that all of them can be stored in half precision.
     """
 
     running_mean: Tensor
@@ -49,7 +49,7 @@ class BatchNorm(nn.Module):
 
 
 class ResidualBlock(nn.Module):
-    """Two normalised convolutions over time, the first dilated, beside the identity; on (B, D, T)."""
+    """Two normalized convolutions over time, the first dilated, with a residual connection; on (B, D, T)."""
 
     def __init__(self, width: int, dilation: int) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class ResidualBlock(nn.Module):
 
 
 class AttentiveStatistics(nn.Module):
-    """(B, C, T) -> (B, 2C): mean and deviation of each channel, over the moments that channel attends to."""
+    """(B, C, T) -> (B, 2C): mean and deviation of each channel over time, weighted by attention."""
 
     def __init__(self, channels: int, hidden: int) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class MiniEncoderModel(nn.Module):
 
     def forward(self, log_mel: Tensor) -> Tensor:
         """log_mel (B, M, T), natural logarithm -> (B, E), unit length; the recording's level makes no difference."""
-        x = F.relu(self.stem_norm(self.stem(normalise_level(log_mel))))  # (B, D, T / 2)
+        x = F.relu(self.stem_norm(self.stem(normalize_level(log_mel))))  # (B, D, T / 2)
         layers = []
         for block in self.blocks:
             x = block(x)
@@ -105,7 +105,7 @@ class MiniEncoderModel(nn.Module):
         return F.normalize(self.project(self.pool_norm(statistics)).float(), dim=1)
 
 
-def normalise_level(log_mel: Tensor) -> Tensor:
-    """(B, M, T) -> (B, M, T) relative to the mean magnitude, cut off below, at a comfortable scale for the network."""
+def normalize_level(log_mel: Tensor) -> Tensor:
+    """(B, M, T) -> (B, M, T) relative to the mean magnitude, clamped below, scaled to about unit range."""
     level = torch.log(torch.exp(log_mel).mean(dim=(1, 2), keepdim=True))
     return torch.clamp(log_mel - level, min=-DYNAMIC_RANGE) / 2.0 + 1.0

@@ -1,4 +1,4 @@
-"""Speaker verification: how often would embeddings mistake one speaker for another?
+"""Speaker verification: the equal error rate of embeddings.
 
 Upstream: embeddings of any `SpeakerEncoder`.  Downstream: `training.speaker` and evaluation.
 """
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 
 def trials(embeddings: NDArray[np.float32], speakers: Sequence[str]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Cosine similarities of all pairs of embeddings (N, E): of the same speaker, and of different speakers."""
+    """Cosine similarities of all pairs of embeddings (N, E): pairs of the same speaker, and of different speakers."""
     unit = embeddings / np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-8)
     first, second = np.triu_indices(len(unit), k=1)
     similarities = (unit @ unit.T)[first, second]
@@ -22,13 +22,12 @@ def trials(embeddings: NDArray[np.float32], speakers: Sequence[str]) -> tuple[ND
 
 
 def equal_error_rate(same: NDArray[np.float32], different: NDArray[np.float32]) -> float:
-    """Share of errors at the threshold where as many same-speaker pairs are refused as different ones are accepted.
+    """The error rate at the threshold where false rejections and false acceptances are equally frequent.
 
-    Between two thresholds the rates are joined by the mean of both kinds of error where they are closest; 0 is
-    perfect, 0.5 is guessing.
+    It is the mean of both rates at the threshold where they are closest; 0 is perfect, 0.5 is chance.
     """
     thresholds = np.unique(np.concatenate([same, different]))
-    refused = np.searchsorted(np.sort(same), thresholds, side="left") / len(same)
+    rejected = np.searchsorted(np.sort(same), thresholds, side="left") / len(same)
     accepted = 1 - np.searchsorted(np.sort(different), thresholds, side="left") / len(different)
-    closest = int(np.argmin(np.abs(refused - accepted)))
-    return float(refused[closest] + accepted[closest]) / 2
+    closest = int(np.argmin(np.abs(rejected - accepted)))
+    return float(rejected[closest] + accepted[closest]) / 2

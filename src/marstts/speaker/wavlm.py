@@ -1,9 +1,9 @@
 """WavLM-SV, the identity encoder of the published MARS6: an adapter over `transformers`.
 
-Upstream: a reference `Waveform`.  Downstream: `voice.Voice.identity`.
+Upstream: a reference `Waveform`.  Downstream: `voice.Voice`, role "identity".
 MARS6 (arXiv:2501.05787), Sec. III-A: a speaker-verification embedding; the published checkpoint was trained with the
 x-vectors (512) of `microsoft/wavlm-base-plus-sv`, of unit length.
-Deviations: resampling to 16 kHz is soxr's rather than torchaudio's.
+Deviations: resampling to 16 kHz is by soxr rather than torchaudio.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PUBLISHED = "microsoft/wavlm-base-plus-sv"
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
 
 MIN_SECONDS = 0.5
-"""Shorter references are padded with silence: the x-vector's time layers need some frames to stand on."""
+"""Shorter references are padded with silence: the x-vector's convolutions over time need some frames."""
 
 
 class WavLmEncoder:
@@ -45,7 +45,7 @@ class WavLmEncoder:
         self.size: int = self._model.config.xvector_output_dim
 
     def embed(self, waveform: Waveform) -> NDArray[np.float32]:
-        """(E,) float32 of unit length; resamples by itself."""
+        """The embedding, (E,) float32 of unit length."""
         sample_rate = self._extractor.sampling_rate
         samples = resample(waveform, sample_rate).samples
         if len(samples) == 0:
@@ -59,7 +59,7 @@ class WavLmEncoder:
 
 
 def _fetch(source: Path | str) -> Path:
-    """The weights, after making sure that what belongs to them lies beside them."""
+    """The weights, after a check that their configuration files are next to them."""
     find_file(source, ["config.json"])
     find_file(source, ["preprocessor_config.json"])
     return find_weights(source, WEIGHT_FILES)
@@ -70,7 +70,7 @@ def _load(torch: Any, transformers: Any, weights: Path) -> tuple[Any, Any]:
     try:
         extractor = transformers.Wav2Vec2FeatureExtractor.from_pretrained(weights.parent, local_files_only=True)
         config = transformers.WavLMConfig.from_pretrained(weights.parent, local_files_only=True)
-        with torch.random.fork_rng(devices=[]):  # the random start is overwritten, and nobody's business
+        with torch.random.fork_rng(devices=[]):  # the random initialization is overwritten
             model = transformers.WavLMForXVector(config)
         missing = model.load_state_dict(read_tensors(weights), strict=False).missing_keys
     except (OSError, ValueError, RuntimeError, TypeError) as error:

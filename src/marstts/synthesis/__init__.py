@@ -1,1 +1,1 @@
-"""Text and a voice in, speech out: `clone` makes voices, `synthesizer` speaks, `backoff` judges, `speech` holds."""
+"""Text and a voice in, speech out: `clone` makes voices, `synthesizer` speaks, `backoff` checks takes."""

@@ -1,15 +1,17 @@
-"""Cloning: a recording of someone in, a `Voice` out.
+"""Cloning: a recording of a speaker in, a `Voice` out.
 
-Upstream: recordings people bring, through `audio.read`.  Downstream: `synthesizer`, and voice files.
+Upstream: recordings that users bring, through `audio.read`.  Downstream: `synthesizer`, and voice files.
 MARS6 (arXiv:2501.05787), Sec. IV: a *shallow* clone is the two embeddings of the reference; a *deep* clone has a prefix
 as well, the reference's codes and transcript, which the model continues from.
-Deviations: the reference is trimmed and brought to one loudness before anything hears it, and its length is bounded.
+Deviations: the reference is trimmed and brought to one loudness before it is encoded, and its length is bounded.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -17,73 +19,85 @@ import numpy as np
 from marstts import audio
 from marstts.audio import Waveform
 from marstts.codec.base import Codec
+from marstts.data.voice_activity import SpeechDetector, speech_ratio
 from marstts.errors import AudioError, TextError
 from marstts.speaker.base import SpeakerEncoder
 from marstts.text.normalize import normalize
 from marstts.voice import Prefix, Voice
 
 MIN_REFERENCE_SECONDS = 1.0
-"""Less speech than this does not tell one speaker from another."""
+"""Less speech than this does not distinguish speakers."""
 
 MAX_REFERENCE_SECONDS = 15.0
-"""The embeddings listen to this much from the start; more adds time and little else."""
+"""The speaker encoders see this much from the start; more adds time and little else."""
 
 MAX_PREFIX_SECONDS = 12.0
-"""A deep clone continues from all of its reference, for the transcript is of all of it; models are not taught more."""
+"""A deep clone continues from all of its reference, which the transcript covers; models are not trained on more."""
 
 REFERENCE_LOUDNESS = -23.0
-"""LUFS every reference is brought to: how near someone stood to the microphone is no part of a voice."""
+"""LUFS every reference is brought to: the distance to the microphone is not part of a voice."""
 
-CLIPPED_SHARE, CLIPPED_PILE = 0.0005, 8.0
-"""A recording is clipped if more than this share of its samples lies at the peak, and this many times as many as just
+CLIPPED_RATIO, CLIPPED_PILE = 0.0005, 8.0
+"""A recording is clipped if more than this ratio of its samples lies at the peak, and this many times as many as just
 below it; an unclipped sine has three times as many."""
 
 MIN_REFERENCE_LOUDNESS = -60.0
 """LUFS; quieter recordings are taken for silence."""
 
+MIN_SPEECH_RATIO = 0.1
+"""Least share of a reference that must be speech. Recordings of speech have 0.6 and more, whispers included; noise,
+hum, music and tones have at most 0.03."""
+
+Reference = Waveform | Path | str | io.BytesIO
+
 
 class ReferenceWarning(UserWarning):
-    """The reference can be used, but the listener should know something about it."""
+    """The reference can be used, but the clone may suffer from something about it."""
 
 
 def clone(
-    reference: Waveform | Path | str,
+    reference: Reference,
     transcript: str | None = None,
     *,
     codec: Codec,
-    identity_encoder: SpeakerEncoder,
-    style_encoder: SpeakerEncoder,
+    encoders: Mapping[str, SpeakerEncoder],
     name: str | None = None,
     consent: str = "",
+    keep_reference: bool = True,
+    min_speech_ratio: float = MIN_SPEECH_RATIO,
 ) -> Voice:
-    """The voice of `reference`: shallow by itself, deep with the `transcript` of what is said in it.
+    """Clone the voice of `reference`: shallow by itself, deep with the `transcript` of the recording.
 
-    `name` defaults to the file's name; `consent` says who agreed to the cloning, and how.
-    Raises AudioError where the recording is unreadable, silent, shorter than MIN_REFERENCE_SECONDS or (deep) longer
-    than MAX_PREFIX_SECONDS, TextError where the transcript has no words.
+    `encoders` are by role. `name` defaults to the file's name; `consent` records who agreed to the cloning, and how.
+    The voice keeps its reference, compressed, unless `keep_reference` is False, so that another model can clone it
+    again. `min_speech_ratio` is the least share of the reference that must be speech; 0 skips that check.
+    Raises AudioError where the recording is unreadable, silent, without speech, shorter than MIN_REFERENCE_SECONDS or
+    (deep) longer than MAX_PREFIX_SECONDS, TextError where the transcript has no words.
     Warns (ReferenceWarning) of clipping, and of a long reference of which only the start is used.
     """
-    waveform, source, sha256 = open_reference(reference)
-    waveform = prepare(waveform, codec.spec.sample_rate, source)
+    recording, source, sha256 = open_reference(reference)
+    waveform = prepare(recording, codec.spec.sample_rate, source)
+    check_speech(waveform, source, min_speech_ratio)
     prefix = None if transcript is None else make_prefix(waveform, transcript, codec, source)
     opening = first_seconds(waveform, source)
     return Voice(
         name=name or Path(source).stem,
-        identity=identity_encoder.embed(opening),
-        style=style_encoder.embed(opening),
+        embeddings={role: encoder.embed(opening) for role, encoder in encoders.items()},
         prefix=prefix,
         codec=codec.spec.name,
-        identity_encoder=identity_encoder.name,
-        style_encoder=style_encoder.name,
+        encoders={role: encoder.name for role, encoder in encoders.items()},
         source_sha256=sha256,
         consent=consent,
+        reference=compress(opening if prefix is None else waveform) if keep_reference else b"",
     )
 
 
-def open_reference(reference: Waveform | Path | str) -> tuple[Waveform, str, str]:
-    """The recording, what to call it in messages, and the SHA-256 of its file (of its samples, if it has no file)."""
+def open_reference(reference: Reference) -> tuple[Waveform, str, str]:
+    """The recording, its name in messages, and the SHA-256 of its file (of its samples, if it has no file)."""
     if isinstance(reference, Waveform):
         return reference, "reference", hashlib.sha256(reference.samples.astype("<f4").tobytes()).hexdigest()
+    if isinstance(reference, io.BytesIO):
+        return audio.read(reference), "reference", hashlib.sha256(reference.getvalue()).hexdigest()
     waveform = audio.read(reference)
     with Path(reference).open("rb") as file:
         digest = hashlib.sha256()
@@ -92,14 +106,25 @@ def open_reference(reference: Waveform | Path | str) -> tuple[Waveform, str, str
     return waveform, str(reference), digest.hexdigest()
 
 
+def compress(waveform: Waveform) -> bytes:
+    """The recording as MP3, 8 kB a second; nothing where libsndfile cannot write that.
+
+    Equal recordings give equal bytes, which Ogg's random serial numbers do not.
+    """
+    try:
+        return audio.encode(waveform, ".mp3")
+    except AudioError:
+        return b""
+
+
 def prepare(recording: Waveform, sample_rate: int, source: str) -> Waveform:
-    """The reference as all encoders hear it: checked, at the codec's rate and one loudness, silent edges trimmed."""
+    """Check the reference; bring it to the codec's rate and one loudness, and trim silence at its edges."""
     if not np.isfinite(recording.samples).all():
         raise AudioError(f"{source}: holds samples that are not numbers; export the recording again")
-    centred = Waveform(recording.samples - recording.samples.mean(), recording.sample_rate)
-    waveform = audio.resample(centred, min(sample_rate, recording.sample_rate))
+    centered = Waveform(recording.samples - recording.samples.mean(), recording.sample_rate)
+    waveform = audio.resample(centered, min(sample_rate, recording.sample_rate))
     if audio.loudness_lufs(waveform) < MIN_REFERENCE_LOUDNESS:
-        raise AudioError(f"{source}: the recording is silent; cloning needs someone speaking in it")
+        raise AudioError(f"{source}: the recording is silent; cloning needs speech")
     waveform = audio.trim_silence(waveform)
     if waveform.seconds < MIN_REFERENCE_SECONDS:
         raise AudioError(
@@ -110,27 +135,42 @@ def prepare(recording: Waveform, sample_rate: int, source: str) -> Waveform:
     return audio.normalize_loudness(waveform, REFERENCE_LOUDNESS)
 
 
+def check_speech(waveform: Waveform, source: str, min_ratio: float) -> None:
+    """Raise AudioError where less than `min_ratio` of the recording is speech, by voice activity detection."""
+    if min_ratio <= 0:
+        return
+    ratio = speech_ratio(SpeechDetector().probabilities(first_seconds(waveform)))
+    if ratio < min_ratio:
+        raise AudioError(
+            f"{source}: {ratio:.0%} of the recording is speech; cloning needs someone speaking, without music or noise"
+        )
+
+
 def is_clipped(waveform: Waveform) -> bool:
-    """Whether samples pile up at the peak: a noticeable share of them, far more than just below it."""
+    """Return True where samples pile up at the peak: a noticeable ratio, far more than just below it."""
     relative = np.abs(waveform.samples) / np.abs(waveform.samples).max()
     at_the_peak = (relative >= 0.995).mean()
     below_it = ((relative >= 0.985) & (relative < 0.99)).mean()
-    return bool(at_the_peak > CLIPPED_SHARE and at_the_peak > CLIPPED_PILE * below_it)
+    return bool(at_the_peak > CLIPPED_RATIO and at_the_peak > CLIPPED_PILE * below_it)
 
 
-def first_seconds(waveform: Waveform, source: str) -> Waveform:
-    """What the speaker encoders listen to: at most MAX_REFERENCE_SECONDS, from the start."""
+def first_seconds(waveform: Waveform, source: str | None = None) -> Waveform:
+    """The part that the speaker encoders see, at most MAX_REFERENCE_SECONDS; warns about `source` if it is longer."""
     if waveform.seconds <= MAX_REFERENCE_SECONDS:
         return waveform
-    warn(f"{source}: {waveform.seconds:.0f} s of speech; the voice is taken from the first {MAX_REFERENCE_SECONDS:g} s")
+    if source is not None:
+        warn(
+            f"{source}: {waveform.seconds:.0f} s of speech; the voice is taken from the first "
+            f"{MAX_REFERENCE_SECONDS:g} s"
+        )
     return Waveform(waveform.samples[: int(MAX_REFERENCE_SECONDS * waveform.sample_rate)], waveform.sample_rate)
 
 
 def make_prefix(waveform: Waveform, transcript: str, codec: Codec, source: str) -> Prefix:
-    """The codes and words the model continues from."""
+    """Encode the reference as codes and words that the model continues from."""
     words = normalize(transcript)
     if not any(character.isalnum() for character in words):
-        raise TextError(f"the transcript {transcript!r} has no words; give what is said in {source}, or leave it out")
+        raise TextError(f"the transcript {transcript!r} has no words; give the words of {source}, or leave it out")
     if waveform.seconds > MAX_PREFIX_SECONDS:
         raise AudioError(
             f"{source}: {waveform.seconds:.1f} s of speech; with a transcript at most {MAX_PREFIX_SECONDS:g} s can be "

@@ -1,6 +1,6 @@
-"""What a sentence continues from: the voice's own prefix, or the take before it.
+"""Continuation: the prefix that a sentence continues from.
 
-Upstream: `voice.Voice`, `speech.Take`.  Downstream: `synthesizer`, `stream`, `many`.
+Upstream: `voice.Voice`, `speech.Take`.  Downstream: `batch`, `stream`, `compat_turbo`.
 MARS6 (arXiv:2501.05787), Sec. IV.
 """
 
@@ -14,17 +14,25 @@ from marstts.voice import Prefix, Voice
 
 
 class Continuation(str, Enum):
-    """What a sentence continues from."""
+    """The prefix of each sentence."""
 
-    FIXED_REFERENCE = "fixed_reference"
-    """Every sentence continues from the voice's own prefix; a shallow voice has none. Errors cannot pile up."""
+    NONE = "none"
+    """No prefix: a deep voice is used as a shallow one."""
 
-    PER_CHUNK = "per_chunk"
-    """The first as above, every next sentence from the take before it: prosody flows on, the voice may drift."""
+    FIXED_REFERENCE = "fixed-reference"
+    """The voice's own prefix for every sentence; a shallow voice has none. Errors cannot accumulate."""
+
+    PER_CHUNK = "per-chunk"
+    """The voice's prefix for the first sentence, then the take before: prosody continues, the voice may drift."""
 
 
-def carry(voice: Voice, take: Take, continuation: Continuation) -> Voice:
-    """What the sentence after `take` is spoken with. A flawed take is never continued from."""
-    if continuation is Continuation.FIXED_REFERENCE or take.warning is not None:
+def first_voice(voice: Voice, continuation: Continuation) -> Voice:
+    """The voice of the first sentence."""
+    return voice.without_prefix() if continuation is Continuation.NONE else voice
+
+
+def next_voice(voice: Voice, take: Take, continuation: Continuation) -> Voice:
+    """The voice of the sentence after `take`. A flawed take is never continued from."""
+    if continuation is not Continuation.PER_CHUNK or take.warning is not None:
         return voice
     return replace(voice, prefix=Prefix(transcript=take.text, codes=take.codes))

@@ -1,6 +1,6 @@
-"""What comes out of speaking: takes, one for each sentence, and the speech they are joined into.
+"""Takes, one for each sentence, and the speech they are joined into.
 
-Upstream: `synthesizer`, which makes the takes.  Downstream: whoever listens, saves or reports.
+Upstream: `synthesizer`, which makes the takes.  Downstream: callers that play, save or report.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from marstts import audio
 from marstts.audio import Waveform
 from marstts.codec.base import Codes
-from marstts.mars6.generate import StopReason
+from marstts.generation.request import StopReason
 
 EDGE_BELOW_PEAK_DB = 40.0
-"""What is this much quieter than the loudest frame is silence at the edges of a take; the last of an "f" is louder."""
+"""Frames at the edges of a take that are this much below its loudest frame are silence; the end of an "f" is louder."""
 
 SENTENCE_PAUSE_SECONDS = 0.30
 CLAUSE_PAUSE_SECONDS = 0.15
@@ -36,10 +36,10 @@ class Take:
     """One attempt at one sentence."""
 
     text: str
-    """The sentence, as it was read: normalised, without the transcript of the reference."""
+    """The normalized sentence, without the transcript of the reference."""
 
     codes: Codes
-    """What the model said, without the prefix and without end-of-speech."""
+    """The generated codes, without prefix and end of speech."""
 
     waveform: Waveform
     """The decoded codes, silent edges trimmed."""
@@ -54,7 +54,10 @@ class Take:
     """Takes of this sentence that were sampled, this one included."""
 
     warning: str | None = None
-    """What is wrong with it, where no attempt was acceptable and this one came nearest."""
+    """The flaw, if no attempt was acceptable and this one was the best."""
+
+    extra_pause_seconds: float = 0.0
+    """Silence after the take that the text asks for, in addition to the usual one."""
 
     @property
     def seconds(self) -> float:
@@ -62,8 +65,31 @@ class Take:
 
     @cached_property
     def loudness_lufs(self) -> float:
-        """Integrated loudness; whoever judges takes asks for it more than once."""
+        """Integrated loudness (LUFS)."""
         return audio.loudness_lufs(self.waveform)
+
+    def summary(self) -> TakeSummary:
+        """The take without its codes and audio."""
+        return TakeSummary(
+            text=self.text,
+            stop=self.stop,
+            top_p=self.top_p,
+            attempts=self.attempts,
+            seconds=self.seconds,
+            warning=self.warning,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TakeSummary:
+    """A take without its codes and audio, for reports."""
+
+    text: str
+    stop: StopReason
+    top_p: float
+    attempts: int
+    seconds: float
+    warning: str | None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -86,7 +112,7 @@ class Speech:
     """Wall time from text to the first take."""
 
     text_warning: str | None = None
-    """What of the text could not be spoken."""
+    """Parts of the text that could not be spoken."""
 
     @property
     def samples(self) -> NDArray[np.float32]:
@@ -103,7 +129,7 @@ class Speech:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Everything the listener should know: text left out, takes that no attempt made acceptable."""
+        """Warnings for the listener: text left out, takes that no attempt made acceptable."""
         found = (self.text_warning, *(take.warning for take in self.takes))
         return tuple(warning for warning in found if warning is not None)
 
@@ -116,26 +142,8 @@ class Speech:
         return audio.encode(self.waveform, ".wav")
 
     def report(self) -> dict[str, Any]:
-        """What happened, as the object that `marstts speak --json` prints."""
-        return {
-            "audio_seconds": round(self.seconds, 3),
-            "compute_seconds": round(self.compute_seconds, 3),
-            "first_audio_seconds": round(self.first_audio_seconds, 3),
-            "model": self.model,
-            "seed": self.seed,
-            "warnings": list(self.warnings),
-            "takes": [
-                {
-                    "text": take.text,
-                    "stop": take.stop.value,
-                    "top_p": take.top_p,
-                    "attempts": take.attempts,
-                    "seconds": round(take.seconds, 3),
-                    "warning": take.warning,
-                }
-                for take in self.takes
-            ],
-        }
+        """The object that `marstts speak --json` prints."""
+        return describe_speech(self)
 
     def _repr_html_(self) -> str:
         source = base64.b64encode(self.wav_bytes()).decode("ascii")
@@ -144,6 +152,29 @@ class Speech:
 
     def __repr__(self) -> str:
         return f"Speech({self.seconds:.2f} s, {len(self.takes)} takes, model={self.model!r}, seed={self.seed})"
+
+
+def describe_speech(speech: Any) -> dict[str, Any]:
+    """Describe a `Speech`, or the report of a stream, for programs."""
+    return {
+        "audio_seconds": round(speech.seconds, 3),
+        "compute_seconds": round(speech.compute_seconds, 3),
+        "first_audio_seconds": round(speech.first_audio_seconds, 3),
+        "model": speech.model,
+        "seed": speech.seed,
+        "warnings": list(speech.warnings),
+        "takes": [
+            {
+                "text": take.text,
+                "stop": take.stop.value,
+                "top_p": take.top_p,
+                "attempts": take.attempts,
+                "seconds": round(take.seconds, 3),
+                "warning": take.warning,
+            }
+            for take in speech.takes
+        ],
+    }
 
 
 def pause_after(text: str) -> float:
@@ -161,7 +192,7 @@ def join(takes: Sequence[Take]) -> Waveform:
     sample_rate = takes[0].waveform.sample_rate
     pieces = [takes[0].waveform]
     for before, take in pairwise(takes):
-        pieces += [silence(pause_after(before.text), sample_rate), take.waveform]
+        pieces += [silence(pause_after(before.text) + before.extra_pause_seconds, sample_rate), take.waveform]
     return limit_peak(audio.join(pieces))
 
 

@@ -1,60 +1,42 @@
-"""Streaming: audio leaves after the first few patches, while the rest is still being made.
+"""Streaming: audio is sent after the first few patches, while the rest is still being generated.
 
-Upstream: `Synthesizer.stream`, `engine.batcher.LiveBatcher` (tokens, on a thread of its own).
-Downstream: loudspeakers, pipes, servers.  It owes nothing to the paper.
+Upstream: `Synthesizer.stream`, `generation.scheduler.AsyncScheduler` (tokens, on a thread of its own).
+Downstream: loudspeakers, pipes, servers.
 
-Tokens are those of `Synthesizer.speak`, and so is the decoded audio, though it is decoded in windows. What `speak` does
-with a whole take has to be done differently where the take is not whole yet:
+Tokens are those of `Synthesizer.speak`, and so is the decoded audio, although it is decoded in chunks. Where `speak`
+works on a whole take, a stream differs:
 
 - *Edges.* A sentence begins with the first frame louder than `SILENCE_DB`. It ends with the last one that is louder
-  than that and less than `EDGE_BELOW_PEAK_DB` quieter than the loudest so far; quiet audio waits until something louder
+  than that and less than `EDGE_BELOW_PEAK_DB` below the loudest so far; quiet audio waits until something louder
   follows it. The ends are faded and the pauses set as in `speak`.
 - *Loudness.* Nothing is scaled; samples beyond ±1 are clipped.
-- *Backoff.* A take that fails before any of it has left is sampled again, as in `speak`; the first portion leaves once
-  it can be heard and `StreamConfig.first_patches` and the codec's reach are made. What has left is not taken back: a
-  flaw that is found later comes as a warning with the sentence's last chunk.
+- *Backoff.* A take that fails before any of it was sent is sampled again, as in `speak`. The first chunk is sent once
+  it is audible and `StreamConfig.first_chunk_patches` and the codec's lookahead are generated. What was sent is not
+  taken back: a flaw that is found later comes as a warning with the sentence's last chunk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
-from pydantic import Field
 
 from marstts.audio import FADE_SECONDS, TRIM_FRAME, TRIM_HOP, Waveform
-from marstts.codec.base import Codec, start_decoding
-from marstts.config import Config
-from marstts.engine.batcher import LiveBatcher
-from marstts.mars6.config import Mars6Config
-from marstts.mars6.generate import Job, Row
-from marstts.mars6.patches import unpatchify
-from marstts.synthesis.backoff import Flaw, best_of, find_flaw
-from marstts.synthesis.continuation import Continuation, carry
+from marstts.generation.request import Request
+from marstts.generation.scheduler import AsyncScheduler
+from marstts.synthesis.backoff import RejectReason, best_of, rejection_reason
+from marstts.synthesis.continuation import Continuation, first_voice, next_voice
+from marstts.synthesis.incremental_decoder import IncrementalDecoder, Samples, StreamConfig
+from marstts.synthesis.model_session import ModelSession
+from marstts.synthesis.prepared_text import PreparedText
 from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, Take, pause_after, silence
+from marstts.text.segments import Segment
 from marstts.voice import Voice
 
-if TYPE_CHECKING:
-    from marstts.synthesis.synthesizer import Synthesizer
-
 SILENCE_DB = -60.0
-"""RMS of a frame, full scale = 0 dB: quieter ones are silence at the edges of a sentence."""
-
-Samples = NDArray[np.float32]
-
-
-class StreamConfig(Config):
-    """In which portions audio leaves."""
-
-    first_patches: int = Field(2, ge=1)
-    """Decoded for the first portion of a sentence; more of them find more flaws in time to try again."""
-
-    largest_patches: int = Field(24, ge=1)
-    """Portions double until they are as long as this."""
+"""RMS of a frame, full scale = 0 dB: quieter ones are silence at the trimmer of a sentence."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -62,7 +44,7 @@ class Chunk:
     """The next piece of a stream."""
 
     samples: Samples
-    """(N,) float32, at most 1 in magnitude; chunks joined are the speech. May be empty where only `take` is told."""
+    """(N,) float32, at most 1 in magnitude; chunks joined are the speech. May be empty where a chunk reports `take`."""
 
     sample_rate: int
 
@@ -73,7 +55,7 @@ class Chunk:
     """The whole sentence as it was sent, with its last chunk."""
 
     warning: str | None = None
-    """What the listener should know: text left out (first chunk), a flawed take (last chunk of its sentence)."""
+    """Warning for the listener: text left out (first chunk), a flawed take (last chunk of its sentence)."""
 
     is_last: bool = False
     """Nothing follows."""
@@ -87,34 +69,37 @@ class Chunk:
         return np.rint(self.samples * 32767.0).astype("<i2").tobytes()
 
 
-def stream_sentences(
-    synthesizer: Synthesizer,
-    sentences: Sequence[str],
+def stream_text(
+    session: ModelSession,
+    text: PreparedText,
     voice: Voice,
     *,
     seed: int,
     top_p: float,
     continuation: Continuation,
     config: StreamConfig,
-    batcher: LiveBatcher | None,
-    text_warning: str | None,
+    scheduler: AsyncScheduler | None,
 ) -> Generator[Chunk, None, None]:
-    """The sentences one after another. Closing the iterator stops all work within a patch.
+    """Yield the audio of all sentences. Closing the iterator stops all work within a patch.
 
-    Without a `batcher` to share with others the stream has one of its own.
+    Without a `scheduler` to share with other callers the stream has one of its own.
     """
-    sample_rate = synthesizer.codec.spec.sample_rate
-    with nullcontext(batcher) if batcher else LiveBatcher(synthesizer.stepper, capacity=1) as rows:
-        for index, sentence in enumerate(sentences):
-            is_last = index + 1 == len(sentences)
-            jobs = synthesizer.jobs(sentence, voice, top_p, (seed, index))
-            for samples, take in stream_sentence(synthesizer, rows, sentence, jobs, config):
+    sample_rate = session.codec.spec.sample_rate
+    voice = first_voice(voice, continuation)
+    text_warning = text.warning if text.is_whole else None
+    with nullcontext(scheduler) if scheduler else AsyncScheduler(session.engine, capacity=1) as rows:
+        for index, (segment, is_last) in enumerate(with_last(text)):
+            requests = session.requests(segment.text, voice, top_p, (seed, index))
+            for samples, take in stream_sentence(session, rows, segment, requests, config):
+                if take is not None:
+                    voice = next_voice(voice, take, continuation)
+                    if is_last:
+                        text_warning = text_warning if text.is_whole else text.warning
+                    else:
+                        pause = silence(pause_after(take.text) + take.extra_pause_seconds, sample_rate)
+                        samples = np.concatenate([samples, pause.samples])
                 warnings = [warning for warning in (text_warning, take and take.warning) if warning]
                 text_warning = None
-                if take is not None:
-                    voice = carry(voice, take, continuation)
-                    if not is_last:
-                        samples = np.concatenate([samples, silence(pause_after(sentence), sample_rate).samples])
                 yield Chunk(
                     samples=np.clip(samples, -1.0, 1.0),
                     sample_rate=sample_rate,
@@ -125,69 +110,56 @@ def stream_sentences(
                 )
 
 
+def with_last(segments: Iterable[Segment]) -> Iterator[tuple[Segment, bool]]:
+    """Yield each segment, and whether it is the last one."""
+    iterator = iter(segments)
+    segment = next(iterator, None)
+    while segment is not None:
+        following = next(iterator, None)
+        yield segment, following is None
+        segment = following
+
+
 def stream_sentence(
-    synthesizer: Synthesizer, batcher: LiveBatcher, sentence: str, jobs: Iterator[Job], config: StreamConfig
+    session: ModelSession,
+    scheduler: AsyncScheduler,
+    segment: Segment,
+    requests: Iterator[Request],
+    config: StreamConfig,
 ) -> Iterator[tuple[Samples, Take | None]]:
     """Pieces of one sentence; its take comes with the last of them."""
     refused: list[tuple[Take, Samples]] = []
-    for job in jobs:
-        windows = Windows(synthesizer.codec, synthesizer.stepper.config, config)
-        edges = Edges(synthesizer.codec.spec.sample_rate)
+    for request in requests:
+        decoder = IncrementalDecoder(session, config)
+        trimmer = StreamingTrimmer(session.codec.spec.sample_rate)
         sent: list[Samples] = []
-        with closing(batcher.watch(job)) as rows:
+        with closing(scheduler.stream(request)) as rows:
             for row in rows:
-                piece = edges.push(windows.hear(row))
+                piece = trimmer.push(decoder.decode_until(row))
                 if row.stop is None and len(piece):
                     sent.append(piece)
                     yield piece, None
-        rest = np.concatenate([piece, edges.finish()])
+        rest = np.concatenate([piece, trimmer.finish()])
         whole = np.concatenate([*sent, rest])
-        take = synthesizer.listen(sentence, row.result(synthesizer.stepper.config), job.top_p, windows.waveform)
-        flaw = find_flaw(take, synthesizer.backoff)
+        take = session.decode_take(segment, row, decoder.decoded)
+        flaw = rejection_reason(take, session.backoff)
         if flaw is None or sent:
             warning = None if flaw is None else phrase_late_warning(take, flaw)
-            heard = Waveform(whole, edges.sample_rate)
-            yield rest, replace(take, waveform=heard, attempts=len(refused) + 1, warning=warning)
+            streamed = Waveform(whole, trimmer.sample_rate)
+            yield rest, replace(take, waveform=streamed, attempts=len(refused) + 1, warning=warning)
             return
         refused.append((take, whole))
-    best = best_of([take for take, _ in refused], synthesizer.backoff)
+    best = best_of([take for take, _ in refused], session.backoff)
     [whole] = [samples for take, samples in refused if take.codes is best.codes]
     yield whole, replace(best, waveform=Waveform(whole, best.waveform.sample_rate))
 
 
-def phrase_late_warning(take: Take, flaw: Flaw) -> str:
-    """One sentence for the person who has heard a flawed take begin."""
-    return f"“{take.text}”: was flawed, but had been heard already: {flaw.value} ({take.seconds:.1f} s)"
+def phrase_late_warning(take: Take, flaw: RejectReason) -> str:
+    """The warning for a flawed take whose beginning was sent already."""
+    return f"“{take.text}”: was flawed, but its beginning had been sent already: {flaw.value} ({take.seconds:.1f} s)"
 
 
-class Windows:
-    """Decodes a row that grows, ever larger windows at a time; joined they are the audio of all its codes."""
-
-    def __init__(self, codec: Codec, model: Mars6Config, config: StreamConfig) -> None:
-        self._codec, self._model, self._largest = codec, model, config.largest_patches
-        self._size, self._decoded = config.first_patches, 0
-        self._decoding = start_decoding(codec)
-        self._pieces: list[Samples] = []
-
-    def hear(self, row: Row) -> Samples:
-        """What can be decoded of the row by now and is worth it; the rest, once it has ended."""
-        known = len(row.patches)
-        stop = known if row.stop is not None else self._decoded + self._size
-        if stop == self._decoded or (row.stop is None and known < stop + self._codec.reach_patches):
-            return np.zeros(0, np.float32)
-        tokens = np.stack(row.patches)
-        codes = unpatchify(tokens, self._model.patch_layout, self._model.codebook_size)
-        self._pieces.append(self._decoding.hear(codes, stop))
-        self._decoded, self._size = stop, min(2 * self._size, self._largest)
-        return self._pieces[-1]
-
-    @property
-    def waveform(self) -> Waveform:
-        """All that was decoded."""
-        return Waveform(np.concatenate([np.zeros(0, np.float32), *self._pieces]), self._codec.spec.sample_rate)
-
-
-class Edges:
+class StreamingTrimmer:
     """Trims and fades the ends of a sentence that is still being made.
 
     Frames are those of `audio.trim_silence`. What is pushed comes back as soon as it is certain to belong to the
@@ -201,13 +173,13 @@ class Edges:
         self._num_frames = 0
         self._peak = 0.0
         self._start: int | None = None
-        """Where the sentence begins."""
+        """First sample of the sentence."""
         self._end = 0
-        """Where it ends, if nothing louder follows."""
+        """End of the sentence, if nothing louder follows."""
         self._sent = 0
 
     def push(self, samples: Samples) -> Samples:
-        """Of all samples so far, what may leave now."""
+        """The samples that are ready to be sent."""
         self._samples = np.concatenate([self._samples, samples])
         self._look(len(self._samples) - TRIM_FRAME // 2)
         end = min(self._end, len(self._samples)) - self._fade
@@ -227,14 +199,14 @@ class Edges:
         return released
 
     def _look(self, last: int) -> None:
-        """Judge the frames whose centre is not after sample `last`."""
-        while (centre := self._num_frames * TRIM_HOP) <= last:
-            frame = self._samples[max(0, centre - TRIM_FRAME // 2) : centre + TRIM_FRAME // 2].astype(np.float64)
+        """Check the frames whose center is not after sample `last`."""
+        while (center := self._num_frames * TRIM_HOP) <= last:
+            frame = self._samples[max(0, center - TRIM_FRAME // 2) : center + TRIM_FRAME // 2].astype(np.float64)
             power = float(frame @ frame) / TRIM_FRAME
             self._peak = max(self._peak, power)
             if power > max(10.0 ** (SILENCE_DB / 10.0), self._peak * 10.0 ** (-EDGE_BELOW_PEAK_DB / 10.0)):
-                self._start = centre if self._start is None else self._start
-                self._end = centre + TRIM_HOP
+                self._start = center if self._start is None else self._start
+                self._end = center + TRIM_HOP
             self._num_frames += 1
 
     def _release(self, start: int, end: int) -> Samples:

@@ -1,65 +1,37 @@
 """The synthesizer: text and a voice in, speech out.
 
-Upstream: `loading.load`, which gathers its parts.  Downstream: command line, notebooks, evaluation.
-MARS6 (arXiv:2501.05787), Sec. IV.  Deviations: every sentence starts at the lowest top-p, whatever the last one needed.
+Upstream: `loading.load`, which opens its parts.  Downstream: command line, notebooks, evaluation, servers.
+MARS6 (arXiv:2501.05787), Sec. IV.
 """
 
 from __future__ import annotations
 
-import time
-import unicodedata
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import numpy as np
-
-from marstts import audio
 from marstts.audio import Waveform
-from marstts.codec.base import Codec, Codes
-from marstts.errors import ConfigError, TextError
-from marstts.mars6.generate import Generated, Job, SamplingConfig, Stepper
-from marstts.mars6.patches import unpatchify
-from marstts.mars6.prompt import build_prompt
-from marstts.speaker.base import SpeakerEncoder
+from marstts.generation.scheduler import AsyncScheduler
 from marstts.synthesis import clone as cloning
-from marstts.synthesis.backoff import BackoffConfig
+from marstts.synthesis.batch import DEFAULT_BATCH, SpeakRequest, SpeakResult, pair_up, run_requests
 from marstts.synthesis.continuation import Continuation
-from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, Speech, Take, join, silence
-from marstts.text.bpe import BPE
-from marstts.text.normalize import normalize
-from marstts.text.sentences import split_sentences
+from marstts.synthesis.model_session import ModelSession, OnTake
+from marstts.synthesis.speech import Speech
+from marstts.synthesis.stream import Chunk, StreamConfig, stream_text
+from marstts.synthesis.voices import open_voice
 from marstts.voice import Voice
 
-if TYPE_CHECKING:
-    from marstts.engine.batcher import LiveBatcher
-    from marstts.synthesis.many import Spoken
-    from marstts.synthesis.stream import Chunk, StreamConfig
-
-SIDE_BY_SIDE = 8
-"""Sentences spoken at a time: each takes a quarter of the time that it takes alone."""
-
-OnTake = Callable[[Take, int, int], None]
-"""Called after every sentence with its take, how many are spoken by then, and the number of sentences."""
+AnyVoice = Voice | Path | str | None
+"""A voice, a packaged voice's name, a path to a voice file or recording, or None for the default voice."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Synthesizer:
-    """A model with all its neighbours, ready to speak. Holds no state: calls do not influence each other."""
+class Synthesizer(ModelSession):
+    """A model ready to speak. Holds no state: calls do not influence each other.
 
-    name: str
-    tokenizer: BPE
-    codec: Codec
-    identity_encoder: SpeakerEncoder
-    style_encoder: SpeakerEncoder
-    stepper: Stepper
-
-    quality: int | None = 48000
-    """Sample rate promised to the model by the quality prefix (Sec. IV-B2); None leaves the prefix out."""
-
-    sampling: SamplingConfig = field(default_factory=SamplingConfig)
-    backoff: BackoffConfig = field(default_factory=BackoffConfig)
+    `speak`, `stream` and `speak_many` may share one `AsyncScheduler` made for `self.engine`, so that many callers run
+    in one batch; what they get does not depend on it.
+    """
 
     def clone(
         self,
@@ -68,175 +40,117 @@ class Synthesizer:
         *,
         name: str | None = None,
         consent: str = "",
+        keep_reference: bool = True,
     ) -> Voice:
-        """The voice of a recording: shallow by itself, deep with the `transcript` of what is said in it.
+        """Clone the voice of a recording: shallow by itself, deep with the `transcript` of the recording.
 
-        See `synthesis.clone.clone` for what a reference must be.
+        See `synthesis.clone.clone` for the requirements on a reference.
         """
         return cloning.clone(
             reference,
             transcript,
             codec=self.codec,
-            identity_encoder=self.identity_encoder,
-            style_encoder=self.style_encoder,
+            encoders=self.encoders,
             name=name,
             consent=consent,
+            keep_reference=keep_reference,
         )
+
+    def open_voice(self, voice: AnyVoice = None) -> Voice:
+        """Open a voice for this model: a `Voice`, a packaged voice's name, a voice file, or a recording to clone.
+
+        None is the default voice; see `synthesis.voices.open_voice`.
+        """
+        return open_voice(self, voice)
+
+    def open_voices(self, voices: AnyVoice | Sequence[AnyVoice]) -> Voice | list[Voice]:
+        """Open one voice, or each of several."""
+        if isinstance(voices, Voice):
+            return voices  # which is adapted text by text, so that one error is one text's
+        if voices is None or isinstance(voices, (Path, str)):
+            return open_voice(self, voices)
+        return [voice if isinstance(voice, Voice) else open_voice(self, voice) for voice in voices]
 
     def speak(
         self,
         text: str,
-        voice: Voice,
+        voice: AnyVoice = None,
         *,
         seed: int = 0,
         top_p: float | None = None,
         continuation: Continuation = Continuation.FIXED_REFERENCE,
         on_take: OnTake | None = None,
+        scheduler: AsyncScheduler | None = None,
     ) -> Speech:
-        """`text` in `voice`, sentences side by side. `top_p` is where backoff starts (default: `self.sampling.top_p`).
+        """Speak `text` in `voice`, its sentences in one batch.
 
-        Raises TextError where there is nothing to speak, VoiceError where the voice was made for another model.
-        What cannot be spoken or comes out flawed is told in `Speech.warnings`.
+        `top_p` is where backoff starts (default: `self.sampling.top_p`). Raises TextError where there is nothing to
+        speak, VoiceError where the voice was made for another model. `Speech.warnings` names what could not be spoken
+        and what is flawed.
         """
-        from marstts.synthesis.many import Wanted, speak_wanted
-
-        top_p = self.sampling.top_p if top_p is None else top_p
-        wanted = Wanted(number=1, text=text, voice=voice, seed=seed)
-        [spoken] = speak_wanted(self, iter([wanted]), top_p=top_p, continuation=continuation, on_take=on_take)
-        if spoken.speech is None:
-            assert spoken.problem is not None
-            raise spoken.problem
-        return spoken.speech
+        request = SpeakRequest(index=1, text=text, voice=self.open_voice(voice), seed=seed)
+        [result] = run_requests(
+            self,
+            iter([request]),
+            top_p=self.sampling.top_p if top_p is None else top_p,
+            continuation=continuation,
+            on_take=on_take,
+            scheduler=scheduler,
+        )
+        if result.speech is None:
+            assert result.error is not None
+            raise result.error
+        return result.speech
 
     def stream(
         self,
         text: str,
-        voice: Voice,
+        voice: AnyVoice = None,
         *,
         seed: int = 0,
         top_p: float | None = None,
         continuation: Continuation = Continuation.FIXED_REFERENCE,
         config: StreamConfig | None = None,
-        batcher: LiveBatcher | None = None,
+        scheduler: AsyncScheduler | None = None,
     ) -> Generator[Chunk, None, None]:
-        """As `speak`, but the audio comes in chunks, the first of them after a few patches.
+        """Speak as `speak`, but yield the audio in chunks, the first of them after a few patches.
 
-        Closing the iterator stops all work within a patch. Streams may share a `batcher` made for `self.stepper`.
-        `synthesis.stream` tells how edges, loudness and flawed takes differ from `speak`, which has the whole.
-        Raises as `speak`, before the first chunk is asked for.
+        Closing the iterator stops all work within a patch. `synthesis.stream` lists the differences from `speak` in
+        edges, loudness and flawed takes. Raises the errors of `speak`, before the first chunk.
         """
-        from marstts.synthesis.stream import StreamConfig, stream_sentences
-
-        top_p = self.sampling.top_p if top_p is None else top_p
-        return stream_sentences(
+        top_p, opened = self.sampling.top_p if top_p is None else top_p, self.open_voice(voice)
+        return stream_text(
             self,
-            self.sentences(text, voice, seed, top_p),
-            voice,
+            self.prepare_text(text, opened, seed, top_p),
+            opened,
             seed=seed,
             top_p=top_p,
             continuation=continuation,
             config=config or StreamConfig(),
-            batcher=batcher,
-            text_warning=warn_of_unspeakable(text),
+            scheduler=scheduler,
         )
 
     def speak_many(
         self,
         texts: Sequence[str],
-        voices: Voice | Sequence[Voice],
+        voices: AnyVoice | Sequence[AnyVoice] = None,
         *,
         seeds: int | Sequence[int] = 0,
         top_p: float | None = None,
         continuation: Continuation = Continuation.FIXED_REFERENCE,
-        batch: int = SIDE_BY_SIDE,
-    ) -> Generator[Spoken, None, None]:
-        """Each text as `speak` would speak it, with at most `batch` sentences at a time, as they are done.
+        batch: int = DEFAULT_BATCH,
+        scheduler: AsyncScheduler | None = None,
+    ) -> Generator[SpeakResult, None, None]:
+        """Speak each text as `speak` would, at most `batch` sentences at a time; yields results as they are done.
 
-        Voice and seed are one for all, or one for each text. A text that cannot be spoken comes with its problem, and
-        the others are spoken all the same. Raises ConfigError where the numbers of texts, voices and seeds differ.
+        Voice and seed are one for all, or one for each text. A text that cannot be spoken comes with its error, and the
+        others are spoken all the same. Raises ConfigError where the numbers of texts, voices and seeds differ.
         """
-        from marstts.synthesis.many import pair_up, speak_wanted
-
-        top_p = self.sampling.top_p if top_p is None else top_p
-        wanted = pair_up(texts, voices, seeds)
-        return speak_wanted(self, iter(wanted), top_p=top_p, continuation=continuation, batch=batch)
-
-    def sentences(self, text: str, voice: Voice, seed: int, top_p: float) -> list[str]:
-        """The sentences of `text` as they will be read, once all that is wanted is found to be possible.
-
-        Raises ConfigError, VoiceError or TextError, as `speak`.
-        """
-        check_choices(seed, top_p)
-        voice.check_fits(self.codec.spec.name, self.identity_encoder.name, self.style_encoder.name)
-        return speakable_sentences(text)
-
-    def gather(
-        self, text: str, takes: Sequence[Take], *, seed: int, started: float, first_audio_seconds: float
-    ) -> Speech:
-        """The takes of a text as one speech that has been in the making since `started` (of `time.perf_counter`)."""
-        return Speech(
-            waveform=join(takes),
-            takes=tuple(takes),
-            model=self.name,
-            seed=seed,
-            compute_seconds=time.perf_counter() - started,
-            first_audio_seconds=first_audio_seconds,
-            text_warning=warn_of_unspeakable(text),
+        return run_requests(
+            self,
+            iter(pair_up(texts, self.open_voices(voices), seeds)),
+            top_p=self.sampling.top_p if top_p is None else top_p,
+            continuation=continuation,
+            batch=batch,
+            scheduler=scheduler,
         )
-
-    def jobs(self, sentence: str, voice: Voice, top_p: float, seed: tuple[int, ...]) -> Iterator[Job]:
-        """What the engine is asked for at each attempt at a sentence, ever bolder (Sec. IV-B3).
-
-        Each has a generator of its own, made from `seed` and the number of the attempt.
-        """
-        prompt = build_prompt(sentence, voice, self.tokenizer, self.stepper.config, self.quality)
-        limits = self.backoff.limits(sentence, self.codec.spec.patch_rate)
-        for attempt, rung in enumerate(self.backoff.ladder(top_p)):
-            yield Job(prompt, rung, limits, np.random.default_rng((*seed, attempt)), self.sampling)
-
-    def listen(self, sentence: str, generated: Generated, top_p: float, decoded: Waveform | None = None) -> Take:
-        """The generated tokens as a take one can hear, silent edges trimmed; `decoded` if they are decoded already."""
-        config = self.stepper.config
-        codes = unpatchify(generated.tokens, config.patch_layout, config.codebook_size)
-        waveform = self.decode(codes) if decoded is None else decoded
-        trimmed = audio.trim_silence(waveform, below_peak_db=EDGE_BELOW_PEAK_DB)
-        return Take(text=sentence, codes=codes, waveform=trimmed, stop=generated.stop, top_p=top_p)
-
-    def decode(self, codes: Codes) -> Waveform:
-        """The audio of `codes`; no samples where there are no codes."""
-        return self.codec.decode(codes) if len(codes[0]) else silence(0.0, self.codec.spec.sample_rate)
-
-
-def check_choices(seed: int, top_p: float) -> None:
-    """Raise ConfigError where a choice of the caller is impossible."""
-    if not 0.0 <= top_p <= 1.0:
-        raise ConfigError(f"top_p must lie between 0 (greedy) and 1 (everything), but is {top_p:g}")
-    if seed < 0:
-        raise ConfigError(f"the seed must be 0 or more, but is {seed}")
-
-
-def speakable_sentences(text: str) -> list[str]:
-    """The sentences of `text` as they will be read; raises TextError where there is none."""
-    sentences = [sentence for sentence in split_sentences(normalize(text)) if has_words(sentence)]
-    if not sentences:
-        raise TextError(f"{excerpt(text)}: there is nothing to speak in it; give a text with words or numbers")
-    return sentences
-
-
-def has_words(text: str) -> bool:
-    return any(character.isalnum() for character in text)
-
-
-def warn_of_unspeakable(text: str) -> str | None:
-    """A sentence that names the letters and symbols of `text` that no reading exists for, if there are any."""
-    candidates = dict.fromkeys(c for c in text if not c.isascii() and unicodedata.category(c)[0] in "LNS")
-    lost = [character for character in candidates if not has_words(normalize(character))]
-    if not lost:
-        return None
-    shown = " ".join(lost[:10]) + (" …" if len(lost) > 10 else "")
-    return f"left out what cannot be spoken: {shown}"
-
-
-def excerpt(text: str) -> str:
-    """The start of `text`, quoted, for a message."""
-    return repr(text if len(text) <= 40 else text[:39] + "…") if text.strip() else "the text is empty"

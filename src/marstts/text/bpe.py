@@ -8,15 +8,22 @@ begin with a space but never reaches into the next word.
 
 from __future__ import annotations
 
-import os
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from marstts.errors import CheckpointError, DataError
+from marstts.file_errors import printable_name, printable_text
+from marstts.files import write_file
+from marstts.reading import parse_object, read_text
 
 NUM_BYTES = 256
+
+MAX_FILE_BYTES = 64 * 2**20
+MAX_VOCAB_SIZE = 2**20
 
 WORD_PATTERN = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*"
@@ -57,32 +64,32 @@ class BPE:
         tokenizer.train_from_iterator(lines, trainer)
         if tokenizer.get_vocab_size() < vocab_size:
             raise DataError(
-                f"the text yields a vocabulary of only {tokenizer.get_vocab_size()} where {vocab_size} was asked for: "
+                f"the text yields a vocabulary of only {tokenizer.get_vocab_size()} where {vocab_size} was asked "
+                f"for: "
                 f"give more text or ask for less"
             )
         return cls(tokenizer)
 
     @classmethod
     def load(cls, path: Path | str) -> BPE:
-        """Read what `save` wrote.  Raises CheckpointError if it is missing or something else."""
+        """Read what `save` wrote; CheckpointError if it is missing or anything else."""
+        name = printable_name(path)
+        text = read_text(path, MAX_FILE_BYTES, CheckpointError)
+        values = parse_object(text, name, CheckpointError)
         try:
-            text = Path(path).read_text(encoding="utf-8")
-        except FileNotFoundError as error:
-            raise CheckpointError(f"{path}: no such tokenizer file") from error
-        except (OSError, UnicodeDecodeError) as error:
-            raise CheckpointError(f"{path}: expected a tokenizer.json, but it cannot be read: {error}") from error
-        try:
-            return cls(Tokenizer.from_str(text))
-        except Exception as error:  # the library raises nothing more specific
-            raise CheckpointError(f"{path}: expected a tokenizer.json, but {error}") from error
+            check_settings(values)
+            tokenizer = Tokenizer.from_str(text)
+            check_vocabulary(tokenizer.get_vocab(with_added_tokens=True))
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # the library raises Exception, and its panics are not even that
+            reason = printable_text(str(error), 200) or type(error).__name__
+            raise CheckpointError(f"{name}: expected a tokenizer.json, but {reason}") from error
+        return cls(tokenizer)
 
     def save(self, path: Path | str) -> None:
-        """Write the vocabulary as one JSON file (the format of Hugging Face `tokenizers`)."""
-        path = Path(path)
-        # under a name of its own first: the processes of one training all save it
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        temporary.write_text(self._tokenizer.to_str(pretty=True) + "\n", encoding="utf-8")
-        os.replace(temporary, path)
+        """Write the vocabulary as one JSON file (the format of Hugging Face `tokenizers`), atomically."""
+        write_file(path, self._tokenizer.to_str(pretty=True) + "\n", CheckpointError)
 
     @property
     def vocab_size(self) -> int:
@@ -96,7 +103,7 @@ class BPE:
         return {added[index].content: index for index in sorted(added)}
 
     def encode(self, text: str) -> list[int]:
-        """Ids of `text`; special tokens are recognised wherever they are written out in it."""
+        """Ids of `text`; special tokens are recognized wherever they are written out in it."""
         return self._tokenizer.encode(_without_lone_surrogates(text)).ids
 
     def encode_plain(self, text: str) -> list[int]:
@@ -122,6 +129,32 @@ def byte_level(model: models.BPE) -> Tokenizer:
     )
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
+
+
+def check_settings(values: dict[str, Any]) -> None:
+    """Raise ValueError where a tokenizer.json does anything to a text that `byte_level` does not.
+
+    Foreign patterns may take exponential time, and foreign steps may recurse without bound.
+    """
+    expected = json.loads(byte_level(models.BPE()).to_str())
+    for name in ("normalizer", "pre_tokenizer", "post_processor", "decoder", "truncation", "padding"):
+        if values.get(name) != expected[name]:
+            raise ValueError(f"its {name} is not the one of this project")
+    model = values.get("model")
+    settings = {key: value for key, value in expected["model"].items() if key not in ("vocab", "merges")}
+    if not isinstance(model, dict) or any(model.get(key, value) != value for key, value in settings.items()):
+        raise ValueError("its model is not a byte-level BPE")
+    added = values.get("added_tokens")
+    if not isinstance(added, list) or not all(isinstance(token, dict) and token.get("content") for token in added):
+        raise ValueError("its special tokens are not a list of texts")
+
+
+def check_vocabulary(vocabulary: dict[str, int]) -> None:
+    """Raise ValueError unless ids count from 0 without gaps and every byte has one."""
+    if len(vocabulary) > MAX_VOCAB_SIZE or sorted(vocabulary.values()) != list(range(len(vocabulary))):
+        raise ValueError(f"its ids are not 0 to {len(vocabulary) - 1}, each once")
+    if not vocabulary.keys() >= set(pre_tokenizers.ByteLevel.alphabet()):
+        raise ValueError("its vocabulary lacks some of the 256 bytes")
 
 
 def special_token(token: str) -> AddedToken:

@@ -16,6 +16,7 @@ from pathlib import Path
 from tokenizers import models
 
 from marstts.errors import CheckpointError
+from marstts.reading import read_text
 from marstts.text.bpe import BPE, NUM_BYTES, byte_level, special_token
 
 HEADER = "minbpe v1"
@@ -49,12 +50,7 @@ def read_minbpe(path: Path, vocab_size: int | None = None) -> BPE:
 
 def read_lines(path: Path) -> list[str]:
     """The lines of the file, after a look at its header."""
-    try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise CheckpointError(f"{path}: too large for a tokenizer in minbpe's format")
-        lines = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise CheckpointError(f"{path}: expected a tokenizer in minbpe's format, but {error}") from error
+    lines = read_text(path, MAX_FILE_BYTES, CheckpointError).rstrip("\n").split("\n")
     if lines[0].strip() != HEADER:
         raise CheckpointError(f"{path}: expected a tokenizer in minbpe's format, whose first line is {HEADER!r}")
     return lines

@@ -18,16 +18,37 @@ NEVER_LAST = frozenset({
 
 SELDOM_LAST = frozenset({
     "etc", "al", "jr", "sr", "esq", "inc", "ltd", "co", "corp", "bros", "ave", "rd", "st", "blvd", "sq", "ft", "p",
-    "no", "nos", "dept", "univ", "a.m", "p.m",
+    "nos", "dept", "univ", "a.m", "p.m",
 })  # fmt: skip
 """Abbreviations that end a sentence only where no small letter follows."""
 
 MIN_CLAUSE_SHARE = 0.25
 """A clause shorter than this share of the limit is not worth a cut of its own."""
 
+MONTHS = frozenset({
+    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+    "december",
+})  # fmt: skip
+
+ORDINALS = frozenset({
+    "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh",
+    "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth", "nineteenth",
+    "twentieth", "thirtieth", "hundredth", "thousandth", "millionth",
+})  # fmt: skip
+
+NUMBER_WORDS = ORDINALS | {
+    "zero", "oh", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty", "thirty", "forty",
+    "fifty", "sixty", "seventy", "eighty", "ninety", "hundred", "thousand", "million", "billion", "trillion",
+}  # fmt: skip
+
+NUMBER_JOINTS = frozenset({"and", "point", "minus", "to", "times", "over", "dot", "colon", "slash", "dash"})
+"""Words between parts of one number."""
+
 _STOPS = ".?!\u2026\u3002\uff01\uff1f"
 _CLOSING_MARKS = "\"')]\u2019\u201d\u00bb"
 _OPENING_MARKS = "\"'([\u2018\u201c\u00ab-"
+_MAY_END = frozenset(_STOPS + _CLOSING_MARKS)
 _CLAUSE_MARKS = (",", ";", ":", "-", "\u2013", "\u2014", ".", "?", "!", ")")
 
 
@@ -58,6 +79,8 @@ def _sentences(words: list[str]) -> Iterator[list[str]]:
 
 def _ends_sentence(words: list[str], index: int) -> bool:
     """Whether a sentence ends after `words[index]`, which is not the last word."""
+    if words[index][-1] not in _MAY_END:
+        return False
     before_closing = words[index].rstrip(_CLOSING_MARKS)
     word = before_closing.rstrip(_STOPS).lstrip(_OPENING_MARKS)
     stop = before_closing[len(before_closing.rstrip(_STOPS)) :]
@@ -82,7 +105,7 @@ def _is_initial(words: list[str], index: int) -> bool:
 
 
 def _is_spoken(word: str) -> bool:
-    return any(character.isalnum() for character in word)
+    return word.isalnum() or any(character.isalnum() for character in word)
 
 
 def _cut(words: list[str], max_characters: int) -> Iterator[str]:
@@ -113,8 +136,35 @@ def _next_cut(words: list[str], start: int, max_characters: int, target: float) 
         is_clause = words[end - 1].rstrip("\"'\u2019\u201d").endswith(_CLAUSE_MARKS)
         if is_clause and length >= MIN_CLAUSE_SHARE * max_characters:
             at_clauses.append(cut)
+    for cuts in (at_clauses, at_words):
+        for _, end, length in sorted(cuts):
+            if end == len(words) or not _is_inside_number(words, end):
+                return end, length
     _, end, length = min(at_clauses or at_words)
     return end, length
+
+
+def _is_inside_number(words: list[str], end: int) -> bool:
+    """Whether `words[end - 1]` and `words[end]` are parts of one number, date, amount or spelled name."""
+    before, after = words[end - 1], words[end]
+    if len(before) == 1 and len(after.rstrip(_STOPS + ",;:")) == 1:
+        return before.isupper() and after[0].isupper()
+    if words[max(end - 3, 0) : end] == ["ten", "to", "the"]:
+        return True
+    parts = before.rstrip(",").lower().split("-")
+    following = after.strip(_STOPS + ",;:\"'").lower().split("-")
+    if before in ("plus", "minus", "point") and following[0] in NUMBER_WORDS:
+        return True
+    if parts[-1] in MONTHS:
+        return following[0] in NUMBER_WORDS
+    if parts[-1] in NUMBER_WORDS:
+        after_joint = words[end + 1].lower().split("-")[0].strip(_STOPS + ",;:") if end + 1 < len(words) else ""
+        joined = following[0] in NUMBER_WORDS or (
+            following[0] in NUMBER_JOINTS and not before.endswith(",") and after_joint in NUMBER_WORDS
+        )
+        return joined or (parts[-1] in ORDINALS and following[0] == "of")
+    is_joint = parts[-1] in NUMBER_JOINTS and end > 1 and words[end - 2].lower().split("-")[-1] in NUMBER_WORDS
+    return (is_joint or (parts[-1] == "of" and following[0] in MONTHS)) and following[0] in NUMBER_WORDS | MONTHS
 
 
 def _chunks(word: str, size: int) -> list[str]:

@@ -1,14 +1,15 @@
-"""Several processes training one model: each takes its own batches, and gradients are averaged before every update.
+"""Data-parallel training: every process takes its own batches; gradients are averaged before every update.
 
-Processes are started by PyTorch's `torchrun`, which tells each its rank, and starts all of them again where one dies
-(`--max-restarts`); without it there is one process, and all functions here do nothing. A step learns from consecutive
-batches, shared out by `batches_of_step`: which ones depends on how many there are in all, not on who takes them.
+Upstream: PyTorch's `torchrun`, which starts the processes, gives each its rank, and starts all of them again where
+one dies (`--max-restarts`).  Downstream: `loop` and the tasks. Without `torchrun` there is one process, and all
+functions in here do nothing. Gradients are averaged by DistributedDataParallel (DDP). A step is trained on consecutive
+batches, shared out by `batches_of_step`: which ones depends on their number, not on the process that takes them.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -20,43 +21,57 @@ from torch.nn.parallel import DistributedDataParallel
 from marstts.errors import ConfigError
 
 
-def join() -> None:
-    """Meet the other processes, if `torchrun` started any (gloo on CPUs, NCCL on GPUs)."""
+def init_distributed() -> None:
+    """Connect to the other processes, if `torchrun` started any (gloo on CPUs, NCCL on GPUs); once is enough."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not torch_distributed.is_initialized():
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-        torch_distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo", **meeting_place())
+        torch_distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo", **rendezvous_store())
 
 
-def meeting_place() -> dict[str, Any]:
-    """Where this attempt's processes find one another; empty where PyTorch shall say.
+def rendezvous_store() -> dict[str, Any]:
+    """The store by which the processes of this attempt find one another; empty where PyTorch chooses.
 
-    `torchrun` keeps one store for all attempts, in which the addresses of a dead attempt remain, and who comes first
-    after a restart calls those in vain. On one machine each attempt therefore gets a corner of its own. On several,
+    `torchrun` keeps one store for all attempts, in which the addresses of a dead attempt remain, and the first process
+    after a restart calls those in vain. On one machine each attempt therefore gets a prefix of its own. On several,
     which count attempts each for itself, `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1` makes a new store every time.
     """
-    told = os.environ
-    if told.get("TORCHELASTIC_USE_AGENT_STORE") != "True" or told.get("GROUP_WORLD_SIZE") != "1":
+    environment = os.environ
+    if environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True" or environment.get("GROUP_WORLD_SIZE") != "1":
         return {}
-    size = int(told["WORLD_SIZE"])
-    store = torch_distributed.TCPStore(told["MASTER_ADDR"], int(told["MASTER_PORT"]), size, is_master=False)
-    corner = torch_distributed.PrefixStore(f"attempt {told['TORCHELASTIC_RESTART_COUNT']}", store)
-    return {"store": corner, "rank": int(told["RANK"]), "world_size": size}
+    size = int(environment["WORLD_SIZE"])
+    address, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
+    store = torch_distributed.TCPStore(address, port, size, is_master=False)
+    prefixed = torch_distributed.PrefixStore(f"attempt {environment['TORCHELASTIC_RESTART_COUNT']}", store)
+    return {"store": prefixed, "rank": int(environment["RANK"]), "world_size": size}
 
 
 def rank() -> int:
-    """This process's number; 0 writes checkpoints and logs."""
+    """The number of this process, from 0."""
     return torch_distributed.get_rank() if torch_distributed.is_initialized() else 0
 
 
+def is_main() -> bool:
+    """True in the process of rank 0, which writes checkpoints and logs."""
+    return rank() == 0
+
+
 def world_size() -> int:
-    """How many processes learn together."""
+    """The number of processes that train together."""
     return torch_distributed.get_world_size() if torch_distributed.is_initialized() else 1
 
 
+def require_one_process(task: str) -> None:
+    """ConfigError under `torchrun` with several processes, for trainings that know one only."""
+    init_distributed()
+    if world_size() > 1:
+        raise ConfigError(f"{task} trains in one process; start it without torchrun, or with one process")
+
+
 def batches_of_step(first: int, count: int) -> list[int]:
-    """Which of the `count` batches of a step, from batch `first` on, this process takes; ConfigError if they cannot be
-    shared out evenly.
+    """The batches that this process takes of the `count` batches of a step, from batch `first` on.
+
+    ConfigError if they cannot be shared out evenly.
     """
     if count % world_size():
         raise ConfigError(
@@ -65,8 +80,8 @@ def batches_of_step(first: int, count: int) -> list[int]:
     return list(range(first + rank(), first + count, world_size()))
 
 
-def parallel(module: nn.Module, all_used: bool = True) -> nn.Module:
-    """The module whose gradients PyTorch averages over all processes while they are computed; itself, if there is one.
+def wrap_ddp(module: nn.Module, all_used: bool = True) -> nn.Module:
+    """The module in DistributedDataParallel; itself, if there is one process.
 
     `all_used`: every parameter takes part in every step.
     """
@@ -75,25 +90,14 @@ def parallel(module: nn.Module, all_used: bool = True) -> nn.Module:
     return DistributedDataParallel(module, find_unused_parameters=not all_used)
 
 
-def without_averaging(module: nn.Module, wanted: bool) -> AbstractContextManager[None]:
-    """Where `wanted`, gradients of a `parallel` module only add up: all batches of a step but its last one."""
-    if wanted and isinstance(module, DistributedDataParallel):
+def no_sync(module: nn.Module, active: bool) -> AbstractContextManager[None]:
+    """A context in which gradients of a `wrap_ddp` module are added up, not averaged, where `active`.
+
+    It holds for all batches of a step but its last one (gradient accumulation).
+    """
+    if active and isinstance(module, DistributedDataParallel):
         return module.no_sync()
     return nullcontext()
-
-
-def average_gradients(parameters: Iterable[Tensor]) -> None:
-    """Replace every gradient by its mean over all processes, in one exchange."""
-    if world_size() == 1:
-        return
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    flat = torch.cat([gradient.flatten() for gradient in gradients])
-    torch_distributed.all_reduce(flat)
-    flat /= world_size()
-    place = 0
-    for gradient in gradients:
-        gradient.copy_(flat[place : place + gradient.numel()].view_as(gradient))
-        place += gradient.numel()
 
 
 def means(scores: Mapping[str, Tensor]) -> dict[str, float]:
@@ -105,7 +109,7 @@ def means(scores: Mapping[str, Tensor]) -> dict[str, float]:
     return dict(zip(scores, (values / world_size()).tolist(), strict=True))
 
 
-def first_decides(choice: bool) -> bool:
+def broadcast_bool(choice: bool) -> bool:
     """The choice of rank 0, in every process."""
     if world_size() == 1:
         return choice

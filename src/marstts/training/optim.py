@@ -1,6 +1,7 @@
-"""How weights move: AdamW, a learning rate that is a function of the step, and a running average of the weights.
+"""The optimizer step: AdamW, one learning-rate schedule, gradient clipping, and EMA of the weights.
 
-Upstream: `OptimizerConfig` in a training's TOML.  Downstream: `training.pretrain` and its siblings.
+Upstream: `ScheduleConfig` and `OptimizerConfig` in a training's TOML.  Downstream: every training task.
+The learning rate is a function of the step, so that no scheduler has a state to save.
 """
 
 from __future__ import annotations
@@ -9,53 +10,59 @@ import copy
 import math
 from collections.abc import Iterator
 from enum import Enum
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from marstts.config import Config
-from marstts.training.distributed import average_gradients
+from marstts.training.bounds import LearningRate, Weight
 
 ModuleType = TypeVar("ModuleType", bound=nn.Module)
 
+Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
+
 
 class Schedule(str, Enum):
-    """What the learning rate does after the warm-up."""
+    """The course of the learning rate after the warm-up."""
 
     COSINE = "cosine"
     LINEAR = "linear"
     CONSTANT = "constant"
 
 
-class OptimizerConfig(Config):
-    """AdamW (arXiv:1711.05101), its learning rate, and what is averaged."""
+class ScheduleConfig(Config):
+    """Learning-rate schedule: linear warm-up from zero, then a fall to a ratio of the peak."""
 
-    learning_rate: float = Field(1e-3, gt=0.0)
-    """The highest, reached at the end of the warm-up."""
+    learning_rate: LearningRate = 1e-3
+    """Peak, reached at the end of the warm-up."""
 
     schedule: Schedule = Schedule.COSINE
     """How it falls from there until the last step."""
 
-    final_share: float = Field(0.05, ge=0.0, le=1.0)
-    """What is left of it at the last step, as a share of the highest."""
+    final_lr_ratio: float = Field(0.05, ge=0.0, le=1.0)
+    """Learning rate at the last step, as a ratio of the peak."""
 
     warmup_steps: int = Field(500, ge=0)
     """Steps of linear rise from zero."""
 
-    betas: tuple[float, float] = (0.9, 0.98)
-    weight_decay: float = Field(0.01, ge=0.0)
+
+class OptimizerConfig(ScheduleConfig):
+    """AdamW (arXiv:1711.05101), its schedule, gradient clipping and EMA."""
+
+    betas: tuple[Beta, Beta] = (0.9, 0.98)
+    weight_decay: Weight = 0.01
     """Of matrices; biases, norms and embeddings do not decay."""
 
-    clip_norm: float = Field(1.0, gt=0.0)
-    """Gradients longer than this are shortened to it."""
+    grad_clip_norm: float = Field(1.0, gt=0.0)
+    """Gradients with a larger L2 norm are scaled down to it."""
 
-    average_decay: float = Field(0.999, ge=0.0, lt=1.0)
-    """Share of the averaged weights that stays at each step; fewer at the beginning. 0 = no averaging."""
+    ema_decay: float = Field(0.999, ge=0.0, lt=1.0)
+    """Ratio of the averaged weights that stays at each step; smaller in the first steps. 0 = no averaging."""
 
 
-def learning_rate(step: int, total_steps: int, config: OptimizerConfig) -> float:
+def learning_rate(step: int, total_steps: int, config: ScheduleConfig) -> float:
     """The learning rate of step `step`, the first being 0, of `total_steps`."""
     if step < config.warmup_steps:
         return config.learning_rate * (step + 1) / config.warmup_steps
@@ -65,11 +72,11 @@ def learning_rate(step: int, total_steps: int, config: OptimizerConfig) -> float
         Schedule.LINEAR: 1 - progress,
         Schedule.CONSTANT: 1.0,
     }[config.schedule]
-    return config.learning_rate * (config.final_share + (1 - config.final_share) * remaining)
+    return config.learning_rate * (config.final_lr_ratio + (1 - config.final_lr_ratio) * remaining)
 
 
 def make_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.AdamW:
-    """AdamW in two groups: matrices that decay, and everything else."""
+    """AdamW in two parameter groups: matrices, which decay, and everything else."""
     exempt = {id(parameter) for parameter in undecayed_parameters(model)}
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups = [
@@ -81,7 +88,7 @@ def make_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Ada
 
 
 def undecayed_parameters(model: nn.Module) -> Iterator[Tensor]:
-    """Embeddings, and all vectors and scalars: biases, norms, learnt strengths."""
+    """Embeddings, and all vectors and scalars: biases, norms, learned scales."""
     for module in model.modules():
         if isinstance(module, nn.Embedding):
             yield module.weight
@@ -90,35 +97,34 @@ def undecayed_parameters(model: nn.Module) -> Iterator[Tensor]:
             yield parameter
 
 
-def update(optimizer: torch.optim.Optimizer, loss: Tensor, rate: float, clip_norm: float) -> Tensor:
-    """One optimizer step down `loss` at the learning rate `rate`; returns the gradient's length before clipping."""
+def minimize(optimizer: torch.optim.Optimizer, loss: Tensor, lr: float, grad_clip_norm: float) -> Tensor:
+    """Compute the gradients of `loss` and take one optimizer step; returns the gradient's L2 norm before clipping."""
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
-    average_gradients(parameters_of(optimizer))
-    return descend(optimizer, rate, clip_norm)
+    return optimizer_step(optimizer, lr, grad_clip_norm)
 
 
-def descend(optimizer: torch.optim.Optimizer, rate: float, clip_norm: float) -> Tensor:
-    """One step along gradients that are there and the same in every process; returns their length before clipping."""
+def optimizer_step(optimizer: torch.optim.Optimizer, lr: float, grad_clip_norm: float) -> Tensor:
+    """Take one step along gradients that are computed and averaged; returns their L2 norm before clipping."""
     for group in optimizer.param_groups:
-        group["lr"] = rate
-    norm = torch.nn.utils.clip_grad_norm_(parameters_of(optimizer), clip_norm)
+        group["lr"] = lr
+    norm = torch.nn.utils.clip_grad_norm_(parameters_of(optimizer), grad_clip_norm)
     optimizer.step()
     return norm
 
 
 def parameters_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    """Everything it moves, in order."""
+    """All parameters of an optimizer, in order."""
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
-def averaged_copy(model: ModuleType) -> ModuleType:
-    """The module that will hold the running average: same weights and names, no gradients, evaluation mode."""
+def make_ema(model: ModuleType) -> ModuleType:
+    """The module that will hold the EMA of the weights: same weights and names, no gradients, evaluation mode."""
     return copy.deepcopy(model).requires_grad_(False).eval()
 
 
 @torch.no_grad()
-def update_average(average: nn.Module, model: nn.Module, step: int, decay: float) -> None:
-    """Move `average` towards `model`: average ← d · average + (1 - d) · model, d rising with the step up to `decay`."""
+def update_ema(ema: nn.Module, model: nn.Module, step: int, decay: float) -> None:
+    """Move `ema` towards `model`: ema ← d · ema + (1 - d) · model, where d rises with the step up to `decay`."""
     weight = 1 - min(decay, (1 + step) / (10 + step))
-    torch._foreach_lerp_(list(average.parameters()), list(model.parameters()), weight)
+    torch._foreach_lerp_(list(ema.parameters()), list(model.parameters()), weight)

@@ -1,6 +1,6 @@
-"""The corpora that can be prepared: by name, where they come from and who reads their layout.
+"""The corpora that can be prepared, by name: where to get them, and which recipe reads their layout.
 
-Upstream: the recipes beside this module.  Downstream: `marstts prepare`; `docs/corpora.md` tells the layouts at length.
+Upstream: the recipes of this package.  Downstream: `marstts prepare`; `docs/data/corpora.md` describes the layouts.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from marstts.data.corpora.build_manifest import RawUtterance, RejectedItem
 from marstts.data.corpora.casual_conversations import casual_conversations
 from marstts.data.corpora.ears import ears
-from marstts.data.corpora.gather import Found, Refused
 from marstts.data.corpora.lhotse_recipes import libritts, ljspeech, vctk
 from marstts.data.corpora.libriheavy import libriheavy
 from marstts.data.corpora.parquet import ANISPEECH, GLOBE, read_parquet
@@ -23,16 +23,16 @@ from marstts.errors import DataError
 class Recipe:
     """One corpus."""
 
-    read: Callable[[Path], Iterator[Found | Refused]]
+    read: Callable[[Path], Iterator[RawUtterance | RejectedItem]]
     """Everything in its folder, in a fixed order."""
 
     summary: str
-    """What it is, in a line, and its licence."""
+    """Content and license, in a line."""
 
     download: str
-    """Where to get it, and what must then lie in the folder."""
+    """Source, and the files that its folder must hold."""
 
-    def open(self, root: Path) -> Iterator[Found | Refused]:
+    def open(self, root: Path) -> Iterator[RawUtterance | RejectedItem]:
         """Everything in `root`; DataError with the download hint if there is no such folder."""
         if not root.is_dir():
             raise DataError(f"{root}: no such folder. {self.download}")
@@ -44,7 +44,7 @@ RECIPES = {
         read=libriheavy,
         summary="LibriHeavy: 50,000 h of audiobooks, 16 kHz; public domain.",
         download="Lists: huggingface.co/datasets/pkufool/libriheavy (libriheavy_cuts_*.jsonl.gz). Audio: Libri-Light's "
-        "small.tar, medium.tar and large.tar, unpacked beside the lists as download/librilight/ or as they are.",
+        "small.tar, medium.tar and large.tar, unpacked into the lists' folder or its download/librilight/.",
     ),
     "globe": Recipe(
         read=partial(read_parquet, layout=GLOBE),
@@ -64,8 +64,8 @@ RECIPES = {
     ),
     "ccv2": Recipe(
         read=casual_conversations,
-        summary="Casual Conversations v2: 5,567 people on video; licence agreement with Meta; transcribe it yourself.",
-        download="Videos: ai.meta.com/datasets/casual-conversations-v2-downloads. Take out their sound with ffmpeg, "
+        summary="Casual Conversations v2: 5,567 people on video; license agreement with Meta; transcribe it yourself.",
+        download="Videos: ai.meta.com/datasets/casual-conversations-v2-downloads. Extract their audio with ffmpeg, "
         "and write transcripts.jsonl.",
     ),
     "libritts": Recipe(

@@ -1,29 +1,34 @@
-"""LibriHeavy: 50,000 hours of audiobooks with cased and punctuated text; parts of the long files of Libri-Light.
+"""LibriHeavy: 50,000 hours of audiobooks with cased and punctuated text; segments of the long files of Libri-Light.
 
 Upstream: `libriheavy_cuts_*.jsonl.gz` (lines in the format of lhotse's cuts) and Libri-Light's FLAC files, to which the
-cuts refer as `download/librilight/…`.  Downstream: `gather`.
+cuts refer as `download/librilight/…`.  Downstream: `build_manifest`.
 """
 
 from __future__ import annotations
 
 import gzip
-import json
+import zlib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from marstts.data.corpora.gather import Found, Refused
+from marstts.data.corpora.build_manifest import RawUtterance, RejectedItem, is_file
 from marstts.errors import DataError
+from marstts.reading import parse_object
 
 PATTERN = "libriheavy_cuts_*.jsonl.gz"
 AUDIO_FOLDER = "download/librilight/"
-"""How every path in the cuts begins."""
+"""Beginning of every path in the cuts."""
+
+MAX_LINE_CHARACTERS = 2**22
+"""Longest line of a list; the rest of a longer one is read as other lines, which are rejected."""
 
 SPLITS = {"small": "train", "medium": "train", "large": "train", "dev": "validation"}
-LICENCE = "public domain (LibriVox recordings of Libri-Light; text of LibriHeavy)"
+LICENSE = "public domain (LibriVox recordings of Libri-Light; text of LibriHeavy)"
 
 
-def libriheavy(root: Path) -> Iterator[Found | Refused]:
+def libriheavy(root: Path) -> Iterator[RawUtterance | RejectedItem]:
     """Every cut of every list in `root`; the audio lies there as `download/librilight/…`, or as `small/`, `medium/`, ….
 
     The lists may be the full ones (the book's text is the first of `texts`) or those extracted for recognition
@@ -39,40 +44,40 @@ def libriheavy(root: Path) -> Iterator[Found | Refused]:
         split = SPLITS.get(subset, "test")
         try:
             with gzip.open(path, "rt", encoding="utf-8") as lines:
-                for number, line in enumerate(lines, start=1):
+                for number, line in enumerate(iter(partial(lines.readline, MAX_LINE_CHARACTERS), ""), start=1):
                     yield read_cut(line, root, split, f"{path.name}:{number}")
-        except (OSError, EOFError, UnicodeDecodeError) as error:
-            yield Refused(id=path.name, reason=f"{path}: damaged or cut short: {error}")
+        except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+            yield RejectedItem(id=path.name, reason=f"{path}: corrupt or truncated: {error}")
 
 
-def read_cut(line: str, root: Path, split: str, place: str) -> Found | Refused:
+def read_cut(line: str, root: Path, split: str, place: str) -> RawUtterance | RejectedItem:
     """One line of a list."""
     try:
-        cut = json.loads(line)
+        cut = parse_object(line, "the line", DataError)
         (supervision,) = cut["supervisions"]
         (source,) = cut["recording"]["sources"]
-        return Found(
-            id=cut["id"], audio=find(root, source["source"]), text=text_of(supervision),
-            speaker=f"librivox-{supervision['speaker']}", split=split, licence=LICENCE, start=float(cut["start"]),
+        return RawUtterance(
+            id=str(cut["id"]), audio=find(root, source["source"]), text=text_of(supervision),
+            speaker=f"librivox-{supervision['speaker']}", split=split, license=LICENSE, start=float(cut["start"]),
             seconds=float(cut["duration"]), language=language_of(supervision),
         )  # fmt: skip
-    except (ValueError, KeyError, TypeError) as error:
-        return Refused(id=place, reason=f"not a cut of LibriHeavy: {type(error).__name__}: {error}")
+    except (DataError, ValueError, KeyError, TypeError, OverflowError) as error:
+        return RejectedItem(id=place, reason=f"not a cut of LibriHeavy: {type(error).__name__}: {error}")
 
 
 def text_of(supervision: dict[str, Any]) -> str:
-    """The book's own words."""
+    """The text of the book."""
     texts = (supervision.get("custom") or {}).get("texts")
-    return texts[0] if texts else supervision["text"]
+    return str(texts[0] if texts else supervision["text"])
 
 
 def language_of(supervision: dict[str, Any]) -> str:
-    """Two letters for English, the only language there should be."""
+    """The two-letter code of English, the only language there should be, or the label."""
     language = supervision.get("language") or "English"
     return "en" if language == "English" else language
 
 
 def find(root: Path, source: str) -> Path:
-    """The file of a path in the list, whichever way it was downloaded."""
-    place = root / source
-    return place if place.exists() else root / source.removeprefix(AUDIO_FOLDER)
+    """The audio file of a path in the list, in either layout of the download."""
+    path = root / source
+    return path if is_file(path) else root / source.removeprefix(AUDIO_FOLDER)

@@ -1,7 +1,7 @@
 """GLOBE and AniSpeech: corpora in Parquet files as the Hugging Face hub gives them, audio files inside.
 
 Upstream: `data/*.parquet` of a dataset's repository, with `audio` a struct of `bytes` and `path`.
-Downstream: `gather`, which writes each recording to a file of its own.
+Downstream: `build_manifest`, which writes each recording to a file.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from marstts.data.corpora.gather import Found, Refused, held_out
+from marstts.data.corpora.build_manifest import RawUtterance, RejectedItem, held_out
 from marstts.errors import DataError, require
 
 ROWS_AT_A_TIME = 64
@@ -19,20 +19,20 @@ ROWS_AT_A_TIME = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """What tells one such corpus from another."""
+    """Differences between such corpora."""
 
     name: str
     text: Sequence[str]
-    """Names the column of transcripts may have; the first one found counts."""
+    """Possible names of the column of transcripts; the first one found counts."""
 
     speaker: Sequence[str]
     splits: dict[str, str | None]
-    """By the first word of a file's name; None where the corpus has none and the text decides."""
+    """Splits by the first word of a file's name; None where the corpus has no splits and the text decides."""
 
     languages: dict[str, str]
-    """By the first word of a file's name, where it tells the language."""
+    """Languages by the first word of a file's name, where it names the language."""
 
-    licence: str
+    license: str
 
 
 GLOBE = Layout(
@@ -41,7 +41,7 @@ GLOBE = Layout(
     speaker=("speaker_id",),
     splits={"train": "train", "val": "validation", "validation": "validation", "test": "test"},
     languages={},
-    licence="CC0 1.0 (GLOBE, from Common Voice)",
+    license="CC0 1.0 (GLOBE, from Common Voice)",
 )
 """`data/train-00000-of-00108.parquet`: audio, speaker_id, transcript, accent, duration, age, gender."""
 
@@ -51,18 +51,18 @@ ANISPEECH = Layout(
     speaker=("voice", "speaker"),
     splits={"ENGLISH": None, "NON_ENGLISH": None},
     languages={"ENGLISH": "en", "NON_ENGLISH": "other"},
-    licence="MIT as published (AniSpeech); the rights in the recordings themselves are not stated",
+    license="MIT as published (AniSpeech); the rights in the recordings themselves are not stated",
 )
 """`data/ENGLISH-00000-of-….parquet` and `NON_ENGLISH-…`: audio, caption, voice."""
 
 
-def read_parquet(root: Path, layout: Layout) -> Iterator[Found | Refused]:
-    """Every row of every file, by file name and row; a damaged file is refused as one."""
+def read_parquet(root: Path, layout: Layout) -> Iterator[RawUtterance | RejectedItem]:
+    """Every row of every file, by file name and row; a corrupt file is one reject."""
     files = sorted(path for pattern in ("*.parquet", "data/*.parquet") for path in root.glob(pattern))
     if not files:
         raise DataError(f"{root}: expected Parquet files (data/*.parquet) as the hub gives them")
     parquet = require("pyarrow.parquet", "data")
-    errors = (OSError, require("pyarrow", "data").lib.ArrowException)
+    errors = (OSError, ValueError, require("pyarrow", "data").lib.ArrowException)
     for path in files:
         word = path.stem.partition("-")[0]
         if word not in layout.splits:
@@ -76,11 +76,11 @@ def read_parquet(root: Path, layout: Layout) -> Iterator[Found | Refused]:
                     yield read_row(f"{layout.name}-{path.stem}-{row:06d}", values, columns, word, layout)
                     row += 1
         except errors as error:
-            yield Refused(id=f"{layout.name}-{path.stem}", reason=f"{path}: damaged after {row} rows: {error}")
+            yield RejectedItem(id=f"{layout.name}-{path.stem}", reason=f"{path}: corrupt after {row} rows: {error}")
 
 
 def choose_columns(path: Path, names: Sequence[str], layout: Layout) -> list[str]:
-    """Audio, text and speaker as this file calls them; DataError naming the columns there are."""
+    """The names of the columns of audio, text and speaker in this file; DataError naming the columns there are."""
     text = next((name for name in layout.text if name in names), None)
     speaker = next((name for name in layout.speaker if name in names), None)
     if "audio" not in names or text is None or speaker is None:
@@ -91,15 +91,17 @@ def choose_columns(path: Path, names: Sequence[str], layout: Layout) -> list[str
     return ["audio", text, speaker]
 
 
-def read_row(name: str, values: dict[str, Any], columns: Sequence[str], word: str, layout: Layout) -> Found | Refused:
+def read_row(
+    name: str, values: dict[str, Any], columns: Sequence[str], word: str, layout: Layout
+) -> RawUtterance | RejectedItem:
     """One recording."""
     audio, text, speaker = (values[column] for column in columns)
-    text = text or ""
-    if not (isinstance(audio, dict) and audio.get("bytes")):
-        return Refused(id=name, text=text, reason="the row holds no audio")
+    text = text if isinstance(text, str) else ""
+    if not (isinstance(audio, dict) and isinstance(audio.get("bytes"), bytes) and audio["bytes"]):
+        return RejectedItem(id=name, text=text, reason="the row holds no audio")
     if speaker in (None, ""):
-        return Refused(id=name, text=text, reason="the row does not say who speaks")
-    return Found(
+        return RejectedItem(id=name, text=text, reason="the row names no speaker")
+    return RawUtterance(
         id=name, audio=audio["bytes"], text=text, speaker=f"{layout.name}-{speaker}",
-        split=layout.splits[word] or held_out(text), licence=layout.licence, language=layout.languages.get(word),
+        split=layout.splits[word] or held_out(text), license=layout.license, language=layout.languages.get(word),
     )  # fmt: skip

@@ -1,9 +1,9 @@
-"""New speakers and styles from a base voice: who is drawn, and how an engine's waveform is turned into theirs.
+"""Synthetic speakers and styles: drawn from base voices, and rendered by changing an engine's waveform.
 
-Upstream: `engines`, one reading of a sentence.  Downstream: `studio`, which writes it to disk.
-Two ways lead from reading to speaker. Where the engine itself can give rate and pitch, the vocal tract is changed by
-resampling (all formants move by one factor) and timbre by a filter: fast, and free of vocoder sound. Where it cannot,
-and for whispering, the reading passes through the WORLD vocoder (`pyworld`), which parts pitch, envelope and breath.
+Upstream: `tts_engines`, one reading of a sentence.  Downstream: `synthetic`, which writes it to disk.
+There are two methods. Where the engine controls rate and pitch, resampling changes the vocal tract (all formants move
+by one factor) and a filter the timbre: fast, and without vocoder artifacts. Where it does not, and for whispering, the
+WORLD vocoder (`pyworld`) separates F0, spectral envelope and aperiodicity.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from __future__ import annotations
 import hashlib
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import pyloudnorm
 import soxr
 from numpy.typing import NDArray
 
 from marstts import audio
 from marstts.audio import Waveform
-from marstts.data.corpora.engines import BASE_VOICES, BaseVoice
+from marstts.data.corpora.tts_engines import BASE_VOICES, BaseVoice
 from marstts.errors import require
 
 SAMPLE_RATE = 24000
 EDGE_SECONDS = 0.09
 """Quiet kept before and after each utterance."""
 NOISE_DB = -76.0
-"""Level of the noise floor that every utterance gets: real recordings are never digitally silent."""
+"""Level of the noise floor of every utterance: real recordings are never digitally silent."""
 TIMBRE_TERMS = 6
 TIMBRE_DB = 3.0
 FILTER_TAPS = 511
@@ -34,7 +34,7 @@ FILTER_TAPS = 511
 
 @dataclass(frozen=True, kw_only=True)
 class Style:
-    """What a reading style changes, relative to the speaker's regular voice."""
+    """Changes of a reading style, relative to the speaker's regular voice."""
 
     semitones: float = 0.0
     pitch_range: float = 1.0
@@ -59,41 +59,41 @@ STYLES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudioSpeaker:
-    """A person drawn from a base voice; all draws are functions of (base, number, seed)."""
+class SyntheticSpeaker:
+    """A speaker drawn from a base voice; all draws are functions of (base, number, seed)."""
 
     id: str
     base: str
     formants: float
     """Vocal-tract factor: formant frequencies are multiplied by it."""
     semitones: float
-    """Pitch against the base voice."""
+    """Pitch relative to the base voice."""
     pitch_range: float
     rate: float
     timbre_db: tuple[float, ...]
-    """Cosine terms of an equaliser over the mel scale."""
+    """Cosine terms of an equalizer over the mel scale."""
 
 
 def draw_rng(*key: object) -> np.random.Generator:
-    """A generator that depends on the key alone, on every machine."""
+    """A random generator that depends on the key alone, on every machine."""
     digest = hashlib.sha256("|".join(map(str, key)).encode()).digest()
     return np.random.default_rng(int.from_bytes(digest[:8], "little"))
 
 
-def draw_speaker(base: BaseVoice, number: int, per_base: int, seed: int) -> StudioSpeaker:
-    """Speaker `number` of `per_base`; number 0 keeps the engine's own voice. Vocal tracts are stratified over draws.
+def draw_speaker(base: BaseVoice, number: int, per_voice: int, seed: int) -> SyntheticSpeaker:
+    """Speaker `number` of `per_voice`; number 0 keeps the engine's voice. Vocal tracts are stratified over draws.
 
     Deep male voices break below a factor of 0.92, which is why ranges differ by sex.
     """
     if number == 0:
-        own = {"formants": 1.0, "semitones": 0.0, "pitch_range": 1.0, "rate": 1.0}
-        return StudioSpeaker(id=f"{base.name}.0", base=base.name, timbre_db=(0.0,) * TIMBRE_TERMS, **own)
+        unchanged = {"formants": 1.0, "semitones": 0.0, "pitch_range": 1.0, "rate": 1.0}
+        return SyntheticSpeaker(id=f"{base.name}.0", base=base.name, timbre_db=(0.0,) * TIMBRE_TERMS, **unchanged)
     rng = draw_rng("speaker", base.name, number, seed)
     low, high = (0.80, 1.14) if base.female else (0.92, 1.26)
-    place = (number - 1 + rng.uniform()) / max(1, per_base - 1)
+    place = (number - 1 + rng.uniform()) / max(1, per_voice - 1)
     formants = float(low * (high / low) ** place)
     shift = 12 * np.log2(formants) * 1.6 + rng.normal(0, 3.0)
-    return StudioSpeaker(
+    return SyntheticSpeaker(
         id=f"{base.name}.{number}",
         base=base.name,
         formants=formants,
@@ -104,25 +104,25 @@ def draw_speaker(base: BaseVoice, number: int, per_base: int, seed: int) -> Stud
     )
 
 
-def render(speaker: StudioSpeaker, style_name: str, text: str, rng: np.random.Generator) -> Waveform:
-    """The sentence in the speaker's voice and the style, at 24 kHz. Raises DataError if the engine fails."""
+def render(speaker: SyntheticSpeaker, style_name: str, text: str, rng: np.random.Generator) -> Waveform:
+    """Render a sentence in the speaker's voice and the style, at 24 kHz; DataError if the engine fails."""
     base, style = BASE_VOICES[speaker.base], STYLES[style_name]
     if needs_vocoder(base, style):
         samples = render_by_vocoder(speaker, style, base, text)
     else:
         samples = render_by_resampling(speaker, style, base, text)
-    samples = trim_edges(equalise(samples, speaker.timbre_db, style.tilt_db))
+    samples = trim_edges(equalize(samples, speaker.timbre_db, style.tilt_db))
     samples = samples + 10 ** (NOISE_DB / 20) * rng.standard_normal(len(samples)).astype(np.float32)
     return Waveform(set_loudness(samples, style.lufs + rng.normal(0, 0.7)), SAMPLE_RATE)
 
 
 def needs_vocoder(base: BaseVoice, style: Style) -> bool:
-    """Whispering, and pitch or rate changes that the engine cannot make by itself."""
+    """Return True where the style whispers, or changes pitch or rate and the engine does not."""
     return style.whispered or not base.has_rate or (not base.has_pitch and abs(style.semitones) > 1)
 
 
-def render_by_resampling(speaker: StudioSpeaker, style: Style, base: BaseVoice, text: str) -> NDArray[np.float32]:
-    """(N,) at 24 kHz. Playing faster by f moves formants and pitch up by f; the engine compensates rate and pitch."""
+def render_by_resampling(speaker: SyntheticSpeaker, style: Style, base: BaseVoice, text: str) -> NDArray[np.float32]:
+    """Samples (N,) at 24 kHz. Resampling by f moves formants and pitch by f; the engine compensates rate and pitch."""
     factor = speaker.formants * style.formants
     rate = speaker.rate * style.rate / factor
     pitch = 2 ** ((speaker.semitones + style.semitones) / 12) / factor
@@ -132,9 +132,9 @@ def render_by_resampling(speaker: StudioSpeaker, style: Style, base: BaseVoice, 
     return fill_upper_band(samples.astype(np.float32), top) if top < 0.46 * SAMPLE_RATE else samples.astype(np.float32)
 
 
-def render_by_vocoder(speaker: StudioSpeaker, style: Style, base: BaseVoice, text: str) -> NDArray[np.float32]:
-    """(N,) at 24 kHz through WORLD analysis and synthesis, frames of 5 ms."""
-    world = require("pyworld", "studio")
+def render_by_vocoder(speaker: SyntheticSpeaker, style: Style, base: BaseVoice, text: str) -> NDArray[np.float32]:
+    """Samples (N,) at 24 kHz through WORLD analysis and synthesis, frames of 5 ms."""
+    world = open_vocoder()
     rate = speaker.rate * style.rate
     reading = audio.resample(base.speak(text, base, rate if base.has_rate else 1.0, 1.0), SAMPLE_RATE)
     samples = reading.samples.astype(np.float64)
@@ -166,8 +166,15 @@ def render_by_vocoder(speaker: StudioSpeaker, style: Style, base: BaseVoice, tex
     return np.asarray(voice, dtype=np.float32)
 
 
+def open_vocoder() -> Any:
+    """The module `pyworld`; MissingExtraError without it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it imports pkg_resources, which warns
+        return require("pyworld", "synthetic")
+
+
 def stretch_frequencies(frames: NDArray[np.float64], factor: float) -> NDArray[np.float64]:
-    """frames (T, F): what was at frequency f goes to f * factor."""
+    """Frames (T, F) with the content of frequency f moved to f * factor."""
     place = np.clip(np.arange(frames.shape[1]) / factor, 0, frames.shape[1] - 1)
     below = np.floor(place).astype(int)
     above, share = np.minimum(below + 1, frames.shape[1] - 1), place - below
@@ -175,7 +182,7 @@ def stretch_frequencies(frames: NDArray[np.float64], factor: float) -> NDArray[n
 
 
 def move_pitch(f0: NDArray[np.float64], semitones: float, pitch_range: float) -> NDArray[np.float64]:
-    """f0 (T,) with 0 = unvoiced: shifted, and its range scaled about the mean, on a logarithmic scale."""
+    """F0 (T,), 0 = unvoiced, shifted and its range scaled about the mean, on a logarithmic scale."""
     voiced = f0 > 0
     if not voiced.any():
         return f0
@@ -187,7 +194,7 @@ def move_pitch(f0: NDArray[np.float64], semitones: float, pitch_range: float) ->
 
 
 def fill_upper_band(samples: NDArray[np.float32], top: float) -> NDArray[np.float32]:
-    """Noise above `top` Hz that follows the energy of the band below it, so that the codec hears a full band."""
+    """The samples with noise above `top` Hz that follows the energy of the band below, so that the band is full."""
     spectrum_size = 512
     hop = spectrum_size // 2
     window = np.hanning(spectrum_size + 1)[:-1].astype(np.float32)
@@ -208,8 +215,8 @@ def fill_upper_band(samples: NDArray[np.float32], top: float) -> NDArray[np.floa
     return voice[spectrum_size : spectrum_size + len(samples)]
 
 
-def equalise(samples: NDArray[np.float32], timbre_db: tuple[float, ...], tilt_db: float) -> NDArray[np.float32]:
-    """Linear-phase filter: cosines over the mel scale, and a tilt above 600 Hz."""
+def equalize(samples: NDArray[np.float32], timbre_db: tuple[float, ...], tilt_db: float) -> NDArray[np.float32]:
+    """The samples through a linear-phase filter: cosines over the mel scale, and a tilt above 600 Hz."""
     frequencies = np.fft.rfftfreq(FILTER_TAPS + 1, 1 / SAMPLE_RATE)
     mel = np.log1p(frequencies / 700) / np.log1p(SAMPLE_RATE / 2 / 700)
     gain_db: NDArray[np.float64] = np.zeros_like(mel)
@@ -224,9 +231,10 @@ def equalise(samples: NDArray[np.float32], timbre_db: tuple[float, ...], tilt_db
 
 
 def set_loudness(samples: NDArray[np.floating], lufs: float) -> NDArray[np.float32]:
-    """To the wanted BS.1770 loudness (blocks of 0.2 s, for short utterances), but no peak above 0.97."""
+    """The samples at this BS.1770 loudness (blocks of 0.2 s, for short utterances), but no peak above 0.97."""
+    pyloudnorm = require("pyloudnorm", "synthetic")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # pyloudnorm warns of possible clipping, which the peak limit prevents
+        warnings.simplefilter("ignore")  # pyloudnorm warns of clipping, which the peak limit prevents
         loudness = pyloudnorm.Meter(SAMPLE_RATE, block_size=0.2).integrated_loudness(samples.astype(np.float64))
     gain = 10 ** ((lufs - loudness) / 20) if np.isfinite(loudness) else 1.0
     peak = float(np.abs(samples).max(initial=0.0))
@@ -234,7 +242,7 @@ def set_loudness(samples: NDArray[np.floating], lufs: float) -> NDArray[np.float
 
 
 def trim_edges(samples: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Cut to what is within 40 dB of the loudest 10 ms, with a little quiet around it."""
+    """The samples within 40 dB of the loudest 10 ms, with a short silence around them."""
     frame = SAMPLE_RATE // 100
     energy = (samples[: len(samples) // frame * frame].reshape(-1, frame) ** 2).mean(axis=1)
     if not len(energy) or energy.max() <= 0:

@@ -1,1 +1,1 @@
-"""Public test sets, and the one that needs no download: each module knows one layout on disk and makes trials of it."""
+"""Test sets by name: each module reads one layout on disk and makes trials of it."""

@@ -1,4 +1,4 @@
-"""Test sets by name, or by where they lie.
+"""Test sets by name or by path.
 
 Upstream: the command line.  Downstream: the sibling modules, one of which makes the trials.
 """
@@ -12,20 +12,21 @@ from pathlib import Path
 
 from marstts.data.manifest import read_manifest
 from marstts.errors import DataError
-from marstts.evaluation.ordering import stable_order
-from marstts.evaluation.testset import Trial, make_trials, read_testset
 from marstts.evaluation.testsets.ears import VALIDATION, read_ears
 from marstts.evaluation.testsets.folder import read_folder
+from marstts.evaluation.testsets.hard_texts import read_hard_texts
 from marstts.evaluation.testsets.librispeech import read_librispeech
-from marstts.evaluation.testsets.people import read_people
+from marstts.evaluation.testsets.real_speakers import read_real_speakers
 from marstts.evaluation.testsets.seed_tts import read_seed_tts
-from marstts.evaluation.testsets.studio import read_studio
-from marstts.evaluation.testsets.torture import read_torture
+from marstts.evaluation.testsets.synthetic import read_synthetic, rendering_problems
+from marstts.file_errors import printable_name
+from marstts.hash_order import hash_order
+from marstts.metrics.testset import Trial, make_trials, read_testset
 
-STUDIO = "studio"
-RENDERED: dict[str, Callable[[Path, Callable[[str], None]], list[Trial]]] = {
-    STUDIO: read_studio,
-    "torture": read_torture,
+SYNTHETIC = "synthetic"
+RENDERED: dict[str, Callable[[Path], list[Trial]]] = {
+    SYNTHETIC: read_synthetic,
+    "hard-texts": read_hard_texts,
 }
 """Test sets that need no download, by name."""
 
@@ -34,49 +35,72 @@ CORPORA: dict[str, Callable[[Path], list[Trial]]] = {
     "ears-validation": partial(read_ears, split=VALIDATION),
     "seed-tts": read_seed_tts,
     "librispeech": read_librispeech,
-    "people": read_people,
+    "real-speakers": read_real_speakers,
 }
-"""Test sets of recordings that people have or download, by name."""
+"""Test sets of recordings that their user has or downloads, by name."""
 
 
-def open_testset(name: str, root: Path | None, tell: Callable[[str], None]) -> list[Trial]:
+def open_testset(name: str, root: Path | None = None) -> list[Trial]:
     """Trials by the name of a test set, with its recordings in `root`, or by path.
 
     A path is a testset.jsonl, a manifest (utterances.jsonl) or a folder of recordings with transcripts. The voices of
-    `studio` and `torture` are rendered into `root`, or into the user's cache. Raises DataError saying what is missing.
+    `synthetic` and `hard-texts` are rendered into `root`, or into the user's cache. Raises DataError otherwise.
     """
     if name in RENDERED:
-        return RENDERED[name](root or cached_studio(), tell)
+        return RENDERED[name](root or cached_synthetic())
     if name in CORPORA:
         if root is None:
-            raise DataError(f"the test set {name!r} is not part of the package: say with --root where it lies")
+            raise DataError(f"the test set {name!r} is not part of the package; give its folder with --root")
         return CORPORA[name](root)
     path = Path(name)
-    if path.is_dir():
+    if path_exists(path) and path.is_dir():
         return read_folder(path)
     if path.name == "utterances.jsonl":
         utterances = [utterance for utterance in read_manifest(path) if utterance.split == "test"]
         return make_trials(utterances, path.parent, path)
-    if path.is_file():
+    if path_exists(path):
         return read_testset(path)
+    raise DataError(unknown_testset(name))
+
+
+def unknown_testset(name: str) -> str:
+    """The sentence about a name that is neither a test set's nor a path."""
     known = ", ".join((*RENDERED, *CORPORA))
-    raise DataError(f"{name}: expected {known}, a testset.jsonl, an utterances.jsonl or a folder of recordings")
+    return (
+        f"{printable_name(name)}: there is no such test set; expected {known}, a testset.jsonl, an utterances.jsonl or "
+        "a folder of recordings"
+    )
 
 
-def cached_studio() -> Path:
-    """Where the studio test set is kept between runs."""
+def missing_for_testset(name: str, root: Path | None = None) -> list[str]:
+    """What is missing before the trials can be made, in sentences; empty if nothing is."""
+    if name in RENDERED:
+        return rendering_problems(root or cached_synthetic())
+    return [] if name in CORPORA or path_exists(Path(name)) else [unknown_testset(name)]
+
+
+def path_exists(path: Path) -> bool:
+    """Whether anything is at `path`; False for names that no file can have."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def cached_synthetic() -> Path:
+    """Folder of the rendered synthetic test set, kept between runs."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "marstts" / "studio-testset"
+    return Path(base) / "marstts" / "synthetic-testset"
 
 
-def thin_out(trials: Sequence[Trial], limit: int | None) -> list[Trial]:
-    """At most `limit` trials, the same ones every time, styles as evenly as may be; in their order."""
+def subsample(trials: Sequence[Trial], limit: int | None) -> list[Trial]:
+    """At most `limit` trials, the same ones every time, spread over the styles; in their order."""
     if limit is None or limit >= len(trials):
         return list(trials)
-    turns: dict[str, int] = {}
+    counts: dict[str, int] = {}
     ranked = []
-    for trial in sorted(trials, key=lambda trial: stable_order(trial.id)):
-        turns[trial.style] = turns.get(trial.style, 0) + 1
-        ranked.append((turns[trial.style], stable_order(trial.id), trial.id))
+    for trial in sorted(trials, key=lambda trial: hash_order(trial.id)):
+        counts[trial.style] = counts.get(trial.style, 0) + 1
+        ranked.append((counts[trial.style], hash_order(trial.id), trial.id))
     kept = {name for _, _, name in sorted(ranked)[:limit]}
     return [trial for trial in trials if trial.id in kept]

@@ -1,34 +1,36 @@
-"""EARS, as MARS6 (arXiv:2501.05787), Sec. V, is judged on it: 43 speakers, their own styles, no text of theirs shipped.
+"""EARS, the test set of MARS6 (arXiv:2501.05787), Sec. V: 43 speakers in several styles; none of its texts are here.
 
 Upstream: a folder with the dataset (Richter et al., Interspeech 2024; CC BY-NC 4.0), and the committed `ears.tsv` and
 `ears-validation.tsv`.
-Downstream: `testset.Trial`.
+Downstream: `metrics.testset.Trial`.
 
 Of the 107 speakers 43 are for tests and 64 for validation. Non-verbal sounds and free speech (which have no
-transcripts) and the slow style are left out. Of each speaker's samples in a style one half is spoken, each in the
-voice of one of the other half. Texts and recordings come from the dataset's own files; the manifests hold only
-names of files, which `plan` computes and a test compares. Deviations: the paper does not name its speakers, so the
-split is ours, by a hash of their names. Every emotion has one transcribed sample per speaker, which has no partner of
-its own emotion: the 23 of them are one style, "emotional".
+transcripts) and the slow style are left out. Of each speaker's samples in a style one half is synthesized, each in the
+voice of one of the other half. Texts and recordings are read from the dataset's files; the manifests contain only names
+of files, which `pair_samples` computes and a test compares. Deviations: the paper does not name its speakers, so the
+split is ours, by a hash of their names. Every emotion has one transcribed sample per speaker, which cannot be paired
+within its emotion: the 23 of them are one style, "emotional".
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
 from marstts.errors import DataError
-from marstts.evaluation.ordering import stable_order
-from marstts.evaluation.testset import Trial
+from marstts.file_errors import printable_name
+from marstts.hash_order import hash_order
+from marstts.metrics.testset import Trial
+from marstts.reading import parse_object, read_text
 
 SPEAKERS = tuple(f"p{number:03d}" for number in range(1, 108))
 NUM_TEST = 43
 TEST, VALIDATION = "test", "validation"
 MANIFESTS = {TEST: "ears.tsv", VALIDATION: "ears-validation.tsv"}
 TRANSCRIPTS = "transcripts.json"
+MAX_TRANSCRIPTS_BYTES = 64 * 2**20
 
 STYLES = {
     "regular": (15, 16, 17, 18, 19, 20, 21, 22, 23, 24),
@@ -38,9 +40,9 @@ STYLES = {
     "lowpitch": (13, 14),
     "fast": (9, 10),
 }
-"""Reading styles, and the numbered sentences that are read in that one only; all read numbers 1 and 2 besides."""
+"""Reading styles, and the numbered sentences that are read in one style only; numbers 1 and 2 are read in all."""
 
-EVERYBODYS_SENTENCES = (1, 2)
+COMMON_SENTENCES = (1, 2)
 RAINBOW_PARTS = 8
 
 EMOTIONAL = "emotional"
@@ -49,12 +51,12 @@ EMOTIONS = (
     "disappointment", "disgust", "distress", "embarassment", "extasy", "fear", "guilt", "interest", "neutral", "pain",
     "pride", "realization", "relief", "sadness", "serenity",
 )  # fmt: skip
-"""As the dataset spells them in its file names."""
+"""Spelled as in the dataset's file names."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """What is spoken and what it is cloned from, as names of recordings of one speaker."""
+    """A sample to synthesize and the reference to clone, as names of recordings of one speaker."""
 
     speaker: str
     sample: str
@@ -62,21 +64,22 @@ class Pair:
 
     @property
     def style(self) -> str:
+        """The style of both."""
         return style_of(self.sample)
 
 
 def split_speakers() -> dict[str, list[str]]:
     """The speakers of each split, sorted."""
-    shuffled = sorted(SPEAKERS, key=lambda speaker: stable_order(f"ears {speaker}"))
+    shuffled = sorted(SPEAKERS, key=lambda speaker: hash_order(f"ears {speaker}"))
     return {TEST: sorted(shuffled[:NUM_TEST]), VALIDATION: sorted(shuffled[NUM_TEST:])}
 
 
 def samples_by_style() -> dict[str, list[str]]:
-    """Names of all transcribed recordings of a speaker but the slow ones."""
+    """Names of all transcribed recordings of a speaker except the slow ones."""
     reading = {
         style: [
             *(f"rainbow_{part:02d}_{style}" for part in range(1, RAINBOW_PARTS + 1)),
-            *(f"sentences_{number:02d}_{style}" for number in (*EVERYBODYS_SENTENCES, *own)),
+            *(f"sentences_{number:02d}_{style}" for number in (*COMMON_SENTENCES, *own)),
         ]
         for style, own in STYLES.items()
     }
@@ -84,14 +87,15 @@ def samples_by_style() -> dict[str, list[str]]:
 
 
 def style_of(sample: str) -> str:
+    """The style in the name of a recording."""
     return EMOTIONAL if sample.startswith("emo_") else sample.rpartition("_")[2]
 
 
-def plan(speakers: Sequence[str]) -> Iterator[Pair]:
-    """Pairs of the speakers: half of the samples of each style, with one of the other half each as reference."""
+def pair_samples(speakers: Sequence[str]) -> Iterator[Pair]:
+    """Pairs of the speakers: half of the samples of each style, each with one of the other half as reference."""
     for speaker in speakers:
         for samples in samples_by_style().values():
-            shuffled = sorted(samples, key=lambda sample: stable_order(f"{speaker} {sample}"))  # used at once
+            shuffled = sorted(samples, key=lambda sample: hash_order(f"{speaker} {sample}"))  # used at once
             half = len(shuffled) // 2
             for sample, reference in zip(sorted(shuffled[:half]), shuffled[half : 2 * half], strict=True):
                 yield Pair(speaker, sample, reference)
@@ -103,7 +107,7 @@ def manifest_lines(pairs: Sequence[Pair]) -> list[str]:
 
 
 def committed_pairs(split: str) -> list[Pair]:
-    """A split as it was committed."""
+    """A split as it is committed."""
     lines = (files(__package__) / MANIFESTS[split]).read_text(encoding="utf-8").splitlines()
     return [Pair(*line.split("\t")) for line in lines[1:]]
 
@@ -122,18 +126,17 @@ def read_ears(root: Path, split: str = TEST) -> list[Trial]:
 
 
 def read_transcripts(path: Path) -> dict[str, str]:
-    """The dataset's transcripts by name of recording."""
-    try:
-        transcripts = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"{path}: expected EARS's transcripts.json, from the dataset's repository, but {error}"
-        ) from error
-    wanted = [sample for samples in samples_by_style().values() for sample in samples]
-    missing = [sample for sample in wanted if not isinstance(transcripts.get(sample), str)]
+    """The dataset's transcripts by name of recording; DataError where one is missing."""
+    text = read_text(path, MAX_TRANSCRIPTS_BYTES, DataError)
+    transcripts = parse_object(text, printable_name(path), DataError)
+    samples = [sample for of_style in samples_by_style().values() for sample in of_style]
+    missing = [sample for sample in samples if not isinstance(transcripts.get(sample), str)]
     if missing:
-        raise DataError(f"{path}: has no transcript of {missing[0]} (and {len(missing) - 1} others); is it EARS's?")
-    return {sample: transcripts[sample] for sample in wanted}
+        raise DataError(
+            f"{printable_name(path)}: expected the transcripts.json of EARS's repository, but {missing[0]} and "
+            f"{len(missing) - 1} other samples have no transcript"
+        )
+    return {sample: transcripts[sample] for sample in samples}
 
 
 def make_trial(pair: Pair, root: Path, transcripts: dict[str, str]) -> Trial:
@@ -149,5 +152,5 @@ def make_trial(pair: Pair, root: Path, transcripts: dict[str, str]) -> Trial:
         style=pair.style,
         reference=folder / f"{pair.reference}.wav",
         reference_transcript=transcripts[pair.reference],
-        source=folder / f"{pair.sample}.wav",
+        ground_truth=folder / f"{pair.sample}.wav",
     )

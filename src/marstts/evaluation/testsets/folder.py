@@ -1,6 +1,6 @@
-"""Any folder of recordings with transcripts, as a test set: each text in the voice of another recording beside it.
+"""Any folder of recordings with transcripts as a test set: each text in the voice of another recording of its speaker.
 
-Upstream: `recordings`.  Downstream: `testset.Trial`. All are of one style, whatever it is: it is called regular.
+Upstream: `recordings`.  Downstream: `metrics.testset.Trial`. All trials have the style "regular".
 """
 
 from __future__ import annotations
@@ -10,23 +10,26 @@ from pathlib import Path
 from marstts.data.manifest import Utterance
 from marstts.errors import DataError
 from marstts.evaluation.recordings import AUDIO_SUFFIXES, LISTS, Recording, find_recordings
-from marstts.evaluation.testset import Trial, make_trials
+from marstts.file_errors import printable_name
+from marstts.metrics.testset import Trial, make_trials
 
 
 def read_folder(folder: Path) -> list[Trial]:
-    """All recordings that have a transcript and a partner; DataError where there are none."""
-    utterances = [as_utterance(one, folder) for one in find_recordings(folder) if one.text]
+    """All recordings that have a transcript and a reference; DataError where there are none."""
+    utterances = [as_utterance(one, folder) for one in find_recordings(folder) if one.transcript]
     if not utterances:
         raise DataError(
-            f"{folder}: expected recordings ({' or '.join(AUDIO_SUFFIXES)}) with their words in {', '.join(LISTS)}, "
-            "or a .txt file beside each"
+            f"{printable_name(folder)}: expected recordings ({' or '.join(AUDIO_SUFFIXES)}) with transcripts in "
+            f"{', '.join(LISTS)}, or a .txt file for each"
         )
     return make_trials(utterances, folder, folder)
 
 
 def as_utterance(recording: Recording, root: Path) -> Utterance:
+    """A recording as an utterance of a test split."""
     path = recording.path.relative_to(root)
     return Utterance(
-        id=path.with_suffix("").as_posix(), audio=path.as_posix(), text=recording.text, speaker=recording.speaker,
-        style="regular", seconds=recording.seconds, source_rate=recording.sample_rate, split="test", licence="unknown",
+        id=path.with_suffix("").as_posix(), audio=path.as_posix(), text=recording.transcript,
+        speaker=recording.speaker, style="regular", seconds=recording.seconds, source_rate=recording.sample_rate,
+        split="test", license="unknown",
     )  # fmt: skip

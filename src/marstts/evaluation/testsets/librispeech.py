@@ -1,8 +1,8 @@
-"""LibriSpeech test-clean in pairs: recordings of 4 to 10 s, each spoken in the voice of another one by its reader.
+"""LibriSpeech test-clean in pairs: recordings of 4 to 10 s, each with another one of its reader as reference.
 
 Upstream: the corpus as OpenSLR 12 unpacks (`test-clean/READER/CHAPTER/*.flac` and `*.trans.txt`; CC BY 4.0).
-Downstream: `testset.Trial`. The lengths are those of VALL-E's test (arXiv:2301.02111); which recording is whose
-reference is drawn by a hash of their names, from another chapter where the reader has one.
+Downstream: `metrics.testset.Trial`. The lengths are those of VALL-E's test (arXiv:2301.02111); references are drawn by
+a hash of names, from another chapter where the reader has one.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import soundfile
-
 from marstts.errors import DataError
-from marstts.evaluation.ordering import stable_order
-from marstts.evaluation.testset import Trial
+from marstts.evaluation.recordings import audio_info
+from marstts.file_errors import printable_name
+from marstts.hash_order import hash_order
+from marstts.metrics.testset import Trial
+from marstts.reading import read_text
 
 MIN_SECONDS, MAX_SECONDS = 4.0, 10.0
+MAX_LIST_BYTES = 2**24
 
 
 @dataclass(frozen=True)
@@ -29,10 +31,12 @@ class Recording:
 
     @property
     def reader(self) -> str:
+        """Number of the reader."""
         return self.id.split("-")[0]
 
     @property
     def chapter(self) -> str:
+        """Number of the chapter."""
         return self.id.split("-")[1]
 
 
@@ -53,14 +57,14 @@ def read_librispeech(root: Path) -> list[Trial]:
 
 
 def read_chapter(transcripts: Path) -> list[Recording]:
-    """The recordings of a chapter that have the right length, sorted."""
+    """The recordings of a chapter with 4 to 10 s, sorted."""
     found = []
-    for line in sorted(transcripts.read_text(encoding="utf-8").splitlines()):
+    for line in sorted(read_text(transcripts, MAX_LIST_BYTES, DataError).splitlines()):
         name, _, text = line.partition(" ")
         path = transcripts.parent / f"{name}.flac"
         if not path.is_file():
-            raise DataError(f"{transcripts}: lists {name}, but {path} does not exist")
-        if MIN_SECONDS <= soundfile.info(path).duration <= MAX_SECONDS:
+            raise DataError(f"{printable_name(transcripts)}: lists {name}, but {path.name} does not exist")
+        if MIN_SECONDS <= audio_info(path).duration <= MAX_SECONDS:
             found.append(Recording(name, path, text.capitalize() + "."))
     return found
 
@@ -71,8 +75,8 @@ def make_trial(recording: Recording, candidates: list[Recording]) -> Trial:
     if not others:
         raise DataError(f"{recording.path}: its reader has no recording of another text")
     elsewhere = [other for other in others if other.chapter != recording.chapter]
-    reference = min(elsewhere or others, key=lambda other: stable_order(f"{recording.id} {other.id}"))
+    reference = min(elsewhere or others, key=lambda other: hash_order(f"{recording.id} {other.id}"))
     return Trial(
         id=recording.id, text=recording.text, speaker=recording.reader, style="read", reference=reference.path,
-        reference_transcript=reference.text, source=recording.path,
+        reference_transcript=reference.text, ground_truth=recording.path,
     )  # fmt: skip

@@ -1,0 +1,76 @@
+"""How long 1 MB of text takes to be read and cut into sentences, for plain prose and for texts that are hard to read.
+
+Usage: python benchmarks/text_speed.py [--plain FILE] [--output JSON].  Prints a table in processor seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+from text_reading import read_list, read_plain
+
+from marstts.text.normalize import normalize
+from marstts.text.reading import stream_sentences
+from marstts.text.sentences import split_sentences
+
+HERE = Path(__file__).parent
+MEGABYTE = 1_000_000
+PROSE = "The old man rose from his seat and looked along the shore, where nothing moved. "
+REPEATED = ["½", "1 ", "$1 ", "12/25/2024 ", "DNA ", "[a](http://b.c) ", "- x\n", "(", "A", "5 km, "]
+
+
+def texts(plain: Path | None) -> dict[str, str]:
+    """Texts of 1 MB in UTF-8 by name."""
+    found = {repr(unit): unit * (MEGABYTE // len(unit.encode())) for unit in REPEATED}
+    found["one sentence of prose"] = PROSE * (MEGABYTE // len(PROSE))
+    sentences = read_plain(plain, MEGABYTE // 20)
+    if sentences:
+        joined = " ".join(each if each.endswith((".", "?", "!")) else each + "." for each in sentences)
+        found["different sentences of prose"] = joined[:MEGABYTE]
+    words = " ".join(written for written, _ in read_list(HERE / "text_reading.tsv")).split(" ")
+    rng = random.Random(0)
+    mixed = " ".join(rng.choices(words, k=MEGABYTE // 3))
+    found["random words of the list of written forms"] = mixed.encode()[:MEGABYTE].decode(errors="ignore")
+    return found
+
+
+def table_rows(rows: list[dict[str, Any]]) -> list[str]:
+    """The results as lines of a Markdown table."""
+    head = ["| 1 MB of | seconds | first sentence, ms | sentences |", "|---|---|---|---|"]
+    return head + [
+        f"| `{row['text']}` | {row['seconds']:.2f} | {1000 * row['first_sentence_seconds']:.1f} | {row['sentences']} |"
+        for row in rows
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="How long 1 MB of text takes to be read.")
+    parser.add_argument("--plain", type=Path)
+    parser.add_argument("--output", type=Path)
+    arguments = parser.parse_args()
+    normalize("It is 5 km.")
+    rows = []
+    for name, text in texts(arguments.plain).items():
+        started = time.process_time()
+        sentences = split_sentences(normalize(text))
+        seconds = time.process_time() - started
+        started = time.perf_counter()
+        next(stream_sentences([text]), None)
+        first = time.perf_counter() - started
+        rows.append({"text": name, "seconds": seconds, "first_sentence_seconds": first, "sentences": len(sentences)})
+    print("\n".join(table_rows(rows)))
+    if arguments.output is not None:
+        arguments.output.parent.mkdir(parents=True, exist_ok=True)
+        about = {"python": platform.python_version(), "machine": platform.machine(), "bytes": MEGABYTE}
+        content = json.dumps({**about, "rows": rows}, indent=1, ensure_ascii=False)
+        arguments.output.write_text(content + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

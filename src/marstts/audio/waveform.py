@@ -1,0 +1,122 @@
+"""Waveforms, and what is done to them: resampling, loudness, trimming, joining.
+
+Upstream: `reader`, codecs.  Downstream: codecs, speaker encoders, synthesis, `writer`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import soxr
+from numpy.typing import NDArray
+
+from marstts.errors import AudioError
+from marstts.loudness import BLOCK_SECONDS, integrated_loudness
+
+TRIM_FRAME, TRIM_HOP = 2048, 512
+"""Samples; the frames in which `trim_silence` looks for sound (as in the published MARS6 inference)."""
+
+FADE_SECONDS = 0.005
+"""Takes are faded in and out by this much where they are joined, so that no step between them can click."""
+
+
+@dataclass(frozen=True, eq=False)
+class Waveform:
+    """Mono audio: `samples` (N,) float32, nominally in [-1, 1], at `sample_rate` Hz."""
+
+    samples: NDArray[np.float32]
+    sample_rate: int
+
+    def __post_init__(self) -> None:
+        samples = np.asarray(self.samples)
+        if samples.ndim != 1 or not np.issubdtype(samples.dtype, np.floating):
+            raise AudioError(
+                f"a waveform is one row of floating-point samples within -1 to 1, not {samples.dtype} of shape"
+                f" {samples.shape}: average the channels, divide integers by their full scale"
+            )
+        object.__setattr__(self, "samples", samples.astype(np.float32, copy=False))
+
+    @property
+    def seconds(self) -> float:
+        return len(self.samples) / self.sample_rate
+
+
+def resample(waveform: Waveform, sample_rate: int) -> Waveform:
+    """The same audio at another rate (soxr, high quality)."""
+    if waveform.sample_rate == sample_rate:
+        return waveform
+    samples = soxr.resample(waveform.samples, waveform.sample_rate, sample_rate)
+    return Waveform(samples.astype(np.float32, copy=False), sample_rate)
+
+
+def loudness_lufs(waveform: Waveform) -> float:
+    """Integrated loudness after BS.1770-4; -inf for digital silence and whatever lies below the -70 LUFS gate.
+
+    Audio shorter than one 0.4 s block is measured as if silence filled that block.
+    """
+    num_samples = math.ceil(BLOCK_SECONDS * waveform.sample_rate)
+    missing = max(0, num_samples - len(waveform.samples))
+    samples = np.pad(waveform.samples.astype(np.float64), (0, missing))
+    if not samples.any():
+        return -math.inf
+    return integrated_loudness(samples, waveform.sample_rate)
+
+
+def normalize_loudness(waveform: Waveform, lufs: float, *, peak: float = 0.99) -> Waveform:
+    """The same audio at a loudness of `lufs`, or as near to it as a highest sample of `peak` allows.
+
+    Audio without measurable loudness comes back as it is: no gain makes silence speak.
+    """
+    loudness = loudness_lufs(waveform)
+    if loudness == -math.inf:
+        return waveform
+    gain = min(10.0 ** ((lufs - loudness) / 20.0), peak / float(np.abs(waveform.samples).max()))
+    return Waveform(waveform.samples * np.float32(gain), waveform.sample_rate)
+
+
+def trim_silence(waveform: Waveform, *, below_peak_db: float = 33.0) -> Waveform:
+    """Trim the frames before and after that are more than `below_peak_db` quieter than the loudest frame.
+
+    Digital silence has no loudest frame and comes back as it is.
+    """
+    power = _frame_power(waveform.samples)
+    if power.max(initial=0.0) == 0.0:
+        return waveform
+    audible = np.flatnonzero(power > power.max() * 10.0 ** (-below_peak_db / 10.0))
+    start, end = audible[0] * TRIM_HOP, (audible[-1] + 1) * TRIM_HOP
+    return Waveform(waveform.samples[start:end], waveform.sample_rate)
+
+
+def _frame_power(samples: NDArray[np.float32]) -> NDArray[np.float64]:
+    """samples (N,) -> (N // TRIM_HOP + 1,) mean squares of frames centered on every TRIM_HOP-th sample."""
+    squares = np.pad(samples.astype(np.float64) ** 2, TRIM_FRAME // 2)
+    hops = squares[: len(squares) // TRIM_HOP * TRIM_HOP].reshape(-1, TRIM_HOP).sum(axis=1)
+    return np.lib.stride_tricks.sliding_window_view(hops, TRIM_FRAME // TRIM_HOP).sum(axis=1) / TRIM_FRAME
+
+
+def join(waveforms: Sequence[Waveform], gap_seconds: float | Sequence[float] = 0.0) -> Waveform:
+    """One waveform after another, each faded at its ends against clicks, with silence between.
+
+    `gap_seconds` is one length for all gaps, or one for each of the `len(waveforms) - 1` gaps.
+    """
+    assert waveforms, "nothing to join"
+    sample_rate = waveforms[0].sample_rate
+    assert all(waveform.sample_rate == sample_rate for waveform in waveforms), "one rate for all"
+    gaps = np.broadcast_to(np.asarray(gap_seconds, dtype=np.float64), len(waveforms) - 1)
+    pieces = [_fade_ends(waveforms[0]).samples]
+    for gap, waveform in zip(gaps, waveforms[1:], strict=True):
+        pieces += [np.zeros(round(gap * sample_rate), np.float32), _fade_ends(waveform).samples]
+    return Waveform(np.concatenate(pieces), sample_rate)
+
+
+def _fade_ends(waveform: Waveform) -> Waveform:
+    """Linear fades of FADE_SECONDS, shorter where the waveform has less than two times that."""
+    length = min(round(FADE_SECONDS * waveform.sample_rate), len(waveform.samples) // 2)
+    ramp = (np.arange(length, dtype=np.float32) + 0.5) / max(1, length)
+    samples = waveform.samples.copy()
+    samples[:length] *= ramp
+    samples[len(samples) - length :] *= ramp[::-1]
+    return Waveform(samples, waveform.sample_rate)

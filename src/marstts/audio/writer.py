@@ -1,0 +1,165 @@
+"""Writing waveforms: whole files, which are there completely or not at all, and files that grow while speech is made.
+
+Upstream: synthesis.  Downstream: files and streams.
+The format is that of the suffix: WAV and FLAC in 16 bits, Ogg Vorbis, Opus and MP3 as libsndfile encodes them.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import wave
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import soundfile
+import soxr
+from numpy.typing import NDArray
+
+from marstts.audio.waveform import Waveform, resample
+from marstts.errors import AudioError
+from marstts.file_errors import disk_problem, printable_name
+from marstts.files import growing_path, write_file
+
+FORMATS = {
+    ".wav": ("WAV", "PCM_16"),
+    ".flac": ("FLAC", "PCM_16"),
+    ".ogg": ("OGG", "VORBIS"),
+    ".opus": ("OGG", "OPUS"),
+    ".mp3": ("MP3", "MPEG_LAYER_III"),
+}
+"""libsndfile's container and encoding of each suffix."""
+
+SUFFIXES = tuple(FORMATS)
+"""Formats that can be written."""
+
+RATES = {
+    ".opus": (8_000, 12_000, 16_000, 24_000, 48_000),
+    ".mp3": (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000),
+}
+"""Hz; what else is written in these formats is resampled to the next higher rate."""
+
+Write = Callable[[NDArray[np.float32]], None]
+"""Takes the next samples (N,) of a file."""
+
+
+def encode(waveform: Waveform, suffix: str = ".wav") -> bytes:
+    """The bytes of a file in the format of `suffix` (see SUFFIXES); samples beyond ±1 are clipped."""
+    container, encoding = format_of(suffix)
+    if not np.isfinite(waveform.samples).all():
+        raise AudioError("cannot write audio that holds NaN or infinite samples")
+    written = resample(waveform, rate_for(suffix, waveform.sample_rate))
+    buffer = io.BytesIO()
+    samples = np.clip(written.samples, -1.0, 1.0)  # which encoders other than PCM's do not do
+    try:
+        soundfile.write(buffer, samples, written.sample_rate, format=container, subtype=encoding)
+    except (soundfile.SoundFileError, ValueError) as error:
+        raise AudioError(f"audio at {written.sample_rate} Hz cannot be written as {suffix}: {error}") from error
+    return buffer.getvalue()
+
+
+def format_of(suffix: str) -> tuple[str, str]:
+    """libsndfile's container and encoding; AudioError where there is no such format, here or in this libsndfile."""
+    found = FORMATS.get(suffix.lower())
+    if found is None:
+        names = f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
+        raise AudioError(f"cannot write audio as {suffix or 'a file without suffix'!r}; use {names}")
+    if not soundfile.check_format(*found):
+        raise AudioError(f"this version of libsndfile cannot write {suffix}; use .wav or .flac")
+    return found
+
+
+def rate_for(suffix: str, sample_rate: int) -> int:
+    """The rate at which audio of `sample_rate` is written."""
+    rates = RATES.get(suffix.lower(), (sample_rate,))
+    return min((rate for rate in rates if rate >= sample_rate), default=max(rates))
+
+
+def write(waveform: Waveform, target: Path | str | BinaryIO, *, suffix: str = ".wav") -> None:
+    """Write to a path in the format of its own suffix, atomically; to a binary stream in that of `suffix`."""
+    if not isinstance(target, (str, Path)):
+        target.write(encode(waveform, suffix))
+        return
+    path = Path(target)
+    try:
+        content = encode(waveform, path.suffix)
+    except AudioError as error:
+        raise AudioError(f"{printable_name(path)}: {error}") from error
+    write_file(path, content, AudioError)
+
+
+@contextmanager
+def open_writer(path: Path, sample_rate: int) -> Iterator[Write]:
+    """A function that takes the next samples of a file in the format of the path's suffix; clipped to ±1.
+
+    The file grows next to `path`, at `files.partial_path(path)`, and becomes `path` when the body ends. Killing
+    the process finds there what was written so far: a WAV file that is right after every piece, or what can be played
+    of another format. An error of the body keeps it, too.
+    """
+    try:
+        container, encoding = format_of(path.suffix)
+        rate = rate_for(path.suffix, sample_rate)
+    except AudioError as error:
+        raise AudioError(f"{printable_name(path)}: {error}") from error
+    opened = wav_file if container == "WAV" else encoded_file
+    with growing_path(path, AudioError) as partial:
+        try:
+            with opened(partial, rate, container, encoding) as write_piece:
+                write_any = resampling(write_piece, sample_rate, rate)
+                yield write_any
+                if rate != sample_rate:
+                    write_any(np.zeros(0, np.float32))
+        except (soundfile.SoundFileError, AssertionError, struct.error) as error:  # soundfile asserts what is written
+            problem = disk_problem(RuntimeError(str(error)), partial.parent) or str(error) or "libsndfile failed"
+            raise AudioError(f"{printable_name(path)}: cannot be written: {problem}") from error
+
+
+@contextmanager
+def wav_file(path: Path, sample_rate: int, container: str, encoding: str) -> Iterator[Write]:
+    """A WAV file in 16 bits whose header is right after every piece."""
+    with path.open("wb") as file, wave.open(file, "wb") as writer:
+        writer.setnchannels(1)
+        writer.setsampwidth(2)
+        writer.setframerate(sample_rate)
+
+        def write_piece(samples: NDArray[np.float32]) -> None:
+            writer.writeframes(pcm16(samples))
+            file.flush()
+
+        yield write_piece
+
+
+@contextmanager
+def encoded_file(path: Path, sample_rate: int, container: str, encoding: str) -> Iterator[Write]:
+    """A file that libsndfile encodes; it is flushed after every piece and complete at the end."""
+    with soundfile.SoundFile(path, "w", sample_rate, 1, encoding, format=container) as file:
+
+        def write_piece(samples: NDArray[np.float32]) -> None:
+            file.write(np.clip(samples, -1.0, 1.0))
+            file.flush()
+
+        yield write_piece
+
+
+def resampling(write_piece: Write, before: int, after: int) -> Write:
+    """The same function for samples of another rate; AudioError where they are not finite.
+
+    An empty piece ends the resampling: what the filter holds back is written.
+    """
+    stream = soxr.ResampleStream(before, after, 1, dtype="float32") if before != after else None
+
+    def write_resampled(samples: NDArray[np.float32]) -> None:
+        if not np.isfinite(samples).all():
+            raise AudioError("cannot write audio that holds NaN or infinite samples")
+        write_piece(samples if stream is None else stream.resample_chunk(samples, last=len(samples) == 0))
+
+    return write_resampled
+
+
+def pcm16(samples: NDArray[np.floating]) -> bytes:
+    """Samples (N,) as signed 16-bit integers, little-endian, as libsndfile rounds them; clipped to ±1."""
+    full_scale = np.rint(np.asarray(samples, np.float64) * 2.0**31)
+    return np.clip(np.floor(full_scale / 2.0**16), -(2.0**15), 2.0**15 - 1).astype("<i2").tobytes()

@@ -1,0 +1,228 @@
+"""Bundles: a folder that holds a model and everything needed to speak with it.
+
+Upstream: `models.export_bundle`.  Downstream: `models.open_model` and `synthesis.loading`; training starts from one.
+
+    bundle.json          format version, name, architecture, its settings, sampling defaults, codec, speaker encoders
+    tokenizer.json       text tokenizer
+    ARCHITECTURE/        the model, as its package writes it: for mars6 config.json, mars6.safetensors and four graphs
+    codec/               kind `mini`: config.json, codec.safetensors and graphs; kind `snac`: SNAC as graphs
+    identity/, style/    a folder for each role: kind `mini`: config.json, encoder.safetensors, encoder.onnx
+
+The graphs take their weights from the safetensors file in the same folder, so nothing is stored twice, and what is
+fine-tuned is what speaks. Codecs and encoders of other kinds need no folder: `bundle.json` names them.
+Packaged bundles are in `models_data/`; their name is the name of their folder. It depends on no architecture.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from marstts.codec.base import Codec
+from marstts.codec.registry import CodecPart, open_codec
+from marstts.config import Config, parse_config, write_config
+from marstts.errors import CheckpointError, ConfigError, did_you_mean
+from marstts.file_errors import os_errors, printable_name
+from marstts.files import atomic_folder
+from marstts.generation.request import SamplingConfig
+from marstts.parts import MiniPart, PublishedPart
+from marstts.reading import open_regular, read_json
+from marstts.speaker.base import SpeakerEncoder
+from marstts.speaker.registry import EncoderPart, open_encoder
+
+FORMAT_VERSION: Literal[2] = 2
+
+BUNDLE_FILE, TOKENIZER_FILE, CODEC_FOLDER = "bundle.json", "tokenizer.json", "codec"
+
+MAX_INFO_BYTES = 2**20
+MAX_COPIED_BYTES = 64 * 2**30
+
+PACKAGED_MODELS = Path(str(files("marstts"))) / "models_data"
+"""Bundles that come with the package."""
+
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
+"""An architecture or a role; also the name of a folder."""
+
+
+class BundleInfo(Config):
+    """`bundle.json`."""
+
+    format_version: Literal[2] = FORMAT_VERSION
+    name: str = Field(min_length=1, max_length=200)
+    """The model's name in reports."""
+
+    architecture: Name
+    """Which package of this project runs the model, e.g. "mars6"."""
+
+    settings: dict[str, Any] = Field(default_factory=dict)
+    """Defaults that only this architecture has; it validates them."""
+
+    sampling: SamplingConfig = SamplingConfig()
+    """Sampling defaults."""
+
+    codec: Annotated[CodecPart, Field(discriminator="kind")]
+    encoders: dict[Name, Annotated[EncoderPart, Field(discriminator="kind")]]
+    """Speaker encoders by role."""
+
+    @property
+    def needs_torch(self) -> bool:
+        """True where a part other than the model runs in PyTorch."""
+        return any(isinstance(part, PublishedPart) for part in (self.codec, *self.encoders.values()))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Bundle:
+    """An open bundle without its model, which `models.open_model` opens."""
+
+    folder: Path
+    info: BundleInfo
+    codec: Codec
+    encoders: Mapping[str, SpeakerEncoder]
+
+    @property
+    def name(self) -> str:
+        """The model's name in reports."""
+        return self.info.name
+
+    @property
+    def sampling(self) -> SamplingConfig:
+        """Sampling defaults."""
+        return self.info.sampling
+
+    @property
+    def model_folder(self) -> Path:
+        """The folder of the model itself."""
+        return model_folder(self.folder, self.info)
+
+
+def load_bundle(model: Path | str, device: str = "cpu") -> Bundle:
+    """Open the bundle of a packaged model's name, or in a folder; CheckpointError where there is none.
+
+    `device`, PyTorch's name for one, is where published codecs and encoders run; mini ones need no device.
+    """
+    folder = find_bundle(model)
+    info = read_info(folder)
+    return Bundle(
+        folder=folder,
+        info=info,
+        codec=open_codec(info.codec, folder / CODEC_FOLDER, device),
+        encoders={role: open_encoder(part, role, folder / role, device) for role, part in info.encoders.items()},
+    )
+
+
+def packaged_models() -> list[str]:
+    """Names of the models that come with the package."""
+    return sorted(path.parent.name for path in PACKAGED_MODELS.glob(f"*/{BUNDLE_FILE}"))
+
+
+def find_bundle(model: Path | str) -> Path:
+    """The folder of a packaged model's name or of a path; a name wins, `./mini` is always a path."""
+    known = packaged_models()
+    if isinstance(model, str) and model in known:
+        return PACKAGED_MODELS / model
+    folder = Path(model)
+    if not folder.is_dir():
+        names = (*known, *PUBLISHED)
+        raise CheckpointError(
+            f"{printable_name(model)}: neither a folder nor the name of a model: {', '.join(names)}"
+            f"{did_you_mean(str(model), names)}"
+        )
+    missing = [name for name in (BUNDLE_FILE, TOKENIZER_FILE) if not (folder / name).exists()]
+    if missing:
+        raise CheckpointError(
+            f"{printable_name(folder)}: not a model bundle, it lacks {', '.join(missing)}; `marstts export` writes one"
+        )
+    return folder
+
+
+PUBLISHED = ("mars6-turbo", "mars5-english")
+"""Names of models that are downloaded and converted when they are first asked for."""
+
+
+def read_info(folder: Path) -> BundleInfo:
+    """Read `bundle.json`; checks its version first, for another version may have other fields."""
+    path = folder / BUNDLE_FILE
+    values = read_json(path, MAX_INFO_BYTES, CheckpointError)
+    if not isinstance(values, dict):
+        raise CheckpointError(f"{printable_name(path)}: expected the description of a bundle, a JSON object")
+    version = values.get("format_version")
+    if version != FORMAT_VERSION:
+        raise CheckpointError(
+            f"{printable_name(path)}: bundle format {str(version)[:20]!r}, but this marstts reads format "
+            f"{FORMAT_VERSION}; update marstts, or export the model again"
+        )
+    try:
+        info = parse_config(BundleInfo, values, printable_name(path))
+    except ConfigError as error:
+        raise CheckpointError(str(error)) from error
+    if not model_folder(folder, info).is_dir():
+        raise CheckpointError(f"{printable_name(folder)}: the bundle lacks the folder {info.architecture} of its model")
+    return info
+
+
+def model_folder(folder: Path, info: BundleInfo) -> Path:
+    """The folder of the model itself in the bundle `folder`."""
+    return folder / info.architecture
+
+
+@contextmanager
+def new_bundle(
+    folder: Path, info: BundleInfo, codec: Path | CodecPart, encoders: Mapping[str, Path | EncoderPart]
+) -> Iterator[Path]:
+    """A folder to complete with tokenizer and model, which becomes `folder` at the end; on errors nothing changes.
+
+    `bundle.json` and the folders of codec and encoders are written already: paths are copied. An older bundle or an
+    empty folder is replaced; CheckpointError where anything else would be lost.
+    """
+    with replacing(folder) as temporary:
+        for name, source in ((CODEC_FOLDER, codec), *encoders.items()):
+            if isinstance(source, Path):
+                copy_files(source, temporary / name)
+        write_config(info, temporary / BUNDLE_FILE)
+        yield temporary
+
+
+def replacing(folder: Path) -> Any:
+    """A new folder that becomes `folder` at the end; only a bundle or an empty folder is replaced."""
+    return atomic_folder(folder, replace=lambda old: (old / BUNDLE_FILE).is_file(), kind=CheckpointError)
+
+
+def part_config(part: Path | Any) -> Any:
+    """The description of a part in `bundle.json`: a folder holds one of kind mini."""
+    return MiniPart() if isinstance(part, Path) else part
+
+
+def parts_of(folder: Path) -> tuple[Path | CodecPart, dict[str, Path | EncoderPart]]:
+    """Codec and encoders of the bundle in `folder`, as `new_bundle` takes them."""
+    info = read_info(folder)
+    codec = folder / CODEC_FOLDER if isinstance(info.codec, MiniPart) else info.codec
+    encoders: dict[str, Path | EncoderPart] = {
+        role: folder / role if isinstance(part, MiniPart) else part for role, part in info.encoders.items()
+    }
+    return codec, encoders
+
+
+def copy_files(source: Path, target: Path) -> None:
+    """Copy the files of a folder, without its sub-folders."""
+    if not source.is_dir():
+        raise CheckpointError(f"{printable_name(source)}: expected the folder of an exported codec or speaker encoder")
+    target.mkdir()
+    for path in sorted(source.iterdir()):
+        if path.is_file():
+            shutil.copyfile(path, target / path.name)
+
+
+def copy_tree_without(source: Path, target: Path, name: str) -> None:
+    """Copy a folder into an existing one, all but its sub-folder `name`; CheckpointError for devices and pipes."""
+    for path in source.rglob("*"):
+        if not path.is_dir():
+            open_regular(path, MAX_COPIED_BYTES, CheckpointError).close()
+    with os_errors(source, "be copied", CheckpointError):
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns(name), dirs_exist_ok=True)

@@ -1,0 +1,45 @@
+"""`marstts finetune`: from a folder of recordings to a bundle of that voice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from marstts.config import read_config
+
+
+def finetune(
+    data: Annotated[
+        list[Path],
+        typer.Option(help="Folder of recordings with their texts, or of shards; may be given several times."),
+    ],
+    output: Annotated[Path, typer.Option(help="Run folder: shards, checkpoints, logs, and the bundle.")],
+    init_from: Annotated[str, typer.Option("--init-from", help="Bundle to start with, by name or folder.")] = "mini",
+    config: Annotated[
+        Path | None, typer.Option(help="TOML as for `train mars6` (default: a low learning rate and early stopping).")
+    ] = None,
+    max_minutes: Annotated[float, typer.Option(min=0.0, help="Stop, resumably, after so many minutes; 0 = never.")] = 0,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that tokenize the recordings.")] = 1,
+    max_corrupt: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Skip corrupt shards, up to this ratio of them.")
+    ] = 0.0,
+    threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 = PyTorch's choice.")] = 0,
+) -> None:
+    """Fine-tune a model on your recordings; run it again to resume."""
+    import torch
+
+    from marstts.cli.train import stop_after
+    from marstts.training.mars6.config import PretrainConfig
+    from marstts.training.mars6.finetune import check_folders, finetune_defaults
+    from marstts.training.mars6.finetune import finetune as finetune_bundle
+
+    if threads:
+        torch.set_num_threads(threads)
+    check_folders(data)
+    given = finetune_defaults(init_from) if config is None else read_config(PretrainConfig, config)
+    settings = stop_after(max_minutes, given)
+    kept = finetune_bundle(init_from, data, output, settings, workers=workers, max_corrupt=max_corrupt)
+    typer.echo(kept.summary)
+    typer.echo(f"{output / 'bundle'}: written; try `marstts speak TEXT --model {output / 'bundle'}`")

@@ -1,0 +1,103 @@
+"""`marstts serve`: the speech server on this machine.
+
+Upstream: the shell.  Downstream: `server.app`, which makes the application; `server.base`, which serves it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import signal
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from marstts.errors import ConfigError
+from marstts.generation.engine import EngineKind
+from marstts.reading import read_text
+from marstts.server.app import create_app
+from marstts.server.base import Server
+from marstts.server.settings import DEFAULT_VOICES_FOLDER, ServeSettings
+from marstts.synthesis.loading import load
+
+log = logging.getLogger(__name__)
+
+LOCAL = "127.0.0.1"
+LOCAL_HOSTS = ("localhost", LOCAL, "[::1]")
+MAX_KEY_FILE_BYTES = 2**20
+DEFAULTS = ServeSettings()
+
+
+def serve(
+    model: Annotated[str, typer.Option(metavar="NAME_OR_FOLDER", help="The model.")] = "mini",
+    engine: Annotated[
+        EngineKind,
+        typer.Option(help="Runtime of the model; auto: the fastest that needs nothing more to be installed."),
+    ] = EngineKind.AUTO,
+    host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 admits other machines.")] = LOCAL,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at; 0 for any free one.")] = 8000,
+    capacity: Annotated[
+        int, typer.Option(min=1, max=256, help="Requests that are spoken at a time, in one batch.")
+    ] = DEFAULTS.capacity,
+    queue: Annotated[
+        int, typer.Option(min=0, help="Requests that wait for a place; further ones get status 429.")
+    ] = DEFAULTS.queue,
+    voices: Annotated[Path, typer.Option(help="Folder of uploaded voices.")] = DEFAULT_VOICES_FOLDER,
+    api_key: Annotated[
+        list[str] | None,
+        typer.Option(envvar="MARSTTS_API_KEY", help="A key that callers must send; may be given several times."),
+    ] = None,
+    api_keys_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A file with one key a line; # begins a comment.")
+    ] = None,
+    no_keys: Annotated[bool, typer.Option("--no-keys", help="Serve other machines without asking for a key.")] = False,
+    drain: Annotated[
+        int, typer.Option(min=0, help="Seconds that responses have to end once the server is stopped.")
+    ] = DEFAULTS.drain_seconds,
+) -> None:
+    """Serve OpenAI's speech API until interrupted."""
+    keys = (*(api_key or ()), *(() if api_keys_file is None else read_keys(api_keys_file)))
+    is_local = is_loopback(host)
+    if not keys and not no_keys and not is_local:
+        raise ConfigError(
+            f"--host {host} admits other machines, so keys are needed: give --api-key or --api-keys-file, or --no-keys"
+        )
+    settings = ServeSettings(
+        capacity=capacity,
+        queue=queue,
+        voices_folder=voices,
+        api_keys=keys,
+        allowed_hosts=LOCAL_HOSTS if is_local and not keys else (),
+        drain_seconds=drain,
+    )
+    app = create_app(load(model, engine), settings)
+    with closing(app.state.service), Server(app, host, port) as server:
+        signal.signal(signal.SIGTERM, interrupt)
+        typer.echo(server.address)
+        log.info(f"model {model}, {capacity} requests at a time, voices in {voices}")
+        with suppress(KeyboardInterrupt):
+            server.serve()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def read_keys(path: Path) -> list[str]:
+    """The keys in a file, one a line."""
+    lines = [line.partition("#")[0].strip() for line in read_text(path, MAX_KEY_FILE_BYTES, ConfigError).splitlines()]
+    keys = [line for line in lines if line]
+    if not keys:
+        raise ConfigError(f"{path}: expected API keys, one a line, but the file has none")
+    return keys
+
+
+def interrupt(number: int, frame: Any) -> None:
+    """Stop as Ctrl-C does, so that the process ends with code 0."""
+    raise KeyboardInterrupt

@@ -1,0 +1,72 @@
+"""Inputs of `marstts speak`: which text, which voice, and which options exclude each other.
+
+Upstream: `speak`.  Downstream: `synthesis.voices`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from marstts.bundle import PUBLISHED
+from marstts.cli.terminal import printed_warnings
+from marstts.errors import ConfigError, TextError
+from marstts.reading import decode_text, read_text
+from marstts.synthesis.synthesizer import Synthesizer
+from marstts.synthesis.voices import open_voice
+from marstts.voice import Voice
+
+STANDARD_INPUT = "-"
+
+MAX_TEXT_BYTES = 16 * 2**20
+"""About two weeks of speech."""
+
+
+def choose_text(text: str | None, file: str | None) -> str:
+    """The text to speak, given in one way; raises ConfigError for two ways or none, TextError for unreadable files."""
+    if (text is None) == (file is None):
+        raise ConfigError(f"give the text either as TEXT or with --file, not {'both' if file else 'neither'}")
+    if text == STANDARD_INPUT:
+        content = sys.stdin.buffer.read(MAX_TEXT_BYTES + 1)
+        if len(content) > MAX_TEXT_BYTES:
+            raise TextError(f"standard input: the text has more than {MAX_TEXT_BYTES} bytes; split it")
+        return decode_text(content, "standard input", TextError)
+    return text if file is None else read_text(file, MAX_TEXT_BYTES, TextError)  # type: ignore[return-value]
+
+
+def check_options(
+    *,
+    reference: str | None,
+    transcript: str | None,
+    voice: str | None,
+    file: str | None,
+    stream: bool,
+    batch: int | None,
+    compat: str | None,
+    top_p: float | None,
+) -> None:
+    """Raise ConfigError where options exclude each other."""
+    if reference is not None and voice is not None:
+        raise ConfigError("give the voice either with --reference or with --voice, not both")
+    if transcript is not None and reference is None:
+        raise ConfigError("--transcript belongs to --reference; a voice file holds its own transcript")
+    if stream and batch is not None:
+        raise ConfigError("give either --stream, which sends one text while it is generated, or --batch, for many")
+    if batch is not None and file is None:
+        raise ConfigError("--batch speaks the lines of a text file: give it with --file")
+    if compat is None:
+        return
+    if compat != PUBLISHED[0]:
+        raise ConfigError(f"--compat {compat}: expected {PUBLISHED[0]}")
+    if stream or batch is not None or top_p is not None:
+        raise ConfigError("--stream, --batch and --top-p do not go with --compat: the published script has none")
+    if reference is None:
+        raise ConfigError("--compat needs --reference; the published script has no saved voices")
+
+
+def choose_voice(synthesizer: Synthesizer, reference: str | None, transcript: str | None, voice: str | None) -> Voice:
+    """Clone the recording, or open the voice; without either, the default voice."""
+    with printed_warnings():
+        if reference is None:
+            return open_voice(synthesizer, voice)
+        return synthesizer.clone(Path(reference), transcript)

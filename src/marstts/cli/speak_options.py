@@ -1,0 +1,70 @@
+"""Options of `marstts speak`.
+
+Upstream: the shell.  Downstream: `speak`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from marstts.generation.engine import EngineKind
+from marstts.synthesis.continuation import Continuation as Mode
+
+Text = Annotated[
+    str | None, typer.Argument(help="Text to speak; - reads standard input. Or use --file.", show_default=False)
+]
+Reference = Annotated[str | None, typer.Option(metavar="FILE", help="A recording of the voice to clone.")]
+Transcript = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="The words of the recording: makes the clone deep.")
+]
+VoiceName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME_OR_FILE",
+        help="A voice of `marstts voice list`, a file of `marstts voice create`, or a recording.",
+    ),
+]
+Model = Annotated[str, typer.Option(metavar="NAME_OR_FOLDER", help="The model.")]
+Engine = Annotated[
+    EngineKind,
+    typer.Option(help="Runtime of the model; auto: the fastest that needs nothing more to be installed."),
+]
+File = Annotated[str | None, typer.Option(metavar="TXT", help="Read the text from a UTF-8 file.")]
+LexiconFile = Annotated[
+    str | None, typer.Option(metavar="TSV", help="Pronunciations: word, tab, respelling, ARPAbet or /IPA/.")
+]
+Output = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Output file: .wav, .flac, .ogg, .opus or .mp3; - is standard output (default: speech.wav; with --stream "
+        "the loudspeaker; with --batch the folder speech).",
+    ),
+]
+Stream = Annotated[
+    bool, typer.Option("--stream", help="Send audio while it is generated; --output - is raw 16-bit PCM then.")
+]
+Batch = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Speak every line of --file into a file of its own, N at a time."),
+]
+Seed = Annotated[int, typer.Option(min=0, help="Random seed; another one gives another reading.")]
+TopP = Annotated[float | None, typer.Option(help="Nucleus of the first attempt, 0 to 1 (default: the model's).")]
+Guidance = Annotated[
+    float | None, typer.Option(help="Weight of classifier-free guidance, 1 (none) or more (default: the model's).")
+]
+Continuation = Annotated[
+    Mode | None,
+    typer.Option(
+        help="Prefix of each sentence: none, the reference, or the sentence before "
+        "(default: fixed-reference; with --compat per-chunk)."
+    ),
+]
+Compat = Annotated[
+    str | None, typer.Option(metavar="mars6-turbo", help="Follow the published script, for comparisons.")
+]
+JsonReport = Annotated[
+    bool, typer.Option("--json", help="Print the report as JSON (with --output -: on standard error).")
+]

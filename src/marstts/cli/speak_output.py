@@ -1,0 +1,119 @@
+"""Outputs of `marstts speak`: where audio is written, progress and reports.
+
+Upstream: `speak`.  Downstream: `audio.writer`, the terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from marstts import audio
+from marstts.cli.lines import REPORT_FILE, Outcome
+from marstts.cli.streaming import LOUDSPEAKER, STANDARD_OUTPUT, StreamReport
+from marstts.cli.terminal import messages, warn
+from marstts.errors import AudioError
+from marstts.file_errors import printable_name, printable_text
+from marstts.synthesis.model_session import OnTake
+from marstts.synthesis.speech import Speech, Take
+
+
+def check_output(output: str | None, *, stream: bool, batch: int | None) -> str:
+    """The output, checked before any time is spent on speaking; AudioError where it cannot be written."""
+    if batch is not None:
+        return prepare_folder(output or "speech")
+    if output is None:
+        output = LOUDSPEAKER if stream else "speech.wav"
+    if output not in (STANDARD_OUTPUT, LOUDSPEAKER):
+        check_file(output)
+    return output
+
+
+def prepare_folder(output: str) -> str:
+    """Make the folder of a batch, if it does not exist."""
+    try:
+        Path(output).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise AudioError(
+            f"{printable_name(output)}: expected a folder for one audio file per line ({error.strerror})"
+        ) from error
+    return output
+
+
+def check_file(output: str) -> None:
+    """Raise AudioError where no audio file can be written."""
+    path, name = Path(output), printable_name(output)
+    if path.suffix.lower() not in audio.SUFFIXES:
+        raise AudioError(f"{name}: expected a name ending in {' or '.join(audio.SUFFIXES)} to write to")
+    if not path.parent.is_dir():
+        raise AudioError(f"{name}: there is no folder {printable_name(path.parent)} to write to")
+    if path.is_dir():
+        raise AudioError(f"{name}: expected a file to write to, but this is a folder")
+
+
+@contextmanager
+def progress_bar() -> Iterator[OnTake]:
+    """A bar on standard error that advances with every sentence; none where that is piped, or for one sentence."""
+    console = messages()
+    columns = (TextColumn("speaking"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        bar = progress.add_task("speaking", visible=False)
+
+        def on_take(take: Take, number: int, sentences: int) -> None:
+            progress.update(bar, completed=number, total=sentences, visible=sentences > 1)
+
+        yield on_take
+
+
+def write(speech: Speech, output: str) -> None:
+    """Write the speech to its file, or as WAV to standard output."""
+    if output == STANDARD_OUTPUT:
+        sys.stdout.buffer.write(speech.wav_bytes())
+        sys.stdout.buffer.flush()
+    else:
+        speech.save(output)
+
+
+def report(speech: Speech | StreamReport, output: str, *, as_json: bool) -> None:
+    """Print what was spoken: as JSON or in sentences."""
+    for warning in speech.warnings:
+        warn(warning)
+    piped = output == STANDARD_OUTPUT
+    if as_json:
+        typer.echo(json.dumps(speech.report(), ensure_ascii=False, indent=2), err=piped)
+        return
+    typer.echo(
+        f"{'standard output' if piped else printable_name(output)}: {speech.seconds:.1f} s of audio in "
+        f"{speech.compute_seconds:.1f} s of compute, the first after {speech.first_audio_seconds:.2f} s",
+        err=piped,
+    )
+    for take in speech.takes:
+        attempts = "1 attempt" if take.attempts == 1 else f"{take.attempts} attempts"
+        typer.echo(
+            f"  {take.seconds:5.1f} s  stopped by {take.stop.value}, top-p {take.top_p:g}, {attempts}: "
+            f"{printable_text(take.text)}",
+            err=piped,
+        )
+
+
+def report_lines(outcome: Outcome, output: str, *, as_json: bool) -> None:
+    """Print how many lines were spoken; exit code 1 where some could not be."""
+    if as_json:
+        typer.echo(json.dumps(asdict(outcome)))
+    else:
+        kept = f", {outcome.kept} kept from before" if outcome.kept else ""
+        typer.echo(
+            f"{printable_name(output)}: {outcome.spoken} lines spoken{kept}; "
+            f"see {printable_name(Path(output) / REPORT_FILE)}"
+        )
+    if outcome.failed:
+        numbers = ", ".join(map(str, outcome.failed))
+        warn(f"{len(outcome.failed)} of the lines could not be spoken: {numbers}")
+        raise typer.Exit(code=1)

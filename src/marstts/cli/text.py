@@ -1,0 +1,138 @@
+"""`marstts text`: the sentences that will be spoken, and with `--explain` which rule read what.
+
+Upstream: the shell.  Downstream: `text.reading`, `text.books`, `text.lexicon`. Needs no model and no PyTorch.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from marstts.cli.terminal import warn
+from marstts.errors import ConfigError, DataError, TextError
+from marstts.text.books import read_book
+from marstts.text.epub import is_epub
+from marstts.text.lexicon import Lexicon, read_lexicon
+from marstts.text.reading import Passage, Reading, read_stream, read_text, warnings_of
+from marstts.text.segments import Segment
+from marstts.text.ssml import is_ssml
+
+PIECE_CHARACTERS = 65_536
+START_CHARACTERS = 20_000
+"""Of a long text, as many characters from its start decide its language."""
+
+
+def text(
+    words: Annotated[
+        str | None, typer.Argument(metavar="TEXT", help="A text; or use --file.", show_default=False)
+    ] = None,
+    file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Read a text, SSML or EPUB file; - is standard input.")
+    ] = None,
+    lexicon: Annotated[
+        str | None, typer.Option(metavar="TSV", help="A dictionary: word, tab, respelling, ARPAbet or /IPA/.")
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Print which rule read what.")] = False,
+    json_lines: Annotated[bool, typer.Option("--json", help="Print one JSON object a passage.")] = False,
+) -> None:
+    """Print the sentences that will be spoken, one a line."""
+    if (words is None) == (file is None):
+        raise ConfigError("give either a text or --file")
+    known = read_lexicon(lexicon) if lexicon is not None else Lexicon()
+    spoken = 0
+    for passage in passages_of(words, file, known):
+        spoken += sum(bool(segment.text) for segment in passage.segments)
+        print_passage(passage, explain=explain, as_json=json_lines)
+    if not spoken:
+        raise TextError("there is nothing to speak in it; give a text with words or numbers")
+
+
+def passages_of(words: str | None, file: str | None, lexicon: Lexicon) -> Iterator[Passage]:
+    """The passages of the text that was asked for; what a person should know is printed after the last."""
+    if words is not None:
+        yield from _whole(words, lexicon)
+    elif file == "-":
+        yield from _stream(sys.stdin, lexicon)
+    elif is_epub_file(Path(str(file))):
+        for chapter in read_book(str(file)):
+            yield from _whole(f"# {chapter.title}\n\n{chapter.text}", lexicon)
+    else:
+        try:
+            with Path(str(file)).open(encoding="utf-8-sig") as opened:
+                yield from _stream(opened, lexicon)
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(f"{file}: expected a text file in UTF-8, but it cannot be read: {error}") from error
+
+
+def is_epub_file(path: Path) -> bool:
+    """Whether the path is an EPUB; False where it cannot be read."""
+    try:
+        return path.is_file() and is_epub(path)
+    except OSError:
+        return False
+
+
+def _whole(words: str, lexicon: Lexicon) -> Iterator[Passage]:
+    reading: Reading = read_text(words, lexicon)
+    yield from reading.passages
+    for warning in reading.warnings:
+        warn(warning)
+
+
+def _stream(opened: Any, lexicon: Lexicon) -> Iterator[Passage]:
+    """The passages of an open file as they are read; SSML is read whole."""
+    start = opened.read(PIECE_CHARACTERS)
+    if is_ssml(start):
+        yield from _whole(start + opened.read(), lexicon)
+        return
+    left_out: dict[str, None] = {}
+    for passage in read_stream(_pieces(start, opened), lexicon):
+        left_out.update(dict.fromkeys("".join(passage.left_out)))
+        yield passage
+    for warning in warnings_of([Passage("", (), (), tuple(left_out))], start[:START_CHARACTERS]):
+        warn(warning)
+
+
+def _pieces(start: str, opened: Any) -> Iterator[str]:
+    piece = start
+    while piece:
+        yield piece
+        piece = opened.read(PIECE_CHARACTERS)
+
+
+def print_passage(passage: Passage, *, explain: bool, as_json: bool) -> None:
+    """Print the sentences of a passage; with `explain` its written form and every step as well."""
+    if as_json:
+        about = {"segments": [asdict(segment) for segment in passage.segments], "left_out": list(passage.left_out)}
+        if explain:
+            about |= {"written": passage.written, "steps": [asdict(step) for step in passage.steps]}
+        typer.echo(json.dumps(about, ensure_ascii=False))
+        return
+    for segment in passage.segments:
+        typer.echo(describe(segment))
+    if explain:
+        width = max((len(step.rule) for step in passage.steps), default=0)
+        for step in passage.steps:
+            typer.echo(f"    {step.rule:<{width}}  {step.written!r} -> {step.read!r}")
+        for run in dict.fromkeys(passage.left_out):
+            typer.echo(f"    {'left out':<{width}}  {run!r}")
+
+
+def describe(segment: Segment) -> str:
+    """A segment in one line: its text, and in brackets what is not usual."""
+    notes = []
+    if segment.voice:
+        notes.append(f"voice {segment.voice}")
+    if segment.rate != 1.0:
+        notes.append(f"rate {segment.rate:g}")
+    if segment.emphasized:
+        notes.append(f"emphasis on {', '.join(segment.emphasized)}")
+    if segment.pause_seconds:
+        notes.append(f"pause {segment.pause_seconds:g} s")
+    return " ".join(([segment.text] if segment.text else []) + ([f"[{'; '.join(notes)}]"] if notes else []))

@@ -1,0 +1,250 @@
+"""Preprocessing of one utterance: decode, check, trim, normalize loudness, then codes and embeddings.
+
+Upstream: `data.manifest`, a `Codec`, a `SpeakerEncoder` per role.  Downstream: `data.tokenize`, which writes shards.
+Deviations: the paper does not state how its data was cleaned; every check here can be turned off, and most are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from marstts import audio
+from marstts.audio import Waveform
+from marstts.codec.base import Codec, Codes
+from marstts.config import Config
+from marstts.data.manifest import Utterance, read_recording
+from marstts.data.shards import EncoderInfo
+from marstts.data.voice_activity import SpeechDetector, speech_ratio, trim_to_speech
+from marstts.errors import DataError, MarsError
+from marstts.speaker.base import SpeakerEncoder
+from marstts.text.normalize import normalize
+
+Result = TypeVar("Result")
+
+HAS_LETTER = re.compile("[A-Za-z]")
+
+CLIPPED = 0.999
+"""Samples at or beyond this value count as clipped."""
+
+LENGTH_TOLERANCE_SECONDS, LENGTH_TOLERANCE_RATIO = 0.1, 0.02
+"""A recording may differ this much from the manifest's `seconds` (the sum of both): encoders pad, manifests round."""
+
+
+class Trim(str, Enum):
+    """Trimming of a recording's ends."""
+
+    NOTHING = "nothing"
+    SILENCE = "silence"
+    """Frames 33 dB below the loudest."""
+    NON_SPEECH = "non-speech"
+    """Everything that the voice activity detector does not take for speech, except a tenth of a second."""
+
+
+class PreprocessConfig(Config):
+    """Preparation of recordings, and conditions to reject them."""
+
+    min_seconds: float = Field(0.3, ge=0.0, allow_inf_nan=False)
+    """Shorter recordings are left out, after trimming."""
+
+    max_seconds: float = Field(30.0, gt=0.0, allow_inf_nan=False)
+    """Longer recordings are left out, after trimming."""
+
+    trim: Trim = Trim.NOTHING
+    """Trimming of both ends."""
+
+    loudness_lufs: float | None = Field(None, le=0.0, allow_inf_nan=False)
+    """Target loudness of every recording; None leaves it unchanged."""
+
+    min_speech_ratio: float = Field(0.0, ge=0.0, le=1.0)
+    """Recordings with a smaller fraction of speech, by the voice activity detector, are left out; 0 = no check."""
+
+    max_clipped_ratio: float = Field(1.0, ge=0.0, le=1.0)
+    """Recordings with a larger fraction of clipped samples are left out."""
+
+    min_chars_per_second: float = Field(0.0, ge=0.0, allow_inf_nan=False)
+    """Texts with fewer characters per second are left out: the transcript lacks words."""
+
+    max_chars_per_second: float | None = Field(None, gt=0.0, allow_inf_nan=False)
+    """Texts with more characters per second are left out: the recording lacks words."""
+
+    batch_size: int = Field(16, gt=0)
+    """Recordings that the codec encodes at a time. It changes the time it takes and nothing else."""
+
+    @property
+    def needs_detector(self) -> bool:
+        """Return True where the voice activity detector is needed."""
+        return self.trim is Trim.NON_SPEECH or self.min_speech_ratio > 0
+
+    @property
+    def signature(self) -> list[str]:
+        """The settings that the result depends on; options that are off are left out, so that new ones change none."""
+        ignored = {"min_seconds", "max_seconds", "batch_size"}
+        changed = {name: value for name, value in self.model_dump(mode="json", exclude=ignored).items()
+                   if value != type(self).model_fields[name].get_default()}  # fmt: skip
+        return [f"{self.min_seconds} {self.max_seconds}", *(f"{name} {changed[name]}" for name in sorted(changed))]
+
+
+@dataclass(frozen=True)
+class Encoders:
+    """The codec and the speaker encoders, by role, that encode an utterance."""
+
+    codec: Codec
+    speaker: Mapping[str, SpeakerEncoder]
+
+    @property
+    def infos(self) -> dict[str, EncoderInfo]:
+        """Names and sizes of the speaker encoders by role, as shards keep them."""
+        return {role: EncoderInfo(encoder.name, encoder.size) for role, encoder in self.speaker.items()}
+
+
+@dataclass(frozen=True)
+class EncodedUtterance:
+    """One utterance as codes per level, and embeddings (E,) by role."""
+
+    codes: Codes
+    embeddings: Mapping[str, NDArray[np.float32]]
+
+
+class UtteranceEncoder:
+    """Encodes utterances by a configuration."""
+
+    def __init__(self, encoders: Encoders, config: PreprocessConfig) -> None:
+        self.encoders, self.config = encoders, config
+        self.detector = SpeechDetector() if config.needs_detector else None
+
+    def encode_all(self, utterances: Sequence[Utterance], folder: Path) -> list[EncodedUtterance | str]:
+        """Each utterance encoded, or the reason for rejecting it. Recordings of similar length share batches."""
+        results: list[EncodedUtterance | str] = [""] * len(utterances)
+        order = sorted(range(len(utterances)), key=lambda index: (utterances[index].seconds, index))
+        for start in range(0, len(order), self.config.batch_size):
+            batch = order[start : start + self.config.batch_size]
+            for index, result in zip(batch, self.encode_batch([utterances[i] for i in batch], folder), strict=True):
+                results[index] = result
+        return results
+
+    def encode_batch(self, utterances: Sequence[Utterance], folder: Path) -> list[EncodedUtterance | str]:
+        """Each utterance encoded, or the reason for rejecting it; all are in memory at the same time."""
+        waveforms = [try_or_reason(partial(self.open, utterance, folder)) for utterance in utterances]
+        valid = [waveform for waveform in waveforms if isinstance(waveform, Waveform)]
+        codes = iter(encode_waveforms(self.encoders.codec, valid))
+        results: list[EncodedUtterance | str] = []
+        for waveform in waveforms:
+            if isinstance(waveform, str):
+                results.append(waveform)
+                continue
+            found = next(codes)
+            results.append(found if isinstance(found, str) else try_or_reason(partial(self.embed, waveform, found)))
+        return results
+
+    def open(self, utterance: Utterance, folder: Path) -> Waveform:
+        """The preprocessed recording; a MarsError says why it is rejected."""
+        check_text(utterance.text)
+        waveform = read_recording(utterance, folder)
+        check_length(waveform.seconds, utterance)
+        check_signal(waveform, utterance, self.config.max_clipped_ratio)
+        waveform = self.trim(waveform)
+        if not self.config.min_seconds <= waveform.seconds <= self.config.max_seconds:
+            raise DataError(
+                f"{waveform.seconds:.2f} s of audio; kept are {self.config.min_seconds} to {self.config.max_seconds} s"
+            )
+        check_speaking_rate(utterance.text, waveform.seconds, self.config)
+        if self.config.loudness_lufs is not None:
+            waveform = audio.normalize_loudness(waveform, self.config.loudness_lufs)
+        return waveform
+
+    def trim(self, waveform: Waveform) -> Waveform:
+        """The trimmed recording; DataError if too little of it is speech."""
+        if self.config.trim is Trim.SILENCE:
+            waveform = audio.trim_silence(waveform)
+        if self.detector is None:
+            return waveform
+        probabilities = self.detector.probabilities(waveform)
+        if (ratio := speech_ratio(probabilities)) < self.config.min_speech_ratio:
+            raise DataError(f"{ratio:.0%} of it is speech; expected at least {self.config.min_speech_ratio:.0%}")
+        return trim_to_speech(waveform, probabilities) if self.config.trim is Trim.NON_SPEECH else waveform
+
+    def embed(self, waveform: Waveform, codes: Codes) -> EncodedUtterance:
+        """The codes with the embeddings of the waveform; DataError if these are not finite in float16."""
+        embeddings = {role: encoder.embed(waveform) for role, encoder in self.encoders.speaker.items()}
+        with np.errstate(over="ignore"):
+            finite = all(np.isfinite(values.astype(np.float16)).all() for values in embeddings.values())
+        if not finite:
+            raise DataError("an embedding has values that are not finite")
+        return EncodedUtterance(codes, embeddings)
+
+
+def try_or_reason(act: Callable[[], Result]) -> Result | str:
+    """The result of `act`, or the reason why there is none.
+
+    One recording in ten million can break a decoder or a network in an unforeseen way. It is named and left out; a
+    machine that breaks all of them is noticed by the ratio of rejects.
+    """
+    try:
+        return act()
+    except MarsError as error:
+        return str(error)
+    except Exception as error:
+        return f"unforeseen {type(error).__name__}: {str(error)[:300]}"
+
+
+def encode_waveforms(codec: Codec, waveforms: Sequence[Waveform]) -> list[Codes | str]:
+    """Codes of each, or the reason why not: in batches where the codec can, one by one where a batch fails."""
+    encode_batch = getattr(codec, "encode_batch", None)
+    if encode_batch is not None and waveforms:
+        together = try_or_reason(partial(encode_batch, waveforms))
+        if not isinstance(together, str):
+            return list(together)
+    return [try_or_reason(partial(codec.encode, waveform)) for waveform in waveforms]
+
+
+def check_text(text: str) -> None:
+    """DataError unless the text can be spoken."""
+    if not text.strip():
+        raise DataError("the text is empty")
+    if not (HAS_LETTER.search(text) or normalize(text).strip()):  # normalizing is slow, and letters are always spoken
+        raise DataError(f"nothing in the text can be spoken: {text[:60]!r}")
+
+
+def check_length(seconds: float, utterance: Utterance) -> None:
+    """DataError if the recording is not as long as its manifest states: it may be cut, and then lacks words."""
+    tolerance = LENGTH_TOLERANCE_SECONDS + LENGTH_TOLERANCE_RATIO * utterance.seconds
+    if abs(seconds - utterance.seconds) > tolerance:
+        raise DataError(
+            f"{seconds:.2f} s of audio, but the manifest states {utterance.seconds:.2f} s: the file is cut, or another "
+            "one; prepare the corpus again"
+        )
+
+
+def check_signal(waveform: Waveform, utterance: Utterance, max_clipped_ratio: float) -> None:
+    """DataError if it is silent, clipped, or has a lower sample rate than the manifest states."""
+    if not waveform.samples.any():
+        raise DataError("the audio is digital silence")
+    if waveform.sample_rate < utterance.source_rate:
+        raise DataError(
+            f"wrong rate: the manifest states the bandwidth of {utterance.source_rate} Hz, but the file has "
+            f"{waveform.sample_rate} Hz"
+        )
+    clipped = float((np.abs(waveform.samples) >= CLIPPED).mean())
+    if clipped > max_clipped_ratio:
+        raise DataError(f"{clipped:.2%} of the samples are clipped; allowed are {max_clipped_ratio:.2%}")
+
+
+def check_speaking_rate(text: str, seconds: float, config: PreprocessConfig) -> None:
+    """DataError if the text has implausibly many or few characters for this time."""
+    rate = len(text.strip()) / seconds
+    highest = config.max_chars_per_second
+    if rate < config.min_chars_per_second or (highest is not None and rate > highest):
+        raise DataError(
+            f"{rate:.1f} characters per second: text and audio do not fit; kept are {config.min_chars_per_second:g} "
+            f"to {'any' if highest is None else f'{highest:g}'}"
+        )

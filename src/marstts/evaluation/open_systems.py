@@ -1,0 +1,163 @@
+"""Systems by name: what the command line calls a system, checked before any work and then opened.
+
+Upstream: `cli.evaluate`, `cli.report`, `cli.listening_test`.  Downstream: `systems`, `baselines`, `synthesis.loading`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from marstts.bundle import BUNDLE_FILE, PACKAGED_MODELS, PUBLISHED, packaged_models
+from marstts.codec.base import Codec
+from marstts.codec.registry import open_codec
+from marstts.data.corpora import tts_engines as engines
+from marstts.errors import DataError, MarsError
+from marstts.evaluation.baseline_worker import BASELINES
+from marstts.evaluation.baselines import Baseline
+from marstts.evaluation.summary import TOPLINES
+from marstts.evaluation.systems import (
+    CODEC_RESYNTHESIS,
+    ESPEAK_VOICE,
+    GROUND_TRUTH,
+    Clone,
+    CodecResynthesis,
+    EspeakNg,
+    GroundTruth,
+    Model,
+    System,
+    TakesFolder,
+    Variant,
+    ablate,
+)
+from marstts.file_errors import printable_name
+from marstts.generation.engine import EngineKind
+from marstts.metrics.testset import Trial, folder_digest
+from marstts.synthesis import loading
+from marstts.synthesis.synthesizer import Synthesizer
+
+DEFAULT_BASELINES = (GROUND_TRUTH, CODEC_RESYNTHESIS, EspeakNg.name)
+"""Systems that a model is compared with."""
+
+
+@dataclass(frozen=True)
+class SystemOptions:
+    """How systems are opened."""
+
+    clones: Sequence[Clone]
+    seed: int
+    pythons: Mapping[str, str]
+    """Interpreters by the baseline's name."""
+
+    metrics_model: str | None
+    """Model whose codec resynthesizes the ground truth, and whose encoders are metrics."""
+
+
+def default_baselines(baselines: Sequence[str], trials: Sequence[Trial]) -> list[str]:
+    """The baselines that can be used on these trials: without ground truth there are no upper bounds."""
+    has_truth = any(trial.ground_truth is not None for trial in trials)
+    return [name for name in baselines if name and (has_truth or name not in TOPLINES)]
+
+
+def choose_metrics_model(named: str | None, systems: Sequence[str]) -> str | None:
+    """The model of the metrics: the named one, else the first model among the systems, else mini; None for "none"."""
+    if named is not None:
+        return None if named == "none" else named
+    return next((model for name in systems if is_model(model := name.partition("@")[0])), "mini")
+
+
+def is_model(name: str) -> bool:
+    """Whether a name is that of a packaged or published model, or the folder of a bundle."""
+    try:
+        return name in (*packaged_models(), *PUBLISHED) or (Path(name) / BUNDLE_FILE).is_file()
+    except (OSError, ValueError):  # no file can have this name
+        return False
+
+
+def model_folder(name: str) -> Path | None:
+    """The folder of a model's bundle; None if there is none. A published model is downloaded where it is missing."""
+    if not is_model(name):
+        return None
+    if name in PUBLISHED:
+        return loading.published_bundle(name, EngineKind.AUTO)
+    return PACKAGED_MODELS / name if name in packaged_models() else Path(name)
+
+
+def load_model(name: str) -> Synthesizer:
+    """The synthesizer of a model by name or folder."""
+    return loading.load(name)
+
+
+def load_codec(name: str) -> Codec:
+    """A codec by name, by its folder, or by the name or folder of a model."""
+    return load_model(name).codec if is_model(name) else open_codec(name)
+
+
+def system_problems(names: Sequence[str], options: SystemOptions) -> list[str]:
+    """What keeps the named systems from being opened, in sentences; empty if nothing does."""
+    return [problem for name in names if (problem := system_problem(name, options)) is not None]
+
+
+def system_problem(name: str, options: SystemOptions) -> str | None:
+    """What keeps one system from being opened; opens no model."""
+    if name == GROUND_TRUTH:
+        return None
+    if name == CODEC_RESYNTHESIS:
+        return (
+            f"the system {name!r} needs a model for its codec; name one with --metrics-model"
+            if options.metrics_model is None
+            else None
+        )
+    if name == EspeakNg.name:
+        try:
+            engines.check_installed((ESPEAK_VOICE,))
+        except MarsError as error:
+            return str(error)
+        return None
+    if name in BASELINES:
+        has_python = name in options.pythons
+        return None if has_python else f"{name} needs its own environment: give --baseline-python {name}=INTERPRETER"
+    model, _, variant = name.partition("@")
+    if is_model(model):
+        known = [one.value for one in Variant]
+        return f"{name}: expected a variant of {', '.join(known)}" if variant and variant not in known else None
+    if Path(name).is_dir():
+        return None
+    models = ", ".join((*packaged_models(), *PUBLISHED))
+    others = ", ".join((*DEFAULT_BASELINES, *BASELINES))
+    return (
+        f"{printable_name(name)}: there is no such system; expected a model ({models}, or the folder of a bundle), "
+        f"{others}, or a folder of <trial id>.wav"
+    )
+
+
+def find_systems(name: str, options: SystemOptions) -> list[System]:
+    """The systems of a name: both clones of a model, else one. Raises DataError where it cannot be opened."""
+    problem = system_problem(name, options)
+    if problem is not None:
+        raise DataError(problem)
+    if name == GROUND_TRUTH:
+        return [GroundTruth()]
+    if name == CODEC_RESYNTHESIS:
+        assert options.metrics_model is not None
+        return [CodecResynthesis(load_model(options.metrics_model).codec)]
+    if name == EspeakNg.name:
+        return [EspeakNg()]
+    if name in BASELINES:
+        return [Baseline(name, options.pythons[name])]
+    model, _, variant = name.partition("@")
+    folder = model_folder(model)
+    if folder is None:
+        return [TakesFolder(Path(name))]
+    return find_clones(load_model(model), Path(model).name, folder_digest(folder), variant, options)
+
+
+def find_clones(
+    synthesizer: Synthesizer, name: str, version: str, variant: str, options: SystemOptions
+) -> list[System]:
+    """The clones of a model, or of an ablation of it."""
+    if variant:
+        synthesizer = ablate(synthesizer, Variant(variant))
+        name, version = f"{name}@{variant}", f"{version} {variant}"
+    return [Model(synthesizer, name, version, clone=kind, seed=options.seed) for kind in options.clones]

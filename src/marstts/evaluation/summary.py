@@ -1,0 +1,170 @@
+"""Summaries of systems: every column's score with its interval, overall and by style, and the distance to the best.
+
+Upstream: `metrics.scores.TakeScore`, `columns`.  Downstream: `report`, `tables`, `figure`, `metric_sanity`.
+
+The objective columns are those of Table I of MARS6 (arXiv:2501.05787) and more. Differences between systems are
+bootstrapped over the same sentences. The ground truth and its resynthesis are upper bounds and are not ranked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from marstts.evaluation.columns import Better, Metric, columns_of
+from marstts.evaluation.systems import CODEC_RESYNTHESIS, GROUND_TRUTH, list_names
+from marstts.metrics.intervals import Interval, bootstrap_difference, paired_quotient_interval
+from marstts.metrics.length import LengthStatus
+from marstts.metrics.scores import TakeScore
+
+TOPLINE = CODEC_RESYNTHESIS
+"""System whose character error rate the others' are divided by: no model on the codec can do better."""
+
+TOPLINES = (GROUND_TRUTH, TOPLINE)
+"""Systems that are upper bounds and not ranked."""
+
+LENGTH_FAILURES = (
+    LengthStatus.TOO_LONG,
+    LengthStatus.TOO_SHORT,
+    LengthStatus.EMPTY,
+    LengthStatus.SILENT,
+    LengthStatus.MISSING,
+)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One row of the tables."""
+
+    system: str
+    takes: int
+    scores: Mapping[str, Interval | None]
+    by_style: Mapping[str, Mapping[str, Interval | None]]
+    cer_relative_to_codec: Interval | None
+    """CER divided by the codec resynthesis's on the same sentences; None where that was not scored."""
+
+    differences: Mapping[str, Interval]
+    """To the best ranked system of each column; that one has none."""
+
+    length_statuses: Mapping[LengthStatus, int]
+    sample_rates: Mapping[int, int]
+    """Takes by their rate in Hz."""
+
+    words_unknown: int
+    failures: Sequence[str]
+    """Every take that is not of plausible length, in words."""
+
+    warnings: Sequence[str]
+    """What is unusual about the takes as a whole, in sentences."""
+
+    def is_best(self, key: str) -> bool:
+        """Whether this is the best ranked system of a column."""
+        return self.system not in TOPLINES and self.scores[key] is not None and key not in self.differences
+
+
+def summarize(scores: Sequence[TakeScore], warnings: Mapping[str, Sequence[str]] | None = None) -> list[Summary]:
+    """One summary per system, in order of appearance; `warnings` about systems' takes as a whole by system."""
+    by_system: dict[str, list[TakeScore]] = {}
+    for score in scores:
+        by_system.setdefault(score.system, []).append(score)
+    columns = columns_of(scores)
+    differences = differences_from_best(by_system, columns)
+    topline = {score.trial: score for score in by_system.get(TOPLINE, [])}
+    return [
+        summarize_system(system, rows, columns, topline, differences[system], (warnings or {}).get(system, ()))
+        for system, rows in by_system.items()
+    ]
+
+
+def summarize_system(
+    system: str,
+    rows: Sequence[TakeScore],
+    columns: Sequence[Metric],
+    topline: Mapping[str, TakeScore],
+    differences: Mapping[str, Interval],
+    warnings: Sequence[str],
+) -> Summary:
+    """Summary of one system; `rows` are all its takes, `topline` those of the codec resynthesis by trial."""
+    styles = sorted({row.style for row in rows})
+    rates = dict(Counter(row.sample_rate for row in rows if row.sample_rate is not None))
+    return Summary(
+        system=system,
+        takes=len(rows),
+        scores={column.key: column.evaluate(rows) for column in columns},
+        by_style={
+            style: {c.key: c.evaluate([row for row in rows if row.style == style]) for c in columns} for style in styles
+        },
+        cer_relative_to_codec=compare_to_topline(rows, topline),
+        differences=differences,
+        length_statuses=dict(Counter(row.length_status for row in rows)),
+        sample_rates=rates,
+        words_unknown=sum(row.word_test.words_unknown for row in rows if row.word_test is not None),
+        failures=[describe_failure(row) for row in rows if row.length_status in LENGTH_FAILURES],
+        warnings=[*warnings, *warn_about_rates(rows, rates)],
+    )
+
+
+def differences_from_best(
+    by_system: Mapping[str, Sequence[TakeScore]], columns: Sequence[Metric]
+) -> dict[str, dict[str, Interval]]:
+    """Difference of each system from the best ranked one in each column, on the trials that both have."""
+    found: dict[str, dict[str, Interval]] = {system: {} for system in by_system}
+    for column in columns:
+        if column.better is Better.NEITHER:
+            continue
+        values = {system: column.evaluate(rows) for system, rows in by_system.items() if system not in TOPLINES}
+        known = {system: interval.value for system, interval in values.items() if interval is not None}
+        if not known:
+            continue
+        best = (min if column.better is Better.LOWER else max)(known, key=lambda system: known[system])
+        for system in known.keys() - {best}:
+            difference = compare(column, by_system[system], by_system[best])
+            if difference is not None:
+                found[system][column.key] = difference
+    return found
+
+
+def compare(column: Metric, rows: Sequence[TakeScore], others: Sequence[TakeScore]) -> Interval | None:
+    """How much higher the column's score is over `rows` than over `others`, on the trials that both have."""
+    by_trial = {row.trial: row for row in others}
+    pairs = [(row, by_trial[row.trial]) for row in rows if row.trial in by_trial]
+    first, second = column.matrix([row for row, _ in pairs]), column.matrix([other for _, other in pairs])
+    return None if first is None or second is None else bootstrap_difference(first, second, column.statistic)
+
+
+def within_noise(difference: Interval) -> bool:
+    """Whether the interval of a difference contains 0."""
+    return difference.low <= 0.0 <= difference.high
+
+
+def compare_to_topline(rows: Sequence[TakeScore], topline: Mapping[str, TakeScore]) -> Interval | None:
+    """CER over the codec resynthesis's on the trials that both have; None where a recognizer scored neither."""
+    words = [
+        (row.words, other.words)
+        for row in rows
+        if (other := topline.get(row.trial)) is not None and row.words is not None and other.words is not None
+    ]
+    if not words:
+        return None
+    return paired_quotient_interval(
+        [word.character_errors for word, _ in words],
+        [word.characters for word, _ in words],
+        [other.character_errors for _, other in words],
+        [other.characters for _, other in words],
+    )
+
+
+def describe_failure(row: TakeScore) -> str:
+    """A take of implausible length in a line, e.g. `s12-007: too long, 8.4 s for 3.1 s`."""
+    expected = "" if row.ground_truth_seconds is None else f" for {row.ground_truth_seconds:.1f} s"
+    return f"{row.trial}: {row.length_status.value}, {row.error or f'{row.seconds:.1f} s{expected}'}"
+
+
+def warn_about_rates(rows: Sequence[TakeScore], rates: Mapping[int, int]) -> list[str]:
+    """A sentence if takes have different sample rates: something other than the model differs between them."""
+    if len(rates) < 2:
+        return []
+    usual = max(rates, key=lambda rate: rates[rate])
+    other = [f"{row.trial} ({row.sample_rate} Hz)" for row in rows if row.sample_rate not in (None, usual)]
+    return [f"{len(other)} takes have another sample rate than the {usual} Hz of the others: {list_names(other)}"]

@@ -1,0 +1,59 @@
+"""Real speakers of no training set: sentences of the synthetic test set in the voices of any folder of recordings.
+
+Upstream: `recordings`, and the committed texts of `synthetic`.  Downstream: `metrics.testset.Trial`.
+
+One recording of each speaker, of 3 to 12 s if there is one, is the reference of two sentences. There is no ground
+truth. What counts is the speaker (*10-way speaker ID accuracy*), and the word errors compared with those of the same
+sentences in synthetic voices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from marstts.errors import DataError
+from marstts.evaluation.recordings import Recording, find_recordings
+from marstts.evaluation.testsets.synthetic import committed_lines
+from marstts.file_errors import printable_name
+from marstts.hash_order import hash_order
+from marstts.metrics.testset import GOOD_REFERENCE_SECONDS, MIN_REFERENCE_SECONDS, Trial, trial_id
+
+SENTENCES_PER_SPEAKER = 2
+MIN_SPEAKERS = 10
+MIN_WORDS = 5
+"""Shorter sentences say too little about the speaker."""
+
+MAX_REFERENCE_SECONDS = 12.0
+STYLE = "real"
+
+
+def read_real_speakers(root: Path) -> list[Trial]:
+    """Two trials for every speaker in the folder; DataError with fewer than ten speakers."""
+    by_speaker: dict[str, list[Recording]] = {}
+    for recording in find_recordings(root):
+        if recording.seconds >= MIN_REFERENCE_SECONDS:
+            by_speaker.setdefault(recording.speaker, []).append(recording)
+    if len(by_speaker) < MIN_SPEAKERS:
+        raise DataError(
+            f"{printable_name(root)}: expected recordings of at least {MIN_SPEAKERS} speakers, but there are "
+            f"{len(by_speaker)}; each folder is a speaker, unless its list of recordings has a column `speaker`"
+        )
+    texts = [line.text for line in committed_lines() if line.reference and len(line.text.split()) >= MIN_WORDS]
+    return [
+        Trial(
+            id=trial_id(f"{speaker}-{number}"), text=texts[(SENTENCES_PER_SPEAKER * position + number) % len(texts)],
+            speaker=speaker, style=STYLE, reference=reference.path, reference_transcript=reference.transcript,
+        )
+        for position, speaker in enumerate(sorted(by_speaker))
+        for reference in [choose_reference(by_speaker[speaker])]
+        for number in range(SENTENCES_PER_SPEAKER)
+    ]  # fmt: skip
+
+
+def choose_reference(recordings: Sequence[Recording]) -> Recording:
+    """A recording of good length, drawn by a hash of its name, else the one whose length is nearest to good."""
+    good = [r for r in recordings if GOOD_REFERENCE_SECONDS <= r.seconds <= MAX_REFERENCE_SECONDS]
+    if good:
+        return min(good, key=lambda recording: hash_order(recording.path.stem))
+    return min(recordings, key=lambda r: (abs(r.seconds - GOOD_REFERENCE_SECONDS), r.path))

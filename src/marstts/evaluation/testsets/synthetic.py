@@ -1,0 +1,150 @@
+"""The synthetic test set: speakers and sentences of no training set, in seven styles, rendered by open TTS engines.
+
+Upstream: the committed `synthetic.tsv` and the engines of `data.corpora` (Debian packages), or the synthetic corpus
+itself, whose test split has the same recordings.  Downstream: `metrics.testset.Trial`.
+
+One sentence per speaker and style; `synthetic.tsv` has its text and the other recording of that speaker, in that style,
+that is the reference. Speakers are draw 20 of 40 from each base voice of `recipes/mini/synthetic.toml`; the other
+splits never use them. Rendering is a function of these lines: the test set is the same for the same engine versions.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+
+from marstts.data.corpora import tts_engines as engines
+from marstts.data.manifest import Utterance
+from marstts.errors import DataError, MarsError
+from marstts.metrics.testset import Trial, make_trials
+
+logger = logging.getLogger(__name__)
+
+MANIFEST = "synthetic.tsv"
+DRAWS_PER_BASE, SEED = 40, 0
+"""Settings of the recipe: 39 speakers of each base voice for training, and one held out."""
+
+RENDERING_PACKAGES = ("pyworld", "pyloudnorm")
+"""Python packages of the extra `synthetic`."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One recording of the test set."""
+
+    id: str
+    style: str
+    text: str
+
+    reference: str
+    """Id of the recording it is cloned from; empty for one that is only a reference."""
+
+    @property
+    def speaker(self) -> str:
+        """The synthetic speaker."""
+        return self.id.split("-test-")[0]
+
+    @property
+    def base_voice(self) -> str:
+        """The engine's voice that the speaker is derived from."""
+        return self.speaker.rpartition(".")[0]
+
+
+def committed_lines() -> list[Line]:
+    """The test set as it is committed, references included."""
+    rows = (files(__package__) / MANIFEST).read_text(encoding="utf-8").splitlines()
+    return [Line(*row.split("\t")) for row in rows[1:]]
+
+
+def choose_lines(utterances: Sequence[Utterance], folder: Path) -> list[Line]:
+    """The lines of `synthetic.tsv` from the corpus's manifest: one sentence per test speaker and style."""
+    trials = [
+        trial
+        for speaker in sorted({u.speaker for u in utterances if u.split == "test"})
+        for trial in one_per_style([u for u in utterances if u.split == "test" and u.speaker == speaker], folder)
+    ]
+    synthesized = {trial.id for trial in trials}
+    lines = [Line(t.id, t.style, t.text, t.reference.stem) for t in trials]
+    only_references = {t.reference.stem: t for t in trials if t.reference.stem not in synthesized}
+    return lines + [Line(name, t.style, t.reference_transcript, "") for name, t in sorted(only_references.items())]
+
+
+def one_per_style(utterances: Sequence[Utterance], folder: Path) -> list[Trial]:
+    """The first trial of each style."""
+    trials = make_trials(utterances, folder, folder)
+    return [next(t for t in trials if t.style == style) for style in sorted({t.style for t in trials})]
+
+
+def rendering_problems(root: Path) -> list[str]:
+    """What must be installed to render the missing recordings, in sentences; empty if nothing is missing."""
+    absent = absent_lines(root)
+    if not absent:
+        return []
+    problems = []
+    packages = [name for name in RENDERING_PACKAGES if find_spec(name) is None]
+    if packages:
+        problems.append(
+            f"rendering the test set needs the Python packages {', '.join(packages)}: pip install 'marstts[synthetic]'"
+        )
+    try:
+        engines.check_installed(tuple(dict.fromkeys(line.base_voice for line in absent)))
+    except MarsError as error:
+        problems.append(str(error))
+    return problems
+
+
+def absent_lines(root: Path) -> list[Line]:
+    """The lines without a recording in `root`."""
+    return [line for line in committed_lines() if not recording_path(line, root).is_file()]
+
+
+def read_synthetic(root: Path) -> list[Trial]:
+    """The test set with its recordings in `root`; missing ones are rendered into it.
+
+    Raises DataError naming the packages that rendering needs.
+    """
+    problems = rendering_problems(root)
+    if problems:
+        raise DataError("; ".join(problems))
+    lines, absent = committed_lines(), absent_lines(root)
+    if absent:
+        logger.info("%s: rendering %d recordings of the synthetic test set, once", root, len(absent))
+    for number, line in enumerate(absent, 1):
+        render(line, root)
+        if number % 10 == 0:
+            logger.info("synthetic test set: %d/%d rendered", number, len(absent))
+    by_id = {line.id: line for line in lines}
+    return [make_trial(line, by_id[line.reference], root) for line in lines if line.reference]
+
+
+def recording_path(line: Line, root: Path) -> Path:
+    """Path of a recording, the same as in the synthetic corpus."""
+    return root / "audio" / line.speaker / f"{line.id}.flac"
+
+
+def render(line: Line, root: Path) -> None:
+    """Render one line into its file; DataError if the engine fails."""
+    # needs the extra `synthetic`, which test sets with recordings do without
+    from marstts.data.corpora.speakers import SAMPLE_RATE, draw_speaker
+    from marstts.data.corpora.synthetic import UtteranceSpec, render_to_file
+
+    number = int(line.speaker.rpartition(".")[2])
+    speaker = draw_speaker(engines.BASE_VOICES[line.base_voice], number, DRAWS_PER_BASE, SEED)
+    spec = UtteranceSpec(
+        id=line.id, speaker=speaker, style=line.style, text=line.text, split="test", source_rate=SAMPLE_RATE, seed=SEED
+    )
+    _, problem = render_to_file(root, spec)
+    if problem:
+        raise DataError(f"{line.id}: this recording of the synthetic test set cannot be rendered: {problem}")
+
+
+def make_trial(line: Line, reference: Line, root: Path) -> Trial:
+    """The trial of a line."""
+    return Trial(
+        id=line.id, text=line.text, speaker=line.speaker, style=line.style, reference=recording_path(reference, root),
+        reference_transcript=reference.text, ground_truth=recording_path(line, root),
+    )  # fmt: skip

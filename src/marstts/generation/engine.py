@@ -1,0 +1,111 @@
+"""The protocol of engines: how a model is run, one patch after another.
+
+Upstream: the engines of a model's package.  Downstream: `loop`, which samples what engines compute.
+Shapes: B rows of a batch · P positions of a patch · C codes per level · K recent codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marstts.errors import CheckpointError
+from marstts.generation.layout import TokenLayout
+
+State = TypeVar("State")
+
+
+class EngineKind(str, Enum):
+    """The runtime that computes a model."""
+
+    AUTO = "auto"
+    """CUDA where there is a GPU and the codec or a speaker encoder needs PyTorch anyway; else ONNX Runtime where the
+    bundle has graphs for it; else PyTorch."""
+
+    ONNX = "onnx"
+    TORCH = "torch"
+    """PyTorch on the CPU."""
+
+    CUDA = "cuda"
+    """PyTorch on a GPU, the model in half precision; codec and speaker encoders too."""
+
+
+class Engine(Protocol[State]):
+    """Runs a model for a batch of rows. A `State` is a value: no method changes the one it is given.
+
+    Usage: `start`; then per patch `next_logits` with 0, 1, …, P - 1 tokens in turn, `select` as rows end, `append`,
+    `join` as rows are admitted.
+    """
+
+    @property
+    def layout(self) -> TokenLayout:
+        """The tokens of one patch."""
+        ...
+
+    def start(self, prompts: Sequence[Any]) -> State:
+        """Encode the prompts of B rows and prefill their prefixes, which may differ in length."""
+        ...
+
+    def next_logits(self, state: State, tokens: NDArray[np.int64]) -> tuple[NDArray[np.float32], State]:
+        """Compute logits of position p from the tokens (B, p) sampled in this patch so far.
+
+        Returns logits (B, C + 1) over the codes of the position's level, the last column being end of speech, and the
+        state after those tokens.
+        """
+        ...
+
+    def append(self, state: State, patches: NDArray[np.int64]) -> State:
+        """Append a finished patch (B, P) to each row: ready for the next one."""
+        ...
+
+    def select(self, state: State, rows: Sequence[int]) -> State:
+        """Keep only these rows, in this order."""
+        ...
+
+    def join(self, states: Sequence[State]) -> State:
+        """Concatenate the rows of all states (at least one), each fresh from `start` or `append`."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class SamplingInputs:
+    """All that decides the next patch of each row, apart from the model's logits."""
+
+    uniforms: NDArray[np.float64]
+    """(B, P, 2) random numbers in [0, 1): for each position one to sample with, and one to sample again with."""
+
+    top_p: NDArray[np.float64]
+    """(B,) nucleus: 0 = greedy, 1 or more = the full distribution."""
+
+    may_end: NDArray[np.bool_]
+    """(B,) False = end of speech is forbidden in this patch."""
+
+    recent: NDArray[np.int64]
+    """(B, K) the last L0 codes, oldest first, padded in front with `sampling.NO_ID`."""
+
+    max_ratio: NDArray[np.float64]
+    """(B,) a pick that makes up more of the recent codes than this is sampled again."""
+
+
+@runtime_checkable
+class PatchSampler(Protocol[State]):
+    """An `Engine` that samples a whole patch faster than position by position."""
+
+    def sample_patch(self, state: State, inputs: SamplingInputs) -> tuple[NDArray[np.int64], State]:
+        """Return what `loop.sample_positions` returns, up to rounding of the logits.
+
+        The state is the one after the last `next_logits`: `append` and `select` come next.
+        """
+        ...
+
+
+def refuse_nan(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The values a model computed; CheckpointError where one is NaN or infinite, as corrupt weights give."""
+    if not np.isfinite(values).all():
+        raise CheckpointError("the model computed NaN or infinity; its weights are corrupt: export it again")
+    return values

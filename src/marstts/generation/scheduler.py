@@ -1,0 +1,251 @@
+"""The batch scheduler (continuous batching): requests join the running batch as soon as others have finished.
+
+Upstream: any `Engine`, and callers that have `Request`s.  Downstream: `synthesis.batch`, `synthesis.stream`, servers.
+
+`Scheduler` is the loop: which rows share a batch follows from the order of `add` and the lengths of the rows alone, so
+that a run repeats exactly. `AsyncScheduler` runs one on a thread of its own, for requests that arrive at any time;
+`AsyncScheduler.client` gives one of many callers the interface of a `Scheduler`, so that all share one running batch.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections import deque
+from collections.abc import Callable, Generator
+from queue import Empty, SimpleQueue
+from types import TracebackType
+from typing import Any, Protocol
+
+from marstts.generation.engine import Engine
+from marstts.generation.loop import RunningBatch, step
+from marstts.generation.request import Request, RequestState
+
+CHECK_SECONDS = 1.0
+"""Interval at which a waiting caller checks that the scheduler's thread is alive."""
+
+Event = RequestState | BaseException
+"""A row after one more patch, or the error that came instead."""
+
+
+class RequestScheduler(Protocol):
+    """The interface that `Scheduler` and `SchedulerClient` share."""
+
+    @property
+    def num_waiting(self) -> int:
+        """Requests that are not in the batch yet."""
+        ...
+
+    @property
+    def is_busy(self) -> bool:
+        """True while `step` has work."""
+        ...
+
+    def add(self, request: Request, *, urgent: bool = False) -> None:
+        """Queue a request: at the end of the queue, or, if `urgent`, at its head."""
+        ...
+
+    def drop(self, request: Request) -> None:
+        """Cancel a request, whether it waits or runs; nothing happens where it has ended."""
+        ...
+
+    def step(self) -> tuple[RequestState, ...]:
+        """Return rows that have one more patch; a row that has ended comes once."""
+        ...
+
+
+class Scheduler:
+    """At most `capacity` requests in the running batch, the others in a queue."""
+
+    def __init__(self, engine: Engine[Any], capacity: int) -> None:
+        assert capacity >= 1, f"a batch of {capacity} rows"
+        self._engine = engine
+        self._capacity = capacity
+        self._waiting: deque[Request] = deque()
+        self._cancelled: set[Request] = set()
+        self._batch = RunningBatch()
+
+    def add(self, request: Request, *, urgent: bool = False) -> None:
+        """Queue a request: at the end of the queue, or, if `urgent`, at its head."""
+        (self._waiting.appendleft if urgent else self._waiting.append)(request)
+
+    def drop(self, request: Request) -> None:
+        """Cancel a request, whether it waits or runs; nothing happens where it has ended."""
+        if request in self._waiting:
+            self._waiting.remove(request)
+        else:
+            self._cancelled.add(request)
+
+    @property
+    def num_waiting(self) -> int:
+        """Requests that are not in the batch yet."""
+        return len(self._waiting)
+
+    @property
+    def num_active(self) -> int:
+        """Rows of the running batch that go on."""
+        return sum(row.request not in self._cancelled for row in self._batch.active)
+
+    @property
+    def is_busy(self) -> bool:
+        """True while `step` has work."""
+        return bool(self._waiting or self.num_active)
+
+    def step(self) -> tuple[RequestState, ...]:
+        """Admit as many requests as fit, and make one patch of every row -> all rows.
+
+        A row that has ended comes once.
+        """
+        free = self._capacity - self.num_active
+        admitted = [self._waiting.popleft() for _ in range(min(free, len(self._waiting)))]
+        batch, cancelled = self._batch, self._cancelled
+        self._batch, self._cancelled = RunningBatch(), set()  # should the engine fail, its rows are gone
+        self._batch = step(self._engine, batch, admitted, cancelled)
+        return self._batch.rows
+
+
+class AsyncScheduler:
+    """A `Scheduler` that runs on a thread of its own while there is work. Close it, or use it in a `with`."""
+
+    def __init__(self, engine: Engine[Any], capacity: int = 8) -> None:
+        self.capacity = capacity
+        self._scheduler = Scheduler(engine, capacity)
+        self._inbox: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._subscribers: dict[Request, SimpleQueue[Event]] = {}
+        self._thread = threading.Thread(target=self._run, name="marstts-scheduler", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)  # a thread that is within the engine when Python ends takes the process down
+
+    def stream(self, request: Request) -> Generator[RequestState, None, None]:
+        """Yield the state of a request after every patch; the last one has ended.
+
+        Closing the iterator cancels the request: at most the patch in the making is still finished. Raises what the
+        engine raised, and RuntimeError where the scheduler is closed before the request has ended.
+        """
+        client = self.client()
+        client.add(request)
+        try:
+            while client.is_busy:
+                yield from client.step()
+        finally:
+            client.close()
+
+    def client(self) -> SchedulerClient:
+        """A new caller of this scheduler."""
+        return SchedulerClient(self)
+
+    def close(self) -> None:
+        """Stop after the patch in the making; callers that still wait get a RuntimeError."""
+        atexit.unregister(self.close)
+        self._inbox.put(None)
+        self._thread.join()
+
+    def __enter__(self) -> AsyncScheduler:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def submit(self, request: Request, events: SimpleQueue[Event], *, urgent: bool = False) -> None:
+        """Queue a request whose rows go to `events`. Returns at once."""
+        self._inbox.put(lambda: self._admit(request, events, urgent))
+
+    def cancel(self, request: Request) -> None:
+        """Cancel a request. Returns at once; nothing happens where it has ended."""
+        self._inbox.put(lambda: self._cancel(request))
+
+    def next_event(self, events: SimpleQueue[Event]) -> RequestState:
+        """Wait for the next row in `events`; raises the error that came instead."""
+        while True:
+            is_open = self._thread.is_alive()
+            try:
+                event = events.get(timeout=CHECK_SECONDS) if is_open else events.get_nowait()
+            except Empty:
+                if not is_open:
+                    raise RuntimeError("this scheduler is closed") from None
+                continue
+            if isinstance(event, BaseException):
+                raise event
+            return event
+
+    def _run(self) -> None:
+        """Alternate between the inbox and one patch of the batch, until closed."""
+        while True:
+            while not self._scheduler.is_busy or not self._inbox.empty():
+                message = self._inbox.get()
+                if message is None:
+                    self._broadcast(RuntimeError("the scheduler was closed before the end"))
+                    return
+                message()
+            try:
+                for row in self._scheduler.step():
+                    if row.request in self._subscribers:
+                        self._subscribers[row.request].put(row)
+                        if row.stop is not None:
+                            del self._subscribers[row.request]
+            except Exception as error:
+                self._broadcast(error)
+
+    def _admit(self, request: Request, events: SimpleQueue[Event], urgent: bool) -> None:
+        self._subscribers[request] = events
+        self._scheduler.add(request, urgent=urgent)
+
+    def _cancel(self, request: Request) -> None:
+        if self._subscribers.pop(request, None) is not None:
+            self._scheduler.drop(request)
+
+    def _broadcast(self, error: Exception) -> None:
+        for events in {id(queue): queue for queue in self._subscribers.values()}.values():
+            events.put(error)
+        self._subscribers.clear()
+
+
+class SchedulerClient:
+    """One caller of an `AsyncScheduler`, with the interface of a `Scheduler`."""
+
+    def __init__(self, scheduler: AsyncScheduler) -> None:
+        self._scheduler = scheduler
+        self._events: SimpleQueue[Event] = SimpleQueue()
+        self._pending: set[Request] = set()
+        """Requests that have not ended."""
+        self._started: set[Request] = set()
+
+    @property
+    def num_waiting(self) -> int:
+        """This caller's requests of which no patch has come yet."""
+        return len(self._pending - self._started)
+
+    @property
+    def is_busy(self) -> bool:
+        """True while a request of this caller has not ended."""
+        return bool(self._pending)
+
+    def add(self, request: Request, *, urgent: bool = False) -> None:
+        """Queue a request in the shared scheduler."""
+        self._pending.add(request)
+        self._scheduler.submit(request, self._events, urgent=urgent)
+
+    def drop(self, request: Request) -> None:
+        """Cancel a request; nothing happens where it has ended."""
+        self._pending.discard(request)
+        self._started.discard(request)
+        self._scheduler.cancel(request)
+
+    def step(self) -> tuple[RequestState, ...]:
+        """Wait for at least one row, and return all rows that came; every patch of every request comes once."""
+        rows = [self._scheduler.next_event(self._events)]
+        while not self._events.empty():
+            rows.append(self._scheduler.next_event(self._events))
+        kept = tuple(row for row in rows if row.request in self._pending)
+        self._started |= {row.request for row in kept}
+        ended = {row.request for row in kept if row.stop is not None}
+        self._pending -= ended
+        self._started -= ended
+        return kept
+
+    def close(self) -> None:
+        """Cancel all requests that have not ended."""
+        for request in list(self._pending):
+            self.drop(request)

@@ -1,0 +1,175 @@
+"""The MARS5 of a bundle: its folder, read and written.
+
+Upstream: `models`, which calls these functions for bundles of architecture "mars5".  Downstream: `checkpoint`.
+The folder is `checkpoint`'s; the bundle's own tokenizer is the text tokenizer of it.
+A bundle needs no speaker encoders: the models bring their own, which `own_encoders` opens over the bundle's codec.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import Field
+
+from marstts.codec.base import Codec, CodecSpec
+from marstts.config import Config, parse_config
+from marstts.errors import CheckpointError, ConfigError
+from marstts.generation.engine import EngineKind
+from marstts.generation.request import SamplingConfig
+from marstts.mars5.checkpoint import AR_FILE, Models, load_models, write_models
+from marstts.mars5.config import Mars5Config
+from marstts.mars5.engine import TorchEngine
+from marstts.mars5.pipeline import Pipeline
+from marstts.mars5.profiles import OWN, RELEASED
+from marstts.mars5.repaint import DiffusionConfig
+from marstts.mars5.sampling import SamplingConfig as ArSamplingConfig
+from marstts.mars5.speech import ROLE, TOKENS_PER_SECOND, Mars5SpeakerEncoder, Mars5Speech
+from marstts.precision import WeightFormat
+from marstts.pretrained import fingerprint, short_name
+from marstts.speaker.base import SpeakerEncoder
+from marstts.text.bpe import BPE
+
+
+class ProfileName(str, Enum):
+    """The profiles by name."""
+
+    OWN = "own"
+    RELEASED = "released"
+
+
+class Mars5Settings(Config):
+    """Settings of a bundle that only MARS5 has."""
+
+    sampling: ArSamplingConfig = ArSamplingConfig()
+    """How speech tokens are drawn; top-p is the bundle's own."""
+
+    diffusion: DiffusionConfig = DiffusionConfig()
+    """How the codes of all levels are drawn."""
+
+    profile: ProfileName = ProfileName.OWN
+
+    tokens_per_second: float = Field(TOKENS_PER_SECOND, gt=0)
+    """Speech tokens in a second, on average: limits on lengths count tokens."""
+
+
+def parse_settings(values: Mapping[str, Any], source: str) -> Mars5Settings:
+    """Validate the settings of a bundle."""
+    return parse_config(Mars5Settings, dict(values), source)
+
+
+def has_graphs(folder: Path) -> bool:
+    """Whether ONNX Runtime can run the model: never, so far."""
+    return False
+
+
+class LoadedEngine(TorchEngine):
+    """The engine of a folder, which knows the models that it belongs to."""
+
+    def __init__(self, models: Models, name: str, sampling: ArSamplingConfig | None = None) -> None:
+        """`name` tells the weights apart."""
+        super().__init__(models.ar, models.vocabulary, sampling)
+        self.models, self.name = models, name
+
+
+def open_engine(folder: Path, kind: EngineKind) -> LoadedEngine:
+    """The engine of a model's folder; `kind` is not AUTO.  Raises ConfigError for ONNX: MARS5 has no graphs."""
+    if kind is EngineKind.ONNX:
+        raise ConfigError(
+            f"{folder}: engine 'onnx' was asked for, but MARS5 runs in PyTorch only: use 'torch' or 'cuda'"
+        )
+    models = load_model(folder)
+    if kind is EngineKind.CUDA:
+        models.ar.to("cuda", torch.float16)
+        models.nar.to("cuda")
+    return LoadedEngine(models, short_name("mars5", fingerprint(folder / AR_FILE)))
+
+
+def torch_engine(module: Models) -> LoadedEngine:
+    """The engine of models that are in memory already."""
+    return LoadedEngine(module, "mars5-in-memory")
+
+
+def speech_model(
+    engine: LoadedEngine,
+    bundle: Path,
+    settings: Mars5Settings,
+    sampling: SamplingConfig,
+    guidance: float | None = None,
+) -> Mars5Speech:
+    """The speech model around an engine; `guidance` replaces that of the diffusion."""
+    diffusion = settings.diffusion
+    if guidance is not None:
+        if not 1.0 <= guidance < float("inf"):
+            raise ConfigError(f"the guidance must be 1 (none) or more, but is {guidance:g}")
+        diffusion = diffusion.model_copy(update={"nar_guidance_w": guidance})
+    models = engine.models
+    pipeline = Pipeline(
+        ar=models.ar,
+        nar=models.nar,
+        vocabulary=models.vocabulary,
+        sampling=settings.sampling,
+        diffusion=diffusion,
+        profile=RELEASED if settings.profile is ProfileName.RELEASED else OWN,
+    )
+    return Mars5Speech(
+        pipeline=pipeline,
+        engine=LoadedEngine(models, engine.name, settings.sampling),
+        sampling=sampling,
+        patch_rate=settings.tokens_per_second,
+    )
+
+
+def own_encoders(model: Mars5Speech, codec: Codec) -> dict[str, SpeakerEncoder]:
+    """The speaker encoder that the models bring, over the bundle's codec."""
+    assert isinstance(model.engine, LoadedEngine), "a model that `speech_model` made"
+    return {ROLE: Mars5SpeakerEncoder(model.pipeline, codec, f"{model.engine.name}-{codec.spec.name}")}
+
+
+def check_fit(
+    source: str, config: Mars5Config, tokenizer: BPE, codec: CodecSpec, encoders: Mapping[str, SpeakerEncoder]
+) -> None:
+    """Raise CheckpointError that lists everything in which the models and their codec and tokenizer differ."""
+    facts = {
+        "text_vocab_size": (config.ar.text_vocab_size, tokenizer.vocab_size, "tokenizer"),
+        "codebook_size": (config.ar.codebook_size, codec.codebook_size, f"codec {codec.name}"),
+        "codes per frame": ((1,) * config.ar.levels, codec.patch_layout, f"codec {codec.name}"),
+    }
+    complaints = [
+        f"{name} is {mine}, but the {whose} has {theirs}"
+        for name, (mine, theirs, whose) in facts.items()
+        if mine != theirs
+    ]
+    if complaints:
+        raise CheckpointError(f"{source}: the model does not fit what it is bundled with: {'; '.join(complaints)}")
+
+
+def load_model(folder: Path) -> Models:
+    """Both models of a folder, in float32 and evaluation mode."""
+    return load_models(folder)
+
+
+def write_model(model: Models, folder: Path, weights: WeightFormat = WeightFormat.FLOAT16) -> None:
+    """Write a model's folder.  Its parameters are rounded to half precision in place, unless float32 is asked for.
+
+    Raises ConfigError for int8, which only graphs have.
+    """
+    if weights is WeightFormat.INT8:
+        raise ConfigError(f"{folder}: MARS5 has no int8 weights; use float16 or float32")
+    if weights is WeightFormat.FLOAT16:
+        for module in (model.ar, model.nar):
+            for parameter in module.parameters():
+                parameter.data = parameter.data.half().to(parameter.dtype)
+    write_models(model, folder)
+
+
+def rewrite_model(source: Path, folder: Path, weights: WeightFormat | None) -> None:
+    """Copy a model's folder; ConfigError where other weights are asked for."""
+    if weights is not None:
+        raise ConfigError(f"{source}: the weights of a MARS5 cannot be quantized; leave them as they are")
+    load_models(source)
+    shutil.copytree(source, folder)

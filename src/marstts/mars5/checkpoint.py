@@ -1,0 +1,190 @@
+"""A MARS5 on disk: two safetensors files, two tokenizers and their configuration, in one folder.
+
+Upstream: published checkpoints (`convert`), training (`write_models`).  Downstream: `tts`, `pipeline`.
+
+    config.json              sizes of both models
+    ar.safetensors           the AR, in half precision where that loses nothing
+    nar.safetensors          the NAR, likewise
+    text_tokenizer.json      of the library `tokenizers`
+    speech_tokenizer.json    merges over codes, special tokens
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from pydantic import ValidationError
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from marstts.config import read_config, write_config
+from marstts.errors import CheckpointError
+from marstts.mars5.ar import CodecLM
+from marstts.mars5.config import CodecLMConfig, Mars5Config, ResidualTransformerConfig
+from marstts.mars5.nar import ResidualTransformer
+from marstts.mars5.released import (
+    SPEECH_TOKENIZER,
+    TEXT_TOKENIZER,
+    Container,
+    count_codes,
+    infer_sizes,
+    load_ar,
+    load_nar,
+    read_container,
+)
+from marstts.mars5.text import JointVocabulary, SpeechBPE, read_speech_tokenizer, read_text_tokenizer
+from marstts.pretrained import read_tensors
+from marstts.text.bpe import BPE
+
+CONFIG_FILE = "config.json"
+AR_FILE, NAR_FILE = "ar.safetensors", "nar.safetensors"
+TEXT_FILE, SPEECH_FILE = "text_tokenizer.json", "speech_tokenizer.json"
+
+Model = TypeVar("Model", CodecLM, ResidualTransformer)
+
+Source = Path | str | Mapping[str, Any]
+"""A published file, or the content of one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Models:
+    """What a MARS5 consists of; models in float32 and evaluation mode."""
+
+    ar: CodecLM
+    nar: ResidualTransformer
+    vocabulary: JointVocabulary
+
+    @property
+    def config(self) -> Mars5Config:
+        """The sizes of both models."""
+        return Mars5Config(ar=self.ar.config, nar=self.nar.config)
+
+
+def load_released(
+    ar_source: Source, nar_source: Source, *, ar_heads: int | None = None, nar_heads: int | None = None
+) -> Models:
+    """The published models; the tokenizers are those of the AR's file.
+
+    Head counts (of the AR's speaker encoder, and of the NAR): None = width / 64, as published.
+    Raises CheckpointError where a file is damaged, unsafe, no such checkpoint, or where the two do not fit together.
+    """
+    ar_container = read_container(ar_source)
+    vocabulary = read_vocabulary(ar_container)
+    ar = load_ar(ar_container, vocabulary.text.vocab_size, ar_heads)
+    nar_container = read_container(nar_source)
+    nar = load_nar(nar_container, nar_heads)
+    check_fit(ar.config, nar.config, vocabulary, f"{ar_container.source} and {nar_container.source}")
+    return Models(ar, nar, vocabulary)
+
+
+def read_vocabulary(container: Container) -> JointVocabulary:
+    """Both tokenizers of a container; raises CheckpointError where one is missing or malformed."""
+    text, speech, source = container.text_tokenizer, container.speech_tokenizer, container.source
+    if text is None or speech is None:
+        missing = TEXT_TOKENIZER if text is None else SPEECH_TOKENIZER
+        raise CheckpointError(f"{source}: expected both tokenizers beside the AR's weights, but {missing} is missing")
+    return JointVocabulary(
+        read_text_tokenizer(text, f"{source}, {TEXT_TOKENIZER}"),
+        read_speech_tokenizer(speech, f"{source}, {SPEECH_TOKENIZER}", infer_sizes(container, count_codes)),
+    )
+
+
+def check_fit(
+    ar: CodecLMConfig, nar: ResidualTransformerConfig, vocabulary: JointVocabulary, source: str
+) -> Mars5Config:
+    """The sizes of both models; raises CheckpointError where models and tokenizers are not made for each other."""
+    if ar.vocab_size != vocabulary.size:
+        raise CheckpointError(
+            f"{source}: the AR knows {ar.vocab_size} tokens, but its tokenizers have {vocabulary.text.vocab_size} and "
+            f"{vocabulary.speech.vocab_size}: they belong to another model"
+        )
+    if ar.codebook_size != vocabulary.speech.codebook_size:
+        raise CheckpointError(
+            f"{source}: the AR knows {ar.codebook_size} codes, but its speech tokenizer "
+            f"{vocabulary.speech.codebook_size}: they belong to different codecs"
+        )
+    try:
+        return Mars5Config(ar=ar, nar=nar)
+    except ValidationError as error:
+        reason = "; ".join(complaint["msg"] for complaint in error.errors())
+        raise CheckpointError(f"{source}: AR and NAR do not fit together: {reason}") from error
+
+
+def convert(
+    ar_source: Path | str,
+    nar_source: Path | str,
+    folder: Path,
+    *,
+    ar_heads: int | None = None,
+    nar_heads: int | None = None,
+) -> Models:
+    """Read two published files and write them as a folder of ours; raises as `load_released` and `write_models`."""
+    models = load_released(ar_source, nar_source, ar_heads=ar_heads, nar_heads=nar_heads)
+    write_models(models, folder)
+    return models
+
+
+def write_models(models: Models, folder: Path) -> None:
+    """Write a MARS5, whole or not at all; raises CheckpointError where the folder exists."""
+    if folder.exists():
+        raise CheckpointError(f"{folder}: exists already; name a folder that does not")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        write_config(models.config, temporary / CONFIG_FILE)
+        save_file(compact(models.ar), temporary / AR_FILE)
+        save_file(compact(models.nar), temporary / NAR_FILE)
+        models.vocabulary.text.save(temporary / TEXT_FILE)
+        models.vocabulary.speech.save(temporary / SPEECH_FILE)
+        temporary.chmod(0o755)
+        os.replace(temporary, folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def compact(model: nn.Module) -> dict[str, Tensor]:
+    """The tensors of a model, in half precision where every number survives it."""
+    return {name: halve(tensor.detach().cpu().contiguous()) for name, tensor in model.state_dict().items()}
+
+
+def halve(tensor: Tensor) -> Tensor:
+    """The tensor in float16 if that is exact, else as it is."""
+    half = tensor.half()
+    return half if torch.equal(half.to(tensor.dtype), tensor) else tensor
+
+
+def load_models(folder: Path | str) -> Models:
+    """Read what `write_models` wrote; raises CheckpointError or ConfigError where something is missing or malformed."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise CheckpointError(f"{folder}: no such model folder")
+    config = read_config(Mars5Config, folder / CONFIG_FILE)
+    vocabulary = JointVocabulary(BPE.load(folder / TEXT_FILE), SpeechBPE.load(folder / SPEECH_FILE))
+    check_fit(config.ar, config.nar, vocabulary, str(folder))
+    return Models(
+        read_model(CodecLM, config.ar, folder / AR_FILE),
+        read_model(ResidualTransformer, config.nar, folder / NAR_FILE),
+        vocabulary,
+    )
+
+
+def read_model(kind: type[Model], config: Any, path: Path) -> Model:
+    """A model of this kind and these sizes with the tensors of a file."""
+    if not path.is_file():
+        raise CheckpointError(f"{path}: expected this file in the model's folder; the model is incomplete")
+    tensors = {name: tensor.float() for name, tensor in read_tensors(path).items()}
+    with torch.device("meta"):  # sizes only: the tensors of the file take the places
+        model = kind(config)
+    try:
+        model.load_state_dict(tensors, assign=True)
+    except RuntimeError as error:
+        first_complaints = " ".join(str(error).split())[:300]
+        raise CheckpointError(f"{path}: these weights belong to another model: {first_complaints}") from error
+    return model.eval()

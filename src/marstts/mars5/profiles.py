@@ -1,0 +1,99 @@
+"""Two profiles: what the published pipeline does, and what ours does instead.
+
+Upstream: nothing.  Downstream: `pipeline`, `tts`.
+Each field of a `Profile` is one deviation of the release from what its documentation, its paper or plain sense asks
+for.  `OWN` mends them, `RELEASED` keeps them, so that recorded runs come out token for token.
+docs/models/mars5-deviations.md lists them with their reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from marstts.mars5.prompt import prompt_string, published_prompt_string
+from marstts.mars5.repaint import PAPER, PUBLISHED, DiffusionConfig, ReverseRules
+
+
+class LengthLimit(str, Enum):
+    """What `max_tokens` counts."""
+
+    NEW = "new tokens"
+    WHOLE = "prompt and new tokens"
+
+
+class Level0(str, Enum):
+    """What becomes of level 0 in the last steps of the diffusion."""
+
+    REDRAWN = "redrawn"
+    """The NAR may replace the AR's codes from `q0_override_steps` on, as documented."""
+
+    KEPT = "kept"
+    """It is noised from there on, and the AR's codes come back in the end."""
+
+
+class Trim(str, Enum):
+    """How the edges of a waveform are padded before its silence is measured."""
+
+    ZEROS = "zeros"
+    REFLECT = "reflect"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """How a pipeline behaves where the release deviates."""
+
+    name: str
+
+    spell: Callable[[str, str | None], str] = prompt_string
+    """Text and transcript to the string the models read."""
+
+    legal_text_ids: int = 0
+    """How many of the last text ids may be drawn as speech."""
+
+    limit: LengthLimit = LengthLimit.NEW
+
+    skipped_tokens: int = 0
+    """How many of the first speech tokens are lost."""
+
+    reference_copies: int = 1
+    """How often the NAR sees the reference before the new speech: its codes, and then level 0 of them once more."""
+
+    level0: Level0 = Level0.REDRAWN
+
+    reverse: ReverseRules = PAPER
+
+    padding_is_legal: bool = False
+    """Whether the class that stands for padding may be drawn."""
+
+    settle: Callable[[DiffusionConfig], DiffusionConfig] = lambda config: config
+    """The settings of the diffusion that count, of those that were given."""
+
+    trim: Trim = Trim.ZEROS
+
+    min_reference_seconds: float = 1.0
+    """Shorter references are refused."""
+
+
+def ignore_settings(config: DiffusionConfig) -> DiffusionConfig:
+    """All steps, no jumps, and a last step that draws, whatever was asked for."""
+    return config.model_copy(update={"timesteps": 200, "jump_len": 1, "jump_n_sample": 1, "last_greedy": False})
+
+
+OWN = Profile(name="own")
+
+RELEASED = Profile(
+    name="released",
+    spell=published_prompt_string,
+    legal_text_ids=1,
+    limit=LengthLimit.WHOLE,
+    skipped_tokens=1,
+    reference_copies=2,
+    level0=Level0.KEPT,
+    reverse=PUBLISHED,
+    padding_is_legal=True,
+    settle=ignore_settings,
+    trim=Trim.REFLECT,
+    min_reference_seconds=0.0,
+)

@@ -1,0 +1,61 @@
+"""The published checkpoints as a bundle: the model called `mars5-english`.
+
+Upstream: `checkpoint.load_released`, which reads the files.  Downstream: `models`, which opens the bundle.
+It is fetched, checked and converted once, into the user's cache; afterwards no network is needed but for EnCodec and
+Vocos, which have a cache of their own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from marstts.bundle import BUNDLE_FILE, TOKENIZER_FILE, BundleInfo, model_folder, new_bundle, part_config
+from marstts.codec.registry import CodecPart, EncodecPart
+from marstts.mars5.bundled import Mars5Settings
+from marstts.mars5.checkpoint import load_released, write_models
+from marstts.mars5.config import Mars5Config
+from marstts.mars5.tts import AR_FILES, HUB_MODEL, NAR_FILES
+from marstts.pretrained import cache_folder, find_file
+
+NAME = "mars5-english"
+
+
+def convert(
+    ar: Path,
+    nar: Path,
+    folder: Path,
+    *,
+    name: str = NAME,
+    codec: Path | CodecPart | None = None,
+    ar_heads: int | None = None,
+    nar_heads: int | None = None,
+) -> Mars5Config:
+    """Write a bundle with the published models, and return their sizes.
+
+    The codec is EnCodec with Vocos unless another is given; it is not opened.  Head counts: None = width / 64, as
+    published.  Nothing is written where an input is refused (CheckpointError).
+    """
+    models = load_released(ar, nar, ar_heads=ar_heads, nar_heads=nar_heads)
+    codec = codec or EncodecPart()
+    info = BundleInfo(
+        name=name,
+        architecture="mars5",
+        settings=Mars5Settings().model_dump(mode="json"),
+        codec=part_config(codec),
+        encoders={},
+    )
+    with new_bundle(folder, info, codec, {}) as temporary:
+        models.vocabulary.text.save(temporary / TOKENIZER_FILE)
+        write_models(models, model_folder(temporary, info))
+    return models.config
+
+
+def cached_bundle(*, onnx: bool) -> Path:
+    """The folder of the published model in the user's cache, fetched and converted if it is not there yet.
+
+    `onnx` makes no difference: MARS5 runs in PyTorch.  Raises CheckpointError where the download is refused.
+    """
+    folder = cache_folder() / NAME
+    if not (folder / BUNDLE_FILE).is_file():
+        convert(find_file(HUB_MODEL, AR_FILES), find_file(HUB_MODEL, NAR_FILES), folder)
+    return folder

@@ -1,0 +1,334 @@
+"""The published checkpoints, read as models of ours: their containers, sizes, tokenizers and names for tensors.
+
+Upstream: `mars5_en_checkpoints_ar-*.pt` and `…nar-*.pt`, or the safetensors files of the same tensors, whose metadata
+holds the tokenizers.  Downstream: `checkpoint.convert`, `tts`.
+Sizes are read from the tensors.  Head counts leave no trace in them (but for the AR's decoder): they are width / 64, as
+published, or given by hand.  The AR's window is the published one.
+
+Loading is strict: every tensor has its place and every place its tensor.  A file that lies about its size, asks for
+code to be run, or was cut short is refused before anything is built from it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from pydantic import ValidationError
+from torch import Tensor, nn
+
+from marstts.errors import CheckpointError
+from marstts.mars5.ar import CodecLM
+from marstts.mars5.config import HEAD_SIZE, CodecLMConfig, ResidualTransformerConfig
+from marstts.mars5.nar import ResidualTransformer
+from marstts.pretrained import fingerprint, read_tensors
+
+if TYPE_CHECKING:
+    Model = TypeVar("Model", bound=nn.Module)
+    Sizes = TypeVar("Sizes", CodecLMConfig, ResidualTransformerConfig, int)
+
+SUFFIXES = (".pt", ".safetensors")
+TEXT_TOKENIZER, SPEECH_TOKENIZER = "texttok.model", "speechtok.model"
+
+MAX_NAMED = 8
+"""How many complaints are worth reading at once."""
+
+MAX_TOKENIZER_BYTES = 16 * 2**20
+
+Names = Iterator[tuple[str, tuple[str, ...]]]
+"""Published name, and the tensors of ours that its rows make up."""
+
+
+@dataclass(frozen=True)
+class Container:
+    """What a published file holds."""
+
+    source: str
+    """For messages."""
+
+    tensors: dict[str, Tensor]
+    """In float32."""
+
+    text_tokenizer: str | None
+    """The text of a minbpe `.model` file."""
+
+    speech_tokenizer: str | None
+
+
+def read_container(source: Path | str | Mapping[str, Any], expected_sha256: str | None = None) -> Container:
+    """A published file, or the content of one that is already in memory (`model`, and perhaps `vocab`).
+
+    Raises CheckpointError where the file has another hash than expected, is damaged, unsafe, or no such container.
+    """
+    if isinstance(source, Mapping):
+        return make_container("the checkpoint", source, None)
+    path = Path(source)
+    if path.suffix not in SUFFIXES:
+        raise CheckpointError(f"{path}: expected a published checkpoint, {' or '.join(SUFFIXES)}")
+    if not path.is_file():
+        raise CheckpointError(f"{path}: no such checkpoint file")
+    fingerprint(path, expected_sha256)
+    if path.suffix == ".pt":
+        check_archive(path)
+    try:
+        content = read_tensors(path)
+    except CheckpointError:
+        raise
+    except Exception as error:  # a damaged pickle may fail in any way at all
+        raise CheckpointError(f"{path}: expected a PyTorch checkpoint, but it is damaged ({error!r})") from error
+    if path.suffix == ".safetensors":
+        content = {"model": content, "vocab": read_metadata(path)}
+    return make_container(str(path), content, path.stat().st_size)
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """The strings in the header of a safetensors file that was already read."""
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        return json.loads(file.read(size)).get("__metadata__", {})
+
+
+def make_container(source: str, content: Mapping[str, Any], num_bytes: int | None) -> Container:
+    """The container of `content`; of a file of `num_bytes`, if it is one."""
+    tensors, vocab = content.get("model"), content.get("vocab", {})
+    if not isinstance(tensors, Mapping) or not isinstance(vocab, Mapping):
+        raise CheckpointError(f"{source}: expected the entries 'model' and 'vocab', not {sorted(map(str, content))}")
+    return Container(
+        source=source,
+        tensors=check_numbers(source, tensors, num_bytes),
+        text_tokenizer=check_text(source, vocab, TEXT_TOKENIZER),
+        speech_tokenizer=check_text(source, vocab, SPEECH_TOKENIZER),
+    )
+
+
+def check_archive(path: Path) -> None:
+    """Refuse what `torch.save` does not write: compressed entries, or more content than the file has bytes."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        raise CheckpointError(f"{path}: expected a PyTorch checkpoint, but it is damaged: {error}") from error
+    size = sum(entry.file_size for entry in entries)
+    if size > path.stat().st_size or any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+        raise CheckpointError(f"{path}: unfolds to {size} bytes, which PyTorch checkpoints do not; not opened")
+
+
+def check_numbers(source: str, tensors: Mapping[Any, Any], num_bytes: int | None) -> dict[str, Tensor]:
+    """The tensors in float32, all of them finite real numbers that the file has room for."""
+    size = 0
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor) or not tensor.is_floating_point() or tensor.layout != torch.strided:
+            raise CheckpointError(f"{source}: expected {name} to be a tensor of real numbers")
+        size += tensor.numel() * tensor.element_size()
+    if num_bytes is not None and size > num_bytes:
+        raise CheckpointError(f"{source}: claims {size} bytes of weights, more than the file has; fetch it again")
+    if any(not bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
+        raise CheckpointError(f"{source}: some weights are not finite numbers; fetch it again")
+    return {str(name): tensor.detach().to(torch.float32, copy=True) for name, tensor in tensors.items()}
+
+
+def check_text(source: str, vocab: Mapping[str, Any], name: str) -> str | None:
+    """A tokenizer's text, or None where there is none."""
+    text = vocab.get(name)
+    if text is not None and (not isinstance(text, str) or len(text) > MAX_TOKENIZER_BYTES):
+        raise CheckpointError(f"{source}: expected {name} to be the text of a tokenizer")
+    return text
+
+
+def load_ar(container: Container, text_vocab_size: int, heads: int | None = None) -> CodecLM:
+    """The AR in a container, in float32 and evaluation mode; the size of its text vocabulary is its tokenizer's.
+
+    `heads`: of the speaker encoder; None = width / 64, as published.
+    """
+    config = infer_sizes(container, lambda tensors: infer_ar(tensors, text_vocab_size, heads))
+    return load_model(container, CodecLM, config, ar_names(config))
+
+
+def load_nar(container: Container, heads: int | None = None) -> ResidualTransformer:
+    """The NAR in a container, in float32 and evaluation mode; `heads`: None = width / 64, as published."""
+    config = infer_sizes(container, lambda tensors: infer_nar(tensors, heads))
+    return load_model(container, ResidualTransformer, config, nar_names(config))
+
+
+def infer_sizes(container: Container, infer: Callable[[Mapping[str, Tensor]], Sizes]) -> Sizes:
+    """What `infer` makes of the tensors; CheckpointError where they are no such model's."""
+    source = container.source
+    try:
+        return infer(container.tensors)
+    except KeyError as error:
+        raise CheckpointError(f"{source}: no published MARS5, for it lacks {error.args[0]}") from error
+    except IndexError as error:
+        raise CheckpointError(f"{source}: no published MARS5, for its tables are not matrices") from error
+    except ValidationError as error:
+        reasons = "; ".join(f"{'.'.join(map(str, e['loc']))} {e['msg']}".strip() for e in error.errors())
+        raise CheckpointError(f"{source}: no published MARS5, for its sizes are impossible: {reasons}") from error
+
+
+def infer_ar(tensors: Mapping[str, Tensor], text_vocab_size: int, heads: int | None) -> CodecLMConfig:
+    """The sizes of the AR these tensors belong to."""
+    vocab_size, width = tensors["embed.weight"].shape[0], tensors["embed.weight"].shape[1]
+    return CodecLMConfig(
+        text_vocab_size=text_vocab_size,
+        speech_vocab_size=vocab_size - text_vocab_size,
+        width=width,
+        layers=count_layers(tensors, "ar"),
+        heads=tensors["ar.layers.0.attention.wq.weight"].shape[0] // HEAD_SIZE,
+        feed_forward_width=tensors["ar.layers.0.feed_forward.w1.weight"].shape[0],
+        speaker_layers=count_layers(tensors, "spk_encoder"),
+        speaker_heads=heads or width // HEAD_SIZE,
+        speaker_feed_forward_width=tensors["spk_encoder.layers.0.linear2.weight"].shape[1],
+        levels=count(tensors, r"ref_chunked_emb\.embs\.(\d+)\."),
+        codebook_size=count_codes(tensors),
+    )
+
+
+def infer_nar(tensors: Mapping[str, Tensor], heads: int | None) -> ResidualTransformerConfig:
+    """The sizes of the NAR these tensors belong to."""
+    text_vocab_size, width = tensors["text_embed.weight"].shape[0], tensors["text_embed.weight"].shape[1]
+    return ResidualTransformerConfig(
+        text_vocab_size=text_vocab_size,
+        width=width,
+        heads=heads or width // HEAD_SIZE,
+        encoder_layers=count_layers(tensors, "tfm.encoder"),
+        decoder_layers=count_layers(tensors, "tfm.decoder"),
+        speaker_layers=count_layers(tensors, "spk_encoder"),
+        feed_forward_width=tensors["spk_encoder.layers.0.linear2.weight"].shape[1],
+        timestep_width=tensors["timestep_encoder_emb.0.weight"].shape[1],
+        levels=count(tensors, r"residual_encoder\.embs\.(\d+)\."),
+        codebook_size=tensors["residual_encoder.embs.0.weight"].shape[0] - 1,
+    )
+
+
+def count_codes(tensors: Mapping[str, Tensor]) -> int:
+    """Codes per level that the AR knows: one row of the table stands for padding."""
+    return tensors["ref_chunked_emb.embs.0.weight"].shape[0] - 1
+
+
+def count_layers(tensors: Mapping[str, Tensor], stack: str) -> int:
+    """How many layers a stack has."""
+    return count(tensors, rf"{re.escape(stack)}\.layers\.(\d+)\.")
+
+
+def count(tensors: Mapping[str, Tensor], pattern: str) -> int:
+    """How many different numbers there are in names that begin with `pattern`."""
+    found = (re.match(pattern, name) for name in tensors)
+    return len({match[1] for match in found if match})
+
+
+def load_model(container: Container, kind: Callable[[Any], Model], config: Any, names: Names) -> Model:
+    """A model of this kind with the container's tensors, which must be the right ones."""
+    pairs = list(names)
+    with torch.device("meta"):  # sizes only: nothing is allocated for tensors that may not fit
+        model = kind(config)
+    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    wanted = {}
+    for name, ours in pairs:
+        rows, *rest = shapes[ours[0]]
+        wanted[name] = (1, rows) if is_row(name) else (sum(shapes[target][0] for target in ours), *rest)
+    check_shapes(container, wanted)
+    renamed: dict[str, Tensor] = {}
+    for name, ours in pairs:
+        tensor = container.tensors[name][0] if is_row(name) else container.tensors[name]
+        parts = tensor.split([shapes[target][0] for target in ours])
+        renamed |= {target: part if len(ours) == 1 else part.clone() for target, part in zip(ours, parts, strict=True)}
+    model.load_state_dict(renamed, assign=True)
+    return model.eval().requires_grad_(True)
+
+
+def is_row(name: str) -> bool:
+    """Whether a published matrix of one row is a vector of ours."""
+    return name == "spk_identity_emb.weight"
+
+
+def check_shapes(container: Container, wanted: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise CheckpointError naming tensors that are missing, unexpected, or of another shape."""
+    tensors = container.tensors
+    complaints = [f"{name} is missing" for name in sorted(wanted.keys() - tensors.keys())]
+    complaints += [f"{name} is not expected" for name in sorted(tensors.keys() - wanted.keys())]
+    complaints += [
+        f"{name} is {tuple(tensors[name].shape)} instead of {wanted[name]}"
+        for name in sorted(wanted.keys() & tensors.keys())
+        if tuple(tensors[name].shape) != wanted[name]
+    ]
+    if complaints:
+        rest = f"; and {len(complaints) - MAX_NAMED} more" if len(complaints) > MAX_NAMED else ""
+        raise CheckpointError(f"{container.source}: no published MARS5: {'; '.join(complaints[:MAX_NAMED])}{rest}")
+
+
+def ar_names(config: CodecLMConfig) -> Names:
+    """All tensors of the AR."""
+    yield "embed.weight", ("embedding.weight",)
+    yield "ar.norm.weight", ("norm.weight",)
+    yield "ar.output.weight", ("output.weight",)
+    yield "pos_embedding.alpha", ("speaker_encoder.positions.alpha",)
+    parts = {
+        "attention.wq": "attention.query",
+        "attention.wk": "attention.key",
+        "attention.wv": "attention.value",
+        "attention.wo": "attention.output",
+        "feed_forward.w1": "feed_forward.gate",
+        "feed_forward.w2": "feed_forward.output",
+        "feed_forward.w3": "feed_forward.value",
+        "attention_norm": "attention_norm",
+        "ffn_norm": "feed_forward_norm",
+    }
+    for layer in range(config.layers):
+        for theirs, ours in parts.items():
+            yield f"ar.layers.{layer}.{theirs}.weight", (f"layers.{layer}.{ours}.weight",)
+    yield from speaker_names("ref_chunked_emb", config.levels, config.speaker_layers)
+
+
+def nar_names(config: ResidualTransformerConfig) -> Names:
+    """All tensors of the NAR."""
+    yield "text_embed.weight", ("text_embedding.weight",)
+    yield "cond_pos_embedding.alpha", ("text_positions.alpha",)
+    yield "pos_embedding.alpha", ("code_positions.alpha",)
+    yield "ref_pos_embedding.alpha", ("speaker_encoder.positions.alpha",)
+    yield from speaker_names("ref_embedder", config.levels, config.speaker_layers)
+    for level in range(config.levels):
+        yield f"residual_encoder.embs.{level}.weight", (f"code_embedding.tables.{level}.weight",)
+    yield from layer_names("tfm.encoder", "encoder", config.encoder_layers, cross=False)
+    yield from layer_names("tfm.decoder", "decoder", config.decoder_layers, cross=True)
+    for kind in ("weight", "bias"):
+        yield f"tfm.encoder.norm.{kind}", (f"encoder_norm.{kind}",)
+        yield f"tfm.decoder.norm.{kind}", (f"decoder_norm.{kind}",)
+        for theirs, ours in (("timestep_encoder_emb", "text_timestep"), ("timestep_decoder_emb", "code_timestep")):
+            yield f"{theirs}.0.{kind}", (f"{ours}.input.{kind}",)
+            yield f"{theirs}.2.{kind}", (f"{ours}.output.{kind}",)
+        for level in range(config.levels):
+            yield f"residual_decoder.{level}.0.{kind}", (f"heads.{level}.norm.{kind}",)
+            yield f"residual_decoder.{level}.1.{kind}", (f"heads.{level}.output.{kind}",)
+
+
+def speaker_names(tables: str, levels: int, layers: int) -> Names:
+    """All tensors of a speaker encoder but its positions."""
+    yield "spk_identity_emb.weight", ("speaker_encoder.identity",)
+    for level in range(levels):
+        yield f"{tables}.embs.{level}.weight", (f"speaker_encoder.codes.tables.{level}.weight",)
+    yield from layer_names("spk_encoder", "speaker_encoder.layers", layers, cross=False)
+    for kind in ("weight", "bias"):
+        yield f"spk_encoder.norm.{kind}", (f"speaker_encoder.norm.{kind}",)
+
+
+def layer_names(theirs: str, ours: str, layers: int, *, cross: bool) -> Names:
+    """All tensors of a stack of SwiGLU layers, without and with cross-attention."""
+    attentions = {"self_attn": "attention"} | ({"multihead_attn": "cross_attention"} if cross else {})
+    norms = ["attention_norm", *(["cross_norm"] if cross else []), "feed_forward_norm"]
+    for layer in range(layers):
+        source, target = f"{theirs}.layers.{layer}", f"{ours}.{layer}"
+        yield f"{source}.activation.V.weight", (f"{target}.feed_forward.value.weight",)
+        yield f"{source}.activation.W.weight", (f"{target}.feed_forward.gate.weight",)
+        for kind in ("weight", "bias"):
+            yield f"{source}.linear2.{kind}", (f"{target}.feed_forward.output.{kind}",)
+            for number, norm in enumerate(norms, start=1):
+                yield f"{source}.norm{number}.{kind}", (f"{target}.{norm}.{kind}",)
+            for their_part, part in attentions.items():
+                both = (f"{target}.{part}.query.{kind}", f"{target}.{part}.key_value.{kind}")
+                yield f"{source}.{their_part}.in_proj_{kind}", both
+                yield f"{source}.{their_part}.out_proj.{kind}", (f"{target}.{part}.output.{kind}",)

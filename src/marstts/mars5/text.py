@@ -1,0 +1,261 @@
+"""The two tokenizers of MARS5 and the joint vocabulary of their ids.
+
+Upstream: text; level-0 codes.  Downstream: `prompt` (ids), `pipeline` (ids back to codes).
+Published tokenizers are texts in minbpe's format (see `text.minbpe`).  That of text is a byte-level BPE; that of speech
+is a BPE over codes: ids below `codebook_size` are codes, merge n makes id codebook_size + n.
+Joint ids: text ids first, then speech ids.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer, models, trainers
+
+from marstts.errors import CheckpointError, DataError
+from marstts.text.bpe import BPE
+from marstts.text.minbpe import HEADER, check_special, expand, make_bpe, parse_merge, parse_special
+
+END_OF_SPEECH = "<|endofspeech|>"
+START_OF_TEXT, END_OF_TEXT = "<|startoftext|>", "<|endoftext|>"
+
+CODEBOOK_SIZE = 1024
+"""Of the published codec."""
+
+MAX_CODES = 4096
+"""Codes of one token; merges may double their parts, so few lines could ask for more memory than there is."""
+
+FIRST_CHARACTER = 0x20000
+"""Stands for code 0 where a library wants characters."""
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class SpeechBPE:
+    """Byte-pair encoding of codes: merges are applied to the whole sequence, the earliest first."""
+
+    merges: tuple[Pair, ...]
+    """Merge n joins two earlier ids to the id codebook_size + n."""
+
+    special: dict[str, int]
+    """Special tokens and their ids, which follow those of the merges."""
+
+    codebook_size: int = CODEBOOK_SIZE
+    _ranks: dict[Pair, int] = field(init=False, repr=False, compare=False)
+    _codes: list[tuple[int, ...]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Raises ValueError where merges are of ids not yet made, or special tokens are not where they belong."""
+        codes: list[tuple[int, ...]] = [(code,) for code in range(self.codebook_size)]
+        for first, second in self.merges:
+            if not (0 <= first < len(codes) and 0 <= second < len(codes)):
+                raise ValueError(f"the merge {(first, second)} makes id {len(codes)} from ids that come after it")
+            codes.append(codes[first] + codes[second])
+            if len(codes[-1]) > MAX_CODES:
+                raise ValueError(f"the merge {(first, second)} makes a token of {len(codes[-1])} codes")
+        check_special(self.special, len(codes))
+        if END_OF_SPEECH not in self.special:
+            raise ValueError(f"it has no {END_OF_SPEECH}")
+        ranks: dict[Pair, int] = {}
+        for index, pair in enumerate(self.merges):
+            ranks[pair] = self.codebook_size + index
+        object.__setattr__(self, "_ranks", ranks)
+        object.__setattr__(self, "_codes", codes)
+
+    @classmethod
+    def train(cls, streams: Iterable[Sequence[int]], vocab_size: int, codebook_size: int = CODEBOOK_SIZE) -> SpeechBPE:
+        """Learn merges of neighbors from streams of codes until there are `vocab_size` ids, end of speech included.
+
+        Raises DataError where no pair is left that occurs twice.
+        """
+        num_merges = vocab_size - codebook_size - 1
+        if num_merges < 0:
+            raise DataError(f"a speech vocabulary of {vocab_size} was asked for; it needs at least {codebook_size + 1}")
+        merges = learn_merges(streams, num_merges, codebook_size)
+        if len(merges) < num_merges:
+            raise DataError(
+                f"the codes yield a speech vocabulary of only {codebook_size + len(merges) + 1} where {vocab_size} "
+                "was asked for: give more speech or ask for less"
+            )
+        return cls(tuple(merges), {END_OF_SPEECH: codebook_size + num_merges}, codebook_size)
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids, special tokens included."""
+        return max(len(self._codes), *(index + 1 for index in self.special.values()))
+
+    @property
+    def end(self) -> int:
+        """The id that ends speech."""
+        return self.special[END_OF_SPEECH]
+
+    def encode(self, codes: Sequence[int] | NDArray[np.int64]) -> list[int]:
+        """Ids of codes (T,); raises DataError where one is no code."""
+        ids = [int(code) for code in codes]
+        wrong = next((code for code in ids if not 0 <= code < self.codebook_size), None)
+        if wrong is not None:
+            raise DataError(f"code {wrong} is out of range: level 0 has codes from 0 to {self.codebook_size - 1}")
+        while len(ids) > 1:
+            ranked = (self._ranks.get(pair) for pair in pairwise(ids))
+            merged = min((rank for rank in ranked if rank is not None), default=None)
+            if merged is None:
+                break
+            ids = merge_pair(ids, self.merges[merged - self.codebook_size], merged)
+        return ids
+
+    def decode(self, ids: Iterable[int]) -> list[int]:
+        """Codes of ids; special tokens give none.  Raises DataError where an id is not of this vocabulary."""
+        return [item for item in self.spell_out(ids) if isinstance(item, int)]
+
+    def spell_out(self, ids: Iterable[int]) -> list[int | str]:
+        """Codes, and the names of special tokens among them."""
+        names = {index: name for name, index in self.special.items()}
+        items: list[int | str] = []
+        for index in ids:
+            if index in names:
+                items.append(names[index])
+            elif 0 <= index < len(self._codes):
+                items += self._codes[index]
+            else:
+                raise DataError(f"speech id {index} is out of range: the tokenizer has {self.vocab_size} ids")
+        return items
+
+    def encode_text(self, text: str) -> list[int]:
+        """Ids of the published written form: codes between spaces, and special tokens as they are."""
+        ids: list[int] = []
+        for part in re.split("(" + "|".join(map(re.escape, self.special)) + ")", text):
+            ids += [self.special[part]] if part in self.special else self.encode([int(code) for code in part.split()])
+        return ids
+
+    def decode_text(self, ids: Iterable[int]) -> str:
+        """The published written form: each code as a space and at least four digits."""
+        return "".join(item if isinstance(item, str) else f" {item:04d}" for item in self.spell_out(ids))
+
+    def save(self, path: Path) -> None:
+        """Write merges and special tokens as JSON."""
+        content = {"codebook_size": self.codebook_size, "special": self.special, "merges": self.merges}
+        path.write_text(json.dumps(content) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> SpeechBPE:
+        """Read what `save` wrote; raises CheckpointError if it is missing or something else."""
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            merges = tuple((int(first), int(second)) for first, second in content["merges"])
+            special = {str(name): int(index) for name, index in content["special"].items()}
+            return cls(merges, special, int(content["codebook_size"]))
+        except FileNotFoundError as error:
+            raise CheckpointError(f"{path}: no such speech tokenizer file") from error
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CheckpointError(f"{path}: expected a speech tokenizer as JSON, but {error}") from error
+
+
+def learn_merges(streams: Iterable[Sequence[int]], num_merges: int, codebook_size: int) -> list[Pair]:
+    """The first merges that byte-pair encoding learns from streams of codes, at most `num_merges`.
+
+    Codes are written as characters of a plane of their own, which the library then takes for words without ends.
+    """
+    names = {chr(FIRST_CHARACTER + code): code for code in range(codebook_size)}
+    words = ("".join(chr(FIRST_CHARACTER + int(code)) for code in stream) for stream in streams)
+    tokenizer = Tokenizer(models.BPE())
+    trainer = trainers.BpeTrainer(
+        vocab_size=codebook_size + num_merges, min_frequency=2, initial_alphabet=sorted(names), show_progress=False
+    )
+    tokenizer.train_from_iterator(words, trainer)
+    merges: list[Pair] = []
+    for first, second in json.loads(tokenizer.to_str())["model"]["merges"][:num_merges]:
+        merges.append((names[first], names[second]))
+        names.setdefault(first + second, codebook_size + len(merges) - 1)
+    return merges
+
+
+def merge_pair(ids: Sequence[int], pair: Pair, merged: int) -> list[int]:
+    """`ids` with every occurrence of `pair` replaced by `merged`, from left to right."""
+    first, second = pair
+    result: list[int] = []
+    place = 0
+    while place < len(ids):
+        if ids[place] == first and place + 1 < len(ids) and ids[place + 1] == second:
+            result.append(merged)
+            place += 2
+        else:
+            result.append(ids[place])
+            place += 1
+    return result
+
+
+@dataclass(frozen=True)
+class JointVocabulary:
+    """Both tokenizers and the ids they share out: text first, then speech."""
+
+    text: BPE
+    speech: SpeechBPE
+
+    @property
+    def offset(self) -> int:
+        """The joint id of speech id 0."""
+        return self.text.vocab_size
+
+    @property
+    def size(self) -> int:
+        """Number of joint ids."""
+        return self.offset + self.speech.vocab_size
+
+    @property
+    def end(self) -> int:
+        """The joint id that ends speech."""
+        return self.offset + self.speech.end
+
+    def encode_speech(self, codes: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
+        """Codes (T,) of level 0 -> joint ids (N,)."""
+        return np.array(self.speech.encode(codes), dtype=np.int64) + self.offset
+
+    def decode_speech(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Joint ids (N,) -> codes (T,) of level 0; special tokens give none.
+
+        Text ids become speech id 0, as published: our own profile never draws one.
+        """
+        return np.array(self.speech.decode(np.maximum(ids - self.offset, 0).tolist()), dtype=np.int64)
+
+
+def read_text_tokenizer(text: str, source: str) -> BPE:
+    """The text tokenizer in minbpe's format; raises CheckpointError naming `source` where it is malformed."""
+    try:
+        special, merges = parse_minbpe(text)
+        tokens = expand(merges)
+        check_special(special, len(tokens))
+        missing = [token for token in (START_OF_TEXT, END_OF_TEXT) if token not in special]
+        if missing:
+            raise ValueError(f"it has no {' and no '.join(missing)}")
+    except (ValueError, IndexError) as error:
+        raise CheckpointError(f"{source}: expected a text tokenizer in minbpe's format, but {error}") from error
+    return make_bpe(tokens, merges, special, max(len(tokens), *(index + 1 for index in special.values())))
+
+
+def read_speech_tokenizer(text: str, source: str, codebook_size: int = CODEBOOK_SIZE) -> SpeechBPE:
+    """The speech tokenizer in minbpe's format; raises CheckpointError naming `source` where it is malformed."""
+    try:
+        special, merges = parse_minbpe(text)
+        return SpeechBPE(tuple(merges), special, codebook_size)
+    except (ValueError, IndexError) as error:
+        raise CheckpointError(f"{source}: expected a speech tokenizer in minbpe's format, but {error}") from error
+
+
+def parse_minbpe(text: str) -> tuple[dict[str, int], list[Pair]]:
+    """Special tokens and merges; raises ValueError or IndexError where the text is something else."""
+    lines = text.rstrip("\n").split("\n")
+    if lines[0].strip() != HEADER:
+        raise ValueError(f"its first line is not {HEADER!r}")
+    num_special = int(lines[2])
+    special = dict(parse_special(line) for line in lines[3 : 3 + num_special])
+    if num_special < 0 or len(special) != num_special:
+        raise ValueError(f"{num_special} special tokens were announced, {len(special)} came")
+    return special, [parse_merge(line) for line in lines[3 + num_special :]]

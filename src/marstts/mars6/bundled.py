@@ -1,0 +1,240 @@
+"""The MARS6 of a bundle: its folder, read and written.
+
+Upstream: `models`, which calls these functions for bundles of architecture "mars6".  Downstream: `export`, `engines`.
+
+    mars6/  config.json, mars6.safetensors, encoder.onnx, global.onnx, patch.onnx, local.onnx
+
+Weights may be int8 (`export.quantize`): such a bundle speaks, but cannot be trained further.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from marstts.bundle import TOKENIZER_FILE
+from marstts.codec.base import Codec, CodecSpec
+from marstts.config import Config, parse_config, read_config, write_config
+from marstts.errors import CheckpointError, ConfigError, require
+from marstts.file_errors import printable_name
+from marstts.generation.engine import Engine, EngineKind
+from marstts.generation.request import SamplingConfig
+from marstts.mars6.config import Mars6Config
+from marstts.mars6.engines.classifier_free_guidance import guided
+from marstts.mars6.engines.onnx import OnnxEngine
+from marstts.mars6.export.quantize import copy_mars6, is_int8, quantize
+from marstts.mars6.prompt import SPECIAL_TOKENS
+from marstts.mars6.speech import Mars6Speech
+from marstts.precision import WeightFormat
+from marstts.speaker.base import SpeakerEncoder
+from marstts.stored_tensors import stored_tensors
+from marstts.text.bpe import BPE
+
+if TYPE_CHECKING:
+    from marstts.mars6.model import Mars6
+
+CONFIG_FILE, WEIGHTS_FILE = "config.json", "mars6.safetensors"
+GRAPH_FILES = ("encoder.onnx", "global.onnx", "patch.onnx", "local.onnx")
+
+
+class Mars6Settings(Config):
+    """Settings of a bundle that only MARS6 has."""
+
+    quality_prefix_hz: int | None = Field(48_000, gt=0)
+    """Sample rate (Hz) that the quality prefix asks for (Sec. IV-B2); None leaves the prefix out."""
+
+    guidance: float = Field(1.0, ge=1.0, le=100.0)
+    """Weight of classifier-free guidance; more than 1 only for a model trained with `text_dropout`."""
+
+
+def parse_settings(values: Mapping[str, Any], source: str) -> Mars6Settings:
+    """Validate the settings of a bundle."""
+    return parse_config(Mars6Settings, dict(values), source)
+
+
+def has_graphs(folder: Path) -> bool:
+    """Return True where ONNX Runtime can run the model."""
+    return all((folder / name).is_file() for name in GRAPH_FILES)
+
+
+def open_engine(folder: Path, kind: EngineKind) -> Engine[Any]:
+    """The engine of a model's folder; `kind` is not AUTO."""
+    if kind is EngineKind.ONNX:
+        return OnnxEngine(folder)
+    from marstts.mars6.engines.torch import TorchEngine  # needs PyTorch
+
+    model = load_model(folder)
+    if kind is EngineKind.TORCH:
+        return TorchEngine(model)
+    from marstts.mars6.engines.cuda import StaticEngine, half_precision
+
+    return StaticEngine(model.to("cuda", half_precision()))
+
+
+def torch_engine(module: Mars6) -> Engine[Any]:
+    """The PyTorch engine of a model that is in memory already."""
+    from marstts.mars6.engines.torch import TorchEngine  # needs PyTorch
+
+    return TorchEngine(module)
+
+
+def naive_decoder(module: Mars6, prompt: Any) -> Any:
+    """A decoder without a KV cache, for benchmarks: `decode_patch(previous, inputs)`."""
+    from marstts.mars6.engines.naive import NaiveDecoder  # needs PyTorch
+
+    return NaiveDecoder(module, prompt)
+
+
+def speech_model(
+    engine: Engine[Any],
+    bundle: Path,
+    settings: Mars6Settings,
+    sampling: SamplingConfig,
+    guidance: float | None = None,
+) -> Mars6Speech:
+    """The speech model around an engine; `guidance` replaces the bundle's."""
+    if guidance is not None and not 1.0 <= guidance < float("inf"):
+        raise ConfigError(f"the guidance must be 1 (none) or more, but is {guidance:g}")
+    tokenizer = BPE.load(bundle / TOKENIZER_FILE)
+    config = engine_config(engine)
+    return Mars6Speech(
+        config=config,
+        tokenizer=tokenizer,
+        engine=guided(engine, tokenizer, settings.guidance if guidance is None else guidance),
+        quality_prefix_hz=settings.quality_prefix_hz,
+        sampling=sampling,
+    )
+
+
+def engine_config(engine: Any) -> Mars6Config:
+    """The configuration of the model that an engine of this package runs."""
+    config = engine.config
+    assert isinstance(config, Mars6Config)
+    return config
+
+
+def own_encoders(model: Mars6Speech, codec: Codec) -> Mapping[str, SpeakerEncoder]:
+    """MARS6 brings no speaker encoders: its bundle has them."""
+    return {}
+
+
+def check_fit(
+    source: str, config: Mars6Config, tokenizer: BPE, codec: CodecSpec, encoders: Mapping[str, SpeakerEncoder]
+) -> None:
+    """Raise CheckpointError that lists everything in which the model and its codec, encoders and tokenizer differ."""
+    facts = {
+        "text_vocab_size": (config.text_vocab_size, tokenizer.vocab_size, "tokenizer"),
+        "codebook_size": (config.codebook_size, codec.codebook_size, f"codec {codec.name}"),
+        "patch_layout": (config.patch_layout, codec.patch_layout, f"codec {codec.name}"),
+    }
+    for role, size in config.embedding_sizes.items():
+        encoder = encoders.get(role)
+        if encoder is None:
+            raise CheckpointError(f"{source}: the bundle has no {role} encoder, which a MARS6 needs")
+        facts[f"{role}_size"] = (size, encoder.size, f"encoder {encoder.name}")
+    complaints = [
+        f"{name} is {mine}, but the {whose} has {theirs}"
+        for name, (mine, theirs, whose) in facts.items()
+        if mine != theirs
+    ]
+    if complaints:
+        raise CheckpointError(f"{source}: the model does not fit what it is bundled with: {'; '.join(complaints)}")
+
+
+def load_model(folder: Path) -> Mars6:
+    """The PyTorch model of a folder, in float32 and evaluation mode.
+
+    Raises CheckpointError that names every tensor that is missing, not expected, or of another shape.
+    """
+    torch = require("torch", "torch")
+    from safetensors.torch import load_file
+
+    from marstts.mars6.model import Mars6
+
+    path = folder / WEIGHTS_FILE
+    config = read_config(Mars6Config, folder / CONFIG_FILE, CheckpointError)
+    stored_tensors(path)  # refuses what is no regular file of tensors
+    try:
+        tensors = load_file(path)
+    except Exception as error:  # safetensors raises a class of its own for every kind of damage
+        raise CheckpointError(f"{printable_name(path)}: expected the model's weights, but {error}") from error
+    if is_int8(folder):
+        raise CheckpointError(
+            f"{printable_name(path)}: int8 weights, which only ONNX Runtime takes; PyTorch needs the bundle that they "
+            "were quantized from"
+        )
+    with torch.device("meta"):  # a size that does not fit must not be allocated
+        expected = Mars6(config).state_dict()
+    complaints = [f"{name} is missing" for name in sorted(expected.keys() - tensors.keys())]
+    complaints += [f"{name} is not expected" for name in sorted(tensors.keys() - expected.keys())]
+    complaints += [
+        f"{name} is {tuple(tensors[name].shape)} instead of {tuple(expected[name].shape)}"
+        for name in sorted(expected.keys() & tensors.keys())
+        if tensors[name].shape != expected[name].shape
+    ]
+    if complaints:
+        raise CheckpointError(f"{printable_name(path)}: weights of another model: {'; '.join(complaints[:8])}")
+    loaded = Mars6(config)
+    loaded.load_state_dict(tensors)
+    return loaded.eval()
+
+
+def write_model(model: Mars6, folder: Path, weights: WeightFormat = WeightFormat.FLOAT16) -> None:
+    """Write a model's folder with its graphs. Its parameters are rounded to the format in place, except for int8."""
+    from marstts.mars6.export.graphs import export_mars6  # needs PyTorch
+
+    if weights is WeightFormat.INT8:
+        wide = folder.with_name(f"{folder.name}.float16")
+        export_mars6(model, wide, WeightFormat.FLOAT16)
+        quantize(wide, folder)
+        shutil.rmtree(wide)
+    else:
+        export_mars6(model, folder, weights)
+    (folder / WEIGHTS_FILE).chmod(0o644)  # safetensors makes files that only their owner can read
+
+
+def write_weights(model: Mars6, folder: Path) -> None:
+    """Write a model's folder without graphs, in float32: for PyTorch only."""
+    from safetensors.torch import save_file
+
+    folder.mkdir()
+    save_file({key: tensor.contiguous() for key, tensor in model.state_dict().items()}, folder / WEIGHTS_FILE)
+    write_config(model.config, folder / CONFIG_FILE)
+    (folder / WEIGHTS_FILE).chmod(0o644)
+
+
+def rewrite_model(source: Path, folder: Path, weights: WeightFormat | None) -> None:
+    """Copy a model's folder with graphs as this version writes them; its weights in int8, or as they are with None.
+
+    Raises CheckpointError where the weights are int8 already, or there are no graphs.
+    """
+    if is_int8(source):
+        raise CheckpointError(
+            f"{printable_name(source)}: its weights are int8 already; give the bundle that it was quantized from"
+        )
+    if not (source / GRAPH_FILES[0]).is_file():
+        raise CheckpointError(
+            f"{printable_name(source)}: a model without graphs; `marstts export` or `convert --onnx` write them"
+        )
+    load_model(source)  # refuses weights that do not fit the configuration
+    copy_mars6(source, folder, weights)
+
+
+def random_model(sharpness: float, sentences: list[str]) -> tuple[Mars6, BPE]:
+    """A model of the paper's size with random weights, and a tokenizer: for measuring speed.
+
+    `sharpness` multiplies the output layer, so that the nucleus of top-p is as small as a trained model's.
+    """
+    torch = require("torch", "train")
+    from marstts.mars6.model import Mars6
+
+    config = Mars6Config()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = Mars6(config)
+        model.local_decoder.output.weight.data.mul_(sharpness)
+    return model, BPE.train(sentences, config.text_vocab_size, SPECIAL_TOKENS)

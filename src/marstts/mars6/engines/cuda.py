@@ -1,0 +1,308 @@
+"""The CUDA engine: captured steps for running batches of any size, with static KV caches in slots.
+
+Upstream: `mars6.model.Mars6`, `cuda_step`.  Downstream: `generation.loop`, by way of the `PatchSampler` protocol.
+Batch, cache and memory are padded to powers of two, with a captured step for each combination that was met. The rows of
+a state lie in slots of caches. A state is used once: the state made from it takes its slots over, and only the newest
+state of a batch can go on. Batches take turns: when another batch needs the cache of a captured step, the rows that
+are in it are copied to a cache of their own.
+Shapes: P positions of a patch · D width · C codes per level · L, H, d global layers, heads and head width.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from marstts.generation.engine import SamplingInputs
+from marstts.generation.layout import TokenLayout
+from marstts.mars6.config import Mars6Config
+from marstts.mars6.engines.cuda_step import BucketSize, CapturedStep, Compiler, SlotCache, StepInputs, as_written
+from marstts.mars6.model import Mars6
+from marstts.mars6.prompt import Prompt
+from marstts.mars6.prompt_batch import PromptBatch, collate
+from marstts.nn.kv_cache import KVCache
+
+MIN_CAPACITY, MIN_MEMORY = 128, 64
+"""Least places of a captured step, eleven seconds of speech, and of its memory; more come in powers of two."""
+
+MAX_GRAPHS = 16
+"""Captured steps kept at a time: each holds its caches on the device; the least recently used one is dropped."""
+
+
+def bucket(size: int, smallest: int = 1) -> int:
+    """The smallest power of two times `smallest` that holds `size`."""
+    while smallest < size:
+        smallest *= 2
+    return smallest
+
+
+def half_precision() -> torch.dtype:
+    """The 16-bit format of this GPU: bfloat16, which cannot overflow, where it is supported."""
+    return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+
+
+class PartialPatch(NamedTuple):
+    """A patch in the making, position by position."""
+
+    vectors: Tensor
+    """(rows, D)."""
+
+    tokens: tuple[KVCache, ...] = ()
+
+
+@dataclass(eq=False)
+class SlotAssignment:
+    """The slots of a batch's rows. It moves when another batch needs them, so all states of a batch share it."""
+
+    cells: list[tuple[SlotCache, int]]
+    """Per row, a cache and a slot in it; all slots are distinct."""
+
+    @property
+    def caches(self) -> set[SlotCache]:
+        """The caches with rows of this batch."""
+        return {cache for cache, _ in self.cells}
+
+    def slots_in(self, cache: SlotCache) -> list[int | None]:
+        """Per row, its slot in `cache`; None if it lies elsewhere."""
+        return [slot if found is cache else None for found, slot in self.cells]
+
+
+@dataclass(eq=False)
+class StaticState:
+    """The state of some rows. Used once: `select`, `append`, `join` and sampling make it invalid."""
+
+    assignment: SlotAssignment
+
+    places: NDArray[np.int64]
+    """(rows,) places of the cache that are filled."""
+
+    texts: NDArray[np.int64]
+    """(rows,) places of the memory that are not padding."""
+
+    pending: NDArray[np.int64] | None
+    """(rows, P) patches to append next; None while a patch is in the making."""
+
+    patch: PartialPatch | None = field(default=None, repr=False)
+    """Only where it is made position by position."""
+
+
+class StaticEngine:
+    """A `PatchSampler` over a PyTorch MARS6, made for a GPU. Several threads may use it, one patch at a time."""
+
+    @torch.inference_mode()
+    def __init__(self, model: Mars6, compiler: Compiler = as_written) -> None:
+        """The model is used as it is, on its device, and put in evaluation mode.
+
+        `compiler`, for instance `torch.compile`, may speed up the patch function before it is captured.
+        """
+        self.model, self.compiler = model.eval(), compiler
+        reference = next(model.parameters())
+        self.device, self.dtype = reference.device, reference.dtype
+        self._level_weights = [model.local_decoder.level_weight(i) for i in range(len(model.config.patch_layout))]
+        self.captured: OrderedDict[BucketSize, CapturedStep] = OrderedDict()
+        """Caches by capacity, least recently used first."""
+        self._owners: weakref.WeakKeyDictionary[SlotCache, weakref.ref[SlotAssignment]] = weakref.WeakKeyDictionary()
+        """The batch in the cache of each captured step."""
+        self._lock = threading.Lock()
+
+    @property
+    def layout(self) -> TokenLayout:
+        """The tokens of one patch."""
+        return self.model.config.layout
+
+    @property
+    def config(self) -> Mars6Config:
+        """The model's configuration."""
+        return self.model.config
+
+    @torch.inference_mode()
+    def start(self, prompts: Sequence[Prompt]) -> StaticState:
+        """Encode the texts and prefill the prefixes without their last patches, which the first step appends."""
+        batch = collate(prompts)
+        memory, mask = self.model.encode(
+            self.tensor(batch.text_ids),
+            self.tensor(batch.text_lengths),
+            self.tensor(batch.identity).to(self.dtype),
+            self.tensor(batch.style).to(self.dtype),
+        )
+        projected = self.model.global_decoder.project_kv(memory)
+        cache = SlotCache(self.prefill(batch, projected, mask), stack(projected), mask)
+        pending = np.zeros((len(prompts), self.config.patch_size), np.int64)  # of place 0, which is the start vector's
+        for row, prompt in enumerate(prompts):
+            pending[row] = prompt.prefix_tokens[-1] if len(prompt.prefix_tokens) else 0
+        assignment = SlotAssignment([(cache, row) for row in range(len(prompts))])
+        return StaticState(assignment, batch.prefix_lengths, batch.text_lengths + self.model.num_slots, pending)
+
+    def prefill(self, batch: PromptBatch, memory: tuple[KVCache, ...], mask: Tensor) -> Tensor:
+        """Keys and values (2, L, rows, H, T, d) of the start vector and all patches of the prefixes but the last."""
+        decoder = self.model.global_decoder
+        if not batch.prefix.shape[1]:
+            return stack(memory)[..., :0, :]
+        x = decoder.embed(self.tensor(batch.prefix))[:, :-1]
+        _, seen = decoder.prefill(x, memory, mask)
+        return stack(seen)
+
+    @torch.inference_mode()
+    def sample_patch(self, state: StaticState, inputs: SamplingInputs) -> tuple[NDArray[np.int64], StaticState]:
+        """Sample the next patches on the device -> tokens (rows, P) and the state after them."""
+        return self.sample_guided_patch(state, inputs, weight=1.0)
+
+    @torch.inference_mode()
+    def sample_guided_patch(
+        self, state: StaticState, inputs: SamplingInputs, weight: float
+    ) -> tuple[NDArray[np.int64], StaticState]:
+        """Sample as `sample_patch` from a state with two rows (with weight 1, one) per row of the inputs.
+
+        See `classifier_free_guidance.GuidedPatchSampler`.
+        """
+        each = len(state.places) // len(inputs.uniforms)
+
+        def per_row(values: NDArray[Any]) -> NDArray[Any]:
+            return np.repeat(values, each, axis=0)
+
+        with self._lock:
+            step = self.step_for(state, inputs.recent.shape[1])
+            slots = self.assign_slots(state, step.cache)
+            leaders = slots[::each]
+
+            def fill(table: StepInputs) -> None:
+                fill_patches(table, slots, state)
+                table.leaders[slots] = per_row(np.array(leaders))
+                table.unconditional[slots] = per_row(np.array(slots[each - 1 :: each]))
+                table.uniforms[slots], table.top_p[slots] = per_row(inputs.uniforms), per_row(inputs.top_p)
+                table.may_end[slots], table.max_ratio[slots] = per_row(inputs.may_end), per_row(inputs.max_ratio)
+                table.recent[slots], table.guidance[slots] = per_row(inputs.recent), weight
+
+            picks = step.run(fill)[leaders]
+        config = self.config
+        assert (picks <= config.codebook_size).all(), "the model's logits are NaN or infinite"
+        ended = np.maximum.accumulate(picks == config.codebook_size, axis=1)
+        tokens = np.where(ended, config.eos, picks + np.array(config.position_levels) * config.codebook_size)
+        return tokens, StaticState(state.assignment, state.places + 1, state.texts, None)
+
+    @torch.inference_mode()
+    def next_logits(self, state: StaticState, tokens: NDArray[np.int64]) -> tuple[NDArray[np.float32], StaticState]:
+        """Compute logits (rows, C + 1) of position p from tokens (rows, p), and the state after those tokens."""
+        position = tokens.shape[1]
+        if position == 0:
+            with self._lock:
+                step = self.step_for(state, window=1)
+                slots = self.assign_slots(state, step.cache)
+                step.write(lambda table: fill_patches(table, slots, state))
+                vectors = step.decode_step(StepInputs.of(step.table, self.config.patch_size))[step.cache.index(slots)]
+                step.wait()
+            state = StaticState(state.assignment, state.places + 1, state.texts, None, PartialPatch(vectors))
+        assert state.patch is not None, "the positions of a patch come in order"
+        vectors, past = state.patch
+        logits, past = self.model.local_decoder.step(vectors, self.tensor(tokens[:, -1]) if position else None, past)
+        after = StaticState(state.assignment, state.places, state.texts, None, PartialPatch(vectors, past))
+        return logits.float().cpu().numpy(), after
+
+    def append(self, state: StaticState, patches: NDArray[np.int64]) -> StaticState:
+        """Append finished patches (rows, P); they are computed together with the next ones."""
+        return StaticState(state.assignment, state.places, state.texts, np.asarray(patches, np.int64))
+
+    @torch.inference_mode()
+    def select(self, state: StaticState, rows: Sequence[int]) -> StaticState:
+        """Keep only these rows, all of them distinct. Nothing is copied: they stay in their slots."""
+        rows = list(rows)
+        assert len(set(rows)) == len(rows), "a row was selected more than once"
+        patch = state.patch
+        if patch is not None:
+            index = torch.tensor(rows, dtype=torch.long, device=self.device)
+            patch = PartialPatch(patch.vectors[index], tuple(cache.select(index) for cache in patch.tokens))
+        pending = None if state.pending is None else state.pending[rows]
+        with self._lock:
+            assignment = self.take_over([state.assignment], [state.assignment.cells[row] for row in rows])
+        return StaticState(assignment, state.places[rows], state.texts[rows], pending, patch)
+
+    def join(self, states: Sequence[StaticState]) -> StaticState:
+        """Concatenate the rows of all states, none of them within a patch. Nothing is copied until the next patch."""
+        pending = [state.pending for state in states]
+        with self._lock:
+            before = [state.assignment for state in states]
+            assignment = self.take_over(before, [cell for one in before for cell in one.cells])
+        return StaticState(
+            assignment,
+            np.concatenate([state.places for state in states]),
+            np.concatenate([state.texts for state in states]),
+            np.concatenate([patches for patches in pending if patches is not None]),
+        )
+
+    def take_over(self, before: Sequence[SlotAssignment], cells: list[tuple[SlotCache, int]]) -> SlotAssignment:
+        """A new assignment that owns the caches which those before it owned."""
+        after = SlotAssignment(cells)
+        for cache, owner in list(self._owners.items()):
+            if owner() in before:
+                self._owners[cache] = weakref.ref(after)
+        return after
+
+    def step_for(self, state: StaticState, window: int) -> CapturedStep:
+        """The captured step whose slots, places and memory suffice for the rows; made when first needed."""
+        batch, capacity = bucket(len(state.places)), bucket(int(state.places.max()) + 1, MIN_CAPACITY)
+        size = BucketSize(batch, capacity, bucket(int(state.texts.max()), MIN_MEMORY), window)
+        if size not in self.captured:
+            while len(self.captured) >= MAX_GRAPHS:
+                self.captured.popitem(last=False)
+            self.captured[size] = CapturedStep(self.model, self._level_weights, size, self.compiler)
+        self.captured.move_to_end(size)
+        return self.captured[size]
+
+    def assign_slots(self, state: StaticState, cache: SlotCache) -> list[int]:
+        """Bring every row of the state into a slot of `cache`; another batch that is in it is evicted."""
+        assignment = state.assignment
+        owner = self._owners.get(cache, lambda: None)()
+        if owner is not None and owner is not assignment:
+            self.evict(owner, cache)
+        self._owners[cache] = weakref.ref(assignment)
+        slots = assignment.slots_in(cache)
+        moved = [row for row, slot in enumerate(slots) if slot is None]
+        free = iter(sorted(set(range(cache.num_slots)) - {slot for slot in slots if slot is not None}))
+        goals = [(cache, next(free)) for _ in moved]
+        copy_rows(assignment, moved, goals, int(state.places.max()))
+        return [slot for _, slot in assignment.cells]
+
+    def evict(self, assignment: SlotAssignment, cache: SlotCache) -> None:
+        """Copy the rows of a batch that lie in `cache` to a cache of their own."""
+        rows = [row for row, slot in enumerate(assignment.slots_in(cache)) if slot is not None]
+        if rows:
+            capacity, memory = cache.seen.shape[4], cache.memory.shape[4]
+            own = SlotCache.empty(self.model, len(rows), capacity, memory)
+            copy_rows(assignment, rows, [(own, slot) for slot in range(len(rows))], capacity)
+
+    def tensor(self, array: NDArray[Any]) -> Tensor:
+        """The array on the model's device."""
+        return torch.as_tensor(np.ascontiguousarray(array), device=self.device)
+
+
+def copy_rows(
+    assignment: SlotAssignment, rows: Sequence[int], goals: Sequence[tuple[SlotCache, int]], places: int
+) -> None:
+    """Copy the caches of these rows, up to `places` places of them, to other slots, all in one cache; assign those."""
+    for source in {assignment.cells[row][0] for row in rows}:
+        pairs = [(row, goal) for row, goal in zip(rows, goals, strict=True) if assignment.cells[row][0] is source]
+        there, here = [assignment.cells[row][1] for row, _ in pairs], [slot for _, (_, slot) in pairs]
+        shared = min(places, source.seen.shape[4], goals[0][0].seen.shape[4])
+        goals[0][0].copy_from(source, there, here, shared)
+        for row, goal in pairs:
+            assignment.cells[row] = goal
+
+
+def fill_patches(table: StepInputs, slots: Sequence[int], state: StaticState) -> None:
+    """Write the patches to append, and their places."""
+    assert state.pending is not None, "a finished patch must be appended before the next is made"
+    table.tokens[slots], table.places[slots] = state.pending, state.places
+
+
+def stack(caches: Sequence[KVCache]) -> Tensor:
+    """Caches of L layers -> keys and values (2, L, B, H, N, d)."""
+    return torch.stack((torch.stack([cache.keys for cache in caches]), torch.stack([cache.values for cache in caches])))

@@ -1,0 +1,334 @@
+"""The ONNX engine: runs an exported MARS6 with ONNX Runtime and NumPy, no PyTorch.
+
+Upstream: a folder written by `mars6.export.graphs.export_mars6`.  Downstream: `generation.loop`, by way of the
+`Engine` protocol.
+Both decoders keep KV caches. The global decoder's lie in buffers with capacity for later patches, so that a patch
+is written into its place without copying. States that share a buffer attend only to their own places.
+A patch takes two runs: one of the global decoder, and one of the local decoder with all its sampling.
+Shapes: B rows · P positions of a patch · C codes per level · D width · M memory places · N places in the cache of the
+global decoder (the start vector and every patch) · L, H, d layers, heads and head width of that decoder. KV: an
+axis of two, keys and values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from onnxruntime import InferenceSession
+
+from marstts.checked_graph import Shape, check_signature
+from marstts.config import read_config
+from marstts.errors import CheckpointError
+from marstts.file_errors import printable_name
+from marstts.generation.engine import SamplingInputs, refuse_nan
+from marstts.generation.layout import TokenLayout
+from marstts.mars6.config import Mars6Config
+from marstts.mars6.prompt import Prompt
+from marstts.mars6.prompt_batch import PATCH_PADDING, collate
+from marstts.onnx_session import open_session
+
+CAPACITY_STEP = 64
+"""Places a buffer grows by, five seconds of speech: more would be read in vain, less copied more often."""
+
+
+class Memory(NamedTuple):
+    """The encoder's output as the cross-attention's keys and values."""
+
+    cache: NDArray[np.float32]
+    """(KV, L, B, H, M, d)."""
+
+    bias: NDArray[np.float32]
+    """(B, M), see `attention_bias`."""
+
+    def select(self, rows: Sequence[int]) -> Memory:
+        return Memory(self.cache[:, :, rows], self.bias[rows])
+
+    @classmethod
+    def join(cls, memories: Sequence[Memory]) -> Memory:
+        """The rows of all, shorter memories padded with what is not attended to."""
+        places = max(memory.bias.shape[1] for memory in memories)
+        biases = [pad_axis(memory.bias, 1, places, -np.inf) for memory in memories]
+        caches = [pad_axis(memory.cache, 4, places) for memory in memories]
+        return cls(np.concatenate(caches, axis=2), np.concatenate(biases))
+
+
+class Buffer:
+    """Keys and values, (KV, L, B, H, capacity, d), of which the first places are in use."""
+
+    def __init__(self, cache: NDArray[np.float32], capacity: int) -> None:
+        """Allocate `capacity` places; the first of them are copied from cache (KV, L, B, H, any, d)."""
+        copied = min(cache.shape[4], capacity)
+        self.cache = np.zeros((*cache.shape[:4], capacity, cache.shape[5]), np.float32)
+        self.cache[:, :, :, :, :copied] = cache[:, :, :, :, :copied]
+        self.newest: DecoderKVCache | None = None
+        """The cache that uses all places written so far; only it may be extended in place."""
+
+
+@dataclass(frozen=True, eq=False)
+class DecoderKVCache:
+    """A KV cache of the global decoder: a value, though an older one may lie in the same buffer."""
+
+    buffer: Buffer
+
+    places: NDArray[np.int64]
+    """(B,) N of each row; later places of the buffer belong to other states."""
+
+    @classmethod
+    def empty(cls, layers: int, batch: int, heads: int, width: int) -> DecoderKVCache:
+        """The cache before the start vector: no places, capacity 0."""
+        return cls(Buffer(np.zeros((2, layers, batch, heads, 0, width), np.float32), 0), np.zeros(batch, np.int64))
+
+    @classmethod
+    def copied(cls, cache: NDArray[np.float32], places: NDArray[np.int64]) -> DecoderKVCache:
+        """Copy the first places[b] of cache (KV, L, B, H, any, d) to a new buffer with capacity for one more."""
+        copy = cls(Buffer(cache, capacity_for(int(places.max()) + 1)), places)
+        copy.buffer.newest = copy
+        return copy
+
+    @property
+    def bias(self) -> NDArray[np.float32]:
+        """(B, capacity), see `attention_bias`."""
+        return attention_bias(np.arange(self.buffer.cache.shape[4]) < self.places[:, None])
+
+    def extended(self, cache: NDArray[np.float32]) -> DecoderKVCache:
+        """One more place per row, cache (KV, L, B, H, 1, d)."""
+        buffer = self.buffer
+        if buffer.newest is not self or self.places.max() == buffer.cache.shape[4]:
+            buffer = self.copied(buffer.cache, self.places).buffer
+        for row, place in enumerate(self.places):
+            buffer.cache[:, :, row, :, place] = cache[:, :, row, :, 0]
+        buffer.newest = DecoderKVCache(buffer, self.places + 1)
+        return buffer.newest
+
+    def select(self, rows: Sequence[int]) -> DecoderKVCache:
+        """Only these rows."""
+        return self.copied(self.buffer.cache[:, :, rows], self.places[rows])
+
+    @classmethod
+    def join(cls, parts: Sequence[DecoderKVCache]) -> DecoderKVCache:
+        """The rows of all, in a new buffer with capacity for one more place."""
+        places = np.concatenate([part.places for part in parts])
+        capacity = capacity_for(int(places.max()) + 1)
+        caches = [pad_axis(part.buffer.cache[:, :, :, :, :capacity], 4, capacity) for part in parts]
+        return cls.copied(np.concatenate(caches, axis=2), places)
+
+
+def capacity_for(places: int) -> int:
+    """The next multiple of CAPACITY_STEP."""
+    return -(-places // CAPACITY_STEP) * CAPACITY_STEP
+
+
+def pad_axis(array: NDArray[np.float32], axis: int, size: int, value: float = 0.0) -> NDArray[np.float32]:
+    """The array with `value` behind it on one axis, up to `size`."""
+    padding = [(0, 0)] * array.ndim
+    padding[axis] = (0, size - array.shape[axis])
+    return np.pad(array, padding, constant_values=value)
+
+
+def attention_bias(mask: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """The bias on attention scores: 0 where the mask is True, else minus infinity."""
+    return np.where(mask, np.float32(0), np.float32(-np.inf))
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxState:
+    """The state of B rows."""
+
+    vectors: NDArray[np.float32]
+    """(B, D): what the next patch is made from."""
+
+    memory: Memory
+    cache: DecoderKVCache
+    patch: tuple[NDArray[np.float32], ...] = ()
+    """The local decoder's cache within a patch made position by position: keys and values (B, H, p, d) per layer."""
+
+
+def graph_inputs(config: Mars6Config) -> dict[str, dict[str, Shape]]:
+    """Shapes of the inputs of each graph by name; None is any size."""
+    cache = (None, config.heads, None, config.width // config.heads)
+    caches = [f"{kind}.{layer}" for kind in KV_INPUTS for layer in range(config.global_layers)]
+    return {
+        "encoder": {
+            "text_ids": (None, None),
+            "text_lengths": (None,),
+            "identity": (None, config.identity_size),
+            "style": (None, config.style_size),
+        },
+        "global": {
+            "patches": (None, None, config.patch_size),
+            "first": (None,),
+            "seen_bias": (None, None),
+            "memory_bias": (None, None),
+            **dict.fromkeys(caches, cache),
+        },
+        "patch": {
+            "vectors": (None, config.width),
+            "guidance": (),
+            "uniforms": (None, config.patch_size, 2),
+            "top_p": (None,),
+            "may_end": (None,),
+            "recent": (None, None),
+            "max_ratio": (None,),
+        },
+    }
+
+
+KV_INPUTS = ("seen_keys", "seen_values", "memory_keys", "memory_values")
+"""Inputs of the global decoder, one of each for every layer."""
+
+
+class OnnxEngine:
+    """An `Engine` over an exported MARS6."""
+
+    def __init__(self, folder: Path, threads: int = 1) -> None:
+        """Raises ConfigError or CheckpointError where the folder is incomplete or corrupt."""
+        self.config = read_config(Mars6Config, folder / "config.json", CheckpointError)
+        self._folder, self._threads = folder, threads
+        self._encoder, self._global, self._patch = (
+            open_session(folder / f"{name}.onnx", threads) for name in ("encoder", "global", "patch")
+        )
+        if "cache" not in {value.name for value in self._global.get_outputs()}:
+            raise CheckpointError(
+                f"{printable_name(folder / 'global.onnx')}: a graph of an older version; write the bundle's graphs "
+                "anew with `marstts bundle upgrade BUNDLE --output NEW_BUNDLE`"
+            )
+        sessions = {"encoder": self._encoder, "global": self._global, "patch": self._patch}
+        for name, expected in graph_inputs(self.config).items():
+            check_signature(folder / f"{name}.onnx", "input", sessions[name].get_inputs(), expected)
+
+    @cached_property
+    def _local(self) -> InferenceSession:
+        """The graph of one position, opened when first used: few callers need it, and its weights take memory."""
+        return open_session(self._folder / "local.onnx", self._threads)
+
+    @property
+    def layout(self) -> TokenLayout:
+        """The tokens of one patch."""
+        return self.config.layout
+
+    def start(self, prompts: Sequence[Prompt]) -> OnnxState:
+        """Encode the texts and run the prefixes through the global decoder."""
+        batch = collate(prompts)
+        keys, values, mask = self._run(
+            "encoder",
+            self._encoder,
+            {
+                "text_ids": batch.text_ids,
+                "text_lengths": batch.text_lengths,
+                "identity": batch.identity,
+                "style": batch.style,
+            },
+        )
+        memory = Memory(np.stack([keys, values]), attention_bias(mask))
+        patches = np.pad(batch.prefix, ((0, 0), (1, 0), (0, 0)), constant_values=PATCH_PADDING)  # the start vector
+        layers, rows, heads, _, width = keys.shape
+        vectors, new = self._run_global(patches, DecoderKVCache.empty(layers, rows, heads, width), memory)
+        cache = DecoderKVCache.copied(new, batch.prefix_lengths + 1)
+        return OnnxState(vectors[np.arange(rows), batch.prefix_lengths], memory, cache)
+
+    def next_logits(self, state: OnnxState, tokens: NDArray[np.int64]) -> tuple[NDArray[np.float32], OnnxState]:
+        """tokens (B, p) -> logits (B, C + 1) of position p, and the state after the p tokens."""
+        batch, position = tokens.shape
+        past = state.patch if position else self._empty_patch(batch)
+        assert past, "tokens are appended one after the other"
+        logits, *grown = self._run(
+            "local",
+            self._local,
+            {
+                "position": np.array(position),
+                "vectors": state.vectors,
+                "tokens": tokens[:, -1] if position else np.zeros(batch, np.int64),
+                **{f"past.{index}": cache for index, cache in enumerate(past)},
+            },
+        )
+        return logits, replace(state, patch=tuple(grown))
+
+    def sample_patch(self, state: OnnxState, inputs: SamplingInputs) -> tuple[NDArray[np.int64], OnnxState]:
+        """Sample as `generation.loop.sample_positions` does, in one run: tokens (B, P), and the state."""
+        return self.sample_guided_patch(state, inputs, weight=1.0)
+
+    def sample_guided_patch(
+        self, state: OnnxState, inputs: SamplingInputs, weight: float
+    ) -> tuple[NDArray[np.int64], OnnxState]:
+        """The same for a state with two rows (or, with weight 1, one) per draw, see `classifier_free_guidance`."""
+        (drawn,) = self._run(
+            "patch",
+            self._patch,
+            {
+                "vectors": state.vectors,
+                "guidance": np.array(weight, np.float32),
+                "uniforms": inputs.uniforms,
+                "top_p": inputs.top_p,
+                "may_end": inputs.may_end,
+                "recent": inputs.recent,
+                "max_ratio": inputs.max_ratio,
+            },
+        )
+        tokens = np.full((len(inputs.uniforms), self.config.patch_size), self.config.eos, np.int64)
+        tokens[:, : len(drawn)] = drawn[:, :, 0].T
+        return tokens, state
+
+    def append(self, state: OnnxState, patches: NDArray[np.int64]) -> OnnxState:
+        """patches (B, P), finished ones."""
+        vectors, new = self._run_global(patches[:, None], state.cache, state.memory)
+        return OnnxState(vectors[:, 0], state.memory, state.cache.extended(new))
+
+    def select(self, state: OnnxState, rows: Sequence[int]) -> OnnxState:
+        """Only these rows."""
+        patch = tuple(cache[rows] for cache in state.patch)
+        return OnnxState(state.vectors[rows], state.memory.select(rows), state.cache.select(rows), patch)
+
+    def join(self, states: Sequence[OnnxState]) -> OnnxState:
+        """The rows of all states, none of them within a patch."""
+        return OnnxState(
+            np.concatenate([state.vectors for state in states]),
+            Memory.join([state.memory for state in states]),
+            DecoderKVCache.join([state.cache for state in states]),
+        )
+
+    def _run_global(
+        self, patches: NDArray[np.int64], cache: DecoderKVCache, memory: Memory
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Run the global decoder over patches (B, T, P) after those in the cache, see `export.decoder_graphs`."""
+        inputs: dict[str, NDArray[Any]] = {
+            "patches": patches,
+            "first": cache.places,
+            "seen_bias": cache.bias,
+            "memory_bias": memory.bias,
+        }
+        for kind, name in enumerate(("keys", "values")):
+            for layer in range(self.config.global_layers):
+                inputs[f"seen_{name}.{layer}"] = cache.buffer.cache[kind, layer]
+                inputs[f"memory_{name}.{layer}"] = memory.cache[kind, layer]
+        vectors, new = self._run("global", self._global, inputs)
+        config = self.config
+        heads, rows = (config.heads, config.width // config.heads), patches.shape[:2]
+        expected = (*rows, config.width), (2, config.global_layers, rows[0], heads[0], rows[1], heads[1])
+        if (vectors.shape, new.shape) != expected:
+            raise self._misfit("global")
+        refuse_nan(vectors)
+        return vectors, new
+
+    def _run(self, name: str, session: InferenceSession, feeds: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        """All outputs of a graph; CheckpointError where the runtime fails on it."""
+        try:
+            return session.run(None, feeds)
+        except Exception as error:  # onnxruntime raises its own unrelated classes
+            raise self._misfit(name) from error
+
+    def _misfit(self, name: str) -> CheckpointError:
+        return CheckpointError(
+            f"{printable_name(self._folder / f'{name}.onnx')}: this graph cannot be run; it does not fit its "
+            "configuration, or is corrupt"
+        )
+
+    def _empty_patch(self, batch: int) -> tuple[NDArray[np.float32], ...]:
+        config = self.config
+        nothing = np.zeros((batch, config.local_heads, 0, config.width // config.local_heads), np.float32)
+        return (nothing,) * (2 * config.local_layers)

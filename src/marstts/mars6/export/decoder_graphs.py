@@ -1,0 +1,350 @@
+"""The two decoders of MARS6 as ONNX graphs made for speed: two runs per patch, whatever its history.
+
+Upstream: the weights file that `graphs.export_mars6` or `quantize` wrote.  Downstream: `engines.onnx`.
+MARS6 (arXiv:2501.05787), Sec. III-C and IV-B1.  The architecture is defined in `decoders` and `nn`; this is the same
+arithmetic in the order that ONNX Runtime does fastest, and tests hold the two equal.
+
+- `global.onnx`, once for the prefix and then once per patch: patches -> one vector per patch. Caches come in as they
+  lie in the engine's buffers, and only what is new goes out: nothing is copied.
+- `patch.onnx`, once per patch: that vector -> seven tokens, sampled inside, by a loop over positions. A loop rather
+  than seven copies of its body, for ONNX Runtime packs the weights of every copy anew, and what does not fit into the
+  processor's cache takes three times as long.
+- `local.onnx`, one position of the local decoder: for guidance, and for callers that need the logits.
+
+Queries, keys and values are one matrix product. Queries are scaled by their weights. Keys lie place by place like
+values: a new place is then one stretch of memory, and the processor reads rows of a batch in the order they lie in. In
+int8, weights share a scale per block, and activations one per block and row, so that a row's numbers do not depend on
+the other rows of the batch.
+
+Shapes: B batch · T places of the global decoder, place 0 being the start vector and place n + 1 patch n · N places in
+the cache (its capacity) · M memory places · P positions of a patch · L, H, d layers, heads and head width of the
+decoder concerned · D width · C codes per level.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from marstts.mars6.config import Mars6Config
+from marstts.mars6.export.sampling_graph import Sampler, if_else, sample, sampler_inputs
+from marstts.onnx_build import GraphBuilder, Stored, stored_tensors
+
+GLOBAL, LOCAL = "global_decoder", "local_decoder"
+
+ROUND_TO_INT8 = 4
+"""`MatMulNBits`' word for rounding activations, too, so that products are made of integers."""
+
+
+def write_decoder_graphs(config: Mars6Config, folder: Path, weights_file: str) -> None:
+    """Write `global.onnx`, `patch.onnx` and `local.onnx` next to the weights in `folder`; int8 where they are."""
+    weights = stored_tensors(folder / weights_file)
+    for name, build in (("global", global_graph), ("patch", patch_graph), ("local", local_graph)):
+        build(config, weights, weights_file).save(folder / f"{name}.onnx")
+
+
+def global_graph(config: Mars6Config, weights: Mapping[str, Stored], weights_file: str) -> GraphBuilder:
+    """Some places of the global decoder, after those in the cache.
+
+    Inputs: patches (B, T, P) beginning at place first (B,), where place 0 may hold anything; seen_bias (B, N), zero for
+    places that are attended to and minus infinity for others; per layer seen_keys.l and seen_values.l (B, H, N, d),
+    memory_keys.l and memory_values.l (B, H, M, d); memory_bias (B, M).
+    Outputs: vectors (B, T, D), the local decoder's first input; cache (2, L, B, H, T, d), keys and values.
+    """
+    g = GraphBuilder(weights, weights_file)
+    heads, width = config.heads, config.width
+    patches, first = (
+        g.input("patches", "INT64", ["batch", "places", config.patch_size]),
+        g.input("first", "INT64", ["batch"]),
+    )
+    sizes = g.op("Shape", patches, end=2)
+    by_head = g.op("Concat", sizes, [heads, width // heads], axis=0)
+    bias, parts = attention_bias(g, sizes)
+    memory_bias = g.op("Unsqueeze", g.input("memory_bias", "FLOAT", ["batch", "memory"]), [1, 2])
+    x = g.op("Reshape", embed_patches(g, config, patches, first), [-1, width])
+    keys, values = [], []
+    for index in range(config.global_layers):
+        layer = f"{GLOBAL}.layers.{index}"
+        seen = cache_inputs(g, f"seen_{{}}.{index}", config, "capacity")
+        memory = cache_inputs(g, f"memory_{{}}.{index}", config, "memory")
+        normed = norm(g, x, f"{layer}.attention_norm")
+        parts_by_head = (
+            g.op("Reshape", part, by_head)
+            for part in queries_keys_values(g, normed, f"{layer}.attention", heads, width)
+        )
+        query, key, value = (g.op("Transpose", part, perm=[0, 2, 1, 3]) for part in parts_by_head)
+        scores = g.op("Concat", scores_of(g, query, seen[0]), scores_of(g, query, key), axis=3)
+        probs = g.op("Softmax", g.op("Add", scores, bias), axis=3)
+        before, now = g.ops("Split", probs, parts, outputs=2, axis=3)
+        mixed = g.op("Add", g.op("MatMul", before, seen[1]), g.op("MatMul", now, value))
+        x = g.op("Add", x, linear(g, merge_heads(g, mixed, width), f"{layer}.attention.output"))
+        x = g.op("Add", x, cross_attention(g, x, layer, memory, memory_bias, by_head, config))
+        x = feed_forward(g, x, layer)
+        keys.append(key)
+        values.append(value)
+    vectors = linear(g, x, f"{LOCAL}.input")
+    g.output(g.op("Reshape", vectors, g.op("Concat", sizes, [width], axis=0)), "vectors", "FLOAT")
+    cache_shape = g.op("Concat", np.array([2, config.global_layers], np.int64), g.op("Shape", keys[0]), axis=0)
+    together = g.op("Concat", *keys, *values, axis=0)  # (2 · L · B, H, T, d)
+    g.output(g.op("Reshape", together, cache_shape), "cache", "FLOAT")
+    return g
+
+
+def attention_bias(g: GraphBuilder, sizes: str) -> tuple[str, str]:
+    """sizes: B and T -> what is added to the scores (B, 1, T, N + T), and the numbers N and T."""
+    seen = g.input("seen_bias", "FLOAT", ["batch", "capacity"])
+    batch, places = g.ops("Split", sizes, outputs=2, axis=0, num_outputs=2)
+    capacity = g.op("Shape", seen, start=1, end=2)
+    one = np.array([1], np.int64)
+    before = g.op("Expand", g.op("Unsqueeze", seen, [1, 2]), g.op("Concat", batch, one, places, capacity, axis=0))
+    square = g.op("Expand", np.float32(-np.inf), g.op("Concat", batch, one, places, places, axis=0))
+    later = g.op("Trilu", square, np.int64(1), upper=1)
+    return g.op("Concat", before, later, axis=3), g.op("Concat", capacity, places, axis=0)
+
+
+def embed_patches(g: GraphBuilder, config: Mars6Config, patches: str, first: str) -> str:
+    """`decoders.PatchEmbedding`, and the start vector at place 0: (B, T, P) -> (B, T, D)."""
+    name, width, size = f"{GLOBAL}.patch_embedding", config.patch_token_width, config.patch_size
+    offset = g.op(
+        "Unsqueeze",
+        g.op("Range", np.int64(0), g.op("Squeeze", g.op("Shape", patches, start=1, end=2)), np.int64(1)),
+        [0],
+    )
+    places = g.op("Unsqueeze", g.op("Add", g.op("Unsqueeze", first, [1]), offset), [2])  # (B, T, 1)
+    tokens = g.op("Where", g.op("Less", patches, np.int64(0)), np.int64(config.eos), patches)
+    embedded = g.cast(g.op("Gather", g.weight(f"{name}.tokens.weight"), tokens), "FLOAT")
+    within = np.arange(size, dtype=np.int64) - size  # patch n stands at place n + 1
+    positions = g.cast(g.op("Add", g.op("Mul", places, np.int64(size)), within), "FLOAT")
+    exponents = np.arange(0, width, 2, dtype=np.float32) / np.float32(width)
+    frequencies = np.exp(np.float32(-math.log(10_000.0)) * exponents)
+    angles = g.op("Mul", g.op("Unsqueeze", positions, [3]), frequencies)
+    waves = [g.op("Unsqueeze", g.op(wave, angles), [4]) for wave in ("Sin", "Cos")]
+    waves_in_turn = g.op("Reshape", g.op("Concat", *waves, axis=4), [0, 0, 0, -1])
+    if width % 2:
+        waves_in_turn = g.op("Slice", waves_in_turn, [0], [width], [3])
+    x = g.op("Add", embedded, g.op("Mul", waves_in_turn, g.as_float32(f"{name}.positions.alpha")))
+    mixed = linear(g, g.op("Reshape", x, [-1, size * width]), f"{name}.output")
+    shape = g.op("Concat", g.op("Shape", patches, end=2), [config.width], axis=0)
+    is_start = g.op("Equal", places, np.int64(0))
+    return g.op("Where", is_start, g.as_float32(f"{GLOBAL}.start"), g.op("Reshape", mixed, shape))
+
+
+def cross_attention(
+    g: GraphBuilder, x: str, layer: str, memory: tuple[str, str], bias: str, by_head: str, config: Mars6Config
+) -> str:
+    """The cross-attention's part of a layer: x (B · T, D) -> (B · T, D)."""
+    name = f"{layer}.cross_attention"
+    scale = (config.width // config.heads) ** -0.5
+    query = linear(g, norm(g, x, f"{layer}.cross_norm"), f"{name}.query", scales=[scale])
+    query = g.op("Transpose", g.op("Reshape", query, by_head), perm=[0, 2, 1, 3])
+    probs = g.op("Softmax", g.op("Add", scores_of(g, query, memory[0]), bias), axis=3)
+    return linear(g, merge_heads(g, g.op("MatMul", probs, memory[1]), config.width), f"{name}.output")
+
+
+def cache_inputs(g: GraphBuilder, name: str, config: Mars6Config, places: str) -> tuple[str, str]:
+    """Keys and values (B, H, places, d) of one layer, as inputs."""
+    shape: list[int | str] = ["batch", config.heads, places, config.width // config.heads]
+    return g.input(name.format("keys"), "FLOAT", shape), g.input(name.format("values"), "FLOAT", shape)
+
+
+def scores_of(g: GraphBuilder, query: str, keys: str) -> str:
+    """query (B, H, T, d), keys (B, H, N, d) -> (B, H, T, N)."""
+    return g.op("FusedMatMul", query, keys, domain="com.microsoft", transB=1)
+
+
+def patch_graph(config: Mars6Config, weights: Mapping[str, Stored], weights_file: str) -> GraphBuilder:
+    """A whole patch: vectors (G · B, D) from the global graph, guidance (), and the inputs of
+    `sampling_graph.sampler_inputs` -> tokens (p, B, 1), where p < P if all rows have ended. After end
+    of speech, the rest of a row is end of speech too.
+
+    G = 1, or 2 where an unconditional row follows every row, see `engines.classifier_free_guidance`.
+    """
+    g = GraphBuilder(weights, weights_file)
+    vectors = g.input("vectors", "FLOAT", ["batch", config.width])
+    sampler = sampler_inputs(g, config.codebook_size + 1, config.patch_size)
+    g.input("guidance", "FLOAT", [])
+    ended = g.op("Less", sampler.top_p, np.float64(-1))  # none
+    shape = g.op(
+        "Concat", g.op("Shape", vectors, end=1), [config.local_heads, 0, config.width // config.local_heads], axis=0
+    )
+    nothing = g.op("Expand", np.float32(0), shape)
+    caches = [nothing] * (2 * config.local_layers)
+    body = g.body()
+    names = ["input", "was_ended", "recent_codes", *(f"past.{index}" for index in range(len(caches)))]
+    dtypes = ["FLOAT", "BOOL", "INT64", *["FLOAT"] * len(caches)]
+    position, _ = body.input("position", "INT64", []), body.input("go_on", "BOOL", [])
+    step_input, was_ended, recent_codes, *past = (
+        body.input(*pair, shape=None) for pair in zip(names, dtypes, strict=True)
+    )
+    x, grown = local_step(body, config, body.op("Add", step_input, local_position(body, position)), past)
+    level = body.op("Gather", np.array(config.position_levels), position)
+    logits = guide(body, config, level_logits(body, config, x, level))
+    token, is_ended, later = choose_token(body, config, sampler, logits, level, position, was_ended, recent_codes)
+    embedded = body.cast(
+        body.op("Gather", body.weight(f"{LOCAL}.tokens.weight"), broadcast_token(body, token, x)), "FLOAT"
+    )
+    unfinished = body.op("ReduceMax", body.cast(body.op("Not", is_ended), "INT32"), keepdims=0)
+    results = [body.cast(unfinished, "BOOL"), embedded, is_ended, later, *grown, body.op("Identity", token)]
+    body.outputs = [body.value(*pair) for pair in zip(results, ["BOOL", *dtypes, "INT64"], strict=True)]
+    loop = g.ops("Loop", np.int64(config.patch_size), "", vectors, ended, "recent", *caches,
+                 outputs=len(results) - 1, body=body.graph("position"))  # fmt: skip
+    g.output(loop[-1], "tokens", "INT64")
+    return g
+
+
+def guide(g: GraphBuilder, config: Mars6Config, logits: str) -> str:
+    """logits (G · B, C + 1) -> (B, C + 1), guided; unchanged where G and the weight are 1."""
+    groups = g.op("Concat", g.op("Shape", "top_p"), [-1, config.codebook_size + 1], axis=0)
+    grouped = g.op("Reshape", logits, groups)
+    conditional, unconditional = (g.op("Gather", grouped, np.int64(place), axis=1) for place in (0, -1))
+    rest = g.op("Sub", np.float32(1), "guidance")
+    return g.op("Add", g.op("Mul", conditional, "guidance"), g.op("Mul", unconditional, rest))
+
+
+def broadcast_token(g: GraphBuilder, token: str, x: str) -> str:
+    """token (B, 1), x (G · B, any) -> (G · B,): the token of its group for every row."""
+    copies = g.op("Div", g.op("Shape", x, end=1), g.op("Shape", token, end=1))
+    rows = g.op("Concat", g.op("Shape", token, end=1), copies, axis=0)
+    return g.op("Reshape", g.op("Expand", token, rows), [-1])
+
+
+def choose_token(
+    g: GraphBuilder, config: Mars6Config, sampler: Sampler, logits: str, level: str, position: str, was_ended: str,
+    recent: str,
+) -> tuple[str, str, str]:  # fmt: skip
+    """logits (B, C + 1) of a position -> token (B, 1), rows that have ended (B, 1), and the recent codes (B, K)."""
+    uniforms = g.op("Gather", "uniforms", position, axis=1)
+    is_coarsest = g.op("Equal", level, np.int64(0))
+    pick = sample(g, sampler, logits, uniforms, recent, is_coarsest, config.codebook_size + 1)
+    is_ended = g.op("Or", was_ended, g.op("Equal", pick, np.int64(config.codebook_size)))
+    moved = g.op("Add", pick, g.op("Mul", level, np.int64(config.codebook_size)))
+    token = g.op("Where", is_ended, np.int64(config.eos), moved)
+    later = g.op("Concat", g.op("Slice", recent, [1], [np.iinfo(np.int64).max], [1]), token, axis=1)
+    return token, is_ended, later
+
+
+def local_graph(config: Mars6Config, weights: Mapping[str, Stored], weights_file: str) -> GraphBuilder:
+    """One position of the local decoder, after those in the cache.
+
+    Inputs: position (); vectors (B, D) from the global graph, the input at position 0; tokens (B,) chosen last, the
+    input at the others; per layer past.l (B, H, p, d), keys then values.
+    Outputs: logits (B, C + 1) over the position's level, last column end of speech; grown.l (B, H, p + 1, d).
+    """
+    g = GraphBuilder(weights, weights_file)
+    vectors, tokens = g.input("vectors", "FLOAT", ["batch", config.width]), g.input("tokens", "INT64", ["batch"])
+    position = g.input("position", "INT64", [])
+    cache: list[int | str] = ["batch", config.local_heads, "positions", config.width // config.local_heads]
+    past = [g.input(f"past.{index}", "FLOAT", cache) for index in range(2 * config.local_layers)]
+    embedded = g.cast(g.op("Gather", g.weight(f"{LOCAL}.tokens.weight"), tokens), "FLOAT")
+    step_input = g.op("Where", g.op("Equal", position, np.int64(0)), vectors, embedded)
+    x, grown = local_step(g, config, g.op("Add", step_input, local_position(g, position)), past)
+    g.output(level_logits(g, config, x, g.op("Gather", np.array(config.position_levels), position)), "logits", "FLOAT")
+    for index, longer in enumerate(grown):
+        g.output(longer, f"grown.{index}", "FLOAT")
+    return g
+
+
+def local_position(g: GraphBuilder, position: str) -> str:
+    """(D,) the embedding of a position of the patch."""
+    return g.op("Gather", g.as_float32(f"{LOCAL}.positions.weight"), position)
+
+
+def local_step(g: GraphBuilder, config: Mars6Config, x: str, past: Sequence[str]) -> tuple[str, list[str]]:
+    """x (B, D) of one position, past: keys and values (B, H, p, d) of each layer in turn -> (B, D), longer caches."""
+    heads, grown = config.local_heads, []
+    for index in range(config.local_layers):
+        layer = f"{LOCAL}.layers.{index}"
+        parts = queries_keys_values(g, norm(g, x, f"{layer}.attention_norm"), f"{layer}.attention", heads, config.width)
+        query, *new = (g.op("Reshape", part, [0, heads, 1, config.width // heads]) for part in parts)
+        keys, values = (
+            g.op("Concat", cache, part, axis=2)
+            for cache, part in zip(past[2 * index : 2 * index + 2], new, strict=True)
+        )
+        mixed = g.op("MatMul", g.op("Softmax", scores_of(g, query, keys), axis=3), values)
+        x = g.op("Add", x, linear(g, g.op("Reshape", mixed, [-1, config.width]), f"{layer}.attention.output"))
+        x = feed_forward(g, x, layer)
+        grown += [keys, values]
+    return x, grown
+
+
+def level_logits(g: GraphBuilder, config: Mars6Config, x: str, level: str, candidate: int = 0) -> str:
+    """x (B, D) -> (B, C + 1): logits over the codes of `level` (), found from `candidate` on, and end of speech."""
+    if candidate == len(config.patch_layout) - 1:
+        return logits_of(g, config, x, candidate)
+    return if_else(
+        g,
+        g.op("Equal", level, np.int64(candidate)),
+        lambda inner: logits_of(inner, config, x, candidate),
+        lambda inner: level_logits(inner, config, x, level, candidate + 1),
+        "FLOAT",
+    )
+
+
+def logits_of(g: GraphBuilder, config: Mars6Config, x: str, level: int) -> str:
+    """x (B, D) -> (B, C + 1): logits over the codes of one level, and end of speech."""
+    name, size = f"{LOCAL}.output", config.codebook_size
+    if f"{name}.{level}.weight" in g.weights:
+        return linear(g, x, f"{name}.{level}")
+    rows = [(level * size, (level + 1) * size), (config.eos, config.eos + 1)]
+    weight = g.joined([g.as_float32(f"{name}.weight", pair) for pair in rows], axis=0)
+    return g.op("Gemm", x, weight, transB=1)
+
+
+def norm(g: GraphBuilder, x: str, name: str) -> str:
+    """Layer norm."""
+    return g.op(
+        "LayerNormalization", x, g.as_float32(f"{name}.weight"), g.as_float32(f"{name}.bias"), axis=-1, epsilon=1e-5
+    )
+
+
+def feed_forward(g: GraphBuilder, x: str, layer: str) -> str:
+    """x (N, D) and what the feed-forward layer adds to it.
+
+    Mish is x (1 - v²) / (1 + v²) with v = sigmoid(-x): ONNX Runtime has fast sigmoids.
+    """
+    inner = linear(g, norm(g, x, f"{layer}.feed_forward_norm"), f"{layer}.feed_forward.inner")
+    v = g.op("Sigmoid", g.op("Neg", inner))
+    squared, one = g.op("Mul", v, v), np.float32(1)
+    ratio = g.op("Div", g.op("Sub", one, squared), g.op("Add", one, squared))
+    return g.op("Add", x, linear(g, g.op("Mul", inner, ratio), f"{layer}.feed_forward.output"))
+
+
+def queries_keys_values(g: GraphBuilder, x: str, name: str, heads: int, width: int) -> list[str]:
+    """x (N, D) -> scaled queries, keys and values (N, D) each, heads side by side."""
+    scale = (width // heads) ** -0.5
+    together = linear(g, x, f"{name}.query", f"{name}.key_value", scales=[scale, 1.0])
+    return g.ops("Split", together, outputs=3, axis=1, num_outputs=3)
+
+
+def merge_heads(g: GraphBuilder, x: str, width: int) -> str:
+    """(B, H, T, d) -> (B · T, D)."""
+    return g.op("Reshape", g.op("Transpose", x, perm=[0, 2, 1, 3]), [-1, width])
+
+
+def linear(g: GraphBuilder, x: str, *names: str, scales: Sequence[float] = ()) -> str:
+    """x (N, any) through the linear maps of these names, side by side -> (N, sum of their outputs).
+
+    `scales` multiply their outputs, by scaling their weights.
+    """
+    scales = scales or [1.0] * len(names)
+    weights = [g.weights[f"{name}.weight"] for name in names]
+    parts = [scaled(g, f"{name}.bias", s) for name, s in zip(names, scales, strict=True) if f"{name}.bias" in g.weights]
+    bias = g.joined(parts, 0) if parts else None
+    if weights[0].dtype != "U8":
+        wide = g.joined([scaled(g, f"{name}.weight", s) for name, s in zip(names, scales, strict=True)], 0)
+        return g.op("Gemm", x, wide, *([bias] if bias else []), transB=1)
+    codes = g.joined([g.weight(f"{name}.weight") for name in names], 0)
+    steps = g.joined([scaled(g, f"{name}.weight.scale", s) for name, s in zip(names, scales, strict=True)], 0)
+    _, blocks, block_size = weights[0].shape
+    return g.op(
+        "MatMulNBits", x, codes, steps, None, None, bias, domain="com.microsoft", bits=8, accuracy_level=ROUND_TO_INT8,
+        K=blocks * block_size, N=sum(weight.shape[0] for weight in weights), block_size=block_size,
+    )  # fmt: skip
+
+
+def scaled(g: GraphBuilder, name: str, scale: float) -> str:
+    """A weight in single precision, times a number."""
+    return g.as_float32(name) if scale == 1.0 else g.prepare("Mul", g.as_float32(name), np.float32(scale))

@@ -1,0 +1,126 @@
+"""MARS6 in eight-bit integers: the weights that every patch reads, at a quarter of single precision's bytes.
+
+Upstream: a folder written by `graphs.export_mars6`.  Downstream: `engines.onnx`, which runs the folder written here.
+The paper has no such thing. Speaking is as fast as weights come from memory, so that integers are two to three times as
+fast. Weights have one scale per output and block of inputs; activations are rounded while speaking, by row and block,
+too (`decoder_graphs.linear`). The encoder, embeddings, norms, biases and the maps into the two decoders stay as they
+are: together they take a tenth of a patch's time.
+Shapes: D width · C codes per level.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marstts.config import read_config, write_config
+from marstts.errors import CheckpointError, require
+from marstts.file_errors import printable_name
+from marstts.mars6.config import Mars6Config
+from marstts.mars6.export.decoder_graphs import LOCAL, write_decoder_graphs
+from marstts.onnx_build import stored_tensors
+from marstts.precision import WeightFormat
+from marstts.reading import read_regular_file
+
+MAX_GRAPH_BYTES = 2**28
+"""Largest graph of the encoder that is read."""
+
+CONFIG_FILE, WEIGHTS_FILE, ENCODER_FILE = "config.json", "mars6.safetensors", "encoder.onnx"
+
+LAYER_WEIGHTS = re.compile(
+    r"(global|local)_decoder\.layers\.\d+\."
+    r"(attention\.(query|key_value|output)|cross_attention\.(query|output)|feed_forward\.(inner|output))\.weight"
+)
+"""Weights that become integers, in addition to the rows that make logits. The cross-attention's keys and
+values are made once per sentence, by the encoder's graph.
+"""
+
+HEADS = f"{LOCAL}.output.weight"
+
+BLOCKS = (128, 64, 32, 16)
+"""Numbers of inputs that may share a scale; the first that divides their number is used."""
+
+
+def copy_mars6(folder: Path, target: Path, weights: WeightFormat | None) -> None:
+    """Write `target`, the MARS6 in `folder` with decoder graphs as of this version; weights in int8, or as they are."""
+    if weights is WeightFormat.INT8:
+        quantize(folder, target)
+        return
+    target.mkdir(parents=True, exist_ok=True)
+    for name in (CONFIG_FILE, WEIGHTS_FILE, ENCODER_FILE):
+        shutil.copyfile(folder / name, target / name)
+    write_decoder_graphs(read_config(Mars6Config, folder / CONFIG_FILE), target, WEIGHTS_FILE)
+
+
+def quantize(folder: Path, target: Path) -> None:
+    """Write `target`, an int8 version of the MARS6 in `folder` that stands by itself.
+
+    Raises CheckpointError where there is nothing to round any more, or no graph of the encoder.
+    """
+    from safetensors.numpy import load_file, save_file
+
+    if is_int8(folder):
+        raise CheckpointError(f"{folder}: these weights are int8 already; give the bundle they were made from")
+    if not (folder / ENCODER_FILE).is_file():
+        raise CheckpointError(f"{folder}: no {ENCODER_FILE} here; make the bundle with graphs first")
+    config = read_config(Mars6Config, folder / CONFIG_FILE)
+    tensors: dict[str, NDArray[np.generic]] = {}
+    for name, weight in load_file(folder / WEIGHTS_FILE).items():
+        if name == HEADS:
+            for level in range(len(config.patch_layout)):
+                rows = [*range(level * config.codebook_size, (level + 1) * config.codebook_size), config.eos]
+                add_rounded(tensors, f"{LOCAL}.output.{level}.weight", weight[rows])
+        elif LAYER_WEIGHTS.fullmatch(name):
+            add_rounded(tensors, name, weight)
+        else:
+            tensors[name] = weight
+    target.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, target / WEIGHTS_FILE)
+    (target / WEIGHTS_FILE).chmod(0o644)  # safetensors writes for the owner's eyes only
+    write_config(config, target / CONFIG_FILE)
+    move_weights(folder / ENCODER_FILE, target / ENCODER_FILE)
+    write_decoder_graphs(config, target, WEIGHTS_FILE)
+
+
+def is_int8(folder: Path) -> bool:
+    """Return True where the weights of the MARS6 in `folder` are int8, by this version or an older one."""
+    return any(stored.dtype in ("U8", "I8") for stored in stored_tensors(folder / WEIGHTS_FILE).values())
+
+
+def add_rounded(tensors: dict[str, NDArray[np.generic]], name: str, weight: NDArray[np.generic]) -> None:
+    """weight (out, in) -> uint8 (out, blocks, block), 128 standing for zero, and `name`.scale (out, blocks), which
+    gives the weight back when multiplied: as ONNX Runtime's `MatMulNBits` wants them.
+    """
+    outputs, inputs = weight.shape
+    block = next((size for size in BLOCKS if inputs % size == 0), None)
+    if block is None:
+        raise CheckpointError(
+            f"{name} has {inputs} inputs; int8 needs multiples of {BLOCKS[-1]}, so keep it in float32"
+        )
+    wide = weight.astype(np.float32).reshape(outputs, -1, block)
+    scale = np.maximum(np.abs(wide).max(axis=2), np.float32(1e-12)) / np.float32(127)
+    tensors[name] = (np.rint(wide / scale[:, :, None]) + 128).astype(np.uint8)
+    tensors[f"{name}.scale"] = scale
+
+
+def move_weights(source: Path, target: Path) -> None:
+    """Copy a graph with external weights next to another file that holds the same weights at other offsets."""
+    onnx = require("onnx", "train")
+    content = read_regular_file(source, MAX_GRAPH_BYTES, CheckpointError)
+    names = {stored.offset: name for name, stored in stored_tensors(source.with_name(WEIGHTS_FILE)).items()}
+    places = stored_tensors(target.with_name(WEIGHTS_FILE))
+    try:
+        model = onnx.load_from_string(content)
+        for tensor in model.graph.initializer:
+            for entry in tensor.external_data:
+                if entry.key == "offset":
+                    entry.value = str(places[names[int(entry.value)]].offset)
+    except Exception as error:  # protobuf raises its own classes
+        raise CheckpointError(
+            f"{printable_name(source)}: expected the encoder, but the graph is damaged or belongs to other weights"
+        ) from error
+    target.write_bytes(model.SerializeToString())

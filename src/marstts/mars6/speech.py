@@ -1,0 +1,54 @@
+"""MARS6 as a `SpeechModel`: text and voice to a prompt, tokens to codes.
+
+Upstream: `bundled`, which puts it together.  Downstream: `synthesis.model_session`.
+MARS6 (arXiv:2501.05787), Sec. III and IV-B2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marstts.codec.base import Codes
+from marstts.generation.engine import Engine
+from marstts.generation.request import SamplingConfig
+from marstts.mars6.config import Mars6Config
+from marstts.mars6.patches import unpatchify
+from marstts.mars6.prompt import Prompt, build_prompt
+from marstts.text.bpe import BPE
+from marstts.voice import Voice
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Mars6Speech:
+    """A `SpeechModel`: the codes of a patch are final as soon as it is sampled."""
+
+    config: Mars6Config
+    tokenizer: BPE
+    engine: Engine[Any]
+
+    quality_prefix_hz: int | None = 48_000
+    """Sample rate (Hz) that the quality prefix asks for; None leaves the prefix out."""
+
+    sampling: SamplingConfig = field(default_factory=SamplingConfig)
+
+    architecture: str = "mars6"
+    is_incremental: bool = True
+    patch_rate: float | None = None
+
+    @property
+    def embedding_sizes(self) -> Mapping[str, int]:
+        """Length of the speaker embedding of each role."""
+        return self.config.embedding_sizes
+
+    def prompt(self, text: str, voice: Voice) -> Prompt:
+        """Build the prompt of `text` spoken by `voice`; raises as `build_prompt`."""
+        return build_prompt(text, voice, self.tokenizer, self.config, self.quality_prefix_hz)
+
+    def codes(self, tokens: NDArray[np.int64], rng: np.random.Generator | None = None, prompt: Any = None) -> Codes:
+        """Turn tokens (T, P) into codes per level; they depend on nothing else."""
+        return unpatchify(tokens, self.config.patch_layout, self.config.codebook_size)

@@ -1,0 +1,189 @@
+"""Metrics of a test set, opened by name, and all their scores of one take.
+
+Upstream: `testset`, `take_metrics`.  Downstream: `evaluation.score`, which passes in takes.
+
+Two sets of metrics have names. *offline* needs no download; *paper* has the metrics of MARS6 (arXiv:2501.05787),
+Sec. V (Whisper-base, WavLM-SV, UTMOS), and Resemblyzer, since the published model is conditioned on WavLM-SV. Any
+other set is a list of metrics, each one with its weights after "=": "whisper=openai/whisper-small,resemblyzer,dnsmos".
+Scores of different metrics are not comparable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from marstts import audio
+from marstts.audio import Waveform
+from marstts.config import Config
+from marstts.errors import ConfigError
+from marstts.metrics.hub import fetch_model
+from marstts.metrics.identity import Resemblyzer
+from marstts.metrics.length import check_length, expected_seconds
+from marstts.metrics.quality import QUALITY_METRICS, QualityMetric
+from marstts.metrics.recognition import RECOGNIZERS, Recognizer
+from marstts.metrics.scores import TakeScore
+from marstts.metrics.take_metrics import (
+    ProsodyMetric,
+    SpeakerMetric,
+    StyleMetric,
+    WordMetric,
+    score_quality,
+    score_words,
+)
+from marstts.metrics.testset import Trial
+from marstts.metrics.versions import package_version
+from marstts.metrics.words import plain_words
+from marstts.speaker.base import SpeakerEncoder
+
+SETS = {
+    "offline": "sphinx,word-test,resemblyzer,identity,style,dnsmos,plcmos,prosody",
+    "paper": "whisper,wavlm,resemblyzer,utmos,prosody",
+}
+"""Metrics by the name of their set."""
+
+SPEAKER_ENCODERS = ("resemblyzer", "wavlm", "identity")
+"""Speaker encoders; *identity* is the one of the metrics model."""
+
+STYLE = "style"
+"""The style encoder of the metrics model."""
+
+OF_THE_MODEL = ("identity", STYLE)
+OTHERS = ("word-test", "prosody", STYLE)
+KNOWN = (*RECOGNIZERS, *SPEAKER_ENCODERS, *QUALITY_METRICS, *OTHERS)
+WAVLM_FILES = (
+    ("model.safetensors", "pytorch_model.bin"),
+    ("config.json",),
+    ("preprocessor_config.json",),
+)
+
+
+class MetricsConfig(Config):
+    """The chosen metrics; picklable, so that every process can open them."""
+
+    names: dict[str, str | None]
+    """Source of the weights by the name of the metric; None for its default."""
+
+    model: str | None
+    """Metrics model: its identity and style encoders are the metrics of these names."""
+
+
+def parse_metrics(names: str, model: str | None) -> MetricsConfig:
+    """The metrics of a set's name or of a list with commas; ConfigError where one is unknown."""
+    chosen: dict[str, str | None] = {}
+    for item in SETS.get(names, names).split(","):
+        name, _, source = item.strip().partition("=")
+        if name not in KNOWN:
+            known = ", ".join((*SETS, *KNOWN))
+            raise ConfigError(f"there is no metric {name!r}; expected some of {known}, separated by commas")
+        chosen[name] = source or None
+    if len(chosen.keys() & RECOGNIZERS.keys()) > 1:
+        raise ConfigError(f"{names}: expected at most one recognizer of {', '.join(RECOGNIZERS)}")
+    if model is None:
+        chosen = {name: source for name, source in chosen.items() if name not in OF_THE_MODEL}
+    return MetricsConfig(names=chosen, model=model)
+
+
+class Metrics:
+    """All metrics of one test set. Each take is scored by itself, independent of the takes before it."""
+
+    def __init__(
+        self,
+        trials: Sequence[Trial],
+        *,
+        recognizer: Recognizer | None = None,
+        word_test: WordMetric | None = None,
+        encoders: Mapping[str, SpeakerEncoder] | None = None,
+        quality: Sequence[QualityMetric] = (),
+        prosody: ProsodyMetric | None = None,
+        style: SpeakerEncoder | None = None,
+    ) -> None:
+        self._recognizer = recognizer
+        self._word_test = word_test
+        self._voices = {name: SpeakerMetric(encoder, trials) for name, encoder in (encoders or {}).items()}
+        self._quality = quality
+        self._prosody = prosody
+        self._style = None if style is None else StyleMetric(style, trials)
+        truths = {trial.ground_truth for trial in trials if trial.ground_truth is not None}
+        self._truth_seconds = {path: audio.read(path).seconds for path in truths}
+        self.versions = {
+            **({} if recognizer is None else {"recognizer": recognizer.name, "jiwer": package_version("jiwer")}),
+            **({} if word_test is None else {"word test": f"pocketsphinx {package_version('pocketsphinx')}"}),
+            **{f"voice, {name}": encoder.name for name, encoder in (encoders or {}).items()},
+            **{f"quality, {metric.scales[0].partition('_')[0]}": metric.name for metric in quality},
+            **({} if prosody is None else {"prosody": prosody.name}),
+            **({} if style is None else {"style": style.name}),
+        }
+        """Names of all metrics with the versions of their packages."""
+
+    def score(
+        self,
+        system: str,
+        trial: Trial,
+        take: Waveform | None,
+        error: str | None = None,
+        compute_seconds: float | None = None,
+    ) -> TakeScore:
+        """Score one take. None, with the `error`, stands for a missing one, which gets the worst of every score."""
+        truth_seconds = None if trial.ground_truth is None else self._truth_seconds[trial.ground_truth]
+        status = check_length(take, expected_seconds(trial.words) if truth_seconds is None else truth_seconds)
+        speech = take if status.has_speech else None
+        text = plain_words(trial.words)
+        return TakeScore(
+            system=system,
+            trial=trial.id,
+            speaker=trial.speaker,
+            style=trial.style,
+            length_status=status,
+            error=error,
+            seconds=0.0 if take is None else round(take.seconds, 3),
+            ground_truth_seconds=None if truth_seconds is None else round(truth_seconds, 3),
+            sample_rate=None if take is None else take.sample_rate,
+            compute_seconds=None if compute_seconds is None else round(compute_seconds, 6),
+            words=None if self._recognizer is None else score_words(self._recognizer, text, speech),
+            word_test=None if self._word_test is None else self._word_test.score(text, speech),
+            voices={name: metric.score(trial, speech) for name, metric in self._voices.items()},
+            quality={s: value for metric in self._quality for s, value in score_quality(metric, speech).items()},
+            prosody=None if self._prosody is None else self._prosody.score(trial.ground_truth, speech),
+            style_correct=None if self._style is None else self._style.is_correct(trial, speech),
+        )
+
+
+def open_metrics(config: MetricsConfig, trials: Sequence[Trial]) -> Metrics:
+    """All metrics with their weights; MissingExtraError or CheckpointError where a package or weights are missing."""
+
+    def source_of(name: str) -> dict[str, Any]:
+        return {} if config.names[name] is None else {"source": config.names[name]}
+
+    recognizer = next((opened(**source_of(name)) for name, opened in RECOGNIZERS.items() if name in config.names), None)
+    return Metrics(
+        trials,
+        recognizer=recognizer,
+        word_test=WordMetric() if "word-test" in config.names else None,
+        encoders={name: open_speaker_metric(name, config) for name in SPEAKER_ENCODERS if name in config.names},
+        quality=[opened() for name, opened in QUALITY_METRICS.items() if name in config.names],
+        prosody=ProsodyMetric() if "prosody" in config.names else None,
+        style=open_speaker_metric(STYLE, config) if STYLE in config.names else None,
+    )
+
+
+def open_speaker_metric(name: str, config: MetricsConfig) -> SpeakerEncoder:
+    """The encoder of a speaker or style metric by its name."""
+    if name == "wavlm":
+        from marstts.speaker.wavlm import PUBLISHED, WavLmEncoder  # needs PyTorch, which the other metrics do not
+
+        source = config.names[name] or PUBLISHED
+        return WavLmEncoder(source if Path(source).exists() else fetch_model(source, WAVLM_FILES))
+    if name in OF_THE_MODEL:
+        from marstts.synthesis.loading import load  # opens a whole model, which the other metrics do without
+
+        assert config.model is not None, "parse_metrics leaves out the model's encoders where there is no model"
+        encoders = load(config.model).encoders
+        if name not in encoders:
+            raise ConfigError(f"{config.model}: has no {name} encoder, so the metric {name!r} cannot be computed")
+        return encoders[name]
+    if name != "resemblyzer":
+        known = ", ".join((*SPEAKER_ENCODERS, STYLE))
+        raise ConfigError(f"there is no speaker encoder {name!r}; expected one of {known}")
+    return Resemblyzer()

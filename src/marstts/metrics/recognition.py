@@ -1,0 +1,129 @@
+"""Open-vocabulary recognition: transcribes a take and counts its edits against the text (WER, CER).
+
+Upstream: takes, as waveforms, and plain words (`words.plain_words`, the one normalizer).  Downstream: `panel`.
+
+The paper's recognizer is Whisper-base: MARS6 (arXiv:2501.05787), Sec. V. Its weights are downloaded on first use.
+The default needs no download: pocketsphinx transcribes LJ Speech at CER 0.11. Only differences between systems, over
+40 sentences and more, mean something, and its error rates are not comparable with Whisper's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from marstts.audio import Waveform, resample
+from marstts.errors import CheckpointError, require
+from marstts.metrics import sphinx
+from marstts.metrics.hub import fetch_model
+from marstts.metrics.versions import package_version
+from marstts.metrics.words import plain_words
+
+WHISPER_BASE = "openai/whisper-base"
+"""The paper's recognizer, multilingual, set to English."""
+
+WHISPER_FILES = (
+    ("model.safetensors", "model.safetensors.index.json"),
+    ("config.json",),
+    ("preprocessor_config.json", "processor_config.json"),
+    ("tokenizer.json", "vocab.json"),
+)
+FASTER_WHISPER_FILES = (("model.bin",), ("config.json",), ("tokenizer.json",), ("vocabulary.txt", "vocabulary.json"))
+
+
+@dataclass(frozen=True)
+class Edits:
+    """Substitutions, insertions and deletions from a text of `length` units to a transcript."""
+
+    errors: int
+    length: int
+
+
+class Recognizer(Protocol):
+    """Transcribes speech."""
+
+    @property
+    def name(self) -> str:
+        """Name with its version, for reports."""
+        ...
+
+    def transcribe(self, waveform: Waveform) -> list[str]:
+        """Plain words of the transcript, empty if there are none; resamples by itself."""
+        ...
+
+
+class SphinxRecognizer:
+    """pocketsphinx with its own trigram language model; about five times real time on one core."""
+
+    def __init__(self) -> None:
+        self.name = f"pocketsphinx {package_version('pocketsphinx')}"
+        self._decoder = sphinx.new_decoder(lm=sphinx.model_path("en-us/en-us.lm.bin"))
+
+    def transcribe(self, waveform: Waveform) -> list[str]:
+        """Plain words of the transcript; the level of the recording does not matter."""
+        sphinx.decode(self._decoder, sphinx.prepare(waveform))
+        return plain_words(" ".join(sphinx.decoded_words(self._decoder)))
+
+
+class WhisperRecognizer:
+    """Whisper by `transformers`, greedy; `source` is a name on the hub or a folder with safetensors weights."""
+
+    def __init__(self, source: str = WHISPER_BASE) -> None:
+        transformers, self._torch = require("transformers", "eval-models"), require("torch", "eval-models")
+        self.name = f"{source} (transformers {package_version('transformers')})"
+        folder = fetch_model(source, WHISPER_FILES)
+        try:
+            self._processor = transformers.WhisperProcessor.from_pretrained(folder)
+            model = transformers.WhisperForConditionalGeneration.from_pretrained(folder, use_safetensors=True)
+        except (OSError, ValueError) as error:
+            reason = " ".join(str(error).split())[:300]
+            raise CheckpointError(f"{source}: Whisper's weights cannot be read: {reason}") from error
+        self._model = model.eval()
+
+    def transcribe(self, waveform: Waveform) -> list[str]:
+        """Plain words of the transcript; recordings of more than 30 s are cut to Whisper's window."""
+        rate = self._processor.feature_extractor.sampling_rate
+        features = self._processor(resample(waveform, rate).samples, sampling_rate=rate, return_tensors="pt")
+        english = {"language": "en", "task": "transcribe"} if self._model.generation_config.is_multilingual else {}
+        with self._torch.inference_mode():
+            ids = self._model.generate(features.input_features, do_sample=False, num_beams=1, **english)
+        return plain_words(self._processor.batch_decode(ids, skip_special_tokens=True)[0])
+
+
+class FasterWhisperRecognizer:
+    """Whisper by `faster-whisper` (CTranslate2, 8-bit on CPUs), greedy; `source` is a size or a converted folder."""
+
+    def __init__(self, source: str = "base") -> None:
+        package = require("faster_whisper", "eval-models")
+        self.name = f"faster-whisper {source} ({package_version('faster-whisper')})"
+        model = source if "/" in source else f"Systran/faster-whisper-{source}"
+        folder = fetch_model(model, FASTER_WHISPER_FILES)
+        self._model = package.WhisperModel(str(folder), device="cpu", compute_type="int8", cpu_threads=1)
+
+    def transcribe(self, waveform: Waveform) -> list[str]:
+        """Plain words of the transcript."""
+        samples = resample(waveform, 16000).samples
+        segments, _ = self._model.transcribe(samples, language="en", beam_size=1, condition_on_previous_text=False)
+        return plain_words(" ".join(segment.text for segment in segments))
+
+
+RECOGNIZERS: Mapping[str, Callable[..., Recognizer]] = {
+    "sphinx": SphinxRecognizer,
+    "whisper": WhisperRecognizer,
+    "faster-whisper": FasterWhisperRecognizer,
+}
+"""Recognizers by the name of their metric."""
+
+
+def word_edits(text: Sequence[str], transcript: Sequence[str]) -> Edits:
+    """Fewest edits in words (jiwer); `text` must not be empty."""
+    result = require("jiwer", "eval").process_words(" ".join(text), " ".join(transcript))
+    return Edits(result.substitutions + result.insertions + result.deletions, len(text))
+
+
+def character_edits(text: Sequence[str], transcript: Sequence[str]) -> Edits:
+    """Fewest edits in characters, the spaces between words included (jiwer); `text` must not be empty."""
+    joined = " ".join(text)
+    result = require("jiwer", "eval").process_characters(joined, " ".join(transcript))
+    return Edits(result.substitutions + result.insertions + result.deletions, len(joined))

@@ -1,0 +1,116 @@
+"""pocketsphinx for the metrics: decoders, pronunciations, and audio at the level that decoders expect.
+
+Upstream: takes, as waveforms.  Downstream: `recognition`, `minimal_pairs`, `alignment`, `phone_alignment`.
+
+pocketsphinx (BSD) contains its acoustic model, dictionary (CMUdict) and language model. Its absolute scores mix accent
+and channel with intelligibility: compare systems on the same sentences and references only.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from marstts.audio import Waveform, resample
+from marstts.errors import require
+
+SAMPLE_RATE = 16000
+LEVEL_RMS = 0.08
+"""Takes are normalized to -22 dBFS, so that loudness does not affect word scores."""
+
+EDGE_SECONDS = 0.15
+"""Near-silence added before and after a take, which the decoder needs to start and end."""
+
+NOISE_RMS = 1e-4
+"""Noise at -80 dBFS under everything: digital silence has no logarithm."""
+
+FLITE_TO_CMU = {"ax": "AH", "axr": "ER", "dx": "T", "el": "L", "em": "M", "en": "N"}
+
+
+def model_path(name: str) -> str:
+    """Path of a file inside the pocketsphinx package."""
+    return str(require("pocketsphinx", "eval").get_model_path(name))
+
+
+def new_decoder(**settings: Any) -> Any:
+    """A US English decoder without log output; without `lm` it needs a grammar or a text to align."""
+    pocketsphinx = require("pocketsphinx", "eval")
+    files = {"hmm": model_path("en-us/en-us"), "dict": model_path("en-us/cmudict-en-us.dict"), "lm": None}
+    return pocketsphinx.Decoder(**{**files, "loglevel": "FATAL", **settings})
+
+
+def prepare(waveform: Waveform) -> bytes:
+    """16-bit PCM at 16 kHz, normalized, with near-silence at both ends; deterministic."""
+    samples = resample(waveform, SAMPLE_RATE).samples
+    rms, peak = np.sqrt(np.mean(np.square(samples))), np.abs(samples).max()
+    samples = samples * min(LEVEL_RMS / max(rms, 1e-9), 0.98 / max(peak, 1e-9))
+    padded = np.pad(samples, round(EDGE_SECONDS * SAMPLE_RATE))
+    padded = padded + NOISE_RMS * np.random.default_rng(0).standard_normal(len(padded))
+    return (np.clip(padded, -1.0, 1.0) * 32767).astype("<i2").tobytes()
+
+
+def decode(decoder: Any, pcm: bytes) -> None:
+    """Run one utterance through the decoder; its `hyp()` and `seg()` then hold the outcome.
+
+    The cepstral mean of earlier utterances is reset first: a score must not depend on what was scored before.
+    """
+    decoder.reinit_feat()
+    decoder.start_utt()
+    decoder.process_raw(pcm, full_utt=True)
+    decoder.end_utt()
+
+
+def decoded_words(decoder: Any) -> list[str]:
+    """Words of the last hypothesis in the dictionary's spelling, pronunciation variants ("the(2)") merged."""
+    hypothesis = decoder.hyp()
+    return [] if hypothesis is None else [base_form(word) for word in hypothesis.hypstr.split()]
+
+
+def base_form(word: str) -> str:
+    """A dictionary entry without the number of its pronunciation variant."""
+    return re.sub(r"\(\d+\)$", "", word)
+
+
+@lru_cache(maxsize=1)
+def dictionary() -> dict[str, tuple[str, ...]]:
+    """First pronunciation of each of CMUdict's 134,860 words, e.g. {"house": ("HH", "AW", "S")}."""
+    entries: dict[str, tuple[str, ...]] = {}
+    for line in Path(model_path("en-us/cmudict-en-us.dict")).read_text(encoding="utf-8").splitlines():
+        word, *phones = line.split()
+        if "(" not in word:
+            entries[word] = tuple(phones)
+    return entries
+
+
+@cache
+def pronounce(word: str) -> tuple[str, ...] | None:
+    """Phones of a word: CMUdict's, else flite's where that program is installed, else None."""
+    return dictionary().get(word) or pronounce_by_flite(word)
+
+
+def pronounce_by_flite(word: str) -> tuple[str, ...] | None:
+    """Phones by the letter-to-sound rules of the `flite` program; None if it is not installed or outputs none."""
+    if shutil.which("flite") is None:
+        return None
+    result = subprocess.run(["flite", "-ps", "-t", word, "-o", "none"], capture_output=True, text=True, check=False)
+    phones = tuple(FLITE_TO_CMU.get(phone, phone.upper()) for phone in result.stdout.split() if phone != "pau")
+    return phones or None
+
+
+def pronounceable(words: list[str]) -> list[str]:
+    """The words with a known pronunciation; metrics skip and count the others."""
+    return [word for word in words if pronounce(word) is not None]
+
+
+def add_pronunciations(decoder: Any, words: list[str]) -> None:
+    """Add the pronounceable words that the decoder's dictionary lacks."""
+    for word in words:
+        phones = pronounce(word)
+        if decoder.lookup_word(word) is None and phones is not None:
+            decoder.add_word(word, " ".join(phones), True)

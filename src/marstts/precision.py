@@ -1,0 +1,41 @@
+"""Two choices of number format, each an enum: what training computes in, and how a bundle stores its weights.
+
+Upstream: configurations and the command line.  Downstream: training, export.
+They are two because no value serves both: bfloat16 is never stored, float16 and int8 are never trained in, and a
+function that takes one should not be given the other. Weights in training are float32 always.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from enum import Enum
+
+from marstts.errors import require
+
+
+class Precision(str, Enum):
+    """What matrix products of training are computed in."""
+
+    BF16 = "bf16"
+    """Mixed precision: products in bfloat16, weights and optimizer in float32."""
+
+    FP32 = "fp32"
+
+
+class WeightFormat(str, Enum):
+    """How weights lie in a bundle's safetensors file. All but int8 can be trained further."""
+
+    FLOAT16 = "float16"
+    """Rounded, half the size; graphs and PyTorch compute in float32."""
+
+    FLOAT32 = "float32"
+    """As they are."""
+
+    INT8 = "int8"
+    """Decoder weights stored and computed in integers, for inference with ONNX only."""
+
+
+def autocast(device_type: str, precision: Precision) -> AbstractContextManager[None]:
+    """PyTorch's mixed precision on a type of device ("cpu", "cuda") where the precision asks for it."""
+    torch = require("torch", "train")
+    return torch.autocast(device_type, torch.bfloat16, enabled=precision is Precision.BF16)

@@ -1,0 +1,320 @@
+"""Scoring of mined takes by metrics: transcripts, minimal pairs, forced alignment and predicted opinion.
+
+A recognizer counts character errors against the text, the minimal-pair test counts words decoded as near-homophones,
+forced alignment gives the cost of the text's phones, and a MOS predictor rates the sound. Only metrics with a weight or
+threshold are computed. Scores are written shard by shard, so that an interrupted run resumes, and kept for other
+rankings.
+
+Upstream: `takes`; `metrics`.  Downstream: `pairs`.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from marstts.audio import Waveform
+from marstts.bundle import load_bundle
+from marstts.codec.base import Codec, Codes
+from marstts.config import Config
+from marstts.data.progress import Progress
+from marstts.data.workers import Executor
+from marstts.errors import ConfigError, DataError, MarsError, MissingExtraError
+from marstts.files import lock_folder
+from marstts.jsonl import read_rows, write_rows
+from marstts.metrics import sphinx
+from marstts.metrics.alignment import Aligner
+from marstts.metrics.length import check_length, expected_seconds
+from marstts.metrics.minimal_pairs import MinimalPairTest
+from marstts.metrics.quality import WORST, QualityMetric, open_quality_metric
+from marstts.metrics.recognition import RECOGNIZERS, Recognizer, character_edits
+from marstts.metrics.requirements import missing_packages
+from marstts.metrics.words import plain_words
+from marstts.preference.takes import TAKES_PATTERN, Half, MinedTake, read_takes, text_of
+from marstts.provenance import PROVENANCE_FILE, extend_provenance, write_provenance
+from marstts.reading import parse_object, read_text
+
+log = logging.getLogger(__name__)
+
+SCORES_FOLDER = "scores"
+MAX_ALIGNMENT_NLL = 20.0
+
+Value = Field(None, allow_inf_nan=False)
+
+
+class Metric(str, Enum):
+    """A metric of a take; the values are the names of the scores."""
+
+    CER = "cer"
+    """Character errors of a recognizer's transcript, relative to the characters of the text."""
+
+    MINIMAL_PAIR_ERROR = "minimal_pair_error"
+    """Fraction of words that the minimal-pair test takes for others; 0 where no word has a near-homophone."""
+
+    ALIGNMENT_NLL = "alignment_nll"
+    """Cost of aligning the phones of the text to the audio, in nats per frame, see `metrics.alignment`. Human speech
+    has 3 to 4; a take that cannot be aligned has `MAX_ALIGNMENT_NLL`."""
+
+    MOS = "mos"
+    """Predicted mean opinion score, 1 to 5."""
+
+    @property
+    def higher_is_worse(self) -> bool:
+        return self is not Metric.MOS
+
+
+class Score(Config):
+    """The scores of one half of a cycle; None for metrics that were not computed."""
+
+    transcript: str | None = None
+    cer: float | None = Value
+    minimal_pair_error: float | None = Value
+    alignment_nll: float | None = Value
+    mos: float | None = Value
+
+    def on(self, metric: Metric) -> float:
+        """The score of a metric that was computed."""
+        value: float | None = getattr(self, metric.value)
+        assert value is not None, "all takes are scored by all metrics before they are ranked"
+        return value
+
+
+class ScoredTake(Config):
+    """A line of `scores/takes-00000.jsonl`."""
+
+    id: str
+    forward: Score | None
+    cycle: Score | None
+    """None where it was not generated, or not scored."""
+
+
+@dataclass(frozen=True)
+class ScoringPlan:
+    """The metrics to compute, and for which halves."""
+
+    recognizer: str
+    mos_predictor: str
+    metrics: tuple[Metric, ...]
+    halves: tuple[Half, ...]
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The models of the metrics that have several, as the provenance of the scores keeps them."""
+        named = {Metric.CER: ("recognizer", self.recognizer), Metric.MOS: ("mos_predictor", self.mos_predictor)}
+        return dict(named[metric] for metric in self.metrics if metric in named)
+
+    @property
+    def tools(self) -> list[str]:
+        """Names of the tools that compute the metrics, as `metrics.requirements` calls them."""
+        tools = {
+            Metric.CER: self.recognizer,
+            Metric.MINIMAL_PAIR_ERROR: "word-test",
+            Metric.ALIGNMENT_NLL: "word-test",
+            Metric.MOS: self.mos_predictor,
+        }
+        return list(dict.fromkeys(tools[metric] for metric in self.metrics))
+
+
+@dataclass(frozen=True)
+class ScoringShard:
+    """Takes to be scored."""
+
+    takes: Path
+    output: Path
+    plan: ScoringPlan
+
+    @property
+    def name(self) -> str:
+        """Name of the file."""
+        return self.takes.name
+
+
+@dataclass(frozen=True)
+class MetricModels:
+    """The models of a worker; None for a metric that is not computed."""
+
+    codec: Codec
+    recognizer: Recognizer | None
+    minimal_pairs: MinimalPairTest | None
+    aligner: Aligner | None
+    quality: QualityMetric | None
+
+    def score(self, text: str, codes: Codes, before: Score) -> Score:
+        """The score `before` of a take of `text`, with the metrics that it lacks. Silence gets the worst scores."""
+        words, waveform = plain_words(text), decode(self.codec, codes)
+        speech = waveform if check_length(waveform, expected_seconds(text)).has_speech else None
+        found: dict[str, Any] = {}
+        if self.recognizer is not None and before.cer is None:
+            transcript = [] if speech is None else self.recognizer.transcribe(speech)
+            edits = character_edits(words, transcript)
+            found |= {"transcript": " ".join(transcript), "cer": round(edits.errors / edits.length, 5)}
+        if self.minimal_pairs is not None and before.minimal_pair_error is None:
+            found |= {"minimal_pair_error": round(minimal_pair_error(self.minimal_pairs, words, speech), 5)}
+        if self.aligner is not None and before.alignment_nll is None:
+            found |= {"alignment_nll": round(alignment_nll(self.aligner, words, speech), 5)}
+        if self.quality is not None and before.mos is None:
+            mos = WORST if speech is None else float(self.quality.rate(speech)[self.quality.scales[0]])
+            found |= {"mos": round(mos, 5)}
+        return before.model_copy(update=found)
+
+
+def minimal_pair_error(test: MinimalPairTest, words: list[str], speech: Waveform | None) -> float:
+    """Fraction of the words with near-homophones that are decoded as one of these."""
+    if speech is None:
+        return 1.0
+    outcome = test.score(sphinx.prepare(speech), words)
+    return 1 - outcome.num_correct / outcome.num_trials if outcome.num_trials else 0.0
+
+
+def alignment_nll(aligner: Aligner, words: list[str], speech: Waveform | None) -> float:
+    """`Metric.ALIGNMENT_NLL` of a take of these words."""
+    score = None if speech is None else aligner.align(sphinx.prepare(speech), words).mean_score
+    return MAX_ALIGNMENT_NLL if score is None else min(-score, MAX_ALIGNMENT_NLL)
+
+
+def score_takes(mined: Path, model: str, plan: ScoringPlan, executor: Executor) -> list[tuple[MinedTake, ScoredTake]]:
+    """Every take with its scores; scores that were computed before are kept.
+
+    `plan.mos_predictor` may be `auto`, see `choose_mos_predictor`. DataError if there are no takes, or a metric gives
+    no finite number; MissingExtraError, before any work, where packages are missing.
+    """
+    paths = sorted(mined.glob(TAKES_PATTERN))
+    if not paths:
+        raise DataError(f"{mined}: no takes here; run `marstts preference mine` first")
+    folder = mined / SCORES_FOLDER
+    with lock_folder(folder, DataError):
+        if Metric.MOS in plan.metrics:
+            plan = replace(plan, mos_predictor=choose_mos_predictor(plan.mos_predictor, folder))
+        check_tools(plan)
+        begin_scores(folder, plan.names)
+        log.info("%s: metrics by %s", mined, ", ".join(plan.tools))
+        shards = [ScoringShard(path, folder / path.name, plan) for path in paths]
+        missing = [shard for shard in shards if not is_scored(shard)]
+        progress = Progress(log, "shards scored", len(missing))
+        for _ in executor.run(missing, partial(load_models, model, plan), score_shard):
+            progress.advance()
+        return [
+            pair
+            for shard in shards
+            for pair in zip(read_takes(shard.takes), read_rows(ScoredTake, shard.output), strict=True)
+        ]
+
+
+def check_tools(plan: ScoringPlan) -> None:
+    """ConfigError for an unknown recognizer, MissingExtraError naming all packages that are not installed."""
+    if plan.recognizer not in RECOGNIZERS:
+        raise ConfigError(f"there is no recognizer {plan.recognizer!r}; expected one of {', '.join(RECOGNIZERS)}")
+    missing = missing_packages(plan.tools)
+    if missing:
+        raise MissingExtraError("; ".join(missing))
+
+
+def choose_mos_predictor(name: str, folder: Path) -> str:
+    """The predictor of this name. `auto` is the one that has scored in `folder`, else UTMOS where its packages and
+    weights are available, else DNSMOS.
+    """
+    if name != "auto":
+        return name
+    before = scored_by(folder).get("mos_predictor")
+    if before is not None:
+        return str(before)
+    try:
+        open_quality_metric("utmos")
+    except (MarsError, OSError):  # the latter where its weights cannot be downloaded
+        return "dnsmos"
+    return "utmos"
+
+
+def scored_by(folder: Path) -> dict[str, Any]:
+    """The models that have scored in `folder`; empty while no shard is finished."""
+    path = folder / PROVENANCE_FILE
+    if not any(folder.glob(TAKES_PATTERN)) or not path.is_file():
+        return {}
+    return parse_object(read_text(path, 2**20, DataError), str(path), DataError)
+
+
+def begin_scores(folder: Path, names: dict[str, str]) -> None:
+    """Write the provenance of the scores; ConfigError if they were computed by other models."""
+    if any(folder.glob(TAKES_PATTERN)):
+        extend_provenance(folder, names)
+    else:
+        write_provenance(folder, names)
+
+
+def is_scored(shard: ScoringShard) -> bool:
+    """Return True where every half in the plan has its scores."""
+    takes, plan = read_takes(shard.takes), shard.plan
+    before = lines_before(shard, takes)
+    return bool(before) and all(
+        (score := getattr(before[take.id], half.value)) is not None and getattr(score, metric.value) is not None
+        for take in takes
+        for half in plan.halves
+        if take.half(half) is not None
+        for metric in plan.metrics
+    )
+
+
+def lines_before(shard: ScoringShard, takes: Sequence[MinedTake]) -> dict[str, ScoredTake]:
+    """The scores so far by id; empty where the shard has none, or was generated again since."""
+    lines = read_rows(ScoredTake, shard.output) if shard.output.is_file() else []
+    found = {line.id: line for line in lines}
+    return found if list(found) == [take.id for take in takes] else {}
+
+
+def load_models(model: str, plan: ScoringPlan) -> MetricModels:
+    """The models of the metrics, and the codec of the mined model."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    return MetricModels(
+        codec=load_bundle(model).codec,
+        recognizer=RECOGNIZERS[plan.recognizer]() if Metric.CER in plan.metrics else None,
+        minimal_pairs=MinimalPairTest() if Metric.MINIMAL_PAIR_ERROR in plan.metrics else None,
+        aligner=Aligner() if Metric.ALIGNMENT_NLL in plan.metrics else None,
+        quality=open_quality_metric(plan.mos_predictor) if Metric.MOS in plan.metrics else None,
+    )
+
+
+def score_shard(shard: ScoringShard, models: MetricModels) -> str:
+    """Score the takes of a shard and write their lines."""
+    takes = read_takes(shard.takes)
+    before = lines_before(shard, takes)
+    lines = []
+    for take in takes:
+        known = before.get(take.id, ScoredTake(id=take.id, forward=None, cycle=None))
+        scores = {half.value: score_half(take, half, models, getattr(known, half.value), shard.plan) for half in Half}
+        lines.append(ScoredTake(id=take.id, **scores))
+    write_rows(shard.output, lines)
+    return shard.name
+
+
+def score_half(
+    take: MinedTake, half: Half, models: MetricModels, before: Score | None, plan: ScoringPlan
+) -> Score | None:
+    """The score of one half; None where it was not generated, or never scored. DataError unless it is finite."""
+    generated = take.half(half)
+    if generated is None or half not in plan.halves:
+        return before
+    score = models.score(text_of(take, half), generated.codes, before or Score())
+    for metric in plan.metrics:
+        if not math.isfinite(score.on(metric)):
+            raise DataError(
+                f"take {take.id!r}: its {half.value} {metric.value} is {score.on(metric)}, which is not finite; use "
+                "another tool for this metric"
+            )
+    return score
+
+
+def decode(codec: Codec, codes: Codes) -> Waveform:
+    """The audio of codes; no samples where there are no codes."""
+    if not len(codes[0]):
+        return Waveform(np.zeros(0, np.float32), codec.spec.sample_rate)
+    return codec.decode(codes)

@@ -1,0 +1,163 @@
+"""Admission: which requests are spoken now, which wait, and which are refused with a time to try again.
+
+Upstream: the speech endpoint.  Downstream: the shared scheduler, whose batch has one row for each place here.
+
+Everything here runs in the event loop. The time to try again is the audio that is owed to all callers, divided by the
+audio that the machine was measured to make in a second while it was busy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from marstts.server.api_errors import ApiError
+
+FIRST_ESTIMATE = 2.0
+"""Seconds of audio per second, before any was measured: slower than any machine that is of use as a server."""
+
+MEASURED_SECONDS = 30.0
+"""Busy time over which the throughput is averaged."""
+
+MAX_RETRY_SECONDS = 60.0
+"""Clients of OpenAI's API wait no longer than a minute."""
+
+
+class Throughput:
+    """Seconds of audio made per second, averaged over the last busy time."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._audio, self._busy = FIRST_ESTIMATE, 1.0
+        self._since: float | None = None
+
+    def set_busy(self, is_busy: bool) -> None:
+        """Note that work has begun or that nothing is left to do."""
+        self._count()
+        self._since = self._clock() if is_busy else None
+
+    def add(self, seconds: float) -> None:
+        """Note audio that was made."""
+        self._audio += seconds
+
+    @property
+    def factor(self) -> float:
+        """Seconds of audio per second."""
+        self._count()
+        return max(self._audio / self._busy, 0.1)
+
+    def _count(self) -> None:
+        if self._since is not None:
+            now = self._clock()
+            self._busy, self._since = self._busy + now - self._since, now
+        if self._busy > MEASURED_SECONDS:
+            self._audio *= MEASURED_SECONDS / self._busy
+            self._busy = MEASURED_SECONDS
+
+
+@dataclass(eq=False)
+class Ticket:
+    """One request that was admitted."""
+
+    owed_seconds: float
+    """Audio that is expected and was not made yet."""
+
+    wait_seconds: float = 0.0
+
+
+class Admission:
+    """At most `places` requests at work and `queue` that wait, first come, first served."""
+
+    def __init__(self, places: int, queue: int, max_wait_seconds: float, throughput: Throughput) -> None:
+        self.places, self.queue, self.max_wait_seconds = places, queue, max_wait_seconds
+        self.throughput = throughput
+        self._active: set[Ticket] = set()
+        self._waiting: deque[tuple[asyncio.Future[None], Ticket]] = deque()
+
+    @property
+    def num_active(self) -> int:
+        """Requests at work."""
+        return len(self._active)
+
+    @property
+    def num_waiting(self) -> int:
+        """Requests that wait for a place."""
+        return len(self._waiting)
+
+    @property
+    def owed_seconds(self) -> float:
+        """Audio that is expected by all callers and was not made yet."""
+        return sum(ticket.owed_seconds for ticket in [*self._active, *(waiting for _, waiting in self._waiting)])
+
+    def retry_after(self) -> float:
+        """Seconds until the work of today's callers should be done."""
+        return min(max(self.owed_seconds / self.throughput.factor, 1.0), MAX_RETRY_SECONDS)
+
+    async def enter(self, expected_seconds: float) -> Ticket:
+        """Wait for a place -> a ticket to give back with `leave`; ApiError 429 where there is no place in time.
+
+        Cancelling the wait gives up the turn.
+        """
+        ticket = Ticket(expected_seconds)
+        if len(self._active) < self.places:
+            self._start(ticket)
+            return ticket
+        if len(self._waiting) >= self.queue:
+            raise self._refusal()
+        started = time.monotonic()
+        entry = (asyncio.get_running_loop().create_future(), ticket)
+        self._waiting.append(entry)
+        try:
+            await asyncio.wait({entry[0]}, timeout=self.max_wait_seconds)
+        except asyncio.CancelledError:
+            if entry[0].done():
+                self.leave(ticket)
+            raise
+        finally:
+            if entry in self._waiting:
+                self._waiting.remove(entry)
+        if not entry[0].done():
+            raise self._refusal()
+        ticket.wait_seconds = time.monotonic() - started
+        return ticket
+
+    def made(self, ticket: Ticket, seconds: float) -> None:
+        """Note audio that was made for a ticket."""
+        ticket.owed_seconds = max(0.0, ticket.owed_seconds - seconds)
+        self.throughput.add(seconds)
+
+    def leave(self, ticket: Ticket) -> None:
+        """Free the place of a ticket for the first that waits."""
+        self._active.discard(ticket)
+        while self._waiting and len(self._active) < self.places:
+            future, following = self._waiting.popleft()
+            if not future.done():
+                self._start(following)
+                future.set_result(None)
+        if not self._active:
+            self.throughput.set_busy(False)
+
+    @asynccontextmanager
+    async def place(self, expected_seconds: float) -> AsyncIterator[Ticket]:
+        """A place for the body of a `with`."""
+        ticket = await self.enter(expected_seconds)
+        try:
+            yield ticket
+        finally:
+            self.leave(ticket)
+
+    def _start(self, ticket: Ticket) -> None:
+        if not self._active:
+            self.throughput.set_busy(True)
+        self._active.add(ticket)
+
+    def _refusal(self) -> ApiError:
+        return ApiError(
+            429,
+            f"The server is busy: {self.num_active} requests are spoken and {self.num_waiting} wait. Try again later.",
+            retry_after=self.retry_after(),
+        )

@@ -1,0 +1,98 @@
+"""Errors in the shape of OpenAI's API: `{"error": {"message", "type", "param", "code"}}`.
+
+Upstream: all endpoints.  Downstream: clients, which choose an exception by the status and read the message.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from marstts.errors import MarsError
+from marstts.server.base import HEADERS, INTERNAL_ERROR, SENTENCES, HTTPError
+
+log = logging.getLogger(__name__)
+
+JSON = "application/json"
+TYPES = {429: "rate_limit_error"}
+CODES = {401: "invalid_api_key", 413: "too_large", 429: "rate_limit_exceeded"}
+
+
+class ApiError(HTTPError):
+    """A request that cannot be served, with the fields of OpenAI's error object."""
+
+    def __init__(
+        self,
+        status: int,
+        sentence: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(status, sentence)
+        self.param, self.code, self.retry_after = param, code or CODES.get(status), retry_after
+
+    def as_object(self) -> dict[str, Any]:
+        """The value of `error`."""
+        kind = TYPES.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
+        return {"message": str(self), "type": kind, "param": self.param, "code": self.code}
+
+    def headers(self) -> dict[str, str]:
+        """Headers of the response: whether and when to try again."""
+        if self.retry_after is None:
+            return {} if self.status < 409 else {"x-should-retry": "false"}
+        return {"Retry-After": str(max(1, math.ceil(self.retry_after)))}
+
+
+def error_response(error: ApiError) -> Response:
+    """The error as a response."""
+    content = json.dumps({"error": error.as_object()})
+    return Response(content, error.status, {**HEADERS, **error.headers()}, JSON)
+
+
+def as_api_error(error: Exception) -> ApiError:
+    """Any exception as an `ApiError`; an unexpected one shows nothing of itself."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, HTTPError):
+        return ApiError(error.status, str(error))
+    if isinstance(error, RequestValidationError):
+        return validation_error(error.errors())
+    if isinstance(error, HTTPException):
+        sentence = SENTENCES.get(error.status_code, str(error.detail))
+        return ApiError(error.status_code, sentence)
+    if isinstance(error, MarsError):
+        return ApiError(400, str(error))
+    log.error("a request failed", exc_info=error)
+    return ApiError(500, INTERNAL_ERROR)
+
+
+def validation_error(complaints: Sequence[Mapping[str, Any]]) -> ApiError:
+    """The first complaint about a body, with the name of its field."""
+    first = complaints[0]
+    if first.get("type") == "json_invalid":
+        return ApiError(400, "Expected a body in JSON.")
+    names = [str(part) for part in first.get("loc", ()) if part != "body"]
+    param = names[0] if names else None
+    message = str(first.get("msg", "invalid")).removeprefix("Value error, ")
+    return ApiError(400, f"{param}: {message}" if param else f"Expected a JSON object: {message}", param=param)
+
+
+def install_handlers(app: FastAPI) -> None:
+    """Let every exception of an application become an error object."""
+
+    async def handle(request: Request, error: Exception) -> Response:
+        return error_response(as_api_error(error))
+
+    for kind in (HTTPError, HTTPException, RequestValidationError, MarsError, Exception):
+        app.add_exception_handler(kind, handle)

@@ -1,0 +1,180 @@
+"""The speech server as an ASGI application: OpenAI's speech API, voices, models, health, metrics, and the page.
+
+Upstream: `marstts serve`, or any ASGI server.  Downstream: `service`. Nothing here blocks the event loop: speech and
+cloning run on threads of the service.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.datastructures import UploadFile
+from starlette.requests import Request
+from starlette.responses import Response
+
+import marstts
+from marstts.server.api_errors import ApiError, install_handlers
+from marstts.server.base import ServerLimits
+from marstts.server.guard import Guard, too_large
+from marstts.server.page import add_page
+from marstts.server.schemas import RenameBody, SpeechBody, read_body
+from marstts.server.service import SpeechService
+from marstts.server.settings import ServeSettings
+from marstts.server.speech_response import speech_response
+from marstts.synthesis.loading import load
+from marstts.synthesis.synthesizer import Synthesizer
+
+MAX_FIELDS = 8
+JSON = "application/json"
+
+
+def create_app(synthesizer: Synthesizer | None = None, settings: ServeSettings | None = None) -> FastAPI:
+    """The application for a synthesizer, by default that of the packaged model.
+
+    Its service lies at `app.state.service`. Close it when the server stops; the application does so itself where the
+    ASGI server runs its lifespan.
+    """
+    settings = settings or ServeSettings()
+    service = SpeechService(synthesizer or load(), settings)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        service.close()
+
+    app = FastAPI(title="marstts", version=marstts.__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
+    app.state.service, app.state.limits = service, connection_limits(settings)
+    app.add_middleware(Guard, settings=settings)
+    install_handlers(app)
+    add_speech(app, service)
+    add_models(app, service)
+    add_voices(app, service)
+    add_status(app, service)
+    add_page(app)
+    return app
+
+
+def connection_limits(settings: ServeSettings) -> ServerLimits:
+    """Limits of the connections for `server.base.Server`."""
+    limits = settings.limits
+    return ServerLimits(
+        max_body_bytes=limits.json_bytes,
+        body_seconds=limits.body_seconds,
+        max_connections=limits.connections,
+        drain_seconds=settings.drain_seconds,
+    )
+
+
+def as_json(value: Any, status: int = 200) -> Response:
+    """A value as JSON."""
+    return Response(json.dumps(value, ensure_ascii=False).encode(), status, media_type=JSON)
+
+
+def add_speech(app: FastAPI, service: SpeechService) -> None:
+    """Add the endpoint for speech."""
+
+    @app.post("/v1/audio/speech", response_class=Response, openapi_extra=body_schema(SpeechBody))
+    async def speech(request: Request) -> Response:
+        """Speak a text."""
+        body = await read_body(request, SpeechBody)
+        return await speech_response(request, service.speak(body), body)
+
+
+def body_schema(model: type[SpeechBody]) -> dict[str, Any]:
+    """The part of the OpenAPI description that names a JSON body."""
+    return {"requestBody": {"required": True, "content": {JSON: {"schema": model.model_json_schema()}}}}
+
+
+def add_models(app: FastAPI, service: SpeechService) -> None:
+    """Add the endpoints that list models."""
+
+    def as_object(name: str) -> dict[str, Any]:
+        return {"id": name, "object": "model", "created": service.started_at, "owned_by": "marstts"}
+
+    @app.get("/v1/models")
+    async def models() -> Response:
+        """List the model and its aliases."""
+        return as_json({"object": "list", "data": [as_object(name) for name in service.model_names]})
+
+    @app.get("/v1/audio/models")
+    async def audio_models() -> Response:
+        """List the model and its aliases as Open WebUI reads them."""
+        return as_json({"models": [{"id": name, "name": name} for name in service.model_names]})
+
+    @app.get("/v1/models/{model}")
+    async def model(model: str) -> Response:
+        """Describe one model."""
+        if model not in service.model_names:
+            raise ApiError(404, "There is no such model here.", param="model", code="model_not_found")
+        return as_json(as_object(model))
+
+
+def add_voices(app: FastAPI, service: SpeechService) -> None:
+    """Add the endpoints for voices."""
+
+    @app.get("/v1/audio/voices")
+    def voices() -> Response:
+        """List all voices."""
+        found = service.voices.objects()
+        return as_json({"object": "list", "data": found, "voices": found})
+
+    @app.post("/v1/audio/voices", response_class=Response)
+    async def create(request: Request) -> Response:
+        """Clone an uploaded recording."""
+        async with request.form(max_files=1, max_fields=MAX_FIELDS) as form:
+            sample = form.get("audio_sample")
+            if not isinstance(sample, UploadFile):
+                raise ApiError(400, "audio_sample: expected a recording as a file.", param="audio_sample")
+            if (sample.size or 0) > service.settings.limits.upload_bytes:
+                raise too_large(service.settings.limits.upload_bytes)
+            recording = await sample.read()
+            fields = {key: value for key, value in form.items() if isinstance(value, str)}
+        voice, warnings = await service.upload(
+            fields.get("name", ""),
+            recording,
+            fields.get("transcript", "") or fields.get("ref_text", ""),
+            fields.get("consent", ""),
+        )
+        return as_json({**voice.as_object(), "warnings": warnings})
+
+    @app.get("/v1/audio/voices/{voice_id}")
+    def voice(voice_id: str) -> Response:
+        """Describe an uploaded voice."""
+        return as_json(service.voices.find(voice_id).as_object())
+
+    @app.post("/v1/audio/voices/{voice_id}")
+    async def rename(voice_id: str, request: Request) -> Response:
+        """Rename an uploaded voice."""
+        body = await read_body(request, RenameBody)
+        return as_json(service.voices.rename(voice_id, body.name).as_object())
+
+    @app.delete("/v1/audio/voices/{voice_id}")
+    def delete(voice_id: str) -> Response:
+        """Delete an uploaded voice."""
+        found = service.voices.delete(voice_id)
+        return as_json({"id": found.id, "object": "audio.voice", "deleted": True})
+
+
+def add_status(app: FastAPI, service: SpeechService) -> None:
+    """Add health and metrics, which need no key."""
+
+    @app.get("/health")
+    async def health() -> Response:
+        """Report whether the server takes requests."""
+        admission = service.admission
+        state = {
+            "status": "stopping" if service.is_closing else "ok",
+            "model": service.synthesizer.name,
+            "active": admission.num_active,
+            "waiting": admission.num_waiting,
+        }
+        return as_json(state, 503 if service.is_closing else 200)
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        """Report metrics for Prometheus."""
+        return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")

@@ -1,0 +1,272 @@
+"""A small HTTP server that is safe by default: bounded messages, connections closed in time, one set of headers.
+
+Upstream: applications made of a few routes, such as `listening_test.web`.  Downstream: Starlette and uvicorn.
+
+Messages are bounded in size and time, connections in number and in the time for which they may stay silent. Responses
+let a browser load nothing from other sites. A message must be JSON by its content type, which browsers let no foreign
+page send. Errors are JSON, `{"error": sentence}`. For the open internet put a proxy with TLS before it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from asyncio import Handle, Transport
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any, cast
+
+import anyio
+import h11
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from marstts.errors import ConfigError, MarsError
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; media-src 'self' blob:; img-src 'self' data:; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",  # a personal link is a secret
+    "Cache-Control": "no-store",
+}
+SENTENCES = {404: "There is nothing at this address.", 405: "That cannot be done here."}
+INTERNAL_ERROR = "Something went wrong on the server. Please try again."
+
+Get = Callable[[Request], Response]
+Post = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True)
+class ServerLimits:
+    """Limits on the messages and connections of clients."""
+
+    max_body_bytes: int = 4096
+    """A longer message is refused."""
+
+    body_seconds: float = 20.0
+    """A message that takes longer to arrive is refused."""
+
+    silent_seconds: float = 20.0
+    """A connection is closed if for so long it sends no whole request, or reads nothing of a response."""
+
+    idle_seconds: int = 5
+    """A connection that asks for nothing more is closed after this time."""
+
+    max_connections: int = 512
+    """Further connections get status 503; a browser opens up to six."""
+
+    drain_seconds: int = 2
+    """Time that responses have to end once the server stops."""
+
+
+class HTTPError(MarsError):
+    """A request that cannot be served; `status` is HTTP's number for the reason."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+def json_response(value: Any, status: int = 200) -> Response:
+    """A value as JSON."""
+    return Response(json.dumps(value), status, HEADERS, "application/json")
+
+
+def bytes_response(content: bytes, media_type: str) -> Response:
+    """A whole file."""
+    return Response(content, 200, HEADERS, media_type)
+
+
+def static_file(package: str, name: str, media_type: str) -> Get:
+    """An endpoint for one file in the folder `static` of a package; the file is read once, now."""
+    content = (files(package) / "static" / name).read_bytes()
+    return lambda request: bytes_response(content, media_type)
+
+
+def json_endpoint(act: Callable[[Request, Any], Any], status: int = 200) -> Post:
+    """An endpoint that takes a JSON message; `act` runs on a worker thread and returns the value of the response."""
+
+    async def endpoint(request: Request) -> Response:
+        message = await read_message(request)
+        return json_response(await run_in_threadpool(act, request, message), status)
+
+    return endpoint
+
+
+async def read_message(request: Request) -> Any:
+    """The JSON value of a request's body; HTTPError where it is not JSON, too long or too slow."""
+    limits = cast(ServerLimits, request.app.state.limits)
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise HTTPError(415, "Expected a message of type application/json.")
+    body = b""
+    try:
+        with anyio.fail_after(limits.body_seconds):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > limits.max_body_bytes:
+                    raise HTTPError(413, f"Expected a message of at most {limits.max_body_bytes} bytes.")
+    except TimeoutError as error:
+        raise HTTPError(408, "The message took too long to arrive.") from error
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise HTTPError(400, "Expected a message in JSON.") from error
+
+
+def error_response(request: Request, error: Exception) -> Response:
+    """`{"error": sentence}`; an unexpected exception shows nothing of itself."""
+    if isinstance(error, HTTPError):
+        return json_response({"error": str(error)}, error.status)
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    return json_response({"error": SENTENCES.get(status, INTERNAL_ERROR)}, status)
+
+
+def make_app(routes: Sequence[Route], limits: ServerLimits | None = None) -> Starlette:
+    """An application of these routes; its limits lie at `app.state.limits`."""
+    handlers = {HTTPError: error_response, HTTPException: error_response, Exception: error_response}
+    app = Starlette(routes=routes, exception_handlers=handlers)
+    app.state.limits = limits or ServerLimits()
+    return app
+
+
+class TimedProtocol(H11Protocol):
+    """HTTP/1.1 that closes connections which neither ask, nor finish asking, nor read their response.
+
+    uvicorn limits the time between two requests only. Addresses that are not ASCII are percent-encoded.
+    """
+
+    silent_seconds: float
+    _request_timer: Handle | None = None
+    _write_timer: Handle | None = None
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._time_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_request_timer()
+        self._stop_write_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.conn.their_state is h11.IDLE:
+            data = escape_address(data)
+        super().data_received(data)
+        if self._is_answering():
+            self._stop_request_timer()
+        else:
+            self._time_request()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self._is_answering():
+            self._time_request()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._write_timer is None:
+            self._time_write()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stop_write_timer()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._time_request()  # closing waits for what the client has not read yet
+
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _time_request(self) -> None:
+        self._request_timer = self._request_timer or self._abort_later()
+
+    def _stop_request_timer(self) -> None:
+        if self._request_timer is not None:
+            self._request_timer.cancel()
+            self._request_timer = None
+
+    def _time_write(self) -> None:
+        unread = self.transport.get_write_buffer_size()
+        self._write_timer = self.loop.call_later(self.silent_seconds, self._abort_unless_read, unread)
+
+    def _abort_unless_read(self, unread: int) -> None:
+        if self.transport.get_write_buffer_size() < unread:
+            self._time_write()
+        else:
+            self.transport.abort()
+
+    def _stop_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
+    def _abort_later(self) -> Handle:
+        return self.loop.call_later(self.silent_seconds, self.transport.abort)
+
+
+def escape_address(data: bytes) -> bytes:
+    """Percent-encode all bytes of the first line that are not ASCII: the line of a request that holds its address."""
+    line, end, rest = data.partition(b"\n")
+    return re.sub(rb"[\x80-\xff]", lambda found: b"%%%02X" % found[0][0], line) + end + rest
+
+
+class Server:
+    """Serves one application at one port; a context manager that frees the port."""
+
+    def __init__(self, app: Starlette, address: str, port: int) -> None:
+        """Take the port (0: any free one); ConfigError where it cannot be taken."""
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        try:
+            self.socket = socket.create_server((address, port), family=family)
+        except (OSError, OverflowError, UnicodeError) as error:
+            raise ConfigError(f"cannot listen at {address}, port {port}: {error}; name another --port") from error
+        self.app, limits = app, cast(ServerLimits, app.state.limits)
+        protocol = type("Protocol", (TimedProtocol,), {"silent_seconds": limits.silent_seconds})
+        config = uvicorn.Config(
+            app,
+            http=protocol,
+            ws="none",
+            access_log=False,  # addresses hold personal links
+            log_level="warning",
+            server_header=False,
+            lifespan="off",
+            limit_concurrency=limits.max_connections,
+            timeout_keep_alive=limits.idle_seconds,
+            timeout_graceful_shutdown=limits.drain_seconds,
+        )
+        self.server = uvicorn.Server(config)
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.socket.close()
+
+    @property
+    def address(self) -> str:
+        """URL of the first page."""
+        host, port = self.socket.getsockname()[:2]
+        return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+    def serve(self) -> None:
+        """Answer requests until `stop` is called, or until Ctrl-C (KeyboardInterrupt)."""
+        self.server.run(sockets=[self.socket])
+
+    def stop(self) -> None:
+        """Let `serve` return once all responses are sent; may be called from any thread."""
+        self.server.should_exit = True
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether `stop` was called."""
+        return self.server.should_exit

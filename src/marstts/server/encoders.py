@@ -1,0 +1,307 @@
+"""Audio formats of responses: samples in, bytes out, piece by piece.
+
+Upstream: chunks of `Synthesizer.stream`.  Downstream: HTTP. WAV and raw PCM are written here; MP3, Opus, AAC and
+FLAC by FFmpeg through PyAV, into a sink that can only write, so that no byte is changed after it was sent. Without
+PyAV, MP3, Opus and FLAC are encoded whole by libsndfile, and there is neither AAC nor another speed than 1.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from enum import Enum
+from fractions import Fraction
+from importlib.util import find_spec
+from typing import Any, Protocol
+
+import numpy as np
+import soxr
+from numpy.typing import NDArray
+
+from marstts import audio
+from marstts.audio import Waveform
+from marstts.errors import AudioError, require
+
+Samples = NDArray[np.float32]
+
+EXTRA = "serve"
+API_RATE = 24_000
+"""Hz of all responses: OpenAI's `pcm` is 24 kHz by definition."""
+
+UNKNOWN_LENGTH = 0xFFFF_FFFF
+"""Length in the header of a WAV file whose end is not known yet."""
+
+
+class AudioFormat(str, Enum):
+    """OpenAI's formats."""
+
+    MP3 = "mp3"
+    OPUS = "opus"
+    AAC = "aac"
+    FLAC = "flac"
+    WAV = "wav"
+    PCM = "pcm"
+
+    @property
+    def media_type(self) -> str:
+        """The content type of a response."""
+        return MEDIA_TYPES[self]
+
+    @property
+    def can_stream(self) -> bool:
+        """Whether bytes can be sent before all samples are known."""
+        return self in (AudioFormat.WAV, AudioFormat.PCM) or has_ffmpeg()
+
+
+MEDIA_TYPES = {
+    AudioFormat.MP3: "audio/mpeg",
+    AudioFormat.OPUS: "audio/ogg",
+    AudioFormat.AAC: "audio/aac",
+    AudioFormat.FLAC: "audio/flac",
+    AudioFormat.WAV: "audio/wav",
+    AudioFormat.PCM: "audio/pcm",
+}
+
+
+@dataclass(frozen=True)
+class Muxer:
+    """FFmpeg's names and options for one format."""
+
+    container: str
+    codec: str
+    bit_rate: int | None = None
+    container_options: dict[str, str] = field(default_factory=dict)
+    codec_options: dict[str, str] = field(default_factory=dict)
+
+
+MUXERS = {
+    AudioFormat.MP3: Muxer("mp3", "libmp3lame", 64_000, {"write_xing": "0", "id3v2_version": "0"}),
+    AudioFormat.OPUS: Muxer("ogg", "libopus", 32_000, {"page_duration": "20000"}),  # µs; else 1 s passes before a page
+    AudioFormat.AAC: Muxer("adts", "aac", 64_000),
+    AudioFormat.FLAC: Muxer("flac", "flac", None, {}, {"frame_size": "1152"}),
+}
+
+
+def has_ffmpeg() -> bool:
+    """Whether PyAV is installed."""
+    return find_spec("av") is not None
+
+
+class Encoder(Protocol):
+    """A file in the making."""
+
+    def push(self, samples: Samples) -> bytes:
+        """Encode the next samples (N,) -> the bytes that are certain by now, perhaps none."""
+        ...
+
+    def finish(self) -> bytes:
+        """Return the rest of the file."""
+        ...
+
+
+class PcmEncoder:
+    """Raw 16-bit integers, little-endian, after a header."""
+
+    def __init__(self, header: bytes = b"") -> None:
+        self._header = header
+
+    def push(self, samples: Samples) -> bytes:
+        header, self._header = self._header, b""
+        return header + to_pcm16(samples)
+
+    def finish(self) -> bytes:
+        return self._header
+
+
+class FFmpegEncoder:
+    """MP3, Opus, AAC or FLAC, encoded by FFmpeg."""
+
+    def __init__(self, audio_format: AudioFormat) -> None:
+        muxer, self._av = MUXERS[audio_format], require("av", EXTRA)
+        self._sink = WriteOnly()
+        self._container = self._av.open(self._sink, mode="w", format=muxer.container, options=muxer.container_options)
+        self._stream = self._container.add_stream(muxer.codec, rate=API_RATE, options=muxer.codec_options)
+        self._stream.layout = "mono"
+        if muxer.bit_rate is not None:
+            self._stream.bit_rate = muxer.bit_rate
+        self._num_samples = 0
+
+    def push(self, samples: Samples) -> bytes:
+        if len(samples):
+            frame = make_frame(self._av, samples, "fltp", self._num_samples)
+            self._num_samples += len(samples)
+            self._mux(frame)
+        return self._sink.take()
+
+    def finish(self) -> bytes:
+        self._mux(None)
+        self._container.close()
+        return self._sink.take()
+
+    def _mux(self, frame: Any) -> None:
+        for packet in self._stream.encode(frame):
+            self._container.mux(packet)
+
+
+class WriteOnly:
+    """A sink without `seek`."""
+
+    def __init__(self) -> None:
+        self._content = bytearray()
+
+    def write(self, content: Any) -> int:
+        """Append bytes."""
+        self._content += bytes(content)
+        return len(content)
+
+    def take(self) -> bytes:
+        """Return the bytes since the last call."""
+        taken, self._content = bytes(self._content), bytearray()
+        return taken
+
+
+class WholeFile:
+    """Encodes with libsndfile once all samples are there."""
+
+    def __init__(self, audio_format: AudioFormat) -> None:
+        self._suffix, self._pieces = f".{audio_format.value}", [np.zeros(0, np.float32)]
+
+    def push(self, samples: Samples) -> bytes:
+        self._pieces.append(samples)
+        return b""
+
+    def finish(self) -> bytes:
+        return audio.encode(Waveform(np.concatenate(self._pieces), API_RATE), self._suffix)
+
+
+def open_encoder(audio_format: AudioFormat, *, whole: bool = False) -> Encoder:
+    """An encoder of audio at API_RATE; `whole` where nothing is sent before the end, so that headers hold lengths.
+
+    Raises MissingExtraError for AAC without PyAV.
+    """
+    if audio_format is AudioFormat.PCM:
+        return PcmEncoder()
+    if audio_format is AudioFormat.AAC or (not whole and audio_format is not AudioFormat.WAV and has_ffmpeg()):
+        return FFmpegEncoder(audio_format)
+    if whole or audio_format is not AudioFormat.WAV:
+        return WholeFile(audio_format)
+    return PcmEncoder(streaming_wav_header())
+
+
+def streaming_wav_header() -> bytes:
+    """The 44 bytes before the samples of a WAV file of unknown length: 16 bits, mono."""
+    riff = struct.pack("<4sI4s", b"RIFF", UNKNOWN_LENGTH, b"WAVE")
+    layout = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, API_RATE, 2 * API_RATE, 2, 16)
+    return riff + layout + struct.pack("<4sI", b"data", UNKNOWN_LENGTH)
+
+
+def to_pcm16(samples: Samples) -> bytes:
+    """Samples (N,) as 16-bit integers, little-endian, rounded as `Chunk.pcm` rounds them; clipped to ±1."""
+    return np.rint(np.clip(samples, -1.0, 1.0) * np.float32(32767.0)).astype("<i2").tobytes()
+
+
+def make_frame(av: Any, samples: Samples, sample_format: str, start: int) -> Any:
+    """Samples (N,) as a frame of FFmpeg that begins at sample `start`."""
+    clipped = np.clip(samples, -1.0, 1.0)[None, :]
+    frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(clipped), format=sample_format, layout="mono")
+    frame.sample_rate, frame.pts, frame.time_base = API_RATE, start, Fraction(1, API_RATE)
+    return frame
+
+
+class Filter(Protocol):
+    """Changes samples piece by piece."""
+
+    def push(self, samples: Samples) -> Samples:
+        """Take the next samples (N,) -> those that are certain by now."""
+        ...
+
+    def finish(self) -> Samples:
+        """Return the rest."""
+        ...
+
+
+class Resampler:
+    """Brings samples of a model to API_RATE (soxr); passes them on where they have it."""
+
+    def __init__(self, sample_rate: int) -> None:
+        same = sample_rate == API_RATE
+        self._stream = None if same else soxr.ResampleStream(sample_rate, API_RATE, 1, dtype="float32")
+
+    def push(self, samples: Samples) -> Samples:
+        return samples if self._stream is None else self._stream.resample_chunk(samples)
+
+    def finish(self) -> Samples:
+        nothing = np.zeros(0, np.float32)
+        return nothing if self._stream is None else self._stream.resample_chunk(nothing, last=True)
+
+
+class TimeStretcher:
+    """Changes the speed, not the pitch (FFmpeg's filter `atempo`, twice below 0.5)."""
+
+    def __init__(self, speed: float) -> None:
+        if not has_ffmpeg():
+            raise AudioError(
+                f"speed {speed:g} needs the package 'av' on the server (pip install 'marstts[{EXTRA}]'); use speed 1"
+            )
+        self._av = require("av", EXTRA)
+        self._graph = self._av.filter.Graph()
+        self._source = self._graph.add_abuffer(
+            sample_rate=API_RATE, format="flt", layout="mono", time_base=Fraction(1, API_RATE)
+        )
+        last = self._source
+        for factor in (speed,) if speed >= 0.5 else (0.5, speed / 0.5):
+            stretch = self._graph.add("atempo", f"{factor:.6f}")
+            last.link_to(stretch)
+            last = stretch
+        self._sink = self._graph.add("abuffersink")
+        last.link_to(self._sink)
+        self._graph.configure()
+        self._num_samples = 0
+
+    def push(self, samples: Samples) -> Samples:
+        if len(samples):
+            self._source.push(make_frame(self._av, samples, "flt", self._num_samples))
+            self._num_samples += len(samples)
+        return self._drain()
+
+    def finish(self) -> Samples:
+        if not self._num_samples:
+            return np.zeros(0, np.float32)
+        self._source.push(None)
+        return self._drain()
+
+    def _drain(self) -> Samples:
+        pieces = [np.zeros(0, np.float32)]
+        while True:
+            try:
+                pieces.append(self._sink.pull().to_ndarray().reshape(-1))
+            except (self._av.error.BlockingIOError, self._av.error.EOFError):
+                return np.concatenate(pieces)
+
+
+def open_filters(sample_rate: int, speed: float) -> list[Filter]:
+    """The filters between a model of this rate and an encoder; AudioError where the speed cannot be had."""
+    filters: list[Filter] = [Resampler(sample_rate)]
+    return filters if speed == 1.0 else [*filters, TimeStretcher(speed)]
+
+
+class EncodedStream:
+    """Filters and an encoder, one after another."""
+
+    def __init__(self, audio_format: AudioFormat, sample_rate: int, speed: float, *, whole: bool) -> None:
+        self._filters = open_filters(sample_rate, speed)
+        self._encoder = open_encoder(audio_format, whole=whole)
+
+    def push(self, samples: Samples) -> bytes:
+        """Take the next samples (N,) -> bytes of the file."""
+        for one in self._filters:
+            samples = one.push(samples)
+        return self._encoder.push(samples) if len(samples) else b""
+
+    def finish(self) -> bytes:
+        """Return the rest of the file."""
+        rest = np.zeros(0, np.float32)
+        for one in self._filters:
+            rest = np.concatenate([one.push(rest), one.finish()])
+        content = self._encoder.push(rest) if len(rest) else b""
+        return content + self._encoder.finish()

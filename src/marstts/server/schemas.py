@@ -1,0 +1,93 @@
+"""Bodies of requests, as OpenAI's API defines them; unknown fields are ignored, as other servers do.
+
+Upstream: clients.  Downstream: the endpoints.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from starlette.requests import Request
+
+from marstts.server.api_errors import ApiError, validation_error
+from marstts.server.encoders import AudioFormat
+
+Body = TypeVar("Body", bound=BaseModel)
+
+NAME_CHARACTERS = 200
+MAX_SEED = 2**32 - 1
+
+
+class StreamFormat(str, Enum):
+    """How the audio is sent."""
+
+    AUDIO = "audio"
+    SSE = "sse"
+
+
+class VoiceId(BaseModel):
+    """A voice as an object."""
+
+    id: str = Field(min_length=1, max_length=NAME_CHARACTERS)
+
+
+class SpeechBody(BaseModel):
+    """Body of `POST /v1/audio/speech`."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False, use_attribute_docstrings=True)
+
+    model: str = Field(min_length=1, max_length=NAME_CHARACTERS)
+    """The model's name, or one of OpenAI's."""
+
+    input: str = Field(min_length=1)
+    """The text."""
+
+    voice: str | VoiceId
+    """Name or id of a voice."""
+
+    response_format: AudioFormat = AudioFormat.MP3
+
+    speed: float = Field(1.0, ge=0.25, le=4.0)
+    """Other values than 1 need PyAV on the server."""
+
+    stream_format: StreamFormat = StreamFormat.AUDIO
+
+    instructions: str | None = Field(None, max_length=4096)
+    """Accepted and ignored: the model takes none."""
+
+    stream: bool = True
+    """Not OpenAI's: false asks for a whole file, whose header holds its length."""
+
+    seed: int = Field(0, ge=0, le=MAX_SEED)
+    """Not OpenAI's: another seed gives another reading."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out_nulls(cls, values: Any) -> Any:
+        """Let `null` mean that a field is not given."""
+        return {k: v for k, v in values.items() if v is not None} if isinstance(values, dict) else values
+
+    @property
+    def voice_name(self) -> str:
+        """Name or id of the voice."""
+        return self.voice.id if isinstance(self.voice, VoiceId) else self.voice
+
+
+class RenameBody(BaseModel):
+    """Body of `POST /v1/audio/voices/{voice_id}`."""
+
+    name: str
+
+
+async def read_body(request: Request, model: type[Body]) -> Body:
+    """The body of a request as a `model`; ApiError where it is not JSON by its type, or not such an object."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise ApiError(415, "Expected a body of type application/json.")
+    content = await request.body()
+    try:
+        return model.model_validate_json(content)
+    except ValidationError as error:
+        raise validation_error(error.errors(include_url=False, include_context=False)) from error

@@ -1,0 +1,166 @@
+"""The speech service: a synthesizer, one running batch for all callers, and all that a request passes on its way.
+
+Upstream: the endpoints of `app`.  Downstream: `admission`, `speech_job`, `voice_store`, `metrics`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+
+from marstts.generation.scheduler import AsyncScheduler
+from marstts.server.admission import Admission, Throughput, Ticket
+from marstts.server.api_errors import ApiError
+from marstts.server.metrics import Metrics, Outcome
+from marstts.server.schemas import SpeechBody
+from marstts.server.settings import ServeSettings
+from marstts.server.speech_job import JobEnded, JobSpec, Piece, SpeechJob
+from marstts.server.voice_store import StoredVoice, VoiceStore
+from marstts.synthesis.synthesizer import Synthesizer
+
+OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts", "gpt-4o-mini-tts-2025-12-15")
+"""OpenAI's model names, all of which mean the model that is served."""
+
+MAX_UPLOADS = 8
+"""Uploads that are cloned or wait for it."""
+
+EXTRA_SECONDS = 10.0
+"""Added to the time that a request may take."""
+
+
+class SpeechService:
+    """Everything behind the endpoints. Close it when the server stops."""
+
+    def __init__(self, synthesizer: Synthesizer, settings: ServeSettings) -> None:
+        self.synthesizer, self.settings = synthesizer, settings
+        self.voices = VoiceStore(synthesizer, settings.voices_folder, settings.limits)
+        self.admission = Admission(settings.capacity, settings.queue, settings.max_wait_seconds, Throughput())
+        self.metrics = Metrics(self.admission)
+        self.metrics.voices.set_function(lambda: len(self.voices))
+        self.scheduler = AsyncScheduler(synthesizer.engine, settings.capacity)
+        self.pool = ThreadPoolExecutor(settings.capacity, thread_name_prefix="marstts-speech")
+        self.started_at = int(time.time())
+        self.is_closing = False
+        self._uploads = ThreadPoolExecutor(1, thread_name_prefix="marstts-clone")
+        self._num_uploads = 0
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """The model's own name, then its aliases."""
+        return (self.synthesizer.name, *(name for name in OPENAI_MODELS if name != self.synthesizer.name))
+
+    def close(self) -> None:
+        """Stop the batch and all threads; requests that still run fail."""
+        self.is_closing = True
+        self.scheduler.close()
+        self.pool.shutdown(wait=True, cancel_futures=True)
+        self._uploads.shutdown(wait=True, cancel_futures=True)
+
+    def speak(self, body: SpeechBody) -> SpeechRun:
+        """A run of one request; ApiError where model, voice or text cannot be spoken."""
+        if self.is_closing:
+            raise ApiError(503, "The server is stopping.", retry_after=5)
+        if body.model not in self.model_names:
+            sentence = f"There is no model {body.model[:80]!r} here; GET /v1/models lists all."
+            raise ApiError(404, sentence, param="model", code="model_not_found")
+        limit = self.settings.limits.input_characters
+        if len(body.input) > limit:
+            raise ApiError(400, f"input: expected at most {limit} characters, not {len(body.input)}.", param="input")
+        key = self.voices.resolve(body.voice_name)
+        spec = JobSpec(
+            text=body.input,
+            open_voice=lambda: self.voices.open(key),
+            seed=body.seed,
+            audio_format=body.response_format,
+            speed=body.speed,
+            stream=body.stream,
+        )
+        return SpeechRun(self, spec)
+
+    async def upload(self, name: str, recording: bytes, transcript: str, consent: str) -> tuple[StoredVoice, list[str]]:
+        """Clone a recording on the thread for uploads, and keep the voice -> the voice, and warnings."""
+        if self._num_uploads >= MAX_UPLOADS:
+            raise ApiError(429, "Other recordings are being cloned. Try again later.", retry_after=5)
+        self._num_uploads += 1
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._uploads, self.voices.create, name, recording, transcript, consent)
+        finally:
+            self._num_uploads -= 1
+
+
+class SpeechRun:
+    """One request for speech, from its admission to its last byte."""
+
+    def __init__(self, service: SpeechService, spec: JobSpec) -> None:
+        self.service, self.spec = service, spec
+        self.expected_seconds = service.synthesizer.backoff.usual(spec.text)
+        self.num_tokens = 0
+        self._job: SpeechJob | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_late = False
+        self._is_counted = False
+
+    async def begin(self) -> tuple[Piece, AsyncIterator[Piece]]:
+        """Wait for a place and for the first bytes -> the piece with them, and an iterator of all that follow.
+
+        Raises ApiError where there is no place or no audio in time, MarsError where the text cannot be spoken.
+        Whoever calls this calls `close` in the end.
+        """
+        service, started = self.service, time.monotonic()
+        ticket = await service.admission.enter(self.expected_seconds)
+        service.metrics.wait.observe(ticket.wait_seconds)
+        self._job = SpeechJob(service.synthesizer, service.scheduler, self.spec)
+        self._job.start(service.pool, lambda: service.admission.leave(ticket))
+        self._end_after(self._first_deadline() - ticket.wait_seconds)
+        pieces = self._count_pieces(self._job.pieces(), ticket)
+        first = Piece(b"")
+        async for piece in pieces:
+            warnings = [warning for warning in (first.warning, piece.warning) if warning]
+            first = Piece(piece.content, warning="; ".join(warnings) or None)
+            if first.content:
+                break
+        service.metrics.first_audio.observe(time.monotonic() - started)
+        limits = service.settings.limits
+        self._end_after(EXTRA_SECONDS + limits.seconds_per_audio_second * self.expected_seconds)
+        return first, pieces
+
+    def close(self, outcome: Outcome) -> None:
+        """End what still runs, and count the request once."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._job is not None:
+            self._job.end()
+        if not self._is_counted:
+            self._is_counted = True
+            self.service.metrics.count(self.spec.audio_format.value, Outcome.DEADLINE if self._is_late else outcome)
+
+    async def _count_pieces(self, pieces: AsyncIterator[Piece], ticket: Ticket) -> AsyncIterator[Piece]:
+        try:
+            async for piece in pieces:
+                self.service.admission.made(ticket, piece.audio_seconds)
+                self.service.metrics.audio.inc(piece.audio_seconds)
+                self.num_tokens += piece.num_tokens
+                yield piece
+        except JobEnded as error:
+            if self._is_late:
+                raise ApiError(503, "The request took too long; try again.", retry_after=5) from error
+            raise
+
+    def _first_deadline(self) -> float:
+        limits = self.service.settings.limits
+        if self.spec.stream and self.spec.audio_format.can_stream:
+            return limits.first_audio_seconds
+        return limits.first_audio_seconds + limits.seconds_per_audio_second * self.expected_seconds
+
+    def _end_after(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(max(0.0, seconds), self._expire)
+
+    def _expire(self) -> None:
+        self._is_late = True
+        if self._job is not None:
+            self._job.end()

@@ -1,0 +1,172 @@
+"""One request at work: its thread, its rows in the shared batch, and the bytes on their way to the client.
+
+Upstream: the speech endpoint, which admits requests.  Downstream: `Synthesizer.stream` and `speak`.
+
+The synthesizer's generators block, so each job has a thread of a bounded pool. `CancellableScheduler` is what the job
+sees of the shared scheduler; ending it from the event loop wakes the thread wherever it waits, and its rows leave the
+batch within a patch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Generator
+from concurrent.futures import Executor
+from contextlib import closing
+from dataclasses import dataclass
+from queue import SimpleQueue
+
+from marstts.generation.request import Request, RequestState
+from marstts.generation.scheduler import AsyncScheduler, Event
+from marstts.server.encoders import AudioFormat, EncodedStream
+from marstts.synthesis.synthesizer import Synthesizer
+from marstts.voice import Voice
+
+MAX_PIECES = 8
+"""Pieces that are made ahead of a client that reads slowly; a piece is at most some seconds of audio."""
+
+
+class JobEnded(Exception):
+    """The client has left, or the job took too long."""
+
+
+class CancellableScheduler(AsyncScheduler):
+    """A shared scheduler as one job sees it; `end` makes all that the job waits for raise `JobEnded`."""
+
+    def __init__(self, shared: AsyncScheduler) -> None:
+        self._shared, self.capacity = shared, shared.capacity
+        self._lock = threading.Lock()
+        self._queues: dict[int, SimpleQueue[Event]] = {}
+        self._ended = False
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether `end` was called."""
+        return self._ended
+
+    def submit(self, request: Request, events: SimpleQueue[Event], *, urgent: bool = False) -> None:
+        """Queue a request in the shared scheduler."""
+        with self._lock:
+            if self._ended:
+                raise JobEnded
+            self._queues[id(events)] = events
+        self._shared.submit(request, events, urgent=urgent)
+
+    def cancel(self, request: Request) -> None:
+        """Cancel a request in the shared scheduler."""
+        self._shared.cancel(request)
+
+    def next_event(self, events: SimpleQueue[Event]) -> RequestState:
+        """Wait for the next row; raises JobEnded once the job has ended."""
+        if self._ended:
+            raise JobEnded
+        return self._shared.next_event(events)
+
+    def end(self) -> None:
+        """End the job; may be called from any thread."""
+        with self._lock:
+            self._ended = True
+            for events in self._queues.values():
+                events.put(JobEnded())
+
+    def close(self) -> None:
+        """End the job; the shared scheduler goes on."""
+        self.end()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class JobSpec:
+    """What a job speaks, and into which format."""
+
+    text: str
+    open_voice: Callable[[], Voice]
+    """Opens the voice, on the job's thread."""
+
+    seed: int
+    audio_format: AudioFormat
+    speed: float
+
+    stream: bool
+    """Send bytes as they are made; otherwise the whole file at the end, with its length in the header."""
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """The next bytes of a file."""
+
+    content: bytes
+
+    audio_seconds: float = 0.0
+    """Audio that was made for it, at speed 1."""
+
+    num_tokens: int = 0
+    """Tokens of the takes that ended with it."""
+
+    warning: str | None = None
+    """What the listener should know."""
+
+
+def make_pieces(synthesizer: Synthesizer, scheduler: AsyncScheduler, spec: JobSpec) -> Generator[Piece, None, None]:
+    """Speak and encode. Raises MarsError before the first piece where the request cannot be spoken."""
+    encoded = EncodedStream(spec.audio_format, synthesizer.codec.spec.sample_rate, spec.speed, whole=not spec.stream)
+    voice = spec.open_voice()
+    if not spec.stream:
+        speech = synthesizer.speak(spec.text, voice, seed=spec.seed, scheduler=scheduler)
+        content = encoded.push(speech.samples) + encoded.finish()
+        num_tokens = sum(len(codes) for take in speech.takes for codes in take.codes)
+        yield Piece(content, speech.seconds, num_tokens, "; ".join(speech.warnings) or None)
+        return
+    with closing(synthesizer.stream(spec.text, voice, seed=spec.seed, scheduler=scheduler)) as chunks:
+        for chunk in chunks:
+            content = encoded.push(chunk.samples) + (encoded.finish() if chunk.is_last else b"")
+            num_tokens = 0 if chunk.take is None else sum(len(codes) for codes in chunk.take.codes)
+            yield Piece(content, chunk.seconds, num_tokens, chunk.warning)
+
+
+class SpeechJob:
+    """A job as the event loop sees it: an iterator of pieces that can be ended at any time."""
+
+    def __init__(self, synthesizer: Synthesizer, shared: AsyncScheduler, spec: JobSpec) -> None:
+        self._synthesizer, self._spec = synthesizer, spec
+        self._scheduler = CancellableScheduler(shared)
+        self._loop = asyncio.get_running_loop()
+        self._pieces: asyncio.Queue[Piece | Exception | None] = asyncio.Queue()
+        self._slots = threading.Semaphore(MAX_PIECES)
+
+    def start(self, pool: Executor, on_end: Callable[[], None]) -> None:
+        """Begin on a thread of `pool`; `on_end` is called in the event loop when the thread is free again."""
+        future = pool.submit(self._run)
+        future.add_done_callback(lambda _: self._call(on_end))
+
+    def end(self) -> None:
+        """End the job; the thread is free and the rows are gone within a patch."""
+        self._scheduler.end()
+        self._slots.release()
+
+    async def pieces(self) -> AsyncIterator[Piece]:
+        """Yield pieces as they are made. Raises what the job raised; JobEnded where it was ended."""
+        while (item := await self._pieces.get()) is not None:
+            self._slots.release()
+            if isinstance(item, Exception):
+                raise item
+            yield item
+
+    def _run(self) -> None:
+        try:
+            with closing(make_pieces(self._synthesizer, self._scheduler, self._spec)) as made:
+                for piece in made:
+                    self._slots.acquire()
+                    if self._scheduler.has_ended:
+                        raise JobEnded
+                    self._put(piece)
+            self._put(None)
+        except Exception as error:
+            self._put(error)
+
+    def _put(self, item: Piece | Exception | None) -> None:
+        self._call(lambda: self._pieces.put_nowait(item))
+
+    def _call(self, act: Callable[[], None]) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(act)

@@ -1,0 +1,155 @@
+"""Responses with speech: bytes as they are made, events with bytes, or a whole file.
+
+Upstream: `service.SpeechRun`.  Downstream: clients, which may leave at any time: then the run is ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from marstts.server.api_errors import ApiError, as_api_error
+from marstts.server.metrics import Outcome
+from marstts.server.schemas import SpeechBody, StreamFormat
+from marstts.server.service import SpeechRun
+from marstts.server.speech_job import JobEnded, Piece
+
+WARNING_HEADER = "X-Marstts-Warning"
+IGNORED_HEADER = "X-Marstts-Ignored"
+EVENTS = "text/event-stream"
+
+CLIENT_LEFT = 499
+"""Status that nobody reads."""
+
+Result = TypeVar("Result")
+
+
+async def speech_response(request: Request, run: SpeechRun, body: SpeechBody) -> Response:
+    """The response to a request for speech, once its first bytes are there. Errors before that have a status."""
+    try:
+        first, pieces = await unless_client_leaves(request, run.begin())
+    except BaseException as error:
+        run.close(outcome_of(error))
+        if isinstance(error, JobEnded):
+            return Response(status_code=CLIENT_LEFT)
+        raise
+    headers = {"X-Accel-Buffering": "no"}
+    if first.warning:
+        headers[WARNING_HEADER] = quote(first.warning, safe=" ,;:.()")
+    if body.instructions:
+        headers[IGNORED_HEADER] = "instructions"
+    if body.stream_format is StreamFormat.SSE:
+        return RunResponse(run, events(run, body, first, pieces), headers, EVENTS)
+    if not body.stream:
+        return await whole_response(run, first, pieces, headers)
+    return RunResponse(run, contents(first, pieces), headers, body.response_format.media_type)
+
+
+async def whole_response(
+    run: SpeechRun, first: Piece, pieces: AsyncIterator[Piece], headers: dict[str, str]
+) -> Response:
+    """A whole file, with its length."""
+    outcome = Outcome.ERROR
+    try:
+        content = b"".join([piece async for piece in contents(first, pieces)])
+        outcome = Outcome.OK
+    finally:
+        run.close(outcome)
+    return Response(content, 200, headers, run.spec.audio_format.media_type)
+
+
+async def contents(first: Piece, pieces: AsyncIterator[Piece]) -> AsyncIterator[bytes]:
+    """The bytes of the file."""
+    yield first.content
+    async for piece in pieces:
+        if piece.content:
+            yield piece.content
+
+
+async def events(run: SpeechRun, body: SpeechBody, first: Piece, pieces: AsyncIterator[Piece]) -> AsyncIterator[bytes]:
+    """The bytes of the file as server-sent events; a failure after the first of them is an event, too."""
+    try:
+        yield delta(first)
+        async for piece in pieces:
+            if piece.content or piece.warning:
+                yield delta(piece)
+    except Exception as error:
+        failure = as_api_error(ApiError(500, "The speech was cut off.") if isinstance(error, JobEnded) else error)
+        yield event("speech.audio.error", {"error": failure.as_object()})
+        run.close(Outcome.ERROR)
+        return
+    usage = {"input_tokens": len(body.input), "output_tokens": run.num_tokens}
+    yield event("speech.audio.done", {"usage": {**usage, "total_tokens": sum(usage.values())}})
+
+
+def delta(piece: Piece) -> bytes:
+    """An event with the next bytes of the file."""
+    warning = {"warning": piece.warning} if piece.warning else {}
+    return event("speech.audio.delta", {"audio": base64.b64encode(piece.content).decode("ascii"), **warning})
+
+
+def event(kind: str, fields: dict[str, Any]) -> bytes:
+    """One server-sent event."""
+    return f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n".encode()
+
+
+class RunResponse(StreamingResponse):
+    """A stream that ends its run, however the stream ends."""
+
+    def __init__(self, run: SpeechRun, content: AsyncIterator[bytes], headers: dict[str, str], media_type: str) -> None:
+        super().__init__(self._marked(content), 200, headers, media_type)
+        self._run, self._is_whole = run, False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        outcome = Outcome.LEFT
+        try:
+            await super().__call__(scope, receive, send)
+            outcome = Outcome.OK if self._is_whole else Outcome.LEFT
+        except Exception as error:
+            outcome = outcome_of(error)
+            raise
+        finally:
+            self._run.close(outcome)
+
+    async def _marked(self, content: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for piece in content:
+            yield piece
+        self._is_whole = True
+
+
+def outcome_of(error: BaseException) -> Outcome:
+    """How a request ended that raised this."""
+    if isinstance(error, (JobEnded, asyncio.CancelledError)):
+        return Outcome.LEFT
+    is_refused = isinstance(error, ApiError) and error.status == 429
+    return Outcome.REFUSED if is_refused else Outcome.ERROR
+
+
+async def unless_client_leaves(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
+    """The result of `work`; cancels it and raises JobEnded where the client leaves before."""
+    doing, leaving = asyncio.ensure_future(work), asyncio.ensure_future(wait_until_left(request))
+    try:
+        await asyncio.wait({doing, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not doing.done():
+            raise JobEnded
+        return doing.result()
+    finally:
+        for task in (doing, leaving):
+            task.cancel()
+        with suppress(BaseException):
+            await asyncio.gather(doing, leaving, return_exceptions=True)
+
+
+async def wait_until_left(request: Request) -> None:
+    """Return when the client has closed its connection; the body was read before."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,38 @@
+// Records the microphone, without the browser's processing, as a WAV file.
+
+import { wavFile } from "./wav.js";
+
+export class Recorder {
+  // `onLevel` gets the peak of each block, 0 to 1.
+  static async start(onLevel) {
+    if (!navigator.mediaDevices) {
+      throw new Error("This browser records only on https or on http://localhost; choose a file instead.");
+    }
+    const audio = { echoCancellation: false, noiseSuppression: false, autoGainControl: false, channelCount: 1 };
+    const recorder = new Recorder();
+    recorder.stream = await navigator.mediaDevices.getUserMedia({ audio });
+    recorder.context = new AudioContext();
+    await recorder.context.audioWorklet.addModule("/page/recorder-worklet.js");
+    const node = new AudioWorkletNode(recorder.context, "recorder");
+    recorder.blocks = [];
+    node.port.onmessage = ({ data }) => {
+      recorder.blocks.push(data);
+      onLevel(data.reduce((peak, value) => Math.max(peak, Math.abs(value)), 0));
+    };
+    recorder.context.createMediaStreamSource(recorder.stream).connect(node);
+    node.connect(recorder.context.destination); // silence; nodes that lead nowhere may not run
+    return recorder;
+  }
+
+  async stop() {
+    this.stream.getTracks().forEach((track) => track.stop());
+    const rate = this.context.sampleRate;
+    await this.context.close();
+    const samples = new Int16Array(this.blocks.reduce((sum, block) => sum + block.length, 0));
+    let at = 0;
+    for (const block of this.blocks) {
+      for (const value of block) samples[at++] = Math.round(Math.max(-1, Math.min(1, value)) * 32767);
+    }
+    return wavFile(samples, rate);
+  }
+}

@@ -1,0 +1,250 @@
+"""Voices of the server: those in the package, OpenAI's names for them, and uploaded ones, each a file.
+
+Upstream: the endpoints.  Downstream: voice files in one folder.
+
+A file's name is an id that was made here; no name that came from outside is part of a path. The folder is read once,
+so one process writes to it. A voice keeps its reference, so that the next model can clone it again.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import re
+import secrets
+import string
+import threading
+import time
+import warnings
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from marstts import audio
+from marstts.errors import MarsError
+from marstts.server.api_errors import ApiError
+from marstts.server.settings import ServeLimits
+from marstts.synthesis.synthesizer import Synthesizer
+from marstts.synthesis.voices import VOICE_SUFFIX, voice_table
+from marstts.voice import Voice
+
+log = logging.getLogger(__name__)
+
+OPENAI_VOICES = {
+    "alloy": "ada",
+    "ash": "ross",
+    "ballad": "alan",
+    "cedar": "kal",
+    "coral": "linda",
+    "echo": "ross",
+    "fable": "emma",
+    "marin": "nora",
+    "nova": "linda",
+    "onyx": "kal",
+    "sage": "nora",
+    "shimmer": "emma",
+    "verse": "ewan",
+}
+"""OpenAI's voice names and the packaged voices that stand for them."""
+
+ID = re.compile(r"voice_[a-z0-9]{26}")
+NAME_CHARACTERS = 64
+OPEN_VOICES = 64
+"""Opened voices that are kept in memory, without their references."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredVoice:
+    """An uploaded voice as it is listed."""
+
+    id: str
+    name: str
+    created_at: int
+    """Unix time, seconds."""
+
+    is_deep: bool
+    """Whether it was made with a transcript."""
+
+    consent: str
+
+    def as_object(self) -> dict[str, object]:
+        """OpenAI's object for a voice, and more."""
+        return {
+            "object": "audio.voice",
+            "id": self.id,
+            "name": self.name,
+            "created_at": self.created_at,
+            "kind": "deep" if self.is_deep else "shallow",
+            "consent": self.consent,
+        }
+
+
+class VoiceStore:
+    """All voices that a request can name; its methods may be called from any thread."""
+
+    def __init__(self, synthesizer: Synthesizer, folder: Path, limits: ServeLimits) -> None:
+        self._synthesizer, self._folder, self._limits = synthesizer, folder, limits
+        self._lock = threading.Lock()
+        self._opened: OrderedDict[str, Voice] = OrderedDict()
+        self._packaged = {entry.name: entry.description for entry in voice_table().voices}
+        self._stored = read_folder(folder)
+
+    def __len__(self) -> int:
+        """Return the number of uploaded voices."""
+        return len(self._stored)
+
+    def objects(self) -> list[dict[str, object]]:
+        """Objects of all voices: packaged ones, OpenAI's names, uploaded ones."""
+        packaged = [packaged_object(name, description) for name, description in self._packaged.items()]
+        aliases = [packaged_object(name, f"alias of {voice}") for name, voice in OPENAI_VOICES.items()]
+        return [*packaged, *aliases, *(voice.as_object() for voice in self.uploaded())]
+
+    def uploaded(self) -> list[StoredVoice]:
+        """Uploaded voices, the oldest first."""
+        with self._lock:
+            return sorted(self._stored.values(), key=lambda voice: (voice.created_at, voice.id))
+
+    def resolve(self, name: str) -> str:
+        """The packaged voice or the id for a name, alias or id; ApiError `voice_not_found` where there is none."""
+        if name in self._packaged:
+            return name
+        if name in OPENAI_VOICES:
+            return OPENAI_VOICES[name]
+        with self._lock:
+            for voice in self._stored.values():
+                if name in (voice.id, voice.name):
+                    return voice.id
+        raise ApiError(
+            400,
+            f"There is no voice {name[:80]!r}; GET /v1/audio/voices lists all.",
+            param="voice",
+            code="voice_not_found",
+        )
+
+    def open(self, key: str) -> Voice:
+        """The voice that `resolve` found, ready for the model."""
+        with self._lock:
+            if key in self._opened:
+                self._opened.move_to_end(key)
+                return self._opened[key]
+        voice = replace(self._synthesizer.open_voice(self._path(key) if ID.fullmatch(key) else key), reference=b"")
+        with self._lock:
+            self._opened[key] = voice
+            while len(self._opened) > OPEN_VOICES:
+                self._opened.popitem(last=False)
+        return voice
+
+    def create(self, name: str, recording: bytes, transcript: str, consent: str) -> tuple[StoredVoice, list[str]]:
+        """Clone a recording and keep the voice -> the voice, and warnings about the recording.
+
+        Raises ApiError where a field is not as it must be, AudioError or TextError for unusable recordings.
+        """
+        self.check_name(name)
+        self._check_texts(transcript, consent)
+        waveform = audio.read(io.BytesIO(recording), max_seconds=self._limits.upload_seconds)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            voice = self._synthesizer.clone(waveform, transcript.strip() or None, name=name, consent=consent)
+        return self._keep(voice), [str(warning.message) for warning in caught]
+
+    def rename(self, voice_id: str, name: str) -> StoredVoice:
+        """Give an uploaded voice another name."""
+        stored = self.find(voice_id)
+        if name != stored.name:
+            self.check_name(name)
+        renamed = replace(stored, name=name)
+        path = self._path(stored.id)
+        replace(Voice.load(path), name=name).save(path)
+        os.utime(path, (stored.created_at, stored.created_at))  # the time of the file is that of the voice
+        with self._lock:
+            self._stored[stored.id] = renamed
+            self._opened.pop(stored.id, None)
+        return renamed
+
+    def delete(self, voice_id: str) -> StoredVoice:
+        """Delete the file of an uploaded voice; requests that speak with it go on."""
+        stored = self.find(voice_id)
+        with self._lock:
+            self._stored.pop(stored.id, None)
+            self._opened.pop(stored.id, None)
+        self._path(stored.id).unlink(missing_ok=True)
+        return stored
+
+    def find(self, voice_id: str) -> StoredVoice:
+        """The uploaded voice with this id or name; ApiError 404 where there is none."""
+        with self._lock:
+            for voice in self._stored.values():
+                if voice_id in (voice.id, voice.name):
+                    return voice
+        raise ApiError(404, "There is no uploaded voice with this id.", param="voice_id", code="voice_not_found")
+
+    def check_name(self, name: str) -> None:
+        """Raise ApiError where a new voice cannot have this name."""
+        if not 1 <= len(name) <= NAME_CHARACTERS or not name.isprintable() or name != name.strip():
+            raise ApiError(400, f"name: expected 1 to {NAME_CHARACTERS} printable characters.", param="name")
+        with self._lock:
+            taken = name in self._packaged or name in OPENAI_VOICES or ID.fullmatch(name) is not None
+            taken = taken or any(voice.name == name for voice in self._stored.values())
+        if taken:
+            raise ApiError(400, "name: there is a voice of this name; choose another one.", param="name")
+
+    def _check_texts(self, transcript: str, consent: str) -> None:
+        if not consent.strip() or len(consent) > self._limits.consent_characters:
+            raise ApiError(
+                400,
+                "consent: expected a sentence that says who agreed to this voice being cloned, and how, of at most "
+                f"{self._limits.consent_characters} characters.",
+                param="consent",
+            )
+        if len(transcript) > self._limits.transcript_characters:
+            limit = self._limits.transcript_characters
+            raise ApiError(400, f"transcript: expected at most {limit} characters.", param="transcript")
+        if len(self) >= self._limits.voices:
+            raise ApiError(400, f"This server keeps at most {self._limits.voices} voices; delete one first.")
+
+    def _keep(self, voice: Voice) -> StoredVoice:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        voice_id = new_id()
+        voice.save(self._path(voice_id))
+        stored = describe(voice_id, voice, time.time())
+        with self._lock:
+            self._stored[voice_id] = stored
+        return stored
+
+    def _path(self, voice_id: str) -> Path:
+        assert ID.fullmatch(voice_id), "ids are made here"
+        return self._folder / f"{voice_id}{VOICE_SUFFIX}"
+
+
+def packaged_object(name: str, description: str) -> dict[str, object]:
+    """OpenAI's object for a packaged voice or an alias of one."""
+    return {"object": "audio.voice", "id": name, "name": name, "created_at": 0, "description": description}
+
+
+def new_id() -> str:
+    """An id that cannot be guessed."""
+    return "voice_" + "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(26))
+
+
+def describe(voice_id: str, voice: Voice, created: float) -> StoredVoice:
+    """The entry for a voice."""
+    return StoredVoice(
+        id=voice_id,
+        name=voice.name,
+        created_at=int(created),
+        is_deep=voice.prefix is not None,
+        consent=voice.consent,
+    )
+
+
+def read_folder(folder: Path) -> dict[str, StoredVoice]:
+    """Entries of all voice files in a folder; what is not a voice of a server is left alone, with a warning."""
+    found: dict[str, StoredVoice] = {}
+    for path in sorted(folder.glob(f"voice_*{VOICE_SUFFIX}")) if folder.is_dir() else ():
+        if ID.fullmatch(path.stem):
+            try:
+                found[path.stem] = describe(path.stem, Voice.load(path), path.stat().st_mtime)
+            except (MarsError, OSError) as error:
+                log.warning(f"left out: {error}")
+    return found

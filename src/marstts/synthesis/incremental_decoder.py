@@ -1,0 +1,66 @@
+"""Incremental decoding: the audio of an utterance that is still being generated.
+
+Upstream: rows of a running batch, `ModelSession`.  Downstream: `batch` (decoding while generating) and `stream`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from marstts.audio import Waveform
+from marstts.codec.base import Codes, start_decoding
+from marstts.config import Config
+from marstts.generation.request import RequestState
+from marstts.synthesis.model_session import ModelSession
+
+Samples = NDArray[np.float32]
+
+
+class StreamConfig(Config):
+    """Sizes of the chunks of a stream."""
+
+    first_chunk_patches: int = Field(2, ge=1)
+    """Decoded for the first chunk of a sentence; with more, more flaws are found in time to sample again."""
+
+    max_chunk_patches: int = Field(24, ge=1)
+    """Chunks double until they are this long."""
+
+
+class IncrementalDecoder:
+    """Decodes a growing row in ever larger chunks; concatenated they are the audio of all its codes.
+
+    A model whose codes are not final patch by patch (`SpeechModel.is_incremental`) is decoded when the row has ended.
+    """
+
+    def __init__(self, session: ModelSession, config: StreamConfig) -> None:
+        self._session, self._largest = session, config.max_chunk_patches
+        self._size, self._decoded = config.first_chunk_patches, 0
+        self._decoding = start_decoding(session.codec)
+        self._pieces: list[Samples] = []
+        self._codes: Codes | None = None
+
+    def decode_until(self, row: RequestState) -> Samples:
+        """Decode what can be decoded of the row by now and fills a chunk; the rest, once it has ended."""
+        known = len(row.patches)
+        stop = known if row.stop is not None else self._decoded + self._size
+        if stop == self._decoded or (row.stop is None and not self._is_ready(known, stop)):
+            return np.zeros(0, np.float32)
+        self._codes = self._session.codes_of(row)
+        if not self._session.model.is_incremental:
+            stop = len(self._codes[0])  # frames of the codec, of which a token may stand for several
+        self._pieces.append(self._decoding.decode_until(self._codes, stop))
+        self._decoded, self._size = stop, min(2 * self._size, self._largest)
+        return self._pieces[-1]
+
+    def _is_ready(self, known: int, stop: int) -> bool:
+        """Return True where `known` patches are enough to decode up to patch `stop`."""
+        return self._session.model.is_incremental and known >= stop + self._session.codec.lookahead_patches
+
+    @property
+    def decoded(self) -> tuple[Codes, Waveform] | None:
+        """Codes and audio of a row that has ended; None if it has no patches."""
+        if self._codes is None:
+            return None
+        return self._codes, Waveform(np.concatenate(self._pieces), self._session.codec.spec.sample_rate)

@@ -1,0 +1,144 @@
+"""A model session: the steps between a text and its takes, for one model with its codec and speaker encoders.
+
+Upstream: `loading.load`.  Downstream: `batch` and `stream`, which order the steps; `synthesizer`, which users call.
+MARS6 (arXiv:2501.05787), Sec. IV.  Deviations: every sentence starts at the lowest top-p, whatever the last one needed.
+
+    text -> sentences -> requests -> (scheduler) -> tokens -> take -> speech
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from marstts import audio
+from marstts.audio import Waveform
+from marstts.codec.base import Codec, Codes
+from marstts.errors import ConfigError
+from marstts.generation.engine import Engine
+from marstts.generation.request import Request, RequestState, SamplingConfig
+from marstts.generation.speech_model import SpeechModel
+from marstts.speaker.base import SpeakerEncoder
+from marstts.synthesis.backoff import BackoffConfig
+from marstts.synthesis.prepared_text import PreparedText
+from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, Speech, Take, join, silence
+from marstts.text.lexicon import Lexicon
+from marstts.text.segments import Segment
+from marstts.voice import Voice
+
+OnTake = Callable[[Take, int, int], None]
+"""Called after every sentence with its take, the number of sentences done, and the number of sentences."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ModelSession:
+    """A model with codec and speaker encoders. Holds no state: calls do not influence each other."""
+
+    name: str
+    """The model's name in reports."""
+
+    model: SpeechModel
+    codec: Codec
+
+    encoders: Mapping[str, SpeakerEncoder]
+    """Speaker encoders by role."""
+
+    backoff: BackoffConfig = field(default_factory=BackoffConfig)
+
+    lexicon: Lexicon | None = None
+    """The user's pronunciations."""
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that computes the model."""
+        return self.model.engine
+
+    @property
+    def sampling(self) -> SamplingConfig:
+        """Sampling defaults of the model."""
+        return self.model.sampling
+
+    @property
+    def encoder_names(self) -> dict[str, str]:
+        """Names of the speaker encoders by role."""
+        return {role: encoder.name for role, encoder in self.encoders.items()}
+
+    def check_fits(self, voice: Voice) -> None:
+        """Raise VoiceError where the voice was made for a model with other encoders or another codec."""
+        voice.check_fits(self.codec.spec.name, self.encoder_names)
+
+    def prepare_text(self, text: str, voice: Voice, seed: int, top_p: float) -> PreparedText:
+        """Check that voice, seed and top_p can be used -> an iterator over the sentences of the text.
+
+        Raises ConfigError, VoiceError or TextError.
+        """
+        check_choices(seed, top_p)
+        self.check_fits(voice)
+        return PreparedText(text, self.lexicon)
+
+    def requests(self, sentence: str, voice: Voice, top_p: float, seed: tuple[int, ...]) -> Iterator[Request]:
+        """Yield a request for each attempt at a sentence, with a higher top-p each time (Sec. IV-B3).
+
+        Each has a random number generator of its own, seeded by `seed` and the number of the attempt.
+        """
+        prompt = self.model.prompt(sentence, voice)
+        limits = self.backoff.limits(sentence, self.model.patch_rate or self.codec.spec.patch_rate)
+        for attempt, attempt_top_p in enumerate(self.backoff.top_p_schedule(top_p)):
+            rng = np.random.default_rng((*seed, attempt))
+            yield Request(prompt, attempt_top_p, limits, rng, self.sampling)
+
+    def codes_of(self, row: RequestState) -> Codes:
+        """Codes of all patches of a row so far."""
+        return self.model.codes(np.stack(row.patches), row.request.rng, row.request.prompt)
+
+    def decode_take(self, segment: Segment, row: RequestState, decoded: tuple[Codes, Waveform] | None = None) -> Take:
+        """Turn an ended row into a take, silence at its edges trimmed; `decoded` if that was done already."""
+        if decoded is None:
+            codes = self.model.codes(row.result(self.engine.layout).tokens, row.request.rng, row.request.prompt)
+            decoded = codes, self.decode(codes)
+        codes, waveform = decoded
+        assert row.stop is not None
+        trimmed = audio.trim_silence(waveform, below_peak_db=EDGE_BELOW_PEAK_DB)
+        return Take(
+            text=segment.text,
+            codes=codes,
+            waveform=trimmed,
+            stop=row.stop,
+            top_p=row.request.top_p,
+            extra_pause_seconds=segment.pause_seconds,
+        )
+
+    def decode(self, codes: Codes) -> Waveform:
+        """Decode `codes`; no samples where there are no codes."""
+        return self.codec.decode(codes) if len(codes[0]) else silence(0.0, self.codec.spec.sample_rate)
+
+    def assemble(
+        self,
+        takes: Sequence[Take],
+        *,
+        seed: int,
+        started: float,
+        first_audio_seconds: float,
+        text_warning: str | None = None,
+    ) -> Speech:
+        """Join the takes of a text to one speech; `started` is when work on it began (`time.perf_counter`)."""
+        return Speech(
+            waveform=join(takes),
+            takes=tuple(takes),
+            model=self.name,
+            seed=seed,
+            compute_seconds=time.perf_counter() - started,
+            first_audio_seconds=first_audio_seconds,
+            text_warning=text_warning,
+        )
+
+
+def check_choices(seed: int, top_p: float) -> None:
+    """Raise ConfigError where a seed or top_p of the caller is impossible."""
+    if not 0.0 <= top_p <= 1.0:
+        raise ConfigError(f"top_p must lie between 0 (greedy) and 1 (everything), but is {top_p:g}")
+    if seed < 0:
+        raise ConfigError(f"the seed must be 0 or more, but is {seed}")

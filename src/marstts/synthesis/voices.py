@@ -1,0 +1,100 @@
+"""Voices by name: those in the package, voice files, and recordings to clone.
+
+Upstream: the command line, callers that give a name or path instead of a `Voice`.  Downstream: `voice`, `clone`.
+The package holds voices of synthetic speakers and of one public-domain reader in `voices_data/`, with a table of who
+they are and under which license. They keep their reference, so that every model can clone them.
+"""
+
+from __future__ import annotations
+
+import io
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from marstts.config import Config, read_config
+from marstts.errors import VoiceError, did_you_mean
+from marstts.file_errors import printable_name
+from marstts.synthesis.clone import clone
+from marstts.synthesis.model_session import ModelSession
+from marstts.voice import Voice
+
+PACKAGED_VOICES = Path(str(files("marstts"))) / "voices_data"
+VOICE_SUFFIX = ".voice"
+
+
+class VoiceEntry(Config):
+    """One row of `voices_data/voices.toml`."""
+
+    name: str
+
+    description: str
+    """Sex, accent and register of the speaker, and whether the speaker is synthetic."""
+
+    license: str
+
+    source: str
+    """Origin of the reference."""
+
+
+class VoiceTable(Config):
+    """`voices_data/voices.toml`."""
+
+    default: str
+    """The voice of `marstts speak` without any option."""
+
+    voices: tuple[VoiceEntry, ...]
+
+
+@cache
+def voice_table() -> VoiceTable:
+    """The voices in the package."""
+    return read_config(VoiceTable, PACKAGED_VOICES / "voices.toml")
+
+
+def packaged_names() -> list[str]:
+    """Names of the voices in the package."""
+    return [entry.name for entry in voice_table().voices]
+
+
+def open_voice(session: ModelSession, voice: Voice | Path | str | None) -> Voice:
+    """Open a voice for a model: a `Voice`, the name of a packaged one, a voice file, or a recording to clone.
+
+    None is the default voice. A voice that was made for another model is cloned again from the reference it keeps.
+    Raises VoiceError where there is no such voice or it cannot be cloned again, AudioError for unusable recordings.
+    """
+    if isinstance(voice, Voice):
+        return adapt_voice(session, voice)
+    name = voice_table().default if voice is None else voice
+    if isinstance(name, str) and name in packaged_names():
+        return adapt_voice(session, Voice.load(PACKAGED_VOICES / f"{name}{VOICE_SUFFIX}"))
+    path = Path(name)
+    if path.suffix == VOICE_SUFFIX:
+        return adapt_voice(session, Voice.load(path))
+    if not path.exists():
+        raise VoiceError(
+            f"{printable_name(name)}: neither a file nor the name of a voice: {', '.join(packaged_names())}"
+            f"{did_you_mean(str(name), packaged_names())}"
+        )
+    return clone(path, codec=session.codec, encoders=session.encoders)
+
+
+def adapt_voice(session: ModelSession, voice: Voice) -> Voice:
+    """The voice for this model: the same, or cloned again from the reference it keeps.
+
+    Raises VoiceError where it was made for another model and keeps no reference.
+    """
+    try:
+        session.check_fits(voice)
+    except VoiceError:
+        if not voice.reference:
+            raise
+        return clone(
+            io.BytesIO(voice.reference),
+            None if voice.prefix is None else voice.prefix.transcript,
+            codec=session.codec,
+            encoders=session.encoders,
+            name=voice.name,
+            consent=voice.consent,
+        )
+    return voice

@@ -1,0 +1,330 @@
+"""Abbreviations in full: titles, common Latin, streets, months, days, keys: "Dr. Li, No. 5 Elm St" -> "Doctor Li, …".
+
+Upstream: text whose addresses are read.  Downstream: the rules of dates and numbers.
+"""
+
+from __future__ import annotations
+
+import re
+
+from marstts.text.rules import CAPITAL, DIGIT, SMALL, rule
+from marstts.text.tables import either, table
+from marstts.text.times import ends_sentence
+
+_DATA = table("abbreviations")
+_WITH_STOP = _DATA["ranks"] | _DATA["anywhere"] | _DATA["closing"]
+_START = r"(?<![A-Za-z0-9'])"
+_OPENER = re.compile(
+    r"[\"')]{0,2} [\"'(]?(?:He|She|It|They|We|I|You|The|This|That|These|Those|There|But|And|So|Then|In|On|At|If"
+    r"|When|His|Her"
+    r"|Its|Their|Our|My|What|Who|Why|How|However|A|An)(?![A-Za-z.])"
+)
+_NAME = re.compile(" [A-Z]")
+_ANSWERED = re.compile(
+    r"(?:\b(?:said|says|say|saying|answered|answers?|replied|reply|told (?:him|her|me|us|them|you)|is|was|a"
+    r"|means?|meant"
+    r"|voted|and|or|to|yes)|[,:\"'-]) ?[\"']?$"
+)
+
+
+def _read_before_number(match: re.Match[str]) -> str | None:
+    short = match["short"]
+    if short == "no" and _ANSWERED.search(match.string, max(match.start() - 20, 0), match.start()):
+        return None
+    return _DATA["before_numbers"][short] + " "
+
+
+def _read_with_stop(match: re.Match[str]) -> str:
+    short = match["short"]
+    if short in _DATA["closing"]:
+        return _DATA["closing"][short] + _closing_stop(match)
+    return _WITH_STOP[short]
+
+
+def _closing_stop(match: re.Match[str]) -> str:
+    return "." if ends_sentence(match.string, match.end()) else ""
+
+
+def _read_saint_or_street(match: re.Match[str]) -> str | None:
+    """Street after a name, Saint before one; between two names Saint only where the first word opens a sentence."""
+    before, stop = match["before"] or "", match["stop"]
+    name_follows = _NAME.match(match.string, match.end()) is not None
+    opens_sentence = match.start() == 0 or match.string[max(match.start() - 2, 0)] in ".?!"
+    if before and not (name_follows and opens_sentence):
+        return f"{before}Street{_closing_stop(match) if stop else ''}"
+    return f"{before}Saint" if name_follows else None
+
+
+def _read_address_street(match: re.Match[str]) -> str:
+    """ "12 N. Maple Dr." -> "12 North Maple Drive"."""
+    point = match["point"]
+    compass = f"{_DATA['compass'][point]} " if point else ""
+    kind = match["kind"]
+    street = (_DATA["streets"] | _DATA["closing"]).get(kind, kind)
+    stop = _closing_stop(match) if match["stop"] else ""
+    number = re.sub("(?<=[0-9])(?=[A-Z])", " ", match["number"])
+    return f"{number} {compass}{match['name']} {street}{stop}"
+
+
+def _read_street_after_name(match: re.Match[str]) -> str:
+    return f"{match['before']}{_DATA['streets'][match['kind']]}{_closing_stop(match) if match['stop'] else ''}"
+
+
+def _read_senor(match: re.Match[str]) -> str:
+    return f"{match['before']}Senor "
+
+
+def _read_weekend(match: re.Match[str]) -> str:
+    return f"{match['before']}{_DATA['weekdays'][match['day']]}{_closing_stop(match)}"
+
+
+def _read_with(match: re.Match[str]) -> str:
+    word = "without" if match["out"] else "with"
+    return (word.capitalize() if match["first"] == "W" else word) + " "
+
+
+def _read_dotted_initials(match: re.Match[str]) -> str:
+    """ "the U.S. Army" -> "the U S Army"; the stop stays where the text ends."""
+    letters = " ".join(match["letters"].replace(".", "").upper())
+    at_end = (
+        match.end() == len(match.string)
+        or (letters in ("A M", "P M") and _closing_stop(match) == ".")
+        or (match["stop"] and _OPENER.match(match.string, match.end()) is not None)
+    )
+    touches = match.end() < len(match.string) and match.string[match.end()].isalnum()
+    return letters + (match["stop"] if at_end else "") + (" " if touches else "")
+
+
+def _read_dotted_degree(match: re.Match[str]) -> str:
+    """ "B.Sc." -> "B S C"."""
+    letters = " ".join(match["letters"].replace(".", "").upper())
+    return letters + ("." if match.end() == len(match.string) else "")
+
+
+_BARE = _DATA["bare"]
+_KEYS = _DATA["keys"]
+_MIXED = _DATA["mixed"]
+_STREET_FORMS = frozenset(_DATA["streets"]) | {"Ave", "Rd", "Blvd", "Ln", "Ct", "Sq", "Pkwy", "Hwy", "Way"}
+_STREETS = either(_STREET_FORMS)
+
+RULES = [
+    rule(
+        "abbreviation.with",
+        r"(?<![A-Za-z0-9'/.])(?P<first>[wW])/(?P<out>o)?(?![A-Za-z0-9/]{1,2}(?![A-Za-z]))(?= ?[A-Za-z0-9\"'])",
+        _read_with,
+        needs="/ wW",
+    ),
+    rule(
+        "abbreviation.bare",
+        rf"(?<![A-Za-z0-9'/.])(?P<short>{either(set(_BARE) - set(_WITH_STOP))})(?![A-Za-z0-9'/]|\.[A-Za-z0-9])",
+        lambda match: _BARE[match["short"]],
+        needs=f"{SMALL}{CAPITAL}",
+        words=_BARE,
+    ),
+    rule(
+        "abbreviation.bare",
+        rf"(?<![A-Za-z0-9'/.])(?P<short>{either(set(_BARE) & set(_WITH_STOP))})(?![A-Za-z0-9'/.])",
+        lambda match: _BARE[match["short"]],
+        needs=f"{SMALL}{CAPITAL}",
+        words=_BARE,
+    ),
+    rule(
+        "abbreviation.key",
+        rf"(?<=[a-z]\+)(?P<key>{either(_KEYS)})(?![A-Za-z0-9+])",
+        lambda match: _KEYS[match["key"]],
+        needs=f"+- {SMALL}",
+        words=_KEYS,
+        parted=False,
+    ),
+    rule(
+        "abbreviation.key",
+        rf"(?<![A-Za-z0-9])(?P<key>{either(_KEYS)})(?P<mark> ?\+ ?|-)(?=[A-Za-z0-9])",
+        lambda match: f"{_KEYS[match['key']]} {'plus ' if '+' in match['mark'] else ''}",
+        needs=f"+- {SMALL}",
+        words=_KEYS,
+        parted=False,
+    ),
+    rule(
+        "abbreviation.key",
+        r"(?<![A-Za-z0-9])(?P<key>Alt|Shift|Tab|Enter|Option|Win|Fn|Control|Command|Escape|Delete|Del|Esc)"
+        r"(?P<mark> ?\+ ?)(?=[A-Z0-9])",
+        lambda match: f"{_KEYS.get(match['key'], match['key'])} plus ",
+        needs=f"+- {SMALL}",
+        words=(
+            "Alt",
+            "Shift",
+            "Tab",
+            "Enter",
+            "Option",
+            "Win",
+            "Fn",
+            "Control",
+            "Command",
+            "Escape",
+            "Delete",
+            "Del",
+            "Esc",
+        ),
+        parted=False,
+    ),
+    rule(
+        "abbreviation.mixed",
+        rf"(?<![A-Za-z0-9])(?P<word>{either(_MIXED)}|IPv(?=[46]))(?![A-Za-z])",
+        lambda match: _MIXED.get(match["word"], "I P version "),
+        needs=f"{CAPITAL} {SMALL}",
+        words={*_MIXED, "IPv"},
+    ),
+    rule("abbreviation.plural", r"(?<=[A-Za-z]{2})\((?P<end>s|es)\)", r"\g<end>", needs="( s", parted=False),
+    rule(
+        "abbreviation.number",
+        rf"{_START}(?P<short>{either(_DATA['before_numbers'])})\. ?(?=#?[0-9])",
+        _read_before_number,
+        needs=f"{SMALL} .",
+        words=_DATA["before_numbers"],
+    ),
+    rule(
+        "abbreviation.number",
+        rf"{_START}(?P<short>{either(_DATA['before_numbers'])})\. (?=(?:the )?[a-z])(?<=max\. |min\. )",
+        _read_before_number,
+        needs=f"{SMALL} .",
+        words=_DATA["before_numbers"],
+    ),
+    rule(
+        "abbreviation.number",
+        rf"{_START}(?P<short>{either(_DATA['before_numbers_bare'])}) ?(?=[0-9])",
+        lambda match: f"{_DATA['before_numbers_bare'][match['short']].strip()} ",
+        needs=f"{SMALL} .",
+        words=_DATA["before_numbers_bare"],
+    ),
+    rule(
+        "abbreviation.number",
+        rf"{_START}(?P<short>[Vv]ol|[Cc]h|[Ss]ec|[Pp]t|[Aa]rt|[Ff]ig)\. (?=[IVXL]{{1,6}}(?![A-Za-z]))",
+        _read_before_number,
+        needs=f"{SMALL} .",
+        words=("vol", "Vol", "ch", "Ch", "sec", "Sec", "pt", "Pt", "art", "Art", "fig", "Fig"),
+    ),
+    rule("abbreviation.edition", r"(?<=st |nd |rd |th )ed\.(?![A-Za-z])", "edition", needs=".", parted=False),
+    rule(
+        "abbreviation.reigned",
+        r"(?<![A-Za-z0-9'])r\. (?=[0-9]{3,4}[-—][0-9]{3,4})",
+        "reigned ",
+        needs=".",
+        parted=False,
+    ),
+    rule("abbreviation.cups", r"(?<=/[2348] )c\. (?=[a-z])", "cup ", needs=f". {DIGIT}", parted=False),
+    rule("abbreviation.cups", r"(?<=[0-9] )c\. (?=[a-z])", "cups ", needs=f". {DIGIT}", parted=False),
+    rule("abbreviation.number-sign", r"(?<![A-Za-z0-9])N° ?(?=[0-9])", "number ", needs="°", parted=False),
+    rule(
+        "abbreviation.pages",
+        r"(?<=pages )(?P<low>[0-9]{1,4})f(?P<many>f?)\.?(?![A-Za-z0-9])",
+        r"\g<low> and following",
+        needs=f"{DIGIT} f",
+        words=("f", "ff"),
+    ),
+    rule(
+        "abbreviation.address",
+        rf"(?<![0-9A-Za-z.,])(?P<number>[0-9]{{1,5}}[A-Z]?) (?:(?P<point>[NSEW])\.? )?(?P<name>"
+        rf"(?:[A-Z][a-z]{{2,15}}|[0-9]{{1,3}}(?:st|nd|rd|th))(?: [A-Z][a-z]{{2,15}})?) (?P<kind>{_STREETS})"
+        rf"(?P<stop>\.?)(?![A-Za-z0-9'])",
+        _read_address_street,
+        needs=f"{DIGIT} {CAPITAL} {SMALL}",
+        words=_STREET_FORMS,
+    ),
+    rule(
+        "abbreviation.compass",
+        r"(?<![A-Za-z0-9.'])(?P<point>[NSEW])\. (?=of )",
+        lambda match: f"{_DATA['compass'][match['point']]} ",
+        needs=". f",
+        parted=False,
+    ),
+    rule(
+        "abbreviation.compass",
+        r"(?<![A-Za-z0-9.'])(?P<point>[NSEW])\. (?=(?:[A-Z][a-z]{2,15}|[0-9]{1,3}(?:st|nd|rd|th)) (?:St|Street"
+        r"|Ave|Avenue|Rd|Road|Blvd|Dr|Drive|Lane|Ln)\b)",
+        lambda match: f"{_DATA['compass'][match['point']]} ",
+        needs=f". {CAPITAL} {SMALL}",
+    ),
+    rule(
+        "abbreviation.saint",
+        rf"(?P<before>{_START}(?:[A-Z0-9][A-Za-z0-9]{{1,20}}(?:'s)?) )?\bSt(?P<stop>\.?)(?![A-Za-z0-9'])",
+        _read_saint_or_street,
+        needs="S t",
+        words=("St",),
+        parted=False,
+    ),
+    rule(
+        "abbreviation.street",
+        rf"(?P<before>{_START}[A-Z][a-z]{{2,20}} )(?P<kind>Dr|Pl|Ter)(?P<stop>\.)(?![A-Za-z0-9'])(?! [A-Z])",
+        _read_street_after_name,
+        needs=f". {CAPITAL} {SMALL}",
+        words=("Dr", "Pl", "Ter"),
+        parted=False,
+    ),
+    rule(
+        "abbreviation.title",
+        rf"{_START}(?P<short>{either(_DATA['before_names'])}|MRS|MR|DR)(?:\.|(?= [A-Z]))(?![a-z])",
+        lambda match: _DATA["before_names"][match["short"].capitalize()] + " ",
+        needs=CAPITAL,
+        words={*_DATA["before_names"], "MRS", "MR", "DR"},
+        parted=False,
+    ),
+    rule(
+        "abbreviation.senor",
+        r"(?P<before>(?:^|[a-z,;:&(] |[.?!] )['\"(]?)Sr\. (?=[A-Z][a-z])",
+        _read_senor,
+        needs="S r .",
+        words=("Sr",),
+        parted=False,
+    ),
+    rule(
+        "abbreviation.weekend",
+        r"(?P<before>(?:\b(?:[Oo]n|[Ee]very|[Tt]his|[Nn]ext|[Ll]ast|[Uu]ntil|[Bb]y|[Tt]ill?|and|or|to|through)|,"
+        r"|&) |^)(?P<day>Sat|Sun)\.(?![A-Za-z0-9])",
+        _read_weekend,
+        needs="S .",
+        words=("Sat", "Sun"),
+        parted=False,
+    ),
+    rule(
+        "abbreviation.weekend",
+        r"(?P<before>)(?P<day>Sat|Sun)\.(?=,| (?:and|or|to|at|from|through|the|is|was|will|night|morning"
+        r"|afternoon|evening|we|I|[0-9]))",
+        _read_weekend,
+        needs="S .",
+        words=("Sat", "Sun"),
+        parted=False,
+    ),
+    rule(
+        "abbreviation.stop",
+        rf"{_START}(?P<short>{either(_WITH_STOP)})\.(?![A-Za-z0-9])",
+        _read_with_stop,
+        needs=f". {SMALL}",
+        words=_WITH_STOP,
+        parted=False,
+    ),
+]
+
+INITIALS = [
+    rule(
+        "abbreviation.unit",
+        rf"(?<![A-Za-z0-9'/.])(?P<unit>{either(_DATA['late'])})(?![A-Za-z0-9'/])",
+        lambda match: _DATA["late"][match["unit"]],
+        needs=SMALL,
+        words=_DATA["late"],
+    ),
+    rule(
+        "abbreviation.degree",
+        r"(?<![A-Za-z0-9.'])(?P<letters>[A-Z]\.(?:Sc|Ed|Eng|Phil|Mus|Com|Tech|Arch|Litt))\.?(?![A-Za-z0-9])",
+        _read_dotted_degree,
+        needs=f". {CAPITAL}",
+        words=("B", "M", "D", "S", "L"),
+        parted=False,
+    ),
+    rule(
+        "abbreviation.initials",
+        r"(?<![A-Za-z0-9.'])(?P<letters>[A-Za-z](?:\.[A-Za-z])+)(?![A-Za-z0-9])(?P<stop>\.?)",
+        _read_dotted_initials,
+        needs=f". {SMALL}{CAPITAL}",
+        parted=False,
+    ),
+]

@@ -1,0 +1,245 @@
+"""Blocks: a text, whole or in pieces as they come, cut where a sentence is certain to end.
+
+Upstream: text as people wrote it.  Downstream: `normalize`, which reads one block after another.
+A line end is a boundary, except inside hard-wrapped prose. A cut never falls into a number, a date, a link or a
+quotation. Where the text is cut does not depend on how it came in pieces.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from marstts.text.markdown import Kind, inline, read_line, read_numbered
+from marstts.text.tables import table
+
+MAX_BLOCK_CHARACTERS = 1000
+"""Longer passages without a sentence end are cut at a clause or a space."""
+
+LOOK_AHEAD = 120
+"""Characters after the longest block that must be there before it is cut by force."""
+
+LONGEST_WORD = 40
+"""Characters before a stop that are looked at."""
+
+MIN_WRAPPED_CHARACTERS = 50
+MAX_WRAPPED_CHARACTERS = 120
+"""Widths of lines that may be hard-wrapped prose."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A passage that is read on its own."""
+
+    text: str
+    kind: Kind
+    is_closed: bool
+    """Whether a sentence ends with it, whatever its last mark is."""
+
+    is_cut_word: bool = False
+    """Whether its last word continues in the next block: a word longer than a block."""
+
+
+_LINE_END = re.compile("\r\n|[\n\r\v\f\x85\u2028\u2029]")
+_SENTENCE_END = re.compile(
+    "(?<![.?!…])(?P<stop>[.?!…]{1,9})[\"'”\u2019)\\]*_]{0,3}\\s{1,9}(?=[\"'“\u2018(\\[*_]{0,3}[A-Z])"
+)
+_LAST_WORD = re.compile(r"\S*$")
+_SAFE_GAP = re.compile("[a-z][,;:]? (?=[a-z])")
+_CLAUSE_GAP = re.compile("[a-z][,;:] (?=[a-z])")
+_SPACE = re.compile(" ")
+_FIRST_WORD = re.compile(r"\s*(\S+)")
+_MARKED_LINE = re.compile(r"\s*(?:[-*+•‣◦▪●\u2013>#|`~=_\[]|[0-9]{1,3}[.)]|[A-Za-z]{1,5}[.)])")
+
+
+def cut_blocks(pieces: Iterable[str]) -> Iterator[Block]:
+    """The blocks of the text that `pieces` make together."""
+    cutter = BlockCutter()
+    for piece in pieces:
+        yield from cutter.feed(piece)
+    yield from cutter.flush()
+
+
+class BlockCutter:
+    """Cuts a text that comes in pieces; `feed` gives every block that is complete, `flush` what remains."""
+
+    def __init__(self) -> None:
+        self._line = ""  # of which the end has not come
+        self._passage = ""
+        self._last_line = ""  # of the passage
+        self._width = 0  # of the longest line of the passage
+        self._in_code = False
+        self._scanned = 0
+        self._list_number = 0
+        self._open = False  # whether the incomplete line is part of the passage already
+
+    def feed(self, piece: str) -> Iterator[Block]:
+        """Blocks that `piece` completes."""
+        text = self._line + piece
+        held = "\r" if text.endswith("\r") else ""
+        lines = _LINE_END.split(text[: len(text) - len(held)])
+        for line in lines[:-1]:
+            yield from self._end_line(line)
+        self._line = lines[-1] + held
+        if self._may_open(self._line):
+            yield from self._open_line()
+
+    def flush(self) -> Iterator[Block]:
+        """The blocks of what has not been given yet."""
+        yield from self._end_line(self._line.rstrip("\r"))
+        self._line = ""
+        yield from self._close_passage()
+
+    def _may_open(self, line: str) -> bool:
+        """Whether an incomplete line is plain prose long enough to be cut before its end comes."""
+        if self._open:
+            return bool(line)
+        return not self._in_code and len(line) > 40 and _MARKED_LINE.match(line) is None
+
+    def _open_line(self) -> Iterator[Block]:
+        if not self._open:
+            yield from self._join_line(self._line)
+            self._open = True
+        else:
+            self._passage += self._line
+            self._last_line += self._line
+        self._line = ""
+        yield from self._cut_passage()
+
+    def _end_line(self, text: str) -> Iterator[Block]:
+        if self._open:
+            self._passage += text
+            self._last_line += text
+            self._open = False
+            self._width = max(self._width, len(self._last_line))
+            yield from self._cut_passage()
+            return
+        if self._in_code:
+            yield from self._read_code(text)
+            return
+        if not text.strip():
+            yield from self._close_passage()
+            return
+        line = read_line(text)
+        numbered = read_numbered(text) if line.kind is Kind.PLAIN and self._starts_list(text) else None
+        line = numbered or line
+        if line.kind is Kind.PLAIN:
+            yield from self._join_line(line.text)
+            self._width = max(self._width, len(line.text))
+            yield from self._cut_passage()
+            return
+        yield from self._close_passage()
+        self._in_code = line.kind is Kind.FENCE
+        if line.text:
+            self._passage = line.text
+            yield from self._close_passage(line.kind)
+
+    def _starts_list(self, line: str) -> bool:
+        """Whether a line with a number before it is an item, and not the end of wrapped prose ("in\\n1984. Then")."""
+        return not self._passage or not _is_wrapped(self._last_line, line, self._width)
+
+    def _read_code(self, text: str) -> Iterator[Block]:
+        if read_line(text).kind is Kind.FENCE:
+            self._in_code = False
+            return
+        code = text.strip().rstrip(")]};{")
+        for start in range(0, len(code), MAX_BLOCK_CHARACTERS):
+            yield Block(code[start : start + MAX_BLOCK_CHARACTERS], Kind.CODE, True)
+
+    def _join_line(self, line: str) -> Iterator[Block]:
+        """Put a plain line behind the passage, or end the passage and begin another."""
+        if self._passage and not _is_wrapped(self._last_line, line, self._width):
+            yield from self._close_passage()
+        glue = "" if not self._passage or self._passage.endswith((" ", "-")) else " "
+        self._passage += glue + line
+        self._last_line = line
+
+    def _close_passage(self, kind: Kind = Kind.PLAIN) -> Iterator[Block]:
+        yield from self._cut_passage()
+        if self._passage.strip():
+            yield Block(inline(self._passage.strip()), kind, True)
+        self._passage, self._last_line, self._width, self._scanned = "", "", 0, 0
+
+    def _cut_passage(self) -> Iterator[Block]:
+        """Take off every complete sentence."""
+        start = 0
+        text = self._passage
+        position = max(self._scanned - LOOK_AHEAD, 0)
+        while True:
+            end = _next_end(text, start, position)
+            if end is None:
+                if len(text) - start < MAX_BLOCK_CHARACTERS + LOOK_AHEAD:
+                    break
+                end = _forced_end(text, start)
+                yield Block(inline(text[start:end].strip()), Kind.PLAIN, False, not text[end - 1].isspace())
+            else:
+                yield Block(inline(text[start:end].strip()), Kind.PLAIN, True)
+            start = position = end
+        self._passage = text[start:]
+        self._scanned = len(self._passage)
+
+
+def _is_wrapped(line: str, following: str, width: int) -> bool:
+    """Whether a line end is no boundary: the sentence continues in the following line."""
+    last = line.rstrip()[-1:]
+    first = _FIRST_WORD.match(following)
+    if not last or first is None:
+        return False
+    if first[1][0].islower() or last == ",":
+        return last not in ".?!:"
+    fills = len(line) + 1 + len(first[1]) > max(width, MIN_WRAPPED_CHARACTERS)
+    return MIN_WRAPPED_CHARACTERS <= len(line) <= MAX_WRAPPED_CHARACTERS and fills
+
+
+def _next_end(text: str, start: int, position: int) -> int | None:
+    """Where the first sentence after `start` is certain to end, looking from `position` on."""
+    limit = start + MAX_BLOCK_CHARACTERS
+    for match in _SENTENCE_END.finditer(text, max(position, start), limit + LOOK_AHEAD):
+        if match.end() > limit:
+            return None
+        before = text[max(match.start() - LONGEST_WORD, start) : match.start()]
+        if _ends_sentence(before, match["stop"]) and _is_balanced(text[start : match.end()]):
+            return match.end()
+    return None
+
+
+def _ends_sentence(before: str, stop: str) -> bool:
+    if stop != ".":
+        return True
+    word = _LAST_WORD.search(before)[0].lstrip("\"'“\u2018([*_")  # type: ignore[index]  # matches everywhere
+    if not (len(word) >= 3 and word.isalpha() and word[1:].islower()):
+        return False
+    return word.lower() not in _short_forms()
+
+
+def _is_balanced(text: str) -> bool:
+    """Whether no bracket, quotation or emphasis is open at the end of `text`."""
+    return (
+        text.count("[") <= text.count("]")
+        and text.count("(") <= text.count(")")
+        and text.count('"') % 2 == 0
+        and text.count("“") <= text.count("”")
+        and text.count("*") % 2 == 0
+        and text.count("`") % 2 == 0
+    )
+
+
+def _forced_end(text: str, start: int) -> int:
+    """Where to cut a passage without sentence ends: after a clause, else between words, else anywhere."""
+    end = start + MAX_BLOCK_CHARACTERS
+    for pattern in (_CLAUSE_GAP, _SAFE_GAP, _SPACE):
+        gaps = [match.end() for match in pattern.finditer(text, start + MAX_BLOCK_CHARACTERS // 2, end)]
+        if gaps:
+            return gaps[-1]
+    return end
+
+
+@cache
+def _short_forms() -> frozenset[str]:
+    """Every abbreviation that has a stop, in small letters."""
+    data = table("abbreviations")
+    groups = ("before_names", "ranks", "anywhere", "closing", "before_numbers", "streets", "weekdays")
+    units = (unit.split(".")[0].lower() for unit in table("units")["plain"] if unit[0].isalpha())
+    return frozenset(short.lower() for group in groups for short in data[group]) | frozenset(units)

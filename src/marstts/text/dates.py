@@ -1,0 +1,313 @@
+"""Dates, decades and days of the week.
+
+Upstream: text whose addresses are read.  Downstream: the rules of times, money, units and plain numbers.
+"""
+
+from __future__ import annotations
+
+import re
+
+from marstts.text.numbers import END, RUN, cardinal, decade, number, ordinal, two_digit_year, year, year_or_number
+from marstts.text.rules import CAPITAL, DIGIT, SMALL, Rule, rule
+from marstts.text.tables import either, table
+
+MONTHS = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
+_MONTH_NAME = (
+    r"(?:January|February|March|April|May|June|July|August|September|October|November|December"
+    r"|(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept|Sep|Oct|Nov|Dec)\b\.?)"
+)
+_MONTH_FORMS = frozenset(MONTHS) | {name[:3] for name in MONTHS} | {"Sept"}
+_MONTH = rf"(?P<month>{_MONTH_NAME})"
+_DAY = r"(?P<day>0?[1-9]|[12][0-9]|3[01])(?:st|nd|rd|th)?"
+_DASH = " ?(?:-|—) ?"
+_YEAR = rf"(?P<year>[0-9]{{4}}){END}"
+_DAYS = table("abbreviations")["weekdays"]
+_DAY_NAME = f"(?:{either(_DAYS)})"
+
+
+def _read_date(month: int, day: str, year_digits: str | None) -> str:
+    return f"{MONTHS[month - 1]} {ordinal(day)}" + (f", {year_or_number(year_digits)}" if year_digits else "")
+
+
+def _month_index(name: str) -> int:
+    return next(index for index, month in enumerate(MONTHS, start=1) if month.startswith(name[:3].capitalize()))
+
+
+def _read_iso_date(match: re.Match[str]) -> str | None:
+    month, day = int(match["month"]), int(match["day"])
+    if not (1 <= month <= 12 and 1 <= day <= 31):
+        return None
+    words = _read_date(month, str(day), match["year"])
+    return words + (", " if match["time"] else "")
+
+
+def _read_numeric_date(match: re.Match[str]) -> str | None:
+    """Month first as in America, unless only the second number can be a month or stops part them as in Europe."""
+    first, second, digits = int(match["first"]), int(match["second"]), match["year"]
+    day_first = first > 12 or (match["mark"] == "." and second <= 12)
+    month, day = (second, first) if day_first else (first, second)
+    if not (1 <= month <= 12 and 1 <= day <= 31):
+        return " ".join(number(part) for part in re.split("[/.-]", match[0])) if match["mark"] == "/" else None
+    if len(digits) == 2:
+        return f"{MONTHS[month - 1]} {ordinal(str(day))}, {two_digit_year(digits)}"
+    return _read_date(month, str(day), digits)
+
+
+def _read_short_date(match: re.Match[str]) -> str | None:
+    month, day = int(match["month"]), int(match["day"])
+    if not (1 <= month <= 12 and 1 <= day <= 31):
+        return None
+    before = match["before"].strip()
+    return f"{_DAYS[before] + ',' if before in _DAYS else before} {_read_date(month, str(day), None)}"
+
+
+def _read_month_day(match: re.Match[str]) -> str:
+    words = _read_date(_month_index(match["month"]), match["day"], None)
+    if match["last"]:
+        words += f" to {ordinal(match['last'])}"
+    return words + (f", {year_or_number(match['year'])}" if match["year"] else "")
+
+
+def _read_day_month(match: re.Match[str]) -> str:
+    words = f"{match['article'] or 'the '}{ordinal(match['day'])}"
+    if match["last"]:
+        words += f" to {ordinal(match['last'])}"
+    words += f" of {MONTHS[_month_index(match['month']) - 1]}"
+    return words + (f", {year_or_number(match['year'])}" if match["year"] else "")
+
+
+def _read_month_year(match: re.Match[str]) -> str:
+    return f"{MONTHS[_month_index(match['month']) - 1]} {year_or_number(match['year'])}"
+
+
+def _read_month_span(match: re.Match[str]) -> str:
+    return " to ".join(MONTHS[_month_index(match[name]) - 1] for name in ("first", "last"))
+
+
+def _read_years(match: re.Match[str]) -> str | None:
+    first, last = match["first"], match["last"]
+    return f"{year(first)} to {year(last)}" if int(last) == int(first) + 1 else None
+
+
+def _read_year_span(match: re.Match[str]) -> str | None:
+    first, last = match["first"], match["last"]
+    if int(last) <= int(first[2:]):
+        return None
+    return f"{year(first)} to {cardinal(last) if last[0] != '0' else 'oh ' + cardinal(last[1])}"
+
+
+def _read_named_year(match: re.Match[str]) -> str:
+    digits = match["year"]
+    if digits.endswith("000"):
+        return match["before"] + cardinal(digits)
+    return match["before"] + year(digits)
+
+
+def _read_era_year(match: re.Match[str]) -> str:
+    return year(match["year"]) if not match["year"].endswith("000") else cardinal(match["year"])
+
+
+def _read_decade(match: re.Match[str]) -> str:
+    return decade(match["decade"])
+
+
+def _read_quarter(match: re.Match[str]) -> str:
+    digits = match["year"]
+    words = "fiscal year " + (year_or_number(digits) if len(digits) == 4 else cardinal(digits))
+    return f"{words} to {cardinal(match['last'])}" if match["last"] else words
+
+
+def _read_day_span(match: re.Match[str]) -> str:
+    words = match["days"].replace("—", "-")
+    return " to ".join(_DAYS[day.strip(" .")] for day in words.split("-"))
+
+
+def _read_lone_day(match: re.Match[str]) -> str:
+    return _DAYS[match["day"]] + match["mark"]
+
+
+RULES: list[Rule] = [
+    rule("date.pair", r"(?<![0-9/])9/11(?![0-9/])", "nine eleven", needs=f"{DIGIT} /"),
+    rule("date.pair", r"(?<![0-9/.,$£€-])50-50(?![0-9-])", "fifty-fifty", needs="-"),
+    rule("date.pair", r"(?<![0-9/])4/20(?![0-9/])", "four twenty", needs=f"{DIGIT} /"),
+    rule(
+        "date.pair",
+        rf"{RUN}24/7(?P<days>/365)?{END}",
+        lambda match: "twenty-four seven" + (" three sixty-five" if match["days"] else ""),
+        needs=f"{DIGIT} /",
+    ),
+    rule(
+        "date.range",
+        rf"(?<=[0-9])(?: ?— ?| ?- ?)(?={_MONTH_NAME} ?[0-9])",
+        " to ",
+        needs=f"-— {CAPITAL} {SMALL}",
+        words=_MONTH_FORMS,
+    ),
+    rule(
+        "date.range",
+        rf"\b(?P<first>{_MONTH_NAME}) ?[-—] ?(?P<last>{_MONTH_NAME})(?![A-Za-z])",
+        _read_month_span,
+        needs=f"-— {CAPITAL} {SMALL}",
+        words=_MONTH_FORMS,
+    ),
+    rule(
+        "date.quarter",
+        r"\b(?P<part>[QH][1-4]) ?'(?P<year>[0-9]{2})(?![0-9])",
+        r"\g<part> \g<year>",
+        needs=f"{DIGIT} ' QH",
+    ),
+    rule(
+        "date.iso",
+        rf"{RUN}(?P<year>[12][0-9]{{3}})([-/.])(?P<month>[01]?[0-9])\2(?P<day>[0-3]?[0-9])(?:(?P<time>T"
+        rf"(?=[0-9]{{2}}:))|(?![0-9]|[/.-][0-9]))",
+        _read_iso_date,
+        needs=f"{DIGIT} -/.",
+    ),
+    rule(
+        "date.numeric",
+        rf"(?<![0-9/.-])(?P<first>[0-9]{{1,2}})(?P<mark>[/.-])(?P<second>[0-9]{{1,2}})(?P=mark)"
+        rf"(?P<year>[12][0-9]{{3}}){END}",
+        _read_numeric_date,
+        needs=f"{DIGIT} -/.",
+    ),
+    rule(
+        "date.numeric",
+        r"(?<![0-9/.$-])(?P<first>[0-9]{1,2})(?P<mark>/)(?P<second>[0-9]{1,2})/(?P<year>[0-9]{2})(?![0-9/])",
+        _read_numeric_date,
+        needs=f"{DIGIT} -/.",
+    ),
+    rule(
+        "date.short",
+        r"(?P<before>\b(?:[Oo]n|[Bb]y|[Uu]ntil|[Ss]ince|[Ff]rom|[Dd]ue|[Dd]ated|[Bb]efore|[Aa]fter|Mon|Tue|Wed"
+        r"|Thu|Fri|Sat|Sun) )"
+        r"(?P<month>[0-9]{1,2})/(?P<day>[0-9]{1,2})(?![0-9/])(?! (?:of|cup|inch|mile|share|chance|majority))",
+        _read_short_date,
+        needs=f"{DIGIT} / {SMALL}",
+        words=(
+            "On",
+            "on",
+            "By",
+            "by",
+            "Until",
+            "until",
+            "Since",
+            "since",
+            "From",
+            "from",
+            "Due",
+            "due",
+            "Dated",
+            "dated",
+            "Before",
+            "before",
+            "After",
+            "after",
+            *_DAYS,
+        ),
+    ),
+    rule(
+        "date.weekdays",
+        rf"\b(?P<days>{_DAY_NAME}\.?{_DASH}{_DAY_NAME})(?![A-Za-z])\.?(?= [a-z0-9]|[,;)])",
+        _read_day_span,
+        needs=f"-— {CAPITAL} {SMALL}",
+        words=_DAYS,
+    ),
+    rule(
+        "date.weekdays",
+        rf"\b(?P<days>{_DAY_NAME}{_DASH}{_DAY_NAME})(?![A-Za-z])",
+        _read_day_span,
+        needs=f"-— {CAPITAL} {SMALL}",
+        words=_DAYS,
+    ),
+    rule(
+        "date.weekday",
+        rf"\b(?P<day>{_DAY_NAME})\.?(?P<mark>,? )(?=(?:the )?(?:[0-3]?[0-9](?:st|nd|rd|th)?\b|{_MONTH_NAME} [0-9]))",
+        _read_lone_day,
+        needs=f"{CAPITAL} {SMALL}",
+        words=_DAYS,
+    ),
+    rule(
+        "date.weekday",
+        rf"\b(?P<day>{_DAY_NAME})(?P<mark>, |/| and | or | & )(?={_DAY_NAME}(?![A-Za-z]))",
+        lambda match: _DAYS[match["day"]] + match["mark"].replace("/", " or "),
+        needs=f"{CAPITAL} {SMALL}",
+        words=_DAYS,
+    ),
+    rule(
+        "date.weekday",
+        rf"(?P<before>day(?:, |,? and | or | & ))(?P<day>{_DAY_NAME})(?![A-Za-z'])",
+        lambda match: match["before"] + _DAYS[match["day"]],
+        needs=f"{CAPITAL} {SMALL}",
+        words=_DAYS,
+    ),
+    rule(
+        "date.month-day",
+        rf"\b{_MONTH} {_DAY}(?:{_DASH}(?P<last>[12][0-9]|3[01]|[1-9])(?:st|nd|rd|th)?)?(?![0-9A-Za-z:/]"
+        rf"|[,.][0-9]{{3}}(?![0-9]))(?:,? {_YEAR}(?!,[0-9]))?",
+        _read_month_day,
+        needs=f"{DIGIT} {CAPITAL} {SMALL}",
+        words=_MONTH_FORMS,
+    ),
+    rule(
+        "date.day-month",
+        rf"(?P<article>\b[Tt]he )?(?<![0-9.,:/$£€-]){_DAY}(?:{_DASH}(?P<last>[12][0-9]|3[01]|[1-9])(?:st|nd|rd"
+        rf"|th)?)?(?: | of |-){_MONTH}(?![A-Za-z])(?:(?:, | |,|-){_YEAR})?",
+        _read_day_month,
+        needs=f"{DIGIT} {CAPITAL} {SMALL}",
+        words=_MONTH_FORMS,
+    ),
+    rule(
+        "date.month-year",
+        rf"\b(?P<month>(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept|Sep|Oct|Nov|Dec)\b)\.?[ '-]+{_YEAR}",
+        _read_month_year,
+        needs=f"{DIGIT} {CAPITAL} {SMALL}",
+        words=_MONTH_FORMS,
+    ),
+    rule(
+        "date.fiscal-year",
+        r"\bFY ?'?(?P<year>[0-9]{4}|[0-9]{2})(?:[-—/](?P<last>[0-9]{2}))?(?![0-9])",
+        _read_quarter,
+        needs=f"{DIGIT} F Y",
+    ),
+    rule(
+        "date.years",
+        r"(?<![0-9./-])(?P<first>1[0-9]{3}|20[0-9]{2})[-—/](?P<last>[0-9]{2})(?![0-9/.-])",
+        _read_year_span,
+        needs=f"{DIGIT} -—/",
+    ),
+    rule(
+        "date.years",
+        r"(?<![0-9./-])(?P<first>1[0-9]{3}|20[0-9]{2})/(?P<last>1[0-9]{3}|20[0-9]{2})(?![0-9/.-])",
+        _read_years,
+        needs=f"{DIGIT} -—/",
+    ),
+    rule(
+        "date.year",
+        rf"(?P<before>\b[Yy]ear (?:was |is |of )?|\bA\.?D\.? |\bcirca |\b[Ii]n the year )(?P<year>1[0-9]{{3}}"
+        rf"|2[0-9]{{3}}){END}(?![,.][0-9])",
+        _read_named_year,
+        needs=f"{DIGIT} {CAPITAL}",
+        words=("Year", "year", "A", "AD", "circa"),
+    ),
+    rule(
+        "date.year",
+        rf"{RUN}(?P<year>[1-9][0-9]{{3}})(?= (?:B\.?C|A\.?D|C\.?E)\b)",
+        _read_era_year,
+        needs=f"{DIGIT} {CAPITAL}",
+        words=("B", "BC", "BCE", "A", "AD", "C", "CE"),
+    ),
+]
+
+DECADES: list[Rule] = [
+    rule("date.range", r"(?<=[0-9]s)[-—](?='?[0-9]{2,4}s)", " to ", needs="-— s"),
+    rule(
+        "date.decade",
+        r"(?<![0-9.,])'?(?P<decade>[0-9]{1,3}0)'?s(?![A-Za-z0-9])",
+        _read_decade,
+        needs=f"{DIGIT} s",
+        words=("s",),
+    ),
+]

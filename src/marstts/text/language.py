@@ -1,0 +1,88 @@
+"""What the model cannot speak: letters of other scripts and emoji, named, and text in another language, noticed.
+
+Upstream: what `characters` left out; text as people wrote it.  Downstream: the warnings of `reading`.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from functools import cache
+
+from marstts.text.tables import table
+
+MAX_LANGUAGE_CHARACTERS = 20_000
+"""Of the text, as many characters from its start decide the language."""
+
+MIN_FOREIGN_WORDS = 3
+MIN_FOREIGN_RATIO = 0.2
+"""Of all words, so many must be frequent words of the other language."""
+
+MAX_SHOWN = 10
+
+_WORD = re.compile(r"[^\W\d_]+")
+_SCRIPTS = {
+    "CJK": "Chinese characters",
+    "HIRAGANA": "Japanese letters",
+    "KATAKANA": "Japanese letters",
+    "HANGUL": "Korean letters",
+    "GREEK": "Greek letters",
+}
+
+
+def describe_left_out(characters: Iterable[str]) -> str | None:
+    """One sentence that names what has no reading, by its script; None where nothing was left out."""
+    groups: dict[str, list[str]] = {}
+    for run in characters:
+        for character in run:
+            shown = groups.setdefault(_group(character), [])
+            if character not in shown:
+                shown.append(character)
+    if not groups:
+        return None
+    parts = [f"{name} ({_show(name, shown)})" for name, shown in groups.items()]
+    return "left out what cannot be spoken: " + ", ".join(parts)
+
+
+def _show(name: str, characters: list[str]) -> str:
+    shown = [_name(each) if name == "emoji and signs" else _printable(each) for each in characters[:MAX_SHOWN]]
+    return " ".join(shown) + (" …" if len(characters) > MAX_SHOWN else "")
+
+
+def _printable(character: str) -> str:
+    return character if character.isprintable() else f"U+{ord(character):04X}"
+
+
+def _name(character: str) -> str:
+    return f"{_printable(character)} {unicodedata.name(character, '').lower()}".strip()
+
+
+@cache
+def _group(character: str) -> str:
+    category = unicodedata.category(character)
+    if category in ("Cn", "Cs", "Co"):
+        return "characters without a meaning"
+    if character.isascii():
+        return "symbols"
+    if category[0] in "LN":
+        script = unicodedata.name(character, "UNKNOWN").split()[0]
+        return _SCRIPTS.get(script, f"{script.capitalize()} letters")
+    return "emoji and signs"
+
+
+def foreign_language(text: str) -> str | None:
+    """The name of the language that `text` seems to be in; None where that is English or cannot be known."""
+    words = [word.lower() for word in _WORD.findall(text[:MAX_LANGUAGE_CHARACTERS])]
+    if len(words) < MIN_FOREIGN_WORDS:
+        return None
+    counts = {name: sum(word in frequent for word in words) for name, frequent in _frequent_words().items()}
+    english = counts.pop("English")
+    name = max(counts, key=lambda each: counts[each])
+    enough = counts[name] >= MIN_FOREIGN_WORDS and counts[name] >= MIN_FOREIGN_RATIO * len(words)
+    return name if enough and counts[name] > 1.5 * english else None
+
+
+@cache
+def _frequent_words() -> dict[str, frozenset[str]]:
+    return {name: frozenset(words.split()) for name, words in table("languages").items()}

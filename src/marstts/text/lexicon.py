@@ -1,0 +1,152 @@
+"""A user's dictionary: words and how they are pronounced, as a respelling, in ARPAbet or in IPA.
+
+Upstream: a TSV file, one `word<TAB>pronunciation` a line, and overrides in the text: `[Nguyen]{win}`.
+Downstream: `reading`, which puts the respelling in the place of the word. The models read letters, so phones are mapped
+to letters that are read that way: `{S IH1 N AE0 P S}` and `/sɪnæps/` become "sinaps".
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from marstts.errors import DataError
+from marstts.text.rules import Trace
+from marstts.text.tables import table
+
+MAX_FILE_BYTES = 8 * 2**20
+MAX_PRONUNCIATION_CHARACTERS = 200
+
+_LETTERS: dict[str, str] = table("phones")["arpabet"]
+"""Phone of ARPAbet -> letters."""
+
+_IPA: dict[str, str] = table("phones")["ipa"]
+"""Symbol of IPA -> phone of ARPAbet."""
+
+_IPA_SYMBOL = re.compile("|".join(sorted(map(re.escape, _IPA), key=len, reverse=True)))
+_IPA_MARKS = re.compile("[ˈˌ.ːˑ͡ʰ \\-]")
+_ARPABET = re.compile(r"[A-Z]{1,2}[0-2]?(?: [A-Z]{1,2}[0-2]?)*")
+_WORD = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
+_OVERRIDE = re.compile(r"\[(?P<word>[^\[\]{}]{1,80})\]\{(?P<say>[^{}]{1,200})\}")
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """Respellings by word; a word in small letters stands for every spelling of it."""
+
+    respellings: Mapping[str, str] = field(default_factory=dict)
+
+    def find(self, word: str) -> str | None:
+        """The respelling of `word`, or of its small letters; None where there is none."""
+        word = unicodedata.normalize("NFC", word).replace("\u2019", "'")
+        return self.respellings.get(word) or self.respellings.get(word.lower())
+
+    def apply(self, text: str, trace: Trace) -> str:
+        """`text` with every known word respelled; phrases of several words first."""
+        if not self.respellings:
+            return text
+        for phrase in sorted((key for key in self.respellings if " " in key), key=len, reverse=True):
+            if phrase.lower() in text.lower():
+                pattern = re.compile(rf"(?<!\w){re.escape(phrase)}(?!\w)", re.IGNORECASE if phrase.islower() else 0)
+                text = pattern.sub(self._phrase_reader(self.respellings[phrase], trace), text)
+        return _WORD.sub(lambda match: self._respell(match[0], trace), text)
+
+    @staticmethod
+    def _phrase_reader(said: str, trace: Trace) -> Callable[[re.Match[str]], str]:
+        return lambda match: _record(match[0], said, trace)
+
+    def _respell(self, word: str, trace: Trace) -> str:
+        said = self.find(word)
+        if said is None and word.lower().endswith(("'s", "\u2019s")):
+            said = self.find(word[:-2])
+            return word if said is None else _record(word, said + "'s", trace)
+        return word if said is None else _record(word, said, trace)
+
+
+def _record(word: str, said: str, trace: Trace) -> str:
+    trace.record("lexicon", word, said)
+    return said
+
+
+def read_lexicon(path: Path | str) -> Lexicon:
+    """The lexicon in a TSV file; lines that begin with # are comments.
+
+    Raises DataError where the file cannot be read, or with every line that is no entry.
+    """
+    path = Path(path)
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise DataError(f"{path}: a lexicon of more than {MAX_FILE_BYTES // 2**20} MB; give a smaller one")
+        content = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: expected a lexicon in UTF-8, but it cannot be read: {error}") from error
+    respellings: dict[str, str] = {}
+    complaints = []
+    for number, line in enumerate(content.splitlines(), start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        try:
+            word, said = read_entry(line)
+            respellings[word] = said
+        except DataError as error:
+            complaints.append(f"line {number}: {error}")
+    if complaints:
+        raise DataError(f"{path}: {'; '.join(complaints[:5])}")
+    return Lexicon(respellings)
+
+
+def read_entry(line: str) -> tuple[str, str]:
+    """The word and the respelling of one line; raises DataError."""
+    word, tab, pronunciation = line.partition("\t")
+    word = unicodedata.normalize("NFC", word.strip()).replace("\u2019", "'")
+    if not tab or not word or not pronunciation.strip():
+        raise DataError(f"expected a word, a tab and a pronunciation, but came {line[:60]!r}")
+    return word, respell(pronunciation.split("\t")[0].strip())
+
+
+def respell(pronunciation: str) -> str:
+    """Letters that the model reads as `pronunciation`: itself, or from ARPAbet (`S IH1 N`) or IPA (`/sɪn/`).
+
+    Raises DataError for phones that are not known.
+    """
+    if len(pronunciation) > MAX_PRONUNCIATION_CHARACTERS:
+        raise DataError(f"a pronunciation of {len(pronunciation)} characters; at most {MAX_PRONUNCIATION_CHARACTERS}")
+    if len(pronunciation) > 2 and pronunciation[0] == pronunciation[-1] == "/":
+        return _from_ipa(pronunciation[1:-1])
+    if _ARPABET.fullmatch(pronunciation) and (" " in pronunciation or pronunciation[-1].isdigit()):
+        return _from_arpabet(pronunciation.split())
+    if not any(character.isalpha() for character in pronunciation):
+        raise DataError(f"expected letters, ARPAbet or IPA between slashes, but came {pronunciation[:60]!r}")
+    return pronunciation
+
+
+def _from_arpabet(phones: list[str]) -> str:
+    letters = []
+    for phone in phones:
+        base = phone.rstrip("012")
+        if base not in _LETTERS:
+            raise DataError(f"expected phones of ARPAbet, but {phone!r} is none")
+        letters.append("a" if phone == "AH0" and phone is phones[-1] else _LETTERS[base])
+    return "".join(letters)
+
+
+def _from_ipa(symbols: str) -> str:
+    symbols = unicodedata.normalize("NFC", symbols)
+    phones = []
+    for word in symbols.split():
+        rest = _IPA_SYMBOL.sub("", _IPA_MARKS.sub("", word))
+        if rest:
+            raise DataError(f"expected IPA symbols of English, but {rest[0]!r} is none")
+        found = [_IPA[match[0]] for match in _IPA_SYMBOL.finditer(re.sub("[ˈˌ.]", "", word))]
+        phones.append(_from_arpabet([phone for phone in found if phone]))
+    return " ".join(phones)
+
+
+def apply_overrides(text: str, trace: Trace) -> str:
+    """`text` with every override read: `[Nguyen]{win}` -> "win". Raises DataError for an unknown pronunciation."""
+    if "]{" not in text:
+        return text
+    return _OVERRIDE.sub(lambda match: _record(match["word"], respell(match["say"].strip()), trace), text)

@@ -1,0 +1,114 @@
+"""Markdown as people and chat models send it: which kind each line is, and its text without marks.
+
+Upstream: lines of a text.  Downstream: `blocks`, which joins and cuts lines.
+A small reader of its own: it must take time in proportion on any input, give plain text back unharmed, and work on a
+stream, which parsers of the whole CommonMark standard do not promise.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(Enum):
+    """What a line is."""
+
+    PLAIN = "text"
+    HEADING = "heading"
+    ITEM = "list item"
+    NUMBERED = "numbered item"
+    TABLE = "table row"
+    CODE = "code"
+    RULE = "rule"
+    FENCE = "fence"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line without the marks of its kind."""
+
+    kind: Kind
+    text: str
+
+
+_QUOTE = re.compile(r"^ {0,3}(?:> ?)+(?=[^\s>=0-9$-]|$)")
+_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(?P<text>.*?)[ \t]*#*[ \t]*$")
+_ITEM = re.compile(r"\s*[-*+•‣◦▪●\u2013][ \t]+(?:\[[ xX]\][ \t]+)?(?P<text>\S.*)$")
+_NUMBERED = re.compile(r"\s*(?P<number>[0-9]{1,3}|[a-zA-Z]|[ivx]{2,5})(?P<mark>[.)])[ \t]+(?P<text>\S.*)$")
+_CHECKBOX = re.compile(r"\s*\[[ xX]\][ \t]+(?P<text>\S.*)$")
+_TABLE = re.compile(r"\s*\|.*\|\s*$")
+_TABLE_RULE = re.compile(r"\s*\|?\s*:?-{2,}:?\s*(?:\|\s*:?-{2,}:?\s*)*\|?\s*$")
+_FENCE = re.compile(r"\s*(?:```|~~~)[^`]{0,100}$")
+_RULE = re.compile(r"\s*(?:(?:[-*_][ \t]*){3,}|={3,})$")
+
+_IMAGE = re.compile(
+    r"!\[(?P<text>[^\[\]]{0,500})\]\([^()\s]{0,2000}(?:\([^()\s]{0,500}\)[^()\s]{0,500})?(?:\s\"[^\"]{0,200}\")?\)"
+)
+_LINK = re.compile(
+    r"(?<!!)\[(?P<text>[^\[\]]{1,500})\]\((?:<[^<>]{0,2000}>|[^()\s]{0,2000}(?:\([^()\s]{0,500}\)[^()\s]{0,500})?)"
+    r"(?:\s[\"'][^\"']{0,200}[\"'])?\)"
+)
+_REFERENCE_LINK = re.compile(r"\[(?P<text>[^\[\]]{1,500})\]\[[^\[\]]{0,100}\]")
+_DEFINITION = re.compile(r" {0,3}\[[^\[\]]{1,100}\]:[ \t]+\S+.*$")
+_FOOTNOTE = re.compile(r"\[\^[A-Za-z0-9_-]{1,30}\]")
+_AUTOLINK = re.compile(r"<(?P<text>(?:https?://|mailto:)[^<>\s]{1,2000})>")
+_STRONG = re.compile(r"(?<![\w*\\])\*{1,3}(?=[^\s*])(?P<text>[^*\n]{1,500}?)(?<=[^\s*])\*{1,3}(?![\w*])")
+_STRONG_INSIDE = re.compile(r"\*\*(?=[^\s*])(?P<text>[^*\n]{1,500}?)(?<=[^\s*])\*\*")
+_UNDERLINED = re.compile(r"(?<![\w\\])_{1,3}(?=[^\s_])(?P<text>[^_\n]{1,500}?)(?<=[^\s_])_{1,3}(?!\w)")
+_STRUCK = re.compile(r"~~(?P<text>[^~\n]{1,500})~~")
+_ESCAPED = re.compile(r"\\(?=[*_#\[\]`~|<>])")
+
+
+def read_line(line: str) -> Line:
+    """The kind and the text of one line that stands outside of code."""
+    line = _QUOTE.sub("", line, count=1)
+    if _FENCE.fullmatch(line):
+        return Line(Kind.FENCE, "")
+    if heading := _HEADING.fullmatch(line):
+        return Line(Kind.HEADING, inline(heading["text"]))
+    if _RULE.fullmatch(line) or _TABLE_RULE.fullmatch(line) or _DEFINITION.fullmatch(line):
+        return Line(Kind.RULE, "")
+    if _TABLE.fullmatch(line):
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        return Line(Kind.TABLE, inline(", ".join(cell for cell in cells if cell)))
+    if box := _CHECKBOX.fullmatch(line):
+        return Line(Kind.ITEM, inline(box["text"]))
+    if item := _ITEM.fullmatch(line):
+        return Line(Kind.ITEM, inline(item["text"]))
+    return Line(Kind.PLAIN, line)
+
+
+def read_numbered(line: str) -> Line | None:
+    """A numbered item: its number becomes a part of its sentence; None where the line is none."""
+    numbered = _NUMBERED.fullmatch(line)
+    if numbered is None:
+        return None
+    if numbered["number"].isalpha() and numbered["mark"] == "." and not _is_lettered_item(numbered):
+        return None
+    return Line(Kind.NUMBERED, f"{numbered['number']}, {inline(numbered['text'])}")
+
+
+def _is_lettered_item(numbered: re.Match[str]) -> bool:
+    """Whether "a. Word" begins an item: small letters before a capital, so that no initial ("J. Smith") does."""
+    return numbered["number"].islower() and numbered["text"][0].isupper()
+
+
+def inline(text: str) -> str:
+    """`text` without the marks of links, emphasis and code; links and pictures leave their words."""
+    if "[" in text:
+        text = _IMAGE.sub(r"\g<text>", text)
+        text = _LINK.sub(r"\g<text>", text)
+        text = _FOOTNOTE.sub("", text)
+        text = _REFERENCE_LINK.sub(r"\g<text>", text)
+    if "<" in text:
+        text = _AUTOLINK.sub(r"\g<text>", text)
+    if "~~" in text:
+        text = _STRUCK.sub(r"\g<text>", text)
+    if "*" in text:
+        text = _STRONG.sub(r"\g<text>", text)
+        text = _STRONG_INSIDE.sub(r"\g<text>", text)
+    if "_" in text:
+        text = _UNDERLINED.sub(r"\g<text>", text)
+    return _ESCAPED.sub("", text) if "\\" in text else text

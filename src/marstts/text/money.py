@@ -1,0 +1,100 @@
+"""Amounts of money: $5.50 -> five dollars and fifty cents, £3m -> three million pounds, USD 30 -> thirty dollars.
+
+Upstream: text whose dates and identifiers are read.  Downstream: the rules of units and plain numbers.
+"""
+
+from __future__ import annotations
+
+import re
+
+from marstts.text.numbers import NUMBER, RUN, WHOLE, number, with_unit
+from marstts.text.rules import CAPITAL, DIGIT, rule
+from marstts.text.tables import either, table
+from marstts.text.units import read_per
+
+_BEFORE_ONLY = {"Rs", "Rs."}
+_SYMBOLS = table("currencies")["symbols"]
+_CODES = table("currencies")["codes"]
+_SCALES = table("currencies")["scales"]
+
+_SYMBOL = rf"(?P<symbol>{either(_SYMBOLS)})"
+_CODE = rf"(?P<symbol>{either(_CODES)})"
+_SIGN = r"(?P<sign>(?<![\w.)-])-)?"
+_SCALE = rf"(?:[ -]?(?P<scale>{either(_SCALES)}|[Mm]illion|[Bb]illion|[Tt]rillion)(?![A-Za-z0-9]))?"
+_PER = r"(?P<per>/(?:[A-Za-z]{1,8}|100 ?k?[mg])(?![A-Za-z]))?"
+_AMOUNT = rf"(?P<number>{WHOLE}[.,][0-9]{{2}}(?![0-9])|[0-9]{{1,3}}(?:\.[0-9]{{3}})+,[0-9]{{2}}(?![0-9])|{NUMBER})"
+
+
+def _read_money(match: re.Match[str]) -> str:
+    minus = "minus " if match["sign"] else ""
+    currency = (_SYMBOLS | _CODES)[match["symbol"]]
+    groups = match.groupdict()
+    per = read_per(groups["per"][1:]) if groups.get("per") else None
+    after = f" {per}" if per else (groups.get("per") or "").replace("/", " ")
+    if groups.get("low"):
+        low = number(groups["low"]) + (f" {_SCALES[groups['low_scale']]}" if groups["low_scale"] else "")
+        return f"{minus}{low} to {_amount(match['number'], match['scale'], currency)}{after}"
+    return f"{minus}{_amount(match['number'], match['scale'], currency)}{after}"
+
+
+def _amount(numeral: str, scale: str | None, currency: list[str]) -> str:
+    one, many, one_hundredth, many_hundredths = currency
+    numeral = _plain_decimals(numeral)
+    if scale:
+        return f"{number(numeral)} {_SCALES.get(scale, scale.lower())} {many}"
+    whole, _, decimals = numeral.partition(".")
+    if len(decimals) != 2:
+        return with_unit(numeral, (one, many))
+    amounts = []
+    if whole.strip("0") or not int(decimals):
+        amounts.append(with_unit(whole or "0", (one, many)))
+    if int(decimals):
+        amounts.append(with_unit(str(int(decimals)), (one_hundredth, many_hundredths)))
+    return " and ".join(amounts)
+
+
+def _plain_decimals(numeral: str) -> str:
+    """A numeral without thousands separators and with a point before its decimals: 1.234,50 -> 1234.50."""
+    if re.fullmatch(r"[0-9.]+,[0-9]{2}", numeral):
+        return numeral.replace(".", "").replace(",", ".")
+    return numeral.replace(",", "")
+
+
+_RANGE = rf"(?P<low>{NUMBER})(?P<low_scale>{either(_SCALES)})?(?: ?(?:-|—) ?| to )"
+
+RULES = [
+    rule(
+        "money.range",
+        rf"{_SIGN}{_SYMBOL}{_RANGE}(?![$£€¥])(?P<number>{NUMBER}){_SCALE}{_PER}",
+        _read_money,
+        needs=f"{DIGIT} $£€¥₹USDEGBPJPY",
+    ),
+    rule(
+        "money.range",
+        rf"{_SIGN}{_CODE} ?{_RANGE}(?P<number>{NUMBER}){_SCALE}{_PER}",
+        _read_money,
+        needs=f"{DIGIT} $£€¥₹USDEGBPJPY",
+        words=_CODES,
+    ),
+    rule("money.symbol", rf"{_SIGN}{_SYMBOL} ?{_AMOUNT}{_SCALE}{_PER}", _read_money, needs="$£€¥₹₩₽₺₴₪₫฿₦₱₿₵₲₡₸"),
+    rule(
+        "money.code",
+        rf"(?<![A-Za-z]){_SIGN}{_CODE} ?{_AMOUNT}{_SCALE}{_PER}",
+        _read_money,
+        needs=f"{DIGIT} {CAPITAL}ksr",
+        words=_CODES,
+    ),
+    rule(
+        "money.symbol",
+        rf"{_SIGN}{RUN}{_AMOUNT}{_SCALE} ?(?P<symbol>[£€¥₹₩₽₺₴₪₫฿₦₱₿]|\$(?![0-9]))(?![0-9]){_PER}",
+        _read_money,
+        needs="$£€¥₹₩₽₺₴₪₫฿₦₱₿",
+    ),
+    rule(
+        "money.code",
+        rf"{_SIGN}{RUN}{_AMOUNT}{_SCALE} ?(?P<symbol>{either(set(_CODES) - _BEFORE_ONLY)})(?![A-Za-z0-9]){_PER}",
+        _read_money,
+        needs=f"{DIGIT} {CAPITAL}ksr",
+        words=_CODES,
+    ),
+]

@@ -1,0 +1,37 @@
+"""Punctuation of spoken text: one mark where several meet, none at the start, spaces where print has them.
+
+Upstream: text that holds letters, spaces and . , ? ! ; : ' - " only.  Downstream: `sentences`.
+"""
+
+from __future__ import annotations
+
+import re
+
+_MARKS = re.compile(r" ?(?:[.,;:?!]|(?<= )-(?= ))(?: ?(?:[.,;:?!]|(?<= )-(?= )))*")
+_DOT_INSIDE = re.compile(r"(?<=[A-Za-z])\.(?=[a-z])")
+_QUOTES = re.compile(r'""+')
+_APOSTROPHES = re.compile("''+")
+_DASHES = re.compile(r"(?<![A-Za-z'])-+|-+(?![A-Za-z'])|--+")
+_SPACES = re.compile(" +")
+_TIGHT_MARK = re.compile(r"([.,;:?!])(?=[A-Za-z])")
+
+
+def tidy_punctuation(text: str) -> str:
+    """One mark where several meet, none at the start, spaces where print has them."""
+    text = _DOT_INSIDE.sub(" dot ", text)  # file names and the like
+    text = _QUOTES.sub('"', text)
+    text = _APOSTROPHES.sub("'", text)
+    text = _DASHES.sub(" - ", text)
+    text = " " + _SPACES.sub(" ", text).strip() + " "
+    text = _MARKS.sub(lambda match: _strongest(match[0]), text)
+    text = _TIGHT_MARK.sub(r"\1 ", text)
+    return _SPACES.sub(" ", text).strip(" -").lstrip(" .,;:?!-")
+
+
+def _strongest(marks: str) -> str:
+    """The mark that speaks for a run of them."""
+    if "?" in marks or "!" in marks:
+        return ("?" if "?" in marks else "") + ("!" if "!" in marks else "")
+    if ".." in marks.replace(" ", ""):
+        return "..."
+    return next((mark for mark in ".;:," if mark in marks), " -")

@@ -1,0 +1,174 @@
+"""Reading: a text in, the sentences that will be spoken out, with the rule that read each written form.
+
+Upstream: command line, server, synthesizer.  Downstream: `blocks`, `normalize`, `sentences`, `lexicon`, `ssml`.
+The text may come in pieces: a passage is given as soon as its last sentence is complete.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from marstts.errors import DataError, TextError
+from marstts.text.blocks import Block, cut_blocks
+from marstts.text.language import describe_left_out, foreign_language
+from marstts.text.lexicon import Lexicon, apply_overrides
+from marstts.text.markdown import Kind
+from marstts.text.normalize import close, normalize_block
+from marstts.text.rules import Step, Trace
+from marstts.text.segments import MAX_PAUSE_SECONDS, Segment
+from marstts.text.sentences import split_sentences
+from marstts.text.ssml import is_ssml, read_ssml
+
+MAX_SENTENCE_CHARACTERS = 160
+HEADING_PAUSE_SECONDS = 0.5
+DEFAULT_PAUSE_SECONDS = 0.5
+
+_PAUSE = re.compile(r"\[pause(?::\s?(?P<number>[0-9]{1,5}(?:\.[0-9]{1,3})?)\s?(?P<unit>ms|s)?)?\]", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A passage of a text: as it was written, and as it is spoken."""
+
+    written: str
+    segments: tuple[Segment, ...]
+    steps: tuple[Step, ...]
+    """Which rule read what, in the order of the rules."""
+
+    left_out: tuple[str, ...]
+    """Characters that have no reading."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A whole text as it is spoken."""
+
+    passages: tuple[Passage, ...]
+    warnings: tuple[str, ...]
+    """Sentences for people: what was left out, and whether the language is another."""
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The segments of all passages, in order."""
+        return tuple(segment for passage in self.passages for segment in passage.segments)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The spoken sentences, in order."""
+        return tuple(segment.text for segment in self.segments if segment.text)
+
+
+def read_text(text: str, lexicon: Lexicon | None = None) -> Reading:
+    """`text` as it is spoken; a text that begins with `<speak` is SSML.
+
+    Raises TextError where SSML is malformed, or where an override is no pronunciation.
+    """
+    warnings: list[str] = []
+    if is_ssml(text):
+        document = read_ssml(text)
+        warnings += document.warnings
+        passages = [passage for part in document.segments for passage in _read_segment(part, lexicon or Lexicon())]
+        words = " ".join(part.text for part in document.segments)
+    else:
+        passages = list(read_stream([text], lexicon))
+        words = text
+    return Reading(tuple(passages), tuple(warnings + warnings_of(passages, words)))
+
+
+def read_stream(pieces: Iterable[str], lexicon: Lexicon | None = None) -> Iterator[Passage]:
+    """The passages of a text that comes in pieces, each as soon as it is complete; never SSML."""
+    lexicon = lexicon or Lexicon()
+    yield from _close_all((block, _read_block(block, lexicon, Segment())) for block in cut_blocks(pieces))
+
+
+def stream_sentences(pieces: Iterable[str], lexicon: Lexicon | None = None) -> Iterator[str]:
+    """The spoken sentences of a text that comes in pieces."""
+    for passage in read_stream(pieces, lexicon):
+        yield from (segment.text for segment in passage.segments if segment.text)
+
+
+def warnings_of(passages: Iterable[Passage], text: str) -> list[str]:
+    """What a person should know: characters without a reading, and a language that the model does not speak."""
+    found = [describe_left_out(run for passage in passages for run in passage.left_out)]
+    if language := foreign_language(text):
+        found.append(f"the text seems to be {language}; the model speaks English, so expect English sounds")
+    return [warning for warning in found if warning]
+
+
+def _close_all(read: Iterable[tuple[Block, Passage]]) -> Iterator[Passage]:
+    """The passages; one that ends a line without a mark gets a stop, except for the last, as in `normalize`."""
+    waiting: Passage | None = None
+    for block, passage in read:
+        if waiting is not None and passage.segments:
+            yield _closed(waiting)
+            waiting = None
+        if not passage.segments and passage.left_out:
+            yield passage
+        elif passage.segments and block.is_closed and _closed(passage) != passage:
+            waiting = passage
+        elif passage.segments:
+            yield passage
+    if waiting is not None:
+        yield waiting
+
+
+def _closed(passage: Passage) -> Passage:
+    *first, last = passage.segments
+    return replace(passage, segments=(*first, replace(last, text=close(last.text) if last.text else "")))
+
+
+def _read_segment(part: Segment, lexicon: Lexicon) -> Iterator[Passage]:
+    """The passages of one part of an SSML document; the pause of the part follows the last."""
+    style = replace(part, pause_seconds=0.0)
+    passages = list(_close_all((block, _read_block(block, lexicon, style)) for block in cut_blocks([part.text])))
+    if part.pause_seconds and passages and passages[-1].segments:
+        *first, last = passages[-1].segments
+        last = replace(last, pause_seconds=last.pause_seconds + part.pause_seconds)
+        passages[-1] = replace(passages[-1], segments=(*first, last))
+    elif part.pause_seconds:
+        passages.append(Passage("", (Segment(pause_seconds=part.pause_seconds),), (), ()))
+    yield from passages
+
+
+def _read_block(block: Block, lexicon: Lexicon, style: Segment) -> Passage:
+    trace = Trace()
+    segments: list[Segment] = []
+    try:
+        text = apply_overrides(block.text, trace)
+    except DataError as error:
+        raise TextError(f"{block.text[:40]!r}: {error}") from error
+    text = lexicon.apply(text, trace)
+    start = 0
+    for mark in _PAUSE.finditer(text):
+        segments += _speak(text[start : mark.start()], trace, style)
+        segments = _pause_after(segments, _seconds(mark), style)
+        trace.record("pause", mark[0], f"{_seconds(mark):g} s of silence")
+        start = mark.end()
+    last = _speak(text[start:], trace, style)
+    if last and block.kind is Kind.HEADING:
+        last[-1] = replace(last[-1], pause_seconds=HEADING_PAUSE_SECONDS)
+    return Passage(block.text, tuple(segments + last), tuple(trace.steps), tuple(trace.left_out))
+
+
+def _speak(text: str, trace: Trace, style: Segment) -> list[Segment]:
+    sentences = split_sentences(normalize_block(text, trace), MAX_SENTENCE_CHARACTERS)
+    return [
+        replace(style, text=sentence, emphasized=tuple(word for word in style.emphasized if word in sentence))
+        for sentence in sentences
+        if any(character.isalnum() for character in sentence)
+    ]
+
+
+def _pause_after(segments: list[Segment], seconds: float, style: Segment) -> list[Segment]:
+    if not segments:
+        return [replace(style, text="", pause_seconds=seconds, emphasized=())]
+    return [*segments[:-1], replace(segments[-1], pause_seconds=segments[-1].pause_seconds + seconds)]
+
+
+def _seconds(mark: re.Match[str]) -> float:
+    if mark["number"] is None:
+        return DEFAULT_PAUSE_SECONDS
+    seconds = float(mark["number"]) / (1000 if (mark["unit"] or "s").lower() == "ms" else 1)
+    return min(seconds, MAX_PAUSE_SECONDS)

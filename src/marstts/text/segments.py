@@ -1,0 +1,32 @@
+"""Segments: what a synthesizer takes, sentence by sentence, with the pause, the rate and the voice of each.
+
+Upstream: `reading`, `ssml`.  Downstream: the synthesizer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MIN_RATE = 0.5
+MAX_RATE = 2.0
+MAX_PAUSE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Segment:
+    """A sentence, or a pause alone, and how it is spoken."""
+
+    text: str = ""
+    """Spoken words; empty for a pause alone."""
+
+    pause_seconds: float = 0.0
+    """Silence after the text, in addition to the usual one."""
+
+    rate: float = 1.0
+    """Speaking rate; 2 is twice as fast."""
+
+    voice: str | None = None
+    """Name of the voice that speaks; None is the default voice."""
+
+    emphasized: tuple[str, ...] = ()
+    """Words of `text` that carry emphasis, as they are spoken."""

@@ -1,0 +1,319 @@
+"""Symbols and operators: a <= b -> a less than or equal to b, ~5 -> about five; emoticons, markup, LaTeX.
+
+Upstream: folded text (`MARKUP`, `EMOTICONS`), text whose numerals are read (`RULES`).  Downstream: `initialisms`.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+
+from marstts.errors import DataError
+from marstts.text.lexicon import respell
+from marstts.text.rules import Rule, Trace, rule
+from marstts.text.tables import table
+
+_NAMED = table("symbols")["named"]
+_LATEX = table("symbols")["latex"]
+_ASSIGN = {"+": "plus", "-": "minus", "*": "times", "/": "divided by", "%": "modulo"}
+_HTML_TAGS = (
+    "a|abbr|b|big|blockquote|body|br|center|cite|code|dd|del|details|div|dl|dt|em|font|footer|h[1-6]|head|header"
+    "|hr|html"
+    "|i|img|ins|kbd|li|mark|nav|ol|p|pre|q|s|samp|section|small|span|strike|strong|style|sub|summary|sup|table"
+    "|tbody|td"
+    "|th|thead|title|tr|tt|u|ul|var"
+)
+
+
+def _read_entity(match: re.Match[str]) -> str:
+    return html.unescape(match[0])
+
+
+def _read_tag(match: re.Match[str]) -> str:
+    return " " if match["block"] else ""
+
+
+def _read_command(match: re.Match[str]) -> str:
+    return f" {_LATEX[match['name']]} " if match["name"] in _LATEX else f" {match['name']} "
+
+
+def _read_override(match: re.Match[str]) -> str:
+    """The respelling of `[word]{respelling}`; the word itself where there is no such pronunciation."""
+    try:
+        return respell(match["say"].strip())
+    except DataError:
+        return match["word"]
+
+
+MARKUP: list[Rule] = [
+    rule("pause", r"(?i:\[pause(?::\s?[0-9.]{1,9}\s?(?:ms|s)?)?\])", ", ", needs="[", parted=False),
+    rule(
+        "override", r"\[(?P<word>[^\[\]{}]{1,80})\]\{(?P<say>[^{}]{1,200})\}", _read_override, needs="{", parted=False
+    ),
+    rule(
+        "markup.entity",
+        r"&(?:[a-zA-Z]{2,8}|#[0-9]{1,7}"
+        r"|#x[0-9A-Fa-f]{1,6});",
+        _read_entity,
+        needs="&",
+        parted=False,
+    ),
+    rule("markup.comment", r"<!--[^<>]{0,500}-->", " ", needs="<", parted=False),
+    rule(
+        "markup.tag",
+        rf"</?(?:(?P<block>br|p|div|li|tr|td|th|h[1-6]|hr)|(?:{_HTML_TAGS}))(?:\s[^<>]{{0,300}})?/?>",
+        _read_tag,
+        needs="<",
+        parted=False,
+    ),
+    rule("latex.fraction", r"\\[dt]?frac ?\{([^{}]{1,60})\} ?\{([^{}]{1,60})\}", r" \1 over \2 ", needs="\\"),
+    rule("latex.root", r"\\sqrt ?\{([^{}]{1,60})\}", r" square root of \1 ", needs="\\"),
+    rule(
+        "latex.text",
+        r"\\(?:text|mathrm|mathbf|textbf|textit|emph|operatorname) ?\{([^{}]{1,80})\}",
+        r" \1 ",
+        needs="\\",
+    ),
+    rule("latex.exponent", r"\^\{([A-Za-z0-9+-]{1,9})\}", r"^\1", needs="^", parted=False),
+    rule("latex.index", r"(?<=[A-Za-z])_\{?([A-Za-z0-9])\}?(?![A-Za-z0-9_])", r" \1", needs="_", parted=False),
+    rule("latex.delimiter", r"\\[()\[\]]|\$\$", " ", needs="\\$", parted=False),
+    rule(
+        "latex.delimiter",
+        r"\$(?=[A-Za-z\\(])(?P<formula>[^$\n]{1,200}[^$\s])\$(?![0-9A-Za-z])",
+        r"\g<formula>",
+        needs="$",
+        parted=False,
+    ),
+    rule(
+        "latex.command",
+        rf"\\(?P<name>{'|'.join(sorted(_LATEX, key=len, reverse=True))})(?![A-Za-z])",
+        _read_command,
+        needs="\\",
+        parted=False,
+    ),
+]
+
+
+EMOTICONS: list[Rule] = [
+    rule(
+        "emoticon",
+        r"(?<![^\s(])(?:[:;=]['^-]?[()DPpOo|\\/3*]{1,3}|8-\)|[:;]-?\]|<3+|</3|\^[_.]?\^|-_-|[oO]_[oO]|T_T|xD|XD"
+        r"|:'\(|>:\(|\\o/)(?![^\s.,!?;)])",
+        " ",
+        needs=":;=<^_8xXToO-",
+        parted=False,
+    ),
+]
+
+
+def _read_comparison(name: str) -> str:
+    return f" {name} "
+
+
+_LEFT = r"(?<=[\w)\]}\"'%] )"
+_OPERAND = r"(?= ?[\w(\[\"'$£€+—-])"
+
+OPERATORS: list[Rule] = [
+    rule("symbol.less", r"(?<=[a-z0-9)])<(?=-[0-9])", " less than ", needs="< -", parted=False),
+    rule(
+        "symbol.absolute",
+        r"(?<![\w|])\|(?P<of>[A-Za-z0-9]{1,3}(?: ?[+*/-] ?[A-Za-z0-9]{1,3}){0,2})\|(?![\w|])",
+        r"the absolute value of \g<of>",
+        needs="|",
+        parted=False,
+    ),
+    rule("symbol.note", r"\b([A-G])#(?![0-9A-Za-z])", r"\1 sharp ", needs="#"),
+    rule("symbol.arrow", r"(?<=[\w)\]\"'.!?%]) ?<=+> ?(?=[\w(\[\"'])", " if and only if ", needs="<", parted=False),
+    rule("symbol.arrow", r"(?<=[\w)\]\"'.!?%]) ?<-+> ?(?=[\w(\[\"'])", " to and from ", needs="<", parted=False),
+    rule(
+        "symbol.less-or-equal",
+        r"(?<=[\w)\]}%\"']) ?<= ?(?=[\w(.$£€+-])",
+        _read_comparison("less than or equal to"),
+        needs="<",
+        parted=False,
+    ),
+    rule(
+        "symbol.greater-or-equal",
+        r"(?<=[\w)\]}%\"']) ?>= ?(?=[\w(.$£€+-])",
+        _read_comparison("greater than or equal to"),
+        needs=">",
+        parted=False,
+    ),
+    rule("symbol.at-most", r"<=", " at most ", needs="<", parted=False),
+    rule("symbol.at-least", r">=", " at least ", needs=">", parted=False),
+    rule(
+        "symbol.identical",
+        r"(?<=[\w)\]\"']) ?!== ?(?=\S)",
+        _read_comparison("is not identical to"),
+        needs="!",
+        parted=False,
+    ),
+    rule(
+        "symbol.identical",
+        r"(?<=[\w)\]\"']) ?=== ?(?=\S)",
+        _read_comparison("is identical to"),
+        needs="=",
+        parted=False,
+    ),
+    rule(
+        "symbol.not-equal",
+        r"(?:!=|=/=|<>"
+        r"(?= ?\w))",
+        _read_comparison("is not equal to"),
+        needs="!=<",
+        parted=False,
+    ),
+    rule(
+        "symbol.arrow",
+        r"(?<=[\w)\]\"'.!?%]) ?(?:-{1,3}>+) ?(?=[\w"
+        r"(\[\"'$£€#@+-])",
+        " to ",
+        needs=">",
+        parted=False,
+    ),
+    rule(
+        "symbol.arrow",
+        r"(?<=[\w)\]\"'.!?%]) ?(?:={1,3}>) ?(?=[\w"
+        r"(\[\"'{$£€#@+-])",
+        " arrow ",
+        needs=">",
+        parted=False,
+    ),
+    rule("symbol.arrow", r"(?<=[\w)\]\"']) ?<-{1,2} ?(?=[\w(\[\"'])", " left arrow ", needs="<", parted=False),
+    rule("symbol.arrow", r"-{1,3}>|={1,3}>|<-{1,3}|<={2,3}", " ", needs="<>", parted=False),
+    rule(
+        "symbol.assign",
+        r"(?<=[\w)\]\"']) ?(?P<operator>[+*/%-])= ?(?=\S)",
+        lambda match: f" {_ASSIGN[match['operator']]} equals ",
+        needs="=",
+        parted=False,
+    ),
+    rule("symbol.assign", r"(?<=[\w)\]]) ?:= ?(?=\S)", " is defined as ", needs=":", parted=False),
+    rule("symbol.increment", r"(?<=[a-z])\+\+(?![+\w])", " plus plus", needs="+", parted=False),
+    rule("symbol.increment", r"(?<=\b[a-z])--(?=[;,.)]|$)", " minus minus", needs="-", parted=False),
+    rule("symbol.logic", r" ?&& ?", " and ", needs="&", parted=False),
+    rule("symbol.logic", r"(?<=[\w)\]]) ?\|\| ?(?=[\w(!])", " or ", needs="|", parted=False),
+    rule("symbol.logic", r"(?<![\w.,!?])!(?=[A-Za-z_(])", " not ", needs="!", parted=False),
+    rule(
+        "symbol.less",
+        r"(?<=[\w)\]%] )<(?= ?[\w(.$£€+-])|(?<=[a-z0-9)])<(?=[0-9a-z])(?![a-z]{2})",
+        " less than ",
+        needs="<",
+        parted=False,
+    ),
+    rule(
+        "symbol.greater",
+        r"(?<=[\w)\]%] )>(?= ?[\w(.$£€+-])|(?<=[a-z0-9)])>(?=[0-9a-z])(?![a-z]{2})",
+        " greater than ",
+        needs=">",
+        parted=False,
+    ),
+    rule("symbol.less", r"(?<![\w<])<(?= ?[0-9$£€.+-])", " less than ", needs="<", parted=False),
+    rule("symbol.greater", r"(?<![\w>])>(?= ?[0-9$£€.+-])", " more than ", needs=">", parted=False),
+    rule("symbol.approximately", r"(?<=[\w)]) ?≈ ?(?=[\w(.$-])", " is approximately ", needs="≈", parted=False),
+    rule("symbol.about", r"(?<=about )[~≈] ?(?=[$£€]?[0-9.])", "", needs="~≈", parted=False),
+    rule("symbol.about", r"(?<![\w~])~ ?(?=[$£€]?[0-9.])", "about ", needs="~"),
+    rule("symbol.about", r"~(?=\$?[0-9])", " about ", needs="~"),
+]
+
+
+def _read_backslash(match: re.Match[str]) -> str:
+    """The backslash of a path whose drive was read before it; elsewhere it parts words as a slash does."""
+    return " backslash " if _DRIVE.search(match.string) else " "
+
+
+def _read_minus(match: re.Match[str]) -> str | None:
+    return " minus " if "=" in match.string else None
+
+
+RULES: list[Rule] = [
+    rule("symbol.plus-or-minus", r"\+ ?/ ?[-—]", " plus or minus ", needs="+", parted=False),
+    rule("symbol.backslash", r"(?<=\w)\\+(?=\w)", _read_backslash, needs="\\", parted=False),
+    rule("symbol.divided", r"(?<=\b[a-z]) / (?=[a-z0-9](?![A-Za-z]))", " divided by ", needs="/", parted=False),
+    rule(
+        "symbol.times",
+        r"(?<![A-Za-z0-9])x(?=[0-9]{1,3}(?![0-9A-Za-z.]))(?<=[a-z)] x)(?<!= x)",
+        "times ",
+        needs="x*\u00d7·",
+    ),
+    rule(
+        "symbol.times",
+        r"(?<=[0-9)]) ?[*\u00d7·] ?(?=[0-9(a-z-])"
+        r"(?!\*)",
+        " times ",
+        needs="x*\u00d7·",
+        parted=False,
+    ),
+    rule(
+        "symbol.times",
+        r"(?<=\b[A-Za-z0-9]) [*] (?=[A-Za-z0-9](?![A-Za-z]{2}))",
+        " times ",
+        needs="x*\u00d7·",
+        parted=False,
+    ),
+    rule("symbol.times", r"(?<=[0-9]) x (?=[0-9])", " times ", needs="x*\u00d7·", parted=False),
+    rule("symbol.star", r"(?<![0-9.,])(?P<number>[1-7])\*(?= [a-z]|-)", r"\g<number> star", needs="*"),
+    rule("symbol.divided", r"(?<=[0-9)]) / (?=[0-9(])", " divided by ", needs="/", parted=False),
+    rule("symbol.divided", r"(?<=\b[a-z)])/(?=[0-9])", " over ", needs="/", parted=False),
+    rule("symbol.minus", r"(?<=[0-9)]) - (?=[0-9(])", " minus ", needs="-", parted=False),
+    rule("symbol.minus", r"(?<=\b[a-z]) ?- (?=[0-9a-z](?![A-Za-z']))", _read_minus, needs="-", parted=False),
+    rule(
+        "symbol.grade",
+        r"(?P<before>\b(?:[Aa]n?|[Gg]rade|[Gg]ot|of) )(?P<grade>[A-F])-(?=[\s.,;!?)]|$)",
+        r"\g<before>\g<grade> minus",
+        needs="-",
+        parted=False,
+    ),
+    rule(
+        "symbol.grade",
+        r"(?P<before>^|, )(?P<grade>[A-F])-(?=[.,;)]|$)",
+        r"\g<before>\g<grade> minus",
+        needs="-",
+        parted=False,
+    ),
+    rule(
+        "symbol.root",
+        r"(?<![A-Za-z0-9])sqrt\((?P<of>[A-Za-z0-9+*. -]{1,20})"
+        r"\)",
+        r"square root of \g<of>",
+        needs="( q",
+    ),
+    rule("symbol.factorial", r"(?<=[0-9])!(?= ?[=+*/-] ?[0-9a-z(])", " factorial", needs="!", parted=False),
+    rule(
+        "symbol.over",
+        r"(?<![A-Za-z0-9])(?P<over>[a-z])/(?P<under>[a-z])(?![A-Za-z0-9/])",
+        lambda match: f"{match['over']} over {match['under']}" if "=" in match.string else None,
+        needs="/ =",
+        parted=False,
+    ),
+    rule(
+        "symbol.function",
+        r"(?<![A-Za-z0-9])(?P<name>[fgh]|sin|cos|tan|log|ln|exp)\((?P<of>[a-z0-9]{1,3})\)",
+        r"\g<name> of \g<of>",
+        needs="(",
+    ),
+    rule("symbol.percent", r"(?<=[a-z] )%(?= [a-z0-9])", "modulo", needs="%", parted=False),
+    rule("symbol.citation", r"(?<=[.,;)\"'])(?:\[[0-9]{1,3}\]){1,5}", " ", needs="[", parted=False),
+]
+
+_NAMED_SYMBOL = re.compile(f"[{re.escape(''.join(_NAMED))}]")
+_DRIVE = re.compile("colon  ?backslash")
+_BRACKETS = re.compile(r"[()\[\]{}]+")
+_UNSPEAKABLE = re.compile(r"[^A-Za-z.,?!;:'\" -]")
+
+
+def name_symbols(text: str, trace: Trace) -> str:
+    """Symbols with a name are read; brackets part like commas; the others part like spaces and are left out."""
+
+    def name(match: re.Match[str]) -> str:
+        trace.record("symbol.named", match[0], _NAMED[match[0]])
+        return f" {_NAMED[match[0]]} "
+
+    def drop(match: re.Match[str]) -> str:
+        trace.leave_out(match[0])
+        return " "
+
+    text = _NAMED_SYMBOL.sub(name, text)
+    text = _BRACKETS.sub(" , ", text)
+    text = text.replace("—", " - ")
+    return _UNSPEAKABLE.sub(drop, text)

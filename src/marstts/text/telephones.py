@@ -1,0 +1,176 @@
+"""Telephone, card and bank numbers, ISBN: digits that are read one by one.
+
+Upstream: text whose addresses are read.  Downstream: the rules of dates, which take other digits.
+"""
+
+from __future__ import annotations
+
+import re
+
+from marstts.text.dates import MONTHS
+from marstts.text.numbers import END, RUN, cardinal, one_by_one, two_digit_year, year_or_number
+from marstts.text.rules import CAPITAL, DIGIT, SMALL, rule
+
+_MIN_TELEPHONE_DIGITS = 7
+
+
+def _read_telephone(match: re.Match[str]) -> str:
+    plus = "plus " if match[0].startswith("+") else ""
+    return plus + one_by_one(match[0])
+
+
+def _read_groups(match: re.Match[str]) -> str | None:
+    """Groups of digits with spaces between: a telephone or card number, or thousands."""
+    groups = re.findall("[0-9]+", match[0])
+    lengths = [len(group) for group in groups]
+    if len(groups[0]) <= 3 and groups[0][0] != "0" and set(lengths[1:]) == {3}:
+        is_thousands = all(group == "000" for group in groups[1:]) or len(groups) > 2
+        return cardinal(",".join(groups)) if is_thousands else None
+    starts_with_zero = groups[0][0] == "0" and len(groups[0]) > 1
+    are_years = all(len(group) == 4 and 1100 <= int(group) <= 2099 for group in groups)
+    is_card = len(groups) >= 3 and set(lengths) == {4} and not are_years
+    is_known = lengths in ([5, 5], [3, 3, 4], [5, 6], [4, 6, 5], [4, 3, 3], [4, 3, 4])
+    if sum(lengths) >= _MIN_TELEPHONE_DIGITS and (starts_with_zero or is_card or is_known):
+        return one_by_one(match[0])
+    return None
+
+
+def _read_isbn(match: re.Match[str]) -> str:
+    groups = re.findall("[0-9]+|X", match["digits"])
+    return f"{match['name']} " + ", ".join("X" if group == "X" else one_by_one(group) for group in groups)
+
+
+def _read_code(match: re.Match[str]) -> str:
+    return f"{match['before']}{one_by_one(match['digits'])}"
+
+
+def _read_mixed_groups(match: re.Match[str]) -> str:
+    """Letters and digits one by one, with a pause between groups."""
+    return ", ".join(
+        " ".join(one_by_one(each) if each.isdigit() else each for each in group) for group in match[0].split()
+    )
+
+
+def _read_expiry(match: re.Match[str]) -> str:
+    digits = match["year"]
+    year = year_or_number(digits) if len(digits) == 4 else two_digit_year(digits)
+    return f"expires {MONTHS[int(match['month']) - 1]} {year}"
+
+
+def _read_emergency(match: re.Match[str]) -> str:
+    return re.sub("[0-9]+", lambda digits: one_by_one(digits[0]), match[0])
+
+
+_CALL_WORDS = r"[Cc]all|[Dd]ial|[Tt]el|[Pp]hone|[Rr]ing|[Ee]mergency|[Tt]ext|[Tt]elephone|[Hh]otline|[Ff]ax"
+
+
+TELEPHONES = [
+    rule("number.telephone", r"(?<![0-9.,-])0[0-9]{2,4}(?:-[0-9]{3,4}){2}(?![0-9-])", _read_telephone, needs="- 0"),
+    rule(
+        "number.code",
+        r"(?P<before>\b(?:VIN|SKU|PNR|[Ss]erial (?:no\.?|number)|[Cc]onfirmation code|[Ll]icense plate):? #?)"
+        r"(?P<code>(?=[A-Z]*[0-9])(?=[0-9]*[A-Z])[A-Z0-9]{5,20})(?![A-Za-z0-9])",
+        lambda match: (
+            match["before"] + " ".join(one_by_one(each) if each.isdigit() else each for each in match["code"])
+        ),
+        needs=f"{DIGIT} {CAPITAL}",
+    ),
+    rule(
+        "number.isbn",
+        r"(?P<name>ISBN(?:-1[03])?|ISSN|EAN|UPC|IBAN):? ?(?P<digits>[0-9](?:[0-9X]|[ -](?=[0-9X])){6,16})(?![0-9])",
+        _read_isbn,
+        needs=f"{DIGIT} {CAPITAL}",
+        words=("ISBN", "ISSN", "EAN", "UPC", "IBAN"),
+    ),
+    rule(
+        "number.iban",
+        r"(?<![A-Za-z0-9])[A-Z]{2}[0-9]{2}(?: [A-Z0-9]{4}){3,7}(?: [A-Z0-9]{1,3})?(?![A-Za-z0-9])",
+        _read_mixed_groups,
+        needs=f"{DIGIT} {CAPITAL}",
+    ),
+    rule(
+        "number.sort-code",
+        r"(?P<before>\b[Ss]ort code:? )(?P<digits>[0-9]{2}-[0-9]{2}-[0-9]{2})(?![0-9-])",
+        _read_code,
+        needs="-",
+    ),
+    rule(
+        "number.expiry",
+        r"(?P<before>\b[Ee]xp(?:\.|ires|iry)?(?: date)?:? |[Vv]alid (?:thru|until|through) )(?P<month>0?[1-9]"
+        r"|1[0-2])/(?P<year>20[0-9]{2}|[0-9]{2})(?![0-9/])",
+        _read_expiry,
+        needs="/",
+    ),
+    rule("number.telephone", r"\+[0-9]{1,3}(?:[ .-]?\(?[0-9]{2,5}\)?){2,5}(?![0-9])", _read_telephone, needs="+"),
+    rule(
+        "number.telephone",
+        rf"{RUN}(?:[0-9][ -])?\([0-9]{{3,5}}\)[ -]?[0-9]{{3,4}}(?:[ .-][0-9]{{3,4}})?{END}",
+        _read_telephone,
+        needs="(",
+    ),
+    rule(
+        "number.telephone",
+        rf"{RUN}(?:[0-9][ .-])?[0-9]{{3}}[.-][0-9]{{3}}[.-][0-9]{{4}}{END}",
+        _read_telephone,
+        needs=DIGIT,
+    ),
+    rule("number.telephone", r"(?<![0-9.,$£€-])[0-9]{3}-[0-9]{4}(?![0-9-])", _read_telephone, needs="-"),
+    rule(
+        "number.telephone",
+        r"(?<![0-9.,$£€-])(?<![0-9] )0[0-9]{2,4}[ -][0-9]{3,8}(?![0-9-]| [0-9])",
+        _read_telephone,
+        needs="0",
+    ),
+    rule(
+        "number.telephone", r"(?<![0-9-])1-8[0-9]{2}(?=-[A-Z])-", lambda match: one_by_one(match[0]) + ", ", needs="-"
+    ),
+    rule("number.groups", r"(?<![0-9.,$£€-])[0-9]{4}(?:-[0-9]{4}){2,4}(?![0-9-])", _read_telephone, needs="-"),
+    rule("number.groups", r"(?<![0-9.,-])[0-9]{3}-[0-9]{2}-[0-9]{4}(?![0-9-])", _read_telephone, needs="-"),
+    rule(
+        "number.groups",
+        r"(?<![0-9.,:/$£€-])[0-9]{1,5}(?: [0-9]{2,6}){1,6}(?![0-9.,:/%-]*[0-9])",
+        _read_groups,
+        needs=DIGIT,
+    ),
+    rule(
+        "number.emergency",
+        rf"\b(?:{_CALL_WORDS})\.?:? (?:[0-9]{{3}}(?:, | or | and )){{0,5}}[0-9]{{3}}(?![0-9A-Za-z.-]*[0-9])",
+        _read_emergency,
+        needs=f"{DIGIT} {SMALL}{CAPITAL}9",
+        words=(
+            "Call",
+            "call",
+            "Dial",
+            "dial",
+            "Tel",
+            "tel",
+            "Phone",
+            "phone",
+            "Ring",
+            "ring",
+            "Emergency",
+            "emergency",
+            "Text",
+            "text",
+            "Telephone",
+            "telephone",
+            "Hotline",
+            "hotline",
+            "Fax",
+            "fax",
+        ),
+    ),
+    rule(
+        "number.emergency",
+        rf"(?P<before>\b(?:{_CALL_WORDS})\.?:?(?: us| me)?(?: at| on)? )(?P<digits>[0-9]{{5,11}})(?![0-9A-Za-z]"
+        rf"|[.,-][0-9])",
+        _read_code,
+        needs=DIGIT,
+    ),
+    rule(
+        "number.emergency",
+        r"(?<![0-9.,$£€:/-])911(?![0-9:/%-]|[.,][0-9])",
+        lambda match: one_by_one(match[0]),
+        needs=f"{DIGIT} {SMALL}{CAPITAL}9",
+    ),
+]

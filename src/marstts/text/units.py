@@ -1,0 +1,305 @@
+"""Units after numbers: 5 km² -> five square kilometers, 6'2" -> six foot two.
+
+Upstream: text whose money is read.  Downstream: the rules of plain numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from marstts.text.numbers import NUMBER, RUN, SIGN, cardinal, fraction, mixed_number, number, with_unit
+from marstts.text.quantities import power_words
+from marstts.text.rules import CAPITAL, DIGIT, SMALL, rule
+from marstts.text.tables import either, table
+
+_POWERS = {"^2": "square", "^3": "cubic", "2": "square", "3": "cubic"}
+_QUOTE = re.compile('(?<![0-9])"')
+_NEEDS_GAP = frozenset("KNJT")
+_NEVER_BARE = frozenset("BFHT")
+_PLACE = re.compile(
+    r"(?:[Rr]oom|[Aa]partment|[Aa]pt\.?|[Gg]ate|[Rr]ow|[Ss]eat|[Uu]nit|[Ff]lat|[Bb]uilding|[Ff]igure|[Tt]able"
+    r"|[Ss]ection"
+    r"|[Ee]xhibit|[Pp]art|[Ll]evel|[Pp]latform|[Aa]ppendix|[Cc]lass|[Gg]rade|[Ss]uite|[Tt]erminal) $"
+)
+_LENGTHS = frozenset({"m", "km", "cm", "mm", "dm", "um", "μm", "nm", "ft", "mi", "yd", "in", "inch"})
+
+
+@cache
+def units() -> dict[str, tuple[str, str]]:
+    """Every unit that a number may have after it: symbol -> one, many."""
+    data = table("units")
+    known: dict[str, tuple[str, str]] = {}
+    for symbol, (one, many, prefixes) in data["prefixed"].items():
+        known[symbol] = (one, many)
+        for prefix in prefixes:
+            name = data["prefixes"][prefix]
+            known[prefix + symbol] = (name + one, name + many)
+            if prefix == "u":
+                known["μ" + symbol] = (name + one, name + many)
+    return known | {symbol: (one, many) for symbol, (one, many) in data["plain"].items()}
+
+
+def read_per(unit: str) -> str | None:
+    """What follows "per": kg -> per kilogram, hr -> per hour; None for what is no unit."""
+    power = re.fullmatch(r"(.*?[a-z])(?:\^)?([23])", unit)
+    if power and power[1] in units() and power[1] not in ("h", "min"):
+        if power[1] in _LENGTHS:
+            return f"per {_POWERS[power[2]]} {units()[power[1]][0]}"
+        return f"per {units()[power[1]][0]} {'squared' if power[2] == '2' else 'cubed'}"
+    if unit in table("units")["per"]:
+        name = table("units")["per"][unit]
+        return name if name == "each" else f"per {name}"
+    return f"per {units()[unit][0]}" if unit in units() else None
+
+
+def name_unit(unit: str) -> tuple[str, str] | None:
+    """One and many of a unit that may hold a power and "per" parts: m/s^2, kg/m^3, km^2."""
+    head, *tail = re.split("[/·*]", unit)
+    names = _with_power(head)
+    if names is None:
+        return None
+    one, many = names
+    marks = re.findall("[/·*]", unit)
+    for mark, part in zip(marks, tail, strict=True):
+        more = read_per(part) if mark == "/" else (units().get(part, (None,))[0])
+        if more is None:
+            return None
+        if mark == "/":
+            one, many = f"{one} {more}", f"{many} {more}"
+        else:
+            one, many = f"{one} {more}", f"{one} {units()[part][1]}"
+    return one, many
+
+
+def _with_power(unit: str) -> tuple[str, str] | None:
+    if unit in units():
+        return units()[unit]
+    power = re.fullmatch(r"(.+?)(\^?[23])", unit)
+    if power is None or power[1] not in units():
+        return None
+    one, many = units()[power[1]]
+    if power[1] in _LENGTHS:
+        return f"{_POWERS[power[2]]} {one}", f"{_POWERS[power[2]]} {many}"
+    after = "squared" if power[2][-1] == "2" else "cubed"
+    return f"{one} {after}", f"{many} {after}"
+
+
+def _read_unit(match: re.Match[str]) -> str | None:
+    names = name_unit(match["unit"])
+    if names is None:
+        return None
+    unit, numeral = match["unit"], match["number"]
+    if unit in _NEVER_BARE or (unit in _NEEDS_GAP and match["gap"] != " "):
+        return None
+    if len(unit) == 1 and unit.isalpha() and _PLACE.search(match.string, max(match.start() - 12, 0), match.start()):
+        return None
+    minus = "minus " if match["sign"] else ""
+    if re.fullmatch("[0-9]{1,3},[0-9]{1,2}", numeral):
+        numeral = numeral.replace(",", ".")
+    if match["gap"] == "-" and numeral != "1":
+        return f"{minus}{number(numeral)}-{names[0]}"
+    return minus + with_unit(numeral, names)
+
+
+def _read_fraction_unit(match: re.Match[str]) -> str | None:
+    names = name_unit(match["unit"])
+    if names is None:
+        return None
+    if match["whole"]:
+        return f"{mixed_number(match['whole'], match['over'], match['under'])} {names[1]}"
+    over, under = match["over"], match["under"]
+    return f"{fraction(over, under)} {names[1] if int(over) > int(under) else names[0]}"
+
+
+def _read_power_unit(match: re.Match[str]) -> str | None:
+    """10^6 m -> ten to the sixth meters."""
+    names = name_unit(match["unit"])
+    if names is None:
+        return None
+    words = {"2": "squared", "3": "cubed"}.get(match["exponent"], f"to the {power_words(match['exponent'])}")
+    return f"{'minus ' if match['sign'] else ''}{number(match['base'])} {words} {names[1]}"
+
+
+def _read_bare_unit(match: re.Match[str]) -> str | None:
+    """A unit with a slash and no number: "in km/h"."""
+    names = name_unit(match[0])
+    return names[1] if names else None
+
+
+def _read_feet_inches(match: re.Match[str]) -> str:
+    return f"{cardinal(match['feet'])} foot {number(match['inches'])}"
+
+
+def _read_feet(match: re.Match[str]) -> str:
+    return with_unit(match["feet"], ("foot", "feet"))
+
+
+def _read_inches(match: re.Match[str]) -> str | None:
+    """10" -> ten inches, unless the mark closes a quotation."""
+    sure = match["sure"]
+    if not sure and len(_QUOTE.findall(match.string, 0, match.start())) % 2:
+        return None
+    return with_unit(match["number"], ("inch", "inches")) + (
+        " by " if sure and sure.strip() in ("x", "by", "\u00d7") else ""
+    )
+
+
+def _read_fraction_inches(match: re.Match[str]) -> str:
+    over, under = match["over"], match["under"]
+    whole = f"{cardinal(match['whole'])} and " if match["whole"] else ""
+    if match["noun"] is None:
+        return f"{whole}{fraction(over, under)} {'inches' if match['whole'] else 'inch'}"
+    return f"{whole}{fraction(over, under).replace(' ', '-').replace('quarters', 'quarter')}-inch"
+
+
+def _read_angle(match: re.Match[str]) -> str:
+    parts = [with_unit(match["degrees"], ("degree", "degrees")), with_unit(match["minutes"], ("minute", "minutes"))]
+    if match["seconds"]:
+        parts.append(with_unit(match["seconds"], ("second", "seconds")))
+    return " ".join(parts) + _point(match["point"])
+
+
+def _read_temperature(match: re.Match[str]) -> str | None:
+    """72F -> seventy-two degrees Fahrenheit; a letter after the number of a place stays a letter."""
+    if _PLACE.search(match.string, max(match.start() - 12, 0), match.start()):
+        return None
+    minus = "minus " if match["sign"] else ""
+    return f"{minus}{number(match['number'])} degrees {'Fahrenheit' if match['scale'] == 'F' else 'Celsius'}"
+
+
+def _read_bearing(match: re.Match[str]) -> str:
+    minus = "minus " if match["sign"] else ""
+    return f"{minus}{with_unit(match['number'], ('degree', 'degrees'))}{_point(match['point'])}"
+
+
+def _point(letter: str | None) -> str:
+    return f" {table('abbreviations')['compass'][letter]}" if letter else ""
+
+
+_PER_PART = r"(?:/(?:100 ?k[mg]|100 ?g|[A-Za-z%μ]{1,8})(?:\^?[23](?![0-9]))?)"
+_UNIT = rf"(?P<unit>(?:{either(units())})(?:\^?[23](?![0-9]))?(?:[·*](?:{either(units())}))?{_PER_PART}?)"
+_AFTER = r"(?![A-Za-z0-9']|\^)"
+_STOP = r"(?:\.(?= [a-z0-9]|[,;)]))?"
+
+RULES = [
+    rule(
+        "unit.degrees",
+        r"(?<![0-9A-Za-z] )(?<![0-9A-Za-z])°(?P<scale>[CF])(?![A-Za-z0-9])",
+        lambda match: "degrees Celsius" if match["scale"] == "C" else "degrees Fahrenheit",
+        needs="° CF",
+    ),
+    rule(
+        "unit.angle",
+        r"(?<![0-9.])(?P<degrees>[0-9]{1,3})° ?(?P<minutes>[0-9]{1,2})'"
+        r'(?: ?(?P<seconds>[0-9]{1,2}(?:\.[0-9]{1,3})?)")?(?: ?(?P<point>[NSEW])\b)?',
+        _read_angle,
+        needs=f"{DIGIT} ° '",
+    ),
+    rule(
+        "unit.temperature",
+        rf"{SIGN}{RUN}(?<![A-Za-z$£€.,])(?P<number>[1-9][0-9]{{1,2}}(?:\.[0-9])?)(?P<scale>[FC])(?![A-Za-z0-9'+#-])",
+        _read_temperature,
+        needs=f"{DIGIT} FC",
+    ),
+    rule(
+        "unit.feet",
+        r"(?<![0-9.,/'A-Za-z])(?P<feet>[0-9]{1,3})' ?[x\u00d7] ?(?P<other>[0-9]{1,3})'(?![0-9A-Za-z])",
+        lambda match: f"{number(match['feet'])} by {number(match['other'])} feet",
+        needs=f"{DIGIT} '",
+    ),
+    rule(
+        "unit.area",
+        rf"{RUN}(?P<number>{NUMBER}) ?in\^(?P<power>[23])(?![0-9])",
+        lambda match: (
+            f"{number(match['number'])} {'square' if match['power'] == '2' else 'cubic'} "
+            f"{'inch' if match['number'] == '1' else 'inches'}"
+        ),
+        needs=f"{DIGIT} ^",
+    ),
+    rule(
+        "unit.font",
+        r"(?<![0-9.])(?P<size>[0-9]{1,3}) ?pt(?= (?:font|type|text|size|bold|Arial|Times|Helvetica|Calibri))",
+        lambda match: f"{number(match['size'])} point",
+        needs="p t",
+    ),
+    rule(
+        "unit.frequency",
+        r"(?<![0-9A-Za-z.,])(?P<number>[0-9]{1,3})x/(?P<unit>day|week|wk|month|mo|year|yr|hour|hr)(?![A-Za-z])",
+        lambda match: f"{number(match['number'])} times {read_per(match['unit'])}",
+        needs=f"{DIGIT} x /",
+    ),
+    rule(
+        "unit.feet",
+        r"""(?<![0-9.,/])(?P<feet>[0-9]{1,3})' ?-?(?P<inches>[0-9]{1,2}(?:\.[0-9])?)(?:"|''| ?in\b\.?)""",
+        _read_feet_inches,
+        needs=f"{DIGIT} '",
+    ),
+    rule(
+        "unit.feet",
+        r"(?<![0-9.,/'])(?P<feet>[3-8])'(?P<inches>1[01]|[0-9])(?![0-9A-Za-z'])",
+        _read_feet_inches,
+        needs=f"{DIGIT} '",
+    ),
+    rule(
+        "unit.feet",
+        r"(?<![0-9.,/'])(?P<feet>[0-9]{1,3})'(?= (?:tall|high|long|wide|deep|x |by |\u00d7))",
+        _read_feet,
+        needs=f"{DIGIT} '",
+    ),
+    rule(
+        "unit.inches",
+        r"(?<![0-9.,/])(?:(?P<whole>[0-9]{1,3})[ -])?(?P<over>[0-9]{1,2})/(?P<under>2|4|8|16|32|64)"
+        r'(?:"| in\.|-inch\b| inch\b)(?:(?P<noun>(?= ?[a-z]))|(?=[\s.,;)]|$))',
+        _read_fraction_inches,
+        needs=f'{DIGIT} "i',
+    ),
+    rule(
+        "unit.inches",
+        r"(?<![0-9.,/'])(?P<number>[0-9]{1,4}(?:\.[0-9]{1,3})?)"
+        r'"(?:(?P<sure> ?[x\u00d7] ?(?=[0-9])| by (?=[0-9]))|(?![0-9A-Za-z]))',
+        _read_inches,
+        needs=f'{DIGIT} "i',
+    ),
+    rule(
+        "unit.inches",
+        r"(?<![0-9.,/'])(?P<number>[0-9]{1,4}(?:\.[0-9]{1,3})?) ?in(?:\.(?=[,;)]| [a-z(0-9])|(?=\.$)|(?=[,;)]|$)|"
+        r"(?= ?[x\u00d7] ?[0-9]|/)|(?<=[0-9]in)(?![A-Za-z0-9])|(?<=(?:ft|t\.) [0-9] in)(?![A-Za-z0-9])|(?<=(?:ft"
+        r"|t\.) [0-9]{2} in)(?![A-Za-z0-9]))",
+        lambda match: with_unit(match["number"], ("inch", "inches")),
+        needs=f'{DIGIT} "i',
+    ),
+    rule(
+        "unit.bearing",
+        rf"{SIGN}{RUN}(?P<number>{NUMBER})° ?(?P<point>[NSEW])(?![A-Za-z0-9])",
+        _read_bearing,
+        needs=f"{DIGIT} °",
+    ),
+    rule(
+        "unit.fraction",
+        rf"(?<![0-9/.,])(?:(?P<whole>[0-9]{{1,4}})[ -])?(?P<over>[0-9]{{1,3}})/(?P<under>[0-9]{{1,3}})[ -]?"
+        rf"(?P<unit>{either(units())}){_AFTER}{_STOP}",
+        _read_fraction_unit,
+        needs=f"{DIGIT} /",
+    ),
+    rule(
+        "unit.power",
+        rf"{SIGN}{RUN}(?P<base>[0-9]{{1,9}})\^(?P<exponent>-?[0-9]{{1,3}}) {_UNIT}{_AFTER}{_STOP}",
+        _read_power_unit,
+        needs=f"^ {DIGIT}",
+    ),
+    rule(
+        "unit.number",
+        rf"{SIGN}{RUN}(?<![\^])(?<!\^-)(?P<number>[0-9]{{1,3}},[0-9]{{1,2}}(?![0-9,])|{NUMBER})"
+        rf"(?P<gap>[ -]?){_UNIT}{_AFTER}{_STOP}",
+        _read_unit,
+        needs=f"{DIGIT} {SMALL}{CAPITAL}%°¢‰Ω",
+    ),
+    rule(
+        "unit.bare",
+        rf"(?<![A-Za-z0-9/.'])(?:km|m|mi|kg|g|mg|μg|ug|GB|MB|kB|KB|Mb|Gb|L|l|mL|ml|J|W|N|ft|lb){_PER_PART}"
+        rf"(?![A-Za-z0-9/'])",
+        _read_bare_unit,
+        needs=f"/ {SMALL}{CAPITAL}",
+    ),
+]

@@ -1,0 +1,92 @@
+"""The configuration of a codec training: what `marstts train codec --config` reads.
+
+Upstream: TOML files such as those of `recipes/`.  Downstream: `task`, `segments`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated
+
+from pydantic import Field
+
+from marstts.codec.mini import MiniCodecConfig
+from marstts.config import Config
+from marstts.precision import Precision
+from marstts.training.bounds import LearningRate, Probability, Weight
+from marstts.training.codec.augmentation import AugmentationConfig
+from marstts.training.codec.f0_loss import F0Config
+from marstts.training.codec.phone_loss import PhoneClassificationConfig
+from marstts.training.loop import LoopConfig
+from marstts.training.optim import ScheduleConfig
+
+BETAS, WEIGHT_DECAY, GRAD_CLIP_NORM = (0.8, 0.99), 1e-3, 1.0
+"""AdamW and gradient clipping of the codec."""
+
+DISCRIMINATOR_GRAD_CLIP_NORM = 10.0
+
+
+class Stage(str, Enum):
+    """The part of the codec that is trained."""
+
+    FULL = "full"
+    DECODER = "decoder"
+    """Encoder and codebooks are frozen, so that codes made before remain valid."""
+
+
+class AdversarialConfig(Config):
+    """Discriminators, used from the first step of the stage that configures them."""
+
+    periods: tuple[Annotated[int, Field(ge=1, le=1000)], ...] = (2, 3, 5, 7, 11)
+    fft_sizes: tuple[Annotated[int, Field(ge=64, le=2**16)], ...] = (2048, 1024, 512)
+    channels: int = Field(32, gt=1, le=2**12)
+    learning_rate: LearningRate = 2e-4
+    weight: Weight = 1.0
+    """Weight of the adversarial loss of the decoder."""
+
+    feature_matching_weight: Weight = 2.0
+    start_step: int = Field(0, ge=0)
+    """The discriminators are trained alone before this step: the codec has no adversarial loss yet."""
+
+
+class CodecTrainingConfig(Config):
+    """One stage of codec training."""
+
+    model: MiniCodecConfig = MiniCodecConfig()
+    loop: LoopConfig
+    stage: Stage = Stage.FULL
+    adversarial: AdversarialConfig | None = None
+    """None = spectral losses only."""
+
+    batch_size: int = Field(16, gt=0, le=2**14)
+    segment_patches: int = Field(12, gt=1, le=2**14)
+    """Length of a training segment (12 patches = 1.02 s)."""
+
+    learning_rate: LearningRate = 6e-4
+    """Peak; it falls along a cosine to a twentieth."""
+
+    warmup_steps: int = Field(200, ge=0)
+    spectral_weight: Weight = 10.0
+    augmentation: AugmentationConfig = AugmentationConfig()
+    """Acoustic conditions that are simulated in training segments."""
+
+    f0: F0Config = F0Config()
+    phone_classification: PhoneClassificationConfig | None = None
+    """None = no phone labels; the codes are trained by spectra and F0 alone."""
+
+    speaker_exponent: float = Field(1.0, ge=0, le=1)
+    """Speakers with n recordings are sampled in proportion to n to this power: 1 = recordings uniformly, 0 = speakers
+    uniformly."""
+
+    timbre_dropout: Probability = 0.1
+    """Probability that a segment is decoded without its timbre embedding, so that decoding without one works too."""
+
+    max_corrupt_ratio: Probability = 0.01
+    """Recordings that cannot be used are skipped and listed, up to this ratio of them; more stop the run."""
+
+    precision: Precision = Precision.BF16
+
+    @property
+    def schedule(self) -> ScheduleConfig:
+        """The learning-rate schedule of the codec."""
+        return ScheduleConfig(learning_rate=self.learning_rate, warmup_steps=self.warmup_steps, final_lr_ratio=0.05)

@@ -1,0 +1,61 @@
+"""From the run folder of a codec training to the folder that `codec.mini.MiniCodec` runs.
+
+Upstream: checkpoints of `task`.  Downstream: `marstts train codec --export`, bundles.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from marstts.codec.mini import MiniCodecFolder
+from marstts.codec.mini_graphs import CodesGraph, HiddenGraph, PitchGraph, SourceFilterGraph, TimbreGraph
+from marstts.codec.mini_model import MiniCodecModel
+from marstts.config import read_config, write_config
+from marstts.onnx_export import Graph, export_graphs
+from marstts.training.checkpoint import checkpoints, first_readable, read_tensors
+from marstts.training.codec.config import CodecTrainingConfig
+
+CONFIG_FILE, WEIGHTS_FILE = "config.json", "codec.safetensors"
+
+
+def export_codec(model: MiniCodecModel, name: str, folder: Path) -> None:
+    """Write config.json, codec.safetensors (fp16) and the graphs."""
+    model = model.float().cpu().eval()
+    config = model.config
+    frames = config.hop_lengths[0] // config.hop
+    positions = sum(config.strides[0] // stride for stride in config.strides)
+    mels = torch.randn(1, 5, frames, config.num_mels)
+    codes = torch.zeros(1, 5, positions, dtype=torch.int64)
+    hidden = torch.randn(1, 20, config.decoder_width)
+    timbre = {"timbre": torch.randn(1, config.timbre_width)} if config.timbre_width else {}
+    graphs = {
+        "encoder": Graph(CodesGraph(model), {"mels": mels}, ["codes"], {"mels": {1: "patches"}}),
+        "decoder": Graph(HiddenGraph(model), {"codes": codes} | timbre, ["hidden"], {"codes": {1: "patches"}}),
+        "filters": Graph(
+            SourceFilterGraph(model),
+            {"hidden": hidden} | timbre,
+            ["pulse_gain", "noise_gain", "shift"],
+            {"hidden": {1: "latents"}},
+        ),
+        "pitch": Graph(PitchGraph(model), {"codes": codes} | timbre, ["pitch"], {"codes": {1: "patches"}}),
+    }
+    if config.timbre_width:
+        reference = torch.randn(1, config.timbre_mels, 200)
+        graphs["timbre"] = Graph(TimbreGraph(model), {"mels": reference}, ["timbre"], {"mels": {2: "frames"}})
+    export_graphs(folder, WEIGHTS_FILE, model, graphs)
+    write_config(MiniCodecFolder(name=name, model=config), folder / CONFIG_FILE)
+
+
+def load_codec(run: Path) -> MiniCodecModel:
+    """The codec of a run's newest readable checkpoint, or of an exported folder; CheckpointError if it is malformed."""
+    candidates = checkpoints(run)
+    if not candidates:
+        model = MiniCodecModel(read_config(MiniCodecFolder, run / CONFIG_FILE).model)
+        model.load_state_dict(read_tensors(run / WEIGHTS_FILE, model.state_dict()))
+        return model
+    model = MiniCodecModel(read_config(CodecTrainingConfig, run / CONFIG_FILE).model)
+    expected = model.state_dict()
+    model.load_state_dict(first_readable(candidates, lambda one: read_tensors(one / WEIGHTS_FILE, expected)))
+    return model

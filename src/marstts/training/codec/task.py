@@ -1,0 +1,279 @@
+"""Training of the mini codec: waveforms in, a codec that makes use of all its levels out.
+
+Upstream: `segments`.  Downstream: the run folder (`training.loop`), `export`.
+There are two stages with a configuration each. The full stage trains everything. The decoder stage trains the decoder
+alone: encoder and codebooks, and so every token made before, stay as they are. Both are trained on spectra and F0;
+discriminators may be added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from marstts.codec.mini_model import CodecOutput, MiniCodecModel
+from marstts.config import write_config
+from marstts.errors import ConfigError
+from marstts.precision import autocast
+from marstts.training.checkpoint import latest
+from marstts.training.codec.config import (
+    BETAS,
+    DISCRIMINATOR_GRAD_CLIP_NORM,
+    GRAD_CLIP_NORM,
+    WEIGHT_DECAY,
+    CodecTrainingConfig,
+    Stage,
+)
+from marstts.training.codec.export import CONFIG_FILE, load_codec
+from marstts.training.codec.f0_loss import f0_error_semitones, f0_loss
+from marstts.training.codec.losses import Discriminators, SpectralLoss, discriminator_loss, generator_loss
+from marstts.training.codec.phone_loss import AFTER_END, PhoneClassifier
+from marstts.training.codec.segments import Manifests, Segments
+from marstts.training.corrupt_files import CORRUPT_FILE
+from marstts.training.device import pick_device
+from marstts.training.distributed import require_one_process
+from marstts.training.optim import learning_rate, minimize
+
+T = TypeVar("T")
+
+RESET_EVERY, DEAD_CODE_USAGE = 25, 0.03
+"""Codes that are used less than this ratio of the mean are reset to fresh latents, once in so many steps. Without it,
+codebooks collapse to a few dozen entries within the first fifty steps."""
+
+USAGE_DECAY, RESET_USAGE = 0.97, 0.3
+"""Decay of the running usage of codes, and the usage that a code starts with when it was reset."""
+
+RESET_NOISE = 0.02
+"""Standard deviation of the noise on reset codes."""
+
+
+class CodecTask:
+    """The `training.loop.Task` of the codec."""
+
+    def __init__(
+        self, config: CodecTrainingConfig, manifests: Manifests, device: str = "cpu", corrupt: Path | None = None
+    ) -> None:
+        """`corrupt`: the file that lists recordings of the manifests that cannot be used."""
+        if config.phone_classification and config.stage is Stage.DECODER:
+            raise ConfigError(
+                "phone_classification trains the codes, which the decoder stage leaves as they are; drop one of both"
+            )
+        require_one_process("a codec")
+        torch.manual_seed(config.loop.seed)
+        self.config, self.device = config, pick_device(device)
+        self.model = MiniCodecModel(config.model).to(self.device)
+        self.spectral = SpectralLoss(config.model.sample_rate).to(self.device)
+        trained = self.model.decoder if config.stage is Stage.DECODER else self.model
+        self.model.requires_grad_(trained is self.model)
+        trained.requires_grad_(True)
+        parameters = list(trained.parameters())
+        if self.model.timbre_encoder is not None and trained is not self.model:
+            self.model.timbre_encoder.requires_grad_(True)
+            parameters += list(self.model.timbre_encoder.parameters())
+        self.optimizer = torch.optim.AdamW(
+            parameters, config.learning_rate, betas=BETAS, weight_decay=WEIGHT_DECAY, fused=True
+        )
+        self.modules: dict[str, nn.Module] = {"codec": self.model}
+        self.optimizers: dict[str, torch.optim.Optimizer] = {"codec": self.optimizer}
+        self.discriminators = self.add_discriminators()
+        self.phone_classifier = self.add_phone_classifier()
+        self.segments = Segments(manifests, config, corrupt)
+
+    def add_discriminators(self) -> Discriminators | None:
+        """Discriminators with an optimizer of their own, if configured."""
+        adversarial = self.config.adversarial
+        if adversarial is None:
+            return None
+        discriminators = Discriminators(adversarial.periods, adversarial.fft_sizes, adversarial.channels)
+        self.modules["discriminators"] = discriminators.to(self.device)
+        self.optimizers["discriminators"] = torch.optim.AdamW(
+            discriminators.parameters(), adversarial.learning_rate, betas=BETAS
+        )
+        return discriminators
+
+    def add_phone_classifier(self) -> PhoneClassifier | None:
+        """A classifier of phones, trained with the codec, if configured."""
+        phones = self.config.phone_classification
+        if phones is None:
+            return None
+        model = self.config.model
+        classifier = PhoneClassifier(model.latent_width, model.strides, phones).to(self.device)
+        self.modules["phones"] = classifier
+        self.optimizer.add_param_group({"params": list(classifier.parameters())})
+        return classifier
+
+    def train_step(self, step: int) -> dict[str, float | Tensor]:
+        """One update of the discriminators, if any, and one of the codec."""
+        config = self.config
+        batch = self.segments.train(step).to(self.device)
+        target = batch.samples
+        with autocast(self.device.type, config.precision):
+            timbre = self.timbre_of(batch.reference)
+            output, codes, latents, levels, octaves, quantization = self.model(target, batch.f0, timbre)
+        scores: dict[str, float | Tensor] = {}
+        if self.discriminators is not None:
+            scores |= self.discriminator_step(self.discriminators, output, target)
+        spectral = self.spectral(output, target, step)
+        pitch = f0_loss(octaves, batch.f0, batch.voiced, config.f0)
+        loss = config.spectral_weight * spectral + config.f0.weight * pitch
+        if config.stage is Stage.FULL:
+            loss = loss + quantization
+        if self.phone_classifier is not None and config.phone_classification:
+            phone_loss, correct = self.phone_classifier(latents, levels, batch.phones)
+            loss = loss + config.phone_classification.weight * phone_loss
+            scores |= {"phone_loss": phone_loss.detach()} | name_accuracies(correct)
+        if self.discriminators is not None and config.adversarial and step >= config.adversarial.start_step:
+            with autocast(self.device.type, config.precision):
+                adversarial, features = generator_loss(self.discriminators, output, target)
+            loss = loss + config.adversarial.weight * adversarial
+            loss = loss + config.adversarial.feature_matching_weight * features
+            scores |= {"adversarial": adversarial.detach(), "feature_matching": features.detach()}
+        minimize(self.optimizer, loss, learning_rate(step, config.loop.steps, config.schedule), GRAD_CLIP_NORM)
+        if config.stage is Stage.FULL:
+            self.reset_dead_codes(codes, target, step)
+        scores |= {f"perplexity{level}": perplexity(c, config.model.codebook_size) for level, c in enumerate(codes)}
+        return scores | {
+            "spectral": spectral.detach(), "f0_loss": pitch.detach(), "quantization": quantization.detach()
+        }  # fmt: skip
+
+    def timbre_of(self, reference: Tensor) -> Tensor | None:
+        """reference (B, N) -> timbre embeddings (B, V), random rows zero; None for a codec without them."""
+        timbre = self.model.timbre_of(reference)
+        if timbre is None:
+            return None
+        return timbre * (torch.rand(len(timbre), 1, device=timbre.device) >= self.config.timbre_dropout)
+
+    def discriminator_step(self, discriminators: Discriminators, output: Tensor, target: Tensor) -> dict[str, Tensor]:
+        """Train the discriminators on the output and the target (B, N) of this step."""
+        assert self.config.adversarial is not None
+        with autocast(self.device.type, self.config.precision):
+            loss = discriminator_loss(discriminators, output, target)
+        optimizer = self.optimizers["discriminators"]
+        minimize(optimizer, loss, self.config.adversarial.learning_rate, DISCRIMINATOR_GRAD_CLIP_NORM)
+        return {"discriminator_loss": loss.detach()}
+
+    @torch.no_grad()
+    def reset_dead_codes(self, codes: list[Tensor], samples: Tensor, step: int) -> None:
+        """Track the usage of each code, and reset dead codes to random latents of this batch."""
+        for (_, book), level_codes in zip(self.model.quantizer.codebooks, codes, strict=True):
+            counts = torch.bincount(level_codes.flatten(), minlength=self.config.model.codebook_size).float()
+            book.usage.mul_(USAGE_DECAY).add_(counts / counts.mean(), alpha=1 - USAGE_DECAY)
+        if step % RESET_EVERY:
+            return
+        latents = self.model.encoder(self.model.log_mel(samples)).float()
+        total = torch.zeros_like(latents)
+        generator = torch.Generator().manual_seed(step)
+        for stride, book in self.model.quantizer.codebooks:
+            residual = latents - total
+            residual = F.avg_pool1d(residual, stride) if stride > 1 else residual
+            queries = book.queries(residual).flatten(0, 1)
+            dead = torch.nonzero(book.usage < DEAD_CODE_USAGE)[:, 0]
+            if len(dead):
+                chosen = torch.randint(len(queries), (len(dead),), generator=generator).to(dead.device)
+                noise = RESET_NOISE * torch.randn(len(dead), queries.shape[1], generator=generator).to(dead.device)
+                book.entries[dead] = queries[chosen] + noise
+                book.usage[dead] = RESET_USAGE
+            total = total + book.decode(book.encode(residual)).repeat_interleave(stride, dim=2)
+
+    @torch.no_grad()
+    def validate(self, step: int, writer: Any) -> dict[str, float]:
+        """Scores on fixed validation segments, one of which is written as audio.
+
+        Spectral distance with the true F0 and with the predicted one, F0 error, and codebook perplexity.
+        """
+        means, codes, correct = MeanByName(), [], []
+        for corpus, batch in self.segments.validation():
+            batch = batch.to(self.device)
+            timbre = self.model.timbre_of(batch.reference)
+            coded = self.reconstruct(batch.samples, batch.f0, timbre)
+            output = self.reconstruct(batch.samples, None, timbre).samples
+            if timbre is not None:
+                without = self.reconstruct(batch.samples, batch.f0, None).samples
+                means.add("spectral_without_timbre", self.spectral(without, batch.samples))
+            distance = self.spectral(coded.samples, batch.samples)
+            means.add("spectral", distance)
+            if self.segments.num_corpora > 1:
+                means.add(f"spectral_corpus{corpus}", distance)
+            means.add("spectral_predicted_f0", self.spectral(output, batch.samples))
+            means.add("f0_loss", f0_loss(coded.octaves, batch.f0, batch.voiced, self.config.f0))
+            means.add("f0_error_semitones", f0_error_semitones(coded.octaves, batch.f0, batch.voiced))
+            codes.append(coded.codes)
+            if self.phone_classifier is not None:
+                accuracies = torch.stack(self.phone_classifier(coded.latents, coded.levels, batch.phones)[1])
+                correct += [accuracies] if bool((batch.phones != AFTER_END).any()) else []
+        for name, samples in (("ground_truth", batch.samples), ("resynthesis", output)):
+            writer.add_audio(name, samples[:1].cpu().clamp(-1, 1), step, self.config.model.sample_rate)
+        scores = means.means()
+        for level in range(len(self.config.model.strides)):
+            together = torch.cat([batch[level].flatten() for batch in codes])
+            scores[f"perplexity{level}"] = float(perplexity(together, self.config.model.codebook_size))
+        return scores | (name_accuracies(torch.stack(correct).mean(dim=0).tolist()) if correct else {})
+
+    def reconstruct(self, samples: Tensor, f0: Tensor | None, timbre: Tensor | None) -> CodecOutput:
+        """The model's forward pass with the same noise every time."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            return cast(CodecOutput, self.model(samples, f0, timbre))
+
+
+class MeanByName:
+    """Means of values by name."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, list[float]] = {}
+
+    def add(self, name: str, value: Tensor) -> None:
+        """Add one value."""
+        self.values.setdefault(name, []).append(float(value))
+
+    def means(self) -> dict[str, float]:
+        """The mean of each name."""
+        return {name: float(np.mean(values)) for name, values in self.values.items()}
+
+
+def name_accuracies(correct: Sequence[T]) -> dict[str, T]:
+    """Names for the log: phone accuracy before quantization, then by the sum of the first levels."""
+    return {"phone_accuracy": correct[0]} | {f"phone_accuracy{level}": one for level, one in enumerate(correct[1:])}
+
+
+def perplexity(codes: Tensor, codebook_size: int) -> Tensor:
+    """Exponential of the codes' entropy: the effective number of codes in use."""
+    frequency = torch.bincount(codes.flatten(), minlength=codebook_size).float()
+    frequency = frequency / frequency.sum()
+    return torch.exp(-(frequency * torch.log(frequency + 1e-10)).sum())
+
+
+def open_task(
+    config: CodecTrainingConfig, manifests: Manifests, run: Path, base: Path | None = None, device: str = "cpu"
+) -> CodecTask:
+    """The task of a run folder, with the resolved configuration written there, where `load_codec` reads it.
+
+    A new run begins with the weights of `base`, a run or an exported folder, where one is given.
+    """
+    task = CodecTask(config, manifests, device, run / CORRUPT_FILE)
+    if base is not None and latest(run) is None:
+        init_from(task, base)
+    run.mkdir(parents=True, exist_ok=True)
+    write_config(config, run / CONFIG_FILE)
+    return task
+
+
+def init_from(task: CodecTask, base: Path) -> None:
+    """Set the weights to those of another run or of an exported folder; ConfigError where its sizes differ.
+
+    A codec without timbre conditioning may become one with it: new weights keep their initial values, which leave the
+    output unchanged.
+    """
+    model = load_codec(base)
+    expected = task.config.model
+    sizes = {name: getattr(expected, name) for name in type(expected).model_fields if name.startswith("timbre_")}
+    grows = model.config.timbre_width == 0
+    if (model.config.model_copy(update=sizes) if grows else model.config) != expected:
+        raise ConfigError(f"{base}: this codec has other sizes than the configuration; copy its [model] table")
+    task.model.load_state_dict(task.model.state_dict() | model.state_dict())

@@ -1,0 +1,107 @@
+"""Run folders of MARS5's trainings, and the model that two of them make together.
+
+Upstream: `tasks`, a tokenized corpus.  Downstream: `mars5.checkpoint.write_models`, whoever speaks.
+
+    config.json              the resolved training configuration
+    text_tokenizer.json      of the library `tokenizers`
+    speech_tokenizer.json    merges over codes, special tokens
+    step-N/, log.jsonl, …    of `training.loop`
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ConfigDict
+
+from marstts.config import Config, read_config, write_config
+from marstts.data.corpus import Corpus
+from marstts.errors import CheckpointError
+from marstts.mars5.ar import CodecLM
+from marstts.mars5.checkpoint import (
+    CONFIG_FILE,
+    SPEECH_FILE,
+    TEXT_FILE,
+    Models,
+    check_fit,
+    read_model,
+)
+from marstts.mars5.config import CodecLMConfig, ResidualTransformerConfig
+from marstts.mars5.nar import ResidualTransformer
+from marstts.mars5.text import JointVocabulary, SpeechBPE
+from marstts.text.bpe import BPE
+from marstts.training import distributed
+from marstts.training.loop import best, run
+from marstts.training.mars5.config import ArTrainConfig, NarTrainConfig
+from marstts.training.mars5.tasks import EMA, ArTask, Mars5Task, NarTask
+
+Model = TypeVar("Model", CodecLM, ResidualTransformer)
+
+
+class TrainedAr(Config):
+    """What the `config.json` of an AR's run says of its model."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    model: CodecLMConfig
+
+
+class TrainedNar(Config):
+    """What the `config.json` of a NAR's run says of its model."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    model: ResidualTransformerConfig
+
+
+def train(
+    config: ArTrainConfig | NarTrainConfig,
+    corpus: Corpus,
+    vocabulary: JointVocabulary,
+    folder: Path,
+) -> int:
+    """Train the model that the configuration is of, or go on with it; returns the step reached.
+
+    Raises ConfigError or DataError where corpus, tokenizers and model do not fit, CheckpointError where the folder
+    holds a training of another configuration.
+    """
+    task: Mars5Task
+    if isinstance(config, ArTrainConfig):
+        task = ArTask(config, corpus, vocabulary)
+    else:
+        task = NarTask(config, corpus, vocabulary)
+    if distributed.rank() == 0:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_config(config, folder / CONFIG_FILE)
+        vocabulary.text.save(folder / TEXT_FILE)
+        vocabulary.speech.save(folder / SPEECH_FILE)
+    return run(task, config.loop, folder)
+
+
+def read_vocabulary(folder: Path) -> JointVocabulary:
+    """Both tokenizers of a run."""
+    return JointVocabulary(BPE.load(folder / TEXT_FILE), SpeechBPE.load(folder / SPEECH_FILE))
+
+
+def trained_models(ar_run: Path, nar_run: Path) -> Models:
+    """The MARS5 of two runs: the averaged weights of their best checkpoints, else of their newest.
+
+    Raises CheckpointError where a run has no checkpoint yet, or the two do not fit together.
+    """
+    vocabulary = read_vocabulary(ar_run)
+    ar_sizes = read_config(TrainedAr, ar_run / CONFIG_FILE).model
+    nar_sizes = read_config(TrainedNar, nar_run / CONFIG_FILE).model
+    check_fit(ar_sizes, nar_sizes, vocabulary, f"{ar_run} and {nar_run}")
+    if read_vocabulary(nar_run).speech != vocabulary.speech:
+        raise CheckpointError(f"{ar_run} and {nar_run}: trained with different speech tokenizers; train one again")
+    ar = averaged(CodecLM, ar_sizes, ar_run)
+    return Models(ar, averaged(ResidualTransformer, nar_sizes, nar_run), vocabulary)
+
+
+def averaged(kind: type[Model], sizes: Any, folder: Path) -> Model:
+    """The model of a run with its averaged weights."""
+    checkpoint = best(folder)
+    if checkpoint is None:
+        raise CheckpointError(f"{folder}: no checkpoint in this folder yet; train it first")
+    return read_model(kind, sizes, checkpoint / f"{EMA}.safetensors")

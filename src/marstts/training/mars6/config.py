@@ -1,0 +1,100 @@
+"""The configuration of a MARS6 training: what `marstts train mars6 --config` reads.
+
+Upstream: TOML files such as those of `recipes/`.  Downstream: `task.PretrainTask`, `run_folder`.
+MARS6 (arXiv:2501.05787), Sec. III-D and V-A.  Deviations: attention guidance, input token noise and guidance
+distillation are ours; all can be turned off.
+"""
+
+from __future__ import annotations
+
+from pydantic import ConfigDict, Field
+
+from marstts.config import Config
+from marstts.data.batching import BatchingConfig
+from marstts.mars6.config import Mars6Config
+from marstts.mars6.objective import ObjectiveConfig
+from marstts.precision import Precision
+from marstts.training.bounds import Weight
+from marstts.training.loop import LoopConfig
+from marstts.training.optim import OptimizerConfig
+
+
+class AttentionGuidanceConfig(Config):
+    """Guided attention loss (after arXiv:1710.08969) in the first part of a training.
+
+    It is the negative log of the cross-attention on a diagonal band, and helps cross-attention to become monotonic.
+    """
+
+    weight: Weight = 0.3
+    """Weight of the guided attention loss next to the cross-entropy; 0 = none."""
+
+    layers: tuple[int, ...] = (2, 3)
+    """Layers of the global decoder, from 0, that are guided, and whose attention is logged."""
+
+    heads: int = Field(2, gt=0)
+    """The first so many heads of each layer are guided; the others are free."""
+
+    end_step: int = Field(20_000, ge=0)
+    """No guidance from this step on."""
+
+    width: float = Field(0.13, gt=0.0, le=1.0)
+    """Half the width of the diagonal band, as a ratio of the length."""
+
+
+class PretrainConfig(Config):
+    """A training of MARS6 from shards."""
+
+    model: Mars6Config
+    loop: LoopConfig
+    batching: BatchingConfig = BatchingConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    objective: ObjectiveConfig = ObjectiveConfig()
+    attention_guidance: AttentionGuidanceConfig = AttentionGuidanceConfig()
+
+    precision: Precision = Precision.BF16
+    device: str = "auto"
+    """A PyTorch device, or `auto`: the first GPU if there is one."""
+
+    compile: bool = False
+    """Compile the layers first (`torch.compile`): minutes of waiting for faster steps. On a CPU it needs g++."""
+
+    accumulation_batches: int = Field(0, ge=0)
+    """Batches of one update over all processes (gradient accumulation); each process accumulates its share.
+
+    A step is then trained on the same batches whatever the number of processes. 0 = one batch for each process.
+    """
+
+    peak_tflops: float = Field(0.0, ge=0.0, le=1e9)
+    """Peak of one device in 10^12 operations a second, for `mfu` in the log; 0 = measured by a matrix product."""
+
+    prefetch: bool = True
+    """Collate the next batch on another thread during a step."""
+
+    full_bandwidth_hz: int = Field(24_000, gt=0)
+    """Recordings with at least this true sample rate get the highest quality prefix: the codec can carry no more."""
+
+    input_token_noise: float = Field(0.0, ge=0.0, lt=1.0)
+    """Ratio of input codes that are replaced by random codes of their level; targets stay.
+
+    In generation a model continues from its own errors, which a true past does not prepare it for.
+    """
+
+    guidance_distillation_scale: float = Field(1.0, ge=1.0, le=100.0)
+    """Scale of the classifier-free guidance that is distilled from the initial weights (`guidance_distillation`).
+
+    The model is then trained on the teacher's distribution instead of the recordings. 1 = no distillation.
+    """
+
+    validation_patches: int = Field(20_000, gt=0)
+    """About how many patches of the validation split are scored."""
+
+    num_audio_samples: int = Field(4, ge=0)
+    """Validation sentences that are synthesized into TensorBoard at each validation, where a codec is given."""
+
+
+class TrainedConfig(Config):
+    """The part of `config.json` that every run folder with a MARS6 has, whatever the training was."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    model: Mars6Config

@@ -1,0 +1,251 @@
+"""The cost of a training: tokens, steps, operations, hours, disk and memory, each with its formula.
+
+Upstream: `throughput.forward_flops`, sizes of the model, sizes of the data.  Downstream: `marstts estimate`.
+Nothing is measured in here. Model FLOPs utilization follows from no formula: `ASSUMED_MFU` and `ASSUMED_OVERHEAD_MS`
+are assumptions, to be replaced by the values of a run's log.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from pydantic import Field
+
+from marstts.codec.base import CodecSpec
+from marstts.config import Config
+from marstts.mars6.config import Mars6Config
+from marstts.mars6.model import Mars6
+from marstts.training.mars6.throughput import TRAINING_PASSES, forward_flops
+
+GB, TERA = 1e9, 1e12
+
+ASSUMED_MFU = 0.2
+"""Ratio of a device's peak that the model makes use of. Small models reach less than large ones."""
+
+ASSUMED_OVERHEAD_MS = 20.0
+"""Milliseconds of a step whatever its batch: starting some thousand kernels, the optimizer, averaging gradients."""
+
+TEXT_TOKENS_PER_SECOND = 5.0
+"""People speak 15 characters a second, and a vocabulary of 512 makes a token of three."""
+
+SHARD_BYTES_PER_UTTERANCE = 400
+"""Bytes of a shard's metadata per utterance: text, names and numbers as JSON."""
+
+OBJECT_BYTES_PER_UTTERANCE = 1_500
+"""Bytes of the same in memory, as Python objects."""
+
+CODE_BYTES, EMBEDDING_BYTES, WEIGHT_BYTES = 2, 2, 4
+"""uint16 codes, float16 embeddings, float32 weights."""
+
+WEIGHTS_IN_TRAINING = 5
+"""Weights, their EMA, gradients, and AdamW's two moments."""
+
+WEIGHTS_IN_CHECKPOINT = 4
+"""The same without gradients."""
+
+CHECKPOINTS = 3
+"""The two that are kept, and the one being written."""
+
+SELF_LAYER_BYTES, CROSS_LAYER_BYTES = (17.0, 4.5), (43.0, 7.0)
+"""Bytes that a layer keeps for the backward pass, per position and unit of width, in bf16 with fused attention: a
+constant, and one per unit of the feed-forward factor. Measured on small models, see the tests of this module."""
+
+LOGIT_BYTES = 8.0
+"""Bytes of a logit in bf16, its float32 copy in the loss, and what the loss keeps."""
+
+SNAC = CodecSpec(name="snac", sample_rate=24_000, codebook_size=4096, hop_lengths=(2048, 1024, 512))
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU by its data sheet."""
+
+    tflops: float
+    """10^12 operations a second: dense matrix products in bf16 (fp16 where there is no bf16), no sparsity."""
+
+    memory_gb: float
+
+
+GPUS = {
+    "h200": Gpu(989, 141),
+    "h100": Gpu(989, 80),
+    "h100-pcie": Gpu(756, 80),
+    "a100": Gpu(312, 80),
+    "a100-40": Gpu(312, 40),
+    "l40s": Gpu(362, 48),
+    "l4": Gpu(121, 24),
+    "a10": Gpu(125, 24),
+    "rtx4090": Gpu(165, 24),
+    "rtx3090": Gpu(71, 24),
+    "v100": Gpu(125, 32),
+    "t4": Gpu(65, 16),
+}
+
+
+class EstimateConfig(Config):
+    """The training whose cost is estimated. Defaults are the paper's (MARS6, Sec. V-A)."""
+
+    hours: float = Field(46_000.0, gt=0.0, le=1e12)
+    """Hours of speech in the corpus."""
+
+    seconds_per_utterance: float = Field(12.0, gt=0.0, le=1e6)
+    """Mean length of a recording."""
+
+    steps: int = Field(2_000_000, gt=0, le=10**12)
+    batch_size: int = Field(96, gt=0, le=10**9)
+    """Utterances of a step, on all GPUs together."""
+
+    gpus: int = Field(1, gt=0, le=10**9)
+    tflops: float = Field(989.0, gt=0.0, le=1e9)
+    """Peak of one GPU, 10^12 operations a second."""
+
+    mfu: float = Field(ASSUMED_MFU, gt=0.0, le=1.0)
+    """Model FLOPs utilization while the matrix products run."""
+
+    overhead_ms: float = Field(ASSUMED_OVERHEAD_MS, ge=0.0, le=1e9)
+    """Milliseconds of a step in which they do not run."""
+
+    throughput: float | None = Field(None, gt=0.0, le=1e12)
+    """Seconds of audio per second and GPU, from a run's log; where given, it decides the hours."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure of an estimate."""
+
+    name: str
+    value: float
+    unit: str
+    formula: str
+
+
+Rows = dict[str, Row]
+"""Figures by a short name, in the order in which they build on one another."""
+
+
+def estimate_cost(config: EstimateConfig, model: Mars6Config, codec: CodecSpec = SNAC) -> Rows:
+    """All figures of a training."""
+    rows = data_rows(config, model, codec)
+    rows |= compute_rows(rows, config, model)
+    rows |= time_rows(rows, config)
+    rows |= storage_rows(rows, config, model, codec)
+    return rows | memory_rows(rows, config, model)
+
+
+def data_rows(config: EstimateConfig, model: Mars6Config, codec: CodecSpec) -> Rows:
+    """Utterances, patches, tokens and epochs."""
+    seconds, size = config.seconds_per_utterance, model.patch_size
+    utterances = config.hours * 3600 / seconds
+    patches = math.ceil(seconds * codec.patch_rate) + 1
+    trained = config.steps * config.batch_size
+    patch_formula = f"⌈{seconds:g} s · {codec.patch_rate:.3f} Hz⌉ + 1 end of speech"
+    return {
+        "utterances": Row("utterances", utterances, "", f"hours · 3600 / {seconds:g} s"),
+        "patches": Row("patches per utterance", patches, "", patch_formula),
+        "tokens": Row(
+            "speech tokens in the corpus", utterances * (patches - 1) * size, "", f"utterances · (patches - 1) · {size}"
+        ),
+        "trained_on": Row("utterances trained on", trained, "", "steps · batch"),
+        "epochs": Row("epochs", trained / utterances, "", "trained on / utterances"),
+        "trained_tokens": Row(
+            "speech tokens trained on", trained * patches * size, "", f"trained on · patches · {size}"
+        ),
+    }
+
+
+def compute_rows(rows: Rows, config: EstimateConfig, model: Mars6Config) -> Rows:
+    """Parameters and operations."""
+    text = round(TEXT_TOKENS_PER_SECOND * config.seconds_per_utterance)
+    forward = row_flops(model, text, int(rows["patches"].value))
+    flops = TRAINING_PASSES * forward * rows["trained_on"].value
+    forward_formula = "2 · multiplications of all matrix products, padding and softmax left out"
+    training_formula = f"{TRAINING_PASSES} · forward pass · trained on (backward is twice forward)"
+    return {
+        "parameters": Row("parameters", num_parameters(model), "", "counted"),
+        "text": Row("text tokens per utterance", text, "", f"{TEXT_TOKENS_PER_SECOND:g} per second"),
+        "forward": Row("operations of a forward pass, per utterance", forward, "FLOP", forward_formula),
+        "flops": Row("operations of the training", flops, "FLOP", training_formula),
+    }
+
+
+def time_rows(rows: Rows, config: EstimateConfig) -> Rows:
+    """Hours, throughput and model FLOPs utilization over all."""
+    flops, audio = rows["flops"].value, rows["trained_on"].value * config.seconds_per_utterance
+    peak = config.gpus * config.tflops * TERA
+    if config.throughput is None:
+        seconds = flops / (peak * config.mfu) + config.steps * config.overhead_ms / 1000
+        formula = (
+            f"operations / ({config.gpus} GPUs · {config.tflops:g} TFLOP/s · {config.mfu:.0%} mfu) "
+            f"+ steps · {config.overhead_ms:g} ms"
+        )
+    else:
+        seconds = audio / (config.gpus * config.throughput)
+        formula = (
+            f"trained on · {config.seconds_per_utterance:g} s / ({config.gpus} GPUs · {config.throughput:g} audio s/s)"
+        )
+    rate_formula = f"trained on · {config.seconds_per_utterance:g} s / (time · GPUs)"
+    return {
+        "hours": Row("time", seconds / 3600, "h", formula),
+        "throughput": Row("audio seconds per second and GPU", audio / seconds / config.gpus, "", rate_formula),
+        "mfu": Row("mfu over all", flops / seconds / peak, "", "operations / (time · GPUs · peak)"),
+    }
+
+
+def storage_rows(rows: Rows, config: EstimateConfig, model: Mars6Config, codec: CodecSpec) -> Rows:
+    """Disk, and host memory of a training process."""
+    utterances, size = rows["utterances"].value, model.patch_size
+    codes = config.hours * 3600 * codec.patch_rate * size * CODE_BYTES
+    embeddings = utterances * (model.identity_size + model.style_size) * EMBEDDING_BYTES
+    metadata = utterances * SHARD_BYTES_PER_UTTERANCE
+    checkpoints = CHECKPOINTS * WEIGHTS_IN_CHECKPOINT * WEIGHT_BYTES * rows["parameters"].value
+    memory = codes + embeddings + utterances * OBJECT_BYTES_PER_UTTERANCE
+    code_formula = f"hours · 3600 · {codec.patch_rate:.3f} Hz · {size} codes · {CODE_BYTES} B"
+    vectors = f"({model.identity_size} + {model.style_size})"
+    memory_formula = f"codes + embeddings + utterances · {OBJECT_BYTES_PER_UTTERANCE} B; one process per GPU"
+    return {
+        "codes": Row("disk: codes", codes / GB, "GB", code_formula),
+        "embeddings": Row("disk: embeddings", embeddings / GB, "GB", f"utterances · {vectors} · {EMBEDDING_BYTES} B"),
+        "metadata": Row("disk: texts and names", metadata / GB, "GB", f"utterances · {SHARD_BYTES_PER_UTTERANCE} B"),
+        "checkpoints": Row(
+            "disk: checkpoints",
+            checkpoints / GB,
+            "GB",
+            f"{CHECKPOINTS} · {WEIGHTS_IN_CHECKPOINT} · {WEIGHT_BYTES} B · parameters",
+        ),
+        "host_memory": Row("memory of a process: corpus", memory / GB, "GB", memory_formula),
+    }
+
+
+def memory_rows(rows: Rows, config: EstimateConfig, model: Mars6Config) -> Rows:
+    """Memory of a GPU."""
+    per_gpu = math.ceil(config.batch_size / config.gpus)
+    slots, patches = per_gpu * int(rows["text"].value + 2), per_gpu * int(rows["patches"].value)
+    activations = activation_bytes(model, slots, patches)
+    weights = WEIGHTS_IN_TRAINING * WEIGHT_BYTES * rows["parameters"].value
+    formula = (
+        f"{WEIGHTS_IN_TRAINING} · {WEIGHT_BYTES} B · parameters + {activations / GB:.1f} GB of activations of "
+        f"{per_gpu} utterances"
+    )
+    return {"gpu_memory": Row("memory of a GPU", (weights + activations) / GB, "GB", formula)}
+
+
+def row_flops(model: Mars6Config, text_tokens: int, patches: int) -> float:
+    """Operations of a forward pass over one utterance."""
+    return forward_flops(model, torch.tensor([text_tokens]), torch.tensor([patches]))
+
+
+def num_parameters(model: Mars6Config) -> int:
+    """Parameters of the model of a configuration, which is built without memory for its weights."""
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in Mars6(model).parameters())
+
+
+def activation_bytes(model: Mars6Config, slots: int, patches: int) -> float:
+    """Bytes that a forward pass over so many memory slots and patches keeps for the backward pass."""
+    factor, width = model.feed_forward_factor, model.width
+    own, crossed = (base + per_factor * factor for base, per_factor in (SELF_LAYER_BYTES, CROSS_LAYER_BYTES))
+    encoder = slots * model.encoder_layers * own * width
+    per_patch = (model.global_layers * crossed + model.patch_size * model.local_layers * own) * width
+    return encoder + patches * (per_patch + model.patch_size * (model.codebook_size + 1) * LOGIT_BYTES)

@@ -1,0 +1,63 @@
+"""Guidance distillation: the model is trained to predict in one pass what classifier-free guidance predicts in two.
+
+Upstream: `batches.TrainingBatch`, a model trained with text dropout.  Downstream: `task.PretrainTask`.
+Guidance distillation (arXiv:2210.03142) for next-token models. A guided patch takes two rows of the engine
+(`mars6.engines.classifier_free_guidance`), a patch of the student takes one.
+Shapes: B batch · S text tokens · T patches · P positions · N scored patches · C codes per level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from marstts.mars6.encoder import length_mask
+from marstts.mars6.model import Mars6
+
+
+def drop_text(text_ids: Tensor, text_lengths: Tensor, special: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """text_ids (B, S) padded, text_lengths (B,) -> the unconditional texts, which keep their special tokens only.
+
+    The same as the engine's `drop_text`: ids (B, S), padded with 0, and lengths (B,). They are as wide as before,
+    because attention to a few positions takes PyTorch ten times as long on a CPU.
+    """
+    kept = torch.isin(text_ids, torch.tensor(special, device=text_ids.device))
+    kept &= length_mask(text_lengths, text_ids.shape[1])
+    kept_first = torch.argsort(kept.int(), dim=1, descending=True, stable=True)
+    lengths = kept.sum(dim=1)
+    ids = text_ids.gather(1, kept_first).masked_fill(~length_mask(lengths, text_ids.shape[1]), 0)
+    return ids, lengths
+
+
+@torch.no_grad()
+def guided_probs(
+    teacher: Mars6, scale: float, special: Sequence[int], text_ids: Tensor, text_lengths: Tensor, *speech: Tensor
+) -> tuple[Tensor, ...]:
+    """The guided teacher's distribution of every token: per level (N, layout[l], C + 1) float32, summing to one.
+
+    `text_ids`, `text_lengths` and `speech` (identity, style, patches, patch_lengths) are the arguments of
+    `Mars6.forward`; `scale` is that of classifier-free guidance; `special` are the ids of special tokens.
+    """
+    conditional = teacher(text_ids, text_lengths, *speech).logits
+    unconditional = teacher(*drop_text(text_ids, text_lengths, special), *speech).logits
+    return tuple(
+        (scale * with_text.float() + (1 - scale) * without.float()).softmax(dim=-1)
+        for with_text, without in zip(conditional, unconditional, strict=True)
+    )
+
+
+def distillation_loss(logits: Sequence[Tensor], probs: Sequence[Tensor], level_weights: Sequence[float]) -> Tensor:
+    """Cross-entropy of the logits with the teacher's probabilities, both (N, layout[l], C + 1) per level.
+
+    A scalar in nats, the mean over levels weighted as in `objective.next_token_loss`.
+    """
+    losses = torch.stack(
+        [
+            -(targets * scores.float().log_softmax(dim=-1)).sum(dim=-1).mean()
+            for scores, targets in zip(logits, probs, strict=True)
+        ]
+    )
+    weights = torch.as_tensor(level_weights, dtype=losses.dtype, device=losses.device)
+    return (losses * weights).sum() / weights.sum()

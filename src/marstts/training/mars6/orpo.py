@@ -1,0 +1,277 @@
+"""Preference training: chosen takes are made more likely, rejected ones less, from pairs of both.
+
+Upstream: `data.pairs`, a bundle's model.  Downstream: the run folder, as `training.loop` and `run_folder.trained_model`
+know it; a function that validates the model (`ValidateModel`), since this module scores no speech.
+MARS6 (arXiv:2501.05787), Sec. III-D and IV-A, with odds-ratio preference optimization (ORPO, arXiv:2403.07691) and
+equation 1.  Deviations: log-probabilities are means over all seven positions of all patches, so that a long take is not
+improbable for its length; a truncated take has no end of speech to score; a take that was generated with
+classifier-free guidance is scored without it.
+Shapes: B pairs · R = 2B rows, the chosen sides first · S text tokens · T patches, prefix included · P positions ·
+N scored patches.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from marstts.codec.base import Codes
+from marstts.config import Config, write_config
+from marstts.data.pairs import Pair
+from marstts.mars6.config import Conditioning, Mars6Config
+from marstts.mars6.model import Mars6
+from marstts.mars6.objective import FluxConfig, flux_loss, level_targets, previous_codes
+from marstts.mars6.patches import eos_patch, patchify
+from marstts.mars6.prompt import prompt_string
+from marstts.precision import Precision, autocast
+from marstts.provenance import extend_provenance
+from marstts.text.bpe import BPE
+from marstts.training.bounds import Weight
+from marstts.training.device import pick_device
+from marstts.training.distributed import init_distributed, rank, world_size, wrap_ddp
+from marstts.training.loop import LoopConfig
+from marstts.training.mars6.batches import PADDING, TrainingBatch, pad_rows
+from marstts.training.mars6.run_folder import CONFIG_FILE, EMA, MODEL, TOKENIZER_FILE
+from marstts.training.optim import OptimizerConfig, learning_rate, make_ema, make_optimizer, minimize, update_ema
+
+ValidateModel = Callable[[Mars6, int], Mapping[str, float]]
+"""Scores the EMA weights at a step; returns what to log."""
+
+
+class OrpoConfig(Config):
+    """A preference training."""
+
+    loop: LoopConfig
+    """The model is validated every `validate_every` steps, and after the last."""
+
+    optimizer: OptimizerConfig = OptimizerConfig(learning_rate=1e-5, warmup_steps=20, ema_decay=0.99)
+
+    orpo_lambda: Weight = 0.2
+    """λ: weight of the odds-ratio loss next to the likelihood of the chosen side; 0 = plain fine-tuning on it."""
+
+    flux: FluxConfig = FluxConfig(beta=0.1)
+    """Flux loss of the chosen side (equation 1); its `beta` is its weight."""
+
+    pairs_per_batch: int = Field(8, gt=0, le=2**14)
+    """Pairs of a step, per process."""
+
+    precision: Precision = Precision.BF16
+    device: str = "auto"
+    """A PyTorch device, or `auto`: the first GPU if there is one."""
+
+
+class OrpoRun(Config):
+    """`config.json` of the run folder of a preference training."""
+
+    model: Mars6Config
+    training: OrpoConfig
+
+
+@dataclass(frozen=True, eq=False)
+class PairBatch(TrainingBatch):
+    """Both sides of B pairs as R rows: a prefix, the take, and end of speech if the take has it."""
+
+    prefix_lengths: Tensor
+    """(R,) patches that are given, not scored."""
+
+    @property
+    def scored_mask(self) -> Tensor:
+        """(R, T) False where the prefix is."""
+        return torch.arange(self.patches.shape[1], device=self.patches.device) >= self.prefix_lengths.unsqueeze(1)
+
+
+@dataclass(frozen=True)
+class OrpoLoss:
+    """The preference loss and its parts; scalars."""
+
+    total: Tensor
+    chosen_nll: Tensor
+    """Mean negative log-probability of a chosen token, in nats."""
+
+    odds_ratio_loss: Tensor
+    """-log sigmoid of the log odds ratio: ln 2 where both sides are equally likely."""
+
+    margin: Tensor
+    """The log odds ratio."""
+
+    preference_accuracy: Tensor
+    """Ratio of pairs whose chosen side is more likely than the rejected one."""
+
+
+def token_log_probabilities(logits: tuple[Tensor, ...], patches: Tensor, config: Mars6Config) -> Tensor:
+    """logits per level (N, layout[l], C + 1), patches (N, P) -> (N, P): log-probability of each token."""
+    parts = []
+    for scores, targets in zip(logits, level_targets(patches, config), strict=True):
+        exact = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        parts.append(exact.log_softmax(dim=-1).gather(2, targets.unsqueeze(2)).squeeze(2))
+    return torch.cat(parts, dim=1)
+
+
+def mean_log_probabilities(log_probabilities: Tensor, scored: Tensor) -> Tensor:
+    """(N, P) of the patches where scored (R, T) is True -> (R,): the mean over a row's tokens."""
+    rows = scored.nonzero()[:, 0]
+    sums = log_probabilities.new_zeros(len(scored)).index_add(0, rows, log_probabilities.mean(dim=1))
+    return sums / scored.sum(dim=1)
+
+
+def log_odds(log_probabilities: Tensor) -> Tensor:
+    """log(p / (1 - p)) of log-probabilities of any shape, all below 0."""
+    return log_probabilities - torch.log(-torch.expm1(log_probabilities))
+
+
+def orpo_loss(chosen: Tensor, rejected: Tensor, orpo_lambda: float) -> OrpoLoss:
+    """chosen, rejected (B,) mean log-probabilities of both sides of B pairs. arXiv:2403.07691, equations 4 to 7."""
+    margin = log_odds(chosen) - log_odds(rejected)
+    chosen_nll, odds_ratio_loss = -chosen.mean(), -F.logsigmoid(margin).mean()
+    accuracy = (chosen > rejected).to(chosen.dtype).mean()
+    total = chosen_nll + orpo_lambda * odds_ratio_loss
+    return OrpoLoss(total, chosen_nll, odds_ratio_loss, margin.mean(), accuracy)
+
+
+class PairCollator:
+    """Pairs -> rows of a batch."""
+
+    def __init__(self, pairs: Sequence[Pair], tokenizer: BPE, config: Mars6Config, quality: int) -> None:
+        """`quality` is the rate (Hz) of the quality prefix, the one with which the takes were generated."""
+        self.pairs, self.tokenizer, self.config, self.quality = pairs, tokenizer, config, quality
+
+    def __call__(self, indices: Sequence[int]) -> PairBatch:
+        """Rows of these pairs, on the CPU: all chosen sides, then all rejected ones."""
+        pairs = [self.pairs[index] for index in indices]
+        texts = [self.text_ids(pair) for pair in pairs] * 2
+        sides = [(pair.prefix, pair.chosen, pair.line.chosen.has_eos) for pair in pairs]
+        sides += [(pair.prefix, pair.rejected, pair.line.rejected.has_eos) for pair in pairs]
+        patches = [self.patches(*side) for side in sides]
+        return PairBatch(
+            text_ids=pad_rows(texts, 0),
+            text_lengths=torch.tensor([len(text) for text in texts]),
+            embeddings={
+                role: torch.from_numpy(np.stack([pair.embeddings[role] for pair in pairs] * 2))
+                for role in pairs[0].embeddings
+            },
+            patches=pad_rows(patches, PADDING),
+            patch_lengths=torch.tensor([len(one) for one in patches]),
+            prefix_lengths=torch.tensor([len(self.tokens(prefix)) for prefix, _, _ in sides]),
+        )
+
+    def text_ids(self, pair: Pair) -> NDArray[np.int64]:
+        """(S,) ids of the encoder's input."""
+        string = prompt_string(pair.line.text, quality=self.quality, transcript=pair.line.transcript)
+        return np.asarray(self.tokenizer.encode(string), dtype=np.int64)
+
+    def patches(self, prefix: Codes, take: Codes, has_eos: bool) -> NDArray[np.int64]:
+        """(T, P) tokens."""
+        end = [eos_patch(self.config)] if has_eos else []
+        return np.concatenate([self.tokens(prefix), self.tokens(take), *end])
+
+    def tokens(self, codes: Codes) -> NDArray[np.int64]:
+        """Codes per level -> (T, P) tokens."""
+        return patchify(codes, self.config.patch_layout, self.config.codebook_size)
+
+
+def pairs_of_batch(num_pairs: int, size: int, seed: int, batch: int) -> list[int]:
+    """The indices of the pairs of batch `batch`: epoch after epoch, each in another order."""
+    positions = range(batch * size, (batch + 1) * size)
+    orders = {
+        epoch: np.random.default_rng((seed, epoch)).permutation(num_pairs)
+        for epoch in {position // num_pairs for position in positions}
+    }
+    return [int(orders[position // num_pairs][position % num_pairs]) for position in positions]
+
+
+class OrpoTask:
+    """Preference training as a `training.loop.Task`; what happens at a step is a function of the step."""
+
+    def __init__(
+        self,
+        config: OrpoConfig,
+        pairs: Sequence[Pair],
+        base: Mars6,
+        tokenizer: BPE,
+        *,
+        quality: int,
+        validate_model: ValidateModel | None = None,
+    ) -> None:
+        """Begin with the weights of `base`, which is left as it is."""
+        init_distributed()
+        self.config, self.validate_model, self.num_pairs = config, validate_model, len(pairs)
+        self.device = pick_device(config.device)
+        self.model = make_ema(base).requires_grad_(True).to(self.device).train()
+        self.ema = make_ema(self.model)
+        self.modules: dict[str, nn.Module] = {MODEL: self.model, EMA: self.ema}
+        self.optimizer = make_optimizer(self.model, config.optimizer)
+        self.optimizers: dict[str, torch.optim.Optimizer] = {"model": self.optimizer}
+        self.forward = wrap_ddp(self.model, all_used=base.config.conditioning is Conditioning.TWO_SLOTS)
+        self.collate = PairCollator(pairs, tokenizer, base.config, quality)
+
+    def training_batch(self, step: int) -> PairBatch:
+        """The batch of a step, of this process."""
+        batch = step * world_size() + rank()
+        indices = pairs_of_batch(self.num_pairs, self.config.pairs_per_batch, self.config.loop.seed, batch)
+        return self.collate(indices).to(self.device)
+
+    def train_step(self, step: int) -> dict[str, float | Tensor]:
+        """One update on the batch of this step."""
+        config = self.config
+        loss, flux = self.losses(self.forward, self.training_batch(step))
+        lr = learning_rate(step, config.loop.steps, config.optimizer)
+        norm = minimize(self.optimizer, loss.total + flux, lr, config.optimizer.grad_clip_norm)
+        update_ema(self.ema, self.model, step, config.optimizer.ema_decay)
+        parts = {name: value.detach() for name, value in vars(loss).items() if name != "total"}
+        return {"loss": (loss.total + flux).detach(), **parts, "flux": flux.detach(), "grad_norm": norm}
+
+    def losses(self, model: Callable[..., Any], batch: PairBatch) -> tuple[OrpoLoss, Tensor]:
+        """The preference loss of a batch, and the flux loss of its chosen sides."""
+        config = self.model.config
+        with autocast(self.device.type, self.config.precision):
+            logits, scored = teacher_forced(model, batch)
+        token_values = token_log_probabilities(logits, batch.patches[scored], config)
+        chosen, rejected = mean_log_probabilities(token_values, scored).chunk(2)
+        half = len(chosen)
+        count = int(scored[:half].sum())
+        previous = previous_codes(batch.patches[:half], scored[:half], config)
+        flux = flux_loss(logits[0][:count], previous, self.config.flux)
+        return orpo_loss(chosen, rejected, self.config.orpo_lambda), flux
+
+    @torch.no_grad()
+    def validate(self, step: int, writer: Any) -> dict[str, float]:
+        """Scores of the EMA weights by `validate_model`; empty without it."""
+        return {} if self.validate_model is None else dict(self.validate_model(self.ema, step))
+
+
+def teacher_forced(model: Callable[..., Any], batch: PairBatch) -> tuple[tuple[Tensor, ...], Tensor]:
+    """Logits per level (N, layout[l], C + 1) of the N patches that are scored (R, T): neither prefix nor padding."""
+    output = model(*batch.model_inputs(), scored=batch.scored_mask)
+    return output.logits, output.scored
+
+
+def open_orpo_run(
+    folder: Path, config: OrpoConfig, base: Mars6Config, tokenizer: BPE, provenance: Mapping[str, str]
+) -> None:
+    """Write configuration, tokenizer and provenance of a preference training to its run folder.
+
+    `provenance` names what it is trained with: hashes of the model, of the pairs, of the test set. ConfigError if the
+    folder was begun with something else, which a resumed training would mix.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    extend_provenance(folder, dict(provenance))
+    tokenizer.save(folder / TOKENIZER_FILE)
+    write_config(OrpoRun(model=base, training=config), folder / CONFIG_FILE)
+
+
+def files_hash(*paths: Path) -> str:
+    """Hash of the contents of files."""
+    hashed = hashlib.sha256()
+    for path in paths:
+        hashed.update(hashlib.sha256(path.read_bytes()).digest())
+    return hashed.hexdigest()[:16]

@@ -1,0 +1,150 @@
+"""The run folder of a MARS6: its configuration, its tokenizer, the weights it begins with and those it ends with.
+
+Upstream: shards, a base run or bundle.  Downstream: `task`, `marstts export`, fine-tuning, preference training.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from torch import nn
+
+from marstts.bundle import find_bundle
+from marstts.config import read_config, write_config
+from marstts.data.corpus import Corpus, load_corpus
+from marstts.data.manifest import Utterance
+from marstts.data.shards import SHARD_PATTERN, read_shard
+from marstts.errors import CheckpointError, ConfigError, DataError
+from marstts.jsonl import write_rows
+from marstts.mars6.model import Mars6
+from marstts.mars6.prompt import SPECIAL_TOKENS
+from marstts.models import load_for_training
+from marstts.text.bpe import BPE
+from marstts.text.normalize import normalize
+from marstts.training.checkpoint import first_readable, latest, load_weights, preferred
+from marstts.training.corrupt_files import CORRUPT_FILE
+from marstts.training.mars6.codec_transfer import transfer_state
+from marstts.training.mars6.config import PretrainConfig, TrainedConfig
+
+CONFIG_FILE, TOKENIZER_FILE = "config.json", "tokenizer.json"
+
+MODEL, EMA, TEACHER = "model", "ema", "teacher"
+"""Names of the sets of weights in a checkpoint; the last one with guidance distillation only."""
+
+logger = logging.getLogger(__name__)
+
+
+class HasWeights(Protocol):
+    """The part of a task that `init_from` sets."""
+
+    modules: dict[str, nn.Module]
+
+
+def open_run(folder: Path, config: PretrainConfig, corpus: Corpus, base: str | Path | None = None) -> BPE:
+    """Write the resolved configuration to a run folder, and give it a tokenizer, which is returned.
+
+    The tokenizer is the run's if it has one already, else that of `base` (a run or bundle), else a new one.
+    ConfigError where guidance is to be distilled and there are no weights to distill it from.
+    """
+    if config.guidance_distillation_scale > 1 and base is None and latest(folder) is None:
+        raise ConfigError(
+            "guidance_distillation_scale distills the guidance of trained weights; give a run: --init-from RUN"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / TOKENIZER_FILE
+    if not path.exists():
+        if base is None:
+            tokenizer = train_tokenizer(corpus, config.model.text_vocab_size)
+        else:
+            source = Path(base) if latest(Path(base)) else find_bundle(str(base))
+            tokenizer = BPE.load(source / TOKENIZER_FILE)
+        tokenizer.save(path)
+    write_config(config, folder / CONFIG_FILE)
+    return BPE.load(path)
+
+
+def train_tokenizer(corpus: Corpus, vocab_size: int) -> BPE:
+    """A BPE of the training split's texts, with the prompt's special tokens."""
+    texts = [utterance.text for utterance in normalize_texts(corpus.split("train")).utterances]
+    return BPE.train(texts, vocab_size, SPECIAL_TOKENS)
+
+
+def normalize_texts(corpus: Corpus) -> Corpus:
+    """The corpus with normalized texts, as in synthesis: numbers as words, plain punctuation.
+
+    DataError if a text is empty then.
+    """
+    normalized: list[Utterance] = [
+        dataclasses.replace(utterance, text=normalize(utterance.text)) for utterance in corpus.utterances
+    ]
+    empty = [utterance.id for utterance in normalized if not utterance.text.strip()]
+    if empty:
+        raise DataError(f"{len(empty)} utterances have no speakable text, the first is {empty[0]!r}; leave them out")
+    return dataclasses.replace(corpus, utterances=tuple(normalized))
+
+
+def load_valid_corpus(folders: Sequence[Path], run: Path, max_corrupt: float) -> Corpus:
+    """The corpus of these folders without corrupt shards, which are listed in `run/corrupt.jsonl`.
+
+    DataError where a folder does not exist, or the ratio of corrupt shards is above `max_corrupt`.
+    """
+    check_data_folders(folders)
+    paths = [path for folder in folders for path in sorted(folder.glob(SHARD_PATTERN))]
+    if max_corrupt == 0.0 or not paths:
+        return load_corpus(*folders)
+    corrupt: dict[Path, str] = {}
+    for path in paths:
+        try:
+            read_shard(path)
+        except DataError as error:
+            corrupt[path] = str(error)
+    write_rows(run / CORRUPT_FILE, [{"shard": str(path), "reason": reason} for path, reason in corrupt.items()])
+    if len(corrupt) > max_corrupt * len(paths):
+        raise DataError(
+            f"{len(corrupt)} of {len(paths)} shards are corrupt, more than the ratio {max_corrupt} that is allowed; "
+            f"they are listed in {run / CORRUPT_FILE}: tokenize them again"
+        )
+    if corrupt:
+        logger.warning("%d of %d shards are corrupt and skipped, see %s", len(corrupt), len(paths), run / CORRUPT_FILE)
+    return load_corpus(*folders, without=corrupt)
+
+
+def check_data_folders(folders: Sequence[Path]) -> None:
+    """DataError if one of the folders with data does not exist, or is a file."""
+    for folder in folders:
+        if not folder.exists():
+            raise DataError(f"{folder}: no such folder; --data takes a folder of shards, see `marstts tokenize`")
+        if not folder.is_dir():
+            raise DataError(f"{folder}: expected a folder of shards, but this is a file")
+
+
+def init_from(task: HasWeights, base: str | Path, before: Corpus | None = None, after: Corpus | None = None) -> None:
+    """Set the weights to the EMA of another run, or to a bundle's (by folder or by a packaged model's name).
+
+    `before`: the corpus that the base was trained on, where the codec or the encoders of the corpus `after` are others
+    (`codec_transfer`). CheckpointError if the weights do not fit the configuration.
+    """
+    source = trained_model(Path(base)) if latest(Path(base)) else load_for_training(str(base))
+    state = source.state_dict() if before is None or after is None else transfer_state(source, before, after)
+    for module in task.modules.values():
+        try:
+            module.load_state_dict(state)
+        except RuntimeError as error:
+            raise CheckpointError(f"{base}: its weights do not fit the configuration: {error}") from error
+
+
+def trained_model(folder: Path) -> Mars6:
+    """The model of a run folder with the EMA weights of its best or newest readable checkpoint, in evaluation mode.
+
+    CheckpointError if there is no checkpoint, or none can be read.
+    """
+    candidates = preferred(folder)
+    if not candidates:
+        raise CheckpointError(f"{folder}: no checkpoint here; expected a folder written by `marstts train mars6`")
+    model = Mars6(read_config(TrainedConfig, folder / CONFIG_FILE).model)
+    first_readable(candidates, lambda checkpoint: load_weights(model, checkpoint / f"{EMA}.safetensors"))
+    return model.eval()

@@ -1,0 +1,299 @@
+"""Pretraining of MARS6: teacher-forced next-token prediction, as a `training.loop.Task`.
+
+Upstream: `batches`, `config`.  Downstream: the run folder (`training.loop`, `run_folder`).
+MARS6 (arXiv:2501.05787), Sec. III-D and V-A.  Deviations: speech is generated with an EMA of the weights; early
+cross-attention may be guided (`mars6.objective.guided_attention_loss`).
+Shapes: B batch · S text tokens · T patches · P positions · H heads.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from marstts.codec.base import Codec
+from marstts.data.batching import BatchSampler, TrainingItem
+from marstts.data.corpus import Corpus
+from marstts.errors import ConfigError, DataError
+from marstts.mars6.config import Conditioning
+from marstts.mars6.model import Mars6
+from marstts.mars6.objective import NextTokenLoss, flux_loss, next_token_loss, previous_codes
+from marstts.mars6.prompt import SPECIAL_TOKENS
+from marstts.nn.transformer import CrossLayer, SelfLayer
+from marstts.precision import autocast
+from marstts.text.bpe import BPE
+from marstts.training.device import pick_device
+from marstts.training.distributed import batches_of_step, init_distributed, no_sync, world_size, wrap_ddp
+from marstts.training.mars6.attention_log import attention_guidance_loss, attention_scores
+from marstts.training.mars6.audio_samples import write_audio_samples
+from marstts.training.mars6.batches import Collator, Prefetcher, PretrainBatch, corrupt_tokens
+from marstts.training.mars6.config import PretrainConfig
+from marstts.training.mars6.guidance_distillation import distillation_loss, guided_probs
+from marstts.training.mars6.run_folder import EMA, MODEL, TEACHER, normalize_texts
+from marstts.training.mars6.throughput import TRAINING_PASSES, forward_flops, measured_peak
+from marstts.training.optim import learning_rate, make_ema, make_optimizer, optimizer_step, update_ema
+from marstts.training.seeds import step_seed
+
+
+@dataclass(frozen=True)
+class LossOutput:
+    """The losses of a batch; scalars unless a shape is given."""
+
+    loss: NextTokenLoss
+    """Next-token prediction of the recordings."""
+
+    flux: Tensor | None
+    """Flux loss, if configured."""
+
+    distill_loss: Tensor | None
+    """Guidance distillation loss, if there is a teacher."""
+
+    cross_attention: tuple[Tensor, ...]
+    """(B, H, T, slots + S) of the requested layers."""
+
+    @property
+    def total(self) -> Tensor:
+        """The loss to minimize."""
+        total = self.loss.total if self.distill_loss is None else self.distill_loss
+        return total if self.flux is None else total + self.flux
+
+    @property
+    def named(self) -> dict[str, Tensor]:
+        """Scores for the log: `loss`, per level `loss0`, `accuracy0`, …, and the other losses that there are."""
+        by_level = {"loss": self.loss.levels, "accuracy": self.loss.accuracy}
+        named = {f"{name}{level}": value for name, values in by_level.items() for level, value in enumerate(values)}
+        parts = {"loss": self.loss.total, **named, "flux": self.flux, "distill_loss": self.distill_loss}
+        return {name: value.detach() for name, value in parts.items() if value is not None}
+
+
+class PretrainTask:
+    """The `training.loop.Task` of MARS6; everything is a function of the step."""
+
+    def __init__(self, config: PretrainConfig, corpus: Corpus, tokenizer: BPE, codec: Codec | None = None) -> None:
+        """`codec` is needed for audio samples only. ConfigError or DataError if corpus and model do not fit."""
+        check_fit(config, corpus, tokenizer, codec)
+        init_distributed()
+        self.config, self.tokenizer, self.codec = config, tokenizer, codec
+        self.device = pick_device(config.device)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config.loop.seed)
+            self.model = Mars6(config.model).to(self.device).train()
+        self.ema = make_ema(self.model)
+        self.modules: dict[str, nn.Module] = {MODEL: self.model, EMA: self.ema}
+        if config.guidance_distillation_scale > 1:
+            self.modules[TEACHER] = make_ema(self.model)
+        self.special_tokens = [tokenizer.encode(token)[0] for token in SPECIAL_TOKENS]
+        self.optimizer = make_optimizer(self.model, config.optimizer)
+        self.optimizers: dict[str, torch.optim.Optimizer] = {"model": self.optimizer}
+        if config.compile:
+            compile_layers(self.model)
+        self.forward = wrap_ddp(self.model, all_used=config.model.conditioning is Conditioning.TWO_SLOTS)
+        self.resume_step, self.first_batch = 0, 0
+        self.peak = config.peak_tflops * 1e12 or measured_peak(self.device, config.precision)
+        self.corpus = normalize_texts(corpus)
+        self.seconds_per_patch = 1 / corpus.codec.patch_rate
+        self.training_batch = self.training_batches()
+        self.validation_items, self.collate_validation = self.validation_set()
+        self.last_step_at = time.monotonic()
+
+    @property
+    def summary(self) -> str:
+        """The size of the model and its device."""
+        millions = sum(parameter.numel() for parameter in self.model.parameters()) / 1e6
+        return f"{millions:.1f}M parameters on {self.device}"
+
+    @property
+    def accumulation_batches(self) -> int:
+        """Batches of a step, over all processes."""
+        return self.config.accumulation_batches or world_size()
+
+    def batches_before(self, step: int) -> int:
+        """The number of batches trained on before `step`, by all processes."""
+        return self.first_batch + (step - self.resume_step) * self.accumulation_batches
+
+    def data_state(self, step: int) -> dict[str, int]:
+        """The position in the data, which `training.checkpoint` writes to the checkpoint of `step`."""
+        return {"batches": self.batches_before(step)}
+
+    def load_data_state(self, step: int, state: Mapping[str, int]) -> None:
+        """Continue with the batch after the last one, whatever the number of batches of a step was before."""
+        self.resume_step, self.first_batch = step, state.get("batches", step * self.accumulation_batches)
+
+    def training_batches(self) -> Callable[[int], PretrainBatch]:
+        """A function from a batch's number to the batch."""
+        corpus = self.corpus.split("train")
+        sampler = BatchSampler(corpus, self.config.batching, self.config.loop.seed)
+        collate = Collator(corpus, self.tokenizer, self.config.model, self.config.full_bandwidth_hz)
+
+        def make(number: int) -> PretrainBatch:
+            return collate(sampler.items(number))
+
+        return Prefetcher(make, world_size()) if self.config.prefetch else make
+
+    def validation_set(self) -> tuple[list[list[TrainingItem]], Collator]:
+        """The held-out batches, always the same: single utterances with their texts as they are."""
+        corpus = self.corpus.split("validation")
+        changes = {
+            "concat_probability": 0.0,
+            "lower_case_probability": 0.0,
+            "strip_final_punctuation_probability": 0.0,
+            "text_dropout": 0.0,
+        }
+        sampler = BatchSampler(corpus, self.config.batching.model_copy(update=changes), seed=0)
+        batches = self.config.validation_patches / self.config.batching.patches_per_batch
+        count = min(sampler.batches_per_epoch, max(1, round(batches)))
+        collate = Collator(corpus, self.tokenizer, self.config.model, self.config.full_bandwidth_hz)
+        return [sampler.items(step) for step in range(count)], collate
+
+    def train_step(self, step: int) -> dict[str, float | Tensor]:
+        """One update on the batches of this step."""
+        config = self.config
+        numbers = batches_of_step(self.batches_before(step), self.accumulation_batches)
+        self.optimizer.zero_grad(set_to_none=True)
+        sums: dict[str, float | Tensor] = {}
+        for number in numbers:
+            torch.manual_seed(step_seed(config.loop.seed, number))  # dropout: the same in whichever process
+            with no_sync(self.forward, active=number != numbers[-1]):
+                for name, value in self.backward(step, number, 1 / len(numbers)).items():
+                    sums[name] = sums.get(name, 0.0) + value
+        lr = learning_rate(step, config.loop.steps, config.optimizer)
+        norm = optimizer_step(self.optimizer, lr, config.optimizer.grad_clip_norm)
+        update_ema(self.ema, self.model, step, config.optimizer.ema_decay)
+        size = {name: float(sums.pop(name)) for name in ("num_patches", "flops", "model_seconds")}
+        measured = self.throughput(**size)
+        means = {name: total / len(numbers) for name, total in sums.items()}
+        return {**means, "grad_norm": norm, "learning_rate": lr, **measured}
+
+    def backward(self, step: int, number: int, weight: float) -> dict[str, float | Tensor]:
+        """Accumulate the gradient of batch `number`, times `weight`; returns what to log and to measure."""
+        config, guidance = self.config, self.config.attention_guidance
+        on_cpu = self.training_batch(number)
+        batch = on_cpu.to(self.device)
+        is_guided = step < guidance.end_step and guidance.weight > 0
+        inputs = corrupt_tokens(batch.patches, config.input_token_noise, config.model, config.loop.seed, number)
+        started = time.monotonic()
+        output = self.losses(self.forward, batch, guidance.layers if is_guided else (), inputs)
+        total, scores = output.total, output.named
+        if is_guided:
+            loss = attention_guidance_loss(output.cross_attention, batch, self.model.num_slots, guidance)
+            total, scores["attention_guidance"] = total + guidance.weight * loss, loss.detach()
+        (total * weight).backward()
+        model_seconds = time.monotonic() - started
+        scores |= attention_scores(output.cross_attention, batch.patch_lengths, guidance.heads)
+        num_patches = int(on_cpu.patch_lengths.sum())
+        flops = TRAINING_PASSES * forward_flops(config.model, on_cpu.text_lengths, on_cpu.patch_lengths)
+        padding = 1 - num_patches / on_cpu.patches[..., 0].numel()
+        size = {"num_patches": num_patches, "flops": flops, "model_seconds": model_seconds}
+        return {**scores, "padding": padding, **size}
+
+    def losses(
+        self,
+        model: Callable[..., Any],
+        batch: PretrainBatch,
+        attention_layers: tuple[int, ...],
+        inputs: Tensor | None = None,
+    ) -> LossOutput:
+        """The losses of `model` on a batch; with a teacher, its guidance distillation loss, too.
+
+        `attention_layers` count from 0. `inputs` (B, T, P) replace the true patches as the input of both models.
+        """
+        config, objective = self.config.model, self.config.objective
+        arguments = batch.model_inputs(inputs)
+        with autocast(self.device.type, self.config.precision):
+            output = model(*arguments, attention_layers=attention_layers)
+            logits, distill_loss, flux = output.logits, None, None
+            if TEACHER in self.modules:
+                teacher = cast(Mars6, self.modules[TEACHER])
+                scale = self.config.guidance_distillation_scale
+                probs = guided_probs(teacher, scale, self.special_tokens, *arguments)
+                distill_loss = distillation_loss(logits, probs, objective.level_weights)
+                logits = tuple(level.detach() for level in logits)
+            loss = next_token_loss(logits, batch.patches[output.scored], config, objective)
+            if objective.flux.beta:
+                previous = previous_codes(batch.patches, output.scored, config)
+                flux = flux_loss(output.logits[0], previous, objective.flux)
+        return LossOutput(loss, flux, distill_loss, output.cross_attention)
+
+    def throughput(self, num_patches: float, flops: float, model_seconds: float) -> dict[str, float]:
+        """Seconds of audio per second of training over all processes, and model FLOPs utilization (`mfu`).
+
+        On CPUs `data_and_overhead_fraction`, too: the fraction of the time outside of the forward and backward passes
+        (waiting for batches, optimizer, EMA, reports). A GPU returns from a pass before it is done, so there is none.
+        """
+        now, before = time.monotonic(), self.last_step_at
+        self.last_step_at = now
+        rates = {
+            "audio_seconds_per_second": num_patches * self.seconds_per_patch * world_size() / (now - before),
+            "mfu": flops / (now - before) / self.peak,
+        }
+        on_cpu = self.device.type == "cpu"
+        return rates | ({"data_and_overhead_fraction": 1 - model_seconds / (now - before)} if on_cpu else {})
+
+    @torch.no_grad()
+    def validate(self, step: int, writer: Any) -> dict[str, float]:
+        """Losses, accuracy per level and attention scores of the EMA weights on held-out utterances."""
+        sums: dict[str, float] = {}
+        weights = 0
+        guidance = self.config.attention_guidance
+        for items in self.validation_items:
+            batch = self.collate_validation(items).to(self.device)
+            output = self.losses(self.ema, batch, guidance.layers)
+            scores = output.named | attention_scores(output.cross_attention, batch.patch_lengths, guidance.heads)
+            weight = int(batch.patch_lengths.sum())
+            weights += weight
+            for name, value in scores.items():
+                sums[name] = sums.get(name, 0.0) + weight * float(value)
+        if self.codec is not None:
+            items = [item for items in self.validation_items for item in items][: self.config.num_audio_samples]
+            write_audio_samples(self.ema, self.codec, self.collate_validation, items, step, writer)
+        self.last_step_at = time.monotonic()
+        return {name: total / weights for name, total in sums.items()}
+
+
+def compile_layers(model: Mars6) -> None:
+    """Compile layer by layer: layers of a kind share the compiled code, for all lengths."""
+    for layer in model.modules():
+        if isinstance(layer, (SelfLayer, CrossLayer)):
+            layer.compile(dynamic=True)
+
+
+def check_fit(config: PretrainConfig, corpus: Corpus, tokenizer: BPE, codec: Codec | None) -> None:
+    """ConfigError listing everything in which model and corpus differ; DataError if a split is empty."""
+    sizes = {
+        "codebook_size": (config.model.codebook_size, corpus.codec.codebook_size),
+        "patch_layout": (config.model.patch_layout, corpus.codec.patch_layout),
+        "identity_size": (config.model.identity_size, embedding_size(corpus, "identity")),
+        "style_size": (config.model.style_size, embedding_size(corpus, "style")),
+        "text_vocab_size": (config.model.text_vocab_size, tokenizer.vocab_size),
+    }
+    complaints = [
+        f"model.{name} is {ours}, but that of the data is {theirs}"
+        for name, (ours, theirs) in sizes.items()
+        if ours != theirs
+    ]
+    weights, levels = config.objective.level_weights, len(config.model.patch_layout)
+    if len(weights) != levels:
+        complaints.append(f"objective.level_weights are {weights}, but the model predicts {levels} levels of codes")
+    layers, num_layers = config.attention_guidance.layers, config.model.global_layers
+    if any(not 0 <= layer < num_layers for layer in layers):
+        complaints.append(
+            f"attention_guidance.layers are {layers}, but the global decoder has layers 0 to {num_layers - 1}"
+        )
+    if codec is not None and codec.spec != corpus.codec:
+        complaints.append(f"the data was made by codec {corpus.codec.name}, but samples would be by {codec.spec.name}")
+    if complaints:
+        raise ConfigError("; ".join(complaints))
+    for name in ("train", "validation"):
+        if not any(utterance.split == name for utterance in corpus.utterances):
+            raise DataError(f"the corpus has no utterances in its {name} split; mark some in the manifest")
+
+
+def embedding_size(corpus: Corpus, role: str) -> int | None:
+    """The size of the embeddings of a role; None where the corpus has none."""
+    encoder = corpus.encoders.get(role)
+    return None if encoder is None else encoder.size

@@ -1,0 +1,71 @@
+"""The log of a training: `log.jsonl` in the run folder, one line per report, and the same numbers in TensorBoard.
+
+Upstream: `loop`, which reports means over steps.  Downstream: early stopping, plots, people.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ConfigDict
+
+from marstts.config import Config
+from marstts.errors import CheckpointError
+from marstts.jsonl import Torn, append_rows, read_rows, write_rows
+
+LOG_FILE = "log.jsonl"
+
+logger = logging.getLogger(__name__)
+
+
+class LogLine(Config):
+    """One report: its step, its split, and a number by name. Numbers that are not finite are null."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    step: int
+    split: str
+    time: int
+    """Seconds since 1970."""
+
+
+def report(folder: Path, writer: Any, step: int, split: str, scores: Mapping[str, float]) -> None:
+    """Write the same numbers to TensorBoard, to `log.jsonl` and to the logger."""
+    for name, value in scores.items():
+        writer.add_scalar(f"{split}/{name}", value, step)
+    finite = {name: float(value) if math.isfinite(value) else None for name, value in scores.items()}
+    line = {"step": step, "split": split, "time": round(time.time()), **finite}
+    append_rows(folder / LOG_FILE, [line], kind=CheckpointError)
+    logger.info("step %d %s: %s", step, split, " ".join(f"{name} {value:.4g}" for name, value in scores.items()))
+
+
+def read_log(folder: Path) -> list[dict[str, Any]]:
+    """All reports of a run in order, without a torn last line; CheckpointError if the log is malformed."""
+    path = folder / LOG_FILE
+    if not path.exists():
+        return []
+    return [line.model_dump() for line in read_rows(LogLine, path, kind=CheckpointError, torn=Torn.DROP)]
+
+
+def drop_log_after(folder: Path, step: int) -> None:
+    """Remove the reports of steps that are about to be taken again."""
+    if (folder / LOG_FILE).exists():
+        kept = [line for line in read_log(folder) if line["step"] <= step]
+        write_rows(folder / LOG_FILE, kept, kind=CheckpointError)
+
+
+def validations_since_best(folder: Path) -> int:
+    """The number of validations after the one with the lowest loss; 0 if there was none."""
+    losses = [line["loss"] for line in read_log(folder) if line["split"] == "validation" and "loss" in line]
+    finite = [math.inf if loss is None else float(loss) for loss in losses]
+    return len(finite) - 1 - finite.index(min(finite)) if finite else 0
+
+
+def is_stalled(folder: Path, patience: int) -> bool:
+    """True after `patience` validations in a row (0 = any number) without a lower loss."""
+    return bool(patience) and validations_since_best(folder) >= patience

@@ -1,0 +1,141 @@
+"""The measurements of a benchmark on a toy model: what they count, not how fast this machine is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from benchmark_rows import make_case
+
+from marstts import models
+from marstts.benchmark import measures, process, random_model
+from marstts.benchmark.plan import Measure
+from marstts.benchmark.texts import CHARACTERS_PER_SECOND, fixed_length_backoff, random_voice, sample_text
+from marstts.codec.snac import SnacCodec
+from marstts.errors import BenchmarkError
+from marstts.generation.loop import RunningBatch, sampling_inputs, step
+from marstts.generation.request import RequestState, StopReason
+from marstts.synthesis.loading import load
+from marstts.synthesis.synthesizer import Synthesizer
+
+
+@pytest.fixture(scope="module")
+def toy(toy_bundle: Path) -> Synthesizer:
+    return load(toy_bundle, "onnx")
+
+
+@pytest.mark.parametrize("seconds", [0.3, 2, 10, 60])
+def test_sample_texts_have_the_requested_length(seconds):
+    text = sample_text(seconds)
+    assert text[-1] == "." and len(text) == pytest.approx(seconds * CHARACTERS_PER_SECOND, abs=16)
+
+
+def test_takes_have_exactly_the_length_of_their_characters(toy):
+    speech = replace(toy, backoff=fixed_length_backoff()).speak(sample_text(1.0), random_voice(toy))
+    [take] = speech.takes
+    expected = math.ceil(len(take.text) / CHARACTERS_PER_SECOND * toy.codec.spec.patch_rate)
+    assert len(take.codes[0]) == expected and take.stop is StopReason.MAX_PATCHES and take.attempts == 1
+
+
+def test_a_random_voice_fits_the_model_and_is_the_same_each_time(toy):
+    first, second = random_voice(toy), random_voice(toy)
+    assert set(first.embeddings) == set(toy.model.embedding_sizes)
+    for role, embedding in first.embeddings.items():
+        assert embedding.shape == (toy.model.embedding_sizes[role],)
+        assert np.linalg.norm(embedding) == pytest.approx(1.0)
+        assert np.array_equal(embedding, second.embeddings[role])
+
+
+def test_token_generation_is_timed_for_every_length_and_batch_size(toy_bundle):
+    rows = measures.measure(make_case(toy_bundle, Measure.TOKENS))
+    assert [(row["batch"], row["seconds"]) for row in rows] == [(1, 0.3), (1, 0.6), (3, 0.3)]
+    for row in rows:
+        assert (row["measure"], row["model"], row["engine"], row["weights"]) == ("tokens", "toy", "onnx", "float32")
+        patches = math.ceil(row["seconds"] * 24_000 / 2048)
+        total = row["rtf"] * row["batch"] * patches * 2048 / 24_000
+        assert 0 < row["first_patch_seconds"] <= total
+        assert row["tokens_per_second"] == pytest.approx(7 * row["batch"] * patches / total)
+
+
+def test_text_to_audio_is_timed_for_every_length(toy_bundle):
+    rows = measures.measure(make_case(toy_bundle, Measure.SPEECH))
+    assert [row["seconds"] for row in rows] == [0.3, 0.6]
+    assert all(row["rtf"] > 0 and row["load_seconds"] > 0 for row in rows)
+
+
+def test_latency_is_measured_for_every_request_of_every_caller(toy_bundle):
+    rows = measures.measure(make_case(toy_bundle, Measure.CONCURRENCY, requests=3))
+    assert [(row["concurrency"], row["requests"]) for row in rows] == [(1, 3), (2, 4)]
+    assert all(0 < row["first_audible_p50"] <= row["first_audible_p95"] < math.inf for row in rows)
+
+
+def test_peak_memory_includes_everything_the_process_held(toy_bundle):
+    [row] = measures.measure(make_case(toy_bundle, Measure.MEMORY))
+    assert row["peak_megabytes"] > 20
+    ballast = np.ones(2**23)  # 64 MiB
+    assert process.peak_megabytes() >= row["peak_megabytes"] and ballast.sum()
+
+
+def test_naive_decoding_samples_the_same_tokens_as_the_engine(toy_bundle):
+    tts = load(toy_bundle, "torch")
+    layout, prompt = tts.engine.layout, measures.sample_prompt(tts, 0.6)
+    running = step(tts.engine, RunningBatch(), [measures.fixed_request(tts, prompt, 4, seed=3)])
+    while running.active:
+        running = step(tts.engine, running)
+    expected = np.stack(running.rows[0].patches)
+
+    naive = models.naive_decoder(toy_bundle, prompt)
+    row = RequestState.begin(measures.fixed_request(tts, prompt, 4, seed=3), layout)
+    for number in range(4):
+        patch = naive.decode_patch(expected[:number], sampling_inputs([row], layout))
+        assert patch.tolist() == expected[number].tolist()
+        row = row.after(patch, layout)
+
+
+def test_naive_decoding_is_timed_at_every_nth_patch(toy_bundle):
+    [row] = measures.measure(make_case(toy_bundle, Measure.NAIVE, "torch", naive_every=2))
+    assert row["timed_patches"] == 2 and row["rtf"] > 0 and row["seconds"] == 0.3
+
+
+def test_the_first_output_of_a_command_is_timed_and_failures_are_reported():
+    assert process.first_output_seconds(["sh", "-c", "sleep 0.2; printf abcd; sleep 0.2"], 3) >= 0.2
+    with pytest.raises(BenchmarkError, match="out of steam"):
+        process.first_output_seconds(["sh", "-c", "echo out of steam >&2; exit 3"], 3)
+    with pytest.raises(BenchmarkError, match="failed"):
+        process.first_output_seconds(["sh", "-c", "printf ab"], 3)
+
+
+@pytest.mark.slow
+def test_cold_start_is_timed_from_the_start_of_the_process(toy_bundle):
+    [row] = measures.measure(make_case(toy_bundle, Measure.COLD_START, runs=0))
+    assert row["first_sample_seconds"] > 0.05
+
+
+@pytest.mark.slow
+def test_a_random_model_speaks_has_a_small_nucleus_and_is_made_once(tmp_path, monkeypatch):
+    from marstts.mars6 import bundled
+    from marstts.mars6.config import Mars6Config
+
+    sizes = {"encoder_dim": 4, "decoder_dim": 32, "codebook_size": 64, "latent_dim": 64}
+    monkeypatch.setattr(random_model, "SNAC_24KHZ", {**random_model.SNAC_24KHZ, **sizes})
+    config = Mars6Config(
+        text_vocab_size=300, codebook_size=64, width=32, encoder_layers=1, global_layers=1, local_layers=1, heads=4,
+        local_heads=2, identity_size=5, style_size=7,
+    )  # fmt: skip
+    monkeypatch.setattr(bundled, "Mars6Config", lambda: config)
+    folder = random_model.random_bundle(tmp_path)
+    monkeypatch.setattr(bundled, "Mars6Config", Mars6Config)
+
+    weights = models.load_for_training(folder).local_decoder.output.weight
+    untrained = 1 / math.sqrt(config.width)  # the most that PyTorch begins with
+    assert weights.abs().max() > 4 * untrained
+    tts = load(folder, "onnx")
+    assert isinstance(SnacCodec(tmp_path / "random-snac"), SnacCodec) and tts.codec.spec.codebook_size == 64
+    assert len(tts.speak("She put down her cup.", random_voice(tts)).waveform.samples)
+
+    before = (folder / "mars6" / "mars6.safetensors").read_bytes()
+    assert random_model.random_bundle(tmp_path) == folder
+    assert (folder / "mars6" / "mars6.safetensors").read_bytes() == before

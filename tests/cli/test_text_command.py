@@ -1,0 +1,71 @@
+"""`marstts text`: what will be spoken, and why."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from marstts.cli.text import text
+from marstts.errors import ConfigError, DataError, MarsError, TextError
+
+RUN = CliRunner()
+APP = typer.Typer()
+APP.command()(text)
+
+
+def test_sentences_are_printed_one_a_line() -> None:
+    result = RUN.invoke(APP, ["Dr. Li paid $5. Then he left."])
+    assert result.stdout.splitlines() == ["Doctor Li paid five dollars.", "Then he left."]
+
+
+def test_explain_names_the_rules() -> None:
+    lines = RUN.invoke(APP, ["--explain", "Dr. Li paid $5 🎉."]).stdout.splitlines()
+    assert lines[0] == "Doctor Li paid five dollars."
+    assert [line.split() for line in lines[1:]] == [
+        ["abbreviation.title", "'Dr.'", "->", "'Doctor'"],
+        ["money.symbol", "'$5'", "->", "'five", "dollars'"],
+        ["left", "out", "'🎉'"],
+    ]
+
+
+def test_json_holds_segments_and_steps() -> None:
+    [row] = [
+        json.loads(line) for line in RUN.invoke(APP, ["--json", "--explain", "5 km [pause:1s]"]).stdout.splitlines()
+    ]
+    assert row["segments"][0]["text"] == "five kilometers" and row["segments"][0]["pause_seconds"] == 1.0
+    assert {"rule": "unit.number", "written": "5 km", "read": "five kilometers"} in row["steps"]
+
+
+def test_warnings_go_to_standard_error() -> None:
+    result = RUN.invoke(APP, ["Hello Привет."])
+    assert result.stdout == "Hello.\n" and "Cyrillic letters" in result.stderr
+
+
+def test_files_standard_input_and_ssml_are_read(tmp_path: Path) -> None:
+    plain, ssml = tmp_path / "a.txt", tmp_path / "a.ssml"
+    plain.write_text("# One\n- 5 km\n", encoding="utf-8")
+    ssml.write_text('<speak>Hi.<break time="1s"/><voice name="anna">Ho.</voice></speak>', encoding="utf-8")
+    assert RUN.invoke(APP, ["--file", str(plain)]).stdout == "One. [pause 0.5 s]\nfive kilometers\n"
+    assert RUN.invoke(APP, ["--file", "-"], input="It is 5 km.").stdout == "It is five kilometers.\n"
+    assert RUN.invoke(APP, ["--file", str(ssml)]).stdout == "Hi. [pause 1 s]\nHo. [voice anna]\n"
+
+
+def test_a_lexicon_is_applied(tmp_path: Path) -> None:
+    path = tmp_path / "words.tsv"
+    path.write_text("nguyen\twin\n", encoding="utf-8")
+    assert RUN.invoke(APP, ["--lexicon", str(path), "Nguyen left."]).stdout == "win left.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [([], ConfigError), (["a", "--file", "b"], ConfigError), (["--file", "nope.txt"], DataError), (["🎉"], TextError),
+     (["<speak>a"], TextError), (["a", "--lexicon", "nope.tsv"], DataError), (["--file", "/"], DataError)],
+)  # fmt: skip
+def test_what_cannot_be_read_is_one_sentence(arguments: list[str], error: type[MarsError]) -> None:
+    result = RUN.invoke(APP, arguments)
+    assert isinstance(result.exception, error)
+    assert "\n" not in str(result.exception)

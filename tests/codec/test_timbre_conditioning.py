@@ -1,0 +1,149 @@
+"""The mini codec's timbre embedding: identity at first, equal in both runtimes, and refused where it does not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from marstts.audio import Waveform
+from marstts.codec.base import noise_of, timbre_embedding, with_timbre
+from marstts.codec.mini import MiniCodec, MiniCodecConfig
+from marstts.codec.mini_model import MiniCodecModel, pulse_train, to_hertz
+from marstts.codec.toy import ToyCodec
+from marstts.errors import ConfigError, VoiceError
+from marstts.training.codec.export import export_codec
+
+PLAIN = MiniCodecConfig(
+    fft_size=128, hop=32, num_mels=12, codebook_size=24, codebook_width=3, latent_width=10, encoder_width=14,
+    encoder_blocks=(1, 1), decoder_width=18, decoder_blocks=(1, 1), pitch_width=8, pitch_dilations=(1, 2),
+)  # fmt: skip
+VOICED = PLAIN.model_copy(
+    update={"timbre_width": 6, "timbre_encoder_width": 14, "timbre_encoder_blocks": 1, "timbre_mels": 9}
+)
+
+
+def random_model(config: MiniCodecConfig) -> MiniCodecModel:
+    """A model whose modulations are not zero, as after some training."""
+    torch.manual_seed(0)
+    model = MiniCodecModel(config).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "modulation" in name:
+                parameter.normal_(std=0.3)
+    return model
+
+
+@pytest.fixture(scope="module")
+def model() -> MiniCodecModel:
+    return random_model(VOICED)
+
+
+@pytest.fixture(scope="module")
+def codec(model: MiniCodecModel, tmp_path_factory: pytest.TempPathFactory) -> MiniCodec:
+    folder = tmp_path_factory.mktemp("codec")
+    export_codec(model, "tiny", folder)
+    return MiniCodec(folder)
+
+
+@pytest.fixture(scope="module")
+def plain_codec(tmp_path_factory: pytest.TempPathFactory) -> MiniCodec:
+    folder = tmp_path_factory.mktemp("plain")
+    export_codec(MiniCodecModel(PLAIN).eval(), "plain", folder)
+    return MiniCodec(folder)
+
+
+def noise(seconds: float, seed: int = 1) -> Waveform:
+    samples = np.random.default_rng(seed).standard_normal(int(seconds * 24000)).astype(np.float32)
+    return Waveform(0.1 * samples, 24000)
+
+
+def test_an_untrained_timbre_embedding_changes_nothing() -> None:
+    torch.manual_seed(0)
+    model = MiniCodecModel(VOICED).eval()
+    latents = torch.randn(2, VOICED.latent_width, 12)
+    with torch.no_grad():
+        for ours, theirs in zip(model.decoder(latents, torch.randn(2, 6)), model.decoder(latents), strict=True):
+            torch.testing.assert_close(ours, theirs)
+        torch.testing.assert_close(model.decoder.pitch(latents, torch.randn(2, 6)), model.decoder.pitch(latents))
+
+
+def test_the_zero_vector_leaves_the_decoder_as_it_is(model: MiniCodecModel) -> None:
+    latents = torch.randn(1, VOICED.latent_width, 12)
+    with torch.no_grad():
+        for ours, theirs in zip(model.decoder(latents, torch.zeros(1, 6)), model.decoder(latents), strict=True):
+            torch.testing.assert_close(ours, theirs)
+        assert not torch.allclose(model.decoder(latents, torch.ones(1, 6))[0], model.decoder(latents)[0])
+
+
+def test_timbre_embeddings_ignore_the_level_and_the_upper_bands(model: MiniCodecModel) -> None:
+    mels = torch.randn(1, 12, 40)
+    other = mels + 1.5
+    other[:, VOICED.timbre_mels :] = -9.0
+    with torch.no_grad():
+        timbre = model.timbre_encoder(mels)
+        torch.testing.assert_close(model.timbre_encoder(other), timbre, rtol=1e-4, atol=1e-4)
+    assert float((timbre**2).mean()) == pytest.approx(1.0, rel=1e-3)
+
+
+def test_exported_timbre_embeddings_equal_the_trained_models(model: MiniCodecModel, codec: MiniCodec) -> None:
+    waveform = noise(0.1)
+    padded = np.pad(waveform.samples, (0, -len(waveform.samples) % VOICED.hop))
+    with torch.no_grad():
+        wanted = model.timbre_of(torch.from_numpy(padded)[None])[0].numpy()
+    np.testing.assert_allclose(codec.timbre_embedding(waveform), wanted, atol=1e-3)
+
+
+def test_exported_decoder_equals_the_trained_models_with_a_timbre(model: MiniCodecModel, codec: MiniCodec) -> None:
+    codes, vector = codec.encode(noise(0.08)), np.linspace(-1, 1, 6, dtype=np.float32)
+    size, patches = codec.spec.patch_samples, len(codes[0])
+    hiss = torch.from_numpy(np.concatenate([noise_of((0,), patch, size) for patch in range(patches)]))[None]
+    with torch.no_grad():
+        latents = model.quantizer.decode([torch.from_numpy(level)[None] for level in codes])
+        timbre = torch.from_numpy(vector)[None]
+        pitch = to_hertz(model.decoder.pitch(latents, timbre))
+        pulses = pulse_train(pitch, VOICED, torch.zeros(1, 1))
+        wanted = model.synthesize(model.decoder(latents, timbre), pitch, pulses, hiss)[0].numpy()
+    heard = codec.with_timbre(vector).decode(codes).samples
+    np.testing.assert_allclose(heard, wanted, atol=1e-3 * float(np.abs(wanted).max()))
+
+
+def test_a_codec_with_a_timbre_leaves_the_original_as_it_is(codec: MiniCodec) -> None:
+    codes = codec.encode(noise(0.08))
+    before = codec.decode(codes).samples
+    conditioned = with_timbre(codec, np.ones(6, np.float32))
+    assert not np.allclose(conditioned.decode(codes).samples, before)
+    np.testing.assert_array_equal(codec.decode(codes).samples, before)
+
+
+def test_windows_with_a_timbre_equal_the_whole(codec: MiniCodec) -> None:
+    conditioned = codec.with_timbre(np.ones(6, np.float32))
+    codes = conditioned.encode(noise(0.2))
+    decoding, patches = conditioned.decoding(), len(codes[0])
+    parts = [decoding.decode_until(codes, stop) for stop in range(0, patches + 1)]
+    np.testing.assert_allclose(np.concatenate(parts), conditioned.decode(codes).samples, atol=1e-4)
+
+
+def test_codecs_without_timbre_embeddings_stay_what_they_were(plain_codec: MiniCodec) -> None:
+    assert timbre_embedding(plain_codec, noise(0.1)) is None
+    assert with_timbre(plain_codec, None) is plain_codec
+    assert with_timbre(plain_codec, np.ones(6, np.float32)) is plain_codec
+    toy = ToyCodec(24)
+    assert timbre_embedding(toy, noise(0.1)) is None and with_timbre(toy, np.ones(6, np.float32)) is toy
+    with pytest.raises(ConfigError, match="no timbre embeddings"):
+        plain_codec.timbre_embedding(noise(0.1))
+
+
+def test_a_vector_of_another_length_is_refused(codec: MiniCodec) -> None:
+    with pytest.raises(VoiceError, match=r"length 6, but one of shape \(5,\)"):
+        with_timbre(codec, np.ones(5, np.float32))
+
+
+def test_a_folder_without_its_timbre_graph_is_refused(codec: MiniCodec, tmp_path: Path) -> None:
+    for path in codec.folder.iterdir():
+        if path.name != "timbre.onnx":
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    with pytest.raises(Exception, match=r"timbre\.onnx"):
+        MiniCodec(tmp_path)

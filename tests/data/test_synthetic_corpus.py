@@ -1,0 +1,314 @@
+"""The synthetic corpus: drawn speakers, held-out splits, and the rendering of a reading in another voice."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from marstts.audio import Waveform
+from marstts.cli.prepare import weighted_file
+from marstts.data.corpora import speakers, synthetic
+from marstts.data.corpora import tts_engines as engines
+from marstts.data.corpora.speakers import STYLES, SyntheticSpeaker
+from marstts.data.corpora.tts_engines import BaseVoice
+from marstts.data.manifest import read_manifest
+from marstts.data.workers import Processes
+from marstts.errors import DataError, MissingExtraError
+from marstts.files import lock_folder
+
+FORMANT = 1500.0
+
+
+def speak(text: str, voice: BaseVoice, rate: float, pitch: float) -> Waveform:
+    """A stand-in for an engine: a pulse train of 100 Hz through one resonance, a tenth of a second per word."""
+    seconds = 0.1 * len(text.split()) / rate + 0.3
+    time = np.arange(int(seconds * 16000)) / 16000
+    pulses = np.diff(np.floor(time * 100 * pitch), prepend=0.0)
+    decay = np.arange(400) / 16000
+    ring = np.exp(-decay * 300) * np.sin(2 * np.pi * FORMANT * decay)
+    return Waveform((0.3 * np.convolve(pulses, ring)[: len(time)]).astype(np.float32), 16000)
+
+
+@pytest.fixture
+def base(monkeypatch: pytest.MonkeyPatch) -> BaseVoice:
+    voice = BaseVoice(name="pulse", speak=speak, program="sh", packages=("dash",), engine_voice="pulse", female=False,
+                      tier="green", license="own", bandwidth=16000)  # fmt: skip
+    monkeypatch.setitem(engines.BASE_VOICES, "pulse", voice)
+    return voice
+
+
+def make_speaker(**changes: float) -> SyntheticSpeaker:
+    facts = {"formants": 1.0, "semitones": 0.0, "pitch_range": 1.0, "rate": 1.0} | changes
+    return SyntheticSpeaker(id="pulse.1", base="pulse", timbre_db=(0.0,) * 6, **facts)
+
+
+def strongest_frequency(samples: np.ndarray) -> float:
+    """Center of gravity of the power between 800 and 3000 Hz."""
+    power = np.abs(np.fft.rfft(samples)) ** 2
+    frequencies = np.fft.rfftfreq(len(samples), 1 / 24000)
+    band = (frequencies > 800) & (frequencies < 3000)
+    return float((power[band] * frequencies[band]).sum() / power[band].sum())
+
+
+def test_a_shorter_vocal_tract_moves_the_formants_up_but_not_the_length(base: BaseVoice) -> None:
+    text = "one two three four five six seven eight nine ten"
+    plain = speakers.render_by_resampling(make_speaker(), STYLES["regular"], base, text)
+    short = speakers.render_by_resampling(make_speaker(formants=1.2), STYLES["regular"], base, text)
+    assert strongest_frequency(short) / strongest_frequency(plain) == pytest.approx(1.2, rel=0.05)
+    assert len(short) / len(plain) == pytest.approx(1.0, rel=0.1)
+
+
+def test_fast_speech_is_shorter_than_slow_speech(base: BaseVoice) -> None:
+    text = "one two three four five six seven eight nine ten"
+    fast, slow = (
+        speakers.render(make_speaker(), style, text, speakers.draw_rng(style)).seconds for style in ("fast", "slow")
+    )
+    assert fast < 0.7 * slow
+
+
+def test_the_loud_style_is_louder_than_the_regular_one(base: BaseVoice) -> None:
+    def level(style: str) -> float:
+        return float(np.std(speakers.render(make_speaker(), style, "one two three four", speakers.draw_rng(1)).samples))
+
+    assert level("loud") > 1.5 * level("regular")
+
+
+def test_no_utterance_is_digitally_silent_anywhere(base: BaseVoice) -> None:
+    samples = speakers.render(make_speaker(), "regular", "one two three", speakers.draw_rng(1)).samples
+    assert np.abs(samples[:200]).max() > 0
+
+
+def test_the_empty_upper_band_is_filled(base: BaseVoice) -> None:
+    samples = speakers.render_by_resampling(make_speaker(), STYLES["regular"], base, "one two three four five six")
+    power = np.abs(np.fft.rfft(samples)) ** 2
+    frequencies = np.fft.rfftfreq(len(samples), 1 / 24000)
+    below, above = (power[(frequencies > low) & (frequencies < low + 1500)].mean() for low in (5500, 9000))
+    assert above > 1e-4 * below
+
+
+def test_f0_moves_by_semitones_and_unvoiced_frames_stay() -> None:
+    f0 = np.array([0.0, 100.0, 120.0, 0.0])
+    moved = speakers.move_pitch(f0, semitones=12, pitch_range=1.0)
+    np.testing.assert_allclose(moved, [0, 200, 240, 0])
+
+
+def test_whispering_needs_the_vocoder_and_plain_speech_does_not(base: BaseVoice) -> None:
+    assert speakers.needs_vocoder(base, STYLES["whisper"])
+    assert not speakers.needs_vocoder(base, STYLES["high"])
+
+
+def test_whispers_are_aperiodic(base: BaseVoice) -> None:
+    pytest.importorskip("pyworld", reason="the WORLD vocoder comes with marstts[synthetic]")
+    samples = speakers.render_by_vocoder(make_speaker(), STYLES["whisper"], base, "one two three four five six seven")
+    voiced = speak("one two three four five six seven", base, 1.0, 1.0).samples
+
+    def periodicity(x: np.ndarray, lag: int) -> float:
+        middle = x[len(x) // 3 : 2 * len(x) // 3]
+        return float(np.dot(middle[:-lag], middle[lag:]) / np.dot(middle, middle))
+
+    assert periodicity(voiced, 160) > 0.5
+    assert abs(periodicity(samples, 240)) < 0.3
+
+
+def test_the_same_key_draws_the_same_speaker(base: BaseVoice) -> None:
+    assert speakers.draw_speaker(base, 3, 8, 0) == speakers.draw_speaker(base, 3, 8, 0)
+    assert speakers.draw_speaker(base, 3, 8, 0) != speakers.draw_speaker(base, 3, 8, 1)
+
+
+def test_speaker_zero_keeps_the_engines_voice(base: BaseVoice) -> None:
+    assert speakers.draw_speaker(base, 0, 8, 0).formants == 1.0
+
+
+def test_spelling_variants_of_a_sentence_share_a_split() -> None:
+    assert synthetic.split_of_sentence("Don't go, now!") == synthetic.split_of_sentence("dont go now")
+
+
+@pytest.fixture
+def config() -> synthetic.SyntheticConfig:
+    return synthetic.SyntheticConfig(
+        base_voices=("pulse",), speakers_per_voice=3, held_out_per_voice=1, train_hours=0.01, validation_utterances=2,
+        test_utterances_per_speaker=7, band_limited_fraction=0.2,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def sentences(tmp_path: Path) -> Path:
+    words = ["ship", "harbour", "window", "letter", "garden", "morning", "river", "mountain"]
+    lines = [f"The {a} and the {b} were {c} on the road." for a in words for b in words for c in ("old", "new", "lost")]
+    path = tmp_path / "sentences.txt"
+    path.write_text("\n".join([*lines, "1984 is not speakable as it stands", "x"]))
+    return path
+
+
+@pytest.fixture
+def without_vocoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No engine or vocoder is needed for the stand-in voice."""
+    monkeypatch.setattr(speakers, "needs_vocoder", lambda base, style: False)
+
+
+def test_a_corpus_is_built_and_an_interrupted_build_resumes(
+    base: BaseVoice, config: synthetic.SyntheticConfig, sentences: Path, tmp_path: Path, without_vocoder: None
+) -> None:
+    synthetic.build(config, [(sentences, 1.0)], tmp_path / "whole", Processes(1))
+    whole = read_manifest(tmp_path / "whole" / "utterances.jsonl")
+    assert {u.split for u in whole} == {"train", "validation", "test"}
+    assert all((tmp_path / "whole" / u.audio).is_file() for u in whole)
+
+    shutil.copytree(tmp_path / "whole", tmp_path / "part")
+    lines = (tmp_path / "part" / "utterances.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "part" / "utterances.jsonl").write_text("".join(lines[:5]))
+    synthetic.build(config, [(sentences, 1.0)], tmp_path / "part", Processes(1))
+    assert read_manifest(tmp_path / "part" / "utterances.jsonl") == whole
+
+
+def test_held_out_speakers_and_sentences_are_never_trained_on(
+    base: BaseVoice, config: synthetic.SyntheticConfig, sentences: Path
+) -> None:
+    specs = list(synthetic.plan(config, synthetic.read_sentences([(sentences, 1.0)], config)))
+    trained_speakers = {spec.speaker.id for spec in specs if spec.split == "train"}
+    kept = {spec.speaker.id for spec in specs if spec.split == "test"}
+    assert kept and not trained_speakers & kept
+    trained = {spec.text for spec in specs if spec.split == "train"}
+    assert not trained & {spec.text for spec in specs if spec.split != "train"}
+    assert {spec.style for spec in specs if spec.split == "test"} == set(STYLES)
+
+
+def test_band_limited_utterances_state_their_source_rate(
+    base: BaseVoice, config: synthetic.SyntheticConfig, sentences: Path
+) -> None:
+    specs = synthetic.plan(config, synthetic.read_sentences([(sentences, 1.0)], config))
+    rates = {spec.source_rate for spec in specs if spec.split == "train"}
+    assert rates & {8000, 16000} and 24000 in rates
+
+
+def test_unspeakable_lines_are_left_out(config: synthetic.SyntheticConfig, sentences: Path) -> None:
+    texts = [text for split in synthetic.read_sentences([(sentences, 1.0)], config).values() for text, _ in split]
+    assert not any("1984" in text or text == "x" for text in texts)
+
+
+def test_the_shortest_text_and_the_fraction_of_regular_speech_follow_the_configuration(
+    base: BaseVoice, config: synthetic.SyntheticConfig, sentences: Path
+) -> None:
+    short = sentences.with_name("short.txt")
+    short.write_text(sentences.read_text() + "\nNo.\nOh, no!\n")
+    all_lengths = synthetic.SyntheticConfig(base_voices=("pulse",), min_characters=3)
+    kept = synthetic.read_sentences([(short, 1.0)], all_lengths)
+    assert {"No.", "Oh, no!"} <= {text for split in kept.values() for text, _ in split}
+    kept = synthetic.read_sentences([(short, 1.0)], config)
+    assert not {"No.", "Oh, no!"} & {text for split in kept.values() for text, _ in split}
+    for share in (0.2, 1.0):
+        config = synthetic.SyntheticConfig(base_voices=("pulse",), train_hours=0.2, regular_fraction=share)
+        styles = [spec.style for spec in synthetic.plan(config, kept) if spec.split == "train"]
+        assert styles.count("regular") / len(styles) == pytest.approx(share, abs=0.07)
+
+
+def test_rejected_utterances_are_listed_with_a_reason(
+    base: BaseVoice, config: synthetic.SyntheticConfig, sentences: Path, tmp_path: Path, without_vocoder: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(synthetic, "MIN_SECONDS", 1.3)
+    synthetic.build(config, [(sentences, 1.0)], tmp_path, Processes(1))
+    rejects = [json.loads(line) for line in (tmp_path / "rejects.jsonl").open()]
+    assert rejects and all("kept are" in reject["reason"] for reject in rejects)
+
+
+def test_missing_engines_are_named_with_their_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines.shutil, "which", lambda program: None)
+    with pytest.raises(DataError, match=r"apt-get install flite$"):
+        engines.check_installed(("flite-slt",))
+
+
+def test_packages_outside_of_main_are_named_with_their_sections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines.shutil, "which", lambda program: None)
+    needed = (
+        r"apt-get install libttspico-utils rhvoice rhvoice-english \(the package sources must include contrib and non"
+    )
+    with pytest.raises(DataError, match=needed):
+        engines.check_installed(("rhvoice-bdl", "pico-us"))
+
+
+def test_an_engine_without_its_voice_is_found_before_anything_is_rendered(
+    base: BaseVoice, config: synthetic.SyntheticConfig, sentences: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(text: str, voice: BaseVoice, rate: float, pitch: float) -> Waveform:
+        raise DataError("no such voice")
+
+    monkeypatch.setitem(engines.BASE_VOICES, "pulse", dataclasses.replace(base, speak=fail))
+    with pytest.raises(DataError, match="not installed: apt-get install dash"):
+        synthetic.build(config, [(sentences, 1.0)], tmp_path / "out", Processes(1))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_python_package_is_found_before_anything_is_rendered(
+    base: BaseVoice, config: synthetic.SyntheticConfig, sentences: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyworld", None)
+    with pytest.raises(MissingExtraError, match=r"marstts\[synthetic\]"):
+        synthetic.build(config, [(sentences, 1.0)], tmp_path / "out", Processes(1))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_manifest_torn_in_its_last_line_is_continued(
+    base: BaseVoice, config: synthetic.SyntheticConfig, sentences: Path, tmp_path: Path, without_vocoder: None
+) -> None:
+    report = synthetic.build(config, [(sentences, 1.0)], tmp_path, Processes(1))
+    manifest = tmp_path / "utterances.jsonl"
+    whole = manifest.read_bytes()
+    manifest.write_bytes(whole[:-30])
+    again = synthetic.build(config, [(sentences, 1.0)], tmp_path, Processes(1))
+    assert manifest.read_bytes() == whole and again.made_now == 1
+    assert (again.utterances, again.seconds) == (report.utterances, pytest.approx(report.seconds))
+
+
+def test_two_builds_in_one_folder_are_refused(
+    base: BaseVoice, config: synthetic.SyntheticConfig, sentences: Path, tmp_path: Path
+) -> None:
+    with lock_folder(tmp_path), pytest.raises(DataError, match="another process is working in this folder"):
+        synthetic.build(config, [(sentences, 1.0)], tmp_path, Processes(1))
+
+
+def test_files_of_sentences_that_cannot_be_read_are_named(config: synthetic.SyntheticConfig, tmp_path: Path) -> None:
+    (tmp_path / "torn.gz").write_bytes(gzip.compress(b"The ship left.\n" * 999)[:-20])
+    (tmp_path / "latin.txt").write_bytes("Das Mädchen.\n".encode("latin-1"))
+    for name in ("torn.gz", "latin.txt"):
+        with pytest.raises(DataError, match=rf"{name}: expected sentences, one a line"):
+            synthetic.read_sentences([(tmp_path / name, 1.0)], config)
+    with pytest.raises(DataError, match="no such file of sentences"):
+        synthetic.read_sentences([(tmp_path / "none.txt", 1.0)], config)
+
+
+def test_unknown_voices_are_named() -> None:
+    with pytest.raises(DataError, match="unknown base voices nobody; known are"):
+        engines.check_installed(("nobody",))
+
+
+@pytest.mark.parametrize("name", sorted(engines.BASE_VOICES))
+def test_every_installed_engine_speaks_at_its_rate(name: str) -> None:
+    voice = engines.BASE_VOICES[name]
+    if shutil.which(voice.program) is None:
+        pytest.skip(f"{voice.packages} are not installed")
+    slow = voice.speak("The ship left the harbour at dawn.", voice, 0.8, 1.0)
+    assert slow.seconds > 0.8
+    if voice.has_rate:
+        assert voice.speak("The ship left the harbour at dawn.", voice, 1.3, 1.0).seconds < 0.8 * slow.seconds
+
+
+@pytest.mark.parametrize(
+    ("item", "expected"),
+    [("a.txt", ("a.txt", 1.0)), ("a.txt:0.5", ("a.txt", 0.5)), ("c:x/a.txt:2", ("c:x/a.txt", 2.0))],
+)
+def test_files_of_sentences_may_have_weights(item: str, expected: tuple[str, float]) -> None:
+    assert weighted_file(item) == (Path(expected[0]), expected[1])
+
+
+@pytest.mark.parametrize("weight", ["x", "nan", "inf", "0", "-1"])
+def test_impossible_weights_are_refused(weight: str) -> None:
+    with pytest.raises(DataError, match="as the weight"):
+        weighted_file(f"a.txt:{weight}")

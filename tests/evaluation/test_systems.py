@@ -1,0 +1,137 @@
+"""Systems: codec resynthesis, models and their ablations, espeak-ng."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import marstts
+from marstts import audio
+from marstts.audio import Waveform
+from marstts.errors import DataError
+from marstts.evaluation.systems import Clone, CodecResynthesis, EspeakNg, Model, Variant, ablate
+from marstts.generation.request import SamplingConfig
+from marstts.metrics.testset import Trial, folder_digest, take_seed
+
+RECORDINGS = Path(__file__).parents[1] / "audio"
+TRIALS = [
+    Trial(
+        id=name, text=text, speaker=speaker, style="regular", reference=RECORDINGS / recording,
+        reference_transcript=text, ground_truth=RECORDINGS / recording,
+    )
+    for name, text, speaker, recording in (
+        ("a1", "Has never been surpassed.", "anna", "LJ001-0008.flac"),
+        ("b1", "He might even have been made amiable himself.", "bert", "sense-0930.flac"),
+    )
+]  # fmt: skip
+
+
+class HalvingCodec:
+    """Halves every sample, and pads to whole patches of 1,000 samples."""
+
+    spec = SimpleNamespace(name="halving", sample_rate=8000)
+
+    def encode(self, waveform: Waveform):
+        return (np.pad(waveform.samples, (0, -len(waveform.samples) % 1000)),)
+
+    def decode(self, codes):
+        return Waveform((codes[0] / 2).astype(np.float32), 8000)
+
+
+def test_resynthesis_is_cut_to_the_length_of_the_recording():
+    take = CodecResynthesis(HalvingCodec()).speak(TRIALS[0])
+    original = audio.resample(audio.read(TRIALS[0].ground_truth), 8000)
+    assert take.sample_rate == 8000
+    np.testing.assert_allclose(take.samples, original.samples / 2, atol=1e-7)
+
+
+class EchoSynthesizer:
+    """A synthesizer that records its arguments."""
+
+    def clone(self, reference, transcript=None):
+        return reference, transcript
+
+    def speak(self, text, voice, seed):
+        self.asked = (text, *voice, seed)
+        return SimpleNamespace(waveform=Waveform(np.ones(5, np.float32), 8000))
+
+
+def test_deep_clones_get_the_transcript_and_shallow_ones_do_not():
+    echo = EchoSynthesizer()
+    shallow, deep = (Model(echo, "mini", "digest", clone=kind, seed=3) for kind in Clone)
+    assert (shallow.name, deep.name) == ("mini (shallow)", "mini (deep)")
+    assert shallow.version != deep.version
+    shallow.speak(TRIALS[0])
+    assert echo.asked == (TRIALS[0].text, TRIALS[0].reference, None, take_seed(3, "a1"))
+    deep.speak(TRIALS[0])
+    assert echo.asked[2] == TRIALS[0].reference_transcript
+    untranscribed = TRIALS[0].model_copy(update={"reference_transcript": ""})
+    with pytest.raises(DataError, match=r"LJ001-0008\.flac: has no transcript"):
+        deep.speak(untranscribed)
+    shallow.speak(untranscribed)
+
+
+@dataclass(frozen=True)
+class SpeechModel:
+    """The settings of a model that ablations change."""
+
+    architecture: str = "mars6"
+    quality_prefix_hz: int | None = 48000
+    sampling: SamplingConfig = field(default_factory=SamplingConfig)
+
+
+@dataclass(frozen=True)
+class PlainModel:
+    """A model without a quality prefix."""
+
+    architecture: str = "plain"
+    sampling: SamplingConfig = field(default_factory=SamplingConfig)
+
+
+@dataclass(frozen=True)
+class Session:
+    """A synthesizer with a model."""
+
+    model: SpeechModel | PlainModel
+    name: str = "mini"
+
+
+def test_ablations_change_one_setting():
+    session = Session(SpeechModel())
+    without_ras = SpeechModel(sampling=SamplingConfig(ras_max_ratio=1.0))
+    assert ablate(session, Variant.NO_RAS) == Session(without_ras)
+    assert ablate(session, Variant.NO_QUALITY_PREFIX) == Session(SpeechModel(quality_prefix_hz=None))
+    with pytest.raises(DataError, match="architecture plain have no quality prefix"):
+        ablate(Session(PlainModel()), Variant.NO_QUALITY_PREFIX)
+
+
+@pytest.mark.slow
+def test_the_packaged_model_can_be_ablated():
+    mini = marstts.load("mini")
+    assert ablate(mini, Variant.NO_RAS).sampling.ras_max_ratio == 1.0
+    assert ablate(mini, Variant.NO_QUALITY_PREFIX).model.quality_prefix_hz is None
+
+
+@pytest.mark.skipif(shutil.which("espeak-ng") is None, reason="espeak-ng is not installed")
+def test_espeak_ng_speaks_every_text():
+    assert 1.0 < EspeakNg().speak(TRIALS[1]).seconds < 6.0
+
+
+def test_seeds_differ_between_trials_and_runs():
+    seeds = {take_seed(seed, name) for seed in range(5) for name in ("a1", "b1")}
+    assert len(seeds) == 10 and all(0 <= seed < 2**32 for seed in seeds)
+
+
+def test_folder_digest_changes_with_names_and_bytes(tmp_path: Path):
+    (tmp_path / "a.wav").write_bytes(b"1")
+    first = folder_digest(tmp_path)
+    (tmp_path / "notes.txt").write_text("x")
+    assert folder_digest(tmp_path) != first
+    assert folder_digest(tmp_path, (".wav",)) == first
+    (tmp_path / "a.wav").write_bytes(b"2")
+    assert folder_digest(tmp_path, (".wav",)) != first

@@ -1,0 +1,143 @@
+"""Runs a command in a child and kills it at the N-th operation on a file that changes one, or after B written bytes.
+
+`python killed_commands.py SCENARIO FOLDER POINT...` prints one line of JSON per point: whether the child was killed,
+and after how many operations it ended where it was not. Modules are imported once; each child is a fork.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+EVENTS = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.chmod", "os.link", "os.symlink"}
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+
+
+def changes_a_file(event: str, arguments: tuple[Any, ...]) -> bool:
+    """Whether an audit event is an operation that creates, opens for writing, renames or removes a file."""
+    return event in EVENTS or (event == "open" and bool(arguments[2] & WRITING))
+
+
+class Killer:
+    """Kills this process just before the operation number `point`."""
+
+    def __init__(self, point: int) -> None:
+        self.point, self.count, self.active = point, 0, False
+
+    def step(self) -> None:
+        if self.active:
+            self.count += 1
+            if self.count == self.point:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def install(self) -> None:
+        sys.addaudithook(lambda event, arguments: self.step() if changes_a_file(event, arguments) else None)
+        for name in ("fsync", "ftruncate", "fchmod"):  # which raise no audit event everywhere
+            setattr(os, name, self.counted(getattr(os, name)))
+        self.active = True
+
+    def counted(self, function: Any) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
+            self.step()
+            return function(*arguments, **options)
+
+        return call
+
+
+def speak(folder: Path) -> list[str]:
+    import marstts.cli.speak
+    from scripted import good, scripted_synthesizer
+
+    marstts.cli.speak.load = lambda *how: scripted_synthesizer(good)
+    return ["speak", "The cat sat.", "--voice", str(folder / "a.voice"), "--output", str(folder / "target.wav")]
+
+
+def stream(folder: Path) -> list[str]:
+    return [*speak(folder), "--stream"]
+
+
+def batch(folder: Path) -> list[str]:
+    words = speak(folder)
+    (folder / "lines.txt").write_text("The cat sat.\nShe sells.\n", encoding="utf-8")
+    return [words[0], "--file", str(folder / "lines.txt"), *words[2:5], str(folder / "target"), "--batch", "1"]
+
+
+def voice(folder: Path) -> list[str]:
+    import marstts.cli.voice
+    from scripted import good, scripted_synthesizer
+
+    marstts.cli.voice.load = lambda model: scripted_synthesizer(good)
+    words = ["voice", "create", str(folder / "reference.wav"), "--name", "New", "--transcript", "He might."]
+    return [*words, "--output", str(folder / "target.voice")]
+
+
+def export(folder: Path) -> list[str]:
+    """`bundle upgrade` and `export` write through the same `atomic_folder`; graphs are not computed here."""
+    import marstts.mars6.export.graphs
+    from marstts.mars6 import bundled
+
+    def write_weights(model: Any, target: Path, storage: Any) -> None:
+        bundled.write_weights(model, target)
+
+    marstts.mars6.export.graphs.export_mars6 = write_weights
+    parts = ["--codec", "toy:64", "--identity", "toy:5", "--style", "toy:7"]
+    return ["export", str(folder / "run"), "--name", "new", "--output", str(folder / "target"), *parts]
+
+
+SCENARIOS = {"speak": speak, "stream": stream, "batch": batch, "voice": voice, "export": export}
+
+
+def run_child(words: list[str], point: str) -> None:
+    """Run the command; `point` is "N" for the N-th operation, "Bytes N" for the N-th byte of any file."""
+    from typer.testing import CliRunner
+
+    from marstts.cli.main import app
+
+    killer = Killer(0 if point.startswith("b") else int(point))
+    if point.startswith("b"):
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # ends the process in the middle of a write
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(point[1:]),) * 2)
+    killer.install()
+    result = CliRunner().invoke(app, words)
+    killer.active = False
+    outcome = {"killed": False, "exit": result.exit_code, "operations": killer.count, "told": result.stderr}
+    print(json.dumps(outcome), flush=True)
+    os._exit(0)
+
+
+def main(scenario: str, folder: Path, points: list[str]) -> None:
+    from typer.testing import CliRunner
+
+    from marstts.cli.main import app
+
+    warnings.simplefilter("ignore")
+    words = SCENARIOS[scenario](folder)
+    CliRunner().invoke(app, [*words[:1], "--help"])  # imports the command
+    if scenario == "export":
+        import torch
+
+        torch.set_num_threads(1)
+    shutil.copytree(folder, folder.with_name("kept"), symlinks=True)
+    for point in points:
+        sys.stdout.flush()
+        child = os.fork()
+        if child == 0:
+            run_child(words, point)
+        _, status = os.waitpid(child, 0)
+        if os.WIFSIGNALED(status):
+            print(json.dumps({"killed": True, "signal": os.WTERMSIG(status)}), flush=True)
+        sys.stdin.readline()  # the test looks at the files, and asks for the next point
+        shutil.rmtree(folder)
+        shutil.copytree(folder.with_name("kept"), folder, symlinks=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3:])

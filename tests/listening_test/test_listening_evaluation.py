@@ -1,0 +1,113 @@
+"""An evaluation's folder as the input of a listening test."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from simulated_listeners import write_buzz
+from typer.testing import CliRunner
+
+from marstts.cli.main import app
+from marstts.errors import DataError
+from marstts.evaluation.score import write_trials
+from marstts.listening_test.config import Question, read_listening_test
+from marstts.listening_test.rating import open_rating_plan
+from marstts.metrics.testset import Trial
+
+SENTENCES = [f"s{number}" for number in range(7)]
+SYSTEMS = ["codec-resynthesis", "ground-truth", "mini (deep)"]
+
+
+@pytest.fixture
+def evaluation(tmp_path: Path) -> Path:
+    """A folder as `marstts evaluate` writes it."""
+    folder = tmp_path / "evaluation"
+    for number, sentence in enumerate(SENTENCES):
+        write_buzz(folder / "references" / f"{sentence}.wav", pitch=150 + number)
+        for index, system in enumerate(SYSTEMS):
+            write_buzz(folder / "takes" / system / f"{sentence}.wav", pitch=100 + 10 * index + number)
+    (folder / "takes" / "mini (deep)" / "takes.jsonl").write_text("{}")
+    rows = [{"id": sentence, "text": "Some words.", "speaker": "a", "style": "regular"} for sentence in SENTENCES]
+    (folder / "trials.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def test_an_evaluation_folder_is_a_test_of_all_its_systems(evaluation: Path):
+    config = read_listening_test(evaluation)
+    assert list(config.systems) == SYSTEMS and config.database == evaluation / "answers.sqlite"
+    assert config.questions == (Question.NATURALNESS, Question.SIMILARITY)
+    plan = open_rating_plan(config)
+    assert plan.stimuli.sentences == SENTENCES and set(plan.stimuli.references) == set(SENTENCES)
+    assert plan.stimuli.recordings == plan.stimuli.references
+
+
+def test_a_file_may_name_an_evaluation_and_override_its_folders(evaluation: Path, tmp_path: Path):
+    write_buzz(tmp_path / "people" / "p.wav")
+    path = tmp_path / "test.toml"
+    path.write_text(
+        'title = "t"\nevaluation = "evaluation"\nrecordings = "people"\n'
+        '[systems]\nmini = "evaluation/takes/mini (deep)"\n'
+    )
+    config = read_listening_test(path)
+    assert list(config.systems) == ["mini"] and config.recordings == tmp_path / "people"
+    assert config.references == evaluation / "references" and config.database == tmp_path / "answers.sqlite"
+    assert set(open_rating_plan(config).stimuli.recordings) == {"p"}
+
+
+def test_files_of_no_trial_are_ignored_and_missing_takes_are_reported(evaluation: Path):
+    write_buzz(evaluation / "takes" / "mini (deep)" / "unfinished.wav")
+    assert open_rating_plan(read_listening_test(evaluation)).stimuli.sentences == SENTENCES
+    (evaluation / "takes" / "mini (deep)" / "s3.wav").unlink()
+    with pytest.raises(DataError, match=r"mini \(deep\): 1 of 7 sentences are missing \(s3\)"):
+        open_rating_plan(read_listening_test(evaluation))
+    for system in SYSTEMS:
+        (evaluation / "takes" / system / "s3.wav").unlink(missing_ok=True)
+    (evaluation / "references" / "s3.wav").unlink()
+    with pytest.raises(DataError, match=r"ground-truth: 1 of 7 sentences are missing \(s3\)"):
+        open_rating_plan(read_listening_test(evaluation))
+
+
+@pytest.mark.parametrize("part", ["trials.jsonl", "references", "takes"])
+def test_a_folder_that_is_no_evaluation_is_refused_by_the_command(evaluation: Path, part: str):
+    path = evaluation / part
+    path.unlink() if path.is_file() else shutil.rmtree(path)
+    result = CliRunner().invoke(app, ["listening-test", "serve", str(evaluation)])
+    assert result.exit_code == 2 and "expected the folder of an evaluation" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [("{}", "id: is missing"), ('{"id": "../../etc/x"}', "id: "), ('{"id": 3}', "id: "), ("[]", "trials.jsonl:1"),
+     ('{"id": "s0"}\n{"id": "s0"}', "was used before on line 1")],
+)  # fmt: skip
+def test_malformed_trials_are_refused_by_line(evaluation: Path, row: str, sentence: str):
+    (evaluation / "trials.jsonl").write_text(row + "\n")
+    with pytest.raises(DataError, match=sentence):
+        read_listening_test(evaluation)
+
+
+def test_an_evaluation_without_takes_is_refused(evaluation: Path):
+    shutil.rmtree(evaluation / "takes")
+    (evaluation / "takes").mkdir()
+    with pytest.raises(DataError, match="holds no takes"):
+        read_listening_test(evaluation)
+
+
+def test_the_trials_and_references_that_an_evaluation_writes_are_read(tmp_path: Path):
+    write_buzz(tmp_path / "r.wav", rate=24_000)
+    output = tmp_path / "evaluation"
+    trials = [
+        Trial(
+            id=sentence, text="Some words.", speaker="a", style="regular", reference=tmp_path / "r.wav",
+            reference_transcript="Words.", ground_truth=None,
+        )
+        for sentence in SENTENCES
+    ]  # fmt: skip
+    write_trials(trials, output)
+    for sentence in SENTENCES:
+        write_buzz(output / "takes" / "mini (deep)" / f"{sentence}.wav", rate=24_000)
+    plan = open_rating_plan(read_listening_test(output))
+    assert plan.stimuli.sentences == SENTENCES and set(plan.stimuli.references) == set(SENTENCES)

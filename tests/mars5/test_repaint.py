@@ -1,0 +1,235 @@
+"""RePaint: the walk, what is known and what is held, and its distribution where the truth is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Tensor
+
+from marstts.mars5.diffusion import Schedule, cosine_schedule, log_onehot, q, subsample
+from marstts.mars5.repaint import (
+    PAPER,
+    PUBLISHED,
+    DiffusionConfig,
+    Given,
+    JumpNoise,
+    Randomness,
+    ReverseRules,
+    repaint,
+    walk,
+    walk_pairs,
+)
+
+JOINT = torch.tensor([[0.30, 0.02, 0.02], [0.02, 0.25, 0.02], [0.05, 0.02, 0.30]])
+"""Probabilities of two codes of three classes."""
+
+SAMPLES = 2000
+
+
+class Numbers:
+    """Random numbers for many samples at once; the slower `Randomness` has a generator for each."""
+
+    def __init__(self) -> None:
+        self.generator = torch.Generator().manual_seed(1)
+
+    def uniforms(self, num_classes: int) -> Tensor:
+        return torch.rand(SAMPLES, 1, 2, num_classes, generator=self.generator)
+
+    def classes(self, num_classes: int, starts: list[int]) -> Tensor:
+        return torch.randint(0, num_classes, (SAMPLES, 1, 2), generator=self.generator)
+
+
+def best_prediction(schedule: Schedule) -> Callable[[Tensor, Tensor], Tensor]:
+    """What leads to the true reverse step: each code given the *other* noisy code, by Bayes' rule."""
+    places = {int(timestep): index for index, timestep in enumerate(schedule.timesteps)}
+
+    def denoise(x: Tensor, timesteps: Tensor) -> Tensor:
+        step = torch.tensor([places[int(timesteps[0])]])
+        likelihood = q(log_onehot(torch.arange(3), 3)[None], step, schedule)[0].exp()  # (x_0, x_t)
+        first, second = (likelihood[:, x[:, 0, place]].T for place in (0, 1))
+        return torch.stack((second @ JOINT.T, first @ JOINT), dim=1)[:, None].log()
+
+    return denoise
+
+
+def draw(config: DiffusionConfig, schedule: Schedule, known: int | None, rules: ReverseRules = PAPER) -> Tensor:
+    """(SAMPLES, 2) codes; the first is `known`, if it is."""
+    codes = torch.zeros(SAMPLES, 1, 2, dtype=torch.long)
+    mask = torch.zeros_like(codes, dtype=torch.bool)
+    if known is not None:
+        codes[..., 0], mask[..., 0] = known, True
+    given = Given(codes, mask, torch.zeros_like(mask), (1,) * SAMPLES)
+    drawn = repaint(
+        best_prediction(schedule), given, schedule, config, Numbers(), num_classes=3, starts=[0] * SAMPLES, rules=rules
+    )  # type: ignore[arg-type]
+    if known is not None:
+        assert (drawn[..., 0] == known).all()
+    return drawn[:, 0]
+
+
+def distance(drawn: Tensor, truth: Tensor) -> float:
+    """Half the sum of absolute differences of probabilities."""
+    frequencies = (drawn[:, 0] * 3 + drawn[:, 1]).bincount(minlength=9).view(3, 3) / len(drawn)
+    return float((frequencies - truth).abs().sum() / 2)
+
+
+def conditional(known: int) -> Tensor:
+    truth = torch.zeros(3, 3)
+    truth[known] = JOINT[known] / JOINT[known].sum()
+    return truth
+
+
+def settings(**changes: object) -> DiffusionConfig:
+    return DiffusionConfig(q0_override_steps=1000, last_greedy=False).model_copy(update=changes)
+
+
+@pytest.mark.parametrize("steps", [20, 50])
+def test_without_anything_known_the_joint_distribution_comes_out(steps: int) -> None:
+    schedule = subsample(cosine_schedule(50), steps)
+    assert distance(draw(settings(), schedule, None), JOINT / JOINT.sum()) < 0.05
+
+
+@pytest.mark.parametrize("known", [0, 1, 2])
+def test_jumps_lead_to_the_conditional_distribution(known: int) -> None:
+    schedule = cosine_schedule(10)
+    straight = distance(draw(settings(), schedule, known), conditional(known))
+    jumping = distance(draw(settings(jump_len=1, jump_n_sample=10), schedule, known), conditional(known))
+    assert straight > 0.15
+    assert jumping < 0.11
+
+
+def test_longer_and_progressive_jumps_help_too() -> None:
+    schedule = cosine_schedule(10)
+    for noise in JumpNoise:
+        config = settings(jump_len=2, jump_n_sample=10, jump_noise=noise)
+        assert distance(draw(config, schedule, 1), conditional(1)) < 0.17  # 0.27 without
+
+
+def test_a_greedy_last_step_takes_the_most_probable_codes() -> None:
+    """With one step only there is nothing else: almost all samples become the same codes."""
+    schedule = subsample(cosine_schedule(10), 1)
+    greedy = draw(settings(last_greedy=True), schedule, 1)
+    assert len(greedy.unique(dim=0)) == 1
+    assert len(draw(settings(), schedule, 1).unique(dim=0)) == 3
+
+
+def test_the_walk_goes_back_up_at_every_multiple() -> None:
+    assert walk(5, 1, 1) == [4, 3, 2, 1, 0, -1]
+    assert walk(6, 2, 2) == [5, 4, 3, 2, 3, 4, 3, 2, 1, 0, 1, 2, 1, 0, -1]
+    assert walk(4, 10, 10) == [3, 2, 1, 0, -1]
+    for steps, length, times in ((20, 3, 4), (13, 5, 2)):
+        visits = walk(steps, length, times)
+        assert {abs(a - b) for a, b in pairwise(visits)} == {1}
+        assert len(visits) == steps + 1 + 2 * length * (times - 1) * len(range(0, steps - length, length))
+
+
+def test_the_counter_of_progressive_jumps_starts_again() -> None:
+    config = DiffusionConfig(jump_len=2, jump_n_sample=1)
+    assert [counter for _, _, counter in walk_pairs([4, 3, 2, 3, 2, 1, 0], config)] == [0.5, 1, 1, 1.5, 0.5, 1]
+
+
+class Recorder:
+    """A denoiser that finds the first class most probable, and remembers what it was given."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[Tensor, int]] = []
+
+    def __call__(self, x: Tensor, timesteps: Tensor) -> Tensor:
+        self.seen.append((x.clone(), int(timesteps[0])))
+        logits = torch.zeros(*x.shape, 4)
+        logits[..., 0] = 3.0
+        return logits
+
+
+def two_rows() -> Given:
+    """Lengths 6 and 4; level 0 held, the first two frames of row 0 known."""
+    codes = torch.randint(0, 4, (2, 6, 3), generator=torch.Generator().manual_seed(0))
+    known, held = torch.zeros_like(codes, dtype=torch.bool), torch.zeros_like(codes, dtype=torch.bool)
+    known[0, :2] = True
+    held[..., 0] = True
+    held[1, 4:] = False
+    return Given(codes, known, held, (6, 4))
+
+
+def generators(*seeds: int) -> list[torch.Generator]:
+    return [torch.Generator().manual_seed(seed) for seed in seeds]
+
+
+def run(given: Given, rules: ReverseRules = PAPER, **changes: object) -> tuple[Tensor, Recorder]:
+    recorder, config = Recorder(), DiffusionConfig(timesteps=8, q0_override_steps=3).model_copy(update=changes)
+    drawn = repaint(
+        recorder, given, cosine_schedule(8), config, Randomness(generators(5, 6), given), num_classes=4,
+        starts=[2, 0], rules=rules,
+    )  # fmt: skip
+    return drawn, recorder
+
+
+@pytest.mark.parametrize("jumps", [{}, {"jump_len": 2, "jump_n_sample": 2}])
+def test_level_0_stays_clean_until_it_may_be_overridden(jumps: dict[str, int]) -> None:
+    given = two_rows()
+    drawn, recorder = run(given, **jumps)
+    for x, timestep in recorder.seen:
+        clean = torch.equal(x[given.held], given.codes[given.held])
+        assert clean or timestep < 2  # after the step from timestep 2
+    assert torch.equal(drawn[given.known], given.codes[given.known])
+    assert not torch.equal(drawn[given.held], given.codes[given.held])
+
+
+def test_level_0_is_never_overridden_where_that_is_known_too() -> None:
+    given = two_rows()
+    kept = replace(given, known=given.known | given.held)
+    drawn, recorder = run(kept, rules=PUBLISHED)
+    assert torch.equal(drawn[given.held], given.codes[given.held])
+    noised = [timestep for x, timestep in recorder.seen if not torch.equal(x[given.held], given.codes[given.held])]
+    assert noised and max(noised) < 3
+
+
+def test_q0_override_steps_of_zero_keeps_the_ars_codes_to_the_last_step() -> None:
+    given = two_rows()
+    drawn, recorder = run(given, q0_override_steps=0, jump_len=2, jump_n_sample=3)
+    assert all(torch.equal(x[given.held], given.codes[given.held]) for x, _ in recorder.seen)
+    assert torch.equal(drawn[given.held], given.codes[given.held])
+
+
+def test_the_override_counts_timesteps_of_the_whole_schedule() -> None:
+    given, recorder = two_rows(), Recorder()
+    config = DiffusionConfig(timesteps=4, q0_override_steps=40)
+    repaint(
+        recorder, given, subsample(cosine_schedule(100), 4), config, Randomness(generators(5, 6), given),
+        num_classes=4, starts=[2, 0],
+    )  # fmt: skip
+    assert [timestep for _, timestep in recorder.seen] == [99, 66, 33, 0]
+    clean = [torch.equal(x[given.held], given.codes[given.held]) for x, _ in recorder.seen]
+    assert clean == [True, True, True, False]
+
+
+def test_rows_draw_from_their_own_generators() -> None:
+    given = two_rows()
+    together, _ = run(given)
+    for row, (seed, start) in enumerate(((5, 2), (6, 0))):
+        length = given.lengths[row]
+        alone = Given(*(part[row : row + 1, :length] for part in (given.codes, given.known, given.held)), (length,))
+        drawn = repaint(
+            Recorder(), alone, cosine_schedule(8), DiffusionConfig(timesteps=8, q0_override_steps=3),
+            Randomness(generators(seed), alone), num_classes=4, starts=[start],
+        )  # fmt: skip
+        assert torch.equal(drawn[0], together[row, :length])
+
+
+def test_the_rules_of_the_release_change_the_result() -> None:
+    given = two_rows()
+    drawn = [run(given, rules=rules, jump_len=2, jump_n_sample=3)[0] for rules in (PAPER, PUBLISHED)]
+    assert not torch.equal(*drawn)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"timesteps": 0}, {"x_0_temp": 0}, {"jump_len": 0}, {"jump_n_sample": 0}, {"nar_guidance_w": float("nan")}],
+)
+def test_impossible_settings_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        DiffusionConfig(**wrong)

@@ -1,0 +1,105 @@
+"""Metrics by name, their requirements, and the style metric."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from marstts import audio
+from marstts.audio import Waveform
+from marstts.errors import ConfigError, MarsError
+from marstts.metrics import requirements
+from marstts.metrics.panel import KNOWN, Metrics, MetricsConfig, open_metrics, open_speaker_metric, parse_metrics
+from marstts.metrics.requirements import PACKAGES, missing_packages
+from marstts.metrics.take_metrics import StyleMetric
+from marstts.metrics.testset import Trial
+
+RECORDINGS = Path(__file__).parents[1] / "audio"
+TRIALS = [
+    Trial(
+        id=name, text=text, speaker=name, style="regular", reference=RECORDINGS / file, reference_transcript=text,
+        ground_truth=RECORDINGS / file,
+    )
+    for name, text, file in (
+        ("anna", "Has never been surpassed.", "LJ001-0008.flac"),
+        ("bert", "He might even have been made amiable himself.", "sense-0930.flac"),
+    )
+]  # fmt: skip
+
+
+def test_metrics_are_a_named_set_or_a_list():
+    paper = ["whisper", "wavlm", "resemblyzer", "utmos", "prosody"]
+    assert parse_metrics("paper", None).names == dict.fromkeys(paper)
+    for of_the_model in ("identity", "style"):
+        assert of_the_model in parse_metrics("offline", "mini").names
+        assert of_the_model not in parse_metrics("offline", None).names
+    assert parse_metrics("whisper=folder/base, dnsmos", None).names == {"whisper": "folder/base", "dnsmos": None}
+
+
+@pytest.mark.parametrize(
+    ("names", "complaint"),
+    [("telepathy", "no metric 'telepathy'"), ("sphinx,whisper", "at most one recognizer"), ("", "no metric ''")],
+)
+def test_unknown_and_conflicting_metrics_are_refused(names: str, complaint: str):
+    with pytest.raises(ConfigError, match=complaint):
+        parse_metrics(names, None)
+
+
+@pytest.mark.slow
+def test_only_the_chosen_metrics_are_computed():
+    metrics = open_metrics(MetricsConfig(names={"sphinx": None}, model=None), TRIALS)
+    score = metrics.score("ground-truth", TRIALS[0], audio.read(TRIALS[0].ground_truth))
+    assert score.words.transcript == "has never been surpassed"
+    assert score.word_test is None and score.voices == {} and score.quality == {} and score.prosody is None
+    assert list(metrics.versions) == ["recognizer", "jiwer"] and "pocketsphinx 5" in metrics.versions["recognizer"]
+
+
+class LevelEncoder:
+    """A style encoder of the level alone."""
+
+    name, size = "loudness", 2
+
+    def embed(self, waveform: Waveform) -> np.ndarray:
+        level = float(np.sqrt(np.mean(np.square(waveform.samples))))
+        return np.array([np.cos(level), np.sin(level)], np.float32)
+
+
+def test_style_is_correct_where_the_nearest_reference_has_it(tmp_path: Path):
+    def trial(style: str, gain: float) -> tuple[Trial, Waveform]:
+        samples = gain * np.random.default_rng(0).normal(size=24_000).astype(np.float32)
+        waveform = Waveform(samples, 24_000)
+        audio.write(waveform, tmp_path / f"{style}.wav")
+        changes = {"id": style, "speaker": "anna", "style": style, "reference": tmp_path / f"{style}.wav"}
+        return TRIALS[0].model_copy(update=changes), waveform
+
+    (quiet, whisper), (loud, shout) = trial("whisper", 0.01), trial("loud", 0.2)
+    metric = StyleMetric(LevelEncoder(), [quiet, loud])
+    assert metric.is_correct(quiet, whisper) is True and metric.is_correct(quiet, shout) is False
+    assert metric.is_correct(loud, shout) is True and metric.is_correct(loud, None) is False
+    assert StyleMetric(LevelEncoder(), [quiet]).is_correct(quiet, whisper) is None
+    opened = Metrics([quiet, loud], style=LevelEncoder())
+    assert opened.score("a", loud, whisper).style_correct is False and opened.versions == {"style": "loudness"}
+    assert Metrics([quiet]).score("a", quiet, whisper).style_correct is None
+
+
+def test_missing_packages_are_named_by_extra_in_one_go(monkeypatch: pytest.MonkeyPatch):
+    absent = {"jiwer", "pocketsphinx", "utmos_pytorch"}
+    monkeypatch.setattr(requirements, "find_spec", lambda name: None if name in absent else object())
+    assert missing_packages(["sphinx", "utmos", "prosody"]) == [
+        "the metrics need the Python packages jiwer, pocketsphinx: pip install 'marstts[eval]'",
+        "the metrics need the Python packages utmos_pytorch: pip install 'marstts[eval-models]'",
+    ]
+    assert missing_packages(["prosody"]) == []
+
+
+def test_every_metric_that_needs_packages_has_its_requirements():
+    assert set(KNOWN) - set(PACKAGES) == {"identity", "style"}  # encoders of a bundle, which the light package opens
+
+
+def test_unknown_speaker_encoders_and_models_without_one_are_refused():
+    with pytest.raises(ConfigError, match="expected one of resemblyzer, wavlm, identity, style"):
+        open_speaker_metric("telepathy", MetricsConfig(names={"telepathy": None}, model=None))
+    with pytest.raises(MarsError, match="nowhere"):
+        open_speaker_metric("identity", MetricsConfig(names={"identity": None}, model="nowhere"))

@@ -1,0 +1,156 @@
+"""Open recognition and its error counts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from marstts.audio import Waveform
+from marstts.errors import CheckpointError, MissingExtraError
+from marstts.metrics import recognition, sphinx
+from marstts.metrics.recognition import (
+    Edits,
+    FasterWhisperRecognizer,
+    SphinxRecognizer,
+    WhisperRecognizer,
+    character_edits,
+    word_edits,
+)
+
+
+@pytest.fixture(scope="module")
+def recognizer() -> SphinxRecognizer:
+    return SphinxRecognizer()
+
+
+@pytest.mark.parametrize(
+    ("transcript", "errors"),
+    [
+        ("the cat sat on the mat", 0),
+        ("the cat sat on mat", 1),
+        ("a cat sat on the big mat", 2),
+        ("mat", 5),
+        ("", 6),
+        ("one two three four five six seven eight", 8),
+    ],
+)
+def test_word_edits_agree_with_counting_by_hand(transcript: str, errors: int):
+    assert word_edits(["the", "cat", "sat", "on", "the", "mat"], transcript.split()) == Edits(errors, 6)
+
+
+@pytest.mark.parametrize(("transcript", "errors"), [("ab cd", 0), ("ab ce", 1), ("abcd", 1), ("b cdd", 2), ("", 5)])
+def test_character_edits_count_the_spaces_between_words(transcript: str, errors: int):
+    assert character_edits(["ab", "cd"], transcript.split()) == Edits(errors, 5)
+
+
+def test_edits_agree_with_the_textbook_recursion():
+    def distance(first: str, second: str) -> int:
+        if not first or not second:
+            return len(first) + len(second)
+        return min(
+            distance(first[1:], second) + 1,
+            distance(first, second[1:]) + 1,
+            distance(first[1:], second[1:]) + (first[0] != second[0]),
+        )
+
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        first, second = ("".join(rng.choice(list("abc"), rng.integers(1, 6))) for _ in range(2))
+        assert word_edits(list(first), list(second)).errors == distance(first, second)
+
+
+@pytest.mark.slow
+def test_human_speech_is_transcribed(recognizer: SphinxRecognizer, surpassed: Waveform):
+    assert recognizer.transcribe(surpassed) == ["has", "never", "been", "surpassed"]
+
+
+def test_silence_has_an_empty_transcript(recognizer: SphinxRecognizer):
+    assert recognizer.transcribe(Waveform(np.zeros(8000, np.float32), 16000)) == []
+
+
+@pytest.mark.slow
+def test_transcripts_do_not_depend_on_earlier_utterances(surpassed: Waveform, amiable: Waveform):
+    fresh, used = SphinxRecognizer(), SphinxRecognizer()
+    noise = np.random.default_rng(0).standard_normal(16000).astype(np.float32)
+    used.transcribe(Waveform(noise, 16000))
+    used.transcribe(surpassed)
+    assert used.transcribe(amiable) == fresh.transcribe(amiable)
+
+
+def test_prepared_audio_does_not_depend_on_level(surpassed: Waveform):
+    quiet = Waveform(surpassed.samples * 0.1, surpassed.sample_rate)
+    first, second = (np.frombuffer(sphinx.prepare(w), "<i2").astype(int) for w in (surpassed, quiet))
+    assert np.abs(first - second).max() <= 1
+    assert len(first) == pytest.approx((surpassed.seconds + 2 * sphinx.EDGE_SECONDS) * sphinx.SAMPLE_RATE, abs=1)
+
+
+def test_faster_whisper_gets_16_khz_english(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    class WhisperModel:
+        def __init__(self, source, **settings):
+            assert (source, settings["device"]) == (str(tmp_path), "cpu")
+
+        def transcribe(self, samples, language, **settings):
+            assert (len(samples), samples.dtype, language) == (16_000, np.float32, "en")
+            return iter([SimpleNamespace(text=" Mr. Brown"), SimpleNamespace(text=" sat 2 times.")]), None
+
+    monkeypatch.setitem(sys.modules, "faster_whisper", SimpleNamespace(WhisperModel=WhisperModel))
+    asked: list[str] = []
+    monkeypatch.setattr(recognition, "fetch_model", lambda source, files: asked.append(source) or tmp_path)
+    recognizer = FasterWhisperRecognizer("tiny")
+    assert recognizer.transcribe(Waveform(np.ones(24_000, np.float32), 24_000)) == [
+        "mister",
+        "brown",
+        "sat",
+        "two",
+        "times",
+    ]
+    assert recognizer.name.startswith("faster-whisper tiny (") and asked == ["Systran/faster-whisper-tiny"]
+    monkeypatch.setitem(sys.modules, "faster_whisper", None)
+    with pytest.raises(MissingExtraError, match=r"marstts\[eval-models\]"):
+        FasterWhisperRecognizer()
+
+
+def test_whisper_transcribes_through_transformers(monkeypatch: pytest.MonkeyPatch):
+    torch = pytest.importorskip("torch")
+
+    class Processor:
+        feature_extractor = SimpleNamespace(sampling_rate=16_000)
+
+        def __call__(self, samples, sampling_rate, return_tensors):
+            assert (len(samples), sampling_rate, return_tensors) == (16_000, 16_000, "pt")
+            return SimpleNamespace(input_features=torch.ones(1, 80, 3000))
+
+        def batch_decode(self, ids, skip_special_tokens):
+            assert skip_special_tokens
+            return [" The cat, sat." if ids.tolist() == [[7, 3]] else ""]
+
+    class Model:
+        generation_config = SimpleNamespace(is_multilingual=True)
+
+        def eval(self):
+            return self
+
+        def generate(self, features, do_sample, num_beams, language, task):
+            assert (do_sample, num_beams, language, task) == (False, 1, "en", "transcribe")
+            return torch.tensor([[7, 3]])
+
+    def load(kind):
+        return SimpleNamespace(from_pretrained=lambda source, **settings: kind())
+
+    package = SimpleNamespace(WhisperProcessor=load(Processor), WhisperForConditionalGeneration=load(Model))
+    monkeypatch.setitem(sys.modules, "transformers", package)
+    monkeypatch.setattr(recognition, "fetch_model", lambda source, files: source)
+    recognizer = WhisperRecognizer("somewhere")
+    assert recognizer.transcribe(Waveform(np.ones(24_000, np.float32), 24_000)) == ["the", "cat", "sat"]
+    assert recognizer.name.startswith("somewhere (transformers ")
+
+
+@pytest.mark.slow
+def test_a_folder_without_whispers_weights_is_refused(tmp_path: Path):
+    pytest.importorskip("transformers")
+    with pytest.raises(CheckpointError, match=r"expected model\.safetensors"):
+        WhisperRecognizer(str(tmp_path))

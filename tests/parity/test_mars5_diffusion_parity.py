@@ -1,0 +1,151 @@
+"""The published diffusion: schedules, distributions, losses, single steps and whole seeded runs, from ours."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+from mars5_golden import Golden, open_golden, read_record
+from torch import Tensor
+
+from marstts.mars5.diffusion import (
+    Schedule,
+    cosine_schedule,
+    gumbel_draw,
+    log_onehot,
+    p_posterior,
+    prior_loss,
+    q,
+    q_one_step,
+    q_one_step_progressive,
+    q_posterior,
+    step_divergence,
+    step_loss,
+)
+from marstts.mars5.guidance import make_denoiser
+from marstts.mars5.nar import Conditioning
+from marstts.mars5.repaint import PUBLISHED, DiffusionConfig, Given, Randomness, repaint, step_down, walk
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """`nar_run` is every recorded run."""
+    if "nar_run" in metafunc.fixturenames:
+        record = read_record(metafunc.config)
+        metafunc.parametrize("nar_run", [run["name"] for run in record["runs"]] if record else [])
+
+
+@pytest.fixture
+def golden5(request: pytest.FixtureRequest) -> Golden:
+    return open_golden(request.config)
+
+
+def total(losses: Tensor) -> Tensor:
+    """(B, ...) -> (B,)."""
+    return losses.flatten(start_dim=1).sum(dim=1)
+
+
+def test_schedules(golden5: Golden) -> None:
+    names = [name.split(".") for name in golden5.tensors if name.startswith("diff.T")]
+    assert names
+    for _, size, name in names:
+        ours = getattr(cosine_schedule(int(size[1:])), name)
+        assert torch.equal(ours, golden5.tensors[f"diff.{size}.{name}"]), (size, name)
+
+
+def test_walks(golden5: Golden) -> None:
+    for case in golden5.record["diffusion"]["schedules"]:
+        assert walk(case["T"], case["jump_len"], case["jump_n_sample"]) == case["times"], case
+
+
+def test_distributions_and_losses(golden5: Golden) -> None:
+    io, schedule = golden5.tensors, small_schedule(golden5)
+    num_classes, t = io["diff.q_pred"].shape[-1], io["diff.t"]
+    log_x0, log_xt, logits = (
+        log_onehot(io["diff.x0"], num_classes), log_onehot(io["diff.xt"], num_classes), io["diff.model_log_x0"]
+    )  # fmt: skip
+    golden5.close(log_x0, "diff.log_onehot_x0", 1e-5)
+    golden5.close(q(log_x0, t, schedule), "diff.q_pred", 1e-5)
+    golden5.close(q_one_step(log_xt, t, schedule), "diff.q_pred_one_timestep", 1e-5)
+    golden5.close(q_posterior(log_x0, log_xt, t, schedule), "diff.q_posterior", 1e-5)
+    golden5.close(p_posterior(logits, log_xt, t, schedule), "diff.p_pred", 1e-5)
+    golden5.close(total(prior_loss(log_x0, schedule)), "diff.kl_prior")
+    with_prior = total(step_divergence(log_x0, logits, log_xt, t, schedule) + prior_loss(log_x0, schedule))
+    golden5.close(with_prior, "diff.Lt")
+    golden5.close(total(step_loss(log_x0, logits, log_xt, t, schedule)), "diff.Lt_no_prior")
+
+
+def test_draws(golden5: Golden) -> None:
+    io = golden5.tensors
+    assert torch.equal(gumbel_draw(io["diff.q_pred"], io["diff.uniform"]), io["diff.sample"])
+
+
+def test_progressive_jump(golden5: Golden) -> None:
+    io = golden5.tensors
+    for name in (name for name in io if name.startswith("diff.q_pred_scaled")):
+        counter, length = re.fullmatch(r"diff\.q_pred_scaled_c([\d.]+)_j(\d+)", name).groups()  # type: ignore[union-attr]
+        log_xt = log_onehot(io["diff.xt"][:, :, 0], io["diff.q_pred"].shape[-1])
+        ours = q_one_step_progressive(
+            log_xt, io["diff.t"], small_schedule(golden5), counter=float(counter), jump_length=int(length)
+        )
+        golden5.close(ours, name, 1e-5)
+
+
+def small_schedule(golden5: Golden) -> Schedule:
+    """Of the recorded schedules, the one the distributions are of."""
+    return cosine_schedule(min(size for _, size in golden5.numbered(r"diff\.T(\d+)\.log_alpha")))
+
+
+@torch.inference_mode()
+def test_single_reverse_steps(golden5: Golden) -> None:
+    io, settings = golden5.tensors, golden5.record["step"]
+    x, mask = io["step.x"], io["step.mask"]
+    schedule, num_classes = cosine_schedule(settings["T"]), golden5.models.nar.config.num_classes
+    denoise = make_denoiser(
+        golden5.models.nar, conditioning(golden5), torch.tensor([x.shape[1]]), guidance=settings["guidance_w"],
+        temperature=settings["x_0_temp"], num_legal=num_classes,
+    )  # fmt: skip
+    for name, step in golden5.numbered(r"step\.guided_x0_logits_t(\d+)"):
+        golden5.close(denoise(x, torch.tensor([step]))[:, : io[name].shape[1]], name)
+    for name, step in golden5.numbered(r"step\.out_t(\d+)"):
+        t, known = torch.tensor([step]), io["step.known"]
+        unknown = step_down(denoise(x, t), x, t, schedule, io["step.uniform_unknown"] / 8192)
+        if step > 0:
+            log_known = q(log_onehot(known, num_classes), t - PUBLISHED.known_lag, schedule)
+            known = gumbel_draw(log_known, io["step.uniform_known"] / 8192)
+        assert torch.equal(torch.where(mask, known, unknown), io[name])
+
+
+def test_whole_runs(nar_run: str, golden5: Golden) -> None:
+    run = next(run for run in golden5.record["runs"] if run["name"] == nar_run)
+    io, model = golden5.tensors, golden5.models.nar
+    prompt = io["nar.codes"] if run["deep_clone"] else io["nar.codes"][:, :0]
+    codes, start = torch.cat((prompt, io["run.x_init"]), dim=1), prompt.shape[1]
+    held = torch.zeros_like(codes, dtype=torch.bool)
+    held[..., 0] = True
+    known = held.clone()
+    known[:, :start] = True
+    given = Given(codes, known, held, (codes.shape[1],))
+    config = DiffusionConfig(
+        timesteps=run["T"], nar_guidance_w=run["guidance_w"], x_0_temp=run["x_0_temp"], last_greedy=False,
+        q0_override_steps=run.get("q0_override_steps", 0), jump_len=run.get("jump_len", 1),
+        jump_n_sample=run.get("jump_n_sample", 1),
+    )  # fmt: skip
+    with torch.inference_mode():
+        denoise = make_denoiser(
+            model, conditioning(golden5), torch.tensor(given.lengths), guidance=config.nar_guidance_w,
+            temperature=config.x_0_temp, num_legal=model.config.num_classes,
+        )  # fmt: skip
+    ours = repaint(
+        denoise, given, cosine_schedule(run["T"]), config,
+        Randomness([torch.Generator().manual_seed(run["seed"])], given),
+        num_classes=model.config.num_classes, starts=[start], rules=PUBLISHED,
+    )  # fmt: skip
+    assert torch.equal(ours[:, start:], io[f"run.{nar_run}"])
+
+
+@torch.inference_mode()
+def conditioning(golden5: Golden) -> Conditioning:
+    text, codes, model = golden5.tensors["nar.text"], golden5.tensors["nar.codes"], golden5.models.nar
+    speaker = model.encode_speaker(codes, torch.tensor([codes.shape[1]]))
+    return Conditioning(text, torch.tensor([text.shape[1]]), speaker)

@@ -1,0 +1,247 @@
+"""The published MARS5's token sequences, from our loop; and the recorded runs of its pipeline, from our profile."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from mars5_golden import Golden, open_golden, read_record
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from marstts.audio import Waveform
+from marstts.errors import VoiceError
+from marstts.mars5.ar import CodecLM, DecoderState
+from marstts.mars5.checkpoint import Models
+from marstts.mars5.generate import Generated, Request, StopReason, generate
+from marstts.mars5.nar import Conditioning
+from marstts.mars5.profiles import OWN, RELEASED
+from marstts.mars5.sampling import SamplingConfig
+from marstts.mars5.tts import InferenceConfig, Mars5TTS
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """`ar_run` is every recorded run of the AR, `tts_trace` every recorded run of the pipeline."""
+    record = read_record(metafunc.config)
+    if "ar_run" in metafunc.fixturenames:
+        metafunc.parametrize("ar_run", [run["name"] for run in record["ar"]["generation"]] if record else [])
+    if "tts_trace" in metafunc.fixturenames:
+        metafunc.parametrize("tts_trace", [trace["name"] for trace in record["tts_traces"]] if record else [])
+
+
+@pytest.fixture
+def golden5(request: pytest.FixtureRequest) -> Golden:
+    return open_golden(request.config)
+
+
+class Replay:
+    """A stand-in for a random generator that hands out recorded numbers."""
+
+    def __init__(self, numbers: list[float]) -> None:
+        self.numbers = iter(numbers)
+
+    def random(self) -> float:
+        return next(self.numbers)
+
+
+def find_run(golden5: Golden, name: str) -> dict[str, Any]:
+    return next(run for run in golden5.record["ar"]["generation"] if run["name"] == name)
+
+
+def sampling_of(run: dict[str, Any]) -> SamplingConfig:
+    args = run["args"]
+    return SamplingConfig(
+        temperature=args["temperature"], top_k=args["topk"], top_p=args["top_p"], typical_p=args["typical_p"],
+        freq_penalty=args["alpha_frequency"], presence_penalty=args["alpha_presence"],
+        rep_penalty_window=args["penalty_window"], eos_penalty_decay=args["eos_penalty_decay"],
+        eos_penalty_factor=args["eos_penalty_factor"],
+    )  # fmt: skip
+
+
+def model_of(golden5: Golden, run: dict[str, Any]) -> CodecLM:
+    """The AR, with the recorded row for the end of speech where the run asks for one."""
+    if not run["name"].startswith("eos_row_override"):
+        return golden5.models.ar
+    model = copy.deepcopy(golden5.models.ar)
+    model.output.weight.data[golden5.models.vocabulary.end] = torch.tensor(golden5.record["ar"]["eos_row_override"])
+    return model
+
+
+def request_of(golden5: Golden, run: dict[str, Any]) -> Request:
+    prompt = np.array(run["prompt"], dtype=np.int64)
+    with torch.inference_mode():
+        [speaker] = golden5.models.ar.encode_speaker(golden5.tensors["ar.spk_codes"])
+    return Request(
+        prompt, speaker, max_tokens=run["max_len"] - len(prompt), estimate=run["args"]["n_phones_gen"],
+        rng=Replay(run["uniforms"]),
+    )  # fmt: skip
+
+
+def speak(golden5: Golden, model: CodecLM, requests: list[Request], sampling: SamplingConfig) -> list[Generated]:
+    vocabulary = golden5.models.vocabulary
+    first_legal = vocabulary.offset - RELEASED.legal_text_ids
+    return generate(model, requests, sampling, first_legal=first_legal, end=vocabulary.end)
+
+
+def check(run: dict[str, Any], generated: Generated) -> None:
+    assert run["prompt"] + generated.tokens.tolist() == run["tokens"], run["name"]
+    assert generated.stop is {"eos": StopReason.EOS, "max_len": StopReason.MAX_TOKENS}[run["ended_by"]]
+
+
+def test_generated_tokens(ar_run: str, golden5: Golden) -> None:
+    run = find_run(golden5, ar_run)
+    [generated] = speak(golden5, model_of(golden5, run), [request_of(golden5, run)], sampling_of(run))
+    check(run, generated)
+
+
+def test_generated_tokens_side_by_side(golden5: Golden) -> None:
+    """Runs of equal settings, prompts of different lengths and different limits, in one batch."""
+    runs = [run for run in golden5.record["ar"]["generation"] if run["name"].startswith("default")]
+    assert len(runs) > 1
+    requests = [request_of(golden5, run) for run in runs]
+    for run, generated in zip(runs, speak(golden5, golden5.models.ar, requests, sampling_of(runs[0])), strict=True):
+        check(run, generated)
+
+
+class ScriptedAR(nn.Module):
+    """Says recorded tokens, whatever the prompt is, and remembers the prompt."""
+
+    def __init__(self, golden5: Golden, said: list[int]) -> None:
+        super().__init__()
+        self.config, self.script = golden5.models.ar.config, [*said, golden5.models.vocabulary.end]
+        self.nothing = nn.Parameter(torch.zeros(1))
+        self.prompts: list[list[int]] = []
+
+    def encode_speaker(self, codes: Tensor, lengths: Tensor) -> Tensor:
+        self.speaker_codes = codes
+        return torch.zeros(len(codes), self.config.width)
+
+    def begin(self, tokens: Tensor, lengths: Tensor, speaker: Tensor | None) -> DecoderState:
+        self.prompts = tokens.tolist()
+        return self.state(0)
+
+    def advance(self, state: DecoderState, tokens: Tensor) -> DecoderState:
+        return self.state(int(state.lengths[0]) + 1)
+
+    def state(self, place: int) -> DecoderState:
+        logits = torch.zeros(1, self.config.vocab_size)
+        logits[0, self.script[place]] = 1000.0
+        return DecoderState(logits, torch.tensor([place]), torch.zeros(1, 0), ())
+
+
+class ScriptedNAR(nn.Module):
+    """Finds all codes equally probable, and remembers what it was asked."""
+
+    def __init__(self, golden5: Golden) -> None:
+        super().__init__()
+        self.config = golden5.models.nar.config
+        self.asked: list[tuple[Tensor, int]] = []
+
+    def encode_speaker(self, codes: Tensor, lengths: Tensor) -> Tensor:
+        return torch.zeros(len(codes), self.config.width)
+
+    def unknown_speaker(self, batch: int) -> Tensor:
+        return torch.zeros(batch, self.config.width)
+
+    def forward(self, codes: Tensor, lengths: Tensor, timesteps: Tensor, given: Conditioning) -> Tensor:
+        self.given = given
+        self.asked.append((codes, int(timesteps[0])))
+        return torch.zeros(*codes.shape, self.config.num_classes)
+
+
+class ScriptedCodec:
+    """The recorded level 0 of the reference on all levels; remembers what it was given."""
+
+    def __init__(self, level0: list[int], levels: int) -> None:
+        self.codes = np.repeat(np.array(level0, dtype=np.int64)[:, None], levels, axis=1)
+
+    def encode(self, waveform: Waveform) -> NDArray[np.int64]:
+        self.num_samples = len(waveform.samples)
+        return self.codes
+
+    def decode(self, codes: NDArray[np.int64]) -> NDArray[np.float32]:
+        self.vocoded = codes
+        return np.zeros(320 * len(codes), np.float32)
+
+
+def test_pipeline(tts_trace: str, golden5: Golden) -> None:
+    trace = next(trace for trace in golden5.record["tts_traces"] if trace["name"] == tts_trace)
+    ar, nar, codec, call = scripted(golden5, trace)
+    if trace["error"] is not None and trace["config"]["deep_clone"]:
+        with pytest.raises(VoiceError, match="transcript"):
+            call()
+        return
+    codes, _ = call()
+    if trace["error"] is not None:  # a shallow clone needs no transcript: the published code stumbles over None
+        assert nar.asked
+        return
+    config = InferenceConfig(**trace["config"])
+    assert ar.prompts == [trace["ar_prompt"]]
+    assert codec.num_samples == trace["codec_input_shape"][-1]
+    assert list(ar.speaker_codes.shape[1:]) == trace["ar_spk_shape"]
+    assert codes.tolist() == trace["returned_codes"]
+    assert codec.vocoded[:, 0].tolist() == trace["vocode_l0"]
+    assert nar.given.text_ids[:1].tolist() == trace["nar_text"]
+    assert nar.given.text_lengths[0] == trace["nar_lengths"][0]
+    start = len(trace["ref_l0"]) if config.deep_clone else 0
+    first, timestep = nar.asked[0]
+    assert first[0, start:, 0].tolist() == trace["nar_x_l0"]
+    assert timestep == trace["nar_T"] - 1
+    assert len(nar.asked) == trace["nar_T"]
+
+
+def test_settings_reach_the_models_as_recorded(tts_trace: str, golden5: Golden) -> None:
+    trace = next(trace for trace in golden5.record["tts_traces"] if trace["name"] == tts_trace)
+    if trace["error"] is not None:
+        pytest.skip("recorded as an error")
+    config, (_, _, codec, _) = InferenceConfig(**trace["config"]), scripted(golden5, trace)
+    tts = Mars5TTS.from_models(golden5.models, "cpu", profile=RELEASED, encoder=codec, vocoder=codec)
+    pipeline = replace(tts.pipeline, sampling=config.sampling, diffusion=config.diffusion, max_tokens=config.max_tokens)
+    speaker = pipeline.speaker(codec.codes, trace["ref_transcript"])
+    prompt = pipeline.prompt(trace["text"], speaker, config.clone_mode)
+    request, args = pipeline.request(prompt, np.random.default_rng()), trace["ar_kwargs"]
+    assert (request.estimate, request.max_tokens + len(prompt.tokens)) == (args["n_phones_gen"], args["max_len"])
+    first_code = len(prompt.tokens) - len(prompt.speech_ids) + pipeline.profile.skipped_tokens
+    assert first_code == trace["first_codec_idx"]
+    assert sampling_of({"args": args}) == config.sampling.model_copy(update={"eos_estimated_gen_length_factor": 1.0})
+    settled, recorded = pipeline.profile.settle(config.diffusion), trace["nar_dsh"]
+    names = {"x_0_temp": "x_0_temp", "guidance_w": "nar_guidance_w", "q0_override_steps": "q0_override_steps"}
+    names |= {"jump_len": "jump_len", "jump_n_sample": "jump_n_sample"}
+    assert {theirs: getattr(settled, ours) for theirs, ours in names.items()} == {key: recorded[key] for key in names}
+    assert len(pipeline.schedule(settled)) == trace["nar_T"]
+
+
+def test_our_own_profile_loses_no_token_and_shows_the_reference_once(golden5: Golden) -> None:
+    traces = [trace for trace in golden5.record["tts_traces"] if trace["error"] is None]
+    for trace in traces:
+        ar, nar, codec, call = scripted(golden5, trace, own=True)
+        if any(token < golden5.models.vocabulary.offset for token in ar.script):
+            continue  # a text token: ours is not drawn
+        codes, _ = call()
+        spoken = golden5.models.vocabulary.decode_speech(np.array(ar.script[:-1]))
+        assert codes.tolist() == spoken.tolist()
+        start = len(trace["ref_l0"]) if InferenceConfig(**trace["config"]).deep_clone else 0
+        first, _ = nar.asked[0]
+        assert first.shape[1] == start + len(spoken)
+        assert codec.vocoded.shape == (len(spoken), nar.config.levels)
+
+
+def scripted(golden5: Golden, trace: dict[str, Any], own: bool = False) -> tuple[Any, Any, Any, Any]:
+    """The parts of a recorded run, and the call that runs it."""
+    any_speech = [golden5.models.vocabulary.offset] * 2
+    said = trace["ar_output"][len(trace["ar_prompt"]) :] if trace["error"] is None else any_speech
+    ar, nar = ScriptedAR(golden5, said), ScriptedNAR(golden5)
+    codec = ScriptedCodec(trace["ref_l0"], nar.config.levels)
+    models = Models(ar, nar, golden5.models.vocabulary)  # type: ignore[arg-type]
+    tts = Mars5TTS.from_models(
+        models, "cpu", profile=replace(OWN, min_reference_seconds=0.0) if own else RELEASED, encoder=codec,
+        vocoder=codec,
+    )  # fmt: skip
+    config = InferenceConfig(**trace["config"])
+    num_samples = (trace.get("codec_input_shape") or [4000])[-1] - int(config.ref_audio_pad * tts.sr)
+    audio = torch.zeros(num_samples)
+    return ar, nar, codec, lambda: tts.tts(trace["text"], audio, trace["ref_transcript"], config, seed=1)

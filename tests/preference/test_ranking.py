@@ -1,0 +1,357 @@
+"""Scoring and ranking: the worst takes by all metrics are rejected, within thresholds and quotas."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from marstts.audio import Waveform
+from marstts.data.pairs import check_pairs, read_pairs
+from marstts.data.workers import Processes
+from marstts.errors import ConfigError, DataError, MissingExtraError
+from marstts.generation.request import StopReason
+from marstts.metrics.alignment import Alignment
+from marstts.metrics.minimal_pairs import MinimalPairResult
+from marstts.preference import scoring
+from marstts.preference.mine import MineConfig, mine
+from marstts.preference.pairs import as_pair, make_pairs
+from marstts.preference.ranking import RankConfig, Scheme, choose_pairs, percentiles, rank_takes
+from marstts.preference.scoring import Metric, Score, ScoredTake, ScoringPlan
+from marstts.preference.takes import GeneratedHalf, Half, MinedTake, MiningProvenance, PlannedTake, read_takes
+from marstts.provenance import PROVENANCE_FILE
+from marstts.synthesis.loading import load
+
+ONE = Processes(1)
+NOISE = Waveform(np.random.default_rng(0).standard_normal(4000).astype(np.float32) * 0.1, 8000)
+ENCODERS = {"identity": "i", "style": "s"}
+MADE_BY = MiningProvenance(model="m", model_digest="d", codec="toy", encoders=ENCODERS, texts="t", config={})
+
+
+def codes(seed: int, patches: int = 3):
+    rng = np.random.default_rng(seed)
+    return tuple(rng.integers(0, 9, patches * count) for count in (1, 2, 4))
+
+
+def embeddings(value: float) -> dict[str, np.ndarray]:
+    return {"identity": np.full(5, value, np.float32), "style": np.full(4, value, np.float32)}
+
+
+def take(name: str, reference: str = "", speaker: str = "anna", text: str = "hello") -> MinedTake:
+    seed = sum(map(ord, name))
+    plan = PlannedTake(
+        id=name, reference=reference or name, audio=Path("/a.wav"), transcript=f"words of {reference or name}",
+        speaker=speaker, style="regular", text=text, seed=seed,
+    )  # fmt: skip
+    sides = [GeneratedHalf(embeddings(n), codes(0, 0), codes(seed * n, 3 + n), StopReason.EOS) for n in (1, 2)]
+    return MinedTake(plan, 0.2, codes(seed + 99), *sides, None)
+
+
+def scored(
+    one: MinedTake, cer: float, mos: float, forward: tuple[float, float] | None = None, **others: float
+) -> tuple[MinedTake, ScoredTake]:
+    front = None if forward is None else Score(transcript="", cer=forward[0], mos=forward[1])
+    return one, ScoredTake(id=one.id, forward=front, cycle=Score(transcript="", cer=cer, mos=mos, **others))
+
+
+def rejected(takes, **changes) -> list[str]:
+    config = RankConfig.model_validate({"rejected_fraction": 1.0} | changes)
+    return [one.take.id for one, _ in choose_pairs(rank_takes(takes, config), config)]
+
+
+TAKES = [
+    scored(take("a"), 0.1, 4.0), scored(take("b", speaker="bert"), 0.9, 1.5), scored(take("c"), 0.5, 2.0),
+    scored(take("d", speaker="bert"), 0.5, 3.0), scored(take("e"), 0.7, 3.5),
+]  # fmt: skip
+
+
+def test_equal_values_share_a_percentile():
+    assert percentiles([3.0, 1.0, 3.0, 7.0]).tolist() == [0.5, 0.0, 0.5, 1.0]
+    assert percentiles([4.0]).tolist() == [0.0]
+
+
+def test_the_worst_by_both_metrics_comes_first():
+    assert rejected(TAKES) == ["b", "c", "e", "d", "a"]
+    assert rejected(TAKES, mos_weight=0)[:2] == ["b", "e"]
+    assert rejected(TAKES, cer_weight=0) == ["b", "c", "d", "e", "a"]
+    with pytest.raises(ConfigError, match="nothing to rank by"):
+        rejected(TAKES, cer_weight=0, mos_weight=0)
+
+
+@pytest.mark.parametrize(
+    ("metric", "weight", "threshold"),
+    [
+        ("minimal_pair_error", "minimal_pair_error_weight", "rejected_min_minimal_pair_error"),
+        ("alignment_nll", "alignment_weight", "rejected_min_alignment_cost"),
+    ],
+)
+def test_metrics_without_weight_or_threshold_are_not_computed(metric: str, weight: str, threshold: str):
+    takes = [scored(one, line.cycle.cer, line.cycle.mos, **{metric: n / 4}) for n, (one, line) in enumerate(TAKES)]
+    only = {"cer_weight": 0, "mos_weight": 0, weight: 1}
+    assert rejected(takes, **only) == ["e", "d", "c", "b", "a"]
+    assert rejected(takes, **{weight: 2})[:2] == ["e", "b"]
+    assert rejected(takes, **only, **{threshold: 0.5}) == ["e", "d", "c"]
+    found = Metric(metric)
+    assert RankConfig.model_validate(only).metrics == (found,)
+    assert RankConfig.model_validate(only | {"rejected_max_mos": 3}).metrics == (found, Metric.MOS)
+    assert RankConfig.model_validate(only | {"chosen_max_cer": 1}).metrics == (Metric.CER, found)
+    assert RankConfig.model_validate({"mos_weight": 0, threshold: 0.1}).metrics == (Metric.CER, found)
+
+
+def test_equals_are_ordered_by_their_ids_alone():
+    equal = [scored(take(name), 0.5, 2.0) for name in "abcd"]
+    assert rejected(equal) == rejected(equal[::-1])
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"rejected_fraction": 0.4}, ["b", "c"]),
+        ({"rejected_fraction": 0.01}, ["b"]),
+        ({"rejected_min_cer": 0.6}, ["b", "e"]),
+        ({"rejected_max_mos": 2.5}, ["b", "c"]),
+        ({"pairs_per_speaker": 1}, ["b", "c"]),
+    ],
+)
+def test_thresholds_and_quotas(changes: dict, expected: list[str]):
+    assert rejected(TAKES, **changes) == expected
+
+
+def test_incomplete_and_empty_takes_are_not_rejected():
+    incomplete = replace(take("x"), cycle=None, error="too short to clone")
+    empty = replace(take("y"), cycle=GeneratedHalf({}, (), codes(0, 0), StopReason.EOS))
+    without_recording = replace(take("z"), ground_truth=codes(0, 0))
+    others = [
+        (incomplete, ScoredTake(id="x", forward=None, cycle=None)),
+        scored(empty, 2.0, 1.0),
+        scored(without_recording, 2.0, 1.0),
+    ]
+    assert rejected([*TAKES, *others]) == rejected(TAKES)
+
+
+def test_a_take_that_equals_its_recording_is_not_rejected():
+    one = take("a")
+    same = replace(one, ground_truth=one.cycle.codes)
+    assert rejected([scored(same, 0.9, 1.0)]) == []
+
+
+def test_ground_truth_against_the_worst_keeps_the_prompt_of_the_worst():
+    config = RankConfig(rejected_fraction=0.1)
+    [sides] = choose_pairs(rank_takes(TAKES, config), config)
+    pair = as_pair(*sides, config.scheme, MADE_BY)
+    worst = TAKES[1][0]
+    assert (pair.line.text, pair.line.transcript, pair.line.chosen.source) == ("words of b", None, "recording")
+    assert pair.line.rejected.source == "cycle b" and (pair.line.rejected.cer, pair.line.rejected.mos) == (0.9, 1.5)
+    assert pair.embeddings["identity"].tolist() == [2.0] * 5
+    for got, expected in ((pair.chosen, worst.ground_truth), (pair.rejected, worst.cycle.codes)):
+        assert all(np.array_equal(one, other) for one, other in zip(got, expected, strict=True))
+
+
+def test_best_against_worst_compares_takes_of_the_same_words():
+    takes = [
+        scored(take("a1", "a"), 0.9, 2.0), scored(take("a2", "a"), 0.1, 3.0), scored(take("a3", "a"), 0.5, 2.5),
+        scored(take("b1", "b"), 0.4, 2.0), scored(take("b2", "b"), 0.4, 2.0), scored(take("c1", "c"), 0.2, 2.9),
+    ]  # fmt: skip
+    config = RankConfig(scheme=Scheme.BEST_VS_WORST, rejected_fraction=1.0)
+    [(worst, best)] = choose_pairs(rank_takes(takes, config), config)  # equals, and those alone, make no pair
+    assert (worst.take.id, best.take.id) == ("a1", "a2")
+    pair = as_pair(worst, best, config.scheme, MADE_BY)
+    assert (pair.line.text, pair.line.chosen.source, pair.line.rejected.source) == (
+        "words of a",
+        "cycle a2",
+        "cycle a1",
+    )
+    assert rejected(takes, scheme="best_vs_worst", chosen_max_cer=0.05) == []
+    with_pair_errors = [
+        scored(one, line.cycle.cer, line.cycle.mos, minimal_pair_error=line.cycle.cer) for one, line in takes
+    ]
+    assert rejected(with_pair_errors, scheme="best_vs_worst", chosen_max_minimal_pair_error=0.1) == ["a1"]
+    assert rejected(with_pair_errors, scheme="best_vs_worst", chosen_max_minimal_pair_error=0.05) == []
+    assert rejected(takes, scheme="best_vs_worst", min_margin=0.99) == []
+
+
+def test_both_sides_scores_a_take_by_its_cycle_too():
+    takes = [
+        scored(take("a1", "a"), 0.1, 3.0, (0.6, 3.0)), scored(take("a2", "a"), 0.9, 1.0, (0.5, 3.0)),
+        scored(take("b1", "b"), 0.2, 3.0, (0.3, 3.0)), scored(take("b2", "b", text="other"), 0.9, 1.0, (0.9, 1.0)),
+    ]  # fmt: skip
+    config = RankConfig(scheme=Scheme.BOTH_SIDES, rejected_fraction=1.0)
+    [(worst, best)] = choose_pairs(rank_takes(takes, config), config)
+    assert (worst.take.id, best.take.id) == ("a2", "a1")
+    pair = as_pair(worst, best, config.scheme, MADE_BY)
+    assert (pair.line.text, pair.line.rejected.source, pair.line.rejected.cer) == ("hello", "forward a2", 0.5)
+    assert pair.embeddings["identity"].tolist() == [1.0] * 5
+
+
+# ---- from a folder of takes
+
+
+@pytest.fixture(scope="module")
+def mined(toy_bundle: Path, corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("ranked")
+    (folder / "texts.txt").write_text("She sells sea shells.\nthe mat sat\n")
+    config = MineConfig(max_references=4, samples_per_shard=2, top_p=0.9, samples_per_text=2)
+    arguments = str(toy_bundle), corpus, folder / "texts.txt", folder / "mined", config
+    mine(*arguments, executor=Processes(1))
+    return folder / "mined"
+
+
+@pytest.fixture
+def copy_of_mined(mined: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(mined, tmp_path / "mined"))
+
+
+def make(mined: Path, executor=ONE, **changes) -> dict:
+    values = {"rejected_fraction": 0.5, "mos_predictor": "dnsmos", "num_examples": 2} | changes
+    return make_pairs(mined, mined.parent / "out" / "pairs.jsonl", RankConfig.model_validate(values), executor=executor)
+
+
+@pytest.mark.slow
+def test_mined_takes_become_pairs_that_a_model_can_be_trained_on(copy_of_mined: Path, toy_bundle: Path, quick_metrics):
+    report = make(copy_of_mined)
+    path = copy_of_mined.parent / "out" / "pairs.jsonl"
+    pairs = read_pairs(path)
+    model = load(toy_bundle)
+    check_pairs(pairs, model.codec.spec, model.encoder_names)
+    assert report["pairs"] == len(pairs) == math.ceil(report["ranked"] / 2) and report["takes"] == 8
+    assert report["rejected"]["cer"]["mean"] >= report["all_takes"]["cer"]["mean"]
+    assert all(pair.line.chosen.audio.is_file() for pair in pairs)
+    folder = path.with_name("pairs-report")
+    assert json.loads((folder / "report.json").read_text()) == report
+    assert all((folder / name).read_bytes().startswith(b"\x89PNG") for name in ("cer.png", "mos.png"))
+    assert len(list((folder / "examples").glob("worst-*-cer*.wav"))) == 2
+    assert len(list((folder / "examples").glob("*-recording.wav"))) == 4
+
+
+class CountingExecutor:
+    """Does the jobs in this process, and records their names."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def run(self, jobs, load, work):
+        self.names += [job.name for job in jobs]
+        return ONE.run(jobs, load, work)
+
+
+@pytest.mark.slow
+def test_takes_are_scored_once(copy_of_mined: Path, quick_metrics):
+    shards = sorted(path.name for path in copy_of_mined.glob("takes-*.jsonl"))
+    for changes, expected in (
+        ({}, shards),
+        ({"cer_weight": 0.5}, []),
+        ({"scheme": "both_sides", "rejected_fraction": 1}, shards),  # scores both halves
+    ):
+        executor = CountingExecutor()
+        make(copy_of_mined, executor, **changes)
+        assert executor.names == expected
+    (copy_of_mined / "scores" / shards[2]).unlink()
+    make(copy_of_mined, executor := CountingExecutor())
+    assert executor.names == [shards[2]]
+    with pytest.raises(ConfigError, match=r"another mos_predictor \(mos_predictor: dnsmos before, plcmos now\)"):
+        make(copy_of_mined, mos_predictor="plcmos")
+
+
+def test_scores_that_are_not_finite_are_refused_by_name(
+    copy_of_mined: Path, quick_metrics, monkeypatch: pytest.MonkeyPatch
+):
+    make(copy_of_mined)
+    path, name = next(
+        (path, take.id)
+        for path in sorted(copy_of_mined.glob("takes-*.jsonl"))
+        for take in read_takes(path)
+        if take.cycle is not None
+    )
+    scores_path = copy_of_mined / "scores" / path.name
+    lines = [json.loads(line) for line in scores_path.read_text().splitlines()]
+    next(line for line in lines if line["id"] == name)["cycle"]["cer"] = math.nan
+    scores_path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(DataError, match=rf"{path.name}:\d+: .*NaN, which is no number"):
+        make(copy_of_mined)
+    scores_path.unlink()
+    broken = SimpleNamespace(scales=("mood",), rate=lambda waveform: {"mood": math.nan})
+    monkeypatch.setattr(scoring, "open_quality_metric", lambda name: broken)
+    with pytest.raises(DataError, match=f"take '{name}': its cycle mos is nan, which is not finite"):
+        make(copy_of_mined)
+
+
+def test_missing_packages_are_named_before_any_take_is_scored(copy_of_mined: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(scoring, "missing_packages", lambda tools: [f"{tools[0]} needs a package"])
+    executor = CountingExecutor()
+    with pytest.raises(MissingExtraError, match="sphinx needs a package"):
+        make(copy_of_mined, executor)
+    assert executor.names == []
+
+
+def test_folders_that_cannot_be_ranked_are_refused(copy_of_mined: Path, tmp_path: Path, quick_metrics):
+    with pytest.raises(DataError, match="expected a folder that `marstts preference mine` wrote"):
+        make(tmp_path)
+    with pytest.raises(DataError, match=r"none of .* scored takes makes a pair; relax the thresholds"):
+        make(copy_of_mined, rejected_min_cer=99)
+    with pytest.raises(ConfigError, match="no recognizer 'ear'; expected one of sphinx"):
+        make(copy_of_mined, recognizer="ear")
+    record = json.loads((copy_of_mined / PROVENANCE_FILE).read_text())
+    (copy_of_mined / PROVENANCE_FILE).write_text(json.dumps(record | {"codec": "older"}))
+    with pytest.raises(DataError, match="codes of 'older', but the model"):
+        make(copy_of_mined)
+    for path in copy_of_mined.glob("takes-*.jsonl"):
+        path.unlink()
+    (copy_of_mined / PROVENANCE_FILE).write_text(json.dumps(record))
+    with pytest.raises(DataError, match="no takes here"):
+        make(copy_of_mined)
+
+
+def test_utmos_predicts_where_available_and_dnsmos_elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    def offline(name: str):
+        raise OSError("no network")
+
+    monkeypatch.setattr(scoring, "open_quality_metric", lambda name: None)
+    assert scoring.choose_mos_predictor("auto", tmp_path) == "utmos"
+    assert scoring.choose_mos_predictor("plcmos", tmp_path) == "plcmos"
+    monkeypatch.setattr(scoring, "open_quality_metric", offline)
+    assert scoring.choose_mos_predictor("auto", tmp_path) == "dnsmos"
+    scoring.begin_scores(tmp_path, {"mos_predictor": "utmos"})
+    assert scoring.choose_mos_predictor("auto", tmp_path) == "dnsmos"
+    (tmp_path / "takes-00000.jsonl").touch()
+    assert scoring.choose_mos_predictor("auto", tmp_path) == "utmos"
+
+
+def test_silence_gets_the_worst_scores(toy_bundle: Path, quick_metrics):
+    models = scoring.load_models(str(toy_bundle), ScoringPlan("sphinx", "dnsmos", tuple(Metric), (Half.CYCLE,)))
+    nothing = (np.zeros(0, np.int64),) * 3
+    worst = Score(transcript="", cer=1.0, minimal_pair_error=1.0, alignment_nll=scoring.MAX_ALIGNMENT_NLL, mos=1.0)
+    assert models.score("the cat sat", nothing, Score()) == worst
+    before = Score(transcript="", cer=0.5, mos=2)
+    assert models.score("the cat sat", nothing, before).cer == 0.5
+
+
+def test_a_metric_can_be_added_later_and_other_scores_stay(copy_of_mined: Path, quick_metrics):
+    only = {"cer_weight": 0, "mos_weight": 0, "minimal_pair_error_weight": 1}
+    report = make(copy_of_mined, **only)
+    folder = copy_of_mined.parent / "out" / "pairs-report"
+    assert report["metrics"] == {} and report["all_takes"].keys() == {"minimal_pair_error"}
+    assert report["all_takes"]["minimal_pair_error"]["mean"] == pytest.approx(0.5)
+    assert len(list((folder / "examples").glob("worst-*-minimal_pair_error0.50.wav"))) == 2
+    pairs = read_pairs(copy_of_mined.parent / "out" / "pairs.jsonl")
+    assert all(pair.line.rejected.minimal_pair_error == 0.5 and pair.line.rejected.cer is None for pair in pairs)
+    assert make(copy_of_mined)["all_takes"].keys() == {"cer", "mos"}
+    line = ScoredTake.model_validate_json((copy_of_mined / "scores" / "takes-00000.jsonl").read_text().splitlines()[0])
+    assert line.cycle.minimal_pair_error == 0.5 and line.cycle.cer is not None and line.forward is None
+
+
+def test_words_without_near_homophones_are_no_errors():
+    test = SimpleNamespace(score=lambda pcm, words: MinimalPairResult(0, len(words) - 1, 0))
+    assert scoring.minimal_pair_error(test, ["strengths"], NOISE) == 0.0
+    assert scoring.minimal_pair_error(test, ["cat", "dog"], NOISE) == 1.0
+
+
+def test_words_that_cannot_be_aligned_have_the_highest_cost():
+    fits = [Alignment("cat", -9.0, 0, -4.5), Alignment("cat", -90.0, 0, -80.0), Alignment(None, None, 0)]
+    aligners = [SimpleNamespace(align=lambda pcm, words, one=one: one) for one in fits]
+    assert [scoring.alignment_nll(aligner, ["cat"], NOISE) for aligner in aligners] == [4.5, 20.0, 20.0]

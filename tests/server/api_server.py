@@ -1,0 +1,55 @@
+"""A speech server around a scripted model, in a thread, for tests that need real connections."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from marstts.server.app import create_app
+from marstts.server.base import Server
+from marstts.server.service import SpeechService
+from marstts.server.settings import ServeSettings
+from marstts.synthesis.synthesizer import Synthesizer
+
+TEXT = "the cat sat on the mat"
+
+
+def speech(text: str = TEXT, **fields: Any) -> dict[str, Any]:
+    """The body of a request for speech."""
+    return {"model": "tts-1", "input": text, "voice": "alloy", **fields}
+
+
+@dataclass(frozen=True)
+class LiveServer:
+    """A server that runs."""
+
+    address: str
+    service: SpeechService
+
+
+@contextmanager
+def live_server(synthesizer: Synthesizer, settings: ServeSettings) -> Iterator[LiveServer]:
+    """Serve on a free port of loopback."""
+    app = create_app(synthesizer, settings)
+    with Server(app, "127.0.0.1", 0) as server:
+        thread = threading.Thread(target=server.serve)
+        thread.start()
+        try:
+            yield LiveServer(server.address.rstrip("/"), app.state.service)
+        finally:
+            server.stop()
+            thread.join(timeout=20)
+            app.state.service.close()
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> float:
+    """Wait until a condition holds -> seconds that took; fails after `seconds`."""
+    started = time.monotonic()
+    while not condition():
+        assert time.monotonic() < started + seconds, "waited in vain"
+        time.sleep(0.002)
+    return time.monotonic() - started

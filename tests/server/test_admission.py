@@ -1,0 +1,133 @@
+"""Who is spoken now, who waits, and who is refused with a time to try again."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from marstts.server.admission import FIRST_ESTIMATE, MAX_RETRY_SECONDS, Admission, Throughput
+from marstts.server.api_errors import ApiError
+
+
+def admission(places: int = 2, queue: int = 3, max_wait: float = 5.0) -> Admission:
+    return Admission(places, queue, max_wait, Throughput())
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_places_go_to_those_who_wait_in_the_order_of_their_arrival():
+    async def run() -> list[int]:
+        gate, order = admission(places=1), []
+
+        async def caller(number: int) -> None:
+            ticket = await gate.enter(1.0)
+            order.append(number)
+            await settle()
+            gate.leave(ticket)
+
+        await asyncio.gather(*(caller(number) for number in range(4)))
+        assert gate.num_active == gate.num_waiting == 0 and gate.owed_seconds == 0
+        return order
+
+    assert asyncio.run(run()) == [0, 1, 2, 3]
+
+
+def test_a_full_queue_refuses_with_the_time_that_the_owed_audio_takes():
+    async def run() -> ApiError:
+        gate = admission(places=1, queue=1)
+        await gate.enter(20.0)
+        waiting = asyncio.ensure_future(gate.enter(10.0))
+        await settle()
+        with pytest.raises(ApiError) as caught:
+            await gate.enter(1.0)
+        waiting.cancel()
+        return caught.value
+
+    error = asyncio.run(run())
+    assert error.status == 429 and error.code == "rate_limit_exceeded"
+    assert int(error.headers()["Retry-After"]) == pytest.approx(30.0 / FIRST_ESTIMATE, abs=1)
+
+
+def test_whoever_waits_too_long_is_refused_and_forgotten():
+    async def run() -> None:
+        gate = admission(places=1, max_wait=0.02)
+        first = await gate.enter(1.0)
+        with pytest.raises(ApiError) as caught:
+            await gate.enter(1.0)
+        assert caught.value.status == 429 and gate.num_waiting == 0
+        gate.leave(first)
+        assert gate.num_active == 0
+
+    asyncio.run(run())
+
+
+def test_whoever_gives_up_waiting_leaves_the_turn_to_the_next():
+    async def run() -> None:
+        gate = admission(places=1)
+        first = await gate.enter(1.0)
+        quitter, patient = (asyncio.ensure_future(gate.enter(1.0)) for _ in range(2))
+        await settle()
+        quitter.cancel()
+        await settle()
+        assert gate.num_waiting == 1
+        gate.leave(first)
+        ticket = await patient
+        assert gate.num_active == 1
+        gate.leave(ticket)
+        assert gate.num_active == 0
+
+    asyncio.run(run())
+
+
+def test_a_place_given_to_someone_who_left_at_that_moment_is_free_again():
+    async def run() -> None:
+        gate = admission(places=1)
+        first = await gate.enter(1.0)
+        quitter = asyncio.ensure_future(gate.enter(1.0))
+        await settle()
+        gate.leave(first)  # the place is the quitter's now, who does not know yet
+        quitter.cancel()
+        await settle()
+        assert gate.num_active == 0
+
+    asyncio.run(run())
+
+
+def test_throughput_is_audio_per_busy_second():
+    now = 0.0
+    throughput = Throughput(lambda: now)
+    throughput.set_busy(True)
+    now = 10.0
+    throughput.add(80.0)
+    throughput.set_busy(False)
+    now = 1000.0
+    assert throughput.factor == pytest.approx((80.0 + FIRST_ESTIMATE) / 11.0)
+
+
+def test_old_throughput_is_forgotten():
+    now = 0.0
+    throughput = Throughput(lambda: now)
+    throughput.set_busy(True)
+    for _ in range(200):
+        now += 1.0
+        throughput.add(12.0)
+        _ = throughput.factor
+    assert throughput.factor == pytest.approx(12.0, rel=0.01)
+    for _ in range(200):
+        now += 1.0
+        throughput.add(3.0)
+        _ = throughput.factor
+    assert throughput.factor == pytest.approx(3.0, rel=0.05)
+
+
+def test_nobody_is_told_to_wait_longer_than_clients_do():
+    async def run() -> float:
+        gate = admission(places=1)
+        await gate.enter(1e6)
+        return gate.retry_after()
+
+    assert asyncio.run(run()) == MAX_RETRY_SECONDS

@@ -1,0 +1,185 @@
+"""Voices over the API: listed, uploaded, spoken with, renamed, deleted; kept as files."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import soundfile
+from api_server import TEXT, speech
+from starlette.testclient import TestClient
+
+from marstts.audio import Waveform, encode
+from marstts.server.app import create_app
+from marstts.server.settings import ServeLimits, ServeSettings
+from marstts.server.voice_store import OPENAI_VOICES
+from marstts.synthesis.voices import packaged_names
+from marstts.voice import Voice
+
+URL = "/v1/audio/voices"
+CONSENT = "Anna agreed by e-mail on 2026-11-22."
+TRANSCRIPT = "he might even have been made amiable himself"
+
+
+def upload(client: TestClient, recording: bytes, **fields: Any):
+    """Upload a recording; fields that are None are left out."""
+    data = {"name": "Anna", "consent": CONSENT} | fields
+    data = {name: value for name, value in data.items() if value is not None}
+    return client.post(URL, data=data, files={"audio_sample": ("../../etc/anna.wav", recording, "audio/wav")})
+
+
+@pytest.fixture
+def recording(reference: Waveform) -> bytes:
+    return encode(reference, ".wav")
+
+
+def test_packaged_voices_and_openais_names_are_listed_as_clients_read_them(client: TestClient):
+    listed = client.get(URL).json()
+    assert listed["object"] == "list" and listed["voices"] == listed["data"]
+    names = [voice["id"] for voice in listed["voices"]]
+    assert names == [*packaged_names(), *OPENAI_VOICES] and len(OPENAI_VOICES) == 13
+    assert set(OPENAI_VOICES.values()) <= set(packaged_names())
+    assert all(voice["name"] for voice in listed["voices"])
+
+
+@pytest.mark.parametrize("voice", ["alloy", {"id": "alloy"}, "ada"])
+def test_openais_names_are_packaged_voices(client: TestClient, voice):
+    pcm = [
+        client.post("/v1/audio/speech", json=speech(voice=name, response_format="pcm")).content
+        for name in (voice, OPENAI_VOICES["alloy"])
+    ]
+    assert pcm[0] == pcm[1] and len(pcm[0]) > 1000
+
+
+@pytest.mark.parametrize(("transcript", "kind"), [(TRANSCRIPT, "deep"), (None, "shallow")])
+def test_an_uploaded_recording_becomes_a_voice_file(
+    client: TestClient, settings: ServeSettings, recording: bytes, transcript, kind
+):
+    response = upload(client, recording, transcript=transcript)
+    voice = response.json()
+    assert response.status_code == 200 and voice["object"] == "audio.voice"
+    assert re.fullmatch(r"voice_[a-z0-9]{26}", voice["id"]) and voice["created_at"] > 1_700_000_000
+    assert (voice["name"], voice["kind"], voice["consent"]) == ("Anna", kind, CONSENT)
+    [file] = settings.voices_folder.iterdir()
+    saved = Voice.load(file)
+    assert file.name == f"{voice['id']}.voice"
+    assert saved.consent == CONSENT and saved.reference and (saved.prefix is not None) == (kind == "deep")
+    assert client.get(URL).json()["voices"][-1]["id"] == client.get(f"{URL}/{voice['id']}").json()["id"] == voice["id"]
+
+
+def test_an_uploaded_voice_speaks_by_its_id_and_by_its_name(client: TestClient, app, recording: bytes):
+    voice = upload(client, recording, ref_text=TRANSCRIPT).json()
+    for name in (voice["id"], "Anna"):
+        assert client.post("/v1/audio/speech", json=speech(voice=name)).status_code == 200
+    engine = app.state.service.synthesizer.engine
+    assert len(engine.prompts[-1].prefix_tokens) > 0, "a transcript makes the clone deep"
+
+
+def test_voices_are_there_after_a_restart(synthesizer, settings: ServeSettings, recording: bytes):
+    with TestClient(create_app(synthesizer, settings)) as client:
+        voice = upload(client, recording).json()
+        renamed = client.post(f"{URL}/{voice['id']}", json={"name": "Berta"}).json()
+    damaged = settings.voices_folder / f"voice_{'a' * 26}.voice"
+    damaged.write_bytes(b"damaged")
+    with TestClient(create_app(synthesizer, settings)) as client:
+        assert client.get(URL).json()["voices"][-1] == renamed
+        assert client.post("/v1/audio/speech", json=speech(voice="Berta")).status_code == 200
+    assert damaged.read_bytes() == b"damaged"
+
+
+def test_a_voice_can_be_renamed_and_deleted(client: TestClient, settings: ServeSettings, recording: bytes):
+    voice = upload(client, recording).json()
+    assert voice.pop("warnings") == []
+    assert client.post(f"{URL}/{voice['id']}", json={"name": "Berta"}).json() == voice | {"name": "Berta"}
+    assert client.post("/v1/audio/speech", json=speech(voice="Anna")).status_code == 400
+    assert client.post("/v1/audio/speech", json=speech(voice="Berta")).status_code == 200
+    deleted = client.delete(f"{URL}/{voice['id']}").json()
+    assert deleted == {"id": voice["id"], "object": "audio.voice", "deleted": True}
+    assert client.post("/v1/audio/speech", json=speech(voice="Berta")).status_code == 400
+    assert client.delete(f"{URL}/{voice['id']}").status_code == 404
+    assert list(settings.voices_folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["ada", "alloy", "Anna", "", " Anna", "a" * 65, "a\nb", "voice_" + "a" * 26])
+def test_names_that_are_taken_or_unprintable_are_refused(client: TestClient, recording: bytes, name):
+    voice = upload(client, recording).json()
+    for response in (
+        upload(client, recording, name=name),
+        client.post(f"{URL}/{upload(client, recording, name='B').json()['id']}", json={"name": name}),
+    ):
+        assert response.status_code == 400 and response.json()["error"]["param"] == "name"
+    assert client.get(f"{URL}/{voice['id']}").json()["name"] == "Anna"
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"consent": None}, "consent"),
+        ({"consent": "  "}, "consent"),
+        ({"consent": "x" * 501}, "consent"),
+        ({"name": None}, "name"),
+        ({"transcript": "x" * 301}, "transcript"),
+        ({"transcript": "..."}, None),
+    ],
+)
+def test_an_upload_needs_name_and_consent_and_bounded_texts(
+    client: TestClient, settings: ServeSettings, recording: bytes, fields, param
+):
+    response = upload(client, recording, **fields)
+    assert response.status_code == 400 and response.json()["error"]["param"] == param
+    assert not settings.voices_folder.exists()
+
+
+def long_recording() -> bytes:
+    """A minute and a second of silence in a few kilobytes."""
+    buffer = io.BytesIO()
+    soundfile.write(buffer, [0.0] * (61 * 8000), 8000, format="FLAC")
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("content", [b"", b"no recording", bytes(5000), b"RIFF", long_recording()])
+def test_unusable_recordings_are_refused_in_a_sentence(client: TestClient, content):
+    response = upload(client, content)
+    assert response.status_code == 400
+    assert "Traceback" not in response.text and "/tmp" not in response.text
+
+
+def test_an_upload_without_a_file_is_refused(client: TestClient):
+    for fields in ({"data": {"name": "Anna"}}, {"data": {"audio_sample": "text"}}, {"json": {"name": "Anna"}}):
+        response = client.post(URL, **fields)
+        assert response.status_code == 400 and response.json()["error"]["param"] == "audio_sample"
+
+
+def test_a_broken_form_is_refused(client: TestClient):
+    for content in (b"", b"--x", b"--x\r\nContent-Disposition: form-data; name=", bytes(100)):
+        response = client.post(URL, content=content, headers={"content-type": "multipart/form-data; boundary=x"})
+        assert response.status_code == 400 and response.json()["error"]["type"] == "invalid_request_error"
+
+
+def test_uploads_are_bounded_in_bytes_and_number(synthesizer, recording: bytes, tmp_path: Path):
+    limits = ServeLimits(upload_bytes=len(recording), voices=1)
+    with TestClient(create_app(synthesizer, ServeSettings(voices_folder=tmp_path, limits=limits))) as client:
+        assert upload(client, recording + b"x").status_code == 413
+        assert upload(client, recording + bytes(200_000)).status_code == 413
+        assert upload(client, recording).status_code == 200
+        assert "at most 1 voices" in upload(client, recording, name="B").json()["error"]["message"]
+
+
+def test_a_recording_of_several_megabytes_is_taken(client: TestClient, reference: Waveform):
+    padded = encode(reference, ".wav") + bytes(5 * 2**20)
+    response = upload(client, padded)
+    assert response.status_code == 200, response.text
+
+
+def test_warnings_about_the_recording_are_in_the_response(client: TestClient, reference: Waveform):
+    clipped = Waveform((reference.samples * 40).clip(-1, 1), reference.sample_rate)
+    assert "clipped" in upload(client, encode(clipped, ".wav")).json()["warnings"][0]
+
+
+def test_a_voice_is_never_the_name_of_a_file(client: TestClient, reference_file: Path):
+    for name in (str(reference_file), f"../{reference_file.name}", f"file://{reference_file}"):
+        response = client.post("/v1/audio/speech", json=speech(TEXT, voice=name))
+        assert response.json()["error"]["code"] == "voice_not_found"

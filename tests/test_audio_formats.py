@@ -1,0 +1,348 @@
+"""Every format is read whole or refused, in bounded memory, with FFmpeg or without."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import shutil
+import tracemalloc
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+from marstts import audio
+from marstts.audio import decoders, mpeg, reader
+from marstts.errors import AudioError
+
+RATE = 24_000
+TONE = (0.3 * np.sin(2 * np.pi * 220 * np.arange(2 * RATE) / RATE)).astype(np.float32)
+NOISE = np.random.default_rng(0).normal(scale=0.1, size=2 * RATE).astype(np.float32)
+
+WHOLE_FORMATS = [
+    ("WAV", "PCM_16"),
+    ("WAV", "FLOAT"),
+    ("WAVEX", "PCM_24"),
+    ("RF64", "PCM_16"),
+    ("W64", "PCM_16"),
+    ("AIFF", "PCM_16"),
+    ("SVX", "PCM_16"),
+    ("AU", "PCM_16"),
+    ("CAF", "PCM_16"),
+    ("NIST", "PCM_16"),
+    ("HTK", "PCM_16"),
+    ("SDS", "PCM_16"),
+    ("FLAC", "PCM_16"),
+    ("OGG", "VORBIS"),
+    ("OGG", "OPUS"),
+    ("MP3", "MPEG_LAYER_III"),
+]
+
+
+def encoded(samples: Any, container: str, encoding: str, **more: Any) -> bytes:
+    buffer = io.BytesIO()
+    soundfile.write(buffer, samples, RATE, format=container, subtype=encoding, **more)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(("container", "encoding"), WHOLE_FORMATS)
+def test_a_whole_recording_is_read_and_one_that_is_cut_short_is_not(tmp_path, container, encoding):
+    content = encoded(NOISE, container, encoding)
+    assert audio.read(content).seconds == pytest.approx(2.0, abs=0.01)
+    for kept in (0.99, 0.9, 0.6, 0.3, 0.1):
+        cut = content[: int(kept * len(content)) | 1]
+        with pytest.raises(AudioError, match=r"cut short|cannot be decoded"):
+            audio.read(cut)
+        (tmp_path / "cut").write_bytes(cut)
+        with pytest.raises(AudioError, match=r"cut short|cannot be decoded"):
+            list(audio.read_blocks(tmp_path / "cut"))
+
+
+@pytest.mark.parametrize(("container", "endian"), [("WAV", "BIG"), ("AU", "LITTLE"), ("AIFF", "LITTLE")])
+def test_the_other_byte_order_is_checked_too(container, endian):
+    content = encoded(NOISE, container, "PCM_16", endian=endian)
+    assert audio.read(content).seconds == 2.0
+    with pytest.raises(AudioError, match="cut short"):
+        audio.read(content[: len(content) // 2])
+
+
+def test_formats_that_do_not_show_their_length_are_refused():
+    for container in ("PVF", "PAF", "VOC", "IRCAM", "AVR"):
+        with pytest.raises(AudioError, match="does not show whether it is complete; convert it to WAV or FLAC"):
+            audio.read(encoded(NOISE, container, "PCM_16"))
+
+
+@pytest.mark.parametrize("length", [0xFFFF_FFFF, 0x7FFF_FFFF, 0x7FFF_F000])
+def test_streamed_wav_files_of_unknown_length_are_read(length):
+    content = bytearray(encoded(NOISE, "WAV", "PCM_16"))
+    place = content.index(b"data") + 4
+    content[4:8] = content[place : place + 4] = length.to_bytes(4, "little")
+    assert audio.read(bytes(content)).seconds == 2.0
+
+
+def test_data_after_the_audio_is_ignored():
+    wav = encoded(NOISE, "WAV", "PCM_16")
+    assert audio.read(wav + b"LIST\x04\0\0\0abcd").seconds == 2.0
+    mp3 = encoded(NOISE, "MP3", "MPEG_LAYER_III")
+    tag = b"TAG" + b"\xff\xfb" * 62 + b"\0"
+    assert audio.read(mp3 + tag).seconds == pytest.approx(2.0, abs=0.01)
+
+
+def without_xing(content: bytes) -> bytes:
+    """An MP3 without its first frame, which holds the header with its length and no sound."""
+    assert b"Xing" in content[:200] or b"Info" in content[:200]
+    return content[mpeg.frame_length(content[:4]) :]
+
+
+@pytest.mark.parametrize("tag", [b"", b"ID3\x03\0\0\0\0\0\x10" + bytes(16)])
+@pytest.mark.parametrize("samples", [TONE, NOISE, np.concatenate([np.zeros(RATE, np.float32), NOISE])])
+def test_an_mp3_without_a_length_is_read(samples, tag):
+    content = tag + without_xing(encoded(samples, "MP3", "MPEG_LAYER_III"))
+    assert not mpeg.has_frame_count(io.BytesIO(content))
+    assert audio.read(content).seconds == pytest.approx(len(samples) / RATE, abs=0.15)
+    for corrupt in (content[:-30], content[: len(content) // 2] + bytes(range(1, 250)) + content[len(content) // 2 :]):
+        with pytest.raises(AudioError, match="cut short"):
+            audio.read(corrupt)
+
+
+def test_an_mp3_is_read_where_libsndfile_refuses_the_stream(monkeypatch):
+    content, opened = encoded(NOISE, "MP3", "MPEG_LAYER_III"), soundfile.SoundFile
+    wav = encoded(NOISE, "WAV", "PCM_16")
+
+    def refuse_streams(file, *arguments, **more):
+        if hasattr(file, "read"):
+            raise soundfile.LibsndfileError(149)
+        return opened(file, *arguments, **more)
+
+    monkeypatch.setattr(decoders.soundfile, "SoundFile", refuse_streams)
+    assert audio.read(content).seconds == pytest.approx(2.0, abs=0.01)
+    with pytest.raises(AudioError, match="cannot be decoded"):
+        audio.read(wav)
+
+
+@pytest.mark.parametrize("version", [3, 2, 0])
+@pytest.mark.parametrize("layer", [1, 2, 3])
+def test_frame_lengths_follow_the_standard(version, layer):
+    """Layer I: 384 samples in slots of 4 bytes; II: 1152; III: 1152, or 576 at low sampling frequencies."""
+    for bitrate in range(1, 15):
+        for rate in range(3):
+            kilobits = mpeg._BITRATES[1 if version == 3 else 2, layer][bitrate]
+            hertz = mpeg._RATES[version][rate]
+            samples = 384 if layer == 1 else 1152 if layer == 2 or version == 3 else 576
+            slot = 4 if layer == 1 else 1
+            expected = samples * kilobits * 1000 // 8 // hertz // slot * slot
+            header = 0x7FF << 21 | version << 19 | (4 - layer) << 17 | bitrate << 12 | rate << 10
+            assert mpeg.frame_length(header.to_bytes(4, "big")) == expected
+            assert mpeg.frame_length((header | 1 << 9).to_bytes(4, "big")) == expected + slot
+
+
+# Block by block
+
+
+def test_resampling_while_reading_equals_resampling_afterwards(monkeypatch):
+    monkeypatch.setattr(reader, "BLOCK_VALUES", 1_000)
+    content = encoded(NOISE, "WAV", "PCM_16")
+    for rate in (16_000, 44_100, RATE):
+        while_reading = audio.read(content, sample_rate=rate)
+        after = audio.resample(audio.read(content), rate)
+        assert while_reading.sample_rate == rate and abs(len(while_reading.samples) - len(after.samples)) <= 1
+        length = min(len(while_reading.samples), len(after.samples))
+        np.testing.assert_allclose(while_reading.samples[:length], after.samples[:length], atol=1e-5)
+
+
+def test_spans_are_resampled_while_reading():
+    content = encoded(NOISE, "WAV", "PCM_16")
+    span = audio.read_span(content, 0.5, 1.0, sample_rate=16_000)
+    assert len(span.samples) == 16_000 and span.sample_rate == 16_000
+
+
+def test_a_span_before_the_cut_is_read():
+    content = encoded(NOISE, "WAV", "PCM_16")
+    cut = content[: len(content) // 2]
+    assert audio.read_span(cut, 0.2, 0.5).seconds == 0.5
+    with pytest.raises(AudioError, match=r"ends after 1\.00 s"):
+        audio.read_span(cut, 0.8, 0.5)
+
+
+def test_blocks_together_are_the_recording(monkeypatch):
+    monkeypatch.setattr(reader, "BLOCK_VALUES", 5_000)
+    content = encoded(NOISE, "FLAC", "PCM_16")
+    blocks = list(audio.read_blocks(content, sample_rate=16_000))
+    assert len(blocks) > 5 and {block.sample_rate for block in blocks} == {16_000}
+    joined = np.concatenate([block.samples for block in blocks])
+    np.testing.assert_array_equal(joined, audio.read(content, sample_rate=16_000).samples)
+
+
+def test_reading_may_stop_at_any_block(tmp_path, monkeypatch):
+    monkeypatch.setattr(reader, "BLOCK_VALUES", 5_000)
+    path = tmp_path / "long.wav"
+    path.write_bytes(encoded(NOISE, "WAV", "PCM_16"))
+    blocks = audio.read_blocks(path, max_seconds=1.0)
+    assert next(blocks).seconds == pytest.approx(5_000 / RATE)
+    blocks.close()
+    with pytest.raises(AudioError, match="longer than"):
+        list(audio.read_blocks(path, max_seconds=1.0))
+    with pytest.raises(AudioError, match="no samples"):
+        list(audio.read_blocks(encoded(NOISE[:0], "WAV", "PCM_16")))
+
+
+def test_memory_is_bounded_by_the_result_and_one_block(tmp_path):
+    """60 s at 96 kHz with 8 channels hold 184 MB of samples, 2.9 MB of which remain at 12 kHz in mono."""
+    path = tmp_path / "large.flac"
+    with soundfile.SoundFile(path, "w", 96_000, 8, "PCM_16") as file:
+        for _ in range(60):
+            file.write(np.zeros((96_000, 8), np.int16))
+    tracemalloc.start()
+    try:
+        waveform = audio.read(path, sample_rate=12_000)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert waveform.seconds == 60.0 and waveform.samples.nbytes < 3e6
+    assert peak < 15e6
+
+
+def test_a_long_header_takes_no_memory_that_is_not_filled():
+    content = bytearray(encoded(NOISE, "WAV", "PCM_16"))
+    place = content.index(b"data") + 4
+    content[place : place + 4] = (0x7FFE_0000).to_bytes(4, "little")
+    with pytest.raises(AudioError, match="cut short"):
+        audio.read(bytes(content))
+
+
+# FFmpeg
+
+
+def ffmpeg_encoded(container: str, codec: str, *, video: bool = False, seconds: float = 2.0, **options: str) -> bytes:
+    av = pytest.importorskip("av")
+    path = Path(mkdtemp()) / "recorded"  # PyAV reopens it to move its index to the front
+    with av.open(path, "w", format=container, options=options) as output:
+        rate = 48_000 if codec == "libopus" else RATE
+        sound = output.add_stream(codec, rate=rate, layout="stereo")
+        picture = output.add_stream("mpeg4", rate=10, width=32, height=32, pix_fmt="yuv420p") if video else None
+        for number in range(round(10 * seconds) if picture else 0):
+            frame = av.VideoFrame.from_ndarray(np.full((32, 32, 3), number, np.uint8), format="rgb24")
+            output.mux(picture.encode(frame))
+        mono = np.sin(2 * np.pi * 220 * np.arange(round(seconds * rate)) / rate).astype(np.float32)
+        whole = np.stack([0.2 * mono, 0.4 * mono])
+        size = sound.codec_context.frame_size or 1024
+        for start in range(0, whole.shape[1], size):
+            frame = av.AudioFrame.from_ndarray(
+                np.ascontiguousarray(whole[:, start : start + size]), format="fltp", layout="stereo"
+            )
+            frame.sample_rate, frame.pts = rate, start
+            resampler = av.AudioResampler(format=sound.codec_context.format, layout="stereo", rate=rate)
+            for piece in resampler.resample(frame):
+                output.mux(sound.encode(piece))
+        for stream in (sound, picture):
+            output.mux(stream.encode(None)) if stream else None
+    content = path.read_bytes()
+    shutil.rmtree(path.parent)
+    return content
+
+
+RECORDED = [
+    ("mp4", "aac", False),  # m4a
+    ("webm", "libopus", False),
+    ("adts", "aac", False),
+    ("mp4", "aac", True),
+    ("matroska", "aac", True),
+    ("avi", "aac", True),
+]
+
+
+@pytest.mark.parametrize(("container", "codec", "video"), RECORDED)
+def test_formats_of_phones_and_browsers_are_read(tmp_path, container, codec, video):
+    content = ffmpeg_encoded(container, codec, video=video)
+    waveform = audio.read(content)
+    assert waveform.seconds == pytest.approx(2.0, abs=0.12)
+    middle = waveform.samples[waveform.sample_rate // 2 : waveform.sample_rate]
+    assert np.abs(middle).max() == pytest.approx(0.3, abs=0.03)  # the mean of both channels
+    spectrum = np.abs(np.fft.rfft(middle))
+    assert np.argmax(spectrum) * waveform.sample_rate / len(middle) == pytest.approx(220, abs=3)
+    (tmp_path / "recorded").write_bytes(content)
+    resampled = audio.read(tmp_path / "recorded", sample_rate=16_000)
+    assert resampled.sample_rate == 16_000 and resampled.seconds == pytest.approx(waveform.seconds, abs=0.01)
+    span = audio.read_span(content, 0.5, 0.25)
+    start = round(0.5 * waveform.sample_rate)
+    np.testing.assert_array_equal(span.samples, waveform.samples[start : start + len(span.samples)])
+    assert span.seconds == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(("container", "codec", "video"), RECORDED)
+def test_decoded_seconds_are_bounded_while_decoding(container, codec, video):
+    content = ffmpeg_encoded(container, codec, video=video)
+    with pytest.raises(AudioError, match="longer than"):
+        audio.read(content, max_seconds=1.0)
+
+
+@pytest.mark.parametrize("options", [{}, {"movflags": "faststart"}])
+@pytest.mark.parametrize("kept", [0.3, 0.6, 0.8])
+def test_an_mpeg4_file_that_is_cut_short_is_refused(options, kept):
+    content = ffmpeg_encoded("mp4", "aac", **options)
+    with pytest.raises(AudioError):
+        audio.read(content[: int(kept * len(content))])
+
+
+def test_a_webm_file_that_is_cut_short_is_refused():
+    content = ffmpeg_encoded("webm", "libopus")
+    with pytest.raises(AudioError, match="cut short"):
+        audio.read(content[: len(content) // 2])
+
+
+def test_a_video_without_sound_is_refused():
+    av = pytest.importorskip("av")
+    buffer = io.BytesIO()
+    with av.open(buffer, "w", format="mp4") as output:
+        picture = output.add_stream("mpeg4", rate=10, width=32, height=32, pix_fmt="yuv420p")
+        output.mux(picture.encode(av.VideoFrame.from_ndarray(np.zeros((32, 32, 3), np.uint8), format="rgb24")))
+        output.mux(picture.encode(None))
+    with pytest.raises(AudioError, match="no sound track"):
+        audio.read(buffer.getvalue())
+
+
+def test_without_the_extra_the_error_names_it(monkeypatch):
+    content, imported = ffmpeg_encoded("mp4", "aac"), builtins.__import__
+
+    def fail(name, *arguments, **more):
+        if name == "av":
+            raise ImportError(name)
+        return imported(name, *arguments, **more)
+
+    monkeypatch.setattr("importlib.import_module", lambda name: fail(name))
+    with pytest.raises(AudioError, match=r"reading MPEG-4 .* pip install 'marstts\[formats\]', or convert"):
+        audio.read(content)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"ffconcat version 1.0\nfile /etc/passwd\n",
+        b"#EXTM3U\n#EXT-X-TARGETDURATION:5\n#EXTINF:5,\nfile:///etc/passwd\n#EXT-X-ENDLIST\n",
+        b"v=0\no=- 0 0 IN IP4 127.0.0.1\nc=IN IP4 127.0.0.1\nm=audio 5004 RTP/AVP 0\n",
+        b"<?xml version='1.0'?><MPD><Period/></MPD>",
+    ],
+)
+def test_texts_that_name_other_files_or_addresses_are_never_given_to_ffmpeg(tmp_path, monkeypatch, content):
+    monkeypatch.setattr(decoders, "FFmpegDecoder", None)  # calling it would be a TypeError
+    for name in ("list.m3u8", "list.m4a", "list"):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(AudioError, match="cannot be decoded"):
+            audio.read(tmp_path / name)
+
+
+@pytest.mark.parametrize(("container", "codec", "video"), RECORDED)
+def test_corrupt_recordings_give_audio_or_an_audio_error(container, codec, video):
+    content = ffmpeg_encoded(container, codec, video=video, seconds=0.5)
+    rng = np.random.default_rng(1)
+    for _ in range(15):
+        corrupt = bytearray(content[: rng.integers(1, len(content) + 1)])
+        for place in rng.integers(0, len(corrupt), size=4):
+            corrupt[place] = rng.integers(256)
+        try:
+            assert np.isfinite(audio.read(bytes(corrupt), max_seconds=10.0).samples).all()
+        except AudioError as error:
+            assert "\n" not in str(error)

@@ -1,0 +1,226 @@
+"""Bundles: exported bundles are read back, and errors name corrupt files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from marstts import bundle as bundles
+from marstts.bundle import Bundle, find_bundle, load_bundle, packaged_models
+from marstts.codec.registry import ToyCodecPart
+from marstts.errors import CheckpointError
+from marstts.generation.engine import EngineKind
+from marstts.generation.request import SamplingConfig
+from marstts.mars6.model import Mars6
+from marstts.mars6.prompt import SPECIAL_TOKENS
+from marstts.mars6.speech import Mars6Speech
+from marstts.models import export_bundle, load_for_training, open_engine, open_model
+from marstts.precision import WeightFormat
+from marstts.speaker import registry
+from marstts.speaker.registry import ToyEncoderPart
+from marstts.text.bpe import BPE
+
+ENCODERS = {"identity": ToyEncoderPart(size=5), "style": ToyEncoderPart(size=7)}
+TOY = {"codec": ToyCodecPart(codebook_size=64), "encoders": ENCODERS}
+
+
+def open_speech_model(folder: Path) -> Mars6Speech:
+    """The model of a bundle, after all checks."""
+    model = open_model(load_bundle(folder), open_engine(folder, EngineKind.TORCH))
+    assert isinstance(model, Mars6Speech)
+    return model
+
+
+@pytest.fixture
+def copy(toy_bundle: Path, tmp_path: Path) -> Path:
+    """A bundle the test may damage."""
+    return Path(shutil.copytree(toy_bundle, tmp_path / "copy"))
+
+
+@pytest.fixture
+def quick_export(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights only, no graphs: for tests of what happens around them."""
+
+    def weights_only(model: Mars6, folder: Path, storage: WeightFormat) -> None:
+        folder.mkdir()
+        save_file(model.state_dict(), folder / "mars6.safetensors")
+        (folder / "config.json").write_text(model.config.model_dump_json())
+
+    monkeypatch.setattr("marstts.mars6.export.graphs.export_mars6", weights_only)
+
+
+def edit_info(folder: Path, **changes: object) -> None:
+    path = folder / "bundle.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_bundle_comes_back_as_it_was_exported(toy_bundle: Path):
+    bundle, model = load_bundle(toy_bundle), open_speech_model(toy_bundle)
+    assert (bundle.name, bundle.info.architecture, bundle.sampling) == ("toy", "mars6", SamplingConfig())
+    assert bundle.info.settings == {"quality_prefix_hz": 24_000, "guidance": 1.0}
+    assert model.quality_prefix_hz == 24_000
+    assert bundle.codec.spec.codebook_size == model.config.codebook_size == 64
+    assert {role: encoder.name for role, encoder in bundle.encoders.items()} == {
+        "identity": "toy-identity-5",
+        "style": "toy-style-7",
+    }
+    assert model.tokenizer.decode(model.tokenizer.encode("[48000]the cat")) == "[48000]the cat"
+
+
+def test_a_bundle_can_be_read_by_everyone_on_the_machine(toy_bundle: Path):
+    files = [path for path in toy_bundle.rglob("*") if path.is_file()]
+    assert len(files) == 8 and all(path.stat().st_mode & 0o444 == 0o444 for path in files)
+
+
+def test_a_bundle_is_loaded_by_the_name_of_a_packaged_model(copy: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(bundles, "PACKAGED_MODELS", copy.parent)
+    assert packaged_models() == ["copy"]
+    assert find_bundle("copy") == copy and load_bundle("copy").name == "toy"
+    with pytest.raises(CheckpointError, match=r"parrot: neither a folder nor the name of a model: copy, mars6-turbo"):
+        load_bundle("parrot")
+
+
+def test_the_torch_model_has_the_exported_weights(toy_bundle: Path):
+    torch.manual_seed(0)
+    model = load_for_training(toy_bundle)
+    correct = Mars6(model.config).state_dict()
+    assert not model.training and model.state_dict().keys() == correct.keys()
+    torch.manual_seed(0)
+    for name, tensor in Mars6(model.config).state_dict().items():
+        assert model.state_dict()[name].dtype == torch.float32
+        assert torch.equal(model.state_dict()[name], tensor.half().float()), name
+
+
+def test_tensors_that_do_not_fit_are_all_named(copy: Path):
+    path = copy / "mars6/mars6.safetensors"
+    tensors = load_file(path)
+    del tensors["global_decoder.start"]
+    tensors["surprise"] = torch.zeros(2)
+    tensors["local_decoder.input.bias"] = torch.zeros(3)
+    save_file(tensors, path)
+    complaint = (
+        r"global_decoder.start is missing; surprise is not expected; local_decoder.input.bias is \(3,\) .* \(32,\)"
+    )
+    with pytest.raises(CheckpointError, match=complaint):
+        load_for_training(copy)
+    path.write_bytes(b"no tensors")
+    with pytest.raises(CheckpointError, match=r"mars6.safetensors: expected weights as safetensors"):
+        load_for_training(copy)
+
+
+@pytest.mark.parametrize("name", ["bundle.json", "tokenizer.json", "mars6"])
+def test_the_missing_files_of_a_bundle_are_named(copy: Path, name: str):
+    (shutil.rmtree if name == "mars6" else Path.unlink)(copy / name)
+    with pytest.raises(CheckpointError, match=f"lacks .*{name}"):
+        load_bundle(copy)
+
+
+def test_bundles_of_another_format_are_refused(copy: Path):
+    edit_info(copy, format_version=3, a_new_field=1)
+    with pytest.raises(CheckpointError, match=r"bundle format '3', but this marstts reads format 2"):
+        load_bundle(copy)
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"codec": {"kind": "gramophone"}}, r"codec.*'mini', 'snac', 'encodec', 'toy'"),
+        ({"codec": {"kind": "mini"}}, r"codec/config.json"),
+        ({"codec": {"kind": "toy", "codebook_size": 32}}, r"codebook_size is 64, but the codec toy.* has 32"),
+        (
+            {"encoders": {"identity": {"kind": "toy", "size": 5}, "style": {"kind": "toy", "size": 9}}},
+            r"style_size is 7, but the encoder toy-style-9 has 9",
+        ),
+        ({"encoders": {"identity": {"kind": "toy", "size": 5}}}, r"has no style encoder"),
+        ({"architecture": "mars7"}, r"lacks the folder mars7"),
+        ({"architecture": "../mars6"}, r"architecture"),
+        ({"settings": {"guidance": 0.5}}, r"guidance"),
+        ({"color": "red"}, r"color"),
+    ],
+)
+def test_invalid_descriptions_are_refused(copy: Path, changes: dict[str, object], complaint: str):
+    edit_info(copy, **changes)
+    with pytest.raises(Exception, match=complaint) as caught:
+        open_speech_model(copy)
+    assert type(caught.value).__name__ in ("CheckpointError", "ConfigError")
+
+
+def test_a_description_that_is_no_json_is_refused(copy: Path):
+    (copy / "bundle.json").write_text("[1, 2")
+    with pytest.raises(CheckpointError, match=r"bundle.json: "):
+        load_bundle(copy)
+
+
+def test_published_encoders_are_opened_by_their_source(copy: Path, monkeypatch: pytest.MonkeyPatch):
+    asked = []
+
+    class Published:
+        name, size = "published", 5
+
+        def __init__(self, source: str, *, sha256: str | None, device: str) -> None:
+            asked.append((source, sha256))
+
+    monkeypatch.setattr(registry, "WavLmEncoder", Published)
+    edit_info(copy, encoders={"identity": {"kind": "wavlm", "sha256": "00ff"}, "style": {"kind": "toy", "size": 7}})
+    assert load_bundle(copy).encoders["identity"].name == "published"
+    assert asked == [("microsoft/wavlm-base-plus-sv", "00ff")]
+
+
+def export(folder: Path, bundle: Bundle, **changes: object) -> None:
+    model = open_speech_model(bundle.folder)
+    export_bundle(folder, Mars6(model.config), model.tokenizer, **({"name": "new", **TOY} | changes))  # type: ignore[arg-type]
+
+
+def test_an_older_bundle_is_replaced(copy: Path, quick_export: None):
+    export(copy, load_bundle(copy), sampling=SamplingConfig(top_p=0.7))
+    bundle = load_bundle(copy)
+    assert (bundle.name, bundle.sampling.top_p) == ("new", 0.7)
+    assert not (copy / "mars6/global.onnx").exists()
+    assert [path.name for path in copy.parent.iterdir()] == ["copy"]
+
+
+def test_a_failed_export_leaves_everything_as_it_was(copy: Path, quick_export: None):
+    before, bundle = contents(copy), load_bundle(copy)
+    with pytest.raises(CheckpointError, match=r"style_size is 7"):
+        export(copy, bundle, encoders={**ENCODERS, "style": ToyEncoderPart(size=8)})
+    with pytest.raises(CheckpointError, match=r"nowhere: expected the folder of an exported codec"):
+        export(copy, bundle, codec=copy / "nowhere")
+    other = BPE.train(["the cat sat on the mat"], 268, SPECIAL_TOKENS)
+    with pytest.raises(CheckpointError, match=r"text_vocab_size is 270, but the tokenizer has 268"):
+        export_bundle(copy, Mars6(open_speech_model(copy).config), other, name="new", **TOY)  # type: ignore[arg-type]
+    assert contents(copy) == before and [path.name for path in copy.parent.iterdir()] == ["copy"]
+
+
+def test_nothing_but_a_bundle_is_replaced(toy_bundle: Path, tmp_path: Path, quick_export: None):
+    (tmp_path / "diary.txt").write_text("dear diary")
+    with pytest.raises(CheckpointError, match=r"other files, which would be lost"):
+        export(tmp_path, load_bundle(toy_bundle))
+    assert (tmp_path / "diary.txt").read_text() == "dear diary"
+
+
+def test_folders_of_exported_parts_are_copied_without_their_subfolders(
+    toy_bundle: Path, tmp_path: Path, quick_export: None, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("marstts.codec.registry.MiniCodec", lambda folder: load_bundle(toy_bundle).codec)
+    part = tmp_path / "part"
+    (part / "step-00000001").mkdir(parents=True)
+    (part / "step-00000001/state.json").write_text("{}")
+    (part / "config.json").write_text("{}")
+    export(tmp_path / "new", load_bundle(toy_bundle), codec=part)
+    assert [path.name for path in (tmp_path / "new/codec").iterdir()] == ["config.json"]
+    assert json.loads((tmp_path / "new/bundle.json").read_text())["codec"] == {"kind": "mini"}
+
+
+def test_the_tokenizer_is_the_one_given(toy_bundle: Path):
+    ids = open_speech_model(toy_bundle).tokenizer.encode("<|startoftext|>she sells<|endoftext|>")
+    assert ids[0] == 0 and ids[-1] == 1 and np.max(ids) < 270

@@ -1,0 +1,173 @@
+"""Books: chapters with titles, from EPUB and plain text; nothing in a file can hurt."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from marstts.errors import DataError
+from marstts.text import epub
+from marstts.text.books import book_of_text, read_book
+
+CONTAINER = (
+    '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'
+    '<rootfile full-path="OEBPS/content.opf" media-type="application/oebps-package+xml"/></rootfiles></container>'
+)
+PACKAGE = """<?xml version="1.0"?>
+<package xmlns="http://www.idpf.org/2007/opf" xmlns:dc="http://purl.org/dc/elements/1.1/">
+<metadata><dc:title>The Sea</dc:title><dc:creator>A. Writer</dc:creator><dc:language>en</dc:language></metadata>
+<manifest>
+<item id="nav" href="nav.xhtml" media-type="application/xhtml+xml" properties="nav"/>
+<item id="a" href="text/a.xhtml" media-type="application/xhtml+xml"/>
+<item id="b" href="text/b%20b.xhtml" media-type="application/xhtml+xml"/>
+<item id="c" href="text/c.xhtml" media-type="application/xhtml+xml"/>
+<item id="ncx" href="toc.ncx" media-type="application/x-dtbncx+xml"/>
+</manifest>
+<spine><itemref idref="nav"/><itemref idref="a"/><itemref idref="b"/><itemref idref="c"/>
+<itemref idref="lost"/></spine></package>"""
+NAVIGATION = """<html xmlns:epub="x"><body><nav epub:type="toc"><ol>
+<li><a href="text/a.xhtml">The <i>Harbor</i></a></li>
+<li><a href="text/a.xhtml#two">The Boat</a></li><li><a href="text/b%20b.xhtml">The Storm</a></li></ol></nav>
+<nav epub:type="landmarks"><a href="text/c.xhtml">Nowhere</a></nav></body></html>"""
+NCX = """<ncx xmlns="http://www.daisy.org/z3986/2005/ncx/"><navMap><navPoint><navLabel><text>First</text></navLabel>
+<content src="text/a.xhtml"/></navPoint><navPoint><navLabel><text>Second</text></navLabel>
+<content src="text/b%20b.xhtml"/></navPoint></navMap></ncx>"""
+DOCUMENTS = {
+    "OEBPS/text/a.xhtml": "<?xml version='1.0'?><!DOCTYPE html><html><head><title>no</title><style>p {}</style></head>"
+    "<body>"
+    "<h1>The Harbor</h1><p>It lay&nbsp;still<a epub:type='noteref' href='#n'>1</a>, at 5 a.m.<br/>in the\nfog.</p>"
+    "<section id='two'><h2>The Boat</h2><p>We rowed.</p><script>alert(1)</script></section></body></html>",
+    "OEBPS/text/b b.xhtml": "<html><body><h1>The Storm</h1><p>It blew &amp; blew.</p></body></html>",
+    "OEBPS/text/c.xhtml": "<html><body><p>And it went on blowing.</p></body></html>",
+}
+
+
+def write_epub(path: Path, **parts: str) -> Path:
+    content = {"META-INF/container.xml": CONTAINER, "OEBPS/content.opf": PACKAGE, "OEBPS/nav.xhtml": NAVIGATION}
+    content |= {"OEBPS/toc.ncx": NCX, **DOCUMENTS, **{name.replace("__", "/"): text for name, text in parts.items()}}
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("mimetype", "application/epub+zip")
+        for name, text in content.items():
+            if text:
+                archive.writestr(name, text)
+    return path
+
+
+def test_chapters_follow_the_table_of_contents(tmp_path: Path) -> None:
+    book = read_book(write_epub(tmp_path / "b.epub"))
+    assert (book.title, book.author, book.language) == ("The Sea", "A. Writer", "en")
+    assert [(chapter.number, chapter.title) for chapter in book] == [
+        (1, "The Harbor"),
+        (2, "The Boat"),
+        (3, "The Storm"),
+    ]
+    harbor, boat, storm = (chapter.text for chapter in book)
+    assert harbor == "It lay still, at 5 a.m.\nin the fog."
+    assert boat == "We rowed."
+    assert storm == "It blew & blew.\n\nAnd it went on blowing."
+
+
+def test_the_older_table_of_contents_is_read_too(tmp_path: Path) -> None:
+    package = PACKAGE.replace(' properties="nav"', "").replace('<itemref idref="nav"/>', "")
+    parts = {"OEBPS__content.opf": package, "OEBPS__nav.xhtml": ""}
+    assert [chapter.title for chapter in read_book(write_epub(tmp_path / "b.epub", **parts))] == ["First", "Second"]
+
+
+def test_without_contents_every_document_is_a_chapter(tmp_path: Path) -> None:
+    package = PACKAGE.replace(' properties="nav"', "").replace('<itemref idref="nav"/>', "")
+    parts = {"OEBPS__content.opf": package, "OEBPS__toc.ncx": "", "OEBPS__nav.xhtml": ""}
+    titles = [chapter.title for chapter in read_book(write_epub(tmp_path / "b.epub", **parts))]
+    assert titles == ["The Harbor", "The Storm", "Part 3"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "complaint"),
+    [
+        ({"META-INF__container.xml": "<container/>"}, "missing"),
+        ({"OEBPS__content.opf": "<package"}, "malformed"),
+        ({"OEBPS__content.opf": '<!DOCTYPE p [<!ENTITY a "b">]><package>&a;</package>'}, "malformed"),
+        ({"OEBPS__content.opf": PACKAGE.replace("itemref", "x")}, "no words"),
+        ({"META-INF__encryption.xml": '<e><CipherReference URI="OEBPS/text/a.xhtml"/></e>'}, "encrypted"),
+    ],
+)
+def test_broken_books_are_refused_in_one_sentence(tmp_path: Path, parts: dict[str, str], complaint: str) -> None:
+    with pytest.raises(DataError, match=complaint):
+        read_book(write_epub(tmp_path / "b.epub", **parts))
+
+
+def test_large_parts_are_refused_before_they_are_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(epub, "MAX_PART_BYTES", 2_000)
+    with pytest.raises(DataError, match="too large"):
+        read_book(write_epub(tmp_path / "b.epub", OEBPS__text__c_xhtml="", **{"OEBPS__text__c.xhtml": "x" * 3_000}))
+
+
+def test_a_truncated_epub_is_refused(tmp_path: Path) -> None:
+    whole = write_epub(tmp_path / "b.epub").read_bytes()
+    for size in range(0, len(whole), 211):
+        path = tmp_path / "cut.epub"
+        path.write_bytes(whole[:size])
+        with pytest.raises(DataError):
+            read_book(path)
+
+
+NOVEL = """Title: The Walk
+Author: B. Writer
+
+*** START OF THE PROJECT GUTENBERG EBOOK THE WALK ***
+
+CONTENTS
+
+CHAPTER I. The Road
+
+CHAPTER II. The Hill
+
+CHAPTER I. The Road
+
+I set out early. Chapter two of my life began when the road bent, and I went along it
+for a long time.
+
+CHAPTER II. The Hill
+
+The hill was steep; nobody had told me so. I climbed it all the same, and slowly.
+
+Epilogue
+
+I came home at last, and it was late, and I was glad of it.
+
+*** END OF THE PROJECT GUTENBERG EBOOK THE WALK ***
+License words.
+"""
+
+
+def test_a_plain_text_is_cut_at_its_headings() -> None:
+    book = book_of_text(NOVEL, "file")
+    assert (book.title, book.author) == ("The Walk", "B. Writer")
+    assert [chapter.title for chapter in book][-3:] == ["CHAPTER I. The Road", "CHAPTER II. The Hill", "Epilogue"]
+    assert "license" not in " ".join(chapter.text.lower() for chapter in book)
+    assert [chapter.number for chapter in book] == list(range(1, len(book.chapters) + 1))
+
+
+def test_markdown_headings_are_chapters() -> None:
+    book = book_of_text(
+        "# One\n\nWords of the first chapter, many of them.\n\n# Two\nWords of the second chapter, more.", "f"
+    )
+    assert [chapter.title for chapter in book] == ["One", "Two"]
+
+
+def test_a_text_without_headings_is_one_chapter(tmp_path: Path) -> None:
+    path = tmp_path / "tale.txt"
+    path.write_bytes("Once there was a caf\xe9.".encode("cp1252"))
+    [chapter] = read_book(path)
+    assert (chapter.title, chapter.text) == ("tale", "Once there was a café.")
+
+
+@pytest.mark.parametrize("content", [b"", b"  \n", b"\x00\x01\x02", b"PK\x03\x04rest"])
+def test_files_without_words_are_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x.txt"
+    path.write_bytes(content)
+    with pytest.raises(DataError):
+        read_book(path)
+    with pytest.raises(DataError, match="no such file"):
+        read_book(tmp_path / "nope.epub")

@@ -1,0 +1,69 @@
+"""A user's dictionary: respellings, ARPAbet and IPA."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from marstts.errors import DataError
+from marstts.text.lexicon import Lexicon, read_lexicon, respell
+from marstts.text.rules import Trace
+
+
+@pytest.mark.parametrize(
+    ("pronunciation", "letters"),
+    [
+        ("win", "win"),
+        ("her my oh nee", "her my oh nee"),
+        ("N W IH1 N", "nwin"),
+        ("S IH0 N AE1 P S AH0", "sinapsa"),
+        ("/nw\u026an/", "nwin"),
+        ("/\u0283\u0259\u02c8v\u0254\u02d0n/", "shuvawn"),
+        ("/t\u0283a\u026a ti\u02d0/", "chigh tee"),
+        ("GH", "GH"),
+    ],
+)
+def test_pronunciations_become_letters(pronunciation: str, letters: str) -> None:
+    assert respell(pronunciation) == letters
+
+
+@pytest.mark.parametrize("pronunciation", ["Q QQ1", "/\u00a7/", "...", "x" * 300])
+def test_impossible_pronunciations_are_refused(pronunciation: str) -> None:
+    with pytest.raises(DataError):
+        respell(pronunciation)
+
+
+def test_a_file_is_read_with_its_comments(tmp_path: Path) -> None:
+    path = tmp_path / "words.tsv"
+    path.write_text("# names\nNguyen\twin\tignored\n\nlive\t/l\u026av/\nSão Paulo\tsow powlo\n", encoding="utf-8")
+    lexicon = read_lexicon(path)
+    trace = Trace()
+    assert lexicon.apply("Nguyen nguyen LIVE in São Paulo, Nguyen\u2019s city; alive.", trace) == (
+        "win nguyen liv in sow powlo, win's city; alive."
+    )
+    assert ("lexicon", "LIVE", "liv") in [(step.rule, step.written, step.read) for step in trace.steps]
+
+
+def test_small_letters_stand_for_every_spelling_and_capitals_for_their_own() -> None:
+    lexicon = Lexicon({"polish": "pollish", "Polish": "pohlish"})
+    assert [lexicon.find(word) for word in ("polish", "POLISH", "Polish", "x")] == [
+        "pollish",
+        "pollish",
+        "pohlish",
+        None,
+    ]
+
+
+def test_every_bad_line_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "words.tsv"
+    path.write_text("word\nother\tQ QQ1\nfine\tfyne\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"line 1: .*line 2: "):
+        read_lexicon(path)
+
+
+def test_a_missing_or_binary_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "b").write_bytes(b"\xff\xfe\xfa")
+    for path in (tmp_path / "nope", tmp_path / "b", tmp_path):
+        with pytest.raises(DataError, match="lexicon"):
+            read_lexicon(path)

@@ -1,0 +1,183 @@
+"""Reading: sentences from text that comes in pieces, with what each rule read and what was left out."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from marstts.errors import TextError
+from marstts.text.characters import is_readable
+from marstts.text.language import describe_left_out, foreign_language
+from marstts.text.lexicon import Lexicon
+from marstts.text.normalize import normalize
+from marstts.text.reading import read_stream, read_text, stream_sentences
+from marstts.text.sentences import split_sentences
+
+MARKS = frozenset(".,?!;:'\" -")
+NUM_RANDOM_TEXTS = 2_000
+
+TEXT = """# A Title
+
+Dr. Smith paid $5.50 on 12/25/2024 at 9:30 a.m. and left. "Is it 5'10\\"?" she asked. See [the docs. Now](http://x.y/z).
+
+- first item
+- second item
+
+The end came at last, as every end comes, with a long line that was wrapped by hand at seventy
+Characters or so, and goes on here. Then: 1,000 km.
+"""
+
+
+def pieces_of(text: str, rng: random.Random, longest: int) -> list[str]:
+    pieces = []
+    while text:
+        size = rng.randrange(1, longest + 1)
+        pieces.append(text[:size])
+        text = text[size:]
+    return pieces
+
+
+@pytest.mark.parametrize("longest", [1, 7, 60])
+def test_sentences_do_not_depend_on_the_pieces_that_a_text_comes_in(longest: int) -> None:
+    text = TEXT + (Path(__file__).parent / "written_forms.tsv").read_text(encoding="utf-8")
+    assert list(stream_sentences(pieces_of(text, random.Random(longest), longest))) == list(stream_sentences([text]))
+
+
+def test_a_sentence_is_given_before_the_text_ends() -> None:
+    seen: list[str] = []
+
+    def pieces():
+        yield "This is the first sentence of a text. This is"
+        assert seen == ["This is the first sentence of a text."]
+        yield " the second one."
+
+    for sentence in stream_sentences(pieces()):
+        seen.append(sentence)
+    assert seen[1:] == ["This is the second one."]
+
+
+def test_structure_becomes_sentences() -> None:
+    sentences = read_text(TEXT).sentences
+    assert sentences[0] == "A Title."
+    assert "first item." in sentences and "second item." in sentences
+    assert "See the docs. Now." in " ".join(sentences)
+    assert not [sentence for sentence in sentences if "http" in sentence or "x dot y" in sentence]
+    assert any("at seventy Characters or so" in sentence for sentence in sentences)  # wrapped prose goes on
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("Line one\nLine two", ["Line one.", "Line two"]),
+        ("A line\nthat goes on", ["A line that goes on"]),
+        ("Roses are red,\nViolets are blue.", ["Roses are red, Violets are blue."]),
+        ("We need:\n- eggs\n- milk", ["We need.", "eggs.", "milk"]),
+        ("One\r\nTwo\rThree\u2028Four", ["One.", "Two.", "Three.", "Four"]),
+        ("1. First\n2. Second", ["one, First.", "two, Second"]),
+        ("| a | b |\n|---|---|\n| 1 | 2 |", ["a, b.", "one, two"]),
+        ("Run:\n```sh\nls\n```\nDone.", ["Run.", "ls.", "Done."]),
+        ("[one](http://a.b) and ![two](c.png) and <http://d.com>", ["one and two and d dot com"]),
+        ("**Bold. Still bold** and _this_.", ["Bold.", "Still bold and this."]),
+        ("> quoted\n\n---\n\nplain", ["quoted.", "plain"]),
+        ("snake_case and 2 * 3 * 4", ["snake case and two times three times four"]),
+    ],
+)  # fmt: skip
+def test_line_ends_and_marks_are_read_as_structure(text: str, sentences: list[str]) -> None:
+    assert list(read_text(text).sentences) == sentences
+
+
+def test_every_step_names_its_rule() -> None:
+    reading = read_text("Dr. Li paid $5. See DNA.")
+    steps = {step.written: (step.rule, step.read) for passage in reading.passages for step in passage.steps}
+    assert steps["Dr."] == ("abbreviation.title", "Doctor")
+    assert steps["$5"] == ("money.symbol", "five dollars")
+    assert steps["DNA"] == ("initialism", "D N A")
+
+
+def test_pauses_are_silence_and_never_words() -> None:
+    first, second, third = read_text("One. [pause:1.5s] Two [pause:250ms] three.").segments
+    assert (first.text, first.pause_seconds) == ("One.", 0.0) or first.pause_seconds == 1.5
+    assert [segment.pause_seconds for segment in (first, second, third) if segment.pause_seconds] == [1.5, 0.25]
+    assert normalize("One [pause:1.5s] two.") == "One, two."
+    [lone] = read_text("[pause]").segments
+    assert (lone.text, lone.pause_seconds) == ("", 0.5)
+
+
+def test_a_heading_is_followed_by_a_pause() -> None:
+    heading, words = read_text("# Title\n\nWords.").segments
+    assert heading.pause_seconds > 0 and words.pause_seconds == 0
+
+
+def test_overrides_and_lexicon_say_how_a_word_is_spoken() -> None:
+    lexicon = Lexicon({"nguyen": "win", "GIF": "jif", "new york": "noo york"})
+    spoken = " ".join(read_text("Nguyen's GIF of New York, a gif by [Hermione]{her my oh nee}.", lexicon).sentences)
+    assert spoken == "win's jif of noo york, a gif by her my oh nee."
+    assert normalize("[Hermione]{her my oh nee} spoke.") == "her my oh nee spoke."
+    with pytest.raises(TextError, match="'Q' is none"):
+        read_text("[word]{Q QQ1 K}")
+
+
+def test_what_cannot_be_read_is_named() -> None:
+    [warning] = read_text("Hello Привет 你好 🎉.").warnings
+    assert "Cyrillic letters (\u041f \u0440" in warning
+    assert "Chinese characters" in warning and "🎉 party popper" in warning
+    assert describe_left_out([]) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("Guten Morgen, ich bin der neue Lehrer und das ist nicht mein Buch.", "German"),
+        ("Je ne sais pas où est le livre que tu as acheté pour moi.", "French"),
+        ("El perro no está en la casa y los niños se van con su madre.", "Spanish"),
+        ("The dog is in the house and the children go with their mother.", None),
+        ('He said "c\'est la vie" and went on with his day in the city.', None),
+        ("OK", None),
+    ],
+)
+def test_other_languages_are_noticed(text: str, language: str | None) -> None:
+    assert foreign_language(text) == language
+    assert any(str(language) in warning for warning in read_text(text).warnings) == (language is not None)
+
+
+def test_random_unicode_is_read_without_a_crash_and_without_a_silent_loss() -> None:
+    rng = random.Random(12)
+    for _ in range(NUM_RANDOM_TEXTS):
+        text = "".join(chr(rng.randrange(0x110000 if rng.random() < 0.3 else 0x2FF)) for _ in range(30))
+        reading = read_text(text)
+        assert set("".join(reading.sentences)) <= MARKS | set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+        left_out = set("".join("".join(passage.left_out) for passage in reading.passages))
+        silent = {character for character in text if not is_readable(character)} - left_out
+        assert not silent, (text, silent)
+        assert bool(left_out) == any("left out" in warning for warning in reading.warnings)
+
+
+def test_random_forms_are_stable() -> None:
+    rng = random.Random(13)
+    rows = (Path(__file__).parent / "written_forms.tsv").read_text(encoding="utf-8").split()
+    for _ in range(NUM_RANDOM_TEXTS // 4):
+        text = " ".join(rng.choice(rows)[: rng.randrange(1, 12)] for _ in range(rng.randrange(1, 15)))
+        spoken = normalize(text)
+        assert normalize(spoken) == spoken, text
+
+
+@pytest.mark.parametrize(
+    "unit", ["½", "½ + ", "word ", "5 km, ", "$1", "DNA ", "1:", "[a](b) ", "- x\n", "A", "😀", "(", "^2"]
+)
+def test_a_long_text_is_read_in_seconds(unit: str) -> None:
+    text = unit * (100_000 // len(unit))
+    started = time.process_time()
+    split_sentences(normalize(text))
+    assert time.process_time() - started < 2.5
+
+
+def test_long_text_without_sentence_ends_is_cut_between_words() -> None:
+    passages = list(read_stream(["so it went on " * 2_000]))
+    assert len(passages) > 10
+    assert (
+        " ".join(segment.text for passage in passages for segment in passage.segments).split()
+        == ("so it went on " * 2_000).split()
+    )

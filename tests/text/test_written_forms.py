@@ -1,0 +1,97 @@
+"""Written forms that people and chat models send: the list that is measured, and a longer one of our own."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from marstts.text.normalize import normalize
+from marstts.text.reading import read_text
+from marstts.text.sentences import split_sentences
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+SHARED_LIST = ROOT.parent / "shared" / "text" / "reading.tsv"
+MIN_RIGHT_RATIO = 0.97
+
+
+def rows() -> list[tuple[str, str]]:
+    lines = (HERE / "written_forms.tsv").read_text(encoding="utf-8").splitlines()
+    return [tuple(line.split("\t")) for line in lines if "\t" in line]  # type: ignore[misc]
+
+
+@pytest.fixture(scope="module")
+def benchmark() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("text_reading", ROOT / "benchmarks" / "text_reading.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(("written", "spoken"), rows())
+def test_a_form_is_read_as_a_reader_reads_it(written: str, spoken: str) -> None:
+    assert " ‖ ".join(split_sentences(normalize(written.replace("\\n", "\n")))) == spoken
+
+
+def test_the_measured_list_is_read_right(benchmark: ModuleType) -> None:
+    texts = benchmark.read_list(ROOT / "benchmarks" / "text_reading.tsv")
+    wrong = [written for written, right in texts if not benchmark.is_right(normalize(written), right)]
+    assert len(texts) > 100
+    assert len(wrong) <= (1 - MIN_RIGHT_RATIO) * len(texts), wrong
+
+
+def test_the_measure_tells_right_from_wrong(benchmark: ModuleType) -> None:
+    assert benchmark.is_right("It is Twenty-Five, OK.", ["it is twenty five ok"])
+    assert benchmark.is_right("one hundred one", ["one hundred and one"])
+    assert not benchmark.is_right("a equals b", ["a less than or equal to b"])
+
+
+@pytest.mark.parametrize("written", [written for written, _ in rows()])
+def test_api_and_normalizer_give_the_same_sentences(written: str) -> None:
+    text = written.replace("\\n", "\n")
+    assert list(read_text(text).sentences) == split_sentences(normalize(text))
+
+
+@pytest.mark.parametrize("written", [written for written, _ in rows()])
+def test_reading_what_was_read_changes_nothing(written: str) -> None:
+    spoken = normalize(written.replace("\\n", "\n"))
+    assert normalize(spoken) == spoken
+
+
+@pytest.mark.parametrize(
+    ("written", "meaning"),
+    [
+        ("a <= b", "less than or equal"), ("a >= b", "greater than or equal"), ("a != b", "not equal"),
+        ("a ≤ b", "less than or equal"), ("a ≥ b", "greater than or equal"), ("a ≠ b", "not equal"),
+        ("a < b", "less than"), ("a > b", "greater than"), ("!done", "not done"), ("a -> b", "a to b"),
+        ("a && b", "a and b"), ("a || b", "a or b"), ("~5 km", "about five"), ("±5", "plus or minus five"),
+        ("-5", "minus five"), ("<5", "less than five"), (">5", "more than five"), ("5!=6", "not equal"),
+        ("5<=6", "less than or equal"), ("x<5", "less than five"), ("10^-3", "minus three"), ("w/o it", "without"),
+        ("7 - 2 = 5", "seven minus two"), ("x = -3", "minus three"), ("a / b = c", "divided by"), ("5² m", "squared"),
+    ],
+)  # fmt: skip
+def test_nothing_changes_meaning(written: str, meaning: str) -> None:
+    assert meaning in normalize(written)
+
+
+def test_the_document_shows_the_measured_table(benchmark: ModuleType) -> None:
+    results = json.loads((ROOT / "docs" / "results" / "text" / "reading.json").read_text(encoding="utf-8"))["systems"]
+    document = (ROOT / "docs" / "text.md").read_text(encoding="utf-8")
+    assert "\n".join(benchmark.table_rows(results)) in document
+
+
+@pytest.mark.skipif(not SHARED_LIST.is_file(), reason="the list of written forms lies beside the project only")
+def test_forms_that_were_read_right_still_are(benchmark: ModuleType) -> None:
+    lines = SHARED_LIST.read_text(encoding="utf-8").splitlines()
+    columns = [line.split("\t") for line in lines if line.count("\t") >= 2]
+    kept = [(written.strip(), spoken.replace("‖", "")) for written, spoken, told, *_ in columns if told.strip() == "ok"]
+    changed = [
+        written for written, spoken in kept if not benchmark.is_right(normalize(written.replace("\\n", "\n")), [spoken])
+    ]
+    assert len(kept) > 40
+    assert changed == ["Press Ctrl+C or Cmd-Q, then F5."]  # "Control plus C or Command Q"

@@ -1,0 +1,200 @@
+"""Draw the two pictures of docs/architecture.md: the network and the packages.
+
+    python tools/diagrams.py                 write docs/images/network.svg and docs/images/packages.svg
+
+Upstream: nothing; the layers are those of the import-linter contract in pyproject.toml, which a test compares.
+Downstream: README.md, docs/architecture.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+
+IMAGES = Path(__file__).parents[1] / "docs" / "images"
+
+INK, MUTED, EDGE = "#1f2937", "#6b7280", "#4b5563"
+BLUE, GREEN, ORANGE, GRAY, PAPER = "#dbeafe", "#dcfce7", "#ffedd5", "#f3f4f6", "#ffffff"
+
+LAYERS = (
+    ("cli",),
+    ("preference",),
+    ("evaluation", "benchmark", "listening_test"),
+    ("metrics", "server"),
+    ("synthesis", "training"),
+    ("models",),
+    ("mars6", "mars5"),
+    ("bundle",),
+    ("generation",),
+    ("data", "voice"),
+    ("codec", "speaker", "nn", "sampling", "text"),
+    ("spectral",),
+    ("audio", "config"),
+    ("files",),
+    ("errors",),
+)
+"""Packages from top to bottom; imports point down. The rows below `codec` stand for several small modules each."""
+
+NOTES = {
+    "cli": "one thin file per command",
+    "preference": "takes, pairs, ORPO",
+    "evaluation": "test sets, systems, tables",
+    "benchmark": "speed and memory",
+    "listening_test": "browser page",
+    "server": "HTTP base",
+    "metrics": "WER, SIM, MOS predictors",
+    "synthesis": "text + voice → speech",
+    "training": "all gradients",
+    "models": "opens and exports every model",
+    "mars6": "arXiv:2501.05787",
+    "mars5": "Camb.ai's MARS5",
+    "generation": "requests, loop, scheduler",
+    "bundle": "one folder, all parts",
+    "data": "manifests, shards, batches",
+    "voice": "a speaker, one file",
+    "codec": "mini, SNAC",
+    "speaker": "mini, WavLM, CLAP",
+    "nn": "layers",
+    "sampling": "logits → ids",
+    "text": "strings → sentences",
+    "audio": "bounded readers",
+    "spectral": "STFT",
+    "config": "TOML",
+    "files": "atomic writes",
+    "errors": "one sentence",
+}
+
+
+@dataclass
+class Drawing:
+    """An SVG that grows by boxes, arrows and labels; coordinates are pixels from the top left."""
+
+    width: int
+    height: int
+    title: str
+    parts: list[str] = field(default_factory=list)
+
+    def box(self, x: int, y: int, width: int, height: int, lines: tuple[str, ...], fill: str) -> None:
+        """Draw a rounded box; the first line is its name, the others are notes."""
+        self.parts.append(
+            f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="6" fill="{fill}" stroke="{EDGE}"/>'
+        )
+        top = y + height / 2 - (len(lines) - 1) * 8 + 5
+        for number, line in enumerate(lines):
+            style = f'font-weight="600" fill="{INK}"' if number == 0 else f'font-size="11.5" fill="{MUTED}"'
+            self.label(x + width / 2, top + number * 16, line, style)
+
+    def label(self, x: float, y: float, text: str, style: str, anchor: str = "middle") -> None:
+        """Write one line of text."""
+        self.parts.append(f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" {style}>{escape(text)}</text>')
+
+    def note(self, x: float, y: float, text: str, anchor: str = "middle") -> None:
+        """Write a small note."""
+        self.label(x, y, text, f'font-size="11.5" fill="{MUTED}"', anchor)
+
+    def arrow(self, *points: tuple[int, int]) -> None:
+        """Draw a line through the points, with a head at its end."""
+        path = " ".join(f"{x},{y}" for x, y in points)
+        self.parts.append(
+            f'<polyline points="{path}" fill="none" stroke="{EDGE}" stroke-width="1.5" marker-end="url(#head)"/>'
+        )
+
+    def save(self, path: Path) -> None:
+        """Write the file."""
+        head = (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}" width="{self.width}" '
+            f'height="{self.height}" role="img" font-family="Helvetica, Arial, sans-serif" font-size="14">\n'
+            f"<title>{escape(self.title)}</title>\n"
+            '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
+            f'orient="auto"><path d="M0,0 L8,4 L0,8 z" fill="{EDGE}"/></marker></defs>\n'
+            f'<rect width="{self.width}" height="{self.height}" rx="8" fill="{PAPER}"/>\n'
+        )
+        path.write_text(head + "\n".join(self.parts) + "\n</svg>\n", encoding="utf-8")
+
+
+def draw_network() -> Drawing:
+    """Draw MARS6 and what surrounds it, from text and reference to audio."""
+    drawing = Drawing(1000, 420, "MARS6: text and a reference become audio")
+    drawing.box(20, 60, 130, 46, ("text",), GRAY)
+    drawing.box(20, 260, 130, 46, ("reference", "1 to 15 s of audio"), GRAY)
+    drawing.box(190, 60, 150, 46, ("tokenizer", "bytes or BPE ids"), BLUE)
+    drawing.box(190, 200, 150, 46, ("identity encoder", "one vector"), BLUE)
+    drawing.box(190, 260, 150, 46, ("style encoder", "one vector"), BLUE)
+    drawing.box(190, 340, 150, 46, ("codec encoder", "deep clones only"), BLUE)
+    drawing.arrow((150, 83), (188, 83))
+    drawing.arrow((150, 275), (170, 275), (170, 223), (188, 223))
+    drawing.arrow((150, 283), (188, 283))
+    drawing.arrow((150, 295), (170, 295), (170, 363), (188, 363))
+
+    drawing.box(390, 60, 150, 70, ("encoder", "two speaker slots,", "then the text"), GREEN)
+    drawing.arrow((340, 83), (388, 83))
+    drawing.arrow((340, 223), (365, 223), (365, 115), (388, 115))
+    drawing.arrow((340, 283), (375, 283), (375, 122), (388, 122))
+    drawing.box(390, 200, 150, 70, ("global decoder", "one step per patch,", "12 patches a second"), GREEN)
+    drawing.arrow((465, 130), (465, 198))
+    drawing.note(472, 168, "memory (cross-attention)", "start")
+    drawing.arrow((340, 363), (430, 363), (430, 272))
+    drawing.note(437, 345, "prefix", "start")
+
+    drawing.box(600, 200, 150, 70, ("local decoder", "seven tokens,", "coarse to fine"), GREEN)
+    drawing.arrow((540, 235), (598, 235))
+    drawing.note(569, 226, "vector")
+    draw_patch(drawing, 600, 312)
+    drawing.arrow((675, 270), (675, 310))
+    drawing.arrow((600, 330), (505, 330), (505, 272))
+    drawing.note(552, 323, "next step")
+    drawing.box(820, 200, 150, 70, ("codec decoder", "codes of 3 levels", "→ 24 kHz"), BLUE)
+    drawing.arrow((750, 330), (790, 330), (790, 245), (818, 245))
+    drawing.box(820, 340, 150, 46, ("audio",), GRAY)
+    drawing.arrow((895, 270), (895, 338))
+    drawing.box(
+        600,
+        60,
+        370,
+        70,
+        ("backoff", "too quiet, too short, too long, no end of speech:", "sample again with a higher top-p"),
+        ORANGE,
+    )
+    drawing.arrow((930, 200), (930, 132))
+    drawing.arrow((675, 132), (675, 198))
+    drawing.note(
+        20, 30, "green: the model (MARS6)  ·  blue: tokenizer, speaker encoders, codec  ·  orange: synthesis", "start"
+    )
+    return drawing
+
+
+def draw_patch(drawing: Drawing, x: int, y: int) -> None:
+    """Draw the seven tokens of a patch: one of L0, two of L1, four of L2."""
+    for number, (level, fill) in enumerate([("0", "#fca5a5"), *[("1", "#fdba74")] * 2, *[("2", "#fde68a")] * 4]):
+        left = x + number * 21
+        drawing.parts.append(
+            f'<rect x="{left}" y="{y}" width="21" height="34" fill="{fill}" stroke="{EDGE}" stroke-width="0.8"/>'
+        )
+        drawing.label(left + 10.5, y + 22, f"L{level}", f'font-size="11" fill="{INK}"')
+    drawing.note(x + 75, y + 52, "patch: 1/12 s of speech")
+
+
+def draw_packages() -> Drawing:
+    """Draw the layers of packages."""
+    width, row, gap = 1000, 40, 10
+    drawing = Drawing(width, 50 + len(LAYERS) * (row + gap), "The packages of marstts; imports point down")
+    drawing.note(
+        20,
+        26,
+        "Imports point down. Packages of one row do not import each other. The last rows stand for small modules.",
+        "start",
+    )
+    shared = {"generation", "bundle", "data", "voice", "codec", "speaker", "nn", "sampling", "text"}
+    for number, names in enumerate(LAYERS):
+        each = (width - 40 - gap * (len(names) - 1)) // len(names)
+        for place, name in enumerate(names):
+            fill = GREEN if name in ("mars6", "mars5") else BLUE if name in shared else GRAY
+            fill = ORANGE if name in ("synthesis", "training", "models") else fill
+            drawing.box(20 + place * (each + gap), 40 + number * (row + gap), each, row, (name, NOTES[name]), fill)
+    return drawing
+
+
+if __name__ == "__main__":
+    draw_network().save(IMAGES / "network.svg")
+    draw_packages().save(IMAGES / "packages.svg")

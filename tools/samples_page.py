@@ -1,0 +1,66 @@
+"""Write docs/samples/player.html, a static page with players, from the table in docs/samples/README.md.
+
+    python tools/samples_page.py
+
+Upstream: docs/samples/README.md and the MP3 files next to it.  Downstream: browsers; it needs no server and no script.
+"""
+
+from __future__ import annotations
+
+import re
+from html import escape
+from pathlib import Path
+
+FOLDER = Path(__file__).parents[1] / "docs" / "samples"
+
+HEAD = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>marstts: ten takes of mini v6</title>
+<style>
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem; }
+body { color: #1f2937; background: #fff; }
+li { margin: 0 0 1.6rem; } audio { display: block; width: 100%; margin: .3rem 0; }
+.about { color: #4b5563; font-size: .9rem; }
+</style>
+</head>
+<body>
+<h1>Ten takes of mini v6</h1>
+<p>mini is the model in the package: 9.3 million parameters, trained on synthetic speech.
+The takes are not selected by ear. The transcript below each player is the output of the recognizer.</p>
+<ol>
+"""
+
+
+def main() -> None:
+    """Write the page."""
+    (FOLDER / "player.html").write_text(render((FOLDER / "README.md").read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def render(table: str) -> str:
+    """Return the page for the rows of the table that link an MP3."""
+    return HEAD + "\n".join(entry(cells) for cells in rows(table)) + "\n</ol>\n</body>\n</html>\n"
+
+
+def rows(table: str) -> list[list[str]]:
+    """Return the cells of each row: take, voice, style, clone, text, transcript."""
+    lines = [line for line in table.splitlines() if line.startswith("|") and ".mp3)" in line]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def entry(cells: list[str]) -> str:
+    """Return one take as a list item with a player."""
+    take, voice, style, clone, text, transcript = cells
+    [name] = re.findall(r"\(([^()]+\.mp3)\)", take)
+    return (
+        f"<li><strong>{escape(text)}</strong>\n"
+        f'<audio controls preload="none" src="{escape(name)}"></audio>\n'
+        f'<span class="about">{escape(style)}, {escape(clone)} clone of {escape(voice)}. '
+        f"Transcript: “{escape(transcript)}”</span></li>"
+    )
+
+
+if __name__ == "__main__":
+    main()
