@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# MARS6 as published, from five corpora to a checkpoint; every step goes on where it stopped.
+# MARS6 as published, from five corpora to a bundle; preference.sh continues from there. An interrupted run resumes.
 #
 #   pip install 'marstts[train,data,released]'
 #   recipes/paper/run.sh WORK_FOLDER [CORPORA_FOLDER]
 #
-# CORPORA_FOLDER holds libriheavy, globe, vctk, anispeech and ccv2 as their makers lay them out; `marstts prepare NAME
-# --help` says where each is found. Variables: DEVICE (cuda), WORKERS that listen (1), GPUS of this machine (all),
-# and for several machines TORCHRUN, such as "--nnodes 4 --rdzv-backend c10d --rdzv-endpoint HOST:29500": then run this on
-# each of them once the shards, in a folder that all share, are complete.
+# CORPORA_FOLDER holds libriheavy, globe, vctk, anispeech and ccv2 as they were unpacked; `marstts prepare NAME --help` has
+# their addresses. Variables: DEVICE (cuda), WORKERS that tokenize (1), GPUS of this machine (all), and for several
+# machines TORCHRUN, such as "--nnodes 4 --rdzv-backend c10d --rdzv-endpoint HOST:29500": then run this on each of them once
+# the shards, in a folder that all share, are complete.
 set -euo pipefail
 work=${1:?usage: recipes/paper/run.sh WORK_FOLDER [CORPORA_FOLDER]}
 corpora=${2:-$work/corpora}
@@ -24,11 +24,11 @@ done
 
 mkdir -p "$work/mars6"
 [ -f "$work/mars6/tokenizer.json" ] ||
-    marstts train bpe "${manifests[@]}" --vocab-size 512 --output "$work/mars6/tokenizer.json"
+    marstts train tokenizer "${manifests[@]}" --vocab-size 512 --output "$work/mars6/tokenizer.json"
 
 export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1  # or a restart may look for processes that are dead
 # shellcheck disable=SC2086 - TORCHRUN holds several words
 torchrun ${TORCHRUN:---standalone} --nproc-per-node "${GPUS:-gpu}" --max-restarts 10 --no-python \
-    marstts train mars6 --config "$here/mars6.toml" "${shards[@]}" --output "$work/mars6" --max-damaged 0.01 --codec snac
+    marstts train mars6 --config "$here/mars6.toml" "${shards[@]}" --output "$work/mars6" --max-corrupt 0.01 --codec snac
 
 marstts export "$work/mars6" --codec snac --identity wavlm --style clap --name mars6 --output "$work/bundle"

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# The first 200 steps of the published model on two CPU cores: nothing to listen to, but every part of the way is walked.
-# The corpus is that of recipes/tiny, its codes and embeddings are those of toys in the sizes of SNAC, WavLM and CLAP.
+# The first 200 steps of the published model on two CPU cores: a smoke test of every stage, without audible results.
+# The corpus is that of recipes/tiny. Codes and embeddings are those of toys in the sizes of SNAC, WavLM and CLAP.
 #
+#   apt-get install flite espeak-ng
+#   pip install 'marstts[train,synthetic]'
 #   recipes/paper/smoke.sh WORK_FOLDER
 set -euo pipefail
 work=${1:?usage: recipes/paper/smoke.sh WORK_FOLDER}
 here=$(cd "$(dirname "$0")" && pwd)
 
-marstts prepare studio --config "$here/../tiny/studio.toml" --sentences "$here/../mini/text/modern.tsv.gz" \
+marstts prepare synthetic --config "$here/../tiny/synthetic.toml" --sentences "$here/../mini/text/modern.tsv.gz" \
     --output "$work/corpus" --workers 2
 marstts tokenize "$work/corpus/utterances.jsonl" --output "$work/shards" \
     --codec toy:4096 --identity toy:512 --style toy:1024
