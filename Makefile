@@ -1,11 +1,13 @@
-# speak: the first sentence, with the light install.  test: everything that must hold, with PyTorch.
+# speak: the first sentence, with the light install.  test: all checks, with PyTorch.
+# check: the same in an existing environment.  check-fast: without the tests over two seconds.
+# dist: wheel and sdist in dist/, checked and spoken with.  site: the documents as a static site in site/.
 PYTHON ?= python3
 VENV ?= .venv
-TEXT ?= The ship left the harbour at dawn, and nobody on the quay said a word.
+TEXT ?= The ship left the harbor at dawn, and no one on the quay spoke a word.
 REFERENCE ?= examples/reference.flac
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: speak test check format
+.PHONY: speak test check check-fast lint dist site format
 
 speak: $(VENV)/light
 	$(VENV)/bin/marstts speak "$(TEXT)" --reference $(REFERENCE) --output speech.wav
@@ -22,16 +24,43 @@ $(VENV)/test: pyproject.toml
 	$(VENV)/bin/python -m pip install --quiet --editable . --group test
 	touch $@
 
+$(VENV)/release: pyproject.toml
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(VENV)/bin/python -m pip install --quiet --group release
+	touch $@
+
 test: $(VENV)/test
 	$(MAKE) check VENV=$(VENV)
 
-check:
-	$(VENV)/bin/ruff format --check src tests
-	$(VENV)/bin/ruff check src tests
-	$(VENV)/bin/mypy
-	$(VENV)/bin/lint-imports
+check: lint
 	$(VENV)/bin/python -m pytest
 
+check-fast: lint
+	$(VENV)/bin/python -m pytest -m "not slow"
+
+lint:
+	$(VENV)/bin/ruff format --check src tests tools
+	$(VENV)/bin/ruff check src tests tools
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+dist: $(VENV)/release
+	rm -rf dist
+	$(VENV)/bin/python -m build --outdir dist .
+	$(VENV)/bin/python -m twine check --strict dist/*
+	$(VENV)/bin/python tests/release/check_contents.py dist
+	$(VENV)/bin/python tests/release/speak_from_wheel.py dist
+
+$(VENV)/docs: pyproject.toml
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(VENV)/bin/python -m pip install --quiet --group docs
+	touch $@
+
+site: $(VENV)/docs
+	$(VENV)/bin/python -m mkdocs build --quiet --strict
+
 format:
-	$(VENV)/bin/ruff format src tests
-	$(VENV)/bin/ruff check --fix src tests
+	$(VENV)/bin/ruff format src tests tools
+	$(VENV)/bin/ruff check --fix src tests tools

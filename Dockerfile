@@ -1,0 +1,18 @@
+# The light install: speaks on a CPU, without PyTorch, as a user without privileges.
+#   docker build -t marstts .
+#   docker run --rm -v "$PWD:/data" marstts speak "Good morning." --output hello.wav
+# Files are written to /data, the working directory; mount a folder that user 1000 may write, or add --user "$(id -u)".
+FROM python:3.12-slim AS build
+WORKDIR /source
+COPY pyproject.toml README.md LICENSE ./
+COPY src src
+RUN python -m venv /opt/marstts && /opt/marstts/bin/python -m pip install --no-cache-dir .
+
+FROM python:3.12-slim
+COPY --from=build /opt/marstts /opt/marstts
+RUN useradd --uid 1000 --create-home speaker && mkdir /data && chown speaker /data
+ENV PATH=/opt/marstts/bin:$PATH PYTHONDONTWRITEBYTECODE=1 MARSTTS_CACHE=/tmp/marstts
+USER speaker
+WORKDIR /data
+ENTRYPOINT ["marstts"]
+CMD ["--help"]
