@@ -1,4 +1,4 @@
-"""Command lines written in scripts and documents, read as `marstts` would read them, without doing what they say."""
+"""Command lines written in scripts and documents, parsed as `marstts` parses them, without running them."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def run_child(words: list[str], point: str) -> None:
     killer.install()
     result = CliRunner().invoke(app, words)
     killer.active = False
-    outcome = {"killed": False, "exit": result.exit_code, "operations": killer.count, "told": result.stderr}
+    outcome = {"killed": False, "exit": result.exit_code, "operations": killer.count, "message": result.stderr}
     print(json.dumps(outcome), flush=True)
     os._exit(0)
 

@@ -39,7 +39,7 @@ def open_speech_model(folder: Path) -> Mars6Speech:
 
 @pytest.fixture
 def copy(toy_bundle: Path, tmp_path: Path) -> Path:
-    """A bundle the test may damage."""
+    """A copy of the bundle that a test may change."""
     return Path(shutil.copytree(toy_bundle, tmp_path / "copy"))
 
 
@@ -77,7 +77,7 @@ def test_a_bundle_comes_back_as_it_was_exported(toy_bundle: Path):
     assert model.tokenizer.decode(model.tokenizer.encode("[48000]the cat")) == "[48000]the cat"
 
 
-def test_a_bundle_can_be_read_by_everyone_on_the_machine(toy_bundle: Path):
+def test_a_bundle_can_be_read_by_every_user_of_the_machine(toy_bundle: Path):
     files = [path for path in toy_bundle.rglob("*") if path.is_file()]
     assert len(files) == 8 and all(path.stat().st_mode & 0o444 == 0o444 for path in files)
 

@@ -120,7 +120,7 @@ def test_the_python_api_shows_the_parameters_of_each_function(name: str) -> None
 
 @pytest.mark.slow
 def test_the_examples_of_the_python_api_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one namespace, in the order of the page."""
+    """The examples share a namespace, in the order of the page."""
     examples = blocks_of((ROOT / "docs" / "python-api.md").read_text(encoding="utf-8"), "python")
     assert len(examples) >= 7
     (tmp_path / "examples").symlink_to(ROOT / "examples")

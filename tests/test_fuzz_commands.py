@@ -1,4 +1,4 @@
-"""Whatever is in a file, each command that reads it works or says one sentence: no traceback, no hang, no lost file.
+"""Corrupt input files: each command works or prints one sentence, without a traceback, a hang or a lost file.
 
 A few inputs per file by default; `MARSTTS_FUZZ=20000 pytest tests/test_fuzz_commands.py` tries 2,000 of each.
 Inputs follow from their number alone, which a failure names.
@@ -85,15 +85,15 @@ def walk(value: Any) -> Iterator[Any]:
 def mutation(content: bytes, name: str, rng: random.Random) -> bytes:
     if name.endswith(".json") and rng.random() < 0.75:
         return mutated_json(content, rng)
-    damaged = mutated(content, rng)
-    return damaged[:400] if name.endswith(".txt") else damaged  # thousands of digits take a minute to speak
+    corrupt = mutated(content, rng)
+    return corrupt[:400] if name.endswith(".txt") else corrupt  # thousands of digits take a minute to speak
 
 
 NUM_SPECIAL = 8
 
 
 def special_files(path: Path) -> Iterator[str]:
-    """Put a thing at `path` that is no regular file of this kind, one after another."""
+    """Create at `path` one kind of non-regular file after another."""
     makers = {
         "nothing": lambda: None,
         "empty file": path.touch,
@@ -119,11 +119,11 @@ def remove(path: Path) -> None:
 
 
 @contextmanager
-def time_limit(told: str) -> Iterator[None]:
+def time_limit(case: str) -> Iterator[None]:
     """Fail where the body takes too long, even if it waits for a pipe."""
 
     def fail(*_: object) -> None:
-        raise AssertionError(f"{told} hangs")
+        raise AssertionError(f"{case} hangs")
 
     before = signal.signal(signal.SIGALRM, fail)
     signal.alarm(int(3 * SLOWEST_SECONDS))
@@ -134,24 +134,24 @@ def time_limit(told: str) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def invoke(entry: Entry, told: str) -> None:
+def invoke(entry: Entry, case: str) -> None:
     for made in entry.makes:
         remove(made)
     old = None if entry.output is None else b"an older file"
     if entry.output is not None and old is not None:
         entry.output.write_bytes(old)
-    with time_limit(told):
+    with time_limit(case):
         result = RUN.invoke(app, [str(word) for word in entry.command])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise AssertionError(f"{told}: {type(result.exception).__name__}") from result.exception
-    assert result.exit_code in (0, 1, 2), told
+        raise AssertionError(f"{case}: {type(result.exception).__name__}") from result.exception
+    assert result.exit_code in (0, 1, 2), case
     if result.exit_code == 2:
         sentences = [line for line in result.stderr.splitlines() if line.startswith("marstts: ")]
         assert len(sentences) == 1 and len(sentences[0]) < 5000 and sentences[0].isprintable(), (
-            f"{told}: {result.stderr}"
+            f"{case}: {result.stderr}"
         )
         if entry.output is not None:
-            assert entry.output.read_bytes() == old, f"{told}: the older output is lost"
+            assert entry.output.read_bytes() == old, f"{case}: the older output is lost"
 
 
 def attack(entry: Entry, name: str, inputs: int = INPUTS) -> None:
@@ -180,7 +180,7 @@ def bundle(toy_bundle: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def toy_voice(reference: Any, tmp_path: Path) -> Path:
-    """For the toy bundle and the scripted model alike."""
+    """A voice for both the toy bundle and the scripted model."""
     path = tmp_path / "toy.voice"
     scripted_synthesizer(good).clone(reference, "He might.").save(path)
     return path
@@ -263,9 +263,9 @@ def test_manifests(tmp_path: Path) -> None:
     for kind in special_files(shard):
         invoke(Entry(train, [shard], makes=[run]), f"shard, {kind}")
     for number in range(INPUTS):
-        damaged = mutated(content[:4000], random.Random(f"shard {number}")) + content[4000:]
-        if damaged != content:
-            shard.write_bytes(damaged)
+        corrupt = mutated(content[:4000], random.Random(f"shard {number}")) + content[4000:]
+        if corrupt != content:
+            shard.write_bytes(corrupt)
             invoke(Entry(train, [shard], makes=[run]), f"shard, input {number}")
     count_inputs("shard of a training", INPUTS + NUM_SPECIAL)
 

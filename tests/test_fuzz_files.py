@@ -1,4 +1,4 @@
-"""Whatever is in a file, its reader gives a value or a sentence: no traceback, no hang, no other file.
+"""Corrupt files: each reader returns a value or one sentence, without a traceback, a hang or access to other files.
 
 A few hundred inputs per reader by default; `MARSTTS_FUZZ=20000 pytest tests/test_fuzz_files.py` tries so many of each.
 Inputs follow from their number alone, which a failure names. `MARSTTS_FUZZ_COUNTS=FILE` appends the counts to a file.

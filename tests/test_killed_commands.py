@@ -43,7 +43,7 @@ def folder(tmp_path: Path, reference_file: Path) -> Path:
 
 @contextmanager
 def killed_at(scenario: str, folder: Path, points: list[str]) -> Iterator[Callable[[], dict]]:
-    """A function that runs the command up to the next point, and says what became of it."""
+    """A function that runs the command up to the next point, and returns the outcome."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     process = subprocess.Popen(
         [sys.executable, str(HARNESS), scenario, str(folder), *points],

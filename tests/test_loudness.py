@@ -1,4 +1,4 @@
-"""Our figures against those of the package that everybody uses."""
+"""Loudness compared with the package pyloudnorm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Number formats are named as configurations spell them, and mixed precision is what the name says."""
+"""Number formats are named as configurations spell them, and mixed precision computes in the named format."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ model=$work/mini
 stage=$work/preference
 trained=$work/mini-preference${SCHEME:+-$SCHEME}
 
-echo "1. Mine: the model speaks in the voices of recordings, and then in the voices of its output."
+echo "1. Mine: the model clones recordings, and then clones its output."
 marstts preference mine "$model" --references "$manifest" --texts "$here/text/modern.tsv.gz" \
     --config "$here/mine.toml" --output "$stage/mined" --workers "$cores"
 

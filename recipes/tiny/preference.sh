@@ -9,7 +9,7 @@ manifest=$work/corpus/utterances.jsonl
 model=$work/tiny
 stage=$work/preference
 
-echo "1. Mine: the model speaks in the voices of recordings, and then in the voices of its output."
+echo "1. Mine: the model clones recordings, and then clones its output."
 marstts preference mine "$model" --references "$manifest" --texts "$here/../mini/text/modern.tsv.gz" \
     --config "$here/mine.toml" --output "$stage/mined" --workers 1
 

@@ -9,7 +9,7 @@ Upstream: `models.export_bundle`.  Downstream: `models.open_model` and `synthesi
     identity/, style/    a folder for each role: kind `mini`: config.json, encoder.safetensors, encoder.onnx
 
 The graphs take their weights from the safetensors file in the same folder, so nothing is stored twice, and what is
-fine-tuned is what speaks. Codecs and encoders of other kinds need no folder: `bundle.json` names them.
+fine-tuned is what is used. Codecs and encoders of other kinds need no folder: `bundle.json` names them.
 Packaged bundles are in `models_data/`; their name is the name of their folder. It depends on no architecture.
 """
 

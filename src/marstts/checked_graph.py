@@ -1,7 +1,7 @@
 """An ONNX graph whose inputs and outputs are checked: files may come from strangers, and may not fit one another.
 
 Upstream: `onnx_session`.  Downstream: the codecs and speaker encoders that run as graphs.
-A configuration says which shapes a graph has. A graph with others is refused when it is opened, one that computes
+A configuration specifies the shapes of a graph. A graph with others is refused when it is opened, one that computes
 others when it is run, and failures of ONNX Runtime become one sentence.
 """
 

@@ -111,7 +111,7 @@ def read_file(path: Path, error_type: type[MarsError] = ConfigError) -> dict[str
         return tomllib.loads(text)
     except RecursionError as error:
         raise error_type(f"{name}: expected a TOML file, but it is nested too deeply") from error
-    except ValueError as error:  # TOMLDecodeError, and what Python's int() says of 5,000 digits
+    except ValueError as error:  # TOMLDecodeError, and the error of Python's int() for 5,000 digits
         raise error_type(f"{name}: expected a TOML file, but {printable_name(str(error))}") from error
 
 

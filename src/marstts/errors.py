@@ -63,7 +63,7 @@ class MissingExtraError(MarsError):
 
 
 def require(package: str, extra: str) -> ModuleType:
-    """Import `package`, or say which `pip install` brings it."""
+    """Import `package`; raises MissingExtraError naming the `pip install` that installs it."""
     try:
         return importlib.import_module(package)
     except ImportError as error:

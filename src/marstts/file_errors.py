@@ -1,6 +1,6 @@
 """Errors about files: printable names, and the system's errors as sentences.
 
-Upstream: operating-system errors.  Downstream: `files`, `reading`, and everyone who prints the name of a file.
+Upstream: operating-system errors.  Downstream: `files`, `reading`, and every module that prints the name of a file.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ DISK_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, e
 
 _RUST_ERRNO = re.compile(r"os error (\d+)")
 _FULL_BYTES = 64 * 2**10
-"""Fewer free bytes than this count as a full disk where a library does not say why it failed."""
+"""Fewer free bytes than this count as a full disk where a library does not report why it failed."""
 
 
 def printable_name(name: str | bytes | os.PathLike[str]) -> str:

@@ -168,7 +168,7 @@ def _resolve_target(path: Path, kind: type[MarsError]) -> tuple[Path, bool]:
 
 @contextmanager
 def _disk_errors(path: Path, folder: Path, kind: type[MarsError]) -> Iterator[None]:
-    """Translate what the disk or this module's own paths are to blame for; other errors of the body pass."""
+    """Rephrase errors of the disk or of this module's temporary paths; other errors of the body pass."""
     try:
         yield
     except MarsError:
@@ -256,7 +256,7 @@ def _open_for_writing(path: Path) -> BinaryIO:
 
 
 def _finish(temporary: Path, final: Path, claim: int) -> None:
-    """Put a complete file in its place, with the permissions of the one that it replaces or those of any new file."""
+    """Move a complete file to its path, with the permissions of the file that it replaces or of a new file."""
     _sync(temporary)
     temporary.chmod(stat.S_IMODE((final.stat() if final.exists() else os.fstat(claim)).st_mode))
     os.replace(temporary, final)
@@ -279,7 +279,7 @@ def _sync(path: Path) -> None:
 
 
 def _swap_folders(new: Path, final: Path) -> None:
-    """Put `new` at `final`; the folder that lay there, if any, is removed."""
+    """Move `new` to `final`; the folder that was there, if any, is removed."""
     if not final.is_dir():
         os.replace(new, final)
         return

@@ -79,7 +79,7 @@ def read_rows(
 ) -> list[Row]:
     """All rows in file order; `kind` with the first MAX_COMPLAINTS complaints and their lines if any row is of no use.
 
-    No two rows may agree in all fields of `unique`. `finish` completes a row (resolves paths, say) or raises a
+    No two rows may agree in all fields of `unique`. `finish` completes a row (for example resolves paths) or raises a
     MarsError, which becomes a complaint about its line.
     """
     rows: list[Row] = []

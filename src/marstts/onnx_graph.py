@@ -54,7 +54,7 @@ class ExternalTensor:
 
     offset: int
     length: int
-    """In bytes."""
+    """Length in bytes."""
 
     data_type: int
     """TensorProto.DataType."""

@@ -42,7 +42,7 @@ class Session(onnxruntime.InferenceSession):
     weights: Sequence[onnxruntime.OrtValue] = ()
 
     def forget_graph(self) -> None:
-        """Let go of the graph's bytes, which the base class keeps for execution providers that are chosen later."""
+        """Release the graph's bytes, which the base class keeps for execution providers that are chosen later."""
         self._model_bytes = None
 
 
@@ -110,7 +110,7 @@ def open_session(path: Path, threads: int = 1) -> Session:
 
 @contextmanager
 def graph_errors(path: Path) -> Iterator[None]:
-    """Say which graph a complaint is about."""
+    """Name the graph in errors of the body."""
     try:
         yield
     except CheckpointError as error:
@@ -185,7 +185,7 @@ def start_session(path: Path, content: bytes, named: dict[str, NDArray[np.generi
         if values:
             options.add_external_initializers(list(named), values)
         session = Session(content, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime raises its own unrelated classes for every kind of damage
+    except Exception as error:  # onnxruntime raises its own unrelated classes for every kind of corruption
         reason = printable_text(str(error).splitlines()[0], 300) if str(error) else type(error).__name__
         raise CheckpointError(f"{printable_name(path)}: this ONNX graph cannot be loaded ({reason})") from error
     session.weights = values

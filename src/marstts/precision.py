@@ -29,7 +29,7 @@ class WeightFormat(str, Enum):
     """Rounded, half the size; graphs and PyTorch compute in float32."""
 
     FLOAT32 = "float32"
-    """As they are."""
+    """No conversion."""
 
     INT8 = "int8"
     """Decoder weights stored and computed in integers, for inference with ONNX only."""

@@ -43,11 +43,11 @@ MAX_WEIGHTS_BYTES = 64 * 2**30
 
 
 CACHE_VARIABLE = "MARSTTS_CACHE"
-"""Says where converted models are kept, if not in the user's cache folder."""
+"""Environment variable: folder of converted models, instead of the user's cache folder."""
 
 
 def cache_folder() -> Path:
-    """Where converted models are kept."""
+    """Folder of converted models."""
     chosen = os.environ.get(CACHE_VARIABLE)
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(chosen) if chosen else Path(base) / "marstts"

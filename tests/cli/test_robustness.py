@@ -1,4 +1,4 @@
-"""Commands under names, options, texts, interrupts and networks that nobody planned for."""
+"""Commands with unusual names, options, texts, interrupts and networks."""
 
 from __future__ import annotations
 
@@ -89,20 +89,20 @@ def test_names_inside_a_voice_are_printed_escaped(reference_file: Path) -> None:
     ],
 )
 def test_texts_that_are_no_utf8_are_refused(words: list[str], reference_file: Path) -> None:
-    told = sentence_of(marstts(*[str(reference_file) if word == "REF" else word for word in words]))
-    assert "expected UTF-8 text" in told and r"\xff" in told
+    output = sentence_of(marstts(*[str(reference_file) if word == "REF" else word for word in words]))
+    assert "expected UTF-8 text" in output and r"\xff" in output
     assert not Path("a.voice").exists() and not Path("speech.wav").exists()
 
 
 def test_an_unknown_model_lists_the_known_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("marstts.cli.speak.load", load)
-    told = sentence_of(marstts("speak", "Hi.", "--model", "nobody"))
-    assert "nobody: neither a folder nor the name of a model: mini, mars6-turbo" in told
+    output = sentence_of(marstts("speak", "Hi.", "--model", "nobody"))
+    assert "nobody: neither a folder nor the name of a model: mini, mars6-turbo" in output
 
 
-def test_a_text_in_another_script_says_that_the_model_speaks_english(reference_file: Path) -> None:
-    told = sentence_of(marstts("speak", "Привет, мир", "--reference", reference_file))
-    assert "the model speaks English" in told
+def test_a_text_in_another_script_gives_the_language_of_the_model(reference_file: Path) -> None:
+    output = sentence_of(marstts("speak", "Привет, мир", "--reference", reference_file))
+    assert "the model speaks English" in output
     mixed = marstts("speak", "The cat 你好 sat.", "--reference", reference_file)
     assert mixed.exit_code == 0 and "left out what cannot be spoken: " in mixed.stderr and "你 好" in mixed.stderr
 
@@ -113,7 +113,7 @@ def test_options_that_are_no_numbers_are_refused(
 ) -> None:
     monkeypatch.setattr("marstts.cli.speak.load", load)
     words = ["speak", "Hi.", "--model", toy_bundle, "--reference", reference_file, *options]
-    assert "nan" in (told := sentence_of(marstts(*words))) or "inf" in told
+    assert "nan" in (output := sentence_of(marstts(*words))) or "inf" in output
 
 
 def test_a_transcript_of_a_megabyte_is_refused(reference_file: Path) -> None:
@@ -188,8 +188,8 @@ def test_without_a_network_one_short_attempt_is_made(
     info = json.loads((copy / "bundle.json").read_text())
     (copy / "bundle.json").write_text(json.dumps({**info, "codec": {"kind": "snac", "source": "nobody/nothing"}}))
     started = time.monotonic()
-    told = sentence_of(marstts("speak", "Hi.", "--model", copy, "--reference", reference_file))
-    assert "connect to the network" in told and len(attempts) == 1
+    output = sentence_of(marstts("speak", "Hi.", "--model", copy, "--reference", reference_file))
+    assert "connect to the network" in output and len(attempts) == 1
     assert time.monotonic() - started < 20.0, "the client's own retries take 25 s and more"
 
 

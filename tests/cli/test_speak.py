@@ -43,7 +43,7 @@ def assert_refused(result: Result, complaint: str) -> None:
     assert not Path("speech.wav").exists()
 
 
-def test_a_sentence_is_written_and_told_of(reference_file: Path):
+def test_a_sentence_is_written_and_reported(reference_file: Path):
     result = speak("The cat sat on the mat.", "--reference", reference_file)
     assert result.exit_code == 0, result.stderr
     info = soundfile.info("speech.wav")
@@ -77,7 +77,7 @@ def test_a_file_is_read_aloud(reference_file: Path):
     assert soundfile.info("book.flac").format == "FLAC"
 
 
-def test_warnings_are_told_and_the_speech_is_written(reference_file: Path, monkeypatch: pytest.MonkeyPatch):
+def test_warnings_are_printed_and_the_speech_is_written(reference_file: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("marstts.cli.speak.load", lambda *how: scripted_synthesizer(lambda n, prompt: ScriptedTake(1)))
     result = speak("The cat sat on the mat 🙂.", "--reference", reference_file)
     assert result.exit_code == 0 and Path("speech.wav").exists()
@@ -113,7 +113,7 @@ def test_a_voice_is_made_shown_and_spoken_with(reference_file: Path):
     assert result.exit_code == 0 and Path("speech.wav").exists()
 
 
-def test_a_shallow_voice_says_so(reference_file: Path):
+def test_a_shallow_voice_is_reported(reference_file: Path):
     assert (
         RUN.invoke(app, ["voice", "create", str(reference_file), "--name", "B", "--output", "b.voice"]).exit_code == 0
     )
@@ -247,7 +247,7 @@ def test_a_stream_is_written_as_it_is_made(reference_file: Path, monkeypatch: py
 
 
 class FakeSoundDevice:
-    """Stands in for the package `sounddevice`: remembers what was played."""
+    """Fake of the package `sounddevice` that stores what was played."""
 
     class PortAudioError(Exception):
         pass

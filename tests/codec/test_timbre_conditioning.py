@@ -106,8 +106,8 @@ def test_exported_decoder_equals_the_trained_models_with_a_timbre(model: MiniCod
         pitch = to_hertz(model.decoder.pitch(latents, timbre))
         pulses = pulse_train(pitch, VOICED, torch.zeros(1, 1))
         wanted = model.synthesize(model.decoder(latents, timbre), pitch, pulses, hiss)[0].numpy()
-    heard = codec.with_timbre(vector).decode(codes).samples
-    np.testing.assert_allclose(heard, wanted, atol=1e-3 * float(np.abs(wanted).max()))
+    decoded = codec.with_timbre(vector).decode(codes).samples
+    np.testing.assert_allclose(decoded, wanted, atol=1e-3 * float(np.abs(wanted).max()))
 
 
 def test_a_codec_with_a_timbre_leaves_the_original_as_it_is(codec: MiniCodec) -> None:

@@ -139,7 +139,7 @@ def test_other_weights_are_refused(weights: Path, tmp_path: Path) -> None:
 
 
 def test_windows_of_codes_fit_together_within_the_reach(weights: Path) -> None:
-    """As a codec, which is asked for windows; EnCodec itself is not needed for that."""
+    """A codec decodes windows; EnCodec itself is not needed for that."""
 
     class NoEncoder:
         name = "none"

@@ -173,10 +173,10 @@ def test_changed_bytes_of_either_file_never_end_in_a_traceback(file: Path):
     rng = np.random.default_rng(3)
     for number in range(300):
         path = list(whole)[number % 2]
-        damaged = bytearray(whole[path])
-        for place in rng.integers(0, len(damaged), rng.integers(1, 4)):
-            damaged[place] = rng.integers(256)
-        path.write_bytes(damaged[: rng.integers(len(damaged))] if number % 5 == 0 else damaged)
+        corrupt = bytearray(whole[path])
+        for place in rng.integers(0, len(corrupt), rng.integers(1, 4)):
+            corrupt[place] = rng.integers(256)
+        path.write_bytes(corrupt[: rng.integers(len(corrupt))] if number % 5 == 0 else corrupt)
         with contextlib.suppress(DataError):
             check(read_pairs(file))
         path.write_bytes(whole[path])

@@ -172,7 +172,7 @@ def test_every_kind_of_bad_data_is_counted_and_named_and_stops_nothing(tmp_path:
         "missing file": utterance("missing", tmp_path, audio="gone.wav"),
         "no audio": utterance("garbage", tmp_path),
         "empty transcript": utterance("speechless", tmp_path, text="  "),
-        "unspeakable transcript": utterance("dots", tmp_path, text="…"),
+        "transcript without words": utterance("dots", tmp_path, text="…"),
         "wrong rate": utterance("boastful", tmp_path, source_rate=48_000),
         "not numbers": utterance("nan", tmp_path, np.full(RATE, np.nan, np.float32)),
         "silence": utterance("silent", tmp_path, np.zeros(RATE, np.float32)),

@@ -133,14 +133,14 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, make) -> Non
 def test_flipped_and_missing_bytes_never_end_in_a_traceback(shard: Path) -> None:
     content, rng = shard.read_bytes(), np.random.default_rng(1)
     for number in range(300):
-        damaged = bytearray(content)
+        corrupt = bytearray(content)
         for place in rng.integers(0, len(content), rng.integers(1, 4)):
-            damaged[place] = rng.integers(256)
+            corrupt[place] = rng.integers(256)
         if number % 3 == 0:
-            damaged = damaged[: rng.integers(len(damaged))]
-        if bytes(damaged) == content:
+            corrupt = corrupt[: rng.integers(len(corrupt))]
+        if bytes(corrupt) == content:
             continue
-        shard.write_bytes(damaged)
+        shard.write_bytes(corrupt)
         with pytest.raises(DataError):
             load_corpus(shard.parent)
             pytest.fail("a changed shard was read")

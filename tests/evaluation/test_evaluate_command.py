@@ -30,7 +30,7 @@ from marstts.metrics.words import plain_words
 from marstts.speaker.toy import ToySpeakerEncoder
 
 RECORDINGS = Path(__file__).parents[1] / "audio"
-SAID = {
+TRANSCRIPTS = {
     "anna": ("LJ001-0008.flac", "Has never been surpassed."),
     "bert": ("sense-0930.flac", "He might even have been made amiable himself."),
 }
@@ -41,7 +41,7 @@ RUN = CliRunner()
 def manifest(tmp_path: Path) -> Path:
     """Two readers with two utterances each: a recording, and the same one with a longer text."""
     utterances = []
-    for speaker, (name, text) in SAID.items():
+    for speaker, (name, text) in TRANSCRIPTS.items():
         recording = audio.read(RECORDINGS / name)
         audio.write(recording, tmp_path / f"{speaker}.wav")
         for number, words in enumerate((text, f"{text} Indeed.")):
@@ -84,7 +84,7 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
 
         def transcribe(self, waveform):
             first = audio.resample(waveform, 8000).samples[:8000]
-            for recording, words in SAID.values():
+            for recording, words in TRANSCRIPTS.values():
                 known = audio.resample(audio.read(RECORDINGS / recording), 8000).samples[: len(first)]
                 if len(known) == len(first) and np.corrcoef(first, known)[0, 1] > 0.95:
                     return plain_words(words)

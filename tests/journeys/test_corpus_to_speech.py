@@ -1,4 +1,4 @@
-"""From recordings to speech by the commands a person types, with toy parts and a model of a few thousand parameters."""
+"""The journey from recordings to speech by commands, with toy parts and a model of a few thousand parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model inside the package speaks: what a newcomer meets first."""
+"""The packaged model: clone, speak, and the bounds that its speech must meet."""
 
 from __future__ import annotations
 

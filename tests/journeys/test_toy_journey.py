@@ -1,4 +1,4 @@
-"""From a model to a wav file: export, load, clone, speak. Random weights, toy codec, toy encoders."""
+"""The journey from a model to a wav file: export, load, clone, speak. Random weights, toy codec, toy encoders."""
 
 from __future__ import annotations
 

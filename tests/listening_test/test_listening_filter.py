@@ -28,7 +28,7 @@ def mostly_low(trial, rng):
 
 @pytest.mark.slow
 def test_attentive_listeners_count_and_random_and_straightlining_ones_are_excluded(config, config_file, invite):
-    """Through the service, the store and the command."""
+    """Covers the service, the store and the command."""
     listeners = [(guess, 3.0), (always_four, 3.0), (mostly_low, 3.0), (opinion, -9.0), *[(opinion, 3.0)] * 4]
     for seed, (choose, pace) in enumerate(listeners):
         invite(choose, seed, pace=pace).proceed()

@@ -1,4 +1,4 @@
-"""From text and speaker to codes: prompts, the loop, both clones, both profiles."""
+"""Pipeline from text and speaker to codes: prompts, the loop, both clones, both profiles."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_the_speaker_encoders_run_once_per_voice(pipeline: Pipeline, monkeypatch
         pipeline.codes([prompt], [generated.tokens], rngs(2))
 
 
-def test_no_tokens_give_no_codes_beside_rows_that_have_some(pipeline: Pipeline) -> None:
+def test_a_row_without_tokens_in_a_batch_gives_no_codes(pipeline: Pipeline) -> None:
     prompts = [pipeline.prompt("Hi.", pipeline.speaker(codes(6), "She"), DEEP)] * 2
     none = np.zeros(0, dtype=np.int64)
     empty, some = pipeline.codes(prompts, [none, np.array([270, 271])], rngs(1, 2))
@@ -142,7 +142,7 @@ def test_no_tokens_give_no_codes_beside_rows_that_have_some(pipeline: Pipeline) 
 
 
 def test_our_codes_are_codes_and_the_releases_may_be_padding(pipeline: Pipeline) -> None:
-    """With a NAR that finds padding most probable everywhere."""
+    """The NAR predicts padding everywhere."""
     fond_of_padding = nar()
     for head in fond_of_padding.heads:
         head.output.bias.data[CODES] = 100.0

@@ -75,7 +75,7 @@ def test_missing_unexpected_and_misshapen_tensors_are_named() -> None:
 
 
 @pytest.mark.parametrize("name", ["embed.weight", "ref_chunked_emb.embs.0.weight", "ar.layers.0.attention.wq.weight"])
-def test_tensors_that_tell_the_sizes_are_needed(name: str) -> None:
+def test_tensors_that_determine_sizes_are_required(name: str) -> None:
     content = ar_content()
     del content["model"][name]
     assert f"lacks {name}" in refusal(content)

@@ -119,7 +119,7 @@ def test_limits_hold(speech: Mars5Speech) -> None:
 
 
 def test_logits_of_the_protocol_put_the_end_last(speech: Mars5Speech) -> None:
-    """Through the loop's own way to draw, without penalties."""
+    """The loop samples from the logits without penalties."""
     engine, prompt = speech.engine, speech.prompt("The cat.", voice(speech))
     state = engine.start([prompt])
     logits, _ = engine.next_logits(state, np.zeros((1, 0), np.int64))
@@ -165,7 +165,7 @@ def test_the_speaker_encoder_goes_through_the_codec(speech: Mars5Speech) -> None
 
 
 def test_a_folder_becomes_a_speech_model(tmp_path: Path) -> None:
-    """Through the functions that a bundle's architecture must have."""
+    """Uses the functions that every architecture of a bundle has."""
     bundled.write_model(models(), tmp_path / "mars5")
     engine = bundled.open_engine(tmp_path / "mars5", EngineKind.TORCH)
     values = {"sampling": {"temperature": 1.5}, "diffusion": {"timesteps": 3}, "profile": "released"}

@@ -71,7 +71,7 @@ def test_training_merges_what_occurs_most() -> None:
     assert SpeechBPE.train(reversed(streams), 7, 4) == trained
 
 
-def test_training_says_what_is_missing() -> None:
+def test_missing_packages_of_training_are_named() -> None:
     with pytest.raises(DataError, match="only 6 where 90"):
         SpeechBPE.train([[1, 2, 1, 2]], vocab_size=90, codebook_size=4)
     with pytest.raises(DataError, match="at least 5"):

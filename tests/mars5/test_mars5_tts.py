@@ -143,7 +143,7 @@ def test_a_deep_clone_needs_a_transcript_and_a_shallow_one_does_not(tts: Mars5TT
     speak(tts, reference(1.2))
 
 
-def test_limits_are_said(tts: Mars5TTS) -> None:
+def test_limits_give_warnings_or_errors(tts: Mars5TTS) -> None:
     with pytest.warns(UserWarning, match="cut after 6 tokens"):
         tts.tts(
             "The cat.",
@@ -152,7 +152,7 @@ def test_limits_are_said(tts: Mars5TTS) -> None:
             InferenceConfig(**QUICK, eos_penalty_factor=99, eos_penalty_decay=1),
             seed=3,
         )
-    with pytest.raises(TextError, match=r"limit of 6 with its prompt leaves no room"):
+    with pytest.raises(TextError, match=r"limit of 6 with its prompt leaves none"):
         made(RELEASED).tts("The cat.", reference(1.2), None, InferenceConfig(**QUICK), seed=3)
 
 

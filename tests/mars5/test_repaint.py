@@ -110,7 +110,7 @@ def test_longer_and_progressive_jumps_help_too() -> None:
 
 
 def test_a_greedy_last_step_takes_the_most_probable_codes() -> None:
-    """With one step only there is nothing else: almost all samples become the same codes."""
+    """A single step is greedy: almost all samples become the same codes."""
     schedule = subsample(cosine_schedule(10), 1)
     greedy = draw(settings(last_greedy=True), schedule, 1)
     assert len(greedy.unique(dim=0)) == 1

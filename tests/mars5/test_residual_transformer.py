@@ -94,12 +94,12 @@ def test_timesteps_become_cosines_and_then_sines() -> None:
 
 
 @torch.inference_mode()
-def test_guidance_extrapolates_from_nobody_to_the_speaker_and_forbids_padding() -> None:
+def test_guidance_extrapolates_from_the_null_speaker_to_the_speaker_and_forbids_padding() -> None:
     model, x, lengths, steps = nar(), torch.from_numpy(codes(6))[None], torch.tensor([6]), torch.tensor([7])
     condition = given(model, [4])
-    nobody = Conditioning(condition.text_ids, condition.text_lengths, model.unknown_speaker(1))
+    unconditional = Conditioning(condition.text_ids, condition.text_lengths, model.unknown_speaker(1))
     guided = make_denoiser(model, condition, lengths, guidance=2.5, temperature=0.5, num_legal=CODES)(x, steps)
-    slow = (2.5 * model(x, lengths, steps, condition) - 1.5 * model(x, lengths, steps, nobody)) / 0.5
+    slow = (2.5 * model(x, lengths, steps, condition) - 1.5 * model(x, lengths, steps, unconditional)) / 0.5
     close(guided[..., :CODES], slow[..., :CODES])
     assert torch.isneginf(guided[..., CODES]).all()
     unguided = make_denoiser(model, condition, lengths, guidance=1.0, temperature=1.0, num_legal=CODES + 1)(x, steps)

@@ -51,8 +51,8 @@ def test_count_correct_ignores_slots_without_alternatives():
 
 @pytest.mark.slow
 def test_words_of_human_speech_are_recognized_and_others_are_not(word_test: MinimalPairTest, amiable_pcm: bytes):
-    said = word_test.score(amiable_pcm, SENTENCE)
-    assert said.num_trials >= 3 and said.num_correct >= said.num_trials - 1
+    score = word_test.score(amiable_pcm, SENTENCE)
+    assert score.num_trials >= 3 and score.num_correct >= score.num_trials - 1
     other = word_test.score(amiable_pcm, ["printing", "surpassed", "nothing", "under", "yellow", "houses"])
     assert other.num_correct <= other.num_trials // 2
 

@@ -33,7 +33,7 @@ def utterance(speaker: str, number: int, **changed: object) -> Utterance:
 
 @pytest.fixture
 def manifest(tmp_path: Path) -> Path:
-    """Three test speakers with six utterances each, one with a whisper; a train speaker besides."""
+    """Three test speakers with six utterances each, one with a whisper, and one train speaker."""
     utterances = [utterance(speaker, number) for speaker in ("anna", "bert", "cleo") for number in range(6)]
     utterances += [utterance("dora", number, split="train") for number in range(6)]
     utterances += [utterance("anna", 6, style="whisper"), utterance("anna", 7, text="?!")]

@@ -92,7 +92,7 @@ def test_progressive_jump(golden5: Golden) -> None:
 
 
 def small_schedule(golden5: Golden) -> Schedule:
-    """Of the recorded schedules, the one the distributions are of."""
+    """The recorded schedule of the recorded distributions."""
     return cosine_schedule(min(size for _, size in golden5.numbered(r"diff\.T(\d+)\.log_alpha")))
 
 

@@ -108,11 +108,11 @@ def test_generated_tokens_side_by_side(golden5: Golden) -> None:
 
 
 class ScriptedAR(nn.Module):
-    """Says recorded tokens, whatever the prompt is, and remembers the prompt."""
+    """An AR that generates recorded tokens, whatever the prompt is, and stores the prompt."""
 
-    def __init__(self, golden5: Golden, said: list[int]) -> None:
+    def __init__(self, golden5: Golden, spoken: list[int]) -> None:
         super().__init__()
-        self.config, self.script = golden5.models.ar.config, [*said, golden5.models.vocabulary.end]
+        self.config, self.script = golden5.models.ar.config, [*spoken, golden5.models.vocabulary.end]
         self.nothing = nn.Parameter(torch.zeros(1))
         self.prompts: list[list[int]] = []
 
@@ -233,8 +233,8 @@ def test_our_own_profile_loses_no_token_and_shows_the_reference_once(golden5: Go
 def scripted(golden5: Golden, trace: dict[str, Any], own: bool = False) -> tuple[Any, Any, Any, Any]:
     """The parts of a recorded run, and the call that runs it."""
     any_speech = [golden5.models.vocabulary.offset] * 2
-    said = trace["ar_output"][len(trace["ar_prompt"]) :] if trace["error"] is None else any_speech
-    ar, nar = ScriptedAR(golden5, said), ScriptedNAR(golden5)
+    spoken = trace["ar_output"][len(trace["ar_prompt"]) :] if trace["error"] is None else any_speech
+    ar, nar = ScriptedAR(golden5, spoken), ScriptedNAR(golden5)
     codec = ScriptedCodec(trace["ref_l0"], nar.config.levels)
     models = Models(ar, nar, golden5.models.vocabulary)  # type: ignore[arg-type]
     tts = Mars5TTS.from_models(

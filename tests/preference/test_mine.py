@@ -211,10 +211,10 @@ def test_changed_bytes_of_takes_never_end_in_a_traceback(mined: Path, tmp_path: 
     rng = np.random.default_rng(5)
     for number in range(200):
         changed = list(whole)[number % 2]
-        damaged = bytearray(whole[changed])
-        for place in rng.integers(0, min(2000, len(damaged)), rng.integers(1, 4)):
-            damaged[place] = rng.integers(256)
-        changed.write_bytes(damaged[: rng.integers(len(damaged))] if number % 5 == 0 else damaged)
+        corrupt = bytearray(whole[changed])
+        for place in rng.integers(0, min(2000, len(corrupt)), rng.integers(1, 4)):
+            corrupt[place] = rng.integers(256)
+        changed.write_bytes(corrupt[: rng.integers(len(corrupt))] if number % 5 == 0 else corrupt)
         with contextlib.suppress(DataError):
             read_takes(path)
         changed.write_bytes(whole[changed])

@@ -52,7 +52,7 @@ def test_a_full_queue_refuses_with_the_time_that_the_owed_audio_takes():
     assert int(error.headers()["Retry-After"]) == pytest.approx(30.0 / FIRST_ESTIMATE, abs=1)
 
 
-def test_whoever_waits_too_long_is_refused_and_forgotten():
+def test_a_request_that_waits_too_long_is_refused_and_removed():
     async def run() -> None:
         gate = admission(places=1, max_wait=0.02)
         first = await gate.enter(1.0)
@@ -65,7 +65,7 @@ def test_whoever_waits_too_long_is_refused_and_forgotten():
     asyncio.run(run())
 
 
-def test_whoever_gives_up_waiting_leaves_the_turn_to_the_next():
+def test_a_canceled_request_leaves_its_turn_to_the_next():
     async def run() -> None:
         gate = admission(places=1)
         first = await gate.enter(1.0)
@@ -83,7 +83,7 @@ def test_whoever_gives_up_waiting_leaves_the_turn_to_the_next():
     asyncio.run(run())
 
 
-def test_a_place_given_to_someone_who_left_at_that_moment_is_free_again():
+def test_a_place_given_to_a_request_that_is_canceled_at_that_moment_is_free_again():
     async def run() -> None:
         gate = admission(places=1)
         first = await gate.enter(1.0)
@@ -124,7 +124,7 @@ def test_old_throughput_is_forgotten():
     assert throughput.factor == pytest.approx(3.0, rel=0.05)
 
 
-def test_nobody_is_told_to_wait_longer_than_clients_do():
+def test_retry_after_is_no_longer_than_clients_wait():
     async def run() -> float:
         gate = admission(places=1)
         await gate.enter(1e6)

@@ -50,7 +50,7 @@ def server(tmp_path: Path) -> Iterator[LiveServer]:
 
 @pytest.fixture
 def browser(tmp_path: Path, reference: Waveform):
-    """Chromium whose microphone hears the reference again and again."""
+    """Chromium with a fake microphone that repeats the reference."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
     from selenium.webdriver.chrome.service import Service
 

@@ -1,4 +1,4 @@
-"""`marstts serve`: its options, and a process that stops when it is told to."""
+"""`marstts serve`: its options, and a process that stops on a signal."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_key_may_come_from_the_environment(settings_of):
     assert settings_of(MARSTTS_API_KEY="secret").api_keys == ("secret",)
 
 
-def test_other_machines_need_keys_unless_told_otherwise(settings_of, tmp_path: Path):
+def test_other_machines_need_keys_unless_the_option_allows_none(settings_of, tmp_path: Path):
     for host in ("0.0.0.0", "::", "192.168.1.2", "example.org"):
         with pytest.raises(ConfigError, match="--no-keys"):
             settings_of("--host", host)

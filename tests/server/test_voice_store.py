@@ -82,12 +82,12 @@ def test_voices_are_there_after_a_restart(synthesizer, settings: ServeSettings, 
     with TestClient(create_app(synthesizer, settings)) as client:
         voice = upload(client, recording).json()
         renamed = client.post(f"{URL}/{voice['id']}", json={"name": "Berta"}).json()
-    damaged = settings.voices_folder / f"voice_{'a' * 26}.voice"
-    damaged.write_bytes(b"damaged")
+    corrupt = settings.voices_folder / f"voice_{'a' * 26}.voice"
+    corrupt.write_bytes(b"corrupt")
     with TestClient(create_app(synthesizer, settings)) as client:
         assert client.get(URL).json()["voices"][-1] == renamed
         assert client.post("/v1/audio/speech", json=speech(voice="Berta")).status_code == 200
-    assert damaged.read_bytes() == b"damaged"
+    assert corrupt.read_bytes() == b"corrupt"
 
 
 def test_a_voice_can_be_renamed_and_deleted(client: TestClient, settings: ServeSettings, recording: bytes):

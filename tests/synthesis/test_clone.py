@@ -66,7 +66,7 @@ def test_a_voice_records_the_hash_of_its_source(reference: Waveform, reference_f
     assert from_memory.name == "Anna" and len(from_memory.source_sha256) == 64
 
 
-def test_references_are_heard_at_one_loudness_without_their_silent_edges(reference: Waveform):
+def test_references_are_encoded_at_one_loudness_without_their_silent_edges(reference: Waveform):
     quiet = Waveform(0.1 * reference.samples, reference.sample_rate)
     prepared = prepare(quiet, 24_000, "quiet.wav")
     assert loudness_lufs(prepared) == pytest.approx(REFERENCE_LOUDNESS, abs=0.5)
@@ -85,7 +85,7 @@ def test_stereo_and_unusual_rates_are_fine(reference: Waveform, tmp_path: Path):
         assert float(make_voice(path, "Some words.").embeddings["identity"] @ original) > similarity
 
 
-def test_of_a_long_reference_the_start_is_used_and_said_so(reference: Waveform):
+def test_of_a_long_reference_the_start_is_used_with_a_warning(reference: Waveform):
     long = repeated(reference, 10)
     with pytest.warns(ReferenceWarning, match=f"first {MAX_REFERENCE_SECONDS:g} s"):
         voice = make_voice(long)
@@ -121,7 +121,7 @@ def test_a_reference_without_speech_is_refused(kind: str):
         make_voice(Waveform(np.asarray(samples, np.float32), 24_000))
 
 
-def test_a_voice_keeps_its_reference_unless_told_otherwise(reference: Waveform):
+def test_a_voice_keeps_its_reference_by_default(reference: Waveform):
     kept = make_voice(reference)
     again = make_voice(io.BytesIO(kept.reference))
     assert 1_000 < len(kept.reference) < 40_000

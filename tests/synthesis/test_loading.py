@@ -1,4 +1,4 @@
-"""From a folder to a speaking synthesizer, with a tiny untrained model: noise, but the whole way."""
+"""Loading a bundle into a synthesizer, with a tiny untrained model."""
 
 from __future__ import annotations
 

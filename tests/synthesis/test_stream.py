@@ -128,13 +128,13 @@ def test_tokens_and_judgements_are_those_of_speak(reference: Waveform):
         attempts: dict[bytes, list[int]] = {}
         lengths = iter(([4, 23], [17], [60, 31]))
 
-        def say(attempt: int, prompt: Prompt) -> ScriptedTake:
+        def script(attempt: int, prompt: Prompt) -> ScriptedTake:
             sentence = prompt.text_ids.tobytes()
             if sentence not in attempts:
                 attempts[sentence] = next(lengths)
             return ScriptedTake(attempts[sentence].pop(0))
 
-        return say
+        return script
 
     spoken = undecided(scripted_synthesizer(script())).speak(
         TEXT, scripted_synthesizer(good).clone(reference), top_p=1.0
@@ -149,7 +149,7 @@ def test_tokens_and_judgements_are_those_of_speak(reference: Waveform):
             np.testing.assert_array_equal(ours, theirs)
 
 
-def test_chunks_say_where_they_belong(reference: Waveform):
+def test_chunks_have_their_position(reference: Waveform):
     tts = scripted_synthesizer(good)
     chunks = list(tts.stream(TEXT + " 🙂", tts.clone(reference)))
     numbers = [chunk.sentence for chunk in chunks]
@@ -211,7 +211,7 @@ def test_closing_a_stream_stops_the_work_within_a_patch(reference: Waveform):
     assert engine.made <= 8 and threading.active_count() == threads
 
 
-def test_a_take_that_fails_before_it_is_heard_is_sampled_again(reference: Waveform):
+def test_a_take_that_fails_before_audio_is_sent_is_sampled_again(reference: Waveform):
     """Silence, however long, is never sent; neither is what ends within the first portion."""
     for first in (ScriptedTake(22, SILENT), ScriptedTake(3)):
         tts = scripted_synthesizer(lambda attempt, prompt, first=first: first if attempt == 0 else ScriptedTake(20))
@@ -223,7 +223,7 @@ def test_a_take_that_fails_before_it_is_heard_is_sampled_again(reference: Wavefo
         assert samples_of(chunks) is not None and len(samples_of(chunks)) == len(take.waveform.samples)
 
 
-def test_what_has_been_heard_is_not_taken_back_but_told(reference: Waveform):
+def test_a_take_that_fails_after_audio_was_sent_is_kept_with_a_warning(reference: Waveform):
     tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(58 if attempt == 0 else 20))
     chunks = list(tts.stream("The cat sat on the mat. It rained.", tts.clone(reference)))
     first, second = [chunk for chunk in chunks if chunk.take]

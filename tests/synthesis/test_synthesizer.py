@@ -1,4 +1,4 @@
-"""From text and voice to speech, with a scripted model."""
+"""The synthesizer from text and voice to speech, with a scripted model."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_small_letters_stand_for_every_spelling_and_capitals_for_their_own() -> 
     ]
 
 
-def test_every_bad_line_is_told(tmp_path: Path) -> None:
+def test_every_bad_line_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "words.tsv"
     path.write_text("word\nother\tQ QQ1\nfine\tfyne\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"line 1: .*line 2: "):

@@ -43,7 +43,7 @@ ODD += "0123٣²Ⅷ½éßİ\u0131ñ中字🙂\u200d\u0301ǅ_-—<|>the"
 
 
 def test_text_is_cut_where_the_published_pattern_cuts_it(tmp_path: Path) -> None:
-    """With a merge for every pair of bytes, a boundary between words shows wherever a pair is left unmerged."""
+    """Every pair of bytes has a merge, so an unmerged pair shows a boundary between words."""
     regex = pytest.importorskip("regex")
     rng = random.Random(0)
     texts = ["".join(rng.choices(ODD, k=rng.randint(1, 12))) for _ in range(500)]

@@ -1,4 +1,4 @@
-"""Normalizing: what is written becomes what is said, and nothing that people paste can hurt."""
+"""Normalization: written forms become words; any pasted text is accepted."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_written_forms_are_read_out(written: str, spoken: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "   \n", "😀🎉", "日本語", "...", "?!", "\x00\u200d", "- — ()", "\ud83d"])
-def test_nothing_speakable_gives_nothing(text: str) -> None:
+def test_text_without_words_gives_no_sentence(text: str) -> None:
     assert normalize(text) == ""
 
 

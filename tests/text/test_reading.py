@@ -111,7 +111,7 @@ def test_a_heading_is_followed_by_a_pause() -> None:
     assert heading.pause_seconds > 0 and words.pause_seconds == 0
 
 
-def test_overrides_and_lexicon_say_how_a_word_is_spoken() -> None:
+def test_overrides_and_lexicon_determine_how_a_word_is_spoken() -> None:
     lexicon = Lexicon({"nguyen": "win", "GIF": "jif", "new york": "noo york"})
     spoken = " ".join(read_text("Nguyen's GIF of New York, a gif by [Hermione]{her my oh nee}.", lexicon).sentences)
     assert spoken == "win's jif of noo york, a gif by her my oh nee."

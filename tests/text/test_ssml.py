@@ -61,7 +61,7 @@ def test_emphasis_names_its_words() -> None:
         ("a &lt;= b &amp; c.", "a less than or equal to b and c."),
     ],
 )
-def test_words_are_replaced_by_what_is_to_be_said(body: str, spoken: str) -> None:
+def test_elements_are_replaced_by_their_spoken_words(body: str, spoken: str) -> None:
     assert " ".join(each.text for each in segments(body)) == spoken
 
 

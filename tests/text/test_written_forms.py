@@ -45,7 +45,7 @@ def test_the_measured_list_is_read_right(benchmark: ModuleType) -> None:
     assert len(wrong) <= (1 - MIN_RIGHT_RATIO) * len(texts), wrong
 
 
-def test_the_measure_tells_right_from_wrong(benchmark: ModuleType) -> None:
+def test_the_measure_distinguishes_right_from_wrong(benchmark: ModuleType) -> None:
     assert benchmark.is_right("It is Twenty-Five, OK.", ["it is twenty five ok"])
     assert benchmark.is_right("one hundred one", ["one hundred and one"])
     assert not benchmark.is_right("a equals b", ["a less than or equal to b"])
@@ -85,11 +85,13 @@ def test_the_document_shows_the_measured_table(benchmark: ModuleType) -> None:
     assert "\n".join(benchmark.table_rows(results)) in document
 
 
-@pytest.mark.skipif(not SHARED_LIST.is_file(), reason="the list of written forms lies beside the project only")
+@pytest.mark.skipif(not SHARED_LIST.is_file(), reason="the list of written forms is not part of the repository")
 def test_forms_that_were_read_right_still_are(benchmark: ModuleType) -> None:
     lines = SHARED_LIST.read_text(encoding="utf-8").splitlines()
     columns = [line.split("\t") for line in lines if line.count("\t") >= 2]
-    kept = [(written.strip(), spoken.replace("‖", "")) for written, spoken, told, *_ in columns if told.strip() == "ok"]
+    kept = [
+        (written.strip(), spoken.replace("‖", "")) for written, spoken, status, *_ in columns if status.strip() == "ok"
+    ]
     changed = [
         written for written, spoken in kept if not benchmark.is_right(normalize(written.replace("\\n", "\n")), [spoken])
     ]

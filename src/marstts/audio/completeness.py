@@ -1,8 +1,8 @@
 """Completeness of recordings: the length in a container's headers, compared with the file's size.
 
-Upstream: an open file.  Downstream: `decoders`.  Decoders shorten what headers promise to what they find, and say
-nothing; half a sentence would then be taken for a whole one. Writers that stream leave lengths unknown: that is no lie,
-and passes. Layouts: RIFF (Microsoft 1994), RF64 (EBU Tech 3306), Wave64 (Sony), IFF 85, Core Audio (Apple), Ogg
+Upstream: an open file.  Downstream: `decoders`.  A decoder that finds less than the header states
+reports no error, so half a sentence would be taken for a whole one. Writers that stream leave lengths unknown: this is
+accepted. Layouts: RIFF (Microsoft 1994), RF64 (EBU Tech 3306), Wave64 (Sony), IFF 85, Core Audio (Apple), Ogg
 (RFC 3533), NIST SPHERE; MPEG audio is in `mpeg`.
 """
 

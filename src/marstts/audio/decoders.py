@@ -68,14 +68,14 @@ class ForgivingStream:
         return len(content)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go there if there is such a place, else stay."""
+        """Move to this position if it exists; otherwise keep the position."""
         with suppress(OSError, ValueError, OverflowError):
             self._file.seek(offset, whence)
         return self._file.tell()
 
 
-class DamagedStream(Exception):
-    """Something else than audio lies between parts of it."""
+class CorruptStream(Exception):
+    """There is something other than audio between parts of a stream."""
 
 
 class DecodingFailed(Exception):
@@ -96,7 +96,7 @@ class Decoder(Protocol):
         ...
 
     def skip_to(self, frame: int) -> None:
-        """Go on from this frame, which is not before the present one. Raises DecodingFailed."""
+        """Move to this frame, which is not before the current one. Raises DecodingFailed."""
         ...
 
 
@@ -108,7 +108,7 @@ class SoundfileDecoder:
             self._file = open_soundfile(file)
         except (soundfile.SoundFileError, TypeError, OSError) as error:  # TypeError: .raw has no header with its rate
             raise undecodable(name) from error
-        except DamagedStream as error:
+        except CorruptStream as error:
             raise AudioError(f"{name}: corrupt or cut short; something else than audio lies within it") from error
         if self._file.format not in FORMATS:
             raise AudioError(
@@ -144,7 +144,7 @@ def open_soundfile(file: BinaryIO) -> soundfile.SoundFile:
         return soundfile.SoundFile(ForgivingStream(file))
     if not mpeg.has_frame_count(file) and (found := mpeg.walk(file)).frames:
         if found.is_broken:
-            raise DamagedStream
+            raise CorruptStream
         return open_mp3_copy(mpeg.missing_header(file, found), file, found.first)
     file.seek(0)
     try:

@@ -49,7 +49,7 @@ def is_mpeg(start: bytes) -> bool:
 
 
 def walk(file: BinaryIO) -> Walk:
-    """Go through all frames of a file; its position is lost."""
+    """Read the headers of all frames of a file; its position is lost."""
     size = file.seek(0, 2)
     first = place = after_tag(file)
     frames = 0

@@ -1,6 +1,6 @@
 """Reading recordings block by block: what headers promise is not believed until it has been decoded.
 
-Upstream: `decoders`.  Downstream: everyone who takes a recording.
+Upstream: `decoders`.  Downstream: every module that reads a recording.
 Whatever comes in is averaged to mono, checked, and if asked resampled while it is decoded, so that memory is bounded by
 what is returned and one block. A broken file, or a small one that unpacks to hours, can do no harm.
 """

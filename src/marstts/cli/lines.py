@@ -135,7 +135,7 @@ def is_made(line: Line, entry: dict[str, Any] | None, folder: Path) -> bool:
 
 
 def save_line(line: Line, result: SpeakResult, folder: Path) -> dict[str, Any]:
-    """Write the line's sound file, if it has one, and say what became of it: its entry in the report."""
+    """Write the line's sound file, if it has one, and return its entry in the report."""
     about = {"line": line.number, "text": line.text}
     path = folder / line.file
     if result.speech is None:

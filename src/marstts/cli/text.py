@@ -25,7 +25,7 @@ from marstts.text.ssml import is_ssml
 
 PIECE_CHARACTERS = 65_536
 START_CHARACTERS = 20_000
-"""Of a long text, as many characters from its start decide its language."""
+"""Length of the start of a long text from which its language is detected."""
 
 
 def text(

@@ -1,6 +1,6 @@
-"""EnCodec at 24 kHz, whose codes MARS5 speaks in, and `EncodecVocos`, a codec whose decoder is Vocos.
+"""EnCodec at 24 kHz, whose codes MARS5 generates, and `EncodecVocos`, a codec whose decoder is Vocos.
 
-Upstream: `audio.Waveform`.  Downstream: `pipeline` (a reference's codes), whoever listens.
+Upstream: `audio.Waveform`.  Downstream: `mars5.pipeline` (codes of a reference), synthesis.
 Défossez et al. (arXiv:2210.13438); weights `facebook/encodec_24khz`, run by `transformers`.  MARS5 uses the first eight
 codebooks (6 kbps) and never EnCodec's own decoder.
 """

@@ -31,7 +31,7 @@ MAX_LOG_GAIN = 5.0
 """Bound of the filters' log gain; pulses at 120 Hz and full scale have log-magnitude 3.6 before filtering."""
 
 LOWEST_PITCH, MIDDLE_PITCH, HIGHEST_PITCH = 50.0, 140.0, 600.0
-"""In hertz. Pitch is predicted in octaves relative to the middle one, and clamped to the others."""
+"""F0 range in Hz. F0 is predicted in octaves relative to the middle value, and clamped to the others."""
 
 KERNEL = 7
 """Width of each convolution over time, in latents or frames."""

@@ -21,7 +21,7 @@ from marstts.errors import CheckpointError, ConfigError, MissingExtraError, requ
 from marstts.parts import MiniPart, PublishedPart, toy_size
 
 SNAC_WEIGHTS = "snac.safetensors"
-"""Its presence says that a folder holds SNAC as graphs (`codec.snac_graphs`)."""
+"""A folder with this file contains SNAC as graphs (`codec.snac_graphs`)."""
 
 TOY_CODEBOOK_SIZE = 64
 
@@ -83,7 +83,7 @@ def open_codec(codec: str | Path | CodecPart, folder: Path | None = None, device
     """Open a codec by its name, its folder, or its description in a bundle.
 
     `folder` is where the bundle keeps the codec: kind mini, and SNAC as graphs for the CPU. `device` is PyTorch's name.
-    Raises ConfigError for an unknown name, CheckpointError for a damaged folder.
+    Raises ConfigError for an unknown name, CheckpointError for a corrupt folder.
     """
     part = parse_codec(codec) if isinstance(codec, str) else codec
     match part:

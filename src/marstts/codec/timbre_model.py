@@ -1,13 +1,13 @@
-"""The mini codec's global timbre embedding: what every frame of a recording has in common, beside its codes.
+"""The mini codec's global timbre embedding: what every frame of a recording has in common, in addition to its codes.
 
     reference ─ log-mel, lower bands ─ ConvNeXt at 46.875 Hz ─ attentive statistics ─► timbre embedding
     timbre embedding ─► gains and shifts of the channels in each of the decoder's blocks
 
-A synthesizer always knows whose voice it speaks in, so that the codes need not carry all of the timbre. The zero
+A synthesizer always has the voice's embeddings, so the codes need not encode all of the timbre. The zero
 vector modulates nothing: a decoder without a timbre embedding is the unconditioned one.
 
-Upstream: `codec.mini_model`.  Feature-wise modulation after FiLM (arXiv:1709.07871); one global vector beside the codes
-as in TiCodec (arXiv:2310.00014); attentive statistics after arXiv:1803.10963.
+Upstream: `codec.mini_model`.  Feature-wise modulation after FiLM (arXiv:1709.07871); one global vector next to the
+codes as in TiCodec (arXiv:2310.00014); attentive statistics after arXiv:1803.10963.
 The bands above `timbre_mels` are left out, so that a narrow-band reference does not make narrow-band speech.
 Shapes: B batch · D width · T positions · V timbre_width.
 """
@@ -61,8 +61,8 @@ class TimbreEncoder(nn.Module):
         self.project = nn.Linear(2 * width, timbre_width)
 
     def forward(self, mels: Tensor) -> Tensor:
-        heard = mels[:, : self.mels]
-        heard = heard - heard.mean(dim=(1, 2), keepdim=True)  # whatever the level of the recording
-        pooled = self.norm(self.pool(self.blocks(self.embed(heard))))
+        bands = mels[:, : self.mels]
+        bands = bands - bands.mean(dim=(1, 2), keepdim=True)  # whatever the level of the recording
+        pooled = self.norm(self.pool(self.blocks(self.embed(bands))))
         timbre = self.project(pooled).float()
         return timbre * torch.rsqrt((timbre**2).mean(dim=1, keepdim=True) + 1e-6)

@@ -31,7 +31,7 @@ MAX_MAGNITUDE = 100.0
 WINDOW = "head.istft.window"
 
 SMOOTH = 1
-"""Bandwidth id of 3 kbps, which the release gives to codes of 6 kbps: said to smooth the sound."""
+"""Bandwidth id of 3 kbps, which the release uses for codes of 6 kbps, according to its authors for a smoother sound."""
 
 
 class VocosConfig(Config):

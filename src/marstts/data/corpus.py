@@ -94,7 +94,7 @@ class Corpus:
 def load_corpus(*folders: Path, without: Collection[Path] = ()) -> Corpus:
     """All shards of the folders but those of `without`, as one Corpus sorted by id; shard order does not matter.
 
-    Besides the corpus, one shard at a time is in memory. DataError where there are no shards, where some are corrupt
+    The corpus and one shard at a time are in memory. DataError where there are no shards, where some are corrupt
     (all are named at once), where they were made by different codecs or encoders, or ids repeat.
     """
     paths = [path for folder in folders for path in sorted(folder.glob(SHARD_PATTERN)) if path not in without]

@@ -147,7 +147,7 @@ class UtteranceEncoder:
         return results
 
     def open(self, utterance: Utterance, folder: Path) -> Waveform:
-        """The preprocessed recording; a MarsError says why it is rejected."""
+        """The preprocessed recording; raises a MarsError with the reason where it is rejected."""
         check_text(utterance.text)
         waveform = read_recording(utterance, folder)
         check_length(waveform.seconds, utterance)

@@ -150,7 +150,7 @@ class WorkerProcess:
 
 @contextmanager
 def block_interrupts() -> Iterator[None]:
-    """Let processes that start in here never receive Ctrl-C; this process receives it when the body ends."""
+    """Start processes in here that never receive Ctrl-C; this process receives it when the body ends."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

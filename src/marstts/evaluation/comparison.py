@@ -31,7 +31,7 @@ class ScoredSystems:
 def gather_scores(folders: Sequence[Path]) -> ScoredSystems:
     """All systems scored into the folders; DataError where there is none, or where they are not comparable.
 
-    A system that is the same in two folders (the ground truth, say) is used once; two versions get different names.
+    A system that is the same in two folders (such as the ground truth) is used once; two versions get different names.
     """
     scores: list[TakeScore] = []
     provenances: dict[str, Provenance] = {}

@@ -97,10 +97,10 @@ class Variant(str, Enum):
     """Ablations of a model, as in the paper's Table I."""
 
     NO_RAS = "no-ras"
-    """Without repetition-aware sampling (Sec. IV-B1)."""
+    """No repetition-aware sampling (Sec. IV-B1)."""
 
     NO_QUALITY_PREFIX = "no-quality-prefix"
-    """Without the quality prefix (Sec. IV-B2)."""
+    """No quality prefix (Sec. IV-B2)."""
 
 
 def ablate(synthesizer: Synthesizer, variant: Variant) -> Synthesizer:

@@ -129,7 +129,7 @@ class AudioRequirements:
     """Requirements on recordings, and the format they are converted to."""
 
     sample_rate: int | None
-    """In Hz; None: the one that all of them have."""
+    """Rate in Hz; None: the rate that all files share."""
     max_seconds: float
     loudness_lufs: float
 

@@ -38,7 +38,7 @@ class KeyValues(NamedTuple):
 
 @dataclass(frozen=True)
 class DecoderState:
-    """Where the decoder stands in B sequences; a value, replaced by every step."""
+    """State of the decoder for B sequences: a value, replaced by every step."""
 
     logits: Tensor
     """(B, V) of the next token."""
@@ -145,7 +145,7 @@ class DecoderBlock(nn.Module):
         self.feed_forward = SwiGLU(config.width, config.feed_forward_width, output_bias=False)
 
     def forward(self, x: Tensor, positions: Tensor, mask: Tensor, past: KeyValues | None) -> tuple[Tensor, KeyValues]:
-        """As `WindowAttention.forward`."""
+        """See `WindowAttention.forward`."""
         change, seen = self.attention(self.attention_norm(x), positions, mask, past)
         x = x + change
         return x + self.feed_forward(self.feed_forward_norm(x)), seen

@@ -71,7 +71,7 @@ class LoadedEngine(TorchEngine):
     """The engine of a folder, which knows the models that it belongs to."""
 
     def __init__(self, models: Models, name: str, sampling: ArSamplingConfig | None = None) -> None:
-        """`name` tells the weights apart."""
+        """`name` identifies the weights."""
         super().__init__(models.ar, models.vocabulary, sampling)
         self.models, self.name = models, name
 

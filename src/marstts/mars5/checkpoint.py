@@ -73,7 +73,7 @@ def load_released(
     """The published models; the tokenizers are those of the AR's file.
 
     Head counts (of the AR's speaker encoder, and of the NAR): None = width / 64, as published.
-    Raises CheckpointError where a file is damaged, unsafe, no such checkpoint, or where the two do not fit together.
+    Raises CheckpointError where a file is corrupt, unsafe or of another kind, or where the two do not fit together.
     """
     ar_container = read_container(ar_source)
     vocabulary = read_vocabulary(ar_container)
@@ -89,7 +89,7 @@ def read_vocabulary(container: Container) -> JointVocabulary:
     text, speech, source = container.text_tokenizer, container.speech_tokenizer, container.source
     if text is None or speech is None:
         missing = TEXT_TOKENIZER if text is None else SPEECH_TOKENIZER
-        raise CheckpointError(f"{source}: expected both tokenizers beside the AR's weights, but {missing} is missing")
+        raise CheckpointError(f"{source}: expected both tokenizers with the AR's weights, but {missing} is missing")
     return JointVocabulary(
         read_text_tokenizer(text, f"{source}, {TEXT_TOKENIZER}"),
         read_speech_tokenizer(speech, f"{source}, {SPEECH_TOKENIZER}", infer_sizes(container, count_codes)),

@@ -28,7 +28,7 @@ class CodecLMConfig(Config):
     heads: int = Field(24, gt=0)
 
     head_size: int = Field(HEAD_SIZE, gt=0)
-    """Of the decoder's heads, whatever the width is; even, for rotary positions."""
+    """Width of a head of the decoder, whatever the model's width; even, for rotary positions."""
 
     feed_forward_width: int = Field(3584, gt=0)
     """Inner width of the decoder's SwiGLU layers, 7/3 of D."""

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 SMALLEST = 1e-7
-"""Stands for zero before a logarithm is taken."""
+"""Replaces zero before a logarithm."""
 
 COSINE_OFFSET = 0.008
 """s of the cosine schedule (arXiv:2102.09672)."""
@@ -31,7 +31,7 @@ class Schedule:
     """How much of the codes each of N steps keeps; all tensors (N,) float32 but the first, int64."""
 
     timesteps: Tensor
-    """What the model is told at each step: 0..T-1, or fewer of them."""
+    """The timestep that the model is conditioned on at each step: 0..T-1, or fewer."""
 
     log_alpha: Tensor
     """Logarithm of what one step keeps."""
@@ -157,7 +157,7 @@ def step_loss(log_x0: Tensor, logits: Tensor, log_xt: Tensor, t: Tensor, schedul
 
 
 def step_divergence(log_x0: Tensor, logits: Tensor, log_xt: Tensor, t: Tensor, schedule: Schedule) -> Tensor:
-    """As `step_loss`, with the divergence at t = 0 too: what the published code counts beside the prior's loss."""
+    """`step_loss` with the divergence at t = 0 too: the term that the published code adds to the prior's loss."""
     return kl_divergence(q_posterior(log_x0, log_xt, t, schedule), p_posterior(logits, log_xt, t, schedule))
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class EngineState:
-    """Where the decoder stands in B rows; a value."""
+    """State of the decoder for B rows: a value."""
 
     decoder: DecoderState
     prompts: tuple[SpeechPrompt, ...]

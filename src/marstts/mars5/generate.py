@@ -74,7 +74,7 @@ class Generated:
 
 @dataclass(eq=False)
 class Row:
-    """Where one request stands."""
+    """State of one request."""
 
     request: Request
     tokens: list[int] = field(default_factory=list)

@@ -2,7 +2,7 @@
 
 Upstream: the AR's level-0 codes and `diffusion` (noisy codes at a timestep).  Downstream: `repaint` (speaking),
 `objective` (training).
-An encoder reads speaker vector and text, a decoder reads noisy codes; both are told the timestep; neither is causal.
+The encoder's input is speaker vector and text, the decoder's is noisy codes; both get the timestep; neither is causal.
 Deviations from the published code: the speaker vector is a value that is computed once per reference, not once per
 timestep; logits are (B, T, L, K) instead of (B, T, K, L).
 Shapes: B batch · S text tokens · R reference frames · T frames · D width · L levels · K classes.
@@ -35,7 +35,7 @@ LONGEST_WAVE = 10_000.0
 
 @dataclass(frozen=True)
 class Conditioning:
-    """What the codes of B utterances depend on, beside the timestep."""
+    """Conditioning of B utterances, without the timestep."""
 
     text_ids: Tensor
     """(B, S) padded with any id."""
@@ -111,7 +111,7 @@ class ResidualTransformer(nn.Module):
         initialize(self, config.decoder_layers)
 
     def encode_speaker(self, codes: Tensor, lengths: Tensor) -> Tensor:
-        """codes (B, R, L) padded with any class, lengths (B,) -> (B, D); length 0 stands for nobody in particular."""
+        """codes (B, R, L) padded with any class, lengths (B,) -> (B, D); length 0 gives the null speaker."""
         return self.speaker_encoder(codes, lengths)
 
     def unknown_speaker(self, batch: int) -> Tensor:

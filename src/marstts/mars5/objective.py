@@ -121,7 +121,7 @@ def add_noise(codes: Tensor, schedule: Schedule, num_classes: int, generator: to
 
 
 def drop_references(lengths: Tensor, probability: float, generator: torch.Generator) -> Tensor:
-    """Reference lengths (B,), 0 in a random share of the rows: `encode_speaker` then gives nobody in particular."""
+    """Reference lengths (B,), 0 in random rows: `encode_speaker` then returns the null speaker."""
     uniforms = torch.rand(lengths.shape, generator=generator, device=generator.device)
     return lengths.masked_fill((uniforms < probability).to(lengths.device), 0)
 

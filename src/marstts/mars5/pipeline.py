@@ -1,4 +1,4 @@
-"""From a text and a speaker to the codes of all levels: the AR, then the NAR.
+"""The pipeline from a text and a speaker to the codes of all levels: the AR, then the NAR.
 
 Upstream: `prompt`, codes of a recording.  Downstream: a vocoder; `tts`.
 The whole utterance is made at once: the NAR rewrites every frame at every step, so no code is final before the end.
@@ -34,7 +34,7 @@ NUM_TIMESTEPS = 200
 """T of the schedule the published NAR was trained with."""
 
 MAX_TOKENS = 2000
-"""Said to be the longest sequence of training."""
+"""Longest sequence of the training, according to the release."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,11 +53,11 @@ class Pipeline:
     profile: Profile = OWN
 
     max_tokens: int = MAX_TOKENS
-    """Tokens of one utterance, counted as the profile says."""
+    """Tokens of one utterance, counted as the profile specifies."""
 
     @property
     def device(self) -> torch.device:
-        """Where the models are."""
+        """Device of the models."""
         return next(self.ar.parameters()).device
 
     @torch.inference_mode()
@@ -109,7 +109,7 @@ class Pipeline:
         )
 
     def level0(self, prompt: Prompt, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Level-0 codes (T,) of generated tokens (N,), with the reference's before them where the profile says so."""
+        """Level-0 codes (T,) of generated tokens (N,), after the reference's where the profile requires it."""
         if self.profile.reference_copies > 1:
             tokens = np.concatenate((prompt.speech_ids, tokens))
         return self.vocabulary.decode_speech(tokens[self.profile.skipped_tokens :])

@@ -30,7 +30,7 @@ class Level0(str, Enum):
     """The NAR may replace the AR's codes from `q0_override_steps` on, as documented."""
 
     KEPT = "kept"
-    """It is noised from there on, and the AR's codes come back in the end."""
+    """Level 0 is noised from there on, and the AR's codes are restored in the end."""
 
 
 class Trim(str, Enum):

@@ -33,7 +33,7 @@ class CloneMode(str, Enum):
 
 @dataclass(frozen=True, eq=False)
 class Speaker:
-    """All that MARS5 knows of a voice; the same for every text it speaks."""
+    """All that MARS5 uses of a voice; the same for every text."""
 
     ar_vector: Tensor
     """(D,) from `CodecLM.encode_speaker`."""
@@ -64,7 +64,7 @@ class Prompt:
     speaker: Speaker
 
     num_characters: int
-    """Of the text to be spoken: it sets the length to expect."""
+    """Length of the text to be spoken, which determines the expected number of tokens."""
 
     @property
     def tokens(self) -> NDArray[np.int64]:
@@ -82,7 +82,7 @@ def prompt_string(text: str, transcript: str | None = None) -> str:
 
 
 def published_prompt_string(text: str, transcript: str | None = None) -> str:
-    """As `prompt_string`, but the transcript is not stripped, and special tokens in either stay what they are."""
+    """`prompt_string` without stripping the transcript; special tokens in text and transcript stay special."""
     words = text.strip() if transcript is None else f"{transcript} {text.strip()}"
     return f"{START_OF_TEXT}{words}{END_OF_TEXT}"
 

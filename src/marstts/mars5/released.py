@@ -50,10 +50,10 @@ class Container:
     """What a published file holds."""
 
     source: str
-    """For messages."""
+    """Name for messages."""
 
     tensors: dict[str, Tensor]
-    """In float32."""
+    """float32 tensors by name."""
 
     text_tokenizer: str | None
     """The text of a minbpe `.model` file."""
@@ -64,7 +64,7 @@ class Container:
 def read_container(source: Path | str | Mapping[str, Any], expected_sha256: str | None = None) -> Container:
     """A published file, or the content of one that is already in memory (`model`, and perhaps `vocab`).
 
-    Raises CheckpointError where the file has another hash than expected, is damaged, unsafe, or no such container.
+    Raises CheckpointError where the file has another hash than expected, is corrupt, unsafe, or no such container.
     """
     if isinstance(source, Mapping):
         return make_container("the checkpoint", source, None)
@@ -80,8 +80,8 @@ def read_container(source: Path | str | Mapping[str, Any], expected_sha256: str 
         content = read_tensors(path)
     except CheckpointError:
         raise
-    except Exception as error:  # a damaged pickle may fail in any way at all
-        raise CheckpointError(f"{path}: expected a PyTorch checkpoint, but it is damaged ({error!r})") from error
+    except Exception as error:  # a corrupt pickle may fail in any way at all
+        raise CheckpointError(f"{path}: expected a PyTorch checkpoint, but it is corrupt ({error!r})") from error
     if path.suffix == ".safetensors":
         content = {"model": content, "vocab": read_metadata(path)}
     return make_container(str(path), content, path.stat().st_size)
@@ -113,14 +113,14 @@ def check_archive(path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        raise CheckpointError(f"{path}: expected a PyTorch checkpoint, but it is damaged: {error}") from error
+        raise CheckpointError(f"{path}: expected a PyTorch checkpoint, but it is corrupt: {error}") from error
     size = sum(entry.file_size for entry in entries)
     if size > path.stat().st_size or any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
         raise CheckpointError(f"{path}: unfolds to {size} bytes, which PyTorch checkpoints do not; not opened")
 
 
 def check_numbers(source: str, tensors: Mapping[Any, Any], num_bytes: int | None) -> dict[str, Tensor]:
-    """The tensors in float32, all of them finite real numbers that the file has room for."""
+    """The tensors in float32, all of them finite real numbers that the file is large enough for."""
     size = 0
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor) or not tensor.is_floating_point() or tensor.layout != torch.strided:

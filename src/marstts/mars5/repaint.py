@@ -57,7 +57,7 @@ class DiffusionConfig(Config):
     """Temperature of the predicted clean codes."""
 
     q0_override_steps: int = Field(20, ge=0)
-    """In steps from timesteps below this the NAR's level 0 overrides the AR's; 0 = never."""
+    """Timestep below which the NAR's level 0 overrides the AR's; 0 = never."""
 
     jump_len: int = Field(1, gt=0)
     """Steps of a jump back up (RePaint's j)."""
@@ -85,13 +85,13 @@ def hold_until_override(step: int, following: int, override: int, schedule: Sche
 
 
 def hold_as_published(step: int, following: int, override: int, schedule: Schedule) -> bool:
-    """As the release decides it: by the place that was left, one timestep late, after jumps too."""
+    """The release's rule: it looks at the timestep that was left, so it is one late, after jumps too."""
     return int(schedule.timesteps[step]) > override
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReverseRules:
-    """Where the published reverse process deviates from RePaint; the defaults do not."""
+    """Deviations of the published reverse process from RePaint; the defaults have none."""
 
     known_lag: int = 1
     """A step from t to t - 1 noises what is known as at t - known_lag. Published: 0, one level too high."""

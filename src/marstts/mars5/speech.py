@@ -29,7 +29,7 @@ from marstts.voice import Voice
 ROLE = "speaker"
 
 TOKENS_PER_SECOND = 16.0
-"""Of the published speech tokenizer, by its authors' word: 80 tokens are 5 s."""
+"""Rate of the published speech tokenizer, from its documentation: 80 tokens are 5 s."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +120,7 @@ class Mars5SpeakerEncoder:
     """A `SpeakerEncoder`: a recording through the codec, then through both models' speaker encoders."""
 
     def __init__(self, pipeline: Pipeline, codec: Codec, name: str) -> None:
-        """`name` tells the models' weights apart."""
+        """`name` identifies the models' weights."""
         self.name, self._pipeline, self._codec = name, pipeline, codec
         self.size = pipeline.ar.config.width + pipeline.nar.config.width
 

@@ -27,13 +27,13 @@ END_OF_SPEECH = "<|endofspeech|>"
 START_OF_TEXT, END_OF_TEXT = "<|startoftext|>", "<|endoftext|>"
 
 CODEBOOK_SIZE = 1024
-"""Of the published codec."""
+"""Codebook size of the published codec."""
 
 MAX_CODES = 4096
 """Codes of one token; merges may double their parts, so few lines could ask for more memory than there is."""
 
 FIRST_CHARACTER = 0x20000
-"""Stands for code 0 where a library wants characters."""
+"""The character for code 0, for a library that works on characters."""
 
 Pair = tuple[int, int]
 

@@ -122,7 +122,7 @@ class InferenceConfig:
 
     @property
     def max_tokens(self) -> int:
-        """Of one utterance."""
+        """Limit of tokens per utterance."""
         return MAX_TOKENS if self.generate_max_len_override == -1 else self.generate_max_len_override
 
 
@@ -147,7 +147,7 @@ class Mars5TTS:
         """Checkpoints are files, or what `torch.load` gives for a published `.pt`.
 
         `encoder` and `vocoder` default to EnCodec and Vocos from the hub.  Raises CheckpointError where something
-        published is missing, damaged or unsafe.
+        published is missing, corrupt or unsafe.
         """
         self._build(load_released(ar_ckpt, nar_ckpt), device, profile, encoder, vocoder)
 
@@ -266,7 +266,7 @@ class Mars5TTS:
         return self.speaker(ref_audio, None, InferenceConfig()).ar_vector[None]
 
     def trim(self, samples: NDArray[np.float32], top_db: float) -> NDArray[np.float32]:
-        """`samples` without the silence at its ends, measured as the profile says."""
+        """`samples` without the silence at its ends, measured as the profile specifies."""
         if len(samples) == 0:
             return samples
         if self.pipeline.profile.trim is Trim.REFLECT:
@@ -312,11 +312,11 @@ def to_mono(audio: Tensor | NDArray[np.float32]) -> Waveform:
 
 
 def warn_about_limit(pipeline: Pipeline, num_prompt: int, num_new: int) -> None:
-    """Say that speech was cut; TextError where there was room for none."""
+    """Warn that speech was cut off; TextError where no token could be generated."""
     if num_new == 0:
         counted = " with its prompt" if pipeline.profile.limit is LengthLimit.WHOLE else ""
         raise TextError(
-            f"the prompt has {num_prompt} tokens, and the limit of {pipeline.max_tokens}{counted} leaves no room for "
+            f"the prompt has {num_prompt} tokens, and the limit of {pipeline.max_tokens}{counted} leaves none for "
             "speech: raise generate_max_len_override, or give a shorter text or reference"
         )
     warnings.warn(f"the speech was cut after {num_new} tokens, the limit; speak the text in pieces", stacklevel=3)

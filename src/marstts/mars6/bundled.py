@@ -160,7 +160,7 @@ def load_model(folder: Path) -> Mars6:
     stored_tensors(path)  # refuses what is no regular file of tensors
     try:
         tensors = load_file(path)
-    except Exception as error:  # safetensors raises a class of its own for every kind of damage
+    except Exception as error:  # safetensors raises a class of its own for every kind of corruption
         raise CheckpointError(f"{printable_name(path)}: expected the model's weights, but {error}") from error
     if is_int8(folder):
         raise CheckpointError(

@@ -21,7 +21,7 @@ from marstts.mars6.encoder import length_mask
 from marstts.nn.cross_entropy import cross_entropy
 
 NOTHING = -1
-"""Stands for the code before the first one."""
+"""The code before the first one."""
 
 
 class FluxConfig(Config):
@@ -149,7 +149,7 @@ def diagonal_band(
 
 
 def places(lengths: Tensor, boundaries: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
-    """For every index up to `size`, (B, size) each: in the second stretch? relative position, width of one index."""
+    """Whether each index up to `size` is in the second part, its relative position and its width: (B, size) each."""
     index = torch.arange(size, device=lengths.device)
     boundaries, lengths = boundaries.unsqueeze(1), lengths.unsqueeze(1)
     second = index >= boundaries

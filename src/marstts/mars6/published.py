@@ -105,7 +105,7 @@ def convert(
 def cached_bundle(*, onnx: bool) -> Path:
     """The folder of the authors' model in the user's cache, downloaded and converted if it is not there yet.
 
-    With `onnx` it is the one that runs without a GPU: graphs, in int8. Raises CheckpointError, saying what to do by
+    With `onnx` it is the one that runs without a GPU: graphs, in int8. Raises CheckpointError with the remedy by
     hand, where the download is refused.
     """
     folder = cache_folder() / (f"{TURBO}-{WeightFormat.INT8.value}" if onnx else TURBO)

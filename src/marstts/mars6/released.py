@@ -84,7 +84,7 @@ class ReleasedModel:
     """A published checkpoint, ready to use."""
 
     model: Mars6
-    """In float32 and evaluation mode."""
+    """The model in float32 and evaluation mode."""
 
     sha256: str
     """SHA-256 of the file."""

@@ -4,7 +4,7 @@ Upstream: prepared audio (`sphinx.prepare`) and plain words.  Downstream: `panel
 
 A word's score is its mean log likelihood per frame (10 ms) relative to the best sound in the acoustic model: 0 is
 perfect, the worst word of human speech is near -7, and a word cut out of a sentence lowers a neighbor to -17. Finds
-single errors that the word error rate of a few takes cannot show; says little about quality beyond that.
+single errors that the word error rate of a few takes cannot show; it does not measure other qualities.
 """
 
 from __future__ import annotations

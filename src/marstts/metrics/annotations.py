@@ -28,7 +28,7 @@ PROGRESS_EVERY = 500
 
 
 class AnnotatedId(BaseModel):
-    """The part of an annotation that says which recording it belongs to."""
+    """The part of an annotation that identifies its recording."""
 
     id: str
 

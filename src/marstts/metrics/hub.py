@@ -13,7 +13,7 @@ from marstts.errors import CheckpointError, require
 
 EXTRA = "eval-models"
 TIMEOUT_SECONDS = 5.0
-"""For the list of files; downloads themselves may take as long as they need."""
+"""Timeout for the list of files; downloads have none."""
 
 Alternatives = Sequence[str]
 """File names of which one is enough, best first."""

@@ -35,7 +35,7 @@ class Attention(nn.Module):
 
         `causal` lets position t see the first t + 1 memories; it excludes a mask.
         """
-        assert mask is None or not causal, "a mask says all there is to say"
+        assert mask is None or not causal, "a mask excludes the causal option"
         mix = attend_eager if x.device.type == "cpu" else attend_sdpa
         return self.output(merge_heads(mix(self.project_q(x), memory, mask, causal)))
 

@@ -89,7 +89,7 @@ def validation_error(complaints: Sequence[Mapping[str, Any]]) -> ApiError:
 
 
 def install_handlers(app: FastAPI) -> None:
-    """Let every exception of an application become an error object."""
+    """Turn every exception of an application into an error object."""
 
     async def handle(request: Request, error: Exception) -> Response:
         return error_response(as_api_error(error))

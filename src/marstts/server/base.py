@@ -263,7 +263,7 @@ class Server:
         self.server.run(sockets=[self.socket])
 
     def stop(self) -> None:
-        """Let `serve` return once all responses are sent; may be called from any thread."""
+        """Make `serve` return once all responses are sent; may be called from any thread."""
         self.server.should_exit = True
 
     @property

@@ -22,7 +22,7 @@ OPEN_PATHS = frozenset({"/", "/health", "/metrics"})
 
 PAGE_PREFIX = "/page/"
 FORM_BYTES = 65_536
-"""What a form may have besides its recording."""
+"""Bytes that a form may have in addition to its recording."""
 
 
 class KeyRing:

@@ -66,7 +66,7 @@ class SpeechBody(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _leave_out_nulls(cls, values: Any) -> Any:
-        """Let `null` mean that a field is not given."""
+        """Treat `null` as a field that is not given."""
         return {k: v for k, v in values.items() if v is not None} if isinstance(values, dict) else values
 
     @property

@@ -107,7 +107,7 @@ class SpeechRun:
         """Wait for a place and for the first bytes -> the piece with them, and an iterator of all that follow.
 
         Raises ApiError where there is no place or no audio in time, MarsError where the text cannot be spoken.
-        Whoever calls this calls `close` in the end.
+        The caller must call `close` in the end.
         """
         service, started = self.service, time.monotonic()
         ticket = await service.admission.enter(self.expected_seconds)

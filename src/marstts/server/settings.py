@@ -74,6 +74,6 @@ class ServeSettings(Config):
     against pages of other sites that name a host of their own for it."""
 
     drain_seconds: int = Field(10, ge=0)
-    """Time that responses have to end once the server is told to stop."""
+    """Time that responses have to end after the server receives a signal to stop."""
 
     limits: ServeLimits = ServeLimits()

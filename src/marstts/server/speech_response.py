@@ -28,7 +28,7 @@ IGNORED_HEADER = "X-Marstts-Ignored"
 EVENTS = "text/event-stream"
 
 CLIENT_LEFT = 499
-"""Status that nobody reads."""
+"""Status of a response whose client has disconnected."""
 
 Result = TypeVar("Result")
 

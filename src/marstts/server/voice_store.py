@@ -193,7 +193,7 @@ class VoiceStore:
         if not consent.strip() or len(consent) > self._limits.consent_characters:
             raise ApiError(
                 400,
-                "consent: expected a sentence that says who agreed to this voice being cloned, and how, of at most "
+                "consent: expected a sentence that states who agreed to this voice being cloned, and how, of at most "
                 f"{self._limits.consent_characters} characters.",
                 param="consent",
             )

@@ -69,7 +69,7 @@ def open_encoder(
     """Open the encoder of a role by its name, its folder, or its description in a bundle.
 
     `folder` is where the bundle keeps an encoder of kind mini. `device` is PyTorch's name.
-    Raises ConfigError for an unknown name, CheckpointError for a damaged folder.
+    Raises ConfigError for an unknown name, CheckpointError for a corrupt folder.
     """
     part = parse_encoder(encoder, role) if isinstance(encoder, str) else encoder
     match part:

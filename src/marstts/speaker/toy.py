@@ -19,7 +19,7 @@ FFT_SIZE, HOP, NUM_MELS = 512, 160, 40
 GROUPS = 5
 
 AUDIBLE_BELOW_PEAK = 6.0
-"""In nepers (52 dB); quieter frames are pauses, and are ignored."""
+"""Threshold in nepers (52 dB); quieter frames are pauses, and are ignored."""
 
 
 class ToySpeakerEncoder:

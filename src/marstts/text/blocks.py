@@ -149,7 +149,7 @@ class BlockCutter:
             yield Block(code[start : start + MAX_BLOCK_CHARACTERS], Kind.CODE, True)
 
     def _join_line(self, line: str) -> Iterator[Block]:
-        """Put a plain line behind the passage, or end the passage and begin another."""
+        """Append a plain line to the passage, or end the passage and begin another."""
         if self._passage and not _is_wrapped(self._last_line, line, self._width):
             yield from self._close_passage()
         glue = "" if not self._passage or self._passage.endswith((" ", "-")) else " "

@@ -43,7 +43,7 @@ class Chapter:
     """One chapter of a book."""
 
     number: int
-    """From 1, in the order of the book."""
+    """Counts from 1, in the order of the book."""
 
     title: str
     text: str
@@ -52,7 +52,7 @@ class Chapter:
 
 @dataclass(frozen=True)
 class Book:
-    """A book and what is said of it."""
+    """A book and its metadata."""
 
     title: str
     author: str

@@ -73,7 +73,7 @@ def fold_characters(text: str, trace: Trace | None = None) -> str:
     """`text` in printable ASCII and symbols with names, white space collapsed.
 
     Accented letters lose their accents; raised digits become powers (`^2`). What has no reading (emoji, other scripts)
-    becomes a space and is left out in `trace`. A long dash stays, for the rules that tell a range from a break.
+    becomes a space and is left out in `trace`. A long dash stays, for the rules that distinguish a range from a break.
     """
     if not text.isascii():
         text = _GREEK_WORD.sub(lambda match: _leave_out(match[0], trace), text)

@@ -98,14 +98,14 @@ def is_epub(path: Path) -> bool:
 
 
 def read_epub(path: Path) -> EpubContent:
-    """The content of an EPUB; raises DataError where it is damaged, too large or protected."""
+    """The content of an EPUB; raises DataError where it is corrupt, too large or protected."""
     if path.stat().st_size > MAX_FILE_BYTES:
         raise DataError(f"{path}: an EPUB of more than {MAX_FILE_BYTES // 2**20} MB cannot be read")
     try:
         with zipfile.ZipFile(path) as archive:
             return _Package(path, archive).read()
     except (zipfile.BadZipFile, OSError, EOFError, RuntimeError, NotImplementedError, ValueError) as error:
-        raise DataError(f"{path}: expected an EPUB, but it is damaged: {error}") from error
+        raise DataError(f"{path}: expected an EPUB, but it is corrupt: {error}") from error
 
 
 class _Package:

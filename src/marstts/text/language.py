@@ -13,11 +13,11 @@ from functools import cache
 from marstts.text.tables import table
 
 MAX_LANGUAGE_CHARACTERS = 20_000
-"""Of the text, as many characters from its start decide the language."""
+"""Length of the start of a text from which its language is detected."""
 
 MIN_FOREIGN_WORDS = 3
 MIN_FOREIGN_RATIO = 0.2
-"""Of all words, so many must be frequent words of the other language."""
+"""Least ratio of words that are frequent words of the other language."""
 
 MAX_SHOWN = 10
 

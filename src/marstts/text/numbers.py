@@ -14,7 +14,7 @@ MAX_CARDINAL_DIGITS = 15
 """Longer numerals are read digit by digit."""
 
 MIN_UNGROUPED_IDENTIFIER_DIGITS = 8
-"""From here on, digits without separators are a telephone or account number, unless they end in 000."""
+"""Longer runs of digits without separators are telephone or account numbers, unless they end in 000."""
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
@@ -28,7 +28,7 @@ NUMBER = rf"(?:{WHOLE}(?:\.[0-9]+)?|(?<![A-Za-z0-9.])\.[0-9]+)"
 """Pattern of a number with optional decimals."""
 
 RUN = r"(?<![0-9])"
-"""Where a run of digits may start."""
+"""Pattern of a position where a run of digits may start."""
 
 END = r"(?![0-9])"
 SIGN = r"(?P<sign>(?<![\w.)-])-)?"

@@ -29,7 +29,7 @@ def tidy_punctuation(text: str) -> str:
 
 
 def _strongest(marks: str) -> str:
-    """The mark that speaks for a run of them."""
+    """The mark that replaces a run of them."""
     if "?" in marks or "!" in marks:
         return ("?" if "?" in marks else "") + ("!" if "!" in marks else "")
     if ".." in marks.replace(" ", ""):

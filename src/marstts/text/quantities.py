@@ -62,7 +62,7 @@ def _read_scientific(match: re.Match[str]) -> str:
 
 
 def power_words(exponent: str) -> str:
-    """An exponent as it is said after "to the": 6 -> sixth, -3 -> minus three, n -> n."""
+    """The spoken exponent after "to the": 6 -> sixth, -3 -> minus three, n -> n."""
     exponent = exponent.lstrip("+")
     if exponent.startswith("-"):
         return (

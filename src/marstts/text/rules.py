@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 Reader = Callable[[re.Match[str]], str | None]
-"""From a match to what is read in its place; None leaves the text as it is."""
+"""Function from a match to the text that replaces it; None leaves the text as it is."""
 
 _LETTERS = re.compile("[A-Za-z]+")
 
 DIGIT = "0123456789"
 SMALL = "abcdefghijklmnopqrstuvwxyz"
 CAPITAL = SMALL.upper()
-"""For `needs`: any digit, any small letter, any capital."""
+"""Values of `needs`: any digit, any small letter, any capital."""
 
 
 @dataclass(frozen=True)

@@ -299,7 +299,7 @@ RULES: list[Rule] = [
 _NAMED_SYMBOL = re.compile(f"[{re.escape(''.join(_NAMED))}]")
 _DRIVE = re.compile("colon  ?backslash")
 _BRACKETS = re.compile(r"[()\[\]{}]+")
-_UNSPEAKABLE = re.compile(r"[^A-Za-z.,?!;:'\" -]")
+_NOT_READ = re.compile(r"[^A-Za-z.,?!;:'\" -]")
 
 
 def name_symbols(text: str, trace: Trace) -> str:
@@ -316,4 +316,4 @@ def name_symbols(text: str, trace: Trace) -> str:
     text = _NAMED_SYMBOL.sub(name, text)
     text = _BRACKETS.sub(" , ", text)
     text = text.replace("—", " - ")
-    return _UNSPEAKABLE.sub(drop, text)
+    return _NOT_READ.sub(drop, text)

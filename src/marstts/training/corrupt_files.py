@@ -24,7 +24,7 @@ class CorruptFileLog:
         """`total` recordings are known, of which `max_ratio` may be corrupt; `file` lists each once."""
         self.total, self.max_ratio, self.file = total, max_ratio, file
         self.reasons: dict[str, str] = {}
-        """By utterance id."""
+        """Reason by utterance id."""
 
     def skip(self, utterance: Utterance, error: AudioError) -> None:
         """Record that a recording cannot be used; DataError if those are too many now."""

@@ -53,7 +53,7 @@ class OptimizerConfig(ScheduleConfig):
 
     betas: tuple[Beta, Beta] = (0.9, 0.98)
     weight_decay: Weight = 0.01
-    """Of matrices; biases, norms and embeddings do not decay."""
+    """Weight decay of matrices; biases, norms and embeddings do not decay."""
 
     grad_clip_norm: float = Field(1.0, gt=0.0)
     """Gradients with a larger L2 norm are scaled down to it."""

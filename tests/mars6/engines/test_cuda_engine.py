@@ -186,7 +186,7 @@ class Watch(TorchDispatchMode):
 
 
 def test_sampling_a_patch_never_synchronizes_with_the_host():
-    """Whatever did would wait for the device, and could not be captured."""
+    """A synchronization would wait for the device, and could not be captured."""
     engine = StaticEngine(model_with())
     engine.sample_patch(engine.start(prompts()), draws(3))
     [program] = engine.captured.values()
@@ -199,7 +199,7 @@ def test_sampling_a_patch_never_synchronizes_with_the_host():
 
 
 def test_all_tensors_of_a_patch_are_on_the_device():
-    """On the "meta" device, which has no values: what mixes it with the host's tensors fails, and what looks."""
+    """Runs on the "meta" device: mixing it with host tensors fails, and so does reading a value."""
     with torch.inference_mode():
         model = model_with().to("meta")
         weights = [model.local_decoder.level_weight(level) for level in range(3)]

@@ -139,7 +139,7 @@ def test_logits_equal_the_torch_engines_at_every_position(model: Mars6, engine: 
 
 
 def draws_for(batch: int, rng: np.random.Generator, **fixed) -> SamplingInputs:
-    """Whatever may come: every row with its own nucleus, history and leave to end."""
+    """Random sampling inputs: each row has another top-p, history and permission to end."""
     drawn = {
         "uniforms": rng.random((batch, 7, 2)),
         "top_p": rng.choice([0.0, 0.2, 0.6, 0.95, 1.0, 1.5], batch),
@@ -176,7 +176,7 @@ def test_when_all_rows_have_ended_the_rest_of_the_patch_is_end_of_speech(engine:
 
 @pytest.mark.slow
 def test_the_published_conditioning_is_exported_too(tmp_path: Path):
-    """It concerns the encoder alone."""
+    """Only the encoder differs."""
     shallow = {"encoder_layers": 1, "global_layers": 1, "local_layers": 1}
     model = model_with(CONFIG.model_copy(update={"conditioning": Conditioning.FUSED, **shallow})).eval()
     export_graphs(tmp_path, "mars6.safetensors", model, {"encoder": encoder_graph(model)})

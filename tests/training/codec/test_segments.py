@@ -46,7 +46,7 @@ def settings(model: MiniCodecConfig = VOICED, steps: int = 4, **changes: object)
 
 
 def corpus(folder: Path, speakers: dict[str, int], level: float) -> Path:
-    """Recordings of constant level, so that a segment tells its corpus; the last of each speaker is for validation."""
+    """Recordings of constant level, so that a segment shows its corpus; the last of each speaker is for validation."""
     folder.mkdir()
     utterances, lines = [], []
     for speaker, count in speakers.items():

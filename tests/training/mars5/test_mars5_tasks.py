@@ -200,7 +200,7 @@ def test_models_that_do_not_fit_the_corpus_are_refused(corpus: Utterances, vocab
 
 
 def test_two_runs_make_a_model_that_speaks(corpus: Utterances, vocabulary: JointVocabulary, tmp_path: Path) -> None:
-    """From a corpus to codes, through run folders and the model's own folder."""
+    """The steps from a corpus to codes, through run folders and the model's folder."""
     for make, name in ((ar_task, "ar"), (nar_task, "nar")):
         config = make(corpus, vocabulary, loop=LoopConfig(steps=2)).config
         assert train(config, corpus, vocabulary, tmp_path / name) == 2  # type: ignore[arg-type]

@@ -77,7 +77,7 @@ def test_a_resumed_run_continues_with_the_next_batch_whatever_its_accumulation_w
     assert learner.data_state(4) == {"batches": 12}
     learner.load_data_state(4, {"batches": 8})  # by two processes with one batch each
     assert (learner.batches_before(4), learner.data_state(5)) == (8, {"batches": 11})
-    learner.load_data_state(4, {})  # a checkpoint that does not say
+    learner.load_data_state(4, {})  # a checkpoint without this entry
     assert learner.batches_before(4) == 12
 
 
@@ -133,7 +133,7 @@ def test_precisions_agree_closely():
 
 @pytest.mark.slow
 def test_a_compiled_training_takes_the_same_step(monkeypatch):
-    # traced as ever, but not translated to machine code, which takes minutes
+    # traced as usual, but not compiled to machine code, which takes minutes
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
     compiled, eager = task(config(compile=True, precision="fp32")), task(config(precision="fp32"))
     assert compiled.model.local_decoder.layers[0]._compiled_call_impl is not None
@@ -210,8 +210,8 @@ def test_a_model_that_does_not_fit_its_data_is_refused_with_every_reason():
 
 
 def test_input_token_noise_changes_training_and_not_validation():
-    true, slipped = task(config()), task(config(input_token_noise=0.9))
-    assert float(true.train_step(0)["loss"]) != float(slipped.train_step(0)["loss"])
+    true, noisy = task(config()), task(config(input_token_noise=0.9))
+    assert float(true.train_step(0)["loss"]) != float(noisy.train_step(0)["loss"])
     validation = [
         learner.validate(0, None)["loss"] for learner in (task(config()), task(config(input_token_noise=0.9)))
     ]

@@ -130,13 +130,13 @@ def test_log_probabilities_equal_those_of_generation():
         [take] = generate(
             engine, [prompt], top_p=[1.0], limits=[Limits(2 + index, 5)], rngs=[rng], sampling=SamplingConfig()
         )
-        said = [take.tokens, eos_patch(CONFIG)] if take.stop.value == "end of speech" else [take.tokens]
-        takes.append((prompt, take, np.concatenate(said)))
+        tokens = [take.tokens, eos_patch(CONFIG)] if take.stop.value == "end of speech" else [take.tokens]
+        takes.append((prompt, take, np.concatenate(tokens)))
     spoken = []
     for one, (_, take, _) in zip(PAIRS, takes, strict=True):
         side = SideLine(source="cycle", patches=len(take.tokens), has_eos=take.stop.value == "end of speech")
-        said = unpatchify(take.tokens, CONFIG.patch_layout, CONFIG.codebook_size)
-        spoken.append(replace(one, line=one.line.model_copy(update={"rejected": side}), rejected=said))
+        codes = unpatchify(take.tokens, CONFIG.patch_layout, CONFIG.codebook_size)
+        spoken.append(replace(one, line=one.line.model_copy(update={"rejected": side}), rejected=codes))
     with torch.no_grad():
         rejected = values_of(spoken, speaking).chunk(2)[1]
     own = [steps_of_the_generator(engine, prompt, patches) for prompt, _, patches in takes]
@@ -154,9 +154,9 @@ def test_sides_and_pairs_of_other_lengths_do_not_change_one_another():
             replace(one, line=one.line.model_copy(update={"rejected": SideLine(source="x", patches=20, has_eos=True)}))
             for one in long
         ]
-        chosen_beside_long = values_of(long, exact).chunk(2)[0]
+        chosen_with_long = values_of(long, exact).chunk(2)[0]
     np.testing.assert_allclose(together, alone, atol=1e-9)
-    np.testing.assert_allclose(chosen_beside_long, together.chunk(2)[0], atol=1e-9)
+    np.testing.assert_allclose(chosen_with_long, together.chunk(2)[0], atol=1e-9)
 
 
 def test_a_truncated_take_has_no_end_of_speech():

@@ -14,7 +14,7 @@ RATE = 24_000
 
 
 def buzz(hertz: float, seconds: float = 0.7, seed: int = 0, resonance: float = 2500.0) -> Waveform:
-    """Something with a pitch: harmonics up to 5 kHz, strongest at the resonance, and a breath of noise."""
+    """A pitched signal: harmonics up to 5 kHz, strongest at the resonance, and weak noise."""
     time = np.arange(int(seconds * RATE)) / RATE
     places = [k * hertz for k in range(1, int(5000 / hertz))]
     tones = sum(

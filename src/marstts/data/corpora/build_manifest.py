@@ -53,10 +53,10 @@ class RejectKind(str, Enum):
     """Why something is not in the manifest."""
 
     ERROR = "error"
-    """It is invalid. Too many of these stop the run."""
+    """The item is invalid. Too many of these stop the run."""
 
     FILTERED = "filtered"
-    """It is valid but excluded by the configuration: its length, language or speaker's limit."""
+    """The item is valid but excluded by the configuration: its length, language or speaker's limit."""
 
 
 class Audio(str, Enum):
@@ -122,7 +122,7 @@ class RawUtterance:
 
 @dataclass(frozen=True, kw_only=True)
 class RejectedItem:
-    """Something a corpus lists but does not contain, or not in a usable form."""
+    """An item that a corpus lists but does not contain, or not in a usable form."""
 
     id: str
     reason: str

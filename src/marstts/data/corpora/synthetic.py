@@ -1,4 +1,4 @@
-"""The synthetic corpus: transcribed English in many voices and styles that anyone can rebuild from open speech engines.
+"""The synthetic corpus: transcribed English in many voices and styles that can be rebuilt from open speech engines.
 
 Upstream: sentences (one a line) and the engines of `tts_engines`.  Downstream: `utterances.jsonl`, see `data.manifest`.
 Every utterance is a function of (its number, the seed, the sentences), so an interrupted build resumes, and all
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 MANIFEST, REJECTS = "utterances.jsonl", "rejects.jsonl"
 
-SPEAKABLE = re.compile(r"[A-Za-z][A-Za-z ,.?!;:'-]*")
+ALLOWED_TEXT = re.compile(r"[A-Za-z][A-Za-z ,.?!;:'-]*")
 HELD_OUT_TEST, HELD_OUT_VALIDATION = 30, 30
 """One sentence in 30 is for tests only, another one in 30 for validation only."""
 MIN_SECONDS, MAX_SECONDS = 0.7, 15.0
@@ -145,7 +145,7 @@ def read_sentences(files: Sequence[tuple[Path, float]], config: SyntheticConfig)
         for line in lines_of(path):
             source, _, text = line.strip().rpartition("\t")
             text = text.replace("--", ",").replace(" ,", ",").strip()
-            if config.min_characters <= len(text) <= config.max_characters and SPEAKABLE.fullmatch(text):
+            if config.min_characters <= len(text) <= config.max_characters and ALLOWED_TEXT.fullmatch(text):
                 groups.setdefault(source, []).append(text)
         roots = sum(len(group) ** 0.5 for group in groups.values())
         for group in groups.values():

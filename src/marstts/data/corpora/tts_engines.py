@@ -156,7 +156,7 @@ BASE_VOICES = {
 
 
 NOT_IN_MAIN = {"rhvoice-english": "contrib", "libttspico-utils": "non-free"}
-"""Sections of Debian, besides main, that hold a package."""
+"""Sections of Debian other than main that may contain a package."""
 
 
 def check_installed(names: Sequence[str]) -> None:

@@ -22,7 +22,7 @@ from marstts.metrics.testset import GOOD_REFERENCE_SECONDS, MIN_REFERENCE_SECOND
 SENTENCES_PER_SPEAKER = 2
 MIN_SPEAKERS = 10
 MIN_WORDS = 5
-"""Shorter sentences say too little about the speaker."""
+"""Least length; shorter sentences contain too little of the speaker's voice."""
 
 MAX_REFERENCE_SECONDS = 12.0
 STYLE = "real"

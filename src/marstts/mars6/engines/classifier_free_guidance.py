@@ -1,9 +1,9 @@
 """Classifier-free guidance: logits for the prompt, extrapolated from the logits for an unconditional prompt.
 
 Upstream: any engine.  Downstream: `generation.loop`, for which this is one more engine.
-Deviation from the paper, which has no guidance. A model trained with text dropout (`data.batching`) speaks
-more clearly when guided away from its text-dropped logits, as in Koel-TTS (arXiv:2502.05236). The published checkpoint
-has two trained null-speaker vectors, and its code can guide away from them (with weight 1, that is not at all).
+Deviation from the paper, which has no guidance. A model trained with text dropout (`data.batching`) makes
+clearer speech when guided away from its text-dropped logits, as in Koel-TTS (arXiv:2502.05236). The published
+checkpoint has two trained null-speaker vectors, and its code can guide away from them (with weight 1: no guidance).
 Every prompt takes two adjacent rows of the wrapped engine; a row alone costs nearly as much as two.
 Shapes: B rows · P positions of a patch · C codes per level.
 """

@@ -93,5 +93,5 @@ class TorchEngine:
         return TorchState(join_states([state.patches for state in states]))
 
     def tensor(self, array: NDArray[Any]) -> Tensor:
-        """On the model's device."""
+        """Copy an array to the model's device."""
         return torch.as_tensor(np.ascontiguousarray(array), device=self.device)

@@ -121,6 +121,6 @@ def move_weights(source: Path, target: Path) -> None:
                     entry.value = str(places[names[int(entry.value)]].offset)
     except Exception as error:  # protobuf raises its own classes
         raise CheckpointError(
-            f"{printable_name(source)}: expected the encoder, but the graph is damaged or belongs to other weights"
+            f"{printable_name(source)}: expected the encoder, but the graph is corrupt or belongs to other weights"
         ) from error
     target.write_bytes(model.SerializeToString())

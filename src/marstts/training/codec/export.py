@@ -1,4 +1,4 @@
-"""From the run folder of a codec training to the folder that `codec.mini.MiniCodec` runs.
+"""Export of a codec: from the run folder of its training to the folder that `codec.mini.MiniCodec` runs.
 
 Upstream: checkpoints of `task`.  Downstream: `marstts train codec --export`, bundles.
 """

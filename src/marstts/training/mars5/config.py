@@ -21,7 +21,7 @@ class TrainConfig(Config):
 
     loop: LoopConfig
     batching: BatchingConfig = BatchingConfig()
-    """References come from the same row, whatever `cross_reference_probability` says."""
+    """References come from the same row, whatever the value of `cross_reference_probability`."""
 
     optimizer: OptimizerConfig = OptimizerConfig()
     objective: ObjectiveConfig = ObjectiveConfig()

@@ -1,6 +1,6 @@
 """Run folders of MARS5's trainings, and the model that two of them make together.
 
-Upstream: `tasks`, a tokenized corpus.  Downstream: `mars5.checkpoint.write_models`, whoever speaks.
+Upstream: `tasks`, a tokenized corpus.  Downstream: `mars5.checkpoint.write_models`.
 
     config.json              the resolved training configuration
     text_tokenizer.json      of the library `tokenizers`
@@ -40,7 +40,7 @@ Model = TypeVar("Model", CodecLM, ResidualTransformer)
 
 
 class TrainedAr(Config):
-    """What the `config.json` of an AR's run says of its model."""
+    """The part of an AR run's `config.json` that describes its model."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -48,7 +48,7 @@ class TrainedAr(Config):
 
 
 class TrainedNar(Config):
-    """What the `config.json` of a NAR's run says of its model."""
+    """The part of a NAR run's `config.json` that describes its model."""
 
     model_config = ConfigDict(extra="ignore")
 

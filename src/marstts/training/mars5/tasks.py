@@ -41,7 +41,7 @@ Scores = dict[str, Tensor]
 
 
 class Mars5Task(ABC):
-    """What both tasks have in common; a subclass says what the loss of a batch is."""
+    """What both tasks have in common; a subclass defines the loss of a batch."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Mars5Task(ABC):
 
     @abstractmethod
     def score(self, passes: nn.Module, batch: Batch, generator: torch.Generator) -> Scores:
-        """The loss of a batch, and what to log beside it; `generator` is the batch's own."""
+        """The loss of a batch and further values to log; `generator` belongs to this batch alone."""
 
     def train_step(self, step: int) -> dict[str, float | Tensor]:
         """One update, on one batch of each process."""

@@ -1,4 +1,4 @@
-"""From the run folder of a speaker encoder to the folder that `speaker.mini` runs.
+"""Export of a speaker encoder: from the run folder of its training to the folder that `speaker.mini` runs.
 
 Upstream: checkpoints of `task`.  Downstream: `marstts train speaker --export`, bundles.
 """

@@ -203,7 +203,7 @@ class StyleTask(SpeakerTask):
 
     @torch.no_grad()
     def validate(self, step: int, writer: Any) -> dict[str, float]:
-        """On held-out speakers: style accuracy, correlation of each attribute, and equal error rate of speakers."""
+        """Scores on held-out speakers: style accuracy, correlation of each attribute, EER of speakers."""
         head = self.head
         assert isinstance(head, StyleHead)
         known_styles = [i for i, clip in enumerate(self.held_out) if clip.utterance.style in self.styles]
