@@ -22,7 +22,7 @@ echo "2. Pairs: metrics score the takes; the worst are paired with the recording
 marstts preference pairs "$stage/mined" --config "$here/$pairs.toml" --output "$stage/$pairs.jsonl" \
     --workers "$cores"
 
-echo "3. Train: the model learns from the pairs, and is validated on held-out speakers."
+echo "3. Train: the model is trained on the pairs, and is validated on held-out speakers."
 marstts evaluate testset "$manifest" --speakers 8 --sentences 40 --output "$stage/validation.jsonl"
 torchrun --nproc-per-node "$cores" --no-python marstts preference train "$model" --pairs "$stage/$pairs.jsonl" \
     --held-out "$stage/validation.jsonl" --config "$here/preference.toml" --output "$stage/run-$pairs" --threads 1

@@ -16,7 +16,7 @@ marstts preference mine "$model" --references "$manifest" --texts "$here/../mini
 echo "2. Pairs: metrics score the takes; the worst are paired with the recordings."
 marstts preference pairs "$stage/mined" --config "$here/pairs.toml" --output "$stage/pairs.jsonl" --workers 1
 
-echo "3. Train: the model learns from the pairs, and is validated on held-out speakers."
+echo "3. Train: the model is trained on the pairs, and is validated on held-out speakers."
 marstts evaluate testset "$manifest" --speakers 2 --sentences 4 --output "$stage/testset.jsonl"
 marstts preference train "$model" --pairs "$stage/pairs.jsonl" --held-out "$stage/testset.jsonl" \
     --config "$here/preference.toml" --output "$stage/run" --threads 1

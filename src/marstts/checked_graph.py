@@ -36,7 +36,7 @@ class CheckedGraph:
         """The outputs in the order of the constructor, of exactly these shapes; CheckpointError where they are not."""
         try:
             found = [np.asarray(value) for value in self._session.run(self._names, dict(feeds))]
-        except Exception as error:  # onnxruntime raises its own unrelated classes
+        except Exception as error:  # onnxruntime's classes of exceptions are unrelated
             reason = printable_name(str(error).splitlines()[0]) if str(error) else type(error).__name__
             raise CheckpointError(f"{printable_name(self.path)}: this ONNX graph cannot be run ({reason})") from error
         for name, value, shape in zip(self._names, found, shapes, strict=True):

@@ -73,7 +73,7 @@ def describe_os_error(error: OSError) -> str:
 def disk_problem(error: BaseException, folder: Path) -> str | None:
     """Reason why a library could not write to `folder`, if it is the disk; None where it is not.
 
-    Libraries wrap the system's error in exceptions of their own, or keep it to themselves while the disk is full.
+    Libraries wrap the system's error in other exceptions, or do not report it while the disk is full.
     """
     if isinstance(error, OSError) and error.errno is not None:
         return describe_os_error(error) if error.errno in DISK_ERRNOS else None

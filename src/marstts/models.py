@@ -81,9 +81,9 @@ def open_model(bundle: Bundle, engine: Engine[Any], guidance: float | None = Non
     return model
 
 
-def own_encoders(model: SpeechModel, codec: Codec) -> Mapping[str, SpeakerEncoder]:
+def model_encoders(model: SpeechModel, codec: Codec) -> Mapping[str, SpeakerEncoder]:
     """The speaker encoders by role that a model brings itself, over the codec of its bundle."""
-    return architecture_of(model.architecture).own_encoders(model, codec)
+    return architecture_of(model.architecture).model_encoders(model, codec)
 
 
 def open_in_memory(module: Any, bundle: Bundle, guidance: float | None = None) -> SpeechModel:

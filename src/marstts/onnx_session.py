@@ -1,4 +1,4 @@
-"""Opening an ONNX graph for the CPU, with the thread settings that speech wants.
+"""Opening an ONNX graph for the CPU, with thread settings for speech synthesis.
 
 Upstream: graphs written by `onnx_export`.  Downstream: the mini codec, the speaker encoders, the ONNX engine.
 A graph keeps its weights in a safetensors file next to it. ONNX Runtime gets graph and weights from memory and opens no
@@ -125,7 +125,7 @@ def open_weights(graph: Path, name: str) -> Weights:
     """
     if not is_plain_name(name):
         raise CheckpointError(
-            f"{printable_name(graph)}: this ONNX graph wants weights from {printable_name(name)!r}; expected the name "
+            f"{printable_name(graph)}: this ONNX graph reads weights from {printable_name(name)!r}; expected the name "
             "of a file next to it, so do not use this model"
         )
     path = graph.parent / name
@@ -185,7 +185,7 @@ def start_session(path: Path, content: bytes, named: dict[str, NDArray[np.generi
         if values:
             options.add_external_initializers(list(named), values)
         session = Session(content, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime raises its own unrelated classes for every kind of corruption
+    except Exception as error:  # onnxruntime raises unrelated classes for every kind of corruption
         reason = printable_text(str(error).splitlines()[0], 300) if str(error) else type(error).__name__
         raise CheckpointError(f"{printable_name(path)}: this ONNX graph cannot be loaded ({reason})") from error
     session.weights = values

@@ -37,7 +37,7 @@ EXTRA = "released"
 """Extra with the packages that these weights need."""
 
 NETWORK_SECONDS = 5.0
-"""Longest wait for the hub to answer, before the client would start its own retries."""
+"""Longest wait for the hub to answer, before the client would start to retry."""
 
 MAX_WEIGHTS_BYTES = 64 * 2**30
 
@@ -127,7 +127,7 @@ def connection_problem(address: str) -> Exception | None:
         except OSError as error:
             outcome.append(error)
 
-    thread = Thread(target=connect, daemon=True)  # looking up a name has no time limit of its own
+    thread = Thread(target=connect, daemon=True)  # looking up a name has no time limit
     thread.start()
     thread.join(NETWORK_SECONDS)
     return outcome[0] if outcome else TimeoutError(f"{target[0]} did not answer within {NETWORK_SECONDS:g} s")

@@ -12,7 +12,7 @@ from mars5_small import CODES, LEVELS, ar, codes, models, nar
 from marstts.errors import TextError, VoiceError
 from marstts.mars5.generate import Request, StopReason, generate
 from marstts.mars5.pipeline import Pipeline
-from marstts.mars5.profiles import OWN, RELEASED
+from marstts.mars5.profiles import CORRECTED, RELEASED
 from marstts.mars5.prompt import CloneMode, prompt_string, published_prompt_string
 from marstts.mars5.repaint import DiffusionConfig
 from marstts.mars5.sampling import SamplingConfig
@@ -147,8 +147,8 @@ def test_our_codes_are_codes_and_the_releases_may_be_padding(pipeline: Pipeline)
     for head in fond_of_padding.heads:
         head.output.bias.data[CODES] = 100.0
     tokens = [np.array([270, 271, 272, 280])]
-    for profile in (OWN, RELEASED):
-        parts = replace(pipeline, nar=fond_of_padding, profile=replace(profile, settle=OWN.settle))
+    for profile in (CORRECTED, RELEASED):
+        parts = replace(pipeline, nar=fond_of_padding, profile=replace(profile, settle=CORRECTED.settle))
         prompts = [parts.prompt("Hi.", parts.speaker(codes(6)), SHALLOW)]
         [drawn] = parts.codes(prompts, tokens, rngs(1))
         assert (drawn == CODES).any() == profile.padding_is_legal
@@ -177,7 +177,7 @@ def test_fewer_timesteps_call_the_nar_less_often(pipeline: Pipeline, monkeypatch
 
 
 def test_the_released_profile_shows_the_reference_twice_and_loses_a_token(pipeline: Pipeline) -> None:
-    published = replace(pipeline, profile=replace(RELEASED, settle=OWN.settle))
+    published = replace(pipeline, profile=replace(RELEASED, settle=CORRECTED.settle))
     speaker = pipeline.speaker(codes(6), "She sells.")
     prompt = published.prompt("Hi.", speaker, DEEP)
     tokens = np.array([270, 281, 272, 273, 274])  # one code each

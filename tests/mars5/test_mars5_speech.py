@@ -175,7 +175,7 @@ def test_a_folder_becomes_a_speech_model(tmp_path: Path) -> None:
     assert (model.pipeline.diffusion.nar_guidance_w, model.pipeline.profile) == (2.5, RELEASED)
     assert (model.engine.sampling.temperature, model.sampling, model.patch_rate) == (1.5, sampling, 16.0)
     bundled.check_fit("folder", model.config, model.tokenizer, CODEC.spec, {})
-    [(role, encoder)] = bundled.own_encoders(model, CODEC).items()
+    [(role, encoder)] = bundled.model_encoders(model, CODEC).items()
     waveform = Waveform(np.sin(np.arange(8000) / 9).astype(np.float32), 24_000)
     ann = Voice(
         name="ann", embeddings={role: encoder.embed(waveform)}, prefix=None, codec=CODEC.spec.name,

@@ -16,7 +16,7 @@ from mars5_published import AR, NAR, ar_content, nar_content, save
 from marstts.audio import Waveform
 from marstts.errors import AudioError, CheckpointError, ConfigError, TextError, VoiceError
 from marstts.mars5.checkpoint import convert, load_released
-from marstts.mars5.profiles import OWN, RELEASED, Profile
+from marstts.mars5.profiles import CORRECTED, RELEASED, Profile
 from marstts.mars5.trim import audible_span
 from marstts.mars5.tts import InferenceConfig, Mars5TTS, mars5_english
 
@@ -42,7 +42,7 @@ class ToyVocoder:
         return samples
 
 
-def made(profile: Profile = OWN) -> Mars5TTS:
+def made(profile: Profile = CORRECTED) -> Mars5TTS:
     models = load_released(ar_content(), nar_content(), ar_heads=4, nar_heads=3)
     return Mars5TTS.from_models(models, "cpu", profile=profile, encoder=ToyEncoder(), vocoder=ToyVocoder())
 
@@ -98,7 +98,7 @@ def test_impossible_settings_are_refused(wrong: dict[str, Any], complaint: str) 
 
 
 def test_speech_in_both_modes_and_profiles(tts: Mars5TTS) -> None:
-    for model in (tts, made(replace(RELEASED, settle=OWN.settle))):  # which would make 200 steps
+    for model in (tts, made(replace(RELEASED, settle=CORRECTED.settle))):  # which would make 200 steps
         for deep in (False, True):
             codes, waveform = speak(model, reference(1.2), "She sells.", deep_clone=deep, generate_max_len_override=150)
             assert codes.ndim == 1 and codes.dtype == torch.int64 and len(codes) > 0

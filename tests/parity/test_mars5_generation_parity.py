@@ -19,7 +19,7 @@ from marstts.mars5.ar import CodecLM, DecoderState
 from marstts.mars5.checkpoint import Models
 from marstts.mars5.generate import Generated, Request, StopReason, generate
 from marstts.mars5.nar import Conditioning
-from marstts.mars5.profiles import OWN, RELEASED
+from marstts.mars5.profiles import CORRECTED, RELEASED
 from marstts.mars5.sampling import SamplingConfig
 from marstts.mars5.tts import InferenceConfig, Mars5TTS
 
@@ -238,7 +238,7 @@ def scripted(golden5: Golden, trace: dict[str, Any], own: bool = False) -> tuple
     codec = ScriptedCodec(trace["ref_l0"], nar.config.levels)
     models = Models(ar, nar, golden5.models.vocabulary)  # type: ignore[arg-type]
     tts = Mars5TTS.from_models(
-        models, "cpu", profile=replace(OWN, min_reference_seconds=0.0) if own else RELEASED, encoder=codec,
+        models, "cpu", profile=replace(CORRECTED, min_reference_seconds=0.0) if own else RELEASED, encoder=codec,
         vocoder=codec,
     )  # fmt: skip
     config = InferenceConfig(**trace["config"])

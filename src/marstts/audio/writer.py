@@ -79,7 +79,7 @@ def rate_for(suffix: str, sample_rate: int) -> int:
 
 
 def write(waveform: Waveform, target: Path | str | BinaryIO, *, suffix: str = ".wav") -> None:
-    """Write to a path in the format of its own suffix, atomically; to a binary stream in that of `suffix`."""
+    """Write to a path in the format of its suffix, atomically; to a binary stream in the format of `suffix`."""
     if not isinstance(target, (str, Path)):
         target.write(encode(waveform, suffix))
         return

@@ -1,7 +1,7 @@
 """A process that measures one case: `python -m marstts.benchmark.child`, a `Case` as JSON in, rows as JSON out.
 
 Upstream: `runner`, which starts it.  Downstream: `measures`.
-Every case has a process of its own: caches, threads and peak memory of one must not influence another.
+Every case runs in a separate process: caches, threads and peak memory of one must not influence another.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The measurements of a benchmark: one value for each process that measures.
 
-Upstream: `cli.benchmark`.  Downstream: `measures`, which takes one in a process of its own.
+Upstream: `cli.benchmark`.  Downstream: `measures`, which runs one in a separate process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The cases of a benchmark, measured one after the other, each in a process of its own.
+"""The cases of a benchmark, measured one after the other, each in a separate process.
 
 Upstream: `cli.benchmark`, which chooses models and measurements.  Downstream: `report`.
 This process loads neither models nor PyTorch, and waits while others measure.

@@ -48,7 +48,7 @@ Stream = Annotated[
 ]
 Batch = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help="Speak every line of --file into a file of its own, N at a time."),
+    typer.Option(min=1, metavar="N", help="Speak every line of --file into a separate file, N at a time."),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed; another one gives another reading.")]
 TopP = Annotated[float | None, typer.Option(help="Nucleus of the first attempt, 0 to 1 (default: the model's).")]

@@ -151,7 +151,7 @@ class Decoding(Protocol):
 
 @runtime_checkable
 class IncrementalCodec(Protocol):
-    """A codec with its own incremental decoding."""
+    """A codec that decodes incrementally without windows."""
 
     def decoding(self) -> Decoding:
         """Start decoding a new utterance."""
@@ -174,7 +174,7 @@ class WindowDecoding:
 
 
 def start_decoding(codec: Codec) -> Decoding:
-    """The codec's own incremental decoding, or decoding by windows."""
+    """The codec's incremental decoding if it has one, otherwise decoding by windows."""
     return codec.decoding() if isinstance(codec, IncrementalCodec) else WindowDecoding(codec)
 
 

@@ -307,8 +307,8 @@ class MiniCodecModel(nn.Module):
         """samples (B, N), N a multiple of the coarsest hop -> their reconstruction from codes.
 
         `timbre` (B, V) conditions the decoder; rows of zeros, or None, leave it unconditioned.
-        `pitch`, (B, F) in hertz, gives the F0 of the pulses: filters learn little from pulses of another F0 than the
-        speech. Without it the pitch predicted from the codes is used.
+        `pitch`, (B, F) in hertz, is the F0 of the pulses: pulses of another F0 than the speech give small gradients.
+        Without it the pitch predicted from the codes is used.
         """
         latents = self.encoder(self.log_mel(samples)).float()
         with torch.autocast(samples.device.type, enabled=False):

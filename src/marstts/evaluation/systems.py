@@ -2,9 +2,9 @@
 
 Upstream: `metrics.testset.Trial`.  Downstream: `score`.
 
-`ground-truth` is the speaker's own recording and `codec-resynthesis` the same recording encoded and decoded: an upper
-bound for every model on this codec. `espeak-ng` is the lower bound for speaker similarity. Every other system is a
-model, a baseline (`baselines`), or a folder of `<trial id>.wav`, generated in any way.
+`ground-truth` is the recording of the test text and `codec-resynthesis` the same recording encoded and decoded: an
+upper bound for every model on this codec. `espeak-ng` is the lower bound for speaker similarity. Every other system
+is a model, a baseline (`baselines`), or a folder of `<trial id>.wav`, generated in any way.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def sampling_inputs(rows: Sequence[RequestState], layout: TokenLayout) -> Sampli
 
 
 def sample_patch(engine: Engine[Any], state: Any, inputs: SamplingInputs) -> tuple[NDArray[np.int64], Any]:
-    """Tokens (B, P) of the next patch of each row, and the state after them: the engine's own way if it has one."""
+    """Tokens (B, P) of the next patch of each row, and the state after them; a `PatchSampler` samples by itself."""
     if isinstance(engine, PatchSampler):
         return engine.sample_patch(state, inputs)
     return sample_positions(engine, state, inputs)

@@ -3,7 +3,7 @@
 Upstream: any `Engine`, and callers that have `Request`s.  Downstream: `synthesis.batch`, `synthesis.stream`, servers.
 
 `Scheduler` is the loop: which rows share a batch follows from the order of `add` and the lengths of the rows alone, so
-that a run repeats exactly. `AsyncScheduler` runs one on a thread of its own, for requests that arrive at any time;
+that a run repeats exactly. `AsyncScheduler` runs one on a separate thread, for requests that arrive at any time;
 `AsyncScheduler.client` gives one of many callers the interface of a `Scheduler`, so that all share one running batch.
 """
 
@@ -105,7 +105,7 @@ class Scheduler:
 
 
 class AsyncScheduler:
-    """A `Scheduler` that runs on a thread of its own while there is work. Close it, or use it in a `with`."""
+    """A `Scheduler` that runs on a separate thread while there is work. Close it, or use it in a `with`."""
 
     def __init__(self, engine: Engine[Any], capacity: int = 8) -> None:
         self.capacity = capacity

@@ -1,8 +1,8 @@
 """The MARS5 of a bundle: its folder, read and written.
 
 Upstream: `models`, which calls these functions for bundles of architecture "mars5".  Downstream: `checkpoint`.
-The folder is `checkpoint`'s; the bundle's own tokenizer is the text tokenizer of it.
-A bundle needs no speaker encoders: the models bring their own, which `own_encoders` opens over the bundle's codec.
+The folder is `checkpoint`'s; the bundle's tokenizer is its text tokenizer.
+A bundle needs no speaker encoders: the models contain theirs, which `model_encoders` opens over the bundle's codec.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from marstts.mars5.checkpoint import AR_FILE, Models, load_models, write_models
 from marstts.mars5.config import Mars5Config
 from marstts.mars5.engine import TorchEngine
 from marstts.mars5.pipeline import Pipeline
-from marstts.mars5.profiles import OWN, RELEASED
+from marstts.mars5.profiles import CORRECTED, RELEASED
 from marstts.mars5.repaint import DiffusionConfig
 from marstts.mars5.sampling import SamplingConfig as ArSamplingConfig
 from marstts.mars5.speech import ROLE, TOKENS_PER_SECOND, Mars5SpeakerEncoder, Mars5Speech
@@ -38,7 +38,7 @@ from marstts.text.bpe import BPE
 class ProfileName(str, Enum):
     """The profiles by name."""
 
-    OWN = "own"
+    CORRECTED = "corrected"
     RELEASED = "released"
 
 
@@ -46,12 +46,12 @@ class Mars5Settings(Config):
     """Settings of a bundle that only MARS5 has."""
 
     sampling: ArSamplingConfig = ArSamplingConfig()
-    """How speech tokens are drawn; top-p is the bundle's own."""
+    """How speech tokens are drawn; top-p is in the bundle's sampling settings."""
 
     diffusion: DiffusionConfig = DiffusionConfig()
     """How the codes of all levels are drawn."""
 
-    profile: ProfileName = ProfileName.OWN
+    profile: ProfileName = ProfileName.CORRECTED
 
     tokens_per_second: float = Field(TOKENS_PER_SECOND, gt=0)
     """Speech tokens in a second, on average: limits on lengths count tokens."""
@@ -114,7 +114,7 @@ def speech_model(
         vocabulary=models.vocabulary,
         sampling=settings.sampling,
         diffusion=diffusion,
-        profile=RELEASED if settings.profile is ProfileName.RELEASED else OWN,
+        profile=RELEASED if settings.profile is ProfileName.RELEASED else CORRECTED,
     )
     return Mars5Speech(
         pipeline=pipeline,
@@ -124,7 +124,7 @@ def speech_model(
     )
 
 
-def own_encoders(model: Mars5Speech, codec: Codec) -> dict[str, SpeakerEncoder]:
+def model_encoders(model: Mars5Speech, codec: Codec) -> dict[str, SpeakerEncoder]:
     """The speaker encoder that the models bring, over the bundle's codec."""
     assert isinstance(model.engine, LoadedEngine), "a model that `speech_model` made"
     return {ROLE: Mars5SpeakerEncoder(model.pipeline, codec, f"{model.engine.name}-{codec.spec.name}")}

@@ -59,7 +59,7 @@ class Request:
     """Speech tokens to expect; None = unknown."""
 
     rng: RandomNumbers
-    """Its own: every token takes a number from it."""
+    """Generator of this row alone: every token takes a number from it."""
 
 
 @dataclass(frozen=True, eq=False)

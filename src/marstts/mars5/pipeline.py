@@ -21,7 +21,7 @@ from marstts.mars5.diffusion import Schedule, cosine_schedule, subsample
 from marstts.mars5.generate import Generated, Request, generate
 from marstts.mars5.guidance import make_denoiser
 from marstts.mars5.nar import Conditioning
-from marstts.mars5.profiles import OWN, LengthLimit, Level0, Profile
+from marstts.mars5.profiles import CORRECTED, LengthLimit, Level0, Profile
 from marstts.mars5.prompt import CloneMode, Prompt, Speaker, build_prompt, check_codes
 from marstts.mars5.repaint import DiffusionConfig, Given, Randomness, repaint
 from marstts.mars5.sampling import SamplingConfig
@@ -50,7 +50,7 @@ class Pipeline:
     vocabulary: JointVocabulary
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
     diffusion: DiffusionConfig = field(default_factory=DiffusionConfig)
-    profile: Profile = OWN
+    profile: Profile = CORRECTED
 
     max_tokens: int = MAX_TOKENS
     """Tokens of one utterance, counted as the profile specifies."""

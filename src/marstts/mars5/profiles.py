@@ -1,8 +1,8 @@
-"""Two profiles: what the published pipeline does, and what ours does instead.
+"""Two profiles: the behavior of the published pipeline, and the corrected one.
 
 Upstream: nothing.  Downstream: `pipeline`, `tts`.
-Each field of a `Profile` is one deviation of the release from what its documentation, its paper or plain sense asks
-for.  `OWN` mends them, `RELEASED` keeps them, so that recorded runs come out token for token.
+Each field of a `Profile` is one deviation of the release from its documentation, its paper or the obvious intention.
+`CORRECTED` corrects them, `RELEASED` keeps them, so that recorded runs are reproduced token for token.
 docs/models/mars5-deviations.md lists them with their reasons.
 """
 
@@ -81,7 +81,7 @@ def ignore_settings(config: DiffusionConfig) -> DiffusionConfig:
     return config.model_copy(update={"timesteps": 200, "jump_len": 1, "jump_n_sample": 1, "last_greedy": False})
 
 
-OWN = Profile(name="own")
+CORRECTED = Profile(name="corrected")
 
 RELEASED = Profile(
     name="released",

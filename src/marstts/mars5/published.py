@@ -2,7 +2,7 @@
 
 Upstream: `checkpoint.load_released`, which reads the files.  Downstream: `models`, which opens the bundle.
 It is fetched, checked and converted once, into the user's cache; afterwards no network is needed but for EnCodec and
-Vocos, which have a cache of their own.
+Vocos, which have another cache.
 """
 
 from __future__ import annotations

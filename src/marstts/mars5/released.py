@@ -227,11 +227,11 @@ def load_model(container: Container, kind: Callable[[Any], Model], config: Any, 
     with torch.device("meta"):  # sizes only: nothing is allocated for tensors that may not fit
         model = kind(config)
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    wanted = {}
+    expected = {}
     for name, ours in pairs:
         rows, *rest = shapes[ours[0]]
-        wanted[name] = (1, rows) if is_row(name) else (sum(shapes[target][0] for target in ours), *rest)
-    check_shapes(container, wanted)
+        expected[name] = (1, rows) if is_row(name) else (sum(shapes[target][0] for target in ours), *rest)
+    check_shapes(container, expected)
     renamed: dict[str, Tensor] = {}
     for name, ours in pairs:
         tensor = container.tensors[name][0] if is_row(name) else container.tensors[name]
@@ -246,15 +246,15 @@ def is_row(name: str) -> bool:
     return name == "spk_identity_emb.weight"
 
 
-def check_shapes(container: Container, wanted: Mapping[str, tuple[int, ...]]) -> None:
+def check_shapes(container: Container, expected: Mapping[str, tuple[int, ...]]) -> None:
     """Raise CheckpointError naming tensors that are missing, unexpected, or of another shape."""
     tensors = container.tensors
-    complaints = [f"{name} is missing" for name in sorted(wanted.keys() - tensors.keys())]
-    complaints += [f"{name} is not expected" for name in sorted(tensors.keys() - wanted.keys())]
+    complaints = [f"{name} is missing" for name in sorted(expected.keys() - tensors.keys())]
+    complaints += [f"{name} is not expected" for name in sorted(tensors.keys() - expected.keys())]
     complaints += [
-        f"{name} is {tuple(tensors[name].shape)} instead of {wanted[name]}"
-        for name in sorted(wanted.keys() & tensors.keys())
-        if tuple(tensors[name].shape) != wanted[name]
+        f"{name} is {tuple(tensors[name].shape)} instead of {expected[name]}"
+        for name in sorted(expected.keys() & tensors.keys())
+        if tuple(tensors[name].shape) != expected[name]
     ]
     if complaints:
         rest = f"; and {len(complaints) - MAX_NAMED} more" if len(complaints) > MAX_NAMED else ""

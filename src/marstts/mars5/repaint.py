@@ -125,7 +125,7 @@ class Given:
 
 
 class Randomness:
-    """Random numbers for B rows, each from a generator of its own; padding gets none."""
+    """Random numbers for B rows, each from its own generator; padding gets none."""
 
     def __init__(self, generators: Sequence[torch.Generator], given: Given) -> None:
         assert len(generators) == len(given.lengths), "one generator for each row"

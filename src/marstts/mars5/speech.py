@@ -34,7 +34,7 @@ TOKENS_PER_SECOND = 16.0
 
 @dataclass(frozen=True, eq=False)
 class SpeechPrompt:
-    """A prompt as `generation` wants it."""
+    """A prompt in the form of `generation`'s requests."""
 
     given: Prompt
 

@@ -72,14 +72,14 @@ class SpeechBPE:
 
     @classmethod
     def train(cls, streams: Iterable[Sequence[int]], vocab_size: int, codebook_size: int = CODEBOOK_SIZE) -> SpeechBPE:
-        """Learn merges of neighbors from streams of codes until there are `vocab_size` ids, end of speech included.
+        """Train merges of neighbors on streams of codes until there are `vocab_size` ids, end of speech included.
 
         Raises DataError where no pair is left that occurs twice.
         """
         num_merges = vocab_size - codebook_size - 1
         if num_merges < 0:
             raise DataError(f"a speech vocabulary of {vocab_size} was asked for; it needs at least {codebook_size + 1}")
-        merges = learn_merges(streams, num_merges, codebook_size)
+        merges = train_merges(streams, num_merges, codebook_size)
         if len(merges) < num_merges:
             raise DataError(
                 f"the codes yield a speech vocabulary of only {codebook_size + len(merges) + 1} where {vocab_size} "
@@ -158,10 +158,10 @@ class SpeechBPE:
             raise CheckpointError(f"{path}: expected a speech tokenizer as JSON, but {error}") from error
 
 
-def learn_merges(streams: Iterable[Sequence[int]], num_merges: int, codebook_size: int) -> list[Pair]:
-    """The first merges that byte-pair encoding learns from streams of codes, at most `num_merges`.
+def train_merges(streams: Iterable[Sequence[int]], num_merges: int, codebook_size: int) -> list[Pair]:
+    """The first merges of byte-pair encoding on streams of codes, at most `num_merges`.
 
-    Codes are written as characters of a plane of their own, which the library then takes for words without ends.
+    Codes become characters of an unused Unicode plane, which the library then treats as words without ends.
     """
     names = {chr(FIRST_CHARACTER + code): code for code in range(codebook_size)}
     words = ("".join(chr(FIRST_CHARACTER + int(code)) for code in stream) for stream in streams)
@@ -221,7 +221,7 @@ class JointVocabulary:
     def decode_speech(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """Joint ids (N,) -> codes (T,) of level 0; special tokens give none.
 
-        Text ids become speech id 0, as published: our own profile never draws one.
+        Text ids become speech id 0, as published: the corrected profile never samples one.
         """
         return np.array(self.speech.decode(np.maximum(ids - self.offset, 0).tolist()), dtype=np.int64)
 

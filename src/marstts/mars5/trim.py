@@ -1,7 +1,7 @@
 """Cutting silence off both ends of a waveform, as the release does.
 
-Upstream: the vocoder.  Downstream: `tts`.  Our own profile uses `audio.trim_silence`, which takes what is beyond the
-edges for silence; the release takes it for a reflection, as here.
+Upstream: the vocoder.  Downstream: `tts`.  The corrected profile uses `audio.trim_silence`, which pads the edges
+with silence; the release pads them with a reflection, as here.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from marstts.errors import AudioError, ConfigError, TextError
 from marstts.mars5.checkpoint import Models, Source, load_models, load_released
 from marstts.mars5.generate import StopReason
 from marstts.mars5.pipeline import MAX_TOKENS, Pipeline
-from marstts.mars5.profiles import OWN, LengthLimit, Profile, Trim
+from marstts.mars5.profiles import CORRECTED, LengthLimit, Profile, Trim
 from marstts.mars5.prompt import CloneMode, Speaker
 from marstts.mars5.repaint import DiffusionConfig
 from marstts.mars5.sampling import SamplingConfig
@@ -140,7 +140,7 @@ class Mars5TTS:
         nar_ckpt: Source,
         device: torch.device | str | None = None,
         *,
-        profile: Profile = OWN,
+        profile: Profile = CORRECTED,
         encoder: Encoder | None = None,
         vocoder: Vocoder | None = None,
     ) -> None:
@@ -157,7 +157,7 @@ class Mars5TTS:
         models: Models,
         device: torch.device | str | None = None,
         *,
-        profile: Profile = OWN,
+        profile: Profile = CORRECTED,
         encoder: Encoder | None = None,
         vocoder: Vocoder | None = None,
     ) -> Mars5TTS:
@@ -168,7 +168,7 @@ class Mars5TTS:
 
     @classmethod
     def from_pretrained(
-        cls, name: Path | str = HUB_MODEL, device: torch.device | str | None = None, *, profile: Profile = OWN
+        cls, name: Path | str = HUB_MODEL, device: torch.device | str | None = None, *, profile: Profile = CORRECTED
     ) -> Mars5TTS:
         """The models of a folder or of the hub: converted ones (`checkpoint`), or the published safetensors files."""
         if (Path(name) / "config.json").is_file():

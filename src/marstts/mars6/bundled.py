@@ -117,7 +117,7 @@ def engine_config(engine: Any) -> Mars6Config:
     return config
 
 
-def own_encoders(model: Mars6Speech, codec: Codec) -> Mapping[str, SpeakerEncoder]:
+def model_encoders(model: Mars6Speech, codec: Codec) -> Mapping[str, SpeakerEncoder]:
     """MARS6 brings no speaker encoders: its bundle has them."""
     return {}
 
@@ -160,7 +160,7 @@ def load_model(folder: Path) -> Mars6:
     stored_tensors(path)  # refuses what is no regular file of tensors
     try:
         tensors = load_file(path)
-    except Exception as error:  # safetensors raises a class of its own for every kind of corruption
+    except Exception as error:  # safetensors raises another class for every kind of corruption
         raise CheckpointError(f"{printable_name(path)}: expected the model's weights, but {error}") from error
     if is_int8(folder):
         raise CheckpointError(

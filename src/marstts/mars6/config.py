@@ -26,7 +26,7 @@ class Conditioning(str, Enum):
     """Form in which the two speaker vectors enter the encoder's sequence."""
 
     TWO_SLOTS = "two_slots"
-    """The paper: each vector is projected and takes a place of its own, side by side."""
+    """The paper: each vector is projected to one slot of the encoder's input."""
 
     FUSED = "fused"
     """The published checkpoint: gated projections, joined into one place, after a language slot."""

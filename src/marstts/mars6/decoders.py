@@ -77,7 +77,7 @@ class GlobalDecoder(nn.Module):
         """x (B, T, D) from `embed`, memory (B, S, D), memory_mask (B, S) -> (B, T, D), and the cross-attention
         (B, H, T, S) of the layers `attention_layers` (counted from 0).
 
-        Rows need no padding mask of their own: padding comes last, and position t sees only positions up to t.
+        Rows need no padding mask: padding comes last, and position t sees only positions up to t.
         """
         shown = []
         for index, (layer, remembered) in enumerate(zip(self.layers, self.project_kv(memory), strict=True)):

@@ -4,7 +4,7 @@ Upstream: takes and references, as waveforms; any `speaker.base.SpeakerEncoder`.
 
 Any encoder can be used: WavLM-SV as in the paper (`speaker.wavlm`; MARS6, arXiv:2501.05787, Sec. V), the identity
 encoder of a model's bundle, and Resemblyzer (Apache-2.0), which needs no download. The published MARS6 is conditioned
-on WavLM-SV and a bundle's model on its own encoder, so both flatter their model; Resemblyzer is independent of all
+on WavLM-SV and a bundle's model on the encoder in it, so both favor their model; Resemblyzer is independent of all
 models here. Its equal error rate on synthetic speakers is 1–2 %. Between a whisper and the same speaker's voice its
 similarity falls to 0.7, so give whispered takes whispered references.
 """
@@ -51,7 +51,7 @@ class Resemblyzer:
             self._encoder = require("resemblyzer", "eval").VoiceEncoder("cpu", verbose=False)
 
     def embed(self, waveform: Waveform) -> Embedding:
-        """(256,) float32; resamples by itself. Pauses are kept: the package's own trimming removes whispers too."""
+        """(256,) float32; resamples by itself. Pauses are kept: the trimming of the package removes whispers too."""
         samples = resample(waveform, self.sample_rate).samples
         return np.asarray(self._encoder.embed_utterance(samples), dtype=np.float32)
 
@@ -69,9 +69,9 @@ def cosine(first: Embedding, second: Embedding) -> float:
     return float(np.dot(first, second)) / norms if norms > 0 else 0.0
 
 
-def compare_speakers(take: Embedding, own: Embedding, others: Sequence[Embedding]) -> SpeakerComparison:
+def compare_speakers(take: Embedding, reference: Embedding, others: Sequence[Embedding]) -> SpeakerComparison:
     """Count the pairs in which the take is strictly nearer to its own reference."""
-    similarity = cosine(take, own)
+    similarity = cosine(take, reference)
     num_correct = sum(similarity > cosine(take, other) for other in others)
     return SpeakerComparison(num_correct, len(others), similarity)
 

@@ -91,7 +91,7 @@ class Plcmos:
 class Utmos:
     """UTMOS strong learner: the paper's predictor of naturalness. `weights` is a file; by default the published ones.
 
-    Deviations: the package's own padding-free batches of one.
+    Deviations: batches of one, without padding.
     """
 
     scales = ("utmos",)

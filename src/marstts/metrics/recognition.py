@@ -54,7 +54,7 @@ class Recognizer(Protocol):
 
 
 class SphinxRecognizer:
-    """pocketsphinx with its own trigram language model; about five times real time on one core."""
+    """pocketsphinx with its default trigram language model; about five times real time on one core."""
 
     def __init__(self) -> None:
         self.name = f"pocketsphinx {package_version('pocketsphinx')}"

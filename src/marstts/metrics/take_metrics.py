@@ -87,13 +87,13 @@ class SpeakerMetric:
 
     def score(self, trial: Trial, speech: Waveform | None) -> VoiceScore:
         """The take against its own reference and those of all other speakers; without speech none is near."""
-        own = self._references[trial.reference]
+        reference = self._references[trial.reference]
         others = [e for path, e in self._references.items() if self._speakers[path] != trial.speaker]
         truth = trial.ground_truth
-        truth_similarity = None if truth is None else round(cosine(self._embed_recording(truth), own), 4)
+        truth_similarity = None if truth is None else round(cosine(self._embed_recording(truth), reference), 4)
         similarity, num_correct = NO_SIMILARITY, 0
         if speech is not None:
-            found = compare_speakers(self._encoder.embed(level(speech)), own, others)
+            found = compare_speakers(self._encoder.embed(level(speech)), reference, others)
             similarity, num_correct = round(found.similarity, 4), found.num_correct
         return VoiceScore(
             similarity=similarity,

@@ -4,7 +4,7 @@ Upstream: a manifest (`data.manifest`), or a text editor.  Downstream: `evaluati
 `preference`.
 
 A test set is a JSONL file, one trial per line; paths are relative to its folder. The *reference* is the recording that
-a voice is cloned from; the *ground truth* is the speaker's own recording of the text, an upper bound for every system.
+a voice is cloned from; the *ground truth* is the speaker's recording of the text, an upper bound for every system.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Metrics of the server in Prometheus's text format.
 
-Upstream: the endpoints.  Downstream: `GET /metrics`. Each application has a registry of its own.
+Upstream: the endpoints.  Downstream: `GET /metrics`. Each application has its own registry.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class SpeechService:
 
     @property
     def model_names(self) -> tuple[str, ...]:
-        """The model's own name, then its aliases."""
+        """The name of the model, then its aliases."""
         return (self.synthesizer.name, *(name for name in OPENAI_MODELS if name != self.synthesizer.name))
 
     def close(self) -> None:

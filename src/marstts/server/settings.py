@@ -71,7 +71,7 @@ class ServeSettings(Config):
 
     allowed_hosts: tuple[str, ...] = ()
     """Values of the header `Host` that are served, without port; empty: all. Guards a server without keys on loopback
-    against pages of other sites that name a host of their own for it."""
+    against pages of other sites that use another host name for it (DNS rebinding)."""
 
     drain_seconds: int = Field(10, ge=0)
     """Time that responses have to end after the server receives a signal to stop."""

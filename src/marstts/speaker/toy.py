@@ -44,7 +44,7 @@ class ToySpeakerEncoder:
 
 
 def _mean_spectrum(mels: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(NUM_MELS, T) -> (NUM_MELS,) mean spectrum, its own mean removed: the same at any gain."""
+    """(NUM_MELS, T) -> (NUM_MELS,) mean spectrum, minus its mean: the same at any gain."""
     spectrum = mels.mean(axis=1)
     return spectrum - spectrum.mean()
 

@@ -20,7 +20,7 @@ class Continuation(str, Enum):
     """No prefix: a deep voice is used as a shallow one."""
 
     FIXED_REFERENCE = "fixed-reference"
-    """The voice's own prefix for every sentence; a shallow voice has none. Errors cannot accumulate."""
+    """The voice's prefix for every sentence; a shallow voice has none. Errors cannot accumulate."""
 
     PER_CHUNK = "per-chunk"
     """The voice's prefix for the first sentence, then the take before: prosody continues, the voice may drift."""

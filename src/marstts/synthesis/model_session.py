@@ -82,7 +82,7 @@ class ModelSession:
     def requests(self, sentence: str, voice: Voice, top_p: float, seed: tuple[int, ...]) -> Iterator[Request]:
         """Yield a request for each attempt at a sentence, with a higher top-p each time (Sec. IV-B3).
 
-        Each has a random number generator of its own, seeded by `seed` and the number of the attempt.
+        Each has its own random number generator, seeded by `seed` and the number of the attempt.
         """
         prompt = self.model.prompt(sentence, voice)
         limits = self.backoff.limits(sentence, self.model.patch_rate or self.codec.spec.patch_rate)

@@ -1,6 +1,6 @@
 """Streaming: audio is sent after the first few patches, while the rest is still being generated.
 
-Upstream: `Synthesizer.stream`, `generation.scheduler.AsyncScheduler` (tokens, on a thread of its own).
+Upstream: `Synthesizer.stream`, `generation.scheduler.AsyncScheduler` (tokens, on a separate thread).
 Downstream: loudspeakers, pipes, servers.
 
 Tokens are those of `Synthesizer.speak`, and so is the decoded audio, although it is decoded in chunks. Where `speak`
@@ -82,7 +82,7 @@ def stream_text(
 ) -> Generator[Chunk, None, None]:
     """Yield the audio of all sentences. Closing the iterator stops all work within a patch.
 
-    Without a `scheduler` to share with other callers the stream has one of its own.
+    Without a `scheduler` that is shared with other callers the stream creates one.
     """
     sample_rate = session.codec.spec.sample_rate
     voice = first_voice(voice, continuation)

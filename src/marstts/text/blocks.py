@@ -31,7 +31,7 @@ MAX_WRAPPED_CHARACTERS = 120
 
 @dataclass(frozen=True)
 class Block:
-    """A passage that is read on its own."""
+    """A passage that is read independently of the others."""
 
     text: str
     kind: Kind

@@ -43,7 +43,7 @@ class BPE:
 
     @classmethod
     def train(cls, lines: Iterable[str], vocab_size: int, special_tokens: Sequence[str]) -> BPE:
-        """Learn merges from `lines` until there are `vocab_size` entries, special tokens included.
+        """Train merges on `lines` until there are `vocab_size` entries, special tokens included.
 
         The same lines give the same vocabulary, whatever their order.  Special tokens take the ids from 0.
         Raises DataError where `vocab_size` cannot be reached: too small for the bytes, or too large for the text.

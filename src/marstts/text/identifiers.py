@@ -148,7 +148,7 @@ def _read_resolution(match: re.Match[str]) -> str:
 
 
 def _read_score(match: re.Match[str]) -> str | None:
-    """50/50 -> fifty-fifty, 8/10 -> eight out of ten; other fractions are left for their own rule."""
+    """50/50 -> fifty-fifty, 8/10 -> eight out of ten; another rule reads other fractions."""
     first, second = int(match["first"]), int(match["second"])
     if first == second and 3 <= first <= 10 and second != 4:
         return f"{cardinal(str(first))} out of {cardinal(str(second))}"

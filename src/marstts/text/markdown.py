@@ -1,7 +1,7 @@
 """Markdown as people and chat models send it: which kind each line is, and its text without marks.
 
 Upstream: lines of a text.  Downstream: `blocks`, which joins and cuts lines.
-A small reader of its own: it must take time in proportion on any input, give plain text back unharmed, and work on a
+Not a library: the reader must take linear time on any input, give plain text back unharmed, and work on a
 stream, which parsers of the whole CommonMark standard do not promise.
 """
 

@@ -44,7 +44,7 @@ def read_minbpe(path: Path, vocab_size: int | None = None) -> BPE:
         raise CheckpointError(f"{path}: expected a tokenizer in minbpe's format, but {error}") from error
     size = max(len(tokens), *(index + 1 for index in special.values()), 0)
     if vocab_size is not None and size > vocab_size:
-        raise CheckpointError(f"{path}: a vocabulary of {size}, but the model knows only {vocab_size}: not its own")
+        raise CheckpointError(f"{path}: a vocabulary of {size}, but the model has only {vocab_size}: another model's")
     return make_bpe(tokens, merges, special, vocab_size or size)
 
 
@@ -87,7 +87,7 @@ def expand(merges: list[tuple[int, int]]) -> list[bytes]:
 
 
 def check_special(special: dict[str, int], num_tokens: int) -> None:
-    """Raise ValueError unless special tokens have ids of their own, near the others."""
+    """Raise ValueError unless special tokens have distinct ids, near the others."""
     ids = sorted(special.values())
     if len(set(ids)) < len(ids) or (ids and (ids[0] < num_tokens or ids[-1] >= num_tokens + MAX_FILE_BYTES)):
         raise ValueError(f"the ids of special tokens, {ids}, are not free")

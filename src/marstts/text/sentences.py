@@ -23,7 +23,7 @@ SELDOM_LAST = frozenset({
 """Abbreviations that end a sentence only where no small letter follows."""
 
 MIN_CLAUSE_SHARE = 0.25
-"""A clause shorter than this share of the limit is not worth a cut of its own."""
+"""A clause shorter than this ratio of the limit is not cut off."""
 
 MONTHS = frozenset({
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",

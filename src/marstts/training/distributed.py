@@ -33,7 +33,7 @@ def rendezvous_store() -> dict[str, Any]:
     """The store by which the processes of this attempt find one another; empty where PyTorch chooses.
 
     `torchrun` keeps one store for all attempts, in which the addresses of a dead attempt remain, and the first process
-    after a restart calls those in vain. On one machine each attempt therefore gets a prefix of its own. On several,
+    after a restart calls those in vain. On one machine each attempt therefore gets its own prefix. On several,
     which count attempts each for itself, `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1` makes a new store every time.
     """
     environment = os.environ

@@ -25,7 +25,7 @@ from marstts.mars5.sampling import SamplingConfig
 from marstts.mars5.text import JointVocabulary, SpeechBPE
 from marstts.precision import Precision
 from marstts.training.loop import LoopConfig, read_log, run
-from marstts.training.mars5.batches import Collator, learn_vocabulary
+from marstts.training.mars5.batches import Collator, train_vocabulary
 from marstts.training.mars5.config import ArTrainConfig, NarTrainConfig
 from marstts.training.mars5.run_folder import train, trained_models
 from marstts.training.mars5.tasks import ArTask, Mars5Task, NarTask
@@ -79,7 +79,7 @@ def corpus() -> Utterances:
 
 @pytest.fixture(scope="module")
 def vocabulary(corpus: Utterances) -> JointVocabulary:
-    return learn_vocabulary(corpus, text_vocab_size=262, speech_vocab_size=18)  # type: ignore[arg-type]
+    return train_vocabulary(corpus, text_vocab_size=262, speech_vocab_size=18)  # type: ignore[arg-type]
 
 
 def settings(steps: int = 30) -> dict:

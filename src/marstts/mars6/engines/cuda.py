@@ -4,7 +4,7 @@ Upstream: `mars6.model.Mars6`, `cuda_step`.  Downstream: `generation.loop`, by w
 Batch, cache and memory are padded to powers of two, with a captured step for each combination that was met. The rows of
 a state lie in slots of caches. A state is used once: the state made from it takes its slots over, and only the newest
 state of a batch can go on. Batches take turns: when another batch needs the cache of a captured step, the rows that
-are in it are copied to a cache of their own.
+are in it are copied to a separate cache.
 Shapes: P positions of a patch · D width · C codes per level · L, H, d global layers, heads and head width.
 """
 
@@ -272,12 +272,12 @@ class StaticEngine:
         return [slot for _, slot in assignment.cells]
 
     def evict(self, assignment: SlotAssignment, cache: SlotCache) -> None:
-        """Copy the rows of a batch that lie in `cache` to a cache of their own."""
+        """Copy the rows of a batch that are in `cache` to a separate cache."""
         rows = [row for row, slot in enumerate(assignment.slots_in(cache)) if slot is not None]
         if rows:
             capacity, memory = cache.seen.shape[4], cache.memory.shape[4]
-            own = SlotCache.empty(self.model, len(rows), capacity, memory)
-            copy_rows(assignment, rows, [(own, slot) for slot in range(len(rows))], capacity)
+            copy = SlotCache.empty(self.model, len(rows), capacity, memory)
+            copy_rows(assignment, rows, [(copy, slot) for slot in range(len(rows))], capacity)
 
     def tensor(self, array: NDArray[Any]) -> Tensor:
         """The array on the model's device."""

@@ -31,7 +31,7 @@ Compiler = Callable[[Callable[[], None]], Callable[[], None]]
 
 
 class StaticKVCache(NamedTuple):
-    """A `nn.kv_cache.Past` of one layer that is written in place, each row at a place of its own."""
+    """A `nn.kv_cache.Past` of one layer that is written in place, each row at its own position."""
 
     keys: Tensor
     """(B, H, N, d)."""

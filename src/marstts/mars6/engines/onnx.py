@@ -319,7 +319,7 @@ class OnnxEngine:
         """All outputs of a graph; CheckpointError where the runtime fails on it."""
         try:
             return session.run(None, feeds)
-        except Exception as error:  # onnxruntime raises its own unrelated classes
+        except Exception as error:  # onnxruntime's classes of exceptions are unrelated
             raise self._misfit(name) from error
 
     def _misfit(self, name: str) -> CheckpointError:

@@ -1,7 +1,7 @@
 """MARS6 as ONNX graphs, so that speaking needs no PyTorch.
 
 Upstream: `model.Mars6`, trained.  Downstream: `engines.onnx`, which runs what `export_mars6` writes.
-The encoder, which runs once per sentence, is PyTorch's own export of the model's layers; all it adds is what the global
+The encoder, which runs once per sentence, is PyTorch's export of the model's layers; all it adds is what the global
 decoder's cross-attention keeps of the memory. The decoders, which run for every patch, are written by `decoder_graphs`.
 
 Shapes: B batch · S text tokens · M = slots + S memory places · L, H, d layers, heads and head width of the global

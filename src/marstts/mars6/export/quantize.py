@@ -93,7 +93,7 @@ def is_int8(folder: Path) -> bool:
 
 def add_rounded(tensors: dict[str, NDArray[np.generic]], name: str, weight: NDArray[np.generic]) -> None:
     """weight (out, in) -> uint8 (out, blocks, block), 128 standing for zero, and `name`.scale (out, blocks), which
-    gives the weight back when multiplied: as ONNX Runtime's `MatMulNBits` wants them.
+    gives the weight back when multiplied: the layout that ONNX Runtime's `MatMulNBits` expects.
     """
     outputs, inputs = weight.shape
     block = next((size for size in BLOCKS if inputs % size == 0), None)
@@ -119,7 +119,7 @@ def move_weights(source: Path, target: Path) -> None:
             for entry in tensor.external_data:
                 if entry.key == "offset":
                     entry.value = str(places[names[int(entry.value)]].offset)
-    except Exception as error:  # protobuf raises its own classes
+    except Exception as error:  # protobuf's classes of exceptions
         raise CheckpointError(
             f"{printable_name(source)}: expected the encoder, but the graph is corrupt or belongs to other weights"
         ) from error

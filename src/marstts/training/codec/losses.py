@@ -17,7 +17,7 @@ from marstts.spectral import mel_filterbank
 
 RESOLUTIONS = ((2048, 160), (1024, 100), (512, 64))
 """(FFT size, mel bands); hops are a quarter of the FFT. None is so short that single pulses of a voice stand out: their
-exact times are not to be learned."""
+exact times are not trained."""
 FLOOR = 1e-4
 
 

@@ -86,7 +86,7 @@ class CodecTask:
         self.segments = Segments(manifests, config, corrupt)
 
     def add_discriminators(self) -> Discriminators | None:
-        """Discriminators with an optimizer of their own, if configured."""
+        """Discriminators and their optimizer, if configured."""
         adversarial = self.config.adversarial
         if adversarial is None:
             return None

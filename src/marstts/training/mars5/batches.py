@@ -26,7 +26,7 @@ from marstts.text.bpe import BPE
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """What one step learns from; tensors on one device."""
+    """Inputs of one training step; tensors on one device."""
 
     text_ids: Tensor
     """(B, S) padded with 0."""
@@ -106,8 +106,8 @@ def lengths_of(arrays: Sequence[NDArray[np.int64]]) -> Tensor:
     return torch.tensor([len(array) for array in arrays])
 
 
-def learn_vocabulary(corpus: Corpus, text_vocab_size: int, speech_vocab_size: int) -> JointVocabulary:
-    """Both tokenizers, learned from the training split; DataError where it yields too few merges."""
+def train_vocabulary(corpus: Corpus, text_vocab_size: int, speech_vocab_size: int) -> JointVocabulary:
+    """Both tokenizers, trained on the training split; DataError where it yields too few merges."""
     from marstts.mars5.text import END_OF_TEXT, START_OF_TEXT
 
     check_codec(corpus)

@@ -175,13 +175,13 @@ class NarTask(Mars5Task):
 
 def check_sizes(sizes: CodecLMConfig | ResidualTransformerConfig, corpus: Corpus, vocabulary: JointVocabulary) -> None:
     """Raise ConfigError that lists in what a model differs from the corpus and its tokenizers."""
-    wanted = {"levels": len(corpus.codec.hop_lengths), "codebook_size": corpus.codec.codebook_size}
-    wanted["text_vocab_size"] = vocabulary.text.vocab_size
+    expected = {"levels": len(corpus.codec.hop_lengths), "codebook_size": corpus.codec.codebook_size}
+    expected["text_vocab_size"] = vocabulary.text.vocab_size
     if isinstance(sizes, CodecLMConfig):
-        wanted["speech_vocab_size"] = vocabulary.speech.vocab_size
+        expected["speech_vocab_size"] = vocabulary.speech.vocab_size
     complaints = [
         f"{name} should be {value}, not {getattr(sizes, name)}"
-        for name, value in wanted.items()
+        for name, value in expected.items()
         if getattr(sizes, name) != value
     ]
     if complaints:

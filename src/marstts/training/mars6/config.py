@@ -76,7 +76,7 @@ class PretrainConfig(Config):
     input_token_noise: float = Field(0.0, ge=0.0, lt=1.0)
     """Ratio of input codes that are replaced by random codes of their level; targets stay.
 
-    In generation a model continues from its own errors, which a true past does not prepare it for.
+    In generation a model continues from its errors; a ground-truth past does not prepare it for them.
     """
 
     guidance_distillation_scale: float = Field(1.0, ge=1.0, le=100.0)

@@ -245,7 +245,7 @@ def num_parameters(model: Mars6Config) -> int:
 def activation_bytes(model: Mars6Config, slots: int, patches: int) -> float:
     """Bytes that a forward pass over so many memory slots and patches keeps for the backward pass."""
     factor, width = model.feed_forward_factor, model.width
-    own, crossed = (base + per_factor * factor for base, per_factor in (SELF_LAYER_BYTES, CROSS_LAYER_BYTES))
-    encoder = slots * model.encoder_layers * own * width
-    per_patch = (model.global_layers * crossed + model.patch_size * model.local_layers * own) * width
+    self_bytes, cross_bytes = (base + per_factor * factor for base, per_factor in (SELF_LAYER_BYTES, CROSS_LAYER_BYTES))
+    encoder = slots * model.encoder_layers * self_bytes * width
+    per_patch = (model.global_layers * cross_bytes + model.patch_size * model.local_layers * self_bytes) * width
     return encoder + patches * (per_patch + model.patch_size * (model.codebook_size + 1) * LOGIT_BYTES)
