@@ -18,13 +18,15 @@ def unit(degrees: float) -> np.ndarray:
 
 
 def test_comparisons_count_other_references_that_are_farther_than_the_own_one():
-    pairs = compare_speakers(unit(0), own=3.0 * unit(30), others=[unit(10), unit(-29), unit(31), unit(90), -unit(0)])
+    pairs = compare_speakers(
+        unit(0), reference=3.0 * unit(30), others=[unit(10), unit(-29), unit(31), unit(90), -unit(0)]
+    )
     assert (pairs.num_correct, pairs.num_comparisons) == (3, 5)
     assert pairs.similarity == pytest.approx(np.cos(np.radians(30)), abs=1e-6)
 
 
 def test_a_tie_is_not_correct():
-    assert compare_speakers(unit(0), own=unit(20), others=[unit(20)]).num_correct == 0
+    assert compare_speakers(unit(0), reference=unit(20), others=[unit(20)]).num_correct == 0
 
 
 def test_cosine_with_an_embedding_of_zeros_is_zero():
