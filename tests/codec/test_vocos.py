@@ -110,7 +110,7 @@ def test_any_number_of_levels_and_frames(weights: Path) -> None:
 def test_the_bandwidth_matters_and_must_be_known(weights: Path) -> None:
     smooth, clear = (VocosVocoder(weights, bandwidth=bandwidth).decode(codes(4)) for bandwidth in (1, 2))
     assert np.abs(smooth - clear).max() > 1e-3
-    with pytest.raises(CheckpointError, match="knows 0 to 3"):
+    with pytest.raises(CheckpointError, match="has 0 to 3"):
         VocosVocoder(weights, bandwidth=4)
 
 

@@ -107,7 +107,7 @@ def test_tokenizers_of_another_model_are_refused() -> None:
     content = ar_content()
     content["vocab"]["speechtok.model"] += "5 5\n"
     content["vocab"]["speechtok.model"] = content["vocab"]["speechtok.model"].replace("1026", "1027")
-    assert "knows 1287 tokens, but its tokenizers have 260 and 1028" in refusal(content)
+    assert "has 1287 tokens, but its tokenizers have 260 and 1028" in refusal(content)
 
 
 def test_models_of_different_text_vocabularies_are_refused() -> None:

@@ -59,7 +59,7 @@ def estimate(
 
 
 def notes(rows: dict[str, Row], gpu: str, mfu: float, overhead_ms: float, throughput: float | None) -> list[str]:
-    """What to know of the figures: assumptions, and memory that does not suffice."""
+    """Notes on the figures: assumptions, and memory that does not suffice."""
     found = []
     if throughput is None:
         found.append(

@@ -54,7 +54,7 @@ def text(
 
 
 def passages_of(words: str | None, file: str | None, lexicon: Lexicon) -> Iterator[Passage]:
-    """The passages of the text that was asked for; what a person should know is printed after the last."""
+    """The passages of the text that was asked for; warnings are printed after the last."""
     if words is not None:
         yield from _whole(words, lexicon)
     elif file == "-":

@@ -161,7 +161,7 @@ class VocosVocoder:
         self._largest = self.model.config.codebook_size - (0 if padding_spills else 1)
         if not 0 <= bandwidth < self.model.config.bandwidths:
             raise CheckpointError(
-                f"{path}: bandwidth id {bandwidth} was asked for; this Vocos knows 0 to "
+                f"{path}: bandwidth id {bandwidth} was asked for; this Vocos has 0 to "
                 f"{self.model.config.bandwidths - 1}"
             )
 

@@ -154,7 +154,7 @@ class RejectCounter:
     rejected: int
 
     def count(self, finished: FinishedShard) -> None:
-        """Add a shard; DataError once enough utterances were seen to know that too many are rejected."""
+        """Add a shard; DataError once too many of a sufficient number of utterances are rejected."""
         self.seen += finished.kept + finished.rejected
         self.rejected += finished.rejected
         if self.seen >= MIN_UTTERANCES_FOR_RATIO:

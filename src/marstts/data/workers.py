@@ -231,7 +231,7 @@ class RayCluster:
     actors: int
 
     gpus_per_actor: float = 0.0
-    """GPUs that an actor asks of its node."""
+    """GPUs that an actor reserves on its node."""
 
     def run(self, jobs: Sequence[Job], load: Load[Models], work: Work[Job, Models, Result]) -> Iterator[Result]:
         """The result of each job, see `Executor.run`. Ray restarts an actor that dies, and its job."""

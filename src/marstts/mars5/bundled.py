@@ -68,7 +68,7 @@ def has_graphs(folder: Path) -> bool:
 
 
 class LoadedEngine(TorchEngine):
-    """The engine of a folder, which knows the models that it belongs to."""
+    """The engine of a folder, with the models that it runs."""
 
     def __init__(self, models: Models, name: str, sampling: ArSamplingConfig | None = None) -> None:
         """`name` identifies the weights."""

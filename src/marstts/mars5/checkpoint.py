@@ -102,12 +102,12 @@ def check_fit(
     """The sizes of both models; raises CheckpointError where models and tokenizers are not made for each other."""
     if ar.vocab_size != vocabulary.size:
         raise CheckpointError(
-            f"{source}: the AR knows {ar.vocab_size} tokens, but its tokenizers have {vocabulary.text.vocab_size} and "
+            f"{source}: the AR has {ar.vocab_size} tokens, but its tokenizers have {vocabulary.text.vocab_size} and "
             f"{vocabulary.speech.vocab_size}: they belong to another model"
         )
     if ar.codebook_size != vocabulary.speech.codebook_size:
         raise CheckpointError(
-            f"{source}: the AR knows {ar.codebook_size} codes, but its speech tokenizer "
+            f"{source}: the AR has {ar.codebook_size} codes, but its speech tokenizer "
             f"{vocabulary.speech.codebook_size}: they belong to different codecs"
         )
     try:

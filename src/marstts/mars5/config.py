@@ -113,7 +113,7 @@ class Mars5Config(Config):
                 raise ValueError(f"{name} of ar ({getattr(self.ar, name)}) and nar ({getattr(self.nar, name)}) differ")
         if self.nar.text_vocab_size < self.ar.text_vocab_size:
             raise ValueError(
-                f"the nar knows {self.nar.text_vocab_size} text ids, fewer than the ar's {self.ar.text_vocab_size}"
+                f"the nar has {self.nar.text_vocab_size} text ids, fewer than the ar's {self.ar.text_vocab_size}"
             )
         return self
 

@@ -177,10 +177,10 @@ def q_one_step_progressive(
     """
     shape, num_frames = log_previous.dim(), log_previous.shape[1]
     places = torch.arange(num_frames, device=log_previous.device)
-    share = F.logsigmoid((places - num_frames * counter / jump_length + 20) / 8)
-    share = share.view(1, -1, *([1] * (shape - 2)))
-    log_keep = (spread(schedule.log_alpha[t], shape) - share).clamp_max(0)
-    return mix_with_uniform(log_previous, log_keep, spread(schedule.log_1_min_alpha[t], shape) + share)
+    extra = F.logsigmoid((places - num_frames * counter / jump_length + 20) / 8)
+    extra = extra.view(1, -1, *([1] * (shape - 2)))
+    log_keep = (spread(schedule.log_alpha[t], shape) - extra).clamp_max(0)
+    return mix_with_uniform(log_previous, log_keep, spread(schedule.log_1_min_alpha[t], shape) + extra)
 
 
 def spread(values: Tensor, dims: int) -> Tensor:

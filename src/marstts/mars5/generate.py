@@ -35,7 +35,7 @@ class RandomNumbers(Protocol):
 
 
 class Decoder(Protocol):
-    """What the loop asks of the AR; `ar.CodecLM` is one."""
+    """The AR's interface to the loop; `ar.CodecLM` has it."""
 
     def begin(self, tokens: Tensor, lengths: Tensor, speaker: Tensor | None) -> DecoderState: ...
 

@@ -33,7 +33,7 @@ class ObjectiveConfig(Config):
     """Weight of a text token's cross-entropy; a speech token's is 1."""
 
     drop_probability: float = Field(0.1, ge=0, le=1)
-    """Share of rows whose reference the NAR does not see: what guidance needs."""
+    """Probability that a row has no reference (CFG dropout), which guidance needs."""
 
     min_reference_frames: int = Field(75, gt=0)
     max_reference_frames: int = Field(450, gt=0)
@@ -54,7 +54,7 @@ class NextTokenLoss:
     """Mean over speech tokens, the end of speech included."""
 
     accuracy: Tensor
-    """Share of speech tokens whose most probable id is right."""
+    """Accuracy: fraction of speech tokens whose most probable id is correct."""
 
 
 def training_tokens(

@@ -98,7 +98,7 @@ class Pipeline:
         )
 
     def request(self, prompt: Prompt, rng: np.random.Generator) -> Request:
-        """What the loop needs to know of a prompt."""
+        """The loop's input for a prompt."""
         counted = len(prompt.tokens) if self.profile.limit is LengthLimit.WHOLE else 0
         return Request(
             tokens=prompt.tokens,

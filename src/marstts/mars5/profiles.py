@@ -77,7 +77,7 @@ class Profile:
 
 
 def ignore_settings(config: DiffusionConfig) -> DiffusionConfig:
-    """All steps, no jumps, and a last step that draws, whatever was asked for."""
+    """All steps, no jumps, and a last step that samples, whatever the configuration."""
     return config.model_copy(update={"timesteps": 200, "jump_len": 1, "jump_n_sample": 1, "last_greedy": False})
 
 

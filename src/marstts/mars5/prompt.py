@@ -110,7 +110,7 @@ def check_codes(codes: NDArray[np.int64], levels: int, codebook_size: int) -> No
         )
     if codes.min() < 0 or codes.max() >= codebook_size:
         raise VoiceError(
-            f"the reference has codes from {codes.min()} to {codes.max()}, but this model knows 0 to "
+            f"the reference has codes from {codes.min()} to {codes.max()}, but this model has 0 to "
             f"{codebook_size - 1}: encode the recording again with the model's codec"
         )
 

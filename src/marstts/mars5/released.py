@@ -5,8 +5,8 @@ holds the tokenizers.  Downstream: `checkpoint.convert`, `tts`.
 Sizes are read from the tensors.  Head counts leave no trace in them (but for the AR's decoder): they are width / 64, as
 published, or given by hand.  The AR's window is the published one.
 
-Loading is strict: every tensor has its place and every place its tensor.  A file that lies about its size, asks for
-code to be run, or was cut short is refused before anything is built from it.
+Loading is strict: every tensor is expected and every expected tensor is there.  A file that states a wrong size, asks
+for code to be run, or was cut short is refused before anything is built from it.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ def infer_nar(tensors: Mapping[str, Tensor], heads: int | None) -> ResidualTrans
 
 
 def count_codes(tensors: Mapping[str, Tensor]) -> int:
-    """Codes per level that the AR knows: one row of the table stands for padding."""
+    """Codes per level of the AR: one row of the table is for padding."""
     return tensors["ref_chunked_emb.embs.0.weight"].shape[0] - 1
 
 

@@ -35,13 +35,13 @@ Denoiser = Callable[[Tensor, Tensor], Tensor]
 
 
 class JumpNoise(str, Enum):
-    """How codes are made noisier again when RePaint goes back up."""
+    """How noise is added to the codes again when RePaint jumps up."""
 
     UNIFORM = "uniform"
     """All frames alike."""
 
     PROGRESSIVE = "progressive"
-    """Early frames keep more, as the walk goes on."""
+    """Early frames keep more, the later the jump."""
 
 
 class DiffusionConfig(Config):
@@ -154,7 +154,7 @@ class Randomness:
 def walk(num_steps: int, jump_len: int, jump_n_sample: int) -> list[int]:
     """The steps to visit, from N - 1 to -1 (clean), with jumps back up (RePaint's Algorithm 1 and its Fig. 9).
 
-    At every multiple of `jump_len` below N - jump_len the walk goes up again by `jump_len`, `jump_n_sample` - 1 times.
+    At every multiple of `jump_len` below N - jump_len the walk jumps up by `jump_len`, `jump_n_sample` - 1 times.
     """
     jumps = dict.fromkeys(range(0, num_steps - jump_len, jump_len), jump_n_sample - 1)
     steps, step = [], num_steps

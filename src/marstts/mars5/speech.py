@@ -81,7 +81,7 @@ class Mars5Speech:
         return SpeechPrompt(given, self.engine.numbers.of(given.speech_ids)[:, None])
 
     def speaker(self, voice: Voice) -> Speaker:
-        """A voice as both models know it; raises VoiceError where it was made for another model."""
+        """The speaker embeddings of a voice for both models; raises VoiceError where it was made for another model."""
         embedding, [size] = voice.embeddings.get(ROLE), self.embedding_sizes.values()
         if embedding is None or embedding.shape != (size,):
             came = "none" if embedding is None else f"one of shape {embedding.shape}"

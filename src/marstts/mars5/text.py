@@ -194,7 +194,7 @@ def merge_pair(ids: Sequence[int], pair: Pair, merged: int) -> list[int]:
 
 @dataclass(frozen=True)
 class JointVocabulary:
-    """Both tokenizers and the ids they share out: text first, then speech."""
+    """Both tokenizers in one id space: text first, then speech."""
 
     text: BPE
     speech: SpeechBPE

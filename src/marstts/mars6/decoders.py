@@ -36,7 +36,7 @@ class PatchEmbedding(nn.Module):
         self.tokens.weight.data[config.eos].zero_()
 
     def forward(self, patches: Tensor, first: Tensor) -> Tensor:
-        """patches (B, T, P), negative = padding; first (B,): how many patches went before -> (B, T, D).
+        """patches (B, T, P), negative = padding; first (B,): number of earlier patches -> (B, T, D).
 
         Token j of patch n has position P·n + j, counted from the first patch of the row.
         """

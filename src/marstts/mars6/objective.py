@@ -41,7 +41,7 @@ class ObjectiveConfig(Config):
     """Weight of each level's mean cross-entropy; normalized to sum to one."""
 
     label_smoothing: float = 0.0
-    """Share of each target's probability spread over all codes of its level."""
+    """Label smoothing: fraction of each target's probability spread over all codes of its level."""
 
     flux: FluxConfig = FluxConfig()
 
@@ -57,7 +57,7 @@ class NextTokenLoss:
     """(levels,) mean cross-entropy of each level."""
 
     accuracy: Tensor
-    """(levels,) share of tokens whose most likely code is right."""
+    """(levels,) accuracy: fraction of tokens whose most probable code is correct."""
 
 
 def level_targets(patches: Tensor, config: Mars6Config) -> tuple[Tensor, ...]:

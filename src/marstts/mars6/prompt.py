@@ -55,7 +55,7 @@ def quality_prefix(rate: int | None) -> str:
         return ""
     known = [quality for quality in QUALITY_RATES if quality <= rate]
     if not known:
-        raise ConfigError(f"a quality of {rate} Hz was asked for; the lowest the model knows is {QUALITY_RATES[0]} Hz")
+        raise ConfigError(f"a quality of {rate} Hz was asked for; the model's lowest is {QUALITY_RATES[0]} Hz")
     return f"[{known[-1]}]"
 
 

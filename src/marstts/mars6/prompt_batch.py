@@ -18,7 +18,7 @@ TEXT_PADDING = 0
 """Any id would do: padded text is never attended to."""
 
 PATCH_PADDING = -100
-"""No token; the patch embedding knows it."""
+"""Padding instead of a token; the patch embedding ignores it."""
 
 
 @dataclass(frozen=True, eq=False)

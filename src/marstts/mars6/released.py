@@ -4,8 +4,8 @@ Upstream: `model-2000100.pt`, or a safetensors file of the same tensors.  Downst
 MARS6 (arXiv:2501.05787), as published.  Sizes are taken from the tensors, not from the file's metadata; only the
 numbers of heads leave no trace in them, and follow the published rule.
 
-Loading is strict: every tensor has its place and every place its tensor. A file that gives a wrong size, asks for code
-to be run, or was cut short is refused before anything is built from it.
+Loading is strict: every tensor is expected and every expected tensor is there. A file that gives a wrong size, asks for
+code to be run, or was cut short is refused before anything is built from it.
 """
 
 from __future__ import annotations

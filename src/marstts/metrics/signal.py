@@ -79,5 +79,5 @@ class CodebookUse:
 def codebook_use(codes: NDArray[np.int64], codebook_size: int) -> CodebookUse:
     """Usage of one level's codebook over all codes of a set of recordings."""
     counts = np.bincount(codes, minlength=codebook_size)
-    shares = counts[counts > 0] / max(len(codes), 1)
-    return CodebookUse(len(codes), int((counts > 0).sum()), float(np.exp(-(shares * np.log(shares)).sum())))
+    fractions = counts[counts > 0] / max(len(codes), 1)
+    return CodebookUse(len(codes), int((counts > 0).sum()), float(np.exp(-(fractions * np.log(fractions)).sum())))

@@ -247,7 +247,7 @@ def trial_id(name: str) -> str:
 
 
 def trials_digest(trials: Sequence[Trial]) -> str:
-    """Hash of what the trials ask for: equal for two runs of the same trials."""
+    """Hash of the trials: equal for two runs of the same trials."""
     lines = (
         f"{t.id}\t{t.words}\t{t.reference.name}\t{t.reference_transcript}\t"
         f"{t.ground_truth.name if t.ground_truth else ''}"

@@ -55,6 +55,6 @@ def mish_into(x: Tensor, value: Tensor, slope: Tensor) -> None:
     v = 1 - s
     squared = v * v
     r = (squared + 1).reciprocal_()
-    share = v.add_(1).mul_(s).mul_(r)
-    value.copy_(x * share)
-    slope.copy_(share.addcmul_(squared.mul_(s).mul_(r), r.mul_(x), value=4))
+    gate = v.add_(1).mul_(s).mul_(r)
+    value.copy_(x * gate)
+    slope.copy_(gate.addcmul_(squared.mul_(s).mul_(r), r.mul_(x), value=4))

@@ -71,7 +71,7 @@ class CancellableScheduler(AsyncScheduler):
                 events.put(JobEnded())
 
     def close(self) -> None:
-        """End the job; the shared scheduler goes on."""
+        """End the job; the shared scheduler continues."""
         self.end()
 
 
@@ -140,7 +140,7 @@ class SpeechJob:
         future.add_done_callback(lambda _: self._call(on_end))
 
     def end(self) -> None:
-        """End the job; the thread is free and the rows are gone within a patch."""
+        """End the job; the thread is free and the rows are removed within a patch."""
         self._scheduler.end()
         self._slots.release()
 

@@ -50,7 +50,7 @@ def _mean_spectrum(mels: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _loudness_statistics(mels: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(NUM_MELS, T) -> (3 + GROUPS,): loudness, its deviation and rate of change, share of each group of bands."""
+    """(NUM_MELS, T) -> (3 + GROUPS,): loudness, its deviation and rate of change, energy ratios of bands."""
     magnitudes = np.exp(mels)
     loudness = np.log(magnitudes.mean(axis=0))
     speed = np.abs(np.diff(loudness)).mean() if len(loudness) > 1 else 0.0

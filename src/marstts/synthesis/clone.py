@@ -45,7 +45,7 @@ MIN_REFERENCE_LOUDNESS = -60.0
 """LUFS; quieter recordings are taken for silence."""
 
 MIN_SPEECH_RATIO = 0.1
-"""Least share of a reference that must be speech. Recordings of speech have 0.6 and more, whispers included; noise,
+"""Least ratio of a reference that must be speech. Recordings of speech have 0.6 and more, whispers included; noise,
 hum, music and tones have at most 0.03."""
 
 Reference = Waveform | Path | str | io.BytesIO
@@ -70,7 +70,7 @@ def clone(
 
     `encoders` are by role. `name` defaults to the file's name; `consent` records who agreed to the cloning, and how.
     The voice keeps its reference, compressed, unless `keep_reference` is False, so that another model can clone it
-    again. `min_speech_ratio` is the least share of the reference that must be speech; 0 skips that check.
+    again. `min_speech_ratio` is the least ratio of the reference that must be speech; 0 skips that check.
     Raises AudioError where the recording is unreadable, silent, without speech, shorter than MIN_REFERENCE_SECONDS or
     (deep) longer than MAX_PREFIX_SECONDS, TextError where the transcript has no words.
     Warns (ReferenceWarning) of clipping, and of a long reference of which only the start is used.

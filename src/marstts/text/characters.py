@@ -1,6 +1,6 @@
 """Folding of characters: whatever Unicode a text holds, only printable ASCII and symbols with names remain.
 
-Upstream: text as people wrote it.  Downstream: the rules of `normalize`, which know one kind of quote and dash.
+Upstream: text as people wrote it.  Downstream: the rules of `normalize`, which match one kind of quote and dash.
 """
 
 from __future__ import annotations

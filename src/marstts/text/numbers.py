@@ -1,6 +1,6 @@
 """Words of numbers: 21 -> twenty-one, 1984 -> nineteen eighty-four, 007 -> zero zero seven.
 
-Upstream: the modules of rules, which find the numerals.  Downstream: `num2words`, which knows the words.
+Upstream: the modules of rules, which find the numerals.  Downstream: `num2words`, which has the words.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ _DOT_INSIDE = re.compile(r"\.[a-z]")
 
 
 def map_punctuation(text: str) -> str:
-    """`text` with the marks the published model knows."""
+    """`text` with the punctuation of the published model."""
     return text.translate(PUNCTUATION)
 
 

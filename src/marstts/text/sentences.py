@@ -22,7 +22,7 @@ SELDOM_LAST = frozenset({
 })  # fmt: skip
 """Abbreviations that end a sentence only where no small letter follows."""
 
-MIN_CLAUSE_SHARE = 0.25
+MIN_CLAUSE_RATIO = 0.25
 """A clause shorter than this ratio of the limit is not cut off."""
 
 MONTHS = frozenset({
@@ -134,7 +134,7 @@ def _next_cut(words: list[str], start: int, max_characters: int, target: float) 
         cut = (abs(length - target), end, length)
         at_words.append(cut)
         is_clause = words[end - 1].rstrip("\"'\u2019\u201d").endswith(_CLAUSE_MARKS)
-        if is_clause and length >= MIN_CLAUSE_SHARE * max_characters:
+        if is_clause and length >= MIN_CLAUSE_RATIO * max_characters:
             at_clauses.append(cut)
     for cuts in (at_clauses, at_words):
         for _, end, length in sorted(cuts):

@@ -216,8 +216,8 @@ def _rate(rate: str | None, outer: float) -> float:
         return RATES[rate]
     percent = _PERCENT.fullmatch(rate.strip())
     if percent is not None:
-        share = float(percent["number"]) / 100
-        value = 1 + share if percent["sign"] == "+" else 1 - share if percent["sign"] == "-" else share
+        change = float(percent["number"]) / 100
+        value = 1 + change if percent["sign"] == "+" else 1 - change if percent["sign"] == "-" else change
     elif re.fullmatch(r"[0-9]{1,3}(?:\.[0-9]{1,3})?", rate.strip()):
         value = float(rate)
     else:

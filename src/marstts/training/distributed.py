@@ -62,7 +62,7 @@ def world_size() -> int:
 
 
 def require_one_process(task: str) -> None:
-    """ConfigError under `torchrun` with several processes, for trainings that know one only."""
+    """ConfigError under `torchrun` with several processes, for trainings that support one only."""
     init_distributed()
     if world_size() > 1:
         raise ConfigError(f"{task} trains in one process; start it without torchrun, or with one process")
@@ -113,6 +113,6 @@ def broadcast_bool(choice: bool) -> bool:
     """The choice of rank 0, in every process."""
     if world_size() == 1:
         return choice
-    answer = torch.tensor(float(choice), device="cuda" if torch_distributed.get_backend() == "nccl" else "cpu")
-    torch_distributed.broadcast(answer, 0)
-    return bool(answer)
+    decision = torch.tensor(float(choice), device="cuda" if torch_distributed.get_backend() == "nccl" else "cpu")
+    torch_distributed.broadcast(decision, 0)
+    return bool(decision)

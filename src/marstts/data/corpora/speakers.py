@@ -177,8 +177,8 @@ def stretch_frequencies(frames: NDArray[np.float64], factor: float) -> NDArray[n
     """Frames (T, F) with the content of frequency f moved to f * factor."""
     place = np.clip(np.arange(frames.shape[1]) / factor, 0, frames.shape[1] - 1)
     below = np.floor(place).astype(int)
-    above, share = np.minimum(below + 1, frames.shape[1] - 1), place - below
-    return frames[:, below] * (1 - share) + frames[:, above] * share
+    above, weight = np.minimum(below + 1, frames.shape[1] - 1), place - below
+    return frames[:, below] * (1 - weight) + frames[:, above] * weight
 
 
 def move_pitch(f0: NDArray[np.float64], semitones: float, pitch_range: float) -> NDArray[np.float64]:

@@ -38,7 +38,7 @@ class StaticKVCache(NamedTuple):
 
     values: Tensor
     places: Tensor
-    """(B, H, 1, d), where the next patch goes."""
+    """(B, H, 1, d), position of the next patch."""
 
     def extended(self, later: KVCache) -> KVCache:
         """All N places, one of them new; a mask must hide what is not yet written."""
@@ -91,7 +91,7 @@ class StepInputs(NamedTuple):
     uniforms: Any
     """(B, P, 2)."""
     places: Any
-    """(B,) where the patch goes; place 0 is the start vector's."""
+    """(B,) position of the patch; position 0 is the start vector's."""
     top_p: Any
     may_end: Any
     max_ratio: Any

@@ -1,7 +1,7 @@
 """The PyTorch engine: runs the model as it was trained, on whatever device it lies.
 
 Upstream: `mars6.model.Mars6`.  Downstream: `generation.loop`, by way of the `Engine` protocol.
-Both decoders keep KV caches, so a patch costs one global and P local steps, whatever went before.
+Both decoders keep KV caches, so a patch costs one global and P local steps, whatever the number of earlier patches.
 Shapes: B rows · P positions of a patch · C codes per level.
 """
 

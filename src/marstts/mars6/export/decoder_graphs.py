@@ -5,7 +5,7 @@ MARS6 (arXiv:2501.05787), Sec. III-C and IV-B1.  The architecture is defined in 
 arithmetic in the order that ONNX Runtime does fastest, and tests hold the two equal.
 
 - `global.onnx`, once for the prefix and then once per patch: patches -> one vector per patch. Caches come in as they
-  lie in the engine's buffers, and only what is new goes out: nothing is copied.
+  lie in the engine's buffers, and the outputs are only the new entries: nothing is copied.
 - `patch.onnx`, once per patch: that vector -> seven tokens, sampled inside, by a loop over positions. A loop rather
   than seven copies of its body, for ONNX Runtime packs the weights of every copy anew, and what does not fit into the
   processor's cache takes three times as long.

@@ -164,7 +164,7 @@ def nucleus(g: GraphBuilder, sampler: Sampler, excess: str, weights: str) -> str
 
 
 def draw(g: GraphBuilder, weights: str, uniforms: str, ids: int) -> str:
-    """weights (B, V), uniforms (B, 1) -> ids (B, 1): the first whose cumulative weight exceeds its share of the sum."""
+    """weights (B, V), uniforms (B, 1) -> ids (B, 1): the first whose cumulative weight exceeds uniform times sum."""
     groups = -(-ids // GROUP)
     padded = g.op("Pad", weights, [0, 0, 0, groups * GROUP - ids])
     grouped = g.op("Reshape", padded, [0, groups, GROUP])
