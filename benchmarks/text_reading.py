@@ -4,7 +4,7 @@ Usage: python benchmarks/text_reading.py [--list TSV] [--system NAME=PYTHON] [--
        [--output JSON]
 
 `--system wetext=PYTHON` names an interpreter in whose environment that package is installed, `--source before=FOLDER` a
-`src` folder of another version of marstts. Every system runs in a process of its own. Readings are compared by words:
+`src` folder of another version of marstts. Every system runs in a separate process. Readings are compared by words:
 case, punctuation, hyphens and "and" inside numbers do not count; what is cut into sentences is not compared.
 Prints a table; `--output` writes everything, every reading included, as JSON.
 """
@@ -161,7 +161,7 @@ def _versions(system: str) -> dict[str, str]:
 
 
 def run_system(kind: str, python: str, source: str | None, request: dict[str, Any]) -> dict[str, Any]:
-    """One system in a process of its own."""
+    """One system in a separate process."""
     path = {"PYTHONPATH": source} if source else {}
     done = subprocess.run(
         [python, __file__, "--work"],

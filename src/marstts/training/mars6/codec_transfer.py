@@ -1,7 +1,7 @@
 """Codec transfer: the weights of a trained model, adapted to the codes of another codec or to other encoders.
 
 Upstream: the same recordings, tokenized twice (`data.shards`).  Downstream: `run_folder.init_from`.
-New codes make a model's token embeddings meaningless, but not what it learned of text, voices and time. The embedding
+New codes make a model's token embeddings meaningless, but not its weights for text, voices and time. The embedding
 of a new code becomes the mean of the old codes that co-occur with it. Input layers of new speaker embeddings are mapped
 by least squares. Not in the paper, whose codec never changed.
 Shapes: C codes per level, old or new · N recordings · E embedding size, old or new · D width.
