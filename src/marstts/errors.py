@@ -19,6 +19,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable
 from difflib import get_close_matches
+from importlib.util import find_spec
 from types import ModuleType
 
 
@@ -70,6 +71,25 @@ def require(package: str, extra: str) -> ModuleType:
         raise MissingExtraError(
             f"this needs the package {package!r}, which is not installed: pip install 'marstts[{extra}]'"
         ) from error
+
+
+def check_installed(packages: Iterable[str], extra: str) -> None:
+    """Raise MissingExtraError where a package is not installed, without importing any: for checks before long work."""
+    missing = [package for package in packages if not is_installed(package)]
+    if missing:
+        names, is_one = ", ".join(map(repr, missing)), len(missing) == 1
+        raise MissingExtraError(
+            f"this needs the {'package' if is_one else 'packages'} {names}, which {'is' if is_one else 'are'} not "
+            f"installed: pip install 'marstts[{extra}]'"
+        )
+
+
+def is_installed(package: str) -> bool:
+    """Whether a package can be found."""
+    try:
+        return find_spec(package) is not None
+    except (ModuleNotFoundError, ValueError):  # blocked, or without a spec
+        return False
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

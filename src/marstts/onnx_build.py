@@ -21,7 +21,10 @@ from marstts.errors import CheckpointError, require
 from marstts.files import write_file
 from marstts.stored_tensors import Stored, stored_tensors
 
-__all__ = ["GraphBuilder", "Stored", "stored_tensors"]
+__all__ = ["EXPORT_PACKAGES", "GraphBuilder", "Stored", "stored_tensors"]
+
+EXPORT_PACKAGES = ("torch", "onnx", "onnxscript")
+"""Packages that writing graphs needs; commands check them before they work."""
 
 OPSET, CONTRIB_OPSET, IR_VERSION = 18, 1, 10
 CONTRIB = "com.microsoft"

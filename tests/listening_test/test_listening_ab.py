@@ -130,7 +130,7 @@ class AnsweringServer(Server):
 
 @pytest.fixture
 def answered(monkeypatch):
-    monkeypatch.setattr(listening_test, "open_server", AnsweringServer)
+    monkeypatch.setattr("marstts.listening_test.web.open_server", AnsweringServer)
 
 
 def test_the_command_ends_with_the_result_and_reads_it_from_the_database_the_next_time(
@@ -153,13 +153,13 @@ def test_the_command_ends_with_the_result_and_reads_it_from_the_database_the_nex
     result = CliRunner().invoke(app, [*words, "--json"])
     found = json.loads(result.stdout)
     assert (found["a_better"], found["b_better"], found["no_difference"]) == (2, 2, 0) and found["a"] == str(pair[0])
-    monkeypatch.setattr(listening_test, "open_server", None)  # no page is needed any more
+    monkeypatch.setattr("marstts.listening_test.web.open_server", None)  # no page is needed any more
     assert "not significant" in CliRunner().invoke(app, words).stdout
 
 
 def test_stopping_early_gives_no_result(pair, monkeypatch):
     monkeypatch.setattr(AnsweringServer, "serve", lambda self: None)
-    monkeypatch.setattr(listening_test, "open_server", AnsweringServer)
+    monkeypatch.setattr("marstts.listening_test.web.open_server", AnsweringServer)
     result = CliRunner().invoke(app, ["listening-test", "ab", *map(str, pair), "--port", "0"])
     assert result.exit_code == 2 and "--database FILE" in result.stderr
 
@@ -236,7 +236,7 @@ def test_the_last_reply_reaches_the_page_before_the_command_ends(pair, monkeypat
             started.put(self.socket.getsockname()[:2])
             super().serve()
 
-    monkeypatch.setattr(listening_test, "open_server", AnnouncedServer)
+    monkeypatch.setattr("marstts.listening_test.web.open_server", AnnouncedServer)
     with ThreadPoolExecutor() as pool:
         words = ["listening-test", "ab", *map(str, pair), "--limit", "2", "--port", "0", "--json"]
         command = pool.submit(CliRunner().invoke, app, words)

@@ -16,7 +16,7 @@ from marstts.listening_test.rating import RatingPlan
 from marstts.listening_test.service import SessionService
 from marstts.listening_test.stimuli import ROLES
 from marstts.listening_test.store import AnswerStore, read_records
-from marstts.server.base import HTTPError
+from marstts.server.http_error import HTTPError
 
 
 def refusal(act, *arguments) -> tuple[int, str]:

@@ -31,7 +31,7 @@ def settings_of(monkeypatch: pytest.MonkeyPatch):
         seen.append(settings)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command, "create_app", create_app)
+    monkeypatch.setattr("marstts.server.app.create_app", create_app)
     monkeypatch.setattr(command, "load", lambda model, engine: None)
     app = Typer()
     app.command()(command.serve)

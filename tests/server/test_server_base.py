@@ -14,7 +14,6 @@ from starlette.routing import Route
 
 from marstts.errors import ConfigError
 from marstts.server.base import (
-    HTTPError,
     Server,
     ServerLimits,
     bytes_response,
@@ -23,6 +22,7 @@ from marstts.server.base import (
     json_response,
     make_app,
 )
+from marstts.server.http_error import HTTPError
 
 LARGE = bytes(8 * 2**20)
 """More than the system's buffers between two local sockets hold."""

@@ -11,8 +11,9 @@ from marstts import models
 from marstts.bundle import PUBLISHED
 from marstts.cli.terminal import check_utf8, warn
 from marstts.codec.registry import parse_codec
-from marstts.errors import ConfigError
+from marstts.errors import ConfigError, check_installed
 from marstts.file_errors import printable_name, printable_text
+from marstts.onnx_build import EXPORT_PACKAGES
 from marstts.precision import WeightFormat
 from marstts.speaker.registry import parse_encoder
 
@@ -39,6 +40,7 @@ def convert(
 ) -> None:
     """Convert the published MARS6 to a bundle."""
     check_utf8(name=name)
+    check_installed(EXPORT_PACKAGES if onnx else ("torch",), "released")
     if weights is not None and not onnx:
         raise ConfigError(f"--weights {weights.value} is for graphs: give it with --onnx")
     config, found, without_codec = models.convert_published(

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from marstts.config import parse_config, read_config
 from marstts.errors import ConfigError
-from marstts.training.mars6.config import Mars6Config, PretrainConfig
-from marstts.training.mars6.cost_estimate import GPUS, EstimateConfig, Row, estimate_cost
+from marstts.mars6.config import Mars6Config
+from marstts.training.mars6.cost_settings import GPUS, EstimateConfig
+
+if TYPE_CHECKING:
+    from marstts.training.mars6.cost_estimate import Row
 
 DEFAULTS = EstimateConfig()
 
@@ -40,6 +43,9 @@ def estimate(
     as_json: Annotated[bool, typer.Option("--json", help="Print figures and formulas as JSON.")] = False,
 ) -> None:
     """Estimate tokens, steps, operations, hours, disk and memory of a training; by default the paper's."""
+    from marstts.training.mars6.config import PretrainConfig
+    from marstts.training.mars6.cost_estimate import estimate_cost
+
     if gpu not in GPUS and peak_tflops is None:
         raise ConfigError(f"{gpu}: not a known GPU ({', '.join(GPUS)}); give its --peak-tflops")
     values = {

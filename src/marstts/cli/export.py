@@ -14,8 +14,9 @@ from marstts import models
 from marstts.bundle import CODEC_FOLDER, TOKENIZER_FILE, find_bundle, parts_of, read_info
 from marstts.cli.terminal import check_utf8, warn
 from marstts.codec.registry import parse_codec
-from marstts.errors import ConfigError
+from marstts.errors import ConfigError, check_installed
 from marstts.file_errors import printable_name, printable_text
+from marstts.onnx_build import EXPORT_PACKAGES
 from marstts.precision import WeightFormat
 from marstts.speaker.registry import parse_encoder
 
@@ -55,6 +56,7 @@ def export(
     ] = WeightFormat.FLOAT16,
 ) -> None:
     """Write a trained MARS6 with its codec and encoders as a bundle, with graphs that need no PyTorch."""
+    check_installed(EXPORT_PACKAGES, "train")
     from marstts.text.bpe import BPE
     from marstts.training.mars6.run_folder import trained_model  # needs PyTorch
 
@@ -94,6 +96,7 @@ def bundles() -> None:
 
 def upgrade_to(model: str, output: Path, weights: WeightFormat | None) -> None:
     """Write the bundle, and print its size."""
+    check_installed(EXPORT_PACKAGES, "train")
     reason = models.upgrade_bundle(model, output, weights)
     if reason is not None:
         warn(f"the codec stays as it was: {reason}")

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from marstts.config import read_config
+from marstts.errors import check_installed
+from marstts.onnx_build import EXPORT_PACKAGES
 
 
 def finetune(
@@ -28,6 +30,7 @@ def finetune(
     threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 = PyTorch's choice.")] = 0,
 ) -> None:
     """Fine-tune a model on your recordings; run it again to resume."""
+    check_installed(EXPORT_PACKAGES, "train")  # the bundle at the end has graphs
     import torch
 
     from marstts.cli.train import stop_after

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from marstts.cli.terminal import printed_warnings
-from marstts.errors import DataError
+from marstts.errors import DataError, check_installed
 from marstts.evaluation.open_systems import SystemOptions, find_systems, model_folder
 from marstts.evaluation.score import generate_takes
 from marstts.evaluation.systems import Clone
@@ -26,7 +26,6 @@ from marstts.listening_test.rating import open_rating_plan
 from marstts.listening_test.service import SessionService, TestPlan
 from marstts.listening_test.store import AnswerStore, read_records
 from marstts.listening_test.turk import export_sessions, read_results
-from marstts.listening_test.web import open_server
 from marstts.metrics.testset import trials_digest
 
 log = logging.getLogger(__name__)
@@ -47,6 +46,8 @@ Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at; 0 
 @app.command()
 def serve(test: TestSource, address: Address = LOCAL, port: Port = 8765) -> None:
     """Serve the page of a test until interrupted; each answer is stored in its database at once."""
+    from marstts.listening_test.web import open_server  # help needs no server
+
     config = read_listening_test(test)
     plan = open_rating_plan(config)
     with (
@@ -112,6 +113,7 @@ def ab(
     port: Port = 8766,
 ) -> None:
     """Compare two checkpoints in a blind test; ends with the result once all sentences are answered."""
+    check_installed(("starlette", "uvicorn", "scipy"), "listening-test")  # before models speak
     with tempfile.TemporaryDirectory() as scratch:
         models = ModelTakes(testset, root, limit, clone, seed, takes or Path(scratch) / "takes")
         folders = [models.folder_of(name) for name in (a, b)]
@@ -155,6 +157,8 @@ class ModelTakes:
 
 def serve_once(plan: TestPlan, store: AnswerStore, address: str, port: int) -> int:
     """Serve until one listener has answered everything, perhaps in an earlier run; their number."""
+    from marstts.listening_test.web import open_server
+
     finished = store.finished()
     if not finished:
         with open_server(SessionService(plan, store, finished=lambda number: server.stop()), address, port) as server:

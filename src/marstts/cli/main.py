@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import marstts
+from marstts.cli.extras import extra_with
 from marstts.cli.logs import configure_logging, silence_libraries
 from marstts.errors import MarsError, MissingExtraError
 from marstts.file_errors import printable_text
@@ -43,18 +44,22 @@ class LazyCommand:
         try:
             found = getattr(import_module(f"marstts.cli.{self.module}"), self.attribute)
         except ModuleNotFoundError as error:
-            package = (error.name or "").partition(".")[0]
-            if self.extra is None or package in ("", "marstts"):
-                raise
-            raise MissingExtraError(
-                f"`marstts {name}` needs the package {package!r}, which is not installed: "
-                f"pip install 'marstts[{self.extra}]'"
-            ) from error
+            self.raise_if_extra_is_missing(name, error)
+            raise
         if isinstance(found, typer.Typer):
             return typer.main.get_group(found)
         single = typer.Typer(add_completion=False)
         single.command(name)(found)
         return typer.main.get_command(single)
+
+    def raise_if_extra_is_missing(self, name: str, error: ModuleNotFoundError) -> None:
+        """Raise MissingExtraError, which names the extra, where a package of it could not be imported."""
+        package = (error.name or "").partition(".")[0]
+        if package in ("", "marstts") or (extra := self.extra or extra_with(package)) is None:
+            return
+        raise MissingExtraError(
+            f"`marstts {name}` needs the package {package!r}, which is not installed: pip install 'marstts[{extra}]'"
+        ) from error
 
 
 HELP = "--help"
@@ -100,10 +105,19 @@ class LazyGroup(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            return self.invoke_with_extras(ctx)
         except MarsError as error:
             typer.echo(f"marstts: {printable_text(str(error), MAX_SENTENCE)}", err=True)
             raise typer.Exit(code=2) from error
+
+    def invoke_with_extras(self, ctx: Any) -> Any:
+        """Run the command; packages that it imports only when they are needed may be missing as well."""
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            if (command := COMMANDS.get(ctx.invoked_subcommand or "")) is not None:
+                command.raise_if_extra_is_missing(ctx.invoked_subcommand, error)
+            raise
 
 
 def open_command(name: str, arguments: Sequence[str]) -> Any:

@@ -9,6 +9,7 @@ import typer
 
 from marstts.config import read_config
 from marstts.data.workers import open_executor
+from marstts.errors import require
 from marstts.preference.mine import MineConfig
 from marstts.preference.mine import mine as mine_takes
 from marstts.preference.pairs import make_pairs
@@ -78,7 +79,7 @@ def train(
     threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 = PyTorch's choice.")] = 0,
 ) -> None:
     """Train a model on preference pairs (ORPO); an interrupted run resumes."""
-    import torch  # mining and ranking need none
+    torch = require("torch", "train")  # mining and ranking need none
 
     from marstts.preference.train import PreferenceConfig
     from marstts.preference.train import train as train_model

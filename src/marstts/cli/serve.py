@@ -14,16 +14,15 @@ from typing import Annotated, Any
 
 import typer
 
-from marstts.errors import ConfigError
+from marstts.errors import ConfigError, check_installed
 from marstts.generation.engine import EngineKind
 from marstts.reading import read_text
-from marstts.server.app import create_app
-from marstts.server.base import Server
 from marstts.server.settings import DEFAULT_VOICES_FOLDER, ServeSettings
 from marstts.synthesis.loading import load
 
 log = logging.getLogger(__name__)
 
+PACKAGES = ("fastapi", "uvicorn", "multipart", "prometheus_client", "av")
 LOCAL = "127.0.0.1"
 LOCAL_HOSTS = ("localhost", LOCAL, "[::1]")
 MAX_KEY_FILE_BYTES = 2**20
@@ -58,6 +57,10 @@ def serve(
     ] = DEFAULTS.drain_seconds,
 ) -> None:
     """Serve OpenAI's speech API until interrupted."""
+    check_installed(PACKAGES, "serve")
+    from marstts.server.app import create_app  # help needs no server
+    from marstts.server.base import Server
+
     keys = (*(api_key or ()), *(() if api_keys_file is None else read_keys(api_keys_file)))
     is_local = is_loopback(host)
     if not keys and not no_keys and not is_local:

@@ -28,7 +28,7 @@ from marstts.listening_test.headphones import (
 )
 from marstts.listening_test.stimuli import ROLES, Role
 from marstts.listening_test.store import AnswerStore, Listener
-from marstts.server.base import HTTPError
+from marstts.server.http_error import HTTPError
 
 CACHED_SOUNDS = 64
 MAX_NUMBER = 10_000

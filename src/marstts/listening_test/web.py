@@ -18,7 +18,6 @@ from marstts.listening_test.service import SessionService
 from marstts.listening_test.stimuli import Role
 from marstts.server import base
 from marstts.server.base import (
-    HTTPError,
     Server,
     ServerLimits,
     bytes_response,
@@ -26,6 +25,7 @@ from marstts.server.base import (
     json_response,
     static_file,
 )
+from marstts.server.http_error import HTTPError
 
 PAGE, SCRIPT, STYLE = "page.html", "page.js", "page.css"
 TYPES = {PAGE: "text/html", SCRIPT: "text/javascript", STYLE: "text/css"}

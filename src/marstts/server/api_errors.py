@@ -18,7 +18,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from marstts.errors import MarsError
-from marstts.server.base import HEADERS, INTERNAL_ERROR, SENTENCES, HTTPError
+from marstts.server.base import HEADERS, INTERNAL_ERROR, SENTENCES
+from marstts.server.http_error import HTTPError
 
 log = logging.getLogger(__name__)
 

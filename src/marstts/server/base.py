@@ -29,7 +29,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from marstts.errors import ConfigError, MarsError
+from marstts.errors import ConfigError
+from marstts.server.http_error import HTTPError
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; media-src 'self' blob:; img-src 'self' data:; "
@@ -66,14 +67,6 @@ class ServerLimits:
 
     drain_seconds: int = 2
     """Time that responses have to end once the server stops."""
-
-
-class HTTPError(MarsError):
-    """A request that cannot be served; `status` is HTTP's number for the reason."""
-
-    def __init__(self, status: int, sentence: str) -> None:
-        super().__init__(sentence)
-        self.status = status
 
 
 def json_response(value: Any, status: int = 200) -> Response:

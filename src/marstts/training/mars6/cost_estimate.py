@@ -1,8 +1,7 @@
 """The cost of a training: tokens, steps, operations, hours, disk and memory, each with its formula.
 
-Upstream: `throughput.forward_flops`, sizes of the model, sizes of the data.  Downstream: `marstts estimate`.
-Nothing is measured in here. Model FLOPs utilization follows from no formula: `ASSUMED_MFU` and `ASSUMED_OVERHEAD_MS`
-are assumptions, to be replaced by the values of a run's log.
+Upstream: `cost_settings`, `throughput.forward_flops`, sizes of the model.  Downstream: `marstts estimate`.
+Nothing is measured in here.
 """
 
 from __future__ import annotations
@@ -11,21 +10,14 @@ import math
 from dataclasses import dataclass
 
 import torch
-from pydantic import Field
 
 from marstts.codec.base import CodecSpec
-from marstts.config import Config
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.model import Mars6
+from marstts.training.mars6.cost_settings import EstimateConfig
 from marstts.training.mars6.throughput import TRAINING_PASSES, forward_flops
 
 GB, TERA = 1e9, 1e12
-
-ASSUMED_MFU = 0.2
-"""Ratio of a device's peak that the model makes use of. Small models reach less than large ones."""
-
-ASSUMED_OVERHEAD_MS = 20.0
-"""Milliseconds of a step whatever its batch: starting some thousand kernels, the optimizer, averaging gradients."""
 
 TEXT_TOKENS_PER_SECOND = 5.0
 """People speak 15 characters a second, and a vocabulary of 512 makes a token of three."""
@@ -56,59 +48,6 @@ LOGIT_BYTES = 8.0
 """Bytes of a logit in bf16, its float32 copy in the loss, and what the loss keeps."""
 
 SNAC = CodecSpec(name="snac", sample_rate=24_000, codebook_size=4096, hop_lengths=(2048, 1024, 512))
-
-
-@dataclass(frozen=True)
-class Gpu:
-    """A GPU by its data sheet."""
-
-    tflops: float
-    """10^12 operations a second: dense matrix products in bf16 (fp16 where there is no bf16), no sparsity."""
-
-    memory_gb: float
-
-
-GPUS = {
-    "h200": Gpu(989, 141),
-    "h100": Gpu(989, 80),
-    "h100-pcie": Gpu(756, 80),
-    "a100": Gpu(312, 80),
-    "a100-40": Gpu(312, 40),
-    "l40s": Gpu(362, 48),
-    "l4": Gpu(121, 24),
-    "a10": Gpu(125, 24),
-    "rtx4090": Gpu(165, 24),
-    "rtx3090": Gpu(71, 24),
-    "v100": Gpu(125, 32),
-    "t4": Gpu(65, 16),
-}
-
-
-class EstimateConfig(Config):
-    """The training whose cost is estimated. Defaults are the paper's (MARS6, Sec. V-A)."""
-
-    hours: float = Field(46_000.0, gt=0.0, le=1e12)
-    """Hours of speech in the corpus."""
-
-    seconds_per_utterance: float = Field(12.0, gt=0.0, le=1e6)
-    """Mean length of a recording."""
-
-    steps: int = Field(2_000_000, gt=0, le=10**12)
-    batch_size: int = Field(96, gt=0, le=10**9)
-    """Utterances of a step, on all GPUs together."""
-
-    gpus: int = Field(1, gt=0, le=10**9)
-    tflops: float = Field(989.0, gt=0.0, le=1e9)
-    """Peak of one GPU, 10^12 operations a second."""
-
-    mfu: float = Field(ASSUMED_MFU, gt=0.0, le=1.0)
-    """Model FLOPs utilization while the matrix products run."""
-
-    overhead_ms: float = Field(ASSUMED_OVERHEAD_MS, ge=0.0, le=1e9)
-    """Milliseconds of a step in which they do not run."""
-
-    throughput: float | None = Field(None, gt=0.0, le=1e12)
-    """Seconds of audio per second and GPU, from a run's log; where given, it decides the hours."""
 
 
 @dataclass(frozen=True)
