@@ -26,7 +26,7 @@ OFFSET = -0.691
 
 SHELF_DB, SHELF_Q, SHELF_HZ = 4.0, math.sqrt(0.5), 1500.0
 HIGH_PASS_Q, HIGH_PASS_HZ = 0.5, 38.0
-"""The K-weighting: the head lifts treble, and ears care little for the lowest notes."""
+"""The K-weighting's filters: a shelf for the acoustics of the head, and a high-pass."""
 
 PIECE_SECONDS, RINGING_SECONDS = 2.2, 0.5
 """Weighted at a time, so few that a cache holds them; and what the filters ring on, more than enough."""
@@ -34,7 +34,7 @@ PIECE_SECONDS, RINGING_SECONDS = 2.2, 0.5
 
 def integrated_loudness(samples: Samples, sample_rate: int) -> float:
     """LUFS of samples (N,), N at least one block; -inf where no block passes the gates."""
-    powers = block_powers(weigh(samples, sample_rate), sample_rate)
+    powers = block_powers(k_weight(samples, sample_rate), sample_rate)
     loud = powers[lufs(powers) >= ABSOLUTE_GATE]
     if not len(loud):
         return -math.inf
@@ -56,8 +56,8 @@ def block_powers(weighted: Samples, sample_rate: int) -> NDArray[np.float64]:
     return (squares[np.minimum(last, len(weighted))] - squares[first]) / (BLOCK_SECONDS * sample_rate)
 
 
-def weigh(samples: Samples, sample_rate: int) -> Samples:
-    """samples (N,) -> (N,) as loud as ears take them to be: K-weighted, piece by piece."""
+def k_weight(samples: Samples, sample_rate: int) -> Samples:
+    """samples (N,) -> (N,) K-weighted, piece by piece."""
     ringing = round(RINGING_SECONDS * sample_rate)
     piece = round(PIECE_SECONDS * sample_rate)
     size = 1 << (piece + ringing - 1).bit_length()
@@ -83,7 +83,7 @@ def response(size: int, sample_rate: int) -> NDArray[np.complex128]:
 def high_shelf(sample_rate: int) -> tuple[list[float], list[float]]:
     """Coefficients (b, a) of the filter that lifts what lies above SHELF_HZ by SHELF_DB."""
     lift = 10.0 ** (SHELF_DB / 40.0)
-    cosine, slope = angle(SHELF_HZ, SHELF_Q, sample_rate)
+    cosine, slope = biquad_params(SHELF_HZ, SHELF_Q, sample_rate)
     more, less, width = lift + 1.0, lift - 1.0, 2.0 * math.sqrt(lift) * slope
     above = [more + less * cosine + width, -2.0 * (less + more * cosine), more + less * cosine - width]
     below = [more - less * cosine + width, 2.0 * (less - more * cosine), more - less * cosine - width]
@@ -92,12 +92,12 @@ def high_shelf(sample_rate: int) -> tuple[list[float], list[float]]:
 
 def high_pass(sample_rate: int) -> tuple[list[float], list[float]]:
     """Coefficients (b, a) of the filter that takes away what lies below HIGH_PASS_HZ."""
-    cosine, slope = angle(HIGH_PASS_HZ, HIGH_PASS_Q, sample_rate)
+    cosine, slope = biquad_params(HIGH_PASS_HZ, HIGH_PASS_Q, sample_rate)
     rise = (1.0 + cosine) / 2.0
     return [rise, -2.0 * rise, rise], [1.0 + slope, -2.0 * cosine, 1.0 - slope]
 
 
-def angle(frequency: float, q: float, sample_rate: int) -> tuple[float, float]:
+def biquad_params(frequency: float, q: float, sample_rate: int) -> tuple[float, float]:
     """Center frequency and slope of a biquad, as in the cookbook: cos w0 and alpha."""
     turn = 2.0 * math.pi * frequency / sample_rate
     return math.cos(turn), math.sin(turn) / (2.0 * q)

@@ -139,8 +139,8 @@ def _read_tensor(content: bytes, start: int, end: int, in_main_graph: bool) -> E
         raise CheckpointError(
             "this ONNX graph names a file in an unusual way; expected location, offset and length, each once"
         )
-    place = _number(values["offset"]), _number(values["length"])
-    return ExternalTensor(name, values["location"], *place, data_type, tuple(shape), in_main_graph)
+    span = _number(values["offset"]), _number(values["length"])
+    return ExternalTensor(name, values["location"], *span, data_type, tuple(shape), in_main_graph)
 
 
 def _read_entry(content: bytes, start: int, end: int) -> tuple[str, str]:
@@ -168,41 +168,41 @@ def _text(content: bytes, first: int, last: int) -> str:
 def _fields(content: bytes, start: int, end: int) -> list[tuple[int, int, int, int, int]]:
     """Fields of a message: number, wire type, offset, and begin and end of the value."""
     fields = []
-    place = start
-    while place < end:
-        field = place
-        key, first = content[place], place + 1
+    offset = start
+    while offset < end:
+        field = offset
+        key, first = content[offset], offset + 1
         if key >= 0x80:
-            key, first = _read_varint(content, place, end)
+            key, first = _read_varint(content, offset, end)
         wire, number = key & 7, key >> 3
         if wire == _BYTES:
             length, first = _read_varint(content, first, end)
-            place = first + length
+            offset = first + length
         elif wire == _VARINT:
-            _, place = _read_varint(content, first, end)
+            _, offset = _read_varint(content, first, end)
         elif wire in (_FIXED64, _FIXED32):
-            place = first + (8 if wire == _FIXED64 else 4)
+            offset = first + (8 if wire == _FIXED64 else 4)
         else:  # groups, which onnx.proto does not have
             raise _corrupt()
-        if place > end or number == 0:
+        if offset > end or number == 0:
             raise _corrupt()
-        fields.append((number, wire, field, first, place))
+        fields.append((number, wire, field, first, offset))
     return fields
 
 
-def _read_varint(content: bytes, place: int, end: int) -> tuple[int, int]:
+def _read_varint(content: bytes, offset: int, end: int) -> tuple[int, int]:
     """A number of seven bits a byte, least first, and where it ends."""
-    if place < end and content[place] < 0x80:  # by far the most
-        return content[place], place + 1
+    if offset < end and content[offset] < 0x80:  # by far the most
+        return content[offset], offset + 1
     value = 0
     for shift in range(0, 70, 7):
-        if place >= end:
+        if offset >= end:
             break
-        byte = content[place]
-        place += 1
+        byte = content[offset]
+        offset += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, place
+            return value, offset
     raise _corrupt()
 
 

@@ -126,7 +126,7 @@ def test_the_speaker_encoders_run_once_per_voice(pipeline: Pipeline, monkeypatch
     speaker = pipeline.speaker(codes(6), "She sells.")
     for model in (pipeline.ar, pipeline.nar):
         monkeypatch.setattr(model, "encode_speaker", lambda *_: pytest.fail("a speaker was encoded again"))
-    monkeypatch.setattr(pipeline.nar, "unknown_speaker", lambda batch: torch.zeros(batch, 18))
+    monkeypatch.setattr(pipeline.nar, "null_speaker", lambda batch: torch.zeros(batch, 18))
     for text in ("The cat.", "The mat."):
         prompt = pipeline.prompt(text, speaker, DEEP)
         [generated] = pipeline.generate([prompt], rngs(1))
@@ -143,12 +143,14 @@ def test_a_row_without_tokens_in_a_batch_gives_no_codes(pipeline: Pipeline) -> N
 
 def test_our_codes_are_codes_and_the_releases_may_be_padding(pipeline: Pipeline) -> None:
     """The NAR predicts padding everywhere."""
-    fond_of_padding = nar()
-    for head in fond_of_padding.heads:
+    padding_nar = nar()
+    for head in padding_nar.heads:
         head.output.bias.data[CODES] = 100.0
     tokens = [np.array([270, 271, 272, 280])]
     for profile in (CORRECTED, RELEASED):
-        parts = replace(pipeline, nar=fond_of_padding, profile=replace(profile, settle=CORRECTED.settle))
+        parts = replace(
+            pipeline, nar=padding_nar, profile=replace(profile, effective_config=CORRECTED.effective_config)
+        )
         prompts = [parts.prompt("Hi.", parts.speaker(codes(6)), SHALLOW)]
         [drawn] = parts.codes(prompts, tokens, rngs(1))
         assert (drawn == CODES).any() == profile.padding_is_legal
@@ -177,7 +179,7 @@ def test_fewer_timesteps_call_the_nar_less_often(pipeline: Pipeline, monkeypatch
 
 
 def test_the_released_profile_shows_the_reference_twice_and_loses_a_token(pipeline: Pipeline) -> None:
-    published = replace(pipeline, profile=replace(RELEASED, settle=CORRECTED.settle))
+    published = replace(pipeline, profile=replace(RELEASED, effective_config=CORRECTED.effective_config))
     speaker = pipeline.speaker(codes(6), "She sells.")
     prompt = published.prompt("Hi.", speaker, DEEP)
     tokens = np.array([270, 281, 272, 273, 274])  # one code each

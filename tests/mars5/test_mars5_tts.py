@@ -98,7 +98,10 @@ def test_impossible_settings_are_refused(wrong: dict[str, Any], complaint: str) 
 
 
 def test_speech_in_both_modes_and_profiles(tts: Mars5TTS) -> None:
-    for model in (tts, made(replace(RELEASED, settle=CORRECTED.settle))):  # which would make 200 steps
+    for model in (
+        tts,
+        made(replace(RELEASED, effective_config=CORRECTED.effective_config)),
+    ):  # not 200 steps
         for deep in (False, True):
             codes, waveform = speak(model, reference(1.2), "She sells.", deep_clone=deep, generate_max_len_override=150)
             assert codes.ndim == 1 and codes.dtype == torch.int64 and len(codes) > 0

@@ -72,7 +72,7 @@ def test_speaker_text_and_timestep_matter() -> None:
     before = model(x, length, step, condition)
     others = [
         (step + 1, condition),
-        (step, Conditioning(condition.text_ids, condition.text_lengths, model.unknown_speaker(1))),
+        (step, Conditioning(condition.text_ids, condition.text_lengths, model.null_speaker(1))),
         (step, Conditioning((condition.text_ids + 1) % 270, condition.text_lengths, condition.speaker)),
     ]
     for other_step, other in others:
@@ -83,7 +83,7 @@ def test_speaker_text_and_timestep_matter() -> None:
 def test_dropping_the_reference_leaves_the_identity_token_alone() -> None:
     model = nar()
     dropped = model.encode_speaker(torch.full((1, 4, LEVELS), CODES), torch.tensor([0]))
-    close(dropped, model.unknown_speaker(1))
+    close(dropped, model.null_speaker(1))
 
 
 def test_timesteps_become_cosines_and_then_sines() -> None:
@@ -97,7 +97,7 @@ def test_timesteps_become_cosines_and_then_sines() -> None:
 def test_guidance_extrapolates_from_the_null_speaker_to_the_speaker_and_forbids_padding() -> None:
     model, x, lengths, steps = nar(), torch.from_numpy(codes(6))[None], torch.tensor([6]), torch.tensor([7])
     condition = given(model, [4])
-    unconditional = Conditioning(condition.text_ids, condition.text_lengths, model.unknown_speaker(1))
+    unconditional = Conditioning(condition.text_ids, condition.text_lengths, model.null_speaker(1))
     guided = make_denoiser(model, condition, lengths, guidance=2.5, temperature=0.5, num_legal=CODES)(x, steps)
     slow = (2.5 * model(x, lengths, steps, condition) - 1.5 * model(x, lengths, steps, unconditional)) / 0.5
     close(guided[..., :CODES], slow[..., :CODES])

@@ -98,7 +98,7 @@ def test_every_metric_that_needs_packages_has_its_requirements():
     assert set(KNOWN) - set(PACKAGES) == {"identity", "style"}  # encoders of a bundle, which the light package opens
 
 
-def test_unknown_speaker_encoders_and_models_without_one_are_refused():
+def test_null_speaker_encoders_and_models_without_one_are_refused():
     with pytest.raises(ConfigError, match="expected one of resemblyzer, wavlm, identity, style"):
         open_speaker_metric("telepathy", MetricsConfig(names={"telepathy": None}, model=None))
     with pytest.raises(MarsError, match="nowhere"):

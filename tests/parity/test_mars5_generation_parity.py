@@ -144,7 +144,7 @@ class ScriptedNAR(nn.Module):
     def encode_speaker(self, codes: Tensor, lengths: Tensor) -> Tensor:
         return torch.zeros(len(codes), self.config.width)
 
-    def unknown_speaker(self, batch: int) -> Tensor:
+    def null_speaker(self, batch: int) -> Tensor:
         return torch.zeros(batch, self.config.width)
 
     def forward(self, codes: Tensor, lengths: Tensor, timesteps: Tensor, given: Conditioning) -> Tensor:
@@ -208,7 +208,7 @@ def test_settings_reach_the_models_as_recorded(tts_trace: str, golden5: Golden) 
     first_code = len(prompt.tokens) - len(prompt.speech_ids) + pipeline.profile.skipped_tokens
     assert first_code == trace["first_codec_idx"]
     assert sampling_of({"args": args}) == config.sampling.model_copy(update={"eos_estimated_gen_length_factor": 1.0})
-    settled, recorded = pipeline.profile.settle(config.diffusion), trace["nar_dsh"]
+    settled, recorded = pipeline.profile.effective_config(config.diffusion), trace["nar_dsh"]
     names = {"x_0_temp": "x_0_temp", "guidance_w": "nar_guidance_w", "q0_override_steps": "q0_override_steps"}
     names |= {"jump_len": "jump_len", "jump_n_sample": "jump_n_sample"}
     assert {theirs: getattr(settled, ours) for theirs, ours in names.items()} == {key: recorded[key] for key in names}

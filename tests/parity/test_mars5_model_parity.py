@@ -132,7 +132,7 @@ def test_logits_of_the_nar(golden5: Golden) -> None:
 @torch.inference_mode()
 def test_logits_of_the_nar_without_a_speaker(golden5: Golden) -> None:
     model, x, given = golden5.models.nar, golden5.tensors["nar.x"], conditioning(golden5)
-    given = Conditioning(given.text_ids, given.text_lengths, model.unknown_speaker(1))
+    given = Conditioning(given.text_ids, given.text_lengths, model.null_speaker(1))
     for name, timestep in golden5.numbered(r"nar\.logits_t(\d+)_uncond"):
         logits = model(x, ones(x.shape[1]), ones(timestep), given)
         golden5.close(frames(logits, golden5.tensors[name].shape[1]), name)

@@ -14,7 +14,7 @@ def admission(places: int = 2, queue: int = 3, max_wait: float = 5.0) -> Admissi
     return Admission(places, queue, max_wait, Throughput())
 
 
-async def settle() -> None:
+async def effective_config() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
 
@@ -26,7 +26,7 @@ def test_places_go_to_those_who_wait_in_the_order_of_their_arrival():
         async def caller(number: int) -> None:
             ticket = await gate.enter(1.0)
             order.append(number)
-            await settle()
+            await effective_config()
             gate.leave(ticket)
 
         await asyncio.gather(*(caller(number) for number in range(4)))
@@ -41,7 +41,7 @@ def test_a_full_queue_refuses_with_the_time_that_the_owed_audio_takes():
         gate = admission(places=1, queue=1)
         await gate.enter(20.0)
         waiting = asyncio.ensure_future(gate.enter(10.0))
-        await settle()
+        await effective_config()
         with pytest.raises(ApiError) as caught:
             await gate.enter(1.0)
         waiting.cancel()
@@ -70,9 +70,9 @@ def test_a_canceled_request_leaves_its_turn_to_the_next():
         gate = admission(places=1)
         first = await gate.enter(1.0)
         quitter, patient = (asyncio.ensure_future(gate.enter(1.0)) for _ in range(2))
-        await settle()
+        await effective_config()
         quitter.cancel()
-        await settle()
+        await effective_config()
         assert gate.num_waiting == 1
         gate.leave(first)
         ticket = await patient
@@ -88,10 +88,10 @@ def test_a_place_given_to_a_request_that_is_canceled_at_that_moment_is_free_agai
         gate = admission(places=1)
         first = await gate.enter(1.0)
         quitter = asyncio.ensure_future(gate.enter(1.0))
-        await settle()
+        await effective_config()
         gate.leave(first)  # the place is the quitter's now, who does not know yet
         quitter.cancel()
-        await settle()
+        await effective_config()
         assert gate.num_active == 0
 
     asyncio.run(run())

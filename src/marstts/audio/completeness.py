@@ -43,11 +43,11 @@ def is_cut_short(file: BinaryIO, size: int) -> bool:
         file.seek(position)
 
 
-def _read_at(file: BinaryIO, place: int, count: int, size: int) -> bytes:
-    """The bytes at an offset from a header, fewer where the file ends: the place may be beyond any number."""
-    if place >= size:
+def _read_at(file: BinaryIO, offset: int, count: int, size: int) -> bytes:
+    """The bytes at an offset from a header, fewer where the file ends: the offset may be beyond any number."""
+    if offset >= size:
         return b""
-    file.seek(place)
+    file.seek(offset)
     return file.read(count)
 
 
@@ -55,9 +55,9 @@ def _riff(file: BinaryIO, size: int) -> bool:
     file.seek(0)
     order = ">" if file.read(4) == b"RIFX" else "<"
     long_size: int | None = None
-    place = 12
+    offset = 12
     for _ in range(_MAX_CHUNKS):
-        header = _read_at(file, place, 8, size)
+        header = _read_at(file, offset, 8, size)
         if len(header) < 8:
             return False
         kind, length = header[:4], struct.unpack(f"{order}I", header[4:])[0]
@@ -65,48 +65,48 @@ def _riff(file: BinaryIO, size: int) -> bool:
             long_size = struct.unpack("<8xQ8x", (file.read(24) + bytes(24))[:24])[0]
         if kind == b"data":
             if long_size is not None and length == 0xFFFF_FFFF:
-                return place + 8 + long_size > size
-            return length < _UNKNOWN_FROM and place + 8 + length > size
-        place += 8 + length + length % 2
+                return offset + 8 + long_size > size
+            return length < _UNKNOWN_FROM and offset + 8 + length > size
+        offset += 8 + length + length % 2
     return False
 
 
 def _w64(file: BinaryIO, size: int) -> bool:
-    place = 40  # the GUIDs of RIFF and WAVE, and a length between them
+    offset = 40  # the GUIDs of RIFF and WAVE, and a length between them
     for _ in range(_MAX_CHUNKS):
-        header = _read_at(file, place, 24, size)
+        header = _read_at(file, offset, 24, size)
         if len(header) < 24:
             return False
         length = struct.unpack("<Q", header[16:])[0]
         if header[:16] == _W64_DATA:
-            return place + length > size
-        place += max(24, length + -length % 8)
+            return offset + length > size
+        offset += max(24, length + -length % 8)
     return False
 
 
 def _iff(file: BinaryIO, size: int) -> bool:
-    place = 12
+    offset = 12
     for _ in range(_MAX_CHUNKS):
-        header = _read_at(file, place, 8, size)
+        header = _read_at(file, offset, 8, size)
         if len(header) < 8:
             return False
         length = struct.unpack(">I", header[4:])[0]
         if header[:4] in (b"SSND", b"BODY"):
-            return length < _UNKNOWN_FROM and place + 8 + length > size
-        place += 8 + length + length % 2
+            return length < _UNKNOWN_FROM and offset + 8 + length > size
+        offset += 8 + length + length % 2
     return False
 
 
 def _caf(file: BinaryIO, size: int) -> bool:
-    place = 8
+    offset = 8
     for _ in range(_MAX_CHUNKS):
-        header = _read_at(file, place, 12, size)
+        header = _read_at(file, offset, 12, size)
         if len(header) < 12:
             return False
         length = struct.unpack(">q", header[4:])[0]
         if header[:4] == b"data" or length < 0:  # -1: unknown, up to the end
-            return place + 12 + length > size
-        place += 12 + length
+            return offset + 12 + length > size
+        offset += 12 + length
     return False
 
 

@@ -40,7 +40,7 @@ class Walk:
     """True where the file ends within a frame."""
 
     is_broken: bool
-    """True where something else than tags follows at the place of a frame."""
+    """True where something else than tags follows at the offset of a frame."""
 
 
 def is_mpeg(start: bytes) -> bool:
@@ -51,20 +51,20 @@ def is_mpeg(start: bytes) -> bool:
 def walk(file: BinaryIO) -> Walk:
     """Read the headers of all frames of a file; its position is lost."""
     size = file.seek(0, 2)
-    first = place = after_tag(file)
+    first = offset = after_tag(file)
     frames = 0
-    while frames < MAX_FRAMES and place < size:
-        file.seek(place)
+    while frames < MAX_FRAMES and offset < size:
+        file.seek(offset)
         start = file.read(10)
         length = frame_length(start[:4])
         if length is None:
             return Walk(first, frames, False, is_broken=bool(start.strip(b"\0")) and not start.startswith(_TAGS))
-        place += length
+        offset += length
         frames += 1
     file.seek(max(0, size - 128))
     tail = file.read(128)  # the bytes of a tag might look like a frame
     tagged = tail[:3] == b"TAG" or tail[-32:-24] == b"APETAGEX"
-    return Walk(first, frames, place > size and not tagged, is_broken=False)
+    return Walk(first, frames, offset > size and not tagged, is_broken=False)
 
 
 def has_frame_count(file: BinaryIO) -> bool:

@@ -2,11 +2,11 @@
 
 Upstream: `prompt` (joint ids), reference codes.  Downstream: `generate` (speaking), `objective` (training).
 A decoder in the manner of Mistral (arXiv:2310.06825): RMSNorm, rotary positions, a sliding window, SwiGLU.  The first
-place of the sequence is the speaker vector; its output is left out.
-The key/value cache is a value that the caller holds: `begin` makes a `DecoderState`, `advance` returns the next one.
+position of the sequence is the speaker vector; its output is left out.
+The KV cache is a value that the caller holds: `begin` makes a `DecoderState`, `advance` returns the next one.
 Deviation from the published code: its cache holds `window` keys where its full pass attends to `window` + 1; here both
 attend to `window` + 1, so cached and uncached logits agree beyond the window too.
-Shapes: B batch · T tokens · S remembered places · D width · H heads · d head size · V joint vocabulary · L levels.
+Shapes: B batch · T tokens · S cached positions · D width · H heads · d head size · V joint vocabulary · L levels.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class DecoderState:
     """(B, V) of the next token."""
 
     lengths: Tensor
-    """(B,) places processed so far, the speaker's included: the position of the next token."""
+    """(B,) positions processed so far, the speaker's included: the position of the next token."""
 
     key_positions: Tensor
-    """(B, S) position of each remembered place, or -1 where a row remembers nothing."""
+    """(B, S) position of each cache entry, or -1 where a row has none."""
 
     seen: tuple[KeyValues, ...]
     """Per layer."""
@@ -223,7 +223,7 @@ class CodecLM(nn.Module):
         return self.norm(x), tuple(seen)
 
     def forget(self, state: DecoderState) -> DecoderState:
-        """`state` without the places that no row will attend to again."""
+        """`state` without the cache entries that no row will attend to again."""
         if state.key_positions.shape[1] <= self.config.window:
             return state
         kept = (state.key_positions >= (state.lengths - self.config.window).unsqueeze(1)).any(dim=0)

@@ -180,7 +180,7 @@ def read_model(kind: type[Model], config: Any, path: Path) -> Model:
     if not path.is_file():
         raise CheckpointError(f"{path}: expected this file in the model's folder; the model is incomplete")
     tensors = {name: tensor.float() for name, tensor in read_tensors(path).items()}
-    with torch.device("meta"):  # sizes only: the tensors of the file take the places
+    with torch.device("meta"):  # sizes only: the tensors of the file replace the parameters
         model = kind(config)
     try:
         model.load_state_dict(tensors, assign=True)

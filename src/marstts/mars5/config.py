@@ -34,7 +34,7 @@ class CodecLMConfig(Config):
     """Inner width of the decoder's SwiGLU layers, 7/3 of D."""
 
     window: int = Field(3000, gt=0)
-    """Sliding window: place i attends to places i - window to i."""
+    """Sliding window: position i attends to positions i - window to i."""
 
     speaker_layers: int = Field(2, gt=0)
     speaker_heads: int = Field(24, gt=0)

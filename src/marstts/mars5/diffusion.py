@@ -56,8 +56,8 @@ def cosine_schedule(num_timesteps: int) -> Schedule:
 
     After the square root ᾱ_t is the cosine itself.
     """
-    places = torch.arange(num_timesteps + 1, dtype=torch.float32)
-    curve = torch.cos((places / num_timesteps + COSINE_OFFSET) / (1 + COSINE_OFFSET) * math.pi * 0.5) ** 2
+    timesteps = torch.arange(num_timesteps + 1, dtype=torch.float32)
+    curve = torch.cos((timesteps / num_timesteps + COSINE_OFFSET) / (1 + COSINE_OFFSET) * math.pi * 0.5) ** 2
     curve = curve / curve[0]
     alphas = (curve[1:] / curve[:-1]).clamp(SMALLEST_ALPHA, 1.0).sqrt()
     log_alpha = alphas.double().log()
@@ -176,8 +176,8 @@ def q_one_step_progressive(
     s_i = sigmoid((i - T c / j + 20) / 8) is, for a counter c and a jump length j.
     """
     shape, num_frames = log_previous.dim(), log_previous.shape[1]
-    places = torch.arange(num_frames, device=log_previous.device)
-    extra = F.logsigmoid((places - num_frames * counter / jump_length + 20) / 8)
+    frames = torch.arange(num_frames, device=log_previous.device)
+    extra = F.logsigmoid((frames - num_frames * counter / jump_length + 20) / 8)
     extra = extra.view(1, -1, *([1] * (shape - 2)))
     log_keep = (spread(schedule.log_alpha[t], shape) - extra).clamp_max(0)
     return mix_with_uniform(log_previous, log_keep, spread(schedule.log_1_min_alpha[t], shape) + extra)

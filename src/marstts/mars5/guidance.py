@@ -28,7 +28,7 @@ def make_denoiser(
     What does not depend on the codes is computed here, once.
     """
     if guidance != 1:
-        unknown = model.unknown_speaker(len(conditioning.speaker))
+        unknown = model.null_speaker(len(conditioning.speaker))
         conditioning = Conditioning(
             text_ids=conditioning.text_ids.repeat(2, 1),
             text_lengths=conditioning.text_lengths.repeat(2),

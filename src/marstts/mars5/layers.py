@@ -131,7 +131,7 @@ class SpeakerEncoder(nn.Module):
 
 
 def length_mask(lengths: Tensor, size: int) -> Tensor:
-    """lengths (B,) -> (B, size), True where a place comes before its row's length."""
+    """lengths (B,) -> (B, size), True where a position is below its row's length."""
     return torch.arange(size, device=lengths.device) < lengths.unsqueeze(1)
 
 

@@ -65,7 +65,7 @@ class TimestepEmbedding(nn.Module):
         self.output = nn.Linear(width, width)
 
     def forward(self, timesteps: Tensor) -> Tensor:
-        """(B,) -> (B, 1, D), to be added to every place."""
+        """(B,) -> (B, 1, D), to be added to every position."""
         return self.output(F.silu(self.input(timestep_waves(timesteps, self.waves)))).unsqueeze(1)
 
 
@@ -114,7 +114,7 @@ class ResidualTransformer(nn.Module):
         """codes (B, R, L) padded with any class, lengths (B,) -> (B, D); length 0 gives the null speaker."""
         return self.speaker_encoder(codes, lengths)
 
-    def unknown_speaker(self, batch: int) -> Tensor:
+    def null_speaker(self, batch: int) -> Tensor:
         """(B, D): the speaker vector of rows whose conditioning is dropped."""
         device = self.speaker_encoder.identity.device
         no_codes = torch.zeros(1, 0, self.config.levels, dtype=torch.long, device=device)

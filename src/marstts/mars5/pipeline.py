@@ -45,7 +45,7 @@ class Pipeline:
     """An `ar.CodecLM`, or whatever has its `config`, `encode_speaker`, `begin` and `advance`."""
 
     nar: Any
-    """A `nar.ResidualTransformer`, or whatever has its `config`, `encode_speaker`, `unknown_speaker` and call."""
+    """A `nar.ResidualTransformer`, or whatever has its `config`, `encode_speaker`, `null_speaker` and call."""
 
     vocabulary: JointVocabulary
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
@@ -139,7 +139,7 @@ class Pipeline:
         rngs: Sequence[np.random.Generator],
     ) -> list[Codes]:
         """The NAR's codes (R + T, L) for level-0 codes (T,), T at least 1: the prefix first, as it was."""
-        config = self.profile.settle(self.diffusion)
+        config = self.profile.effective_config(self.diffusion)
         given = self.given(prompts, spoken)
         lengths = torch.tensor(given.lengths, device=self.device)
         num_classes = self.nar.config.num_classes

@@ -67,7 +67,7 @@ class Profile:
     padding_is_legal: bool = False
     """Whether the class that stands for padding may be drawn."""
 
-    settle: Callable[[DiffusionConfig], DiffusionConfig] = lambda config: config
+    effective_config: Callable[[DiffusionConfig], DiffusionConfig] = lambda config: config
     """The settings of the diffusion that count, of those that were given."""
 
     trim: Trim = Trim.ZEROS
@@ -93,7 +93,7 @@ RELEASED = Profile(
     level0=Level0.KEPT,
     reverse=PUBLISHED,
     padding_is_legal=True,
-    settle=ignore_settings,
+    effective_config=ignore_settings,
     trim=Trim.REFLECT,
     min_reference_seconds=0.0,
 )

@@ -181,14 +181,14 @@ def merge_pair(ids: Sequence[int], pair: Pair, merged: int) -> list[int]:
     """`ids` with every occurrence of `pair` replaced by `merged`, from left to right."""
     first, second = pair
     result: list[int] = []
-    place = 0
-    while place < len(ids):
-        if ids[place] == first and place + 1 < len(ids) and ids[place + 1] == second:
+    index = 0
+    while index < len(ids):
+        if ids[index] == first and index + 1 < len(ids) and ids[index + 1] == second:
             result.append(merged)
-            place += 2
+            index += 2
         else:
-            result.append(ids[place])
-            place += 1
+            result.append(ids[index])
+            index += 1
     return result
 
 

@@ -29,7 +29,7 @@ class Conditioning(str, Enum):
     """The paper: each vector is projected to one slot of the encoder's input."""
 
     FUSED = "fused"
-    """The published checkpoint: gated projections, joined into one place, after a language slot."""
+    """The published checkpoint: gated projections, summed into one slot, after a language slot."""
 
 
 class Mars6Config(Config):

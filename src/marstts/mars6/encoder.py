@@ -118,5 +118,5 @@ class Encoder(nn.Module):
 
 
 def length_mask(lengths: Tensor, size: int) -> Tensor:
-    """lengths (B,) -> (B, size), True for the first `lengths[b]` places of row b."""
+    """lengths (B,) -> (B, size), True for the first `lengths[b]` positions of row b."""
     return torch.arange(size, device=lengths.device) < lengths.unsqueeze(1)

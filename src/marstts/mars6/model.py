@@ -75,18 +75,18 @@ def join_states(states: Sequence[GlobalState]) -> GlobalState:
     What a row has seen moves to the front of its cache: gaps that other rows left would only grow.
     """
     seen_masks = [front_first(state.seen_mask) for state in states]
-    places = max(mask.shape[1] for mask, _ in seen_masks)
-    memory_places = max(state.memory_mask.shape[1] for state in states)
+    length = max(mask.shape[1] for mask, _ in seen_masks)
+    memory_length = max(state.memory_mask.shape[1] for state in states)
     seen = [
         [cache.gathered(order) for cache in state.seen] for state, (_, order) in zip(states, seen_masks, strict=True)
     ]
     return GlobalState(
         vectors=torch.cat([state.vectors for state in states]),
         num_patches=torch.cat([state.num_patches for state in states]),
-        seen=tuple(KVCache.joined(caches, places) for caches in zip(*seen, strict=True)),
-        seen_mask=torch.cat([F.pad(mask, (0, places - mask.shape[1])) for mask, _ in seen_masks]),
-        memory=tuple(KVCache.joined(caches, memory_places) for caches in zip(*(s.memory for s in states), strict=True)),
-        memory_mask=torch.cat([F.pad(s.memory_mask, (0, memory_places - s.memory_mask.shape[1])) for s in states]),
+        seen=tuple(KVCache.joined(caches, length) for caches in zip(*seen, strict=True)),
+        seen_mask=torch.cat([F.pad(mask, (0, length - mask.shape[1])) for mask, _ in seen_masks]),
+        memory=tuple(KVCache.joined(caches, memory_length) for caches in zip(*(s.memory for s in states), strict=True)),
+        memory_mask=torch.cat([F.pad(s.memory_mask, (0, memory_length - s.memory_mask.shape[1])) for s in states]),
     )
 
 
@@ -139,7 +139,7 @@ class Mars6(nn.Module):
         `attention_layers` of the global decoder, counted from 0, is returned too.
         """
         memory, memory_mask = self.encode(text_ids, text_lengths, identity, style, language)
-        x = self.global_decoder.embed(patches[:, :-1])  # (B, T, D), place t sees only patches < t
+        x = self.global_decoder.embed(patches[:, :-1])  # (B, T, D), position t sees only patches < t
         x, cross_attention = self.global_decoder(x, memory, memory_mask, attention_layers)
         scored = scored_patches(patch_lengths, patches.shape[1], scored)
         logits = self.local_decoder(x[scored], patches[scored])

@@ -20,7 +20,7 @@ from marstts.mars6.config import Mars6Config
 from marstts.mars6.encoder import length_mask
 from marstts.nn.cross_entropy import cross_entropy
 
-NOTHING = -1
+NO_CODE = -1
 """The code before the first one."""
 
 
@@ -87,8 +87,8 @@ def previous_codes(patches: Tensor, scored: Tensor, config: Mars6Config) -> Tens
     before each L0 code of a scored patch, or -1 where nothing did.
     """
     coarse = patches[..., : config.patch_layout[0]].flatten(start_dim=1)  # (B, T * layout[0]); L0 has offset 0
-    before = F.pad(coarse[:, :-1], (1, 0), value=NOTHING).view(*patches.shape[:2], -1)[scored]
-    return before.masked_fill((before < 0) | (before >= config.codebook_size), NOTHING)
+    before = F.pad(coarse[:, :-1], (1, 0), value=NO_CODE).view(*patches.shape[:2], -1)[scored]
+    return before.masked_fill((before < 0) | (before >= config.codebook_size), NO_CODE)
 
 
 def flux_loss(logits: Tensor, previous: Tensor, flux: FluxConfig) -> Tensor:
@@ -98,8 +98,8 @@ def flux_loss(logits: Tensor, previous: Tensor, flux: FluxConfig) -> Tensor:
     not count. MARS6, equation 1.
     """
     previous = previous.flatten()
-    missed = F.cross_entropy(logits.flatten(end_dim=1).float(), previous, ignore_index=NOTHING, reduction="none")
-    counted = previous != NOTHING
+    missed = F.cross_entropy(logits.flatten(end_dim=1).float(), previous, ignore_index=NO_CODE, reduction="none")
+    counted = previous != NO_CODE
     return (flux.beta / (flux.epsilon + missed) * counted).sum() / counted.sum().clamp_min(1)
 
 
@@ -140,15 +140,15 @@ def diagonal_band(
     """
     if boundaries is None:
         boundaries = torch.zeros(len(text_lengths), 2, dtype=torch.long, device=text_lengths.device)
-    patch_second, patch_place, _ = places(patch_lengths, boundaries[:, 0], num_patches)
-    text_second, text_place, text_step = places(text_lengths, boundaries[:, 1], num_tokens)
-    distance = (patch_place.unsqueeze(2) - text_place.unsqueeze(1)).abs()
+    patch_second, patch_position, _ = relative_positions(patch_lengths, boundaries[:, 0], num_patches)
+    text_second, text_position, text_step = relative_positions(text_lengths, boundaries[:, 1], num_tokens)
+    distance = (patch_position.unsqueeze(2) - text_position.unsqueeze(1)).abs()
     near = distance <= text_step.clamp_min(width).unsqueeze(1)
     same = patch_second.unsqueeze(2) == text_second.unsqueeze(1)
     return near & same & length_mask(text_lengths, num_tokens).unsqueeze(1)
 
 
-def places(lengths: Tensor, boundaries: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
+def relative_positions(lengths: Tensor, boundaries: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
     """Whether each index up to `size` is in the second part, its relative position and its width: (B, size) each."""
     index = torch.arange(size, device=lengths.device)
     boundaries, lengths = boundaries.unsqueeze(1), lengths.unsqueeze(1)

@@ -239,7 +239,7 @@ class Tape(TorchDispatchMode):
         return result
 
     def replay(self) -> None:
-        """Results take the places of those that were recorded; what was there before the recording is what it is."""
+        """Results replace those that were recorded; what was there before the recording is what it is."""
         results: dict[int, torch.Tensor] = {}
 
         def current(value: Any) -> Any:

@@ -99,7 +99,7 @@ class GuidedEngine:
 
     def select(self, state: Any, rows: Sequence[int]) -> Any:
         """Only these rows."""
-        return self.engine.select(state, [place for row in rows for place in (2 * row, 2 * row + 1)])
+        return self.engine.select(state, [index for row in rows for index in (2 * row, 2 * row + 1)])
 
     def join(self, states: Sequence[Any]) -> Any:
         """The rows of all states."""

@@ -32,7 +32,7 @@ from marstts.mars6.prompt_batch import PromptBatch, collate
 from marstts.nn.kv_cache import KVCache
 
 MIN_CAPACITY, MIN_MEMORY = 128, 64
-"""Least places of a captured step, eleven seconds of speech, and of its memory; more come in powers of two."""
+"""Least positions of a captured step, eleven seconds of speech, and of its memory; more come in powers of two."""
 
 MAX_GRAPHS = 16
 """Captured steps kept at a time: each holds its caches on the device; the least recently used one is dropped."""
@@ -82,11 +82,11 @@ class StaticState:
 
     assignment: SlotAssignment
 
-    places: NDArray[np.int64]
-    """(rows,) places of the cache that are filled."""
+    lengths: NDArray[np.int64]
+    """(rows,) positions of the cache that are filled."""
 
     texts: NDArray[np.int64]
-    """(rows,) places of the memory that are not padding."""
+    """(rows,) positions of the memory that are not padding."""
 
     pending: NDArray[np.int64] | None
     """(rows, P) patches to append next; None while a patch is in the making."""
@@ -136,7 +136,7 @@ class StaticEngine:
         )
         projected = self.model.global_decoder.project_kv(memory)
         cache = SlotCache(self.prefill(batch, projected, mask), stack(projected), mask)
-        pending = np.zeros((len(prompts), self.config.patch_size), np.int64)  # of place 0, which is the start vector's
+        pending = np.zeros((len(prompts), self.config.patch_size), np.int64)  # position 0 is the start vector
         for row, prompt in enumerate(prompts):
             pending[row] = prompt.prefix_tokens[-1] if len(prompt.prefix_tokens) else 0
         assignment = SlotAssignment([(cache, row) for row in range(len(prompts))])
@@ -164,7 +164,7 @@ class StaticEngine:
 
         See `classifier_free_guidance.GuidedPatchSampler`.
         """
-        each = len(state.places) // len(inputs.uniforms)
+        each = len(state.lengths) // len(inputs.uniforms)
 
         def per_row(values: NDArray[Any]) -> NDArray[Any]:
             return np.repeat(values, each, axis=0)
@@ -187,7 +187,7 @@ class StaticEngine:
         assert (picks <= config.codebook_size).all(), "the model's logits are NaN or infinite"
         ended = np.maximum.accumulate(picks == config.codebook_size, axis=1)
         tokens = np.where(ended, config.eos, picks + np.array(config.position_levels) * config.codebook_size)
-        return tokens, StaticState(state.assignment, state.places + 1, state.texts, None)
+        return tokens, StaticState(state.assignment, state.lengths + 1, state.texts, None)
 
     @torch.inference_mode()
     def next_logits(self, state: StaticState, tokens: NDArray[np.int64]) -> tuple[NDArray[np.float32], StaticState]:
@@ -200,16 +200,16 @@ class StaticEngine:
                 step.write(lambda table: fill_patches(table, slots, state))
                 vectors = step.decode_step(StepInputs.of(step.table, self.config.patch_size))[step.cache.index(slots)]
                 step.wait()
-            state = StaticState(state.assignment, state.places + 1, state.texts, None, PartialPatch(vectors))
+            state = StaticState(state.assignment, state.lengths + 1, state.texts, None, PartialPatch(vectors))
         assert state.patch is not None, "the positions of a patch come in order"
         vectors, past = state.patch
         logits, past = self.model.local_decoder.step(vectors, self.tensor(tokens[:, -1]) if position else None, past)
-        after = StaticState(state.assignment, state.places, state.texts, None, PartialPatch(vectors, past))
+        after = StaticState(state.assignment, state.lengths, state.texts, None, PartialPatch(vectors, past))
         return logits.float().cpu().numpy(), after
 
     def append(self, state: StaticState, patches: NDArray[np.int64]) -> StaticState:
         """Append finished patches (rows, P); they are computed together with the next ones."""
-        return StaticState(state.assignment, state.places, state.texts, np.asarray(patches, np.int64))
+        return StaticState(state.assignment, state.lengths, state.texts, np.asarray(patches, np.int64))
 
     @torch.inference_mode()
     def select(self, state: StaticState, rows: Sequence[int]) -> StaticState:
@@ -223,7 +223,7 @@ class StaticEngine:
         pending = None if state.pending is None else state.pending[rows]
         with self._lock:
             assignment = self.take_over([state.assignment], [state.assignment.cells[row] for row in rows])
-        return StaticState(assignment, state.places[rows], state.texts[rows], pending, patch)
+        return StaticState(assignment, state.lengths[rows], state.texts[rows], pending, patch)
 
     def join(self, states: Sequence[StaticState]) -> StaticState:
         """Concatenate the rows of all states, none of them within a patch. Nothing is copied until the next patch."""
@@ -233,7 +233,7 @@ class StaticEngine:
             assignment = self.take_over(before, [cell for one in before for cell in one.cells])
         return StaticState(
             assignment,
-            np.concatenate([state.places for state in states]),
+            np.concatenate([state.lengths for state in states]),
             np.concatenate([state.texts for state in states]),
             np.concatenate([patches for patches in pending if patches is not None]),
         )
@@ -247,8 +247,8 @@ class StaticEngine:
         return after
 
     def step_for(self, state: StaticState, window: int) -> CapturedStep:
-        """The captured step whose slots, places and memory suffice for the rows; made when first needed."""
-        batch, capacity = bucket(len(state.places)), bucket(int(state.places.max()) + 1, MIN_CAPACITY)
+        """The captured step whose slots, positions and memory suffice for the rows; made when first needed."""
+        batch, capacity = bucket(len(state.lengths)), bucket(int(state.lengths.max()) + 1, MIN_CAPACITY)
         size = BucketSize(batch, capacity, bucket(int(state.texts.max()), MIN_MEMORY), window)
         if size not in self.captured:
             while len(self.captured) >= MAX_GRAPHS:
@@ -268,7 +268,7 @@ class StaticEngine:
         moved = [row for row, slot in enumerate(slots) if slot is None]
         free = iter(sorted(set(range(cache.num_slots)) - {slot for slot in slots if slot is not None}))
         goals = [(cache, next(free)) for _ in moved]
-        copy_rows(assignment, moved, goals, int(state.places.max()))
+        copy_rows(assignment, moved, goals, int(state.lengths.max()))
         return [slot for _, slot in assignment.cells]
 
     def evict(self, assignment: SlotAssignment, cache: SlotCache) -> None:
@@ -285,22 +285,22 @@ class StaticEngine:
 
 
 def copy_rows(
-    assignment: SlotAssignment, rows: Sequence[int], goals: Sequence[tuple[SlotCache, int]], places: int
+    assignment: SlotAssignment, rows: Sequence[int], goals: Sequence[tuple[SlotCache, int]], length: int
 ) -> None:
-    """Copy the caches of these rows, up to `places` places of them, to other slots, all in one cache; assign those."""
+    """Copy the caches of these rows, up to `length` positions, to other slots, all in one cache; assign those."""
     for source in {assignment.cells[row][0] for row in rows}:
         pairs = [(row, goal) for row, goal in zip(rows, goals, strict=True) if assignment.cells[row][0] is source]
         there, here = [assignment.cells[row][1] for row, _ in pairs], [slot for _, (_, slot) in pairs]
-        shared = min(places, source.seen.shape[4], goals[0][0].seen.shape[4])
+        shared = min(length, source.seen.shape[4], goals[0][0].seen.shape[4])
         goals[0][0].copy_from(source, there, here, shared)
         for row, goal in pairs:
             assignment.cells[row] = goal
 
 
 def fill_patches(table: StepInputs, slots: Sequence[int], state: StaticState) -> None:
-    """Write the patches to append, and their places."""
+    """Write the patches to append, and their positions."""
     assert state.pending is not None, "a finished patch must be appended before the next is made"
-    table.tokens[slots], table.places[slots] = state.pending, state.places
+    table.tokens[slots], table.positions[slots] = state.pending, state.lengths
 
 
 def stack(caches: Sequence[KVCache]) -> Tensor:

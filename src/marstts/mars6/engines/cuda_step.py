@@ -5,8 +5,8 @@ A patch of the 70M shape is about eight hundred small kernels. Launching each of
 them takes a GPU, so everything between two patches of tokens is captured once: the global step, seven local steps,
 sampling with its second draw, and the stop test. One copy to the device and one back per patch are all that the host
 does. Elsewhere than on a GPU the same function runs uncaptured.
-Shapes: B slots · P positions of a patch · K recent codes · N places of the KV cache (the start vector and every patch)
-· M memory places · D width · C codes per level · L, H, d global layers, heads and head width.
+Shapes: B slots · P positions of a patch · K recent codes · N positions of the KV cache (start vector and patches)
+· M memory positions · D width · C codes per level · L, H, d global layers, heads and head width.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class StaticKVCache(NamedTuple):
     """(B, H, N, d)."""
 
     values: Tensor
-    places: Tensor
+    positions: Tensor
     """(B, H, 1, d), position of the next patch."""
 
     def extended(self, later: KVCache) -> KVCache:
-        """All N places, one of them new; a mask must hide what is not yet written."""
-        self.keys.scatter_(2, self.places, later.keys)
-        self.values.scatter_(2, self.places, later.values)
+        """All N positions, one of them new; a mask must hide what is not yet written."""
+        self.keys.scatter_(2, self.positions, later.keys)
+        self.values.scatter_(2, self.positions, later.values)
         return KVCache(self.keys, self.values)
 
 
@@ -56,7 +56,7 @@ class SlotCache:
 
     @classmethod
     def empty(cls, model: Mars6, batch: int, capacity: int, memory: int) -> SlotCache:
-        """Empty slots; each attends to one place of an empty memory, because a softmax needs at least one."""
+        """Empty slots; each attends to one position of an empty memory, because a softmax needs at least one."""
         config, like = model.config, model.global_decoder.start
         shape = (2, config.global_layers, batch, config.heads)
         width = config.width // config.heads
@@ -69,10 +69,10 @@ class SlotCache:
         """B."""
         return len(self.memory_mask)
 
-    def copy_from(self, source: SlotCache, rows: Sequence[int], slots: Sequence[int], places: int) -> None:
-        """Copy `rows` of another cache, their first `places` places, into `slots` of this one."""
+    def copy_from(self, source: SlotCache, rows: Sequence[int], slots: Sequence[int], length: int) -> None:
+        """Copy `rows` of another cache, their first `length` positions, into `slots` of this one."""
         here, there = self.index(slots), self.index(rows)
-        self.seen[:, :, here, :, :places] = source.seen[:, :, there, :, :places]
+        self.seen[:, :, here, :, :length] = source.seen[:, :, there, :, :length]
         shared = min(self.memory.shape[4], source.memory.shape[4])  # the rest is padding in either
         self.memory[:, :, here, :, :shared] = source.memory[:, :, there, :, :shared]
         self.memory_mask[here] = False
@@ -90,7 +90,7 @@ class StepInputs(NamedTuple):
     """(B, P) the patch to append."""
     uniforms: Any
     """(B, P, 2)."""
-    places: Any
+    positions: Any
     """(B,) position of the patch; position 0 is the start vector's."""
     top_p: Any
     may_end: Any
@@ -179,15 +179,15 @@ class CapturedStep:
     def decode_step(self, inputs: StepInputs) -> Tensor:
         """Append the patches to the cache -> (B, D), the vectors of the next ones."""
         decoder, cache = self.model.global_decoder, self.cache
-        places = inputs.places.long()  # (B,)
-        x = decoder.patch_embedding(inputs.tokens.long().unsqueeze(1), places - 1)  # (B, 1, D)
-        x = torch.where((places == 0).view(-1, 1, 1), decoder.start, x)
+        positions = inputs.positions.long()  # (B,)
+        x = decoder.patch_embedding(inputs.tokens.long().unsqueeze(1), positions - 1)  # (B, 1, D)
+        x = torch.where((positions == 0).view(-1, 1, 1), decoder.start, x)
         keys, values = cache.seen.unbind(0)  # (L, B, H, N, d) each
         layers, batch, heads, _, width = keys.shape
-        target = places.view(batch, 1, 1, 1).expand(batch, heads, 1, width)
+        target = positions.view(batch, 1, 1, 1).expand(batch, heads, 1, width)
         past = [StaticKVCache(keys[layer], values[layer], target) for layer in range(layers)]
         memory = tuple(map(KVCache, *(part.unbind(0) for part in cache.memory.unbind(0))))
-        attended = self.arange <= places.unsqueeze(1)  # (B, N), the patch itself included
+        attended = self.arange <= positions.unsqueeze(1)  # (B, N), the patch itself included
         x, _ = decoder.step(x, past, attended, memory, cache.memory_mask)
         return x.squeeze(1)
 

@@ -1,13 +1,11 @@
 """The ONNX engine: runs an exported MARS6 with ONNX Runtime and NumPy, no PyTorch.
 
-Upstream: a folder written by `mars6.export.graphs.export_mars6`.  Downstream: `generation.loop`, by way of the
-`Engine` protocol.
-Both decoders keep KV caches. The global decoder's lie in buffers with capacity for later patches, so that a patch
-is written into its place without copying. States that share a buffer attend only to their own places.
-A patch takes two runs: one of the global decoder, and one of the local decoder with all its sampling.
-Shapes: B rows · P positions of a patch · C codes per level · D width · M memory places · N places in the cache of the
-global decoder (the start vector and every patch) · L, H, d layers, heads and head width of that decoder. KV: an
-axis of two, keys and values.
+Upstream: a folder written by `mars6.export.graphs.export_mars6`.  Downstream: `generation.loop`, by way of the `Engine`
+protocol. Both decoders keep KV caches. The global decoder's lie in buffers with capacity for later patches, so that a
+patch is written without copying. States that share a buffer attend only to their own positions. A patch takes two runs:
+one of the global decoder, and one of the local decoder with all its sampling. Shapes: B rows · P positions of a patch ·
+C codes per level · D width · M memory positions · N positions in the KV cache of the global decoder (the start vector
+and every patch) · L, H, d layers, heads and head width of that decoder. KV: an axis of two, keys and values.
 """
 
 from __future__ import annotations
@@ -52,22 +50,22 @@ class Memory(NamedTuple):
     @classmethod
     def join(cls, memories: Sequence[Memory]) -> Memory:
         """The rows of all, shorter memories padded with what is not attended to."""
-        places = max(memory.bias.shape[1] for memory in memories)
-        biases = [pad_axis(memory.bias, 1, places, -np.inf) for memory in memories]
-        caches = [pad_axis(memory.cache, 4, places) for memory in memories]
+        length = max(memory.bias.shape[1] for memory in memories)
+        biases = [pad_axis(memory.bias, 1, length, -np.inf) for memory in memories]
+        caches = [pad_axis(memory.cache, 4, length) for memory in memories]
         return cls(np.concatenate(caches, axis=2), np.concatenate(biases))
 
 
 class Buffer:
-    """Keys and values, (KV, L, B, H, capacity, d), of which the first places are in use."""
+    """Keys and values, (KV, L, B, H, capacity, d), of which the first positions are in use."""
 
     def __init__(self, cache: NDArray[np.float32], capacity: int) -> None:
-        """Allocate `capacity` places; the first of them are copied from cache (KV, L, B, H, any, d)."""
+        """Allocate `capacity` positions; the first of them are copied from cache (KV, L, B, H, any, d)."""
         copied = min(cache.shape[4], capacity)
         self.cache = np.zeros((*cache.shape[:4], capacity, cache.shape[5]), np.float32)
         self.cache[:, :, :, :, :copied] = cache[:, :, :, :, :copied]
         self.newest: DecoderKVCache | None = None
-        """The cache that uses all places written so far; only it may be extended in place."""
+        """The cache that uses all positions written so far; only it may be extended in place."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,52 +74,52 @@ class DecoderKVCache:
 
     buffer: Buffer
 
-    places: NDArray[np.int64]
-    """(B,) N of each row; later places of the buffer belong to other states."""
+    lengths: NDArray[np.int64]
+    """(B,) N of each row; later positions of the buffer belong to other states."""
 
     @classmethod
     def empty(cls, layers: int, batch: int, heads: int, width: int) -> DecoderKVCache:
-        """The cache before the start vector: no places, capacity 0."""
+        """The cache before the start vector: no positions, capacity 0."""
         return cls(Buffer(np.zeros((2, layers, batch, heads, 0, width), np.float32), 0), np.zeros(batch, np.int64))
 
     @classmethod
-    def copied(cls, cache: NDArray[np.float32], places: NDArray[np.int64]) -> DecoderKVCache:
-        """Copy the first places[b] of cache (KV, L, B, H, any, d) to a new buffer with capacity for one more."""
-        copy = cls(Buffer(cache, capacity_for(int(places.max()) + 1)), places)
+    def copied(cls, cache: NDArray[np.float32], lengths: NDArray[np.int64]) -> DecoderKVCache:
+        """Copy the first lengths[b] positions of cache (KV, L, B, H, any, d) to a new buffer, with one to spare."""
+        copy = cls(Buffer(cache, capacity_for(int(lengths.max()) + 1)), lengths)
         copy.buffer.newest = copy
         return copy
 
     @property
     def bias(self) -> NDArray[np.float32]:
         """(B, capacity), see `attention_bias`."""
-        return attention_bias(np.arange(self.buffer.cache.shape[4]) < self.places[:, None])
+        return attention_bias(np.arange(self.buffer.cache.shape[4]) < self.lengths[:, None])
 
     def extended(self, cache: NDArray[np.float32]) -> DecoderKVCache:
-        """One more place per row, cache (KV, L, B, H, 1, d)."""
+        """One more position per row, cache (KV, L, B, H, 1, d)."""
         buffer = self.buffer
-        if buffer.newest is not self or self.places.max() == buffer.cache.shape[4]:
-            buffer = self.copied(buffer.cache, self.places).buffer
-        for row, place in enumerate(self.places):
-            buffer.cache[:, :, row, :, place] = cache[:, :, row, :, 0]
-        buffer.newest = DecoderKVCache(buffer, self.places + 1)
+        if buffer.newest is not self or self.lengths.max() == buffer.cache.shape[4]:
+            buffer = self.copied(buffer.cache, self.lengths).buffer
+        for row, position in enumerate(self.lengths):
+            buffer.cache[:, :, row, :, position] = cache[:, :, row, :, 0]
+        buffer.newest = DecoderKVCache(buffer, self.lengths + 1)
         return buffer.newest
 
     def select(self, rows: Sequence[int]) -> DecoderKVCache:
         """Only these rows."""
-        return self.copied(self.buffer.cache[:, :, rows], self.places[rows])
+        return self.copied(self.buffer.cache[:, :, rows], self.lengths[rows])
 
     @classmethod
     def join(cls, parts: Sequence[DecoderKVCache]) -> DecoderKVCache:
-        """The rows of all, in a new buffer with capacity for one more place."""
-        places = np.concatenate([part.places for part in parts])
-        capacity = capacity_for(int(places.max()) + 1)
+        """The rows of all, in a new buffer with capacity for one more position."""
+        lengths = np.concatenate([part.lengths for part in parts])
+        capacity = capacity_for(int(lengths.max()) + 1)
         caches = [pad_axis(part.buffer.cache[:, :, :, :, :capacity], 4, capacity) for part in parts]
-        return cls.copied(np.concatenate(caches, axis=2), places)
+        return cls.copied(np.concatenate(caches, axis=2), lengths)
 
 
-def capacity_for(places: int) -> int:
+def capacity_for(length: int) -> int:
     """The next multiple of CAPACITY_STEP."""
-    return -(-places // CAPACITY_STEP) * CAPACITY_STEP
+    return -(-length // CAPACITY_STEP) * CAPACITY_STEP
 
 
 def pad_axis(array: NDArray[np.float32], axis: int, size: int, value: float = 0.0) -> NDArray[np.float32]:
@@ -298,7 +296,7 @@ class OnnxEngine:
         """Run the global decoder over patches (B, T, P) after those in the cache, see `export.decoder_graphs`."""
         inputs: dict[str, NDArray[Any]] = {
             "patches": patches,
-            "first": cache.places,
+            "first": cache.lengths,
             "seen_bias": cache.bias,
             "memory_bias": memory.bias,
         }

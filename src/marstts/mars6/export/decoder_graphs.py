@@ -11,14 +11,14 @@ arithmetic in the order that ONNX Runtime does fastest, and tests hold the two e
   processor's cache takes three times as long.
 - `local.onnx`, one position of the local decoder: for guidance, and for callers that need the logits.
 
-Queries, keys and values are one matrix product. Queries are scaled by their weights. Keys lie place by place like
-values: a new place is then one stretch of memory, and the processor reads rows of a batch in the order they lie in. In
+Queries, keys and values are one matrix product. Queries are scaled by their weights. Keys lie position by position like
+values: a new position is then one stretch of memory, and the rows of a batch are read in memory order. In
 int8, weights share a scale per block, and activations one per block and row, so that a row's numbers do not depend on
 the other rows of the batch.
 
-Shapes: B batch · T places of the global decoder, place 0 being the start vector and place n + 1 patch n · N places in
-the cache (its capacity) · M memory places · P positions of a patch · L, H, d layers, heads and head width of the
-decoder concerned · D width · C codes per level.
+Shapes: B batch · T positions of the global decoder, position 0 being the start vector and position n + 1 patch n · N
+positions in the cache (its capacity) · M memory positions · P positions of a patch · L, H, d layers, heads and head
+width of the decoder concerned · D width · C codes per level.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def write_decoder_graphs(config: Mars6Config, folder: Path, weights_file: str) -
 
 
 def global_graph(config: Mars6Config, weights: Mapping[str, Stored], weights_file: str) -> GraphBuilder:
-    """Some places of the global decoder, after those in the cache.
+    """Some positions of the global decoder, after those in the cache.
 
-    Inputs: patches (B, T, P) beginning at place first (B,), where place 0 may hold anything; seen_bias (B, N), zero for
-    places that are attended to and minus infinity for others; per layer seen_keys.l and seen_values.l (B, H, N, d),
-    memory_keys.l and memory_values.l (B, H, M, d); memory_bias (B, M).
-    Outputs: vectors (B, T, D), the local decoder's first input; cache (2, L, B, H, T, d), keys and values.
+    Inputs: patches (B, T, P) beginning at position first (B,), where position 0 may hold anything; seen_bias (B, N),
+    zero for positions that are attended to and minus infinity for others; per layer seen_keys.l and seen_values.l (B,
+    H, N, d), memory_keys.l and memory_values.l (B, H, M, d); memory_bias (B, M). Outputs: vectors (B, T, D), the local
+    decoder's first input; cache (2, L, B, H, T, d), keys and values.
     """
     g = GraphBuilder(weights, weights_file)
     heads, width = config.heads, config.width
@@ -96,28 +96,28 @@ def global_graph(config: Mars6Config, weights: Mapping[str, Stored], weights_fil
 def attention_bias(g: GraphBuilder, sizes: str) -> tuple[str, str]:
     """sizes: B and T -> what is added to the scores (B, 1, T, N + T), and the numbers N and T."""
     seen = g.input("seen_bias", "FLOAT", ["batch", "capacity"])
-    batch, places = g.ops("Split", sizes, outputs=2, axis=0, num_outputs=2)
+    batch, length = g.ops("Split", sizes, outputs=2, axis=0, num_outputs=2)
     capacity = g.op("Shape", seen, start=1, end=2)
     one = np.array([1], np.int64)
-    before = g.op("Expand", g.op("Unsqueeze", seen, [1, 2]), g.op("Concat", batch, one, places, capacity, axis=0))
-    square = g.op("Expand", np.float32(-np.inf), g.op("Concat", batch, one, places, places, axis=0))
+    before = g.op("Expand", g.op("Unsqueeze", seen, [1, 2]), g.op("Concat", batch, one, length, capacity, axis=0))
+    square = g.op("Expand", np.float32(-np.inf), g.op("Concat", batch, one, length, length, axis=0))
     later = g.op("Trilu", square, np.int64(1), upper=1)
-    return g.op("Concat", before, later, axis=3), g.op("Concat", capacity, places, axis=0)
+    return g.op("Concat", before, later, axis=3), g.op("Concat", capacity, length, axis=0)
 
 
 def embed_patches(g: GraphBuilder, config: Mars6Config, patches: str, first: str) -> str:
-    """`decoders.PatchEmbedding`, and the start vector at place 0: (B, T, P) -> (B, T, D)."""
+    """`decoders.PatchEmbedding`, and the start vector at position 0: (B, T, P) -> (B, T, D)."""
     name, width, size = f"{GLOBAL}.patch_embedding", config.patch_token_width, config.patch_size
     offset = g.op(
         "Unsqueeze",
         g.op("Range", np.int64(0), g.op("Squeeze", g.op("Shape", patches, start=1, end=2)), np.int64(1)),
         [0],
     )
-    places = g.op("Unsqueeze", g.op("Add", g.op("Unsqueeze", first, [1]), offset), [2])  # (B, T, 1)
+    patch_positions = g.op("Unsqueeze", g.op("Add", g.op("Unsqueeze", first, [1]), offset), [2])  # (B, T, 1)
     tokens = g.op("Where", g.op("Less", patches, np.int64(0)), np.int64(config.eos), patches)
     embedded = g.cast(g.op("Gather", g.weight(f"{name}.tokens.weight"), tokens), "FLOAT")
-    within = np.arange(size, dtype=np.int64) - size  # patch n stands at place n + 1
-    positions = g.cast(g.op("Add", g.op("Mul", places, np.int64(size)), within), "FLOAT")
+    within = np.arange(size, dtype=np.int64) - size  # patch n is at position n + 1
+    positions = g.cast(g.op("Add", g.op("Mul", patch_positions, np.int64(size)), within), "FLOAT")
     exponents = np.arange(0, width, 2, dtype=np.float32) / np.float32(width)
     frequencies = np.exp(np.float32(-math.log(10_000.0)) * exponents)
     angles = g.op("Mul", g.op("Unsqueeze", positions, [3]), frequencies)
@@ -128,7 +128,7 @@ def embed_patches(g: GraphBuilder, config: Mars6Config, patches: str, first: str
     x = g.op("Add", embedded, g.op("Mul", waves_in_turn, g.as_float32(f"{name}.positions.alpha")))
     mixed = linear(g, g.op("Reshape", x, [-1, size * width]), f"{name}.output")
     shape = g.op("Concat", g.op("Shape", patches, end=2), [config.width], axis=0)
-    is_start = g.op("Equal", places, np.int64(0))
+    is_start = g.op("Equal", patch_positions, np.int64(0))
     return g.op("Where", is_start, g.as_float32(f"{GLOBAL}.start"), g.op("Reshape", mixed, shape))
 
 
@@ -144,9 +144,9 @@ def cross_attention(
     return linear(g, merge_heads(g, g.op("MatMul", probs, memory[1]), config.width), f"{name}.output")
 
 
-def cache_inputs(g: GraphBuilder, name: str, config: Mars6Config, places: str) -> tuple[str, str]:
-    """Keys and values (B, H, places, d) of one layer, as inputs."""
-    shape: list[int | str] = ["batch", config.heads, places, config.width // config.heads]
+def cache_inputs(g: GraphBuilder, name: str, config: Mars6Config, length: str) -> tuple[str, str]:
+    """Keys and values (B, H, length, d) of one layer, as inputs."""
+    shape: list[int | str] = ["batch", config.heads, length, config.width // config.heads]
     return g.input(name.format("keys"), "FLOAT", shape), g.input(name.format("values"), "FLOAT", shape)
 
 
@@ -199,7 +199,7 @@ def guide(g: GraphBuilder, config: Mars6Config, logits: str) -> str:
     """logits (G · B, C + 1) -> (B, C + 1), guided; unchanged where G and the weight are 1."""
     groups = g.op("Concat", g.op("Shape", "top_p"), [-1, config.codebook_size + 1], axis=0)
     grouped = g.op("Reshape", logits, groups)
-    conditional, unconditional = (g.op("Gather", grouped, np.int64(place), axis=1) for place in (0, -1))
+    conditional, unconditional = (g.op("Gather", grouped, np.int64(row), axis=1) for row in (0, -1))
     rest = g.op("Sub", np.float32(1), "guidance")
     return g.op("Add", g.op("Mul", conditional, "guidance"), g.op("Mul", unconditional, rest))
 

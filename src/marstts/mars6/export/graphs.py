@@ -4,7 +4,7 @@ Upstream: `model.Mars6`, trained.  Downstream: `engines.onnx`, which runs what `
 The encoder, which runs once per sentence, is PyTorch's export of the model's layers; all it adds is what the global
 decoder's cross-attention keeps of the memory. The decoders, which run for every patch, are written by `decoder_graphs`.
 
-Shapes: B batch · S text tokens · M = slots + S memory places · L, H, d layers, heads and head width of the global
+Shapes: B batch · S text tokens · M = slots + S memory positions · L, H, d layers, heads and head width of the global
 decoder.
 """
 

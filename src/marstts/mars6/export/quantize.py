@@ -112,13 +112,13 @@ def move_weights(source: Path, target: Path) -> None:
     onnx = require("onnx", "train")
     content = read_regular_file(source, MAX_GRAPH_BYTES, CheckpointError)
     names = {stored.offset: name for name, stored in stored_tensors(source.with_name(WEIGHTS_FILE)).items()}
-    places = stored_tensors(target.with_name(WEIGHTS_FILE))
+    stored = stored_tensors(target.with_name(WEIGHTS_FILE))
     try:
         model = onnx.load_from_string(content)
         for tensor in model.graph.initializer:
             for entry in tensor.external_data:
                 if entry.key == "offset":
-                    entry.value = str(places[names[int(entry.value)]].offset)
+                    entry.value = str(stored[names[int(entry.value)]].offset)
     except Exception as error:  # protobuf's classes of exceptions
         raise CheckpointError(
             f"{printable_name(source)}: expected the encoder, but the graph is corrupt or belongs to other weights"

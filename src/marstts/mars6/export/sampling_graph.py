@@ -179,7 +179,7 @@ def draw(g: GraphBuilder, weights: str, uniforms: str, ids: int) -> str:
 
 
 def searchsorted(g: GraphBuilder, rising: str, limit: str, length: int) -> str:
-    """rising (B, length) never falls, limit (B, 1) -> (B, 1) int64: the first place above the limit, else the last."""
+    """rising (B, length) never falls, limit (B, 1) -> (B, 1) int64: the first index above the limit, else the last."""
     below = g.op("ReduceSum", g.cast(g.op("LessOrEqual", rising, limit), "INT64"), [1])
     return g.op("Min", below, np.int64(length - 1))
 

@@ -112,7 +112,7 @@ def read_phone_alignments(path: Path) -> dict[str, PhoneAlignment]:
     return alignments
 
 
-def phones_at(alignment: PhoneAlignment, times: NDArray[np.float64]) -> NDArray[np.int64]:
+def phone_ids_at(alignment: PhoneAlignment, times: NDArray[np.float64]) -> NDArray[np.int64]:
     """times (L,) in seconds -> index (L,) of the phone at each; silence before the first one, and without phones."""
     starts, phones = alignment
     if not len(phones):

@@ -24,7 +24,7 @@ from marstts.errors import AudioError, ConfigError, DataError
 from marstts.training.codec.augmentation import augment_waveform
 from marstts.training.codec.config import CodecTrainingConfig
 from marstts.training.codec.f0_loss import f0_at, read_f0
-from marstts.training.codec.phone_loss import AFTER_END, PhoneAlignment, phones_at, read_phone_alignments
+from marstts.training.codec.phone_loss import AFTER_END, PhoneAlignment, phone_ids_at, read_phone_alignments
 from marstts.training.corrupt_files import CorruptFileLog
 
 MAX_VALIDATION_SEGMENTS = 96
@@ -205,7 +205,7 @@ class Segments:
         phones = np.full(len(times), AFTER_END)
         if source.alignment is not None:
             inside = times < utterance.seconds
-            phones[inside] = phones_at(source.alignment, times[inside])
+            phones[inside] = phone_ids_at(source.alignment, times[inside])
         frames = (first + model.hop * (np.arange(self.samples // model.hop) + 0.5)) / model.sample_rate
         f0, voiced = f0_at(source.f0, frames)
         return Segment(samples, phones, f0, voiced, self.reference(source, position, rng))

@@ -102,7 +102,7 @@ class Collator:
         )
 
     def text_ids(self, item: TrainingItem) -> NDArray[np.int64]:
-        """(S,) ids of the encoder's input; the texts before the last one take the place of a transcript."""
+        """(S,) ids of the encoder's input; the texts before the last one are the transcript."""
         *before, text = item.texts
         string = prompt_string(text, quality=self.quality(item), transcript=" ".join(before) if before else None)
         return np.asarray(self.tokenizer.encode(string), dtype=np.int64)
