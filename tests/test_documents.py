@@ -132,6 +132,11 @@ def test_the_examples_of_the_python_api_run(tmp_path: Path, monkeypatch: pytest.
     assert (tmp_path / "me.voice").is_file()
 
 
+def assert_defined(name: str, source: str) -> None:
+    last = name.split(".")[-1]
+    assert re.search(rf"\b(?:class|def) {last}\b|^ +{last}:|^{last} = ", source, flags=re.MULTILINE), name
+
+
 def test_the_paper_page_names_code_that_exists() -> None:
     """Paths in the table's cells lie under src/marstts, and what follows them after a colon is defined there."""
     text = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
@@ -140,10 +145,26 @@ def test_the_paper_page_names_code_that_exists() -> None:
     for path, names in references:
         source = (ROOT / "src" / "marstts" / path).read_text(encoding="utf-8")
         for name in re.findall(r"`([\w.]+)`", names):
-            last = name.split(".")[-1]
-            assert re.search(rf"\b(?:class|def) {last}\b|^    {last}:|^{last} = ", source, flags=re.MULTILINE), (
-                f"{path}: {name}"
-            )
+            assert_defined(name, source)
+
+
+def test_the_deviations_of_mars5_name_code_that_exists() -> None:
+    """Paths lie under src/marstts/mars5 or src/marstts; fields of profiles and rules are named without a path."""
+    package = ROOT / "src" / "marstts"
+    text = (ROOT / "docs" / "models" / "mars5-deviations.md").read_text(encoding="utf-8")
+    references = re.findall(r"`(?:marstts/)?([\w/]+\.py)`(?::((?: `[\w.]+`,?)+))?", text)
+    assert len(references) > 25
+    for path, names in references:
+        [file] = [file for file in (package / "mars5" / path, package / path) if file.is_file()][:1]
+        for name in re.findall(r"`([\w.]+)`", names):
+            assert_defined(name, file.read_text(encoding="utf-8"))
+    fields = re.findall(r"`(Profile|ReverseRules)\.(\w+)`", text)
+    assert len(fields) > 8
+    for owner, field in fields:
+        source = (package / "mars5" / f"{'profiles' if owner == 'Profile' else 'repaint'}.py").read_text(
+            encoding="utf-8"
+        )
+        assert_defined(field, source)
 
 
 def test_pictures_and_player_are_those_of_their_tools(tmp_path: Path) -> None:
