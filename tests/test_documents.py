@@ -155,7 +155,8 @@ def test_the_deviations_of_mars5_name_code_that_exists() -> None:
     references = re.findall(r"`(?:marstts/)?([\w/]+\.py)`(?::((?: `[\w.]+`,?)+))?", text)
     assert len(references) > 25
     for path, names in references:
-        [file] = [file for file in (package / "mars5" / path, package / path) if file.is_file()][:1]
+        folder = package if f"`marstts/{path}`" in text else package / "mars5"
+        file = next(file for file in (folder / path, package / path) if file.is_file())
         for name in re.findall(r"`([\w.]+)`", names):
             assert_defined(name, file.read_text(encoding="utf-8"))
     fields = re.findall(r"`(Profile|ReverseRules)\.(\w+)`", text)

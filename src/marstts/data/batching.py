@@ -54,8 +54,8 @@ class BatchingConfig(Config):
     """Probability that the text of an item loses its final punctuation."""
 
     text_dropout: float = Field(0.0, ge=0.0, lt=1.0)
-    """Probability that an item has no text. The model is then also trained on unconditional rows, which classifier-free
-    guidance extrapolates from."""
+    """CFG dropout: probability that an item has no text. The model is then also trained on unconditional rows, which
+    classifier-free guidance extrapolates from."""
 
 
 @dataclass(frozen=True)
