@@ -1,4 +1,4 @@
-"""An ONNX graph whose inputs and outputs are checked: files may come from strangers, and may not fit one another.
+"""An ONNX graph whose inputs and outputs are checked: files are untrusted, and may not fit one another.
 
 Upstream: `onnx_session`.  Downstream: the codecs and speaker encoders that run as graphs.
 A configuration specifies the shapes of a graph. A graph with others is refused when it is opened, one that computes

@@ -1,6 +1,6 @@
 """The weights that an ONNX graph keeps in other files: found, checked, and put where they are safe.
 
-Upstream: the bytes of a `.onnx` file, of which nothing is believed.  Downstream: `onnx_session`.
+Upstream: the bytes of a `.onnx` file, which are untrusted.  Downstream: `onnx_session`.
 A graph may name any file of its user as its weights, and versions of ONNX Runtime differ in which they refuse. So this
 module reads the part of the protobuf that names files (https://github.com/onnx/onnx/blob/main/onnx/onnx.proto) before
 the runtime sees it, and takes the weights of loop bodies into the graph, where the runtime supports no other way.

@@ -3,7 +3,7 @@
 Upstream: graphs written by `onnx_export`.  Downstream: the mini codec, the speaker encoders, the ONNX engine.
 A graph keeps its weights in a safetensors file next to it. ONNX Runtime gets graph and weights from memory and opens no
 file itself: its versions differ in which links they refuse (package managers and hub caches make them), and old ones
-read any file that a foreign graph names. The weights are mapped, not copied.
+read any file that an untrusted graph names. The weights are mapped, not copied.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def graph_errors(path: Path) -> Iterator[None]:
 def open_weights(graph: Path, name: str) -> Weights:
     """The safetensors file of this name next to a graph; CheckpointError where it is anything else.
 
-    A graph comes from strangers, who must not choose what is read: the name has no folder in it, and a file that is no
+    Graphs are untrusted and must not choose what is read: the name has no folder in it, and a file that is no
     safetensors file (for example a link to a private file) is refused.
     """
     if not is_plain_name(name):

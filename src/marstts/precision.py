@@ -23,7 +23,7 @@ class Precision(str, Enum):
 
 
 class WeightFormat(str, Enum):
-    """How weights lie in a bundle's safetensors file. All but int8 can be trained further."""
+    """Format of the weights in a bundle's safetensors file. All but int8 can be trained further."""
 
     FLOAT16 = "float16"
     """Rounded, half the size; graphs and PyTorch compute in float32."""

@@ -1,6 +1,6 @@
 """Readers of files from users: regular files of a bounded size, text, and JSON of bounded depth.
 
-Upstream: files, of which nothing is believed.  Downstream: every module that reads.
+Upstream: untrusted files.  Downstream: every module that reads.
 Folders, pipes, devices, loops of links and files beyond the bound are refused in one sentence, before anything is
 allocated for them. JSON beyond what any of our files holds (depth, digits, half letters, NaN) is refused, too.
 """

@@ -1,6 +1,6 @@
 """The tensors of a safetensors file: types, shapes and positions, from its header alone.
 
-Upstream: safetensors files, which may come from strangers.  Downstream: `onnx_build` and `onnx_export`, whose graphs
+Upstream: safetensors files, which are untrusted.  Downstream: `onnx_build` and `onnx_export`, whose graphs
 refer to these tensors.
 """
 

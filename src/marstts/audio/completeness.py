@@ -27,7 +27,7 @@ _W64_DATA = b"data" + bytes.fromhex("f3acd3118cd100c04f8edb8a")
 
 
 def is_cut_short(file: BinaryIO, size: int) -> bool:
-    """Return True where a file of `size` bytes is shorter than its headers promise; False where no header does.
+    """Return True where a file of `size` bytes is shorter than its headers state; False where no header does.
 
     The file's position is where it was before.
     """

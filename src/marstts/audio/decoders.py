@@ -1,9 +1,9 @@
 """Opening a recording: a bounded, seekable stream, and the library that decodes what is in it.
 
-Upstream: paths, bytes and streams from users.  Downstream: `reader`.
-libsndfile decodes WAV, FLAC, Ogg, MP3 and the like. What phones and browsers record (m4a, webm, aac, video files) is
-decoded by FFmpeg through PyAV, an extra. FFmpeg gets the container's name, found by its first bytes, and may not guess:
-some of its formats are texts that name other files or addresses.
+Upstream: paths, bytes and streams from users.  Downstream: `reader`. libsndfile decodes WAV, FLAC, Ogg, MP3 and the
+like. What phones and browsers record (m4a, webm, aac, video files) is decoded by FFmpeg through PyAV, an extra. FFmpeg
+gets the container's name, found by its first bytes, and does not probe: some of its formats are texts that name other
+files or addresses.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def open_mp3_copy(header: bytes, file: BinaryIO, first: int) -> soundfile.SoundF
 class FFmpegDecoder:
     """A decoder by FFmpeg: the first audio track of a container."""
 
-    PROMISE_TOLERANCE_SECONDS = 0.25
+    LENGTH_TOLERANCE_SECONDS = 0.25
     """Containers round their lengths, and count what encoders add before and behind."""
 
     def __init__(self, name: str, file: BinaryIO, container: str) -> None:
@@ -184,12 +184,12 @@ class FFmpegDecoder:
             self.close()
             raise AudioError(f"{name}: the sound track of this file is in a format that cannot be decoded")
         self.sample_rate, self.channels = int(stream.rate or 0), int(stream.channels or 0)
-        seconds = self._promised_seconds(stream) - self.PROMISE_TOLERANCE_SECONDS
+        seconds = self._stated_seconds(stream) - self.LENGTH_TOLERANCE_SECONDS
         self.frames = round(seconds * self.sample_rate) if seconds > 0.0 else None
         self._blocks = self._decode(stream)
         self._rest = np.zeros((0, max(1, self.channels)), np.float32)
 
-    def _promised_seconds(self, stream: Any) -> float:
+    def _stated_seconds(self, stream: Any) -> float:
         if stream.duration is not None and stream.time_base is not None:
             return float(stream.duration * stream.time_base)
         alone = len(self._container.streams) == 1
@@ -236,7 +236,7 @@ def open_decoder(source: Source, *, whole: bool) -> Iterator[tuple[str, Decoder]
         container = container_of(file.read(16))
         file.seek(0)
         if whole and is_cut_short(file, size):
-            raise AudioError(f"{name}: corrupt or cut short; its header promises more audio than is there")
+            raise AudioError(f"{name}: corrupt or cut short; its header states more audio than is there")
         decoder = choose_decoder(name, file, container)
         try:
             check_rate(name, decoder)

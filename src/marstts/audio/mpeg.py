@@ -1,8 +1,8 @@
 """The frames of an MP3: how many there are, and whether the last one is whole.
 
 Upstream: an open file.  Downstream: `completeness`, `decoders`.
-Decoders guess the length of an MP3 without a Xing header, too long or far too short, and libsndfile reads no further
-than it guessed. So frames are counted here, and the header is added. ISO 11172-3 and 13818-3; for the header,
+Decoders estimate the length of an MP3 without a Xing header, too long or far too short, and libsndfile reads no
+further than its estimate. So frames are counted here, and the header is added. ISO 11172-3 and 13818-3; for the header,
 http://gabriel.mp3-tech.org/mp3infotag.html.
 """
 

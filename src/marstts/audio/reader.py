@@ -1,4 +1,4 @@
-"""Reading recordings block by block: what headers promise is not believed until it has been decoded.
+"""Reading recordings block by block: lengths in headers are not trusted until they have been decoded.
 
 Upstream: `decoders`.  Downstream: every module that reads a recording.
 Whatever comes in is averaged to mono, checked, and if asked resampled while it is decoded, so that memory is bounded by

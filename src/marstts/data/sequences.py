@@ -1,4 +1,4 @@
-"""Sequences of codes in safetensors files: pack many into a few tensors, read them back without trust.
+"""Sequences of codes in safetensors files: pack many into a few tensors, read them back with checks.
 
 All sequences of one kind are concatenated per level, with offsets in patches; embeddings are one tensor per role.
 

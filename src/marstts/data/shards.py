@@ -2,7 +2,7 @@
 
 A shard is one safetensors file of about a thousand utterances: `codes.0`, `codes.1`, … (the codes of each level, all
 utterances concatenated, uint16), `offsets` (N + 1,) int64 in patches, and per role of a speaker encoder
-`embedding.<role>` (N, E) float16. Its metadata holds one JSON object (`ShardInfo`). A reader believes none of it: the
+`embedding.<role>` (N, E) float16. Its metadata holds one JSON object (`ShardInfo`). It is untrusted: the
 sizes, types and checksum of the arrays are compared with the metadata before anything is allocated by them.
 
 Upstream: `data.tokenize`.  Downstream: `data.corpus`.

@@ -179,12 +179,12 @@ def williams_square(count: int) -> list[list[int]]:
 def interleave(
     ratings: Sequence[ListeningTrial], checks: Sequence[ListeningTrial], repeats: int, rng: random.Random
 ) -> list[ListeningTrial]:
-    """Ratings in their order, one check at a random place of each equal stretch, repeats a third of the part later."""
+    """Ratings in order, one check at random in each of equal segments, repeats a third of the part later."""
     length = len(ratings)
     placed = [(float(position), trial) for position, trial in enumerate(ratings)]
     shuffled = rng.sample(list(checks), len(checks))
-    stretch = length / max(1, len(checks))
-    placed += [((index + rng.random()) * stretch, check) for index, check in enumerate(shuffled)]
+    segment = length / max(1, len(checks))
+    placed += [((index + rng.random()) * segment, check) for index, check in enumerate(shuffled)]
     for position in rng.sample(range(length // 2), repeats):
         rating = ratings[position]
         repeat = ListeningTrial(rating.question, TrialKind.REPEAT, rating.system, rating.sentence)

@@ -121,7 +121,7 @@ class WindowAttention(nn.Module):
         self.output = nn.Linear(inner, config.width, bias=False)
 
     def forward(self, x: Tensor, positions: Tensor, mask: Tensor, past: KeyValues | None) -> tuple[Tensor, KeyValues]:
-        """x (B, T, D) at positions (B, T), mask (B, T, S + T) True = attend -> (B, T, D), past and x remembered."""
+        """x (B, T, D) at positions (B, T), mask (B, T, S + T) True = attend -> (B, T, D), and the KV cache with x."""
         queries, keys = (rotate(self._split(part(x)), positions) for part in (self.query, self.key))
         values = self._split(self.value(x))
         if past is not None:
@@ -197,14 +197,14 @@ class CodecLM(nn.Module):
         x, seen = self.decode(x, positions, positions, None)
         last = x[torch.arange(len(x), device=x.device), lengths - 1]
         key_positions = positions.masked_fill(~length_mask(lengths, x.shape[1]), EMPTY)
-        return self.forget(DecoderState(self.output(last), lengths, key_positions, seen))
+        return self.evict(DecoderState(self.output(last), lengths, key_positions, seen))
 
     def advance(self, state: DecoderState, tokens: Tensor) -> DecoderState:
         """Process one more token per row, tokens (B,)."""
         positions = state.lengths.unsqueeze(1)
         key_positions = torch.cat((state.key_positions, positions), dim=1)
         x, seen = self.decode(self.embedding(tokens.unsqueeze(1)), positions, key_positions, state.seen)
-        return self.forget(DecoderState(self.output(x[:, 0]), state.lengths + 1, key_positions, seen))
+        return self.evict(DecoderState(self.output(x[:, 0]), state.lengths + 1, key_positions, seen))
 
     def embed(self, tokens: Tensor, speaker: Tensor | None) -> Tensor:
         """tokens (B, T), speaker (B, D) or None -> (B, 1 + T, D), or (B, T, D) without a speaker."""
@@ -222,7 +222,7 @@ class CodecLM(nn.Module):
             seen.append(layer_seen)
         return self.norm(x), tuple(seen)
 
-    def forget(self, state: DecoderState) -> DecoderState:
+    def evict(self, state: DecoderState) -> DecoderState:
         """`state` without the cache entries that no row will attend to again."""
         if state.key_positions.shape[1] <= self.config.window:
             return state

@@ -1,9 +1,9 @@
-"""What training of both models minimizes: the next token (AR), and the variational bound of the diffusion (NAR).
+"""Training objectives of both models: next-token loss (AR), and the variational bound of the diffusion (NAR).
 
 Upstream: codes and text of a corpus, outputs of `ar.CodecLM` and `nar.ResidualTransformer`.  Downstream: training.
 Of the release's training only the outline is known: text tokens weigh less; level 0 is given; conditioning is dropped
 in a tenth of the rows; after its parent TransFusion (arXiv:2210.07677) the timestep is uniform.  Ours, because nothing
-was published: the weight of text, one initial stretch of the utterance as reference of both models, and a bound without
+was published: the weight of text, one initial part of the utterance as reference of both models, and a bound without
 level 0 (it is known) and with the likelihood of x_0 at the last step (Hoogeboom et al., arXiv:2102.05379, Eq. 5).
 Shapes: B batch · T tokens or frames · R reference frames · L levels · K classes · V joint vocabulary.
 """
@@ -37,7 +37,7 @@ class ObjectiveConfig(Config):
 
     min_reference_frames: int = Field(75, gt=0)
     max_reference_frames: int = Field(450, gt=0)
-    """The reference is an initial stretch of the utterance, uniform between these; at most half of it."""
+    """The reference is an initial part of the utterance, uniform between these; at most half of it."""
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ class DiffusionConfig(Config):
     """Steps of a jump back up (RePaint's j)."""
 
     jump_n_sample: int = Field(1, gt=0)
-    """How often each stretch is walked (RePaint's r); 1 = no jumps."""
+    """Number of passes over each jump's steps (RePaint's r); 1 = no jumps."""
 
     jump_noise: JumpNoise = JumpNoise.UNIFORM
 

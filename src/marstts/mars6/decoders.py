@@ -80,9 +80,9 @@ class GlobalDecoder(nn.Module):
         Rows need no padding mask: padding comes last, and position t sees only positions up to t.
         """
         shown = []
-        for index, (layer, remembered) in enumerate(zip(self.layers, self.project_kv(memory), strict=True)):
+        for index, (layer, layer_memory) in enumerate(zip(self.layers, self.project_kv(memory), strict=True)):
             show = index in attention_layers
-            x, _, attention = layer(x, remembered, memory_mask[:, None, None, :], causal=True, show_attention=show)
+            x, _, attention = layer(x, layer_memory, memory_mask[:, None, None, :], causal=True, show_attention=show)
             if attention is not None:
                 shown.append(attention)
         return x, tuple(shown)
@@ -90,10 +90,10 @@ class GlobalDecoder(nn.Module):
     def prefill(
         self, x: Tensor, memory: tuple[KVCache, ...], memory_mask: Tensor
     ) -> tuple[Tensor, tuple[KVCache, ...]]:
-        """Run `forward` with the memory from `remember`; also return the KV cache of every layer."""
+        """Run `forward` with the memory from `project_kv`; also return the KV cache of every layer."""
         seen = []
-        for layer, remembered in zip(self.layers, memory, strict=True):
-            x, cache, _ = layer(x, remembered, memory_mask[:, None, None, :], causal=True)
+        for layer, layer_memory in zip(self.layers, memory, strict=True):
+            x, cache, _ = layer(x, layer_memory, memory_mask[:, None, None, :], causal=True)
             seen.append(cache)
         return x, tuple(seen)
 
@@ -109,9 +109,9 @@ class GlobalDecoder(nn.Module):
         -> (B, 1, D), and the longer caches.
         """
         seen = []
-        for layer, remembered, cache in zip(self.layers, memory, past, strict=True):
+        for layer, layer_memory, cache in zip(self.layers, memory, past, strict=True):
             x, cache, _ = layer(
-                x, remembered, memory_mask[:, None, None, :], mask=past_mask[:, None, None, :], past=cache
+                x, layer_memory, memory_mask[:, None, None, :], mask=past_mask[:, None, None, :], past=cache
             )
             seen.append(cache)
         return x, tuple(seen)

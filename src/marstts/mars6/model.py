@@ -147,11 +147,11 @@ class Mars6(nn.Module):
 
     def begin(self, memory: Tensor, memory_mask: Tensor, prefix: Tensor, prefix_lengths: Tensor) -> GlobalState:
         """Run the prefixes (B, T, P), padded with -100, of prefix_lengths (B,) patches, possibly none."""
-        remembered = self.global_decoder.project_kv(memory)
-        x, seen = self.global_decoder.prefill(self.global_decoder.embed(prefix), remembered, memory_mask)
+        projected = self.global_decoder.project_kv(memory)
+        x, seen = self.global_decoder.prefill(self.global_decoder.embed(prefix), projected, memory_mask)
         vectors = x[torch.arange(len(x), device=x.device), prefix_lengths]
         seen_mask = length_mask(prefix_lengths + 1, x.shape[1])
-        return GlobalState(vectors, prefix_lengths, seen, seen_mask, remembered, memory_mask)
+        return GlobalState(vectors, prefix_lengths, seen, seen_mask, projected, memory_mask)
 
     def advance(self, state: GlobalState, patches: Tensor) -> GlobalState:
         """Append one whole patch per row, patches (B, P)."""

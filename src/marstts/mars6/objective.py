@@ -135,8 +135,8 @@ def diagonal_band(
 ) -> Tensor:
     """(B, num_patches, num_tokens): True where patch t of n and text token s of m have |t/n - s/m| <= width.
 
-    boundaries (B, 2), patch and text token at which a second stretch of speech begins (0, 0 = there is none): the
-    two stretches then have a diagonal each. Bands of short texts are widened to hold a token for every patch.
+    boundaries (B, 2), patch and text token at which a second utterance begins (0, 0 = there is none): the
+    two utterances then have a diagonal each. Bands of short texts are widened to hold a token for every patch.
     """
     if boundaries is None:
         boundaries = torch.zeros(len(text_lengths), 2, dtype=torch.long, device=text_lengths.device)

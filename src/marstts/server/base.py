@@ -3,8 +3,8 @@
 Upstream: applications made of a few routes, such as `listening_test.web`.  Downstream: Starlette and uvicorn.
 
 Messages are bounded in size and time, connections in number and in the time for which they may stay silent. Responses
-let a browser load nothing from other sites. A message must be JSON by its content type, which browsers let no foreign
-page send. Errors are JSON, `{"error": sentence}`. For the open internet put a proxy with TLS before it.
+let a browser load nothing from other sites. A message must be JSON by its content type, which browsers let no page of
+another site send. Errors are JSON, `{"error": sentence}`. For the open internet put a proxy with TLS before it.
 """
 
 from __future__ import annotations

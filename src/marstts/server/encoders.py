@@ -250,9 +250,9 @@ class TimeStretcher:
         )
         last = self._source
         for factor in (speed,) if speed >= 0.5 else (0.5, speed / 0.5):
-            stretch = self._graph.add("atempo", f"{factor:.6f}")
-            last.link_to(stretch)
-            last = stretch
+            tempo = self._graph.add("atempo", f"{factor:.6f}")
+            last.link_to(tempo)
+            last = tempo
         self._sink = self._graph.add("abuffersink")
         last.link_to(self._sink)
         self._graph.configure()

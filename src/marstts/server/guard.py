@@ -82,7 +82,7 @@ def host_name(host: str) -> str:
 
 
 def body_limit(headers: Headers, limits: ServeLimits) -> int:
-    """Bytes that the body may have; ApiError where the header promises more."""
+    """Bytes that the body may have; ApiError where the header states more."""
     is_form = headers.get("content-type", "").lower().startswith("multipart/form-data")
     limit = limits.upload_bytes + FORM_BYTES if is_form else limits.json_bytes
     length = headers.get("content-length", "0")

@@ -223,7 +223,7 @@ def packaged_object(name: str, description: str) -> dict[str, object]:
 
 
 def new_id() -> str:
-    """An id that cannot be guessed."""
+    """A random id of 128 bits or more, which cannot be guessed."""
     return "voice_" + "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(26))
 
 

@@ -134,7 +134,7 @@ def byte_level(model: models.BPE) -> Tokenizer:
 def check_settings(values: dict[str, Any]) -> None:
     """Raise ValueError where a tokenizer.json does anything to a text that `byte_level` does not.
 
-    Foreign patterns may take exponential time, and foreign steps may recurse without bound.
+    Patterns from a file may take exponential time, and its steps may recurse without bound.
     """
     expected = json.loads(byte_level(models.BPE()).to_str())
     for name in ("normalizer", "pre_tokenizer", "post_processor", "decoder", "truncation", "padding"):

@@ -2,7 +2,7 @@
 
 Upstream: lines of a text.  Downstream: `blocks`, which joins and cuts lines.
 Not a library: the reader must take linear time on any input, give plain text back unharmed, and work on a
-stream, which parsers of the whole CommonMark standard do not promise.
+stream, which parsers of the whole CommonMark standard do not guarantee.
 """
 
 from __future__ import annotations

@@ -280,7 +280,7 @@ def measure(raw: RawUtterance) -> tuple[int, float]:
 
 @lru_cache(maxsize=64)
 def read_header(path: Path) -> tuple[int, int]:
-    """Sample rate and frames of a file; segments of a file follow one another, so the last few are remembered."""
+    """Sample rate and frames of a file; segments of a file follow one another, so the last few are cached."""
     name = printable_name(path)
     try:
         if not is_file(path):

@@ -4,7 +4,7 @@ Upstream: logits of the local decoder.  Downstream: `cuda_step`, inside a captur
 The same decisions as the NumPy functions of the same names, for the same uniform numbers: probabilities are float64
 here too. No function reads a value, so none makes the host wait; inputs stay unchanged.
 
-B rows · V ids · K remembered ids
+B rows · V ids · K recent ids
 """
 
 from __future__ import annotations

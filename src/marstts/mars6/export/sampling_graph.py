@@ -1,4 +1,4 @@
-"""`marstts.sampling` as ONNX nodes, so that a whole patch is made without leaving ONNX Runtime.
+"""`marstts.sampling` as ONNX nodes, so that one run of ONNX Runtime generates a whole patch.
 
 Upstream: logits of one position, and the `generation.engine.SamplingInputs` of the rows as graph inputs.
 Downstream: the loop of `decoder_graphs.patch_graph`.
@@ -8,7 +8,7 @@ but where rounding decides: logits are single precision, what is summed is doubl
 Sorting all ids would take longer than the model. The nucleus of a confident model has few ids: if the
 `TOP_K` most probable ids contain it in every row, only these are sorted. Otherwise weights are summed in bins by their
 logit, only the bin in which the nucleus ends is sorted, and an id is drawn by first choosing among groups.
-Shapes: B rows · V ids · K remembered ids.
+Shapes: B rows · V ids · K recent ids.
 """
 
 from __future__ import annotations
