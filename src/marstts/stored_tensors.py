@@ -1,7 +1,7 @@
 """The tensors of a safetensors file: types, shapes and positions, from its header alone.
 
 Upstream: safetensors files, which are untrusted.  Downstream: `onnx_build` and `onnx_export`, whose graphs
-refer to these tensors.
+refer to these tensors; `data.shards`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from marstts.errors import CheckpointError
+from marstts.errors import CheckpointError, MarsError
 from marstts.file_errors import printable_name
 from marstts.reading import open_regular, parse_object
 
@@ -43,27 +43,30 @@ class Stored:
         return Stored(self.dtype, (last - first, *self.shape[1:]), self.offset + first * size, (last - first) * size)
 
 
-def stored_tensors(path: Path) -> dict[str, Stored]:
-    """Types, shapes and positions of the tensors of a safetensors file, by name; CheckpointError if it is none."""
-    with open_regular(path, MAX_WEIGHTS_BYTES, CheckpointError) as file:
+def stored_tensors(
+    path: Path, kind: type[MarsError] = CheckpointError, max_header_bytes: int = MAX_HEADER_BYTES
+) -> dict[str, Stored]:
+    """Types, shapes and positions of the tensors of a safetensors file, by name; `kind` if it is none."""
+    with open_regular(path, MAX_WEIGHTS_BYTES, kind) as file:
         size = os.fstat(file.fileno()).st_size
         header_size = int.from_bytes(file.read(8), "little")
-        if not 2 <= header_size <= min(MAX_HEADER_BYTES, size - 8):
-            raise not_safetensors(path)
+        if not 2 <= header_size <= min(max_header_bytes, size - 8):
+            raise not_safetensors(path, kind)
         content = file.read(header_size)
     try:
-        header = parse_object(content.decode("utf-8"), "header", CheckpointError)
+        header = parse_object(content.decode("utf-8"), "header", kind)
         entries = {name: Entry.model_validate(entry) for name, entry in header.items() if name != "__metadata__"}
-    except (CheckpointError, ValueError) as error:  # pydantic's and Unicode's errors are ValueErrors
-        raise not_safetensors(path) from error
+    except (MarsError, ValueError) as error:  # pydantic's and Unicode's errors are ValueErrors
+        raise not_safetensors(path, kind) from error
     if any(entry.data_offsets[1] > size - 8 - header_size for entry in entries.values()):
-        raise not_safetensors(path)
+        raise not_safetensors(path, kind)
     return {name: entry.stored(8 + header_size) for name, entry in entries.items()}
 
 
-def not_safetensors(path: Path) -> CheckpointError:
-    """The error for a file of weights that is malformed."""
-    return CheckpointError(f"{printable_name(path)}: expected weights as safetensors, but the file is malformed or cut")
+def not_safetensors(path: Path, kind: type[MarsError]) -> MarsError:
+    """The error for a file that is malformed."""
+    what = "weights" if kind is CheckpointError else "arrays"
+    return kind(f"{printable_name(path)}: expected {what} as safetensors, but the file is malformed or cut")
 
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]

@@ -8,6 +8,7 @@ from marstts.data.batching import BatchingConfig, BatchSampler, cut_evenly, padd
 from marstts.data.corpus import Corpus
 from marstts.data.manifest import Utterance
 from marstts.data.shards import EncoderInfo
+from marstts.data.utterance_table import UtteranceTable
 from marstts.errors import DataError
 
 SPEC = CodecSpec(name="t", sample_rate=8000, codebook_size=19, hop_lengths=(800, 400, 200))
@@ -19,7 +20,7 @@ def make_corpus(count: int, seed: int = 0, speakers: int = 7) -> Corpus:
     return Corpus(
         codec=SPEC,
         encoders={"identity": EncoderInfo("who", 3), "style": EncoderInfo("how", 5)},
-        utterances=tuple(
+        utterances=UtteranceTable(
             Utterance(
                 id=f"u{i:05d}",
                 audio="a.flac",

@@ -10,7 +10,7 @@ Upstream: `data.corpus`.  Downstream: `training.mars6`, which makes tensors of t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -75,8 +75,11 @@ class TrainingItem:
 class BatchSampler:
     """The batches of a corpus; `items(step)` depends on seed and step alone."""
 
-    def __init__(self, corpus: Corpus, config: BatchingConfig, seed: int) -> None:
-        self.corpus, self.config, self.seed = corpus, config, seed
+    def __init__(
+        self, corpus: Corpus, config: BatchingConfig, seed: int, read_text: Callable[[str], str] = str.strip
+    ) -> None:
+        """`read_text` makes of an utterance's text what a model is to read, when a batch needs it."""
+        self.corpus, self.config, self.seed, self.read_text = corpus, config, seed, read_text
         self.lengths = corpus.num_patches + 1  # the end-of-speech patch
         self.usable = np.flatnonzero(self.lengths <= config.max_patches)
         if not len(self.usable):
@@ -118,7 +121,7 @@ class BatchSampler:
             for used in sorted(self.index_in_group[list(parts)]):  # the parts of a row are of one group
                 index += index >= used
             reference = int(group[index])
-        texts = [self.corpus.utterances[part].text.strip() for part in parts]
+        texts = [self.read_text(self.corpus.utterances[part].text) for part in parts]
         if draws[2] < self.config.lower_case_probability:
             texts = [text.lower() for text in texts]
         if draws[3] < self.config.strip_final_punctuation_probability:
@@ -142,9 +145,10 @@ class BatchSampler:
 def group_by_speaker_and_style(corpus: Corpus, indices: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """The indices, by speaker and style, groups in order of first appearance."""
     groups: dict[tuple[str, str], list[int]] = {}
-    for index in indices.tolist():
-        utterance = corpus.utterances[index]
-        groups.setdefault((utterance.speaker, utterance.style), []).append(index)
+    chosen = corpus.utterances.select(indices)
+    labels = zip(chosen.strings("speaker"), chosen.strings("style"), strict=True)
+    for index, label in zip(indices.tolist(), labels, strict=True):
+        groups.setdefault(label, []).append(index)
     return [np.array(group) for group in groups.values()]
 
 

@@ -1,15 +1,15 @@
-"""The corpus in memory: all shards of some folders as one value, sorted by utterance id.
+"""The tokenized corpus: all shards of some folders as one value, sorted by utterance id.
 
-Sixty hours of three-level codes are 36 MB, so training holds the whole corpus in memory, once: splits and selections
-share its arrays.
+Codes and embeddings stay on disk, and each row is read when it is used (46,000 h are 28 GB of codes and 50 GB of
+embeddings). In memory are the texts and labels, as columns. Splits and selections share everything.
 
-Upstream: `data.shards`.  Downstream: `data.batching`, `training`.
+Upstream: `data.shards`, `data.utterance_table`, `data.stored_array`.  Downstream: `data.batching`, `training`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,14 +18,16 @@ from numpy.typing import NDArray
 
 from marstts.codec.base import CodecSpec, Codes
 from marstts.data.manifest import Utterance
-from marstts.data.shards import SHARD_PATTERN, EncoderInfo, Shard, ShardHeader, read_header, read_shard
+from marstts.data.shards import SHARD_PATTERN, EncoderInfo, ShardInfo, embedding_name, read_shard, stored_arrays
+from marstts.data.stored_array import Stored, StoredArray
+from marstts.data.utterance_table import UtteranceTable
 from marstts.errors import DataError
 from marstts.jsonl import MAX_COMPLAINTS
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Corpus:
-    """A tokenized corpus in memory, or a selection of its utterances, which shares its arrays.
+    """A tokenized corpus, or a selection of its utterances, which shares its arrays.
 
     Row r of the arrays owns the patches `offsets[r]` to `offsets[r + 1]`; utterance i is row `rows[i]`.
     """
@@ -35,16 +37,16 @@ class Corpus:
     encoders: Mapping[str, EncoderInfo]
     """Speaker encoders by role."""
 
-    utterances: tuple[Utterance, ...]
+    utterances: UtteranceTable
     """N of them."""
 
-    codes: tuple[NDArray[np.uint16], ...]
+    codes: tuple[NDArray[np.uint16] | StoredArray, ...]
     """Per level, (patches * codes per patch,)."""
 
     offsets: NDArray[np.int64]
     """(rows + 1,), in patches."""
 
-    embeddings: Mapping[str, NDArray[np.float16]]
+    embeddings: Mapping[str, NDArray[np.float16] | StoredArray]
     """Embeddings by role, (rows, E)."""
 
     selection: NDArray[np.int64] | None = None
@@ -83,19 +85,30 @@ class Corpus:
     def select(self, indices: Sequence[int] | NDArray[np.int64]) -> Corpus:
         """Only these utterances, in this order."""
         chosen = np.asarray(indices, dtype=np.int64)
-        utterances = tuple(self.utterances[index] for index in chosen)
-        return dataclasses.replace(self, utterances=utterances, selection=self.rows[chosen])
+        return dataclasses.replace(self, utterances=self.utterances.select(chosen), selection=self.rows[chosen])
 
     def split(self, name: str) -> Corpus:
         """The utterances of one split (`train`, `validation`, `test`)."""
-        return self.select([i for i, utterance in enumerate(self.utterances) if utterance.split == name])
+        return self.select([i for i, split in enumerate(self.utterances.strings("split")) if split == name])
+
+
+@dataclass(frozen=True)
+class CheckedShard:
+    """What is kept of a shard once it was read and found to be whole."""
+
+    info: ShardInfo
+    """Without its utterances."""
+
+    num_patches: NDArray[np.int64]
+    arrays: Mapping[str, Stored]
 
 
 def load_corpus(*folders: Path, without: Collection[Path] = ()) -> Corpus:
     """All shards of the folders but those of `without`, as one Corpus sorted by id; shard order does not matter.
 
-    The corpus and one shard at a time are in memory. DataError where there are no shards, where some are corrupt
-    (all are named at once), where they were made by different codecs or encoders, or ids repeat.
+    Each shard is read once, and its checksum compared; it must not be changed while the corpus is in use. DataError
+    where there are no shards, where some are corrupt (all are named at once), where they were made by different codecs
+    or encoders, or ids repeat.
     """
     paths = [path for folder in folders for path in sorted(folder.glob(SHARD_PATTERN)) if path not in without]
     shown = ", ".join(map(str, folders))
@@ -104,58 +117,63 @@ def load_corpus(*folders: Path, without: Collection[Path] = ()) -> Corpus:
         if missing:
             raise DataError(f"{', '.join(missing)}: no such folder; expected shards made by `marstts tokenize`")
         raise DataError(f"{shown}: no shards here; make them with `marstts tokenize`")
-    headers = read_headers(paths)
-    ids = [utterance.id for header in headers for utterance in header.info.utterances]
+    shards: list[CheckedShard] = []
+    utterances = UtteranceTable(check_shards(paths, shards))
+    ids = list(utterances.strings("id"))
     repeated = len(ids) - len(set(ids))
     if repeated:
         raise DataError(f"{shown}: {repeated} utterance ids occur more than once; remove stale shards")
-    order = np.array(sorted(range(len(ids)), key=ids.__getitem__), dtype=np.int64)
-    corpus = empty_corpus(headers, order)
-    rows = np.argsort(order)  # the final row of each utterance of the concatenated shards
-    complaints, done = [], 0
-    for path, header in zip(paths, headers, strict=True):
-        count = len(header.num_patches)
-        try:
-            copy_into(corpus, read_shard(path), rows[done : done + count])
-        except DataError as error:
-            complaints.append(str(error))
-        done += count
-    raise_all(complaints)
-    return corpus
+    return join_shards(shards, utterances).select(sorted(range(len(ids)), key=ids.__getitem__))
 
 
-def read_headers(paths: Sequence[Path]) -> list[ShardHeader]:
-    """The headers of all shards; DataError naming all corrupt shards, or what they disagree on."""
-    headers, complaints = [], []
+def check_shards(paths: Sequence[Path], shards: list[CheckedShard]) -> Iterator[Utterance]:
+    """The utterances of all shards, which are added to `shards`, one in memory at a time.
+
+    DataError at the end naming all corrupt shards, or what they disagree on.
+    """
+    complaints = []
     for path in paths:
         try:
-            headers.append(read_header(path))
+            shard = read_shard(path)
+            arrays = stored_arrays(path)
         except DataError as error:
             complaints.append(str(error))
-    if complaints:  # then name the shards with corrupt arrays, too
-        named = " ".join(complaints)
-        complaints += [str(error) for path in paths if str(path) not in named for error in errors_in(path)]
-    raise_all(sorted(complaints))
-    first = headers[0].info
-    for other in headers[1:]:
-        if first.codec != other.info.codec:
-            raise DataError(
-                f"shards disagree on the codec ({first.codec} and {other.info.codec}); tokenize all with the same"
-            )
-        for role in sorted(first.encoders.keys() | other.info.encoders.keys()):
-            one, two = first.encoders.get(role), other.info.encoders.get(role)
-            if one != two:
-                raise DataError(f"shards disagree on the {role} encoder ({one} and {two}); tokenize all with the same")
-    return headers
+            continue
+        shards.append(
+            CheckedShard(dataclasses.replace(shard.info, utterances=(), rejects=()), shard.num_patches, arrays)
+        )
+        yield from shard.info.utterances
+    raise_all(complaints)
+    for other in shards[1:]:
+        check_agreement(shards[0].info, other.info)
 
 
-def errors_in(path: Path) -> list[DataError]:
-    """The error of reading a shard; empty if it is valid."""
-    try:
-        read_shard(path)
-    except DataError as error:
-        return [error]
-    return []
+def check_agreement(first: ShardInfo, other: ShardInfo) -> None:
+    """DataError where two shards were made by different codecs or encoders."""
+    if first.codec != other.codec:
+        raise DataError(f"shards disagree on the codec ({first.codec} and {other.codec}); tokenize all with the same")
+    for role in sorted(first.encoders.keys() | other.encoders.keys()):
+        one, two = first.encoders.get(role), other.encoders.get(role)
+        if one != two:
+            raise DataError(f"shards disagree on the {role} encoder ({one} and {two}); tokenize all with the same")
+
+
+def join_shards(shards: Sequence[CheckedShard], utterances: UtteranceTable) -> Corpus:
+    """The corpus of shards that agree, in their order."""
+    info = shards[0].info
+    counts = np.concatenate([shard.num_patches for shard in shards])
+
+    def join(name: str) -> StoredArray:
+        return StoredArray([shard.arrays[name] for shard in shards])
+
+    return Corpus(
+        codec=info.codec,
+        encoders=info.encoders,
+        utterances=utterances,
+        codes=tuple(join(f"codes.{level}") for level in range(len(info.codec.hop_lengths))),
+        offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
+        embeddings={role: join(embedding_name(role)) for role in info.encoders},
+    )
 
 
 def raise_all(complaints: Sequence[str]) -> None:
@@ -163,29 +181,3 @@ def raise_all(complaints: Sequence[str]) -> None:
     if complaints:
         more = len(complaints) - MAX_COMPLAINTS
         raise DataError("; ".join(complaints[:MAX_COMPLAINTS]) + (f"; and {more} more" if more > 0 else ""))
-
-
-def empty_corpus(headers: Sequence[ShardHeader], order: NDArray[np.int64]) -> Corpus:
-    """A corpus with uninitialized arrays for the utterances of the shards, in this order of their concatenation."""
-    info = headers[0].info
-    utterances = [utterance for header in headers for utterance in header.info.utterances]
-    counts = np.concatenate([header.num_patches for header in headers])[order]
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-    return Corpus(
-        codec=info.codec,
-        encoders=info.encoders,
-        utterances=tuple(utterances[row] for row in order),
-        codes=tuple(np.empty(offsets[-1] * n, np.uint16) for n in info.codec.patch_layout),
-        offsets=offsets,
-        embeddings={role: np.empty((len(order), one.size), np.float16) for role, one in info.encoders.items()},
-    )
-
-
-def copy_into(corpus: Corpus, shard: Shard, rows: NDArray[np.int64]) -> None:
-    """Write the arrays of a shard into these rows (N,) of the corpus."""
-    counts = shard.num_patches
-    patches = np.repeat(corpus.offsets[rows] - shard.offsets[:-1], counts) + np.arange(shard.offsets[-1])
-    for ours, theirs, n in zip(corpus.codes, shard.codes, corpus.codec.patch_layout, strict=True):
-        ours.reshape(-1, n)[patches] = theirs.reshape(-1, n)
-    for role, values in shard.embeddings.items():
-        corpus.embeddings[role][rows] = values

@@ -1,4 +1,4 @@
-"""Shards: the tokenized corpus on disk. Reading and writing one file; `data.corpus` loads many into memory.
+"""Shards: the tokenized corpus on disk. Reading and writing one file; `data.corpus` joins many.
 
 A shard is one safetensors file of about a thousand utterances: `codes.0`, `codes.1`, … (the codes of each level, all
 utterances concatenated, uint16), `offsets` (N + 1,) int64 in patches, and per role of a speaker encoder
@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,9 +29,12 @@ from safetensors.numpy import save
 
 from marstts.codec.base import CodecSpec, Codes
 from marstts.data.manifest import Name, Utterance, as_row
+from marstts.data.stored_array import Stored, Version
 from marstts.errors import DataError
+from marstts.file_errors import os_errors
 from marstts.files import write_file
 from marstts.reading import open_regular, parse_object
+from marstts.stored_tensors import stored_tensors
 
 FORMAT = "marstts-shard-2"
 OLD_FORMATS = ("marstts-shard-1",)
@@ -38,6 +42,12 @@ SHARD_PATTERN = "shard-*.safetensors"
 
 MAX_BYTES = 16 * 2**30
 """Largest shard that is read."""
+
+MAX_METADATA_BYTES = 100 * 2**20
+"""Longest metadata; that of safetensors."""
+
+DTYPES = {"U16": "<u2", "I64": "<i8", "F16": "<f2"}
+"""NumPy's names for the types of a shard's arrays."""
 
 MAX_CODEBOOK_SIZE = 2**16
 """Codes are stored as uint16."""
@@ -110,15 +120,6 @@ class Shard:
         """The embeddings of these rows by role, each (B, E)."""
         chosen = np.asarray(rows, dtype=np.int64)
         return {role: values[chosen].astype(np.float32) for role, values in self.embeddings.items()}
-
-
-@dataclass(frozen=True, eq=False)
-class ShardHeader:
-    """The part of a shard that is needed to allocate memory for it."""
-
-    info: ShardInfo
-    num_patches: NDArray[np.int64]
-    """(N,)."""
 
 
 def shard_path(folder: Path, index: int) -> Path:
@@ -200,13 +201,6 @@ def read_info(path: Path) -> ShardInfo:
         return parse_info(file, path)
 
 
-def read_header(path: Path) -> ShardHeader:
-    """The metadata and lengths of a shard, without codes; DataError if its arrays do not fit its metadata."""
-    with open_shard(path) as file:
-        info = parse_info(file, path)
-        return ShardHeader(info, np.diff(read_offsets(file, info, path)))
-
-
 def read_shard(path: Path) -> Shard:
     """One shard; DataError if it is malformed, or corrupt since it was written."""
     with open_shard(path) as file:
@@ -226,6 +220,17 @@ def read_shard(path: Path) -> Shard:
     if not all(np.isfinite(values).all() for values in shard.embeddings.values()):
         raise corrupt(path, "an embedding has values that are not finite")
     return shard
+
+
+def stored_arrays(path: Path) -> dict[str, Stored]:
+    """Where the arrays of a shard lie in its file, by name, once `read_shard` has accepted it."""
+    with open_regular(path, MAX_BYTES, DataError) as file, os_errors(path, "be read", DataError):
+        version = Version.of(os.fstat(file.fileno()))
+    found = stored_tensors(path, DataError, MAX_METADATA_BYTES)
+    return {
+        name: Stored(path, version, tensor.offset, np.dtype(DTYPES[tensor.dtype]), tensor.shape)
+        for name, tensor in found.items()
+    }
 
 
 @contextmanager

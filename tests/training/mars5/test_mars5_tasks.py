@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from marstts.codec.base import CodecSpec, Codes
 from marstts.data.batching import BatchingConfig, TrainingItem
+from marstts.data.manifest import Utterance
+from marstts.data.utterance_table import UtteranceTable
 from marstts.errors import CheckpointError, ConfigError
 from marstts.mars5.checkpoint import load_models, write_models
 from marstts.mars5.config import CodecLMConfig, ResidualTransformerConfig
@@ -35,20 +37,10 @@ WORDS = ("the", "cat", "sat", "on", "a", "mat")
 
 
 @dataclasses.dataclass(frozen=True)
-class Spoken:
-    """An utterance, as far as batching and training look at it."""
-
-    text: str
-    split: str
-    speaker: str = "ann"
-    style: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
 class Utterances:
     """A stand-in for a tokenized corpus: every word has four frames of its own, of three levels."""
 
-    utterances: tuple[Spoken, ...]
+    utterances: UtteranceTable
     codec: CodecSpec
 
     def __len__(self) -> int:
@@ -65,14 +57,20 @@ class Utterances:
         return tuple(frames.T.astype(np.int64))
 
     def split(self, name: str) -> Utterances:
-        return Utterances(tuple(utterance for utterance in self.utterances if utterance.split == name), self.codec)
+        return Utterances(UtteranceTable(one for one in self.utterances if one.split == name), self.codec)
 
 
 @pytest.fixture(scope="module")
 def corpus() -> Utterances:
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice(WORDS, rng.integers(2, 6))) for _ in range(40)]
-    utterances = tuple(Spoken(text, "validation" if i % 5 == 0 else "train") for i, text in enumerate(texts))
+    utterances = UtteranceTable(
+        Utterance(
+            id=f"u{i}", audio="-", text=text, speaker="ann", style="regular", seconds=1.0, source_rate=8000,
+            split="validation" if i % 5 == 0 else "train", license="CC0",
+        )
+        for i, text in enumerate(texts)
+    )  # fmt: skip
     codec = CodecSpec(name="toy", sample_rate=8000, codebook_size=12, hop_lengths=(100, 100, 100))
     return Utterances(utterances, codec)
 

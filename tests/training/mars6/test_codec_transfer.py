@@ -17,6 +17,7 @@ from marstts.codec.base import CodecSpec
 from marstts.data.corpus import Corpus
 from marstts.data.manifest import Utterance
 from marstts.data.shards import EncoderInfo, ShardInfo, shard_path, write_shard
+from marstts.data.utterance_table import UtteranceTable
 from marstts.errors import DataError
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.model import Mars6
@@ -36,7 +37,7 @@ def make_corpus(count: int = 30, seed: int = 0) -> Corpus:
     return Corpus(
         codec=SPEC,
         encoders={"identity": EncoderInfo("toy-identity", 3), "style": EncoderInfo("toy-style", 4)},
-        utterances=tuple(
+        utterances=UtteranceTable(
             Utterance(id=f"u{i}", seconds=1.0, source_rate=8000, split="train" if i % 3 else "validation", **facts)
             for i in range(count)
         ),
@@ -53,7 +54,7 @@ def renamed(corpus: Corpus, names: Sequence[np.ndarray], **changes: object) -> C
     """The corpus of a codec that calls code c of level l names[l][c], in another order of utterances."""
     codes = tuple(name[level].astype(np.uint16) for name, level in zip(names, corpus.codes, strict=True))
     turned = dataclasses.replace(corpus, codec=dataclasses.replace(SPEC, name="new"), codes=codes, **changes)
-    return turned.select(list(range(len(corpus)))[::-1])
+    return turned.select(range(len(corpus))[::-1])
 
 
 def model() -> Mars6:
@@ -129,7 +130,7 @@ def test_corpora_that_cannot_be_compared_are_refused() -> None:
 
 def write(corpus: Corpus, folder: Path) -> Path:
     folder.mkdir()
-    info = ShardInfo(fingerprint="-", utterances=corpus.utterances, codec=corpus.codec, encoders=corpus.encoders)
+    info = ShardInfo(fingerprint="-", utterances=tuple(corpus.utterances), codec=corpus.codec, encoders=corpus.encoders)
     codes = [corpus.codes_of(i) for i in range(len(corpus))]
     write_shard(shard_path(folder, 0), info, codes, corpus.embeddings_of(range(len(corpus))))
     return folder

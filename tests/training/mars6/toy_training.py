@@ -11,6 +11,7 @@ from marstts.codec.toy import ToyCodec
 from marstts.data.corpus import Corpus
 from marstts.data.manifest import Utterance
 from marstts.data.shards import EncoderInfo, ShardInfo, shard_path, write_shard
+from marstts.data.utterance_table import UtteranceTable
 from marstts.training.mars6.batches import Collator
 from marstts.training.mars6.config import PretrainConfig
 from marstts.training.mars6.run_folder import train_tokenizer
@@ -59,7 +60,7 @@ def make_corpus(count: int = 48) -> Corpus:
     return Corpus(
         codec=CODEC.spec,
         encoders=ENCODERS,
-        utterances=tuple(
+        utterances=UtteranceTable(
             Utterance(
                 id=f"u{i}",
                 audio="-",

@@ -72,12 +72,9 @@ def check_comparable(model: Mars6, before: Corpus, after: Corpus) -> None:
 
 def common_indices(before: Corpus, after: Corpus) -> tuple[tuple[int, int], ...]:
     """Indices in both corpora of the recordings of `after`'s training split; DataError if there are none."""
-    known = {utterance.id: index for index, utterance in enumerate(before.utterances)}
-    both = [
-        (known[utterance.id], index)
-        for index, utterance in enumerate(after.utterances)
-        if utterance.split == "train" and utterance.id in known
-    ]
+    known = {name: index for index, name in enumerate(before.utterances.strings("id"))}
+    labels = zip(after.utterances.strings("id"), after.utterances.strings("split"), strict=True)
+    both = [(known[name], index) for index, (name, split) in enumerate(labels) if split == "train" and name in known]
     if not both:
         raise DataError("no recording of the training split is in both sets of shards; tokenize one manifest twice")
     return tuple(both)

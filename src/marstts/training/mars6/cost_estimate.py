@@ -25,8 +25,8 @@ TEXT_TOKENS_PER_SECOND = 5.0
 SHARD_BYTES_PER_UTTERANCE = 400
 """Bytes of a shard's metadata per utterance: text, names and numbers as JSON."""
 
-OBJECT_BYTES_PER_UTTERANCE = 1_500
-"""Bytes of the same in memory, as Python objects."""
+TABLE_BYTES_PER_UTTERANCE = 300
+"""Bytes of the same in memory, as columns (`data.utterance_table`)."""
 
 CODE_BYTES, EMBEDDING_BYTES, WEIGHT_BYTES = 2, 2, 4
 """uint16 codes, float16 embeddings, float32 weights."""
@@ -139,10 +139,12 @@ def storage_rows(rows: Rows, config: EstimateConfig, model: Mars6Config, codec: 
     embeddings = utterances * (model.identity_size + model.style_size) * EMBEDDING_BYTES
     metadata = utterances * SHARD_BYTES_PER_UTTERANCE
     checkpoints = CHECKPOINTS * WEIGHTS_IN_CHECKPOINT * WEIGHT_BYTES * rows["parameters"].value
-    memory = codes + embeddings + utterances * OBJECT_BYTES_PER_UTTERANCE
+    memory = utterances * TABLE_BYTES_PER_UTTERANCE
     code_formula = f"hours · 3600 · {codec.patch_rate:.3f} Hz · {size} codes · {CODE_BYTES} B"
     vectors = f"({model.identity_size} + {model.style_size})"
-    memory_formula = f"codes + embeddings + utterances · {OBJECT_BYTES_PER_UTTERANCE} B; one process per GPU"
+    memory_formula = (
+        f"utterances · {TABLE_BYTES_PER_UTTERANCE} B; one process per GPU; codes and embeddings stay on disk"
+    )
     return {
         "codes": Row("disk: codes", codes / GB, "GB", code_formula),
         "embeddings": Row("disk: embeddings", embeddings / GB, "GB", f"utterances · {vectors} · {EMBEDDING_BYTES} B"),

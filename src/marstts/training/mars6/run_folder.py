@@ -5,7 +5,6 @@ Upstream: shards, a base run or bundle.  Downstream: `task`, `marstts export`, f
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,6 @@ from torch import nn
 from marstts.bundle import find_bundle
 from marstts.config import read_config, write_config
 from marstts.data.corpus import Corpus, load_corpus
-from marstts.data.manifest import Utterance
 from marstts.data.shards import SHARD_PATTERN, read_shard
 from marstts.errors import CheckpointError, ConfigError, DataError
 from marstts.jsonl import write_rows
@@ -34,6 +32,9 @@ CONFIG_FILE, TOKENIZER_FILE = "config.json", "tokenizer.json"
 
 MODEL, EMA, TEACHER = "model", "ema", "teacher"
 """Names of the sets of weights in a checkpoint; the last one with guidance distillation only."""
+
+TOKENIZER_TEXTS = 200_000
+"""Texts that a tokenizer is trained on; more, which are spread over the corpus, change it little and take long."""
 
 logger = logging.getLogger(__name__)
 
@@ -68,23 +69,18 @@ def open_run(folder: Path, config: PretrainConfig, corpus: Corpus, base: str | P
 
 
 def train_tokenizer(corpus: Corpus, vocab_size: int) -> BPE:
-    """A BPE of the training split's texts, with the prompt's special tokens."""
-    texts = [utterance.text for utterance in normalize_texts(corpus.split("train")).utterances]
-    return BPE.train(texts, vocab_size, SPECIAL_TOKENS)
+    """A BPE of the training split's texts, at most TOKENIZER_TEXTS of them, with the prompt's special tokens."""
+    train = corpus.split("train").utterances
+    step = max(1, len(train) // TOKENIZER_TEXTS)
+    return BPE.train([spoken_text(text) for text in train[::step].strings("text")], vocab_size, SPECIAL_TOKENS)
 
 
-def normalize_texts(corpus: Corpus) -> Corpus:
-    """The corpus with normalized texts, as in synthesis: numbers as words, plain punctuation.
-
-    DataError if a text is empty then.
-    """
-    normalized: list[Utterance] = [
-        dataclasses.replace(utterance, text=normalize(utterance.text)) for utterance in corpus.utterances
-    ]
-    empty = [utterance.id for utterance in normalized if not utterance.text.strip()]
-    if empty:
-        raise DataError(f"{len(empty)} utterances have no speakable text, the first is {empty[0]!r}; leave them out")
-    return dataclasses.replace(corpus, utterances=tuple(normalized))
+def spoken_text(text: str) -> str:
+    """A text as in synthesis: numbers as words, plain punctuation. DataError where nothing in it can be spoken."""
+    spoken = normalize(text).strip()
+    if not spoken:
+        raise DataError(f"the corpus has a text of which nothing can be spoken: {text[:60]!r}; tokenize it again")
+    return spoken
 
 
 def load_valid_corpus(folders: Sequence[Path], run: Path, max_corrupt: float) -> Corpus:

@@ -34,7 +34,7 @@ from marstts.training.mars6.audio_samples import write_audio_samples
 from marstts.training.mars6.batches import Collator, Prefetcher, PretrainBatch, corrupt_tokens
 from marstts.training.mars6.config import PretrainConfig
 from marstts.training.mars6.guidance_distillation import distillation_loss, guided_probs
-from marstts.training.mars6.run_folder import EMA, MODEL, TEACHER, normalize_texts
+from marstts.training.mars6.run_folder import EMA, MODEL, TEACHER, spoken_text
 from marstts.training.mars6.throughput import TRAINING_PASSES, forward_flops, measured_peak
 from marstts.training.optim import learning_rate, make_ema, make_optimizer, optimizer_step, update_ema
 from marstts.training.seeds import step_seed
@@ -95,7 +95,7 @@ class PretrainTask:
         self.forward = wrap_ddp(self.model, all_used=config.model.conditioning is Conditioning.TWO_SLOTS)
         self.resume_step, self.first_batch = 0, 0
         self.peak = config.peak_tflops * 1e12 or measured_peak(self.device, config.precision)
-        self.corpus = normalize_texts(corpus)
+        self.corpus = corpus
         self.seconds_per_patch = 1 / corpus.codec.patch_rate
         self.training_batch = self.training_batches()
         self.validation_items, self.collate_validation = self.validation_set()
@@ -127,7 +127,7 @@ class PretrainTask:
     def training_batches(self) -> Callable[[int], PretrainBatch]:
         """A function from a batch's number to the batch."""
         corpus = self.corpus.split("train")
-        sampler = BatchSampler(corpus, self.config.batching, self.config.loop.seed)
+        sampler = BatchSampler(corpus, self.config.batching, self.config.loop.seed, spoken_text)
         collate = Collator(corpus, self.tokenizer, self.config.model, self.config.full_bandwidth_hz)
 
         def make(number: int) -> PretrainBatch:
@@ -144,7 +144,7 @@ class PretrainTask:
             "strip_final_punctuation_probability": 0.0,
             "text_dropout": 0.0,
         }
-        sampler = BatchSampler(corpus, self.config.batching.model_copy(update=changes), seed=0)
+        sampler = BatchSampler(corpus, self.config.batching.model_copy(update=changes), 0, spoken_text)
         batches = self.config.validation_patches / self.config.batching.patches_per_batch
         count = min(sampler.batches_per_epoch, max(1, round(batches)))
         collate = Collator(corpus, self.tokenizer, self.config.model, self.config.full_bandwidth_hz)
@@ -289,7 +289,7 @@ def check_fit(config: PretrainConfig, corpus: Corpus, tokenizer: BPE, codec: Cod
     if complaints:
         raise ConfigError("; ".join(complaints))
     for name in ("train", "validation"):
-        if not any(utterance.split == name for utterance in corpus.utterances):
+        if name not in corpus.utterances.strings("split"):
             raise DataError(f"the corpus has no utterances in its {name} split; mark some in the manifest")
 
 
