@@ -12,7 +12,7 @@ from marstts import loudness
 from marstts.loudness import integrated_loudness
 
 
-def programme(seconds: float, sample_rate: int, seed: int = 0) -> np.ndarray:
+def signal_like_speech(seconds: float, sample_rate: int, seed: int = 0) -> np.ndarray:
     """Noise over a low hum, with loud, soft and silent stretches."""
     rng, count = np.random.default_rng(seed), round(seconds * sample_rate)
     steps = 10 ** rng.uniform(-3.5, -0.5, max(1, round(seconds / 0.3))) * (
@@ -25,13 +25,13 @@ def programme(seconds: float, sample_rate: int, seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("sample_rate", [8_000, 16_000, 24_000, 44_100])
 @pytest.mark.parametrize("seconds", [0.4, 0.437, 1.0, 2.68, 7.3])
 def test_figures_equal_those_of_pyloudnorm(sample_rate: int, seconds: float):
-    samples = programme(seconds, sample_rate)
+    samples = signal_like_speech(seconds, sample_rate)
     expected = pyloudnorm.Meter(sample_rate).integrated_loudness(samples)
     assert integrated_loudness(samples, sample_rate) == pytest.approx(expected, abs=0.01)
 
 
 def test_pieces_fit_together(monkeypatch: pytest.MonkeyPatch):
-    samples = programme(3.0, 16_000)
+    samples = signal_like_speech(3.0, 16_000)
     whole = loudness.k_weight(samples, 16_000)
     monkeypatch.setattr(loudness, "PIECE_SECONDS", 0.7)
     np.testing.assert_allclose(loudness.k_weight(samples, 16_000), whole, atol=1e-9)
@@ -44,8 +44,8 @@ def test_a_full_scale_tone_has_the_loudness_of_the_standard():
 
 def test_silence_has_no_loudness_and_samples_stay_as_they_are():
     assert integrated_loudness(np.zeros(24_000), 24_000) == -math.inf
-    assert integrated_loudness(1e-6 * programme(1.0, 24_000), 24_000) == -math.inf
-    samples = programme(1.0, 24_000)
+    assert integrated_loudness(1e-6 * signal_like_speech(1.0, 24_000), 24_000) == -math.inf
+    samples = signal_like_speech(1.0, 24_000)
     before = samples.copy()
     integrated_loudness(samples, 24_000)
     np.testing.assert_array_equal(samples, before)

@@ -77,6 +77,9 @@ PHRASES = (
     r"analys(?:e|ed|ing)",
     r"neighbours?|neighbouring",
     r"behaviours?|colours?|favours?|centres?|centred|labelled|modelling",
+    r"catalogues?|towards|afterwards|spelt|learnt|whilst|amongst|judgements?|per cent",
+    r"(?:organ|character|categor|synchron|serial|token|visual|standard|random|custom|penal|capital|digit|discret|"
+    r"parametr|parameter|factor|vector|regular|harmon|prior|emphas)is(?:e[ds]?|ing|ation)",
 )
 """Prose, matched as whole words in any case."""
 

@@ -31,5 +31,5 @@ marstts train mars6 --config "$recipe/mars6.toml" --data "$output/shards" --outp
 
 echo "4. A bundle, which clones the voice of a held-out speaker."
 marstts export "$output/runs/mars6" "${parts[@]}" --name tiny --output "$output/tiny"
-marstts speak "The ship left the harbour at dawn." --model "$output/tiny" --output "$output/speech.wav" \
+marstts speak "The ship left the harbor at dawn." --model "$output/tiny" --output "$output/speech.wav" \
     --reference "$output/corpus/audio/flite-kal16.2/flite-kal16.2-test-000000.flac"

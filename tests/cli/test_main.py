@@ -38,7 +38,7 @@ def add_command(monkeypatch: pytest.MonkeyPatch):
 
 def test_help_lists_every_command_without_importing_any(monkeypatch: pytest.MonkeyPatch):
     for module in [name for name in sys.modules if name.startswith("marstts.cli.") and name != "marstts.cli.main"]:
-        monkeypatch.delitem(sys.modules, module)  # put back afterwards: other tests hold them already
+        monkeypatch.delitem(sys.modules, module)  # put back afterward: other tests hold them already
     result = RUN.invoke(app, ["--help"])
     assert result.exit_code == 0
     for name, command in COMMANDS.items():

@@ -25,7 +25,7 @@ from marstts.data.corpora.build_manifest import (
     could_be_english,
     held_out,
 )
-from marstts.data.corpora.catalogue import RECIPES
+from marstts.data.corpora.catalog import RECIPES
 from marstts.data.corpora.folder import folder
 from marstts.data.manifest import Utterance, parse_utterance, read_manifest
 from marstts.errors import DataError
@@ -90,7 +90,7 @@ def test_a_corpus_in_its_own_layout_becomes_a_manifest(name: str, tmp_path: Path
     assert all(row["kind"] == "filtered" for row in rejects_of(tmp_path / "out").values())
 
 
-def test_every_corpus_of_the_catalogue_has_a_miniature() -> None:
+def test_every_corpus_of_the_catalog_has_a_miniature() -> None:
     assert EXPECTED.keys() == RECIPES.keys()
 
 
@@ -332,7 +332,7 @@ def test_letters_distinguish_english_from_other_alphabets(text: str, expected: b
     assert could_be_english(text) is expected
 
 
-def test_a_text_is_held_out_however_it_is_spelt() -> None:
+def test_a_text_is_held_out_whatever_its_capitals_and_punctuation() -> None:
     texts = [
         f"This is sentence {'abcdefghij'[n % 10]}{'klmnopqrst'[n // 10 % 10]}{n // 100 * 'x'}." for n in range(1000)
     ]

@@ -14,7 +14,7 @@ import pytest
 import miniature_corpora
 from marstts.codec.base import CodecSpec
 from marstts.data.corpora.build_manifest import ManifestConfig, build_manifest
-from marstts.data.corpora.catalogue import RECIPES
+from marstts.data.corpora.catalog import RECIPES
 from marstts.data.corpora.folder import folder
 from marstts.data.corpora.synthetic import SyntheticConfig, finished_rows, read_sentences
 from marstts.data.corpus import load_corpus

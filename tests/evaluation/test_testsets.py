@@ -14,8 +14,8 @@ from marstts.data.corpora import synthetic as corpora_synthetic
 from marstts.data.corpora.synthetic import split_of_sentence
 from marstts.data.manifest import Utterance, write_manifest
 from marstts.errors import DataError
-from marstts.evaluation.testsets import catalogue, ears, hard_texts, synthetic
-from marstts.evaluation.testsets.catalogue import missing_for_testset, open_testset, subsample
+from marstts.evaluation.testsets import catalog, ears, hard_texts, synthetic
+from marstts.evaluation.testsets.catalog import missing_for_testset, open_testset, subsample
 from marstts.metrics.testset import Trial, refuse_repeated_ids
 from marstts.metrics.words import plain_words
 from marstts.text.normalize import normalize
@@ -224,7 +224,7 @@ def test_metrics_of_hard_texts_use_the_words_of_the_front_end():
 
 def test_the_synthetic_test_set_is_kept_in_the_users_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert catalogue.cached_synthetic() == tmp_path / "marstts" / "synthetic-testset"
+    assert catalog.cached_synthetic() == tmp_path / "marstts" / "synthetic-testset"
 
 
 # Seed-TTS-eval, LibriSpeech, anything

@@ -45,9 +45,9 @@ def noise(seconds=1.0, sample_rate=16_000, seed=0):
 def test_the_embedding_is_the_unit_xvector_of_the_normalized_recording(folder, encoder):
     model = transformers.WavLMForXVector.from_pretrained(folder).eval()
     samples = noise().samples.astype(np.float64)
-    standardised = (samples - samples.mean()) / np.sqrt(samples.var() + 1e-7)
+    standardized = (samples - samples.mean()) / np.sqrt(samples.var() + 1e-7)
     with torch.no_grad():
-        expected = model(torch.from_numpy(standardised.astype(np.float32))[None]).embeddings[0].numpy()
+        expected = model(torch.from_numpy(standardized.astype(np.float32))[None]).embeddings[0].numpy()
     embedding = encoder.embed(noise())
     assert embedding.shape == (13,) and embedding.dtype == np.float32 and encoder.size == 13
     np.testing.assert_allclose(embedding, expected / np.linalg.norm(expected), atol=1e-5)

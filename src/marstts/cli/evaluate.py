@@ -36,7 +36,7 @@ from marstts.evaluation.recordings import audio_info
 from marstts.evaluation.report import format_summary, write_report
 from marstts.evaluation.score import score_systems
 from marstts.evaluation.systems import Clone, ground_truth_of
-from marstts.evaluation.testsets.catalogue import (
+from marstts.evaluation.testsets.catalog import (
     CORPORA,
     RENDERED,
     SYNTHETIC,

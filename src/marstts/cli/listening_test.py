@@ -18,7 +18,7 @@ from marstts.errors import DataError, check_installed
 from marstts.evaluation.open_systems import SystemOptions, find_systems, model_folder
 from marstts.evaluation.score import generate_takes
 from marstts.evaluation.systems import Clone
-from marstts.evaluation.testsets.catalogue import open_testset, subsample
+from marstts.evaluation.testsets.catalog import open_testset, subsample
 from marstts.listening_test.analysis import analyze, as_json, as_markdown
 from marstts.listening_test.config import read_listening_test
 from marstts.listening_test.preference import count_preferences, open_preference_plan

@@ -10,7 +10,7 @@ import typer
 
 from marstts.config import parse_config, read_config
 from marstts.data.corpora.build_manifest import Audio, ManifestConfig, build_manifest
-from marstts.data.corpora.catalogue import RECIPES
+from marstts.data.corpora.catalog import RECIPES
 from marstts.data.workers import open_executor
 from marstts.errors import DataError
 
@@ -153,7 +153,7 @@ def people(
 
 
 def corpus_command(name: str) -> Callable[..., None]:
-    """The command for a corpus of the catalogue."""
+    """The command for a corpus of the catalog."""
     recipe = RECIPES[name]
 
     def command(

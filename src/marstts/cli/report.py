@@ -15,7 +15,7 @@ from marstts.evaluation.open_systems import SystemOptions, choose_metrics_model,
 from marstts.evaluation.report import format_summary, write_report
 from marstts.evaluation.summary import TOPLINES, summarize
 from marstts.evaluation.systems import Clone, Variant
-from marstts.evaluation.testsets.catalogue import SYNTHETIC, open_testset, subsample
+from marstts.evaluation.testsets.catalog import SYNTHETIC, open_testset, subsample
 from marstts.files import write_file
 from marstts.metrics.panel import parse_metrics
 

@@ -179,7 +179,7 @@ class SnacCodec:
 
     @contextmanager
     def _seeded(self) -> Iterator[None]:
-        """Seed PyTorch's generator of this device within the context, and restore its state afterwards."""
+        """Seed PyTorch's generator of this device within the context, and restore its state afterward."""
         torch, on_cpu = self._torch, self._device.type == "cpu"
         with torch.random.fork_rng(devices=[] if on_cpu else [self._device]):
             (torch.default_generator.manual_seed if on_cpu else torch.cuda.manual_seed)(self._seed)

@@ -79,7 +79,7 @@ class Metric:
 
 
 def spoof_eer_of(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(..., N, 2) similarities of the ground truth, and of the take, to the reference -> (...) per cent."""
+    """(..., N, 2) similarities of the ground truth, and of the take, to the reference -> (...) percent."""
     return spoof_eer(matrix[..., 0], matrix[..., 1])
 
 

@@ -20,7 +20,7 @@ FOOTNOTES = (
     "WER, CER: text and transcript pass one normalizer (lower case, letters and inner apostrophes only, numbers in "
     "words). Repetition rate: takes in whose transcript a run of up to four words occurs twice in a row and not so in "
     "the text; truncation rate: takes whose transcript lacks the last fifth of the text.",
-    "Spoof EER: equal error rate, in per cent, of detecting takes as spoofs by their similarity to the reference "
+    "Spoof EER: equal error rate, in percent, of detecting takes as spoofs by their similarity to the reference "
     "(pairs of reference and take 0, of reference and ground truth 1): how often a take passes as its speaker. Higher "
     "is better, 50 is the most. SIM: cosine to the reference. Speaker verification accuracy: fraction of pairs (own "
     "reference, another speaker's reference) in which the take is nearer to its own; 10-way speaker ID accuracy: "

@@ -96,5 +96,5 @@ def error_rate_of_drawn(similarities: NDArray[np.float32], drawn: Sequence[tuple
 
 
 def format_percent(rate: Interval) -> str:
-    """An interval between 0 and 1 in per cent."""
+    """An interval between 0 and 1 in percent."""
     return Interval(100 * rate.value, 100 * rate.low, 100 * rate.high).format(1)

@@ -1,7 +1,7 @@
 """The published checkpoints as a bundle: the model called `mars5-english`.
 
 Upstream: `checkpoint.load_released`, which reads the files.  Downstream: `models`, which opens the bundle.
-It is fetched, checked and converted once, into the user's cache; afterwards no network is needed but for EnCodec and
+It is fetched, checked and converted once, into the user's cache; afterward no network is needed but for EnCodec and
 Vocos, which have another cache.
 """
 

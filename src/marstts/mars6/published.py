@@ -2,7 +2,7 @@
 
 Upstream: `released` and `text.minbpe`, which read the files.  Downstream: `models`, which opens the bundle.
 
-`mars6-turbo` is downloaded, checked and converted once, into the user's cache; afterwards no network is needed but for
+`mars6-turbo` is downloaded, checked and converted once, into the user's cache; afterward no network is needed but for
 the published codec and speaker encoders, which have other caches.
 """
 

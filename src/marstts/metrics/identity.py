@@ -77,7 +77,7 @@ def compare_speakers(take: Embedding, reference: Embedding, others: Sequence[Emb
 
 
 def spoof_eer(real: NDArray[np.float64], generated: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The paper's speaker EER in per cent (MARS6, arXiv:2501.05787, Sec. V): 0 to 50, higher is better.
+    """The paper's speaker EER in percent (MARS6, arXiv:2501.05787, Sec. V): 0 to 50, higher is better.
 
     It is the equal error rate of detecting takes as spoofs: how often a take passes as its speaker. `real` (..., N) are
     similarities of references and other recordings of the same speaker (label 1), `generated` (..., M) those of

@@ -100,7 +100,7 @@ class Admission:
     async def enter(self, expected_seconds: float) -> Ticket:
         """Wait for a place -> a ticket to give back with `leave`; ApiError 429 where there is no place in time.
 
-        Cancelling the wait gives up the turn.
+        Canceling the wait gives up the turn.
         """
         ticket = Ticket(expected_seconds)
         if len(self._active) < self.places:

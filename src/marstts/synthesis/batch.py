@@ -234,7 +234,7 @@ class BatchSpeaker:
         return SpeakResult(index=request.index, text=request.text, speech=speech)
 
     def fail(self, text: TextState, error: MarsError) -> SpeakResult:
-        """Give up a text one of whose takes cannot be decoded; its other sentences are cancelled."""
+        """Give up a text one of whose takes cannot be decoded; its other sentences are canceled."""
         text.has_failed = True
         for request in [request for request, state in self.active.items() if state.text is text]:
             self.scheduler.drop(request)

@@ -125,6 +125,6 @@ def make_ema(model: ModuleType) -> ModuleType:
 
 @torch.no_grad()
 def update_ema(ema: nn.Module, model: nn.Module, step: int, decay: float) -> None:
-    """Move `ema` towards `model`: ema ← d · ema + (1 - d) · model, where d rises with the step up to `decay`."""
+    """Move `ema` toward `model`: ema ← d · ema + (1 - d) · model, where d rises with the step up to `decay`."""
     weight = 1 - min(decay, (1 + step) / (10 + step))
     torch._foreach_lerp_(list(ema.parameters()), list(model.parameters()), weight)
