@@ -54,7 +54,7 @@ class Entry:
     """Must stay as it was where the command fails."""
 
     makes: list[Path] = field(default_factory=list)
-    """What the command makes, removed before each attempt."""
+    """Outputs of the command, removed before each attempt."""
 
 
 def mutated_json(content: bytes, rng: random.Random) -> bytes:

@@ -1,4 +1,4 @@
-"""What PyTorch's hub finds in this repository."""
+"""The entry points of PyTorch's hub in this repository."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class BundleInfo(Config):
     """The model's name in reports."""
 
     architecture: Name
-    """Which package of this project runs the model, e.g. "mars6"."""
+    """Name of the package that runs the model, e.g. "mars6"."""
 
     settings: dict[str, Any] = Field(default_factory=dict)
     """Defaults that only this architecture has; it validates them."""

@@ -65,7 +65,7 @@ class Scanned(Generic[Row]):
     """The parsed content; None where it is invalid."""
 
     problem: str
-    """Why it is of no use; empty where it is of use."""
+    """Reason why the row is invalid; empty for a valid row."""
 
 
 def read_rows(

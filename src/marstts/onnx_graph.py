@@ -29,7 +29,7 @@ _CHILDREN = {
     "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
     "sparse": {1: "tensor", 2: "tensor"},
 }
-"""Which fields of which message can hold a tensor, however deep; numbers are those of onnx.proto."""
+"""Fields of messages that can hold a tensor, at any depth; numbers are those of onnx.proto."""
 
 _DIMS, _DATA_TYPE, _NAME, _RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION = 1, 2, 8, 9, 13, 14
 """Fields of a TensorProto."""

@@ -14,7 +14,7 @@ from marstts.errors import require
 
 
 class Precision(str, Enum):
-    """What matrix products of training are computed in."""
+    """Number format of matrix products in training."""
 
     BF16 = "bf16"
     """Mixed precision: products in bfloat16, weights and optimizer in float32."""

@@ -112,7 +112,7 @@ def _offline(constants: Any) -> Iterator[None]:
 
 
 def connection_problem(address: str) -> Exception | None:
-    """Why the server of a URL, or the proxy for it, cannot be connected to within NETWORK_SECONDS; None if it can."""
+    """The error of connecting to the server of a URL, or its proxy, within NETWORK_SECONDS; None if it works."""
     url = urlsplit(address)
     proxy = getproxies().get(url.scheme)
     if proxy and not proxy_bypass(url.hostname or ""):

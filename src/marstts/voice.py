@@ -36,7 +36,7 @@ MAX_FILE_BYTES = 16 * 2**20
 """A voice is some kilobytes; a quarter of an hour of prefix codes stays below one megabyte."""
 
 MAX_CODE = 2**20
-"""No codebook is larger than this."""
+"""Largest size of a codebook."""
 
 MAX_REFERENCE_BYTES = 8 * 2**20
 MAX_TRANSCRIPT = 4000

@@ -46,7 +46,7 @@ def test_a_codec_that_is_missing_stays_as_it_was(toy_bundle: Path, tmp_path: Pat
 
 
 def run_folder(toy_bundle: Path, folder: Path) -> Path:
-    """What a training of the toy model would have left behind."""
+    """A run folder like that of a training of the toy model."""
     run, model = folder / "run", load_for_training(toy_bundle)
     (run / "step-00000007").mkdir(parents=True)
     (run / "step-00000007/state.json").write_text('{"step": 7}')

@@ -80,7 +80,7 @@ def alone(engine: Engine[Any], seed: int) -> Generated:
 def run(
     scheduler: Scheduler, requests: list[Request], config: Mars6Config
 ) -> tuple[dict[Request, Generated], list[int]]:
-    """What became of each request, and how many rows there were at every step."""
+    """The result of each request, and the number of rows at every step."""
     for one in requests:
         scheduler.add(one)
     results, companies = {}, []

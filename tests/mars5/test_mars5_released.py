@@ -1,4 +1,4 @@
-"""What may and what may not pass for published MARS5 checkpoints; and the folder they are converted to."""
+"""Published MARS5 checkpoints that are accepted and refused, and the folder they are converted to."""
 
 from __future__ import annotations
 

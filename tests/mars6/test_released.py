@@ -1,4 +1,4 @@
-"""What may and what may not pass for the published checkpoint."""
+"""Files that are accepted and refused as the published checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the recorded runs of a golden folder asked of the model, as our own values."""
+"""Inputs of the recorded runs of a golden folder, as values of this package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every request passes: keys, hosts, pages of other sites, and bounds on bodies."""
+"""Checks of every request: keys, hosts, pages of other sites, and bounds on bodies."""
 
 from __future__ import annotations
 

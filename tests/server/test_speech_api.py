@@ -25,7 +25,7 @@ URL = "/v1/audio/speech"
 
 
 def expected_pcm(synthesizer: Synthesizer, text: str = TEXT, voice: str = "ada", seed: int = 0) -> bytes:
-    """What a lone caller of the synthesizer gets."""
+    """Audio for a single caller of the synthesizer."""
     return b"".join(chunk.pcm() for chunk in synthesizer.stream(text, voice, seed=seed))
 
 

@@ -1,4 +1,4 @@
-"""What becomes of a reference, and which references are refused."""
+"""Preprocessing of references, and references that are refused."""
 
 from __future__ import annotations
 

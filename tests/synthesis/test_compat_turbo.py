@@ -23,7 +23,7 @@ def profile_of(script: Script, mode: Continuation = Continuation.PER_CHUNK) -> T
 
 
 def prefixes(profile: TurboCompat) -> list[int]:
-    """How many patches every prompt continued from."""
+    """Number of prefix patches of every prompt."""
     return [len(prompt.prefix_tokens) for prompt in profile.synthesizer.engine.prompts]  # type: ignore[attr-defined]
 
 

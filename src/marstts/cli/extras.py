@@ -1,4 +1,4 @@
-"""Which extra of the package installs an optional package.
+"""The extras of the package by the optional packages that they install.
 
 Upstream: `main`, where an import failed.  Downstream: the metadata of the installed distribution.
 """

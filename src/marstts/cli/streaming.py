@@ -73,7 +73,7 @@ class StreamReport:
     compute_seconds: float
     first_audio_seconds: float
     warnings: tuple[str, ...] = ()
-    """What was left out of the text, and takes that no attempt made acceptable."""
+    """Notes on text that was left out, and takes that no attempt made acceptable."""
 
     def report(self) -> dict[str, Any]:
         """The object that `marstts speak --json` prints."""

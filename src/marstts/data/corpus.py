@@ -83,7 +83,7 @@ class Corpus:
         return {role: values[rows].astype(np.float32) for role, values in self.embeddings.items()}
 
     def select(self, indices: Sequence[int] | NDArray[np.int64]) -> Corpus:
-        """Only these utterances, in this order."""
+        """Return only these utterances, in this order."""
         chosen = np.asarray(indices, dtype=np.int64)
         return dataclasses.replace(self, utterances=self.utterances.select(chosen), selection=self.rows[chosen])
 

@@ -47,7 +47,7 @@ class Trim(str, Enum):
     SILENCE = "silence"
     """Frames 33 dB below the loudest."""
     NON_SPEECH = "non-speech"
-    """Everything that the voice activity detector does not take for speech, except a tenth of a second."""
+    """Cut all that the voice activity detector does not classify as speech, except a tenth of a second."""
 
 
 class PreprocessConfig(Config):

@@ -43,7 +43,7 @@ DEFAULT_BASELINES = (GROUND_TRUTH, CODEC_RESYNTHESIS, EspeakNg.name)
 
 @dataclass(frozen=True)
 class SystemOptions:
-    """How systems are opened."""
+    """Options for opening systems."""
 
     clones: Sequence[Clone]
     seed: int
@@ -95,12 +95,12 @@ def load_codec(name: str) -> Codec:
 
 
 def system_problems(names: Sequence[str], options: SystemOptions) -> list[str]:
-    """What keeps the named systems from being opened, in sentences; empty if nothing does."""
+    """Problems that prevent opening the named systems, in sentences; empty if nothing does."""
     return [problem for name in names if (problem := system_problem(name, options)) is not None]
 
 
 def system_problem(name: str, options: SystemOptions) -> str | None:
-    """What keeps one system from being opened; opens no model."""
+    """The problem that prevents opening one system; opens no model."""
     if name == GROUND_TRUTH:
         return None
     if name == CODEC_RESYNTHESIS:

@@ -40,7 +40,7 @@ TAKES_FILE, TRIALS_FILE = "takes.jsonl", "trials.jsonl"
 
 
 class Provenance(Config):
-    """What a system's takes and scores were made with: runs with anything else are refused."""
+    """Provenance of a system's takes and scores: runs with anything else are refused."""
 
     system: str
     """Version of the system."""
@@ -52,7 +52,7 @@ class Provenance(Config):
     """Versions of the metrics."""
 
     warnings: tuple[str, ...] = ()
-    """What is unusual about the system's takes as a whole, in sentences."""
+    """Warnings about the system's takes as a whole, in sentences."""
 
 
 class TakeRecord(Config):
@@ -148,7 +148,7 @@ def generate_missing(system: System, trials: Sequence[Trial], output: Path) -> l
 
 
 def take_path(folder: Path, trial: Trial) -> Path:
-    """Where the take of a trial is written."""
+    """Path of the take of a trial."""
     return folder / f"{trial.id}.wav"
 
 

@@ -56,7 +56,7 @@ class Summary:
     """Every take that is not of plausible length, in words."""
 
     warnings: Sequence[str]
-    """What is unusual about the takes as a whole, in sentences."""
+    """Warnings about the takes as a whole, in sentences."""
 
     def is_best(self, key: str) -> bool:
         """Whether this is the best ranked system of a column."""
@@ -126,7 +126,7 @@ def differences_from_best(
 
 
 def compare(column: Metric, rows: Sequence[TakeScore], others: Sequence[TakeScore]) -> Interval | None:
-    """How much higher the column's score is over `rows` than over `others`, on the trials that both have."""
+    """Difference of the column's score between `rows` and `others`, on the trials that both have."""
     by_trial = {row.trial: row for row in others}
     pairs = [(row, by_trial[row.trial]) for row in rows if row.trial in by_trial]
     first, second = column.matrix([row for row, _ in pairs]), column.matrix([other for _, other in pairs])

@@ -46,7 +46,7 @@ class Limits:
 
 
 class StopReason(str, Enum):
-    """Why generation of a request stopped."""
+    """Reason why generation of a request stopped."""
 
     EOS = "end of speech"
     MAX_PATCHES = "patch limit"
@@ -99,7 +99,7 @@ class RequestState:
     """The new patches, (P,) each."""
 
     stop: StopReason | None = None
-    """Why it ended, if it has."""
+    """Reason why generation ended, if it has."""
 
     @classmethod
     def begin(cls, request: Request, layout: TokenLayout) -> RequestState:

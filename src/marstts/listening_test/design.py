@@ -74,7 +74,7 @@ class ListeningTrial:
 
 @dataclass(frozen=True)
 class Design:
-    """Everything that determines the sessions of a test."""
+    """All that determines the sessions of a test."""
 
     systems: Sequence[str]
     sentences: Sequence[str]

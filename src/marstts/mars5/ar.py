@@ -53,7 +53,7 @@ class DecoderState:
     """Per layer."""
 
     def select(self, rows: Tensor) -> DecoderState:
-        """Only the rows (N,), in that order."""
+        """Return only the rows (N,), in that order."""
         return DecoderState(
             logits=self.logits[rows],
             lengths=self.lengths[rows],

@@ -46,10 +46,10 @@ class Mars5Settings(Config):
     """Settings of a bundle that only MARS5 has."""
 
     sampling: ArSamplingConfig = ArSamplingConfig()
-    """How speech tokens are drawn; top-p is in the bundle's sampling settings."""
+    """Sampling of speech tokens; top-p is in the bundle's sampling settings."""
 
     diffusion: DiffusionConfig = DiffusionConfig()
-    """How the codes of all levels are drawn."""
+    """Sampling of the codes of all levels."""
 
     profile: ProfileName = ProfileName.CORRECTED
 

@@ -55,7 +55,7 @@ Source = Path | str | Mapping[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Models:
-    """What a MARS5 consists of; models in float32 and evaluation mode."""
+    """The parts of a MARS5; models in float32 and evaluation mode."""
 
     ar: CodecLM
     nar: ResidualTransformer

@@ -28,7 +28,7 @@ SMALLEST_ALPHA = 0.001
 
 @dataclass(frozen=True)
 class Schedule:
-    """How much of the codes each of N steps keeps; all tensors (N,) float32 but the first, int64."""
+    """Noise schedule of N steps: how much of the codes each keeps; all tensors (N,) float32 but the first, int64."""
 
     timesteps: Tensor
     """The timestep that the model is conditioned on at each step: 0..T-1, or fewer."""

@@ -110,7 +110,7 @@ class TorchEngine:
         return replace(state, decoder=decoder, generated=generated)
 
     def select(self, state: EngineState, rows: Sequence[int]) -> EngineState:
-        """Only these rows, in this order."""
+        """Return only these rows, in this order."""
         index = torch.tensor(list(rows), device=state.decoder.logits.device)
         return EngineState(
             decoder=state.decoder.select(index),

@@ -22,7 +22,7 @@ from marstts.mars5.sampling import SamplingConfig, sample_tokens
 
 
 class StopReason(str, Enum):
-    """Why a row stopped."""
+    """Reason why a row stopped."""
 
     EOS = "end of speech"
     MAX_TOKENS = "token limit"
@@ -64,7 +64,7 @@ class Request:
 
 @dataclass(frozen=True, eq=False)
 class Generated:
-    """What was generated for one request."""
+    """Result of one request."""
 
     tokens: NDArray[np.int64]
     """(N,) new joint ids only; never the end of speech."""
@@ -139,6 +139,6 @@ def begin(decoder: Decoder, requests: Sequence[Request]) -> DecoderState:
 
 
 def result(row: Row) -> Generated:
-    """What an ended row has become."""
+    """The result of an ended row."""
     assert row.stop is not None
     return Generated(np.array(row.tokens, dtype=np.int64), row.stop)

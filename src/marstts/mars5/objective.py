@@ -27,7 +27,7 @@ from marstts.mars5.text import JointVocabulary
 
 
 class ObjectiveConfig(Config):
-    """What counts how much."""
+    """Weights of the terms of the objective."""
 
     text_weight: float = Field(0.1, ge=0)
     """Weight of a text token's cross-entropy; a speech token's is 1."""
@@ -92,7 +92,7 @@ def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
 
 
 def reference_length(num_frames: int, rng: np.random.Generator, config: ObjectiveConfig) -> int:
-    """How many initial frames of an utterance are its reference: random, at most half, at least one."""
+    """Number of initial frames of an utterance that are its reference: random, at most half, at least one."""
     drawn = int(rng.integers(config.min_reference_frames, config.max_reference_frames, endpoint=True))
     return max(1, min(drawn, num_frames // 2))
 

@@ -62,7 +62,7 @@ class Pipeline:
 
     @torch.inference_mode()
     def speaker(self, codes: Codes, transcript: str | None = None) -> Speaker:
-        """What both models make of a reference (R, L); once per voice.
+        """Speaker vectors of both models for a reference (R, L); computed once per voice.
 
         Raises VoiceError where the codes do not fit the models.
         """
@@ -169,7 +169,7 @@ class Pipeline:
         return subsample(cosine_schedule(NUM_TIMESTEPS), config.timesteps)
 
     def given(self, prompts: Sequence[Prompt], spoken: Sequence[NDArray[np.int64]]) -> Given:
-        """What is known before the diffusion: prefixes on all levels, level 0 everywhere."""
+        """The codes known before the diffusion: prefixes on all levels, level 0 everywhere."""
         lengths = tuple(len(prompt.prefix) + len(level) for prompt, level in zip(prompts, spoken, strict=True))
         shape = (len(prompts), max(lengths), self.nar.config.levels)
         codes = torch.zeros(shape, dtype=torch.long)

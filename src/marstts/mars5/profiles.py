@@ -17,14 +17,14 @@ from marstts.mars5.repaint import PAPER, PUBLISHED, DiffusionConfig, ReverseRule
 
 
 class LengthLimit(str, Enum):
-    """What `max_tokens` counts."""
+    """Tokens that `max_tokens` counts."""
 
     NEW = "new tokens"
     WHOLE = "prompt and new tokens"
 
 
 class Level0(str, Enum):
-    """What becomes of level 0 in the last steps of the diffusion."""
+    """Treatment of level 0 in the last steps of the diffusion."""
 
     REDRAWN = "redrawn"
     """The NAR may replace the AR's codes from `q0_override_steps` on, as documented."""
@@ -34,7 +34,7 @@ class Level0(str, Enum):
 
 
 class Trim(str, Enum):
-    """How the edges of a waveform are padded before its silence is measured."""
+    """Padding of the edges of a waveform before its silence is measured."""
 
     ZEROS = "zeros"
     REFLECT = "reflect"
@@ -42,7 +42,7 @@ class Trim(str, Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """How a pipeline behaves where the release deviates."""
+    """Behavior of a pipeline where the release deviates."""
 
     name: str
 
@@ -50,15 +50,15 @@ class Profile:
     """Text and transcript to the string the models read."""
 
     legal_text_ids: int = 0
-    """How many of the last text ids may be drawn as speech."""
+    """Number of the last text ids that may be sampled as speech."""
 
     limit: LengthLimit = LengthLimit.NEW
 
     skipped_tokens: int = 0
-    """How many of the first speech tokens are lost."""
+    """Number of the first speech tokens that are lost."""
 
     reference_copies: int = 1
-    """How often the NAR sees the reference before the new speech: its codes, and then level 0 of them once more."""
+    """Copies of the reference before the new speech in the NAR's input: its codes, and then level 0 of them again."""
 
     level0: Level0 = Level0.REDRAWN
 

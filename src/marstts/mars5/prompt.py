@@ -22,7 +22,7 @@ from marstts.mars5.text import END_OF_TEXT, START_OF_TEXT, JointVocabulary
 
 
 class CloneMode(str, Enum):
-    """What a prompt takes from its reference."""
+    """Parts of the reference that a prompt uses."""
 
     SHALLOW = "shallow"
     """The speaker vectors."""
@@ -50,7 +50,7 @@ class Speaker:
 
 @dataclass(frozen=True, eq=False)
 class Prompt:
-    """What one utterance starts from."""
+    """The prompt of one utterance."""
 
     text_ids: NDArray[np.int64]
     """(S,), the transcript's included in a deep clone."""
@@ -73,7 +73,7 @@ class Prompt:
 
 
 def prompt_string(text: str, transcript: str | None = None) -> str:
-    """What the models read: the transcript, if there is one, and the text; both stripped.
+    """The models' input: the transcript, if there is one, and the text; both stripped.
 
     Special tokens written out in them lose their brackets: only the prompt itself may use them.
     """

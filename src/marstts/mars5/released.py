@@ -37,7 +37,7 @@ SUFFIXES = (".pt", ".safetensors")
 TEXT_TOKENIZER, SPEECH_TOKENIZER = "texttok.model", "speechtok.model"
 
 MAX_NAMED = 8
-"""How many complaints are worth reading at once."""
+"""Most complaints in one message."""
 
 MAX_TOKENIZER_BYTES = 16 * 2**20
 
@@ -47,7 +47,7 @@ Names = Iterator[tuple[str, tuple[str, ...]]]
 
 @dataclass(frozen=True)
 class Container:
-    """What a published file holds."""
+    """Content of a published file."""
 
     source: str
     """Name for messages."""
@@ -157,7 +157,7 @@ def load_nar(container: Container, heads: int | None = None) -> ResidualTransfor
 
 
 def infer_sizes(container: Container, infer: Callable[[Mapping[str, Tensor]], Sizes]) -> Sizes:
-    """What `infer` makes of the tensors; CheckpointError where they are no such model's."""
+    """Sizes that `infer` returns for the tensors; CheckpointError where they are no such model's."""
     source = container.source
     try:
         return infer(container.tensors)
@@ -211,12 +211,12 @@ def count_codes(tensors: Mapping[str, Tensor]) -> int:
 
 
 def count_layers(tensors: Mapping[str, Tensor], stack: str) -> int:
-    """How many layers a stack has."""
+    """Number of layers of a stack."""
     return count(tensors, rf"{re.escape(stack)}\.layers\.(\d+)\.")
 
 
 def count(tensors: Mapping[str, Tensor], pattern: str) -> int:
-    """How many different numbers there are in names that begin with `pattern`."""
+    """Number of different numbers in names that begin with `pattern`."""
     found = (re.match(pattern, name) for name in tensors)
     return len({match[1] for match in found if match})
 

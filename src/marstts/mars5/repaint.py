@@ -35,7 +35,7 @@ Denoiser = Callable[[Tensor, Tensor], Tensor]
 
 
 class JumpNoise(str, Enum):
-    """How noise is added to the codes again when RePaint jumps up."""
+    """Noise that is added to the codes when RePaint jumps up."""
 
     UNIFORM = "uniform"
     """All frames alike."""
@@ -45,7 +45,7 @@ class JumpNoise(str, Enum):
 
 
 class DiffusionConfig(Config):
-    """How the codes of levels 1 and up are drawn. Names and defaults are the release's."""
+    """Sampling of the codes of levels 1 and up. Names and defaults are the release's."""
 
     timesteps: int = Field(200, gt=0)
     """N, reverse steps; fewer than the schedule has are spread evenly over it."""
@@ -109,7 +109,7 @@ PUBLISHED = ReverseRules(known_lag=0, jump_lead=0, hold=hold_as_published)
 
 @dataclass(frozen=True)
 class Given:
-    """What is known of the codes before they are drawn; B rows of up to T frames."""
+    """Codes that are known before sampling; B rows of up to T frames."""
 
     codes: Tensor
     """(B, T, L); what is not known may be any class."""

@@ -1,4 +1,4 @@
-"""How the AR's next tokens are drawn: penalties, then filters, then one draw per row.
+"""Sampling of the AR's next tokens: penalties, then filters, then one draw per row.
 
 Upstream: logits of `ar.CodecLM`.  Downstream: `generate`.
 Everything here is pure and works on rows; filters common to all models are `marstts.sampling`'s.  The order of the
@@ -22,7 +22,7 @@ ALL_TYPICAL = 0.999
 
 
 class SamplingConfig(Config):
-    """How speech tokens are drawn. Names and defaults are the release's."""
+    """Sampling of speech tokens. Names and defaults are the release's."""
 
     temperature: float = Field(0.7, gt=0)
 
@@ -42,7 +42,7 @@ class SamplingConfig(Config):
     """Subtracted once from the logit of an id that is among the last ids."""
 
     rep_penalty_window: int = Field(80, gt=0)
-    """How many generated ids count as the last ones."""
+    """Number of generated ids that count as the last ones."""
 
     eos_penalty_decay: float = 0.5
     """Exponent of the tokens that are missing to the estimated length."""

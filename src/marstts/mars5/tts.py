@@ -81,10 +81,10 @@ class InferenceConfig:
     """Speech tokens at most; -1 = 2000. The profile `released` counts the prompt too."""
     deep_clone: bool = True
     use_kv_cache: bool = True
-    """Only True: without a cache the tokens are the same, and slow."""
+    """Must be True: without a cache the tokens are the same, but slower."""
     trim_db: float = 27
     beam_width: int = 1
-    """Only 1, as in the release."""
+    """Must be 1, as in the release."""
     ref_audio_pad: float = 0
     """Seconds of silence before the reference."""
     jump_len: int = 1
@@ -104,12 +104,12 @@ class InferenceConfig:
 
     @property
     def sampling(self) -> SamplingConfig:
-        """How the AR draws."""
+        """Sampling settings of the AR."""
         return SamplingConfig(**self._part(SamplingConfig))
 
     @property
     def diffusion(self) -> DiffusionConfig:
-        """How the NAR draws."""
+        """Sampling settings of the NAR."""
         return DiffusionConfig(**self._part(DiffusionConfig))
 
     def _part(self, kind: type[Config]) -> dict[str, Any]:
@@ -240,7 +240,7 @@ class Mars5TTS:
     def speaker(
         self, ref_audio: Tensor | NDArray[np.float32], ref_transcript: str | None, cfg: InferenceConfig
     ) -> Speaker:
-        """What both models make of a recording at 24 kHz, padded with `ref_audio_pad` seconds of silence in front."""
+        """Speaker vectors of both models for a recording at 24 kHz, after `ref_audio_pad` seconds of silence."""
         waveform = to_mono(ref_audio)
         minimum = self.pipeline.profile.min_reference_seconds
         if not minimum <= waveform.seconds <= MAX_REFERENCE_SECONDS or len(waveform.samples) == 0:
@@ -283,7 +283,7 @@ def mars5_english(
     ar_path: Path | str | None = None,
     nar_path: Path | str | None = None,
 ) -> tuple[Mars5TTS, type[InferenceConfig]]:
-    """What `torch.hub.load` gives for the release: the model, and the class of its settings.
+    """The result of `torch.hub.load` for the release: the model, and the class of its settings.
 
     Without paths the published safetensors files come from the hub; `progress` is accepted and has no effect.
     Raises ConfigError where something else is asked for.

@@ -58,7 +58,7 @@ class GlobalState:
     """(B, slots + S) True = attend."""
 
     def select(self, rows: Tensor) -> GlobalState:
-        """Only the rows (N,), in that order."""
+        """Return only the rows (N,), in that order."""
         return GlobalState(
             vectors=self.vectors[rows],
             num_patches=self.num_patches[rows],

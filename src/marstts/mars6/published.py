@@ -55,7 +55,7 @@ class Converted(NamedTuple):
     """SHA-256 of the checkpoint."""
 
     without_codec: str | None
-    """Why there are no graphs of the codec, where there should be."""
+    """Reason why graphs of the codec are missing."""
 
 
 def convert(

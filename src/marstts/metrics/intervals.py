@@ -96,7 +96,7 @@ def bootstrap_difference(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Interval | None:
-    """How much higher one system's statistic is than another's on the same N sentences, resampled together.
+    """Difference of two systems' statistic on the same N sentences, resampled together.
 
     Both (N, K). The interval contains 0 where the difference is within the noise. None where a statistic is undefined.
     """

@@ -32,11 +32,11 @@ class KVCache(NamedTuple):
         return KVCache(torch.cat((self.keys, later.keys), dim=2), torch.cat((self.values, later.values), dim=2))
 
     def select(self, rows: Tensor) -> KVCache:
-        """Only the rows (N,) of the batch, in that order."""
+        """Return only the rows (N,) of the batch, in that order."""
         return KVCache(self.keys.index_select(0, rows), self.values.index_select(0, rows))
 
     def gathered(self, positions: Tensor) -> KVCache:
-        """Only the given positions (B, N) of each row, in that order."""
+        """Return only the given positions (B, N) of each row, in that order."""
         index = positions[:, None, :, None]
         return KVCache(*(part.take_along_dim(index, dim=2) for part in self))
 

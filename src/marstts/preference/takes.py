@@ -119,7 +119,7 @@ class GeneratedHalf:
     """Embeddings by role, (E,)."""
 
     prefix: Codes
-    """No patches in a shallow clone."""
+    """Codes of the prefix: no patches in a shallow clone."""
 
     codes: Codes
     stop: StopReason

@@ -1,4 +1,4 @@
-"""What every request passes before its endpoint: host, key, and bounds on the body; and headers on every response.
+"""Checks of every request before its endpoint: host, key, and bounds on the body; and headers on every response.
 
 Upstream: any ASGI server.  Downstream: the application. A plain ASGI wrapper, so that streams pass untouched.
 """

@@ -15,7 +15,7 @@ SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 class Outcome(str, Enum):
-    """How a request for speech ended."""
+    """Outcome of a request for speech."""
 
     OK = "ok"
     REFUSED = "refused"

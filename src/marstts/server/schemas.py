@@ -21,7 +21,7 @@ MAX_SEED = 2**32 - 1
 
 
 class StreamFormat(str, Enum):
-    """How the audio is sent."""
+    """Form in which the audio is sent."""
 
     AUDIO = "audio"
     SSE = "sse"

@@ -31,7 +31,7 @@ EXTRA_SECONDS = 10.0
 
 
 class SpeechService:
-    """Everything behind the endpoints. Close it when the server stops."""
+    """The service behind the endpoints. Close it when the server stops."""
 
     def __init__(self, synthesizer: Synthesizer, settings: ServeSettings) -> None:
         self.synthesizer, self.settings = synthesizer, settings

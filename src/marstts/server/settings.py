@@ -52,7 +52,7 @@ class ServeLimits(Config):
 
 
 class ServeSettings(Config):
-    """How the server runs."""
+    """Settings of the server."""
 
     capacity: int = Field(8, ge=1, le=256)
     """Requests that are spoken at a time, and rows of the running batch."""
@@ -64,7 +64,7 @@ class ServeSettings(Config):
     """A request that waited this long for a place gets status 429."""
 
     voices_folder: Path = DEFAULT_VOICES_FOLDER
-    """Where uploaded voices are kept; the folder is made with the first of them."""
+    """Folder of uploaded voices; it is made with the first of them."""
 
     api_keys: tuple[str, ...] = ()
     """Keys of callers; without any, no key is asked for."""

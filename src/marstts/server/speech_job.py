@@ -77,7 +77,7 @@ class CancellableScheduler(AsyncScheduler):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class JobSpec:
-    """What a job speaks, and into which format."""
+    """Text, voice and format of a job."""
 
     text: str
     open_voice: Callable[[], Voice]
@@ -104,7 +104,7 @@ class Piece:
     """Tokens of the takes that ended with it."""
 
     warning: str | None = None
-    """What the listener should know."""
+    """Warning for the listener."""
 
 
 def make_pieces(synthesizer: Synthesizer, scheduler: AsyncScheduler, spec: JobSpec) -> Generator[Piece, None, None]:

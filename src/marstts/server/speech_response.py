@@ -127,7 +127,7 @@ class RunResponse(StreamingResponse):
 
 
 def outcome_of(error: BaseException) -> Outcome:
-    """How a request ended that raised this."""
+    """The outcome of a request that raised this error."""
     if isinstance(error, (JobEnded, asyncio.CancelledError)):
         return Outcome.LEFT
     is_refused = isinstance(error, ApiError) and error.status == 429

@@ -29,7 +29,7 @@ class BackoffConfig(Config):
     """Added to top-p from one attempt to the next; top-p stays at 1 once there."""
 
     max_chars_per_second: float = Field(32.0, gt=0.0)
-    """No one speaks faster: shorter takes are refused, and end-of-speech is forbidden until then."""
+    """Fastest speech: shorter takes are refused, and end-of-speech is forbidden until then."""
 
     typical_chars_per_second: float = Field(14.0, gt=0.0)
     """Ordinary reading; among refused takes, the one whose length is nearest to it is the best."""
@@ -74,7 +74,7 @@ class BackoffConfig(Config):
 
 
 class RejectReason(str, Enum):
-    """Why a take is not acceptable."""
+    """Reason why a take is rejected."""
 
     SILENT = "nothing is audible"
     TOO_SHORT = "shorter than its words can be spoken"

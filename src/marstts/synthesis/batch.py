@@ -57,7 +57,7 @@ class SpeakResult:
     """The result for one text."""
 
     index: int
-    """Which text, from 1."""
+    """Number of the text, from 1."""
 
     text: str
 

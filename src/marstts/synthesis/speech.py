@@ -45,7 +45,7 @@ class Take:
     """The decoded codes, silent edges trimmed."""
 
     stop: StopReason
-    """Why the take ended."""
+    """Reason why the take ended."""
 
     top_p: float
     """Nucleus it was sampled with."""

@@ -49,7 +49,7 @@ class Chunk:
     sample_rate: int
 
     sentence: int
-    """Which sentence it belongs to, from 1."""
+    """Number of its sentence, from 1."""
 
     take: Take | None = None
     """The whole sentence as it was sent, with its last chunk."""
@@ -58,7 +58,7 @@ class Chunk:
     """Warning for the listener: text left out (first chunk), a flawed take (last chunk of its sentence)."""
 
     is_last: bool = False
-    """Nothing follows."""
+    """Whether no chunk follows."""
 
     @property
     def seconds(self) -> float:
@@ -188,7 +188,7 @@ class StreamingTrimmer:
         return self._release(self._start, end)
 
     def finish(self) -> Samples:
-        """No more samples: the rest of the sentence, faded out."""
+        """Return the rest of the sentence, faded out."""
         self._look(len(self._samples))
         end = min(self._end, len(self._samples))
         if self._start is None or end <= self._start:

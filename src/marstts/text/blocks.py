@@ -194,7 +194,7 @@ def _is_wrapped(line: str, following: str, width: int) -> bool:
 
 
 def _next_end(text: str, start: int, position: int) -> int | None:
-    """Where the first sentence after `start` is certain to end, looking from `position` on."""
+    """Position where the first sentence after `start` is certain to end, searched from `position` on."""
     limit = start + MAX_BLOCK_CHARACTERS
     for match in _SENTENCE_END.finditer(text, max(position, start), limit + LOOK_AHEAD):
         if match.end() > limit:
@@ -227,7 +227,7 @@ def _is_balanced(text: str) -> bool:
 
 
 def _forced_end(text: str, start: int) -> int:
-    """Where to cut a passage without sentence ends: after a clause, else between words, else anywhere."""
+    """Position to cut a passage without sentence ends: after a clause, else between words, else anywhere."""
     end = start + MAX_BLOCK_CHARACTERS
     for pattern in (_CLAUSE_GAP, _SAFE_GAP, _SPACE):
         gaps = [match.end() for match in pattern.finditer(text, start + MAX_BLOCK_CHARACTERS // 2, end)]

@@ -29,7 +29,7 @@ WORD_PATTERN = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*"
     r"|\s*[\r\n]|\s+(?!\S)|\s+"
 )
-"""What merges stay within: contractions, a word with one space or mark before it, up to three digits, marks, space."""
+"""Units that merges do not cross: contractions, words with one space or mark in front, up to three digits, marks."""
 
 
 class BPE:

@@ -101,7 +101,7 @@ def _leave_out(word: str, trace: Trace | None) -> str:
 
 
 class _FoldedCharacters(dict[int, str]):
-    """What each code point becomes, found when first asked for."""
+    """The replacement of each code point, computed when first used."""
 
     def __missing__(self, code: int) -> str:
         self[code] = folded = _fold_character(chr(code))

@@ -69,7 +69,7 @@ _HEADINGS = frozenset(["h1", "h2", "h3"])
 
 @dataclass(frozen=True)
 class EpubContent:
-    """What an EPUB holds."""
+    """Content of an EPUB."""
 
     title: str
     author: str

@@ -1,4 +1,4 @@
-"""What the model cannot speak: letters of other scripts and emoji, named, and text in another language, noticed.
+"""Detection of text that the model cannot speak: letters of other scripts, emoji, and other languages.
 
 Upstream: what `characters` left out; text as people wrote it.  Downstream: the warnings of `reading`.
 """

@@ -13,7 +13,7 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """What a line is."""
+    """Kind of a line."""
 
     PLAIN = "text"
     HEADING = "heading"

@@ -35,7 +35,7 @@ class Passage:
     written: str
     segments: tuple[Segment, ...]
     steps: tuple[Step, ...]
-    """Which rule read what, in the order of the rules."""
+    """Readings by rule, in the order of the rules."""
 
     left_out: tuple[str, ...]
     """Characters that have no reading."""
@@ -90,7 +90,7 @@ def stream_sentences(pieces: Iterable[str], lexicon: Lexicon | None = None) -> I
 
 
 def warnings_of(passages: Iterable[Passage], text: str) -> list[str]:
-    """What a person should know: characters without a reading, and a language that the model does not speak."""
+    """Warnings for the user: characters without a reading, and a language that the model does not speak."""
     found = [describe_left_out(run for passage in passages for run in passage.left_out)]
     if language := foreign_language(text):
         found.append(f"the text seems to be {language}; the model speaks English, so expect English sounds")

@@ -34,7 +34,7 @@ class Step:
 
 @dataclass
 class Trace:
-    """What the rules did to a text, and which characters have no reading."""
+    """Record of the rules applied to a text, and of characters without a reading."""
 
     steps: list[Step] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)

@@ -123,7 +123,7 @@ def _cut(words: list[str], max_characters: int) -> Iterator[str]:
 
 
 def _next_cut(words: list[str], start: int, max_characters: int, target: float) -> tuple[int, int]:
-    """Where the piece from `start` had best end, and its length: at the clause, else at the word, nearest `target`."""
+    """Best end of the piece from `start`, and its length: at the clause, else at the word, nearest `target`."""
     at_words: list[tuple[float, int, int]] = []
     at_clauses: list[tuple[float, int, int]] = []
     length = -1

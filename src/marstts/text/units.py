@@ -41,7 +41,7 @@ def units() -> dict[str, tuple[str, str]]:
 
 
 def read_per(unit: str) -> str | None:
-    """What follows "per": kg -> per kilogram, hr -> per hour; None for what is no unit."""
+    """The words after "per": kg -> per kilogram, hr -> per hour; None if it is no unit."""
     power = re.fullmatch(r"(.*?[a-z])(?:\^)?([23])", unit)
     if power and power[1] in units() and power[1] not in ("h", "min"):
         if power[1] in _LENGTHS:

@@ -126,7 +126,7 @@ def preferred(folder: Path) -> list[Path]:
 
 
 def first_readable(candidates: Sequence[Path], read: Callable[[Path], Found]) -> Found:
-    """What `read` returns for the first checkpoint that it can read; the logger is warned of those before it.
+    """The result of `read` for the first checkpoint that it can read; the logger is warned of those before it.
 
     Raises the CheckpointError of the first one where none can be read.
     """

@@ -39,7 +39,7 @@ class ScheduleConfig(Config):
     """Peak, reached at the end of the warm-up."""
 
     schedule: Schedule = Schedule.COSINE
-    """How it falls from there until the last step."""
+    """Decay of the learning rate until the last step."""
 
     final_lr_ratio: float = Field(0.05, ge=0.0, le=1.0)
     """Learning rate at the last step, as a ratio of the peak."""

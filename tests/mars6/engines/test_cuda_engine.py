@@ -225,7 +225,7 @@ def test_tokens_are_the_same_in_batches_of_any_size(rows: int):
 
 
 class Tape(TorchDispatchMode):
-    """What a CUDA graph does, on a CPU: operations are recorded once, and replayed on the same tensors."""
+    """A CUDA graph simulated on a CPU: operations are recorded once, and replayed on the same tensors."""
 
     def __init__(self, patch: Callable[[], None]) -> None:
         super().__init__()

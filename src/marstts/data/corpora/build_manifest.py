@@ -50,7 +50,7 @@ MAX_FILE_NAME = 80
 
 
 class RejectKind(str, Enum):
-    """Why something is not in the manifest."""
+    """Reason why an item is not in the manifest."""
 
     ERROR = "error"
     """The item is invalid. Too many of these stop the run."""

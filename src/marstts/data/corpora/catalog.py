@@ -24,7 +24,7 @@ class Recipe:
     """One corpus."""
 
     read: Callable[[Path], Iterator[RawUtterance | RejectedItem]]
-    """Everything in its folder, in a fixed order."""
+    """Reader of all items in its folder, in a fixed order."""
 
     summary: str
     """Content and license, in a line."""
@@ -33,7 +33,7 @@ class Recipe:
     """Source, and the files that its folder must hold."""
 
     def open(self, root: Path) -> Iterator[RawUtterance | RejectedItem]:
-        """Everything in `root`; DataError with the download hint if there is no such folder."""
+        """All items in `root`; DataError with the download hint if there is no such folder."""
         if not root.is_dir():
             raise DataError(f"{root}: no such folder. {self.download}")
         return self.read(root)

@@ -29,7 +29,7 @@ HELPFUL = (
 
 
 def folder(root: Path, license: str) -> Iterator[RawUtterance | RejectedItem]:
-    """Everything the table lists, or, without one, every recording below `root`; a tenth is for validation.
+    """All items of the table, or, without one, all recordings below `root`; a tenth is for validation.
 
     Paths are below `root`. Without a name in the table, the speaker is the first folder below `root`, or `root`.
     """

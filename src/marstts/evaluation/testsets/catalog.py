@@ -73,7 +73,7 @@ def unknown_testset(name: str) -> str:
 
 
 def missing_for_testset(name: str, root: Path | None = None) -> list[str]:
-    """What is missing before the trials can be made, in sentences; empty if nothing is."""
+    """Requirements of the trials that are missing, in sentences; empty if nothing is."""
     if name in RENDERED:
         return rendering_problems(root or cached_synthetic())
     return [] if name in CORPORA or path_exists(Path(name)) else [unknown_testset(name)]

@@ -80,7 +80,7 @@ def one_per_style(utterances: Sequence[Utterance], folder: Path) -> list[Trial]:
 
 
 def rendering_problems(root: Path) -> list[str]:
-    """What must be installed to render the missing recordings, in sentences; empty if nothing is missing."""
+    """Packages to install for rendering the missing recordings, in sentences; empty if nothing is missing."""
     absent = absent_lines(root)
     if not absent:
         return []

@@ -98,7 +98,7 @@ class GuidedEngine:
         return self.engine.append(state, repeat_rows(patches))
 
     def select(self, state: Any, rows: Sequence[int]) -> Any:
-        """Only these rows."""
+        """Return only these rows."""
         return self.engine.select(state, [index for row in rows for index in (2 * row, 2 * row + 1)])
 
     def join(self, states: Sequence[Any]) -> Any:

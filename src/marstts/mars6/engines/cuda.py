@@ -92,7 +92,7 @@ class StaticState:
     """(rows, P) patches to append next; None while a patch is in the making."""
 
     patch: PartialPatch | None = field(default=None, repr=False)
-    """Only where it is made position by position."""
+    """State of a patch that is generated position by position."""
 
 
 class StaticEngine:

@@ -105,7 +105,7 @@ class DecoderKVCache:
         return buffer.newest
 
     def select(self, rows: Sequence[int]) -> DecoderKVCache:
-        """Only these rows."""
+        """Return only these rows."""
         return self.copied(self.buffer.cache[:, :, rows], self.lengths[rows])
 
     @classmethod
@@ -278,7 +278,7 @@ class OnnxEngine:
         return OnnxState(vectors[:, 0], state.memory, state.cache.extended(new))
 
     def select(self, state: OnnxState, rows: Sequence[int]) -> OnnxState:
-        """Only these rows."""
+        """Return only these rows."""
         patch = tuple(cache[rows] for cache in state.patch)
         return OnnxState(state.vectors[rows], state.memory.select(rows), state.cache.select(rows), patch)
 

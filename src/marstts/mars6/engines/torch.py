@@ -83,7 +83,7 @@ class TorchEngine:
 
     @torch.inference_mode()
     def select(self, state: TorchState, rows: Sequence[int]) -> TorchState:
-        """Only these rows."""
+        """Return only these rows."""
         index = self.tensor(np.asarray(rows, dtype=np.int64))
         return TorchState(state.patches.select(index), tuple(cache.select(index) for cache in state.tokens))
 

@@ -17,7 +17,7 @@ from marstts.training.optim import OptimizerConfig
 
 
 class TrainConfig(Config):
-    """What both trainings have in common."""
+    """Configuration that both trainings have in common."""
 
     loop: LoopConfig
     batching: BatchingConfig = BatchingConfig()

@@ -37,11 +37,11 @@ MODEL, EMA = "model", "average"
 VALIDATION_SEED = 0
 
 Scores = dict[str, Tensor]
-"""What a model makes of a batch; `loss` is minimized."""
+"""Losses of a batch by name; `loss` is minimized."""
 
 
 class Mars5Task(ABC):
-    """What both tasks have in common; a subclass defines the loss of a batch."""
+    """Base class of both tasks; a subclass defines the loss of a batch."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What `marstts estimate` is told: the corpus, the steps, the GPUs. Importing this module needs no PyTorch.
+"""Settings of `marstts estimate`: the corpus, the steps, the GPUs. Importing this module needs no PyTorch.
 
 Upstream: `cli.estimate`.  Downstream: `cost_estimate`.
 Model FLOPs utilization follows from no formula: `ASSUMED_MFU` and `ASSUMED_OVERHEAD_MS` are assumptions, to be replaced
