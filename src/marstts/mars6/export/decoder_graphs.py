@@ -331,13 +331,17 @@ def linear(g: GraphBuilder, x: str, *names: str, scales: Sequence[float] = ()) -
     """
     scales = scales or [1.0] * len(names)
     weights = [g.weights[f"{name}.weight"] for name in names]
-    parts = [scaled(g, f"{name}.bias", s) for name, s in zip(names, scales, strict=True) if f"{name}.bias" in g.weights]
+    parts = [
+        scaled_weight(g, f"{name}.bias", s)
+        for name, s in zip(names, scales, strict=True)
+        if f"{name}.bias" in g.weights
+    ]
     bias = g.joined(parts, 0) if parts else None
     if weights[0].dtype != "U8":
-        wide = g.joined([scaled(g, f"{name}.weight", s) for name, s in zip(names, scales, strict=True)], 0)
-        return g.op("Gemm", x, wide, *([bias] if bias else []), transB=1)
+        weight = g.joined([scaled_weight(g, f"{name}.weight", s) for name, s in zip(names, scales, strict=True)], 0)
+        return g.op("Gemm", x, weight, *([bias] if bias else []), transB=1)
     codes = g.joined([g.weight(f"{name}.weight") for name in names], 0)
-    steps = g.joined([scaled(g, f"{name}.weight.scale", s) for name, s in zip(names, scales, strict=True)], 0)
+    steps = g.joined([scaled_weight(g, f"{name}.weight.scale", s) for name, s in zip(names, scales, strict=True)], 0)
     _, blocks, block_size = weights[0].shape
     return g.op(
         "MatMulNBits", x, codes, steps, None, None, bias, domain="com.microsoft", bits=8, accuracy_level=ROUND_TO_INT8,
@@ -345,6 +349,6 @@ def linear(g: GraphBuilder, x: str, *names: str, scales: Sequence[float] = ()) -
     )  # fmt: skip
 
 
-def scaled(g: GraphBuilder, name: str, scale: float) -> str:
+def scaled_weight(g: GraphBuilder, name: str, scale: float) -> str:
     """A weight in single precision, times a number."""
     return g.as_float32(name) if scale == 1.0 else g.prepare("Mul", g.as_float32(name), np.float32(scale))
