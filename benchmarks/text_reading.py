@@ -1,4 +1,4 @@
-"""How many written forms are read right: this normalizer, an older version of it, wetext and NeMo text processing.
+"""Written forms that are read correctly: this normalizer, an older version of it, wetext and NeMo text processing.
 
 Usage: python benchmarks/text_reading.py [--list TSV] [--system NAME=PYTHON] [--source NAME=FOLDER] [--plain FILE]
        [--output JSON]
@@ -25,7 +25,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 PLAIN_SENTENCES = 100
-"""Of the file of plain sentences, so many are read; a normalizer should leave them alone."""
+"""Number of plain sentences that are read from the file; a normalizer should not change them."""
 
 RUNS = 2
 TIMED_EVERY = 4
@@ -59,7 +59,7 @@ def read_list(path: Path) -> list[tuple[str, list[str]]]:
 
 
 def words_of(reading: str) -> list[str]:
-    """What two readings are compared by: words in small letters, letters of initialisms one by one."""
+    """Words by which two readings are compared: small letters, initialisms letter by letter."""
     spaced = re.sub(r"(?<=\b[A-Z])\.(?=[A-Z]\b)", " ", reading).replace("-", " ").replace("'s", "s")
     words = re.sub(r"[^a-z0-9' ]", " ", spaced.lower()).replace("'", "").split()
     return [word for word in words if word != "and"]

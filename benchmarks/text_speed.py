@@ -1,4 +1,4 @@
-"""How long 1 MB of text takes to be read and cut into sentences, for plain prose and for texts that are hard to read.
+"""Time of reading 1 MB of text and splitting it into sentences, for plain prose and for texts that are hard to read.
 
 Usage: python benchmarks/text_speed.py [--plain FILE] [--output JSON].  Prints a table in processor seconds.
 """

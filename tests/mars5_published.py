@@ -38,7 +38,7 @@ def published_tensors(model: nn.Module, names: Names) -> dict[str, Tensor]:
 
 
 def ar_content(config: CodecLMConfig = AR) -> dict[str, Any]:
-    """What `torch.load` gives for the AR's `.pt` file."""
+    """Content of the AR's `.pt` file, as `torch.load` returns it."""
     torch.manual_seed(0)
     vocab = {"texttok.model": TEXT_TOKENIZER, "speechtok.model": SPEECH_TOKENIZER}
     return {"model": published_tensors(CodecLM(config), ar_names(config)), "vocab": vocab, "step": 3}

@@ -1,4 +1,4 @@
-"""Nothing is read without a bound, and what cannot be read is refused in one sentence."""
+"""Files are read within bounds, and unreadable ones are refused in one sentence."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,6 +71,12 @@ PHRASES = (
     r"stillborn",
     r"(?:goes|go|going) on where",
     r"(?:tell|told|telling|tells) apart",
+    r"of (?:its|their) own",
+    r"besides?",
+    r"whoever|nobody in particular",
+    r"reckon\w*|works? out",
+    r"spoken to the end|with no say|pushed away",
+    r"damaged",
     # British spelling.
     r"licences?",
     r"(?:normal|quant|optim|summar|recogn|real|util|equal|minim|maxim|memor|general)is(?:e|es|ed|er|ers|ing|ation)",
@@ -83,12 +90,49 @@ PHRASES = (
 )
 """Prose, matched as whole words in any case."""
 
+HUMAN_WORDS = (r"told|tells", r"hears?|heard|hearing")
+"""Prose that is right where people speak or listen, matched outside of `ABOUT_PEOPLE`."""
+
+ABOUT_PEOPLE = (
+    "src/marstts/text/",
+    "src/marstts/listening_test/",
+    "docs/evaluation/listening-tests.md",
+    "docs/data/formats.md",
+    "docs/samples/",
+    "tests/text/",
+    "tests/listening_test/",
+)
+
+FIRST_WORDS = {
+    *("Of", "As", "By", "From", "Before", "After", "With", "Without", "For", "Through", "On", "In"),
+    *(
+        "What",
+        "How",
+        "Why",
+        "Where",
+        "Which",
+        "Whatever",
+        "It",
+        "Its",
+        "They",
+        "That",
+        "Those",
+        "Let",
+        "Only",
+        "Something",
+    ),
+}
+"""Words that a docstring does not begin with: it begins with a verb or the noun of the thing."""
+
 PATTERN = re.compile(
     "|".join(
         [rf"(?<![\w-])(?:{'|'.join(re.escape(name) for name in OLD_NAMES.split())})(?![\w-])"]
         + [rf"(?i:\b(?:{phrase})\b)" for phrase in PHRASES]
     )
 )
+
+
+HUMAN_PATTERN = re.compile(rf"(?i:\b(?:{'|'.join(HUMAN_WORDS)})\b)")
 
 
 def checked_files() -> list[Path]:
@@ -111,6 +155,41 @@ def test_no_old_word_is_used() -> None:
         for number, word in old_words(path.read_text(encoding="utf-8"))
     ]
     assert not found, "\n" + "\n".join(found)
+
+
+def test_words_of_people_are_not_used_of_programs() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {match.group()}"
+        for path in checked_files()
+        if not path.relative_to(ROOT).as_posix().startswith(ABOUT_PEOPLE)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        for match in HUMAN_PATTERN.finditer(line)
+    ]
+    assert not found, "\n" + "\n".join(found)
+
+
+def first_words(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the first word of each docstring, those of fields and constants included."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            words = re.findall(r"[\w']+", node.value.value)
+            yield node.lineno, words[0] if words else ""
+
+
+def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {word}"
+        for path in checked_files()
+        if path.suffix == ".py"
+        for number, word in first_words(path.read_text(encoding="utf-8"))
+        if word in FIRST_WORDS
+    ]
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_first_words_are_found_in_docstrings_of_fields_and_functions() -> None:
+    source = 'x = 1\n"""Of a thing."""\ndef f():\n    """`What` it is."""\n    return "How"\n'
+    assert sorted(word for _, word in first_words(source)) == ["Of", "What"]
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ class Parameter:
     """Flags of an option, the name of an argument."""
 
     value: str
-    """What it takes; empty for flags."""
+    """Type of its value; empty for flags."""
 
     default: str
     required: bool

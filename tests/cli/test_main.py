@@ -130,12 +130,12 @@ for line in {list(CALLS_THAT_NEED_AN_EXTRA)}:
 
 
 @pytest.mark.slow
-def test_a_missing_extra_is_told_in_one_sentence_before_any_work(tmp_path: Path):
+def test_a_missing_extra_is_named_in_one_sentence_before_any_work(tmp_path: Path):
     script = WITHOUT_EXTRAS.replace("app()", CALLS)
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
-    for line, exit_code, told, error in map(json.loads, result.stdout.splitlines()):
-        assert exit_code == 2 and told.count("\n") == 1, f"{line}: {told} {error}"
-        assert f"pip install 'marstts[{CALLS_THAT_NEED_AN_EXTRA[line]}]'" in told, f"{line}: {told}"
+    for line, exit_code, message, error in map(json.loads, result.stdout.splitlines()):
+        assert exit_code == 2 and message.count("\n") == 1, f"{line}: {message} {error}"
+        assert f"pip install 'marstts[{CALLS_THAT_NEED_AN_EXTRA[line]}]'" in message, f"{line}: {message}"
     assert not list(tmp_path.iterdir()), "something was written before the packages were checked"
 
 

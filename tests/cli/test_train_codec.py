@@ -66,7 +66,7 @@ def train_codec(
 
 
 def test_a_run_is_resumed_and_exported(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    exports = []  # writing graphs takes long and has tests of its own
+    exports = []  # writing graphs is slow and has other tests
     monkeypatch.setattr(export, "export_codec", lambda *exported: exports.append(exported))
     assert "starting from step 0" in train_codec(manifest, "run").stderr
     folder = manifest.parent / "exported"

@@ -44,7 +44,7 @@ class Numbers:
 
 
 def best_prediction(schedule: Schedule) -> Callable[[Tensor, Tensor], Tensor]:
-    """What leads to the true reverse step: each code given the *other* noisy code, by Bayes' rule."""
+    """The prediction that leads to the true reverse step: each code given the *other* noisy code, by Bayes' rule."""
     places = {int(timestep): index for index, timestep in enumerate(schedule.timesteps)}
 
     def denoise(x: Tensor, timesteps: Tensor) -> Tensor:

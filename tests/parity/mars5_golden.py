@@ -22,7 +22,7 @@ DEFAULT = Path(__file__).parents[1] / "golden" / "mars5"
 
 @dataclass(frozen=True, eq=False)
 class Golden:
-    """Everything a folder records."""
+    """All that a folder records."""
 
     folder: Path
     record: dict[str, Any]

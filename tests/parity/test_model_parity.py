@@ -201,9 +201,9 @@ class Spoken:
     redrawn: list[list[int]]
     """Pairs: the first pick, and the second."""
     drawn: int
-    """How many random numbers, where there were any to choose by."""
+    """Number of random numbers, where any were used."""
     uniforms: list[Uniforms]
-    """They, one (P, 2) per patch, in the places where ours expects them."""
+    """Random numbers in the order of this package, one (P, 2) per patch."""
 
 
 @torch.inference_mode()

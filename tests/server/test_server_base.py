@@ -60,7 +60,7 @@ def connect(server: Server) -> socket.socket:
 
 
 def reply(server: Server, request: bytes) -> tuple[int, bytes]:
-    """Status and body of the response to these bytes, on a connection of their own."""
+    """Status and body of the response to these bytes, on a separate connection."""
     with connect(server) as connection:
         connection.sendall(request)
         received = b""

@@ -1,4 +1,4 @@
-"""Which takes are accepted, and which of several flawed ones is kept."""
+"""Acceptance of takes, and the choice among several rejected ones."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ TEXTS = [
 
 
 class ByTextStepper(ScriptedEngine):
-    """How many patches depends on the prompt alone, and on the top-p by way of the draws: any code may come."""
+    """An engine whose number of patches depends on the prompt alone; codes are random."""
 
     def next_logits(self, state, tokens):
         logits, state = super().next_logits(state, tokens)

@@ -72,7 +72,7 @@ def edges_of(whole: np.ndarray) -> np.ndarray:
 
 
 def documented(tts: Synthesizer, takes: Sequence[Take]) -> np.ndarray:
-    """What the stream has to sound like, from the offline decode of every take's codes."""
+    """Expected audio of the stream, from the offline decode of every take's codes."""
     rate = tts.codec.spec.sample_rate
     pieces = []
     for index, take in enumerate(takes):

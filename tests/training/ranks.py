@@ -25,7 +25,7 @@ BATCHES = 4
 
 
 def settings():
-    """Everything that draws at random is on."""
+    """Settings with all random options on."""
     return toy_training.config(
         precision="fp32",
         accumulation_batches=BATCHES,

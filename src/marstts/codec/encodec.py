@@ -2,7 +2,7 @@
 
 Upstream: `audio.Waveform`.  Downstream: `mars5.pipeline` (codes of a reference), synthesis.
 Défossez et al. (arXiv:2210.13438); weights `facebook/encodec_24khz`, run by `transformers`.  MARS5 uses the first eight
-codebooks (6 kbps) and never EnCodec's own decoder.
+codebooks (6 kbps) and not EnCodec's decoder.
 """
 
 from __future__ import annotations

@@ -94,10 +94,10 @@ class Corpus:
 
 @dataclass(frozen=True)
 class CheckedShard:
-    """What is kept of a shard once it was read and found to be whole."""
+    """The part of a shard that is kept after it was read and found valid."""
 
     info: ShardInfo
-    """Without its utterances."""
+    """Description of the shard without its utterances."""
 
     num_patches: NDArray[np.int64]
     arrays: Mapping[str, Stored]

@@ -223,7 +223,7 @@ def read_shard(path: Path) -> Shard:
 
 
 def stored_arrays(path: Path) -> dict[str, Stored]:
-    """Where the arrays of a shard lie in its file, by name, once `read_shard` has accepted it."""
+    """Positions of the arrays of a shard in its file, by name, once `read_shard` has accepted it."""
     with open_regular(path, MAX_BYTES, DataError) as file, os_errors(path, "be read", DataError):
         version = Version.of(os.fstat(file.fileno()))
     found = stored_tensors(path, DataError, MAX_METADATA_BYTES)

@@ -30,7 +30,7 @@ class Version:
 
     @classmethod
     def of(cls, found: os.stat_result) -> Version:
-        """The version of a file from what the system tells of it."""
+        """The version of a file from its metadata in the file system."""
         return cls(found.st_size, found.st_mtime_ns)
 
 

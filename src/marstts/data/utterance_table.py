@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from marstts.data.manifest import Utterance
 
-OWN_STRINGS = ("id", "audio", "text")
+SEPARATE_STRINGS = ("id", "audio", "text")
 SHARED_STRINGS = ("speaker", "style", "split", "license")
 
 
@@ -61,7 +61,7 @@ class Columns:
 
     def __init__(self) -> None:
         self.strings: dict[str, Strings | SharedStrings] = {
-            **{name: Strings() for name in OWN_STRINGS},
+            **{name: Strings() for name in SEPARATE_STRINGS},
             **{name: SharedStrings() for name in SHARED_STRINGS},
         }
         self.seconds, self.start, self.source_rate = array("d"), array("d"), array("i")

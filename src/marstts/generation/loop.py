@@ -30,7 +30,7 @@ class RunningBatch:
     """The rows of a batch between two patches; a value, but for the rows' random number generators."""
 
     rows: tuple[RequestState, ...] = ()
-    """Those that ended with the last patch are still among them."""
+    """Rows of the batch, including those that ended with the last patch."""
 
     state: Any = None
     """The engine's state of the rows that made the last patch, before that patch is appended."""

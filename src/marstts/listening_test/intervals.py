@@ -30,7 +30,7 @@ class Interval:
 def cluster_interval(clusters: Sequence[Sequence[int]]) -> Interval | None:
     """The mean of all numbers, and its bootstrap interval where whole clusters are resampled (percentile method).
 
-    None for fewer than two clusters, which say nothing about how much clusters differ.
+    None for fewer than two clusters, which do not show how much clusters differ.
     """
     if len(clusters) < 2:
         return None

@@ -96,7 +96,7 @@ def without_special_tokens(text: str) -> str:
 
 
 def check_text(text: str) -> None:
-    """Raise TextError where there is nothing to say."""
+    """Raise TextError for a text without words."""
     if not text.strip():
         raise TextError("there is nothing to say: the text is empty")
 

@@ -30,7 +30,7 @@ Embedding = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class SpeakerComparison:
-    """A take against `num_comparisons` pairs of its own and another reference; it is nearer to its own in some."""
+    """A take against `num_comparisons` pairs of its reference and another; it is nearer to its own in `num_correct`."""
 
     num_correct: int
     num_comparisons: int

@@ -144,7 +144,7 @@ class MinedTake:
         return self.plan.id
 
     def half(self, half: Half) -> GeneratedHalf | None:
-        """That half, if it was generated."""
+        """The given half, if it was generated."""
         return self.forward if half is Half.FORWARD else self.cycle
 
 

@@ -65,7 +65,7 @@ class SpeakResult:
     """The result of `Synthesizer.speak`; None where it raises an error."""
 
     error: MarsError | None = None
-    """That error."""
+    """The error, if the text failed."""
 
 
 @dataclass(eq=False)

@@ -74,7 +74,7 @@ class TurboCompat:
     def speak(self, text: str, voice: Voice, *, seed: int = 0, on_take: OnTake | None = None) -> Speech:
         """`text` in a voice made by `clone`.
 
-        Raises TextError where there is nothing to say, VoiceError where the voice was made for another model.
+        Raises TextError for a text without words, VoiceError where the voice was made for another model.
         """
         started, parts = time.perf_counter(), self.synthesizer
         voice.check_fits(parts.codec.spec.name, parts.encoder_names)

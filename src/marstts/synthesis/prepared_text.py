@@ -47,7 +47,7 @@ class PreparedText:
 
     @property
     def warning(self) -> str | None:
-        """A sentence for the user about the text read so far, if there is something to say."""
+        """A sentence for the user about the text read so far, if there is a problem."""
         remains = Passage(written="", segments=(), steps=(), left_out=tuple(self._left_out))
         found = warnings_of([remains], self._start)
         if self._ignored:

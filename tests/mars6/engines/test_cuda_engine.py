@@ -253,7 +253,7 @@ class Tape(TorchDispatchMode):
 
 @pytest.mark.parametrize("weight", [1.0, 6.0])
 def test_replaying_a_captured_patch_gives_the_same_tokens(weight: float):
-    """Nothing that differs from patch to patch is decided outside the tensors."""
+    """All decisions that differ from patch to patch are made in tensors."""
     model, some = model_with(), prompts()
     tapes: list[Tape] = []
 

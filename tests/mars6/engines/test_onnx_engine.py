@@ -176,7 +176,7 @@ def test_when_all_rows_have_ended_the_rest_of_the_patch_is_end_of_speech(engine:
 
 @pytest.mark.slow
 def test_the_published_conditioning_is_exported_too(tmp_path: Path):
-    """Only the encoder differs."""
+    """The encoder alone differs."""
     shallow = {"encoder_layers": 1, "global_layers": 1, "local_layers": 1}
     model = model_with(CONFIG.model_copy(update={"conditioning": Conditioning.FUSED, **shallow})).eval()
     export_graphs(tmp_path, "mars6.safetensors", model, {"encoder": encoder_graph(model)})

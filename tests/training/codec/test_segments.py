@@ -76,7 +76,7 @@ def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def drawn(segments: Segments, steps: int) -> Counter[str]:
-    """Which speakers' recordings `steps` batches draw."""
+    """Number of segments of each speaker in `steps` batches."""
     found: Counter[str] = Counter()
     original = segments.valid_segment
 

@@ -38,7 +38,7 @@ WORDS = ("the", "cat", "sat", "on", "a", "mat")
 
 @dataclasses.dataclass(frozen=True)
 class Utterances:
-    """A stand-in for a tokenized corpus: every word has four frames of its own, of three levels."""
+    """A fake tokenized corpus: every word has four distinct frames, of three levels."""
 
     utterances: UtteranceTable
     codec: CodecSpec

@@ -52,7 +52,7 @@ def config(**changes: object) -> PretrainConfig:
 
 
 def make_corpus(count: int = 48) -> Corpus:
-    """Every word lasts two patches of its own code, so that there is something to learn."""
+    """Every word lasts two patches with a code that only this word has, so that a model can be trained on it."""
     rng = np.random.default_rng(0)
     words = [rng.integers(0, len(WORDS), rng.integers(2, 6)) for _ in range(count)]
     lengths = np.array([2 * len(w) for w in words])

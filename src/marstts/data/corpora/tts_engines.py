@@ -51,7 +51,7 @@ class BaseVoice:
     has_pitch: bool = True
 
     mean_f0: float = 0.0
-    """Its usual F0 in Hz, since flite takes absolute pitches; 0 for other engines."""
+    """Usual F0 of the voice in Hz, since flite takes absolute pitches; 0 for other engines."""
 
 
 def flite(text: str, voice: BaseVoice, rate: float, pitch: float) -> Waveform:
