@@ -218,3 +218,15 @@ def test_pages_that_code_and_recipes_name_exist() -> None:
     }
     assert named
     assert not [(page, source) for page, source in sorted(named) if not (ROOT / page).exists()]
+
+
+def test_tests_that_documents_name_exist() -> None:
+    """A name may end in an ellipsis."""
+    files = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py")}
+    defined = "\n".join(files.values())
+    for page in TODAY:
+        text = page.read_text(encoding="utf-8")
+        for name, ellipsis in re.findall(r"`(test_\w+)(…?)`", text):
+            assert re.search(rf"^ *def {name}{'' if ellipsis else '[(]'}", defined, flags=re.MULTILINE), name
+        for name in re.findall(r"\b(test_\w+\.py)\b", text):
+            assert name in files, name
