@@ -142,7 +142,7 @@ def test_frame_lengths_follow_the_standard(version, layer):
 # Block by block
 
 
-def test_resampling_while_reading_equals_resampling_afterwards(monkeypatch):
+def test_resampling_while_reading_equals_resampling_afterward(monkeypatch):
     monkeypatch.setattr(reader, "BLOCK_VALUES", 1_000)
     content = encoded(NOISE, "WAV", "PCM_16")
     for rate in (16_000, 44_100, RATE):

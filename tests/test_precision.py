@@ -7,7 +7,7 @@ import pytest
 from marstts.precision import Precision, WeightFormat, autocast
 
 
-def test_formats_are_spelt_as_in_configurations():
+def test_formats_are_spelled_as_in_configurations():
     assert [Precision("bf16"), Precision("fp32")] == list(Precision)
     assert [WeightFormat("float16"), WeightFormat("float32"), WeightFormat("int8")] == list(WeightFormat)
 

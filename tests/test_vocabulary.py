@@ -88,7 +88,7 @@ PHRASES = (
     r"(?:organ|character|categor|synchron|serial|token|visual|standard|random|custom|penal|capital|digit|discret|"
     r"parametr|parameter|factor|vector|regular|harmon|prior|emphas)is(?:e[ds]?|ing|ation)",
 )
-"""Prose, matched as whole words in any case."""
+"""Prose and parts of names, matched in any case; `normalised_text` is a column of LJ Speech."""
 
 HUMAN_WORDS = (r"told|tells", r"hears?|heard|hearing")
 """Prose that is right where people speak or listen, matched outside of `ABOUT_PEOPLE`."""
@@ -127,7 +127,7 @@ FIRST_WORDS = {
 PATTERN = re.compile(
     "|".join(
         [rf"(?<![\w-])(?:{'|'.join(re.escape(name) for name in OLD_NAMES.split())})(?![\w-])"]
-        + [rf"(?i:\b(?:{phrase})\b)" for phrase in PHRASES]
+        + [rf"(?i:(?<![A-Za-z])(?:{phrase})(?![A-Za-z]|_text))" for phrase in PHRASES]
     )
 )
 
@@ -200,6 +200,7 @@ def test_first_words_are_found_in_docstrings_of_fields_and_functions() -> None:
         ("codes that can be foretold from text", "foretold"),
         ("Guidance Learnt by heart", "Learnt by heart"),
         ("a RECOGNISER of words", "RECOGNISER"),
+        ("def normalise_level(x):", "normalise"),
     ],
 )
 def test_old_words_are_found_in_code_and_prose(text: str, word: str) -> None:

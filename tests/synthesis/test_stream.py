@@ -122,7 +122,7 @@ def test_with_the_published_codecs_shape_too(reference: Waveform, tmp_path: Path
     np.testing.assert_allclose(streamed, documented(tts, [take]), atol=1e-3 * np.abs(streamed).max())
 
 
-def test_tokens_and_judgements_are_those_of_speak(reference: Waveform):
+def test_tokens_and_rejections_are_those_of_speak(reference: Waveform):
     def script() -> Script:
         """Lengths of the attempts at each sentence."""
         attempts: dict[bytes, list[int]] = {}

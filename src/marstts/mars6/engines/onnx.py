@@ -309,7 +309,7 @@ class OnnxEngine:
         heads, rows = (config.heads, config.width // config.heads), patches.shape[:2]
         expected = (*rows, config.width), (2, config.global_layers, rows[0], heads[0], rows[1], heads[1])
         if (vectors.shape, new.shape) != expected:
-            raise self._misfit("global")
+            raise self._mismatch("global")
         refuse_nan(vectors)
         return vectors, new
 
@@ -318,9 +318,9 @@ class OnnxEngine:
         try:
             return session.run(None, feeds)
         except Exception as error:  # onnxruntime's classes of exceptions are unrelated
-            raise self._misfit(name) from error
+            raise self._mismatch(name) from error
 
-    def _misfit(self, name: str) -> CheckpointError:
+    def _mismatch(self, name: str) -> CheckpointError:
         return CheckpointError(
             f"{printable_name(self._folder / f'{name}.onnx')}: this graph cannot be run; it does not fit its "
             "configuration, or is corrupt"
