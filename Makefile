@@ -3,7 +3,7 @@
 # dist: wheel and sdist in dist/, checked and spoken with.  site: the documents as a static site in site/.
 PYTHON ?= python3
 VENV ?= .venv
-TEXT ?= The ship left the harbor at dawn, and no one on the quay spoke a word.
+TEXT ?= Good morning. The rain has stopped, and we can go outside.
 REFERENCE ?= examples/reference.flac
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 

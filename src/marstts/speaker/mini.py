@@ -55,6 +55,10 @@ class MiniEncoderConfig(Config):
     """Samples per spectral frame."""
     num_mels: Size = 80
 
+    one_speaker_similarity: float | None = Field(None, ge=-1.0, le=1.0)
+    """Similarity of two parts of a recording below which two people speak, see `synthesis.speaker_change`; None where
+    it was not measured."""
+
 
 class MiniSpeakerEncoder:
     """A trained mini encoder (identity or style) in its folder; satisfies `speaker.base.SpeakerEncoder`."""
@@ -74,6 +78,11 @@ class MiniSpeakerEncoder:
     def size(self) -> int:
         """Length E of the embedding."""
         return self.config.size
+
+    @property
+    def one_speaker_similarity(self) -> float | None:
+        """Similarity of two parts of a recording below which two people speak; None where it was not measured."""
+        return self.config.one_speaker_similarity
 
     def embed(self, waveform: Waveform) -> NDArray[np.float32]:
         """The embedding, (E,) float32 of unit length, the same at any level; AudioError if there is no sample."""

@@ -22,6 +22,7 @@ from marstts.codec.base import Codec
 from marstts.data.voice_activity import SpeechDetector, speech_ratio
 from marstts.errors import AudioError, TextError
 from marstts.speaker.base import SpeakerEncoder
+from marstts.synthesis.speaker_change import has_two_speakers
 from marstts.text.normalize import normalize
 from marstts.voice import Prefix, Voice
 
@@ -73,13 +74,15 @@ def clone(
     again. `min_speech_ratio` is the least ratio of the reference that must be speech; 0 skips that check.
     Raises AudioError where the recording is unreadable, silent, without speech, shorter than MIN_REFERENCE_SECONDS or
     (deep) longer than MAX_PREFIX_SECONDS, TextError where the transcript has no words.
-    Warns (ReferenceWarning) of clipping, and of a long reference of which only the start is used.
+    Warns (ReferenceWarning) of clipping, of a second speaker, and of a long reference of which only the start is used.
     """
     recording, source, sha256 = open_reference(reference)
     waveform = prepare(recording, codec.spec.sample_rate, source)
     check_speech(waveform, source, min_speech_ratio)
     prefix = None if transcript is None else make_prefix(waveform, transcript, codec, source)
     opening = first_seconds(waveform, source)
+    if has_two_speakers(opening, encoders.values()):
+        warn(f"{source}: two people seem to speak, so the voice is a mixture; cut the recording to one of them")
     return Voice(
         name=name or Path(source).stem,
         embeddings={role: encoder.embed(opening) for role, encoder in encoders.items()},
