@@ -1,4 +1,4 @@
-"""Two speakers in one reference: the split that tells them apart, and the warning."""
+"""Two speakers in one reference: the split between them, and the warning."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from marstts.audio import Waveform
 from marstts.speaker.base import SpeakerEncoder
 
 WINDOW_SECONDS = 1.5
-"""Shorter windows tell words apart rather than people."""
+"""Shorter windows distinguish words rather than people."""
 
 MIN_WINDOWS = 2
 """Least windows of a side; shorter references are not checked."""
