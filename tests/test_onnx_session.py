@@ -6,6 +6,8 @@ import os
 import random
 import shutil
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -372,3 +374,15 @@ def test_mutated_graphs_are_opened_or_refused(tmp_path):
             open_session(path)
         except CheckpointError as error:
             assert "\n" not in str(error)
+
+
+def test_the_runtime_stores_and_sends_no_telemetry(tmp_path):
+    environment = {**os.environ, "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+    environment.pop("ORT_DISABLE_TELEMETRY", None)
+    environment.pop("XDG_CACHE_HOME", None)
+    script = "import marstts.onnx_session, onnxruntime, os; print(os.environ['ORT_DISABLE_TELEMETRY'])"
+    command = [sys.executable, "-c", script]
+    printed = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+    assert printed.strip() == "1" and not list(tmp_path.iterdir())
+    chosen = subprocess.run(command, env={**environment, "ORT_DISABLE_TELEMETRY": "0"}, check=True, capture_output=True)
+    assert chosen.stdout.strip() == b"0", "the user's own choice is overwritten"

@@ -10,6 +10,7 @@ Importing the package loads nothing; each public name is imported from its modul
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from marstts.synthesis.speech import Speech
     from marstts.synthesis.synthesizer import Synthesizer
     from marstts.voice import Voice
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+"""ONNX Runtime 1.32 and later stores an identifier of the machine and sends events from the moment it is imported."""
 
 __version__ = "0.1.0"
 

@@ -18,6 +18,7 @@ from marstts.data.manifest import Utterance, utterance_line
 from marstts.data.preprocess import EncodedUtterance, Encoders, PreprocessConfig, Trim, UtteranceEncoder
 from marstts.data.shards import shard_path
 from marstts.data.tokenize import fingerprint_of, tokenize_manifest
+from marstts.data.voice_activity import SpeechDetector, speech_ratio
 from marstts.errors import AudioError, DataError, MissingExtraError
 from marstts.speaker.toy import ToySpeakerEncoder
 
@@ -248,3 +249,13 @@ def test_corrupt_shards_are_all_named_in_training_and_made_again_by_tokenization
     assert run().shards_made == 2
     assert {path.name: path.read_bytes() for path in shards.iterdir()} == before
     assert len(load_corpus(shards)) == 6
+
+
+@pytest.mark.parametrize("min_ratio", [0.05, 0.3, 0.6, 0.99])
+def test_enough_speech_is_found_without_reading_all_of_it(amiable: Waveform, min_ratio: float) -> None:
+    silence = np.zeros(2 * amiable.sample_rate, np.float32)
+    mixed = Waveform(np.concatenate([amiable.samples, silence]), amiable.sample_rate)
+    detector = SpeechDetector()
+    ratio = speech_ratio(detector.probabilities(mixed))
+    found, reported = detector.has_speech(mixed, min_ratio)
+    assert found == (ratio >= min_ratio) and (found or reported == pytest.approx(ratio))

@@ -69,4 +69,4 @@ def choose_voice(synthesizer: Synthesizer, reference: str | None, transcript: st
     with printed_warnings():
         if reference is None:
             return open_voice(synthesizer, voice)
-        return synthesizer.clone(Path(reference), transcript)
+        return synthesizer.clone(Path(reference), transcript, keep_reference=False)  # it is not saved

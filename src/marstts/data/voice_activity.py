@@ -5,6 +5,8 @@ Upstream: `audio.Waveform`.  Downstream: `data.preprocess`, which trims and reje
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,11 +32,34 @@ class SpeechDetector:
 
     def probabilities(self, waveform: Waveform) -> NDArray[np.float32]:
         """The probability of speech in each chunk, (T,), the last one padded with silence. Deterministic."""
-        samples = audio.resample(waveform, SAMPLE_RATE).samples
-        padded = np.pad(samples, (0, -len(samples) % CHUNK))
-        content = (np.clip(padded, -1.0, 1.0) * 32767).astype("<i2").tobytes()
+        return np.array(list(self._each(as_chunks(waveform))), dtype=np.float32)
+
+    def has_speech(self, waveform: Waveform, min_ratio: float) -> tuple[bool, float]:
+        """Whether `speech_ratio` is at least `min_ratio`, and the ratio where it is not.
+
+        Stops once enough speech was found: a recording of speech needs a fraction of the time.
+        """
+        content = as_chunks(waveform)
+        enough = min_ratio * len(content) / (2 * CHUNK)
+        found = count = 0
+        for probability in self._each(content):
+            found, count = found + (probability >= SPEECH_PROBABILITY), count + 1
+            if found >= enough:
+                return True, min_ratio
+        ratio = found / max(count, 1)
+        return ratio >= min_ratio, ratio
+
+    def _each(self, content: bytes) -> Iterator[float]:
+        """The probabilities of chunks of 16-bit samples, one after another."""
         self._detector.reset()
-        return np.array(list(self._detector.process_chunks(content)), dtype=np.float32)
+        yield from self._detector.process_chunks(content)
+
+
+def as_chunks(waveform: Waveform) -> bytes:
+    """The recording as 16-bit samples at the detector's rate, padded with silence to whole chunks."""
+    samples = audio.resample(waveform, SAMPLE_RATE).samples
+    padded = np.pad(samples, (0, -len(samples) % CHUNK))
+    return (np.clip(padded, -1.0, 1.0) * 32767).astype("<i2").tobytes()
 
 
 def speech_ratio(probabilities: NDArray[np.float32]) -> float:

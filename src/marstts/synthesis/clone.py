@@ -19,7 +19,7 @@ import numpy as np
 from marstts import audio
 from marstts.audio import Waveform
 from marstts.codec.base import Codec
-from marstts.data.voice_activity import SpeechDetector, speech_ratio
+from marstts.data.voice_activity import SpeechDetector
 from marstts.errors import AudioError, TextError
 from marstts.speaker.base import SpeakerEncoder
 from marstts.synthesis.speaker_change import has_two_speakers
@@ -142,8 +142,8 @@ def check_speech(waveform: Waveform, source: str, min_ratio: float) -> None:
     """Raise AudioError where less than `min_ratio` of the recording is speech, by voice activity detection."""
     if min_ratio <= 0:
         return
-    ratio = speech_ratio(SpeechDetector().probabilities(first_seconds(waveform)))
-    if ratio < min_ratio:
+    is_speech, ratio = SpeechDetector().has_speech(first_seconds(waveform), min_ratio)
+    if not is_speech:
         raise AudioError(
             f"{source}: {ratio:.0%} of the recording is speech; cloning needs someone speaking, without music or noise"
         )

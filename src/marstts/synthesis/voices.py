@@ -76,7 +76,7 @@ def open_voice(session: ModelSession, voice: Voice | Path | str | None) -> Voice
             f"{printable_name(name)}: neither a file nor the name of a voice: {', '.join(packaged_names())}"
             f"{did_you_mean(str(name), packaged_names())}"
         )
-    return clone(path, codec=session.codec, encoders=session.encoders)
+    return clone(path, codec=session.codec, encoders=session.encoders, keep_reference=False)  # it is not saved
 
 
 def adapt_voice(session: ModelSession, voice: Voice) -> Voice:
