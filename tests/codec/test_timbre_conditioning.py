@@ -88,6 +88,7 @@ def test_timbre_embeddings_ignore_the_level_and_the_upper_bands(model: MiniCodec
     assert float((timbre**2).mean()) == pytest.approx(1.0, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_exported_timbre_embeddings_equal_the_trained_models(model: MiniCodecModel, codec: MiniCodec) -> None:
     waveform = noise(0.1)
     padded = np.pad(waveform.samples, (0, -len(waveform.samples) % VOICED.hop))
@@ -96,6 +97,7 @@ def test_exported_timbre_embeddings_equal_the_trained_models(model: MiniCodecMod
     np.testing.assert_allclose(codec.timbre_embedding(waveform), wanted, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_exported_decoder_equals_the_trained_models_with_a_timbre(model: MiniCodecModel, codec: MiniCodec) -> None:
     codes, vector = codec.encode(noise(0.08)), np.linspace(-1, 1, 6, dtype=np.float32)
     size, patches = codec.spec.patch_samples, len(codes[0])
@@ -110,6 +112,7 @@ def test_exported_decoder_equals_the_trained_models_with_a_timbre(model: MiniCod
     np.testing.assert_allclose(decoded, wanted, atol=1e-3 * float(np.abs(wanted).max()))
 
 
+@pytest.mark.slow
 def test_a_codec_with_a_timbre_leaves_the_original_as_it_is(codec: MiniCodec) -> None:
     codes = codec.encode(noise(0.08))
     before = codec.decode(codes).samples
@@ -118,6 +121,7 @@ def test_a_codec_with_a_timbre_leaves_the_original_as_it_is(codec: MiniCodec) ->
     np.testing.assert_array_equal(codec.decode(codes).samples, before)
 
 
+@pytest.mark.slow
 def test_windows_with_a_timbre_equal_the_whole(codec: MiniCodec) -> None:
     conditioned = codec.with_timbre(np.ones(6, np.float32))
     codes = conditioned.encode(noise(0.2))
@@ -126,6 +130,7 @@ def test_windows_with_a_timbre_equal_the_whole(codec: MiniCodec) -> None:
     np.testing.assert_allclose(np.concatenate(parts), conditioned.decode(codes).samples, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_codecs_without_timbre_embeddings_stay_what_they_were(plain_codec: MiniCodec) -> None:
     assert timbre_embedding(plain_codec, noise(0.1)) is None
     assert with_timbre(plain_codec, None) is plain_codec
@@ -136,11 +141,13 @@ def test_codecs_without_timbre_embeddings_stay_what_they_were(plain_codec: MiniC
         plain_codec.timbre_embedding(noise(0.1))
 
 
+@pytest.mark.slow
 def test_a_vector_of_another_length_is_refused(codec: MiniCodec) -> None:
     with pytest.raises(VoiceError, match=r"length 6, but one of shape \(5,\)"):
         with_timbre(codec, np.ones(5, np.float32))
 
 
+@pytest.mark.slow
 def test_a_folder_without_its_timbre_graph_is_refused(codec: MiniCodec, tmp_path: Path) -> None:
     for path in codec.folder.iterdir():
         if path.name != "timbre.onnx":
