@@ -1,10 +1,12 @@
 # speak: the first sentence, with the light install.  test: all checks, with PyTorch.
 # check: the same in an existing environment.  check-fast: without the tests over two seconds.
+# WORKERS: how pytest spreads the tests over processes, one of one thread for each core; empty for a single process.
 # dist: wheel and sdist in dist/, checked and spoken with.  site: the documents as a static site in site/.
 PYTHON ?= python3
 VENV ?= .venv
 TEXT ?= Good morning. The rain has stopped, and we can go outside.
 REFERENCE ?= examples/reference.flac
+WORKERS ?= --numprocesses auto --maxprocesses 8 --dist worksteal
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .PHONY: speak test check check-fast lint dist site format
@@ -39,10 +41,10 @@ test: $(VENV)/test
 	$(MAKE) check VENV=$(VENV)
 
 check: lint
-	$(VENV)/bin/python -m pytest
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(WORKERS)
 
 check-fast: lint
-	$(VENV)/bin/python -m pytest -m "not slow"
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(WORKERS) -m "not slow"
 
 lint:
 	$(VENV)/bin/ruff format --check src tests tools

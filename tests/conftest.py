@@ -51,28 +51,10 @@ def reference_file(reference: Waveform, tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def toy_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of an exported model with random weights, a toy codec and toy encoders; to be read, not changed."""
-    import torch
+    from toy_mars6 import write_toy_bundle  # needs PyTorch
 
-    from marstts.codec.registry import ToyCodecPart
-    from marstts.mars6.config import Mars6Config
-    from marstts.mars6.model import Mars6
-    from marstts.mars6.prompt import SPECIAL_TOKENS
-    from marstts.models import export_bundle
-    from marstts.speaker.registry import ToyEncoderPart
-    from marstts.text.bpe import BPE
-
-    tokenizer = BPE.train(["the cat sat on the mat", "she sells sea shells"], 270, SPECIAL_TOKENS)
-    config = Mars6Config(
-        text_vocab_size=270, codebook_size=64, width=32, encoder_layers=1, global_layers=2, local_layers=1, heads=4,
-        local_heads=2, identity_size=5, style_size=7,
-    )  # fmt: skip
     folder = tmp_path_factory.mktemp("bundles") / "toy"
-    torch.manual_seed(0)
-    export_bundle(
-        folder, Mars6(config), tokenizer, name="toy", settings={"quality_prefix_hz": 24_000},
-        codec=ToyCodecPart(codebook_size=64),
-        encoders={"identity": ToyEncoderPart(size=5), "style": ToyEncoderPart(size=7)},
-    )  # fmt: skip
+    write_toy_bundle(folder)
     return folder
 
 

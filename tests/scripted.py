@@ -1,33 +1,50 @@
-"""A model whose takes a test scripts, and a whole synthesizer around it.
+"""A model whose takes a test scripts, and a whole synthesizer around it; neither knows any architecture.
 
-`ScriptedEngine` satisfies `generation.engine.Engine`. A script is called once for every attempt, with the number of the
-attempt (counted over the engine's life) and its prompt, and returns the number of patches and their loudness.
+`ScriptedEngine` is a `generation.engine.Engine`, `ScriptedModel` a `generation.speech_model.SpeechModel`. A script is
+called once for every attempt, with the number of the attempt (counted over the engine's life) and its prompt, and
+returns the number of patches and their loudness.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from marstts.codec.base import Codes
 from marstts.codec.toy import ToyCodec
+from marstts.errors import VoiceError
 from marstts.generation.engine import Engine
 from marstts.generation.layout import TokenLayout
-from marstts.mars6.config import Mars6Config
-from marstts.mars6.prompt import SPECIAL_TOKENS, Prompt
-from marstts.mars6.speech import Mars6Speech
+from marstts.generation.request import SamplingConfig
 from marstts.speaker.toy import ToySpeakerEncoder
 from marstts.synthesis.synthesizer import Synthesizer
-from marstts.text.bpe import BPE
+from marstts.voice import Voice
 
 CODEBOOK_SIZE = 64
 LOUD, SOFT, SILENT = 43, 27, 0
 """Codes of the toy codec: (loudness 5, 3 or 0 of 8) * 8 frequencies + frequency 3."""
 
 ENDLESS = 10**9
+
+
+@dataclass(frozen=True, eq=False)
+class ScriptedPrompt:
+    """What a sentence is made from."""
+
+    text: str
+    """The transcript of the prefix, if there is one, and the sentence."""
+
+    prefix_tokens: NDArray[np.int64]
+    """(T, P)."""
+
+    @property
+    def text_ids(self) -> NDArray[np.int64]:
+        """The bytes of the text, which is a tokenizer too."""
+        return np.frombuffer(self.text.encode(), np.uint8).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -38,7 +55,7 @@ class ScriptedTake:
     code: int = LOUD
 
 
-Script = Callable[[int, Prompt], ScriptedTake]
+Script = Callable[[int, ScriptedPrompt], ScriptedTake]
 
 
 @dataclass(frozen=True)
@@ -50,15 +67,11 @@ class Rows:
 @dataclass
 class ScriptedEngine:
     script: Script
-    config: Mars6Config
-    prompts: list[Prompt] = field(default_factory=list)
+    layout: TokenLayout
+    prompts: list[ScriptedPrompt] = field(default_factory=list)
     """Every prompt that was started, in order."""
 
-    @property
-    def layout(self) -> TokenLayout:
-        return self.config.layout
-
-    def start(self, prompts: Sequence[Prompt]) -> Rows:
+    def start(self, prompts: Sequence[ScriptedPrompt]) -> Rows:
         takes = []
         for prompt in prompts:
             takes.append(self.script(len(self.prompts), prompt))
@@ -86,31 +99,56 @@ class ScriptedEngine:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class ScriptedModel:
+    """A `SpeechModel` around an engine: the tokens of a patch are the codes of all levels, coarse to fine."""
+
+    engine: Engine[Any]
+    layout: TokenLayout
+    sampling: SamplingConfig = field(default_factory=SamplingConfig)
+    embedding_sizes: Mapping[str, int] = field(default_factory=lambda: {"identity": 5, "style": 7})
+    architecture: str = "scripted"
+    is_incremental: bool = True
+    patch_rate: float | None = None
+
+    def prompt(self, text: str, voice: Voice) -> ScriptedPrompt:
+        for role, size in self.embedding_sizes.items():
+            if voice.embeddings[role].shape != (size,):
+                raise VoiceError(f"the {role} embedding of voice {voice.name!r} needs {size} values")
+        if voice.prefix is None:
+            return ScriptedPrompt(text, np.zeros((0, self.layout.patch_size), np.int64))
+        return ScriptedPrompt(f"{voice.prefix.transcript} {text}", self.tokens(voice.prefix.codes))
+
+    def tokens(self, codes: Codes) -> NDArray[np.int64]:
+        """The codes of each level as patches (T, P)."""
+        counts, size = self.layout.codes_per_level, self.layout.codebook_size
+        levels = zip(codes, counts, strict=True)
+        return np.concatenate([c.reshape(-1, count) + n * size for n, (c, count) in enumerate(levels)], axis=1)
+
+    def codes(self, tokens: NDArray[np.int64], rng: np.random.Generator | None = None, prompt: Any = None) -> Codes:
+        levels = np.array(self.layout.position_levels)
+        codes = tokens - levels * self.layout.codebook_size
+        return tuple(codes[:, levels == level].reshape(-1) for level in range(len(self.layout.codes_per_level)))
+
+
 def scripted_synthesizer(script: Script) -> Synthesizer:
-    """Toy codec, toy speaker encoders and a tokenizer around a scripted model; all sizes differ."""
-    tokenizer = BPE.train(["the cat sat on the mat", "she sells sea shells"], 270, SPECIAL_TOKENS)
+    """Toy codec and toy speaker encoders around a scripted model; all sizes differ."""
     codec = ToyCodec(codebook_size=CODEBOOK_SIZE)
-    config = Mars6Config(
-        text_vocab_size=tokenizer.vocab_size,
-        codebook_size=CODEBOOK_SIZE,
-        patch_layout=codec.spec.patch_layout,
-        identity_size=5,
-        style_size=7,
-    )
+    layout = TokenLayout(codec.spec.patch_layout, CODEBOOK_SIZE)
     return Synthesizer(
         name="scripted",
-        model=Mars6Speech(config=config, tokenizer=tokenizer, engine=ScriptedEngine(script, config)),
+        model=ScriptedModel(ScriptedEngine(script, layout), layout),
         codec=codec,
         encoders={"identity": ToySpeakerEncoder("identity", 5), "style": ToySpeakerEncoder("style", 7)},
     )
 
 
-def good(attempt: int, prompt: Prompt) -> ScriptedTake:
+def good(attempt: int, prompt: ScriptedPrompt) -> ScriptedTake:
     """About as long as a text of a few words takes, whatever it is: 1.7 s."""
     return ScriptedTake(20)
 
 
 def with_engine(tts: Synthesizer, engine: Engine[Any]) -> Synthesizer:
     """The same synthesizer around another engine."""
-    assert isinstance(tts.model, Mars6Speech)
-    return replace(tts, model=replace(tts.model, engine=engine))
+    model: Any = tts.model
+    return replace(tts, model=replace(model, engine=engine))

@@ -23,7 +23,6 @@ from typer.testing import CliRunner
 
 import miniature_corpora
 from marstts.cli.main import app
-from marstts.config import write_config
 from scripted import good, scripted_synthesizer
 from test_fuzz_files import SLOWEST_SECONDS, count_inputs, mutated
 
@@ -291,23 +290,11 @@ def test_configurations(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_run_folders(toy_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from safetensors.torch import save_file
+    from toy_mars6 import export_by_copying, write_toy_run
 
-    from marstts.models import load_for_training
-    from marstts.training.loop import LoopConfig
-    from marstts.training.mars6.config import PretrainConfig
-
-    def graphs_at_hand(model: Any, folder: Path, storage: Any) -> None:
-        shutil.copytree(toy_bundle / "mars6", folder)
-
-    monkeypatch.setattr("marstts.mars6.export.graphs.export_mars6", graphs_at_hand)
-    run, model = tmp_path / "run", load_for_training(toy_bundle)
+    export_by_copying(toy_bundle, monkeypatch)
+    run = write_toy_run(tmp_path / "run")
     checkpoint = run / "step-00000007"
-    checkpoint.mkdir(parents=True)
-    (checkpoint / "state.json").write_text('{"step": 7}')
-    save_file(model.state_dict(), checkpoint / "ema.safetensors")
-    write_config(PretrainConfig(model=model.config, loop=LoopConfig(steps=7)), run / "config.json")
-    shutil.copy(toy_bundle / "tokenizer.json", run / "tokenizer.json")
     made = tmp_path / "made"
     command: list[str | Path] = ["export", run, "--output", made, "--name", "n", *TOY_PARTS]
     files = [run / "config.json", run / "tokenizer.json", *sorted(checkpoint.iterdir())]

@@ -20,7 +20,7 @@ import pytest
 
 from marstts import audio
 from marstts.bundle import BUNDLE_FILE, read_info
-from marstts.config import write_config
+from marstts.models import load_for_training
 from marstts.text.bpe import BPE
 from marstts.voice import Voice
 from scripted import good, scripted_synthesizer
@@ -107,8 +107,15 @@ def read_whole(path: Path) -> None:
     assert audio.read(path).seconds == pytest.approx(1.7, abs=0.2)
 
 
-@pytest.mark.parametrize("scenario", ["speak", "stream"])
-@pytest.mark.parametrize("old", [None, b"an older recording"])
+@pytest.mark.parametrize(
+    ("scenario", "old"),
+    [
+        pytest.param("speak", None, marks=pytest.mark.slow),
+        ("speak", b"an older recording"),
+        pytest.param("stream", None, marks=pytest.mark.slow),
+        pytest.param("stream", b"an older recording", marks=pytest.mark.slow),
+    ],
+)
 def test_speech_is_the_old_file_or_the_new_one(scenario: str, old: bytes | None, folder: Path) -> None:
     path = folder / "target.wav"
     if old is not None:
@@ -116,6 +123,7 @@ def test_speech_is_the_old_file_or_the_new_one(scenario: str, old: bytes | None,
     kill_everywhere(scenario, folder, lambda: old_or_new(path, read_whole, old), largest=70_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("old", [None, b"an older voice"])
 def test_a_voice_is_the_old_file_or_the_new_one(old: bytes | None, folder: Path) -> None:
     path = folder / "target.voice"
@@ -124,6 +132,7 @@ def test_a_voice_is_the_old_file_or_the_new_one(old: bytes | None, folder: Path)
     kill_everywhere("voice", folder, lambda: old_or_new(path, Voice.load, old), largest=30_000)
 
 
+@pytest.mark.slow
 def test_a_batch_has_whole_files_only(folder: Path) -> None:
     target = folder / "target"
 
@@ -139,29 +148,10 @@ def test_a_batch_has_whole_files_only(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_bundle_is_the_old_one_or_the_new_one(folder: Path) -> None:
-    torch = pytest.importorskip("torch")
-    from safetensors.torch import save_file
+    pytest.importorskip("torch")
+    from toy_mars6 import write_toy_run
 
-    from marstts.mars6.bundled import load_model, write_weights
-    from marstts.mars6.config import Mars6Config
-    from marstts.mars6.model import Mars6
-    from marstts.mars6.prompt import SPECIAL_TOKENS
-    from marstts.training.loop import LoopConfig
-    from marstts.training.mars6.config import PretrainConfig
-
-    torch.manual_seed(0)
-    config = Mars6Config(
-        text_vocab_size=270, codebook_size=64, width=32, encoder_layers=1, global_layers=1, local_layers=1, heads=4,
-        local_heads=2, identity_size=5, style_size=7,
-    )  # fmt: skip
-    model, checkpoint = Mars6(config), folder / "run" / "step-00000007"
-    checkpoint.mkdir(parents=True)
-    (checkpoint / "state.json").write_text('{"step": 7}')
-    save_file(model.state_dict(), checkpoint / "ema.safetensors")
-    write_config(PretrainConfig(model=config, loop=LoopConfig(steps=7)), folder / "run" / "config.json")
-    BPE.train(["the cat sat on the mat", "she sells sea shells"], 270, SPECIAL_TOKENS).save(
-        folder / "run" / "tokenizer.json"
-    )
+    write_toy_run(folder / "run")
     target = folder / "target"
     with killed_at("export", folder, ["0"]) as following:
         outcome = following()
@@ -173,11 +163,10 @@ def test_a_bundle_is_the_old_one_or_the_new_one(folder: Path) -> None:
     shutil.copytree(folder.with_name("kept"), folder)
     shutil.rmtree(folder.with_name("kept"))
     shutil.copytree(old, target)
-    del write_weights
 
     def check() -> None:
         assert read_info(target).name in ("old", "new")
-        load_model(target / "mars6")
+        load_for_training(target)
         BPE.load(target / "tokenizer.json")
 
     kill_everywhere("export", folder, check, largest=120_000)

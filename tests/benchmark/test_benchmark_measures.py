@@ -116,18 +116,16 @@ def test_cold_start_is_timed_from_the_start_of_the_process(toy_bundle):
 
 @pytest.mark.slow
 def test_a_random_model_speaks_has_a_small_nucleus_and_is_made_once(tmp_path, monkeypatch):
-    from marstts.mars6 import bundled
-    from marstts.mars6.config import Mars6Config
-
     sizes = {"encoder_dim": 4, "decoder_dim": 32, "codebook_size": 64, "latent_dim": 64}
     monkeypatch.setattr(random_model, "SNAC_24KHZ", {**random_model.SNAC_24KHZ, **sizes})
-    config = Mars6Config(
+    architecture = models.architecture_of("mars6")
+    config = architecture.Mars6Config(
         text_vocab_size=300, codebook_size=64, width=32, encoder_layers=1, global_layers=1, local_layers=1, heads=4,
         local_heads=2, identity_size=5, style_size=7,
     )  # fmt: skip
-    monkeypatch.setattr(bundled, "Mars6Config", lambda: config)
-    folder = random_model.random_bundle(tmp_path)
-    monkeypatch.setattr(bundled, "Mars6Config", Mars6Config)
+    with monkeypatch.context() as patch:
+        patch.setattr(architecture, "Mars6Config", lambda: config)
+        folder = random_model.random_bundle(tmp_path)
 
     weights = models.load_for_training(folder).local_decoder.output.weight
     untrained = 1 / math.sqrt(config.width)  # the most that PyTorch begins with

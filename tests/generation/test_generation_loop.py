@@ -1,67 +1,11 @@
-"""The loop: limits, ends, repetition, independence. A scripted engine stands in for the model."""
-
-from dataclasses import dataclass, replace
+"""The loop: limits, ends, repetition, independence. A function of the history stands in for the model."""
 
 import numpy as np
 import pytest
+from history_engine import EOS, C, HistoryEngine, prompt
 
 from marstts.generation.loop import RunningBatch, generate, recent_codes, sample_positions, step
 from marstts.generation.request import Limits, Request, SamplingConfig, StopReason
-from marstts.mars6.config import Mars6Config
-from marstts.mars6.prompt import Prompt
-
-CONFIG = Mars6Config(codebook_size=16, width=8, heads=2, local_heads=2)
-C, EOS = 16, 48
-
-
-@dataclass(frozen=True)
-class Script:
-    """State of the scripted engine: which row of the script, how many patches history, tokens history in this patch."""
-
-    rows: tuple[int, ...]
-    history: tuple[tuple[tuple[int, ...], ...], ...]
-    inside: int = 0
-
-
-class ScriptedEngine:
-    """Logits are a fixed function of (row's script, patches history, position); checks how it is called."""
-
-    def __init__(self, logits):
-        self.layout, self.logits, self.batches = CONFIG.layout, logits, []
-
-    def start(self, prompts):
-        return Script(
-            tuple(int(p.text_ids[0]) for p in prompts), tuple(tuple(map(tuple, p.prefix_tokens)) for p in prompts)
-        )
-
-    def next_logits(self, state, tokens):
-        position = tokens.shape[1]
-        assert tokens.shape[0] == len(state.rows) and state.inside == position
-        if position == 0:
-            self.batches.append(state.rows)
-        rows = [
-            self.logits(row, len(history), position) for row, history in zip(state.rows, state.history, strict=True)
-        ]
-        return np.stack(rows).astype(np.float32), replace(state, inside=position + 1)
-
-    def append(self, state, patches):
-        assert patches.shape == (len(state.rows), 7) and (patches != EOS).all()
-        history = tuple((*h, tuple(p)) for h, p in zip(state.history, patches.tolist(), strict=True))
-        return Script(state.rows, history)
-
-    def select(self, state, rows):
-        return Script(tuple(state.rows[r] for r in rows), tuple(state.history[r] for r in rows), state.inside)
-
-    def join(self, states):
-        assert all(state.inside == 0 for state in states)
-        return Script(tuple(r for s in states for r in s.rows), tuple(h for s in states for h in s.history))
-
-
-def prompt(row: int, prefix: int = 0) -> Prompt:
-    levels = np.array(CONFIG.position_levels) * C
-    return Prompt(
-        np.array([row]), np.zeros(3, np.float32), np.zeros(4, np.float32), np.zeros((prefix, 7), np.int64) + levels
-    )
 
 
 def likes(code: int, strength: float = 50.0) -> np.ndarray:
@@ -80,7 +24,7 @@ def run(engine, prompts, *, top_p=0.0, limits=None, seeds=None, sampling=None):
 
 
 def test_tokens_carry_the_offset_of_their_level():
-    engine = ScriptedEngine(lambda row, history, position: likes(C if history == 2 else 2 * position + history))
+    engine = HistoryEngine(lambda row, history, position: likes(C if history == 2 else 2 * position + history))
     [result] = run(engine, [prompt(0)])
     assert result.stop is StopReason.EOS
     assert result.tokens.tolist() == [[0, 18, 20, 38, 40, 42, 44], [1, 19, 21, 39, 41, 43, 45]]
@@ -88,13 +32,13 @@ def test_tokens_carry_the_offset_of_their_level():
 
 @pytest.mark.parametrize("position", range(7))
 def test_end_of_speech_in_any_position_drops_the_unfinished_patch(position):
-    engine = ScriptedEngine(lambda row, history, p: likes(C if history == 3 and p == position else 5))
+    engine = HistoryEngine(lambda row, history, p: likes(C if history == 3 and p == position else 5))
     [result] = run(engine, [prompt(0)])
     assert result.tokens.shape == (3, 7) and result.stop is StopReason.EOS and (result.tokens < EOS).all()
 
 
 def test_end_of_speech_is_forbidden_until_the_minimum_is_complete():
-    engine = ScriptedEngine(lambda row, history, p: likes(C))
+    engine = HistoryEngine(lambda row, history, p: likes(C))
     results = run(engine, [prompt(0), prompt(1), prompt(2, prefix=4)], limits=[Limits(m, 9) for m in (0, 3, 2)])
     assert [len(r.tokens) for r in results] == [0, 3, 2]  # the prefix does not count
     assert all(r.stop is StopReason.EOS for r in results)
@@ -102,14 +46,14 @@ def test_end_of_speech_is_forbidden_until_the_minimum_is_complete():
 
 
 def test_generation_stops_at_the_patch_limit():
-    engine = ScriptedEngine(lambda row, history, p: likes(3))
+    engine = HistoryEngine(lambda row, history, p: likes(3))
     results = run(engine, [prompt(0), prompt(1, prefix=2), prompt(2)], limits=[Limits(0, m) for m in (4, 2, 0)])
     assert [len(r.tokens) for r in results] == [4, 2, 0]
     assert all(r.stop is StopReason.MAX_PATCHES for r in results)
 
 
 def test_finished_rows_leave_and_results_keep_their_order():
-    engine = ScriptedEngine(lambda row, history, p: likes(C if history == row else row))
+    engine = HistoryEngine(lambda row, history, p: likes(C if history == row else row))
     results = run(engine, [prompt(3), prompt(1), prompt(2)])
     assert [len(r.tokens) for r in results] == [3, 1, 2]
     assert [r.tokens[0, 0] for r in results] == [3, 1, 2]
@@ -117,7 +61,7 @@ def test_finished_rows_leave_and_results_keep_their_order():
 
 
 def test_a_repeated_l0_code_is_drawn_again_from_the_full_distribution():
-    engine = ScriptedEngine(lambda row, history, p: likes(7, strength=2.0))
+    engine = HistoryEngine(lambda row, history, p: likes(7, strength=2.0))
     plain = run(engine, [prompt(0)], limits=[Limits(9, 9)])[0].tokens
     aware = run(engine, [prompt(0)], limits=[Limits(9, 9)], sampling=SamplingConfig(ras_max_ratio=0.09))[0].tokens
     assert (plain[:, 0] == 7).all()
@@ -126,7 +70,7 @@ def test_a_repeated_l0_code_is_drawn_again_from_the_full_distribution():
 
 
 def test_the_prefix_counts_as_history_of_repetition():
-    engine = ScriptedEngine(lambda row, history, p: likes(0, strength=1.0))
+    engine = HistoryEngine(lambda row, history, p: likes(0, strength=1.0))
     sampling = SamplingConfig(ras_max_ratio=0.09)
     firsts = [
         run(engine, [prompt(0, prefix=3)], limits=[Limits(1, 1)], seeds=[s], sampling=sampling)[0].tokens[0, 0]
@@ -138,7 +82,7 @@ def test_the_prefix_counts_as_history_of_repetition():
 def test_results_do_not_depend_on_other_rows():
     rng = np.random.default_rng(0)
     table = rng.normal(size=(4, 30, 7, C + 1)) * 2
-    engine = ScriptedEngine(lambda row, history, p: table[row, history, p])
+    engine = HistoryEngine(lambda row, history, p: table[row, history, p])
     prompts = [prompt(0), prompt(1, prefix=5), prompt(2), prompt(3, prefix=1)]
     options = {"top_p": 0.8, "sampling": SamplingConfig()}
     limits = [Limits(m, 20) for m in (0, 2, 5, 9)]
@@ -150,7 +94,7 @@ def test_results_do_not_depend_on_other_rows():
 
 
 def test_rows_come_in_and_leave_between_patches():
-    engine = ScriptedEngine(lambda row, history, p: likes(row))
+    engine = HistoryEngine(lambda row, history, p: likes(row))
     requests = [
         Request(prompt(n), 0.0, Limits(0, length), np.random.default_rng(n), SamplingConfig(ras_max_ratio=1.0))
         for n, length in enumerate((3, 9, 2, 0))
@@ -167,7 +111,7 @@ def test_rows_come_in_and_leave_between_patches():
 
 def test_every_row_has_its_own_window_of_repetition():
     """A window of three patches holds the last L0 code, not the one of five patches ago."""
-    engine = ScriptedEngine(lambda row, history, p: likes((4, 5, 6, 7, 8)[history % 5], strength=2.0))
+    engine = HistoryEngine(lambda row, history, p: likes((4, 5, 6, 7, 8)[history % 5], strength=2.0))
     requests = [
         Request(prompt(n), 0.0, Limits(30, 30), np.random.default_rng(7), SamplingConfig(ras_window=window))
         for n, window in enumerate((3, 10))
@@ -180,13 +124,13 @@ def test_every_row_has_its_own_window_of_repetition():
 
 
 def test_the_same_seed_gives_the_same_tokens_and_another_seed_others():
-    engine = ScriptedEngine(lambda row, history, p: np.zeros(C + 1))
+    engine = HistoryEngine(lambda row, history, p: np.zeros(C + 1))
     results = [run(engine, [prompt(0)], top_p=1.0, limits=[Limits(4, 4)], seeds=[s])[0].tokens for s in (1, 1, 2)]
     assert np.array_equal(results[0], results[1]) and not np.array_equal(results[0], results[2])
 
 
 def test_no_prompts_give_no_results():
-    assert run(ScriptedEngine(lambda *_: likes(1)), []) == []
+    assert run(HistoryEngine(lambda *_: likes(1)), []) == []
 
 
 def test_recent_codes_are_the_last_of_each_history():
@@ -194,14 +138,14 @@ def test_recent_codes_are_the_last_of_each_history():
 
 
 def test_an_engine_that_samples_patches_is_called_for_whole_patches():
-    class Quick(ScriptedEngine):
+    class Quick(HistoryEngine):
         def sample_patch(self, state, draws):
             self.draws.append(draws)
             return sample_positions(self, state, draws)
 
     logits = np.random.default_rng(0).normal(size=(9, 7, C + 1))
     script = lambda row, history, position: logits[history, position]  # noqa: E731
-    quick, slow = Quick(script), ScriptedEngine(script)
+    quick, slow = Quick(script), HistoryEngine(script)
     quick.draws = []
     sampling, limits = SamplingConfig(ras_window=3), [Limits(2, 9), Limits(5, 9)]
     given = [prompt(0), prompt(0, prefix=2)]

@@ -1,4 +1,4 @@
-"""Continuous batching: rows come and go, and no row's tokens know of it."""
+"""Continuous batching: rows come and go, and no row's tokens depend on the others."""
 
 from __future__ import annotations
 
@@ -6,80 +6,42 @@ import subprocess
 import sys
 import threading
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
+from history_engine import LAYOUT, C, HistoryEngine, prompt
 
-from marstts.generation.engine import Engine
 from marstts.generation.loop import generate
 from marstts.generation.request import Generated, Limits, Request, RequestState, SamplingConfig, StopReason
 from marstts.generation.scheduler import AsyncScheduler, Scheduler
-from marstts.mars6.config import Mars6Config
-from marstts.mars6.engines.classifier_free_guidance import GuidedEngine, drop_speaker
-from marstts.mars6.engines.onnx import OnnxEngine
-from marstts.mars6.engines.torch import TorchEngine
-from marstts.mars6.model import Mars6
-from marstts.mars6.prompt import Prompt
-
-CONFIG = Mars6Config(
-    text_vocab_size=31, codebook_size=13, width=24, encoder_layers=1, global_layers=2, local_layers=2,
-    heads=3, local_heads=2, identity_size=5, style_size=9,
-)  # fmt: skip
 
 
-def torch_engine() -> TorchEngine:
-    torch.manual_seed(3)
-    model = Mars6(CONFIG)
-    with torch.no_grad():  # codes sharp, so that rounding decides nothing, and end of speech rare
-        model.local_decoder.output.weight[:-1] *= 4
-    return TorchEngine(model)
+def random_logits(row: int, num_patches: int, position: int) -> np.ndarray:
+    """End of speech is rare."""
+    return 3 * np.random.default_rng((row, num_patches, position)).normal(size=C + 1) - 9 * (np.arange(C + 1) == C)
 
 
-def guided_engine() -> GuidedEngine:
-    return GuidedEngine(torch_engine(), drop_speaker(np.ones(5, np.float32), np.ones(9, np.float32)), weight=1.5)
+def history_engine() -> HistoryEngine:
+    return HistoryEngine(random_logits)
 
 
-def onnx_engine() -> OnnxEngine:
-    return OnnxEngine(Path(str(files("marstts"))) / "models_data/mini/mars6")
-
-
-@pytest.fixture(scope="module", params=[torch_engine, guided_engine, onnx_engine])
-def engine(request: pytest.FixtureRequest) -> Engine[Any]:
-    return request.param()
-
-
-def request(config: Mars6Config, seed: int) -> Request:
+def request(seed: int) -> Request:
     """All that can differ between requests differs; from 2 to 8 patches."""
-    rng = np.random.default_rng(seed)
-    levels = np.array(config.position_levels) * config.codebook_size
-    prompt = Prompt(
-        rng.integers(0, config.text_vocab_size - 1, 4 + seed * 3 % 11),
-        rng.normal(size=config.identity_size).astype(np.float32),
-        rng.normal(size=config.style_size).astype(np.float32),
-        rng.integers(0, config.codebook_size, (seed * 5 % 7, 7)) + levels,
-    )
     sampling = SamplingConfig(ras_window=3 + seed, ras_max_ratio=0.05 * seed)
     limits = Limits(seed % 3, 2 + seed * 5 % 7)
-    return Request(prompt, 0.3 + 0.1 * (seed % 7), limits, np.random.default_rng(seed), sampling)
+    return Request(prompt(seed, seed * 5 % 7), 0.3 + 0.1 * (seed % 7), limits, np.random.default_rng(seed), sampling)
 
 
-@cache
-def alone(engine: Engine[Any], seed: int) -> Generated:
-    one = request(engine.config, seed)
+def alone(seed: int) -> Generated:
+    one = request(seed)
     [result] = generate(
-        engine, [one.prompt], top_p=[one.top_p], limits=[one.limits], rngs=[one.rng], sampling=one.sampling
+        history_engine(), [one.prompt], top_p=[one.top_p], limits=[one.limits], rngs=[one.rng], sampling=one.sampling
     )
     return result
 
 
-def run(
-    scheduler: Scheduler, requests: list[Request], config: Mars6Config
-) -> tuple[dict[Request, Generated], list[int]]:
+def run(scheduler: Scheduler, requests: list[Request]) -> tuple[dict[Request, Generated], list[int]]:
     """The result of each request, and the number of rows at every step."""
     for one in requests:
         scheduler.add(one)
@@ -87,46 +49,33 @@ def run(
     while scheduler.is_busy:
         rows = scheduler.step()
         companies.append(len(rows))
-        results |= {row.request: row.result(config) for row in rows if row.stop is not None}
+        results |= {row.request: row.result(LAYOUT) for row in rows if row.stop is not None}
     return results, companies
 
 
 @pytest.mark.parametrize("capacity", [1, 2, 5])
-def test_tokens_are_the_same_in_any_batch(engine: Engine[Any], capacity: int):
-    requests = [request(engine.config, seed) for seed in range(5)]
-    results, companies = run(Scheduler(engine, capacity), requests, engine.layout)
+def test_tokens_are_the_same_in_any_batch(capacity: int):
+    requests = [request(seed) for seed in range(5)]
+    results, companies = run(Scheduler(history_engine(), capacity), requests)
     assert max(companies) == capacity
     for seed, one in enumerate(requests):
-        expected = alone(engine, seed)
+        expected = alone(seed)
         assert np.array_equal(results[one].tokens, expected.tokens) and results[one].stop is expected.stop
     assert len({result.tokens.tobytes() for result in results.values()}) == 5
 
 
 def test_a_batch_is_full_while_requests_wait():
-    engine = torch_engine()
-    requests = [request(engine.config, seed) for seed in range(7)]
-    results, companies = run(Scheduler(engine, 3), requests, engine.layout)
+    engine = history_engine()
+    requests = [request(seed) for seed in range(7)]
+    results, companies = run(Scheduler(engine, 3), requests)
     patches = sum(len(result.tokens) + (result.stop is StopReason.EOS) for result in results.values())
     full = len(companies) - 8  # the last row to come in has 8 patches at most
     assert full > 2 and sum(companies) == patches and companies[:full] == [3] * full
 
 
-def test_caches_do_not_grow_while_rows_come_and_go():
-    """Rows come and go without end: the caches hold only the running rows."""
-    engine = torch_engine()
-    scheduler = Scheduler(engine, 2)
-    for seed in range(14):
-        scheduler.add(replace(request(engine.config, seed % 9), limits=Limits(3 + seed % 2, 3 + seed % 2)))
-    widths = []
-    while scheduler.is_busy:
-        scheduler.step()
-        widths.append(scheduler._batch.state.patches.seen_mask.shape[1])
-    assert len(widths) > 20 and max(widths) <= 1 + 6 + 2 * 4
-
-
 def test_urgent_requests_come_first_and_cancelled_ones_never():
-    engine = torch_engine()
-    first, second, third, urgent = (request(engine.config, seed) for seed in (1, 2, 4, 5))
+    engine = history_engine()
+    first, second, third, urgent = (request(seed) for seed in (1, 2, 4, 5))
     scheduler = Scheduler(engine, 1)
     for one in (first, second, third):
         scheduler.add(one)
@@ -144,7 +93,7 @@ def test_urgent_requests_come_first_and_cancelled_ones_never():
 class Watched:
     """An engine that counts its patches, waits for leave to make one, and may break."""
 
-    inner: TorchEngine
+    inner: HistoryEngine
     patches: int = 0
     broken: bool = False
 
@@ -164,17 +113,17 @@ class Watched:
 
 
 def endless(seed: int) -> Request:
-    return replace(request(CONFIG, seed), limits=Limits(1000, 1000))
+    return replace(request(seed), limits=Limits(1000, 1000))
 
 
 def test_an_async_scheduler_serves_callers_from_many_threads():
-    engine = torch_engine()
+    engine = history_engine()
     found: dict[int, Generated] = {}
 
     def call(seed: int) -> None:
-        rows = list(scheduler.stream(request(CONFIG, seed)))
+        rows = list(scheduler.stream(request(seed)))
         assert [len(row.patches) for row in rows[:-1]] == list(range(1, len(rows)))
-        found[seed] = rows[-1].result(CONFIG)
+        found[seed] = rows[-1].result(LAYOUT)
 
     with AsyncScheduler(engine, capacity=3) as scheduler:
         callers = [threading.Thread(target=call, args=(seed,)) for seed in range(5)]
@@ -183,23 +132,23 @@ def test_an_async_scheduler_serves_callers_from_many_threads():
         for caller in callers:
             caller.join(20)
     for seed in range(5):
-        assert np.array_equal(found[seed].tokens, alone(engine, seed).tokens)
+        assert np.array_equal(found[seed].tokens, alone(seed).tokens)
 
 
 def test_a_closed_stream_stops_its_request_within_a_patch():
-    engine = Watched(torch_engine())
+    engine = Watched(history_engine())
     engine.leave = threading.Semaphore(4)
     with AsyncScheduler(engine, capacity=2) as scheduler:
         rows = scheduler.stream(endless(1))
         assert [len(next(rows).patches) for _ in range(4)] == [1, 2, 3, 4]
         rows.close()
         engine.leave.release(1000)
-        other = list(scheduler.stream(request(CONFIG, 2)))
+        other = list(scheduler.stream(request(2)))
     assert isinstance(other[-1], RequestState) and engine.patches <= 4 + 1 + len(other)
 
 
 def test_engine_errors_reach_all_callers_and_the_next_caller_is_served():
-    engine = Watched(torch_engine())
+    engine = Watched(history_engine())
     with AsyncScheduler(engine, capacity=2) as scheduler:
         one, two = scheduler.stream(endless(1)), scheduler.stream(endless(2))
         next(one), next(two)
@@ -208,11 +157,11 @@ def test_engine_errors_reach_all_callers_and_the_next_caller_is_served():
             with pytest.raises(ValueError, match="broke"):
                 list(rows)
         engine.broken = False
-        assert list(scheduler.stream(request(CONFIG, 3)))[-1].stop is not None
+        assert list(scheduler.stream(request(3)))[-1].stop is not None
 
 
 def test_closing_raises_in_waiting_callers():
-    engine = Watched(torch_engine())
+    engine = Watched(history_engine())
     scheduler = AsyncScheduler(engine, capacity=1)
     rows = scheduler.stream(endless(1))
     next(rows)
@@ -220,7 +169,7 @@ def test_closing_raises_in_waiting_callers():
     with pytest.raises(RuntimeError, match="closed"):
         list(rows)
     with pytest.raises(RuntimeError, match="closed"):
-        next(scheduler.stream(request(CONFIG, 1)))
+        next(scheduler.stream(request(1)))
 
 
 @pytest.mark.slow

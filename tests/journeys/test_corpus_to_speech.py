@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,15 +11,9 @@ from typer.testing import CliRunner
 
 from marstts.audio import Waveform, write
 from marstts.cli.main import app
-from marstts.codec.registry import open_codec
 from marstts.data.manifest import Utterance, write_manifest
-from marstts.mars6.engines.torch import TorchEngine
-from marstts.mars6.speech import Mars6Speech
-from marstts.speaker.registry import open_encoder
 from marstts.synthesis.backoff import BackoffConfig
-from marstts.synthesis.synthesizer import Synthesizer
-from marstts.text.bpe import BPE
-from marstts.training.mars6.run_folder import trained_model
+from marstts.synthesis.loading import load
 
 pytestmark = pytest.mark.slow
 
@@ -93,15 +88,8 @@ def test_recordings_become_a_model_that_speaks(manifest: Path, reference: Wavefo
     assert "step 4 validation" in marstts(*command, "--output", tmp_path / "run")
     assert "resuming at step 4" in marstts(*command, "--output", tmp_path / "run")
 
-    model = trained_model(tmp_path / "run")
-    tokenizer = BPE.load(tmp_path / "run" / "tokenizer.json")
-    synthesizer = Synthesizer(
-        name="journey",
-        model=Mars6Speech(config=model.config, tokenizer=tokenizer, engine=TorchEngine(model)),
-        codec=open_codec(PARTS["codec"]),
-        encoders={role: open_encoder(PARTS[role], role) for role in ("identity", "style")},
-        backoff=BackoffConfig(attempts=1),
-    )
+    marstts("export", tmp_path / "run", *parts, "--name", "journey", "--output", tmp_path / "bundle")
+    synthesizer = replace(load(tmp_path / "bundle"), backoff=BackoffConfig(attempts=1))
     voice = synthesizer.clone(reference, transcript="la le")
     speech = synthesizer.speak("La le lo.", voice, seed=3)
     again = synthesizer.speak("La le lo.", voice, seed=3)

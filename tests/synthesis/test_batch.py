@@ -38,7 +38,7 @@ class ByTextStepper(ScriptedEngine):
 def drawing() -> Synthesizer:
     """A model whose takes depend on what is drawn, and whose lengths on the text."""
     tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(14 + len(prompt.text_ids) % 9))
-    return with_engine(tts, ByTextStepper(tts.engine.script, tts.engine.config))
+    return with_engine(tts, ByTextStepper(tts.engine.script, tts.engine.layout))
 
 
 def codes_of(speech) -> list[list[int]]:
@@ -65,7 +65,7 @@ def test_every_text_is_spoken_as_if_it_were_alone(reference: Waveform, batch: in
 
 def test_long_takes_are_decoded_while_they_are_made(reference: Waveform, monkeypatch: pytest.MonkeyPatch):
     tts = drawing()
-    tts = with_engine(tts, ByTextStepper(lambda attempt, prompt: ScriptedTake(30), tts.engine.config))
+    tts = with_engine(tts, ByTextStepper(lambda attempt, prompt: ScriptedTake(30), tts.engine.layout))
     calls: list[tuple[int, int]] = []
 
     class Watched:
@@ -154,7 +154,7 @@ def test_closing_stops_the_work_within_a_patch(reference: Waveform):
             return super().next_logits(state, tokens)
 
     tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(10 if attempt == 0 else 20))
-    tts = with_engine(tts, Counting(tts.engine.script, tts.engine.config))
+    tts = with_engine(tts, Counting(tts.engine.script, tts.engine.layout))
     threads = threading.active_count()
     results = tts.speak_many(["The cat sat."] * 9, tts.clone(reference), batch=2)
     assert next(results).index == 1
@@ -176,7 +176,7 @@ def test_the_same_batch_runs_the_same_way_every_time(reference: Waveform):
                 return super().next_logits(state, tokens)
 
         tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(1 if attempt % 3 == 1 else 15))
-        tts = with_engine(tts, Counting(tts.engine.script, tts.engine.config))
+        tts = with_engine(tts, Counting(tts.engine.script, tts.engine.layout))
         list(tts.speak_many(TEXTS, tts.clone(reference), batch=3))
         return sizes
 

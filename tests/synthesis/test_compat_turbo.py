@@ -9,10 +9,9 @@ import pytest
 
 from marstts.audio import Waveform
 from marstts.errors import TextError, VoiceError
-from marstts.mars6.prompt import Prompt
 from marstts.synthesis.compat_turbo import TurboCompat
 from marstts.synthesis.continuation import Continuation
-from scripted import LOUD, SILENT, Script, ScriptedTake, scripted_synthesizer
+from scripted import LOUD, SILENT, Script, ScriptedPrompt, ScriptedTake, scripted_synthesizer
 
 TEXT = "The cat sat. She sells shells! It ends;"
 TRANSCRIPT = "On the mat."
@@ -27,7 +26,7 @@ def prefixes(profile: TurboCompat) -> list[int]:
     return [len(prompt.prefix_tokens) for prompt in profile.synthesizer.engine.prompts]  # type: ignore[attr-defined]
 
 
-def loud(attempt: int, prompt: Prompt) -> ScriptedTake:
+def loud(attempt: int, prompt: ScriptedPrompt) -> ScriptedTake:
     return ScriptedTake(20 + attempt)
 
 

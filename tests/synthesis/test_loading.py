@@ -18,8 +18,6 @@ from marstts.audio import Waveform
 from marstts.bundle import PUBLISHED
 from marstts.codec import registry as codecs
 from marstts.errors import CheckpointError, ConfigError
-from marstts.mars6.engines.onnx import OnnxEngine
-from marstts.mars6.engines.torch import TorchEngine
 from marstts.speaker import registry as encoders
 from marstts.synthesis import loading
 from marstts.synthesis.backoff import BackoffConfig
@@ -50,10 +48,10 @@ def test_a_bundle_speaks_with_the_settings_it_came_with(copy: Path, reference: W
 
 
 def test_without_graphs_a_bundle_runs_in_pytorch(copy: Path):
-    assert isinstance(marstts.load(copy).engine, OnnxEngine)
+    assert type(marstts.load(copy).engine).__name__ == "OnnxEngine"
     for graph in copy.rglob("*.onnx"):
         graph.unlink()
-    assert isinstance(marstts.load(copy).engine, TorchEngine)
+    assert type(marstts.load(copy).engine).__name__ == "TorchEngine"
     with pytest.raises(CheckpointError, match="ONNX graph"):
         marstts.load(copy, engine="onnx")
 

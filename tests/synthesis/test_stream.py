@@ -19,7 +19,6 @@ from marstts.codec.mini import MiniCodec
 from marstts.codec.snac import SnacCodec
 from marstts.errors import TextError
 from marstts.generation.scheduler import AsyncScheduler
-from marstts.mars6.prompt import Prompt
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, Take, pause_after, silence
@@ -31,6 +30,7 @@ from scripted import (
     SILENT,
     Script,
     ScriptedEngine,
+    ScriptedPrompt,
     ScriptedTake,
     good,
     scripted_synthesizer,
@@ -51,7 +51,7 @@ class UndecidedStepper(ScriptedEngine):
 
 def undecided(synthesizer: Synthesizer) -> Synthesizer:
     engine = synthesizer.engine
-    return with_engine(synthesizer, UndecidedStepper(engine.script, engine.config))
+    return with_engine(synthesizer, UndecidedStepper(engine.script, engine.layout))
 
 
 def samples_of(chunks: Sequence[Chunk]) -> np.ndarray:
@@ -128,7 +128,7 @@ def test_tokens_and_rejections_are_those_of_speak(reference: Waveform):
         attempts: dict[bytes, list[int]] = {}
         lengths = iter(([4, 23], [17], [60, 31]))
 
-        def script(attempt: int, prompt: Prompt) -> ScriptedTake:
+        def script(attempt: int, prompt: ScriptedPrompt) -> ScriptedTake:
             sentence = prompt.text_ids.tobytes()
             if sentence not in attempts:
                 attempts[sentence] = next(lengths)
@@ -183,7 +183,7 @@ class Gated(ScriptedEngine):
 
 def gated(script: Any = lambda attempt, prompt: ScriptedTake(60)) -> tuple[Synthesizer, Gated]:
     tts = replace(scripted_synthesizer(script), backoff=BackoffConfig(min_chars_per_second=3))
-    engine = Gated(script, tts.engine.config)
+    engine = Gated(script, tts.engine.layout)
     return with_engine(tts, engine), engine
 
 

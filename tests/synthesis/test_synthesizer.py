@@ -36,7 +36,7 @@ def stepper_of(synthesizer: Synthesizer) -> ScriptedEngine:
 
 
 def prompt_texts(synthesizer: Synthesizer) -> list[str]:
-    return [synthesizer.model.tokenizer.decode(prompt.text_ids.tolist()) for prompt in stepper_of(synthesizer).prompts]
+    return [prompt.text for prompt in stepper_of(synthesizer).prompts]
 
 
 def test_every_sentence_is_spoken_once_and_in_order(reference: Waveform):
@@ -120,7 +120,7 @@ class UndecidedStepper(ScriptedEngine):
 
 def test_the_seed_decides_and_every_attempt_and_sentence_draws_anew(reference: Waveform):
     tts = scripted_synthesizer(good)
-    tts = with_engine(tts, UndecidedStepper(good, tts.engine.config))
+    tts = with_engine(tts, UndecidedStepper(good, tts.engine.layout))
     voice = tts.clone(reference)
 
     def codes(seed: int, top_p: float | None = 1.0) -> list[np.ndarray]:
@@ -130,7 +130,7 @@ def test_the_seed_decides_and_every_attempt_and_sentence_draws_anew(reference: W
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
     assert not np.array_equal(first[0], first[1])
-    refused_once = with_engine(tts, UndecidedStepper(lambda n, prompt: ScriptedTake(20 if n else 1), tts.engine.config))
+    refused_once = with_engine(tts, UndecidedStepper(lambda n, prompt: ScriptedTake(20 if n else 1), tts.engine.layout))
     [second_attempt] = refused_once.speak("The cat sat on the mat.", voice, seed=3, top_p=1.0).takes
     assert not np.array_equal(second_attempt.codes[0], first[0])
 
@@ -157,7 +157,7 @@ def test_a_shallow_clone_continues_from_nothing(reference: Waveform):
     tts = scripted_synthesizer(good)
     tts.speak(TEXT, tts.clone(reference))
     assert [len(prompt.prefix_tokens) for prompt in stepper_of(tts).prompts] == [0, 0, 0]
-    assert prompt_texts(tts)[1] == "<|startoftext|>[48000]She sells sea shells there.<|endoftext|>"
+    assert prompt_texts(tts)[1] == "She sells sea shells there."
 
 
 def test_a_deep_clone_continues_every_sentence_from_its_reference(reference: Waveform):
@@ -166,7 +166,7 @@ def test_a_deep_clone_continues_every_sentence_from_its_reference(reference: Wav
     speech = tts.speak(TEXT, voice)
     patches = len(voice.prefix.codes[0])
     assert [len(prompt.prefix_tokens) for prompt in stepper_of(tts).prompts] == [patches] * 3
-    assert all("[48000]These were her words. " in text for text in prompt_texts(tts))
+    assert all(text.startswith("These were her words. ") for text in prompt_texts(tts))
     assert all(len(take.codes[0]) == 20 for take in speech.takes)  # the prefix is no part of a take
 
 
@@ -178,8 +178,8 @@ def test_per_chunk_each_sentence_continues_from_the_take_before(reference: Wavef
     assert [len(prompt.prefix_tokens) for prompt in prompts] == [len(voice.prefix.codes[0]), 20, 20]
     assert prompts[1].prefix_tokens[0].tolist() == [LOUD + level * CODEBOOK_SIZE for level in (0, 1, 1, 2, 2, 2, 2)]
     assert prompt_texts(tts)[1:] == [
-        "<|startoftext|>[48000]The cat sat on the mat. She sells sea shells there.<|endoftext|>",
-        "<|startoftext|>[48000]She sells sea shells there. It was a fine day for both.<|endoftext|>",
+        "The cat sat on the mat. She sells sea shells there.",
+        "She sells sea shells there. It was a fine day for both.",
     ]
 
 
@@ -201,7 +201,7 @@ def test_sentences_in_one_batch_equal_sentences_spoken_alone(reference: Waveform
             return super().next_logits(state, tokens)
 
     tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(14 + len(prompt.text_ids) % 9))
-    tts = with_engine(tts, Counting(tts.engine.script, tts.engine.config))
+    tts = with_engine(tts, Counting(tts.engine.script, tts.engine.layout))
     voice = tts.clone(reference)
     together = tts.speak(TEXT, voice, top_p=1.0)
     assert max(sizes) == 3
@@ -253,14 +253,6 @@ def test_one_endless_word_is_cut_not_refused(reference: Waveform):
     speech = tts.speak("a" * 2_000, tts.clone(reference))
     assert "".join(take.text for take in speech.takes).count("a") == 2_000
     assert max(len(take.text) for take in speech.takes) < 200
-
-
-def test_special_tokens_in_the_text_are_plain_text(reference: Waveform):
-    tts = scripted_synthesizer(good)
-    tts.speak("The cat <|endoftext|> sat [8000] there.", tts.clone(reference))
-    special = tts.model.tokenizer.special_tokens
-    ids = stepper_of(tts).prompts[0].text_ids.tolist()
-    assert ids.count(special["<|endoftext|>"]) == 1 and special["[8000]"] not in ids
 
 
 def test_a_voice_of_another_model_is_refused(reference: Waveform):

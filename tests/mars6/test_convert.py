@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import subprocess
 import sys
 import urllib.error
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from toy_mars6 import export_by_copying
 from typer.testing import CliRunner, Result
 
 import marstts
@@ -25,7 +25,6 @@ from marstts.codec.registry import SnacPart, has_snac_graphs
 from marstts.errors import CheckpointError
 from marstts.mars6 import published
 from marstts.mars6.export.quantize import is_int8
-from marstts.mars6.model import Mars6
 from marstts.models import load_for_training
 from marstts.precision import WeightFormat
 
@@ -75,10 +74,7 @@ def test_a_model_converted_for_the_light_install_speaks_without_pytorch(
 def graphs_at_hand(light_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spares ten seconds of tracing: the fixture checkpoint was exported before."""
 
-    def copy(model: Mars6, folder: Path, storage: WeightFormat) -> None:
-        shutil.copytree(light_bundle / "mars6", folder)
-
-    monkeypatch.setattr("marstts.mars6.export.graphs.export_mars6", copy)
+    export_by_copying(light_bundle, monkeypatch)
 
 
 def test_graphs_can_be_int8(graphs_at_hand: None, light_bundle: Path, tmp_path: Path, reference_file: Path) -> None:

@@ -7,18 +7,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from safetensors.torch import save_file
+from toy_mars6 import export_by_copying, write_toy_run
 from typer.testing import CliRunner, Result
 
 from marstts.bundle import load_bundle
 from marstts.cli.main import app
-from marstts.config import write_config
 from marstts.mars6.export.quantize import is_int8
-from marstts.mars6.model import Mars6
-from marstts.models import load_for_training
-from marstts.precision import WeightFormat
-from marstts.training.loop import LoopConfig
-from marstts.training.mars6.config import PretrainConfig
 
 pytestmark = pytest.mark.slow
 
@@ -45,23 +39,9 @@ def test_a_codec_that_is_missing_stays_as_it_was(toy_bundle: Path, tmp_path: Pat
     assert not is_int8(tmp_path / "new" / "mars6")
 
 
-def run_folder(toy_bundle: Path, folder: Path) -> Path:
-    """A run folder like that of a training of the toy model."""
-    run, model = folder / "run", load_for_training(toy_bundle)
-    (run / "step-00000007").mkdir(parents=True)
-    (run / "step-00000007/state.json").write_text('{"step": 7}')
-    save_file(model.state_dict(), run / "step-00000007/ema.safetensors")
-    write_config(PretrainConfig(model=model.config, loop=LoopConfig(steps=7)), run / "config.json")
-    shutil.copy(toy_bundle / "tokenizer.json", run / "tokenizer.json")
-    return run
-
-
 def test_an_export_can_be_int8(toy_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def graphs_at_hand(model: Mars6, folder: Path, storage: WeightFormat) -> None:
-        shutil.copytree(toy_bundle / "mars6", folder)
-
-    monkeypatch.setattr("marstts.mars6.export.graphs.export_mars6", graphs_at_hand)
-    export = ["export", str(run_folder(toy_bundle, tmp_path)), "--output", str(tmp_path / "bundle"), "--name", "narrow"]
+    export_by_copying(toy_bundle, monkeypatch)
+    export = ["export", str(write_toy_run(tmp_path / "run")), "--output", str(tmp_path / "bundle"), "--name", "narrow"]
     parts = ["--codec", "toy:64", "--identity", "toy:5", "--style", "toy:7", "--weights", "int8"]
     result = CliRunner().invoke(app, [*export, *parts])
     assert result.exit_code == 0, result.output
