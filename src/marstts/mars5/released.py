@@ -1,43 +1,41 @@
 """The published checkpoints, read as models of ours: their containers, sizes, tokenizers and names for tensors.
 
-Upstream: `mars5_en_checkpoints_ar-*.pt` and `…nar-*.pt`, or the safetensors files of the same tensors, whose metadata
-holds the tokenizers.  Downstream: `checkpoint.convert`, `tts`.
+Upstream: `published_checkpoint`, which reads `mars5_en_checkpoints_ar-*.pt`, `…nar-*.pt`, or safetensors files of the
+same tensors, whose metadata holds the tokenizers.  Downstream: `checkpoint.convert`, `tts`.
 Sizes are read from the tensors.  Head counts leave no trace in them (but for the AR's decoder): they are width / 64, as
 published, or given by hand.  The AR's window is the published one.
-
-Loading is strict: every tensor is expected and every expected tensor is there.  A file that states a wrong size, asks
-for code to be run, or was cut short is refused before anything is built from it.
 """
 
 from __future__ import annotations
 
 import json
-import re
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
-from pydantic import ValidationError
 from torch import Tensor, nn
 
 from marstts.errors import CheckpointError
 from marstts.mars5.ar import CodecLM
 from marstts.mars5.config import HEAD_SIZE, CodecLMConfig, ResidualTransformerConfig
 from marstts.mars5.nar import ResidualTransformer
-from marstts.pretrained import fingerprint, read_tensors
+from marstts.published_checkpoint import (
+    check_file,
+    check_numbers,
+    check_shapes,
+    count_layers,
+    count_numbers,
+    inferring_sizes,
+    read_content,
+)
 
 if TYPE_CHECKING:
     Model = TypeVar("Model", bound=nn.Module)
     Sizes = TypeVar("Sizes", CodecLMConfig, ResidualTransformerConfig, int)
 
-SUFFIXES = (".pt", ".safetensors")
 TEXT_TOKENIZER, SPEECH_TOKENIZER = "texttok.model", "speechtok.model"
-
-MAX_NAMED = 8
-"""Most complaints in one message."""
 
 MAX_TOKENIZER_BYTES = 16 * 2**20
 
@@ -69,19 +67,8 @@ def read_container(source: Path | str | Mapping[str, Any], expected_sha256: str 
     if isinstance(source, Mapping):
         return make_container("the checkpoint", source, None)
     path = Path(source)
-    if path.suffix not in SUFFIXES:
-        raise CheckpointError(f"{path}: expected a published checkpoint, {' or '.join(SUFFIXES)}")
-    if not path.is_file():
-        raise CheckpointError(f"{path}: no such checkpoint file")
-    fingerprint(path, expected_sha256)
-    if path.suffix == ".pt":
-        check_archive(path)
-    try:
-        content = read_tensors(path)
-    except CheckpointError:
-        raise
-    except Exception as error:  # a corrupt pickle may fail in any way at all
-        raise CheckpointError(f"{path}: expected a PyTorch checkpoint, but it is corrupt ({error!r})") from error
+    check_file(path, expected_sha256)
+    content = read_content(path)
     if path.suffix == ".safetensors":
         content = {"model": content, "vocab": read_metadata(path)}
     return make_container(str(path), content, path.stat().st_size)
@@ -99,38 +86,13 @@ def make_container(source: str, content: Mapping[str, Any], num_bytes: int | Non
     tensors, vocab = content.get("model"), content.get("vocab", {})
     if not isinstance(tensors, Mapping) or not isinstance(vocab, Mapping):
         raise CheckpointError(f"{source}: expected the entries 'model' and 'vocab', not {sorted(map(str, content))}")
+    check_numbers(source, tensors, num_bytes)
     return Container(
         source=source,
-        tensors=check_numbers(source, tensors, num_bytes),
+        tensors={str(name): tensor.detach().to(torch.float32, copy=True) for name, tensor in tensors.items()},
         text_tokenizer=check_text(source, vocab, TEXT_TOKENIZER),
         speech_tokenizer=check_text(source, vocab, SPEECH_TOKENIZER),
     )
-
-
-def check_archive(path: Path) -> None:
-    """Refuse what `torch.save` does not write: compressed entries, or more content than the file has bytes."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            entries = archive.infolist()
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        raise CheckpointError(f"{path}: expected a PyTorch checkpoint, but it is corrupt: {error}") from error
-    size = sum(entry.file_size for entry in entries)
-    if size > path.stat().st_size or any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
-        raise CheckpointError(f"{path}: unfolds to {size} bytes, which PyTorch checkpoints do not; not opened")
-
-
-def check_numbers(source: str, tensors: Mapping[Any, Any], num_bytes: int | None) -> dict[str, Tensor]:
-    """The tensors in float32, all of them finite real numbers that the file is large enough for."""
-    size = 0
-    for name, tensor in tensors.items():
-        if not isinstance(tensor, Tensor) or not tensor.is_floating_point() or tensor.layout != torch.strided:
-            raise CheckpointError(f"{source}: expected {name} to be a tensor of real numbers")
-        size += tensor.numel() * tensor.element_size()
-    if num_bytes is not None and size > num_bytes:
-        raise CheckpointError(f"{source}: claims {size} bytes of weights, more than the file has; fetch it again")
-    if any(not bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
-        raise CheckpointError(f"{source}: some weights are not finite numbers; fetch it again")
-    return {str(name): tensor.detach().to(torch.float32, copy=True) for name, tensor in tensors.items()}
 
 
 def check_text(source: str, vocab: Mapping[str, Any], name: str) -> str | None:
@@ -158,16 +120,8 @@ def load_nar(container: Container, heads: int | None = None) -> ResidualTransfor
 
 def infer_sizes(container: Container, infer: Callable[[Mapping[str, Tensor]], Sizes]) -> Sizes:
     """Sizes that `infer` returns for the tensors; CheckpointError where they are no such model's."""
-    source = container.source
-    try:
+    with inferring_sizes(container.source, "MARS5"):
         return infer(container.tensors)
-    except KeyError as error:
-        raise CheckpointError(f"{source}: no published MARS5, for it lacks {error.args[0]}") from error
-    except IndexError as error:
-        raise CheckpointError(f"{source}: no published MARS5, for its tables are not matrices") from error
-    except ValidationError as error:
-        reasons = "; ".join(f"{'.'.join(map(str, e['loc']))} {e['msg']}".strip() for e in error.errors())
-        raise CheckpointError(f"{source}: no published MARS5, for its sizes are impossible: {reasons}") from error
 
 
 def infer_ar(tensors: Mapping[str, Tensor], text_vocab_size: int, heads: int | None) -> CodecLMConfig:
@@ -183,7 +137,7 @@ def infer_ar(tensors: Mapping[str, Tensor], text_vocab_size: int, heads: int | N
         speaker_layers=count_layers(tensors, "spk_encoder"),
         speaker_heads=heads or width // HEAD_SIZE,
         speaker_feed_forward_width=tensors["spk_encoder.layers.0.linear2.weight"].shape[1],
-        levels=count(tensors, r"ref_chunked_emb\.embs\.(\d+)\."),
+        levels=count_numbers(tensors, r"ref_chunked_emb\.embs\.(\d+)\."),
         codebook_size=count_codes(tensors),
     )
 
@@ -200,7 +154,7 @@ def infer_nar(tensors: Mapping[str, Tensor], heads: int | None) -> ResidualTrans
         speaker_layers=count_layers(tensors, "spk_encoder"),
         feed_forward_width=tensors["spk_encoder.layers.0.linear2.weight"].shape[1],
         timestep_width=tensors["timestep_encoder_emb.0.weight"].shape[1],
-        levels=count(tensors, r"residual_encoder\.embs\.(\d+)\."),
+        levels=count_numbers(tensors, r"residual_encoder\.embs\.(\d+)\."),
         codebook_size=tensors["residual_encoder.embs.0.weight"].shape[0] - 1,
     )
 
@@ -208,17 +162,6 @@ def infer_nar(tensors: Mapping[str, Tensor], heads: int | None) -> ResidualTrans
 def count_codes(tensors: Mapping[str, Tensor]) -> int:
     """Codes per level of the AR: one row of the table is for padding."""
     return tensors["ref_chunked_emb.embs.0.weight"].shape[0] - 1
-
-
-def count_layers(tensors: Mapping[str, Tensor], stack: str) -> int:
-    """Number of layers of a stack."""
-    return count(tensors, rf"{re.escape(stack)}\.layers\.(\d+)\.")
-
-
-def count(tensors: Mapping[str, Tensor], pattern: str) -> int:
-    """Number of different numbers in names that begin with `pattern`."""
-    found = (re.match(pattern, name) for name in tensors)
-    return len({match[1] for match in found if match})
 
 
 def load_model(container: Container, kind: Callable[[Any], Model], config: Any, names: Names) -> Model:
@@ -231,7 +174,7 @@ def load_model(container: Container, kind: Callable[[Any], Model], config: Any, 
     for name, ours in pairs:
         rows, *rest = shapes[ours[0]]
         expected[name] = (1, rows) if is_row(name) else (sum(shapes[target][0] for target in ours), *rest)
-    check_shapes(container, expected)
+    check_shapes(container.source, "MARS5", container.tensors, expected)
     renamed: dict[str, Tensor] = {}
     for name, ours in pairs:
         tensor = container.tensors[name][0] if is_row(name) else container.tensors[name]
@@ -244,21 +187,6 @@ def load_model(container: Container, kind: Callable[[Any], Model], config: Any, 
 def is_row(name: str) -> bool:
     """Whether a published matrix of one row is a vector of ours."""
     return name == "spk_identity_emb.weight"
-
-
-def check_shapes(container: Container, expected: Mapping[str, tuple[int, ...]]) -> None:
-    """Raise CheckpointError naming tensors that are missing, unexpected, or of another shape."""
-    tensors = container.tensors
-    complaints = [f"{name} is missing" for name in sorted(expected.keys() - tensors.keys())]
-    complaints += [f"{name} is not expected" for name in sorted(tensors.keys() - expected.keys())]
-    complaints += [
-        f"{name} is {tuple(tensors[name].shape)} instead of {expected[name]}"
-        for name in sorted(expected.keys() & tensors.keys())
-        if tuple(tensors[name].shape) != expected[name]
-    ]
-    if complaints:
-        rest = f"; and {len(complaints) - MAX_NAMED} more" if len(complaints) > MAX_NAMED else ""
-        raise CheckpointError(f"{container.source}: no published MARS5: {'; '.join(complaints[:MAX_NAMED])}{rest}")
 
 
 def ar_names(config: CodecLMConfig) -> Names:

@@ -21,7 +21,7 @@ from tokenizers import Tokenizer, models, trainers
 
 from marstts.errors import CheckpointError, DataError
 from marstts.text.bpe import BPE
-from marstts.text.minbpe import HEADER, check_special, expand, make_bpe, parse_merge, parse_special
+from marstts.text.minbpe import check_special, expand, make_bpe, parse_minbpe
 
 END_OF_SPEECH = "<|endofspeech|>"
 START_OF_TEXT, END_OF_TEXT = "<|startoftext|>", "<|endoftext|>"
@@ -247,15 +247,3 @@ def read_speech_tokenizer(text: str, source: str, codebook_size: int = CODEBOOK_
         return SpeechBPE(tuple(merges), special, codebook_size)
     except (ValueError, IndexError) as error:
         raise CheckpointError(f"{source}: expected a speech tokenizer in minbpe's format, but {error}") from error
-
-
-def parse_minbpe(text: str) -> tuple[dict[str, int], list[Pair]]:
-    """Special tokens and merges; raises ValueError or IndexError where the text is something else."""
-    lines = text.rstrip("\n").split("\n")
-    if lines[0].strip() != HEADER:
-        raise ValueError(f"its first line is not {HEADER!r}")
-    num_special = int(lines[2])
-    special = dict(parse_special(line) for line in lines[3 : 3 + num_special])
-    if num_special < 0 or len(special) != num_special:
-        raise ValueError(f"{num_special} special tokens were announced, {len(special)} came")
-    return special, [parse_merge(line) for line in lines[3 + num_special :]]

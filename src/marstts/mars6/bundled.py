@@ -30,6 +30,7 @@ from marstts.mars6.export.quantize import copy_mars6, is_int8, quantize
 from marstts.mars6.prompt import SPECIAL_TOKENS
 from marstts.mars6.speech import Mars6Speech
 from marstts.precision import WeightFormat
+from marstts.published_checkpoint import shape_complaints
 from marstts.speaker.base import SpeakerEncoder
 from marstts.stored_tensors import stored_tensors
 from marstts.text.bpe import BPE
@@ -169,13 +170,8 @@ def load_model(folder: Path) -> Mars6:
         )
     with torch.device("meta"):  # a size that does not fit must not be allocated
         expected = Mars6(config).state_dict()
-    complaints = [f"{name} is missing" for name in sorted(expected.keys() - tensors.keys())]
-    complaints += [f"{name} is not expected" for name in sorted(tensors.keys() - expected.keys())]
-    complaints += [
-        f"{name} is {tuple(tensors[name].shape)} instead of {tuple(expected[name].shape)}"
-        for name in sorted(expected.keys() & tensors.keys())
-        if tensors[name].shape != expected[name].shape
-    ]
+    found, wanted = ({name: tuple(tensor.shape) for name, tensor in one.items()} for one in (tensors, expected))
+    complaints = shape_complaints(found, wanted)
     if complaints:
         raise CheckpointError(f"{printable_name(path)}: weights of another model: {'; '.join(complaints[:8])}")
     loaded = Mars6(config)

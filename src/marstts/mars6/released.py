@@ -1,27 +1,29 @@
 """The published checkpoint, read as one of our models: its containers, its sizes, its names for tensors.
 
-Upstream: `model-2000100.pt`, or a safetensors file of the same tensors.  Downstream: `marstts convert`.
+Upstream: `published_checkpoint`, which reads `model-2000100.pt`, or a safetensors file of the same tensors.
+Downstream: `marstts convert`.
 MARS6 (arXiv:2501.05787), as published.  Sizes are taken from the tensors, not from the file's metadata; only the
 numbers of heads leave no trace in them, and follow the published rule.
-
-Loading is strict: every tensor is expected and every expected tensor is there. A file that gives a wrong size, asks for
-code to be run, or was cut short is refused before anything is built from it.
 """
 
 from __future__ import annotations
 
-import re
-import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
-from marstts.errors import CheckpointError, MarsError, require
+from marstts.errors import CheckpointError, require
 from marstts.mars6.config import Conditioning, Mars6Config
-from marstts.pretrained import EXTRA, fingerprint, read_tensors
+from marstts.pretrained import EXTRA
+from marstts.published_checkpoint import (
+    check_file,
+    check_numbers,
+    check_shapes,
+    count_layers,
+    inferring_sizes,
+    read_content,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,11 +32,6 @@ if TYPE_CHECKING:
 
 MIN_HEADS = 8
 """The published model has as many attention heads as layers, but at least these."""
-
-SUFFIXES = (".pt", ".safetensors")
-
-MAX_NAMED = 8
-"""Complaints that a message lists at most."""
 
 ENCODER_NAMES = {
     "linear1": "feed_forward.inner",
@@ -105,71 +102,32 @@ def load_released(path: Path, expected_sha256: str | None = None) -> ReleasedMod
     with torch.device("meta"):  # sizes only: nothing is allocated for tensors that may not fit
         model = Mars6(config)
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    check_tensors(tensors, published_shapes(config, shapes), path)
+    check_shapes(str(path), "MARS6", tensors, published_shapes(config, shapes))
     with torch.random.fork_rng(devices=[]):  # random weights are overwritten; the caller's random state stays
         model = Mars6(config)
     model.load_state_dict(rename(tensors, config))
     return ReleasedModel(model.eval(), sha256)
 
 
-def check_file(path: Path, expected_sha256: str | None) -> str:
-    """SHA-256 of the file, after making sure that there is one."""
-    if path.suffix not in SUFFIXES:
-        raise CheckpointError(f"{path}: expected a published checkpoint, {' or '.join(SUFFIXES)}")
-    if not path.is_file():
-        raise CheckpointError(f"{path}: no such checkpoint file")
-    return fingerprint(path, expected_sha256)
-
-
 def read_released(path: Path) -> dict[str, Tensor]:
     """The tensors of a published file in float32, by their published names without `module.`."""
-    torch = require("torch", EXTRA)
-    if path.suffix == ".pt":
-        check_archive(path)
-    try:
-        content = read_tensors(path)
-    except MarsError:
-        raise
-    except Exception as error:  # a corrupt pickle may fail in any way at all
-        raise CheckpointError(f"{path}: expected a PyTorch checkpoint, but it is corrupt ({error!r})") from error
+    content = read_content(path)
     tensors = content if path.suffix == ".safetensors" else content.get("model")
     if not isinstance(tensors, Mapping):
         raise CheckpointError(f"{path}: expected a checkpoint with the entries 'model' and 'cfg', not {list(content)}")
+    check_numbers(str(path), tensors, path.stat().st_size)
     named: dict[str, Tensor] = {}
-    size = 0
     for key, tensor in tensors.items():
         name = str(key).replace("module.", "")
-        if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point() or tensor.layout != torch.strided:
-            raise CheckpointError(f"{path}: expected {key} to be a tensor of real numbers")
         if name in named:
             raise CheckpointError(f"{path}: {name} occurs with and without 'module.'")
-        size += tensor.numel() * tensor.element_size()
-        named[name] = tensor
-    if size > path.stat().st_size:
-        raise CheckpointError(f"{path}: claims {size} bytes of weights, more than the file has; fetch it again")
-    if any(not bool(torch.isfinite(tensor).all()) for tensor in named.values()):
-        raise CheckpointError(f"{path}: some weights are not finite numbers; fetch it again")
-    return {name: tensor.float() for name, tensor in named.items()}
-
-
-def check_archive(path: Path) -> None:
-    """Refuse what `torch.save` does not write: compressed entries, or more content than the file has bytes.
-
-    Either could unfold to any size in memory.
-    """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            entries = archive.infolist()
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        raise CheckpointError(f"{path}: expected a PyTorch checkpoint, but it is corrupt: {error}") from error
-    size = sum(entry.file_size for entry in entries)
-    if size > path.stat().st_size or any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
-        raise CheckpointError(f"{path}: unfolds to {size} bytes, which PyTorch checkpoints do not; not opened")
+        named[name] = tensor.float()
+    return named
 
 
 def infer_config(tensors: Mapping[str, Tensor], path: Path) -> Mars6Config:
     """The sizes of the model these tensors belong to."""
-    try:
+    with inferring_sizes(str(path), "MARS6"):
         encoder_layers, global_layers, local_layers = (
             count_layers(tensors, stack) for stack in ("encoder", "decoder", "fastencoder")
         )
@@ -188,33 +146,6 @@ def infer_config(tensors: Mapping[str, Tensor], path: Path) -> Mars6Config:
             conditioning=Conditioning.FUSED,
             languages=tensors["lang_embed.weight"].shape[0],
         )
-    except KeyError as error:
-        raise CheckpointError(f"{path}: no published MARS6, for it lacks {error.args[0]}") from error
-    except IndexError as error:
-        raise CheckpointError(f"{path}: no published MARS6, for its tables are not matrices") from error
-    except ValidationError as error:
-        reasons = "; ".join(f"{'.'.join(map(str, e['loc']))} {e['msg']}".strip() for e in error.errors())
-        raise CheckpointError(f"{path}: no published MARS6, for its sizes are impossible: {reasons}") from error
-
-
-def count_layers(tensors: Mapping[str, Tensor], stack: str) -> int:
-    """Number of distinct layers of a stack."""
-    found = (re.match(rf"{stack}\.layers\.(\d+)\.", name) for name in tensors)
-    return len({match[1] for match in found if match})
-
-
-def check_tensors(tensors: Mapping[str, Tensor], expected: Mapping[str, tuple[int, ...]], path: Path) -> None:
-    """Raise CheckpointError naming tensors that are missing, unexpected, or of another shape."""
-    complaints = [f"{name} is missing" for name in sorted(expected.keys() - tensors.keys())]
-    complaints += [f"{name} is not expected" for name in sorted(tensors.keys() - expected.keys())]
-    complaints += [
-        f"{name} is {tuple(tensors[name].shape)} instead of {expected[name]}"
-        for name in sorted(expected.keys() & tensors.keys())
-        if tuple(tensors[name].shape) != expected[name]
-    ]
-    if complaints:
-        rest = f"; and {len(complaints) - MAX_NAMED} more" if len(complaints) > MAX_NAMED else ""
-        raise CheckpointError(f"{path}: no published MARS6: {'; '.join(complaints[:MAX_NAMED])}{rest}")
 
 
 def published_shapes(config: Mars6Config, ours: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:

@@ -31,13 +31,8 @@ def read_minbpe(path: Path, vocab_size: int | None = None) -> BPE:
 
     Raises CheckpointError where the file is malformed, or has more entries than `vocab_size`.
     """
-    lines = read_lines(path)
     try:
-        num_special = int(lines[2])
-        special = dict(parse_special(line) for line in lines[3 : 3 + num_special])
-        merges = [parse_merge(line) for line in lines[3 + num_special :]]
-        if num_special < 0 or len(special) != num_special:
-            raise ValueError(f"{num_special} special tokens were announced, {len(special)} came")
+        special, merges = parse_minbpe(read_text(path, MAX_FILE_BYTES, CheckpointError))
         tokens = expand(merges)
         check_special(special, len(tokens))
     except (ValueError, IndexError) as error:
@@ -48,12 +43,16 @@ def read_minbpe(path: Path, vocab_size: int | None = None) -> BPE:
     return make_bpe(tokens, merges, special, vocab_size or size)
 
 
-def read_lines(path: Path) -> list[str]:
-    """The lines of the file, after a look at its header."""
-    lines = read_text(path, MAX_FILE_BYTES, CheckpointError).rstrip("\n").split("\n")
+def parse_minbpe(text: str) -> tuple[dict[str, int], list[tuple[int, int]]]:
+    """Special tokens and merges; raises ValueError or IndexError where the text is something else."""
+    lines = text.rstrip("\n").split("\n")
     if lines[0].strip() != HEADER:
-        raise CheckpointError(f"{path}: expected a tokenizer in minbpe's format, whose first line is {HEADER!r}")
-    return lines
+        raise ValueError(f"its first line is not {HEADER!r}")
+    num_special = int(lines[2])
+    special = dict(parse_special(line) for line in lines[3 : 3 + num_special])
+    if num_special < 0 or len(special) != num_special:
+        raise ValueError(f"{num_special} special tokens were announced, {len(special)} came")
+    return special, [parse_merge(line) for line in lines[3 + num_special :]]
 
 
 def parse_special(line: str) -> tuple[str, int]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
+from engine_inputs import model_with
 
 from marstts.generation.engine import Engine
 from marstts.generation.loop import generate
@@ -20,21 +20,11 @@ from marstts.mars6.config import Mars6Config
 from marstts.mars6.engines.classifier_free_guidance import GuidedEngine, drop_speaker
 from marstts.mars6.engines.onnx import OnnxEngine
 from marstts.mars6.engines.torch import TorchEngine
-from marstts.mars6.model import Mars6
 from marstts.mars6.prompt import Prompt
-
-CONFIG = Mars6Config(
-    text_vocab_size=31, codebook_size=13, width=24, encoder_layers=1, global_layers=2, local_layers=2,
-    heads=3, local_heads=2, identity_size=5, style_size=9,
-)  # fmt: skip
 
 
 def torch_engine() -> TorchEngine:
-    torch.manual_seed(3)
-    model = Mars6(CONFIG)
-    with torch.no_grad():  # codes sharp, so that rounding decides nothing, and end of speech rare
-        model.local_decoder.output.weight[:-1] *= 4
-    return TorchEngine(model)
+    return TorchEngine(model_with())
 
 
 def guided_engine() -> GuidedEngine:

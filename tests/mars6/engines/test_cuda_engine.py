@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from engine_inputs import CONFIG, OFFSETS, model_with, prompts
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -15,31 +16,17 @@ from marstts import sampling
 from marstts.generation.engine import Engine, PatchSampler, SamplingInputs
 from marstts.generation.loop import generate, sample_positions
 from marstts.generation.request import Generated, Limits, SamplingConfig, StopReason
-from marstts.mars6.config import Conditioning, Mars6Config
+from marstts.mars6.config import Conditioning
 from marstts.mars6.engines import cuda, sampling_torch
 from marstts.mars6.engines.classifier_free_guidance import GuidedEngine, GuidedPatchSampler, drop_speaker
 from marstts.mars6.engines.cuda import StaticEngine, bucket
 from marstts.mars6.engines.cuda_step import BucketSize, CapturedStep, SlotCache, as_written
 from marstts.mars6.engines.torch import TorchEngine
-from marstts.mars6.model import Mars6
 from marstts.mars6.prompt import Prompt
 
-CONFIG = Mars6Config(
-    text_vocab_size=31, codebook_size=13, width=24, encoder_layers=1, global_layers=2, local_layers=2,
-    heads=3, local_heads=2, identity_size=5, style_size=9,
-)  # fmt: skip
 FUSED = CONFIG.model_copy(update={"conditioning": Conditioning.FUSED})
-OFFSETS = np.array(CONFIG.position_levels) * CONFIG.codebook_size
 LENGTHS = ((6, 0), (9, 4), (4, 1))
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
-
-
-def model_with(config: Mars6Config = CONFIG) -> Mars6:
-    torch.manual_seed(3)
-    model = Mars6(config)
-    with torch.no_grad():  # codes sharp, so that rounding decides nothing, and end of speech rare
-        model.local_decoder.output.weight[:-1] *= 4
-    return model
 
 
 @pytest.fixture(autouse=True)
@@ -47,18 +34,6 @@ def small_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a few patches fill one and need the next."""
     monkeypatch.setattr(cuda, "MIN_CAPACITY", 4)
     monkeypatch.setattr(cuda, "MIN_MEMORY", 4)
-
-
-def prompts(lengths=LENGTHS) -> list[Prompt]:
-    """(text tokens, prefix patches) of each row."""
-    rng = np.random.default_rng(0)
-    return [
-        Prompt(
-            rng.integers(0, 31, text), rng.normal(size=5).astype(np.float32), rng.normal(size=9).astype(np.float32),
-            rng.integers(0, 13, (prefix, 7)) + OFFSETS,
-        )
-        for text, prefix in lengths
-    ]  # fmt: skip
 
 
 def speak(engine: Engine, some: list[Prompt], top_p: list[float], limits: list[Limits]) -> list[Generated]:

@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from marstts.generation.engine import SamplingInputs
-from marstts.generation.layout import TokenLayout
-from marstts.mars6.config import Mars6Config
 from marstts.mars6.engines.cuda_step import BucketSize, CapturedStep, Compiler, SlotCache, StepInputs, as_written
+from marstts.mars6.engines.torch import ModelOnDevice
 from marstts.mars6.model import Mars6
 from marstts.mars6.prompt import Prompt
 from marstts.mars6.prompt_batch import PromptBatch, collate
@@ -95,7 +94,7 @@ class StaticState:
     """State of a patch that is generated position by position."""
 
 
-class StaticEngine:
+class StaticEngine(ModelOnDevice):
     """A `PatchSampler` over a PyTorch MARS6, made for a GPU. Several threads may use it, one patch at a time."""
 
     @torch.inference_mode()
@@ -104,9 +103,8 @@ class StaticEngine:
 
         `compiler`, for instance `torch.compile`, may speed up the patch function before it is captured.
         """
-        self.model, self.compiler = model.eval(), compiler
-        reference = next(model.parameters())
-        self.device, self.dtype = reference.device, reference.dtype
+        super().__init__(model)
+        self.compiler = compiler
         self._level_weights = [model.local_decoder.level_weight(i) for i in range(len(model.config.patch_layout))]
         self.captured: OrderedDict[BucketSize, CapturedStep] = OrderedDict()
         """Caches by capacity, least recently used first."""
@@ -114,26 +112,11 @@ class StaticEngine:
         """The batch in the cache of each captured step."""
         self._lock = threading.Lock()
 
-    @property
-    def layout(self) -> TokenLayout:
-        """The tokens of one patch."""
-        return self.model.config.layout
-
-    @property
-    def config(self) -> Mars6Config:
-        """The model's configuration."""
-        return self.model.config
-
     @torch.inference_mode()
     def start(self, prompts: Sequence[Prompt]) -> StaticState:
         """Encode the texts and prefill the prefixes without their last patches, which the first step appends."""
         batch = collate(prompts)
-        memory, mask = self.model.encode(
-            self.tensor(batch.text_ids),
-            self.tensor(batch.text_lengths),
-            self.tensor(batch.identity).to(self.dtype),
-            self.tensor(batch.style).to(self.dtype),
-        )
+        memory, mask = self.encode(batch)
         projected = self.model.global_decoder.project_kv(memory)
         cache = SlotCache(self.prefill(batch, projected, mask), stack(projected), mask)
         pending = np.zeros((len(prompts), self.config.patch_size), np.int64)  # position 0 is the start vector
@@ -278,10 +261,6 @@ class StaticEngine:
             capacity, memory = cache.seen.shape[4], cache.memory.shape[4]
             copy = SlotCache.empty(self.model, len(rows), capacity, memory)
             copy_rows(assignment, rows, [(copy, slot) for slot in range(len(rows))], capacity)
-
-    def tensor(self, array: NDArray[Any]) -> Tensor:
-        """The array on the model's device."""
-        return torch.as_tensor(np.ascontiguousarray(array), device=self.device)
 
 
 def copy_rows(

@@ -21,7 +21,7 @@ from marstts.generation.layout import TokenLayout
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.model import GlobalState, Mars6, join_states
 from marstts.mars6.prompt import Prompt
-from marstts.mars6.prompt_batch import collate
+from marstts.mars6.prompt_batch import PromptBatch, collate
 from marstts.nn.kv_cache import KVCache
 
 
@@ -36,8 +36,8 @@ class TorchState:
     """KV caches of the local decoder within the unfinished patch."""
 
 
-class TorchEngine:
-    """An `Engine` over a PyTorch MARS6."""
+class ModelOnDevice:
+    """A PyTorch MARS6 where it lies, and what all its engines do with it."""
 
     def __init__(self, model: Mars6) -> None:
         """The model is used as it is, and put in evaluation mode."""
@@ -55,16 +55,28 @@ class TorchEngine:
         """The model's configuration."""
         return self.model.config
 
-    @torch.inference_mode()
-    def start(self, prompts: Sequence[Prompt]) -> TorchState:
-        """Encode the texts and run the prefixes through the global decoder."""
-        batch = collate(prompts)
-        memory, memory_mask = self.model.encode(
+    def encode(self, batch: PromptBatch) -> tuple[Tensor, Tensor]:
+        """Run the encoder: the memory (B, S, D) and which of it are not padding (B, S)."""
+        return self.model.encode(
             self.tensor(batch.text_ids),
             self.tensor(batch.text_lengths),
             self.tensor(batch.identity).to(self.dtype),
             self.tensor(batch.style).to(self.dtype),
         )
+
+    def tensor(self, array: NDArray[Any]) -> Tensor:
+        """Copy an array to the model's device."""
+        return torch.as_tensor(np.ascontiguousarray(array), device=self.device)
+
+
+class TorchEngine(ModelOnDevice):
+    """An `Engine` over a PyTorch MARS6."""
+
+    @torch.inference_mode()
+    def start(self, prompts: Sequence[Prompt]) -> TorchState:
+        """Encode the texts and run the prefixes through the global decoder."""
+        batch = collate(prompts)
+        memory, memory_mask = self.encode(batch)
         prefix, lengths = self.tensor(batch.prefix), self.tensor(batch.prefix_lengths)
         return TorchState(self.model.begin(memory, memory_mask, prefix, lengths))
 
@@ -91,7 +103,3 @@ class TorchEngine:
     def join(self, states: Sequence[TorchState]) -> TorchState:
         """The rows of all states, none of them within a patch."""
         return TorchState(join_states([state.patches for state in states]))
-
-    def tensor(self, array: NDArray[Any]) -> Tensor:
-        """Copy an array to the model's device."""
-        return torch.as_tensor(np.ascontiguousarray(array), device=self.device)
