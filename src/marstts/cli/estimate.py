@@ -11,7 +11,6 @@ import typer
 
 from marstts.config import parse_config, read_config
 from marstts.errors import ConfigError
-from marstts.mars6.config import Mars6Config
 from marstts.training.mars6.cost_settings import GPUS, EstimateConfig
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def estimate(
         "mfu": mfu, "overhead_ms": overhead_ms, "throughput": throughput,
         "tflops": GPUS[gpu].tflops if peak_tflops is None else peak_tflops,
     }  # fmt: skip
-    model = Mars6Config() if config is None else read_config(PretrainConfig, config).model
+    model = None if config is None else read_config(PretrainConfig, config).model
     rows = estimate_cost(parse_config(EstimateConfig, values, "marstts estimate"), model)
     if as_json:
         typer.echo(json.dumps({key: asdict(row) for key, row in rows.items()}, indent=2, ensure_ascii=False))

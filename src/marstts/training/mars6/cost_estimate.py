@@ -64,8 +64,9 @@ Rows = dict[str, Row]
 """Figures by a short name, in the order in which they build on one another."""
 
 
-def estimate_cost(config: EstimateConfig, model: Mars6Config, codec: CodecSpec = SNAC) -> Rows:
-    """All figures of a training."""
+def estimate_cost(config: EstimateConfig, model: Mars6Config | None = None, codec: CodecSpec = SNAC) -> Rows:
+    """All figures of a training; of the paper's model by default."""
+    model = model or Mars6Config()
     rows = data_rows(config, model, codec)
     rows |= compute_rows(rows, config, model)
     rows |= time_rows(rows, config)
