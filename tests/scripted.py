@@ -33,7 +33,7 @@ ENDLESS = 10**9
 
 @dataclass(frozen=True, eq=False)
 class ScriptedPrompt:
-    """What a sentence is made from."""
+    """Text and prefix of a sentence."""
 
     text: str
     """The transcript of the prefix, if there is one, and the sentence."""

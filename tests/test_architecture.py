@@ -25,7 +25,7 @@ COMMON = ("tests/parity/",)
 
 
 class Facts(NamedTuple):
-    """What the tests want to know of a file."""
+    """Facts of a source file that the tests compare."""
 
     imports: tuple[str, ...]
     """The absolute name of everything that runs as an import, in functions too; not what only types need."""

@@ -39,7 +39,7 @@ def check_file(path: Path, expected_sha256: str | None) -> str:
 
 
 def read_content(path: Path) -> Any:
-    """What a published file holds: the tensors of a `.safetensors`, the entries of a `.pt`."""
+    """Read a published file: the tensors of a `.safetensors`, the entries of a `.pt`."""
     if path.suffix == ".pt":
         check_archive(path)
     try:
@@ -115,7 +115,7 @@ def check_shapes(
 
 
 def shape_complaints(shapes: Mapping[str, tuple[int, ...]], expected: Mapping[str, tuple[int, ...]]) -> list[str]:
-    """What is missing, unexpected, or of another shape than expected."""
+    """List what is missing, unexpected, or of another shape than expected."""
     complaints = [f"{name} is missing" for name in sorted(expected.keys() - shapes.keys())]
     complaints += [f"{name} is not expected" for name in sorted(shapes.keys() - expected.keys())]
     complaints += [

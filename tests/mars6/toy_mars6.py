@@ -69,7 +69,7 @@ def export_by_copying(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def export_weights_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every export leave out the graphs."""
+    """Make every export leave out the graphs."""
     monkeypatch.setattr(
         marstts.mars6.export.graphs, "export_mars6", lambda model, folder, storage: write_weights(model, folder)
     )
