@@ -1,4 +1,4 @@
-"""Codecs by name: what a bundle or a command line calls a codec, as a description and as the codec itself.
+"""Codecs by name: from a name in a bundle or on the command line to a description and to the codec itself.
 
 Upstream: `bundle`, the command line.  Downstream: the codecs of this package.
 """

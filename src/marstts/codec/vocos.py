@@ -1,6 +1,6 @@
 """Vocos, the published vocoder: codes of any number of levels in, a waveform out.
 
-Upstream: the NAR's codes.  Downstream: `codec.EncodecVocos`, `tts`.
+Upstream: the NAR's codes.  Downstream: `codec.encodec.EncodecVocos`, `mars5.tts`.
 Siuzdak (arXiv:2306.00814): ConvNeXt blocks at 75 Hz, then an inverse Fourier transform.  An adapter of ours for the
 weights `charactr/vocos-encodec-24khz`: the package of that name requires EnCodec under a non-commercial license.
 Shapes: B batch · T frames · C channels · L levels.

@@ -1,9 +1,9 @@
 """The process pool: jobs done by this process, by several processes of this machine, or by a Ray cluster.
 
 `Executor.run` yields results as they are done; `run_in_order` yields them in the order of the jobs. Each worker loads
-its models once and keeps them from job to job. Workers die: memory runs out, machines are taken away. A dead worker
-costs the job at hand, which another worker repeats; a job that kills every worker is named at the end, when all others
-are done. A job must therefore be repeatable: whatever it writes, it writes atomically.
+its models once and keeps them from job to job. Workers may be killed: memory runs out, machines are preempted. A dead
+worker costs the job at hand, which another worker repeats; a job that kills every worker is named at the end, when all
+others are done. A job must therefore be repeatable: whatever it writes, it writes atomically.
 
 Upstream: jobs of `data.tokenize`, `data.corpora`, `metrics`, `evaluation` and `preference`.  Downstream: their results.
 """

@@ -1,4 +1,4 @@
-"""Systems by name: what the command line calls a system, checked before any work and then opened.
+"""Systems by name: names on the command line are checked before any work and then opened.
 
 Upstream: `cli.evaluate`, `cli.report`, `cli.listening_test`.  Downstream: `systems`, `baselines`, `synthesis.loading`.
 """

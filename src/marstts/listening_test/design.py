@@ -4,8 +4,8 @@ Upstream: names of systems and sentences from `stimuli`.  Downstream: `service`,
 
 Two Latin squares. The first assigns systems to sentences: over as many listeners as there are systems, each of their
 sentences is played from every system, and no listener gets a sentence twice (repeats excepted). The second, a Williams
-square, gives the order of the systems: each stands at each place, and before each other one, equally often. Attention
-checks and repeats are spread evenly among the ratings at random places; examples that span the scale come first.
+square, gives the order of the systems: each is at each position, and before each other one, equally often. Attention
+checks and repeats are spread evenly among the ratings at random positions; examples that span the scale come first.
 """
 
 from __future__ import annotations

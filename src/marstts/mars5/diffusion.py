@@ -1,4 +1,4 @@
-"""Multinomial diffusion: codes drift toward uniform noise, and a prediction of the clean codes leads back.
+"""Multinomial diffusion: noise makes codes uniform step by step, and a prediction of the clean codes reverses it.
 
 Upstream: clean codes, or `nar`'s prediction of them.  Downstream: `repaint` (speaking), `objective` (training).
 Hoogeboom et al. (arXiv:2102.05379), Sec. 4; equation numbers are theirs.  Everything is a pure function on log

@@ -1,4 +1,4 @@
-"""The NAR as a `repaint.Denoiser`: guided by the speaker, sharpened, and kept from drawing padding.
+"""The NAR as a `repaint.Denoiser`: with guidance by the speaker, a temperature, and no probability of padding.
 
 Upstream: `nar.ResidualTransformer`.  Downstream: `repaint`.
 Classifier-free guidance (arXiv:2207.12598) on logits; both of its passes are rows of one batch.

@@ -1,4 +1,4 @@
-"""ResidualTransformer, the non-autoregressive half: what the clean codes of all levels probably are, given noisy ones.
+"""ResidualTransformer, the non-autoregressive half: logits of the clean codes of all levels, given noisy ones.
 
 Upstream: the AR's level-0 codes and `diffusion` (noisy codes at a timestep).  Downstream: `repaint` (speaking),
 `objective` (training).

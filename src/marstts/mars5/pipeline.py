@@ -2,7 +2,7 @@
 
 Upstream: `prompt`, codes of a recording.  Downstream: a vocoder; `tts`.
 The whole utterance is made at once: the NAR rewrites every frame at every step, so no code is final before the end.
-Rows are spoken side by side and do not influence each other.
+Rows of a batch do not influence each other.
 Shapes: B rows · S text ids · R reference frames · T frames · L levels.
 """
 

@@ -1,6 +1,6 @@
 """Prompts of different lengths as one padded batch, for all engines.
 
-Upstream: `mars6.prompt`.  Downstream: `torch`, `onnx`, which run the model as a `generation.engine.Engine`.
+Upstream: `mars6.prompt`.  Downstream: `engines`, which run the model as a `generation.engine.Engine`.
 Shapes: B rows · S text tokens · T prefix patches · P positions of a patch.
 """
 

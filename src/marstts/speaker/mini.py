@@ -1,6 +1,6 @@
 """Inference of the mini speaker encoders without PyTorch: log-mel in NumPy, then one ONNX graph.
 
-Upstream: a folder written by `training.speaker.export_encoder`.  Downstream: `synthesis.clone`, `data.tokenize`.
+Upstream: a folder written by `training.speaker.export`.  Downstream: `synthesis.clone`, `data.tokenize`.
 """
 
 from __future__ import annotations

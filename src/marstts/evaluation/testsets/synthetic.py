@@ -4,7 +4,7 @@ Upstream: the committed `synthetic.tsv` and the engines of `data.corpora` (Debia
 itself, whose test split has the same recordings.  Downstream: `metrics.testset.Trial`.
 
 One sentence per speaker and style; `synthetic.tsv` has its text and the other recording of that speaker, in that style,
-that is the reference. Speakers are draw 20 of 40 from each base voice of `recipes/mini/synthetic.toml`; the other
+that is the reference. Speakers are number 20 of 40 of each base voice of `recipes/mini/synthetic.toml`; the other
 splits never use them. Rendering is a function of these lines: the test set is the same for the same engine versions.
 """
 
