@@ -1,9 +1,9 @@
 """Opening a recording: a bounded, seekable stream, and the library that decodes what is in it.
 
-Upstream: paths, bytes and streams from users.  Downstream: `reader`. libsndfile decodes WAV, FLAC, Ogg, MP3 and the
-like. What phones and browsers record (m4a, webm, aac, video files) is decoded by FFmpeg through PyAV, an extra. FFmpeg
-gets the container's name, found by its first bytes, and does not probe: some of its formats are texts that name other
-files or addresses.
+Upstream: paths, bytes and streams from users.  Downstream: `reader`.
+libsndfile decodes WAV, FLAC, Ogg, MP3 and the like. What phones and browsers record (m4a, webm, aac, video files) is
+decoded by FFmpeg through PyAV, an extra. FFmpeg gets the container's name, found by its first bytes, and does not
+probe: some of its formats are texts that name other files or addresses.
 """
 
 from __future__ import annotations

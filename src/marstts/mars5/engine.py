@@ -1,9 +1,10 @@
 """The AR as a `generation.engine.Engine`: one speech token per step, side by side with other requests.
 
-Upstream: `speech.SpeechPrompt`.  Downstream: `generation.loop`, its scheduler, and `speech.Mars5Speech`. A patch is one
-speech token.  Its number counts the speech ids but the end of speech, which is the layout's last one. As a
-`PatchSampler` the engine samples as MARS5 does, penalties included; top-p, minimum length and random numbers are the
-request's. Shapes: B rows · C speech ids but the end · V joint vocabulary.
+Upstream: `speech.SpeechPrompt`.  Downstream: `generation.loop`, its scheduler, and `speech.Mars5Speech`.
+A patch is one speech token.  Its number counts the speech ids but the end of speech, which is the layout's last one.
+As a `PatchSampler` the engine samples as MARS5 does, penalties included; top-p, minimum length and random numbers are
+the request's.
+Shapes: B rows · C speech ids but the end · V joint vocabulary.
 """
 
 from __future__ import annotations

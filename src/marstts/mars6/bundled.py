@@ -4,7 +4,7 @@ Upstream: `models`, which calls these functions for bundles of architecture "mar
 
     mars6/  config.json, mars6.safetensors, encoder.onnx, global.onnx, patch.onnx, local.onnx
 
-Weights may be int8 (`export.quantize`): such a bundle speaks, but cannot be trained further.
+Weights may be int8 (`export.quantize`): such a bundle generates speech, but cannot be trained further.
 """
 
 from __future__ import annotations

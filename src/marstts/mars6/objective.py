@@ -2,7 +2,7 @@
 
 Upstream: `model.Mars6Output`.  Downstream: `training`.
 MARS6 (arXiv:2501.05787), Sec. III-D, equation 1.  Deviations: levels may be weighted, and `guided_attention_loss` is
-ours: it lets cross-attention find its diagonal with little data.
+ours: with little data, cross-attention does not become monotonic without it.
 Shapes: B batch · T patches · P positions · N scored patches · H heads · S text tokens · C codes per level.
 """
 

@@ -1,7 +1,8 @@
 """Compatibility with the published script of mars6-turbo: `marstts speak --compat mars6-turbo`, for comparisons.
 
-Upstream: a `ModelSession` (any MARS6), `text.released`.  Downstream: the command line. Kept as published: the mapping
-of marks and the cutting into chunks, limits by text tokens, references as they are, chunks joined end to end.
+Upstream: a `ModelSession` (any MARS6), `text.released`.  Downstream: the command line.
+Kept as published: the mapping of marks and the cutting into chunks, limits by text tokens, references as they are,
+chunks joined end to end.
 Corrected: every chunk starts at the lowest top-p, no chunk is dropped, the shortest allowed take is accepted, an
 unusual transcript does not change the mode, and a one-patch reference gives no prefix, not an error.
 """

@@ -3,7 +3,7 @@
 Upstream: `mars6.model.Mars6`, run as in training.  Downstream: `benchmark.measures`, through `bundled.naive_decoder`.
 For every patch the global decoder processes all patches so far again, cross-attention included. For every token the
 local decoder processes its whole patch again. Tokens are sampled on the host. The text is encoded once. Running the
-global decoder for every token would be slower still, and would flatter the engines that are compared with this one.
+global decoder for every token would be slower still, and would favor the engines that are compared with this one.
 Shapes: P positions of a patch · N patches so far · C codes per level.
 """
 

@@ -1,11 +1,13 @@
 """The ONNX engine: runs an exported MARS6 with ONNX Runtime and NumPy, no PyTorch.
 
 Upstream: a folder written by `mars6.export.graphs.export_mars6`.  Downstream: `generation.loop`, by way of the `Engine`
-protocol. Both decoders keep KV caches. The global decoder's lie in buffers with capacity for later patches, so that a
-patch is written without copying. States that share a buffer attend only to their own positions. A patch takes two runs:
-one of the global decoder, and one of the local decoder with all its sampling. Shapes: B rows · P positions of a patch ·
-C codes per level · D width · M memory positions · N positions in the KV cache of the global decoder (the start vector
-and every patch) · L, H, d layers, heads and head width of that decoder. KV: an axis of two, keys and values.
+protocol.
+Both decoders keep KV caches. The global decoder's lie in buffers with capacity for later patches, so that a patch is
+written without copying. States that share a buffer attend only to their own positions.
+A patch takes two runs: one of the global decoder, and one of the local decoder with all its sampling.
+Shapes: B rows · P positions of a patch · C codes per level · D width · M memory positions · N positions in the KV cache
+of the global decoder (the start vector and every patch) · L, H, d layers, heads and head width of that decoder. KV: an
+axis of two, keys and values.
 """
 
 from __future__ import annotations

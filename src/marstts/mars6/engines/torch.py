@@ -1,4 +1,4 @@
-"""The PyTorch engine: runs the model as it was trained, on whatever device it lies.
+"""The PyTorch engine: runs the model as it was trained, on the model's device.
 
 Upstream: `mars6.model.Mars6`.  Downstream: `generation.loop`, by way of the `Engine` protocol.
 Both decoders keep KV caches, so a patch costs one global and P local steps, whatever the number of earlier patches.

@@ -2,7 +2,7 @@
 
 Upstream: the weights file that `graphs.export_mars6` or `quantize` wrote.  Downstream: `engines.onnx`.
 MARS6 (arXiv:2501.05787), Sec. III-C and IV-B1.  The architecture is defined in `decoders` and `nn`; this is the same
-arithmetic in the order that ONNX Runtime does fastest, and tests hold the two equal.
+arithmetic in the order that ONNX Runtime does fastest, and tests compare both.
 
 - `global.onnx`, once for the prefix and then once per patch: patches -> one vector per patch. Caches come in as they
   lie in the engine's buffers, and the outputs are only the new entries: nothing is copied.
@@ -50,9 +50,9 @@ def global_graph(config: Mars6Config, weights: Mapping[str, Stored], weights_fil
     """Some positions of the global decoder, after those in the cache.
 
     Inputs: patches (B, T, P) beginning at position first (B,), where position 0 may hold anything; seen_bias (B, N),
-    zero for positions that are attended to and minus infinity for others; per layer seen_keys.l and seen_values.l (B,
-    H, N, d), memory_keys.l and memory_values.l (B, H, M, d); memory_bias (B, M). Outputs: vectors (B, T, D), the local
-    decoder's first input; cache (2, L, B, H, T, d), keys and values.
+    zero for positions that are attended to and minus infinity for others; per layer seen_keys.l and seen_values.l
+    (B, H, N, d), memory_keys.l and memory_values.l (B, H, M, d); memory_bias (B, M).
+    Outputs: vectors (B, T, D), the local decoder's first input; cache (2, L, B, H, T, d), keys and values.
     """
     g = GraphBuilder(weights, weights_file)
     heads, width = config.heads, config.width

@@ -1,7 +1,7 @@
 """MARS6 in eight-bit integers: the weights that every patch reads, at a quarter of single precision's bytes.
 
 Upstream: a folder written by `graphs.export_mars6`.  Downstream: `engines.onnx`, which runs the folder written here.
-The paper has no such thing. Speaking is as fast as weights come from memory, so that integers are two to three times as
+Not in the paper. Speed is bounded by reading weights from memory, so that integers are two to three times as
 fast. Weights have one scale per output and block of inputs; activations are rounded while speaking, by row and block,
 too (`decoder_graphs.linear`). The encoder, embeddings, norms, biases and the maps into the two decoders stay as they
 are: together they take a tenth of a patch's time.
