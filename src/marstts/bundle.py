@@ -25,7 +25,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from marstts.codec.base import Codec
+from marstts.codec.base import Codec, timbre_encoders
 from marstts.codec.registry import CodecPart, open_codec
 from marstts.config import Config, parse_config, write_config
 from marstts.errors import CheckpointError, ConfigError, did_you_mean
@@ -84,12 +84,19 @@ class Bundle:
     folder: Path
     info: BundleInfo
     codec: Codec
+
     encoders: Mapping[str, SpeakerEncoder]
+    """The model's speaker encoders by role."""
 
     @property
     def name(self) -> str:
         """The model's name in reports."""
         return self.info.name
+
+    @property
+    def voice_encoders(self) -> dict[str, SpeakerEncoder]:
+        """The encoders of everything that a voice holds: the model's, and the codec's timbre encoder if it has one."""
+        return {**self.encoders, **timbre_encoders(self.codec)}
 
     @property
     def sampling(self) -> SamplingConfig:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import numpy as np
@@ -9,12 +10,12 @@ import pytest
 import torch
 
 from marstts.audio import Waveform
-from marstts.codec.base import noise_of, timbre_embedding, with_timbre
-from marstts.codec.mini import MiniCodec, MiniCodecConfig
+from marstts.codec.base import TIMBRE, noise_of, timbre_encoders, with_timbre
+from marstts.codec.mini import MiniCodec, MiniCodecConfig, MiniCodecFolder
 from marstts.codec.mini_model import MiniCodecModel, pulse_train, to_hertz
 from marstts.codec.toy import ToyCodec
 from marstts.errors import ConfigError, VoiceError
-from marstts.training.codec.export import export_codec
+from marstts.training.codec.export import export_codec, timbre_encoder_name
 
 PLAIN = MiniCodecConfig(
     fft_size=128, hop=32, num_mels=12, codebook_size=24, codebook_width=3, latent_width=10, encoder_width=14,
@@ -132,13 +133,34 @@ def test_windows_with_a_timbre_equal_the_whole(codec: MiniCodec) -> None:
 
 @pytest.mark.slow
 def test_codecs_without_timbre_embeddings_stay_what_they_were(plain_codec: MiniCodec) -> None:
-    assert timbre_embedding(plain_codec, noise(0.1)) is None
+    assert timbre_encoders(plain_codec) == {}
     assert with_timbre(plain_codec, None) is plain_codec
     assert with_timbre(plain_codec, np.ones(6, np.float32)) is plain_codec
     toy = ToyCodec(24)
-    assert timbre_embedding(toy, noise(0.1)) is None and with_timbre(toy, np.ones(6, np.float32)) is toy
+    assert timbre_encoders(toy) == {} and with_timbre(toy, np.ones(6, np.float32)) is toy
     with pytest.raises(ConfigError, match="no timbre embeddings"):
         plain_codec.timbre_embedding(noise(0.1))
+
+
+@pytest.mark.slow
+def test_the_timbre_encoder_is_a_speaker_encoder_whose_name_changes_with_its_weights(
+    codec: MiniCodec, model: MiniCodecModel, tmp_path: Path
+) -> None:
+    encoder = timbre_encoders(codec)[TIMBRE]
+    np.testing.assert_array_equal(encoder.embed(noise(0.1)), codec.timbre_embedding(noise(0.1)))
+    assert encoder.size == 6 and encoder.name == codec.timbre_encoder == timbre_encoder_name(model)
+    trained_on = copy.deepcopy(model)
+    with torch.no_grad():
+        trained_on.timbre_encoder.project.bias += 0.1
+    export_codec(trained_on, "tiny", tmp_path)
+    assert MiniCodec(tmp_path).timbre_encoder != codec.timbre_encoder and MiniCodec(tmp_path).spec == codec.spec
+
+
+def test_a_codec_folder_names_its_timbre_encoder_or_has_none() -> None:
+    with pytest.raises(ValueError, match="timbre_encoder"):
+        MiniCodecFolder(name="tiny", model=VOICED)
+    with pytest.raises(ValueError, match="timbre_encoder"):
+        MiniCodecFolder(name="tiny", timbre_encoder="timbre-1", model=PLAIN)
 
 
 @pytest.mark.slow

@@ -295,24 +295,42 @@ def test_a_list_may_name_the_speakers(tmp_path: Path):
     }  # fmt: skip
 
 
-def test_real_speakers_get_two_sentences_each_from_a_reference_of_good_length(tmp_path: Path):
+def test_real_speakers_get_eight_sentences_each_from_a_reference_of_good_length(tmp_path: Path):
     for number in range(10):
         for name, seconds in (("short", 2.0), ("good", 4.0), ("tiny", 0.5), ("long", 15.0)):
             recording(tmp_path / f"p{number}" / f"{name}.wav", seconds)
     (tmp_path / "p3" / "good.txt").write_text("Words of a speaker.")
     trials = open_testset("real-speakers", tmp_path)
-    assert len(trials) == 20 and Counter(t.speaker for t in trials) == {f"p{n}": 2 for n in range(10)}
-    assert {trial.reference.stem for trial in trials} == {"good"} and len({t.text for t in trials}) == 20
+    assert len(trials) == 80 and Counter(t.speaker for t in trials) == {f"p{n}": 8 for n in range(10)}
+    assert {trial.reference.stem for trial in trials} == {"good"} and len({t.text for t in trials[:20]}) == 20
     assert {t.text for t in trials} <= {line.text for line in synthetic.committed_lines() if line.reference}
-    assert [t.reference_transcript for t in trials if t.speaker in ("p3", "p4")] == ["Words of a speaker."] * 2 + [
+    assert [t.reference_transcript for t in trials if t.speaker in ("p3", "p4")] == ["Words of a speaker."] * 8 + [
         ""
-    ] * 2
+    ] * 8
     for name in ("good", "long"):
         (tmp_path / "p7" / f"{name}.wav").unlink()
     assert next(t for t in open_testset("real-speakers", tmp_path) if t.speaker == "p7").reference.stem == "short"
     (tmp_path / "p7" / "short.wav").unlink()
     with pytest.raises(DataError, match="at least 10 speakers, but there are 9"):
         open_testset("real-speakers", tmp_path)
+
+
+def test_real_speakers_of_a_corpus_are_those_of_no_training_split(tmp_path: Path):
+    rows = []
+    for number in range(12):
+        for take, split in ((0, "test"), (1, "train" if number == 3 else "validation")):
+            path = tmp_path / f"p{number}-{take}.wav"
+            recording(path, 4.0)
+            rows.append(
+                Utterance(
+                    id=path.stem, audio=path.name, text="Some words.", speaker=f"p{number}", style="regular",
+                    seconds=4.0, source_rate=16000, split=split, license="CC0",
+                )
+            )  # fmt: skip
+    write_manifest(rows, tmp_path / "utterances.jsonl")
+    trials = open_testset("real-speakers", tmp_path)
+    assert {trial.speaker for trial in trials} == {f"p{n}" for n in range(12)} - {"p3"}
+    assert {trial.reference_transcript for trial in trials} == {"Some words."}
 
 
 def test_the_test_split_of_a_manifest_is_a_test_set_and_unknown_names_are_refused(tmp_path: Path):

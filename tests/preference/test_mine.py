@@ -85,7 +85,7 @@ def test_a_take_is_a_function_of_its_plan(mined: Path, toy_bundle: Path):
         for ours, theirs in zip(kept.codes, model.codes(generated.tokens, rng), strict=True):
             np.testing.assert_array_equal(ours, theirs)
         assert generated.stop is kept.stop
-        voice = clone_any(synthesizer, synthesizer.decode(kept.codes)) if half is Half.FORWARD else voice
+        voice = clone_any(synthesizer, synthesizer.decode(kept.codes, voice)) if half is Half.FORWARD else voice
 
 
 def test_a_resumed_run_equals_an_uninterrupted_one(mined, toy_bundle, corpus, tmp_path):

@@ -324,7 +324,8 @@ def test_utmos_predicts_where_available_and_dnsmos_elsewhere(monkeypatch: pytest
 
 def test_silence_gets_the_worst_scores(toy_bundle: Path, quick_metrics):
     models = scoring.load_models(str(toy_bundle), ScoringPlan("sphinx", "dnsmos", tuple(Metric), (Half.CYCLE,)))
-    nothing = (np.zeros(0, np.int64),) * 3
+    codes = (np.zeros(0, np.int64),) * 3
+    nothing = GeneratedHalf(embeddings={}, prefix=codes, codes=codes, stop=StopReason.EOS)
     worst = Score(transcript="", cer=1.0, minimal_pair_error=1.0, alignment_nll=scoring.MAX_ALIGNMENT_NLL, mos=1.0)
     assert models.score("the cat sat", nothing, Score()) == worst
     before = Score(transcript="", cer=0.5, mos=2)

@@ -23,7 +23,6 @@ MaxMinutes = Annotated[float, typer.Option(min=0.0, help="Stop, resumably, after
 Threads = Annotated[int, typer.Option(min=0, help="CPU threads; 0 = PyTorch's choice. More than are free is slow.")]
 Device = Annotated[str, typer.Option(help="PyTorch's name of the device, such as cpu or cuda.")]
 RunFolder = Annotated[Path, typer.Option(help="Run folder: checkpoints and logs.")]
-Manifest = Annotated[Path, typer.Option("--data", help="Corpus: its utterances.jsonl, see `marstts prepare`.")]
 
 
 @app.callback()
@@ -157,9 +156,15 @@ def tokenizer(
 @app.command()
 def speaker(
     config: Annotated[Path, typer.Option(help="TOML with kind (identity or style), sizes, steps and augmentation.")],
-    data: Manifest,
+    data: Annotated[
+        list[Path],
+        typer.Option(help="Corpus: its utterances.jsonl, see `marstts prepare`; may be given several times."),
+    ],
     output: RunFolder,
     export: Annotated[Path | None, typer.Option(help="Folder for the trained encoder: graph and weights.")] = None,
+    init_from: Annotated[
+        Path | None, typer.Option("--init-from", help="Run or exported encoder with the initial weights.")
+    ] = None,
     max_minutes: MaxMinutes = 0.0,
     device: Device = "cpu",
     threads: Threads = 0,
@@ -173,13 +178,15 @@ def speaker(
     from marstts.training.speaker.export import export_encoder, load_encoder
     from marstts.training.speaker.task import open_task
 
-    check_manifest(data)
+    for manifest in data:
+        check_manifest(manifest)
     if threads:
         torch.set_num_threads(threads)
     settings = stop_after(max_minutes, read_config(SpeakerTrainingConfig, config))
     with lock_run(output):
-        task = open_task(settings, data, output, device)
-        typer.echo(f"{len(task.known)} utterances to train on, {len(task.held_out)} of held-out speakers")
+        task = open_task(settings, data, output, init_from, device)
+        held_out = sum(map(len, task.held_out))
+        typer.echo(f"{len(task.known)} utterances to train on, {held_out} of held-out speakers")
         run(task, settings.loop, output)
     if export is not None:
         export_encoder(load_encoder(output), export)

@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 from marstts.audio import Waveform
 from marstts.errors import CheckpointError, VoiceError
 
+TIMBRE = "timbre"
+"""The role of the timbre embedding in a voice. Voices without one are decoded by the unconditioned decoder."""
+
 Codes = tuple[NDArray[np.int64], ...]
 """One (T_level,) array of codes per level, coarse to fine; level l has `patch_layout[l]` codes per patch."""
 
@@ -106,6 +109,11 @@ class TimbreConditioned(Protocol):
         """Length V of its timbre embeddings; 0 = these weights have none."""
         ...
 
+    @property
+    def timbre_encoder(self) -> str:
+        """Name of its timbre encoder and the weights of that; a voice's timbre embedding is only valid for the same."""
+        ...
+
     def timbre_embedding(self, waveform: Waveform) -> NDArray[np.float32]:
         """The timbre embedding of a recording, (V,) float32; resamples if its rate differs."""
         ...
@@ -115,11 +123,30 @@ class TimbreConditioned(Protocol):
         ...
 
 
-def timbre_embedding(codec: Codec, waveform: Waveform) -> NDArray[np.float32] | None:
-    """The timbre embedding of a recording, (V,); None from a codec whose decoder is not conditioned on one."""
-    if isinstance(codec, TimbreConditioned) and codec.timbre_width:
-        return codec.timbre_embedding(waveform)
-    return None
+@dataclass(frozen=True, eq=False)
+class TimbreEncoder:
+    """The timbre encoder of a codec as a `speaker.base.SpeakerEncoder`: of the role `TIMBRE` in a voice."""
+
+    codec: TimbreConditioned
+
+    @property
+    def name(self) -> str:
+        """Name of the encoder and its weights."""
+        return self.codec.timbre_encoder
+
+    @property
+    def size(self) -> int:
+        """Length of the embedding."""
+        return self.codec.timbre_width
+
+    def embed(self, waveform: Waveform) -> NDArray[np.float32]:
+        """The timbre embedding of a recording, (V,) float32."""
+        return self.codec.timbre_embedding(waveform)
+
+
+def timbre_encoders(codec: Codec) -> dict[str, TimbreEncoder]:
+    """The timbre encoder of a codec by its role; empty where the decoder is not conditioned on a timbre embedding."""
+    return {TIMBRE: TimbreEncoder(codec)} if isinstance(codec, TimbreConditioned) and codec.timbre_width else {}
 
 
 def with_timbre(codec: Codec, embedding: NDArray[np.float32] | None) -> Codec:

@@ -125,7 +125,16 @@ class MiniCodecFolder(Config):
     name: str = Field(min_length=1, max_length=200)
     """Name of the codec and its weights, e.g. `mini-codec-v1`."""
 
+    timbre_encoder: str = Field("", max_length=200)
+    """Name of the timbre encoder and its weights, which voices store; empty without timbre conditioning."""
+
     model: MiniCodecConfig
+
+    @model_validator(mode="after")
+    def _timbre_encoder_has_a_name(self) -> MiniCodecFolder:
+        if bool(self.timbre_encoder) != bool(self.model.timbre_width):
+            raise ValueError("timbre_encoder is a name where timbre_width is above 0, and empty where it is 0")
+        return self
 
 
 class MiniCodec:
@@ -141,6 +150,7 @@ class MiniCodec:
             codebook_size=self.config.codebook_size,
             hop_lengths=self.config.hop_lengths,
         )
+        self.timbre_encoder = described.timbre_encoder
         config, bins = self.config, self.config.fft_size // 2 + 1
         codes = (1, None, sum(self.spec.patch_layout))
         mels, hidden = (1, None, 2 * config.strides[0], config.num_mels), (1, None, config.decoder_width)

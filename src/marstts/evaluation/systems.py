@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from marstts import audio
 from marstts.audio import Waveform
-from marstts.codec.base import Codec, Codes
+from marstts.codec.base import TIMBRE, Codec, Codes, timbre_encoders, with_timbre
 from marstts.data.corpora import tts_engines as engines
 from marstts.errors import AudioError, DataError
 from marstts.file_errors import printable_name
@@ -69,18 +69,24 @@ class GroundTruth:
 
 
 class CodecResynthesis:
-    """The ground-truth recordings encoded and decoded by a codec, cut to their length."""
+    """The ground-truth recordings encoded and decoded by a codec, cut to their length.
+
+    A decoder that is conditioned on a timbre embedding gets that of the trial's reference, as in synthesis.
+    """
 
     name = CODEC_RESYNTHESIS
     timed = False
 
     def __init__(self, codec: Codec) -> None:
-        self._codec = codec
-        self.version = codec.spec.name
+        self._codec, self._timbre_encoder = codec, timbre_encoders(codec).get(TIMBRE)
+        names = [codec.spec.name] if self._timbre_encoder is None else [codec.spec.name, self._timbre_encoder.name]
+        self.version = " ".join(names)
 
     def speak(self, trial: Trial) -> Waveform:
         """The resynthesized recording of the trial's text."""
-        return resynthesize(self._codec, audio.read(ground_truth_of(trial)))
+        encoder = self._timbre_encoder
+        timbre = None if encoder is None else encoder.embed(audio.read(trial.reference))
+        return resynthesize(with_timbre(self._codec, timbre), audio.read(ground_truth_of(trial)))
 
 
 class Clone(str, Enum):

@@ -24,7 +24,8 @@ FOOTNOTES = (
     "(pairs of reference and take 0, of reference and ground truth 1): how often a take passes as its speaker. Higher "
     "is better, 50 is the most. SIM: cosine to the reference. Speaker verification accuracy: fraction of pairs (own "
     "reference, another speaker's reference) in which the take is nearer to its own; 10-way speaker ID accuracy: "
-    "probability that its own is the nearest of ten references, nine of them other speakers'.",
+    "probability that its own is the nearest of ten references, nine of them other speakers'; speaker ID accuracy: "
+    "fraction of takes whose own reference is the nearest of all speakers'.",
     "Minimal-pair accuracy: fraction of words recognized among up to four near-homophones. Alignment failure rate: "
     "takes whose forced alignment fails or whose worst word scores below -12.",
     "Failure rate: takes without speech, of more than twice the expected length, with a repetition or a truncation. "

@@ -46,7 +46,8 @@ class CycleGenerator:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ReferenceWarning)  # of corpus recordings: too many to read
             takes = self.generate_cycles(plans)
-        write_takes(takes, path, self.synthesizer.codec.spec.patch_layout, self.synthesizer.model.embedding_sizes)
+        sizes = {role: encoder.size for role, encoder in self.synthesizer.encoders.items()}
+        write_takes(takes, path, self.synthesizer.codec.spec.patch_layout, sizes)
 
     def generate_cycles(self, plans: Sequence[PlannedTake]) -> list[MinedTake]:
         """Both halves of every cycle; errors are kept in the take."""
@@ -55,8 +56,8 @@ class CycleGenerator:
         voices = {plan: self.clone(plan, plan.audio, plan.transcript, errors) for plan in plans}
         forward = self.generate_half(Half.FORWARD, voices)
         cloned = {
-            plan: None if (one := forward.get(plan.id)) is None else self.clone_output(plan, one, errors)
-            for plan in plans
+            plan: None if (one := forward.get(plan.id)) is None else self.clone_output(plan, voice, one, errors)
+            for plan, voice in voices.items()
         }
         cycle = self.generate_half(Half.CYCLE, cloned)
         return [
@@ -91,9 +92,12 @@ class CycleGenerator:
             errors[plan.id] = str(error)
             return None
 
-    def clone_output(self, plan: PlannedTake, half: GeneratedHalf, errors: dict[str, str]) -> Voice | None:
-        """The voice of the output of the first half."""
-        return self.clone(plan, self.synthesizer.decode(half.codes), plan.text, errors)
+    def clone_output(
+        self, plan: PlannedTake, voice: Voice | None, half: GeneratedHalf, errors: dict[str, str]
+    ) -> Voice | None:
+        """The voice of the output of the first half, which was generated in `voice`."""
+        assert voice is not None, "nothing is generated without a voice"
+        return self.clone(plan, self.synthesizer.decode(half.codes, voice), plan.text, errors)
 
     def generate_half(self, half: Half, voices: Mapping[PlannedTake, Voice | None]) -> dict[str, GeneratedHalf]:
         """One half of every cycle that has a voice, in one batch."""

@@ -83,7 +83,8 @@ def as_pair(rejected: RankedTake, chosen: RankedTake | None, scheme: Scheme, mad
         rejected=take_line(rejected, scheme),
     )
     codes = take.ground_truth if chosen is None else generated_of(chosen, scheme).codes
-    return Pair(line, output.embeddings, output.prefix, codes, output.codes)
+    embeddings = {role: output.embeddings[role] for role in made_by.encoders}  # those that the model is conditioned on
+    return Pair(line, embeddings, output.prefix, codes, output.codes)
 
 
 def recording_line(take: MinedTake) -> SideLine:

@@ -25,7 +25,7 @@ from pydantic import Field
 
 from marstts.audio import Waveform
 from marstts.bundle import load_bundle
-from marstts.codec.base import Codec, Codes
+from marstts.codec.base import TIMBRE, Codec, Codes, with_timbre
 from marstts.config import Config
 from marstts.data.progress import Progress
 from marstts.data.workers import Executor
@@ -40,7 +40,7 @@ from marstts.metrics.quality import WORST, QualityMetric, open_quality_metric
 from marstts.metrics.recognition import RECOGNIZERS, Recognizer, character_edits
 from marstts.metrics.requirements import missing_packages
 from marstts.metrics.words import plain_words
-from marstts.preference.takes import TAKES_PATTERN, Half, MinedTake, read_takes, text_of
+from marstts.preference.takes import TAKES_PATTERN, GeneratedHalf, Half, MinedTake, read_takes, text_of
 from marstts.provenance import PROVENANCE_FILE, extend_provenance, write_provenance
 from marstts.reading import parse_object, read_text
 
@@ -149,9 +149,10 @@ class MetricModels:
     aligner: Aligner | None
     quality: QualityMetric | None
 
-    def score(self, text: str, codes: Codes, before: Score) -> Score:
+    def score(self, text: str, output: GeneratedHalf, before: Score) -> Score:
         """The score `before` of a take of `text`, with the metrics that it lacks. Silence gets the worst scores."""
-        words, waveform = plain_words(text), decode(self.codec, codes)
+        codec = with_timbre(self.codec, output.embeddings.get(TIMBRE))
+        words, waveform = plain_words(text), decode(codec, output.codes)
         speech = waveform if check_length(waveform, expected_seconds(text)).has_speech else None
         found: dict[str, Any] = {}
         if self.recognizer is not None and before.cer is None:
@@ -303,7 +304,7 @@ def score_half(
     generated = take.half(half)
     if generated is None or half not in plan.halves:
         return before
-    score = models.score(text_of(take, half), generated.codes, before or Score())
+    score = models.score(text_of(take, half), generated, before or Score())
     for metric in plan.metrics:
         if not math.isfinite(score.on(metric)):
             raise DataError(

@@ -23,6 +23,7 @@ from pydantic import Field
 
 from marstts.audio import Waveform
 from marstts.bundle import Bundle
+from marstts.codec.base import TIMBRE, with_timbre
 from marstts.config import Config
 from marstts.generation.loop import generate
 from marstts.generation.request import Generated, Prompt, StopReason
@@ -153,7 +154,7 @@ class Validator:
                 clone(
                     trial.reference,
                     codec=bundle.codec,
-                    encoders=bundle.encoders,
+                    encoders=bundle.voice_encoders,
                     keep_reference=False,
                     min_speech_ratio=0.0,  # test sets hold recordings of speech
                 )
@@ -176,14 +177,17 @@ class Validator:
             sampling=model.sampling,
         )
         results = [
-            self.score_take(trial, voice.embeddings[IDENTITY], take, self.decode(model, take, rng, prompt))
+            self.score_take(trial, voice.embeddings[IDENTITY], take, self.decode(model, voice, take, rng, prompt))
             for trial, voice, take, rng, prompt in zip(self.trials, self.voices, takes, rngs, prompts, strict=True)
         ]
         return summarize(step, results)
 
-    def decode(self, model: SpeechModel, take: Generated, rng: np.random.Generator, prompt: Prompt) -> Waveform:
+    def decode(
+        self, model: SpeechModel, voice: Voice, take: Generated, rng: np.random.Generator, prompt: Prompt
+    ) -> Waveform:
         """The audio of a take."""
-        return decode(self.bundle.codec, model.codes(take.tokens, rng, prompt))
+        codec = with_timbre(self.bundle.codec, voice.embeddings.get(TIMBRE))
+        return decode(codec, model.codes(take.tokens, rng, prompt))
 
     def score_take(self, trial: Trial, reference: Embedding, take: Generated, waveform: Waveform) -> TakeResult:
         """The metrics of one take; a take without speech gets the worst of each."""

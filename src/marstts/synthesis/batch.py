@@ -90,6 +90,7 @@ class SentenceState:
 
     text: TextState
     index: int
+    voice: Voice
     requests: Iterator[Request]
     decoder: IncrementalDecoder
     """Decoder of the attempt that is being generated; used by the decoder's thread alone."""
@@ -156,12 +157,12 @@ class BatchSpeaker:
         """The state of a sentence before its first attempt."""
         seed = (text.request.seed, index)
         requests = self.session.requests(text.segments[index].text, text.voice, self.top_p, seed)
-        return SentenceState(text, index, requests, self.new_decoder())
+        return SentenceState(text, index, text.voice, requests, self.new_decoder(text.voice))
 
-    def new_decoder(self) -> IncrementalDecoder:
+    def new_decoder(self, voice: Voice) -> IncrementalDecoder:
         """A decoder with chunks of one size."""
         chunks = StreamConfig(first_chunk_patches=DECODE_CHUNK_PATCHES, max_chunk_patches=DECODE_CHUNK_PATCHES)
-        return IncrementalDecoder(self.session, chunks)
+        return IncrementalDecoder(self.session, voice, chunks)
 
     def add(self, state: SentenceState, request: Request, *, urgent: bool = False) -> None:
         """Queue one attempt at a sentence."""
@@ -183,7 +184,7 @@ class BatchSpeaker:
     def decode_take(self, state: SentenceState, row: RequestState) -> Take:
         """Decode the rest of an ended row, on the decoder's thread."""
         state.decoder.decode_until(row)
-        return self.session.decode_take(state.text.segments[state.index], row, state.decoder.decoded)
+        return self.session.decode_take(state.text.segments[state.index], row, state.voice, state.decoder.decoded)
 
     def resolve_ready(self) -> Iterator[SpeakResult]:
         """Check the takes whose time has come; all of them, where no request is left."""
@@ -205,7 +206,7 @@ class BatchSpeaker:
         if rejection_reason(take, backoff) is None:
             kept = replace(take, attempts=len(state.takes))
         elif (request := next(state.requests, None)) is not None:
-            state.decoder = self.new_decoder()
+            state.decoder = self.new_decoder(state.voice)
             self.add(state, request, urgent=True)
             return
         else:

@@ -78,7 +78,7 @@ class TurboCompat:
         Raises TextError for a text without words, VoiceError where the voice was made for another model.
         """
         started, parts = time.perf_counter(), self.synthesizer
-        voice.check_fits(parts.codec.spec.name, parts.encoder_names)
+        parts.check_fits(voice)
         chunks = [chunk for chunk in split_chunks(map_punctuation(text)) if chunk]
         if not chunks:
             raise TextError("there is nothing to say: the text is empty")
@@ -115,7 +115,7 @@ class TurboCompat:
                 model.engine, [prompt], top_p=[top_p], limits=[limits], rngs=[rng], sampling=parts.sampling
             )
             codes = model.codes(generated.tokens, rng, prompt)
-            waveform = parts.codec.decode(codes)
+            waveform = parts.codec_of(voice).decode(codes)
             yield Take(text=chunk, codes=codes, waveform=waveform, stop=generated.stop, top_p=top_p)
 
 

@@ -14,6 +14,7 @@ from marstts.codec.base import Codes, start_decoding
 from marstts.config import Config
 from marstts.generation.request import RequestState
 from marstts.synthesis.model_session import ModelSession
+from marstts.voice import Voice
 
 Samples = NDArray[np.float32]
 
@@ -34,10 +35,10 @@ class IncrementalDecoder:
     A model whose codes are not final patch by patch (`SpeechModel.is_incremental`) is decoded when the row has ended.
     """
 
-    def __init__(self, session: ModelSession, config: StreamConfig) -> None:
+    def __init__(self, session: ModelSession, voice: Voice, config: StreamConfig) -> None:
         self._session, self._largest = session, config.max_chunk_patches
         self._size, self._decoded = config.first_chunk_patches, 0
-        self._decoding = start_decoding(session.codec)
+        self._decoding = start_decoding(session.codec_of(voice))
         self._pieces: list[Samples] = []
         self._codes: Codes | None = None
 

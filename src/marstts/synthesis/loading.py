@@ -36,7 +36,7 @@ def load(
         name=bundle.name,
         model=opened_model,
         codec=bundle.codec,
-        encoders={**bundle.encoders, **models.model_encoders(opened_model, bundle.codec)},
+        encoders={**bundle.voice_encoders, **models.model_encoders(opened_model, bundle.codec)},
     )
 
 

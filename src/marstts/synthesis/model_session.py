@@ -16,7 +16,7 @@ import numpy as np
 
 from marstts import audio
 from marstts.audio import Waveform
-from marstts.codec.base import Codec, Codes
+from marstts.codec.base import TIMBRE, Codec, Codes, with_timbre
 from marstts.errors import ConfigError
 from marstts.generation.engine import Engine
 from marstts.generation.request import Request, RequestState, SamplingConfig
@@ -67,8 +67,16 @@ class ModelSession:
         return {role: encoder.name for role, encoder in self.encoders.items()}
 
     def check_fits(self, voice: Voice) -> None:
-        """Raise VoiceError where the voice was made for a model with other encoders or another codec."""
-        voice.check_fits(self.codec.spec.name, self.encoder_names)
+        """Raise VoiceError where the voice was made for a model with other encoders or another codec.
+
+        A voice may lack the timbre embedding: voices of earlier versions do.
+        """
+        names = {role: name for role, name in self.encoder_names.items() if role != TIMBRE or role in voice.encoders}
+        voice.check_fits(self.codec.spec.name, names)
+
+    def codec_of(self, voice: Voice) -> Codec:
+        """The codec with its decoder conditioned on the voice's timbre embedding, where both have one."""
+        return with_timbre(self.codec, voice.embeddings.get(TIMBRE))
 
     def prepare_text(self, text: str, voice: Voice, seed: int, top_p: float) -> PreparedText:
         """Check that voice, seed and top_p can be used -> an iterator over the sentences of the text.
@@ -94,11 +102,13 @@ class ModelSession:
         """Codes of all patches of a row so far."""
         return self.model.codes(np.stack(row.patches), row.request.rng, row.request.prompt)
 
-    def decode_take(self, segment: Segment, row: RequestState, decoded: tuple[Codes, Waveform] | None = None) -> Take:
+    def decode_take(
+        self, segment: Segment, row: RequestState, voice: Voice, decoded: tuple[Codes, Waveform] | None = None
+    ) -> Take:
         """Turn an ended row into a take, silence at its edges trimmed; `decoded` if that was done already."""
         if decoded is None:
             codes = self.model.codes(row.result(self.engine.layout).tokens, row.request.rng, row.request.prompt)
-            decoded = codes, self.decode(codes)
+            decoded = codes, self.decode(codes, voice)
         codes, waveform = decoded
         assert row.stop is not None
         trimmed = audio.trim_silence(waveform, below_peak_db=EDGE_BELOW_PEAK_DB)
@@ -111,9 +121,9 @@ class ModelSession:
             extra_pause_seconds=segment.pause_seconds,
         )
 
-    def decode(self, codes: Codes) -> Waveform:
-        """Decode `codes`; no samples where there are no codes."""
-        return self.codec.decode(codes) if len(codes[0]) else silence(0.0, self.codec.spec.sample_rate)
+    def decode(self, codes: Codes, voice: Voice) -> Waveform:
+        """Decode `codes` in the timbre of `voice`; no samples where there are no codes."""
+        return self.codec_of(voice).decode(codes) if len(codes[0]) else silence(0.0, self.codec.spec.sample_rate)
 
     def assemble(
         self,

@@ -90,7 +90,7 @@ def stream_text(
     with nullcontext(scheduler) if scheduler else AsyncScheduler(session.engine, capacity=1) as rows:
         for index, (segment, is_last) in enumerate(with_last(text)):
             requests = session.requests(segment.text, voice, top_p, (seed, index))
-            for samples, take in stream_sentence(session, rows, segment, requests, config):
+            for samples, take in stream_sentence(session, rows, segment, voice, requests, config):
                 if take is not None:
                     voice = next_voice(voice, take, continuation)
                     if is_last:
@@ -124,13 +124,14 @@ def stream_sentence(
     session: ModelSession,
     scheduler: AsyncScheduler,
     segment: Segment,
+    voice: Voice,
     requests: Iterator[Request],
     config: StreamConfig,
 ) -> Iterator[tuple[Samples, Take | None]]:
     """Pieces of one sentence; its take comes with the last of them."""
     refused: list[tuple[Take, Samples]] = []
     for request in requests:
-        decoder = IncrementalDecoder(session, config)
+        decoder = IncrementalDecoder(session, voice, config)
         trimmer = StreamingTrimmer(session.codec.spec.sample_rate)
         sent: list[Samples] = []
         with closing(scheduler.stream(request)) as rows:
@@ -141,7 +142,7 @@ def stream_sentence(
                     yield piece, None
         rest = np.concatenate([piece, trimmer.finish()])
         whole = np.concatenate([*sent, rest])
-        take = session.decode_take(segment, row, decoder.decoded)
+        take = session.decode_take(segment, row, voice, decoder.decoded)
         flaw = rejection_reason(take, session.backoff)
         if flaw is None or sent:
             warning = None if flaw is None else phrase_late_warning(take, flaw)

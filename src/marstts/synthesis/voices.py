@@ -12,6 +12,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+from marstts.codec.base import TIMBRE
 from marstts.config import Config, read_config
 from marstts.errors import VoiceError, did_you_mean
 from marstts.file_errors import printable_name
@@ -82,19 +83,22 @@ def open_voice(session: ModelSession, voice: Voice | Path | str | None) -> Voice
 def adapt_voice(session: ModelSession, voice: Voice) -> Voice:
     """The voice for this model: the same, or cloned again from the reference it keeps.
 
-    Raises VoiceError where it was made for another model and keeps no reference.
+    Raises VoiceError where it was made for another model and keeps no reference. A voice without a reference may lack
+    the timbre embedding; it is then decoded without one.
     """
     try:
         session.check_fits(voice)
     except VoiceError:
         if not voice.reference:
             raise
-        return clone(
-            io.BytesIO(voice.reference),
-            None if voice.prefix is None else voice.prefix.transcript,
-            codec=session.codec,
-            encoders=session.encoders,
-            name=voice.name,
-            consent=voice.consent,
-        )
-    return voice
+    else:
+        if not voice.reference or TIMBRE in voice.encoders or TIMBRE not in session.encoders:
+            return voice
+    return clone(
+        io.BytesIO(voice.reference),
+        None if voice.prefix is None else voice.prefix.transcript,
+        codec=session.codec,
+        encoders=session.encoders,
+        name=voice.name,
+        consent=voice.consent,
+    )

@@ -21,7 +21,7 @@ from marstts.data.utterance_table import UtteranceTable
 from marstts.errors import DataError
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.model import Mars6
-from marstts.training.mars6.codec_transfer import transfer_state
+from marstts.training.mars6.codec_transfer import TOKEN_TABLES, transfer_state
 
 CODES, LAYOUT, PATCHES = 8, (1, 2), 5
 CONFIG = Mars6Config(
@@ -114,6 +114,14 @@ def test_encoders_that_stayed_keep_their_weights_to_the_bit() -> None:
     state = transfer_state(model(), before, renamed(before, [np.arange(CODES)] * 2))
     for name, value in model().state_dict().items():
         torch.testing.assert_close(state[name], value, rtol=0, atol=1e-6 if "tokens" in name or "output" in name else 0)
+
+
+def test_a_codec_that_stayed_keeps_its_tokens_to_the_bit_while_an_encoder_changes() -> None:
+    before = make_corpus(3)  # too few to contain every code
+    encoders = {**before.encoders, "style": EncoderInfo("other", 4)}
+    state, old = transfer_state(model(), before, dataclasses.replace(before, encoders=encoders)), model().state_dict()
+    for name in TOKEN_TABLES:
+        torch.testing.assert_close(state[name], old[name], rtol=0, atol=0)
 
 
 def test_corpora_that_cannot_be_compared_are_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import shutil
@@ -14,8 +15,8 @@ from typer.testing import CliRunner
 
 from marstts.audio import Waveform, write
 from marstts.cli.main import app
-from marstts.data.manifest import Utterance, write_manifest
-from marstts.errors import DataError
+from marstts.data.manifest import Utterance, read_manifest, write_manifest
+from marstts.errors import ConfigError, DataError
 from marstts.speaker.mini import MiniEncoderConfig
 from marstts.training.loop import LoopConfig, run
 from marstts.training.speaker.augmentation import AugmentationConfig
@@ -78,10 +79,10 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("kind", list(Kind))
 def test_resumed_training_equals_uninterrupted_training(kind: Kind, manifest: Path, tmp_path: Path) -> None:
-    whole, first = build_task(config(kind), manifest), build_task(config(kind), manifest)
+    whole, first = build_task(config(kind), [manifest]), build_task(config(kind), [manifest])
     run(whole, config(kind).loop, tmp_path / "whole")
     run(first, LoopConfig(steps=3, log_every=2, validate_every=6), tmp_path / "parts")
-    second = build_task(config(kind, loop=LoopConfig(steps=6, seed=0)), manifest)
+    second = build_task(config(kind, loop=LoopConfig(steps=6, seed=0)), [manifest])
     run(second, config(kind).loop, tmp_path / "parts")
     for name, module in whole.modules.items():
         for (key, value), other in zip(
@@ -92,7 +93,7 @@ def test_resumed_training_equals_uninterrupted_training(kind: Kind, manifest: Pa
 
 @pytest.mark.slow
 def test_identity_training_learns_the_speakers(manifest: Path) -> None:
-    task = build_task(config(Kind.IDENTITY, **EASY), manifest)
+    task = build_task(config(Kind.IDENTITY, **EASY), [manifest])
     scores = [task.train_step(step) for step in range(60)]
     assert np.mean([float(score["accuracy"]) for score in scores[-10:]]) > 0.8
     validation = task.validate(60, None)
@@ -102,7 +103,7 @@ def test_identity_training_learns_the_speakers(manifest: Path) -> None:
 
 @pytest.mark.slow
 def test_style_training_learns_the_styles(manifest: Path) -> None:
-    task = build_task(config(Kind.STYLE, **EASY), manifest)
+    task = build_task(config(Kind.STYLE, **EASY), [manifest])
     scores = [task.train_step(step) for step in range(60)]
     assert np.mean([float(score["accuracy"]) for score in scores[-10:]]) > 0.8
     validation = task.validate(60, None)
@@ -110,7 +111,7 @@ def test_style_training_learns_the_styles(manifest: Path) -> None:
 
 
 def test_each_vtlp_factor_of_a_speaker_is_a_class(manifest: Path) -> None:
-    task = build_task(config(Kind.IDENTITY), manifest)
+    task = build_task(config(Kind.IDENTITY), [manifest])
     assert task.head(torch.zeros(4, MODEL.size)).shape == (4, 3 * 2)
     embeddings = torch.nn.functional.normalize(task.head.directions.detach()[[4]], dim=1)  # speaker 2 at warp 0
     chosen = np.array([np.flatnonzero(task.labels == 2)[0]])
@@ -118,16 +119,43 @@ def test_each_vtlp_factor_of_a_speaker_is_a_class(manifest: Path) -> None:
     assert float(task.losses(embeddings, chosen, torch.tensor([1]), 0)["accuracy"]) == 0.0
 
 
+def test_several_corpora_are_trained_on_together_and_validated_apart(manifest: Path, tmp_path: Path) -> None:
+    others = [
+        dataclasses.replace(u, audio=str(manifest.parent / u.audio), speaker=f"other-{u.speaker}")
+        for u in read_manifest(manifest)
+    ]
+    write_manifest(others, tmp_path / "utterances.jsonl")
+    task = build_task(config(Kind.IDENTITY), [manifest, tmp_path / "utterances.jsonl"])
+    assert {clip.utterance.speaker for clip in task.known} == {
+        f"{corpus}{name}" for corpus in ("", "other-") for name in ("anna", "bert", "carl")
+    }
+    scores = task.validate(0, None)
+    assert scores["equal_error_rate_corpus1"] == scores["equal_error_rate"]  # the same recordings
+
+
+def test_an_encoder_starts_from_the_weights_of_another(manifest: Path, tmp_path: Path) -> None:
+    settings = config(Kind.IDENTITY)
+    first = open_task(settings, [manifest], tmp_path / "first")
+    run(first, settings.loop, tmp_path / "first")
+    renamed = config(Kind.IDENTITY, model=MODEL.model_copy(update={"name": "renamed"}))
+    second = open_task(renamed, [manifest], tmp_path / "second", tmp_path / "first")
+    for key, value in first.model.state_dict().items():
+        torch.testing.assert_close(second.model.state_dict()[key], value, rtol=0, atol=0, msg=key)
+    wider = config(Kind.IDENTITY, model=MODEL.model_copy(update={"width": 13}))
+    with pytest.raises(ConfigError, match="other sizes"):
+        open_task(wider, [manifest], tmp_path / "third", tmp_path / "first")
+
+
 def test_corpora_without_held_out_speakers_are_refused(manifest: Path) -> None:
     lines = [line for line in manifest.read_text().splitlines() if "emil" not in line]
     lonely = manifest.with_name("lonely.jsonl")
     lonely.write_text("\n".join(lines) + "\n")
     with pytest.raises(DataError, match="two others"):
-        build_task(config(Kind.IDENTITY), lonely)
+        build_task(config(Kind.IDENTITY), [lonely])
 
 
 def test_at_most_max_hours_are_read(manifest: Path) -> None:
-    some = build_task(config(Kind.IDENTITY, max_hours=7 / 3600), manifest)
+    some = build_task(config(Kind.IDENTITY, max_hours=7 / 3600), [manifest])
     assert 0.0 < sum(clip.utterance.seconds for clip in some.known) <= 7.0
 
 
@@ -137,12 +165,12 @@ def test_corrupt_recordings_are_skipped_and_listed_up_to_a_ratio(manifest: Path,
     shutil.copy(manifest, tmp_path)
     (tmp_path / "anna-regular-1.wav").unlink()
     (tmp_path / "dora-high-0.wav").write_text("no audio")
-    found = open_task(config(Kind.STYLE, max_corrupt_ratio=0.1), tmp_path / "utterances.jsonl", tmp_path / "run")
-    assert len(found.known) == 17 and len(found.held_out) == 11
+    found = open_task(config(Kind.STYLE, max_corrupt_ratio=0.1), [tmp_path / "utterances.jsonl"], tmp_path / "run")
+    assert len(found.known) == 17 and sum(map(len, found.held_out)) == 11
     rows = [json.loads(line) for line in (tmp_path / "run" / "corrupt.jsonl").read_text().splitlines()]
     assert [row["id"] for row in rows if row["reason"]] == ["anna-regular-1", "dora-high-0"]
     with pytest.raises(DataError, match=r"1 of 30 recordings cannot be used, more than the ratio 0\.01"):
-        build_task(config(Kind.STYLE), tmp_path / "utterances.jsonl")
+        build_task(config(Kind.STYLE), [tmp_path / "utterances.jsonl"])
 
 
 def test_the_angular_margin_is_added_to_the_true_class() -> None:
@@ -160,7 +188,7 @@ def test_reversed_gradient_flows_back_negated() -> None:
 
 
 def test_attributes_are_relative_to_the_speakers_neutral_style(manifest: Path) -> None:
-    task = build_task(config(Kind.STYLE), manifest)
+    task = build_task(config(Kind.STYLE), [manifest])
     pitch = {name: [] for name in ("anna", "bert", "carl")}
     for clip, row in zip(task.known, task.attributes, strict=True):
         if clip.utterance.style == "high":
@@ -172,7 +200,7 @@ def test_attributes_are_relative_to_the_speakers_neutral_style(manifest: Path) -
 
 def test_a_run_is_loaded_by_its_configuration(manifest: Path, tmp_path: Path) -> None:
     settings = config(Kind.STYLE, loop=LoopConfig(steps=2))
-    task = open_task(settings, manifest, tmp_path / "run")
+    task = open_task(settings, [manifest], tmp_path / "run")
     run(task, settings.loop, tmp_path / "run")
     loaded = load_encoder(tmp_path / "run")
     for name, value in task.model.state_dict().items():

@@ -2,8 +2,9 @@
 
 Upstream: `recordings`, and the committed texts of `synthetic`.  Downstream: `metrics.testset.Trial`.
 
-One recording of each speaker, of 3 to 12 s if there is one, is the reference of two sentences. There is no ground
-truth. What counts is the speaker (*10-way speaker ID accuracy*), and the word errors compared with those of the same
+One recording of each speaker, of 3 to 12 s if there is one, is the reference of eight sentences. There is no ground
+truth. In a folder with an `utterances.jsonl`, the speakers are those of its validation and test splits that are in no
+training split. What counts is the speaker (*speaker ID accuracy*), and the word errors compared with those of the same
 sentences in synthetic voices.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from marstts.data.manifest import read_manifest
 from marstts.errors import DataError
 from marstts.evaluation.recordings import Recording, find_recordings
 from marstts.evaluation.testsets.synthetic import committed_lines
@@ -19,19 +21,20 @@ from marstts.file_errors import printable_name
 from marstts.hash_order import hash_order
 from marstts.metrics.testset import GOOD_REFERENCE_SECONDS, MIN_REFERENCE_SECONDS, Trial, trial_id
 
-SENTENCES_PER_SPEAKER = 2
+SENTENCES_PER_SPEAKER = 8
 MIN_SPEAKERS = 10
 MIN_WORDS = 5
 """Least length; shorter sentences contain too little of the speaker's voice."""
 
 MAX_REFERENCE_SECONDS = 12.0
 STYLE = "real"
+MANIFEST = "utterances.jsonl"
 
 
 def read_real_speakers(root: Path) -> list[Trial]:
-    """Two trials for every speaker in the folder; DataError with fewer than ten speakers."""
+    """Eight trials for every speaker in the folder; DataError with fewer than ten speakers."""
     by_speaker: dict[str, list[Recording]] = {}
-    for recording in find_recordings(root):
+    for recording in held_out_recordings(root / MANIFEST) if (root / MANIFEST).is_file() else find_recordings(root):
         if recording.seconds >= MIN_REFERENCE_SECONDS:
             by_speaker.setdefault(recording.speaker, []).append(recording)
     if len(by_speaker) < MIN_SPEAKERS:
@@ -49,6 +52,17 @@ def read_real_speakers(root: Path) -> list[Trial]:
         for reference in [choose_reference(by_speaker[speaker])]
         for number in range(SENTENCES_PER_SPEAKER)
     ]  # fmt: skip
+
+
+def held_out_recordings(manifest: Path) -> list[Recording]:
+    """The recordings of a manifest by speakers without training utterances."""
+    utterances = read_manifest(manifest)
+    known = {utterance.speaker for utterance in utterances if utterance.split == "train"}
+    return [
+        Recording(manifest.parent / u.audio, u.speaker, u.text, u.seconds, u.source_rate)
+        for u in utterances
+        if u.speaker not in known and u.start is None
+    ]
 
 
 def choose_reference(recordings: Sequence[Recording]) -> Recording:

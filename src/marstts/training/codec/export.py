@@ -5,6 +5,7 @@ Upstream: checkpoints of `task`.  Downstream: `marstts train codec --export`, bu
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import torch
@@ -45,7 +46,18 @@ def export_codec(model: MiniCodecModel, name: str, folder: Path) -> None:
         reference = torch.randn(1, config.timbre_mels, 200)
         graphs["timbre"] = Graph(TimbreGraph(model), {"mels": reference}, ["timbre"], {"mels": {2: "frames"}})
     export_graphs(folder, WEIGHTS_FILE, model, graphs)
-    write_config(MiniCodecFolder(name=name, model=config), folder / CONFIG_FILE)
+    described = MiniCodecFolder(name=name, timbre_encoder=timbre_encoder_name(model), model=config)
+    write_config(described, folder / CONFIG_FILE)
+
+
+def timbre_encoder_name(model: MiniCodecModel) -> str:
+    """A name that changes with the weights of the timbre encoder, for codes stay valid when it is trained again."""
+    if model.timbre_encoder is None:
+        return ""
+    digest = hashlib.sha256()
+    for tensor in model.timbre_encoder.state_dict().values():
+        digest.update(tensor.half().numpy().tobytes())
+    return f"timbre-{digest.hexdigest()[:8]}"
 
 
 def load_codec(run: Path) -> MiniCodecModel:

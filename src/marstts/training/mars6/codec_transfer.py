@@ -46,9 +46,10 @@ def transfer_state(model: Mars6, before: Corpus, after: Corpus) -> dict[str, Ten
     check_comparable(model, before, after)
     parallel = ParallelCorpus(before, after, common_indices(before, after))
     state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    weights = [normalize_rows(counts) for counts in code_cooccurrence(parallel)]
-    for name in TOKEN_TABLES:
-        state[name] = transfer_rows(state[name], weights)
+    if before.codec.name != after.codec.name:  # else the codes are the same
+        weights = [normalize_rows(counts) for counts in code_cooccurrence(parallel)]
+        for name in TOKEN_TABLES:
+            state[name] = transfer_rows(state[name], weights)
     for role in ("identity", "style"):
         if before.encoders[role].name != after.encoders[role].name:
             transfer_input(state, f"encoder.slots.{role}.input", *embeddings_of(parallel, role))

@@ -1,14 +1,14 @@
 """The recordings of a speaker encoder's training, in memory as log-mels.
 
-Upstream: a manifest of recordings with speakers and styles.  Downstream: `task`.
+Upstream: manifests of recordings with speakers and styles.  Downstream: `task`.
 Shapes: N samples · W VTLP factors · M mel bands · T frames.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -39,38 +39,47 @@ class Clip:
     """Style attributes; empty for identity."""
 
 
-def read_corpus(
-    manifest: Path, config: SpeakerTrainingConfig, corrupt: Path | None = None
-) -> tuple[list[Clip], list[Clip]]:
-    """Clips to train on, at most `config.max_hours`, and those of held-out speakers (all their clips are in `test`).
+def read_corpora(
+    manifests: Sequence[Path], config: SpeakerTrainingConfig, corrupt: Path | None = None
+) -> tuple[list[Clip], list[list[Clip]]]:
+    """Clips to train on, at most `config.max_hours`, and those of the held-out speakers of each corpus.
 
-    Recordings that cannot be read are skipped, and listed in `corrupt`; DataError where they are too many, or there are
-    too few speakers.
+    Held out are speakers without clips in `train`. Recordings that cannot be read are skipped, and listed in `corrupt`;
+    DataError where they are too many, or a corpus has too few speakers.
     """
-    utterances = read_manifest(manifest)
-    known = [utterance for utterance in utterances if utterance.split == "train"]
-    known_speakers = {utterance.speaker for utterance in known}
-    held_out = [u for u in utterances if u.split != "train" and u.speaker not in known_speakers]
-    if len(known_speakers) < 2 or len({utterance.speaker for utterance in held_out}) < 2:
-        raise DataError(f"{manifest}: expected at least two training speakers, and two others in validation or test")
+    utterances = [read_absolute(manifest) for manifest in manifests]
+    known = [utterance for corpus in utterances for utterance in corpus if utterance.split == "train"]
+    held_out = [held_out_speakers(manifest, corpus) for manifest, corpus in zip(manifests, utterances, strict=True)]
     used = within_hours(known, config.max_hours)
-    log = CorruptFileLog(len(used) + len(held_out), config.max_corrupt_ratio, corrupt)
+    log = CorruptFileLog(len(used) + sum(map(len, held_out)), config.max_corrupt_ratio, corrupt)
 
     def clips(some: list[Utterance], vtlp_factors: tuple[float, ...]) -> Iterator[Clip]:
         for utterance in some:
             try:
-                yield read_clip(manifest.parent, utterance, config, vtlp_factors)
+                yield read_clip(utterance, config, vtlp_factors)
             except AudioError as error:
                 log.skip(utterance, error)
 
-    return list(clips(used, config.vtlp_factors)), list(clips(held_out, (1.0,)))
+    return list(clips(used, config.vtlp_factors)), [list(clips(each, (1.0,))) for each in held_out]
 
 
-def read_clip(
-    folder: Path, utterance: Utterance, config: SpeakerTrainingConfig, vtlp_factors: tuple[float, ...]
-) -> Clip:
+def read_absolute(manifest: Path) -> list[Utterance]:
+    """The utterances of a manifest, with absolute paths of their recordings."""
+    return [replace(u, audio=str((manifest.parent / u.audio).absolute())) for u in read_manifest(manifest)]
+
+
+def held_out_speakers(manifest: Path, utterances: list[Utterance]) -> list[Utterance]:
+    """The utterances of speakers without training utterances; DataError where speakers of either kind are too few."""
+    known = {utterance.speaker for utterance in utterances if utterance.split == "train"}
+    held_out = [u for u in utterances if u.split != "train" and u.speaker not in known]
+    if len(known) < 2 or len({utterance.speaker for utterance in held_out}) < 2:
+        raise DataError(f"{manifest}: expected at least two training speakers, and two others in validation or test")
+    return held_out
+
+
+def read_clip(utterance: Utterance, config: SpeakerTrainingConfig, vtlp_factors: tuple[float, ...]) -> Clip:
     """The recording of an utterance as log-mels at each of the VTLP factors."""
-    path = folder / utterance.audio
+    path = Path(utterance.audio)
     if utterance.start is None:
         waveform = audio.read(path)
     else:

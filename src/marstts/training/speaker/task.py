@@ -1,4 +1,4 @@
-"""Training of the mini speaker encoders: a manifest in, an encoder of identity or of style out.
+"""Training of the mini speaker encoders: one corpus or several in, an encoder of identity or of style out.
 
 Upstream: `clips`.  Downstream: the run folder (`training.loop`), `export`.
 
@@ -13,6 +13,7 @@ Shapes: B batch · M mel bands · T frames · E embedding size.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +24,21 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from marstts.config import write_config
+from marstts.errors import ConfigError
 from marstts.precision import autocast
 from marstts.speaker.mini import CONFIG_FILE
 from marstts.speaker.mini_model import MiniEncoderModel
 from marstts.speaker.verification import equal_error_rate, trials
+from marstts.training.checkpoint import latest
 from marstts.training.corrupt_files import CORRUPT_FILE
 from marstts.training.device import pick_device
 from marstts.training.distributed import require_one_process
 from marstts.training.optim import learning_rate, minimize
 from marstts.training.seeds import step_seed
 from marstts.training.speaker.augmentation import augment_mel
-from marstts.training.speaker.clips import NEUTRAL_STYLE, crop, num_frames, read_corpus, target_attributes
+from marstts.training.speaker.clips import NEUTRAL_STYLE, Clip, crop, num_frames, read_corpora, target_attributes
 from marstts.training.speaker.config import GRAD_CLIP_NORM, Kind, SpeakerTrainingConfig
+from marstts.training.speaker.export import load_encoder
 from marstts.training.speaker.losses import (
     Prototypes,
     ReverseGradient,
@@ -53,13 +57,13 @@ class SpeakerTask(ABC):
     """The part that both encoders' `training.loop.Task`s share: crops, augmentation, updates, held-out embeddings."""
 
     def __init__(
-        self, config: SpeakerTrainingConfig, manifest: Path, device: str = "cpu", corrupt: Path | None = None
+        self, config: SpeakerTrainingConfig, manifests: Sequence[Path], device: str = "cpu", corrupt: Path | None = None
     ) -> None:
-        """`corrupt`: the file that lists recordings of the manifest that cannot be used."""
+        """`corrupt`: the file that lists recordings of the manifests that cannot be used."""
         require_one_process("a speaker encoder")
         torch.manual_seed(config.loop.seed)
         self.config, self.device = config, pick_device(device)
-        self.known, self.held_out = read_corpus(manifest, config, corrupt)
+        self.known, self.held_out = read_corpora(manifests, config, corrupt)
         self.model = MiniEncoderModel(config.model).to(self.device)
         self.head = self.build_head().to(self.device)
         self.modules: dict[str, nn.Module] = {"encoder": self.model, "head": self.head}
@@ -108,14 +112,26 @@ class SpeakerTask(ABC):
         """0 at the start, 1 from half of the training on."""
         return min(1.0, 2.0 * step / self.config.loop.steps)
 
+    @abstractmethod
+    def validate_corpus(self, clips: Sequence[Clip], embeddings: NDArray[np.float32]) -> dict[str, float]:
+        """Scores of the embeddings (clips, E) of the held-out speakers of a corpus."""
+
+    def validate(self, step: int, writer: Any) -> dict[str, float]:
+        """`validate_corpus` of the first corpus, and of the others with their index after the names."""
+        scores: dict[str, float] = {}
+        for corpus, clips in enumerate(self.held_out):
+            ours = self.validate_corpus(clips, self.embed(clips))
+            scores |= {f"{name}_corpus{corpus}" if corpus else name: value for name, value in ours.items()}
+        return scores
+
     @torch.no_grad()
-    def embed_held_out(self) -> NDArray[np.float32]:
-        """(clips, E) of the middle of each held-out clip, without augmentation."""
+    def embed(self, clips: Sequence[Clip]) -> NDArray[np.float32]:
+        """(clips, E) of the middle of each clip, without augmentation."""
         self.model.eval()
         frames = num_frames(VALIDATION_SECONDS, self.config.model)
         rows = []
-        for start in range(0, len(self.held_out), self.config.batch_size):
-            batch = self.held_out[start : start + self.config.batch_size]
+        for start in range(0, len(clips), self.config.batch_size):
+            batch = clips[start : start + self.config.batch_size]
             mels = torch.from_numpy(np.stack([crop(clip.mels[0], frames, 0.5) for clip in batch])).float()
             rows.append(self.model(mels.to(self.device)).cpu())
         self.model.train()
@@ -147,11 +163,10 @@ class IdentityTask(SpeakerTask):
         logits = angular_margin(cosines, classes, self.config.margin * self.half_way(step)) * self.config.scale
         return {"loss": F.cross_entropy(logits, classes), "accuracy": accuracy(cosines, classes)}
 
-    def validate(self, step: int, writer: Any) -> dict[str, float]:
+    def validate_corpus(self, clips: Sequence[Clip], embeddings: NDArray[np.float32]) -> dict[str, float]:
         """Equal error rate over all pairs of held-out speakers' clips, of all styles and of the neutral style."""
-        embeddings = self.embed_held_out()
-        speakers = [clip.utterance.speaker for clip in self.held_out]
-        neutral = [i for i, clip in enumerate(self.held_out) if clip.utterance.style == NEUTRAL_STYLE]
+        speakers = [clip.utterance.speaker for clip in clips]
+        neutral = [i for i, clip in enumerate(clips) if clip.utterance.style == NEUTRAL_STYLE]
         scores = {"equal_error_rate": equal_error_rate(*trials(embeddings, speakers))}
         if len(neutral) > 1:
             among = trials(embeddings[neutral], [speakers[i] for i in neutral])
@@ -202,17 +217,16 @@ class StyleTask(SpeakerTask):
         }
 
     @torch.no_grad()
-    def validate(self, step: int, writer: Any) -> dict[str, float]:
+    def validate_corpus(self, clips: Sequence[Clip], embeddings: NDArray[np.float32]) -> dict[str, float]:
         """Scores on held-out speakers: style accuracy, correlation of each attribute, EER of speakers."""
         head = self.head
         assert isinstance(head, StyleHead)
-        known_styles = [i for i, clip in enumerate(self.held_out) if clip.utterance.style in self.styles]
-        embeddings = self.embed_held_out()
+        known_styles = [i for i, clip in enumerate(clips) if clip.utterance.style in self.styles]
         rows = torch.from_numpy(embeddings[known_styles]).to(self.device)
-        labels = torch.tensor([self.styles.index(self.held_out[i].utterance.style) for i in known_styles])
-        targets = target_attributes(self.held_out)
+        labels = torch.tensor([self.styles.index(clips[i].utterance.style) for i in known_styles])
+        targets = target_attributes(list(clips))
         predicted = head.attributes(torch.from_numpy(embeddings).to(self.device)).cpu().numpy()
-        speakers = [clip.utterance.speaker for clip in self.held_out]
+        speakers = [clip.utterance.speaker for clip in clips]
         scores = {
             "accuracy": float(accuracy(head.styles(rows).cpu(), labels)),
             "speaker_equal_error_rate": equal_error_rate(*trials(embeddings, speakers)),
@@ -227,17 +241,35 @@ TASKS: dict[Kind, type[IdentityTask] | type[StyleTask]] = {Kind.IDENTITY: Identi
 
 
 def build_task(
-    config: SpeakerTrainingConfig, manifest: Path, device: str = "cpu", corrupt: Path | None = None
+    config: SpeakerTrainingConfig, manifests: Sequence[Path], device: str = "cpu", corrupt: Path | None = None
 ) -> IdentityTask | StyleTask:
-    """The task of the configured kind on the manifest's recordings."""
-    return TASKS[config.kind](config, manifest, device, corrupt)
+    """The task of the configured kind on the manifests' recordings."""
+    return TASKS[config.kind](config, manifests, device, corrupt)
 
 
 def open_task(
-    config: SpeakerTrainingConfig, manifest: Path, run: Path, device: str = "cpu"
+    config: SpeakerTrainingConfig,
+    manifests: Sequence[Path],
+    run: Path,
+    base: Path | None = None,
+    device: str = "cpu",
 ) -> IdentityTask | StyleTask:
-    """`build_task`, with the resolved configuration written to the run folder, where `load_encoder` reads it."""
-    task = build_task(config, manifest, device, run / CORRUPT_FILE)
+    """`build_task`, with the resolved configuration written to the run folder, where `load_encoder` reads it.
+
+    A new run begins with the weights of `base`, a run or an exported folder, where one is given; ConfigError where its
+    sizes differ.
+    """
+    task = build_task(config, manifests, device, run / CORRUPT_FILE)
+    if base is not None and latest(run) is None:
+        init_from(task, base)
     run.mkdir(parents=True, exist_ok=True)
     write_config(config, run / CONFIG_FILE)
     return task
+
+
+def init_from(task: IdentityTask | StyleTask, base: Path) -> None:
+    """Set the encoder's weights to those of another run or of an exported folder; its outputs on top are new."""
+    model = load_encoder(base)
+    if model.config.model_copy(update={"name": task.config.model.name}) != task.config.model:
+        raise ConfigError(f"{base}: this encoder has other sizes than the configuration; copy its [model] table")
+    task.model.load_state_dict(model.state_dict())
