@@ -131,6 +131,15 @@ def test_identification_accuracy_is_the_probability_over_all_sets_of_ten(
     assert summary.scores["identification_accuracy_wavlm"].value == pytest.approx(probability)
 
 
+def test_speaker_id_accuracy_is_the_fraction_of_takes_nearest_to_their_own_reference():
+    voices = [
+        VoiceScore(similarity=0.5, ground_truth_similarity=None, num_correct=correct, num_comparisons=27)
+        for correct in (27, 26, 27, 27)
+    ]
+    rows = [score("mini", f"t{n}", voices={"wavlm": voice}) for n, voice in enumerate(voices)]
+    assert summarize(rows)[0].scores["first_of_all_wavlm"].value == pytest.approx(0.75)
+
+
 def test_identification_accuracy_needs_ten_speakers():
     [summary] = summarize([score("mini", "t1")])
     assert "identification_accuracy_wavlm" not in summary.scores and "verification_accuracy_wavlm" in summary.scores

@@ -50,6 +50,32 @@ def test_resynthesis_is_cut_to_the_length_of_the_recording():
     np.testing.assert_allclose(take.samples, original.samples / 2, atol=1e-7)
 
 
+class TimbreCodec(HalvingCodec):
+    """Adds its timbre embedding, the length of a recording in seconds, to every sample."""
+
+    timbre_width, timbre_encoder, timbre = 1, "seconds", 0.0
+
+    def timbre_embedding(self, waveform: Waveform):
+        return np.array([waveform.seconds], np.float32)
+
+    def with_timbre(self, embedding):
+        conditioned = TimbreCodec()
+        conditioned.timbre = float(embedding[0])
+        return conditioned
+
+    def decode(self, codes):
+        return Waveform(super().decode(codes).samples + np.float32(self.timbre), 8000)
+
+
+def test_resynthesis_has_the_timbre_of_the_reference():
+    trial = TRIALS[0].model_copy(update={"reference": TRIALS[1].reference})
+    system = CodecResynthesis(TimbreCodec())
+    plain, original = CodecResynthesis(HalvingCodec()), audio.read(trial.reference)
+    difference = system.speak(trial).samples - plain.speak(trial).samples
+    np.testing.assert_allclose(difference, original.seconds, rtol=1e-5)
+    assert system.version != plain.version
+
+
 class EchoSynthesizer:
     """A synthesizer that records its arguments."""
 
