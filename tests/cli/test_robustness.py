@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import signal
@@ -19,6 +20,7 @@ from typer.testing import CliRunner, Result
 
 import miniature_corpora
 from marstts import files, pretrained
+from marstts.cli.logs import configure_logging
 from marstts.cli.main import app
 from marstts.cli.speak import send
 from marstts.errors import AudioError, CheckpointError
@@ -68,6 +70,33 @@ def test_strange_names_are_printed_escaped_on_one_line(name: str, reference_file
         ["quantize", name, "--output", "out"],
     ):
         assert escaped in sentence_of(marstts(*words))
+
+
+@posix
+def test_strange_names_are_printed_escaped_by_the_commands_of_training(tmp_path: Path) -> None:
+    """Also where they succeed."""
+    output = tmp_path / "a\nb\x1b[2J"
+    Path("lines.txt").write_text("the cat sat on the mat\nshe sells sea shells\n")
+    made = marstts("train", "tokenizer", "lines.txt", "--output", output, "--vocab-size", "275")
+    assert made.exit_code == 0 and r"a\nb\x1b[2J: 275 entries" in made.stdout and "\x1b" not in made.output
+    miniature_corpora.own_folder(tmp_path / "mine")
+    prepared = marstts("prepare", "folder", "--root", tmp_path / "mine", "--output", f"{output}2", "--license", "own")
+    assert prepared.exit_code == 0 and "\x1b" not in prepared.output and r"a\nb\x1b[2J2" in prepared.output
+    for words in (
+        ["train", "mars6", "--data", output, "--config", "c.toml", "--output", "run"],
+        ["preference", "mine", output, "--references", "r", "--texts", "t", "--output", "o"],
+        ["report", output],
+        ["finetune", "--data", output, "--output", "run"],
+        ["listening-test", "analyze", output],
+        ["evaluate", "testset", output, "--output", "t.jsonl"],
+    ):
+        assert "\x1b" not in sentence_of(marstts(*words)), words
+
+
+def test_records_of_the_log_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging()
+    logging.getLogger("marstts.test").warning("%s: odd", "a\nb\x1b[2J")
+    assert capsys.readouterr().err == "warning: a\\nb\\x1b[2J: odd\n"
 
 
 def test_names_inside_a_voice_are_printed_escaped(reference_file: Path) -> None:

@@ -45,6 +45,7 @@ from marstts.evaluation.testsets.catalog import (
     subsample,
 )
 from marstts.evaluation.verification import measure_encoder
+from marstts.file_errors import printable_name, printable_text
 from marstts.metrics.panel import MetricsConfig, open_metrics, open_speaker_metric, parse_metrics
 from marstts.metrics.requirements import missing_packages
 from marstts.metrics.testset import Trial, make_testset, read_testset, trials_digest, write_testset
@@ -165,7 +166,8 @@ def report_folder(output: Path, testset: str) -> str:
     systems = gather_scores([output])
     metadata = {**run_metadata(), "test set": testset, **systems.metrics}
     write_report(systems.scores, output, metadata, systems.warnings)
-    return f"{format_summary(systems.scores)}\nall columns, intervals and styles: {output / 'results.md'}"
+    results = printable_name(output / "results.md")
+    return f"{format_summary(systems.scores)}\nall columns, intervals and styles: {results}"
 
 
 def parse_pythons(items: Sequence[str]) -> dict[str, str]:
@@ -201,7 +203,7 @@ def testset_command(
     )
     write_testset(trials, output)
     chosen = sorted({trial.speaker for trial in trials})
-    messages().print(f"{output}: {len(trials)} trials by {', '.join(chosen)}")
+    messages().print(f"{printable_name(output)}: {len(trials)} trials by {printable_text(', '.join(chosen))}")
 
 
 @evaluate.command("codec")

@@ -9,6 +9,7 @@ import typer
 
 from marstts.config import read_config
 from marstts.errors import check_installed
+from marstts.file_errors import printable_name
 from marstts.onnx_build import EXPORT_PACKAGES
 
 
@@ -45,4 +46,5 @@ def finetune(
     settings = stop_after(max_minutes, given)
     kept = finetune_bundle(init_from, data, output, settings, workers=workers, max_corrupt=max_corrupt)
     typer.echo(kept.summary)
-    typer.echo(f"{output / 'bundle'}: written; try `marstts speak TEXT --model {output / 'bundle'}`")
+    bundle = printable_name(output / "bundle")
+    typer.echo(f"{bundle}: written; try `marstts speak TEXT --model {bundle}`")

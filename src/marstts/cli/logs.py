@@ -10,16 +10,22 @@ import logging
 import sys
 import warnings
 
+from marstts.file_errors import printable_text
+
+MAX_LINE = 4000
+"""Characters of a record that are printed."""
+
 LIBRARY_WARNINGS = (r"pkg_resources is deprecated", r".*torchvision", r".*copyreg")
 """Beginnings of warnings of libraries about themselves, about which a user of the commands can do nothing."""
 
 
 class StandardError(logging.Handler):
-    """Writes each record as one line to standard error as it is now (tests and notebooks replace it)."""
+    """Writes each record as one harmless line to standard error as it is now (tests and notebooks replace it)."""
 
     def emit(self, record: logging.LogRecord) -> None:
         prefix = "warning: " if record.levelno >= logging.WARNING else ""
-        print(f"{prefix}{self.format(record)}", file=sys.stderr, flush=True)
+        text = self.format(record) if record.exc_info else printable_text(record.getMessage(), MAX_LINE)
+        print(f"{prefix}{text}", file=sys.stderr, flush=True)
 
 
 def configure_logging(level: int = logging.INFO) -> None:

@@ -10,6 +10,7 @@ import typer
 from marstts.config import read_config
 from marstts.data.workers import open_executor
 from marstts.errors import require
+from marstts.file_errors import printable_name
 from marstts.preference.mine import MineConfig
 from marstts.preference.mine import mine as mine_takes
 from marstts.preference.pairs import make_pairs
@@ -41,8 +42,8 @@ def mine(
     settings = MineConfig() if config is None else read_config(MineConfig, config)
     report = mine_takes(model, references, texts, output, settings, executor=open_executor(workers, ray))
     typer.echo(
-        f"{output}: {report.takes} takes, {report.generated_now} of them generated now; {report.errors} incomplete, "
-        "see `error` in their lines"
+        f"{printable_name(output)}: {report.takes} takes, {report.generated_now} of them generated now; "
+        f"{report.errors} incomplete, see `error` in their lines"
     )
 
 
@@ -63,8 +64,8 @@ def pairs(
         for metric in every
     )
     typer.echo(
-        f"{output}: {report['pairs']} pairs of {report['takes']} takes; {means}; histograms and examples in "
-        f"{output.stem}-report"
+        f"{printable_name(output)}: {report['pairs']} pairs of {report['takes']} takes; {means}; "
+        f"histograms and examples in {printable_name(output.stem)}-report"
     )
 
 
@@ -99,4 +100,4 @@ def train(
     )
     kept = "no step is better than the initial model, which is kept"
     outcome = f"step {best.step} is the best" if best.step else kept
-    typer.echo(f"{output / 'best'}: {outcome}: {metrics}")
+    typer.echo(f"{printable_name(output / 'best')}: {outcome}: {metrics}")

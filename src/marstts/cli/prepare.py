@@ -13,6 +13,7 @@ from marstts.data.corpora.build_manifest import Audio, ManifestConfig, build_man
 from marstts.data.corpora.catalog import RECIPES
 from marstts.data.workers import open_executor
 from marstts.errors import DataError
+from marstts.file_errors import printable_name
 
 if TYPE_CHECKING:
     from marstts.data.corpora.build_manifest import RawUtterance, RejectedItem
@@ -57,8 +58,8 @@ def synthetic(
     files = [weighted_file(item) for item in sentences]
     report = build(read_config(SyntheticConfig, config), files, output, open_executor(workers))
     typer.echo(
-        f"{output / 'utterances.jsonl'}: {report.utterances} utterances, {report.seconds / 3600:.2f} h, "
-        f"{report.made_now} rendered now; {report.rejects} rejected, see rejects.jsonl"
+        f"{printable_name(output / 'utterances.jsonl')}: {report.utterances} utterances, "
+        f"{report.seconds / 3600:.2f} h, {report.made_now} rendered now; {report.rejects} rejected, see rejects.jsonl"
     )
 
 
@@ -191,7 +192,7 @@ def manifest_config(
 def write(recordings: Iterable[RawUtterance | RejectedItem], output: Path, options: ManifestConfig) -> None:
     """Build the manifest, and print a summary."""
     report = build_manifest(recordings, output, options)
-    typer.echo(f"{output / 'utterances.jsonl'}: {report.summary} (see rejects.jsonl)")
+    typer.echo(f"{printable_name(output / 'utterances.jsonl')}: {report.summary} (see rejects.jsonl)")
 
 
 for corpus in RECIPES:

@@ -16,6 +16,7 @@ from marstts.evaluation.report import format_summary, write_report
 from marstts.evaluation.summary import TOPLINES, summarize
 from marstts.evaluation.systems import Clone, Variant
 from marstts.evaluation.testsets.catalog import SYNTHETIC, open_testset, subsample
+from marstts.file_errors import printable_name
 from marstts.files import write_file
 from marstts.metrics.panel import parse_metrics
 
@@ -65,7 +66,7 @@ def report(
         draw_wer_by_style(summarize(systems.scores), output)
         write_file(output / "report.md", markdown + f"\n![Word error rate by style]({STEM}.png)\n")
     typer.echo(format_summary(systems.scores))
-    typer.echo(f"all columns, intervals and styles: {output / 'report.md'}")
+    typer.echo(f"all columns, intervals and styles: {printable_name(output / 'report.md')}")
 
 
 def ablated_systems(model: str, untuned: str | None) -> list[str]:

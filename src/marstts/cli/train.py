@@ -9,6 +9,7 @@ import typer
 
 from marstts.config import read_config
 from marstts.errors import ConfigError, DataError
+from marstts.file_errors import printable_name, printable_text
 
 if TYPE_CHECKING:
     from marstts.training.codec.config import CodecTrainingConfig
@@ -150,7 +151,8 @@ def tokenizer(
     trained = train_bpe(texts_of(texts), vocab_size)
     output.parent.mkdir(parents=True, exist_ok=True)
     trained.save(output)
-    typer.echo(f"{output}: {trained.vocab_size} entries; special tokens: {' '.join(trained.special_tokens)}")
+    tokens = printable_text(" ".join(trained.special_tokens))
+    typer.echo(f"{printable_name(output)}: {trained.vocab_size} entries; special tokens: {tokens}")
 
 
 @app.command()
