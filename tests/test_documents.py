@@ -12,10 +12,12 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from typer.testing import CliRunner
 
 import marstts
 from command_lines import parse
-from marstts.cli.main import COMMANDS
+from marstts import audio
+from marstts.cli.main import COMMANDS, app
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted(
@@ -53,7 +55,8 @@ def headings(document: Path) -> list[str]:
 
 def blocks_of(text: str, language: str = "") -> list[str]:
     """The fenced code blocks of a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+    return [content for name, content in blocks if name == language]
 
 
 def command_lines_of(text: str) -> list[str]:
@@ -90,6 +93,11 @@ def test_commands_exist_and_take_their_options(document: Path) -> None:
             raise AssertionError(f"{line}: {error!r}") from error
 
 
+def test_blocks_are_found_after_blocks_of_other_languages() -> None:
+    text = "```\nmarstts speak A\n```\n\n```python\nx = 1\n```\n\nProse.\n\n```\nmarstts speak B\n```\n"
+    assert command_lines_of(text) == ["marstts speak A", "marstts speak B"]
+
+
 def test_the_landing_page_has_commands_to_check() -> None:
     assert len(command_lines_of((ROOT / "README.md").read_text(encoding="utf-8"))) >= 2
     assert len(command_lines_of((ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8"))) > 10
@@ -119,17 +127,45 @@ def test_the_python_api_shows_the_parameters_of_each_function(name: str) -> None
 
 
 @pytest.mark.slow
-def test_the_examples_of_the_python_api_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The examples share a namespace, in the order of the page."""
-    examples = blocks_of((ROOT / "docs" / "python-api.md").read_text(encoding="utf-8"), "python")
-    assert len(examples) >= 7
+@pytest.mark.parametrize(
+    ("page", "count"),
+    [("README.md", 1), ("docs/quickstart.md", 3), ("docs/models/mini.md", 1), ("docs/python-api.md", 7)],
+)
+def test_python_examples_run(page: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The examples of a page share a namespace, in the order of the page."""
+    examples = blocks_of((ROOT / page).read_text(encoding="utf-8"), "python")
+    assert len(examples) >= count
     (tmp_path / "examples").symlink_to(ROOT / "examples")
+    audio.write(audio.read(ROOT / "examples" / "reference.flac"), tmp_path / "me.wav")
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {}
     for block in examples:
-        exec(compile(block, "docs/python-api.md", "exec"), namespace)
-    assert (tmp_path / "hello.flac").stat().st_size > 1000
-    assert (tmp_path / "me.voice").is_file()
+        exec(compile(block, page, "exec"), namespace)
+    if page == "docs/python-api.md":
+        assert (tmp_path / "hello.flac").stat().st_size > 1000
+        assert (tmp_path / "me.voice").is_file()
+
+
+NOT_HERE = ("mars6-turbo", "loudspeaker", "aplay", "--output -")
+"""Parts of commands that need a network, a sound card or another program."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md"])
+def test_commands_for_newcomers_run_as_written(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [
+        line
+        for line in command_lines_of((ROOT / page).read_text(encoding="utf-8"))
+        if not any(part in line for part in NOT_HERE)
+    ]
+    assert len(lines) >= 2
+    audio.write(audio.read(ROOT / "examples" / "reference.flac"), tmp_path / "me.wav")
+    for name in ("chapter.txt", "lines.txt"):
+        (tmp_path / name).write_text("The rain has stopped.\nShall we go out?\n")
+    monkeypatch.chdir(tmp_path)
+    for line in lines:
+        result = CliRunner().invoke(app, shlex.split(line)[1:], input="Hello.")
+        assert result.exit_code == 0, f"{line}: {result.output}"
 
 
 def assert_defined(name: str, source: str) -> None:
