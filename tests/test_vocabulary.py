@@ -48,6 +48,9 @@ OLD_NAMES = """
     count_cycles decoder_reach is_yardstick ask_at_once unlike_sentences name_tones stable_order thin_out
     short_enough deal_sentences telling_apart usual_seconds judge_length WrittenOutMish WrittenOutCrossEntropy
     write_mish warn_of_unspeakable speakable_sentences utilisation
+    --min-speech --max-clipped --max-rejects --max-faults reach_patches take_away phones_at unknown_speaker own_encoders
+    Attendance Tally Timeline Positioned Coded ladder.py rivals.py rival_runner.py damage.py distortion.py degrees.py
+    melody.py timelines.py phonetics.py catalogue.py learn_vocabulary learn_merges DamagedStream
 """
 """Options, configuration keys, file names, report keys and names in code, matched as whole words."""
 
