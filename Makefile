@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 speak: $(VENV)/light
 	$(VENV)/bin/marstts speak "$(TEXT)" --reference $(REFERENCE) --output speech.wav
 
-# uv installs in a third of the time; without it, pip leaves the bytecode of modules that nothing imports uncompiled.
+# uv installs faster; without it, pip leaves the bytecode of modules that nothing imports uncompiled.
 $(VENV)/light: pyproject.toml
 	if command -v uv > /dev/null; then \
 		uv venv --quiet --seed --allow-existing --python $(PYTHON) $(VENV) && \
