@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from marstts.text.rules import CAPITAL, DIGIT, SMALL, rule
+from marstts.text.rules import rule
 from marstts.text.tables import either, table
 from marstts.text.times import ends_sentence
 
@@ -112,27 +112,23 @@ RULES = [
         "abbreviation.with",
         r"(?<![A-Za-z0-9'/.])(?P<first>[wW])/(?P<out>o)?(?![A-Za-z0-9/]{1,2}(?![A-Za-z]))(?= ?[A-Za-z0-9\"'])",
         _read_with,
-        needs="/ wW",
     ),
     rule(
         "abbreviation.bare",
         rf"(?<![A-Za-z0-9'/.])(?P<short>{either(set(_BARE) - set(_WITH_STOP))})(?![A-Za-z0-9'/]|\.[A-Za-z0-9])",
         lambda match: _BARE[match["short"]],
-        needs=f"{SMALL}{CAPITAL}",
         words=_BARE,
     ),
     rule(
         "abbreviation.bare",
         rf"(?<![A-Za-z0-9'/.])(?P<short>{either(set(_BARE) & set(_WITH_STOP))})(?![A-Za-z0-9'/.])",
         lambda match: _BARE[match["short"]],
-        needs=f"{SMALL}{CAPITAL}",
         words=_BARE,
     ),
     rule(
         "abbreviation.key",
         rf"(?<=[a-z]\+)(?P<key>{either(_KEYS)})(?![A-Za-z0-9+])",
         lambda match: _KEYS[match["key"]],
-        needs=f"+- {SMALL}",
         words=_KEYS,
         parted=False,
     ),
@@ -140,7 +136,6 @@ RULES = [
         "abbreviation.key",
         rf"(?<![A-Za-z0-9])(?P<key>{either(_KEYS)})(?P<mark> ?\+ ?|-)(?=[A-Za-z0-9])",
         lambda match: f"{_KEYS[match['key']]} {'plus ' if '+' in match['mark'] else ''}",
-        needs=f"+- {SMALL}",
         words=_KEYS,
         parted=False,
     ),
@@ -149,7 +144,6 @@ RULES = [
         r"(?<![A-Za-z0-9])(?P<key>Alt|Shift|Tab|Enter|Option|Win|Fn|Control|Command|Escape|Delete|Del|Esc)"
         r"(?P<mark> ?\+ ?)(?=[A-Z0-9])",
         lambda match: f"{_KEYS.get(match['key'], match['key'])} plus ",
-        needs=f"+- {SMALL}",
         words=(
             "Alt",
             "Shift",
@@ -171,54 +165,47 @@ RULES = [
         "abbreviation.mixed",
         rf"(?<![A-Za-z0-9])(?P<word>{either(_MIXED)}|IPv(?=[46]))(?![A-Za-z])",
         lambda match: _MIXED.get(match["word"], "I P version "),
-        needs=f"{CAPITAL} {SMALL}",
         words={*_MIXED, "IPv"},
     ),
-    rule("abbreviation.plural", r"(?<=[A-Za-z]{2})\((?P<end>s|es)\)", r"\g<end>", needs="( s", parted=False),
+    rule("abbreviation.plural", r"(?<=[A-Za-z]{2})\((?P<end>s|es)\)", r"\g<end>", parted=False),
     rule(
         "abbreviation.number",
         rf"{_START}(?P<short>{either(_DATA['before_numbers'])})\. ?(?=#?[0-9])",
         _read_before_number,
-        needs=f"{SMALL} .",
         words=_DATA["before_numbers"],
     ),
     rule(
         "abbreviation.number",
         rf"{_START}(?P<short>{either(_DATA['before_numbers'])})\. (?=(?:the )?[a-z])(?<=max\. |min\. )",
         _read_before_number,
-        needs=f"{SMALL} .",
         words=_DATA["before_numbers"],
     ),
     rule(
         "abbreviation.number",
         rf"{_START}(?P<short>{either(_DATA['before_numbers_bare'])}) ?(?=[0-9])",
         lambda match: f"{_DATA['before_numbers_bare'][match['short']].strip()} ",
-        needs=f"{SMALL} .",
         words=_DATA["before_numbers_bare"],
     ),
     rule(
         "abbreviation.number",
         rf"{_START}(?P<short>[Vv]ol|[Cc]h|[Ss]ec|[Pp]t|[Aa]rt|[Ff]ig)\. (?=[IVXL]{{1,6}}(?![A-Za-z]))",
         _read_before_number,
-        needs=f"{SMALL} .",
         words=("vol", "Vol", "ch", "Ch", "sec", "Sec", "pt", "Pt", "art", "Art", "fig", "Fig"),
     ),
-    rule("abbreviation.edition", r"(?<=st |nd |rd |th )ed\.(?![A-Za-z])", "edition", needs=".", parted=False),
+    rule("abbreviation.edition", r"(?<=st |nd |rd |th )ed\.(?![A-Za-z])", "edition", parted=False),
     rule(
         "abbreviation.reigned",
         r"(?<![A-Za-z0-9'])r\. (?=[0-9]{3,4}[-—][0-9]{3,4})",
         "reigned ",
-        needs=".",
         parted=False,
     ),
-    rule("abbreviation.cups", r"(?<=/[2348] )c\. (?=[a-z])", "cup ", needs=f". {DIGIT}", parted=False),
-    rule("abbreviation.cups", r"(?<=[0-9] )c\. (?=[a-z])", "cups ", needs=f". {DIGIT}", parted=False),
-    rule("abbreviation.number-sign", r"(?<![A-Za-z0-9])N° ?(?=[0-9])", "number ", needs="°", parted=False),
+    rule("abbreviation.cups", r"(?<=/[2348] )c\. (?=[a-z])", "cup ", parted=False),
+    rule("abbreviation.cups", r"(?<=[0-9] )c\. (?=[a-z])", "cups ", parted=False),
+    rule("abbreviation.number-sign", r"(?<![A-Za-z0-9])N° ?(?=[0-9])", "number ", parted=False),
     rule(
         "abbreviation.pages",
         r"(?<=pages )(?P<low>[0-9]{1,4})f(?P<many>f?)\.?(?![A-Za-z0-9])",
         r"\g<low> and following",
-        needs=f"{DIGIT} f",
         words=("f", "ff"),
     ),
     rule(
@@ -227,14 +214,12 @@ RULES = [
         rf"(?:[A-Z][a-z]{{2,15}}|[0-9]{{1,3}}(?:st|nd|rd|th))(?: [A-Z][a-z]{{2,15}})?) (?P<kind>{_STREETS})"
         rf"(?P<stop>\.?)(?![A-Za-z0-9'])",
         _read_address_street,
-        needs=f"{DIGIT} {CAPITAL} {SMALL}",
         words=_STREET_FORMS,
     ),
     rule(
         "abbreviation.compass",
         r"(?<![A-Za-z0-9.'])(?P<point>[NSEW])\. (?=of )",
         lambda match: f"{_DATA['compass'][match['point']]} ",
-        needs=". f",
         parted=False,
     ),
     rule(
@@ -242,13 +227,11 @@ RULES = [
         r"(?<![A-Za-z0-9.'])(?P<point>[NSEW])\. (?=(?:[A-Z][a-z]{2,15}|[0-9]{1,3}(?:st|nd|rd|th)) (?:St|Street"
         r"|Ave|Avenue|Rd|Road|Blvd|Dr|Drive|Lane|Ln)\b)",
         lambda match: f"{_DATA['compass'][match['point']]} ",
-        needs=f". {CAPITAL} {SMALL}",
     ),
     rule(
         "abbreviation.saint",
         rf"(?P<before>{_START}(?:[A-Z0-9][A-Za-z0-9]{{1,20}}(?:'s)?) )?\bSt(?P<stop>\.?)(?![A-Za-z0-9'])",
         _read_saint_or_street,
-        needs="S t",
         words=("St",),
         parted=False,
     ),
@@ -256,7 +239,6 @@ RULES = [
         "abbreviation.street",
         rf"(?P<before>{_START}[A-Z][a-z]{{2,20}} )(?P<kind>Dr|Pl|Ter)(?P<stop>\.)(?![A-Za-z0-9'])(?! [A-Z])",
         _read_street_after_name,
-        needs=f". {CAPITAL} {SMALL}",
         words=("Dr", "Pl", "Ter"),
         parted=False,
     ),
@@ -264,7 +246,6 @@ RULES = [
         "abbreviation.title",
         rf"{_START}(?P<short>{either(_DATA['before_names'])}|MRS|MR|DR)(?:\.|(?= [A-Z]))(?![a-z])",
         lambda match: _DATA["before_names"][match["short"].capitalize()] + " ",
-        needs=CAPITAL,
         words={*_DATA["before_names"], "MRS", "MR", "DR"},
         parted=False,
     ),
@@ -272,7 +253,6 @@ RULES = [
         "abbreviation.senor",
         r"(?P<before>(?:^|[a-z,;:&(] |[.?!] )['\"(]?)Sr\. (?=[A-Z][a-z])",
         _read_senor,
-        needs="S r .",
         words=("Sr",),
         parted=False,
     ),
@@ -281,7 +261,6 @@ RULES = [
         r"(?P<before>(?:\b(?:[Oo]n|[Ee]very|[Tt]his|[Nn]ext|[Ll]ast|[Uu]ntil|[Bb]y|[Tt]ill?|and|or|to|through)|,"
         r"|&) |^)(?P<day>Sat|Sun)\.(?![A-Za-z0-9])",
         _read_weekend,
-        needs="S .",
         words=("Sat", "Sun"),
         parted=False,
     ),
@@ -290,7 +269,6 @@ RULES = [
         r"(?P<before>)(?P<day>Sat|Sun)\.(?=,| (?:and|or|to|at|from|through|the|is|was|will|night|morning"
         r"|afternoon|evening|we|I|[0-9]))",
         _read_weekend,
-        needs="S .",
         words=("Sat", "Sun"),
         parted=False,
     ),
@@ -298,7 +276,6 @@ RULES = [
         "abbreviation.stop",
         rf"{_START}(?P<short>{either(_WITH_STOP)})\.(?![A-Za-z0-9])",
         _read_with_stop,
-        needs=f". {SMALL}",
         words=_WITH_STOP,
         parted=False,
     ),
@@ -309,14 +286,12 @@ INITIALS = [
         "abbreviation.unit",
         rf"(?<![A-Za-z0-9'/.])(?P<unit>{either(_DATA['late'])})(?![A-Za-z0-9'/])",
         lambda match: _DATA["late"][match["unit"]],
-        needs=SMALL,
         words=_DATA["late"],
     ),
     rule(
         "abbreviation.degree",
         r"(?<![A-Za-z0-9.'])(?P<letters>[A-Z]\.(?:Sc|Ed|Eng|Phil|Mus|Com|Tech|Arch|Litt))\.?(?![A-Za-z0-9])",
         _read_dotted_degree,
-        needs=f". {CAPITAL}",
         words=("B", "M", "D", "S", "L"),
         parted=False,
     ),
@@ -324,7 +299,6 @@ INITIALS = [
         "abbreviation.initials",
         r"(?<![A-Za-z0-9.'])(?P<letters>[A-Za-z](?:\.[A-Za-z])+)(?![A-Za-z0-9])(?P<stop>\.?)",
         _read_dotted_initials,
-        needs=f". {SMALL}{CAPITAL}",
         parted=False,
     ),
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from marstts.text.numbers import DIGITS, cardinal, in_pairs, one_by_one
-from marstts.text.rules import CAPITAL, DIGIT, SMALL, rule
+from marstts.text.rules import rule
 from marstts.text.tables import table
 
 TOP_LEVEL_DOMAINS = (
@@ -113,20 +113,18 @@ def _read_hashtag(match: re.Match[str]) -> str:
 
 
 RULES = [
-    rule("address.web", r"\S*[.:/\\@]\S*", _read_word, needs=".:/\\@", parted=False),
+    rule("address.web", r"\S*[.:/\\@]\S*", _read_word, parted=False),
     rule(
         "address.ip",
         r"(?<![0-9A-Za-z.])(?P<groups>[0-9]{1,3}(?:\.[0-9]{1,3}){3})(?P<tail>/[0-9]{1,2}|:[0-9]{2,5})?"
         r"(?![0-9A-Za-z]|\.[0-9])",
         _read_ip,
-        needs=f"{DIGIT} .",
     ),
     rule(
         "address.ipv6",
         r"(?<![0-9A-Za-z:.])(?=[0-9A-Fa-f:]{2,39}(?![0-9A-Za-z:]))(?:[0-9A-Fa-f]{1,4}|:)(?::{0,2}[0-9A-Fa-f]{1,4}"
         r"|::){1,8}",
         _read_colon_address,
-        needs=":",
     ),
     rule(
         "code.hexadecimal",
@@ -134,16 +132,14 @@ RULES = [
         r"(?=[0-9A-F]*[0-9])[0-9A-F]{6}))"
         r"(?![0-9A-Za-z])",
         _read_hex_number,
-        needs="xX#",
     ),
-    rule("address.hashtag", r"(?<![\w&])#(?P<tag>(?=[0-9_]{0,20}[A-Za-z])\w{1,100})", _read_hashtag, needs="#"),
+    rule("address.hashtag", r"(?<![\w&])#(?P<tag>(?=[0-9_]{0,20}[A-Za-z])\w{1,100})", _read_hashtag),
     rule(
         "code.camel",
         r"(?<![A-Za-z0-9])[a-z]{2,20}(?:[A-Z][a-z]{2,20})+(?![A-Za-z])",
         _split_humps,
-        needs=f"{CAPITAL} {SMALL}",
         parted=False,
     ),
-    rule("code.snake", r"(?<=[A-Za-z0-9])_(?=[A-Za-z0-9])", " ", needs="_", parted=False),
-    rule("code.call", r"(?<=[A-Za-z0-9_])\(\)", "", needs="(", parted=False),
+    rule("code.snake", r"(?<=[A-Za-z0-9])_(?=[A-Za-z0-9])", " ", parted=False),
+    rule("code.call", r"(?<=[A-Za-z0-9_])\(\)", "", parted=False),
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from marstts.text.numbers import END, RUN, cardinal, decade, number, ordinal, two_digit_year, year, year_or_number
-from marstts.text.rules import CAPITAL, DIGIT, SMALL, Rule, rule
+from marstts.text.rules import Rule, rule
 from marstts.text.tables import either, table
 
 MONTHS = (
@@ -130,54 +130,47 @@ def _read_lone_day(match: re.Match[str]) -> str:
 
 
 RULES: list[Rule] = [
-    rule("date.pair", r"(?<![0-9/])9/11(?![0-9/])", "nine eleven", needs=f"{DIGIT} /"),
-    rule("date.pair", r"(?<![0-9/.,$£€-])50-50(?![0-9-])", "fifty-fifty", needs="-"),
-    rule("date.pair", r"(?<![0-9/])4/20(?![0-9/])", "four twenty", needs=f"{DIGIT} /"),
+    rule("date.pair", r"(?<![0-9/])9/11(?![0-9/])", "nine eleven"),
+    rule("date.pair", r"(?<![0-9/.,$£€-])50-50(?![0-9-])", "fifty-fifty"),
+    rule("date.pair", r"(?<![0-9/])4/20(?![0-9/])", "four twenty"),
     rule(
         "date.pair",
         rf"{RUN}24/7(?P<days>/365)?{END}",
         lambda match: "twenty-four seven" + (" three sixty-five" if match["days"] else ""),
-        needs=f"{DIGIT} /",
     ),
     rule(
         "date.range",
         rf"(?<=[0-9])(?: ?— ?| ?- ?)(?={_MONTH_NAME} ?[0-9])",
         " to ",
-        needs=f"-— {CAPITAL} {SMALL}",
         words=_MONTH_FORMS,
     ),
     rule(
         "date.range",
         rf"\b(?P<first>{_MONTH_NAME}) ?[-—] ?(?P<last>{_MONTH_NAME})(?![A-Za-z])",
         _read_month_span,
-        needs=f"-— {CAPITAL} {SMALL}",
         words=_MONTH_FORMS,
     ),
     rule(
         "date.quarter",
         r"\b(?P<part>[QH][1-4]) ?'(?P<year>[0-9]{2})(?![0-9])",
         r"\g<part> \g<year>",
-        needs=f"{DIGIT} ' QH",
     ),
     rule(
         "date.iso",
         rf"{RUN}(?P<year>[12][0-9]{{3}})([-/.])(?P<month>[01]?[0-9])\2(?P<day>[0-3]?[0-9])(?:(?P<time>T"
         rf"(?=[0-9]{{2}}:))|(?![0-9]|[/.-][0-9]))",
         _read_iso_date,
-        needs=f"{DIGIT} -/.",
     ),
     rule(
         "date.numeric",
         rf"(?<![0-9/.-])(?P<first>[0-9]{{1,2}})(?P<mark>[/.-])(?P<second>[0-9]{{1,2}})(?P=mark)"
         rf"(?P<year>[12][0-9]{{3}}){END}",
         _read_numeric_date,
-        needs=f"{DIGIT} -/.",
     ),
     rule(
         "date.numeric",
         r"(?<![0-9/.$-])(?P<first>[0-9]{1,2})(?P<mark>/)(?P<second>[0-9]{1,2})/(?P<year>[0-9]{2})(?![0-9/])",
         _read_numeric_date,
-        needs=f"{DIGIT} -/.",
     ),
     rule(
         "date.short",
@@ -185,7 +178,6 @@ RULES: list[Rule] = [
         r"|Thu|Fri|Sat|Sun) )"
         r"(?P<month>[0-9]{1,2})/(?P<day>[0-9]{1,2})(?![0-9/])(?! (?:of|cup|inch|mile|share|chance|majority))",
         _read_short_date,
-        needs=f"{DIGIT} / {SMALL}",
         words=(
             "On",
             "on",
@@ -212,35 +204,30 @@ RULES: list[Rule] = [
         "date.weekdays",
         rf"\b(?P<days>{_DAY_NAME}\.?{_DASH}{_DAY_NAME})(?![A-Za-z])\.?(?= [a-z0-9]|[,;)])",
         _read_day_span,
-        needs=f"-— {CAPITAL} {SMALL}",
         words=_DAYS,
     ),
     rule(
         "date.weekdays",
         rf"\b(?P<days>{_DAY_NAME}{_DASH}{_DAY_NAME})(?![A-Za-z])",
         _read_day_span,
-        needs=f"-— {CAPITAL} {SMALL}",
         words=_DAYS,
     ),
     rule(
         "date.weekday",
         rf"\b(?P<day>{_DAY_NAME})\.?(?P<mark>,? )(?=(?:the )?(?:[0-3]?[0-9](?:st|nd|rd|th)?\b|{_MONTH_NAME} [0-9]))",
         _read_lone_day,
-        needs=f"{CAPITAL} {SMALL}",
         words=_DAYS,
     ),
     rule(
         "date.weekday",
         rf"\b(?P<day>{_DAY_NAME})(?P<mark>, |/| and | or | & )(?={_DAY_NAME}(?![A-Za-z]))",
         lambda match: _DAYS[match["day"]] + match["mark"].replace("/", " or "),
-        needs=f"{CAPITAL} {SMALL}",
         words=_DAYS,
     ),
     rule(
         "date.weekday",
         rf"(?P<before>day(?:, |,? and | or | & ))(?P<day>{_DAY_NAME})(?![A-Za-z'])",
         lambda match: match["before"] + _DAYS[match["day"]],
-        needs=f"{CAPITAL} {SMALL}",
         words=_DAYS,
     ),
     rule(
@@ -248,7 +235,6 @@ RULES: list[Rule] = [
         rf"\b{_MONTH} {_DAY}(?:{_DASH}(?P<last>[12][0-9]|3[01]|[1-9])(?:st|nd|rd|th)?)?(?![0-9A-Za-z:/]"
         rf"|[,.][0-9]{{3}}(?![0-9]))(?:,? {_YEAR}(?!,[0-9]))?",
         _read_month_day,
-        needs=f"{DIGIT} {CAPITAL} {SMALL}",
         words=_MONTH_FORMS,
     ),
     rule(
@@ -256,58 +242,50 @@ RULES: list[Rule] = [
         rf"(?P<article>\b[Tt]he )?(?<![0-9.,:/$£€-]){_DAY}(?:{_DASH}(?P<last>[12][0-9]|3[01]|[1-9])(?:st|nd|rd"
         rf"|th)?)?(?: | of |-){_MONTH}(?![A-Za-z])(?:(?:, | |,|-){_YEAR})?",
         _read_day_month,
-        needs=f"{DIGIT} {CAPITAL} {SMALL}",
         words=_MONTH_FORMS,
     ),
     rule(
         "date.month-year",
         rf"\b(?P<month>(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept|Sep|Oct|Nov|Dec)\b)\.?[ '-]+{_YEAR}",
         _read_month_year,
-        needs=f"{DIGIT} {CAPITAL} {SMALL}",
         words=_MONTH_FORMS,
     ),
     rule(
         "date.fiscal-year",
         r"\bFY ?'?(?P<year>[0-9]{4}|[0-9]{2})(?:[-—/](?P<last>[0-9]{2}))?(?![0-9])",
         _read_quarter,
-        needs=f"{DIGIT} F Y",
     ),
     rule(
         "date.years",
         r"(?<![0-9./-])(?P<first>1[0-9]{3}|20[0-9]{2})[-—/](?P<last>[0-9]{2})(?![0-9/.-])",
         _read_year_span,
-        needs=f"{DIGIT} -—/",
     ),
     rule(
         "date.years",
         r"(?<![0-9./-])(?P<first>1[0-9]{3}|20[0-9]{2})/(?P<last>1[0-9]{3}|20[0-9]{2})(?![0-9/.-])",
         _read_years,
-        needs=f"{DIGIT} -—/",
     ),
     rule(
         "date.year",
         rf"(?P<before>\b[Yy]ear (?:was |is |of )?|\bA\.?D\.? |\bcirca |\b[Ii]n the year )(?P<year>1[0-9]{{3}}"
         rf"|2[0-9]{{3}}){END}(?![,.][0-9])",
         _read_named_year,
-        needs=f"{DIGIT} {CAPITAL}",
         words=("Year", "year", "A", "AD", "circa"),
     ),
     rule(
         "date.year",
         rf"{RUN}(?P<year>[1-9][0-9]{{3}})(?= (?:B\.?C|A\.?D|C\.?E)\b)",
         _read_era_year,
-        needs=f"{DIGIT} {CAPITAL}",
         words=("B", "BC", "BCE", "A", "AD", "C", "CE"),
     ),
 ]
 
 DECADES: list[Rule] = [
-    rule("date.range", r"(?<=[0-9]s)[-—](?='?[0-9]{2,4}s)", " to ", needs="-— s"),
+    rule("date.range", r"(?<=[0-9]s)[-—](?='?[0-9]{2,4}s)", " to "),
     rule(
         "date.decade",
         r"(?<![0-9.,])'?(?P<decade>[0-9]{1,3}0)'?s(?![A-Za-z0-9])",
         _read_decade,
-        needs=f"{DIGIT} s",
         words=("s",),
     ),
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from marstts.text.numbers import cardinal, in_pairs, number, one_by_one, year_or_number
-from marstts.text.rules import CAPITAL, DIGIT, SMALL, rule
+from marstts.text.rules import rule
 from marstts.text.tables import either, table, word_set
 
 _ELEMENTS = frozenset(
@@ -189,54 +189,46 @@ IDENTIFIERS = [
         rf"(?P<before>\b(?:{_CODE_WORDS})(?: code| number| no\.?)?(?: is|:| was|=)? )(?P<digits>[0-9]{{3,}})"
         rf"(?![0-9]|[.,:/-][0-9]|[A-Za-z%])",
         _read_code,
-        needs=f"{DIGIT} {SMALL}",
     ),
     rule(
         "number.order",
         r"(?<![\w&])#(?P<digits>[0-9]{1,20})(?![0-9A-Za-z]"
         r"|[.,][0-9])",
         _read_order,
-        needs=f"{DIGIT} #",
     ),
     rule(
         "number.zip",
         rf"(?P<mark>, )(?P<state>{_STATES}),? (?P<zip>[0-9]{{5}}(?:-[0-9]{{4}})?)(?![0-9])",
         _read_zip,
-        needs=f"{DIGIT} {CAPITAL} ,",
         words=table("names")["states"],
     ),
     rule(
         "number.formula",
         r"(?<![A-Za-z0-9])(?=[A-Za-z]{1,12}[0-9])(?:[A-Z][a-z]?[0-9]{0,3}){1,12}(?![A-Za-z0-9])",
         _read_formula,
-        needs=f"{DIGIT} {CAPITAL}",
     ),
     rule(
         "number.flight",
         r"(?<![A-Za-z0-9])(?P<letters>[A-Z]{2}) ?(?P<digits>[1-9][0-9]{3})(?![0-9A-Za-z]|[.,][0-9])"
         r"(?<!AD [0-9]{4})(?<!BC [0-9]{4})",
         _read_flight,
-        needs=f"{DIGIT} {CAPITAL}",
     ),
     rule(
         "number.flight",
         rf"(?P<before>\b(?:{_PAIRED}) )(?P<digits>[1-9][0-9]{{2,3}})(?![0-9]|[.,][0-9])",
         _read_paired,
-        needs=f"{DIGIT} {CAPITAL}",
         words=word_set("names", "paired_numbers"),
     ),
     rule(
         "number.status",
         r"(?P<before>\b(?:HTTP|[Ee]rror|[Ss]tatus)(?: code)? )(?P<digits>[1-5][0-9]{2})(?![0-9.,])",
         _read_paired,
-        needs=DIGIT,
         words=("HTTP", "Error", "error", "Status", "status"),
     ),
     rule(
         "number.resolution",
         r"(?<![0-9A-Za-z])(?P<lines>[1-9][0-9]{2,3})(?P<scan>[pi])(?![A-Za-z0-9])",
         _read_resolution,
-        needs=f"{DIGIT} pi",
         words=("p", "i"),
     ),
     rule(
@@ -244,26 +236,22 @@ IDENTIFIERS = [
         r"(?<![0-9A-Za-z.,])[1-9][0-9]{0,4}(?:\.[0-9]{1,3})?(?: ?x ?[1-9][0-9]{0,4}(?:\.[0-9]{1,3})?){1,2}"
         r"(?P<inches> in(?=[,.;)]|$))?(?![0-9A-Zabd-fh-ln-z])",
         _read_size,
-        needs=f"{DIGIT} x",
     ),
     rule(
         "number.version",
         rf"\b(?P<before>{_VERSIONED}|[vV](?=[0-9])) ?v?(?P<number>[0-9]{{1,4}}(?:\.[0-9]{{1,4}}){{1,3}})(?![0-9])",
         _read_version,
-        needs=f"{DIGIT} . {SMALL}",
         words={*word_set("names", "versioned"), "v", "V"},
     ),
     rule(
         "number.meter",
         r"(?<![0-9/])(?P<first>[2-9]|12)/(?P<second>[248]|16)(?= (?:time|beat|meter|measure)\b)",
         lambda match: f"{cardinal(match['first'])} {cardinal(match['second'])}",
-        needs="/",
     ),
     rule(
         "number.score",
         r"(?<![0-9/.,$£€])(?P<first>[0-9]{1,3})/(?P<second>[0-9]{1,3})(?![0-9/])",
         _read_score,
-        needs=f"{DIGIT} /-",
     ),
-    rule("number.dotted", r"(?<![0-9.])[0-9]{1,9}(?:\.[0-9]{1,9}){2,7}(?![0-9])", _read_dotted, needs=f"{DIGIT} ."),
+    rule("number.dotted", r"(?<![0-9.])[0-9]{1,9}(?:\.[0-9]{1,9}){2,7}(?![0-9])", _read_dotted),
 ]

@@ -13,6 +13,7 @@ from marstts.text.rules import Trace
 from marstts.text.tables import word_set, words
 
 _CAPITALS = re.compile(r"(?<![A-Za-z'])(?P<letters>[A-Z]{2,6})(?P<plural>'?s)?(?![A-Za-z]|'[a-rt-z])")
+_SMALL = re.compile("[a-z]")
 _PRONOUNCEABLE = re.compile(
     "(?:[BCDFGHJKLMNPRSTVWZ]{1,2}|SCH|STR|TH|SH|CH|QU)?(?:[AEIOU]{1,2}[BCDFGKLMNPRSTVXZ]{1,2}){1,3}[AEIOY]?"
 )
@@ -39,11 +40,11 @@ def spell_initialisms(text: str, trace: Trace) -> str:
 def is_shouted(text: str, capitals: list[str]) -> bool:
     """Whether words are written in capitals for emphasis: "WAIT FOR US"."""
     plain = [each for each in capitals if each.lower() in words() and each not in _spelled() | _as_words()]
-    small = sum(character.islower() for character in text)
+    has_small = _SMALL.search(text) is not None
     return (
         len(plain) >= 2
-        or (len(plain) == 1 and small == 0)
-        or (not plain and small == 0 and " " in text and _reads(capitals))
+        or (len(plain) == 1 and not has_small)
+        or (not plain and not has_small and " " in text and _reads(capitals))
     )
 
 

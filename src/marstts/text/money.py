@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from marstts.text.numbers import NUMBER, RUN, WHOLE, number, with_unit
-from marstts.text.rules import CAPITAL, DIGIT, rule
+from marstts.text.rules import rule
 from marstts.text.tables import either, table
 from marstts.text.units import read_per
 
@@ -67,34 +67,29 @@ RULES = [
         "money.range",
         rf"{_SIGN}{_SYMBOL}{_RANGE}(?![$£€¥])(?P<number>{NUMBER}){_SCALE}{_PER}",
         _read_money,
-        needs=f"{DIGIT} $£€¥₹USDEGBPJPY",
     ),
     rule(
         "money.range",
         rf"{_SIGN}{_CODE} ?{_RANGE}(?P<number>{NUMBER}){_SCALE}{_PER}",
         _read_money,
-        needs=f"{DIGIT} $£€¥₹USDEGBPJPY",
         words=_CODES,
     ),
-    rule("money.symbol", rf"{_SIGN}{_SYMBOL} ?{_AMOUNT}{_SCALE}{_PER}", _read_money, needs="$£€¥₹₩₽₺₴₪₫฿₦₱₿₵₲₡₸"),
+    rule("money.symbol", rf"{_SIGN}{_SYMBOL} ?{_AMOUNT}{_SCALE}{_PER}", _read_money),
     rule(
         "money.code",
         rf"(?<![A-Za-z]){_SIGN}{_CODE} ?{_AMOUNT}{_SCALE}{_PER}",
         _read_money,
-        needs=f"{DIGIT} {CAPITAL}ksr",
         words=_CODES,
     ),
     rule(
         "money.symbol",
         rf"{_SIGN}{RUN}{_AMOUNT}{_SCALE} ?(?P<symbol>[£€¥₹₩₽₺₴₪₫฿₦₱₿]|\$(?![0-9]))(?![0-9]){_PER}",
         _read_money,
-        needs="$£€¥₹₩₽₺₴₪₫฿₦₱₿",
     ),
     rule(
         "money.code",
         rf"{_SIGN}{RUN}{_AMOUNT}{_SCALE} ?(?P<symbol>{either(set(_CODES) - _BEFORE_ONLY)})(?![A-Za-z0-9]){_PER}",
         _read_money,
-        needs=f"{DIGIT} {CAPITAL}ksr",
         words=_CODES,
     ),
 ]

@@ -7,7 +7,6 @@ out, and `reading.read_text` names it. The time is linear in the text, and norma
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
@@ -29,7 +28,7 @@ from marstts.text.characters import fold_characters
 from marstts.text.initialisms import spell_initialisms
 from marstts.text.plain import is_plain
 from marstts.text.punctuation import tidy_punctuation
-from marstts.text.rules import DIGIT, Step, Trace, apply_all
+from marstts.text.rules import Step, Trace, apply_all
 from marstts.text.symbols import name_symbols
 
 MAX_PASSES = 12
@@ -57,8 +56,6 @@ RULES = (
 )
 """Every rule on folded text, the most specific first; a numeral that no rule claims is a plain number."""
 
-_RULES_WITHOUT_DIGITS = tuple(rule for rule in RULES if not any(group <= set(DIGIT) for group in rule.needs))
-_DIGIT = re.compile("[0-9]")
 _STOPS = (".", "?", "!")
 
 
@@ -144,7 +141,7 @@ def _normalize_once(text: str, trace: Trace) -> str:
     text = fold_characters(text, trace)
     if is_plain(text):
         return _with_letters(tidy_punctuation(text))
-    text = apply_all(RULES if _DIGIT.search(text) else _RULES_WITHOUT_DIGITS, text, trace)
+    text = apply_all(RULES, text, trace)
     text = name_symbols(text, trace)
     text = spell_initialisms(text, trace)
     return _with_letters(tidy_punctuation(text))

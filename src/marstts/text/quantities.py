@@ -20,7 +20,7 @@ from marstts.text.numbers import (
     ordinal,
     year_or_number,
 )
-from marstts.text.rules import DIGIT, SMALL, rule
+from marstts.text.rules import rule
 from marstts.text.tables import either
 
 _SCALES = {"k": "thousand", "K": "thousand", "M": "million", "mn": "million", "mln": "million", "bn": "billion",
@@ -114,74 +114,63 @@ RANGES = [
         "number.chain",
         r"(?<![0-9A-Za-z-])[0-9](?:-[0-9]){2,5}(?![0-9A-Za-z-])",
         lambda match: " ".join(map(number, match[0].split("-"))),
-        needs=f"{DIGIT} -",
     ),
     rule(
         "number.ordinal-range",
         rf"{RUN}(?P<low>[0-9]{{1,4}})(?:st|nd|rd|th) ?(?:-|—) ?(?P<high>[0-9]{{1,4}})(?:st|nd|rd|th)(?![A-Za-z0-9])",
         _read_ordinal_range,
-        needs=f"{DIGIT} -— {SMALL}",
     ),
     rule(
         "number.indian",
         rf"{RUN}[0-9]{{1,2}}(?:,[0-9]{{2}}){{1,4}},[0-9]{{3}}(?![0-9,])",
         lambda match: match[0].replace(",", ""),
-        needs=f"{DIGIT} ,",
     ),
     rule(
         "number.european",
         rf"{RUN}(?<![.])[0-9]{{1,3}}(?:\.[0-9]{{3}}){{2,4}}(?![0-9.])",
         lambda match: match[0].replace(".", ","),
-        needs=f"{DIGIT} .,",
     ),
     rule(
         "number.european",
         r"(?<![0-9,.:$£€])[0-9]{1,4},[0-9]{2}(?![0-9,%]| ?[£€$A-Za-z°%])",
         lambda match: match[0].replace(",", "."),
-        needs=f"{DIGIT} .,",
     ),
-    rule("number.range", r"(?<=[A-Z][0-9])[-—](?=[A-Z][0-9](?![0-9A-Za-z]))", " to ", needs=f"{DIGIT} -—"),
+    rule("number.range", r"(?<=[A-Z][0-9])[-—](?=[A-Z][0-9](?![0-9A-Za-z]))", " to "),
     rule(
         "number.swiss",
         rf"{RUN}[0-9]{{1,3}}(?:'[0-9]{{3}}){{1,4}}(?![0-9'])",
         lambda match: match[0].replace("'", ","),
-        needs=f"{DIGIT} '",
     ),
     rule(
         "number.year",
         r"(?<![A-Za-z0-9])'(?P<year>[0-9]{2})(?![0-9A-Za-z'])",
         lambda match: number(match["year"]) if match["year"][0] != "0" else f"oh {number(match['year'][1])}",
-        needs=f"{DIGIT} '",
     ),
     rule(
         "number.scientific",
         rf"{SIGN}(?<![A-Za-z0-9.])(?P<mantissa>[0-9]{{1,9}}(?:\.[0-9]{{1,9}})?)[eE]"
         rf"(?P<exponent>[+-]?[0-9]{{1,3}})(?![A-Za-z0-9])",
         _read_scientific,
-        needs=f"{DIGIT} eE",
     ),
-    rule("number.ratio", rf"{RUN}([0-9]{{1,4}}):(?=[0-9]{{1,4}}{END})", _read_ratio, needs=f"{DIGIT} :"),
-    rule("number.minus", r"(?<=[0-9])-(?=[0-9.]{1,12} ?=)", " minus ", needs=f"{DIGIT} = -", parted=False),
+    rule("number.ratio", rf"{RUN}([0-9]{{1,4}}):(?=[0-9]{{1,4}}{END})", _read_ratio),
+    rule("number.minus", r"(?<=[0-9])-(?=[0-9.]{1,12} ?=)", " minus ", parted=False),
     rule(
         "number.minus",
         r"(?<![A-Za-z])(?P<name>[a-z])-(?=[0-9]{1,9}[ =)])",
         lambda match: f"{match['name']} minus " if "=" in match.string else None,
-        needs=f"{DIGIT} = -",
         parted=False,
     ),
-    rule("number.range", rf"(?<=[0-9%])(?: ?— ?|-){_THING}", _read_range, needs=f"{DIGIT} -—"),
-    rule("number.range", rf"(?<=[0-9][°%kKMB])(?: ?— ?|-){_THING}", " to ", needs=f"{DIGIT} -—"),
+    rule("number.range", rf"(?<=[0-9%])(?: ?— ?|-){_THING}", _read_range),
+    rule("number.range", rf"(?<=[0-9][°%kKMB])(?: ?— ?|-){_THING}", " to "),
     rule(
         "number.range",
         r"(?<=[0-9][a-zA-Z%])(?: ?— ?|-)(?=[0-9]{1,4}(?:[a-zA-Z]{1,2}|%)(?![A-Za-z0-9]))",
         " to ",
-        needs=f"{DIGIT} -—",
     ),
     rule(
         "number.range",
         r"(?<=[0-9][a-zA-Z][a-zA-Z])(?: ?— ?|-)(?=[0-9]{1,4}[a-zA-Z]{2}(?![A-Za-z0-9]))",
         " to ",
-        needs=f"{DIGIT} -—",
     ),
 ]
 
@@ -190,7 +179,6 @@ SCALES = [
         "number.scale",
         rf"{RUN}(?<![A-Za-z.,-])(?P<number>{NUMBER})(?P<scale>{either(_SCALES)})(?P<more>\+)?(?![A-Za-z0-9/'])",
         _read_scaled,
-        needs=f"{DIGIT} kKMmBbT",
     ),
 ]
 
@@ -200,15 +188,13 @@ POWERS = [
         r"(?<![A-Za-z0-9^])(?P<base>[0-9]{1,9}(?![0-9])|[A-Za-z]{1,20})\^(?:(?P<exponent>[+-]?[0-9]{1,4}|[a-z]"
         r"(?![a-z]))|(?P<grouped>\([A-Za-z0-9+-]{1,9}\)))",
         _read_power,
-        needs="^",
     ),
-    rule("number.power", r"(?<=[)\]\u0370-\u03ff])\^2(?![0-9])", " squared", needs="^"),
-    rule("number.power", r"(?<=[)\]\u0370-\u03ff])\^3(?![0-9])", " cubed", needs="^"),
+    rule("number.power", r"(?<=[)\]\u0370-\u03ff])\^2(?![0-9])", " squared"),
+    rule("number.power", r"(?<=[)\]\u0370-\u03ff])\^3(?![0-9])", " cubed"),
     rule(
         "number.power",
         r"(?<=[)\]A-Za-z0-9])\^(?P<exponent>-?[0-9]{1,4}|[a-z](?![a-z]))",
         lambda match: f" to the {power_words(match['exponent'])}",
-        needs="^",
     ),
 ]
 
@@ -217,14 +203,12 @@ NUMBERS = [
         "number.ordinal",
         rf"{RUN}(?P<number>{WHOLE})(?:st|nd|rd|th|ST|ND|RD|TH)(?![A-Za-z0-9])",
         lambda match: ordinal(match["number"]),
-        needs=f"{DIGIT} tnrsTNRS",
     ),
     rule(
         "number.fraction",
         r"(?<![0-9/.,])(?:(?P<whole>[0-9]{1,4})(?: |-(?=[0-9]/[0-9](?![0-9]))))?(?P<over>[0-9]{1,6})/"
         r"(?P<under>[0-9]{1,6})(?![0-9/])",
         _read_fraction,
-        needs=f"{DIGIT} /",
     ),
-    rule("number.plain", rf"{SIGN}{RUN}(?P<number>{NUMBER})", _read_plain, needs=DIGIT),
+    rule("number.plain", rf"{SIGN}{RUN}(?P<number>{NUMBER})", _read_plain),
 ]

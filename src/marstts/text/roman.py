@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from marstts.text.numbers import cardinal, ordinal, year_or_number
-from marstts.text.rules import CAPITAL, SMALL, rule
+from marstts.text.rules import rule
 from marstts.text.tables import either, word_set
 
 _DIGITS = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
@@ -70,28 +70,24 @@ RULES = [
         "roman.ruler",
         rf"\b(?P<name>(?:{_TITLES}) [A-Z][a-z]+(?: [A-Z][a-z]+)?) (?P<numeral>[IVX]{{1,6}}){_AFTER}",
         _read_ruler,
-        needs=f"IVX {SMALL}",
         words=word_set("names", "titles"),
     ),
     rule(
         "roman.ruler",
         rf"\b(?P<name>(?:{_RULERS})(?: [A-Z][a-z]{{2,15}})?) (?P<numeral>[IVX]{{2,6}}|V(?!\. [A-Z])){_AFTER}",
         _read_ruler,
-        needs=f"IVX {SMALL}",
         words=word_set("names", "rulers"),
     ),
     rule(
         "roman.ruler",
         rf"\b(?P<name>(?:{_RULERS})) (?P<numeral>I)(?=[,;:)]|'s\b|\.(?:$| [A-Z])| (?:of|reigned|ruled)\b)",
         _read_ruler,
-        needs=f"IVX {SMALL}",
         words=word_set("names", "rulers"),
     ),
     rule(
         "roman.part",
         rf"\b(?P<part>{_PARTS}) (?P<numeral>[IVXLC]{{1,8}})(?:[-—](?P<last>[IVXLC]{{1,8}}))?\b(?!'[a-rt-z])",
         _read_part,
-        needs=f"IVXLCivxl {CAPITAL}",
         words=word_set("names", "parts") | {part.upper() for part in word_set("names", "parts")},
     ),
     rule(
@@ -99,20 +95,17 @@ RULES = [
         rf"\b(?P<part>{_LOWER_PARTS}) (?P<numeral>[ivxl]{{1,6}}|[IVXL]{{1,6}})(?:[-—]"
         rf"(?P<last>[ivxl]{{1,6}}))?{_AFTER}(?<! i)(?<! I)",
         _read_part,
-        needs=f"IVXLCivxl {CAPITAL}",
         words={part.lower() for part in word_set("names", "parts")},
     ),
     rule(
         "roman.name",
         rf"\b(?P<name>[A-Z][a-z]{{1,20}}|[A-Z]{{2,5}}) {_LONG}{_AFTER}",
         _read_after_name,
-        needs=f"IVX {CAPITAL} {SMALL}",
     ),
     rule(
         "roman.century",
         r"\b(?P<numeral>[IVX]{1,5})(?:th|st)?(?= (?:[Cc]entury|[Cc]enturies)\b)",
         _read_century,
-        needs="IVX r",
         words=(
             "I",
             "V",
@@ -146,12 +139,10 @@ RULES = [
         r"(?<![A-Za-z0-9])(?=[MDCLXVI]{4,15}(?![A-Za-z0-9]))M{1,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV"
         r"|V?I{0,3})",
         lambda match: year_or_number(str(_value(match[0]))),
-        needs="M",
     ),
     rule(
         "roman.listed",
         r"\((?P<numeral>ii|iii|iv|vi{1,3}|ix|xi{1,3}|II|III|IV|VI{1,3}|IX)\) ?",
         _read_listed,
-        needs="( )",
     ),
 ]

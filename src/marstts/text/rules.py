@@ -8,9 +8,11 @@ So the time is linear in the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+
+from marstts.text.prefilter import Prefilter, analyze, class_of
 
 Reader = Callable[[re.Match[str]], str | None]
 """Function from a match to the text that replaces it; None leaves the text as it is."""
@@ -18,9 +20,10 @@ Reader = Callable[[re.Match[str]], str | None]
 _LETTERS = re.compile("[A-Za-z]+")
 
 DIGIT = "0123456789"
-SMALL = "abcdefghijklmnopqrstuvwxyz"
-CAPITAL = SMALL.upper()
-"""Values of `needs`: any digit, any small letter, any capital."""
+_DIGIT = re.compile("[0-9]")
+
+MAX_LETTERS = 8
+"""Where more letters can start a match, the whole text is searched instead."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,33 @@ class Trace:
         self.left_out.append(characters)
 
 
+class Text:
+    """A text between two rules, with what is found in it at most once."""
+
+    def __init__(self, text: str, before: Text | None = None, added: str = "") -> None:
+        self.text = text
+        self.characters = frozenset(text) if before is None else before.characters | frozenset(added)
+        """Every character that occurs; after a rule perhaps more, which costs a search and changes nothing."""
+        self.runs = frozenset(_LETTERS.findall(text)) if before is None else before.runs.union(_LETTERS.findall(added))
+        """Every run of letters; after a rule perhaps more."""
+
+    @cached_property
+    def _positions(self) -> dict[re.Pattern[str], list[int]]:
+        return {}
+
+    @cached_property
+    def run_starts(self) -> list[int]:
+        """Where runs of digits start."""
+        digits = self.positions(_DIGIT)
+        return [position for before, position in zip([-2, *digits], digits, strict=False) if before != position - 1]
+
+    def positions(self, characters: re.Pattern[str]) -> list[int]:
+        """Where one of `characters` stands."""
+        if characters not in self._positions:
+            self._positions[characters] = [match.start() for match in characters.finditer(self.text)]
+        return self._positions[characters]
+
+
 @dataclass(frozen=True)
 class Rule:
     """One written form and how it is read."""
@@ -58,9 +88,6 @@ class Rule:
     """The pattern of the written form."""
 
     read: Reader
-    needs: tuple[frozenset[str], ...] = ()
-    """Groups of characters; the rule is tried only where the text holds one of each."""
-
     words: frozenset[str] = frozenset()
     """Runs of letters of which the text must hold one; empty: any text will do."""
 
@@ -72,17 +99,53 @@ class Rule:
         """The pattern, compiled when it is first tried."""
         return re.compile(self.source)
 
-    def apply(self, text: str, trace: Trace) -> str:
-        """`text` with every match read."""
+    @cached_property
+    def prefilter(self) -> Prefilter:
+        """What is known of every match."""
+        return analyze(self.source)
 
-        def replace(match: re.Match[str]) -> str:
+    @cached_property
+    def _first(self) -> re.Pattern[str] | None:
+        first = self.prefilter.first
+        is_rare = first is not None and sum(map(str.isalpha, first)) <= MAX_LETTERS
+        return class_of(first) if is_rare and first is not None else None
+
+    @cached_property
+    def _is_digit_run(self) -> bool:
+        return self.prefilter.starts_runs and (self.prefilter.first or {""}) <= frozenset(DIGIT)
+
+    def may_match(self, text: Text) -> bool:
+        """Whether the text holds every character and one of the words that a match needs."""
+        for group in self.prefilter.required:
+            if group.isdisjoint(text.characters):
+                return False
+        return not self.words or not self.words.isdisjoint(text.runs)
+
+    def apply(self, text: Text, trace: Trace) -> Text:
+        """`text` with every match read; the same object where nothing changes."""
+        parts: list[str] = []
+        added: list[str] = []
+        end = 0
+        for match in self._matches(text):
             words = self.read(match)
             if words is None or words == match[0]:
-                return match[0]
+                continue
             trace.record(self.name, match[0], words)
-            return _apart(words, match) if self.parted else words
+            parts += (text.text[end : match.start()], _apart(words, match) if self.parted else words)
+            added.append(words)
+            end = match.end()
+        return Text("".join(parts) + text.text[end:], text, " ".join(added)) if parts else text
 
-        return self.pattern.sub(replace, text)
+    def _matches(self, text: Text) -> Iterator[re.Match[str]]:
+        """What `finditer` gives; where few characters can start a match, only those are tried."""
+        if self._first is None:
+            yield from self.pattern.finditer(text.text)
+            return
+        match_at, end = self.pattern.match, 0
+        for position in text.run_starts if self._is_digit_run else text.positions(self._first):
+            if position >= end and (match := match_at(text.text, position)) is not None:
+                end = match.end()
+                yield match
 
 
 def _apart(words: str, match: re.Match[str]) -> str:
@@ -92,36 +155,20 @@ def _apart(words: str, match: re.Match[str]) -> str:
     return before + words + after
 
 
-def rule(
-    name: str, pattern: str, read: Reader | str, *, needs: str = "", words: Iterable[str] = (), parted: bool = True
-) -> Rule:
+def rule(name: str, pattern: str, read: Reader | str, *, words: Iterable[str] = (), parted: bool = True) -> Rule:
     """A rule from its pattern's source; a `read` that is a string may refer to groups: `\\\\1`.
 
-    `needs` holds groups of characters with spaces between: "$£ 0123456789" asks for one of each. `words` are forms of
-    which one must occur; the first run of letters of each is what is looked for.
+    `words` are forms of which one must occur; the first run of letters of each is what is looked for.
     """
     reader = (lambda match: match.expand(read)) if isinstance(read, str) else read
     runs = frozenset(run[0] for word in words if (run := _LETTERS.search(word)))
-    return Rule(name, pattern, reader, tuple(map(frozenset, needs.split())), runs, parted)
+    return Rule(name, pattern, reader, runs, parted)
 
 
 def apply_all(rules: Sequence[Rule], text: str, trace: Trace) -> str:
     """`text` after every rule in order."""
-    characters: set[str] | None = None
-    runs: set[str] | None = None
+    current = Text(text)
     for each in rules:
-        if characters is None:
-            characters = set(text)
-        for group in each.needs:
-            if group.isdisjoint(characters):
-                break
-        else:
-            if each.words:
-                if runs is None:
-                    runs = set(_LETTERS.findall(text))
-                if each.words.isdisjoint(runs):
-                    continue
-            read = each.apply(text, trace)
-            if read is not text:
-                text, characters, runs = read, None, None
-    return text
+        if each.may_match(current):
+            current = each.apply(current, trace)
+    return current.text

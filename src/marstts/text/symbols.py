@@ -46,49 +46,42 @@ def _read_override(match: re.Match[str]) -> str:
 
 
 MARKUP: list[Rule] = [
-    rule("pause", r"(?i:\[pause(?::\s?[0-9.]{1,9}\s?(?:ms|s)?)?\])", ", ", needs="[", parted=False),
-    rule(
-        "override", r"\[(?P<word>[^\[\]{}]{1,80})\]\{(?P<say>[^{}]{1,200})\}", _read_override, needs="{", parted=False
-    ),
+    rule("pause", r"(?i:\[pause(?::\s?[0-9.]{1,9}\s?(?:ms|s)?)?\])", ", ", parted=False),
+    rule("override", r"\[(?P<word>[^\[\]{}]{1,80})\]\{(?P<say>[^{}]{1,200})\}", _read_override, parted=False),
     rule(
         "markup.entity",
         r"&(?:[a-zA-Z]{2,8}|#[0-9]{1,7}"
         r"|#x[0-9A-Fa-f]{1,6});",
         _read_entity,
-        needs="&",
         parted=False,
     ),
-    rule("markup.comment", r"<!--[^<>]{0,500}-->", " ", needs="<", parted=False),
+    rule("markup.comment", r"<!--[^<>]{0,500}-->", " ", parted=False),
     rule(
         "markup.tag",
         rf"</?(?:(?P<block>br|p|div|li|tr|td|th|h[1-6]|hr)|(?:{_HTML_TAGS}))(?:\s[^<>]{{0,300}})?/?>",
         _read_tag,
-        needs="<",
         parted=False,
     ),
-    rule("latex.fraction", r"\\[dt]?frac ?\{([^{}]{1,60})\} ?\{([^{}]{1,60})\}", r" \1 over \2 ", needs="\\"),
-    rule("latex.root", r"\\sqrt ?\{([^{}]{1,60})\}", r" square root of \1 ", needs="\\"),
+    rule("latex.fraction", r"\\[dt]?frac ?\{([^{}]{1,60})\} ?\{([^{}]{1,60})\}", r" \1 over \2 "),
+    rule("latex.root", r"\\sqrt ?\{([^{}]{1,60})\}", r" square root of \1 "),
     rule(
         "latex.text",
         r"\\(?:text|mathrm|mathbf|textbf|textit|emph|operatorname) ?\{([^{}]{1,80})\}",
         r" \1 ",
-        needs="\\",
     ),
-    rule("latex.exponent", r"\^\{([A-Za-z0-9+-]{1,9})\}", r"^\1", needs="^", parted=False),
-    rule("latex.index", r"(?<=[A-Za-z])_\{?([A-Za-z0-9])\}?(?![A-Za-z0-9_])", r" \1", needs="_", parted=False),
-    rule("latex.delimiter", r"\\[()\[\]]|\$\$", " ", needs="\\$", parted=False),
+    rule("latex.exponent", r"\^\{([A-Za-z0-9+-]{1,9})\}", r"^\1", parted=False),
+    rule("latex.index", r"(?<=[A-Za-z])_\{?([A-Za-z0-9])\}?(?![A-Za-z0-9_])", r" \1", parted=False),
+    rule("latex.delimiter", r"\\[()\[\]]|\$\$", " ", parted=False),
     rule(
         "latex.delimiter",
         r"\$(?=[A-Za-z\\(])(?P<formula>[^$\n]{1,200}[^$\s])\$(?![0-9A-Za-z])",
         r"\g<formula>",
-        needs="$",
         parted=False,
     ),
     rule(
         "latex.command",
         rf"\\(?P<name>{'|'.join(sorted(_LATEX, key=len, reverse=True))})(?![A-Za-z])",
         _read_command,
-        needs="\\",
         parted=False,
     ),
 ]
@@ -100,7 +93,6 @@ EMOTICONS: list[Rule] = [
         r"(?<![^\s(])(?:[:;=]['^-]?[()DPpOo|\\/3*]{1,3}|8-\)|[:;]-?\]|<3+|</3|\^[_.]?\^|-_-|[oO]_[oO]|T_T|xD|XD"
         r"|:'\(|>:\(|\\o/)(?![^\s.,!?;)])",
         " ",
-        needs=":;=<^_8xXToO-",
         parted=False,
     ),
 ]
@@ -114,45 +106,40 @@ _LEFT = r"(?<=[\w)\]}\"'%] )"
 _OPERAND = r"(?= ?[\w(\[\"'$£€+—-])"
 
 OPERATORS: list[Rule] = [
-    rule("symbol.less", r"(?<=[a-z0-9)])<(?=-[0-9])", " less than ", needs="< -", parted=False),
+    rule("symbol.less", r"(?<=[a-z0-9)])<(?=-[0-9])", " less than ", parted=False),
     rule(
         "symbol.absolute",
         r"(?<![\w|])\|(?P<of>[A-Za-z0-9]{1,3}(?: ?[+*/-] ?[A-Za-z0-9]{1,3}){0,2})\|(?![\w|])",
         r"the absolute value of \g<of>",
-        needs="|",
         parted=False,
     ),
-    rule("symbol.note", r"\b([A-G])#(?![0-9A-Za-z])", r"\1 sharp ", needs="#"),
-    rule("symbol.arrow", r"(?<=[\w)\]\"'.!?%]) ?<=+> ?(?=[\w(\[\"'])", " if and only if ", needs="<", parted=False),
-    rule("symbol.arrow", r"(?<=[\w)\]\"'.!?%]) ?<-+> ?(?=[\w(\[\"'])", " to and from ", needs="<", parted=False),
+    rule("symbol.note", r"\b([A-G])#(?![0-9A-Za-z])", r"\1 sharp "),
+    rule("symbol.arrow", r"(?<=[\w)\]\"'.!?%]) ?<=+> ?(?=[\w(\[\"'])", " if and only if ", parted=False),
+    rule("symbol.arrow", r"(?<=[\w)\]\"'.!?%]) ?<-+> ?(?=[\w(\[\"'])", " to and from ", parted=False),
     rule(
         "symbol.less-or-equal",
         r"(?<=[\w)\]}%\"']) ?<= ?(?=[\w(.$£€+-])",
         _read_comparison("less than or equal to"),
-        needs="<",
         parted=False,
     ),
     rule(
         "symbol.greater-or-equal",
         r"(?<=[\w)\]}%\"']) ?>= ?(?=[\w(.$£€+-])",
         _read_comparison("greater than or equal to"),
-        needs=">",
         parted=False,
     ),
-    rule("symbol.at-most", r"<=", " at most ", needs="<", parted=False),
-    rule("symbol.at-least", r">=", " at least ", needs=">", parted=False),
+    rule("symbol.at-most", r"<=", " at most ", parted=False),
+    rule("symbol.at-least", r">=", " at least ", parted=False),
     rule(
         "symbol.identical",
         r"(?<=[\w)\]\"']) ?!== ?(?=\S)",
         _read_comparison("is not identical to"),
-        needs="!",
         parted=False,
     ),
     rule(
         "symbol.identical",
         r"(?<=[\w)\]\"']) ?=== ?(?=\S)",
         _read_comparison("is identical to"),
-        needs="=",
         parted=False,
     ),
     rule(
@@ -160,7 +147,6 @@ OPERATORS: list[Rule] = [
         r"(?:!=|=/=|<>"
         r"(?= ?\w))",
         _read_comparison("is not equal to"),
-        needs="!=<",
         parted=False,
     ),
     rule(
@@ -168,7 +154,6 @@ OPERATORS: list[Rule] = [
         r"(?<=[\w)\]\"'.!?%]) ?(?:-{1,3}>+) ?(?=[\w"
         r"(\[\"'$£€#@+-])",
         " to ",
-        needs=">",
         parted=False,
     ),
     rule(
@@ -176,44 +161,40 @@ OPERATORS: list[Rule] = [
         r"(?<=[\w)\]\"'.!?%]) ?(?:={1,3}>) ?(?=[\w"
         r"(\[\"'{$£€#@+-])",
         " arrow ",
-        needs=">",
         parted=False,
     ),
-    rule("symbol.arrow", r"(?<=[\w)\]\"']) ?<-{1,2} ?(?=[\w(\[\"'])", " left arrow ", needs="<", parted=False),
-    rule("symbol.arrow", r"-{1,3}>|={1,3}>|<-{1,3}|<={2,3}", " ", needs="<>", parted=False),
+    rule("symbol.arrow", r"(?<=[\w)\]\"']) ?<-{1,2} ?(?=[\w(\[\"'])", " left arrow ", parted=False),
+    rule("symbol.arrow", r"-{1,3}>|={1,3}>|<-{1,3}|<={2,3}", " ", parted=False),
     rule(
         "symbol.assign",
         r"(?<=[\w)\]\"']) ?(?P<operator>[+*/%-])= ?(?=\S)",
         lambda match: f" {_ASSIGN[match['operator']]} equals ",
-        needs="=",
         parted=False,
     ),
-    rule("symbol.assign", r"(?<=[\w)\]]) ?:= ?(?=\S)", " is defined as ", needs=":", parted=False),
-    rule("symbol.increment", r"(?<=[a-z])\+\+(?![+\w])", " plus plus", needs="+", parted=False),
-    rule("symbol.increment", r"(?<=\b[a-z])--(?=[;,.)]|$)", " minus minus", needs="-", parted=False),
-    rule("symbol.logic", r" ?&& ?", " and ", needs="&", parted=False),
-    rule("symbol.logic", r"(?<=[\w)\]]) ?\|\| ?(?=[\w(!])", " or ", needs="|", parted=False),
-    rule("symbol.logic", r"(?<![\w.,!?])!(?=[A-Za-z_(])", " not ", needs="!", parted=False),
+    rule("symbol.assign", r"(?<=[\w)\]]) ?:= ?(?=\S)", " is defined as ", parted=False),
+    rule("symbol.increment", r"(?<=[a-z])\+\+(?![+\w])", " plus plus", parted=False),
+    rule("symbol.increment", r"(?<=\b[a-z])--(?=[;,.)]|$)", " minus minus", parted=False),
+    rule("symbol.logic", r" ?&& ?", " and ", parted=False),
+    rule("symbol.logic", r"(?<=[\w)\]]) ?\|\| ?(?=[\w(!])", " or ", parted=False),
+    rule("symbol.logic", r"(?<![\w.,!?])!(?=[A-Za-z_(])", " not ", parted=False),
     rule(
         "symbol.less",
         r"(?<=[\w)\]%] )<(?= ?[\w(.$£€+-])|(?<=[a-z0-9)])<(?=[0-9a-z])(?![a-z]{2})",
         " less than ",
-        needs="<",
         parted=False,
     ),
     rule(
         "symbol.greater",
         r"(?<=[\w)\]%] )>(?= ?[\w(.$£€+-])|(?<=[a-z0-9)])>(?=[0-9a-z])(?![a-z]{2})",
         " greater than ",
-        needs=">",
         parted=False,
     ),
-    rule("symbol.less", r"(?<![\w<])<(?= ?[0-9$£€.+-])", " less than ", needs="<", parted=False),
-    rule("symbol.greater", r"(?<![\w>])>(?= ?[0-9$£€.+-])", " more than ", needs=">", parted=False),
-    rule("symbol.approximately", r"(?<=[\w)]) ?≈ ?(?=[\w(.$-])", " is approximately ", needs="≈", parted=False),
-    rule("symbol.about", r"(?<=about )[~≈] ?(?=[$£€]?[0-9.])", "", needs="~≈", parted=False),
-    rule("symbol.about", r"(?<![\w~])~ ?(?=[$£€]?[0-9.])", "about ", needs="~"),
-    rule("symbol.about", r"~(?=\$?[0-9])", " about ", needs="~"),
+    rule("symbol.less", r"(?<![\w<])<(?= ?[0-9$£€.+-])", " less than ", parted=False),
+    rule("symbol.greater", r"(?<![\w>])>(?= ?[0-9$£€.+-])", " more than ", parted=False),
+    rule("symbol.approximately", r"(?<=[\w)]) ?≈ ?(?=[\w(.$-])", " is approximately ", parted=False),
+    rule("symbol.about", r"(?<=about )[~≈] ?(?=[$£€]?[0-9.])", "", parted=False),
+    rule("symbol.about", r"(?<![\w~])~ ?(?=[$£€]?[0-9.])", "about "),
+    rule("symbol.about", r"~(?=\$?[0-9])", " about "),
 ]
 
 
@@ -227,48 +208,43 @@ def _read_minus(match: re.Match[str]) -> str | None:
 
 
 RULES: list[Rule] = [
-    rule("symbol.plus-or-minus", r"\+ ?/ ?[-—]", " plus or minus ", needs="+", parted=False),
-    rule("symbol.backslash", r"(?<=\w)\\+(?=\w)", _read_backslash, needs="\\", parted=False),
-    rule("symbol.divided", r"(?<=\b[a-z]) / (?=[a-z0-9](?![A-Za-z]))", " divided by ", needs="/", parted=False),
+    rule("symbol.plus-or-minus", r"\+ ?/ ?[-—]", " plus or minus ", parted=False),
+    rule("symbol.backslash", r"(?<=\w)\\+(?=\w)", _read_backslash, parted=False),
+    rule("symbol.divided", r"(?<=\b[a-z]) / (?=[a-z0-9](?![A-Za-z]))", " divided by ", parted=False),
     rule(
         "symbol.times",
         r"(?<![A-Za-z0-9])x(?=[0-9]{1,3}(?![0-9A-Za-z.]))(?<=[a-z)] x)(?<!= x)",
         "times ",
-        needs="x*\u00d7·",
     ),
     rule(
         "symbol.times",
         r"(?<=[0-9)]) ?[*\u00d7·] ?(?=[0-9(a-z-])"
         r"(?!\*)",
         " times ",
-        needs="x*\u00d7·",
         parted=False,
     ),
     rule(
         "symbol.times",
         r"(?<=\b[A-Za-z0-9]) [*] (?=[A-Za-z0-9](?![A-Za-z]{2}))",
         " times ",
-        needs="x*\u00d7·",
         parted=False,
     ),
-    rule("symbol.times", r"(?<=[0-9]) x (?=[0-9])", " times ", needs="x*\u00d7·", parted=False),
-    rule("symbol.star", r"(?<![0-9.,])(?P<number>[1-7])\*(?= [a-z]|-)", r"\g<number> star", needs="*"),
-    rule("symbol.divided", r"(?<=[0-9)]) / (?=[0-9(])", " divided by ", needs="/", parted=False),
-    rule("symbol.divided", r"(?<=\b[a-z)])/(?=[0-9])", " over ", needs="/", parted=False),
-    rule("symbol.minus", r"(?<=[0-9)]) - (?=[0-9(])", " minus ", needs="-", parted=False),
-    rule("symbol.minus", r"(?<=\b[a-z]) ?- (?=[0-9a-z](?![A-Za-z']))", _read_minus, needs="-", parted=False),
+    rule("symbol.times", r"(?<=[0-9]) x (?=[0-9])", " times ", parted=False),
+    rule("symbol.star", r"(?<![0-9.,])(?P<number>[1-7])\*(?= [a-z]|-)", r"\g<number> star"),
+    rule("symbol.divided", r"(?<=[0-9)]) / (?=[0-9(])", " divided by ", parted=False),
+    rule("symbol.divided", r"(?<=\b[a-z)])/(?=[0-9])", " over ", parted=False),
+    rule("symbol.minus", r"(?<=[0-9)]) - (?=[0-9(])", " minus ", parted=False),
+    rule("symbol.minus", r"(?<=\b[a-z]) ?- (?=[0-9a-z](?![A-Za-z']))", _read_minus, parted=False),
     rule(
         "symbol.grade",
         r"(?P<before>\b(?:[Aa]n?|[Gg]rade|[Gg]ot|of) )(?P<grade>[A-F])-(?=[\s.,;!?)]|$)",
         r"\g<before>\g<grade> minus",
-        needs="-",
         parted=False,
     ),
     rule(
         "symbol.grade",
         r"(?P<before>^|, )(?P<grade>[A-F])-(?=[.,;)]|$)",
         r"\g<before>\g<grade> minus",
-        needs="-",
         parted=False,
     ),
     rule(
@@ -276,24 +252,21 @@ RULES: list[Rule] = [
         r"(?<![A-Za-z0-9])sqrt\((?P<of>[A-Za-z0-9+*. -]{1,20})"
         r"\)",
         r"square root of \g<of>",
-        needs="( q",
     ),
-    rule("symbol.factorial", r"(?<=[0-9])!(?= ?[=+*/-] ?[0-9a-z(])", " factorial", needs="!", parted=False),
+    rule("symbol.factorial", r"(?<=[0-9])!(?= ?[=+*/-] ?[0-9a-z(])", " factorial", parted=False),
     rule(
         "symbol.over",
         r"(?<![A-Za-z0-9])(?P<over>[a-z])/(?P<under>[a-z])(?![A-Za-z0-9/])",
         lambda match: f"{match['over']} over {match['under']}" if "=" in match.string else None,
-        needs="/ =",
         parted=False,
     ),
     rule(
         "symbol.function",
         r"(?<![A-Za-z0-9])(?P<name>[fgh]|sin|cos|tan|log|ln|exp)\((?P<of>[a-z0-9]{1,3})\)",
         r"\g<name> of \g<of>",
-        needs="(",
     ),
-    rule("symbol.percent", r"(?<=[a-z] )%(?= [a-z0-9])", "modulo", needs="%", parted=False),
-    rule("symbol.citation", r"(?<=[.,;)\"'])(?:\[[0-9]{1,3}\]){1,5}", " ", needs="[", parted=False),
+    rule("symbol.percent", r"(?<=[a-z] )%(?= [a-z0-9])", "modulo", parted=False),
+    rule("symbol.citation", r"(?<=[.,;)\"'])(?:\[[0-9]{1,3}\]){1,5}", " ", parted=False),
 ]
 
 _NAMED_SYMBOL = re.compile(f"[{re.escape(''.join(_NAMED))}]")

@@ -9,7 +9,7 @@ import re
 
 from marstts.text.dates import MONTHS
 from marstts.text.numbers import END, RUN, cardinal, one_by_one, two_digit_year, year_or_number
-from marstts.text.rules import CAPITAL, DIGIT, SMALL, rule
+from marstts.text.rules import rule
 
 _MIN_TELEPHONE_DIGITS = 7
 
@@ -65,7 +65,7 @@ _CALL_WORDS = r"[Cc]all|[Dd]ial|[Tt]el|[Pp]hone|[Rr]ing|[Ee]mergency|[Tt]ext|[Tt
 
 
 TELEPHONES = [
-    rule("number.telephone", r"(?<![0-9.,-])0[0-9]{2,4}(?:-[0-9]{3,4}){2}(?![0-9-])", _read_telephone, needs="- 0"),
+    rule("number.telephone", r"(?<![0-9.,-])0[0-9]{2,4}(?:-[0-9]{3,4}){2}(?![0-9-])", _read_telephone),
     rule(
         "number.code",
         r"(?P<before>\b(?:VIN|SKU|PNR|[Ss]erial (?:no\.?|number)|[Cc]onfirmation code|[Ll]icense plate):? #?)"
@@ -73,70 +73,58 @@ TELEPHONES = [
         lambda match: (
             match["before"] + " ".join(one_by_one(each) if each.isdigit() else each for each in match["code"])
         ),
-        needs=f"{DIGIT} {CAPITAL}",
     ),
     rule(
         "number.isbn",
         r"(?P<name>ISBN(?:-1[03])?|ISSN|EAN|UPC|IBAN):? ?(?P<digits>[0-9](?:[0-9X]|[ -](?=[0-9X])){6,16})(?![0-9])",
         _read_isbn,
-        needs=f"{DIGIT} {CAPITAL}",
         words=("ISBN", "ISSN", "EAN", "UPC", "IBAN"),
     ),
     rule(
         "number.iban",
         r"(?<![A-Za-z0-9])[A-Z]{2}[0-9]{2}(?: [A-Z0-9]{4}){3,7}(?: [A-Z0-9]{1,3})?(?![A-Za-z0-9])",
         _read_mixed_groups,
-        needs=f"{DIGIT} {CAPITAL}",
     ),
     rule(
         "number.sort-code",
         r"(?P<before>\b[Ss]ort code:? )(?P<digits>[0-9]{2}-[0-9]{2}-[0-9]{2})(?![0-9-])",
         _read_code,
-        needs="-",
     ),
     rule(
         "number.expiry",
         r"(?P<before>\b[Ee]xp(?:\.|ires|iry)?(?: date)?:? |[Vv]alid (?:thru|until|through) )(?P<month>0?[1-9]"
         r"|1[0-2])/(?P<year>20[0-9]{2}|[0-9]{2})(?![0-9/])",
         _read_expiry,
-        needs="/",
     ),
-    rule("number.telephone", r"\+[0-9]{1,3}(?:[ .-]?\(?[0-9]{2,5}\)?){2,5}(?![0-9])", _read_telephone, needs="+"),
+    rule("number.telephone", r"\+[0-9]{1,3}(?:[ .-]?\(?[0-9]{2,5}\)?){2,5}(?![0-9])", _read_telephone),
     rule(
         "number.telephone",
         rf"{RUN}(?:[0-9][ -])?\([0-9]{{3,5}}\)[ -]?[0-9]{{3,4}}(?:[ .-][0-9]{{3,4}})?{END}",
         _read_telephone,
-        needs="(",
     ),
     rule(
         "number.telephone",
         rf"{RUN}(?:[0-9][ .-])?[0-9]{{3}}[.-][0-9]{{3}}[.-][0-9]{{4}}{END}",
         _read_telephone,
-        needs=DIGIT,
     ),
-    rule("number.telephone", r"(?<![0-9.,$£€-])[0-9]{3}-[0-9]{4}(?![0-9-])", _read_telephone, needs="-"),
+    rule("number.telephone", r"(?<![0-9.,$£€-])[0-9]{3}-[0-9]{4}(?![0-9-])", _read_telephone),
     rule(
         "number.telephone",
         r"(?<![0-9.,$£€-])(?<![0-9] )0[0-9]{2,4}[ -][0-9]{3,8}(?![0-9-]| [0-9])",
         _read_telephone,
-        needs="0",
     ),
-    rule(
-        "number.telephone", r"(?<![0-9-])1-8[0-9]{2}(?=-[A-Z])-", lambda match: one_by_one(match[0]) + ", ", needs="-"
-    ),
-    rule("number.groups", r"(?<![0-9.,$£€-])[0-9]{4}(?:-[0-9]{4}){2,4}(?![0-9-])", _read_telephone, needs="-"),
-    rule("number.groups", r"(?<![0-9.,-])[0-9]{3}-[0-9]{2}-[0-9]{4}(?![0-9-])", _read_telephone, needs="-"),
+    rule("number.telephone", r"(?<![0-9-])1-8[0-9]{2}(?=-[A-Z])-", lambda match: one_by_one(match[0]) + ", "),
+    rule("number.groups", r"(?<![0-9.,$£€-])[0-9]{4}(?:-[0-9]{4}){2,4}(?![0-9-])", _read_telephone),
+    rule("number.groups", r"(?<![0-9.,-])[0-9]{3}-[0-9]{2}-[0-9]{4}(?![0-9-])", _read_telephone),
     rule(
         "number.groups",
         r"(?<![0-9.,:/$£€-])[0-9]{1,5}(?: [0-9]{2,6}){1,6}(?![0-9.,:/%-]*[0-9])",
         _read_groups,
-        needs=DIGIT,
     ),
     rule(
         "number.emergency",
         rf"\b(?:{_CALL_WORDS})\.?:? (?:[0-9]{{3}}(?:, | or | and )){{0,5}}[0-9]{{3}}(?![0-9A-Za-z.-]*[0-9])",
         _read_emergency,
-        needs=f"{DIGIT} {SMALL}{CAPITAL}9",
         words=(
             "Call",
             "call",
@@ -165,12 +153,10 @@ TELEPHONES = [
         rf"(?P<before>\b(?:{_CALL_WORDS})\.?:?(?: us| me)?(?: at| on)? )(?P<digits>[0-9]{{5,11}})(?![0-9A-Za-z]"
         rf"|[.,-][0-9])",
         _read_code,
-        needs=DIGIT,
     ),
     rule(
         "number.emergency",
         r"(?<![0-9.,$£€:/-])911(?![0-9:/%-]|[.,][0-9])",
         lambda match: one_by_one(match[0]),
-        needs=f"{DIGIT} {SMALL}{CAPITAL}9",
     ),
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from marstts.text.numbers import END, cardinal, number, with_unit
-from marstts.text.rules import DIGIT, SMALL, Rule, rule
+from marstts.text.rules import Rule, rule
 
 _HALF = r"(?P<half>[ap]\.m\.|[AP]\.M\.|(?:am|pm|AM|PM|a\.m|p\.m)(?![A-Za-z]))"
 _CLOCK = r"(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2}))?"
@@ -106,34 +106,29 @@ RULES: list[Rule] = [
         "time.dotted",
         rf"(?<![0-9.,:$£€])(?P<hour>1[0-2]|[1-9])\.(?P<minute>[0-5][0-9])(?P<second>)?(?P<zulu>(?!))? ?{_HALF}",
         _read_time,
-        needs=f"{DIGIT} . mM",
     ),
     rule(
         "time.noon",
         rf"\b(?P<start>[Nn]oon|[Mm]idnight){_DASH}(?=[0-9])",
         r"\g<start> to ",
-        needs=f"-— {SMALL} n",
         words=("noon", "Noon", "midnight", "Midnight"),
     ),
     rule(
         "time.noon",
         rf"(?<=[0-9m.]){_DASH}(?P<end>noon|midnight)\b",
         r" to \g<end>",
-        needs=f"-— {SMALL} n",
         words=("noon", "Noon", "midnight", "Midnight"),
     ),
     rule(
         "time.race",
         rf"(?<![0-9:])(?P<minute>[0-9]{{1,2}}):(?P<second>[0-5][0-9])\.(?P<decimals>[0-9]{{1,3}}){END}",
         _read_race_time,
-        needs=f"{DIGIT} : .",
     ),
     rule(
         "time.span",
         rf"(?<![0-9.,:$£€/-])(?P<first>1[0-2]|[1-9])(?::(?P<first_minute>[0-5][0-9]))?{_DASH}(?=(?:1[0-2]|[1-9])"
         rf"(?::[0-5][0-9])? ?{_HALF})",
         _read_hour_span,
-        needs=f"{DIGIT} mM -—",
         words=("a", "p", "A", "P", "am", "pm", "AM", "PM"),
     ),
     rule(
@@ -141,42 +136,36 @@ RULES: list[Rule] = [
         rf"(?<![0-9.,:$£€/-])(?P<hour>1[0-2]|[1-9])(?::(?P<minute>[0-5][0-9]))? ?{_HALF}{_DASH}(?=(?:1[0-2]"
         rf"|[1-9])(?![0-9]))",
         _read_first_hour,
-        needs=f"{DIGIT} mM -—",
         words=("a", "p", "A", "P", "am", "pm", "AM", "PM"),
     ),
     rule(
         "time.offset",
         r"(?<=:[0-9]{2}) ?(?P<sign>[+-])(?P<hours>[01][0-9]):?(?P<minutes>[0-5][0-9])(?![0-9:])",
         _read_utc_offset,
-        needs=f"{DIGIT} : +-",
     ),
     rule(
         "time.span",
         rf"(?<=[0-9]:[0-9]{{2}}){_DASH}(?=[0-9]{{1,2}}(?::[0-9]{{2}})?"
         rf"(?![0-9]))",
         " to ",
-        needs=": -—",
     ),
-    rule("time.clock", rf"(?<![0-9:]){_CLOCK}(?P<zulu>Z\b)?{END}(?: ?{_HALF})?", _read_time, needs=f"{DIGIT} :"),
+    rule("time.clock", rf"(?<![0-9:]){_CLOCK}(?P<zulu>Z\b)?{END}(?: ?{_HALF})?", _read_time),
     rule(
         "time.hour",
         rf"(?<![0-9.,:$£€])(?P<hour>1[0-2]|[1-9]) ?{_HALF}",
         _read_hour,
-        needs=f"{DIGIT} mM",
         words=("a", "p", "A", "P", "am", "pm", "AM", "PM"),
     ),
     rule(
         "time.military",
         r"(?<![0-9.,:$£€])(?P<hour>[01][0-9]|2[0-4])(?P<minute>[0-5][0-9]) ?(?:hours|hrs)\b",
         _read_military,
-        needs=f"{DIGIT} h",
         words=("hours", "hrs"),
     ),
     rule(
         "time.zone",
         r"\b(?P<zone>UTC|GMT) ?(?P<sign>[+-])(?P<hours>[01]?[0-9])(?::?(?P<minutes>[0-9]{2}))?(?![0-9])",
         _read_offset,
-        needs=f"{DIGIT} +-",
         words=("UTC", "GMT"),
     ),
     rule(
@@ -184,7 +173,6 @@ RULES: list[Rule] = [
         r"(?<![0-9.,:])(?:(?P<hours>[0-9]{1,3}) ?(?:h|hr|hrs) ?(?P<minutes>[0-5]?[0-9]) ?(?:m|min|mins)?(?: ?"
         r"(?P<seconds>[0-5]?[0-9]) ?(?:s|sec|secs))?)(?![A-Za-z0-9])",
         _read_duration,
-        needs=f"{DIGIT} smhin",
         words=("h", "hr", "hrs"),
     ),
     rule(
@@ -192,7 +180,6 @@ RULES: list[Rule] = [
         r"(?<![0-9.,:])(?P<hours>(?!))?(?P<minutes>[0-9]{1,3}) ?(?:m|min) ?(?P<seconds>[0-5]?[0-9]) ?(?:s|sec)"
         r"(?![A-Za-z0-9])",
         _read_duration,
-        needs=f"{DIGIT} smhin",
         words=("m", "min"),
     ),
     rule(
@@ -200,7 +187,6 @@ RULES: list[Rule] = [
         r"(?P<before>\b(?:after|for|within|every|lasts?|took|takes?|wait|waits|timeout|under|over|about|only|just"
         r"|at|another) )(?P<number>[0-9]{1,4})s(?![A-Za-z0-9'])",
         lambda match: match["before"] + with_unit(match["number"], ("second", "seconds")),
-        needs=f"{DIGIT} s {SMALL}",
         words=("s",),
     ),
 ]

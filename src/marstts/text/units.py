@@ -10,7 +10,7 @@ from functools import cache
 
 from marstts.text.numbers import NUMBER, RUN, SIGN, cardinal, fraction, mixed_number, number, with_unit
 from marstts.text.quantities import power_words
-from marstts.text.rules import CAPITAL, DIGIT, SMALL, rule
+from marstts.text.rules import rule
 from marstts.text.tables import either, table
 
 _POWERS = {"^2": "square", "^3": "cubic", "2": "square", "3": "cubic"}
@@ -187,26 +187,22 @@ RULES = [
         "unit.degrees",
         r"(?<![0-9A-Za-z] )(?<![0-9A-Za-z])°(?P<scale>[CF])(?![A-Za-z0-9])",
         lambda match: "degrees Celsius" if match["scale"] == "C" else "degrees Fahrenheit",
-        needs="° CF",
     ),
     rule(
         "unit.angle",
         r"(?<![0-9.])(?P<degrees>[0-9]{1,3})° ?(?P<minutes>[0-9]{1,2})'"
         r'(?: ?(?P<seconds>[0-9]{1,2}(?:\.[0-9]{1,3})?)")?(?: ?(?P<point>[NSEW])\b)?',
         _read_angle,
-        needs=f"{DIGIT} ° '",
     ),
     rule(
         "unit.temperature",
         rf"{SIGN}{RUN}(?<![A-Za-z$£€.,])(?P<number>[1-9][0-9]{{1,2}}(?:\.[0-9])?)(?P<scale>[FC])(?![A-Za-z0-9'+#-])",
         _read_temperature,
-        needs=f"{DIGIT} FC",
     ),
     rule(
         "unit.feet",
         r"(?<![0-9.,/'A-Za-z])(?P<feet>[0-9]{1,3})' ?[x\u00d7] ?(?P<other>[0-9]{1,3})'(?![0-9A-Za-z])",
         lambda match: f"{number(match['feet'])} by {number(match['other'])} feet",
-        needs=f"{DIGIT} '",
     ),
     rule(
         "unit.area",
@@ -215,51 +211,43 @@ RULES = [
             f"{number(match['number'])} {'square' if match['power'] == '2' else 'cubic'} "
             f"{'inch' if match['number'] == '1' else 'inches'}"
         ),
-        needs=f"{DIGIT} ^",
     ),
     rule(
         "unit.font",
         r"(?<![0-9.])(?P<size>[0-9]{1,3}) ?pt(?= (?:font|type|text|size|bold|Arial|Times|Helvetica|Calibri))",
         lambda match: f"{number(match['size'])} point",
-        needs="p t",
     ),
     rule(
         "unit.frequency",
         r"(?<![0-9A-Za-z.,])(?P<number>[0-9]{1,3})x/(?P<unit>day|week|wk|month|mo|year|yr|hour|hr)(?![A-Za-z])",
         lambda match: f"{number(match['number'])} times {read_per(match['unit'])}",
-        needs=f"{DIGIT} x /",
     ),
     rule(
         "unit.feet",
         r"""(?<![0-9.,/])(?P<feet>[0-9]{1,3})' ?-?(?P<inches>[0-9]{1,2}(?:\.[0-9])?)(?:"|''| ?in\b\.?)""",
         _read_feet_inches,
-        needs=f"{DIGIT} '",
     ),
     rule(
         "unit.feet",
         r"(?<![0-9.,/'])(?P<feet>[3-8])'(?P<inches>1[01]|[0-9])(?![0-9A-Za-z'])",
         _read_feet_inches,
-        needs=f"{DIGIT} '",
     ),
     rule(
         "unit.feet",
         r"(?<![0-9.,/'])(?P<feet>[0-9]{1,3})'(?= (?:tall|high|long|wide|deep|x |by |\u00d7))",
         _read_feet,
-        needs=f"{DIGIT} '",
     ),
     rule(
         "unit.inches",
         r"(?<![0-9.,/])(?:(?P<whole>[0-9]{1,3})[ -])?(?P<over>[0-9]{1,2})/(?P<under>2|4|8|16|32|64)"
         r'(?:"| in\.|-inch\b| inch\b)(?:(?P<noun>(?= ?[a-z]))|(?=[\s.,;)]|$))',
         _read_fraction_inches,
-        needs=f'{DIGIT} "i',
     ),
     rule(
         "unit.inches",
         r"(?<![0-9.,/'])(?P<number>[0-9]{1,4}(?:\.[0-9]{1,3})?)"
         r'"(?:(?P<sure> ?[x\u00d7] ?(?=[0-9])| by (?=[0-9]))|(?![0-9A-Za-z]))',
         _read_inches,
-        needs=f'{DIGIT} "i',
     ),
     rule(
         "unit.inches",
@@ -267,39 +255,33 @@ RULES = [
         r"(?= ?[x\u00d7] ?[0-9]|/)|(?<=[0-9]in)(?![A-Za-z0-9])|(?<=(?:ft|t\.) [0-9] in)(?![A-Za-z0-9])|(?<=(?:ft"
         r"|t\.) [0-9]{2} in)(?![A-Za-z0-9]))",
         lambda match: with_unit(match["number"], ("inch", "inches")),
-        needs=f'{DIGIT} "i',
     ),
     rule(
         "unit.bearing",
         rf"{SIGN}{RUN}(?P<number>{NUMBER})° ?(?P<point>[NSEW])(?![A-Za-z0-9])",
         _read_bearing,
-        needs=f"{DIGIT} °",
     ),
     rule(
         "unit.fraction",
         rf"(?<![0-9/.,])(?:(?P<whole>[0-9]{{1,4}})[ -])?(?P<over>[0-9]{{1,3}})/(?P<under>[0-9]{{1,3}})[ -]?"
         rf"(?P<unit>{either(units())}){_AFTER}{_STOP}",
         _read_fraction_unit,
-        needs=f"{DIGIT} /",
     ),
     rule(
         "unit.power",
         rf"{SIGN}{RUN}(?P<base>[0-9]{{1,9}})\^(?P<exponent>-?[0-9]{{1,3}}) {_UNIT}{_AFTER}{_STOP}",
         _read_power_unit,
-        needs=f"^ {DIGIT}",
     ),
     rule(
         "unit.number",
         rf"{SIGN}{RUN}(?<![\^])(?<!\^-)(?P<number>[0-9]{{1,3}},[0-9]{{1,2}}(?![0-9,])|{NUMBER})"
         rf"(?P<gap>[ -]?){_UNIT}{_AFTER}{_STOP}",
         _read_unit,
-        needs=f"{DIGIT} {SMALL}{CAPITAL}%°¢‰Ω",
     ),
     rule(
         "unit.bare",
         rf"(?<![A-Za-z0-9/.'])(?:km|m|mi|kg|g|mg|μg|ug|GB|MB|kB|KB|Mb|Gb|L|l|mL|ml|J|W|N|ft|lb){_PER_PART}"
         rf"(?![A-Za-z0-9/'])",
         _read_bare_unit,
-        needs=f"/ {SMALL}{CAPITAL}",
     ),
 ]

@@ -1,0 +1,148 @@
+"""What a pattern can start with, and what it cannot match without: rules are tried only where they can match.
+
+Upstream: the patterns of `rules`.  Downstream: `rules`, which skips texts and positions.
+Deviation: reads the parse trees of `re`, whose module is private. Where they cannot be read, nothing is skipped.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+MAX_SET = 100
+"""Larger sets of characters tell too little."""
+
+_MODULE = "re._parser" if sys.version_info >= (3, 11) else "sre_parse"
+_REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
+_ZERO_WIDTH = ("AT", "ASSERT", "ASSERT_NOT")
+
+Characters = frozenset[str] | None
+"""A set of characters; None is any character."""
+
+
+@dataclass(frozen=True)
+class Prefilter:
+    """What is known of every match of a pattern."""
+
+    first: Characters
+    """The characters a match can start with."""
+
+    required: tuple[frozenset[str], ...]
+    """Groups of characters; a text without one of a group has no match."""
+
+    starts_runs: bool
+    """Whether no match starts right after a digit."""
+
+
+def analyze(source: str) -> Prefilter:
+    """What is known of every match of the pattern `source`."""
+    try:
+        tree = importlib.import_module(_MODULE).parse(source)
+        nodes = list(tree)
+        first, is_nullable = _first(nodes)
+        return Prefilter(None if is_nullable else first, _required(nodes), _starts_runs(nodes))
+    except (ImportError, AttributeError, TypeError, ValueError):
+        return Prefilter(None, (), False)
+
+
+def _first(nodes: Sequence[Any]) -> tuple[Characters, bool]:
+    """The characters that a sequence can start with, and whether it can be empty."""
+    found: frozenset[str] = frozenset()
+    for kind, value in nodes:
+        characters, is_nullable = _first_of(str(kind), value)
+        if characters is None:
+            return None, False
+        found |= characters
+        if not is_nullable:
+            return (found, False) if len(found) <= MAX_SET else (None, False)
+    return found, True
+
+
+def _first_of(kind: str, value: Any) -> tuple[Characters, bool]:
+    if kind in _ZERO_WIDTH:
+        return frozenset(), True
+    if kind == "SUBPATTERN":
+        return (None, False) if value[1] else _first(value[3])
+    if kind in _REPEATS:
+        characters, is_nullable = _first(value[2])
+        return characters, is_nullable or value[0] == 0
+    if kind == "BRANCH":
+        parts = [_first(branch) for branch in value[1]]
+        if any(characters is None for characters, _ in parts):
+            return None, False
+        return frozenset().union(*(characters or () for characters, _ in parts)), any(empty for _, empty in parts)
+    return _single(kind, value), False
+
+
+def _single(kind: str, value: Any) -> Characters:
+    """The characters that one place of a pattern matches."""
+    if kind == "LITERAL":
+        return frozenset({chr(value)})
+    if kind != "IN":
+        return None
+    found: set[str] = set()
+    for part, content in value:
+        if str(part) == "LITERAL":
+            found.add(chr(content))
+        elif str(part) == "RANGE" and content[1] - content[0] < MAX_SET:
+            found.update(map(chr, range(content[0], content[1] + 1)))
+        else:
+            return None
+    return frozenset(found)
+
+
+def _required(nodes: Sequence[Any]) -> tuple[frozenset[str], ...]:
+    """Groups of which every match, and what it looks at, holds one character; the rarest first."""
+    found: set[frozenset[str]] = set()
+    for kind, value in nodes:
+        if str(kind) == "ASSERT":
+            found.update(_required(value[1]))
+        elif str(kind) == "SUBPATTERN" and not value[1]:
+            found.update(_required(value[3]))
+        elif str(kind) in _REPEATS and value[0] > 0:
+            found.update(_required(value[2]))
+        elif str(kind) == "BRANCH":
+            found.update(_required_by_all(value[1]))
+        elif (characters := _single(str(kind), value)) is not None and len(characters) < 53:
+            found.add(characters)
+    return tuple(sorted(found, key=_frequency))
+
+
+def _frequency(group: frozenset[str]) -> tuple[int, str]:
+    """Order of groups by how often a text holds them: letters are frequent, marks are seldom."""
+    letters = sum(10 for character in group if character.isalnum())
+    return letters + len(group), min(group)
+
+
+def _required_by_all(branches: Sequence[Any]) -> set[frozenset[str]]:
+    """One group for all branches: of each its rarest; none where a branch has none."""
+    groups = [_required(branch) for branch in branches]
+    if not all(groups):
+        return set()
+    union = frozenset().union(*(group[0] for group in groups))
+    return {union} if len(union) < 53 else set()
+
+
+def _starts_runs(nodes: Sequence[Any]) -> bool:
+    """Whether a leading lookbehind refuses every digit."""
+    for kind, value in nodes:
+        if str(kind) not in _ZERO_WIDTH:
+            return False
+        if str(kind) == "ASSERT_NOT" and value[0] < 0 and len(value[1]) == 1:
+            refused = _single(*_named(value[1][0]))
+            if refused is not None and refused >= frozenset("0123456789"):
+                return True
+    return False
+
+
+def _named(node: Any) -> tuple[str, Any]:
+    return str(node[0]), node[1]
+
+
+def class_of(characters: frozenset[str]) -> re.Pattern[str]:
+    """The pattern of one of `characters`."""
+    return re.compile(f"[{''.join(map(re.escape, sorted(characters)))}]")
