@@ -69,7 +69,7 @@ SPOKEN = re.compile(r"[A-Za-z.,?!;:'\" -]*")
         ("St. Paul on Main St. Then", "Saint Paul on Main Street. Then"),
         ("e.g. this, i.e. that", "for example this, that is that"),
         ("pears, etc. are; pears, etc.", "pears, et cetera are; pears, et cetera."),
-        ("No. 5 on p. 12", "number five on page twelve"),
+        ("No. 5 on p. 12", "Number five on page twelve"),
         ("No. Never.", "No. Never."),
         ("Lt. Col. Ito vs. Prof. Ono", "Lieutenant Colonel Ito versus Professor Ono"),
         ("the U.S. Army", "the U S Army"),

@@ -19,6 +19,7 @@ _OPENER = re.compile(
     r"|When|His|Her"
     r"|Its|Their|Our|My|What|Who|Why|How|However|A|An)(?![A-Za-z.])"
 )
+_OPENED = re.compile("[a-z0-9][.?!][\"')]? $")
 _NAME = re.compile(" [A-Z]")
 _ANSWERED = re.compile(
     r"(?:\b(?:said|says|say|saying|answered|answers?|replied|reply|told (?:him|her|me|us|them|you)|is|was|a"
@@ -31,7 +32,9 @@ def _read_before_number(match: re.Match[str]) -> str | None:
     short = match["short"]
     if short == "no" and _ANSWERED.search(match.string, max(match.start() - 20, 0), match.start()):
         return None
-    return _DATA["before_numbers"][short] + " "
+    words: str = _DATA["before_numbers"][short]
+    opens = short[0].isupper() and (match.start() == 0 or _OPENED.search(match.string, 0, match.start()) is not None)
+    return (words[0].upper() + words[1:] if opens else words) + " "
 
 
 def _read_with_stop(match: re.Match[str]) -> str:
@@ -92,6 +95,8 @@ def _read_dotted_initials(match: re.Match[str]) -> str:
         or (match["stop"] and _OPENER.match(match.string, match.end()) is not None)
     )
     touches = match.end() < len(match.string) and match.string[match.end()].isalnum()
+    if match["plural"]:
+        return letters + "'s"
     return letters + (match["stop"] if at_end else "") + (" " if touches else "")
 
 
@@ -170,13 +175,14 @@ RULES = [
     rule("abbreviation.plural", r"(?<=[A-Za-z]{2})\((?P<end>s|es)\)", r"\g<end>", parted=False),
     rule(
         "abbreviation.number",
-        rf"{_START}(?P<short>{either(_DATA['before_numbers'])})\. ?(?=#?[0-9])",
+        rf"{_START}(?P<short>{either(_DATA['before_numbers'])})\. ?(?=#?\(?[0-9])",
         _read_before_number,
         words=_DATA["before_numbers"],
     ),
     rule(
         "abbreviation.number",
-        rf"{_START}(?P<short>{either(_DATA['before_numbers'])})\. (?=(?:the )?[a-z])(?<=max\. |min\. )",
+        rf"{_START}(?P<short>{either(_DATA['before_numbers'])})\. (?=(?:the )?[a-z])"
+        r"(?<=[Mm]ax\. |[Mm]in\. )(?<![0-9][ -]min\. )",
         _read_before_number,
         words=_DATA["before_numbers"],
     ),
@@ -297,7 +303,7 @@ INITIALS = [
     ),
     rule(
         "abbreviation.initials",
-        r"(?<![A-Za-z0-9.'])(?P<letters>[A-Za-z](?:\.[A-Za-z])+)(?![A-Za-z0-9])(?P<stop>\.?)",
+        r"(?<![A-Za-z0-9.'])(?P<letters>[A-Za-z](?:\.[A-Za-z])+)(?![A-Za-z0-9])(?P<stop>\.?)(?P<plural>'?s(?![A-Za-z]))?",
         _read_dotted_initials,
         parted=False,
     ),

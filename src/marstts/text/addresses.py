@@ -34,7 +34,7 @@ _WEB_ADDRESS = re.compile(
     r"|localhost:[0-9]{2,5}(?:/\S*)?"
 )
 _PATH = re.compile(
-    r"[A-Za-z]:\\\S*|~/\S*|\.{1,2}/\S+|\\\\\S+"
+    r"[A-Za-z]:[\\/](?!/)\S*|~/\S*|\.{1,2}/\S+|\\\\\S+"
     r"|/(?:[A-Za-z0-9_.@+-]+/)+[A-Za-z0-9_.@+*-]*"
     r"|/(?:usr|etc|var|tmp|home|bin|opt|dev|root|mnt|proc|sys|api)(?:/\S*)?"
     rf"|(?:[A-Za-z0-9_.@+-]+/)+[A-Za-z0-9_@+-]+\.(?:{FILE_ENDINGS})"
@@ -69,7 +69,8 @@ def _without_closing(word: str) -> tuple[str, str]:
 
 def _spell_out(address: str) -> str:
     address = _LONG_DIGITS.sub(lambda match: one_by_one(match[0]), address)
-    return _ADDRESS_SYMBOL.sub(lambda match: f" {_ADDRESS_SYMBOLS[match[0]]} ", address)
+    address = _ADDRESS_SYMBOL.sub(lambda match: f" {_ADDRESS_SYMBOLS[match[0]]} ", address)
+    return re.sub(r"\betc\b", "E T C", address)
 
 
 def _read_ip(match: re.Match[str]) -> str | None:
@@ -101,6 +102,8 @@ def _read_hexadecimal(part: str) -> str:
 def _read_hex_number(match: re.Match[str]) -> str:
     if match["color"]:
         return "hash " + _read_hexadecimal(match["color"])
+    if match["bits"]:
+        return "zero b " + _read_hexadecimal(match["bits"])
     return "zero x " + _read_hexadecimal(match["digits"])
 
 
@@ -128,7 +131,7 @@ RULES = [
     ),
     rule(
         "code.hexadecimal",
-        r"(?<![0-9A-Za-z])(?:0[xX](?P<digits>[0-9A-Fa-f]{1,16})|#(?P<color>(?=[0-9A-F]*[A-F])"
+        r"(?<![0-9A-Za-z])(?:0[xX](?P<digits>[0-9A-Fa-f]{1,16})|0[bB](?P<bits>[01]{1,64})|#(?P<color>(?=[0-9A-F]*[A-F])"
         r"(?=[0-9A-F]*[0-9])[0-9A-F]{6}))"
         r"(?![0-9A-Za-z])",
         _read_hex_number,
@@ -140,6 +143,7 @@ RULES = [
         _split_humps,
         parted=False,
     ),
+    rule("code.camel", r"(?<![A-Za-z0-9])([A-Z]{2,6})(?=[A-Z][a-z]{3,20}(?![A-Za-z]))", r"\1 ", parted=False),
     rule("code.snake", r"(?<=[A-Za-z0-9])_(?=[A-Za-z0-9])", " ", parted=False),
     rule("code.call", r"(?<=[A-Za-z0-9_])\(\)", "", parted=False),
 ]

@@ -48,6 +48,8 @@ def _read_numeric_date(match: re.Match[str]) -> str | None:
     """Month first as in America, unless only the second number can be a month or stops part them as in Europe."""
     first, second, digits = int(match["first"]), int(match["second"]), match["year"]
     day_first = first > 12 or (match["mark"] == "." and second <= 12)
+    if match["mark"] == "." and len(digits) == 2 and not (match["second"][0] == "0" or first > 12):
+        return None  # a version, perhaps
     month, day = (second, first) if day_first else (first, second)
     if not (1 <= month <= 12 and 1 <= day <= 31):
         return " ".join(number(part) for part in re.split("[/.-]", match[0])) if match["mark"] == "/" else None
@@ -76,6 +78,8 @@ def _read_day_month(match: re.Match[str]) -> str:
     if match["last"]:
         words += f" to {ordinal(match['last'])}"
     words += f" of {MONTHS[_month_index(match['month']) - 1]}"
+    if match["short"]:
+        return f"{words}, {two_digit_year(match['short'])}"
     return words + (f", {year_or_number(match['year'])}" if match["year"] else "")
 
 
@@ -169,12 +173,13 @@ RULES: list[Rule] = [
     ),
     rule(
         "date.numeric",
-        r"(?<![0-9/.$-])(?P<first>[0-9]{1,2})(?P<mark>/)(?P<second>[0-9]{1,2})/(?P<year>[0-9]{2})(?![0-9/])",
+        r"(?<![0-9/.$-])(?P<first>[0-9]{1,2})(?P<mark>[/.])(?P<second>[0-9]{1,2})(?P=mark)(?P<year>[0-9]{2})(?![0-9/]|\.[0-9])",
         _read_numeric_date,
     ),
     rule(
         "date.short",
-        r"(?P<before>\b(?:[Oo]n|[Bb]y|[Uu]ntil|[Ss]ince|[Ff]rom|[Dd]ue|[Dd]ated|[Bb]efore|[Aa]fter|Mon|Tue|Wed"
+        r"(?P<before>\b(?:[Oo]n|[Bb]y|[Uu]ntil|[Ss]ince|[Ff]rom|[Dd]ue|[Dd]ated|[Bb]efore|[Aa]fter|[Ww]eek of"
+        r"|[Aa]s of|[Ee]ffective|[Tt]oday is|[Dd]eadline:|[Dd]ate:|Mon|Tue|Wed"
         r"|Thu|Fri|Sat|Sun) )"
         r"(?P<month>[0-9]{1,2})/(?P<day>[0-9]{1,2})(?![0-9/])(?! (?:of|cup|inch|mile|share|chance|majority))",
         _read_short_date,
@@ -197,6 +202,14 @@ RULES: list[Rule] = [
             "before",
             "After",
             "after",
+            "of",
+            "Effective",
+            "effective",
+            "is",
+            "Deadline",
+            "deadline",
+            "Date",
+            "date",
             *_DAYS,
         ),
     ),
@@ -229,6 +242,7 @@ RULES: list[Rule] = [
         rf"(?P<before>day(?:, |,? and | or | & ))(?P<day>{_DAY_NAME})(?![A-Za-z'])",
         lambda match: match["before"] + _DAYS[match["day"]],
         words=_DAYS,
+        parted=False,
     ),
     rule(
         "date.month-day",
@@ -240,7 +254,7 @@ RULES: list[Rule] = [
     rule(
         "date.day-month",
         rf"(?P<article>\b[Tt]he )?(?<![0-9.,:/$£€-]){_DAY}(?:{_DASH}(?P<last>[12][0-9]|3[01]|[1-9])(?:st|nd|rd"
-        rf"|th)?)?(?: | of |-){_MONTH}(?![A-Za-z])(?:(?:, | |,|-){_YEAR})?",
+        rf"|th)?)?(?: | of |-){_MONTH}(?![A-Za-z])(?:(?:, | |,|-){_YEAR}|-(?P<short>[0-9]{{2}})(?![0-9-]))?",
         _read_day_month,
         words=_MONTH_FORMS,
     ),
@@ -257,12 +271,12 @@ RULES: list[Rule] = [
     ),
     rule(
         "date.years",
-        r"(?<![0-9./-])(?P<first>1[0-9]{3}|20[0-9]{2})[-—/](?P<last>[0-9]{2})(?![0-9/.-])",
+        r"(?<![0-9./-])(?P<first>1[0-9]{3}|20[0-9]{2})[-—/](?P<last>[0-9]{2})(?![0-9/-]|\.[0-9])",
         _read_year_span,
     ),
     rule(
         "date.years",
-        r"(?<![0-9./-])(?P<first>1[0-9]{3}|20[0-9]{2})/(?P<last>1[0-9]{3}|20[0-9]{2})(?![0-9/.-])",
+        r"(?<![0-9./-])(?P<first>1[0-9]{3}|20[0-9]{2})/(?P<last>1[0-9]{3}|20[0-9]{2})(?![0-9/-]|\.[0-9])",
         _read_years,
     ),
     rule(

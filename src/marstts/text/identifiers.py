@@ -130,7 +130,7 @@ def _read_formula(match: re.Match[str]) -> str | None:
     elements = [part for part in parts if part[0].isalpha()]
     if not all(element in _ELEMENTS for element in elements) or "".join(parts) != match[0]:
         return None
-    if len(elements) < 2 and len(elements[0]) > 1:
+    if len(elements) < 2 and elements[0] not in "HNOCFSP":
         return None
     return " ".join(" ".join(part.upper()) if part[0].isalpha() else cardinal(part) for part in parts)
 
@@ -177,7 +177,7 @@ _STATES = either(table("names")["states"])
 
 
 _CODE_WORDS = (
-    r"CVV|CVC|PIN|pin|passcode|password|OTP|code|[Zz]ip|ZIP|[Aa]ccount|card|tracking|serial|booking|confirmation"
+    r"CVV|CVC|PIN|pin|passcode|password|OTP|code|[Zz]ip|ZIP|[Aa]ccount|[Cc]ard|tracking|serial|booking|confirmation"
     r"|reference"
     r"|[Oo]rder|[Tt]icket|[Ii]nvoice|[Cc]ase|extension"
 )
@@ -186,7 +186,8 @@ _CODE_WORDS = (
 IDENTIFIERS = [
     rule(
         "number.code",
-        rf"(?P<before>\b(?:{_CODE_WORDS})(?: code| number| no\.?)?(?: is|:| was|=)? )(?P<digits>[0-9]{{3,}})"
+        rf"(?P<before>\b(?:{_CODE_WORDS})(?: code| number| no\.?)?(?: ending)?(?: in| is|:| was|=)? )"
+        r"(?P<digits>[0-9]{3,})"
         rf"(?![0-9]|[.,:/-][0-9]|[A-Za-z%])",
         _read_code,
     ),
@@ -215,25 +216,25 @@ IDENTIFIERS = [
     ),
     rule(
         "number.flight",
-        rf"(?P<before>\b(?:{_PAIRED}) )(?P<digits>[1-9][0-9]{{2,3}})(?![0-9]|[.,][0-9])",
+        rf"(?P<before>\b(?:{_PAIRED})(?: [3579])? )(?P<digits>[1-9][0-9]{{2,3}})(?![0-9]|[.,][0-9])",
         _read_paired,
         words=word_set("names", "paired_numbers"),
     ),
     rule(
         "number.status",
-        r"(?P<before>\b(?:HTTP|[Ee]rror|[Ss]tatus)(?: code)? )(?P<digits>[1-5][0-9]{2})(?![0-9.,])",
+        r"(?P<before>\b(?:HTTP|[Ee]rror|[Ss]tatus)(?: code)? )(?P<digits>[1-5][0-9]{2})(?![0-9]|[.,][0-9])",
         _read_paired,
         words=("HTTP", "Error", "error", "Status", "status"),
     ),
     rule(
         "number.resolution",
-        r"(?<![0-9A-Za-z])(?P<lines>[1-9][0-9]{2,3})(?P<scan>[pi])(?![A-Za-z0-9])",
+        r"(?<![0-9A-Za-z])(?P<lines>[1-9][0-9]{2,3})(?P<scan>[pi])(?=[1-9][0-9]{1,2}(?![0-9A-Za-z])|(?![A-Za-z0-9]))",
         _read_resolution,
         words=("p", "i"),
     ),
     rule(
         "number.size",
-        r"(?<![0-9A-Za-z.,])[1-9][0-9]{0,4}(?:\.[0-9]{1,3})?(?: ?x ?[1-9][0-9]{0,4}(?:\.[0-9]{1,3})?){1,2}"
+        r"(?<![0-9A-Za-z.,/])[1-9][0-9]{0,4}(?:\.[0-9]{1,3})?(?: ?x ?[1-9][0-9]{0,4}(?:\.[0-9]{1,3})?){1,2}"
         r"(?P<inches> in(?=[,.;)]|$))?(?![0-9A-Zabd-fh-ln-z])",
         _read_size,
     ),

@@ -64,6 +64,11 @@ _RANGE = rf"(?P<low>{NUMBER})(?P<low_scale>{either(_SCALES)})?(?: ?(?:-|—) ?| 
 
 RULES = [
     rule(
+        "money.span",
+        rf"(?P<low>{_SYMBOL}{NUMBER}(?:{either(_SCALES)})?)(?: ?— ?|-)(?=[$£€¥₹][0-9])",
+        r"\g<low> to ",
+    ),
+    rule(
         "money.range",
         rf"{_SIGN}{_SYMBOL}{_RANGE}(?![$£€¥])(?P<number>{NUMBER}){_SCALE}{_PER}",
         _read_money,

@@ -13,7 +13,9 @@ from functools import lru_cache
 from marstts.text import (
     abbreviations,
     addresses,
+    citations,
     dates,
+    forms,
     identifiers,
     money,
     quantities,
@@ -34,9 +36,14 @@ from marstts.text.symbols import name_symbols
 MAX_PASSES = 12
 """Bound of the passes until nothing changes; each pass consumes what it reads, so a few suffice."""
 
+MARKUP = (*symbols.MARKUP, *forms.RAW)
+"""The rules that come before characters are folded."""
+
 RULES = (
     *symbols.EMOTICONS,
+    *forms.EARLY,
     *addresses.RULES,
+    *citations.RULES,
     *telephones.TELEPHONES,
     *abbreviations.RULES,
     *roman.RULES,
@@ -51,6 +58,7 @@ RULES = (
     *units.RULES,
     *quantities.POWERS,
     *symbols.RULES,
+    *forms.LATE,
     *quantities.NUMBERS,
     *abbreviations.INITIALS,
 )
@@ -137,7 +145,7 @@ def close(spoken: str) -> str:
 
 
 def _normalize_once(text: str, trace: Trace) -> str:
-    text = apply_all(symbols.MARKUP, text, trace)
+    text = apply_all(MARKUP, text, trace)
     text = fold_characters(text, trace)
     if is_plain(text):
         return _with_letters(tidy_punctuation(text))

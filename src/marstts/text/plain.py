@@ -41,6 +41,7 @@ def _read_words() -> frozenset[str]:
     data = table("abbreviations")
     groups = ("before_names", "bare", "weekdays", "keys", "mixed", "late")
     forms = {form for group in groups for form in data[group]} | {"MRS", "MR", "DR", "St", "noon", "midnight"}
+    forms |= set(["Jan", "Feb", "Apr", "Jun", "Jul", "Aug", "Sep", "Sept", "Oct", "Nov", "Dec"])
     return frozenset(form for form in forms if form.isalpha())
 
 

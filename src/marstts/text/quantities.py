@@ -21,16 +21,12 @@ from marstts.text.numbers import (
     year_or_number,
 )
 from marstts.text.rules import rule
-from marstts.text.tables import either
+from marstts.text.tables import before_places, either
 
 _SCALES = {"k": "thousand", "K": "thousand", "M": "million", "mn": "million", "mln": "million", "bn": "billion",
            "Bn": "billion", "B": "billion", "tn": "trillion", "T": "trillion"}  # fmt: skip
 _EXACT_POWERS = {3: "thousand", 6: "million", 9: "billion", 12: "trillion"}
-_NO_SCALE_AFTER = re.compile(
-    r"(?:[Rr]oom|[Aa]partment|[Aa]pt\.?|[Gg]ate|[Rr]ow|[Ss]eat|[Uu]nit|[Ff]lat|[Bb]uilding|[Ff]igure|[Tt]able"
-    r"|[Ss]ection"
-    r"|[Ee]xhibit|[Pp]art|[Ll]evel|[Pp]latform|[Aa]ppendix) $"
-)
+_NO_SCALE_AFTER = before_places(("number",))
 _SHOUTED_K = re.compile(r" (?:run|race|video|resolution|monitor|display|TV|screen|content|UHD|footage|walk|ultra)")
 
 
@@ -104,7 +100,7 @@ def _read_plain(match: re.Match[str]) -> str:
 def _read_range(match: re.Match[str]) -> str | None:
     """ "to" between two numbers, unless the first is part of a name: ISO-8859-1."""
     before = match.string[max(match.start() - 12, 0) : match.start()]
-    return None if re.search("[A-Za-z0-9]-[0-9]{1,6}$", before) else " to "
+    return None if re.search("[A-Za-z0-9]-[0-9][0-9.]{0,6}$", before) else " to "
 
 
 _THING = r"(?=[$£€¥₹]?[0-9])(?![0-9]{1,2}/[0-9])"
@@ -122,12 +118,12 @@ RANGES = [
     ),
     rule(
         "number.indian",
-        rf"{RUN}[0-9]{{1,2}}(?:,[0-9]{{2}}){{1,4}},[0-9]{{3}}(?![0-9,])",
+        rf"{RUN}[0-9]{{1,2}}(?:,[0-9]{{2}}){{1,4}},[0-9]{{3}}(?![0-9]|,[0-9])",
         lambda match: match[0].replace(",", ""),
     ),
     rule(
         "number.european",
-        rf"{RUN}(?<![.])[0-9]{{1,3}}(?:\.[0-9]{{3}}){{2,4}}(?![0-9.])",
+        rf"{RUN}(?<![.])[0-9]{{1,3}}(?:\.[0-9]{{3}}){{2,4}}(?![0-9]|\.[0-9])",
         lambda match: match[0].replace(".", ","),
     ),
     rule(

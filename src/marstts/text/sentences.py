@@ -86,7 +86,11 @@ def _ends_sentence(words: list[str], index: int) -> bool:
     stop = before_closing[len(before_closing.rstrip(_STOPS)) :]
     if not stop:
         return False
-    small_letter_follows = words[index + 1].lstrip(_OPENING_MARKS)[:1].islower()
+    following = words[index + 1].lstrip(_OPENING_MARKS)
+    is_number = (
+        following.rstrip(_STOPS + ",;:").lower().split("-")[0] in NUMBER_WORDS and before_closing == words[index]
+    )
+    small_letter_follows = following[:1].islower() and not is_number
     if stop != "." or before_closing != words[index]:
         return not small_letter_follows  # "Why?" he asked; so... well
     if word.lower() in NEVER_LAST or _is_initial(words, index):

@@ -179,13 +179,13 @@ OPERATORS: list[Rule] = [
     rule("symbol.logic", r"(?<![\w.,!?])!(?=[A-Za-z_(])", " not ", parted=False),
     rule(
         "symbol.less",
-        r"(?<=[\w)\]%] )<(?= ?[\w(.$£€+-])|(?<=[a-z0-9)])<(?=[0-9a-z])(?![a-z]{2})",
+        r"(?<=[\w)\]%] )<(?= ?[\w(.$£€+-])|(?<=[\w)])<(?=[\w.])(?![A-Za-z]{2})",
         " less than ",
         parted=False,
     ),
     rule(
         "symbol.greater",
-        r"(?<=[\w)\]%] )>(?= ?[\w(.$£€+-])|(?<=[a-z0-9)])>(?=[0-9a-z])(?![a-z]{2})",
+        r"(?<=[\w)\]%] )>(?= ?[\w(.$£€+-])|(?<=[\w)])>(?=[\w.])(?![A-Za-z]{2})",
         " greater than ",
         parted=False,
     ),

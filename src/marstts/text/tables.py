@@ -36,6 +36,12 @@ def word_set(file: str, key: str) -> frozenset[str]:
     return frozenset(table(file)[key].split())
 
 
+def before_places(more: Iterable[str] = ()) -> re.Pattern[str]:
+    """The pattern of a word such as "Room" that stands right before a number, which then names a place."""
+    places = word_set("names", "places")
+    return re.compile(rf"(?:{either({*places, *(place.lower() for place in places), *more})})\.? $")
+
+
 def either(options: Iterable[str]) -> str:
     """The pattern that matches one of `options`, the longest that fits; common beginnings are matched once."""
     return _branches(sorted(set(options)))

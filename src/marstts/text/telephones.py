@@ -61,8 +61,17 @@ def _read_emergency(match: re.Match[str]) -> str:
     return re.sub("[0-9]+", lambda digits: one_by_one(digits[0]), match[0])
 
 
+def _read_known_emergency(match: re.Match[str]) -> str | None:
+    """911 anywhere but after the name of a car, the others where calling is spoken of."""
+    before = match.string[max(match.start() - 80, 0) : match.start()]
+    is_call = _CALLING.search(before) is not None if match[0] != "911" else not before.endswith("Porsche ")
+    return one_by_one(match[0]) if is_call else None
+
+
 _CALL_WORDS = r"[Cc]all|[Dd]ial|[Tt]el|[Pp]hone|[Rr]ing|[Ee]mergency|[Tt]ext|[Tt]elephone|[Hh]otline|[Ff]ax"
 
+
+_CALLING = re.compile(rf"\b(?:{_CALL_WORDS})\b[^.?!]*$")
 
 TELEPHONES = [
     rule("number.telephone", r"(?<![0-9.,-])0[0-9]{2,4}(?:-[0-9]{3,4}){2}(?![0-9-])", _read_telephone),
@@ -156,7 +165,7 @@ TELEPHONES = [
     ),
     rule(
         "number.emergency",
-        r"(?<![0-9.,$£€:/-])911(?![0-9:/%-]|[.,][0-9])",
-        lambda match: one_by_one(match[0]),
+        r"(?<![0-9.,$£€:/-])(?:911|999|112|988|000|116)(?![0-9:/%-]|[.,][0-9])",
+        _read_known_emergency,
     ),
 ]

@@ -11,17 +11,15 @@ from functools import cache
 from marstts.text.numbers import NUMBER, RUN, SIGN, cardinal, fraction, mixed_number, number, with_unit
 from marstts.text.quantities import power_words
 from marstts.text.rules import rule
-from marstts.text.tables import either, table
+from marstts.text.tables import before_places, either, table
 
 _POWERS = {"^2": "square", "^3": "cubic", "2": "square", "3": "cubic"}
 _QUOTE = re.compile('(?<![0-9])"')
+_OPEN_QUOTE = re.compile("(?<![A-Za-z0-9])'(?=[A-Za-z])")
+_DIMENSIONS = frozenset({"tall", "high", "long", "wide", "deep"})
 _NEEDS_GAP = frozenset("KNJT")
 _NEVER_BARE = frozenset("BFHT")
-_PLACE = re.compile(
-    r"(?:[Rr]oom|[Aa]partment|[Aa]pt\.?|[Gg]ate|[Rr]ow|[Ss]eat|[Uu]nit|[Ff]lat|[Bb]uilding|[Ff]igure|[Tt]able"
-    r"|[Ss]ection"
-    r"|[Ee]xhibit|[Pp]art|[Ll]evel|[Pp]latform|[Aa]ppendix|[Cc]lass|[Gg]rade|[Ss]uite|[Tt]erminal) $"
-)
+_PLACE = before_places()
 _LENGTHS = frozenset({"m", "km", "cm", "mm", "dm", "um", "μm", "nm", "ft", "mi", "yd", "in", "inch"})
 
 
@@ -60,15 +58,14 @@ def name_unit(unit: str) -> tuple[str, str] | None:
     if names is None:
         return None
     one, many = names
+    is_per = False
     marks = re.findall("[/·*]", unit)
     for mark, part in zip(marks, tail, strict=True):
         more = read_per(part) if mark == "/" else (units().get(part, (None,))[0])
         if more is None:
             return None
-        if mark == "/":
-            one, many = f"{one} {more}", f"{many} {more}"
-        else:
-            one, many = f"{one} {more}", f"{one} {units()[part][1]}"
+        is_per = is_per or mark == "/"
+        one, many = f"{one} {more}", f"{many} {more}" if is_per else f"{one} {units()[part][1]}"
     return one, many
 
 
@@ -78,6 +75,8 @@ def _with_power(unit: str) -> tuple[str, str] | None:
     power = re.fullmatch(r"(.+?)(\^?[23])", unit)
     if power is None or power[1] not in units():
         return None
+    if power[2][0] != "^" and power[1] not in _LENGTHS | {"s"}:
+        return None  # H2 is hydrogen
     one, many = units()[power[1]]
     if power[1] in _LENGTHS:
         return f"{_POWERS[power[2]]} {one}", f"{_POWERS[power[2]]} {many}"
@@ -109,7 +108,7 @@ def _read_fraction_unit(match: re.Match[str]) -> str | None:
     if match["whole"]:
         return f"{mixed_number(match['whole'], match['over'], match['under'])} {names[1]}"
     over, under = match["over"], match["under"]
-    return f"{fraction(over, under)} {names[1] if int(over) > int(under) else names[0]}"
+    return f"{fraction(over, under)} {names[1] if int(over) > int(under) or int(under) > 99 else names[0]}"
 
 
 def _read_power_unit(match: re.Match[str]) -> str | None:
@@ -131,7 +130,12 @@ def _read_feet_inches(match: re.Match[str]) -> str:
     return f"{cardinal(match['feet'])} foot {number(match['inches'])}"
 
 
-def _read_feet(match: re.Match[str]) -> str:
+def _read_feet(match: re.Match[str]) -> str | None:
+    """6' -> six feet, unless the mark closes a quotation."""
+    if match.string[match.end() + 1 : match.end() + 5] not in _DIMENSIONS and _OPEN_QUOTE.search(
+        match.string, 0, match.start()
+    ):
+        return None
     return with_unit(match["feet"], ("foot", "feet"))
 
 
@@ -177,12 +181,22 @@ def _point(letter: str | None) -> str:
     return f" {table('abbreviations')['compass'][letter]}" if letter else ""
 
 
-_PER_PART = r"(?:/(?:100 ?k[mg]|100 ?g|[A-Za-z%μ]{1,8})(?:\^?[23](?![0-9]))?)"
-_UNIT = rf"(?P<unit>(?:{either(units())})(?:\^?[23](?![0-9]))?(?:[·*](?:{either(units())}))?{_PER_PART}?)"
+_PER_PART = r"(?:/(?:100 ?k[mg]|100 ?g|[A-Za-z%μ]{1,8})(?:\^?[23](?![0-9]))?(?:·[A-Za-z]{1,4})?)"
+_UNIT = rf"(?P<unit>(?:{either(units())})(?:\^?[23](?![0-9]))?(?:[·*](?:{either(units())}))?{_PER_PART}{{0,2}})"
 _AFTER = r"(?![A-Za-z0-9']|\^)"
 _STOP = r"(?:\.(?= [a-z0-9]|[,;)]))?"
 
 RULES = [
+    rule(
+        "unit.range",
+        rf"{RUN}(?P<low>{NUMBER} ?(?:{either(units())}))(?: ?— ?|-)(?={NUMBER} ?(?:{either(units())}){_AFTER})",
+        r"\g<low> to ",
+    ),
+    rule(
+        "unit.per",
+        rf"(?P<before>{RUN}{NUMBER} [a-z]{{3,15}})/(?P<unit>{either(table('units')['per'])})(?![A-Za-z0-9/])",
+        lambda match: f"{match['before']} {read_per(match['unit'])}",
+    ),
     rule(
         "unit.degrees",
         r"(?<![0-9A-Za-z] )(?<![0-9A-Za-z])°(?P<scale>[CF])(?![A-Za-z0-9])",
@@ -234,13 +248,14 @@ RULES = [
     ),
     rule(
         "unit.feet",
-        r"(?<![0-9.,/'])(?P<feet>[0-9]{1,3})'(?= (?:tall|high|long|wide|deep|x |by |\u00d7))",
+        r"(?<![0-9.,/'])(?P<feet>[0-9]{1,3})'(?= [a-z\u00d7])",
         _read_feet,
     ),
     rule(
         "unit.inches",
         r"(?<![0-9.,/])(?:(?P<whole>[0-9]{1,3})[ -])?(?P<over>[0-9]{1,2})/(?P<under>2|4|8|16|32|64)"
-        r'(?:"| in\.|-inch\b| inch\b)(?:(?P<noun>(?= ?[a-z]))|(?=[\s.,;)]|$))',
+        r'(?:"| in\.|-inch\b| inch\b)(?:(?P<noun>(?= ?[a-z])(?! ?(?:thick|wide|tall|long|deep|high|thin|across|apart|by'
+        r"|in|of|and|or|to|from|is)\b))|(?=[\s.,;)]|$))",
         _read_fraction_inches,
     ),
     rule(
@@ -251,7 +266,7 @@ RULES = [
     ),
     rule(
         "unit.inches",
-        r"(?<![0-9.,/'])(?P<number>[0-9]{1,4}(?:\.[0-9]{1,3})?) ?in(?:\.(?=[,;)]| [a-z(0-9])|(?=\.$)|(?=[,;)]|$)|"
+        r"(?<![0-9.,/'])(?P<number>[0-9]{1,4}(?:\.[0-9]{1,3})?) ?in(?:\.(?=[,;)]| [a-z(0-9=+x])|(?=\.$)|(?=[,;)]|$)|"
         r"(?= ?[x\u00d7] ?[0-9]|/)|(?<=[0-9]in)(?![A-Za-z0-9])|(?<=(?:ft|t\.) [0-9] in)(?![A-Za-z0-9])|(?<=(?:ft"
         r"|t\.) [0-9]{2} in)(?![A-Za-z0-9]))",
         lambda match: with_unit(match["number"], ("inch", "inches")),
