@@ -17,7 +17,7 @@ from marstts.audio.waveform import (
     resample,
     trim_silence,
 )
-from marstts.audio.writer import SUFFIXES, encode, open_writer, write
+from marstts.audio.writer import SUFFIXES, Tags, encode, open_writer, write
 
 __all__ = [
     "FADE_SECONDS",
@@ -31,6 +31,7 @@ __all__ = [
     "TRIM_FRAME",
     "TRIM_HOP",
     "Source",
+    "Tags",
     "Waveform",
     "encode",
     "join",

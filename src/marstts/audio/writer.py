@@ -11,6 +11,7 @@ import struct
 import wave
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -41,6 +42,22 @@ RATES = {
     ".mp3": (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000),
 }
 """Hz; what else is written in these formats is resampled to the next higher rate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tags:
+    """Tags of a sound file; formats that hold none (WAV) are written without."""
+
+    title: str
+    artist: str
+    album: str
+    track: int
+
+    def write_to(self, file: soundfile.SoundFile) -> None:
+        """Set the tags of an open file, before its first sample."""
+        file.title, file.artist, file.album = self.title, self.artist, self.album
+        file.tracknumber, file.genre = str(self.track), "Audiobook"
+
 
 Write = Callable[[NDArray[np.float32]], None]
 """Takes the next samples (N,) of a file."""
@@ -92,7 +109,7 @@ def write(waveform: Waveform, target: Path | str | BinaryIO, *, suffix: str = ".
 
 
 @contextmanager
-def open_writer(path: Path, sample_rate: int) -> Iterator[Write]:
+def open_writer(path: Path, sample_rate: int, tags: Tags | None = None) -> Iterator[Write]:
     """A function that takes the next samples of a file in the format of the path's suffix; clipped to ±1.
 
     The file grows next to `path`, at `files.partial_path(path)`, and becomes `path` when the body ends. Killing
@@ -107,7 +124,7 @@ def open_writer(path: Path, sample_rate: int) -> Iterator[Write]:
     opened = wav_file if container == "WAV" else encoded_file
     with growing_path(path, AudioError) as partial:
         try:
-            with opened(partial, rate, container, encoding) as write_piece:
+            with opened(partial, rate, container, encoding, tags) as write_piece:
                 write_any = resampling(write_piece, sample_rate, rate)
                 yield write_any
                 if rate != sample_rate:
@@ -118,8 +135,8 @@ def open_writer(path: Path, sample_rate: int) -> Iterator[Write]:
 
 
 @contextmanager
-def wav_file(path: Path, sample_rate: int, container: str, encoding: str) -> Iterator[Write]:
-    """A WAV file in 16 bits whose header is right after every piece."""
+def wav_file(path: Path, sample_rate: int, container: str, encoding: str, tags: Tags | None) -> Iterator[Write]:
+    """A WAV file in 16 bits whose header is right after every piece; it holds no tags."""
     with path.open("wb") as file, wave.open(file, "wb") as writer:
         writer.setnchannels(1)
         writer.setsampwidth(2)
@@ -133,9 +150,11 @@ def wav_file(path: Path, sample_rate: int, container: str, encoding: str) -> Ite
 
 
 @contextmanager
-def encoded_file(path: Path, sample_rate: int, container: str, encoding: str) -> Iterator[Write]:
+def encoded_file(path: Path, sample_rate: int, container: str, encoding: str, tags: Tags | None) -> Iterator[Write]:
     """A file that libsndfile encodes; it is flushed after every piece and complete at the end."""
     with soundfile.SoundFile(path, "w", sample_rate, 1, encoding, format=container) as file:
+        if tags is not None:
+            tags.write_to(file)
 
         def write_piece(samples: NDArray[np.float32]) -> None:
             file.write(np.clip(samples, -1.0, 1.0))

@@ -1,6 +1,7 @@
-"""`marstts speak`: a text and a voice in, speech out: a file, a stream, or a file for each line.
+"""`marstts speak`: a text and a voice in, speech out: a file, a stream, a file for each line, or a book's chapters.
 
-Upstream: the shell.  Downstream: `Synthesizer`; `speak_input`, `speak_output`, `streaming` and `lines` do the work.
+Upstream: the shell.  Downstream: `Synthesizer`; the work is in `speak_input`, `speak_output`, `streaming`,
+`lines` and `book`.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from marstts.cli import speak_options as options
+from marstts.cli.book import BookSettings, speak_book
 from marstts.cli.lines import speak_lines
-from marstts.cli.speak_input import check_options, choose_text, choose_voice
-from marstts.cli.speak_output import check_output, progress_bar, report, report_lines, write
+from marstts.cli.speak_input import check_options, choose_book, choose_text, choose_voice
+from marstts.cli.speak_output import check_book_output, check_output, progress_bar, report, report_lines, write
 from marstts.cli.streaming import StreamReport, open_sink, play_through
 from marstts.cli.terminal import check_utf8
 from marstts.generation.engine import EngineKind
@@ -52,8 +54,9 @@ def speak(
         reference=reference, transcript=transcript, voice=voice, file=file, stream=stream, batch=batch, compat=compat,
         top_p=top_p,
     )  # fmt: skip
-    words = choose_text(text, file)
-    output = check_output(output, stream=stream, batch=batch)
+    book = None if stream or batch is not None or compat is not None else choose_book(text, file, output)
+    words = choose_text(text, file) if book is None else ""
+    output = check_output(output, stream=stream, batch=batch) if book is None else check_book_output(str(output))
     pronunciations = None if lexicon is None else read_lexicon(lexicon)
     synthesizer = replace(load(model, engine, guidance), lexicon=pronunciations)
     if compat is not None:
@@ -64,7 +67,10 @@ def speak(
         return
     speaker = choose_voice(synthesizer, reference, transcript, voice)
     mode = continuation or Continuation.FIXED_REFERENCE
-    if batch is not None:
+    if book is not None:
+        read = speak_book(synthesizer, book, Path(output), BookSettings(speaker, seed, top_p, mode))
+        report_lines(read, output, as_json=json_report, what="chapters")
+    elif batch is not None:
         outcome = speak_lines(
             synthesizer, words, speaker, Path(output), seed=seed, top_p=top_p, continuation=mode, batch=batch
         )

@@ -9,11 +9,14 @@ import sys
 from pathlib import Path
 
 from marstts.bundle import PUBLISHED
+from marstts.cli.book import is_book_output, words_of
 from marstts.cli.terminal import printed_warnings
 from marstts.errors import ConfigError, TextError
 from marstts.reading import decode_text, read_text
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.voices import open_voice
+from marstts.text.books import Book, read_book
+from marstts.text.epub import is_epub_file
 from marstts.voice import Voice
 
 STANDARD_INPUT = "-"
@@ -31,7 +34,16 @@ def choose_text(text: str | None, file: str | None) -> str:
         if len(content) > MAX_TEXT_BYTES:
             raise TextError(f"standard input: the text has more than {MAX_TEXT_BYTES} bytes; split it")
         return decode_text(content, "standard input", TextError)
+    if file is not None and is_epub_file(Path(file)):
+        return "\n\n".join(words_of(chapter) for chapter in read_book(file))
     return text if file is None else read_text(file, MAX_TEXT_BYTES, TextError)  # type: ignore[return-value]
+
+
+def choose_book(text: str | None, file: str | None, output: str | None) -> Book | None:
+    """The book to speak chapter by chapter, where the output is a folder or an m4b; None for any other text."""
+    if file is None or text is not None or not is_book_output(output):
+        return None
+    return read_book(file)
 
 
 def check_options(

@@ -31,7 +31,7 @@ Engine = Annotated[
     EngineKind,
     typer.Option(help="Runtime of the model; auto: the fastest that needs nothing more to be installed."),
 ]
-File = Annotated[str | None, typer.Option(metavar="TXT", help="Read the text from a UTF-8 file.")]
+File = Annotated[str | None, typer.Option(metavar="FILE", help="Read the text from a UTF-8 text file or an EPUB.")]
 LexiconFile = Annotated[
     str | None, typer.Option(metavar="TSV", help="Pronunciations: word, tab, respelling, ARPAbet or /IPA/.")
 ]
@@ -40,7 +40,7 @@ Output = Annotated[
     typer.Option(
         metavar="FILE",
         help="Output file: .wav, .flac, .ogg, .opus or .mp3; - is standard output (default: speech.wav; with --stream "
-        "the loudspeaker; with --batch the folder speech).",
+        "the loudspeaker; with --batch the folder speech). A folder or .m4b: the chapters of --file.",
     ),
 ]
 Stream = Annotated[

@@ -16,10 +16,11 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from marstts import audio
+from marstts.cli.book import M4B_SUFFIX, report_folder
 from marstts.cli.lines import REPORT_FILE, Outcome
 from marstts.cli.streaming import LOUDSPEAKER, STANDARD_OUTPUT, StreamReport
 from marstts.cli.terminal import messages, warn
-from marstts.errors import AudioError
+from marstts.errors import AudioError, require
 from marstts.file_errors import printable_name, printable_text
 from marstts.synthesis.model_session import OnTake
 from marstts.synthesis.speech import Speech, Take
@@ -33,6 +34,17 @@ def check_output(output: str | None, *, stream: bool, batch: int | None) -> str:
         output = LOUDSPEAKER if stream else "speech.wav"
     if output not in (STANDARD_OUTPUT, LOUDSPEAKER):
         check_file(output)
+    return output
+
+
+def check_book_output(output: str) -> str:
+    """The folder or m4b of a book, checked before any time is spent on speaking."""
+    path, name = Path(output), printable_name(output)
+    if path.suffix.lower() != M4B_SUFFIX:
+        return prepare_folder(output)
+    require("av", "formats")
+    if not path.parent.is_dir():
+        raise AudioError(f"{name}: there is no folder {printable_name(path.parent)} to write to")
     return output
 
 
@@ -103,17 +115,17 @@ def report(speech: Speech | StreamReport, output: str, *, as_json: bool) -> None
         )
 
 
-def report_lines(outcome: Outcome, output: str, *, as_json: bool) -> None:
-    """Print how many lines were spoken; exit code 1 where some could not be."""
+def report_lines(outcome: Outcome, output: str, *, as_json: bool, what: str = "lines") -> None:
+    """Print how many lines or chapters were spoken; exit code 1 where some could not be."""
     if as_json:
         typer.echo(json.dumps(asdict(outcome)))
     else:
         kept = f", {outcome.kept} kept from before" if outcome.kept else ""
         typer.echo(
-            f"{printable_name(output)}: {outcome.spoken} lines spoken{kept}; "
-            f"see {printable_name(Path(output) / REPORT_FILE)}"
+            f"{printable_name(output)}: {outcome.spoken} {what} spoken{kept}; "
+            f"see {printable_name(report_folder(Path(output)) / REPORT_FILE)}"
         )
     if outcome.failed:
         numbers = ", ".join(map(str, outcome.failed))
-        warn(f"{len(outcome.failed)} of the lines could not be spoken: {numbers}")
+        warn(f"{len(outcome.failed)} of the {what} could not be spoken: {numbers}")
         raise typer.Exit(code=1)

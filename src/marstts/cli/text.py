@@ -17,7 +17,7 @@ import typer
 from marstts.cli.terminal import warn
 from marstts.errors import ConfigError, DataError, TextError
 from marstts.text.books import read_book
-from marstts.text.epub import is_epub
+from marstts.text.epub import is_epub_file
 from marstts.text.lexicon import Lexicon, read_lexicon
 from marstts.text.reading import Passage, Reading, read_stream, read_text, warnings_of
 from marstts.text.segments import Segment
@@ -68,14 +68,6 @@ def passages_of(words: str | None, file: str | None, lexicon: Lexicon) -> Iterat
                 yield from _stream(opened, lexicon)
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"{file}: expected a text file in UTF-8, but it cannot be read: {error}") from error
-
-
-def is_epub_file(path: Path) -> bool:
-    """Whether the path is an EPUB; False where it cannot be read."""
-    try:
-        return path.is_file() and is_epub(path)
-    except OSError:
-        return False
 
 
 def _whole(words: str, lexicon: Lexicon) -> Iterator[Passage]:

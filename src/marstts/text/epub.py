@@ -97,6 +97,14 @@ def is_epub(path: Path) -> bool:
         return False
 
 
+def is_epub_file(path: Path) -> bool:
+    """Whether the path is an EPUB; False where it cannot be read."""
+    try:
+        return path.is_file() and is_epub(path)
+    except OSError:
+        return False
+
+
 def read_epub(path: Path) -> EpubContent:
     """The content of an EPUB; raises DataError where it is corrupt, too large or protected."""
     if path.stat().st_size > MAX_FILE_BYTES:

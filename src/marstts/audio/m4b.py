@@ -1,0 +1,67 @@
+"""Audio books in one file: AAC in an MP4 container with chapter marks (m4b), written by PyAV (extra `formats`).
+
+Upstream: sound files, one a chapter.  Downstream: players of audio books.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import soundfile
+
+from marstts.errors import AudioError, require
+from marstts.file_errors import printable_name
+from marstts.files import atomic_path
+
+BIT_RATE = 64_000
+BLOCK_SAMPLES = 65_536
+MILLISECONDS = Fraction(1, 1000)
+
+
+def write_m4b(path: Path, chapters: Sequence[tuple[str, Path]], *, title: str, author: str) -> None:
+    """Write the sound files of `chapters` (title, file) one after another, with a chapter mark each.
+
+    All files have the sample rate of the first. Raises MissingExtraError without PyAV, AudioError where a file cannot
+    be read or written.
+    """
+    av = require("av", "formats")
+    try:
+        rate = soundfile.info(chapters[0][1]).samplerate
+        with atomic_path(path, AudioError) as temporary, av.open(str(temporary), "w", format="ipod") as container:
+            container.metadata.update({"title": title, "album": title, "artist": author, "genre": "Audiobook"})
+            stream = container.add_stream("aac", rate=rate, layout="mono", bit_rate=BIT_RATE)
+            container.set_chapters(_chapter_marks(chapters, rate))
+            _encode(av, container, stream, [file for _, file in chapters], rate)
+    except (av.FFmpegError, soundfile.SoundFileError) as error:
+        raise AudioError(f"{printable_name(path)}: the audio book cannot be written: {error}") from error
+
+
+def _chapter_marks(chapters: Sequence[tuple[str, Path]], rate: int) -> list[dict[str, Any]]:
+    """Start and end of each chapter in milliseconds."""
+    marks: list[dict[str, Any]] = []
+    start = 0
+    for number, (title, file) in enumerate(chapters, start=1):
+        end = start + round(1000 * soundfile.info(file).frames / rate)
+        marks.append(
+            {"id": number, "start": start, "end": end, "time_base": MILLISECONDS, "metadata": {"title": title}}
+        )
+        start = end
+    return marks
+
+
+def _encode(av: Any, container: Any, stream: Any, files: Sequence[Path], rate: int) -> None:
+    samples_written = 0
+    resampler = av.AudioResampler(format="fltp", layout="mono", rate=rate, frame_size=stream.frame_size or 1024)
+    for file in files:
+        for block in soundfile.blocks(file, BLOCK_SAMPLES, dtype="float32", always_2d=True):
+            frame = av.AudioFrame.from_ndarray(block[:, :1].T.copy(), format="fltp", layout="mono")
+            frame.sample_rate, frame.pts, frame.time_base = rate, samples_written, Fraction(1, rate)
+            samples_written += block.shape[0]
+            for part in resampler.resample(frame):
+                container.mux(stream.encode(part))
+    for part in resampler.resample(None):
+        container.mux(stream.encode(part))
+    container.mux(stream.encode(None))
