@@ -78,10 +78,7 @@ def test_an_m4b_holds_chapter_marks(book: Path, reference_file: Path) -> None:
 
 
 def test_a_chapter_without_words_is_named_and_the_others_are_spoken(book: Path, reference_file: Path) -> None:
-    book.write_text(
-        BOOK
-        + "\nChapter III. 你好\n\n你好你好你好你好你好你好你好你好你好你好你好你好你好你好你好你好你好你好你好你好你好\n"
-    )
+    book.write_text(BOOK + "\nChapter III. 你好\n\n" + "你好" * 30 + "\n", encoding="utf-8")
     result = speak("--file", book, "--output", "walk/", "--reference", reference_file)
     assert sorted(path.name for path in Path("walk").glob("*.mp3"))[:2] == FILES
     assert "chapter 3" in result.stderr

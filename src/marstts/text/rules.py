@@ -57,9 +57,10 @@ class Text:
 
     def __init__(self, text: str, before: Text | None = None, added: str = "") -> None:
         self.text = text
-        self.characters = frozenset(text) if before is None else before.characters | frozenset(added)
+        self.characters: frozenset[str] = frozenset(text) if before is None else before.characters | frozenset(added)
         """Every character that occurs; after a rule perhaps more, which costs a search and changes nothing."""
-        self.runs = frozenset(_LETTERS.findall(text)) if before is None else before.runs.union(_LETTERS.findall(added))
+        runs = _LETTERS.findall(text if before is None else added)
+        self.runs: frozenset[str] = frozenset(runs) if before is None else before.runs.union(runs)
         """Every run of letters; after a rule perhaps more."""
 
     @cached_property
