@@ -262,6 +262,14 @@ def run_requests(
     return speaker.results(texts)
 
 
+def speech_of(result: SpeakResult) -> Speech:
+    """The speech of a result; raises its error where there is none."""
+    if result.speech is None:
+        assert result.error is not None
+        raise result.error
+    return result.speech
+
+
 def pair_up(texts: Sequence[str], voices: Voice | Sequence[Voice], seeds: int | Sequence[int]) -> list[SpeakRequest]:
     """Pair texts with their voices and seeds; raises ConfigError where their numbers differ."""
     each_voice = [voices] * len(texts) if isinstance(voices, Voice) else list(voices)

@@ -13,12 +13,13 @@ from pathlib import Path
 from marstts.audio import Waveform
 from marstts.generation.scheduler import AsyncScheduler
 from marstts.synthesis import clone as cloning
-from marstts.synthesis.batch import DEFAULT_BATCH, SpeakRequest, SpeakResult, pair_up, run_requests
+from marstts.synthesis.batch import DEFAULT_BATCH, SpeakRequest, SpeakResult, pair_up, run_requests, speech_of
 from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.model_session import ModelSession, OnTake
 from marstts.synthesis.speech import Speech
 from marstts.synthesis.stream import Chunk, StreamConfig, stream_text
-from marstts.synthesis.voices import open_voice
+from marstts.synthesis.styled import Part, join_parts, split_parts
+from marstts.synthesis.voices import open_voice, voice_of_part
 from marstts.voice import Voice
 
 AnyVoice = Voice | Path | str | None
@@ -86,21 +87,24 @@ class Synthesizer(ModelSession):
 
         `top_p` is where backoff starts (default: `self.sampling.top_p`). Raises TextError where there is nothing to
         speak, VoiceError where the voice was made for another model. `Speech.warnings` names what could not be spoken
-        and what is flawed.
+        and what is flawed. SSML may change voice and rate within the text.
         """
-        request = SpeakRequest(index=1, text=text, voice=self.open_voice(voice), seed=seed)
-        [result] = run_requests(
+        parts = split_parts(text, self.lexicon) or (Part(text),)
+        opened = self.open_voice(voice)
+        requests = [
+            SpeakRequest(index=index, text=part.text, voice=voice_of_part(self, part.voice, opened), seed=seed)
+            for index, part in enumerate(parts, start=1)
+        ]
+        results = run_requests(
             self,
-            iter([request]),
+            iter(requests),
             top_p=self.sampling.top_p if top_p is None else top_p,
             continuation=continuation,
             on_take=on_take,
             scheduler=scheduler,
         )
-        if result.speech is None:
-            assert result.error is not None
-            raise result.error
-        return result.speech
+        spoken = [speech_of(result) for result in sorted(results, key=lambda result: result.index)]
+        return spoken[0] if parts[0].text is text else join_parts(parts, spoken)
 
     def stream(
         self,

@@ -58,6 +58,19 @@ def packaged_names() -> list[str]:
     return [entry.name for entry in voice_table().voices]
 
 
+def voice_of_part(session: ModelSession, name: str | None, default: Voice) -> Voice:
+    """The packaged voice that a part of a text asks for; never a file, since texts may come from others.
+
+    Raises VoiceError for any other name.
+    """
+    if name is None:
+        return default
+    if name not in packaged_names():
+        known = ", ".join(packaged_names())
+        raise VoiceError(f"{printable_name(name)}: expected one of the packaged voices in SSML: {known}")
+    return open_voice(session, name)
+
+
 def open_voice(session: ModelSession, voice: Voice | Path | str | None) -> Voice:
     """Open a voice for a model: a `Voice`, the name of a packaged one, a voice file, or a recording to clone.
 

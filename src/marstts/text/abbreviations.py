@@ -20,6 +20,7 @@ _OPENER = re.compile(
     r"|Its|Their|Our|My|What|Who|Why|How|However|A|An)(?![A-Za-z.])"
 )
 _OPENED = re.compile("[a-z0-9][.?!][\"')]? $")
+_NUMBERED = re.compile(r"\b[Nn]os?\. ?[0-9]{1,4},? (?:and|or) $")
 _NAME = re.compile(" [A-Z]")
 _ANSWERED = re.compile(
     r"(?:\b(?:said|says|say|saying|answered|answers?|replied|reply|told (?:him|her|me|us|them|you)|is|was|a"
@@ -30,7 +31,8 @@ _ANSWERED = re.compile(
 
 def _read_before_number(match: re.Match[str]) -> str | None:
     short = match["short"]
-    if short == "no" and _ANSWERED.search(match.string, max(match.start() - 20, 0), match.start()):
+    before = match.string[max(match.start() - 20, 0) : match.start()]
+    if short == "no" and _ANSWERED.search(before) and not _NUMBERED.search(before):
         return None
     words: str = _DATA["before_numbers"][short]
     opens = short[0].isupper() and (match.start() == 0 or _OPENED.search(match.string, 0, match.start()) is not None)

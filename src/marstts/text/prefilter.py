@@ -9,8 +9,9 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 MAX_SET = 100
@@ -19,6 +20,13 @@ MAX_SET = 100
 _MODULE = "re._parser" if sys.version_info >= (3, 11) else "sre_parse"
 _REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
 _ZERO_WIDTH = ("AT", "ASSERT", "ASSERT_NOT")
+
+MAX_PAIRS = 40
+"""Larger groups of pairs tell too little."""
+
+CLASSES = str.maketrans(
+    "0123456789" + "abcdefghijklmnopqrstuvwxyz" + "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0" * 10 + "a" * 26 + "A" * 26
+)
 
 Characters = frozenset[str] | None
 """A set of characters; None is any character."""
@@ -34,6 +42,9 @@ class Prefilter:
     required: tuple[frozenset[str], ...]
     """Groups of characters; a text without one of a group has no match."""
 
+    pairs: tuple[frozenset[str], ...]
+    """Groups of pairs of classes (`pairs_of`) that stand side by side; a text without one of a group has no match."""
+
     starts_runs: bool
     """Whether no match starts right after a digit."""
 
@@ -44,9 +55,9 @@ def analyze(source: str) -> Prefilter:
         tree = importlib.import_module(_MODULE).parse(source)
         nodes = list(tree)
         first, is_nullable = _first(nodes)
-        return Prefilter(None if is_nullable else first, _required(nodes), _starts_runs(nodes))
+        return Prefilter(None if is_nullable else first, _required(nodes), _pairs(nodes), _starts_runs(nodes))
     except (ImportError, AttributeError, TypeError, ValueError):
-        return Prefilter(None, (), False)
+        return Prefilter(None, (), (), False)
 
 
 def _first(nodes: Sequence[Any]) -> tuple[Characters, bool]:
@@ -125,6 +136,39 @@ def _required_by_all(branches: Sequence[Any]) -> set[frozenset[str]]:
         return set()
     union = frozenset().union(*(group[0] for group in groups))
     return {union} if len(union) < 53 else set()
+
+
+def _pairs(nodes: Sequence[Any]) -> tuple[frozenset[str], ...]:
+    """Groups of pairs of classes, one for each two places of a pattern that always stand side by side."""
+    places = [None if place is None else "".join(sorted(place)).translate(CLASSES) for place in _places(nodes)]
+    groups = {
+        frozenset(first + second for first in before for second in after)
+        for before, after in pairwise(places)
+        if before is not None and after is not None and len(set(before)) * len(set(after)) <= MAX_PAIRS
+    }
+    return tuple(sorted(groups, key=lambda group: (len(group), min(group))))
+
+
+def _places(nodes: Sequence[Any]) -> Iterator[Characters]:
+    """What each place of a pattern matches; None parts places that do not always stand side by side."""
+    for kind, value in nodes:
+        name = str(kind)
+        if name == "SUBPATTERN" and not value[1]:
+            yield from _places(value[3])
+        elif name == "ASSERT":
+            inner = list(_places(value[1]))
+            yield from [None, *inner] if value[0] < 0 else [*inner, None]
+        elif name in _REPEATS and value[0] > 0:
+            inner = list(_places(value[2]))
+            yield from inner if len(inner) == 1 else [None, *inner, None]
+        elif name not in _ZERO_WIDTH:
+            yield _single(name, value)
+
+
+def pairs_of(text: str) -> frozenset[str]:
+    """The pairs of classes of neighboring characters: digits, small letters, capitals, and every other character."""
+    classes = text.translate(CLASSES)
+    return frozenset(map("".join, pairwise(classes)))
 
 
 def _starts_runs(nodes: Sequence[Any]) -> bool:

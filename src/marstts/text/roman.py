@@ -112,7 +112,8 @@ RULES = [
     ),
     rule(
         "roman.ruler",
-        rf"\b(?P<name>(?:{_RULERS})) (?P<numeral>I)(?=[,;:)]|'s\b|\.(?:$| [A-Z])| (?:of|reigned|ruled)\b)",
+        rf"\b(?P<name>(?:{_RULERS})) (?P<numeral>I)(?=[,;:)]|'s\b|\.(?:$| [A-Z])| and [A-Z]"
+        r"| (?:of|reigned|ruled|were|became|died)\b)",
         _read_ruler,
         words=word_set("names", "rulers"),
     ),
@@ -139,6 +140,11 @@ RULES = [
         r"(?<![A-Za-z0-9])(?=[MDCLXVI]{4,15}(?![A-Za-z0-9]))M{1,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV"
         r"|V?I{0,3})",
         lambda match: year_or_number(str(_value(match[0]))),
+    ),
+    rule(
+        "roman.alone",
+        r"(?<![A-Za-z0-9.'-])(?!XXX)(?P<numeral>[IVX]{3,6})(?![A-Za-z0-9'-])",
+        lambda match: cardinal(str(_value(match["numeral"]))) if _is_numeral(match["numeral"]) else None,
     ),
     rule(
         "roman.listed",

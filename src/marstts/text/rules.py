@@ -8,11 +8,12 @@ So the time is linear in the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 
-from marstts.text.prefilter import Prefilter, analyze, class_of
+from marstts.text.prefilter import Prefilter, analyze, class_of, pairs_of
 
 Reader = Callable[[re.Match[str]], str | None]
 """Function from a match to the text that replaces it; None leaves the text as it is."""
@@ -55,13 +56,8 @@ class Trace:
 class Text:
     """A text between two rules, with what is found in it at most once."""
 
-    def __init__(self, text: str, before: Text | None = None, added: str = "") -> None:
+    def __init__(self, text: str) -> None:
         self.text = text
-        self.characters: frozenset[str] = frozenset(text) if before is None else before.characters | frozenset(added)
-        """Every character that occurs; after a rule perhaps more, which costs a search and changes nothing."""
-        runs = _LETTERS.findall(text if before is None else added)
-        self.runs: frozenset[str] = frozenset(runs) if before is None else before.runs.union(runs)
-        """Every run of letters; after a rule perhaps more."""
 
     @cached_property
     def _positions(self) -> dict[re.Pattern[str], list[int]]:
@@ -115,15 +111,13 @@ class Rule:
     def _is_digit_run(self) -> bool:
         return self.prefilter.starts_runs and (self.prefilter.first or {""}) <= frozenset(DIGIT)
 
-    def may_match(self, text: Text) -> bool:
-        """Whether the text holds every character and one of the words that a match needs."""
-        for group in self.prefilter.required:
-            if group.isdisjoint(text.characters):
-                return False
-        return not self.words or not self.words.isdisjoint(text.runs)
+    @cached_property
+    def needs(self) -> frozenset[frozenset[str]]:
+        """Groups of characters, of pairs and of words; a text without one of a group has no match."""
+        return frozenset((*self.prefilter.required, *self.prefilter.pairs, *((self.words,) if self.words else ())))
 
-    def apply(self, text: Text, trace: Trace) -> Text:
-        """`text` with every match read; the same object where nothing changes."""
+    def apply(self, text: Text, trace: Trace) -> tuple[Text, str]:
+        """`text` with every match read, and the words with their neighbors; the same object where nothing changes."""
         parts: list[str] = []
         added: list[str] = []
         end = 0
@@ -132,10 +126,11 @@ class Rule:
             if words is None or words == match[0]:
                 continue
             trace.record(self.name, match[0], words)
-            parts += (text.text[end : match.start()], _apart(words, match) if self.parted else words)
-            added.append(words)
+            words = _apart(words, match) if self.parted else words
+            parts += (text.text[end : match.start()], words)
             end = match.end()
-        return Text("".join(parts) + text.text[end:], text, " ".join(added)) if parts else text
+            added.append(text.text[max(match.start() - 1, 0) : match.start()] + words + text.text[end : end + 1])
+        return (Text("".join(parts) + text.text[end:]), "\n".join(added)) if parts else (text, "")
 
     def _matches(self, text: Text) -> Iterator[re.Match[str]]:
         """What `finditer` gives; where few characters can start a match, only those are tried."""
@@ -166,10 +161,47 @@ def rule(name: str, pattern: str, read: Reader | str, *, words: Iterable[str] = 
     return Rule(name, pattern, reader, runs, parted)
 
 
-def apply_all(rules: Sequence[Rule], text: str, trace: Trace) -> str:
-    """`text` after every rule in order."""
+@dataclass(frozen=True)
+class Plan:
+    """Rules in order, each with the bits of the groups that it needs, and the bits that a member sets."""
+
+    steps: tuple[tuple[int, Rule], ...]
+    bits: dict[str, int]
+
+    def held(self, members: Iterable[str]) -> int:
+        """The bits of all groups that hold one of `members`."""
+        held, bits = 0, self.bits
+        for member in members:
+            if member in bits:
+                held |= bits[member]
+        return held
+
+
+@cache
+def plan_of(rules: tuple[Rule, ...]) -> Plan:
+    """The plan of rules: every group that one of them needs gets a bit."""
+    groups = {group: 1 << number for number, group in enumerate(frozenset().union(*(each.needs for each in rules)))}
+    bits: dict[str, int] = defaultdict(int)
+    for group, bit in groups.items():
+        for member in group:
+            bits[member] |= bit
+    return Plan(tuple((sum(groups[group] for group in each.needs), each) for each in rules), dict(bits))
+
+
+def apply_all(rules: tuple[Rule, ...], text: str, trace: Trace) -> str:
+    """`text` after every rule in order; a rule is tried where the text holds all that it needs."""
+    plan = plan_of(rules)
     current = Text(text)
-    for each in rules:
-        if each.may_match(current):
-            current = each.apply(current, trace)
+    held = plan.held(members_of(text))
+    for needed, each in plan.steps:
+        if needed & held == needed:
+            changed, added = each.apply(current, trace)
+            if changed is not current:
+                current = changed
+                held |= plan.held(members_of(added))  # what the text lost may stay: that costs a search at most
     return current.text
+
+
+def members_of(text: str) -> frozenset[str]:
+    """Characters, pairs of their classes and runs of letters of a text."""
+    return frozenset(text).union(_LETTERS.findall(text), pairs_of(text))

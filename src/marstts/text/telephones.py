@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from marstts.text.dates import MONTHS
-from marstts.text.numbers import END, RUN, cardinal, one_by_one, two_digit_year, year_or_number
+from marstts.text.numbers import END, RUN, grouped, one_by_one, two_digit_year, year_or_number
 from marstts.text.rules import rule
 
 _MIN_TELEPHONE_DIGITS = 7
@@ -25,7 +25,7 @@ def _read_groups(match: re.Match[str]) -> str | None:
     lengths = [len(group) for group in groups]
     if len(groups[0]) <= 3 and groups[0][0] != "0" and set(lengths[1:]) == {3}:
         is_thousands = all(group == "000" for group in groups[1:]) or len(groups) > 2
-        return cardinal(",".join(groups)) if is_thousands else None
+        return grouped(",".join(groups)) if is_thousands else None
     starts_with_zero = groups[0][0] == "0" and len(groups[0]) > 1
     are_years = all(len(group) == 4 and 1100 <= int(group) <= 2099 for group in groups)
     is_card = len(groups) >= 3 and set(lengths) == {4} and not are_years
