@@ -23,7 +23,7 @@ The road was long, and it went uphill for most of the day.
 
 Chapter II. The Hill
 
-The hill was steep; nobody had told me so. I climbed it all the same.
+The hill was steep; nobody had said so. I climbed it all the same.
 """
 FILES = ["01-chapter-i-the-road.mp3", "02-chapter-ii-the-hill.mp3"]
 

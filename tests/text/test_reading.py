@@ -155,6 +155,15 @@ def test_random_unicode_is_read_without_a_crash_and_without_a_silent_loss() -> N
         assert bool(left_out) == any("left out" in warning for warning in reading.warnings)
 
 
+def test_random_characters_are_stable() -> None:
+    rng = random.Random(14)
+    characters = "abcXYZIV019 .,:;-/+*#@%$€'\"()[]=<>!?&°½²—"
+    for _ in range(NUM_RANDOM_TEXTS // 2):
+        text = "".join(rng.choice(characters) for _ in range(40))
+        spoken = normalize(text)
+        assert normalize(spoken) == spoken, text
+
+
 def test_random_forms_are_stable() -> None:
     rng = random.Random(13)
     rows = (Path(__file__).parent / "written_forms.tsv").read_text(encoding="utf-8").split()

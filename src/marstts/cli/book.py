@@ -2,7 +2,7 @@
 
 Upstream: `cli.speak`, `text.books`.  Downstream: `Synthesizer.stream`, `audio.writer`, `audio.m4b`.
 A chapter whose file is there, and whose entry in the report gives the same words, voice, model and settings, is not
-spoken again. An m4b is put together from such a folder, which stays beside it.
+spoken again. An m4b is put together from such a folder, which is kept.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from marstts.voice import Voice
 SUFFIX = ".mp3"
 M4B_SUFFIX = ".m4b"
 CHAPTERS_SUFFIX = ".chapters"
-"""What the folder beside an m4b is named after it with."""
+"""Suffix of the folder of an m4b's chapters."""
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9]+")
 MAX_NAME = 50
@@ -47,7 +47,7 @@ MAX_NAME = 50
 
 @dataclass(frozen=True)
 class BookSettings:
-    """How a book is spoken."""
+    """Voice and settings for a book."""
 
     voice: Voice
     seed: int
@@ -75,7 +75,7 @@ def speak_book(synthesizer: Synthesizer, book: Book, output: Path, settings: Boo
 
 
 def report_folder(output: Path) -> Path:
-    """The folder of chapters and report: the output, or the one beside an m4b."""
+    """The folder of chapters and report: the output, or the one of an m4b's chapters."""
     return output.with_suffix(CHAPTERS_SUFFIX) if output.suffix.lower() == M4B_SUFFIX else output
 
 

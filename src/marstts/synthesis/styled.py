@@ -1,4 +1,4 @@
-"""Speech whose voice or rate changes within the text, as SSML asks: part by part, each a request of its own.
+"""Speech whose voice or rate changes within the text, as SSML asks: part by part, each a separate request.
 
 Upstream: `synthesizer.speak`, for SSML documents alone.  Downstream: `batch`, which speaks all parts in one batch.
 A rate is made by time stretching that keeps the pitch (WSOLA: `atempo` of FFmpeg, through PyAV, extra `formats`).
@@ -63,7 +63,7 @@ def _marked(segment: Segment) -> str:
 
 
 def join_parts(parts: Sequence[Part], spoken: Sequence[Speech]) -> Speech:
-    """One speech of all parts, those with a rate of their own stretched; a warning says what was not honored."""
+    """One speech of all parts, those with a rate stretched; a warning says what was not honored."""
     warnings: dict[str, None] = dict.fromkeys(speech.text_warning for speech in spoken if speech.text_warning)
     if any(part.is_emphasized for part in parts):
         warnings["not supported and ignored: emphasis"] = None

@@ -1,4 +1,4 @@
-"""What a pattern can start with, and what it cannot match without: rules are tried only where they can match.
+"""First characters and required characters of patterns: rules are tried only where they can match.
 
 Upstream: the patterns of `rules`.  Downstream: `rules`, which skips texts and positions.
 Deviation: reads the parse trees of `re`, whose module is private. Where they cannot be read, nothing is skipped.
@@ -34,7 +34,7 @@ Characters = frozenset[str] | None
 
 @dataclass(frozen=True)
 class Prefilter:
-    """What is known of every match of a pattern."""
+    """Facts that hold for every match of a pattern."""
 
     first: Characters
     """The characters a match can start with."""
@@ -50,7 +50,7 @@ class Prefilter:
 
 
 def analyze(source: str) -> Prefilter:
-    """What is known of every match of the pattern `source`."""
+    """Facts that hold for every match of the pattern `source`."""
     try:
         tree = importlib.import_module(_MODULE).parse(source)
         nodes = list(tree)
@@ -150,7 +150,7 @@ def _pairs(nodes: Sequence[Any]) -> tuple[frozenset[str], ...]:
 
 
 def _places(nodes: Sequence[Any]) -> Iterator[Characters]:
-    """What each place of a pattern matches; None parts places that do not always stand side by side."""
+    """Characters that each place of a pattern matches; None parts places that do not always stand side by side."""
     for kind, value in nodes:
         name = str(kind)
         if name == "SUBPATTERN" and not value[1]:

@@ -24,7 +24,7 @@ DIGIT = "0123456789"
 _DIGIT = re.compile("[0-9]")
 
 MAX_LETTERS = 8
-"""Where more letters can start a match, the whole text is searched instead."""
+"""Limit: if more letters can start a match, the whole text is searched instead."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,12 @@ class Text:
 
     @cached_property
     def run_starts(self) -> list[int]:
-        """Where runs of digits start."""
+        """Starts of the runs of digits."""
         digits = self.positions(_DIGIT)
         return [position for before, position in zip([-2, *digits], digits, strict=False) if before != position - 1]
 
     def positions(self, characters: re.Pattern[str]) -> list[int]:
-        """Where one of `characters` stands."""
+        """Positions of `characters`."""
         if characters not in self._positions:
             self._positions[characters] = [match.start() for match in characters.finditer(self.text)]
         return self._positions[characters]
@@ -98,7 +98,7 @@ class Rule:
 
     @cached_property
     def prefilter(self) -> Prefilter:
-        """What is known of every match."""
+        """Facts that hold for every match."""
         return analyze(self.source)
 
     @cached_property
@@ -133,7 +133,7 @@ class Rule:
         return (Text("".join(parts) + text.text[end:]), "\n".join(added)) if parts else (text, "")
 
     def _matches(self, text: Text) -> Iterator[re.Match[str]]:
-        """What `finditer` gives; where few characters can start a match, only those are tried."""
+        """Matches as `finditer` gives them; where few characters can start a match, only those are tried."""
         if self._first is None:
             yield from self.pattern.finditer(text.text)
             return
