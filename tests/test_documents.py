@@ -18,6 +18,7 @@ import marstts
 from command_lines import parse
 from marstts import audio
 from marstts.cli.main import COMMANDS, app
+from small_epub import write_small_epub
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted(
@@ -162,6 +163,7 @@ def test_commands_for_newcomers_run_as_written(page: str, tmp_path: Path, monkey
     audio.write(audio.read(ROOT / "examples" / "reference.flac"), tmp_path / "me.wav")
     for name in ("chapter.txt", "lines.txt"):
         (tmp_path / name).write_text("The rain has stopped.\nShall we go out?\n")
+    write_small_epub(tmp_path / "book.epub")
     monkeypatch.chdir(tmp_path)
     for line in lines:
         result = CliRunner().invoke(app, shlex.split(line)[1:], input="Hello.")
