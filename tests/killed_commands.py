@@ -15,6 +15,7 @@ import sys
 import warnings
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 EVENTS = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.chmod", "os.link", "os.symlink"}
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
@@ -90,7 +91,31 @@ def export(folder: Path) -> list[str]:
     return ["export", str(folder / "run"), "--name", "new", "--output", str(folder / "target"), *parts]
 
 
-SCENARIOS = {"speak": speak, "stream": stream, "batch": batch, "voice": voice, "export": export}
+def tokenize(folder: Path) -> list[str]:
+    parts = ["--codec", "toy:64", "--identity", "toy:5", "--style", "toy:7"]
+    return ["tokenize", str(folder / "m.jsonl"), "--output", str(folder / "target"), "--shard-size", "1", *parts]
+
+
+def train(folder: Path) -> list[str]:
+    """Without TensorBoard, whose thread would write at other points each time."""
+    import torch
+    import torch.utils.tensorboard
+
+    torch.set_num_threads(1)
+    torch.utils.tensorboard.SummaryWriter = lambda *arguments, **options: MagicMock()
+    words = ["train", "mars6", "--data", str(folder / "shards"), "--config", str(folder / "config.json")]
+    return [*words, "--output", str(folder / "target")]
+
+
+SCENARIOS = {
+    "tokenize": tokenize,
+    "train": train,
+    "speak": speak,
+    "stream": stream,
+    "batch": batch,
+    "voice": voice,
+    "export": export,
+}
 
 
 def run_child(words: list[str], point: str) -> None:
@@ -120,7 +145,7 @@ def main(scenario: str, folder: Path, points: list[str]) -> None:
     warnings.simplefilter("ignore")
     words = SCENARIOS[scenario](folder)
     CliRunner().invoke(app, [*words[:1], "--help"])  # imports the command
-    if scenario == "export":
+    if scenario in ("export", "train"):
         import torch
 
         torch.set_num_threads(1)

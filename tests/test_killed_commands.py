@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,67 @@ def test_a_batch_has_whole_files_only(folder: Path) -> None:
             assert json.loads(line)["line"]
 
     kill_everywhere("batch", folder, check, largest=70_000)
+
+
+@pytest.mark.slow
+def test_shards_are_whole_and_a_killed_run_is_continued(folder: Path) -> None:
+    from marstts.data.manifest import Utterance, write_manifest
+    from marstts.data.shards import read_shard
+
+    utterances = [
+        Utterance(
+            id=f"u{number}", audio="reference.wav", text="He might have been.", speaker="s", style="regular",
+            seconds=3.0, source_rate=24_000, split="train", license="CC0",
+        )
+        for number in range(3)
+    ]  # fmt: skip
+    write_manifest(utterances, folder / "m.jsonl")
+    with killed_at("tokenize", folder, ["0"]) as following:
+        assert following()["exit"] == 0
+        stale = {path.name: path.read_bytes() for path in (folder / "target").glob("*.safetensors")}
+    assert len(stale) == 3
+    write_manifest([replace(one, text="He might be.") for one in utterances], folder / "m.jsonl")
+    shutil.rmtree(folder.with_name("kept"))
+
+    def check() -> None:
+        found = sorted((folder / "target").glob("shard-*.safetensors"))
+        assert [path.name for path in found] == sorted(stale)
+        for path in found:
+            read_shard(path)
+
+    kill_everywhere("tokenize", folder, check, largest=4_000)
+
+
+@pytest.mark.slow
+def test_a_killed_training_keeps_a_whole_checkpoint_and_log(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "training" / "mars6"))
+    from toy_training import config, write_shards
+
+    from marstts.training.mars6.run_folder import trained_model
+    from marstts.training.run_log import read_log
+
+    write_shards(folder / "shards")
+    path, target = folder / "config.json", folder / "target"
+    loop = {"checkpoint_every": 1, "log_every": 1, "validate_every": 2}
+    write_config(config(loop={**loop, "steps": 2}, num_audio_samples=0, prefetch=False), path)
+    with killed_at("train", folder, ["0"]) as following:
+        whole = following()
+        assert whole["exit"] == 0, whole
+        begun = shutil.copytree(target, folder.with_name("begun"))
+    shutil.rmtree(folder.with_name("kept"))
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(begun, target)
+    write_config(config(loop={**loop, "steps": 5}, num_audio_samples=0, prefetch=False), path)
+
+    def check() -> None:
+        newest = max(int(one.name.removeprefix("step-")) for one in target.glob("step-????????"))
+        assert newest >= 2
+        trained_model(target)
+        lines = [line["step"] for line in read_log(target) if line["split"] == "train"]
+        assert lines == list(range(1, len(lines) + 1)) and len(lines) >= 2
+
+    kill_everywhere("train", folder, check, largest=60_000)
 
 
 @pytest.mark.slow

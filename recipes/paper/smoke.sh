@@ -5,6 +5,8 @@
 #   apt-get install flite espeak-ng
 #   pip install 'marstts[train,synthetic]'
 #   recipes/paper/smoke.sh WORK_FOLDER
+#
+# Variable: MINUTES after which training stops early (none; all steps take an hour).
 set -euo pipefail
 work=${1:?usage: recipes/paper/smoke.sh WORK_FOLDER}
 here=$(cd "$(dirname "$0")" && pwd)
@@ -13,4 +15,5 @@ marstts prepare synthetic --config "$here/../tiny/synthetic.toml" --sentences "$
     --output "$work/corpus" --workers 2
 marstts tokenize "$work/corpus/utterances.jsonl" --output "$work/shards" \
     --codec toy:4096 --identity toy:512 --style toy:1024
-marstts train mars6 --config "$here/mars6_smoke.toml" --data "$work/shards" --output "$work/mars6" --codec toy:4096
+marstts train mars6 --config "$here/mars6_smoke.toml" --data "$work/shards" --output "$work/mars6" --codec toy:4096 \
+    ${MINUTES:+--max-minutes "$MINUTES"}

@@ -9,7 +9,7 @@ Only what can hold a tensor is walked; a message without the key `location` cann
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -17,6 +17,9 @@ from marstts.errors import CheckpointError
 
 MAX_DEPTH = 64
 """Messages within messages."""
+
+MAX_ROUNDS = 1000
+"""Rounds of a loop; ours has seven, the positions of a patch."""
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
@@ -33,6 +36,12 @@ _CHILDREN = {
 
 _DIMS, _DATA_TYPE, _NAME, _RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION = 1, 2, 8, 9, 13, 14
 """Fields of a TensorProto."""
+
+_GRAPH_OF_MODEL, _FUNCTION_OF_MODEL = 7, 25
+"""Fields of a ModelProto."""
+
+_INT64, _INT64_DATA, _LOOP = 7, 7, b"Loop"
+"""TensorProto.DataType, a field of a TensorProto, and an operation."""
 
 _EXTERNAL_KEYS = ("location", "offset", "length")
 _KEY = b"location"
@@ -71,6 +80,60 @@ def external_tensors(content: bytes) -> list[ExternalTensor]:
     A tensor that names a file is one of these even if the model declares it unused.
     """
     return list(_walk(content, 0, len(content), "model", ("model",)))
+
+
+def check_loops(content: bytes) -> None:
+    """CheckpointError where a graph may repeat itself for longer than any of ours does.
+
+    The number of rounds must be a constant of at most MAX_ROUNDS, and no loop may be within another: a foreign graph
+    could run for ever.
+    """
+    if _LOOP in content:
+        for number, wire, _, first, last in _fields(content, 0, len(content)):
+            if wire == _BYTES and number in (_GRAPH_OF_MODEL, _FUNCTION_OF_MODEL):
+                _check_loops(content, first, last, {}, number == _FUNCTION_OF_MODEL, 0)
+
+
+def _check_loops(
+    content: bytes, start: int, end: int, known: Mapping[str, tuple[int, ...]], is_function: bool, depth: int
+) -> None:
+    """The loops of a graph or function; `known` are the constants around it."""
+    if depth > MAX_DEPTH:
+        raise CheckpointError(f"this ONNX graph is nested deeper than {MAX_DEPTH} levels")
+    fields = [field for field in _fields(content, start, end) if field[1] == _BYTES]
+    if not is_function:
+        constants = [_constant(content, first, last) for number, _, _, first, last in fields if number == 5]
+        known = {**known, **dict(constants)}
+    for number, _, _, first, last in fields:
+        if number != (7 if is_function else 1) or content.find(_LOOP, first, last) < 0:
+            continue
+        node = [field for field in _fields(content, first, last) if field[1] == _BYTES]
+        inputs = [_text(content, begin, stop) for field, _, _, begin, stop in node if field == 1]
+        is_loop = any(field == 4 and content[begin:stop] == _LOOP for field, _, _, begin, stop in node)
+        rounds = known.get(inputs[0] if inputs else "", ())
+        if is_loop and (known.get("") or len(rounds) != 1 or not 0 <= rounds[0] <= MAX_ROUNDS):
+            raise CheckpointError(
+                f"this ONNX graph has a loop that is not known to end within {MAX_ROUNDS} rounds; do not use this model"
+            )
+        for field, _, _, begin, stop in node:
+            for inner, wire, _, low, high in _fields(content, begin, stop) if field == 5 else ():
+                if inner in (6, 11) and wire == _BYTES:
+                    _check_loops(content, low, high, known | ({"": (1,)} if is_loop else {}), False, depth + 1)
+
+
+def _constant(content: bytes, start: int, end: int) -> tuple[str, tuple[int, ...]]:
+    """The name of an initializer, and its values if they are few and of type int64."""
+    name, data_type, values = "", 0, []
+    for number, wire, _, first, last in _fields(content, start, end):
+        if number == _NAME and wire == _BYTES:
+            name = _text(content, first, last)
+        elif number == _DATA_TYPE and wire == _VARINT:
+            data_type = _read_varint(content, first, last)[0]
+        elif number == _INT64_DATA and last - first <= 80:
+            values += _varints(content, first, last)
+        elif number == _RAW_DATA and wire == _BYTES and last - first == 8:
+            values.append(int.from_bytes(content[first:last], "little", signed=True))
+    return name, tuple(values) if data_type == _INT64 else ()
 
 
 def embed_inner(content: bytes, read: Read) -> bytes:

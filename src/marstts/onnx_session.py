@@ -24,13 +24,16 @@ from numpy.typing import NDArray
 
 from marstts.errors import CheckpointError
 from marstts.file_errors import printable_name, printable_text
-from marstts.onnx_graph import ExternalTensor, embed_inner, external_tensors
+from marstts.onnx_graph import ExternalTensor, check_loops, embed_inner, external_tensors
 from marstts.reading import open_regular, parse_object, read_regular_file
 
 MAX_GRAPH_BYTES = 256 * 2**20
 MAX_WEIGHTS_BYTES = 64 * 2**30
 MAX_HEADER_BYTES = 16 * 2**20
 """Limit of the list of tensors that a safetensors file begins with."""
+
+DEFAULT_MEMORY_BYTES = 16 * 2**30
+"""Memory of a machine that does not tell."""
 
 NUMBERS = {1: "f4", 2: "u1", 3: "i1", 6: "i4", 7: "i8", 9: "?", 10: "f2", 11: "f8"}
 """NumPy's names for the number formats of TensorProto.DataType."""
@@ -96,6 +99,7 @@ def open_session(path: Path, threads: int = 1) -> Session:
         raise CheckpointError(f"{printable_name(path)}: expected an ONNX graph here; the model folder is incomplete")
     content = read_regular_file(path, MAX_GRAPH_BYTES, CheckpointError)
     with graph_errors(path):
+        check_loops(content)
         tensors = external_tensors(content)
     files = {name: open_weights(path, name) for name in sorted({tensor.location for tensor in tensors})}
     if not all(tensor.in_main_graph for tensor in tensors):
@@ -172,6 +176,25 @@ def not_safetensors(path: Path) -> CheckpointError:
     )
 
 
+@lru_cache(maxsize=1)
+def memory_is_bounded() -> bool:
+    """Give all sessions of the process one arena of at most half of the machine's memory; False if there is another.
+
+    A foreign graph may ask for any amount, and the system kills a process that uses what it was promised.
+    """
+    try:
+        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # Windows
+        machine = DEFAULT_MEMORY_BYTES
+    kind = onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR
+    place = onnxruntime.OrtMemoryInfo("Cpu", kind, 0, onnxruntime.OrtMemType.DEFAULT)
+    try:
+        onnxruntime.create_and_register_allocator(place, onnxruntime.OrtArenaCfg({"max_mem": machine // 2}))
+    except Exception:  # of onnxruntime's own class: the program that uses this package has registered one
+        return False
+    return True
+
+
 def start_session(path: Path, content: bytes, named: dict[str, NDArray[np.generic]], threads: int) -> Session:
     """The runtime's session over a graph and the values of its main initializers by name."""
     options = onnxruntime.SessionOptions()
@@ -180,6 +203,8 @@ def start_session(path: Path, content: bytes, named: dict[str, NDArray[np.generi
     options.log_severity_level = 4  # errors become sentences
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.load_model_format", "ONNX")
+    if memory_is_bounded():
+        options.add_session_config_entry("session.use_env_allocators", "1")
     try:
         values = [onnxruntime.OrtValue.ortvalue_from_numpy(value) for value in named.values()]
         if values:

@@ -176,3 +176,12 @@ def test_other_errors_of_the_system_pass(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(task, "train_step", fail)
     with pytest.raises(ConnectionResetError):
         run(task, settings(), tmp_path)
+
+
+def test_reports_tell_the_share_done_and_the_time_left(tmp_path, caplog):
+    settings = LoopConfig(steps=8, log_every=2, validate_every=8, max_minutes=30.0)
+    with caplog.at_level(logging.INFO, "marstts.training.run_log"):
+        run(Descent([0.0] * 9), settings, tmp_path)
+    told = [record.message.partition("; ")[2] for record in caplog.records if " train: " in record.message]
+    assert told[0].startswith("2 of 8 steps (25%), about ") and told[0].endswith(" left")
+    assert told[-1] == "8 of 8 steps (100%)"

@@ -33,15 +33,17 @@ class Progress:
             self._log.info("%s%s", self.line(now - self._begun), f"; {note}" if note else "")
 
     def line(self, elapsed: float) -> str:
-        """The state after `elapsed` seconds, such as "12 of 40 shards (30%), about 3 min left"."""
+        """The state after `elapsed` seconds; see `progress_line`."""
         if self._total is None:
             return f"{self.done} {self._what}"
-        if not self._total:
-            return f"0 of 0 {self._what}"
-        text = f"{self.done} of {self._total} {self._what} ({self.done / self._total:.0%})"
-        if 0 < self.done < self._total:
-            text += f", about {show_duration(elapsed / self.done * (self._total - self.done))} left"
-        return text
+        seconds = elapsed / self.done * (self._total - self.done) if self.done else None
+        return progress_line(self.done, self._total, self._what, seconds)
+
+
+def progress_line(done: int, total: int, what: str, seconds: float | None) -> str:
+    """How much is done, and the time left, such as "12 of 40 shards (30%), about 3 min left"."""
+    text = f"{done} of {total} {what}" + (f" ({done / total:.0%})" if total else "")
+    return text + (f", about {show_duration(seconds)} left" if done < total and seconds is not None else "")
 
 
 def show_duration(seconds: float) -> str:

@@ -21,6 +21,7 @@ from marstts import audio
 from marstts.audio import Waveform
 from marstts.codec.base import Codec, Codes
 from marstts.data.manifest import read_manifest
+from marstts.data.progress import Progress
 from marstts.errors import DataError
 from marstts.evaluation.recordings import AUDIO_SUFFIXES, read_list, transcript_of
 from marstts.evaluation.systems import decode_to_length
@@ -116,12 +117,13 @@ def evaluate_codec(codec: Codec, clips: Sequence[Clip]) -> Reconstruction:
     """Score every clip, the codebooks over all clips, and the speed of decoding."""
     recognizer = SphinxRecognizer() if any(clip.text for clip in clips) else None
     scores, codes = [], []
-    for number, clip in enumerate(clips, 1):
+    progress = Progress(logger, f"clips through {codec.spec.name}", len(clips))
+    for clip in clips:
         original = audio.resample(audio.read(clip.path), codec.spec.sample_rate)
         codes.append(codec.encode(original))
         decoded = decode_to_length(codec, codes[-1], len(original.samples))
         scores.append(score_clip(clip, original, decoded, recognizer))
-        logger.info("%s %d/%d %s: STOI %.3f", codec.spec.name, number, len(clips), clip.path.name, scores[-1].stoi)
+        progress.advance(f"{clip.path.name}: STOI {scores[-1].stoi:.3f}")
     levels = [np.concatenate(level) for level in zip(*codes, strict=True)]
     return Reconstruction(
         codec=codec.spec.name,

@@ -22,6 +22,7 @@ from pydantic import Field
 from marstts import audio
 from marstts.audio import Waveform
 from marstts.config import Config
+from marstts.data.progress import Progress
 from marstts.data.workers import Processes, run_in_order
 from marstts.errors import DataError, MarsError
 from marstts.evaluation.baselines import Baseline, BaselineMissingError
@@ -100,9 +101,11 @@ def score_systems(
             del metrics  # each process opens its own
             scores = run_in_order(Processes(workers), jobs, load_metrics, score_take)
         with open_appender(output / SCORES_FILE) as append:
-            for number, score in enumerate(scores, 1):
+            progress = Progress(logger, "takes scored", len(jobs))
+            for score in scores:
                 append(score)
-                logger.info("%d/%d %s %s: %s", number, len(jobs), score.system, score.trial, describe_score(score))
+                logger.info("%s %s: %s", score.system, score.trial, describe_score(score))
+                progress.advance()
 
 
 def _given(metrics: Metrics) -> Metrics:
@@ -157,13 +160,12 @@ def generate_takes(system: System, trials: Sequence[Trial], folder: Path) -> dic
     known = {record.trial: record for record in read_takes(folder)}
     try:
         with open_appender(folder / TAKES_FILE) as append:
-            for number, trial in enumerate(trials, 1):
-                if trial.id in known:
-                    continue
+            missing = [trial for trial in trials if trial.id not in known]
+            progress = Progress(logger, f"takes of {system.name} generated", len(missing))
+            for trial in missing:
                 known[trial.id] = generate_take(system, trial, take_path(folder, trial))
                 append(known[trial.id])
-                if system.timed and number % 10 == 0:
-                    logger.info("%s: %d/%d takes generated", system.name, number, len(trials))
+                progress.advance()
     finally:
         if isinstance(system, Baseline):
             system.close()

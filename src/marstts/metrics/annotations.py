@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from marstts.data.manifest import Utterance, read_manifest
+from marstts.data.progress import Progress
 from marstts.data.workers import Processes, run_in_order
 from marstts.errors import DataError
 from marstts.jsonl import Torn, open_appender, scan_rows
@@ -23,8 +24,6 @@ logger = logging.getLogger(__name__)
 
 Annotate = Callable[[Path, Utterance], Any]
 """Annotates an utterance of the corpus in a folder; None where that is impossible."""
-
-PROGRESS_EVERY = 500
 
 
 class AnnotatedId(BaseModel):
@@ -47,15 +46,14 @@ def annotate_corpus(
     failed = 0
     annotate_one = partial(_annotate_one, annotate, manifest.parent)
     with open_appender(output) as append:
-        for number, (utterance, annotation) in enumerate(
-            zip(missing, run_in_order(Processes(workers), missing, _load_nothing, annotate_one), strict=True), 1
-        ):
+        progress = Progress(logger, "recordings", len(missing))
+        annotations = run_in_order(Processes(workers), missing, _load_nothing, annotate_one)
+        for utterance, annotation in zip(missing, annotations, strict=True):
             if annotation is None:
                 failed += 1
             else:
                 append({"id": utterance.id, name: annotation})
-            if number % PROGRESS_EVERY == 0:
-                logger.info("%s: %d of %d recordings", output, number, len(missing))
+            progress.advance()
     logger.info("%s: %s of %d more recordings; %d could not be annotated", output, name, len(missing) - failed, failed)
 
 

@@ -22,6 +22,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from marstts.config import Config
+from marstts.data.progress import progress_line
 from marstts.errors import CheckpointError
 from marstts.file_errors import disk_problem, printable_name
 from marstts.training import distributed
@@ -168,7 +169,7 @@ def run_locked(task: Task, config: LoopConfig, folder: Path) -> int:
             if step % config.log_every == 0:
                 scores = means.take(step)
                 if main:
-                    report(folder, writer, step, "train", scores)
+                    report(folder, writer, step, "train", scores, progress(config, step, scores, started))
             if main and (step % config.validate_every == 0 or step == config.steps):
                 validate(task, config, folder, step, writer)
                 over = is_stalled(folder, config.patience)
@@ -180,6 +181,14 @@ def run_locked(task: Task, config: LoopConfig, folder: Path) -> int:
                 save(task, folder, step, keep=config.keep_checkpoints)
                 last_saved = now
     return step
+
+
+def progress(config: LoopConfig, step: int, scores: Mapping[str, float], started: float) -> str:
+    """Which share of the steps is done, and the time left at the rate of the last ones, or to the limit."""
+    seconds = (config.steps - step) / max(scores["steps_per_second"], 1e-9)
+    if config.max_minutes:
+        seconds = min(seconds, max(0.0, started + config.max_minutes * 60 - time.monotonic()))
+    return progress_line(step, config.steps, "steps", seconds)
 
 
 def train_step(task: Task, config: LoopConfig, step: int) -> Mapping[str, float | Tensor]:

@@ -34,14 +34,15 @@ class LogLine(Config):
     """Seconds since 1970."""
 
 
-def report(folder: Path, writer: Any, step: int, split: str, scores: Mapping[str, float]) -> None:
-    """Write the same numbers to TensorBoard, to `log.jsonl` and to the logger."""
+def report(folder: Path, writer: Any, step: int, split: str, scores: Mapping[str, float], note: str = "") -> None:
+    """Write the same numbers to TensorBoard, to `log.jsonl` and to the logger, there with a note on the progress."""
     for name, value in scores.items():
         writer.add_scalar(f"{split}/{name}", value, step)
     finite = {name: float(value) if math.isfinite(value) else None for name, value in scores.items()}
     line = {"step": step, "split": split, "time": round(time.time()), **finite}
     append_rows(folder / LOG_FILE, [line], kind=CheckpointError)
-    logger.info("step %d %s: %s", step, split, " ".join(f"{name} {value:.4g}" for name, value in scores.items()))
+    numbers = " ".join(f"{name} {value:.4g}" for name, value in scores.items())
+    logger.info("step %d %s: %s%s", step, split, numbers, f"; {note}" if note else "")
 
 
 def read_log(folder: Path) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from marstts import audio
 from marstts.audio import Waveform
-from marstts.data.corpora.tts_engines import BASE_VOICES, BaseVoice
+from marstts.data.corpora.tts_engines import BASE_VOICES, BaseVoice, read_twice
 from marstts.errors import require
 
 SAMPLE_RATE = 24000
@@ -126,7 +126,7 @@ def render_by_resampling(speaker: SyntheticSpeaker, style: Style, base: BaseVoic
     factor = speaker.formants * style.formants
     rate = speaker.rate * style.rate / factor
     pitch = 2 ** ((speaker.semitones + style.semitones) / 12) / factor
-    reading = base.speak(text, base, float(np.clip(rate, 0.45, 2.2)), float(np.clip(pitch, 0.5, 2.0)))
+    reading = read_twice(text, base, float(np.clip(rate, 0.45, 2.2)), float(np.clip(pitch, 0.5, 2.0)))
     samples = soxr.resample(reading.samples, reading.sample_rate, SAMPLE_RATE / factor)
     top = 0.46 * base.bandwidth * factor
     return fill_upper_band(samples.astype(np.float32), top) if top < 0.46 * SAMPLE_RATE else samples.astype(np.float32)
@@ -136,7 +136,7 @@ def render_by_vocoder(speaker: SyntheticSpeaker, style: Style, base: BaseVoice, 
     """Samples (N,) at 24 kHz through WORLD analysis and synthesis, frames of 5 ms."""
     world = open_vocoder()
     rate = speaker.rate * style.rate
-    reading = audio.resample(base.speak(text, base, rate if base.has_rate else 1.0, 1.0), SAMPLE_RATE)
+    reading = audio.resample(read_twice(text, base, rate if base.has_rate else 1.0, 1.0), SAMPLE_RATE)
     samples = reading.samples.astype(np.float64)
     coarse_f0, times = world.dio(samples, SAMPLE_RATE, f0_floor=55, f0_ceil=520)
     f0 = world.stonemask(samples, coarse_f0, times, SAMPLE_RATE)

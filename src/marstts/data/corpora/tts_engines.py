@@ -7,6 +7,7 @@ used and published freely, *amber* ones allow it with an undocumented step that 
 
 from __future__ import annotations
 
+import logging
 import math
 import shutil
 import subprocess
@@ -15,12 +16,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from marstts import audio
 from marstts.audio import Waveform
 from marstts.errors import DataError, MarsError
 
 SECONDS_PER_CALL = 60
 """Time limit for one sentence; an engine that takes longer hangs."""
+
+MAX_READINGS = 4
+"""Readings of a text of which two must agree."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +60,22 @@ class BaseVoice:
 
     mean_f0: float = 0.0
     """Usual F0 of the voice in Hz, since flite takes absolute pitches; 0 for other engines."""
+
+
+def read_twice(text: str, voice: BaseVoice, rate: float, pitch: float) -> Waveform:
+    """The waveform on which two readings of a text agree; DataError where four do not.
+
+    A corpus must be the same on every machine, and an engine that differs once in some hundred calls would change it.
+    """
+    readings: list[Waveform] = []
+    for _ in range(MAX_READINGS):
+        found = voice.speak(text, voice, rate, pitch)
+        if any(np.array_equal(found.samples, before.samples) for before in readings):
+            return found
+        readings.append(found)
+        if len(readings) > 1:
+            log.warning("%s read the same text in %d ways: %s", voice.name, len(readings), text)
+    raise DataError(f"{voice.name} read the same text in {MAX_READINGS} ways")
 
 
 def flite(text: str, voice: BaseVoice, rate: float, pitch: float) -> Waveform:
