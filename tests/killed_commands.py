@@ -97,7 +97,7 @@ def tokenize(folder: Path) -> list[str]:
 
 
 def train(folder: Path) -> list[str]:
-    """Without TensorBoard, whose thread would write at other points each time."""
+    """A training without TensorBoard, whose thread would write at other points each time."""
     import torch
     import torch.utils.tensorboard
 

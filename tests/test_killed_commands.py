@@ -21,6 +21,7 @@ import pytest
 
 from marstts import audio
 from marstts.bundle import BUNDLE_FILE, read_info
+from marstts.config import write_config
 from marstts.models import load_for_training
 from marstts.text.bpe import BPE
 from marstts.voice import Voice

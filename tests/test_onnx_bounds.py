@@ -61,6 +61,7 @@ ENDLESS = {
     "negative rounds": ([loop("n", [DOUBLE])], {"n": [-1]}),
     "two numbers of rounds": ([loop("n", [DOUBLE])], {"n": [3, 3]}),
     "rounds without number": ([loop("", [DOUBLE])], {}),
+    "a constant without name": ([loop("", [DOUBLE])], {"": [0]}),
     "computed rounds": ([helper.make_node("Mul", ["m", "m"], ["n"]), loop("n", [DOUBLE])], {"m": [2**30]}),
     "a loop within a loop": ([loop("n", [loop("n", [DOUBLE], "after")])], {"n": [900]}),
 }

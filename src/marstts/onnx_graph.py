@@ -102,8 +102,10 @@ def _check_loops(
         raise CheckpointError(f"this ONNX graph is nested deeper than {MAX_DEPTH} levels")
     fields = [field for field in _fields(content, start, end) if field[1] == _BYTES]
     if not is_function:
-        constants = [_constant(content, first, last) for number, _, _, first, last in fields if number == 5]
-        known = {**known, **dict(constants)}
+        all_constants = (_constant(content, first, last) for number, _, _, first, last in fields if number == 5)
+        constants = [(name, values) for name, values in all_constants if values]
+        names = [name for name, _ in constants]
+        known = {**known, **{name: values for name, values in constants if name and names.count(name) == 1}}
     for number, _, _, first, last in fields:
         if number != (7 if is_function else 1) or content.find(_LOOP, first, last) < 0:
             continue
@@ -118,7 +120,7 @@ def _check_loops(
         for field, _, _, begin, stop in node:
             for inner, wire, _, low, high in _fields(content, begin, stop) if field == 5 else ():
                 if inner in (6, 11) and wire == _BYTES:
-                    _check_loops(content, low, high, known | ({"": (1,)} if is_loop else {}), False, depth + 1)
+                    _check_loops(content, low, high, {**known, "": (1,)} if is_loop else known, False, depth + 1)
 
 
 def _constant(content: bytes, start: int, end: int) -> tuple[str, tuple[int, ...]]:

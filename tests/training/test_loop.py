@@ -182,6 +182,6 @@ def test_reports_tell_the_share_done_and_the_time_left(tmp_path, caplog):
     settings = LoopConfig(steps=8, log_every=2, validate_every=8, max_minutes=30.0)
     with caplog.at_level(logging.INFO, "marstts.training.run_log"):
         run(Descent([0.0] * 9), settings, tmp_path)
-    told = [record.message.partition("; ")[2] for record in caplog.records if " train: " in record.message]
-    assert told[0].startswith("2 of 8 steps (25%), about ") and told[0].endswith(" left")
-    assert told[-1] == "8 of 8 steps (100%)"
+    notes = [record.message.partition("; ")[2] for record in caplog.records if " train: " in record.message]
+    assert notes[0].startswith("2 of 8 steps (25%), about ") and notes[0].endswith(" left")
+    assert notes[-1] == "8 of 8 steps (100%)"

@@ -41,7 +41,7 @@ class Progress:
 
 
 def progress_line(done: int, total: int, what: str, seconds: float | None) -> str:
-    """How much is done, and the time left, such as "12 of 40 shards (30%), about 3 min left"."""
+    """The share that is done, and the time left, such as "12 of 40 shards (30%), about 3 min left"."""
     text = f"{done} of {total} {what}" + (f" ({done / total:.0%})" if total else "")
     return text + (f", about {show_duration(seconds)} left" if done < total and seconds is not None else "")
 

@@ -184,7 +184,7 @@ def run_locked(task: Task, config: LoopConfig, folder: Path) -> int:
 
 
 def progress(config: LoopConfig, step: int, scores: Mapping[str, float], started: float) -> str:
-    """Which share of the steps is done, and the time left at the rate of the last ones, or to the limit."""
+    """The share of the steps that is done, and the time left at the rate of the last ones, or to the limit."""
     seconds = (config.steps - step) / max(scores["steps_per_second"], 1e-9)
     if config.max_minutes:
         seconds = min(seconds, max(0.0, started + config.max_minutes * 60 - time.monotonic()))
