@@ -26,6 +26,16 @@ from marstts.sampling import NO_ID, draw, keep_nucleus, repetition_aware_sample
 
 
 @dataclass(frozen=True, eq=False)
+class ParkedRow:
+    """A row that was taken out of its batch, to be resumed later; its tokens do not depend on that."""
+
+    row: RequestState
+
+    state: Any
+    """The engine's state of this row alone, its last patch appended."""
+
+
+@dataclass(frozen=True, eq=False)
 class RunningBatch:
     """The rows of a batch between two patches; a value, but for the rows' random number generators."""
 
@@ -34,6 +44,9 @@ class RunningBatch:
 
     state: Any = None
     """The engine's state of the rows that made the last patch, before that patch is appended."""
+
+    parked: tuple[ParkedRow, ...] = ()
+    """Rows that were taken out before the last patch."""
 
     @property
     def active(self) -> tuple[RequestState, ...]:
@@ -51,26 +64,47 @@ def step(
     batch: RunningBatch,
     admitted: Sequence[Request] = (),
     cancelled: Collection[Request] = (),
+    *,
+    park: Collection[Request] = (),
+    resumed: Sequence[ParkedRow] = (),
 ) -> RunningBatch:
-    """Make one more patch of every active row that is not `cancelled`, and the first of every `admitted` request."""
+    """Make one more patch of every active row, of every `resumed` one, and the first of every `admitted` request.
+
+    Rows that are `cancelled` leave the batch, and so do those of `park`, which are returned as parked rows.
+    """
     layout = engine.layout
     kept = [i for i, row in enumerate(batch.rows) if row.stop is None and row.request not in cancelled]
     new = [RequestState.begin(request, layout) for request in admitted]
     done_at_start = tuple(row for row in new if row.stop is not None)
     starting = [row for row in new if row.stop is None]
-    rows = [*(batch.rows[index] for index in kept), *starting]
+    staying, states, parked = append_patches(engine, batch, kept, park)
+    rows = [*staying, *(one.row for one in resumed), *starting]
     if not rows:
-        return RunningBatch(done_at_start)
-    states = []
-    if kept:
-        state = batch.state if len(kept) == len(batch.rows) else engine.select(batch.state, kept)
-        states.append(engine.append(state, np.stack([batch.rows[index].patches[-1] for index in kept])))
+        return RunningBatch(done_at_start, parked=parked)
+    states += [one.state for one in resumed]
     if starting:
         states.append(engine.start([row.request.prompt for row in starting]))
     state = states[0] if len(states) == 1 else engine.join(states)
     patches, state = sample_patch(engine, state, sampling_inputs(rows, layout))
     advanced = [row.after(patch, layout) for row, patch in zip(rows, patches, strict=True)]
-    return RunningBatch((*advanced, *done_at_start), state)
+    return RunningBatch((*advanced, *done_at_start), state, parked)
+
+
+def append_patches(
+    engine: Engine[Any], batch: RunningBatch, kept: Sequence[int], park: Collection[Request]
+) -> tuple[list[RequestState], list[Any], tuple[ParkedRow, ...]]:
+    """Append the last patches of the rows `kept` -> rows that stay, their state (none or one), and parked rows."""
+    if not kept:
+        return [], [], ()
+    rows = [batch.rows[index] for index in kept]
+    state = batch.state if len(kept) == len(batch.rows) else engine.select(batch.state, kept)
+    state = engine.append(state, np.stack([row.patches[-1] for row in rows]))
+    places = [place for place, row in enumerate(rows) if row.request in park]
+    if not places:
+        return rows, [state], ()
+    parked = tuple(ParkedRow(rows[place], engine.select(state, [place])) for place in places)
+    stay = [place for place in range(len(rows)) if place not in places]
+    return [rows[place] for place in stay], [engine.select(state, stay)] if stay else [], parked
 
 
 def generate(

@@ -3,8 +3,9 @@
 Upstream: any `Engine`, and callers that have `Request`s.  Downstream: `synthesis.batch`, `synthesis.stream`, servers.
 
 `Scheduler` is the loop: which rows share a batch follows from the order of `add` and the lengths of the rows alone, so
-that a run repeats exactly. `AsyncScheduler` runs one on a separate thread, for requests that arrive at any time;
-`AsyncScheduler.client` gives one of many callers the interface of a `Scheduler`, so that all share one running batch.
+that a run repeats exactly. `AsyncScheduler` runs a `PriorityScheduler` on a separate thread, for requests that arrive
+at any time; `AsyncScheduler.client` gives one of many callers the interface of a `Scheduler`, so that all share one
+running batch.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from __future__ import annotations
 import atexit
 import threading
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Protocol
 
 from marstts.generation.engine import Engine
 from marstts.generation.loop import RunningBatch, step
+from marstts.generation.priority_scheduler import Priority, PriorityScheduler
 from marstts.generation.request import Request, RequestState
 
 CHECK_SECONDS = 1.0
@@ -26,6 +29,9 @@ CHECK_SECONDS = 1.0
 
 Event = RequestState | BaseException
 """A row after one more patch, or the error that came instead."""
+
+Needed = Callable[[], float]
+"""How many patches a row must have before its caller wants to see it."""
 
 
 class RequestScheduler(Protocol):
@@ -105,25 +111,32 @@ class Scheduler:
 
 
 class AsyncScheduler:
-    """A `Scheduler` that runs on a separate thread while there is work. Close it, or use it in a `with`."""
+    """A `PriorityScheduler` that runs on a separate thread while there is work. Close it, or use it in a `with`."""
 
-    def __init__(self, engine: Engine[Any], capacity: int = 8) -> None:
+    def __init__(self, engine: Engine[Any], capacity: int = 8, max_rows: int | None = None) -> None:
         self.capacity = capacity
-        self._scheduler = Scheduler(engine, capacity)
+        self._scheduler = PriorityScheduler(engine, capacity, max_rows)
         self._inbox: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._subscribers: dict[Request, SimpleQueue[Event]] = {}
+        self._subscribers: dict[Request, tuple[SimpleQueue[Event], Needed]] = {}
         self._thread = threading.Thread(target=self._run, name="marstts-scheduler", daemon=True)
         self._thread.start()
         atexit.register(self.close)  # a thread that is within the engine when Python ends takes the process down
 
-    def stream(self, request: Request) -> Generator[RequestState, None, None]:
+    @property
+    def counts(self) -> dict[str, int]:
+        """Rows by what they do: running, parked, waiting. The numbers may be those of different patches."""
+        rows = self._scheduler
+        return {"running": rows.num_running, "parked": rows.num_parked, "waiting": rows.num_waiting}
+
+    def stream(self, request: Request, needed: Needed | None = None) -> Generator[RequestState, None, None]:
         """Yield the state of a request after every patch; the last one has ended.
 
+        With `needed`, states of fewer patches than it returns are left out, so that the caller is not woken for them.
         Closing the iterator cancels the request: at most the patch in the making is still finished. Raises what the
         engine raised, and RuntimeError where the scheduler is closed before the request has ended.
         """
         client = self.client()
-        client.add(request)
+        client.add(request, needed=needed)
         try:
             while client.is_busy:
                 yield from client.step()
@@ -148,9 +161,31 @@ class AsyncScheduler:
     ) -> None:
         self.close()
 
-    def submit(self, request: Request, events: SimpleQueue[Event], *, urgent: bool = False) -> None:
-        """Queue a request whose rows go to `events`. Returns at once."""
-        self._inbox.put(lambda: self._admit(request, events, urgent))
+    def submit(
+        self,
+        request: Request,
+        events: SimpleQueue[Event],
+        *,
+        urgent: bool = False,
+        needed: Needed | None = None,
+        priority: Priority | None = None,
+        state: Any = None,
+    ) -> None:
+        """Queue a request whose rows go to `events`. Returns at once.
+
+        See `stream` for `needed`, and `PriorityScheduler.add` for the rest. Both functions run on this scheduler's
+        thread, between two patches.
+        """
+
+        def admit() -> None:
+            self._subscribers[request] = events, needed or every_patch
+            self._scheduler.add(request, urgent=urgent, priority=priority, state=state)
+
+        self._inbox.put(admit)
+
+    def decode_turn(self) -> AbstractContextManager[None]:
+        """A context in which a caller decodes audio; servers order their callers by it."""
+        return nullcontext()
 
     def cancel(self, request: Request) -> None:
         """Cancel a request. Returns at once; nothing happens where it has ended."""
@@ -180,26 +215,36 @@ class AsyncScheduler:
                     return
                 message()
             try:
-                for row in self._scheduler.step():
-                    if row.request in self._subscribers:
-                        self._subscribers[row.request].put(row)
-                        if row.stop is not None:
-                            del self._subscribers[row.request]
+                self._publish(self._scheduler.step())
             except Exception as error:
                 self._broadcast(error)
 
-    def _admit(self, request: Request, events: SimpleQueue[Event], urgent: bool) -> None:
-        self._subscribers[request] = events
-        self._scheduler.add(request, urgent=urgent)
+    def _publish(self, rows: Sequence[RequestState]) -> None:
+        """Hand rows and failures to their callers."""
+        for row in rows:
+            if row.request in self._subscribers:
+                events, needed = self._subscribers[row.request]
+                if row.stop is not None:
+                    del self._subscribers[row.request]
+                if row.stop is not None or len(row.patches) >= needed():
+                    events.put(row)
+        for request, error in self._scheduler.pop_failures().items():
+            if request in self._subscribers:
+                self._subscribers.pop(request)[0].put(error)
 
     def _cancel(self, request: Request) -> None:
         if self._subscribers.pop(request, None) is not None:
             self._scheduler.drop(request)
 
     def _broadcast(self, error: Exception) -> None:
-        for events in {id(queue): queue for queue in self._subscribers.values()}.values():
+        for events in {id(queue): queue for queue, _ in self._subscribers.values()}.values():
             events.put(error)
         self._subscribers.clear()
+
+
+def every_patch() -> float:
+    """A caller that wants to see a row after every patch."""
+    return 0.0
 
 
 class SchedulerClient:
@@ -222,10 +267,10 @@ class SchedulerClient:
         """True while a request of this caller has not ended."""
         return bool(self._pending)
 
-    def add(self, request: Request, *, urgent: bool = False) -> None:
+    def add(self, request: Request, *, urgent: bool = False, needed: Needed | None = None) -> None:
         """Queue a request in the shared scheduler."""
         self._pending.add(request)
-        self._scheduler.submit(request, self._events, urgent=urgent)
+        self._scheduler.submit(request, self._events, urgent=urgent, needed=needed)
 
     def drop(self, request: Request) -> None:
         """Cancel a request; nothing happens where it has ended."""

@@ -15,9 +15,11 @@ from engine_inputs import model_with
 from marstts.generation.engine import Engine
 from marstts.generation.loop import generate
 from marstts.generation.request import Generated, Limits, Request, SamplingConfig
+from marstts.generation.priority_scheduler import PriorityScheduler
 from marstts.generation.scheduler import Scheduler
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.engines.classifier_free_guidance import GuidedEngine, drop_speaker
+from marstts.mars6.engines.cuda import StaticEngine
 from marstts.mars6.engines.onnx import OnnxEngine
 from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.prompt import Prompt
@@ -35,7 +37,12 @@ def onnx_engine() -> OnnxEngine:
     return OnnxEngine(Path(str(files("marstts"))) / "models_data/mini/mars6")
 
 
-@pytest.fixture(scope="module", params=[torch_engine, guided_engine, onnx_engine])
+def static_engine() -> StaticEngine:
+    """The engine for GPUs, whose states are used once, on the CPU."""
+    return StaticEngine(model_with())
+
+
+@pytest.fixture(scope="module", params=[torch_engine, guided_engine, onnx_engine, static_engine])
 def engine(request: pytest.FixtureRequest) -> Engine[Any]:
     return request.param()
 
@@ -90,3 +97,22 @@ def test_caches_do_not_grow_while_rows_come_and_go():
         scheduler.step()
         widths.append(scheduler._batch.state.patches.seen_mask.shape[1])
     assert len(widths) > 20 and max(widths) <= 1 + 6 + 2 * 4
+
+
+@pytest.mark.parametrize("is_prefilled", [False, True])
+def test_parked_rows_have_the_tokens_of_rows_that_run_alone(engine: Engine[Any], is_prefilled: bool, monkeypatch):
+    monkeypatch.setattr("marstts.generation.priority_scheduler.QUANTUM", 1)
+    rng = np.random.default_rng(0)
+    scheduler, num_parked, results = PriorityScheduler(engine, 2), [0], dict[Request, Generated]()
+    requests = [request(engine.config, seed) for seed in range(7)]
+    for one in requests:
+        state = engine.start([one.prompt]) if is_prefilled else None
+        scheduler.add(one, priority=lambda row: rng.random(), state=state)
+    while scheduler.is_busy:
+        rows = scheduler.step()
+        num_parked.append(scheduler.num_parked)
+        results |= {row.request: row.result(engine.layout) for row in rows if row.stop is not None}
+    assert max(num_parked) > 2 and not scheduler.pop_failures()
+    for seed, one in enumerate(requests):
+        expected = alone(engine, seed)
+        assert np.array_equal(results[one].tokens, expected.tokens) and results[one].stop is expected.stop

@@ -4,7 +4,7 @@ Upstream: `mars6.model.Mars6`, `cuda_step`.  Downstream: `generation.loop`, by w
 Batch, cache and memory are padded to powers of two, with a captured step for each combination that was met. The rows of
 a state lie in slots of caches. A state is used once: the state made from it takes its slots over, and only the newest
 state of a batch can continue. Batches take turns: when another batch needs the cache of a captured step, the rows that
-are in it are copied to a separate cache.
+are in it are copied to a separate cache; so are rows that were parked, once the others of their batch go on.
 Shapes: P positions of a patch · D width · C codes per level · L, H, d global layers, heads and head width.
 """
 
@@ -108,8 +108,9 @@ class StaticEngine(ModelOnDevice):
         self._level_weights = [model.local_decoder.level_weight(i) for i in range(len(model.config.patch_layout))]
         self.captured: OrderedDict[BucketSize, CapturedStep] = OrderedDict()
         """Caches by capacity, least recently used first."""
-        self._owners: weakref.WeakKeyDictionary[SlotCache, weakref.ref[SlotAssignment]] = weakref.WeakKeyDictionary()
-        """The batch in the cache of each captured step."""
+        self._owners: weakref.WeakKeyDictionary[SlotCache, weakref.WeakSet[SlotAssignment]]
+        self._owners = weakref.WeakKeyDictionary()
+        """The batches in the cache of each captured step: the one that runs, and rows that were selected from it."""
         self._lock = threading.Lock()
 
     @torch.inference_mode()
@@ -196,7 +197,10 @@ class StaticEngine(ModelOnDevice):
 
     @torch.inference_mode()
     def select(self, state: StaticState, rows: Sequence[int]) -> StaticState:
-        """Keep only these rows, all of them distinct. Nothing is copied: they stay in their slots."""
+        """Keep only these rows, all of them distinct. Nothing is copied: they stay in their slots.
+
+        Other rows of the same state may be selected, too, as a batch of their own.
+        """
         rows = list(rows)
         assert len(set(rows)) == len(rows), "a row was selected more than once"
         patch = state.patch
@@ -224,9 +228,11 @@ class StaticEngine(ModelOnDevice):
     def take_over(self, before: Sequence[SlotAssignment], cells: list[tuple[SlotCache, int]]) -> SlotAssignment:
         """A new assignment that owns the caches which those before it owned."""
         after = SlotAssignment(cells)
-        for cache, owner in list(self._owners.items()):
-            if owner() in before:
-                self._owners[cache] = weakref.ref(after)
+        for owners in self._owners.values():
+            owners.difference_update(before)
+        for cache in after.caches:
+            if cache in self._owners:
+                self._owners[cache].add(after)
         return after
 
     def step_for(self, state: StaticState, window: int) -> CapturedStep:
@@ -243,10 +249,10 @@ class StaticEngine(ModelOnDevice):
     def assign_slots(self, state: StaticState, cache: SlotCache) -> list[int]:
         """Bring every row of the state into a slot of `cache`; another batch that is in it is evicted."""
         assignment = state.assignment
-        owner = self._owners.get(cache, lambda: None)()
-        if owner is not None and owner is not assignment:
-            self.evict(owner, cache)
-        self._owners[cache] = weakref.ref(assignment)
+        for owner in self._owners.get(cache, weakref.WeakSet()):
+            if owner is not assignment:
+                self.evict(owner, cache)
+        self._owners[cache] = weakref.WeakSet([assignment])
         slots = assignment.slots_in(cache)
         moved = [row for row, slot in enumerate(slots) if slot is None]
         free = iter(sorted(set(range(cache.num_slots)) - {slot for slot in slots if slot is not None}))

@@ -47,25 +47,26 @@ class Memory(NamedTuple):
     """(B, M), see `attention_bias`."""
 
     def select(self, rows: Sequence[int]) -> Memory:
-        return Memory(self.cache[:, :, rows], self.bias[rows])
+        """Return only these rows, without what is padding in all of them."""
+        bias = self.bias[rows]
+        length = int(np.isfinite(bias).any(axis=0).nonzero()[0].max(initial=-1)) + 1
+        used = self.cache[:, :, :, :, :length]
+        return Memory(stack_rows([used[:, :, row : row + 1] for row in rows], length), bias[:, :length])
 
     @classmethod
     def join(cls, memories: Sequence[Memory]) -> Memory:
         """The rows of all, shorter memories padded with what is not attended to."""
         length = max(memory.bias.shape[1] for memory in memories)
         biases = [pad_axis(memory.bias, 1, length, -np.inf) for memory in memories]
-        caches = [pad_axis(memory.cache, 4, length) for memory in memories]
-        return cls(np.concatenate(caches, axis=2), np.concatenate(biases))
+        return cls(stack_rows([memory.cache for memory in memories], length), np.concatenate(biases))
 
 
 class Buffer:
     """Keys and values, (KV, L, B, H, capacity, d), of which the first positions are in use."""
 
-    def __init__(self, cache: NDArray[np.float32], capacity: int) -> None:
-        """Allocate `capacity` positions; the first of them are copied from cache (KV, L, B, H, any, d)."""
-        copied = min(cache.shape[4], capacity)
-        self.cache = np.zeros((*cache.shape[:4], capacity, cache.shape[5]), np.float32)
-        self.cache[:, :, :, :, :copied] = cache[:, :, :, :, :copied]
+    def __init__(self, caches: Sequence[NDArray[np.float32]], capacity: int) -> None:
+        """Allocate `capacity` positions; the first are copied from caches (KV, L, rows, H, any, d), B rows in all."""
+        self.cache = stack_rows(caches, capacity)
         self.newest: DecoderKVCache | None = None
         """The cache that uses all positions written so far; only it may be extended in place."""
 
@@ -82,12 +83,12 @@ class DecoderKVCache:
     @classmethod
     def empty(cls, layers: int, batch: int, heads: int, width: int) -> DecoderKVCache:
         """The cache before the start vector: no positions, capacity 0."""
-        return cls(Buffer(np.zeros((2, layers, batch, heads, 0, width), np.float32), 0), np.zeros(batch, np.int64))
+        return cls(Buffer([np.zeros((2, layers, batch, heads, 0, width), np.float32)], 0), np.zeros(batch, np.int64))
 
     @classmethod
-    def copied(cls, cache: NDArray[np.float32], lengths: NDArray[np.int64]) -> DecoderKVCache:
-        """Copy the first lengths[b] positions of cache (KV, L, B, H, any, d) to a new buffer, with one to spare."""
-        copy = cls(Buffer(cache, capacity_for(int(lengths.max()) + 1)), lengths)
+    def copied(cls, caches: Sequence[NDArray[np.float32]], lengths: NDArray[np.int64]) -> DecoderKVCache:
+        """Copy the first lengths[b] positions of caches (KV, L, rows, H, any, d) to a new buffer, with one to spare."""
+        copy = cls(Buffer(caches, capacity_for(int(lengths.max()) + 1)), lengths)
         copy.buffer.newest = copy
         return copy
 
@@ -100,7 +101,7 @@ class DecoderKVCache:
         """One more position per row, cache (KV, L, B, H, 1, d)."""
         buffer = self.buffer
         if buffer.newest is not self or self.lengths.max() == buffer.cache.shape[4]:
-            buffer = self.copied(buffer.cache, self.lengths).buffer
+            buffer = self.copied([buffer.cache], self.lengths).buffer
         for row, position in enumerate(self.lengths):
             buffer.cache[:, :, row, :, position] = cache[:, :, row, :, 0]
         buffer.newest = DecoderKVCache(buffer, self.lengths + 1)
@@ -108,20 +109,33 @@ class DecoderKVCache:
 
     def select(self, rows: Sequence[int]) -> DecoderKVCache:
         """Return only these rows."""
-        return self.copied(self.buffer.cache[:, :, rows], self.lengths[rows])
+        lengths = self.lengths[list(rows)]
+        used = self.buffer.cache[:, :, :, :, : lengths.max()]
+        return self.copied([used[:, :, row : row + 1] for row in rows], lengths)
 
     @classmethod
     def join(cls, parts: Sequence[DecoderKVCache]) -> DecoderKVCache:
         """The rows of all, in a new buffer with capacity for one more position."""
         lengths = np.concatenate([part.lengths for part in parts])
-        capacity = capacity_for(int(lengths.max()) + 1)
-        caches = [pad_axis(part.buffer.cache[:, :, :, :, :capacity], 4, capacity) for part in parts]
-        return cls.copied(np.concatenate(caches, axis=2), lengths)
+        return cls.copied([part.buffer.cache[:, :, :, :, : part.lengths.max()] for part in parts], lengths)
 
 
 def capacity_for(length: int) -> int:
     """The next multiple of CAPACITY_STEP."""
     return -(-length // CAPACITY_STEP) * CAPACITY_STEP
+
+
+def stack_rows(caches: Sequence[NDArray[np.float32]], length: int) -> NDArray[np.float32]:
+    """Copy the rows of caches (KV, L, rows, H, any, d) to one (KV, L, B, H, length, d); zeros behind them."""
+    kinds, layers, _, heads, _, width = caches[0].shape
+    rows = sum(cache.shape[2] for cache in caches)
+    stacked = np.zeros((kinds, layers, rows, heads, length, width), np.float32)
+    start = 0
+    for cache in caches:
+        end, copied = start + cache.shape[2], min(length, cache.shape[4])
+        stacked[:, :, start:end, :, :copied] = cache[:, :, :, :, :copied]
+        start = end
+    return stacked
 
 
 def pad_axis(array: NDArray[np.float32], axis: int, size: int, value: float = 0.0) -> NDArray[np.float32]:
@@ -229,7 +243,7 @@ class OnnxEngine:
         patches = np.pad(batch.prefix, ((0, 0), (1, 0), (0, 0)), constant_values=PATCH_PADDING)  # the start vector
         layers, rows, heads, _, width = keys.shape
         vectors, new = self._run_global(patches, DecoderKVCache.empty(layers, rows, heads, width), memory)
-        cache = DecoderKVCache.copied(new, batch.prefix_lengths + 1)
+        cache = DecoderKVCache.copied([new], batch.prefix_lengths + 1)
         return OnnxState(vectors[np.arange(rows), batch.prefix_lengths], memory, cache)
 
     def next_logits(self, state: OnnxState, tokens: NDArray[np.int64]) -> tuple[NDArray[np.float32], OnnxState]:
