@@ -14,8 +14,8 @@ from engine_inputs import model_with
 
 from marstts.generation.engine import Engine
 from marstts.generation.loop import generate
-from marstts.generation.request import Generated, Limits, Request, SamplingConfig
 from marstts.generation.priority_scheduler import PriorityScheduler
+from marstts.generation.request import Generated, Limits, Request, SamplingConfig
 from marstts.generation.scheduler import Scheduler
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.engines.classifier_free_guidance import GuidedEngine, drop_speaker
