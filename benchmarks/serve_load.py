@@ -26,6 +26,7 @@ from typing import Any
 
 from marstts.server.app import create_app
 from marstts.server.base import Server
+from marstts.server.service import measure_listeners
 from marstts.server.settings import ServeSettings
 from marstts.synthesis.loading import load
 
@@ -82,10 +83,11 @@ def call(host: str, port: int, number: int) -> Call:
 
 def measure(host: str, port: int, callers: int) -> dict[str, Any]:
     """All callers at once -> what they saw."""
-    started = time.perf_counter()
+    started, cpu_started = time.perf_counter(), time.process_time()
     with ThreadPoolExecutor(callers) as pool:
         calls = list(pool.map(lambda number: call(host, port, number), range(callers)))
-    wall = time.perf_counter() - started
+    wall, cpu = time.perf_counter() - started, time.process_time() - cpu_started
+    audio = sum(one.audio_seconds for one in calls)
     served = sorted((one for one in calls if one.status == 200), key=lambda one: one.first_seconds)
     firsts = [one.first_seconds for one in served]
     return {
@@ -98,6 +100,8 @@ def measure(host: str, port: int, callers: int) -> dict[str, Any]:
         "largest_dry_seconds": round(max(one.dry_seconds for one in served), 3),
         "audio_seconds": round(sum(one.audio_seconds for one in served), 2),
         "wall_seconds": round(wall, 2),
+        "cpu_seconds_per_audio_second": round(cpu / audio, 4),
+        "load_average": os.getloadavg()[0],
         "realtime_factor": round(sum(one.audio_seconds for one in served) / wall, 2),
         "calls": [asdict(one) for one in calls],
     }
@@ -114,6 +118,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="mini")
     parser.add_argument("--capacity", type=int, default=ServeSettings().capacity)
+    parser.add_argument("--listeners", type=int, help="requests spoken at a time; otherwise measured")
     parser.add_argument("--queue", type=int, default=ServeSettings().queue)
     parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 4, 8, 24])
     parser.add_argument("--output", type=Path, required=True)
@@ -122,8 +127,12 @@ def main() -> None:
         parser.error("--concurrency: 1 to 64")
     load_before = os.getloadavg()
     with tempfile.TemporaryDirectory() as folder:
-        settings = ServeSettings(capacity=options.capacity, queue=options.queue, voices_folder=Path(folder))
-        app = create_app(load(options.model), settings)
+        synthesizer = load(options.model)
+        listeners = options.listeners or measure_listeners(synthesizer, options.capacity)
+        settings = ServeSettings(
+            capacity=options.capacity, listeners=listeners, queue=options.queue, voices_folder=Path(folder)
+        )
+        app = create_app(synthesizer, settings)
         with Server(app, "127.0.0.1", 0) as server:
             host, port = server.socket.getsockname()
             thread = threading.Thread(target=server.serve)
@@ -136,6 +145,7 @@ def main() -> None:
     report = {
         "model": options.model,
         "capacity": options.capacity,
+        "listeners": listeners,
         "queue": options.queue,
         "machine": f"{platform.platform()}, {os.cpu_count()} cores",
         "load_average_before": load_before,

@@ -14,7 +14,7 @@ def admission(places: int = 2, queue: int = 3, max_wait: float = 5.0) -> Admissi
     return Admission(places, queue, max_wait, Throughput())
 
 
-async def effective_config() -> None:
+async def let_tasks_run() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
 
@@ -26,7 +26,7 @@ def test_places_go_to_those_who_wait_in_the_order_of_their_arrival():
         async def caller(number: int) -> None:
             ticket = await gate.enter(1.0)
             order.append(number)
-            await effective_config()
+            await let_tasks_run()
             gate.leave(ticket)
 
         await asyncio.gather(*(caller(number) for number in range(4)))
@@ -41,7 +41,7 @@ def test_a_full_queue_refuses_with_the_time_that_the_owed_audio_takes():
         gate = admission(places=1, queue=1)
         await gate.enter(20.0)
         waiting = asyncio.ensure_future(gate.enter(10.0))
-        await effective_config()
+        await let_tasks_run()
         with pytest.raises(ApiError) as caught:
             await gate.enter(1.0)
         waiting.cancel()
@@ -70,9 +70,9 @@ def test_a_canceled_request_leaves_its_turn_to_the_next():
         gate = admission(places=1)
         first = await gate.enter(1.0)
         quitter, patient = (asyncio.ensure_future(gate.enter(1.0)) for _ in range(2))
-        await effective_config()
+        await let_tasks_run()
         quitter.cancel()
-        await effective_config()
+        await let_tasks_run()
         assert gate.num_waiting == 1
         gate.leave(first)
         ticket = await patient
@@ -88,10 +88,10 @@ def test_a_place_given_to_a_request_that_is_canceled_at_that_moment_is_free_agai
         gate = admission(places=1)
         first = await gate.enter(1.0)
         quitter = asyncio.ensure_future(gate.enter(1.0))
-        await effective_config()
+        await let_tasks_run()
         gate.leave(first)  # the place is the quitter's now, who does not know yet
         quitter.cancel()
-        await effective_config()
+        await let_tasks_run()
         assert gate.num_active == 0
 
     asyncio.run(run())
@@ -131,3 +131,47 @@ def test_retry_after_is_no_longer_than_clients_wait():
         return gate.retry_after()
 
     assert asyncio.run(run()) == MAX_RETRY_SECONDS
+
+
+def test_a_free_place_goes_to_the_caller_with_the_fewest_requests_at_work():
+    async def run() -> list[str]:
+        gate, order = admission(places=2, queue=9), []
+        first = [await gate.enter(1.0, "many"), await gate.enter(1.0, "many")]
+
+        async def caller(owner: str) -> None:
+            await gate.enter(1.0, owner)
+            order.append(owner)
+
+        tasks = [asyncio.ensure_future(caller(owner)) for owner in ("many", "many", "few")]
+        await let_tasks_run()
+        gate.leave(first[0])
+        await let_tasks_run()
+        for task in tasks:
+            task.cancel()
+        return order
+
+    assert asyncio.run(run()) == ["few"]
+
+
+def test_in_a_full_queue_the_caller_who_waits_most_makes_room():
+    async def run() -> list[str]:
+        gate, refused = admission(places=1, queue=3), []
+        await gate.enter(1.0, "other")
+
+        async def caller(owner: str, number: int) -> None:
+            try:
+                await gate.enter(1.0, owner)
+            except ApiError as error:
+                assert error.status == 429
+                refused.append(f"{owner} {number}")
+
+        tasks = [asyncio.ensure_future(caller("many", number)) for number in range(4)]
+        await let_tasks_run()
+        tasks.append(asyncio.ensure_future(caller("few", 0)))
+        await let_tasks_run()
+        assert gate.num_waiting == 3
+        for task in tasks:
+            task.cancel()
+        return refused
+
+    assert asyncio.run(run()) == ["many 3", "many 2"]

@@ -32,6 +32,7 @@ def settings_of(monkeypatch: pytest.MonkeyPatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("marstts.server.app.create_app", create_app)
+    monkeypatch.setattr("marstts.server.service.measure_listeners", lambda synthesizer, rows: 5 * rows)
     monkeypatch.setattr(command, "load", lambda model, engine: None)
     app = Typer()
     app.command()(command.serve)
@@ -48,18 +49,18 @@ def settings_of(monkeypatch: pytest.MonkeyPatch):
 def test_defaults_serve_this_machine_alone(settings_of):
     settings = settings_of()
     assert settings.api_keys == () and settings.allowed_hosts == ("localhost", "127.0.0.1", "[::1]")
-    assert (settings.capacity, settings.queue) == (8, 32)
+    assert (settings.capacity, settings.listeners, settings.queue) == (8, 40, 32)
 
 
 def test_options_become_settings(settings_of, tmp_path: Path):
     keys = tmp_path / "keys"
     keys.write_text("# callers\nfirst # Anna\n\nsecond\n")
     settings = settings_of(
-        "--capacity", "3", "--queue", "5", "--voices", str(tmp_path), "--drain", "7", "--host", "0.0.0.0",
-        "--api-key", "third", "--api-keys-file", str(keys),
+        "--capacity", "3", "--listeners", "9", "--queue", "5", "--voices", str(tmp_path), "--drain", "7",
+        "--host", "0.0.0.0", "--api-key", "third", "--api-keys-file", str(keys),
     )  # fmt: skip
     assert settings == ServeSettings(
-        capacity=3, queue=5, voices_folder=tmp_path, drain_seconds=7, api_keys=("third", "first", "second")
+        capacity=3, listeners=9, queue=5, voices_folder=tmp_path, drain_seconds=7, api_keys=("third", "first", "second")
     )
 
 

@@ -21,8 +21,9 @@ from marstts.errors import TextError
 from marstts.generation.scheduler import AsyncScheduler
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.continuation import Continuation
+from marstts.synthesis.incremental_decoder import StreamConfig
 from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, Take, pause_after, silence
-from marstts.synthesis.stream import SILENCE_DB, Chunk, StreamConfig, StreamingTrimmer
+from marstts.synthesis.stream import SILENCE_DB, Chunk, StreamingTrimmer
 from marstts.synthesis.synthesizer import Synthesizer
 from scripted import (
     CODEBOOK_SIZE,

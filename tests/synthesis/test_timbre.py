@@ -15,7 +15,7 @@ from marstts.audio import Waveform
 from marstts.codec.base import TIMBRE, Codes, timbre_encoders
 from marstts.codec.toy import ToyCodec
 from marstts.errors import VoiceError
-from marstts.synthesis.stream import StreamConfig
+from marstts.synthesis.incremental_decoder import StreamConfig
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.voices import adapt_voice
 from marstts.voice import Voice

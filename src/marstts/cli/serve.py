@@ -37,9 +37,11 @@ def serve(
     ] = EngineKind.AUTO,
     host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 admits other machines.")] = LOCAL,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at; 0 for any free one.")] = 8000,
-    capacity: Annotated[
-        int, typer.Option(min=1, max=256, help="Requests that are spoken at a time, in one batch.")
-    ] = DEFAULTS.capacity,
+    capacity: Annotated[int, typer.Option(min=1, max=256, help="Rows of the running batch.")] = DEFAULTS.capacity,
+    listeners: Annotated[
+        int | None,
+        typer.Option(min=1, max=256, help="Requests that are spoken at a time; otherwise measured at the start."),
+    ] = None,
     queue: Annotated[
         int, typer.Option(min=0, help="Requests that wait for a place; further ones get status 429.")
     ] = DEFAULTS.queue,
@@ -60,6 +62,7 @@ def serve(
     check_installed(PACKAGES, "serve")
     from marstts.server.app import create_app  # help needs no server
     from marstts.server.base import Server
+    from marstts.server.service import measure_listeners
 
     keys = (*(api_key or ()), *(() if api_keys_file is None else read_keys(api_keys_file)))
     is_local = is_loopback(host)
@@ -67,19 +70,21 @@ def serve(
         raise ConfigError(
             f"--host {host} admits other machines, so keys are needed: give --api-key or --api-keys-file, or --no-keys"
         )
+    synthesizer = load(model, engine)
     settings = ServeSettings(
         capacity=capacity,
+        listeners=listeners or measure_listeners(synthesizer, capacity),
         queue=queue,
         voices_folder=voices,
         api_keys=keys,
         allowed_hosts=LOCAL_HOSTS if is_local and not keys else (),
         drain_seconds=drain,
     )
-    app = create_app(load(model, engine), settings)
+    app = create_app(synthesizer, settings)
     with closing(app.state.service), Server(app, host, port) as server:
         signal.signal(signal.SIGTERM, interrupt)
         typer.echo(server.address)
-        log.info(f"model {model}, {capacity} requests at a time, voices in {voices}")
+        log.info(f"model {model}, {settings.listeners} requests at a time, {capacity} rows, voices in {voices}")
         with suppress(KeyboardInterrupt):
             server.serve()
 

@@ -72,6 +72,21 @@ class Engine(Protocol[State]):
         ...
 
 
+@runtime_checkable
+class ConcurrentStart(Protocol):
+    """An `Engine` whose `start` may run on any thread, while another one makes patches."""
+
+    @property
+    def can_start_concurrently(self) -> bool:
+        """Return True where that is so."""
+        ...
+
+
+def can_start_concurrently(engine: object) -> bool:
+    """Return True where `engine.start` may run on any thread."""
+    return isinstance(engine, ConcurrentStart) and engine.can_start_concurrently
+
+
 @dataclass(frozen=True, eq=False)
 class SamplingInputs:
     """All that decides the next patch of each row, apart from the model's logits."""

@@ -59,6 +59,10 @@ class RequestScheduler(Protocol):
         """Return rows that have one more patch; a row that has ended comes once."""
         ...
 
+    def decode_turn(self) -> AbstractContextManager[None]:
+        """Return a context in which audio is decoded; servers order their callers by it."""
+        ...
+
 
 class Scheduler:
     """At most `capacity` requests in the running batch, the others in a queue."""
@@ -108,6 +112,10 @@ class Scheduler:
         self._batch, self._cancelled = RunningBatch(), set()  # should the engine fail, its rows are gone
         self._batch = step(self._engine, batch, admitted, cancelled)
         return self._batch.rows
+
+    def decode_turn(self) -> AbstractContextManager[None]:
+        """Return a context in which audio is decoded: no one else needs it."""
+        return nullcontext()
 
 
 class AsyncScheduler:
@@ -184,7 +192,7 @@ class AsyncScheduler:
         self._inbox.put(admit)
 
     def decode_turn(self) -> AbstractContextManager[None]:
-        """A context in which a caller decodes audio; servers order their callers by it."""
+        """Return a context in which a caller decodes audio; servers order their callers by it."""
         return nullcontext()
 
     def cancel(self, request: Request) -> None:
@@ -289,6 +297,10 @@ class SchedulerClient:
         self._pending -= ended
         self._started -= ended
         return kept
+
+    def decode_turn(self) -> AbstractContextManager[None]:
+        """Return a context in which audio is decoded."""
+        return self._scheduler.decode_turn()
 
     def close(self) -> None:
         """Cancel all requests that have not ended."""

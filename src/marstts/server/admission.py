@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -66,11 +66,18 @@ class Ticket:
     owed_seconds: float
     """Audio that is expected and was not made yet."""
 
+    owner: str = ""
+    """The caller's key or address."""
+
     wait_seconds: float = 0.0
 
 
 class Admission:
-    """At most `places` requests at work and `queue` that wait, first come, first served."""
+    """At most `places` requests at work and `queue` that wait.
+
+    A free place goes to the caller with the fewest requests at work; of equal ones, to the one that came first. In a
+    full queue, the caller with the most waiting requests gives up its last one for a caller that has fewer.
+    """
 
     def __init__(self, places: int, queue: int, max_wait_seconds: float, throughput: Throughput) -> None:
         self.places, self.queue, self.max_wait_seconds = places, queue, max_wait_seconds
@@ -97,30 +104,30 @@ class Admission:
         """Seconds until the work of today's callers should be done."""
         return min(max(self.owed_seconds / self.throughput.factor, 1.0), MAX_RETRY_SECONDS)
 
-    async def enter(self, expected_seconds: float) -> Ticket:
+    async def enter(self, expected_seconds: float, owner: str = "") -> Ticket:
         """Wait for a place -> a ticket to give back with `leave`; ApiError 429 where there is no place in time.
 
         Canceling the wait gives up the turn.
         """
-        ticket = Ticket(expected_seconds)
+        ticket = Ticket(expected_seconds, owner)
         if len(self._active) < self.places:
             self._start(ticket)
             return ticket
         if len(self._waiting) >= self.queue:
-            raise self._refusal()
+            self._make_room(owner)
         started = time.monotonic()
         entry = (asyncio.get_running_loop().create_future(), ticket)
         self._waiting.append(entry)
         try:
             await asyncio.wait({entry[0]}, timeout=self.max_wait_seconds)
         except asyncio.CancelledError:
-            if entry[0].done():
+            if entry[0].done() and entry[0].exception() is None:
                 self.leave(ticket)
             raise
         finally:
             if entry in self._waiting:
                 self._waiting.remove(entry)
-        if not entry[0].done():
+        if not entry[0].done() or entry[0].exception() is not None:
             raise self._refusal()
         ticket.wait_seconds = time.monotonic() - started
         return ticket
@@ -134,7 +141,9 @@ class Admission:
         """Free the place of a ticket for the first that waits."""
         self._active.discard(ticket)
         while self._waiting and len(self._active) < self.places:
-            future, following = self._waiting.popleft()
+            first = min(self._waiting, key=lambda entry: self._num_active_of(entry[1].owner))
+            self._waiting.remove(first)
+            future, following = first
             if not future.done():
                 self._start(following)
                 future.set_result(None)
@@ -149,6 +158,19 @@ class Admission:
             yield ticket
         finally:
             self.leave(ticket)
+
+    def _num_active_of(self, owner: str) -> int:
+        return sum(ticket.owner == owner for ticket in self._active)
+
+    def _make_room(self, owner: str) -> None:
+        """Refuse the last request of the caller with the most waiting ones; ApiError where that is `owner`, too."""
+        waiting = Counter(ticket.owner for _, ticket in self._waiting)
+        greediest, most = max(waiting.items(), key=lambda item: item[1], default=(owner, 0))
+        if most <= waiting[owner] + 1:
+            raise self._refusal()
+        last = [entry for entry in self._waiting if entry[1].owner == greediest][-1]
+        self._waiting.remove(last)
+        last[0].set_exception(self._refusal())
 
     def _start(self, ticket: Ticket) -> None:
         if not self._active:

@@ -22,7 +22,7 @@ from marstts.server.base import ServerLimits
 from marstts.server.guard import Guard, too_large
 from marstts.server.page import add_page
 from marstts.server.schemas import RenameBody, SpeechBody, read_body
-from marstts.server.service import SpeechService
+from marstts.server.service import SpeechService, measure_listeners
 from marstts.server.settings import ServeSettings
 from marstts.server.speech_response import speech_response
 from marstts.synthesis.loading import load
@@ -38,8 +38,9 @@ def create_app(synthesizer: Synthesizer | None = None, settings: ServeSettings |
     Its service lies at `app.state.service`. Close it when the server stops; the application does so itself where the
     ASGI server runs its lifespan.
     """
-    settings = settings or ServeSettings()
-    service = SpeechService(synthesizer or load(), settings)
+    synthesizer = synthesizer or load()
+    settings = settings or measured_settings(synthesizer)
+    service = SpeechService(synthesizer, settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -56,6 +57,12 @@ def create_app(synthesizer: Synthesizer | None = None, settings: ServeSettings |
     add_status(app, service)
     add_page(app)
     return app
+
+
+def measured_settings(synthesizer: Synthesizer) -> ServeSettings:
+    """Return the default settings, for as many listeners as this machine keeps supplied."""
+    settings = ServeSettings()
+    return settings.model_copy(update={"listeners": measure_listeners(synthesizer, settings.capacity)})
 
 
 def connection_limits(settings: ServeSettings) -> ServerLimits:
@@ -81,7 +88,13 @@ def add_speech(app: FastAPI, service: SpeechService) -> None:
     async def speech(request: Request) -> Response:
         """Speak a text."""
         body = await read_body(request, SpeechBody)
-        return await speech_response(request, service.speak(body), body)
+        return await speech_response(request, service.speak(body, owner_of(request)), body)
+
+
+def owner_of(request: Request) -> str:
+    """Return who asks: the caller's key, or its address where there are no keys."""
+    address = request.client.host if request.client else ""
+    return request.headers.get("authorization") or address
 
 
 def body_schema(model: type[SpeechBody]) -> dict[str, Any]:

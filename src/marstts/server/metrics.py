@@ -5,6 +5,7 @@ Upstream: the endpoints.  Downstream: `GET /metrics`. Each application has its o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -27,7 +28,7 @@ class Outcome(str, Enum):
 class Metrics:
     """Counters, histograms and gauges of one application."""
 
-    def __init__(self, admission: Admission) -> None:
+    def __init__(self, admission: Admission, counts: Callable[[], dict[str, int]]) -> None:
         self.registry = CollectorRegistry()
         self.requests = Counter(
             "marstts_requests",
@@ -45,6 +46,10 @@ class Metrics:
         self._gauge("marstts_realtime_factor", "Seconds of audio made per busy second").set_function(
             lambda: admission.throughput.factor
         )
+
+        rows = Gauge("marstts_rows", "Rows of the model by state", ["state"], registry=self.registry)
+        for state in counts():
+            rows.labels(state).set_function(lambda state=state: counts()[state])  # type: ignore[misc]
 
     def count(self, audio_format: str, outcome: Outcome) -> None:
         """Count one request."""

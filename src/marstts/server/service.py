@@ -6,17 +6,20 @@ Upstream: the endpoints of `app`.  Downstream: `admission`, `speech_job`, `voice
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 from marstts.generation.scheduler import AsyncScheduler
 from marstts.server.admission import Admission, Throughput, Ticket
 from marstts.server.api_errors import ApiError
+from marstts.server.listener import PriorityGate
 from marstts.server.metrics import Metrics, Outcome
 from marstts.server.schemas import SpeechBody
 from marstts.server.settings import ServeSettings
-from marstts.server.speech_job import JobEnded, JobSpec, Piece, SpeechJob
+from marstts.server.speech_job import JobEnded, JobSpec, Piece, SharedBatch, SpeechJob
 from marstts.server.voice_store import StoredVoice, VoiceStore
 from marstts.synthesis.synthesizer import Synthesizer
 
@@ -25,6 +28,12 @@ OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts", "gpt-4o-mini-tts-2025-1
 
 MAX_UPLOADS = 8
 """Uploads that are cloned or wait for it."""
+
+MAX_LOAD = 0.8
+"""Share of the measured throughput that listeners may use."""
+
+MEASURED_TEXT = "It was a bright cold day in April, and the clocks were striking."
+"""Spoken at the start, once for each row of the batch, to measure the machine."""
 
 EXTRA_SECONDS = 10.0
 """Added to the time that a request may take."""
@@ -36,11 +45,13 @@ class SpeechService:
     def __init__(self, synthesizer: Synthesizer, settings: ServeSettings) -> None:
         self.synthesizer, self.settings = synthesizer, settings
         self.voices = VoiceStore(synthesizer, settings.voices_folder, settings.limits)
-        self.admission = Admission(settings.capacity, settings.queue, settings.max_wait_seconds, Throughput())
-        self.metrics = Metrics(self.admission)
+        places, throughput = settings.listeners or settings.capacity, Throughput()
+        self.admission = Admission(places, settings.queue, settings.max_wait_seconds, throughput)
+        self.scheduler = AsyncScheduler(synthesizer.engine, settings.capacity, places + settings.capacity)
+        self.metrics = Metrics(self.admission, lambda: self.scheduler.counts)
         self.metrics.voices.set_function(lambda: len(self.voices))
-        self.scheduler = AsyncScheduler(synthesizer.engine, settings.capacity)
-        self.pool = ThreadPoolExecutor(settings.capacity, thread_name_prefix="marstts-speech")
+        self.batch = SharedBatch(synthesizer, self.scheduler, PriorityGate(num_cores()))
+        self.pool = ThreadPoolExecutor(places, thread_name_prefix="marstts-speech")
         self.started_at = int(time.time())
         self.is_closing = False
         self._uploads = ThreadPoolExecutor(1, thread_name_prefix="marstts-clone")
@@ -58,8 +69,8 @@ class SpeechService:
         self.pool.shutdown(wait=True, cancel_futures=True)
         self._uploads.shutdown(wait=True, cancel_futures=True)
 
-    def speak(self, body: SpeechBody) -> SpeechRun:
-        """A run of one request; ApiError where model, voice or text cannot be spoken."""
+    def speak(self, body: SpeechBody, owner: str = "") -> SpeechRun:
+        """Return a run of one request of a caller; ApiError where model, voice or text cannot be spoken."""
         if self.is_closing:
             raise ApiError(503, "The server is stopping.", retry_after=5)
         if body.model not in self.model_names:
@@ -77,7 +88,7 @@ class SpeechService:
             speed=body.speed,
             stream=body.stream,
         )
-        return SpeechRun(self, spec)
+        return SpeechRun(self, spec, owner)
 
     async def upload(self, name: str, recording: bytes, transcript: str, consent: str) -> tuple[StoredVoice, list[str]]:
         """Clone a recording on the thread for uploads, and keep the voice -> the voice, and warnings."""
@@ -94,8 +105,8 @@ class SpeechService:
 class SpeechRun:
     """One request for speech, from its admission to its last byte."""
 
-    def __init__(self, service: SpeechService, spec: JobSpec) -> None:
-        self.service, self.spec = service, spec
+    def __init__(self, service: SpeechService, spec: JobSpec, owner: str) -> None:
+        self.service, self.spec, self.owner = service, spec, owner
         self.expected_seconds = service.synthesizer.backoff.usual(spec.text)
         self.num_tokens = 0
         self._job: SpeechJob | None = None
@@ -110,9 +121,9 @@ class SpeechRun:
         The caller must call `close` in the end.
         """
         service, started = self.service, time.monotonic()
-        ticket = await service.admission.enter(self.expected_seconds)
+        ticket = await service.admission.enter(self.expected_seconds, self.owner)
         service.metrics.wait.observe(ticket.wait_seconds)
-        self._job = SpeechJob(service.synthesizer, service.scheduler, self.spec)
+        self._job = SpeechJob(service.batch, self.spec)
         self._job.start(service.pool, lambda: service.admission.leave(ticket))
         self._end_after(self._first_deadline() - ticket.wait_seconds)
         pieces = self._count_pieces(self._job.pieces(), ticket)
@@ -164,3 +175,21 @@ class SpeechRun:
         self._is_late = True
         if self._job is not None:
             self._job.end()
+
+
+def num_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def measure_listeners(synthesizer: Synthesizer, rows: int) -> int:
+    """Return how many streams this machine keeps supplied: `MAX_LOAD` of the audio that it makes per second."""
+    started = time.perf_counter()
+    with AsyncScheduler(synthesizer.engine, rows) as scheduler, ThreadPoolExecutor(num_cores()) as pool:
+
+        def speak(seed: int) -> float:
+            with closing(synthesizer.stream(MEASURED_TEXT, seed=seed, scheduler=scheduler)) as chunks:
+                return sum(chunk.seconds for chunk in chunks)
+
+        seconds = sum(pool.map(speak, range(rows)))
+    return max(1, int(MAX_LOAD * seconds / (time.perf_counter() - started)))

@@ -55,7 +55,10 @@ class ServeSettings(Config):
     """Settings of the server."""
 
     capacity: int = Field(8, ge=1, le=256)
-    """Requests that are spoken at a time, and rows of the running batch."""
+    """Rows of the running batch."""
+
+    listeners: int | None = Field(None, ge=1, le=256)
+    """Requests that are spoken at a time; rows beyond `capacity` take turns. None: as many as `capacity`."""
 
     queue: int = Field(32, ge=0)
     """Requests that wait for a place; further ones get status 429."""

@@ -2,24 +2,29 @@
 
 Upstream: the speech endpoint, which admits requests.  Downstream: `Synthesizer.stream` and `speak`.
 
-The synthesizer's generators block, so each job has a thread of a bounded pool. `CancellableScheduler` is what the job
-sees of the shared scheduler; ending it from the event loop wakes the thread wherever it waits, and its rows leave the
-batch within a patch.
+The synthesizer's generators block, so each job has a thread of a bounded pool, which is woken only when a chunk can be
+decoded. `JobScheduler` is what the job sees of the shared scheduler: its rows and its decoding are ordered by what its
+listener has to play. Ending it from the event loop wakes the thread wherever it waits, and its rows leave the batch
+within a patch.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from concurrent.futures import Executor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from queue import SimpleQueue
+from typing import Any
 
+from marstts.generation.engine import can_start_concurrently
+from marstts.generation.priority_scheduler import Priority
 from marstts.generation.request import Request, RequestState
-from marstts.generation.scheduler import AsyncScheduler, Event
+from marstts.generation.scheduler import AsyncScheduler, Event, Needed
 from marstts.server.encoders import AudioFormat, EncodedStream
+from marstts.server.listener import FIRST_AUDIO_SECONDS, Listener, PriorityGate
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.voice import Voice
 
@@ -27,15 +32,31 @@ MAX_PIECES = 8
 """Pieces that are made ahead of a client that reads slowly; a piece is at most some seconds of audio."""
 
 
+PATIENCE_SECONDS = 5.0
+"""A whole file is due after this time and its expected length: streams go first, but not forever."""
+
+
 class JobEnded(Exception):
     """The client has left, or the job took too long."""
 
 
-class CancellableScheduler(AsyncScheduler):
+@dataclass(frozen=True, eq=False)
+class SharedBatch:
+    """The one running batch of a server, and the gate of all that is computed beside it."""
+
+    synthesizer: Synthesizer
+    scheduler: AsyncScheduler
+    gate: PriorityGate
+
+
+class JobScheduler(AsyncScheduler):
     """A shared scheduler as one job sees it; `end` makes all that the job waits for raise `JobEnded`."""
 
-    def __init__(self, shared: AsyncScheduler) -> None:
-        self._shared, self.capacity = shared, shared.capacity
+    def __init__(self, shared: SharedBatch, listener: Listener, *, starts_prompts: bool) -> None:
+        """`starts_prompts`: encode prompts on the job's thread, where the engine can, so that no patch waits for it."""
+        self._shared, self.capacity = shared.scheduler, shared.scheduler.capacity
+        self._gate, self._listener, self._engine = shared.gate, listener, shared.synthesizer.engine
+        self._starts_prompts = starts_prompts and can_start_concurrently(self._engine)
         self._lock = threading.Lock()
         self._queues: dict[int, SimpleQueue[Event]] = {}
         self._ended = False
@@ -45,13 +66,35 @@ class CancellableScheduler(AsyncScheduler):
         """Whether `end` was called."""
         return self._ended
 
-    def submit(self, request: Request, events: SimpleQueue[Event], *, urgent: bool = False) -> None:
-        """Queue a request in the shared scheduler."""
+    def submit(
+        self,
+        request: Request,
+        events: SimpleQueue[Event],
+        *,
+        urgent: bool = False,
+        needed: Needed | None = None,
+        priority: Priority | None = None,
+        state: Any = None,
+    ) -> None:
+        """Queue a request in the shared scheduler, by the priority of this job's listener."""
+        if self._starts_prompts:
+            with self.decode_turn():
+                state = self._engine.start([request.prompt])
         with self._lock:
             if self._ended:
                 raise JobEnded
             self._queues[id(events)] = events
-        self._shared.submit(request, events, urgent=urgent)
+        self._shared.submit(
+            request, events, urgent=urgent, needed=needed, priority=self._listener.priority, state=state
+        )
+
+    @contextmanager
+    def decode_turn(self) -> Iterator[None]:
+        """Compute in the order of the listeners' buffers; raises JobEnded once the job has ended."""
+        with self._gate.turn(self._listener.dry_at):
+            if self._ended:
+                raise JobEnded
+            yield
 
     def cancel(self, request: Request) -> None:
         """Cancel a request in the shared scheduler."""
@@ -107,7 +150,9 @@ class Piece:
     """Warning for the listener."""
 
 
-def make_pieces(synthesizer: Synthesizer, scheduler: AsyncScheduler, spec: JobSpec) -> Generator[Piece, None, None]:
+def make_pieces(
+    synthesizer: Synthesizer, scheduler: AsyncScheduler, spec: JobSpec, listener: Listener
+) -> Generator[Piece, None, None]:
     """Speak and encode. Raises MarsError before the first piece where the request cannot be spoken."""
     encoded = EncodedStream(spec.audio_format, synthesizer.codec.spec.sample_rate, spec.speed, whole=not spec.stream)
     voice = spec.open_voice()
@@ -117,8 +162,9 @@ def make_pieces(synthesizer: Synthesizer, scheduler: AsyncScheduler, spec: JobSp
         num_tokens = sum(len(codes) for take in speech.takes for codes in take.codes)
         yield Piece(content, speech.seconds, num_tokens, "; ".join(speech.warnings) or None)
         return
-    with closing(synthesizer.stream(spec.text, voice, seed=spec.seed, scheduler=scheduler)) as chunks:
+    with closing(synthesizer.stream(spec.text, voice, seed=spec.seed, scheduler=scheduler, config=listener)) as chunks:
         for chunk in chunks:
+            listener.sent(chunk.seconds / spec.speed)
             content = encoded.push(chunk.samples) + (encoded.finish() if chunk.is_last else b"")
             num_tokens = 0 if chunk.take is None else sum(len(codes) for codes in chunk.take.codes)
             yield Piece(content, chunk.seconds, num_tokens, chunk.warning)
@@ -127,9 +173,12 @@ def make_pieces(synthesizer: Synthesizer, scheduler: AsyncScheduler, spec: JobSp
 class SpeechJob:
     """A job as the event loop sees it: an iterator of pieces that can be ended at any time."""
 
-    def __init__(self, synthesizer: Synthesizer, shared: AsyncScheduler, spec: JobSpec) -> None:
-        self._synthesizer, self._spec = synthesizer, spec
-        self._scheduler = CancellableScheduler(shared)
+    def __init__(self, shared: SharedBatch, spec: JobSpec) -> None:
+        synthesizer = shared.synthesizer
+        expected_seconds = synthesizer.backoff.usual(spec.text)
+        patience = FIRST_AUDIO_SECONDS if spec.stream else PATIENCE_SECONDS + expected_seconds
+        self._synthesizer, self._spec, self._listener = synthesizer, spec, Listener(synthesizer.codec, patience)
+        self._scheduler = JobScheduler(shared, self._listener, starts_prompts=spec.stream)
         self._loop = asyncio.get_running_loop()
         self._pieces: asyncio.Queue[Piece | Exception | None] = asyncio.Queue()
         self._slots = threading.Semaphore(MAX_PIECES)
@@ -154,7 +203,7 @@ class SpeechJob:
 
     def _run(self) -> None:
         try:
-            with closing(make_pieces(self._synthesizer, self._scheduler, self._spec)) as made:
+            with closing(make_pieces(self._synthesizer, self._scheduler, self._spec, self._listener)) as made:
                 for piece in made:
                     self._slots.acquire()
                     if self._scheduler.has_ended:

@@ -179,11 +179,16 @@ class BatchSpeaker:
                 future = decoder.submit(self.decode_take, state, row)
                 self.decoding.append((self.num_steps + DECODE_DELAY_STEPS, state, future))
             elif decodable > 0 and decodable % DECODE_CHUNK_PATCHES == 0:
-                decoder.submit(state.decoder.decode_until, row)  # should it fail, so will the rest
+                decoder.submit(self.decode_chunk, state, row)  # should it fail, so will the rest
+
+    def decode_chunk(self, state: SentenceState, row: RequestState) -> None:
+        """Decode what fills a chunk, on the decoder's thread."""
+        with self.scheduler.decode_turn():
+            state.decoder.decode_until(row)
 
     def decode_take(self, state: SentenceState, row: RequestState) -> Take:
         """Decode the rest of an ended row, on the decoder's thread."""
-        state.decoder.decode_until(row)
+        self.decode_chunk(state, row)
         return self.session.decode_take(state.text.segments[state.index], row, state.voice, state.decoder.decoded)
 
     def resolve_ready(self) -> Iterator[SpeakResult]:

@@ -5,6 +5,9 @@ Upstream: rows of a running batch, `ModelSession`.  Downstream: `batch` (decodin
 
 from __future__ import annotations
 
+import math
+from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
@@ -19,6 +22,18 @@ from marstts.voice import Voice
 Samples = NDArray[np.float32]
 
 
+class ChunkSizes(Protocol):
+    """Chooses the sizes of chunks, in patches."""
+
+    def first(self) -> int:
+        """Return the size of the first chunk of an utterance."""
+        ...
+
+    def following(self, size: int) -> int:
+        """Return the size of the chunk after one of `size`."""
+        ...
+
+
 class StreamConfig(Config):
     """Sizes of the chunks of a stream."""
 
@@ -28,6 +43,14 @@ class StreamConfig(Config):
     max_chunk_patches: int = Field(24, ge=1)
     """Chunks double until they are this long."""
 
+    def first(self) -> int:
+        """Return the size of the first chunk of an utterance."""
+        return self.first_chunk_patches
+
+    def following(self, size: int) -> int:
+        """Return the size of the chunk after one of `size`."""
+        return min(2 * size, self.max_chunk_patches)
+
 
 class IncrementalDecoder:
     """Decodes a growing row in ever larger chunks; concatenated they are the audio of all its codes.
@@ -35,9 +58,9 @@ class IncrementalDecoder:
     A model whose codes are not final patch by patch (`SpeechModel.is_incremental`) is decoded when the row has ended.
     """
 
-    def __init__(self, session: ModelSession, voice: Voice, config: StreamConfig) -> None:
-        self._session, self._largest = session, config.max_chunk_patches
-        self._size, self._decoded = config.first_chunk_patches, 0
+    def __init__(self, session: ModelSession, voice: Voice, sizes: ChunkSizes) -> None:
+        self._session, self._sizes = session, sizes
+        self._size, self._decoded = sizes.first(), 0
         self._decoding = start_decoding(session.codec_of(voice))
         self._pieces: list[Samples] = []
         self._codes: Codes | None = None
@@ -52,8 +75,14 @@ class IncrementalDecoder:
         if not self._session.model.is_incremental:
             stop = len(self._codes[0])  # frames of the codec, of which a token may stand for several
         self._pieces.append(self._decoding.decode_until(self._codes, stop))
-        self._decoded, self._size = stop, min(2 * self._size, self._largest)
+        self._decoded, self._size = stop, self._sizes.following(stop - self._decoded)
         return self._pieces[-1]
+
+    @property
+    def needed(self) -> float:
+        """Patches that a row must have for the next chunk, unless it has ended."""
+        is_incremental = self._session.model.is_incremental
+        return self._decoded + self._size + self._session.codec.lookahead_patches if is_incremental else math.inf
 
     def _is_ready(self, known: int, stop: int) -> bool:
         """Return True where `known` patches are enough to decode up to patch `stop`."""

@@ -28,7 +28,7 @@ from marstts.generation.request import Request
 from marstts.generation.scheduler import AsyncScheduler
 from marstts.synthesis.backoff import RejectReason, best_of, rejection_reason
 from marstts.synthesis.continuation import Continuation, first_voice, next_voice
-from marstts.synthesis.incremental_decoder import IncrementalDecoder, Samples, StreamConfig
+from marstts.synthesis.incremental_decoder import ChunkSizes, IncrementalDecoder, Samples
 from marstts.synthesis.model_session import ModelSession
 from marstts.synthesis.prepared_text import PreparedText
 from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, Take, pause_after, silence
@@ -77,7 +77,7 @@ def stream_text(
     seed: int,
     top_p: float,
     continuation: Continuation,
-    config: StreamConfig,
+    config: ChunkSizes,
     scheduler: AsyncScheduler | None,
 ) -> Generator[Chunk, None, None]:
     """Yield the audio of all sentences. Closing the iterator stops all work within a patch.
@@ -126,7 +126,7 @@ def stream_sentence(
     segment: Segment,
     voice: Voice,
     requests: Iterator[Request],
-    config: StreamConfig,
+    config: ChunkSizes,
 ) -> Iterator[tuple[Samples, Take | None]]:
     """Pieces of one sentence; its take comes with the last of them."""
     refused: list[tuple[Take, Samples]] = []
@@ -134,9 +134,11 @@ def stream_sentence(
         decoder = IncrementalDecoder(session, voice, config)
         trimmer = StreamingTrimmer(session.codec.spec.sample_rate)
         sent: list[Samples] = []
-        with closing(scheduler.stream(request)) as rows:
+        with closing(scheduler.stream(request, lambda decoder=decoder: decoder.needed)) as rows:  # type: ignore[misc]
             for row in rows:
-                piece = trimmer.push(decoder.decode_until(row))
+                with scheduler.decode_turn():
+                    decoded = decoder.decode_until(row)
+                piece = trimmer.push(decoded)
                 if row.stop is None and len(piece):
                     sent.append(piece)
                     yield piece, None

@@ -15,9 +15,10 @@ from marstts.generation.scheduler import AsyncScheduler
 from marstts.synthesis import clone as cloning
 from marstts.synthesis.batch import DEFAULT_BATCH, SpeakRequest, SpeakResult, pair_up, run_requests, speech_of
 from marstts.synthesis.continuation import Continuation
+from marstts.synthesis.incremental_decoder import ChunkSizes, StreamConfig
 from marstts.synthesis.model_session import ModelSession, OnTake
 from marstts.synthesis.speech import Speech
-from marstts.synthesis.stream import Chunk, StreamConfig, stream_text
+from marstts.synthesis.stream import Chunk, stream_text
 from marstts.synthesis.styled import Part, join_parts, split_parts
 from marstts.synthesis.voices import open_voice, voice_of_part
 from marstts.voice import Voice
@@ -114,7 +115,7 @@ class Synthesizer(ModelSession):
         seed: int = 0,
         top_p: float | None = None,
         continuation: Continuation = Continuation.FIXED_REFERENCE,
-        config: StreamConfig | None = None,
+        config: ChunkSizes | None = None,
         scheduler: AsyncScheduler | None = None,
     ) -> Generator[Chunk, None, None]:
         """Speak as `speak`, but yield the audio in chunks, the first of them after a few patches.

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from marstts.generation.engine import Engine, SamplingInputs
+from marstts.generation.engine import Engine, SamplingInputs, can_start_concurrently
 from marstts.generation.layout import TokenLayout
 from marstts.generation.loop import sample_positions
 from marstts.mars6.prompt import SPECIAL_TOKENS, Prompt
@@ -71,6 +71,11 @@ class GuidedEngine:
     def layout(self) -> TokenLayout:
         """The tokens of one patch."""
         return self.engine.layout
+
+    @property
+    def can_start_concurrently(self) -> bool:
+        """Return True where the wrapped engine can."""
+        return can_start_concurrently(self.engine)
 
     @property
     def config(self) -> Any:

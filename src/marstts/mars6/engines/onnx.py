@@ -226,6 +226,11 @@ class OnnxEngine:
         """The tokens of one patch."""
         return self.config.layout
 
+    @property
+    def can_start_concurrently(self) -> bool:
+        """Return True: ONNX Runtime serves several threads at a time."""
+        return True
+
     def start(self, prompts: Sequence[Prompt]) -> OnnxState:
         """Encode the texts and run the prefixes through the global decoder."""
         batch = collate(prompts)

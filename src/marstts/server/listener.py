@@ -1,0 +1,100 @@
+"""What a caller has to play, and what follows from it: the order of rows and of decoding, and the size of chunks.
+
+Upstream: `speech_job`, which notes the audio that was sent.  Downstream: `PriorityScheduler`, `PriorityGate`.
+
+Each caller has a time at which its buffer is empty ("dry"), and the earliest goes first. A caller without audio counts
+as one whose buffer will be empty `FIRST_AUDIO_SECONDS` after it came; one who wants the whole file, as one whose buffer
+lasts a few seconds longer than the speech.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+
+from marstts.codec.base import Codec
+from marstts.generation.request import RequestState
+
+FIRST_AUDIO_SECONDS = 0.15
+"""Callers without audio go before those whose buffers last longer than this."""
+
+FIRST_PATCHES, MIN_PATCHES, MAX_PATCHES = 2, 3, 24
+"""Patches of the first chunk of a sentence; of the following ones at least and at most."""
+
+USED_SLACK = 0.5
+"""Share of a buffer that may go by while the next chunk is generated; larger chunks are cheaper to decode."""
+
+
+class Listener:
+    """The buffer of one caller. Its methods may be called from any thread."""
+
+    def __init__(self, codec: Codec, patience_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        """`patience_seconds`: time until the first audio is due."""
+        self._rate, self._lookahead, self._clock = codec.spec.patch_rate, codec.lookahead_patches, clock
+        self._due = clock() + patience_seconds
+        self._playing_since: float | None = None
+        self._sent_seconds = 0.0
+        self._decoded_patches = 0
+
+    @property
+    def dry_at(self) -> float:
+        """When all audio that was sent will have been played (`time.monotonic`)."""
+        return self._due if self._playing_since is None else self._playing_since + self._sent_seconds
+
+    def sent(self, seconds: float) -> None:
+        """Note audio that was sent."""
+        if seconds > 0.0 and self._playing_since is None:
+            self._playing_since = self._clock()
+        self._sent_seconds += seconds
+
+    def priority(self, row: RequestState | None) -> float:
+        """When the buffer will be empty, counting what can be decoded of a row by now."""
+        if row is None or self._playing_since is None:
+            return self.dry_at
+        decodable = len(row.patches) - self._lookahead - self._decoded_patches
+        return self.dry_at + max(0, decodable) / self._rate
+
+    def first(self) -> int:
+        """Patches of the first chunk of a sentence."""
+        self._decoded_patches = 0
+        return FIRST_PATCHES
+
+    def following(self, size: int) -> int:
+        """Patches of the next chunk after one of `size`: at most twice as many, and no more than the buffer allows."""
+        self._decoded_patches += size
+        affordable = int((self.dry_at - self._clock()) * USED_SLACK * self._rate)
+        return min(max(affordable, MIN_PATCHES), max(2 * size, MIN_PATCHES), MAX_PATCHES)
+
+
+class PriorityGate:
+    """Lets a few threads compute at a time; of those that wait, the one with the smallest key goes first."""
+
+    def __init__(self, places: int) -> None:
+        self._free = places
+        self._lock = threading.Lock()
+        self._waiting: list[tuple[float, int, threading.Event]] = []
+        self._arrivals = count()
+
+    @contextmanager
+    def turn(self, key: float) -> Iterator[None]:
+        """Wait for a place, and hold it for the body of a `with`."""
+        admitted = threading.Event()
+        with self._lock:
+            if self._free:
+                self._free -= 1
+                admitted.set()
+            else:
+                heapq.heappush(self._waiting, (key, next(self._arrivals), admitted))
+        admitted.wait()
+        try:
+            yield
+        finally:
+            with self._lock:
+                if self._waiting:
+                    heapq.heappop(self._waiting)[2].set()
+                else:
+                    self._free += 1
