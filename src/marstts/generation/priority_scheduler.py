@@ -184,7 +184,7 @@ class PriorityScheduler:
     def _advance_separately(
         self, batch: RunningBatch, kept: Sequence[RequestState], joining: Sequence[Entry]
     ) -> tuple[RequestState, ...]:
-        """Make one patch of each row in a batch of its own, and park it -> the rows that did not fail."""
+        """Make one patch of each row alone, and park it -> the rows that did not fail."""
         batches = [(row.request, lambda row=row: self._alone(batch, row)) for row in kept]
         batches += [(entry.request, lambda entry=entry: self._joined(entry)) for entry in joining]
         rows = []

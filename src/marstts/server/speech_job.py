@@ -42,7 +42,7 @@ class JobEnded(Exception):
 
 @dataclass(frozen=True, eq=False)
 class SharedBatch:
-    """The one running batch of a server, and the gate of all that is computed beside it."""
+    """The one running batch of a server, and the gate of all other computation."""
 
     synthesizer: Synthesizer
     scheduler: AsyncScheduler

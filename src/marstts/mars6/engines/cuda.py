@@ -199,7 +199,7 @@ class StaticEngine(ModelOnDevice):
     def select(self, state: StaticState, rows: Sequence[int]) -> StaticState:
         """Keep only these rows, all of them distinct. Nothing is copied: they stay in their slots.
 
-        Other rows of the same state may be selected, too, as a batch of their own.
+        Other rows of the same state may be selected, too, as another batch.
         """
         rows = list(rows)
         assert len(set(rows)) == len(rows), "a row was selected more than once"
