@@ -21,7 +21,7 @@ SEEDS = range(7)
 def run_all(
     scheduler: PriorityScheduler, after_step: Callable[[tuple[RequestState, ...]], None] = lambda rows: None
 ) -> dict[Request, Generated]:
-    """What became of each request."""
+    """The result of each request."""
     results = {}
     while scheduler.is_busy:
         rows = scheduler.step()

@@ -43,7 +43,7 @@ class Entry:
     arrival: int
 
     row: RequestState | None = None
-    """Its last state; None before its first patch."""
+    """The last state; None before its first patch."""
 
     parked: ParkedRow | None = None
     """Set where it has a state and does not run."""

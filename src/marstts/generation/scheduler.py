@@ -31,7 +31,7 @@ Event = RequestState | BaseException
 """A row after one more patch, or the error that came instead."""
 
 Needed = Callable[[], float]
-"""How many patches a row must have before its caller wants to see it."""
+"""Returns the patches that a row must have before its caller wants to see it."""
 
 
 class RequestScheduler(Protocol):

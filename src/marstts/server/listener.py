@@ -1,4 +1,4 @@
-"""What a caller has to play, and what follows from it: the order of rows and of decoding, and the size of chunks.
+"""The buffer of a caller, and what follows from it: the order of rows and of decoding, and the size of chunks.
 
 Upstream: `speech_job`, which notes the audio that was sent.  Downstream: `PriorityScheduler`, `PriorityGate`.
 
