@@ -31,7 +31,10 @@ from test_fuzz_files import count_inputs
 POINTS = int(os.environ.get("MARSTTS_FUZZ", "12"))
 HARNESS = Path(__file__).with_name("killed_commands.py")
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="kills by Linux's signals and limits")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="kills by Linux's signals and limits"),
+]
 
 
 @pytest.fixture
@@ -109,15 +112,8 @@ def read_whole(path: Path) -> None:
     assert audio.read(path).seconds == pytest.approx(1.7, abs=0.2)
 
 
-@pytest.mark.parametrize(
-    ("scenario", "old"),
-    [
-        pytest.param("speak", None, marks=pytest.mark.slow),
-        ("speak", b"an older recording"),
-        pytest.param("stream", None, marks=pytest.mark.slow),
-        pytest.param("stream", b"an older recording", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("scenario", ["speak", "stream"])
+@pytest.mark.parametrize("old", [None, b"an older recording"])
 def test_speech_is_the_old_file_or_the_new_one(scenario: str, old: bytes | None, folder: Path) -> None:
     path = folder / "target.wav"
     if old is not None:
@@ -125,7 +121,6 @@ def test_speech_is_the_old_file_or_the_new_one(scenario: str, old: bytes | None,
     kill_everywhere(scenario, folder, lambda: old_or_new(path, read_whole, old), largest=70_000)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("old", [None, b"an older voice"])
 def test_a_voice_is_the_old_file_or_the_new_one(old: bytes | None, folder: Path) -> None:
     path = folder / "target.voice"
@@ -134,7 +129,6 @@ def test_a_voice_is_the_old_file_or_the_new_one(old: bytes | None, folder: Path)
     kill_everywhere("voice", folder, lambda: old_or_new(path, Voice.load, old), largest=30_000)
 
 
-@pytest.mark.slow
 def test_a_batch_has_whole_files_only(folder: Path) -> None:
     target = folder / "target"
 
@@ -148,7 +142,6 @@ def test_a_batch_has_whole_files_only(folder: Path) -> None:
     kill_everywhere("batch", folder, check, largest=70_000)
 
 
-@pytest.mark.slow
 def test_shards_are_whole_and_a_killed_run_is_continued(folder: Path) -> None:
     from marstts.data.manifest import Utterance, write_manifest
     from marstts.data.shards import read_shard
@@ -177,7 +170,6 @@ def test_shards_are_whole_and_a_killed_run_is_continued(folder: Path) -> None:
     kill_everywhere("tokenize", folder, check, largest=4_000)
 
 
-@pytest.mark.slow
 def test_a_killed_training_keeps_a_whole_checkpoint_and_log(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     monkeypatch.syspath_prepend(str(Path(__file__).parent / "training" / "mars6"))
@@ -209,7 +201,6 @@ def test_a_killed_training_keeps_a_whole_checkpoint_and_log(folder: Path, monkey
     kill_everywhere("train", folder, check, largest=60_000)
 
 
-@pytest.mark.slow
 def test_a_bundle_is_the_old_one_or_the_new_one(folder: Path) -> None:
     pytest.importorskip("torch")
     from toy_mars6 import write_toy_run

@@ -136,8 +136,10 @@ FIRST_WORDS = {
 
 PATTERN = re.compile(
     "|".join(
-        [rf"(?<![\w-])(?:{'|'.join(re.escape(name) for name in OLD_NAMES.split())})(?![\w-])"]
-        + [rf"(?i:(?<![A-Za-z])(?:{phrase})(?![A-Za-z]|_text))" for phrase in PHRASES]
+        [
+            rf"(?<![\w-])(?:{'|'.join(re.escape(name) for name in OLD_NAMES.split())})(?![\w-])",
+            rf"(?i:(?<![A-Za-z])(?:{'|'.join(PHRASES)})(?![A-Za-z]|_text))",
+        ]
     )
 )
 

@@ -226,6 +226,20 @@ def copy_files(source: Path, target: Path) -> None:
             shutil.copyfile(path, target / path.name)
 
 
+def check_facts(source: str, facts: Mapping[str, tuple[object, object, str]]) -> None:
+    """Raise CheckpointError that lists the facts of which the model's value differs from that of a part.
+
+    Facts by name: the model's value, the other one, and the part that has it.
+    """
+    complaints = [
+        f"{name} is {mine}, but the {whose} has {theirs}"
+        for name, (mine, theirs, whose) in facts.items()
+        if mine != theirs
+    ]
+    if complaints:
+        raise CheckpointError(f"{source}: the model does not fit what it is bundled with: {'; '.join(complaints)}")
+
+
 def copy_tree_without(source: Path, target: Path, name: str) -> None:
     """Copy a folder into an existing one, all but its sub-folder `name`; CheckpointError for devices and pipes."""
     for path in source.rglob("*"):

@@ -21,8 +21,9 @@ import numpy as np
 
 from marstts.listening_test.config import Headphones, Question, Rules
 from marstts.listening_test.design import Anchor, TrialKind
-from marstts.listening_test.intervals import Interval, cluster_interval
+from marstts.listening_test.intervals import cluster_interval
 from marstts.listening_test.store import Answer, SessionRecord
+from marstts.metrics.intervals import Interval
 
 
 @dataclass(frozen=True)

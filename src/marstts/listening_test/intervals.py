@@ -6,25 +6,10 @@ Upstream: answers, grouped.  Downstream: `analysis`, `preference`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-COVERAGE = 0.95
-RESAMPLES = 2000
-
-
-@dataclass(frozen=True)
-class Interval:
-    """An estimate and the bounds of its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-    def format(self, digits: int) -> str:
-        """The interval as text, e.g. `0.123 [0.101, 0.147]`."""
-        return f"{self.value:.{digits}f} [{self.low:.{digits}f}, {self.high:.{digits}f}]"
+from marstts.metrics.intervals import COVERAGE, RESAMPLES, Interval
 
 
 def cluster_interval(clusters: Sequence[Sequence[int]]) -> Interval | None:

@@ -20,8 +20,8 @@ from marstts.errors import DataError
 from marstts.file_errors import printable_name
 from marstts.listening_test.config import Question
 from marstts.listening_test.design import SIDES, ListeningTrial, TrialKind
-from marstts.listening_test.intervals import COVERAGE, Interval
 from marstts.listening_test.stimuli import AudioRequirements, Role, Stimuli, find_stimuli
+from marstts.metrics.intervals import COVERAGE, Interval
 
 A, B = SIDES
 MAX_SECONDS = 60.0

@@ -16,9 +16,10 @@ from typing import Any
 import torch
 from pydantic import Field
 
+from marstts.bundle import check_facts
 from marstts.codec.base import Codec, CodecSpec
 from marstts.config import Config, parse_config
-from marstts.errors import CheckpointError, ConfigError
+from marstts.errors import ConfigError
 from marstts.generation.engine import EngineKind
 from marstts.generation.request import SamplingConfig
 from marstts.mars5.checkpoint import AR_FILE, Models, load_models, write_models
@@ -134,18 +135,12 @@ def check_fit(
     source: str, config: Mars5Config, tokenizer: BPE, codec: CodecSpec, encoders: Mapping[str, SpeakerEncoder]
 ) -> None:
     """Raise CheckpointError that lists everything in which the models and their codec and tokenizer differ."""
-    facts = {
+    facts: dict[str, tuple[object, object, str]] = {
         "text_vocab_size": (config.ar.text_vocab_size, tokenizer.vocab_size, "tokenizer"),
         "codebook_size": (config.ar.codebook_size, codec.codebook_size, f"codec {codec.name}"),
         "codes per frame": ((1,) * config.ar.levels, codec.patch_layout, f"codec {codec.name}"),
     }
-    complaints = [
-        f"{name} is {mine}, but the {whose} has {theirs}"
-        for name, (mine, theirs, whose) in facts.items()
-        if mine != theirs
-    ]
-    if complaints:
-        raise CheckpointError(f"{source}: the model does not fit what it is bundled with: {'; '.join(complaints)}")
+    check_facts(source, facts)
 
 
 def load_model(folder: Path) -> Models:

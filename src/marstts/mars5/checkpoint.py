@@ -11,9 +11,6 @@ Upstream: published checkpoints (`convert`), training (`write_models`).  Downstr
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +23,7 @@ from torch import Tensor, nn
 
 from marstts.config import read_config, write_config
 from marstts.errors import CheckpointError
+from marstts.files import atomic_folder
 from marstts.mars5.ar import CodecLM
 from marstts.mars5.config import CodecLMConfig, Mars5Config, ResidualTransformerConfig
 from marstts.mars5.nar import ResidualTransformer
@@ -135,18 +133,12 @@ def write_models(models: Models, folder: Path) -> None:
     """Write a MARS5, whole or not at all; raises CheckpointError where the folder exists."""
     if folder.exists():
         raise CheckpointError(f"{folder}: exists already; name a folder that does not")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
+    with atomic_folder(folder, replace=lambda old: False, kind=CheckpointError) as temporary:
         write_config(models.config, temporary / CONFIG_FILE)
         save_file(compact(models.ar), temporary / AR_FILE)
         save_file(compact(models.nar), temporary / NAR_FILE)
         models.vocabulary.text.save(temporary / TEXT_FILE)
         models.vocabulary.speech.save(temporary / SPEECH_FILE)
-        temporary.chmod(0o755)
-        os.replace(temporary, folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def compact(model: nn.Module) -> dict[str, Tensor]:

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from marstts.bundle import TOKENIZER_FILE
+from marstts.bundle import TOKENIZER_FILE, check_facts
 from marstts.codec.base import Codec, CodecSpec
 from marstts.config import Config, parse_config, read_config, write_config
 from marstts.errors import CheckpointError, ConfigError, require
 from marstts.file_errors import printable_name
 from marstts.generation.engine import Engine, EngineKind
 from marstts.generation.request import SamplingConfig
-from marstts.mars6.config import Mars6Config
+from marstts.mars6.config import CONFIG_FILE, WEIGHTS_FILE, Mars6Config
 from marstts.mars6.engines.classifier_free_guidance import guided
 from marstts.mars6.engines.onnx import OnnxEngine
 from marstts.mars6.export.quantize import copy_mars6, is_int8, quantize
@@ -38,7 +38,6 @@ from marstts.text.bpe import BPE
 if TYPE_CHECKING:
     from marstts.mars6.model import Mars6
 
-CONFIG_FILE, WEIGHTS_FILE = "config.json", "mars6.safetensors"
 GRAPH_FILES = ("encoder.onnx", "global.onnx", "patch.onnx", "local.onnx")
 
 
@@ -127,7 +126,7 @@ def check_fit(
     source: str, config: Mars6Config, tokenizer: BPE, codec: CodecSpec, encoders: Mapping[str, SpeakerEncoder]
 ) -> None:
     """Raise CheckpointError that lists everything in which the model and its codec, encoders and tokenizer differ."""
-    facts = {
+    facts: dict[str, tuple[object, object, str]] = {
         "text_vocab_size": (config.text_vocab_size, tokenizer.vocab_size, "tokenizer"),
         "codebook_size": (config.codebook_size, codec.codebook_size, f"codec {codec.name}"),
         "patch_layout": (config.patch_layout, codec.patch_layout, f"codec {codec.name}"),
@@ -137,13 +136,7 @@ def check_fit(
         if encoder is None:
             raise CheckpointError(f"{source}: the bundle has no {role} encoder, which a MARS6 needs")
         facts[f"{role}_size"] = (size, encoder.size, f"encoder {encoder.name}")
-    complaints = [
-        f"{name} is {mine}, but the {whose} has {theirs}"
-        for name, (mine, theirs, whose) in facts.items()
-        if mine != theirs
-    ]
-    if complaints:
-        raise CheckpointError(f"{source}: the model does not fit what it is bundled with: {'; '.join(complaints)}")
+    check_facts(source, facts)
 
 
 def load_model(folder: Path) -> Mars6:

@@ -19,6 +19,9 @@ IDENTITY, STYLE = "identity", "style"
 """Roles of the two speaker embeddings: E1 and E2 of Sec. III-A."""
 
 
+CONFIG_FILE, WEIGHTS_FILE = "config.json", "mars6.safetensors"
+"""Files of a model's folder."""
+
 MAX_LAYERS, MAX_EMBEDDING_SIZE = 256, 2**16
 
 

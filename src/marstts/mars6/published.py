@@ -8,7 +8,6 @@ the published codec and speaker encoders, which have other caches.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -25,6 +24,7 @@ from marstts.bundle import (
 )
 from marstts.codec.registry import CodecPart, SnacPart, add_snac_graphs
 from marstts.errors import CheckpointError, require
+from marstts.files import atomic_path
 from marstts.mars6.bundled import Mars6Settings, write_model, write_weights
 from marstts.mars6.config import IDENTITY, STYLE, Mars6Config
 from marstts.mars6.released import load_released
@@ -124,19 +124,17 @@ def download(name: str, folder: Path) -> Path:
     path = folder / name
     if path.is_file():
         return path
-    folder.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{name}.partial")
     try:
-        with urllib.request.urlopen(RELEASE + name, timeout=DOWNLOAD_TIMEOUT_SECONDS) as answer:
+        with (
+            urllib.request.urlopen(RELEASE + name, timeout=DOWNLOAD_TIMEOUT_SECONDS) as answer,
+            atomic_path(path, CheckpointError) as partial,
+        ):
             save_stream(answer, partial)
-        os.replace(partial, path)
     except (OSError, ValueError) as error:
         raise CheckpointError(
             f"{TURBO}: the download of {RELEASE}{name} failed ({error}); connect to the network, or fetch "
             f"{CHECKPOINT_NAME} and {TOKENIZER_NAME} elsewhere and run `marstts convert`"
         ) from error
-    finally:
-        partial.unlink(missing_ok=True)
     return path
 
 

@@ -29,6 +29,8 @@ from marstts.onnx_export import export_graphs
 from marstts.onnx_session import open_session
 from marstts.precision import WeightFormat
 
+pytestmark = pytest.mark.slow  # exports another model; other tests run the engine on the toy bundle
+
 NOTHING = np.zeros((3, 0), np.int64)
 
 
@@ -59,7 +61,6 @@ def patch_of(codes: list[int]) -> np.ndarray:
     return np.array(codes)[:, None] + OFFSETS
 
 
-@pytest.mark.slow
 def test_greedy_tokens_equal_the_torch_engines_and_the_uncached_models(model: Mars6, engine: OnnxEngine):
     results = speak(engine, prompts(), 0.0, [0, 1, 2])
     references = speak(TorchEngine(model), prompts(), 0.0, [0, 1, 2])
@@ -120,7 +121,6 @@ def test_when_all_rows_have_ended_the_rest_of_the_patch_is_end_of_speech(engine:
     assert (tokens != CONFIG.eos).all()
 
 
-@pytest.mark.slow
 def test_the_published_conditioning_is_exported_too(tmp_path: Path):
     """The encoder alone differs."""
     shallow = {"encoder_layers": 1, "global_layers": 1, "local_layers": 1}
@@ -142,7 +142,6 @@ def test_the_published_conditioning_is_exported_too(tmp_path: Path):
     assert np.array_equal(mask, memory_mask)
 
 
-@pytest.mark.slow
 def test_caches_outgrow_their_buffers(model: Mars6, engine: OnnxEngine):
     some = prompts(((6, 0), (9, 50)))
     limit, long = Limits(CAPACITY_STEP + 9, CAPACITY_STEP + 9), SamplingConfig(ras_max_ratio=1.0)
@@ -220,7 +219,6 @@ def test_weights_are_in_the_loop_body_that_multiplies_by_them(folder: Path):
     assert sum(math.prod(tensor.dims) for tensor in body.initializer) > CONFIG.local_layers * 8 * CONFIG.width**2
 
 
-@pytest.mark.slow
 def test_the_engine_runs_without_torch(folder: Path, engine: OnnxEngine):
     code = (
         "import sys; from pathlib import Path; from marstts.mars6.engines.onnx import OnnxEngine\n"

@@ -17,13 +17,12 @@ import torch
 from torch import Tensor, nn
 
 from marstts.config import write_config
+from marstts.mars6.config import CONFIG_FILE, WEIGHTS_FILE
 from marstts.mars6.export.decoder_graphs import write_decoder_graphs
 from marstts.mars6.model import Mars6
 from marstts.nn.kv_cache import KVCache
 from marstts.onnx_export import Graph, export_graphs
 from marstts.precision import WeightFormat
-
-CONFIG_FILE, WEIGHTS_FILE = "config.json", "mars6.safetensors"
 
 
 class EncoderGraph(nn.Module):

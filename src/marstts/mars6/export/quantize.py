@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from marstts.config import read_config, write_config
 from marstts.errors import CheckpointError, require
 from marstts.file_errors import printable_name
-from marstts.mars6.config import Mars6Config
+from marstts.mars6.config import CONFIG_FILE, WEIGHTS_FILE, Mars6Config
 from marstts.mars6.export.decoder_graphs import LOCAL, write_decoder_graphs
 from marstts.onnx_build import stored_tensors
 from marstts.precision import WeightFormat
@@ -29,7 +29,7 @@ from marstts.reading import read_regular_file
 MAX_GRAPH_BYTES = 2**28
 """Largest graph of the encoder that is read."""
 
-CONFIG_FILE, WEIGHTS_FILE, ENCODER_FILE = "config.json", "mars6.safetensors", "encoder.onnx"
+ENCODER_FILE = "encoder.onnx"
 
 LAYER_WEIGHTS = re.compile(
     r"(global|local)_decoder\.layers\.\d+\."
