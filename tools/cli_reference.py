@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import typer
 from typer.models import ArgumentInfo, OptionInfo
@@ -148,9 +148,12 @@ def parameters_of(function: Callable[..., Any]) -> Iterator[Parameter]:
     """Yield the parameters of a command's function, read from its annotations, which every version of typer keeps."""
     hints = get_type_hints(function, include_extras=True)
     for parameter in inspect.signature(function).parameters.values():
-        if get_origin(hints[parameter.name]) is not Annotated:
+        hint = hints[parameter.name]
+        if get_origin(hint) is Union:  # Python 3.10 makes an Optional of what has the default None
+            hint = get_args(hint)[0]
+        if get_origin(hint) is not Annotated:
             continue  # the context
-        kind, *metadata = get_args(hints[parameter.name])
+        kind, *metadata = get_args(hint)
         info = next((entry for entry in metadata if isinstance(entry, (ArgumentInfo, OptionInfo))), None)
         if info is None or info.hidden:
             continue
