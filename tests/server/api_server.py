@@ -35,9 +35,10 @@ class LiveServer:
 def live_server(synthesizer: Synthesizer, settings: ServeSettings) -> Iterator[LiveServer]:
     """Serve on a free port of loopback."""
     app = create_app(synthesizer, settings)
-    with Server(app, "127.0.0.1", 0) as server:
+    with Server(app, "127.0.0.1", 0, has_sessions=True) as server:
         thread = threading.Thread(target=server.serve)
         thread.start()
+        wait_until(lambda: server.server.started or not thread.is_alive())
         try:
             yield LiveServer(server.address.rstrip("/"), app.state.service)
         finally:

@@ -22,7 +22,7 @@ from marstts.synthesis.loading import load
 
 log = logging.getLogger(__name__)
 
-PACKAGES = ("fastapi", "uvicorn", "multipart", "prometheus_client", "av")
+PACKAGES = ("fastapi", "uvicorn", "wsproto", "multipart", "prometheus_client", "av", "wyoming")
 LOCAL = "127.0.0.1"
 LOCAL_HOSTS = ("localhost", LOCAL, "[::1]")
 MAX_KEY_FILE_BYTES = 2**20
@@ -54,6 +54,11 @@ def serve(
         Path | None, typer.Option(metavar="FILE", help="A file with one key a line; # begins a comment.")
     ] = None,
     no_keys: Annotated[bool, typer.Option("--no-keys", help="Serve other machines without asking for a key.")] = False,
+    wyoming_port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Port for Wyoming (Home Assistant), which has no keys."),
+    ] = None,
+    wyoming_host: Annotated[str, typer.Option(help="Address for Wyoming.")] = LOCAL,
     drain: Annotated[
         int, typer.Option(min=0, help="Seconds that responses have to end once the server is stopped.")
     ] = DEFAULTS.drain_seconds,
@@ -75,13 +80,15 @@ def serve(
         capacity=capacity,
         listeners=listeners or measure_listeners(synthesizer, capacity),
         queue=queue,
+        wyoming_port=wyoming_port,
+        wyoming_host=wyoming_host,
         voices_folder=voices,
         api_keys=keys,
         allowed_hosts=LOCAL_HOSTS if is_local and not keys else (),
         drain_seconds=drain,
     )
     app = create_app(synthesizer, settings)
-    with closing(app.state.service), Server(app, host, port) as server:
+    with closing(app.state.service), Server(app, host, port, has_sessions=True) as server:
         signal.signal(signal.SIGTERM, interrupt)
         typer.echo(server.address)
         log.info(f"model {model}, {settings.listeners} requests at a time, {capacity} rows, voices in {voices}")

@@ -30,9 +30,10 @@ MAX_RETRY_SECONDS = 60.0
 class Throughput:
     """Seconds of audio made per second, averaged over the last busy time."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, estimate: float = FIRST_ESTIMATE) -> None:
+        """`estimate`: seconds of audio per second, before any was measured."""
         self._clock = clock
-        self._audio, self._busy = FIRST_ESTIMATE, 1.0
+        self._audio, self._busy = estimate, 1.0
         self._since: float | None = None
 
     def set_busy(self, is_busy: bool) -> None:

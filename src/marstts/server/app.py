@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any
 
 from fastapi import FastAPI
+from pydantic import BaseModel
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,12 +20,15 @@ from starlette.responses import Response
 import marstts
 from marstts.server.api_errors import ApiError, install_handlers
 from marstts.server.base import ServerLimits
+from marstts.server.batch import BatchBody, speak_batch
 from marstts.server.guard import Guard, too_large
 from marstts.server.page import add_page
 from marstts.server.schemas import RenameBody, SpeechBody, read_body
 from marstts.server.service import SpeechService, measure_listeners
 from marstts.server.settings import ServeSettings
-from marstts.server.speech_response import speech_response
+from marstts.server.speech_job import JobEnded
+from marstts.server.speech_response import CLIENT_LEFT, speech_response, unless_client_leaves
+from marstts.server.websocket import add_websocket
 from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
 
@@ -44,7 +48,8 @@ def create_app(synthesizer: Synthesizer | None = None, settings: ServeSettings |
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        yield
+        async with wyoming_of(service, settings):
+            yield
         service.close()
 
     app = FastAPI(title="marstts", version=marstts.__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
@@ -52,6 +57,7 @@ def create_app(synthesizer: Synthesizer | None = None, settings: ServeSettings |
     app.add_middleware(Guard, settings=settings)
     install_handlers(app)
     add_speech(app, service)
+    add_websocket(app, service)
     add_models(app, service)
     add_voices(app, service)
     add_status(app, service)
@@ -90,6 +96,25 @@ def add_speech(app: FastAPI, service: SpeechService) -> None:
         body = await read_body(request, SpeechBody)
         return await speech_response(request, service.speak(body, owner_of(request)), body)
 
+    @app.post("/v1/audio/speech/batch", response_class=Response, openapi_extra=body_schema(BatchBody))
+    async def batch(request: Request) -> Response:
+        """Speak several texts."""
+        body = await read_body(request, BatchBody)
+        try:
+            results = await unless_client_leaves(request, speak_batch(service, body, owner_of(request)))
+        except JobEnded:
+            return Response(status_code=CLIENT_LEFT)
+        return as_json(results)
+
+
+def wyoming_of(service: SpeechService, settings: ServeSettings) -> AbstractAsyncContextManager[Any]:
+    """Return a context in which Wyoming is served, if the settings name a port for it."""
+    if settings.wyoming_port is None:
+        return nullcontext()
+    from marstts.server.wyoming_server import wyoming_server  # its package is needed only here
+
+    return wyoming_server(service, settings.wyoming_host, settings.wyoming_port)
+
 
 def owner_of(request: Request) -> str:
     """Return who asks: the caller's key, or its address where there are no keys."""
@@ -97,7 +122,7 @@ def owner_of(request: Request) -> str:
     return request.headers.get("authorization") or address
 
 
-def body_schema(model: type[SpeechBody]) -> dict[str, Any]:
+def body_schema(model: type[BaseModel]) -> dict[str, Any]:
     """The part of the OpenAPI description that names a JSON body."""
     return {"requestBody": {"required": True, "content": {JSON: {"schema": model.model_json_schema()}}}}
 

@@ -140,6 +140,8 @@ class TimedProtocol(H11Protocol):
     silent_seconds: float
     _request_timer: Handle | None = None
     _write_timer: Handle | None = None
+    _has_session = False
+    """Whether the connection has become a WebSocket."""
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -154,10 +156,16 @@ class TimedProtocol(H11Protocol):
         if self.conn.their_state is h11.IDLE:
             data = escape_address(data)
         super().data_received(data)
-        if self._is_answering():
+        if self._is_answering() or self._has_session:
             self._stop_request_timer()
         else:
             self._time_request()
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Hand the connection over; sessions have their limits in the application."""
+        self._has_session = True
+        self._stop_request_timer()
+        super().handle_websocket_upgrade(event)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -216,8 +224,11 @@ def escape_address(data: bytes) -> bytes:
 class Server:
     """Serves one application at one port; a context manager that frees the port."""
 
-    def __init__(self, app: Starlette, address: str, port: int) -> None:
-        """Take the port (0: any free one); ConfigError where it cannot be taken."""
+    def __init__(self, app: Starlette, address: str, port: int, *, has_sessions: bool = False) -> None:
+        """Take the port (0: any free one); ConfigError where it cannot be taken.
+
+        `has_sessions`: run the application's lifespan, and serve its WebSockets.
+        """
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         try:
             self.socket = socket.create_server((address, port), family=family)
@@ -228,11 +239,12 @@ class Server:
         config = uvicorn.Config(
             app,
             http=protocol,
-            ws="none",
+            ws="wsproto" if has_sessions else "none",
+            ws_max_size=limits.max_body_bytes,
             access_log=False,  # addresses hold personal links
             log_level="warning",
             server_header=False,
-            lifespan="off",
+            lifespan="on" if has_sessions else "off",
             limit_concurrency=limits.max_connections,
             timeout_keep_alive=limits.idle_seconds,
             timeout_graceful_shutdown=limits.drain_seconds,

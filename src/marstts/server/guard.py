@@ -53,6 +53,9 @@ class Guard:
         self.hosts = frozenset(settings.allowed_hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await self._guard_session(scope, receive, send)
+            return
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -64,6 +67,19 @@ class Guard:
             await error_response(error)(scope, receive, send)
             return
         await self.app(scope, bounded(receive, limit, self.limits.body_seconds), with_headers(send))
+
+    async def _guard_session(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse a WebSocket as a request would be; pages of other sites are told by their origin, too."""
+        headers = Headers(scope=scope)
+        try:
+            self._check(scope["path"], headers)
+            origin = headers.get("origin")
+            if origin is not None and origin.partition("://")[2] != headers.get("host"):
+                raise ApiError(403, "A page of another site cannot use this server.")
+        except ApiError:
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        await self.app(scope, receive, send)
 
     def _check(self, path: str, headers: Headers) -> None:
         if self.hosts and host_name(headers.get("host", "")) not in self.hosts:

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 from marstts.generation.scheduler import AsyncScheduler
-from marstts.server.admission import Admission, Throughput, Ticket
+from marstts.server.admission import FIRST_ESTIMATE, Admission, Throughput, Ticket
 from marstts.server.api_errors import ApiError
 from marstts.server.listener import PriorityGate
 from marstts.server.metrics import Metrics, Outcome
@@ -45,7 +45,8 @@ class SpeechService:
     def __init__(self, synthesizer: Synthesizer, settings: ServeSettings) -> None:
         self.synthesizer, self.settings = synthesizer, settings
         self.voices = VoiceStore(synthesizer, settings.voices_folder, settings.limits)
-        places, throughput = settings.listeners or settings.capacity, Throughput()
+        places = settings.listeners or settings.capacity
+        throughput = Throughput(estimate=max(FIRST_ESTIMATE, (settings.listeners or 0.0) / MAX_LOAD))
         self.admission = Admission(places, settings.queue, settings.max_wait_seconds, throughput)
         self.scheduler = AsyncScheduler(synthesizer.engine, settings.capacity, places + settings.capacity)
         self.metrics = Metrics(self.admission, lambda: self.scheduler.counts)

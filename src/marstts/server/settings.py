@@ -66,6 +66,12 @@ class ServeSettings(Config):
     max_wait_seconds: float = Field(10.0, gt=0.0)
     """A request that waited this long for a place gets status 429."""
 
+    wyoming_port: int | None = Field(None, ge=0, le=65535)
+    """Port for Wyoming, the protocol of Home Assistant; None: not served."""
+
+    wyoming_host: str = "127.0.0.1"
+    """Address for Wyoming, which has no keys."""
+
     voices_folder: Path = DEFAULT_VOICES_FOLDER
     """Folder of uploaded voices; it is made with the first of them."""
 

@@ -1,0 +1,118 @@
+"""`/v1/audio/speech/stream`: a WebSocket for text that arrives word by word, with the messages of vLLM-Omni.
+
+Upstream: the client's messages `session.config`, `input.text`, `input.done`, `session.close`.
+Downstream: `audio.start`, binary frames and `audio.done` for each sentence, `session.done` at the end, `error`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import aclosing
+from typing import Any
+
+from fastapi import FastAPI
+from pydantic import ValidationError
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from marstts.server.api_errors import ApiError, as_api_error, validation_error
+from marstts.server.schemas import SpeechBody
+from marstts.server.service import SpeechService
+from marstts.server.text_stream import SentenceBuffer, speak_bytes
+
+PATH = "/v1/audio/speech/stream"
+DEFAULTS = {"model": "tts-1", "voice": "alloy", "response_format": "pcm"}
+SILENT_SECONDS = 60.0
+"""A session that sends nothing for so long is closed."""
+
+
+def add_websocket(app: FastAPI, service: SpeechService) -> None:
+    """Add the endpoint."""
+
+    @app.websocket(PATH)
+    async def stream(socket: WebSocket) -> None:
+        await socket.accept()
+        session = Session(socket, service)
+        speaking = asyncio.ensure_future(session.speak())
+        try:
+            await session.listen()
+            await speaking
+            await socket.close()
+        except (WebSocketDisconnect, RuntimeError):
+            pass  # the client has left; there is no one to tell
+        except Exception as error:
+            await session.refuse(error)
+        finally:
+            speaking.cancel()
+
+
+class Session:
+    """One connection: messages in, sentences out."""
+
+    def __init__(self, socket: WebSocket, service: SpeechService) -> None:
+        self._socket, self._service = socket, service
+        self._fields: dict[str, Any] = dict(DEFAULTS)
+        self._sentences: asyncio.Queue[str | None] = asyncio.Queue()
+        address = socket.client.host if socket.client else ""
+        self._owner = socket.headers.get("authorization") or address
+
+    async def listen(self) -> None:
+        """Read messages until the text is complete. Raises ApiError for a message that is not understood."""
+        buffer = SentenceBuffer(self._service.settings.limits.input_characters)
+        while True:
+            message = await self._receive()
+            kind = message.pop("type", None)
+            if kind == "session.config":
+                self._fields |= {name: value for name, value in message.items() if name not in ("input", "stream")}
+                self._body("text")
+            elif kind == "input.text":
+                for sentence in buffer.push(str(message.get("text", ""))):
+                    self._sentences.put_nowait(sentence)
+            elif kind in ("input.done", "session.close"):
+                for sentence in buffer.finish() if kind == "input.done" else ():
+                    self._sentences.put_nowait(sentence)
+                self._sentences.put_nowait(None)
+                return
+            else:
+                raise ApiError(400, "Expected session.config, input.text, input.done or session.close.", param="type")
+
+    async def speak(self) -> None:
+        """Speak the sentences in order, then say that all are spoken."""
+        number = 0
+        try:
+            while (sentence := await self._sentences.get()) is not None:
+                await self._socket.send_json({"type": "audio.start", "index": number, "text": sentence})
+                async with aclosing(speak_bytes(self._service, self._body(sentence), self._owner)) as pieces:
+                    async for content in pieces:
+                        await self._socket.send_bytes(content)
+                await self._socket.send_json({"type": "audio.done", "index": number})
+                number += 1
+            await self._socket.send_json({"type": "session.done", "sentences": number})
+        except Exception as error:
+            await self.refuse(error)
+
+    async def refuse(self, error: Exception) -> None:
+        """Send an error and close."""
+        try:
+            await self._socket.send_json({"type": "error", "error": as_api_error(error).as_object()})
+            await self._socket.close(1011)
+        except (WebSocketDisconnect, RuntimeError):
+            pass  # it is closed already
+
+    def _body(self, text: str) -> SpeechBody:
+        try:
+            return SpeechBody.model_validate({**self._fields, "input": text, "stream": True})
+        except ValidationError as error:
+            raise validation_error(error.errors(include_url=False, include_context=False)) from error
+
+    async def _receive(self) -> dict[str, Any]:
+        try:
+            text = await asyncio.wait_for(self._socket.receive_text(), SILENT_SECONDS)
+            message = json.loads(text)
+        except asyncio.TimeoutError as error:
+            raise ApiError(408, "The session sent nothing for too long.") from error
+        except (ValueError, KeyError, RecursionError) as error:
+            raise ApiError(400, "Expected a message in JSON.") from error
+        if not isinstance(message, dict):
+            raise ApiError(400, "Expected a JSON object.")
+        return message

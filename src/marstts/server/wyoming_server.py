@@ -1,0 +1,143 @@
+"""Wyoming, the protocol of Home Assistant: one text at a time, or text as it arrives.
+
+Upstream: Wyoming clients, over TCP without authentication, so the default address is loopback.
+Downstream: `service`; the audio is 24 kHz, 16 bit, mono. Unknown events are ignored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+
+from wyoming.audio import AudioChunk, AudioStart, AudioStop
+from wyoming.error import Error
+from wyoming.event import Event
+from wyoming.info import Attribution, Describe, Info, TtsProgram, TtsVoice
+from wyoming.server import AsyncEventHandler, AsyncServer
+from wyoming.tts import (
+    Synthesize,
+    SynthesizeChunk,
+    SynthesizeStart,
+    SynthesizeStop,
+    SynthesizeStopped,
+    SynthesizeVoice,
+)
+
+import marstts
+from marstts.server.api_errors import as_api_error
+from marstts.server.encoders import API_RATE, AudioFormat
+from marstts.server.schemas import SpeechBody
+from marstts.server.service import SpeechService
+from marstts.server.text_stream import SentenceBuffer, speak_bytes
+
+FORMAT = {"rate": API_RATE, "width": 2, "channels": 1}
+ATTRIBUTION = Attribution(name="marstts", url="")
+DEFAULT_VOICE = "alloy"
+
+
+@asynccontextmanager
+async def wyoming_server(service: SpeechService, host: str, port: int) -> AsyncIterator[AsyncServer]:
+    """Serve Wyoming for the body of a `with`."""
+    address = f"[{host}]" if ":" in host else host
+    server = AsyncServer.from_uri(f"tcp://{address}:{port}")
+    await server.start(lambda reader, writer: WyomingHandler(service, reader, writer))
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+def info_of(service: SpeechService) -> Info:
+    """Return the description of this server: its model and all voices."""
+    names = {str(voice["name"]): str(voice.get("description", "uploaded")) for voice in service.voices.objects()}
+    voices = [
+        TtsVoice(
+            name=name, attribution=ATTRIBUTION, installed=True, description=description, version=None, languages=["en"]
+        )
+        for name, description in names.items()
+    ]
+    program = TtsProgram(
+        name="marstts",
+        attribution=ATTRIBUTION,
+        installed=True,
+        description=f"marstts, model {service.synthesizer.name}",
+        version=marstts.__version__,
+        voices=voices,
+        supports_synthesize_streaming=True,
+    )
+    return Info(tts=[program])
+
+
+class WyomingHandler(AsyncEventHandler):
+    """One connection."""
+
+    def __init__(self, service: SpeechService, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        super().__init__(reader, writer)
+        self._service = service
+        peer = writer.get_extra_info("peername")
+        self._owner = str(peer[0]) if peer else ""
+        self._buffer: SentenceBuffer | None = None
+        """Text of a stream that has not ended."""
+        self._voice: SynthesizeVoice | None = None
+        self._texts: asyncio.Queue[tuple[str, SynthesizeVoice | None, bool]] = asyncio.Queue()
+        """Texts to speak: the text, its voice, and whether a stream of text ends with it."""
+        self._speaking = asyncio.ensure_future(self._speak_all())
+
+    async def handle_event(self, event: Event) -> bool:
+        """Handle an event; the connection stays open."""
+        if Describe.is_type(event.type):
+            await self.write_event(info_of(self._service).event())
+        elif SynthesizeStart.is_type(event.type):
+            self._buffer = SentenceBuffer(self._service.settings.limits.input_characters)
+            self._voice = SynthesizeStart.from_event(event).voice
+        elif SynthesizeChunk.is_type(event.type) and self._buffer is not None:
+            await self._push(SynthesizeChunk.from_event(event).text)
+        elif SynthesizeStop.is_type(event.type) and self._buffer is not None:
+            rest = self._buffer.finish()
+            self._buffer = None
+            self._texts.put_nowait((rest[0] if rest else "", self._voice, True))
+        elif Synthesize.is_type(event.type) and self._buffer is None:  # within a stream it is a copy of the text
+            request = Synthesize.from_event(event)
+            self._texts.put_nowait((request.text, request.voice, False))
+        return True
+
+    async def disconnect(self) -> None:
+        """End what is spoken; the client has left."""
+        self._speaking.cancel()
+
+    async def _push(self, text: str) -> None:
+        assert self._buffer is not None
+        try:
+            for sentence in self._buffer.push(text):
+                self._texts.put_nowait((sentence, self._voice, False))
+        except Exception as error:
+            await self._report(error)
+
+    async def _speak_all(self) -> None:
+        while True:
+            text, voice, ends_stream = await self._texts.get()
+            if text:
+                try:
+                    await self._speak(text, voice)
+                except ConnectionError:
+                    return
+                except Exception as error:
+                    await self._report(error)
+            if ends_stream:
+                await self.write_event(SynthesizeStopped().event())
+
+    async def _speak(self, text: str, voice: SynthesizeVoice | None) -> None:
+        name = (voice.name if voice else None) or DEFAULT_VOICE
+        body = SpeechBody(model=self._service.synthesizer.name, input=text, voice=name, response_format=AudioFormat.PCM)
+        async with aclosing(speak_bytes(self._service, body, self._owner)) as pieces:
+            first = await anext(pieces)
+            await self.write_event(AudioStart(**FORMAT).event())
+            await self.write_event(AudioChunk(**FORMAT, audio=first).event())
+            async for content in pieces:
+                await self.write_event(AudioChunk(**FORMAT, audio=content).event())
+        await self.write_event(AudioStop().event())
+
+    async def _report(self, error: Exception) -> None:
+        failure = as_api_error(error)
+        await self.write_event(Error(text=str(failure), code=failure.code or str(failure.status)).event())

@@ -1,0 +1,186 @@
+"""Text that arrives piece by piece: sentences, the WebSocket, Wyoming, and batches of texts."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from api_server import TEXT, LiveServer, live_server
+from starlette.testclient import TestClient
+
+from marstts.server.api_errors import ApiError
+from marstts.server.settings import ServeSettings
+from marstts.server.text_stream import SentenceBuffer
+from scripted import good, scripted_synthesizer
+
+websockets = pytest.importorskip("websockets.sync.client", reason="websockets is not installed")
+client_module = pytest.importorskip("wyoming.client", reason="wyoming is not installed")
+
+TWO = "The cat sat on the mat. Dr. Smith sells 3.5 shells."
+SENTENCES = ["The cat sat on the mat.", "Dr. Smith sells 3.5 shells."]
+BATCH = "/v1/audio/speech/batch"
+
+
+def pushed(text: str, size: int) -> list[str]:
+    buffer = SentenceBuffer(4096)
+    pieces = [text[start : start + size] for start in range(0, len(text), size)]
+    return [*(sentence for piece in pieces for sentence in buffer.push(piece)), *buffer.finish()]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+def test_sentences_do_not_depend_on_where_the_text_is_cut(size):
+    text = f"{TWO}\n Is that so?  She said: no! Well…"
+    assert pushed(text, size) == pushed(text, 1000)
+    assert pushed(text, size)[:2] == SENTENCES
+
+
+def test_a_sentence_comes_once_the_next_one_has_begun():
+    buffer = SentenceBuffer(4096)
+    assert buffer.push("The cat sat on the mat.") == [] and buffer.push(" ") == [] and buffer.push("Dr") == []
+    assert buffer.push(". Smith ") == SENTENCES[:1]
+    with pytest.raises(ApiError, match="at most"):
+        buffer.push("a" * 4096)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[LiveServer]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    settings = ServeSettings(voices_folder=tmp_path / "voices", wyoming_port=port)
+    with live_server(scripted_synthesizer(good), settings) as server:
+        yield server
+
+
+def pcm_of(server: LiveServer, text: str) -> bytes:
+    return b"".join(chunk.pcm() for chunk in server.service.synthesizer.stream(text, "ada"))
+
+
+def connect(server: LiveServer, **headers: str):
+    return websockets.connect(
+        server.address.replace("http", "ws") + "/v1/audio/speech/stream", additional_headers=headers
+    )
+
+
+def test_a_websocket_speaks_each_sentence_of_text_that_arrives_in_pieces(server: LiveServer):
+    with connect(server) as session:
+        session.send(json.dumps({"type": "session.config", "voice": "alloy"}))
+        for piece in (TWO[:9], TWO[9:30], TWO[30:]):
+            session.send(json.dumps({"type": "input.text", "text": piece}))
+        session.send(json.dumps({"type": "input.done"}))
+        messages = list(session)
+    audio = b"".join(message for message in messages if isinstance(message, bytes))
+    events = [json.loads(message) for message in messages if isinstance(message, str)]
+    assert [event["type"] for event in events] == ["audio.start", "audio.done"] * 2 + ["session.done"]
+    assert [event["text"] for event in events if "text" in event] == SENTENCES
+    assert audio == b"".join(pcm_of(server, sentence) for sentence in SENTENCES)
+
+
+@pytest.mark.parametrize("message", ["{", "[]", '{"type": "x"}', '{"type": "session.config", "speed": 9}'])
+def test_a_wrong_message_is_answered_with_an_error_and_closes(server: LiveServer, message):
+    with connect(server) as session:
+        session.send(message)
+        answer = session.recv()
+    assert json.loads(answer)["error"]["type"] == "invalid_request_error"
+
+
+def test_a_websocket_needs_the_key_and_the_same_origin(tmp_path: Path):
+    settings = ServeSettings(voices_folder=tmp_path / "voices", api_keys=("secret",))
+    with live_server(scripted_synthesizer(good), settings) as server:
+        key = {"Authorization": "Bearer secret"}
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {**key, "Origin": "http://evil.example"}):
+            with pytest.raises(Exception, match="403"):
+                connect(server, **headers)
+        with connect(server, **key):
+            pass
+
+
+def test_a_client_that_leaves_a_websocket_frees_its_place(server: LiveServer):
+    with connect(server) as session:
+        session.send(json.dumps({"type": "input.text", "text": f"{TEXT}. " * 40}))
+        session.recv()
+    for _ in range(100):
+        if server.service.admission.num_active == 0:
+            return
+        asyncio.run(asyncio.sleep(0.02))
+    pytest.fail("the place was not freed")
+
+
+def exchange(server: LiveServer, events: list, last: str) -> list:
+    """Send events to the Wyoming server -> all that it sends up to one of the type `last`."""
+
+    port = server.service.settings.wyoming_port
+
+    async def run() -> list:
+        async with client_module.AsyncTcpClient("127.0.0.1", port) as client:
+            for event in events:
+                await client.write_event(event)
+            received = []
+            while (event := await asyncio.wait_for(client.read_event(), 20)) is not None:
+                received.append(event)
+                if event.type == last:
+                    break
+            return received
+
+    return asyncio.run(run())
+
+
+def test_wyoming_describes_its_voices(server: LiveServer):
+    from wyoming.info import Describe, Info
+
+    [event] = exchange(server, [Describe().event()], "info")
+    [program] = Info.from_event(event).tts
+    assert program.supports_synthesize_streaming and {"ada", "alloy"} <= {voice.name for voice in program.voices}
+
+
+def test_wyoming_speaks_a_text_and_ignores_unknown_events(server: LiveServer):
+    from wyoming.audio import AudioChunk, AudioStart
+    from wyoming.event import Event
+    from wyoming.tts import Synthesize, SynthesizeVoice
+
+    request = Synthesize(text=TEXT, voice=SynthesizeVoice(name="alloy"))
+    events = exchange(server, [Event(type="future-event"), request.event()], "audio-stop")
+    assert AudioStart.from_event(events[0]) == AudioStart(rate=24_000, width=2, channels=1)
+    assert b"".join(AudioChunk.from_event(event).audio for event in events[1:-1]) == pcm_of(server, TEXT)
+
+
+def test_wyoming_speaks_text_as_it_arrives_and_ignores_its_copy(server: LiveServer):
+    from wyoming.audio import AudioChunk
+    from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart, SynthesizeStop
+
+    chunks = [SynthesizeChunk(text=piece).event() for piece in (TWO[:9], TWO[9:30], TWO[30:])]
+    events = exchange(
+        server,
+        [SynthesizeStart().event(), *chunks, Synthesize(text=TWO).event(), SynthesizeStop().event()],
+        "synthesize-stopped",
+    )
+    assert [event.type for event in events if event.type != "audio-chunk"] == [
+        "audio-start", "audio-stop", "audio-start", "audio-stop", "synthesize-stopped",
+    ]  # fmt: skip
+    audio = b"".join(AudioChunk.from_event(event).audio for event in events if event.type == "audio-chunk")
+    assert audio == b"".join(pcm_of(server, sentence) for sentence in SENTENCES)
+
+
+def test_wyoming_reports_what_cannot_be_spoken(server: LiveServer):
+    from wyoming.tts import Synthesize, SynthesizeVoice
+
+    [event] = exchange(server, [Synthesize(text=TEXT, voice=SynthesizeVoice(name="nobody")).event()], "error")
+    assert event.data["code"] == "voice_not_found"
+
+
+def test_a_batch_speaks_each_text_or_says_why_not(client: TestClient, synthesizer):
+    items = [{"input": TEXT}, {"input": "..."}, {"voice": "nobody", "input": TEXT}, {"speed": 1}]
+    body = {"model": "tts-1", "voice": "alloy", "response_format": "wav", "items": items}
+    results = client.post(BATCH, json=body).json()["results"]
+    assert [result["status"] for result in results] == ["success", "error", "error", "error"]
+    assert [result["error"]["param"] for result in results[2:]] == ["voice", "input"]
+    content = base64.b64decode(results[0]["audio"])
+    samples = np.frombuffer(content[44:], "<i2") / 32767
+    np.testing.assert_allclose(samples, synthesizer.speak(TEXT, "ada").samples, atol=1e-4)
+    for wrong in ([], [{}] * 33):
+        assert client.post(BATCH, json={"items": wrong}).status_code == 400
