@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from filelock import FileLock
 from numpy.typing import NDArray
 
 from marstts.audio import Waveform, read, resample, write
@@ -53,8 +55,12 @@ def toy_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of an exported model with random weights, a toy codec and toy encoders; to be read, not changed."""
     from toy_mars6 import write_toy_bundle  # needs PyTorch
 
-    folder = tmp_path_factory.mktemp("bundles") / "toy"
-    write_toy_bundle(folder)
+    shared = "PYTEST_XDIST_WORKER" in os.environ  # the processes of a parallel run export it once
+    bundles = tmp_path_factory.getbasetemp().parent if shared else tmp_path_factory.mktemp("bundles")
+    folder = bundles / "toy-bundle"
+    with FileLock(bundles / "toy-bundle.lock"):
+        if not folder.exists():
+            write_toy_bundle(folder)
     return folder
 
 

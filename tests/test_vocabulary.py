@@ -155,9 +155,8 @@ def checked_files() -> list[Path]:
 
 def old_words(text: str) -> Iterator[tuple[int, str]]:
     """Yield the line number of each old word, and the word."""
-    for number, line in enumerate(text.splitlines(), start=1):
-        for match in PATTERN.finditer(line):
-            yield number, match.group()
+    for match in PATTERN.finditer(text):
+        yield text.count("\n", 0, match.start()) + 1, match.group()
 
 
 def test_no_old_word_is_used() -> None:
@@ -171,18 +170,24 @@ def test_no_old_word_is_used() -> None:
 
 def test_words_of_people_are_not_used_of_programs() -> None:
     found = [
-        f"{path.relative_to(ROOT)}:{number}: {match.group()}"
+        f"{path.relative_to(ROOT)}: {match.group()}"
         for path in checked_files()
         if not path.relative_to(ROOT).as_posix().startswith(ABOUT_PEOPLE)
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
-        for match in HUMAN_PATTERN.finditer(line)
+        for match in HUMAN_PATTERN.finditer(path.read_text(encoding="utf-8"))
     ]
     assert not found, "\n" + "\n".join(found)
 
 
+def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements of a module, and those inside its classes, functions and branches."""
+    for node in body:
+        yield node
+        yield from statements([*getattr(node, "body", []), *getattr(node, "orelse", [])])
+
+
 def first_words(source: str) -> Iterator[tuple[int, str]]:
     """Yield the line and the first word of each docstring, those of fields and constants included."""
-    for node in ast.walk(ast.parse(source)):
+    for node in statements(ast.parse(source).body):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             words = re.findall(r"[\w']+", node.value.value)
             yield node.lineno, words[0] if words else ""

@@ -69,7 +69,7 @@ class Guard:
         await self.app(scope, bounded(receive, limit, self.limits.body_seconds), with_headers(send))
 
     async def _guard_session(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse a WebSocket as a request would be; pages of other sites are told by their origin, too."""
+        """Refuse a WebSocket as a request would be; the origin shows pages of other sites, too."""
         headers = Headers(scope=scope)
         try:
             self._check(scope["path"], headers)

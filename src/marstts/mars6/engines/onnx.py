@@ -49,7 +49,7 @@ class Memory(NamedTuple):
     def select(self, rows: Sequence[int]) -> Memory:
         """Return only these rows, without what is padding in all of them."""
         bias = self.bias[rows]
-        length = int(np.isfinite(bias).any(axis=0).nonzero()[0].max(initial=-1)) + 1
+        length = int(np.flatnonzero(np.isfinite(bias).any(axis=0)).max(initial=-1)) + 1
         used = self.cache[:, :, :, :, :length]
         return Memory(stack_rows([used[:, :, row : row + 1] for row in rows], length), bias[:, :length])
 
