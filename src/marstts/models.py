@@ -148,6 +148,11 @@ def export_bundle(
         module.write_model(model, model_folder(temporary, info), weights)
 
 
+def find_alignment(model: Any, tokenizer: BPE, *, architecture: str = "mars6") -> None:
+    """Name in the configuration of a PyTorch module what follows the text in it, so that its bundle has word times."""
+    architecture_of(architecture).find_alignment(model, tokenizer)
+
+
 def export_like(template: Path | str, folder: Path, model: Any, tokenizer: BPE, *, name: str, **changes: Any) -> None:
     """Write a bundle of a PyTorch module with codec, encoders, settings and sampling of the bundle `template`.
 
@@ -172,7 +177,8 @@ def upgrade_bundle(source: Path | str, folder: Path, weights: WeightFormat | Non
     module = architecture_of(info.architecture, str(source))
     with replacing(folder) as temporary:
         copy_tree_without(source, temporary, info.architecture)
-        module.rewrite_model(model_folder(source, info), model_folder(temporary, info), weights)
+        folders = model_folder(source, info), model_folder(temporary, info)
+        module.rewrite_model(*folders, weights, source / TOKENIZER_FILE)
         return add_snac_graphs(info.codec, temporary / CODEC_FOLDER)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import soundfile
 
 from marstts.audio import Waveform
 from marstts.generation.request import StopReason
+from marstts.synthesis.flaws import FlawKind, TakeFlaw
 from marstts.synthesis.speech import CLAUSE_PAUSE_SECONDS, SENTENCE_PAUSE_SECONDS, Speech, Take, join, pause_after
 
 RATE = 8_000
@@ -87,7 +89,8 @@ def test_a_notebook_shows_a_player_with_the_sound_in_it():
 
 
 def test_the_report_is_json_and_complete():
-    report = json.loads(json.dumps(speech(take("Hello.", 0.5, warning="flawed"), text_warning="left out: 🙂").report()))
+    flawed = replace(take("Hello.", 0.5, warning="flawed"), flaws=(TakeFlaw(FlawKind.SKIPPED, "there", 0.25),))
+    report = json.loads(json.dumps(speech(flawed, text_warning="left out: 🙂").report()))
     assert report == {
         "audio_seconds": 0.5,
         "compute_seconds": 1.235,
@@ -103,6 +106,9 @@ def test_the_report_is_json_and_complete():
                 "attempts": 2,
                 "seconds": 0.5,
                 "warning": "flawed",
+                "repaired": None,
+                "flaws": [{"kind": "skipped", "word": "there", "at": 0.25}],
+                "ranking": [],
             }
         ],
     }

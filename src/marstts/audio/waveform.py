@@ -82,12 +82,17 @@ def trim_silence(waveform: Waveform, *, below_peak_db: float = 33.0) -> Waveform
 
     Digital silence has no loudest frame and comes back as it is.
     """
+    start, end = audible_span(waveform, below_peak_db=below_peak_db)
+    return Waveform(waveform.samples[start:end], waveform.sample_rate)
+
+
+def audible_span(waveform: Waveform, *, below_peak_db: float = 33.0) -> tuple[int, int]:
+    """The first sample and last + 1 that `trim_silence` keeps."""
     power = _frame_power(waveform.samples)
     if power.max(initial=0.0) == 0.0:
-        return waveform
+        return 0, len(waveform.samples)
     audible = np.flatnonzero(power > power.max() * 10.0 ** (-below_peak_db / 10.0))
-    start, end = audible[0] * TRIM_HOP, (audible[-1] + 1) * TRIM_HOP
-    return Waveform(waveform.samples[start:end], waveform.sample_rate)
+    return int(audible[0]) * TRIM_HOP, min((int(audible[-1]) + 1) * TRIM_HOP, len(waveform.samples))
 
 
 def _frame_power(samples: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -65,10 +65,12 @@ def export(
     before = None if template is None else read_info(find_bundle(template))
     settings = {**({} if before is None else before.settings), **given(quality_prefix_hz=quality_prefix_hz)}
     sampling = {} if before is None else before.sampling.model_dump()
+    model, vocabulary = trained_model(run), BPE.load(tokenizer or run / TOKENIZER_FILE)
+    models.find_alignment(model, vocabulary)
     models.export_bundle(
         output,
-        trained_model(run),
-        BPE.load(tokenizer or run / TOKENIZER_FILE),
+        model,
+        vocabulary,
         **parts,
         name=name,
         settings={**settings, **given(guidance=guidance)},

@@ -18,6 +18,7 @@ from marstts.cli.speak_output import check_book_output, check_output, progress_b
 from marstts.cli.streaming import StreamReport, open_sink, play_through
 from marstts.cli.terminal import check_utf8
 from marstts.generation.engine import EngineKind
+from marstts.synthesis.captions import write_captions
 from marstts.synthesis.compat_turbo import TurboCompat
 from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.loading import load
@@ -39,9 +40,12 @@ def speak(
     file: options.File = None,
     lexicon: options.LexiconFile = None,
     output: options.Output = None,
+    words: options.Words = None,
     stream: options.Stream = False,
     batch: options.Batch = None,
     seed: options.Seed = 0,
+    takes: options.Takes = 1,
+    speed: options.Speed = 1.0,
     top_p: options.TopP = None,
     guidance: options.Guidance = None,
     continuation: options.Continuation = None,
@@ -52,36 +56,49 @@ def speak(
     check_utf8(text=text, transcript=transcript)
     check_options(
         reference=reference, transcript=transcript, voice=voice, file=file, stream=stream, batch=batch, compat=compat,
-        top_p=top_p,
+        top_p=top_p, words=words, takes=takes, speed=speed,
     )  # fmt: skip
     book = None if stream or batch is not None or compat is not None else choose_book(text, file, output)
-    words = choose_text(text, file) if book is None else ""
+    spoken = choose_text(text, file) if book is None else ""
     output = check_output(output, stream=stream, batch=batch) if book is None else check_book_output(str(output))
     pronunciations = None if lexicon is None else read_lexicon(lexicon)
     synthesizer = replace(load(model, engine, guidance), lexicon=pronunciations)
     if compat is not None:
         speak_as_published(
             TurboCompat(synthesizer, continuation or Continuation.PER_CHUNK),
-            words, output, reference=reference, transcript=transcript, seed=seed, as_json=json_report,
+            spoken, output, reference=reference, transcript=transcript, seed=seed, as_json=json_report,
         )  # fmt: skip
         return
     speaker = choose_voice(synthesizer, reference, transcript, voice)
+    if words is not None:
+        synthesizer.check_word_times(speaker)
     mode = continuation or Continuation.FIXED_REFERENCE
     if book is not None:
         read = speak_book(synthesizer, book, Path(output), BookSettings(speaker, seed, top_p, mode))
         report_lines(read, output, as_json=json_report, what="chapters")
     elif batch is not None:
         outcome = speak_lines(
-            synthesizer, words, speaker, Path(output), seed=seed, top_p=top_p, continuation=mode, batch=batch
+            synthesizer, spoken, speaker, Path(output), seed=seed, top_p=top_p, continuation=mode, batch=batch
         )
         report_lines(outcome, output, as_json=json_report)
-    elif stream or len(words) > MAX_WHOLE_CHARACTERS:
-        sent = send(synthesizer, words, speaker, output, seed=seed, top_p=top_p, continuation=mode)
+    elif stream or len(spoken) > MAX_WHOLE_CHARACTERS:
+        sent = send(synthesizer, spoken, speaker, output, words, seed=seed, top_p=top_p, continuation=mode)
         report(sent, output, as_json=json_report)
     else:
         with progress_bar() as on_take:
-            speech = synthesizer.speak(words, speaker, seed=seed, top_p=top_p, continuation=mode, on_take=on_take)
+            speech = synthesizer.speak(
+                spoken,
+                speaker,
+                seed=seed,
+                top_p=top_p,
+                continuation=mode,
+                on_take=on_take,
+                takes=takes,
+                speed=speed,
+            )
         write(speech, output)
+        if words is not None:
+            speech.save_words(words)
         report(speech, output, as_json=json_report)
 
 
@@ -109,12 +126,16 @@ def send(
     text: str,
     voice: Voice,
     output: str,
+    words: str | None,
     *,
     seed: int,
     top_p: float | None,
     continuation: Continuation,
 ) -> StreamReport:
-    """Stream the text to `output`."""
+    """Stream the text to `output`; the times of its words to the file `words`."""
     chunks = synthesizer.stream(text, voice, seed=seed, top_p=top_p, continuation=continuation)
     with open_sink(output, synthesizer.codec.spec.sample_rate) as sink, closing(chunks):
-        return play_through(chunks, sink, model=synthesizer.name, seed=seed)
+        sent = play_through(chunks, sink, model=synthesizer.name, seed=seed)
+    if words is not None:
+        write_captions(sent.words, words, seconds=sent.seconds)
+    return sent

@@ -8,11 +8,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from marstts.audio.tempo import check_speed
 from marstts.bundle import PUBLISHED
 from marstts.cli.book import is_book_output, words_of
 from marstts.cli.terminal import printed_warnings
 from marstts.errors import ConfigError, TextError
 from marstts.reading import decode_text, read_text
+from marstts.synthesis.captions import check_captions
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.voices import open_voice
 from marstts.text.books import Book, read_book
@@ -56,8 +58,15 @@ def check_options(
     batch: int | None,
     compat: str | None,
     top_p: float | None,
+    words: str | None = None,
+    takes: int = 1,
+    speed: float = 1.0,
 ) -> None:
     """Raise ConfigError where options exclude each other."""
+    if words is not None:
+        check_captions(words)
+        if batch is not None or compat is not None:
+            raise ConfigError("--words goes with one text; it does not go with --batch or --compat")
     if reference is not None and voice is not None:
         raise ConfigError("give the voice either with --reference or with --voice, not both")
     if transcript is not None and reference is None:
@@ -66,6 +75,11 @@ def check_options(
         raise ConfigError("give either --stream, which sends one text while it is generated, or --batch, for many")
     if batch is not None and file is None:
         raise ConfigError("--batch speaks the lines of a text file: give it with --file")
+    if takes > 1 and (stream or batch is not None or compat is not None):
+        raise ConfigError("--takes goes with one text; it does not go with --stream, --batch or --compat")
+    check_speed(speed)
+    if speed != 1.0 and (stream or batch is not None or compat is not None):
+        raise ConfigError("--speed goes with one text; it does not go with --stream, --batch or --compat")
     if compat is None:
         return
     if compat != PUBLISHED[0]:

@@ -43,6 +43,10 @@ Output = Annotated[
         "the loudspeaker; with --batch the folder speech). A folder or .m4b: the chapters of --file.",
     ),
 ]
+Words = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Write when each word is said: .json, .srt, .vtt or .TextGrid."),
+]
 Stream = Annotated[
     bool, typer.Option("--stream", help="Send audio while it is generated; --output - is raw 16-bit PCM then.")
 ]
@@ -51,6 +55,14 @@ Batch = Annotated[
     typer.Option(min=1, metavar="N", help="Speak every line of --file into a separate file, N at a time."),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed; another one gives another reading.")]
+Takes = Annotated[
+    int,
+    typer.Option(min=1, max=64, metavar="N", help="Sample N takes of every sentence, and keep the best."),
+]
+Speed = Annotated[
+    float,
+    typer.Option(help="Tempo, 0.8 to 1.25 times the usual, at the same pitch (extra `formats`)."),
+]
 TopP = Annotated[float | None, typer.Option(help="Nucleus of the first attempt, 0 to 1 (default: the model's).")]
 Guidance = Annotated[
     float | None, typer.Option(help="Weight of classifier-free guidance, 1 (none) or more (default: the model's).")

@@ -17,6 +17,7 @@ from marstts import audio
 from marstts.errors import AudioError, MissingExtraError, require
 from marstts.synthesis.speech import TakeSummary, describe_speech
 from marstts.synthesis.stream import Chunk
+from marstts.synthesis.word_times import Word
 
 LOUDSPEAKER, STANDARD_OUTPUT = "the loudspeaker", "-"
 
@@ -75,6 +76,9 @@ class StreamReport:
     warnings: tuple[str, ...] = ()
     """Notes on text that was left out, and takes that no attempt made acceptable."""
 
+    words: tuple[Word, ...] = ()
+    """Times from the beginning of the stream; empty for a model without word times."""
+
     def report(self) -> dict[str, Any]:
         """The object that `marstts speak --json` prints."""
         return describe_speech(self)
@@ -86,12 +90,14 @@ def play_through(chunks: Iterable[Chunk], sink: Sink, *, model: str, seed: int) 
     first_audio_seconds = seconds = 0.0
     takes: list[TakeSummary] = []
     warnings: list[str] = []
+    words: list[Word] = []
     for chunk in chunks:
         if len(chunk.samples):
             sink(chunk)
             seconds += chunk.seconds
             first_audio_seconds = first_audio_seconds or time.perf_counter() - started
         takes += [chunk.take.summary()] if chunk.take is not None else []
+        words += chunk.words
         warnings += [chunk.warning] if chunk.warning else []
     return StreamReport(
         seconds=seconds,
@@ -101,4 +107,5 @@ def play_through(chunks: Iterable[Chunk], sink: Sink, *, model: str, seed: int) 
         compute_seconds=time.perf_counter() - started,
         first_audio_seconds=first_audio_seconds,
         warnings=tuple(warnings),
+        words=tuple(words),
     )

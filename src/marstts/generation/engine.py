@@ -119,6 +119,24 @@ class PatchSampler(Protocol[State]):
         ...
 
 
+@runtime_checkable
+class AttentionEngine(Protocol):
+    """An `Engine` that knows where in the text a patch is: its model's cross-attention follows the text."""
+
+    def text_attention(self, state: Any) -> NDArray[np.float32] | None:
+        """(B, S or more) attention to each text token of the prompt, by the step that made the last sampled patch.
+
+        The state is the one after `next_logits` or `sample_patch`. Padding gets zeros. None: this model has no heads
+        that are aligned.
+        """
+        ...
+
+
+def text_attention(engine: Engine[Any], state: Any) -> NDArray[np.float32] | None:
+    """`AttentionEngine.text_attention` of an engine that may be none."""
+    return engine.text_attention(state) if isinstance(engine, AttentionEngine) else None
+
+
 def refuse_nan(values: NDArray[np.float32]) -> NDArray[np.float32]:
     """The values a model computed; CheckpointError where one is NaN or infinite, as corrupt weights give."""
     if not np.isfinite(values).all():

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from marstts.generation.engine import Engine, PatchSampler, SamplingInputs
+from marstts.generation.engine import Engine, PatchSampler, SamplingInputs, text_attention
 from marstts.generation.layout import TokenLayout
 from marstts.generation.request import Generated, Limits, Prompt, Request, RequestState, SamplingConfig
 from marstts.sampling import NO_ID, draw, keep_nucleus, repetition_aware_sample
@@ -86,7 +86,11 @@ def step(
         states.append(engine.start([row.request.prompt for row in starting]))
     state = states[0] if len(states) == 1 else engine.join(states)
     patches, state = sample_patch(engine, state, sampling_inputs(rows, layout))
-    advanced = [row.after(patch, layout) for row, patch in zip(rows, patches, strict=True)]
+    attention = text_attention(engine, state)
+    advanced = [
+        row.after(patch, layout, None if attention is None else attention[index])
+        for index, (row, patch) in enumerate(zip(rows, patches, strict=True))
+    ]
     return RunningBatch((*advanced, *done_at_start), state, parked)
 
 

@@ -51,6 +51,12 @@ class StopReason(str, Enum):
     EOS = "end of speech"
     MAX_PATCHES = "patch limit"
 
+    WORDS_DONE = "last word spoken"
+    """Its caller ended it: the text was finished, and end of speech did not come."""
+
+    FLAWED = "given up"
+    """Its caller ended it: nothing that could follow would make it acceptable."""
+
 
 class Prompt(Protocol):
     """Conditioning of an utterance. Only its model reads the rest of it."""
@@ -69,6 +75,10 @@ class Generated:
     """(T, P) new patches only, T = 0 if speech ended at once; never holds end of speech."""
 
     stop: StopReason
+
+    attention: tuple[NDArray[np.float32], ...] = ()
+    """Of each step, the one that ended it included: attention to the text tokens (S or more,); empty where the engine
+    has none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +108,9 @@ class RequestState:
     patches: tuple[NDArray[np.int64], ...] = ()
     """The new patches, (P,) each."""
 
+    attention: tuple[NDArray[np.float32], ...] = ()
+    """(S or more,) of each step so far, see `engine.AttentionEngine`; empty where the engine has none."""
+
     stop: StopReason | None = None
     """Reason why generation ended, if it has."""
 
@@ -112,12 +125,18 @@ class RequestState:
         """True where end of speech is allowed in the next patch."""
         return len(self.patches) >= self.request.limits.min_patches
 
-    def after(self, patch: NDArray[np.int64], layout: TokenLayout) -> RequestState:
-        """The state with one more patch (P,), or ended: an unfinished patch is dropped."""
+    def after(
+        self, patch: NDArray[np.int64], layout: TokenLayout, attention: NDArray[np.float32] | None = None
+    ) -> RequestState:
+        """The state with one more patch (P,), made with this attention (S or more,), or ended.
+
+        An unfinished patch is dropped.
+        """
+        attended = self.attention if attention is None else (*self.attention, attention)
         if (patch == layout.eos).any():
-            return replace(self, stop=StopReason.EOS)
+            return replace(self, attention=attended, stop=StopReason.EOS)
         recent = (*self.recent, *patch[: layout.codes_per_level[0]].tolist())[-self.request.sampling.ras_window :]
-        return replace(self, recent=recent, patches=(*self.patches, patch)).at_limit()
+        return replace(self, recent=recent, patches=(*self.patches, patch), attention=attended).at_limit()
 
     def at_limit(self) -> RequestState:
         """The same state, ended if it has all the patches it may have."""
@@ -127,4 +146,5 @@ class RequestState:
     def result(self, layout: TokenLayout) -> Generated:
         """The result of an ended request."""
         assert self.stop is not None
-        return Generated(np.array(self.patches, dtype=np.int64).reshape(-1, layout.patch_size), self.stop)
+        tokens = np.array(self.patches, dtype=np.int64).reshape(-1, layout.patch_size)
+        return Generated(tokens, self.stop, self.attention)

@@ -57,6 +57,13 @@ class SpeechModel(Protocol):
         """Patches of tokens in a second of speech, roughly, for limits on lengths; None = the codec's patches."""
         ...
 
+    def text_spans(self, prompt: Any) -> NDArray[np.int64] | None:
+        """(S, 2): first character and last + 1 in the sentence of every token of its prompt, -1 for other tokens.
+
+        Tokens are the columns of `engine.AttentionEngine.text_attention`. None: this model has no aligned heads.
+        """
+        ...
+
     def codes(self, tokens: NDArray[np.int64], rng: np.random.Generator, prompt: Any) -> Codes:
         """Turn tokens (T, P) generated for `prompt` into codes per level; `rng` is for models that sample here, too."""
         ...

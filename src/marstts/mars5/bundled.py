@@ -162,7 +162,7 @@ def write_model(model: Models, folder: Path, weights: WeightFormat = WeightForma
     write_models(model, folder)
 
 
-def rewrite_model(source: Path, folder: Path, weights: WeightFormat | None) -> None:
+def rewrite_model(source: Path, folder: Path, weights: WeightFormat | None, tokenizer: Path | None = None) -> None:
     """Copy a model's folder; ConfigError where other weights are asked for."""
     if weights is not None:
         raise ConfigError(f"{source}: the weights of a MARS5 cannot be quantized; leave them as they are")

@@ -98,6 +98,9 @@ class Mars5Speech:
         ar_vector, nar_vector = torch.from_numpy(embedding).to(device).split([width, size - width])
         return Speaker(ar_vector, nar_vector, codes, transcript)
 
+    def text_spans(self, prompt: SpeechPrompt) -> None:
+        """None: the attention of MARS5 is over text and speech together, and follows neither."""
+
     def codes(self, tokens: NDArray[np.int64], rng: np.random.Generator, prompt: SpeechPrompt) -> Codes:
         """All levels (T,) of tokens (N, 1) generated for `prompt`; `rng` is the diffusion's."""
         ids = self.engine.numbers.joint_ids[tokens[:, 0]]

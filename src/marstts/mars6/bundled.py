@@ -26,6 +26,7 @@ from marstts.generation.request import SamplingConfig
 from marstts.mars6.config import CONFIG_FILE, WEIGHTS_FILE, Mars6Config
 from marstts.mars6.engines.classifier_free_guidance import guided
 from marstts.mars6.engines.onnx import OnnxEngine
+from marstts.mars6.export.decoder_graphs import write_decoder_graphs
 from marstts.mars6.export.quantize import copy_mars6, is_int8, quantize
 from marstts.mars6.prompt import SPECIAL_TOKENS
 from marstts.mars6.speech import Mars6Speech
@@ -196,8 +197,17 @@ def write_weights(model: Mars6, folder: Path) -> None:
     (folder / WEIGHTS_FILE).chmod(0o644)
 
 
-def rewrite_model(source: Path, folder: Path, weights: WeightFormat | None) -> None:
+def find_alignment(model: Mars6, tokenizer: BPE) -> None:
+    """Name the heads whose attention follows the text in the model's configuration, for word times."""
+    from marstts.mars6.aligned_heads import name_aligned_heads  # needs PyTorch
+
+    name_aligned_heads(model, tokenizer)
+
+
+def rewrite_model(source: Path, folder: Path, weights: WeightFormat | None, tokenizer: Path) -> None:
     """Copy a model's folder with graphs as this version writes them; its weights in int8, or as they are with None.
+
+    Aligned heads are looked for where none are known. `tokenizer` is the file of the model's tokenizer.
 
     Raises CheckpointError where the weights are int8 already, or there are no graphs.
     """
@@ -209,8 +219,12 @@ def rewrite_model(source: Path, folder: Path, weights: WeightFormat | None) -> N
         raise CheckpointError(
             f"{printable_name(source)}: a model without graphs; `marstts export` or `convert --onnx` write them"
         )
-    load_model(source)  # refuses weights that do not fit the configuration
+    model = load_model(source)  # refuses weights that do not fit the configuration
     copy_mars6(source, folder, weights)
+    if not model.config.aligned_heads:
+        find_alignment(model, BPE.load(tokenizer))
+        write_config(model.config, folder / CONFIG_FILE)
+        write_decoder_graphs(model.config, folder, WEIGHTS_FILE)
 
 
 def random_model(sharpness: float, sentences: list[str]) -> tuple[Mars6, BPE]:

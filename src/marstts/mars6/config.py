@@ -18,6 +18,8 @@ from marstts.generation.layout import TokenLayout
 IDENTITY, STYLE = "identity", "style"
 """Roles of the two speaker embeddings: E1 and E2 of Sec. III-A."""
 
+NUM_SLOTS = 2
+"""Places of the memory before the first text token, in either conditioning."""
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "mars6.safetensors"
 """Files of a model's folder."""
@@ -78,6 +80,10 @@ class Mars6Config(Config):
     dropout: float = Field(0.0, ge=0.0, lt=1.0)
     """Applied in training to attention and feed-forward outputs."""
 
+    aligned_heads: tuple[tuple[int, int], ...] = ()
+    """(layer, head) of the global decoder, from 0, whose cross-attention follows the text monotonically; `alignment`
+    finds them. Engines report their mean. Without any, the model has no word times."""
+
     @cached_property
     def layout(self) -> TokenLayout:
         """The tokens of one patch."""
@@ -113,6 +119,9 @@ class Mars6Config(Config):
         """Width of one token inside the patch embedding, floor(2D / P)."""
         return 2 * self.width // self.patch_size
 
+    def _has_head(self, layer: int, head: int) -> bool:
+        return 0 <= layer < self.global_layers and 0 <= head < self.heads
+
     @model_validator(mode="after")
     def _heads_divide_the_width(self) -> Mars6Config:
         for name in ("heads", "local_heads"):
@@ -120,6 +129,8 @@ class Mars6Config(Config):
                 raise ValueError(f"{name} ({getattr(self, name)}) must divide width ({self.width})")
         if self.patch_token_width < 1:
             raise ValueError(f"a patch of {self.patch_size} tokens is too large for width {self.width}")
+        if bad := [pair for pair in self.aligned_heads if not self._has_head(*pair)]:
+            raise ValueError(f"aligned_heads names {bad[0]}, but there are {self.global_layers} layers of {self.heads}")
         if self.width % 2:
             raise ValueError(f"width ({self.width}) must be even, for sinusoidal positions")
         return self

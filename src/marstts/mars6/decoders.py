@@ -9,7 +9,7 @@ V speech vocabulary · C codes per level · w width of a token inside the patch 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 import torch
@@ -52,6 +52,7 @@ class GlobalDecoder(nn.Module):
 
     def __init__(self, config: Mars6Config) -> None:
         super().__init__()
+        self.aligned_heads = config.aligned_heads
         self.start = nn.Parameter(torch.randn(config.width) * EMBEDDING_STD)
         self.patch_embedding = PatchEmbedding(config)
         inner_width = config.feed_forward_factor * config.width
@@ -89,13 +90,17 @@ class GlobalDecoder(nn.Module):
 
     def prefill(
         self, x: Tensor, memory: tuple[KVCache, ...], memory_mask: Tensor
-    ) -> tuple[Tensor, tuple[KVCache, ...]]:
-        """Run `forward` with the memory from `project_kv`; also return the KV cache of every layer."""
-        seen = []
-        for layer, layer_memory in zip(self.layers, memory, strict=True):
-            x, cache, _ = layer(x, layer_memory, memory_mask[:, None, None, :], causal=True)
+    ) -> tuple[Tensor, tuple[KVCache, ...], Tensor | None]:
+        """Run `forward` with the memory from `project_kv`; also return the KV cache of every layer, and the attention
+        (B, T, S) of the aligned heads, None where there are none.
+        """
+        seen, shown = [], {}
+        for index, (layer, layer_memory) in enumerate(zip(self.layers, memory, strict=True)):
+            x, cache, shown[index] = layer(
+                x, layer_memory, memory_mask[:, None, None, :], causal=True, show_attention=self.is_aligned(index)
+            )
             seen.append(cache)
-        return x, tuple(seen)
+        return x, tuple(seen), self.aligned_attention(shown)
 
     def step(
         self,
@@ -104,17 +109,35 @@ class GlobalDecoder(nn.Module):
         past_mask: Tensor,
         memory: tuple[KVCache, ...],
         memory_mask: Tensor,
-    ) -> tuple[Tensor, tuple[KVCache, ...]]:
+    ) -> tuple[Tensor, tuple[KVCache, ...], Tensor | None]:
         """One more patch: x (B, 1, D), past_mask (B, past + 1) True = attend (the last column is x itself)
-        -> (B, 1, D), and the longer caches.
+        -> (B, 1, D), the longer caches, and the attention (B, 1, S) of the aligned heads, None where there are none.
         """
-        seen = []
-        for layer, layer_memory, cache in zip(self.layers, memory, past, strict=True):
-            x, cache, _ = layer(
-                x, layer_memory, memory_mask[:, None, None, :], mask=past_mask[:, None, None, :], past=cache
+        seen, shown = [], {}
+        for index, (layer, layer_memory, cache) in enumerate(zip(self.layers, memory, past, strict=True)):
+            x, cache, shown[index] = layer(
+                x,
+                layer_memory,
+                memory_mask[:, None, None, :],
+                mask=past_mask[:, None, None, :],
+                past=cache,
+                show_attention=self.is_aligned(index),
             )
             seen.append(cache)
-        return x, tuple(seen)
+        return x, tuple(seen), self.aligned_attention(shown)
+
+    def is_aligned(self, layer: int) -> bool:
+        """Return True where a head of this layer is aligned."""
+        return any(layer == aligned for aligned, _ in self.aligned_heads)
+
+    def aligned_attention(self, shown: Mapping[int, Tensor | None]) -> Tensor | None:
+        """The mean of the aligned heads (B, T, S), from the cross-attention (B, H, T, S) of their layers."""
+        heads = []
+        for layer, head in self.aligned_heads:
+            attention = shown[layer]
+            assert attention is not None, "the layers of aligned heads show their attention"
+            heads.append(attention[:, head])
+        return torch.stack(heads).mean(dim=0) if heads else None
 
 
 class LocalDecoder(nn.Module):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from marstts.mars6.config import Conditioning, Mars6Config
+from marstts.mars6.config import NUM_SLOTS, Conditioning, Mars6Config
 from marstts.nn.positions import ScaledSinusoids
 from marstts.nn.transformer import SelfLayer, initialize
 
@@ -38,7 +38,7 @@ class GatedProjection(nn.Module):
 class TwoSlots(nn.Module):
     """The paper's conditioning: the identity and style vectors, each projected, are two slots."""
 
-    count = 2
+    count = NUM_SLOTS
 
     def __init__(self, config: Mars6Config) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class TwoSlots(nn.Module):
 class FusedSlot(nn.Module):
     """The published checkpoint's conditioning: a language slot, then both vectors joined into one slot."""
 
-    count = 2
+    count = NUM_SLOTS
 
     def __init__(self, config: Mars6Config) -> None:
         super().__init__()

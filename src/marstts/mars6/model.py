@@ -57,6 +57,9 @@ class GlobalState:
     memory_mask: Tensor
     """(B, slots + S) True = attend."""
 
+    attention: Tensor | None = None
+    """(B, slots + S) of the aligned heads at the patch that `vectors` make; None without such heads."""
+
     def select(self, rows: Tensor) -> GlobalState:
         """Return only the rows (N,), in that order."""
         return GlobalState(
@@ -66,6 +69,7 @@ class GlobalState:
             seen_mask=self.seen_mask[rows],
             memory=tuple(cache.select(rows) for cache in self.memory),
             memory_mask=self.memory_mask[rows],
+            attention=None if self.attention is None else self.attention[rows],
         )
 
 
@@ -87,7 +91,14 @@ def join_states(states: Sequence[GlobalState]) -> GlobalState:
         seen_mask=torch.cat([F.pad(mask, (0, length - mask.shape[1])) for mask, _ in seen_masks]),
         memory=tuple(KVCache.joined(caches, memory_length) for caches in zip(*(s.memory for s in states), strict=True)),
         memory_mask=torch.cat([F.pad(s.memory_mask, (0, memory_length - s.memory_mask.shape[1])) for s in states]),
+        attention=joined_attention([state.attention for state in states], memory_length),
     )
+
+
+def joined_attention(parts: Sequence[Tensor | None], places: int) -> Tensor | None:
+    """The rows (B, any) of all parts, padded to `places`; None where a part is."""
+    known = [F.pad(part, (0, places - part.shape[1])) for part in parts if part is not None]
+    return torch.cat(known) if len(known) == len(parts) else None
 
 
 def front_first(mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -110,6 +121,11 @@ class Mars6(nn.Module):
     def num_slots(self) -> int:
         """Places of the memory before the first text token."""
         return self.encoder.slots.count
+
+    def align(self, heads: tuple[tuple[int, int], ...]) -> None:
+        """Name the (layer, head) pairs of the global decoder that follow the text; weights stay as they are."""
+        self.config = self.config.model_copy(update={"aligned_heads": heads})
+        self.global_decoder.aligned_heads = heads
 
     def encode(
         self, text_ids: Tensor, text_lengths: Tensor, identity: Tensor, style: Tensor, language: Tensor | None = None
@@ -148,17 +164,19 @@ class Mars6(nn.Module):
     def begin(self, memory: Tensor, memory_mask: Tensor, prefix: Tensor, prefix_lengths: Tensor) -> GlobalState:
         """Run the prefixes (B, T, P), padded with -100, of prefix_lengths (B,) patches, possibly none."""
         projected = self.global_decoder.project_kv(memory)
-        x, seen = self.global_decoder.prefill(self.global_decoder.embed(prefix), projected, memory_mask)
-        vectors = x[torch.arange(len(x), device=x.device), prefix_lengths]
+        x, seen, attention = self.global_decoder.prefill(self.global_decoder.embed(prefix), projected, memory_mask)
+        rows = torch.arange(len(x), device=x.device)
         seen_mask = length_mask(prefix_lengths + 1, x.shape[1])
-        return GlobalState(vectors, prefix_lengths, seen, seen_mask, projected, memory_mask)
+        last = None if attention is None else attention[rows, prefix_lengths]
+        return GlobalState(x[rows, prefix_lengths], prefix_lengths, seen, seen_mask, projected, memory_mask, last)
 
     def advance(self, state: GlobalState, patches: Tensor) -> GlobalState:
         """Append one whole patch per row, patches (B, P)."""
         x = self.global_decoder.patch_embedding(patches.unsqueeze(1), state.num_patches)
         seen_mask = torch.cat((state.seen_mask, torch.ones_like(state.seen_mask[:, :1])), dim=1)
-        x, seen = self.global_decoder.step(x, state.seen, seen_mask, state.memory, state.memory_mask)
-        return GlobalState(x.squeeze(1), state.num_patches + 1, seen, seen_mask, state.memory, state.memory_mask)
+        x, seen, attention = self.global_decoder.step(x, state.seen, seen_mask, state.memory, state.memory_mask)
+        last = None if attention is None else attention.squeeze(1)
+        return GlobalState(x.squeeze(1), state.num_patches + 1, seen, seen_mask, state.memory, state.memory_mask, last)
 
 
 def scored_patches(patch_lengths: Tensor, num_patches: int, selected: Tensor | None = None) -> Tensor:

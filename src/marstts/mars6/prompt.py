@@ -8,6 +8,7 @@ marks for the text's start and end, as in the published checkpoint.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,6 +45,9 @@ class Prompt:
     prefix_tokens: NDArray[np.int64]
     """(T, P)."""
 
+    text_spans: NDArray[np.int64] | None = None
+    """(S, 2) characters of the sentence that each token stands for, see `sentence_spans`."""
+
 
 def quality_prefix(rate: int | None) -> str:
     """The prefix token of recordings with this sample rate: "[48000]"; rates between two count as the lower.
@@ -78,13 +82,29 @@ def build_prompt(text: str, voice: Voice, tokenizer: BPE, config: Mars6Config, q
         raise TextError("there is nothing to say: the text is empty")
     check_embeddings(voice, config)
     transcript = None if voice.prefix is None else voice.prefix.transcript.strip()
-    text_ids = tokenizer.encode(prompt_string(text, quality=quality, transcript=transcript))
+    string = prompt_string(text, quality=quality, transcript=transcript)
+    text_ids, offsets = tokenizer.encode_with_offsets(string)
     return Prompt(
         np.asarray(text_ids, dtype=np.int64),
         voice.embeddings[IDENTITY],
         voice.embeddings[STYLE],
         prefix_tokens(voice, config),
+        sentence_spans(string, text, offsets),
     )
+
+
+def sentence_spans(prompt: str, text: str, offsets: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
+    """(S, 2): first character and last + 1 in `text` of each token of a prompt string, which ends with it.
+
+    offsets: places of the tokens in the prompt string. -1 for tokens that are not of the text.
+    """
+    spans = np.array(offsets, dtype=np.int64).reshape(-1, 2)
+    end = len(prompt) - len(END)
+    start = end - len(text)
+    if prompt[start:end] != text:  # a special token was written out in the text, so places are unknown
+        return np.full_like(spans, -1)
+    inside = (spans[:, 1] > start) & (spans[:, 0] < end)
+    return np.where(inside[:, None], np.maximum(spans - start, 0), -1)
 
 
 def prefix_tokens(voice: Voice, config: Mars6Config) -> NDArray[np.int64]:

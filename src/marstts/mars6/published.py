@@ -25,7 +25,7 @@ from marstts.bundle import (
 from marstts.codec.registry import CodecPart, SnacPart, add_snac_graphs
 from marstts.errors import CheckpointError, require
 from marstts.files import atomic_path
-from marstts.mars6.bundled import Mars6Settings, write_model, write_weights
+from marstts.mars6.bundled import Mars6Settings, find_alignment, write_model, write_weights
 from marstts.mars6.config import IDENTITY, STYLE, Mars6Config
 from marstts.mars6.released import load_released
 from marstts.precision import WeightFormat
@@ -81,6 +81,7 @@ def convert(
     released = load_released(checkpoint, sha256)
     model = released.model
     vocabulary = read_minbpe(tokenizer, model.config.text_vocab_size)
+    find_alignment(model, vocabulary)
     codec = codec or SnacPart()
     encoders = {IDENTITY: WavLmPart(), STYLE: ClapPart(), **(encoders or {})}
     info = BundleInfo(

@@ -49,6 +49,10 @@ class Mars6Speech:
         """Build the prompt of `text` spoken by `voice`; raises as `build_prompt`."""
         return build_prompt(text, voice, self.tokenizer, self.config, self.quality_prefix_hz)
 
+    def text_spans(self, prompt: Prompt) -> NDArray[np.int64] | None:
+        """(S, 2) characters of the sentence that each token of its prompt stands for; None without aligned heads."""
+        return prompt.text_spans if self.config.aligned_heads else None
+
     def codes(self, tokens: NDArray[np.int64], rng: np.random.Generator | None = None, prompt: Any = None) -> Codes:
         """Turn tokens (T, P) into codes per level; they depend on nothing else."""
         return unpatchify(tokens, self.config.patch_layout, self.config.codebook_size)

@@ -80,6 +80,7 @@ class RejectReason(str, Enum):
     TOO_SHORT = "shorter than its words can be spoken"
     UNENDED = "still speaking when it was cut off"
     TOO_LONG = "longer than its words should take"
+    WRONG_WORDS = "not all words are said once"
 
 
 def rejection_reason(take: Take, config: BackoffConfig) -> RejectReason | None:
@@ -88,11 +89,11 @@ def rejection_reason(take: Take, config: BackoffConfig) -> RejectReason | None:
         return RejectReason.SILENT
     if take.seconds < config.shortest(take.text):
         return RejectReason.TOO_SHORT
-    if take.stop is not StopReason.EOS:
+    if take.stop not in (StopReason.EOS, StopReason.WORDS_DONE):
         return RejectReason.UNENDED
     if take.seconds > config.longest(take.text):
         return RejectReason.TOO_LONG
-    return None
+    return RejectReason.WRONG_WORDS if take.flaws else None
 
 
 def best_of(flawed: Sequence[Take], config: BackoffConfig) -> Take:
@@ -101,11 +102,12 @@ def best_of(flawed: Sequence[Take], config: BackoffConfig) -> Take:
     return replace(best, attempts=len(flawed), warning=phrase_warning(best, len(flawed), config))
 
 
-def badness_key(take: Take, config: BackoffConfig) -> tuple[bool, float]:
-    """Sort key of a flawed take: silence last, else by ratio to the typical length."""
+def badness_key(take: Take, config: BackoffConfig) -> tuple[bool, int, float]:
+    """Sort key of a flawed take: silence last, then flaws of its words, then the ratio to the typical length."""
     if not is_audible(take, config):
-        return True, 0.0
-    return False, abs(math.log(take.seconds / config.usual(take.text)))
+        return True, 0, 0.0
+    given_up = take.stop is StopReason.FLAWED
+    return False, len(take.flaws) + given_up, abs(math.log(take.seconds / config.usual(take.text)))
 
 
 def is_audible(take: Take, config: BackoffConfig) -> bool:
@@ -117,4 +119,7 @@ def phrase_warning(take: Take, attempts: int, config: BackoffConfig) -> str:
     """The warning for a flawed take."""
     flaw = rejection_reason(take, config)
     assert flaw is not None
-    return f"“{take.text}”: after {attempts} attempts the best take is flawed: {flaw.value} ({take.seconds:.1f} s)"
+    told = f" ({', '.join(map(str, take.flaws))})" if flaw is RejectReason.WRONG_WORDS else ""
+    return (
+        f"“{take.text}”: after {attempts} attempts the best take is flawed: {flaw.value}{told} ({take.seconds:.1f} s)"
+    )

@@ -16,14 +16,18 @@ from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
+from marstts.audio.tempo import check_speed
 from marstts.errors import ConfigError, MarsError
 from marstts.generation.request import Request, RequestState
 from marstts.generation.scheduler import AsyncScheduler, RequestScheduler, Scheduler, SchedulerClient
 from marstts.synthesis.backoff import best_of, rejection_reason
 from marstts.synthesis.continuation import Continuation, first_voice, next_voice
+from marstts.synthesis.guard import TakeGuard
 from marstts.synthesis.incremental_decoder import IncrementalDecoder, StreamConfig
 from marstts.synthesis.model_session import ModelSession, OnTake
-from marstts.synthesis.speech import Speech, Take
+from marstts.synthesis.ranking import best_take, voice_similarity
+from marstts.synthesis.repair import OTHER_SEED, divide, join_parts
+from marstts.synthesis.speech import Speech, Take, at_speed
 from marstts.synthesis.voices import adapt_voice
 from marstts.text.segments import Segment
 from marstts.voice import Voice
@@ -73,7 +77,7 @@ class TextState:
     """A text in progress."""
 
     request: SpeakRequest
-    segments: list[Segment]
+    segments: Sequence[Segment]
     started: float
     voice: Voice
     """Voice of the next sentence."""
@@ -91,11 +95,38 @@ class SentenceState:
     text: TextState
     index: int
     voice: Voice
-    requests: Iterator[Request]
+    sentence: Segment
+    rounds: Iterator[list[Request]]
+    """The requests of each round of attempts that is left."""
+    made: dict[int, Take] = field(default_factory=dict)
+    """Takes of the attempts so far, by the number of the attempt."""
+    num_running: int = 0
+    """Requests of the round that have not ended."""
+    in_repair: bool = False
+    """Backoff is over, and the words of no take were all right."""
+    whole: SentenceState | None = None
+    """The sentence that this is a part of."""
+    parts: dict[int, Take | None] = field(default_factory=dict)
+    """Takes of the parts that a flawed sentence was divided into."""
+    part: int = 0
+    """Which part of the whole this is."""
+
+    @property
+    def takes(self) -> list[Take]:
+        """Takes of the attempts so far, in the order in which they began."""
+        return [self.made[number] for number in sorted(self.made)]
+
+
+@dataclass(eq=False)
+class AttemptState:
+    """An attempt at a sentence that is being made."""
+
+    sentence: SentenceState
+    number: int
+    """Counts the attempts at the sentence, from 0."""
     decoder: IncrementalDecoder
-    """Decoder of the attempt that is being generated; used by the decoder's thread alone."""
-    takes: list[Take] = field(default_factory=list)
-    """Takes of the attempts so far."""
+    """Used by the decoder's thread alone."""
+    guard: TakeGuard
 
 
 class BatchSpeaker:
@@ -110,12 +141,14 @@ class BatchSpeaker:
         continuation: Continuation,
         capacity: int,
         on_take: OnTake | None,
+        takes: int = 1,
+        speed: float = 1.0,
     ) -> None:
         self.session, self.scheduler, self.top_p, self.continuation = session, scheduler, top_p, continuation
-        self.capacity, self.on_take = capacity, on_take
-        self.active: dict[Request, SentenceState] = {}
+        self.capacity, self.on_take, self.num_takes, self.speed = capacity, on_take, takes, speed
+        self.active: dict[Request, AttemptState] = {}
         """Requests that wait or run."""
-        self.decoding: deque[tuple[int, SentenceState, Future[Take]]] = deque()
+        self.decoding: deque[tuple[int, AttemptState, Future[Take]]] = deque()
         """Takes that ended, with the step after which they are checked."""
         self.num_steps = 0
 
@@ -146,76 +179,131 @@ class BatchSpeaker:
             text = TextState(request, segments, started, voice, text_warning=prepared.warning)
             at_once = 1 if self.continuation is Continuation.PER_CHUNK else len(segments)
             states = [self.sentence_state(text, index) for index in range(at_once)]
-            first_requests = [next(state.requests) for state in states]
+            first_rounds = [next(state.rounds) for state in states]
         except MarsError as error:
             yield SpeakResult(index=request.index, text=request.text, speech=None, error=error)
             return
-        for state, first_request in zip(states, first_requests, strict=True):
-            self.add(state, first_request)
+        for state, first_round in zip(states, first_rounds, strict=True):
+            self.add(state, first_round)
 
     def sentence_state(self, text: TextState, index: int) -> SentenceState:
         """The state of a sentence before its first attempt."""
-        seed = (text.request.seed, index)
-        requests = self.session.requests(text.segments[index].text, text.voice, self.top_p, seed)
-        return SentenceState(text, index, text.voice, requests, self.new_decoder(text.voice))
+        seed, segment = (text.request.seed, index), text.segments[index]
+        rounds = self.session.rounds(segment.text, text.voice, self.top_p, seed, self.num_takes)
+        return SentenceState(text, index, text.voice, segment, rounds)
 
-    def new_decoder(self, voice: Voice) -> IncrementalDecoder:
-        """A decoder with chunks of one size."""
+    def add(self, state: SentenceState, requests: Sequence[Request], *, urgent: bool = False) -> None:
+        """Queue a round of attempts at a sentence."""
         chunks = StreamConfig(first_chunk_patches=DECODE_CHUNK_PATCHES, max_chunk_patches=DECODE_CHUNK_PATCHES)
-        return IncrementalDecoder(self.session, voice, chunks)
-
-    def add(self, state: SentenceState, request: Request, *, urgent: bool = False) -> None:
-        """Queue one attempt at a sentence."""
-        self.active[request] = state
-        self.scheduler.add(request, urgent=urgent)
+        for request in requests:
+            number = len(state.made) + state.num_running
+            may_give_up = number + 1 < self.session.backoff.attempts
+            guard = TakeGuard(self.session, state.sentence.text, may_give_up=may_give_up)
+            decoder = IncrementalDecoder(self.session, state.voice, chunks)
+            self.active[request] = AttemptState(state, number, decoder, guard)
+            self.scheduler.add(request, urgent=urgent)
+            state.num_running += 1
 
     def step(self, decoder: ThreadPoolExecutor) -> None:
         """Generate one patch of every row, and hand to the decoder what fills a chunk."""
         self.num_steps += 1
-        for row in self.scheduler.step():
-            state, decodable = self.active[row.request], len(row.patches) - self.session.codec.lookahead_patches
+        for made in self.scheduler.step():
+            attempt = self.active[made.request]
+            row = attempt.guard.judge(made)
+            decodable = len(row.patches) - self.session.codec.lookahead_patches
             if row.stop is not None:
                 del self.active[row.request]
-                future = decoder.submit(self.decode_take, state, row)
-                self.decoding.append((self.num_steps + DECODE_DELAY_STEPS, state, future))
+                if made.stop is None:
+                    self.scheduler.drop(row.request)
+                future = decoder.submit(self.decode_take, attempt, row)
+                self.decoding.append((self.num_steps + DECODE_DELAY_STEPS, attempt, future))
             elif decodable > 0 and decodable % DECODE_CHUNK_PATCHES == 0:
-                decoder.submit(self.decode_chunk, state, row)  # should it fail, so will the rest
+                decoder.submit(self.decode_chunk, attempt, row)  # should it fail, so will the rest
 
-    def decode_chunk(self, state: SentenceState, row: RequestState) -> None:
+    def decode_chunk(self, attempt: AttemptState, row: RequestState) -> None:
         """Decode what fills a chunk, on the decoder's thread."""
         with self.scheduler.decode_turn():
-            state.decoder.decode_until(row)
+            attempt.decoder.decode_until(row)
 
-    def decode_take(self, state: SentenceState, row: RequestState) -> Take:
+    def decode_take(self, attempt: AttemptState, row: RequestState) -> Take:
         """Decode the rest of an ended row, on the decoder's thread."""
-        self.decode_chunk(state, row)
-        return self.session.decode_take(state.text.segments[state.index], row, state.voice, state.decoder.decoded)
+        self.decode_chunk(attempt, row)
+        state = attempt.sentence
+        return self.session.decode_take(state.sentence, row, state.voice, attempt.decoder.decoded)
 
     def resolve_ready(self) -> Iterator[SpeakResult]:
         """Check the takes whose time has come; all of them, where no request is left."""
         while self.decoding and (self.decoding[0][0] <= self.num_steps or not self.scheduler.is_busy):
-            _, state, future = self.decoding.popleft()
-            if state.text.has_failed:
+            _, attempt, future = self.decoding.popleft()
+            if attempt.sentence.text.has_failed:
                 continue
             try:
                 take = future.result()
             except MarsError as error:
-                yield self.fail(state.text, error)
+                yield self.fail(attempt.sentence.text, error)
             else:
-                yield from self.resolve_take(state, take)
+                attempt.sentence.made[attempt.number] = take
+                yield from self.resolve_take(attempt.sentence)
 
-    def resolve_take(self, state: SentenceState, take: Take) -> Iterator[SpeakResult]:
-        """Keep a take or sample again, then go on with the next sentence or finish the text."""
-        text, index, backoff = state.text, state.index, self.session.backoff
-        state.takes.append(take)
-        if rejection_reason(take, backoff) is None:
-            kept = replace(take, attempts=len(state.takes))
-        elif (request := next(state.requests, None)) is not None:
-            state.decoder = self.new_decoder(state.voice)
-            self.add(state, request, urgent=True)
+    def resolve_take(self, state: SentenceState) -> Iterator[SpeakResult]:
+        """Wait for the rest of the round, then keep a take or sample again."""
+        state.num_running -= 1
+        if state.num_running:
             return
+        kept = self.choose(state)
+        if kept is None and (following := next(state.rounds, None)) is not None:
+            self.add(state, following, urgent=True)
+        elif kept is None:
+            yield from self.repair(state, best_of(state.takes, self.session.backoff))
         else:
-            kept = best_of(state.takes, backoff)
+            yield from self.keep(state, kept)
+
+    def choose(self, state: SentenceState) -> Take | None:
+        """The take to keep; None where none is acceptable."""
+        backoff = self.session.backoff
+        good = [take for take in state.takes if rejection_reason(take, backoff) is None]
+        if not good:
+            return None
+        if self.num_takes == 1 or state.in_repair:
+            repaired = OTHER_SEED if state.in_repair else None
+            return replace(good[0], attempts=len(state.takes), repaired=repaired)
+        similarities = [voice_similarity(take.waveform, state.voice, self.session.encoders) for take in state.takes]
+        return replace(best_take(state.takes, similarities, backoff), attempts=len(state.takes))
+
+    def repair(self, state: SentenceState, best: Take) -> Iterator[SpeakResult]:
+        """Speak a sentence of flawed words with other seeds, then in parts; keep `best` where nothing is left."""
+        text = state.text
+        seed = (text.request.seed, state.index)
+        parts = divide(state.sentence) if best.flaws and state.whole is None else []
+        if parts and not state.in_repair:
+            state.in_repair = True
+            state.rounds = self.session.repairs(state.sentence.text, state.voice, self.top_p, seed)
+            self.add(state, next(state.rounds), urgent=True)
+        elif len(parts) > 1:
+            state.parts = dict.fromkeys(range(len(parts)))
+            for number, part in enumerate(parts):
+                rounds = self.session.rounds(part.text, state.voice, self.top_p, (*seed, 2, number), 1)
+                part_state = SentenceState(text, state.index, state.voice, part, rounds, whole=state, part=number)
+                self.add(part_state, next(rounds), urgent=True)
+        else:
+            yield from self.keep(state, best)
+
+    def keep_part(self, state: SentenceState, whole: SentenceState, kept: Take) -> Iterator[SpeakResult]:
+        """Keep the take of a part; after the last one, keep the joined parts or the best whole take."""
+        whole.parts[state.part] = kept
+        takes = [take for take in whole.parts.values() if take is not None]
+        if len(takes) < len(whole.parts):
+            return
+        joined = join_parts(whole.sentence, takes, len(whole.takes))
+        best = best_of(whole.takes, self.session.backoff)
+        yield from self.keep(whole, joined if len(joined.flaws) < len(best.flaws) else best)
+
+    def keep(self, state: SentenceState, kept: Take) -> Iterator[SpeakResult]:
+        """Keep the take of a sentence, then go on with the next sentence or finish the text."""
+        if state.whole is not None:
+            yield from self.keep_part(state, state.whole, kept)
+            return
+        text, index = state.text, state.index
         text.takes[index] = kept
         text.voice = next_voice(text.voice, kept, self.continuation)
         text.first_audio_seconds = text.first_audio_seconds or time.perf_counter() - text.started
@@ -225,13 +313,13 @@ class BatchSpeaker:
             yield self.finish(text)
         elif self.continuation is Continuation.PER_CHUNK:
             following = self.sentence_state(text, index + 1)
-            self.add(following, next(following.requests), urgent=True)
+            self.add(following, next(following.rounds), urgent=True)
 
     def finish(self, text: TextState) -> SpeakResult:
         """Assemble a text all of whose sentences are done."""
         request = text.request
         speech = self.session.assemble(
-            [text.takes[index] for index in range(len(text.segments))],
+            [at_speed(text.takes[index], self.speed) for index in range(len(text.segments))],
             seed=request.seed,
             started=text.started,
             first_audio_seconds=text.first_audio_seconds,
@@ -242,7 +330,7 @@ class BatchSpeaker:
     def fail(self, text: TextState, error: MarsError) -> SpeakResult:
         """Give up a text one of whose takes cannot be decoded; its other sentences are canceled."""
         text.has_failed = True
-        for request in [request for request, state in self.active.items() if state.text is text]:
+        for request in [request for request, state in self.active.items() if state.sentence.text is text]:
             self.scheduler.drop(request)
             del self.active[request]
         return SpeakResult(index=text.request.index, text=text.request.text, speech=None, error=error)
@@ -257,13 +345,28 @@ def run_requests(
     batch: int = DEFAULT_BATCH,
     on_take: OnTake | None = None,
     scheduler: AsyncScheduler | None = None,
+    takes: int = 1,
+    speed: float = 1.0,
 ) -> Generator[SpeakResult, None, None]:
     """Speak texts, at most `batch` sentences at a time. Closing the iterator stops within a patch.
 
-    With a `scheduler` the sentences run in its batch, next to those of other callers.
+    With a `scheduler` the sentences run in its batch, next to those of other callers. `takes` of every sentence are
+    sampled, and the best is kept, see `ranking`; `speed` changes the tempo of what is kept.
     """
     queue: Scheduler | SchedulerClient = Scheduler(session.engine, batch) if scheduler is None else scheduler.client()
-    speaker = BatchSpeaker(session, queue, top_p=top_p, continuation=continuation, capacity=batch, on_take=on_take)
+    if takes < 1:
+        raise ConfigError(f"the number of takes must be 1 or more, but is {takes}")
+    check_speed(speed)
+    speaker = BatchSpeaker(
+        session,
+        queue,
+        top_p=top_p,
+        continuation=continuation,
+        capacity=batch,
+        on_take=on_take,
+        takes=takes,
+        speed=speed,
+    )
     return speaker.results(texts)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -18,16 +18,26 @@ from marstts import audio
 from marstts.audio import Waveform
 from marstts.codec.base import TIMBRE, Codec, Codes, with_timbre
 from marstts.errors import ConfigError
-from marstts.generation.engine import Engine
-from marstts.generation.request import Request, RequestState, SamplingConfig
+from marstts.generation.engine import AttentionEngine, Engine
+from marstts.generation.request import Request, RequestState, SamplingConfig, StopReason
 from marstts.generation.speech_model import SpeechModel
 from marstts.speaker.base import SpeakerEncoder
+from marstts.synthesis.attention_path import PathSearch, SentencePlaces, search_path
 from marstts.synthesis.backoff import BackoffConfig
+from marstts.synthesis.flaws import TakeFlaw, find_flaws
 from marstts.synthesis.prepared_text import PreparedText
-from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, Speech, Take, join, silence
+from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, NO_WORD_TIMES, Speech, Take, join, silence
+from marstts.synthesis.word_times import TimedSpan, Word, timed_spans, words_of
+from marstts.synthesis.written_forms import SpokenSegment
 from marstts.text.lexicon import Lexicon
 from marstts.text.segments import Segment
 from marstts.voice import Voice
+
+REPAIR_SEEDS = 2
+"""Attempts with other seeds at a sentence whose words stayed flawed, before it is divided."""
+
+REPAIR_STREAM = 1
+"""Sets the seeds of repairs apart from those of rounds."""
 
 OnTake = Callable[[Take, int, int], None]
 """Called after every sentence with its take, the number of sentences done, and the number of sentences."""
@@ -98,6 +108,26 @@ class ModelSession:
             rng = np.random.default_rng((*seed, attempt))
             yield Request(prompt, attempt_top_p, limits, rng, self.sampling)
 
+    def rounds(
+        self, sentence: str, voice: Voice, top_p: float, seed: tuple[int, ...], takes: int
+    ) -> Iterator[list[Request]]:
+        """Yield the requests of each round of attempts: `takes` of the first one at once, then one by one.
+
+        The first request is that of `requests`; the others of its round differ from it in their seeds alone.
+        """
+        requests = self.requests(sentence, voice, top_p, seed)
+        first = next(requests)
+        rivals = [replace(first, rng=np.random.default_rng((*seed, 0, number))) for number in range(1, takes)]
+        yield [first, *rivals]
+        for request in requests:
+            yield [request]
+
+    def repairs(self, sentence: str, voice: Voice, top_p: float, seed: tuple[int, ...]) -> Iterator[list[Request]]:
+        """Yield rounds of one request each, with other seeds than those of `rounds`, at the first top-p."""
+        first = next(self.requests(sentence, voice, top_p, seed))
+        for number in range(REPAIR_SEEDS):
+            yield [replace(first, rng=np.random.default_rng((*seed, REPAIR_STREAM, number)))]
+
     def codes_of(self, row: RequestState) -> Codes:
         """Codes of all patches of a row so far."""
         return self.model.codes(np.stack(row.patches), row.request.rng, row.request.prompt)
@@ -111,15 +141,50 @@ class ModelSession:
             decoded = codes, self.decode(codes, voice)
         codes, waveform = decoded
         assert row.stop is not None
-        trimmed = audio.trim_silence(waveform, below_peak_db=EDGE_BELOW_PEAK_DB)
+        start, end = audio.audible_span(waveform, below_peak_db=EDGE_BELOW_PEAK_DB)
         return Take(
             text=segment.text,
             codes=codes,
-            waveform=trimmed,
+            waveform=Waveform(waveform.samples[start:end], waveform.sample_rate),
+            words=self.take_words(segment, row, start, end),
+            flaws=self.take_flaws(segment.text, row),
             stop=row.stop,
             top_p=row.request.top_p,
             extra_pause_seconds=segment.pause_seconds,
         )
+
+    def take_words(self, segment: Segment, row: RequestState, start: int, end: int) -> tuple[Word, ...] | None:
+        """The words of a row, of whose audio the samples from `start` to `end` are kept; None without aligned heads."""
+        search = self.path_search(segment.text, row)
+        if search is None:
+            return None
+        return self.timed_words(segment, timed_spans(search), start, end)
+
+    def take_flaws(self, sentence: str, row: RequestState) -> tuple[TakeFlaw, ...]:
+        """Flaws of a row that has ended; none are known without aligned heads."""
+        search = self.path_search(sentence, row)
+        if search is None:
+            return ()
+        has_ended = row.stop is StopReason.EOS
+        tokens = row.result(self.engine.layout).tokens
+        return find_flaws(search, sentence, 1.0 / self.codec.spec.patch_rate, tokens=tokens, has_ended=has_ended)
+
+    def path_search(self, sentence: str, row: RequestState) -> PathSearch | None:
+        """The path of a row's attention through its sentence; None where the model has no aligned heads."""
+        spans = self.model.text_spans(row.request.prompt) if row.attention else None
+        return None if spans is None else search_path(SentencePlaces.of(sentence, spans), row.attention)
+
+    def timed_words(self, segment: Segment, spans: Sequence[TimedSpan], start: int, end: int) -> tuple[Word, ...]:
+        """Words in seconds from sample `start` of a sentence's audio, none of them after sample `end`."""
+        forms = segment.forms if isinstance(segment, SpokenSegment) else ()
+        rate, spec = self.codec.spec.sample_rate, self.codec.spec
+        audible = start / rate, end / rate
+        return words_of(segment.text, forms, spans, step_seconds=1.0 / spec.patch_rate, audible=audible)
+
+    def check_word_times(self, voice: Voice) -> None:
+        """Raise ConfigError where this model has no word times."""
+        if self.model.text_spans(self.model.prompt("a", voice)) is None or not isinstance(self.engine, AttentionEngine):
+            raise ConfigError(NO_WORD_TIMES)
 
     def decode(self, codes: Codes, voice: Voice) -> Waveform:
         """Decode `codes` in the timbre of `voice`; no samples where there are no codes."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from marstts.errors import TextError
+from marstts.synthesis.written_forms import SpokenSegment, with_forms
 from marstts.text.lexicon import Lexicon
 from marstts.text.reading import Passage, read_stream, read_text, warnings_of
 from marstts.text.segments import Segment
@@ -39,10 +40,10 @@ class PreparedText:
             advice = f"{ENGLISH_ONLY}; give an English text" if has_words(text) else "give a text with words or numbers"
             raise TextError(f"{quote_start(text)}: there is nothing to speak in it; {advice}")
 
-    def __iter__(self) -> Iterator[Segment]:
+    def __iter__(self) -> Iterator[SpokenSegment]:
         return self
 
-    def __next__(self) -> Segment:
+    def __next__(self) -> SpokenSegment:
         return self._waiting.pop(0) if self._waiting else next(self._segments)
 
     @property
@@ -54,10 +55,10 @@ class PreparedText:
             found.append(f"not supported and ignored: {', '.join(sorted(self._ignored))}")
         return "; ".join(found) or None
 
-    def _read(self, passages: Iterable[Passage]) -> Iterator[Segment]:
+    def _read(self, passages: Iterable[Passage]) -> Iterator[SpokenSegment]:
         for passage in passages:
             self._left_out |= dict.fromkeys(passage.left_out)
-            for segment in passage.segments:
+            for segment in with_forms(passage):
                 self._ignored |= unsupported(segment)
                 if segment.text:
                     yield segment

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import html
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -19,8 +19,18 @@ from numpy.typing import NDArray
 
 from marstts import audio
 from marstts.audio import Waveform
+from marstts.audio.tempo import change_tempo
 from marstts.codec.base import Codes
+from marstts.errors import ConfigError
 from marstts.generation.request import StopReason
+from marstts.synthesis.captions import write_captions
+from marstts.synthesis.flaws import TakeFlaw
+from marstts.synthesis.word_times import Word
+
+NO_WORD_TIMES = (
+    "this model has no word times: no head of its attention is known to follow the text; `marstts bundle upgrade` "
+    "looks for such heads"
+)
 
 EDGE_BELOW_PEAK_DB = 40.0
 """Frames at the edges of a take that are this much below its loudest frame are silence; the end of an "f" is louder."""
@@ -29,6 +39,19 @@ SENTENCE_PAUSE_SECONDS = 0.30
 CLAUSE_PAUSE_SECONDS = 0.15
 WORD_PAUSE_SECONDS = 0.05
 """Silence set between two takes, by the mark the first of them ends with; takes are trimmed before they are joined."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankedTake:
+    """One of several takes of a sentence, as `ranking` compared them."""
+
+    take: int
+    """Counts from 1, in the order of the seeds."""
+    score: float
+    seconds: float
+    similarity: float
+    """Cosine of its speaker embedding and the voice's."""
+    flaws: tuple[TakeFlaw, ...]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -59,6 +82,18 @@ class Take:
     extra_pause_seconds: float = 0.0
     """Silence after the take that the text asks for, in addition to the usual one."""
 
+    words: tuple[Word, ...] | None = None
+    """The words that were said, times from the beginning of `waveform`; None where the model has no word times."""
+
+    flaws: tuple[TakeFlaw, ...] = ()
+    """Words that are missing, repeated or broken off, and sounds after the last one, times as in `words`."""
+
+    ranking: tuple[RankedTake, ...] = ()
+    """All takes that were compared, best first, where more than one was asked for."""
+
+    repaired: str | None = None
+    """How a sentence that stayed flawed was spoken after all, if it was."""
+
     @property
     def seconds(self) -> float:
         return self.waveform.seconds
@@ -77,6 +112,9 @@ class Take:
             attempts=self.attempts,
             seconds=self.seconds,
             warning=self.warning,
+            flaws=self.flaws,
+            ranking=self.ranking,
+            repaired=self.repaired,
         )
 
 
@@ -90,6 +128,9 @@ class TakeSummary:
     attempts: int
     seconds: float
     warning: str | None
+    flaws: tuple[TakeFlaw, ...] = ()
+    ranking: tuple[RankedTake, ...] = ()
+    repaired: str | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -126,6 +167,22 @@ class Speech:
     @property
     def seconds(self) -> float:
         return self.waveform.seconds
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        """All words with their times from the beginning of the speech.
+
+        Raises ConfigError for a model whose attention does not follow the text: it has no word times.
+        """
+        return tuple(
+            word.shifted(offset)
+            for take, offset in zip(self.takes, take_offsets(self.takes), strict=True)
+            for word in known_words(take)
+        )
+
+    def save_words(self, path: Path | str) -> None:
+        """Write the word times in the format of the file's suffix: .json, .srt, .vtt or .TextGrid."""
+        write_captions(self.words, path, seconds=self.seconds)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -171,10 +228,27 @@ def describe_speech(speech: Any) -> dict[str, Any]:
                 "attempts": take.attempts,
                 "seconds": round(take.seconds, 3),
                 "warning": take.warning,
+                "repaired": take.repaired,
+                "flaws": describe_flaws(take.flaws),
+                "ranking": [
+                    {
+                        "take": ranked.take,
+                        "score": ranked.score,
+                        "seconds": ranked.seconds,
+                        "similarity": ranked.similarity,
+                        "flaws": describe_flaws(ranked.flaws),
+                    }
+                    for ranked in take.ranking
+                ],
             }
             for take in speech.takes
         ],
     }
+
+
+def describe_flaws(flaws: Sequence[TakeFlaw]) -> list[dict[str, Any]]:
+    """Describe flaws for programs."""
+    return [{"kind": flaw.kind.value, "word": flaw.word, "at": flaw.seconds} for flaw in flaws]
 
 
 def pause_after(text: str) -> float:
@@ -194,6 +268,34 @@ def join(takes: Sequence[Take]) -> Waveform:
     for before, take in pairwise(takes):
         pieces += [silence(pause_after(before.text) + before.extra_pause_seconds, sample_rate), take.waveform]
     return limit_peak(audio.join(pieces))
+
+
+def at_speed(take: Take, speed: float) -> Take:
+    """The take at another tempo, times of its words and flaws included; 1 returns it as it is."""
+    if speed == 1.0:
+        return take
+    return replace(
+        take,
+        waveform=change_tempo(take.waveform, speed),
+        words=None if take.words is None else tuple(word.scaled(1.0 / speed) for word in take.words),
+        flaws=tuple(replace(flaw, seconds=round(flaw.seconds / speed, 2)) for flaw in take.flaws),
+    )
+
+
+def take_offsets(takes: Sequence[Take]) -> list[float]:
+    """Seconds from the beginning of the joined speech until each take begins."""
+    offsets = [0.0]
+    for take in takes[:-1]:
+        pause = silence(pause_after(take.text) + take.extra_pause_seconds, take.waveform.sample_rate)
+        offsets.append(offsets[-1] + take.seconds + pause.seconds)
+    return offsets[: len(takes)]
+
+
+def known_words(take: Take) -> tuple[Word, ...]:
+    """The words of a take; ConfigError where its model has no word times."""
+    if take.words is None:
+        raise ConfigError(NO_WORD_TIMES)
+    return take.words
 
 
 def silence(seconds: float, sample_rate: int) -> Waveform:

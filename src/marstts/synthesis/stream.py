@@ -24,14 +24,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from marstts.audio import FADE_SECONDS, TRIM_FRAME, TRIM_HOP, Waveform
-from marstts.generation.request import Request
+from marstts.generation.request import Request, RequestState
 from marstts.generation.scheduler import AsyncScheduler
 from marstts.synthesis.backoff import RejectReason, best_of, rejection_reason
 from marstts.synthesis.continuation import Continuation, first_voice, next_voice
+from marstts.synthesis.guard import TakeGuard
 from marstts.synthesis.incremental_decoder import ChunkSizes, IncrementalDecoder, Samples
 from marstts.synthesis.model_session import ModelSession
 from marstts.synthesis.prepared_text import PreparedText
 from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, Take, pause_after, silence
+from marstts.synthesis.streamed_words import StreamedWords
+from marstts.synthesis.word_times import Word
 from marstts.text.segments import Segment
 from marstts.voice import Voice
 
@@ -60,6 +63,10 @@ class Chunk:
     is_last: bool = False
     """Whether no chunk follows."""
 
+    words: tuple[Word, ...] = ()
+    """Words that were finished since the last chunk, times from the beginning of the stream; none from a model without
+    word times. The audio of a word may still follow with the next chunk."""
+
     @property
     def seconds(self) -> float:
         return len(self.samples) / self.sample_rate
@@ -87,10 +94,12 @@ def stream_text(
     sample_rate = session.codec.spec.sample_rate
     voice = first_voice(voice, continuation)
     text_warning = text.warning if text.is_whole else None
+    num_sent = 0
     with nullcontext(scheduler) if scheduler else AsyncScheduler(session.engine, capacity=1) as rows:
         for index, (segment, is_last) in enumerate(with_last(text)):
             requests = session.requests(segment.text, voice, top_p, (seed, index))
-            for samples, take in stream_sentence(session, rows, segment, voice, requests, config):
+            sentence_start = num_sent / sample_rate
+            for samples, words, take in stream_sentence(session, rows, segment, voice, requests, config):
                 if take is not None:
                     voice = next_voice(voice, take, continuation)
                     if is_last:
@@ -107,7 +116,9 @@ def stream_text(
                     take=take,
                     warning="; ".join(warnings) or None,
                     is_last=is_last and take is not None,
+                    words=tuple(word.shifted(sentence_start) for word in words),
                 )
+                num_sent += len(samples)
 
 
 def with_last(segments: Iterable[Segment]) -> Iterator[tuple[Segment, bool]]:
@@ -127,21 +138,23 @@ def stream_sentence(
     voice: Voice,
     requests: Iterator[Request],
     config: ChunkSizes,
-) -> Iterator[tuple[Samples, Take | None]]:
-    """Pieces of one sentence; its take comes with the last of them."""
+) -> Iterator[tuple[Samples, tuple[Word, ...], Take | None]]:
+    """Pieces of one sentence, and the words finished with each; its take comes with the last of them."""
     refused: list[tuple[Take, Samples]] = []
     for request in requests:
         decoder = IncrementalDecoder(session, voice, config)
         trimmer = StreamingTrimmer(session.codec.spec.sample_rate)
         sent: list[Samples] = []
+        spoken = StreamedWords(session, segment)
+        guard = TakeGuard(session, segment.text, may_give_up=False)
         with closing(scheduler.stream(request, lambda decoder=decoder: decoder.needed)) as rows:  # type: ignore[misc]
-            for row in rows:
+            for row in takewhile_running(rows, guard):
                 with scheduler.decode_turn():
                     decoded = decoder.decode_until(row)
                 piece = trimmer.push(decoded)
                 if row.stop is None and len(piece):
                     sent.append(piece)
-                    yield piece, None
+                    yield piece, spoken.finished(row, trimmer.start), None
         rest = np.concatenate([piece, trimmer.finish()])
         whole = np.concatenate([*sent, rest])
         take = session.decode_take(segment, row, voice, decoder.decoded)
@@ -149,12 +162,23 @@ def stream_sentence(
         if flaw is None or sent:
             warning = None if flaw is None else phrase_late_warning(take, flaw)
             streamed = Waveform(whole, trimmer.sample_rate)
-            yield rest, replace(take, waveform=streamed, attempts=len(refused) + 1, warning=warning)
+            words = session.take_words(segment, row, trimmer.start or 0, (trimmer.start or 0) + len(whole))
+            take = replace(take, waveform=streamed, attempts=len(refused) + 1, warning=warning, words=words)
+            yield rest, spoken.rest(words), take
             return
         refused.append((take, whole))
     best = best_of([take for take, _ in refused], session.backoff)
     [whole] = [samples for take, samples in refused if take.codes is best.codes]
-    yield whole, replace(best, waveform=Waveform(whole, best.waveform.sample_rate))
+    yield whole, best.words or (), replace(best, waveform=Waveform(whole, best.waveform.sample_rate))
+
+
+def takewhile_running(rows: Iterable[RequestState], guard: TakeGuard) -> Iterator[RequestState]:
+    """The rows up to the one that has ended, by itself or by the guard."""
+    for made in rows:
+        row = guard.judge(made)
+        yield row
+        if row.stop is not None:
+            return
 
 
 def phrase_late_warning(take: Take, flaw: RejectReason) -> str:
@@ -180,6 +204,11 @@ class StreamingTrimmer:
         self._end = 0
         """End of the sentence, if nothing louder follows."""
         self._sent = 0
+
+    @property
+    def start(self) -> int | None:
+        """First sample of the sentence, once there is one."""
+        return self._start
 
     def push(self, samples: Samples) -> Samples:
         """The samples that are ready to be sent."""

@@ -83,12 +83,16 @@ class Synthesizer(ModelSession):
         continuation: Continuation = Continuation.FIXED_REFERENCE,
         on_take: OnTake | None = None,
         scheduler: AsyncScheduler | None = None,
+        takes: int = 1,
+        speed: float = 1.0,
     ) -> Speech:
         """Speak `text` in `voice`, its sentences in one batch.
 
         `top_p` is where backoff starts (default: `self.sampling.top_p`). Raises TextError where there is nothing to
         speak, VoiceError where the voice was made for another model. `Speech.warnings` names what could not be spoken
-        and what is flawed. SSML may change voice and rate within the text.
+        and what is flawed. With `takes`, so many of every sentence are sampled, and the best is kept; `Take.ranking`
+        tells why. `speed`, 0.8 to 1.25, changes the tempo at the same pitch and needs the extra `formats`. SSML may
+        change voice and rate within the text.
         """
         parts = split_parts(text, self.lexicon) or (Part(text),)
         opened = self.open_voice(voice)
@@ -103,6 +107,8 @@ class Synthesizer(ModelSession):
             continuation=continuation,
             on_take=on_take,
             scheduler=scheduler,
+            takes=takes,
+            speed=speed,
         )
         spoken = [speech_of(result) for result in sorted(results, key=lambda result: result.index)]
         return spoken[0] if parts[0].text is text else join_parts(parts, spoken)
@@ -145,6 +151,7 @@ class Synthesizer(ModelSession):
         continuation: Continuation = Continuation.FIXED_REFERENCE,
         batch: int = DEFAULT_BATCH,
         scheduler: AsyncScheduler | None = None,
+        takes: int = 1,
     ) -> Generator[SpeakResult, None, None]:
         """Speak each text as `speak` would, at most `batch` sentences at a time; yields results as they are done.
 
@@ -158,4 +165,5 @@ class Synthesizer(ModelSession):
             continuation=continuation,
             batch=batch,
             scheduler=scheduler,
+            takes=takes,
         )

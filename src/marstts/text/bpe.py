@@ -106,6 +106,11 @@ class BPE:
         """Ids of `text`; special tokens are recognized wherever they are written out in it."""
         return self._tokenizer.encode(_without_lone_surrogates(text)).ids
 
+    def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """The ids of `encode`, and first character and last + 1 of each; bytes of a character share its place."""
+        encoding = self._tokenizer.encode(_without_lone_surrogates(text))
+        return encoding.ids, encoding.offsets
+
     def encode_plain(self, text: str) -> list[int]:
         """Ids of `text` in which special tokens are strings like any others."""
         plain = Tokenizer.from_str(self._tokenizer.to_str())

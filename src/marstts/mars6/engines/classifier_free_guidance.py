@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from marstts.generation.engine import Engine, SamplingInputs, can_start_concurrently
+from marstts.generation.engine import Engine, SamplingInputs, can_start_concurrently, text_attention
 from marstts.generation.layout import TokenLayout
 from marstts.generation.loop import sample_positions
 from marstts.mars6.prompt import SPECIAL_TOKENS, Prompt
@@ -97,6 +97,11 @@ class GuidedEngine:
         if isinstance(self.engine, GuidedPatchSampler):
             return self.engine.sample_guided_patch(state, inputs, self.weight)
         return sample_positions(self, state, inputs)
+
+    def text_attention(self, state: Any) -> NDArray[np.float32] | None:
+        """(B, S) of the rows with text, see `generation.engine.AttentionEngine`."""
+        attention = text_attention(self.engine, state)
+        return None if attention is None else attention[::2]
 
     def append(self, state: Any, patches: NDArray[np.int64]) -> Any:
         """patches (B, P), finished ones; they are appended to both rows of a pair."""

@@ -14,7 +14,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,6 +93,9 @@ class StaticState:
     patch: PartialPatch | None = field(default=None, repr=False)
     """State of a patch that is generated position by position."""
 
+    attention: NDArray[np.float32] | None = field(default=None, repr=False)
+    """(rows, S) of the aligned heads, while a patch is in the making; None without such heads."""
+
 
 class StaticEngine(ModelOnDevice):
     """A `PatchSampler` over a PyTorch MARS6, made for a GPU. Several threads may use it, one patch at a time."""
@@ -132,7 +135,7 @@ class StaticEngine(ModelOnDevice):
         if not batch.prefix.shape[1]:
             return stack(memory)[..., :0, :]
         x = decoder.embed(self.tensor(batch.prefix))[:, :-1]
-        _, seen = decoder.prefill(x, memory, mask)
+        _, seen, _ = decoder.prefill(x, memory, mask)
         return stack(seen)
 
     @torch.inference_mode()
@@ -167,11 +170,22 @@ class StaticEngine(ModelOnDevice):
                 table.recent[slots], table.guidance[slots] = per_row(inputs.recent), weight
 
             picks = step.run(fill)[leaders]
+            attention = self.attention_in(step, slots)
         config = self.config
         assert (picks <= config.codebook_size).all(), "the model's logits are NaN or infinite"
         ended = np.maximum.accumulate(picks == config.codebook_size, axis=1)
         tokens = np.where(ended, config.eos, picks + np.array(config.position_levels) * config.codebook_size)
-        return tokens, StaticState(state.assignment, state.lengths + 1, state.texts, None)
+        return tokens, StaticState(state.assignment, state.lengths + 1, state.texts, None, attention=attention)
+
+    def attention_in(self, step: CapturedStep, slots: Sequence[int]) -> NDArray[np.float32] | None:
+        """(rows, S) of the step that was computed last; None without aligned heads."""
+        if not self.config.aligned_heads:
+            return None
+        return step.host_attention.numpy()[list(slots), self.model.num_slots :]
+
+    def text_attention(self, state: StaticState) -> NDArray[np.float32] | None:
+        """(rows, S) of the aligned heads, see `generation.engine.AttentionEngine`."""
+        return state.attention
 
     @torch.inference_mode()
     def next_logits(self, state: StaticState, tokens: NDArray[np.int64]) -> tuple[NDArray[np.float32], StaticState]:
@@ -183,12 +197,16 @@ class StaticEngine(ModelOnDevice):
                 slots = self.assign_slots(state, step.cache)
                 step.write(lambda table: fill_patches(table, slots, state))
                 vectors = step.decode_step(StepInputs.of(step.table, self.config.patch_size))[step.cache.index(slots)]
+                step.fetch_attention()
                 step.wait()
-            state = StaticState(state.assignment, state.lengths + 1, state.texts, None, PartialPatch(vectors))
+                attention = self.attention_in(step, slots)
+            state = StaticState(
+                state.assignment, state.lengths + 1, state.texts, None, PartialPatch(vectors), attention
+            )
         assert state.patch is not None, "the positions of a patch come in order"
         vectors, past = state.patch
         logits, past = self.model.local_decoder.step(vectors, self.tensor(tokens[:, -1]) if position else None, past)
-        after = StaticState(state.assignment, state.lengths, state.texts, None, PartialPatch(vectors, past))
+        after = replace(state, patch=PartialPatch(vectors, past))
         return logits.float().cpu().numpy(), after
 
     def append(self, state: StaticState, patches: NDArray[np.int64]) -> StaticState:
@@ -210,7 +228,8 @@ class StaticEngine(ModelOnDevice):
         pending = None if state.pending is None else state.pending[rows]
         with self._lock:
             assignment = self.take_over([state.assignment], [state.assignment.cells[row] for row in rows])
-        return StaticState(assignment, state.lengths[rows], state.texts[rows], pending, patch)
+        attention = None if state.attention is None else state.attention[rows]
+        return StaticState(assignment, state.lengths[rows], state.texts[rows], pending, patch, attention)
 
     def join(self, states: Sequence[StaticState]) -> StaticState:
         """Concatenate the rows of all states, none of them within a patch. Nothing is copied until the next patch."""

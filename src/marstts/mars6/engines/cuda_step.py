@@ -145,6 +145,9 @@ class CapturedStep:
         self.host_table = torch.zeros(size.batch, width, dtype=torch.float64, pin_memory=on_gpu)
         self.host_picks = torch.zeros(size.batch, self.positions, dtype=torch.long, pin_memory=on_gpu)
         self.table, self.picks = (host.to(self.device, copy=True) for host in (self.host_table, self.host_picks))
+        self.host_attention = torch.zeros(size.batch, size.memory, pin_memory=on_gpu)
+        self.attention = self.host_attention.to(self.device, copy=True)
+        """(B, M) of the aligned heads; zeros where the model has none."""
         self.arange = torch.arange(size.capacity, device=self.device)
         run = compiler(self.patch)
         self.replay = capture(run, self.device) if on_gpu else run
@@ -157,8 +160,14 @@ class CapturedStep:
         self.write(fill)
         self.replay()
         self.host_picks.copy_(self.picks, non_blocking=True)
+        self.fetch_attention()
         self.wait()
         return self.host_picks.numpy().copy()
+
+    def fetch_attention(self) -> None:
+        """Copy the attention of the last step to the host; `wait` before it is read."""
+        if self.model.config.aligned_heads:
+            self.host_attention.copy_(self.attention, non_blocking=True)
 
     def write(self, fill: Callable[[StepInputs], None]) -> None:
         """Fill the table, all zeros before, and send it to the device."""
@@ -188,7 +197,9 @@ class CapturedStep:
         past = [StaticKVCache(keys[layer], values[layer], target) for layer in range(layers)]
         memory = tuple(map(KVCache, *(part.unbind(0) for part in cache.memory.unbind(0))))
         attended = self.arange <= positions.unsqueeze(1)  # (B, N), the patch itself included
-        x, _ = decoder.step(x, past, attended, memory, cache.memory_mask)
+        x, _, attention = decoder.step(x, past, attended, memory, cache.memory_mask)
+        if attention is not None:
+            self.attention.copy_(attention.squeeze(1))
         return x.squeeze(1)
 
     def sample(self, vectors: Tensor, inputs: StepInputs) -> Tensor:

@@ -28,7 +28,7 @@ from marstts.errors import CheckpointError
 from marstts.file_errors import printable_name
 from marstts.generation.engine import SamplingInputs, refuse_nan
 from marstts.generation.layout import TokenLayout
-from marstts.mars6.config import Mars6Config
+from marstts.mars6.config import NUM_SLOTS, Mars6Config
 from marstts.mars6.prompt import Prompt
 from marstts.mars6.prompt_batch import PATCH_PADDING, collate
 from marstts.onnx_session import open_session
@@ -159,6 +159,8 @@ class OnnxState:
 
     memory: Memory
     cache: DecoderKVCache
+    attention: NDArray[np.float32] | None = None
+    """(B, M) of the aligned heads at the patch that `vectors` make; None without such heads."""
     patch: tuple[NDArray[np.float32], ...] = ()
     """The local decoder's cache within a patch made position by position: keys and values (B, H, p, d) per layer."""
 
@@ -247,9 +249,10 @@ class OnnxEngine:
         memory = Memory(np.stack([keys, values]), attention_bias(mask))
         patches = np.pad(batch.prefix, ((0, 0), (1, 0), (0, 0)), constant_values=PATCH_PADDING)  # the start vector
         layers, rows, heads, _, width = keys.shape
-        vectors, new = self._run_global(patches, DecoderKVCache.empty(layers, rows, heads, width), memory)
+        vectors, new, attention = self._run_global(patches, DecoderKVCache.empty(layers, rows, heads, width), memory)
         cache = DecoderKVCache.copied([new], batch.prefix_lengths + 1)
-        return OnnxState(vectors[np.arange(rows), batch.prefix_lengths], memory, cache)
+        last = np.arange(rows), batch.prefix_lengths
+        return OnnxState(vectors[last], memory, cache, None if attention is None else attention[last])
 
     def next_logits(self, state: OnnxState, tokens: NDArray[np.int64]) -> tuple[NDArray[np.float32], OnnxState]:
         """tokens (B, p) -> logits (B, C + 1) of position p, and the state after the p tokens."""
@@ -293,27 +296,37 @@ class OnnxEngine:
         tokens[:, : len(drawn)] = drawn[:, :, 0].T
         return tokens, state
 
+    def text_attention(self, state: OnnxState) -> NDArray[np.float32] | None:
+        """(B, S) of the aligned heads, see `generation.engine.AttentionEngine`."""
+        return None if state.attention is None else state.attention[:, NUM_SLOTS:]
+
     def append(self, state: OnnxState, patches: NDArray[np.int64]) -> OnnxState:
         """patches (B, P), finished ones."""
-        vectors, new = self._run_global(patches[:, None], state.cache, state.memory)
-        return OnnxState(vectors[:, 0], state.memory, state.cache.extended(new))
+        vectors, new, attention = self._run_global(patches[:, None], state.cache, state.memory)
+        last = None if attention is None else attention[:, 0]
+        return OnnxState(vectors[:, 0], state.memory, state.cache.extended(new), last)
 
     def select(self, state: OnnxState, rows: Sequence[int]) -> OnnxState:
         """Return only these rows."""
         patch = tuple(cache[rows] for cache in state.patch)
-        return OnnxState(state.vectors[rows], state.memory.select(rows), state.cache.select(rows), patch)
+        attention = None if state.attention is None else state.attention[rows]
+        return OnnxState(state.vectors[rows], state.memory.select(rows), state.cache.select(rows), attention, patch)
 
     def join(self, states: Sequence[OnnxState]) -> OnnxState:
         """The rows of all states, none of them within a patch."""
+        memory = Memory.join([state.memory for state in states])
+        places = memory.bias.shape[1]
+        attention = [pad_axis(state.attention, 1, places) for state in states if state.attention is not None]
         return OnnxState(
             np.concatenate([state.vectors for state in states]),
-            Memory.join([state.memory for state in states]),
+            memory,
             DecoderKVCache.join([state.cache for state in states]),
+            np.concatenate(attention) if len(attention) == len(states) else None,
         )
 
     def _run_global(
         self, patches: NDArray[np.int64], cache: DecoderKVCache, memory: Memory
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32] | None]:
         """Run the global decoder over patches (B, T, P) after those in the cache, see `export.decoder_graphs`."""
         inputs: dict[str, NDArray[Any]] = {
             "patches": patches,
@@ -325,14 +338,16 @@ class OnnxEngine:
             for layer in range(self.config.global_layers):
                 inputs[f"seen_{name}.{layer}"] = cache.buffer.cache[kind, layer]
                 inputs[f"memory_{name}.{layer}"] = memory.cache[kind, layer]
-        vectors, new = self._run("global", self._global, inputs)
+        vectors, new, *rest = self._run("global", self._global, inputs)
+        attention = rest[0] if rest else None
         config = self.config
         heads, rows = (config.heads, config.width // config.heads), patches.shape[:2]
         expected = (*rows, config.width), (2, config.global_layers, rows[0], heads[0], rows[1], heads[1])
-        if (vectors.shape, new.shape) != expected:
+        is_attention = attention is None or attention.shape == (*rows, memory.bias.shape[1])
+        if (vectors.shape, new.shape) != expected or not is_attention:
             raise self._mismatch("global")
         refuse_nan(vectors)
-        return vectors, new
+        return vectors, new, attention
 
     def _run(self, name: str, session: InferenceSession, feeds: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
         """All outputs of a graph; CheckpointError where the runtime fails on it."""

@@ -88,6 +88,11 @@ class TorchEngine(ModelOnDevice):
         logits, past = self.model.local_decoder.step(state.patches.vectors, last, past)
         return refuse_nan(logits.float().cpu().numpy()), replace(state, tokens=past)
 
+    def text_attention(self, state: TorchState) -> NDArray[np.float32] | None:
+        """(B, S) of the aligned heads, see `generation.engine.AttentionEngine`."""
+        attention = state.patches.attention
+        return None if attention is None else attention[:, self.model.num_slots :].float().cpu().numpy()
+
     @torch.inference_mode()
     def append(self, state: TorchState, patches: NDArray[np.int64]) -> TorchState:
         """patches (B, P), finished ones."""

@@ -52,7 +52,8 @@ def global_graph(config: Mars6Config, weights: Mapping[str, Stored], weights_fil
     Inputs: patches (B, T, P) beginning at position first (B,), where position 0 may hold anything; seen_bias (B, N),
     zero for positions that are attended to and minus infinity for others; per layer seen_keys.l and seen_values.l
     (B, H, N, d), memory_keys.l and memory_values.l (B, H, M, d); memory_bias (B, M).
-    Outputs: vectors (B, T, D), the local decoder's first input; cache (2, L, B, H, T, d), keys and values.
+    Outputs: vectors (B, T, D), the local decoder's first input; cache (2, L, B, H, T, d), keys and values; where heads
+    are aligned, attention (B, T, M), their mean.
     """
     g = GraphBuilder(weights, weights_file)
     heads, width = config.heads, config.width
@@ -65,7 +66,7 @@ def global_graph(config: Mars6Config, weights: Mapping[str, Stored], weights_fil
     bias, parts = attention_bias(g, sizes)
     memory_bias = g.op("Unsqueeze", g.input("memory_bias", "FLOAT", ["batch", "memory"]), [1, 2])
     x = g.op("Reshape", embed_patches(g, config, patches, first), [-1, width])
-    keys, values = [], []
+    keys, values, aligned = [], [], []
     for index in range(config.global_layers):
         layer = f"{GLOBAL}.layers.{index}"
         seen = cache_inputs(g, f"seen_{{}}.{index}", config, "capacity")
@@ -81,7 +82,9 @@ def global_graph(config: Mars6Config, weights: Mapping[str, Stored], weights_fil
         before, now = g.ops("Split", probs, parts, outputs=2, axis=3)
         mixed = g.op("Add", g.op("MatMul", before, seen[1]), g.op("MatMul", now, value))
         x = g.op("Add", x, linear(g, merge_heads(g, mixed, width), f"{layer}.attention.output"))
-        x = g.op("Add", x, cross_attention(g, x, layer, memory, memory_bias, by_head, config))
+        attended, cross_probs = cross_attention(g, x, layer, memory, memory_bias, by_head, config)
+        aligned += aligned_heads(g, config, index, cross_probs)
+        x = g.op("Add", x, attended)
         x = feed_forward(g, x, layer)
         keys.append(key)
         values.append(value)
@@ -90,7 +93,15 @@ def global_graph(config: Mars6Config, weights: Mapping[str, Stored], weights_fil
     cache_shape = g.op("Concat", np.array([2, config.global_layers], np.int64), g.op("Shape", keys[0]), axis=0)
     together = g.op("Concat", *keys, *values, axis=0)  # (2 · L · B, H, T, d)
     g.output(g.op("Reshape", together, cache_shape), "cache", "FLOAT")
+    if aligned:
+        g.output(g.op("ReduceMean", g.op("Concat", *aligned, axis=1), [1], keepdims=0), "attention", "FLOAT")
     return g
+
+
+def aligned_heads(g: GraphBuilder, config: Mars6Config, layer: int, probs: str) -> list[str]:
+    """probs (B, H, T, M) of a layer -> those of its aligned heads (B, heads, T, M), if it has any."""
+    heads = [head for aligned, head in config.aligned_heads if aligned == layer]
+    return [g.op("Gather", probs, np.array(heads, np.int64), axis=1)] if heads else []
 
 
 def attention_bias(g: GraphBuilder, sizes: str) -> tuple[str, str]:
@@ -134,14 +145,15 @@ def embed_patches(g: GraphBuilder, config: Mars6Config, patches: str, first: str
 
 def cross_attention(
     g: GraphBuilder, x: str, layer: str, memory: tuple[str, str], bias: str, by_head: str, config: Mars6Config
-) -> str:
-    """The cross-attention's part of a layer: x (B · T, D) -> (B · T, D)."""
+) -> tuple[str, str]:
+    """The cross-attention's part of a layer: x (B · T, D) -> (B · T, D), and its probabilities (B, H, T, M)."""
     name = f"{layer}.cross_attention"
     scale = (config.width // config.heads) ** -0.5
     query = linear(g, norm(g, x, f"{layer}.cross_norm"), f"{name}.query", scales=[scale])
     query = g.op("Transpose", g.op("Reshape", query, by_head), perm=[0, 2, 1, 3])
     probs = g.op("Softmax", g.op("Add", scores_of(g, query, memory[0]), bias), axis=3)
-    return linear(g, merge_heads(g, g.op("MatMul", probs, memory[1]), config.width), f"{name}.output")
+    mixed = merge_heads(g, g.op("MatMul", probs, memory[1]), config.width)
+    return linear(g, mixed, f"{name}.output"), probs
 
 
 def cache_inputs(g: GraphBuilder, name: str, config: Mars6Config, length: str) -> tuple[str, str]:

@@ -1,0 +1,193 @@
+"""Flaws of a take: words that are missing, said twice or broken off, loops, and sounds after the last word.
+
+Upstream: the path of a take's attention (`attention_path`), its tokens.  Downstream: `backoff`, `guard`, reports.
+How well these rules find damaged takes is measured by `benchmarks/word_flaws.py`, see docs/word-times.md.
+Shapes: T steps of a take · K places of the sentence · P positions of a patch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marstts.synthesis.attention_path import PathSearch
+
+AT_END = 0.5
+"""A step with this much attention to the end mark is after the last word."""
+
+MAX_STEPS_AT_END = 3
+"""Steps after the last word, 0.26 s: sound takes end within two."""
+
+MIN_ATTENTION_TO_END = 0.85
+"""Summed over a take. A take that ends before its last word is done has less; sound ones have 1.0 or more."""
+
+MIN_SKIPPED_LETTERS = 3
+"""A shorter word may be said within the step of its neighbor."""
+
+MAX_STEPS_IN_WORD = 18
+"""1.5 s; the longest words of sound takes last 1.1 s."""
+
+STEPS_PER_LETTER = 3.0
+"""A word of many letters may take longer: this much for each."""
+
+MIN_REPEATED_PATCHES = 2
+"""So many patches that return token for token, one after the other, are a loop."""
+
+
+LETTERS_BY_STEPS = {
+    0.2: " '-",
+    0.4: "eh",
+    0.6: "giu",
+    0.7: "dow",
+    0.8: "abflmnrtv",
+    0.9: "?!ckpsz",
+    1.0: ".",
+    1.1: "y",
+    1.2: "j",
+    1.3: "x",
+    1.4: "q",
+    2.3: ",",
+}
+"""Steps of attention that a character gets in a sound take: means of 300 takes of mini."""
+
+STEPS_OF_LETTER = {letter: steps for steps, letters in LETTERS_BY_STEPS.items() for letter in letters}
+
+WINDOW_LETTERS = 7
+"""Characters that are looked at together in search of a word that was cut short."""
+
+MIN_COVERAGE = 0.42
+"""Share of the usual attention that every window gets in a sound take: less in 1 of 300."""
+
+
+class FlawKind(str, Enum):
+    """What is wrong with a take."""
+
+    SKIPPED = "skipped"
+    REPEATED = "repeated"
+    UNFINISHED = "unfinished"
+    LOOP = "loop"
+    BABBLE = "babble after the end"
+
+
+@dataclass(frozen=True)
+class TakeFlaw:
+    """One flaw of a take."""
+
+    kind: FlawKind
+
+    word: str
+    """The word that is concerned; empty for babble."""
+
+    seconds: float
+    """From the beginning of the take."""
+
+    def __str__(self) -> str:
+        what = f"{self.kind.value}: {self.word!r}" if self.word else self.kind.value
+        return f"{what} ({self.seconds:.1f} s)"
+
+
+def find_flaws(
+    search: PathSearch,
+    sentence: str,
+    step_seconds: float,
+    *,
+    tokens: NDArray[np.int64] | None = None,
+    has_ended: bool = True,
+) -> tuple[TakeFlaw, ...]:
+    """All flaws of a take, by kind; `tokens` (T, P) of its patches, `has_ended`: by end of speech, not by a limit."""
+    if not search.attention:
+        return ()
+    path, attention = search.path(), np.stack(search.attention)
+    places = search.places.places
+
+    def flaw(kind: FlawKind, place: int, step: int) -> TakeFlaw:
+        return TakeFlaw(kind, sentence[places[place].start : places[place].end], round(step * step_seconds, 2))
+
+    missing = dict(skipped_words(search, path))
+    if has_ended:
+        missing = {**dict(thin_words(search, path)), **missing}
+    found = [flaw(FlawKind.SKIPPED, place, step) for place, step in sorted(missing.items())]
+    found += [flaw(FlawKind.REPEATED, place, step) for place, step in repeated_words(search, path)]
+    found += [flaw(FlawKind.LOOP, place, step) for place, step in long_words(search, path)]
+    if tokens is not None and (patch := repeated_patches(tokens)) is not None:
+        found.append(flaw(FlawKind.LOOP, int(path[patch]), patch))
+    if has_ended and attention[:, -1].sum() < MIN_ATTENTION_TO_END:
+        found.append(flaw(FlawKind.UNFINISHED, search.places.words[-1], len(path)))
+    end = first_step_after_words(attention)
+    if end is not None and len(path) - end > MAX_STEPS_AT_END:
+        found.append(TakeFlaw(FlawKind.BABBLE, "", round((end + 1) * step_seconds, 2)))
+    return tuple(found)
+
+
+def skipped_words(search: PathSearch, path: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Places of words that the path passed over, and the step where it did."""
+    visited = set(path.tolist())
+    furthest = int(path.max())
+    for index in search.places.words:
+        place = search.places.places[index]
+        if index < furthest and index not in visited and place.num_letters >= MIN_SKIPPED_LETTERS:
+            yield index, int(np.flatnonzero(path > index)[0])
+
+
+def thin_words(search: PathSearch, path: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """The place of the word around the window of characters that got least attention, if too little, and its step."""
+    places = search.places
+    inside = np.flatnonzero(places.spans[:, 0] >= 0)
+    if not len(inside):
+        return
+    usual = np.array([usual_steps(places.sentence[first:last]) for first, last in places.spans[inside]])
+    coverage = search.coverage[inside]
+    usual = usual * max(coverage.sum() / usual.sum(), 1e-6)  # as fast as this take
+    window = np.ones(WINDOW_LETTERS)
+    ratio = np.convolve(coverage, window, "same")[: len(inside)] / np.convolve(usual, window, "same")[: len(inside)]
+    least = int(ratio.argmin())
+    if ratio[least] < MIN_COVERAGE:
+        character = int(places.spans[inside[least], 0])
+        index = max(word for word in (1, *places.words) if places.places[word].start <= character or word == 1)
+        steps = np.flatnonzero(path >= index)
+        yield index, int(steps[0]) if len(steps) else len(path) - 1
+
+
+def usual_steps(characters: str) -> float:
+    """Steps of attention that a token of these characters gets in a sound take of usual pace."""
+    return sum(STEPS_OF_LETTER.get(letter, 0.7) for letter in characters.lower())
+
+
+def repeated_words(search: PathSearch, path: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Places of words that the path went back to, and the step where it did; not after the last word."""
+    end = len(search.places.places) - 1
+    for step, (before, after) in enumerate(pairwise(path.tolist()), 1):
+        if after < before < end:
+            yield after, step
+
+
+def long_words(search: PathSearch, path: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Places of words that last far longer than their letters take, and the step where they begin."""
+    for index in search.places.words:
+        steps = np.flatnonzero(path == index)
+        most = max(MAX_STEPS_IN_WORD, STEPS_PER_LETTER * search.places.places[index].num_letters)
+        if len(steps) > most:
+            yield index, int(steps[0])
+
+
+def repeated_patches(tokens: NDArray[np.int64]) -> int | None:
+    """tokens (T, P) -> the patch where a stretch begins that returns at once token for token; None if none does."""
+    for length in range(MIN_REPEATED_PATCHES, len(tokens) // 2 + 1):
+        same = (tokens[:-length] == tokens[length:]).all(axis=1)
+        run = 0
+        for patch, is_same in enumerate(same):
+            run = run + 1 if is_same else 0
+            if run == length:
+                return patch - length + 1
+    return None
+
+
+def first_step_after_words(attention: NDArray[np.float32]) -> int | None:
+    """attention (T, K) -> the first step that attends to the end mark; None if none does."""
+    after = np.flatnonzero(attention[:, -1] >= AT_END)
+    return int(after[0]) if len(after) else None

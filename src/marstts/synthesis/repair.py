@@ -1,0 +1,64 @@
+"""Repair: a sentence that stays flawed is spoken anew with other seeds, then in two parts that are joined.
+
+Upstream: `batch`, after the last attempt of backoff.  Downstream: the take that is kept, which says how it was made.
+Only flaws of words are repaired; the other sentences of a text stay as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from marstts.synthesis.speech import Take, join, take_offsets
+from marstts.synthesis.written_forms import SpokenSegment, WrittenForm
+from marstts.text.segments import Segment
+from marstts.text.sentences import split_sentences
+
+MIN_PART_CHARACTERS = 12
+"""Shorter parts sound cut off."""
+
+OTHER_SEED, DIVIDED = "spoken anew with another seed", "divided at a clause"
+
+
+def divide(segment: Segment) -> list[SpokenSegment]:
+    """The segment in two parts, or more where the sentence has no even division; itself alone where it is too short."""
+    parts = split_sentences(segment.text, max(MIN_PART_CHARACTERS, math.ceil(0.6 * len(segment.text))))
+    if min(map(len, parts)) < MIN_PART_CHARACTERS:
+        parts = [segment.text]
+    forms = segment.forms if isinstance(segment, SpokenSegment) else ()
+    found, start = [], 0
+    for part in parts:
+        start = segment.text.find(part, start)
+        inside = [form for form in forms if start <= form.start < start + len(part)]
+        moved = tuple(WrittenForm(form.written, form.start - start, form.end - start) for form in inside)
+        found.append(SpokenSegment(text=part, forms=moved))
+        start += len(part)
+    return found
+
+
+def join_parts(segment: Segment, parts: Sequence[Take], attempts: int) -> Take:
+    """The takes of all parts of a segment as one."""
+    offsets = take_offsets(parts)
+    words = [word.shifted(offset) for take, offset in zip(parts, offsets, strict=True) for word in take.words or ()]
+    flaws = [
+        replace(flaw, seconds=round(flaw.seconds + offset, 2))
+        for take, offset in zip(parts, offsets, strict=True)
+        for flaw in take.flaws
+    ]
+    warnings = [take.warning for take in parts if take.warning is not None]
+    return replace(
+        parts[-1],
+        text=segment.text,
+        codes=tuple(np.concatenate(levels) for levels in zip(*(take.codes for take in parts), strict=True)),
+        waveform=join(parts),
+        attempts=attempts + sum(take.attempts for take in parts),
+        warning="; ".join(warnings) or None,
+        extra_pause_seconds=segment.pause_seconds,
+        words=tuple(words),
+        flaws=tuple(flaws),
+        ranking=(),
+        repaired=DIVIDED,
+    )

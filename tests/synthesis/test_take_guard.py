@@ -1,0 +1,58 @@
+"""The guard: takes that are over are ended, those that cannot be saved are given up, all others are left alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from test_attention_path import character_spans, places_of, steps_at
+
+from marstts.generation.request import Limits, Request, RequestState, SamplingConfig, StopReason
+from marstts.synthesis.guard import KEPT_STEPS_AT_END, TakeGuard
+
+SENTENCE = "Nobody, he said, came."
+SPOKEN = [1, 1, 1, 2, 3, 4, 4, 6, 6]
+
+
+class Session:
+    """All that a guard needs of one."""
+
+    class model:
+        @staticmethod
+        def text_spans(prompt: object) -> np.ndarray:
+            return character_spans(SENTENCE)
+
+
+def judged(visited: list[int], *, may_give_up: bool = True) -> list[RequestState]:
+    """The row after each step, as the guard lets it pass; up to the one that ended."""
+    steps = steps_at(places_of(SENTENCE), visited, sharpness=0.97)
+    request = Request(None, 0.2, Limits(0, 500), np.random.default_rng(0), SamplingConfig())  # type: ignore[arg-type]
+    guard = TakeGuard(Session(), SENTENCE, may_give_up=may_give_up)  # type: ignore[arg-type]
+    rows = []
+    for count in range(1, len(steps) + 1):
+        patches = tuple(np.full(7, step) for step in range(count))
+        row = guard.judge(RequestState(request, (), patches, tuple(steps[:count])))
+        rows.append(row)
+        if row.stop is not None:
+            break
+    return rows
+
+
+def test_a_sound_take_passes_unchanged():
+    rows = judged([*SPOKEN, 8, 8, 8])
+    assert all(row.stop is None for row in rows) and len(rows[-1].patches) == len(SPOKEN) + 3
+
+
+@pytest.mark.parametrize("after", [[8] * 9, [8, 1, 1, 4, 4, 6, 6, 3]])
+def test_a_take_that_goes_on_after_its_last_word_is_ended_there(after):
+    row = judged([*SPOKEN, *after])[-1]
+    assert row.stop is StopReason.WORDS_DONE
+    assert len(row.patches) == len(SPOKEN) + KEPT_STEPS_AT_END
+
+
+def test_a_take_that_stays_in_a_word_is_given_up():
+    rows = judged([1, 1, 2, 3, *[4] * 60])
+    assert rows[-1].stop is StopReason.FLAWED and len(rows) < 30
+
+
+def test_the_last_attempt_is_never_given_up():
+    assert judged([1, 1, 2, 3, *[4] * 60], may_give_up=False)[-1].stop is None

@@ -1,0 +1,151 @@
+"""Attempts, repair and rankings of sentences whose words a scripted model gets wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from marstts.errors import ConfigError
+from marstts.generation.request import StopReason
+from marstts.mars6.prompt import Prompt
+from marstts.synthesis.backoff import BackoffConfig
+from marstts.synthesis.flaws import FlawKind
+from marstts.synthesis.repair import DIVIDED, OTHER_SEED, divide
+from marstts.synthesis.synthesizer import Synthesizer
+from marstts.text.segments import Segment
+from scripted import LOUD, Rows, ScriptedEngine, ScriptedTake, scripted_synthesizer
+
+TEXT = "the cat sat on the mat, and she sells sea shells there."
+SEED_ATTEMPTS = BackoffConfig().attempts
+
+
+@dataclass(frozen=True)
+class ReadTake(ScriptedTake):
+    """A take that says which token each step attends to; the last one from then on."""
+
+    tokens: tuple[int, ...] = ()
+    width: int = 0
+
+
+@dataclass
+class ReadingEngine(ScriptedEngine):
+    """A scripted engine with attention."""
+
+    def next_logits(self, state: Rows, tokens: np.ndarray) -> tuple[np.ndarray, Rows]:
+        """Loud codes, other ones for every patch: a patch that returns would be a loop."""
+        logits, state = super().next_logits(state, tokens)
+        for row, step in zip(logits, state.num_generated, strict=True):
+            if row.argmax() == LOUD:
+                row[40 + np.random.default_rng((step, tokens.shape[1])).integers(8)] = 1.0
+        return logits, state
+
+    def text_attention(self, state: Rows) -> np.ndarray:
+        attention = np.zeros((len(state.takes), max(take.width for take in state.takes)), np.float32)
+        for row, take, step in zip(attention, state.takes, state.num_generated, strict=True):
+            row[take.tokens[min(step, len(take.tokens) - 1)]] = 1.0
+        return attention
+
+
+def sound(prompt: Prompt, first: int = 0) -> ReadTake:
+    """Read from token `first` to the end, a token a step."""
+    width = len(prompt.text_ids)
+    return ReadTake(width - first, LOUD, tuple(range(first, width)), width)
+
+
+def without_middle(prompt: Prompt) -> ReadTake:
+    """Pass over the third quarter of the text."""
+    width = len(prompt.text_ids)
+    kept = tuple(token for token in range(width) if not width // 2 <= token < 3 * width // 4)
+    return ReadTake(len(kept), LOUD, kept, width)
+
+
+def reader(script: Callable[[int, Prompt], ReadTake]) -> Synthesizer:
+    tts = scripted_synthesizer(script)
+    config = tts.model.config.model_copy(update={"aligned_heads": ((0, 0),)})
+    engine = ReadingEngine(script, config)
+    return replace(tts, model=replace(tts.model, config=config, engine=engine))
+
+
+def speak(script: Callable[[int, Prompt], ReadTake], reference, text: str = TEXT, **options):
+    tts = reader(script)
+    return tts.speak(text, tts.clone(reference), **options), tts.model.engine
+
+
+def test_a_take_that_reads_everything_is_kept_at_once(reference):
+    speech, engine = speak(lambda attempt, prompt: sound(prompt), reference)
+    assert len(engine.prompts) == 1 and speech.takes[0].flaws == ()
+    assert " ".join(word.written for word in speech.words) == TEXT
+
+
+def test_a_skipped_word_is_sampled_again(reference):
+    speech, engine = speak(lambda attempt, prompt: sound(prompt) if attempt else without_middle(prompt), reference)
+    assert len(engine.prompts) == 2 and speech.takes[0].attempts == 2 and speech.warnings == ()
+
+
+def test_a_sentence_that_stays_flawed_is_spoken_with_another_seed(reference):
+    def script(attempt: int, prompt: Prompt) -> ReadTake:
+        return sound(prompt) if attempt >= SEED_ATTEMPTS else without_middle(prompt)
+
+    [take] = speak(script, reference)[0].takes
+    assert take.repaired == OTHER_SEED and take.warning is None and take.attempts == SEED_ATTEMPTS + 1
+
+
+def test_then_it_is_divided_and_the_parts_are_joined(reference):
+    def script(attempt: int, prompt: Prompt) -> ReadTake:
+        return without_middle(prompt) if len(prompt.text_ids) > 30 else sound(prompt)
+
+    speech, _ = speak(script, reference)
+    [take] = speech.takes
+    assert take.repaired == DIVIDED and take.flaws == () and speech.warnings == ()
+    assert " ".join(word.written for word in take.words) == TEXT and take.text == TEXT
+    assert [word.start for word in take.words] == sorted(word.start for word in take.words)
+    assert take.words[-1].end <= take.seconds
+
+
+def test_only_the_flawed_sentence_of_a_text_is_repaired(reference):
+    def script(attempt: int, prompt: Prompt) -> ReadTake:
+        return without_middle(prompt) if len(prompt.text_ids) > 30 else sound(prompt)
+
+    before, flawed = speak(script, reference, "she sells sea shells. " + TEXT)[0].takes
+    assert before.attempts == 1 and before.repaired is None and flawed.repaired == DIVIDED
+
+
+def test_a_sentence_that_cannot_be_repaired_is_kept_with_a_warning(reference):
+    speech, _ = speak(lambda attempt, prompt: without_middle(prompt), reference)
+    assert "not all words are said once" in speech.warnings[0]
+    assert FlawKind.SKIPPED in {flaw.kind for flaw in speech.takes[0].flaws}
+    assert len(speech.words) < len(TEXT.split())
+
+
+def test_sound_after_the_last_word_is_cut_off(reference):
+    def script(attempt: int, prompt: Prompt) -> ReadTake:
+        return replace(sound(prompt), patches=200)
+
+    [take] = speak(script, reference)[0].takes
+    assert take.stop is StopReason.WORDS_DONE and take.warning is None
+    assert take.attempts == 1 and len(take.codes[0]) < 80
+
+
+def test_the_best_of_several_takes_is_kept(reference):
+    def script(attempt: int, prompt: Prompt) -> ReadTake:
+        return sound(prompt) if attempt == 2 else without_middle(prompt)
+
+    speech, engine = speak(script, reference, takes=4)
+    [take] = speech.takes
+    assert len(engine.prompts) == 4 and take.attempts == 4 and take.flaws == ()
+    assert take.ranking[0].take == 3 and len(take.ranking) == 4
+    assert speech.report()["takes"][0]["ranking"][0]["flaws"] == []
+
+
+def test_no_takes_are_refused(reference):
+    with pytest.raises(ConfigError, match="number of takes"):
+        speak(lambda attempt, prompt: sound(prompt), reference, takes=0)
+
+
+def test_parts_are_the_sentence():
+    parts = divide(Segment(text=TEXT))
+    assert " ".join(part.text for part in parts) == TEXT and len(parts) == 2
+    assert [part.text for part in divide(Segment(text="the cat sat."))] == ["the cat sat."]

@@ -1,0 +1,122 @@
+"""Word times from paths, for drawn attention and for the packaged model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from test_attention_path import places_of, steps_at
+
+from marstts.errors import ConfigError
+from marstts.synthesis.attention_path import search_path
+from marstts.synthesis.loading import load
+from marstts.synthesis.word_times import LAG_SECONDS, boundary, timed_spans, words_of
+from marstts.synthesis.written_forms import WrittenForm
+
+STEP = 0.1
+
+
+def spans_of(visited: list[int], sentence: str = "Nobody, he said, came.", **options):
+    places = places_of(sentence)
+    return timed_spans(search_path(places, steps_at(places, visited, sharpness=0.98)), **options)
+
+
+def test_words_lie_where_attention_lies_on_them():
+    spans = spans_of([0, 1, 1, 1, 2, 3, 4, 4, 6, 6, 8])
+    assert [(span.first_character, span.last_character) for span in spans] == [(0, 6), (8, 10), (11, 15), (17, 21)]
+    assert [round(span.start) for span in spans] == [1, 5, 6, 8]
+    assert [round(span.end) for span in spans] == [4, 6, 8, 10]
+
+
+def test_a_pause_at_a_comma_belongs_to_no_word():
+    first, second, *_ = spans_of([1, 1, 2, 2, 2, 3, 4, 6, 8])
+    assert second.start - first.end == pytest.approx(3, abs=0.2)
+
+
+def test_a_step_shared_by_two_words_is_divided_by_its_attention():
+    attention = np.array([[1.0, 0.0], [0.25, 0.75], [0.0, 1.0]], np.float32)
+    assert boundary(attention, 1, 1) == pytest.approx(1.25)
+
+
+def test_only_words_before_a_step_are_finished():
+    visited = [1, 1, 3, 3, 4, 4, 6]
+    assert [span.first_character for span in spans_of(visited, finished_before=5)] == [0, 8]
+
+
+def test_a_word_that_was_not_said_has_no_time():
+    assert [span.first_character for span in spans_of([1, 1, 1, 2, 3, 6, 6, 6, 8])] == [0, 8, 17]
+
+
+def test_several_spoken_words_share_the_time_of_their_written_form():
+    sentence = "five dollars then"
+    spans = spans_of([1, 1, 2, 2, 3, 4], sentence)
+    forms = (WrittenForm("$5", 0, 12), WrittenForm("then", 13, 17))
+    words = words_of(sentence, forms, spans, step_seconds=STEP, audible=(0.0, 1.0))
+    assert [(word.written, word.spoken) for word in words] == [("$5", "five dollars"), ("then", "then")]
+    assert words[0].end == pytest.approx(4 * STEP - LAG_SECONDS, abs=0.01) and words[0].end == words[1].start
+
+
+def test_times_count_from_the_first_audible_sample():
+    sentence = "he came"
+    spans = spans_of([0, 0, 1, 1, 2, 2, 3], sentence)
+    whole = words_of(sentence, (), spans, step_seconds=STEP, audible=(0.0, 0.7))
+    trimmed = words_of(sentence, (), spans, step_seconds=STEP, audible=(0.1, 0.5))
+    assert trimmed[1].start == pytest.approx(whole[1].start - 0.1)
+    assert trimmed[1].end <= 0.4
+
+
+@pytest.fixture(scope="module")
+def mini():
+    return load("mini")
+
+
+@pytest.fixture(scope="module")
+def speech(mini):
+    return mini.speak("Dr. Smith paid $5, he said. Nobody knew why.")
+
+
+def test_every_word_of_a_text_is_timed_in_order(speech):
+    written = " ".join(word.written for word in speech.words)
+    assert written == "Dr. Smith paid $5, he said. Nobody knew why."
+    assert all(word.start < word.end <= speech.seconds for word in speech.words)
+    starts = [word.start for word in speech.words]
+    assert starts == sorted(starts)
+
+
+def test_words_of_a_second_sentence_begin_after_the_pause(speech):
+    before = speech.takes[0]
+    nobody = speech.words[6]
+    assert nobody.start >= before.seconds + 0.3 and speech.words[-1].end <= speech.seconds
+    assert speech.words[5].end <= before.seconds
+
+
+def test_sound_is_quieter_in_the_pause_than_in_the_words_around_it(speech):
+    def rms(start: float, end: float) -> float:
+        samples = speech.samples[round(start * speech.sample_rate) : round(end * speech.sample_rate)]
+        return float(np.sqrt(np.mean(samples**2)))
+
+    said, nobody = speech.words[5], speech.words[6]
+    assert rms(said.end + 0.05, nobody.start - 0.05) < 0.1 * rms(said.start, said.end)
+
+
+def test_a_deep_clone_times_the_text_and_not_the_transcript(mini, speech):
+    voice = mini.clone(speech.waveform, transcript="Doctor Smith paid five dollars, he said. Nobody knew why.")
+    words = mini.speak("And so it goes.", voice).words
+    assert [word.written for word in words] == ["And", "so", "it", "goes."]
+    assert words[0].start < 0.2
+
+
+def test_a_stream_reports_the_words_of_speak(mini, speech):
+    chunks = list(mini.stream("Dr. Smith paid $5, he said. Nobody knew why."))
+    words = [word for chunk in chunks for word in chunk.words]
+    assert [word.written for word in words] == [word.written for word in speech.words]
+    assert max(abs(a.start - b.start) for a, b in zip(words, speech.words, strict=True)) < 0.1
+    assert chunks[2].words and not chunks[2].is_last
+
+
+def test_a_model_without_aligned_heads_refuses_word_times(toy_bundle, reference):
+    toy = load(toy_bundle)
+    voice = toy.clone(reference)
+    with pytest.raises(ConfigError, match="no word times"):
+        toy.check_word_times(voice)
+    with pytest.raises(ConfigError, match="no word times"):
+        _ = toy.speak("the cat sat", voice).words
