@@ -1,9 +1,9 @@
-"""Word times and flaws, measured: boundaries against forced alignment, damaged takes, and the cost of the guard.
+"""Word times and flaws, measured: boundaries against forced alignment, corrupted takes, and the cost of the guard.
 
 Usage: python benchmarks/word_times.py boundaries|flaws|cost [--sentences N] [--seed N] [--output JSON]
 
 Sentences are held out from training (`word_sentences`). `boundaries` aligns takes with pocketsphinx, an independent
-tool. `flaws` damages the tokens of sound takes and computes the attention that the model pays while it continues them:
+tool. `flaws` corrupts the tokens of sound takes and computes the attention that the model pays while it continues them:
 a word of at least two patches is cut out or doubled, or half a second to 1.2 s of another take follows the end. `cost`
 speaks the same sentences with and without the guard in turn. Prints one JSON object; needs the extras train and eval.
 """
@@ -96,7 +96,7 @@ def describe(errors: list[float]) -> dict[str, float]:
 
 
 def flaws(synthesizer: Synthesizer, count: int, seed: int) -> dict[str, Any]:
-    """How many sound and damaged takes are flagged, and with which flaws."""
+    """Share of sound and corrupted takes that are flagged, and with which flaws."""
     from marstts.models import load_for_training
 
     model = load_for_training("mini")

@@ -119,6 +119,9 @@ class ScriptedModel:
             return ScriptedPrompt(text, np.zeros((0, self.layout.patch_size), np.int64))
         return ScriptedPrompt(f"{voice.prefix.transcript} {text}", self.tokens(voice.prefix.codes))
 
+    def text_spans(self, prompt: ScriptedPrompt) -> NDArray[np.int64] | None:
+        return None
+
     def tokens(self, codes: Codes) -> NDArray[np.int64]:
         """The codes of each level as patches (T, P)."""
         counts, size = self.layout.codes_per_level, self.layout.codebook_size

@@ -1,4 +1,4 @@
-"""Which written word each spoken word stands for."""
+"""Written words and the spoken words that stand for them."""
 
 from __future__ import annotations
 

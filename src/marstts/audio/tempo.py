@@ -12,7 +12,7 @@ from marstts.audio.waveform import Waveform
 from marstts.errors import AudioError, ConfigError, require
 
 MIN_SPEED, MAX_SPEED = 0.8, 1.25
-"""Outside of these, overlap-add is heard."""
+"""Outside of these, overlap-add becomes audible."""
 
 BLOCK_SAMPLES = 4096
 

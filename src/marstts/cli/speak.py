@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from marstts.cli import speak_options as options
 from marstts.cli.book import BookSettings, speak_book
@@ -22,6 +23,7 @@ from marstts.synthesis.captions import write_captions
 from marstts.synthesis.compat_turbo import TurboCompat
 from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.loading import load
+from marstts.synthesis.speech import Speech
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.text.lexicon import read_lexicon
 from marstts.voice import Voice
@@ -81,25 +83,25 @@ def speak(
             synthesizer, spoken, speaker, Path(output), seed=seed, top_p=top_p, continuation=mode, batch=batch
         )
         report_lines(outcome, output, as_json=json_report)
-    elif stream or len(spoken) > MAX_WHOLE_CHARACTERS:
+    elif stream or (len(spoken) > MAX_WHOLE_CHARACTERS and takes == 1 and speed == 1.0):
         sent = send(synthesizer, spoken, speaker, output, words, seed=seed, top_p=top_p, continuation=mode)
         report(sent, output, as_json=json_report)
     else:
-        with progress_bar() as on_take:
-            speech = synthesizer.speak(
-                spoken,
-                speaker,
-                seed=seed,
-                top_p=top_p,
-                continuation=mode,
-                on_take=on_take,
-                takes=takes,
-                speed=speed,
-            )
-        write(speech, output)
-        if words is not None:
-            speech.save_words(words)
+        choices = {"seed": seed, "top_p": top_p, "continuation": mode, "takes": takes, "speed": speed}
+        speech = speak_whole(synthesizer, spoken, speaker, output, words, **choices)
         report(speech, output, as_json=json_report)
+
+
+def speak_whole(
+    synthesizer: Synthesizer, text: str, voice: Voice, output: str, words: str | None, **choices: Any
+) -> Speech:
+    """Speak the text with these options of `Synthesizer.speak`, and write audio and word times."""
+    with progress_bar() as on_take:
+        speech = synthesizer.speak(text, voice, on_take=on_take, **choices)
+    write(speech, output)
+    if words is not None:
+        speech.save_words(words)
+    return speech
 
 
 def speak_as_published(

@@ -52,10 +52,10 @@ class StopReason(str, Enum):
     MAX_PATCHES = "patch limit"
 
     WORDS_DONE = "last word spoken"
-    """Its caller ended it: the text was finished, and end of speech did not come."""
+    """The caller ended it: the text was finished, and end of speech did not come."""
 
     FLAWED = "given up"
-    """Its caller ended it: nothing that could follow would make it acceptable."""
+    """The caller ended it: nothing that could follow would make it acceptable."""
 
 
 class Prompt(Protocol):
@@ -77,7 +77,7 @@ class Generated:
     stop: StopReason
 
     attention: tuple[NDArray[np.float32], ...] = ()
-    """Of each step, the one that ended it included: attention to the text tokens (S or more,); empty where the engine
+    """(S or more,) attention to the text tokens at each step, the one that ended it included; empty where the engine
     has none."""
 
 

@@ -34,7 +34,7 @@ MIN_MONOTONICITY = 0.97
 """Correlation of time and the place attended to. Guided heads of mini have 0.995, its other heads below 0.95."""
 
 CALIBRATION_TEXTS = (
-    "The old sailor told them a story about the sea.",
+    "The old sailor gave them a map of the sea.",
     "Where did you put the keys to the garden shed?",
     "It was raining, and nobody had thought of bringing an umbrella.",
     "Seven small boats were lying in the harbor that morning.",

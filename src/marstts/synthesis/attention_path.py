@@ -36,7 +36,7 @@ _CHUNK = re.compile(r"\S+")
 
 
 class PlaceKind(str, Enum):
-    """What a place of a sentence is."""
+    """Kind of a place."""
 
     START = "start"
     WORD = "word"
@@ -106,7 +106,7 @@ class SentencePlaces:
 
 
 def cut_places(sentence: str) -> tuple[Place, ...]:
-    """The start, every word with the space after it, the marks after a word as a place of their own, and the end."""
+    """The start, every word with the space after it, the marks after a word as a separate place, and the end."""
     places = [Place(PlaceKind.START, 0, 0)]
     for chunk in _CHUNK.finditer(sentence):
         letters = [index for index in range(chunk.start(), chunk.end()) if sentence[index].isalnum()]

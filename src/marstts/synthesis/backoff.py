@@ -119,7 +119,7 @@ def phrase_warning(take: Take, attempts: int, config: BackoffConfig) -> str:
     """The warning for a flawed take."""
     flaw = rejection_reason(take, config)
     assert flaw is not None
-    told = f" ({', '.join(map(str, take.flaws))})" if flaw is RejectReason.WRONG_WORDS else ""
+    named = f" ({', '.join(map(str, take.flaws))})" if flaw is RejectReason.WRONG_WORDS else ""
     return (
-        f"“{take.text}”: after {attempts} attempts the best take is flawed: {flaw.value}{told} ({take.seconds:.1f} s)"
+        f"“{take.text}”: after {attempts} attempts the best take is flawed: {flaw.value}{named} ({take.seconds:.1f} s)"
     )

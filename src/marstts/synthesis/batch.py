@@ -109,7 +109,7 @@ class SentenceState:
     parts: dict[int, Take | None] = field(default_factory=dict)
     """Takes of the parts that a flawed sentence was divided into."""
     part: int = 0
-    """Which part of the whole this is."""
+    """Number of this part, from 0."""
 
     @property
     def takes(self) -> list[Take]:

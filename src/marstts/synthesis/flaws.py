@@ -1,7 +1,7 @@
 """Flaws of a take: words that are missing, said twice or broken off, loops, and sounds after the last word.
 
 Upstream: the path of a take's attention (`attention_path`), its tokens.  Downstream: `backoff`, `guard`, reports.
-How well these rules find damaged takes is measured by `benchmarks/word_flaws.py`, see docs/word-times.md.
+Their recall and false alarms are measured by `benchmarks/word_times.py`, see docs/word-times.md.
 Shapes: T steps of a take · K places of the sentence · P positions of a patch.
 """
 
@@ -65,7 +65,7 @@ MIN_COVERAGE = 0.42
 
 
 class FlawKind(str, Enum):
-    """What is wrong with a take."""
+    """Kind of a flaw."""
 
     SKIPPED = "skipped"
     REPEATED = "repeated"
@@ -84,7 +84,7 @@ class TakeFlaw:
     """The word that is concerned; empty for babble."""
 
     seconds: float
-    """From the beginning of the take."""
+    """Seconds from the beginning of the take."""
 
     def __str__(self) -> str:
         what = f"{self.kind.value}: {self.word!r}" if self.word else self.kind.value

@@ -31,7 +31,7 @@ WEIGHTS = {"confidence": 1.0, "weakest_word": 1.0, "similarity": 1.0, "length": 
 
 @dataclass(frozen=True)
 class Criteria:
-    """What a take is ranked by; larger is better."""
+    """Criteria of one take; larger is better."""
 
     confidence: float
     """Mean of its words' alignment confidence, 0 to 1."""

@@ -92,7 +92,7 @@ class Take:
     """All takes that were compared, best first, where more than one was asked for."""
 
     repaired: str | None = None
-    """How a sentence that stayed flawed was spoken after all, if it was."""
+    """Remedy by which a sentence that had stayed flawed was spoken; None where none was needed or helped."""
 
     @property
     def seconds(self) -> float:

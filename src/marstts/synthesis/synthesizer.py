@@ -91,7 +91,7 @@ class Synthesizer(ModelSession):
         `top_p` is where backoff starts (default: `self.sampling.top_p`). Raises TextError where there is nothing to
         speak, VoiceError where the voice was made for another model. `Speech.warnings` names what could not be spoken
         and what is flawed. With `takes`, so many of every sentence are sampled, and the best is kept; `Take.ranking`
-        tells why. `speed`, 0.8 to 1.25, changes the tempo at the same pitch and needs the extra `formats`. SSML may
+        has the scores. `speed`, 0.8 to 1.25, changes the tempo at the same pitch and needs the extra `formats`. SSML may
         change voice and rate within the text.
         """
         parts = split_parts(text, self.lexicon) or (Part(text),)

@@ -28,10 +28,10 @@ class Word:
     """A word and when it is said."""
 
     written: str
-    """As it stands in the text: "$5", "Dr."."""
+    """Form in the text: "$5", "Dr."."""
 
     spoken: str
-    """As it is said, several words where a written form needs them: "five dollars"."""
+    """Spoken form, several words where a written form needs them: "five dollars"."""
 
     start: float
     """Seconds from the beginning of the audio."""
@@ -135,6 +135,6 @@ def boundary(attention: NDArray[np.float32], step: int, place: int) -> float:
 
 
 def _run_length(indices: NDArray[np.int64]) -> int:
-    """How many of the sorted indices follow one another from the first."""
+    """Count the sorted indices that follow one another from the first."""
     breaks = np.flatnonzero(np.diff(indices) != 1)
     return int(breaks[0]) + 1 if len(breaks) else len(indices)

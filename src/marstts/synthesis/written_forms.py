@@ -91,7 +91,7 @@ def _pair_readings(
 
 
 def _reading_length(written: str, spoken: Sequence[str], steps: Sequence[Step]) -> int:
-    """How many of the spoken words a rule put in the place of `written`; 0 where no rule is known to have."""
+    """Number of the spoken words that a rule put in the place of `written`; 0 where no rule is known to have."""
     plain = [_letters(word) for word in spoken]
     for step in steps:
         read = [_letters(word) for word in step.read.split()]
