@@ -4,7 +4,9 @@ Usage: python benchmarks/word_times.py boundaries|flaws|cost [--sentences N] [--
 
 Sentences are held out from training (`word_sentences`). `boundaries` aligns takes with pocketsphinx, an independent
 tool. `flaws` corrupts the tokens of sound takes and computes the attention that the model pays while it continues them:
-a word of at least two patches is cut out or doubled, or half a second to 1.2 s of another take follows the end. `cost`
+a word of at least two patches is cut out or doubled, or half a second to 1.2 s of another take follows the end. It also
+speaks texts in which a word of four letters or more is missing or stands twice, and compares them with the whole text.
+`cost`
 speaks the same sentences with and without the guard in turn. Prints one JSON object; needs the extras train and eval.
 """
 
@@ -33,6 +35,11 @@ from marstts.synthesis.word_times import LAG_SECONDS, timed_spans
 
 MIN_WORD_PATCHES = 2
 """Shorter words are a patch, which cannot be cut without its neighbors."""
+
+KINDS = ("sound", "cut", "doubled", "babble", "omitted in the text", "twice in the text")
+
+WITH_OTHER_TEXTS = 100
+"""Sentences that are also spoken without a word, and with one said twice."""
 
 WIDE_BEAMS = {"beam": 1e-80, "wbeam": 1e-60, "pbeam": 1e-80}
 """pocketsphinx fails on one take of five with its usual beams."""
@@ -101,8 +108,12 @@ def flaws(synthesizer: Synthesizer, count: int, seed: int) -> dict[str, Any]:
 
     model = load_for_training("mini")
     rng = random.Random(seed)
-    sentences = speak_sentences(synthesizer, held_out_sentences(count + 60, seed), seed)
-    flagged: dict[str, list[list[str]]] = {kind: [] for kind in ("sound", "cut", "doubled", "babble")}
+    texts = [text for text in held_out_sentences(2 * count, seed) if long_words(text)][: count + 60]
+    sentences = speak_sentences(synthesizer, texts, seed)
+    pairs = [(text, rng.choice(long_words(text))) for text in texts[:WITH_OTHER_TEXTS]]
+    omitted = speak_sentences(synthesizer, [without(*pair) for pair in pairs], seed)
+    repeated = speak_sentences(synthesizer, [twice(*pair) for pair in pairs], seed)
+    flagged: dict[str, list[list[str]]] = {kind: [] for kind in KINDS}
     lengths: dict[int, list[bool]] = {}
     for index, spoken in enumerate(sentences):
         word = choose_word(spoken, synthesizer, rng)
@@ -118,6 +129,8 @@ def flaws(synthesizer: Synthesizer, count: int, seed: int) -> dict[str, Any]:
             "doubled": np.concatenate([spoken.tokens[:last], spoken.tokens[first:]]),
             "babble": np.concatenate([spoken.tokens, other[begin : begin + tail]]),
         }
+        if index < len(pairs):
+            takes |= {"omitted in the text": omitted[index].tokens, "twice in the text": repeated[index].tokens}
         for kind, tokens in takes.items():
             attention = continued_attention(model, spoken, tokens)
             step = 1.0 / synthesizer.codec.spec.patch_rate
@@ -134,6 +147,24 @@ def flaws(synthesizer: Synthesizer, count: int, seed: int) -> dict[str, Any]:
             for length, found in sorted(lengths.items())
         },
     }
+
+
+def long_words(text: str) -> list[int]:
+    """Indices of the words of four letters or more, but for the first and last."""
+    words = text.split()
+    return [index for index in range(1, len(words) - 1) if sum(map(str.isalpha, words[index])) >= 4]
+
+
+def without(text: str, word: int) -> str:
+    """The text without one of its words."""
+    words = text.split()
+    return " ".join(words[:word] + words[word + 1 :])
+
+
+def twice(text: str, word: int) -> str:
+    """The text with one of its words said twice."""
+    words = text.split()
+    return " ".join(words[: word + 1] + words[word:])
 
 
 def choose_word(spoken: SpokenSentence, synthesizer: Synthesizer, rng: random.Random) -> tuple[int, int] | None:
@@ -162,7 +193,7 @@ def continued_attention(model: Any, spoken: SpokenSentence, tokens: np.ndarray) 
 
 
 def cost(synthesizer: Synthesizer, count: int, seed: int) -> dict[str, Any]:
-    """Seconds that a batch takes with the guard and the search for words, and without; medians of rounds."""
+    """Seconds of processor that a batch takes with guard and word times, and without; medians of rounds."""
     from dataclasses import replace
 
     texts = held_out_sentences(count, seed)
@@ -171,9 +202,9 @@ def cost(synthesizer: Synthesizer, count: int, seed: int) -> dict[str, Any]:
     codes: dict[str, list[bytes]] = {}
     for _ in range(7):
         for name, one in (("with", synthesizer), ("without", plain)):
-            started = time.perf_counter()
+            started = time.process_time()
             takes = [take for result in one.speak_many(texts) for take in result.speech.takes]
-            seconds[name].append(time.perf_counter() - started)
+            seconds[name].append(time.process_time() - started)
             codes[name] = sorted(np.concatenate(take.codes).tobytes() for take in takes)
     ratio = [with_guard / without for with_guard, without in zip(seconds["with"], seconds["without"], strict=True)]
     return {
