@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from marstts.audio import Waveform
-from marstts.audio.tempo import change_tempo
+from marstts.audio.tempo import change_tempo, check_speed
 from marstts.errors import ConfigError
 
 RATE = 24_000
@@ -36,4 +36,4 @@ def test_silence_of_no_length_stays_so():
 @pytest.mark.parametrize("speed", [0.5, 2.0, float("nan")])
 def test_other_speeds_are_refused(speed):
     with pytest.raises(ConfigError, match="speed"):
-        change_tempo(tone(), speed)
+        check_speed(speed)

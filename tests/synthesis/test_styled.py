@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from marstts.audio import Waveform
+from marstts.audio.tempo import change_tempo
 from marstts.errors import TextError, VoiceError
-from marstts.synthesis.styled import split_parts, stretch
+from marstts.synthesis.styled import split_parts
 from scripted import good, scripted_synthesizer
 
 SAMPLE_RATE = 24_000
@@ -35,7 +36,7 @@ def test_other_texts_have_no_parts(text: str) -> None:
 def test_stretching_keeps_the_pitch_and_changes_the_length(rate: float) -> None:
     pytest.importorskip("av")
     tone = np.sin(2 * np.pi * 220 * np.arange(2 * SAMPLE_RATE) / SAMPLE_RATE).astype(np.float32)
-    made = stretch(Waveform(tone, SAMPLE_RATE), rate)
+    made = change_tempo(Waveform(tone, SAMPLE_RATE), rate)
     assert made.seconds == pytest.approx(2 / rate, rel=0.01)
     spectrum = np.abs(np.fft.rfft(made.samples))
     assert spectrum.argmax() / made.seconds == pytest.approx(220, abs=2)

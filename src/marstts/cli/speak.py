@@ -18,6 +18,7 @@ from marstts.cli.speak_input import check_options, choose_book, choose_text, cho
 from marstts.cli.speak_output import check_book_output, check_output, progress_bar, report, report_lines, write
 from marstts.cli.streaming import StreamReport, open_sink, play_through
 from marstts.cli.terminal import check_utf8
+from marstts.errors import ConfigError
 from marstts.generation.engine import EngineKind
 from marstts.synthesis.captions import write_captions
 from marstts.synthesis.compat_turbo import TurboCompat
@@ -61,6 +62,8 @@ def speak(
         top_p=top_p, words=words, takes=takes, speed=speed,
     )  # fmt: skip
     book = None if stream or batch is not None or compat is not None else choose_book(text, file, output)
+    if book is not None and (words is not None or takes > 1 or speed != 1.0):
+        raise ConfigError("--words, --takes and --speed go with one text; they do not go with a book")
     spoken = choose_text(text, file) if book is None else ""
     output = check_output(output, stream=stream, batch=batch) if book is None else check_book_output(str(output))
     pronunciations = None if lexicon is None else read_lexicon(lexicon)

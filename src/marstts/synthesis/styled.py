@@ -1,7 +1,7 @@
 """Speech whose voice or rate changes within the text, as SSML asks: part by part, each a separate request.
 
 Upstream: `synthesizer.speak`, for SSML documents alone.  Downstream: `batch`, which speaks all parts in one batch.
-A rate is made by time stretching that keeps the pitch (WSOLA: `atempo` of FFmpeg, through PyAV, extra `formats`).
+A rate is made by time stretching that keeps the pitch (`audio.tempo`, extra `formats`).
 """
 
 from __future__ import annotations
@@ -10,19 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-import numpy as np
-
-from marstts.audio import Waveform
 from marstts.errors import MissingExtraError, require
 from marstts.synthesis.prepared_text import has_words
-from marstts.synthesis.speech import Speech, Take, join
+from marstts.synthesis.speech import Speech, Take, at_speed, join
 from marstts.text.lexicon import Lexicon
 from marstts.text.reading import read_text
 from marstts.text.segments import Segment
 from marstts.text.ssml import is_ssml
-
-STRETCH_SAMPLES = 65_536
-"""Samples that are given to the filter at once."""
 
 
 @dataclass(frozen=True)
@@ -88,36 +82,4 @@ def at_rate(takes: Sequence[Take], rate: float) -> Iterator[Take]:
     if rate == 1.0:
         return iter(takes)
     require("av", "formats")
-    return (replace(take, waveform=stretch(take.waveform, rate)) for take in takes)
-
-
-def stretch(waveform: Waveform, rate: float) -> Waveform:
-    """`waveform` `rate` times as fast, 0.5 to 2, at the same pitch and sample rate."""
-    av = require("av", "formats")
-    graph = av.filter.Graph()
-    source = graph.add_abuffer(format="flt", sample_rate=waveform.sample_rate, layout="mono", time_base=None)
-    tempo, sink = graph.add("atempo", f"{rate:g}"), graph.add("abuffersink")
-    source.link_to(tempo)
-    tempo.link_to(sink)
-    graph.configure()
-    pieces: list[np.ndarray] = []
-    for start in range(0, len(waveform.samples), STRETCH_SAMPLES):
-        piece = np.ascontiguousarray(waveform.samples[None, start : start + STRETCH_SAMPLES], np.float32)
-        frame = av.AudioFrame.from_ndarray(piece, format="flt", layout="mono")
-        frame.sample_rate, frame.pts = waveform.sample_rate, start
-        graph.push(frame)
-        pieces += _pull(av, graph)
-    graph.push(None)
-    pieces += _pull(av, graph)
-    samples = np.concatenate(pieces) if pieces else np.zeros(0, np.float32)
-    return Waveform(samples, waveform.sample_rate)
-
-
-def _pull(av: object, graph: object) -> list[np.ndarray]:
-    """Every frame that the filter has ready."""
-    found: list[np.ndarray] = []
-    while True:
-        try:
-            found.append(graph.pull().to_ndarray().reshape(-1).astype(np.float32))  # type: ignore[attr-defined]
-        except (av.BlockingIOError, av.EOFError):  # type: ignore[attr-defined]
-            return found
+    return (at_speed(take, rate) for take in takes)

@@ -91,8 +91,8 @@ class Synthesizer(ModelSession):
         `top_p` is where backoff starts (default: `self.sampling.top_p`). Raises TextError where there is nothing to
         speak, VoiceError where the voice was made for another model. `Speech.warnings` names what could not be spoken
         and what is flawed. With `takes`, so many of every sentence are sampled, and the best is kept; `Take.ranking`
-        has the scores. `speed`, 0.8 to 1.25, changes the tempo at the same pitch and needs the extra `formats`. SSML may
-        change voice and rate within the text.
+        has the scores. `speed`, 0.8 to 1.25, changes the tempo at the same pitch and needs the extra `formats`.
+        SSML may change voice and rate within the text.
         """
         parts = split_parts(text, self.lexicon) or (Part(text),)
         opened = self.open_voice(voice)
