@@ -309,8 +309,9 @@ class OnnxEngine:
     def select(self, state: OnnxState, rows: Sequence[int]) -> OnnxState:
         """Return only these rows."""
         patch = tuple(cache[rows] for cache in state.patch)
-        attention = None if state.attention is None else state.attention[rows]
-        return OnnxState(state.vectors[rows], state.memory.select(rows), state.cache.select(rows), attention, patch)
+        memory = state.memory.select(rows)
+        attention = None if state.attention is None else state.attention[rows, : memory.bias.shape[1]]
+        return OnnxState(state.vectors[rows], memory, state.cache.select(rows), attention, patch)
 
     def join(self, states: Sequence[OnnxState]) -> OnnxState:
         """The rows of all states, none of them within a patch."""
