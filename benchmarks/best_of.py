@@ -38,7 +38,7 @@ COUNTS = (1, 2, 4, 8)
 
 
 def measure(synthesizer: Synthesizer, texts: list[str], seed: int) -> list[dict[str, Any]]:
-    """For each text and count: errors, characters, similarity, length relative to the usual one, and the take kept."""
+    """Errors, characters, similarity, length and number of the take that is kept, for each text and count."""
     recognizer, encoder = SphinxRecognizer(), Resemblyzer()
     voices = [synthesizer.open_voice(name) for name in packaged_names()]
     known = [reference_embedding(voice, encoder) for voice in voices]

@@ -12,7 +12,7 @@ from marstts.audio.waveform import Waveform
 from marstts.errors import AudioError, ConfigError, require
 
 MIN_SPEED, MAX_SPEED = 0.8, 1.25
-"""What a user may ask for a whole text; beyond, overlap-add becomes audible. SSML allows 0.5 to 2."""
+"""Range for a whole text; beyond it, overlap-add becomes audible. SSML allows 0.5 to 2."""
 
 BLOCK_SAMPLES = 4096
 
