@@ -92,6 +92,7 @@ def test_clipped_and_silent_recordings_are_read_as_they_are():
         (file_bytes(np.zeros(100), sample_rate=4_000), "4000 Hz"),
         (file_bytes(np.zeros(100), sample_rate=1_000_000), "1000000 Hz"),
     ],
+    ids=["empty", "text", "header", "no samples", "nan", "inf", "too loud", "4 kHz", "1 MHz"],  # headers hold the time
 )
 def test_unfit_content_is_refused_in_one_sentence(tmp_path, content, sentence):
     path = tmp_path / "reference.wav"

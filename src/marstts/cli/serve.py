@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import signal
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -70,11 +71,7 @@ def serve(
     from marstts.server.service import measure_listeners
 
     keys = (*(api_key or ()), *(() if api_keys_file is None else read_keys(api_keys_file)))
-    is_local = is_loopback(host)
-    if not keys and not no_keys and not is_local:
-        raise ConfigError(
-            f"--host {host} admits other machines, so keys are needed: give --api-key or --api-keys-file, or --no-keys"
-        )
+    check_keys(keys, host, no_keys)
     synthesizer = load(model, engine)
     settings = ServeSettings(
         capacity=capacity,
@@ -84,7 +81,7 @@ def serve(
         wyoming_host=wyoming_host,
         voices_folder=voices,
         api_keys=keys,
-        allowed_hosts=LOCAL_HOSTS if is_local and not keys else (),
+        allowed_hosts=LOCAL_HOSTS if is_loopback(host) and not keys else (),
         drain_seconds=drain,
     )
     app = create_app(synthesizer, settings)
@@ -94,6 +91,14 @@ def serve(
         log.info(f"model {model}, {settings.listeners} requests at a time, {capacity} rows, voices in {voices}")
         with suppress(KeyboardInterrupt):
             server.serve()
+
+
+def check_keys(keys: Sequence[str], host: str, no_keys: bool) -> None:
+    """Raise ConfigError if other machines are admitted without keys."""
+    if not keys and not no_keys and not is_loopback(host):
+        raise ConfigError(
+            f"--host {host} admits other machines, so keys are needed: give --api-key or --api-keys-file, or --no-keys"
+        )
 
 
 def is_loopback(host: str) -> bool:
