@@ -21,7 +21,8 @@ MIN_RIGHT_RATIO = 0.97
 
 def rows() -> list[tuple[str, str]]:
     lines = (HERE / "written_forms.tsv").read_text(encoding="utf-8").splitlines()
-    return [tuple(line.split("\t")) for line in lines if "\t" in line]  # type: ignore[misc]
+    pairs = [line.split("\t") for line in lines if "\t" in line]
+    return [(written.replace("\\n", "\n"), spoken) for written, spoken in pairs]
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +34,10 @@ def benchmark() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize(("written", "spoken"), rows())
-def test_a_form_is_read_as_a_reader_reads_it(written: str, spoken: str) -> None:
-    assert " ‖ ".join(split_sentences(normalize(written.replace("\\n", "\n")))) == spoken
+def test_forms_are_read_as_a_reader_reads_them() -> None:
+    found = [(written, spoken, " ‖ ".join(split_sentences(normalize(written)))) for written, spoken in rows()]
+    assert len(found) > 700
+    assert [row for row in found if row[1] != row[2]] == []
 
 
 def test_the_measured_list_is_read_right(benchmark: ModuleType) -> None:
@@ -51,16 +53,14 @@ def test_the_measure_distinguishes_right_from_wrong(benchmark: ModuleType) -> No
     assert not benchmark.is_right("a equals b", ["a less than or equal to b"])
 
 
-@pytest.mark.parametrize("written", [written for written, _ in rows()])
-def test_api_and_normalizer_give_the_same_sentences(written: str) -> None:
-    text = written.replace("\\n", "\n")
-    assert list(read_text(text).sentences) == split_sentences(normalize(text))
+def test_api_and_normalizer_give_the_same_sentences() -> None:
+    texts = [written for written, _ in rows()]
+    assert [text for text in texts if list(read_text(text).sentences) != split_sentences(normalize(text))] == []
 
 
-@pytest.mark.parametrize("written", [written for written, _ in rows()])
-def test_reading_what_was_read_changes_nothing(written: str) -> None:
-    spoken = normalize(written.replace("\\n", "\n"))
-    assert normalize(spoken) == spoken
+def test_reading_what_was_read_changes_nothing() -> None:
+    readings = [normalize(written) for written, _ in rows()]
+    assert [spoken for spoken in readings if normalize(spoken) != spoken] == []
 
 
 @pytest.mark.parametrize(

@@ -56,8 +56,7 @@ def serve(
     ] = None,
     no_keys: Annotated[bool, typer.Option("--no-keys", help="Serve other machines without asking for a key.")] = False,
     wyoming_port: Annotated[
-        int | None,
-        typer.Option(min=0, max=65535, help="Port for Wyoming (Home Assistant), which has no keys."),
+        int | None, typer.Option(min=0, max=65535, help="Port for Wyoming (Home Assistant), which has no keys.")
     ] = None,
     wyoming_host: Annotated[str, typer.Option(help="Address for Wyoming.")] = LOCAL,
     drain: Annotated[
