@@ -7,7 +7,7 @@ what is returned and one block. A broken file, or a small one that unpacks to ho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 
 import numpy as np
 import soxr
@@ -48,7 +48,7 @@ def read(source: Source, *, sample_rate: int | None = None, max_seconds: float =
 
 def read_blocks(
     source: Source, *, sample_rate: int | None = None, max_seconds: float = MAX_SECONDS
-) -> Iterator[Waveform]:
+) -> Generator[Waveform, None, None]:
     """Read a recording in blocks of a few seconds; the caller may stop at any block.
 
     Arguments and errors are those of `read`. A recording beyond `max_seconds` is refused when the bound is reached, one

@@ -1,6 +1,6 @@
 """Cloning: a recording of a speaker in, a `Voice` out.
 
-Upstream: recordings that users bring, through `audio.read`.  Downstream: `synthesizer`, and voice files.
+Upstream: recordings that users bring, through `references`.  Downstream: `synthesizer`, and voice files.
 MARS6 (arXiv:2501.05787), Sec. IV: a *shallow* clone is the two embeddings of the reference; a *deep* clone has a prefix
 as well, the reference's codes and transcript, which the model continues from.
 Deviations: the reference is trimmed and brought to one loudness before it is encoded, and its length is bounded.
@@ -8,8 +8,6 @@ Deviations: the reference is trimmed and brought to one loudness before it is en
 
 from __future__ import annotations
 
-import hashlib
-import io
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +20,7 @@ from marstts.codec.base import Codec
 from marstts.data.voice_activity import SpeechDetector
 from marstts.errors import AudioError, TextError
 from marstts.speaker.base import SpeakerEncoder
+from marstts.synthesis.references import WHOLE_SECONDS, Reference, open_excerpt, sha256_of, source_name
 from marstts.synthesis.speaker_change import has_two_speakers
 from marstts.text.normalize import normalize
 from marstts.voice import Prefix, Voice
@@ -49,8 +48,6 @@ MIN_SPEECH_RATIO = 0.1
 """Least ratio of a reference that must be speech. Recordings of speech have 0.6 and more, whispers included; noise,
 hum, music and tones have at most 0.03."""
 
-Reference = Waveform | Path | str | io.BytesIO
-
 
 class ReferenceWarning(UserWarning):
     """The reference can be used, but the clone may suffer from something about it."""
@@ -76,11 +73,18 @@ def clone(
     (deep) longer than MAX_PREFIX_SECONDS, TextError where the transcript has no words.
     Warns (ReferenceWarning) of clipping, of a second speaker, and of a long reference of which only the start is used.
     """
-    recording, source, sha256 = open_reference(reference)
+    source, is_deep = source_name(reference), transcript is not None
+    recording, start = open_excerpt(
+        reference,
+        MAX_PREFIX_SECONDS if is_deep else MAX_REFERENCE_SECONDS,
+        any_sound=min_speech_ratio <= 0,
+        covers_all=is_deep,
+    )
     waveform = prepare(recording, codec.spec.sample_rate, source)
     check_speech(waveform, source, min_speech_ratio)
     prefix = None if transcript is None else make_prefix(waveform, transcript, codec, source)
-    opening = first_seconds(waveform, source)
+    opening = first_seconds(waveform)
+    warn_of_length(waveform, start, source)
     if has_two_speakers(opening, encoders.values()):
         warn(f"{source}: two people seem to speak, so the voice is a mixture; cut the recording to one of them")
     return Voice(
@@ -89,24 +93,10 @@ def clone(
         prefix=prefix,
         codec=codec.spec.name,
         encoders={role: encoder.name for role, encoder in encoders.items()},
-        source_sha256=sha256,
+        source_sha256=sha256_of(reference),
         consent=consent,
         reference=compress(opening if prefix is None else waveform) if keep_reference else b"",
     )
-
-
-def open_reference(reference: Reference) -> tuple[Waveform, str, str]:
-    """The recording, its name in messages, and the SHA-256 of its file (of its samples, if it has no file)."""
-    if isinstance(reference, Waveform):
-        return reference, "reference", hashlib.sha256(reference.samples.astype("<f4").tobytes()).hexdigest()
-    if isinstance(reference, io.BytesIO):
-        return audio.read(reference), "reference", hashlib.sha256(reference.getvalue()).hexdigest()
-    waveform = audio.read(reference)
-    with Path(reference).open("rb") as file:
-        digest = hashlib.sha256()
-        for block in iter(lambda: file.read(1 << 20), b""):
-            digest.update(block)
-    return waveform, str(reference), digest.hexdigest()
 
 
 def compress(waveform: Waveform) -> bytes:
@@ -122,8 +112,6 @@ def compress(waveform: Waveform) -> bytes:
 
 def prepare(recording: Waveform, sample_rate: int, source: str) -> Waveform:
     """Check the reference; bring it to the codec's rate and one loudness, and trim silence at its edges."""
-    if not np.isfinite(recording.samples).all():
-        raise AudioError(f"{source}: holds samples that are not numbers; export the recording again")
     centered = Waveform(recording.samples - recording.samples.mean(), recording.sample_rate)
     waveform = audio.resample(centered, min(sample_rate, recording.sample_rate))
     if audio.loudness_lufs(waveform) < MIN_REFERENCE_LOUDNESS:
@@ -157,16 +145,18 @@ def is_clipped(waveform: Waveform) -> bool:
     return bool(at_the_peak > CLIPPED_RATIO and at_the_peak > CLIPPED_PILE * below_it)
 
 
-def first_seconds(waveform: Waveform, source: str | None = None) -> Waveform:
-    """The part that the speaker encoders see, at most MAX_REFERENCE_SECONDS; warns about `source` if it is longer."""
-    if waveform.seconds <= MAX_REFERENCE_SECONDS:
-        return waveform
-    if source is not None:
-        warn(
-            f"{source}: {waveform.seconds:.0f} s of speech; the voice is taken from the first "
-            f"{MAX_REFERENCE_SECONDS:g} s"
-        )
+def first_seconds(waveform: Waveform) -> Waveform:
+    """The part that the speaker encoders see, at most MAX_REFERENCE_SECONDS."""
     return Waveform(waveform.samples[: int(MAX_REFERENCE_SECONDS * waveform.sample_rate)], waveform.sample_rate)
+
+
+def warn_of_length(waveform: Waveform, start: float | None, source: str) -> None:
+    """Warn where a part of the speech is used; `start` is the second that an excerpt begins at."""
+    if waveform.seconds <= MAX_REFERENCE_SECONDS:
+        return
+    length = f"{waveform.seconds:.0f} s of speech" if start is None else f"longer than {WHOLE_SECONDS:g} s"
+    origin = "" if start is None else f" of its speech, which begins near second {start + 1:.0f}"
+    warn(f"{source}: {length}; the voice is taken from the first {MAX_REFERENCE_SECONDS:g} s{origin}")
 
 
 def make_prefix(waveform: Waveform, transcript: str, codec: Codec, source: str) -> Prefix:

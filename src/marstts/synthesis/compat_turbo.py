@@ -23,9 +23,9 @@ from marstts.audio import Waveform
 from marstts.errors import TextError
 from marstts.generation.loop import generate
 from marstts.generation.request import Limits
-from marstts.synthesis.clone import open_reference
 from marstts.synthesis.continuation import Continuation, first_voice
 from marstts.synthesis.model_session import ModelSession, OnTake
+from marstts.synthesis.references import open_reference, sha256_of, source_name
 from marstts.synthesis.speech import Speech, Take
 from marstts.text.released import map_punctuation, split_chunks
 from marstts.voice import Prefix, Voice
@@ -51,15 +51,14 @@ class TurboCompat:
     def clone(self, reference: Waveform | Path | str, transcript: str | None = None) -> Voice:
         """The voice of a recording taken as it is; deep with a transcript of 4 to 300 characters."""
         parts = self.synthesizer
-        waveform, source, sha256 = open_reference(reference)
-        waveform = audio.resample(waveform, parts.codec.spec.sample_rate)
+        waveform = audio.resample(open_reference(reference), parts.codec.spec.sample_rate)
         return Voice(
-            name=Path(source).stem,
+            name=Path(source_name(reference)).stem,
             embeddings={role: encoder.embed(waveform) for role, encoder in parts.encoders.items()},
             prefix=self.make_prefix(waveform, map_punctuation((transcript or "").strip())),
             codec=parts.codec.spec.name,
             encoders=parts.encoder_names,
-            source_sha256=sha256,
+            source_sha256=sha256_of(reference),
             consent="",
         )
 

@@ -1,0 +1,169 @@
+"""Opening references: a recording of any length in, a minute of samples at most out.
+
+Upstream: recordings that users bring, through `audio.read_blocks`.  Downstream: `clone`, `compat_turbo`.
+Short recordings are returned as they are. Of a longer one only the part that will be encoded is kept, at its own sample
+rate; its start is found by voice activity in windows of a second, and decoding stops behind it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marstts import audio
+from marstts.audio import Waveform
+from marstts.data.voice_activity import SAMPLE_RATE as DETECTOR_RATE
+from marstts.data.voice_activity import SpeechDetector
+from marstts.errors import AudioError
+
+WHOLE_SECONDS = 60.0
+"""Recordings of at most this length are kept whole; memory and encoding do not grow beyond it."""
+
+WINDOW_SECONDS = 1.0
+"""Length of the parts in which a long recording is searched for speech."""
+
+WINDOW_SPEECH_RATIO = 0.25
+"""Least ratio of speech in the window that speech begins in; noise, hum, music and tones have at most 0.03."""
+
+MIN_WINDOW_LOUDNESS, WINDOW_LOUDNESS = -60.0, -23.0
+"""LUFS; quieter windows are silence, and the others are brought to one loudness before speech is looked for."""
+
+Reference: TypeAlias = "Waveform | Path | str | io.BytesIO"
+
+
+class Excerpt(NamedTuple):
+    """The part of a recording that is used."""
+
+    waveform: Waveform
+
+    start_seconds: float | None
+    """Start of the part in a recording of more than WHOLE_SECONDS; None for one that is whole."""
+
+
+def source_name(reference: Reference) -> str:
+    """The name of a reference in messages."""
+    return str(reference) if isinstance(reference, (Path, str)) else "reference"
+
+
+def open_reference(reference: Reference) -> Waveform:
+    """The whole recording at its own rate. Raises AudioError where it is unreadable."""
+    return reference if isinstance(reference, Waveform) else audio.read(reference)
+
+
+def open_excerpt(reference: Reference, seconds: float, *, any_sound: bool = False, covers_all: bool = False) -> Excerpt:
+    """The whole recording if it has at most WHOLE_SECONDS, else at least `seconds` from the first speech on.
+
+    `any_sound` searches for sound instead of speech. `covers_all`: all speech must lie in the excerpt.
+    Raises AudioError where the recording is unreadable or not finite; for long ones, too, where no speech is found
+    and where there is more of it than `covers_all` allows.
+    """
+    name = source_name(reference)
+    if isinstance(reference, Waveform):
+        if not np.isfinite(reference.samples).all():
+            raise AudioError(f"{name}: holds samples that are not numbers; export the recording again")
+        if reference.seconds <= WHOLE_SECONDS:
+            return Excerpt(reference, None)
+        return search(name, windows(iter([reference])), seconds, any_sound, covers_all)
+    with closing(audio.read_blocks(reference)) as blocks:
+        opening, ended = first_blocks(blocks)
+        if ended:
+            return Excerpt(concatenated(opening), None)
+        return search(name, windows(chained(opening, blocks)), seconds, any_sound, covers_all)
+
+
+def first_blocks(blocks: Iterator[Waveform]) -> tuple[list[Waveform], bool]:
+    """The blocks of the first WHOLE_SECONDS, and whether the recording ends there."""
+    opening: list[Waveform] = []
+    length = 0.0
+    for block in blocks:
+        opening.append(block)
+        length += block.seconds
+        if length > WHOLE_SECONDS:
+            return opening, False
+    return opening, True
+
+
+def chained(opening: list[Waveform], blocks: Iterator[Waveform]) -> Iterator[Waveform]:
+    """All blocks again; those of the opening are released one by one."""
+    while opening:
+        yield opening.pop(0)
+    yield from blocks
+
+
+def windows(blocks: Iterable[Waveform]) -> Iterator[Waveform]:
+    """The same samples in windows of WINDOW_SECONDS, whatever the length of the blocks; the last may be shorter."""
+    rest: NDArray[np.float32] | None = None
+    rate = 0
+    for block in blocks:
+        rate = block.sample_rate
+        size = int(WINDOW_SECONDS * rate)
+        samples = block.samples if rest is None else np.concatenate([rest, block.samples])
+        whole = len(samples) // size * size
+        for start in range(0, whole, size):
+            yield Waveform(samples[start : start + size], rate)
+        rest = samples[whole:].copy()
+    if rest is not None and len(rest):
+        yield Waveform(rest, rate)
+
+
+def search(name: str, parts: Iterator[Waveform], seconds: float, any_sound: bool, covers_all: bool) -> Excerpt:
+    """The window before the first speech and those that follow it, until they hold the `seconds`."""
+    detector = None if any_sound else SpeechDetector()
+    kept: list[Waveform] = []
+    start: float | None = None
+    position = length = 0.0
+    for part in parts:
+        if start is None:
+            kept = [*kept[-1:], part]
+            if has_speech(part, detector):
+                start, length = max(0.0, position - WINDOW_SECONDS), sum(one.seconds for one in kept)
+        elif length < seconds + 2 * WINDOW_SECONDS:  # the first two may be silence before the speech
+            kept.append(part)
+            length += part.seconds
+        elif not covers_all:
+            break
+        elif has_speech(part, detector):
+            raise AudioError(
+                f"{name}: {position - start:.0f} s or more lie between the first and the last speech; with a "
+                f"transcript at most {seconds:g} s can be used, so cut recording and transcript, or leave the "
+                "transcript out"
+            )
+        position += part.seconds
+    if start is None:
+        raise AudioError(f"{name}: no speech was found in it; cloning needs someone speaking, without music or noise")
+    return Excerpt(concatenated(kept), start)
+
+
+def has_speech(window: Waveform, detector: SpeechDetector | None) -> bool:
+    """Whether a window holds speech; any sound without a `detector`."""
+    reduced = audio.resample(Waveform(window.samples - window.samples.mean(), window.sample_rate), DETECTOR_RATE)
+    if audio.loudness_lufs(reduced) < MIN_WINDOW_LOUDNESS:
+        return False
+    if detector is None:
+        return True
+    return detector.has_speech(audio.normalize_loudness(reduced, WINDOW_LOUDNESS), WINDOW_SPEECH_RATIO)[0]
+
+
+def concatenated(parts: list[Waveform]) -> Waveform:
+    """All parts in one waveform."""
+    return Waveform(np.concatenate([part.samples for part in parts]), parts[0].sample_rate)
+
+
+def sha256_of(reference: Reference) -> str:
+    """The SHA-256 of a reference's file; of its samples, if it has no file."""
+    if isinstance(reference, Waveform):
+        return hashlib.sha256(reference.samples.astype("<f4").tobytes()).hexdigest()
+    if isinstance(reference, io.BytesIO):
+        return hashlib.sha256(reference.getvalue()).hexdigest()
+    digest = hashlib.sha256()
+    with Path(reference).open("rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,121 @@
+"""Long recordings as references: where their speech is found, and how much memory that takes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from marstts import audio
+from marstts.audio import Waveform
+from marstts.errors import AudioError
+from marstts.synthesis import references
+from marstts.synthesis.references import open_excerpt
+
+RATE = 24_000
+
+
+@pytest.fixture(autouse=True)
+def recordings_of_more_than_five_seconds_are_long(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(references, "WHOLE_SECONDS", 5.0)
+
+
+@pytest.fixture
+def recording(reference: Waveform, tmp_path: Path) -> Callable[..., Path]:
+    """Write parts one after another: a number is that many seconds of noise at -60 dB, "speech" is three of speech."""
+
+    def write(*parts: float | str) -> Path:
+        rng, path = np.random.default_rng(0), tmp_path / "long.flac"
+        pieces = [
+            reference.samples if part == "speech" else rng.normal(0, 0.001, int(float(part) * RATE)) for part in parts
+        ]
+        soundfile.write(path, np.concatenate(pieces), RATE)
+        return path
+
+    return write
+
+
+def test_a_short_recording_is_kept_as_it_is(recording: Callable[..., Path]):
+    path = recording(1.5, "speech")
+    excerpt = open_excerpt(path, 1.0)
+    assert excerpt.start_seconds is None
+    np.testing.assert_array_equal(excerpt.waveform.samples, audio.read(path).samples)
+
+
+def test_of_a_long_recording_the_part_that_begins_with_speech_is_kept(recording: Callable[..., Path]):
+    path = recording(13, "speech", 20)
+    excerpt = open_excerpt(path, 3.0)
+    assert excerpt.start_seconds == 12.0
+    assert 3.0 <= excerpt.waveform.seconds <= 5.0
+    whole = audio.read(path).samples[12 * RATE :]
+    np.testing.assert_array_equal(excerpt.waveform.samples, whole[: len(excerpt.waveform.samples)])
+
+
+def test_files_and_samples_have_the_same_excerpt(recording: Callable[..., Path]):
+    path = recording(7.3, "speech", "speech")
+    from_file, from_memory = open_excerpt(path, 2.0), open_excerpt(audio.read(path), 2.0)
+    assert from_file.start_seconds == from_memory.start_seconds
+    np.testing.assert_array_equal(from_file.waveform.samples, from_memory.waveform.samples)
+
+
+def test_decoding_stops_behind_the_excerpt(recording: Callable[..., Path], monkeypatch: pytest.MonkeyPatch):
+    path, decoded = recording("speech", 120), 0.0
+    read_blocks = audio.read_blocks
+
+    def counted(source: Path):
+        nonlocal decoded
+        for block in read_blocks(source):
+            decoded += block.seconds
+            yield block
+
+    monkeypatch.setattr(audio, "read_blocks", counted)
+    open_excerpt(path, 3.0)
+    assert decoded < 30.0
+
+
+def test_with_a_transcript_a_long_recording_may_hold_silence_but_no_later_speech(recording: Callable[..., Path]):
+    path = recording(8, "speech", 15)
+    assert open_excerpt(path, 3.0, covers_all=True).start_seconds == 7.0
+    with pytest.raises(AudioError, match=r"long\.flac: 1\d s or more lie between .* at most 3 s can be used, so cut"):
+        open_excerpt(recording(8, "speech", 9, "speech"), 3.0, covers_all=True)
+
+
+def test_a_long_recording_without_speech_is_refused_unless_any_sound_will_do(recording: Callable[..., Path]):
+    path = recording(9)
+    with pytest.raises(AudioError, match=r"long\.flac: no speech was found in it"):
+        open_excerpt(path, 3.0)
+    assert open_excerpt(path, 3.0, any_sound=True).start_seconds == 0.0
+
+
+CLONE = """
+import resource, sys
+from marstts.codec.toy import ToyCodec
+from marstts.speaker.toy import ToySpeakerEncoder
+from marstts.synthesis.clone import clone
+encoders = {"identity": ToySpeakerEncoder("identity", 5), "style": ToySpeakerEncoder("style", 7)}
+clone(sys.argv[1], codec=ToyCodec(codebook_size=64), encoders=encoders)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="units of ru_maxrss")
+def test_peak_memory_does_not_grow_with_the_length_of_the_reference(reference: Waveform, tmp_path: Path):
+    """Speech after one and after ten minutes of silence: 540 s at 48 kHz are 104 MB in mono."""
+    speech = np.repeat((audio.resample(reference, 48_000).samples * 32767).astype(np.int16)[:, None], 8, axis=1)
+    peaks = []
+    for seconds in (60, 600):
+        path = tmp_path / f"{seconds}.flac"
+        with soundfile.SoundFile(path, "w", 48_000, 8, "PCM_16") as file:
+            for _ in range(seconds):
+                file.write(np.zeros((48_000, 8), np.int16))
+            file.write(speech)
+        done = subprocess.run([sys.executable, "-c", CLONE, path], capture_output=True, text=True, check=True)
+        peaks.append(int(done.stdout))
+    assert peaks[1] < peaks[0] + 15
+    assert peaks[1] < 400
