@@ -6,7 +6,8 @@ FROM python:3.12-slim AS build
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
-RUN python -m venv /opt/marstts && /opt/marstts/bin/python -m pip install --no-cache-dir .
+ARG EXTRAS=""
+RUN python -m venv /opt/marstts && /opt/marstts/bin/python -m pip install --no-cache-dir ".${EXTRAS}"
 
 FROM python:3.12-slim
 COPY --from=build /opt/marstts /opt/marstts

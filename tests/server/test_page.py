@@ -109,6 +109,11 @@ def test_a_user_listens_clones_the_microphone_and_deletes_the_voice(browser, ser
     user.press("speak")
     user.wait(lambda: user.find("download").is_displayed())
     assert "First audio after" in user.status
+    assert user.find("reading").text == "Hello there."
+    assert user.find("reading").find_element("class name", "playing").text == "Hello there."
+    user.find("code").find_element("tag name", "summary").click()
+    user.wait(lambda: "curl " in user.find("curl").text)
+    assert '"input":"Hello there."' in user.find("curl").text and 'input="Hello there."' in user.find("python").text
     user.find("download").click()
     user.wait((tmp_path / "speech.wav").exists)
     downloaded = read(tmp_path / "speech.wav")

@@ -72,6 +72,16 @@ def test_every_format_decodes_to_all_of_the_speech(client: TestClient, synthesiz
     assert seconds - 0.001 <= count_samples(response.content) <= seconds + padding + 0.001
 
 
+def test_events_name_each_sentence_once_where_they_are_asked_to(client: TestClient, synthesizer: Synthesizer):
+    text = "The cat sat on the mat. She sells sea shells."
+    body = speech(text, response_format="pcm", stream_format="sse", sentences=True)
+    events = events_of(client.post(URL, json=body).text)
+    assert [event["sentence"] for event in events if "sentence" in event] == [
+        "The cat sat on the mat.", "She sells sea shells.",
+    ]  # fmt: skip
+    assert b"".join(base64.b64decode(event.get("audio", "")) for event in events) == expected_pcm(synthesizer, text)
+
+
 def test_mp3_is_the_default(client: TestClient):
     assert client.post(URL, json=speech()).headers["content-type"] == "audio/mpeg"
 

@@ -29,6 +29,12 @@ LOCAL_HOSTS = ("localhost", LOCAL, "[::1]")
 MAX_KEY_FILE_BYTES = 2**20
 DEFAULTS = ServeSettings()
 
+WyomingPort = Annotated[
+    int | None, typer.Option(min=0, max=65535, help="Port for Wyoming (Home Assistant), which has no keys.")
+]
+Drain = Annotated[int, typer.Option(min=0, help="Seconds that responses have to end once the server is stopped.")]
+WyomingHost = Annotated[str, typer.Option(help="Address for Wyoming.")]
+
 
 def serve(
     model: Annotated[str, typer.Option(metavar="NAME_OR_FOLDER", help="The model.")] = "mini",
@@ -55,13 +61,9 @@ def serve(
         Path | None, typer.Option(metavar="FILE", help="A file with one key a line; # begins a comment.")
     ] = None,
     no_keys: Annotated[bool, typer.Option("--no-keys", help="Serve other machines without asking for a key.")] = False,
-    wyoming_port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Port for Wyoming (Home Assistant), which has no keys.")
-    ] = None,
-    wyoming_host: Annotated[str, typer.Option(help="Address for Wyoming.")] = LOCAL,
-    drain: Annotated[
-        int, typer.Option(min=0, help="Seconds that responses have to end once the server is stopped.")
-    ] = DEFAULTS.drain_seconds,
+    wyoming_port: WyomingPort = None,
+    wyoming_host: WyomingHost = LOCAL,
+    drain: Drain = DEFAULTS.drain_seconds,
 ) -> None:
     """Serve OpenAI's speech API until interrupted."""
     check_installed(PACKAGES, "serve")

@@ -60,6 +60,9 @@ class SpeechBody(BaseModel):
     stream: bool = True
     """Not OpenAI's: false asks for a whole file, whose header holds its length."""
 
+    sentences: bool = False
+    """Not OpenAI's: events name each sentence with its first audio."""
+
     seed: int = Field(0, ge=0, le=MAX_SEED)
     """Not OpenAI's: another seed gives another reading."""
 

@@ -88,6 +88,7 @@ class SpeechService:
             audio_format=body.response_format,
             speed=body.speed,
             stream=body.stream,
+            names_sentences=body.sentences,
         )
         return SpeechRun(self, spec, owner)
 
@@ -131,7 +132,8 @@ class SpeechRun:
         first = Piece(b"")
         async for piece in pieces:
             warnings = [warning for warning in (first.warning, piece.warning) if warning]
-            first = Piece(piece.content, warning="; ".join(warnings) or None)
+            sentence = first.sentence or piece.sentence
+            first = Piece(piece.content, warning="; ".join(warnings) or None, sentence=sentence)
             if first.content:
                 break
         service.metrics.first_audio.observe(time.monotonic() - started)

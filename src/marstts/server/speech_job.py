@@ -25,6 +25,7 @@ from marstts.generation.request import Request, RequestState
 from marstts.generation.scheduler import AsyncScheduler, Event, Needed
 from marstts.server.encoders import AudioFormat, EncodedStream
 from marstts.server.listener import FIRST_AUDIO_SECONDS, Listener, PriorityGate
+from marstts.synthesis.prepared_text import PreparedText
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.voice import Voice
 
@@ -133,6 +134,9 @@ class JobSpec:
     stream: bool
     """Send bytes as they are made; otherwise the whole file at the end, with its length in the header."""
 
+    names_sentences: bool = False
+    """Whether pieces name the sentence that begins with them."""
+
 
 @dataclass(frozen=True, eq=False)
 class Piece:
@@ -149,6 +153,9 @@ class Piece:
     warning: str | None = None
     """Warning for the listener."""
 
+    sentence: str | None = None
+    """The sentence that begins with this piece."""
+
 
 def make_pieces(
     synthesizer: Synthesizer, scheduler: AsyncScheduler, spec: JobSpec, listener: Listener
@@ -162,12 +169,15 @@ def make_pieces(
         num_tokens = sum(len(codes) for take in speech.takes for codes in take.codes)
         yield Piece(content, speech.seconds, num_tokens, "; ".join(speech.warnings) or None)
         return
+    sentences = [s.text for s in PreparedText(spec.text, synthesizer.lexicon)] if spec.names_sentences else []
     with closing(synthesizer.stream(spec.text, voice, seed=spec.seed, scheduler=scheduler, config=listener)) as chunks:
         for chunk in chunks:
             listener.sent(chunk.seconds / spec.speed)
             content = encoded.push(chunk.samples) + (encoded.finish() if chunk.is_last else b"")
             num_tokens = 0 if chunk.take is None else sum(len(codes) for codes in chunk.take.codes)
-            yield Piece(content, chunk.seconds, num_tokens, chunk.warning)
+            sentence = "".join(sentences[chunk.sentence - 1 : chunk.sentence]) or None
+            sentences[chunk.sentence - 1 : chunk.sentence] = [""] * bool(sentence)
+            yield Piece(content, chunk.seconds, num_tokens, chunk.warning, sentence)
 
 
 class SpeechJob:

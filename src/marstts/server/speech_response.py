@@ -80,7 +80,7 @@ async def events(run: SpeechRun, body: SpeechBody, first: Piece, pieces: AsyncIt
     try:
         yield delta(first)
         async for piece in pieces:
-            if piece.content or piece.warning:
+            if piece.content or piece.warning or piece.sentence:
                 yield delta(piece)
     except Exception as error:
         failure = as_api_error(ApiError(500, "The speech was cut off.") if isinstance(error, JobEnded) else error)
@@ -93,8 +93,14 @@ async def events(run: SpeechRun, body: SpeechBody, first: Piece, pieces: AsyncIt
 
 def delta(piece: Piece) -> bytes:
     """An event with the next bytes of the file."""
-    warning = {"warning": piece.warning} if piece.warning else {}
-    return event("speech.audio.delta", {"audio": base64.b64encode(piece.content).decode("ascii"), **warning})
+    extra = {"warning": piece.warning, "sentence": piece.sentence}
+    return event(
+        "speech.audio.delta",
+        {
+            "audio": base64.b64encode(piece.content).decode("ascii"),
+            **{name: value for name, value in extra.items() if value},
+        },
+    )
 
 
 def event(kind: str, fields: dict[str, Any]) -> bytes:

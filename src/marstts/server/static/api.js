@@ -26,9 +26,26 @@ export async function listVoices() {
 }
 
 export async function speak(input, voice, seed, signal) {
-  const body = JSON.stringify({ model: "tts-1", input, voice, seed, response_format: "pcm" });
+  const fields = { model: "tts-1", input, voice, seed, response_format: "pcm", stream_format: "sse", sentences: true };
   const headers = { "Content-Type": "application/json" };
-  return request("/v1/audio/speech", { method: "POST", headers, body, signal });
+  return request("/v1/audio/speech", { method: "POST", headers, body: JSON.stringify(fields), signal });
+}
+
+// The data of the server-sent events of a response, one after another.
+export async function* events(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    text += value;
+    const blocks = text.split("\n\n");
+    text = blocks.pop();
+    for (const block of blocks) {
+      const line = block.split("\n").find((part) => part.startsWith("data: "));
+      if (line) yield JSON.parse(line.slice(6));
+    }
+  }
 }
 
 export async function createVoice(name, recording, transcript, consent) {

@@ -47,18 +47,55 @@ async function speak() {
   const [playing, asking] = [new Player(), new AbortController()];
   [player, request] = [playing, asking];
   byId("stop").disabled = false;
+  byId("reading").replaceChildren();
   show("Speaking …");
   const started = performance.now();
   try {
     const response = await api.speak(byId("text").value, byId("voice").value, Number(byId("seed").value), asking.signal);
-    const warning = response.headers.get("X-Marstts-Warning");
     const wait = ((performance.now() - started) / 1000).toFixed(2);
-    show(warning ? decodeURIComponent(warning) : `First audio after ${wait} s.`);
-    await playing.play(response);
+    show(`First audio after ${wait} s.`);
+    for await (const event of api.events(response)) {
+      if (event.error) throw new Error(event.error.message);
+      if (event.warning) show(event.warning);
+      if (event.sentence) playing.whenPlayed(addSentence(event.sentence));
+      if (event.audio) playing.push(Uint8Array.from(atob(event.audio), (letter) => letter.charCodeAt(0)));
+    }
+    await playing.finish();
     offerDownload(playing.samples());
   } finally {
     if (player === playing) await stop();
   }
+}
+
+// Add a sentence to those that are read, and return what marks it as the one that plays.
+function addSentence(text) {
+  const sentence = document.createElement("span");
+  sentence.textContent = `${text} `;
+  byId("reading").append(sentence);
+  return () => {
+    for (const other of byId("reading").children) other.classList.toggle("playing", other === sentence);
+  };
+}
+
+function anotherTake() {
+  byId("seed").value = String((Number(byId("seed").value) + 1) % 2 ** 32);
+  return speak();
+}
+
+// The requests of other programs that give the same speech.
+function showCode() {
+  const fields = {
+    model: "tts-1", voice: byId("voice").value, input: byId("text").value, seed: Number(byId("seed").value),
+    response_format: "wav",
+  };
+  const quoted = JSON.stringify(fields).replaceAll("'", "'\\''");
+  byId("curl").textContent =
+    `curl ${location.origin}/v1/audio/speech -H 'Content-Type: application/json' \\\n  -d '${quoted}' -o speech.wav`;
+  byId("python").textContent =
+    `import openai\n\nclient = openai.OpenAI(base_url="${location.origin}/v1", api_key="none")\n` +
+    `speech = client.audio.speech.create(\n    model="tts-1", voice=${JSON.stringify(fields.voice)},\n` +
+    `    input=${JSON.stringify(fields.input)},\n    response_format="wav", extra_body={"seed": ${fields.seed}},\n)\n` +
+    `speech.write_to_file("speech.wav")`;
 }
 
 function offerDownload(samples) {
@@ -128,6 +165,9 @@ on("key-form", "submit", async () => {
 });
 on("speech-form", "submit", speak);
 on("stop", "click", stop);
+on("again", "click", anotherTake);
+byId("code").addEventListener("toggle", showCode);
+byId("speech-form").addEventListener("input", showCode);
 on("record", "click", toggleRecording);
 on("clone-form", "submit", clone);
 on("delete", "click", deleteChosen);

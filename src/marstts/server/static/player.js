@@ -9,16 +9,17 @@ export class Player {
     this.end = 0;
     this.rest = new Uint8Array(0);
     this.pieces = [];
+    this.timers = [];
   }
 
-  // Read a response to its end; resolves when all of it was played.
-  async play(response) {
-    const reader = response.body.getReader();
-    for (;;) {
-      const { done, value } = await reader.read();
-      if (done) break;
-      this.push(value);
-    }
+  // Call `act` when the audio that is pushed next begins to play.
+  whenPlayed(act) {
+    const at = Math.max(this.end, this.context.currentTime);
+    this.timers.push(setTimeout(act, (at - this.context.currentTime) * 1000));
+  }
+
+  // Resolves when all that was pushed was played.
+  async finish() {
     const left = this.end - this.context.currentTime;
     await new Promise((resolve) => setTimeout(resolve, Math.max(0, left) * 1000));
   }
@@ -54,6 +55,7 @@ export class Player {
   }
 
   stop() {
+    this.timers.forEach(clearTimeout);
     return this.context.close().catch(() => undefined);
   }
 }
