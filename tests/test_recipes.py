@@ -6,10 +6,12 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -19,10 +21,12 @@ from command_lines import parse
 from marstts.config import Config, read_config, read_values
 from marstts.data.corpora.synthetic import SyntheticConfig, read_sentences
 from marstts.data.corpora.tts_engines import BASE_VOICES
+from marstts.mars5.config import Mars5Config
 from marstts.preference.mine import MineConfig
 from marstts.preference.ranking import RankConfig
 from marstts.preference.train import PreferenceConfig
 from marstts.training.codec.config import CodecTrainingConfig
+from marstts.training.mars5.config import ArTrainConfig, NarTrainConfig
 from marstts.training.mars6.config import PretrainConfig
 from marstts.training.optim import learning_rate
 from marstts.training.run_log import read_log
@@ -37,6 +41,8 @@ KINDS: dict[str, type[Config]] = {
     "identity": SpeakerTrainingConfig,
     "style": SpeakerTrainingConfig,
     "mars6": PretrainConfig,
+    "ar": ArTrainConfig,
+    "nar": NarTrainConfig,
     "mine": MineConfig,
     "pairs": RankConfig,
     "preference": PreferenceConfig,
@@ -62,6 +68,15 @@ def test_the_parts_of_a_recipe_fit_one_another(recipe: str) -> None:
     assert all(encoder.kind is kind for kind, encoder in encoders.items())
     assert set(mars6.attention_guidance.layers) <= set(range(mars6.model.global_layers))
     assert set(read_config(SyntheticConfig, folder / "synthetic.toml").base_voices) <= BASE_VOICES.keys()
+
+
+def test_the_parts_of_mars5s_recipe_fit_one_another() -> None:
+    codec = read_config(CodecTrainingConfig, RECIPES / "mars5_tiny" / "codec.toml").model
+    ar = read_config(ArTrainConfig, RECIPES / "mars5_tiny" / "ar.toml").model
+    nar = read_config(NarTrainConfig, RECIPES / "mars5_tiny" / "nar.toml").model
+    assert set(codec.strides) == {1} and len(codec.strides) == ar.levels == nar.levels
+    assert codec.codebook_size == ar.codebook_size == nar.codebook_size
+    assert Mars5Config(ar=ar, nar=nar).ar.text_vocab_size == nar.text_vocab_size
 
 
 def options_of(path: Path) -> set[str]:
@@ -155,8 +170,8 @@ BUDGET_MINUTES = 20
 """Time limit of a script on cores that do other work, too; those of tiny take two minutes of processor time each."""
 
 
-def run_recipe(script: str, output: Path, variables: Mapping[str, str] | None = None) -> float:
-    """Run a recipe whole, with this interpreter's `marstts`; returns the seconds it took."""
+def environment_of_recipes(output: Path, variables: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of a recipe that writes to `output`: one thread, and this interpreter's `marstts`."""
     for engine in ("flite", "espeak-ng"):
         if shutil.which(engine) is None:
             pytest.skip(f"the Debian package {engine} is not installed")
@@ -165,14 +180,35 @@ def run_recipe(script: str, output: Path, variables: Mapping[str, str] | None = 
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m marstts "$@"\n')
     command.chmod(0o755)
     environment = {**os.environ, "PATH": f"{command.parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
-    environment.update(variables or {})
-    started = time.monotonic()
+    return {**environment, **(variables or {})}
+
+
+def run_recipe(script: str, output: Path, variables: Mapping[str, str] | None = None) -> str:
+    """Run a recipe whole; returns its log."""
+    environment = environment_of_recipes(output, variables)
     done = subprocess.run(
         [str(RECIPES / script), str(output)], env=environment, capture_output=True, text=True,
         timeout=BUDGET_MINUTES * 60, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    return time.monotonic() - started
+    return done.stderr
+
+
+def kill_recipe(script: str, output: Path, moment: Path) -> None:
+    """Run a recipe, and kill it with all its processes as soon as the path `moment` exists."""
+    process = subprocess.Popen(
+        [str(RECIPES / script), str(output)], env=environment_of_recipes(output), start_new_session=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    deadline = time.monotonic() + BUDGET_MINUTES * 60
+    try:
+        while not moment.exists():
+            assert process.poll() is None and time.monotonic() < deadline, f"{moment} was not written"
+            time.sleep(0.05)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 @pytest.mark.slow
@@ -184,6 +220,18 @@ def test_tiny_runs_whole_from_corpus_to_preference_training(tmp_path: Path) -> N
     assert losses[-1] < losses[0]
     run_recipe("tiny/preference.sh", output)
     assert (output / "tiny-preference" / "bundle.json").is_file()
+
+
+@pytest.mark.slow
+def test_mars5_tiny_resumes_after_a_kill_and_runs_whole_from_corpus_to_speech(tmp_path: Path) -> None:
+    output = tmp_path / "mars5_tiny"
+    kill_recipe("mars5_tiny/run.sh", output, output / "runs" / "ar" / "step-00000050")
+    assert not (output / "runs" / "nar").exists()
+    assert "resuming at step 50" in run_recipe("mars5_tiny/run.sh", output)
+    assert (output / "speech.wav").stat().st_size > 10_000
+    for name in ("ar", "nar"):
+        losses = [line["loss"] for line in read_log(output / "runs" / name) if line["split"] == "train"]
+        assert losses[-1] < losses[0]
 
 
 @pytest.mark.slow

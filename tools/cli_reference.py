@@ -51,6 +51,9 @@ EXAMPLES = {
     "train codec": f"marstts train codec --config recipes/mini/codec.toml --data {MANIFEST} --output runs/codec",
     "train speaker": f"marstts train speaker --config recipes/mini/style.toml --data {MANIFEST} --output runs/style",
     "train mars6": "marstts train mars6 --config recipes/mini/mars6.toml --data shards --output runs/mars6",
+    "train mars5-ar": "marstts train mars5-ar --config recipes/mars5_tiny/ar.toml --data shards --output runs/ar",
+    "train mars5-nar": "marstts train mars5-nar --config recipes/mars5_tiny/nar.toml --data shards --output runs/nar "
+    "--tokenizers-from runs/ar",
     "finetune": "marstts finetune --data my_voice --output runs/my-voice",
     "preference mine": f"marstts preference mine mini --references {MANIFEST} --texts sentences.txt --output mined",
     "preference pairs": "marstts preference pairs mined --output pairs.jsonl",

@@ -202,6 +202,11 @@ def published_bundle(name: str, *, onnx: bool) -> Path:
     return import_module(PUBLISHED_MODELS[name]).cached_bundle(onnx=onnx)
 
 
+def convert_published_mars5(ar: Path, nar: Path, folder: Path, **options: Any) -> Any:
+    """Convert the published checkpoints of MARS5 to a bundle; see `mars5.published.convert`."""
+    return import_module(PUBLISHED_MODELS["mars5-english"]).convert(ar, nar, folder, **options)
+
+
 def convert_published(checkpoint: Path, tokenizer: Path, folder: Path, **options: Any) -> Any:
     """Convert the published checkpoint and tokenizer of MARS6 to a bundle; see `mars6.published.convert`."""
     return import_module(PUBLISHED_MODELS["mars6-turbo"]).convert(checkpoint, tokenizer, folder, **options)

@@ -13,7 +13,7 @@ import typer
 from marstts import models
 from marstts.bundle import CODEC_FOLDER, TOKENIZER_FILE, find_bundle, parts_of, read_info
 from marstts.cli.terminal import check_utf8, warn
-from marstts.codec.registry import parse_codec
+from marstts.codec.registry import open_codec, parse_codec
 from marstts.errors import ConfigError, check_installed
 from marstts.file_errors import printable_name, printable_text
 from marstts.onnx_build import EXPORT_PACKAGES
@@ -28,9 +28,14 @@ bundle_app = typer.Typer(help="Upgrade the graphs of a bundle.", no_args_is_help
 
 
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN_FOLDER", help="A run folder of `marstts train mars6`.")],
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN_FOLDER", help="A run of `marstts train mars6`, or of `train mars5-ar`.")
+    ],
     name: Annotated[str, typer.Option(help="The model's name; voices do not depend on it.")],
     output: Output,
+    nar: Annotated[
+        Path | None, typer.Option(help="A run of `marstts train mars5-nar`: RUN_FOLDER is the AR of a MARS5.")
+    ] = None,
     codec: Annotated[
         str | None, typer.Option(help="The codec's folder, `snac`, or `toy:CODES`: the codec of the shards.")
     ] = None,
@@ -51,16 +56,25 @@ def export(
         float | None,
         typer.Option(min=1.0, help="Weight of classifier-free guidance, for models trained with text_dropout."),
     ] = None,
+    timesteps: Annotated[int | None, typer.Option(min=1, help="Diffusion timesteps of a MARS5 (default: 200).")] = None,
     weights: Annotated[
         WeightFormat, typer.Option(help="int8 is faster and smaller, but cannot be trained further.")
     ] = WeightFormat.FLOAT16,
 ) -> None:
-    """Write a trained MARS6 with its codec and encoders as a bundle, with graphs that need no PyTorch."""
+    """Write a trained MARS6 with its codec and encoders as a bundle, with graphs that need no PyTorch; or a MARS5."""
     check_installed(EXPORT_PACKAGES, "train")
+    check_utf8(name=name)
+    if nar is not None:
+        refuse_with_nar(
+            identity=identity, style=style, template=template, tokenizer=tokenizer, quality_prefix_hz=quality_prefix_hz
+        )
+        export_mars5(run, nar, output, name, codec, given(timesteps=timesteps, nar_guidance_w=guidance), top_p, weights)
+        return
+    if timesteps is not None:
+        raise ConfigError("--timesteps is for a MARS5; name the run of its NAR, too: --nar RUN")
     from marstts.text.bpe import BPE
     from marstts.training.mars6.run_folder import trained_model  # needs PyTorch
 
-    check_utf8(name=name)
     parts = chosen_parts(template, codec, {"identity": identity, "style": style})
     before = None if template is None else read_info(find_bundle(template))
     settings = {**({} if before is None else before.settings), **given(quality_prefix_hz=quality_prefix_hz)}
@@ -78,6 +92,51 @@ def export(
         weights=weights,
     )
     typer.echo(f"{printable_name(output)}: {printable_text(name)}, {megabytes(output):.1f} MB")
+
+
+def export_mars5(
+    ar: Path,
+    nar: Path,
+    output: Path,
+    name: str,
+    codec: str | None,
+    diffusion: dict[str, Any],
+    top_p: float | None,
+    weights: WeightFormat,
+) -> None:
+    """Write the bundle of a MARS5, and print its size; its lengths are those of the corpus of its AR."""
+    from marstts.training.mars5.run_folder import read_rate, trained_models  # needs PyTorch
+
+    if codec is None:
+        raise ConfigError("--codec: not given; name the codec of the shards")
+    rate = read_rate(ar)
+    if (given_name := open_codec(codec).spec.name) != rate.codec:
+        raise ConfigError(f"--codec {codec} is {given_name}, but {ar} was trained on codes of {rate.codec}; give that")
+    made = trained_models(ar, nar)
+    models.export_bundle(
+        output,
+        made,
+        made.vocabulary.text,
+        codec=parse_codec(codec),
+        encoders={},
+        name=name,
+        architecture="mars5",
+        settings={
+            "sampling": {"eos_estimated_gen_length_factor": rate.per_character},
+            "diffusion": diffusion,
+            "tokens_per_second": rate.per_second,
+        },
+        sampling=models.SamplingConfig(**given(top_p=top_p)),
+        weights=weights,
+    )
+    typer.echo(f"{printable_name(output)}: {printable_text(name)}, {megabytes(output):.1f} MB")
+
+
+def refuse_with_nar(**options: Any) -> None:
+    """ConfigError that names the options that were given, none of which a MARS5 has."""
+    if unused := given(**options):
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in unused)
+        raise ConfigError(f"{names}: not for a MARS5, which --nar makes this; leave it out")
 
 
 def quantize(model: Model, output: Output) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -13,10 +13,11 @@ from marstts.file_errors import printable_name, printable_text
 
 if TYPE_CHECKING:
     from marstts.training.codec.config import CodecTrainingConfig
+    from marstts.training.mars5.config import TrainConfig
     from marstts.training.mars6.config import PretrainConfig
     from marstts.training.speaker.config import SpeakerTrainingConfig
 
-    Settings = TypeVar("Settings", CodecTrainingConfig, PretrainConfig, SpeakerTrainingConfig)
+    Settings = TypeVar("Settings", CodecTrainingConfig, PretrainConfig, SpeakerTrainingConfig, TrainConfig)
 
 app = typer.Typer(help="Train a tokenizer, a codec, speaker encoders or a model.", no_args_is_help=True)
 
@@ -24,6 +25,10 @@ MaxMinutes = Annotated[float, typer.Option(min=0.0, help="Stop, resumably, after
 Threads = Annotated[int, typer.Option(min=0, help="CPU threads; 0 = PyTorch's choice. More than are free is slow.")]
 Device = Annotated[str, typer.Option(help="PyTorch's name of the device, such as cpu or cuda.")]
 RunFolder = Annotated[Path, typer.Option(help="Run folder: checkpoints and logs.")]
+Shards = Annotated[
+    list[Path], typer.Option(help="Folder of shards, see `marstts tokenize`; may be given several times.")
+]
+MaxCorrupt = Annotated[float, typer.Option(min=0.0, max=1.0, help="Skip corrupt shards, up to this ratio of them.")]
 
 
 @app.callback()
@@ -76,9 +81,7 @@ def codec(
 
 @app.command()
 def mars6(
-    data: Annotated[
-        list[Path], typer.Option(help="Folder of shards, see `marstts tokenize`; may be given several times.")
-    ],
+    data: Shards,
     config: Annotated[Path, typer.Option(help="TOML with sizes, steps and rates.")],
     output: Annotated[Path, typer.Option(help="Run folder: checkpoints, logs, tokenizer.")],
     init_from: Annotated[
@@ -96,9 +99,7 @@ def mars6(
         str | None, typer.Option(help="Codec of audio samples in TensorBoard: a folder, `snac`, or `toy:CODES`.")
     ] = None,
     max_minutes: MaxMinutes = 0.0,
-    max_corrupt: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Skip corrupt shards, up to this ratio of them.")
-    ] = 0.0,
+    max_corrupt: MaxCorrupt = 0.0,
     threads: Threads = 0,
 ) -> None:
     """Train a MARS6 on shards; run it again to resume."""
@@ -110,24 +111,19 @@ def mars6(
     from marstts.training.loop import run
     from marstts.training.mars6 import run_folder
     from marstts.training.mars6.config import PretrainConfig
-    from marstts.training.mars6.finetune import holds_recordings
     from marstts.training.mars6.task import PretrainTask
     from marstts.training.run_lock import lock_run
+    from marstts.training.valid_corpus import check_data_folders, load_valid_corpus
 
     if threads:
         torch.set_num_threads(threads)
-    run_folder.check_data_folders([*data, *([] if transfer_from is None else [transfer_from])])
-    for folder in data:
-        if holds_recordings(folder):
-            raise DataError(
-                f"{folder} holds recordings, not shards; fine-tune a model with `marstts finetune --data {folder}`, or "
-                "make shards with `marstts prepare folder` and `marstts tokenize`"
-            )
+    check_data_folders([*data, *([] if transfer_from is None else [transfer_from])])
+    check_shards(data)
     if transfer_from is not None and init_from is None:
         raise ConfigError("--transfer-from needs the model that was trained on those shards; add --init-from RUN")
     settings = stop_after(max_minutes, read_config(PretrainConfig, config))
     with lock_run(output):
-        corpus = run_folder.load_valid_corpus(data, output, max_corrupt)
+        corpus = load_valid_corpus(data, output, max_corrupt)
         tokenizer = run_folder.open_run(output, settings, corpus, init_from)
         task = PretrainTask(settings, corpus, tokenizer, None if codec is None else open_codec(codec))
         if init_from is not None and latest(output) is None:
@@ -135,6 +131,66 @@ def mars6(
             run_folder.init_from(task, init_from, before, task.corpus)
         typer.echo(f"{len(corpus)} utterances, {corpus.seconds / 3600:.1f} h; {task.summary}")
         run(task, settings.loop, output)
+
+
+@app.command()
+def mars5_ar(
+    data: Shards,
+    config: Annotated[Path, typer.Option(help="TOML with sizes, steps and rates.")],
+    output: Annotated[Path, typer.Option(help="Run folder: checkpoints, logs, both tokenizers.")],
+    tokenizers_from: Annotated[
+        Path | None, typer.Option("--tokenizers-from", help="Run whose tokenizers are used (default: new ones).")
+    ] = None,
+    max_minutes: MaxMinutes = 0.0,
+    max_corrupt: MaxCorrupt = 0.0,
+    threads: Threads = 0,
+) -> None:
+    """Train the AR of a MARS5 (text to level 0) on shards; run it again to resume."""
+    from marstts.training.mars5.config import ArTrainConfig
+
+    settings = stop_after(max_minutes, read_config(ArTrainConfig, config))
+    train_mars5(settings, data, output, tokenizers_from, max_corrupt, threads)
+
+
+@app.command()
+def mars5_nar(
+    data: Shards,
+    config: Annotated[Path, typer.Option(help="TOML with sizes, steps and rates.")],
+    output: Annotated[Path, typer.Option(help="Run folder: checkpoints, logs, both tokenizers.")],
+    tokenizers_from: Annotated[Path, typer.Option("--tokenizers-from", help="Run of the AR: both share tokenizers.")],
+    max_minutes: MaxMinutes = 0.0,
+    max_corrupt: MaxCorrupt = 0.0,
+    threads: Threads = 0,
+) -> None:
+    """Train the NAR of a MARS5 (level 0 to all levels) on shards; run it again to resume."""
+    from marstts.training.mars5.config import NarTrainConfig
+
+    settings = stop_after(max_minutes, read_config(NarTrainConfig, config))
+    train_mars5(settings, data, output, tokenizers_from, max_corrupt, threads)
+
+
+def train_mars5(
+    settings: Any, data: list[Path], output: Path, tokenizers_from: Path | None, max_corrupt: float, threads: int
+) -> None:
+    """Train the model that the configuration is of, or resume its run."""
+    import torch
+
+    from marstts.training.mars5.run_folder import open_vocabulary, train
+    from marstts.training.run_lock import lock_run
+    from marstts.training.valid_corpus import check_data_folders, load_valid_corpus
+
+    if threads:
+        torch.set_num_threads(threads)
+    check_data_folders(data)
+    check_shards(data)
+    with lock_run(output):
+        corpus = load_valid_corpus(data, output, max_corrupt)
+        vocabulary = open_vocabulary(settings, corpus, output, tokenizers_from)
+        typer.echo(
+            f"{len(corpus)} utterances, {corpus.seconds / 3600:.1f} h; {vocabulary.text.vocab_size} text and "
+            f"{vocabulary.speech.vocab_size} speech tokens"
+        )
+        train(settings, corpus, vocabulary, output)
 
 
 @app.command()
@@ -192,6 +248,18 @@ def speaker(
         run(task, settings.loop, output)
     if export is not None:
         export_encoder(load_encoder(output), export)
+
+
+def check_shards(folders: list[Path]) -> None:
+    """DataError where a folder holds recordings instead of shards."""
+    from marstts.training.mars6.finetune import holds_recordings
+
+    for folder in folders:
+        if holds_recordings(folder):
+            raise DataError(
+                f"{folder} holds recordings, not shards; fine-tune a model with `marstts finetune --data {folder}`, or "
+                "make shards with `marstts prepare folder` and `marstts tokenize`"
+            )
 
 
 def check_manifest(path: Path) -> None:

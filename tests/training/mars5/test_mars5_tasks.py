@@ -103,7 +103,7 @@ def nar_task(corpus: Utterances, vocabulary: JointVocabulary, **changes: object)
         text_vocab_size=262, width=24, heads=2, encoder_layers=1, decoder_layers=1, speaker_layers=1,
         feed_forward_width=32, timestep_width=8, levels=3, codebook_size=12,
     )  # fmt: skip
-    config = NarTrainConfig(model=model, num_timesteps=12, **settings() | changes)
+    config = NarTrainConfig(model=model, **settings() | changes)
     return NarTask(config, corpus, vocabulary)  # type: ignore[arg-type]
 
 

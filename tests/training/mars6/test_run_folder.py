@@ -18,7 +18,8 @@ from marstts.mars6.model import Mars6
 from marstts.models import load_for_training
 from marstts.text.bpe import BPE
 from marstts.training.checkpoint import restore, save
-from marstts.training.mars6.run_folder import init_from, load_valid_corpus, open_run, trained_model
+from marstts.training.mars6.run_folder import init_from, open_run, trained_model
+from marstts.training.valid_corpus import load_valid_corpus
 
 
 def test_corrupt_shards_are_skipped_and_listed_up_to_a_ratio(tmp_path, caplog):

@@ -44,6 +44,3 @@ class NarTrainConfig(TrainConfig):
     """A training of `ResidualTransformer`."""
 
     model: ResidualTransformerConfig
-
-    num_timesteps: int = Field(200, gt=0)
-    """T of the diffusion."""

@@ -1,8 +1,9 @@
 """Run folders of MARS5's trainings, and the model that two of them make together.
 
-Upstream: `tasks`, a tokenized corpus.  Downstream: `mars5.checkpoint.write_models`.
+Upstream: `tasks`, a tokenized corpus.  Downstream: `mars5.checkpoint.write_models`, `marstts export`.
 
     config.json              the resolved training configuration
+    speech_rate.json         speech tokens per second and per character of the corpus
     text_tokenizer.json      of the library `tokenizers`
     speech_tokenizer.json    merges over codes, special tokens
     step-N/, log.jsonl, …    of `training.loop`
@@ -13,11 +14,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from marstts.config import Config, read_config, write_config
 from marstts.data.corpus import Corpus
-from marstts.errors import CheckpointError
+from marstts.errors import CheckpointError, ConfigError
 from marstts.mars5.ar import CodecLM
 from marstts.mars5.checkpoint import (
     CONFIG_FILE,
@@ -33,10 +34,26 @@ from marstts.mars5.text import JointVocabulary, SpeechBPE
 from marstts.text.bpe import BPE
 from marstts.training import distributed
 from marstts.training.loop import best, run
+from marstts.training.mars5.batches import train_vocabulary
 from marstts.training.mars5.config import ArTrainConfig, NarTrainConfig
 from marstts.training.mars5.tasks import EMA, ArTask, Mars5Task, NarTask
 
 Model = TypeVar("Model", CodecLM, ResidualTransformer)
+
+RATE_FILE = "speech_rate.json"
+
+RATE_UTTERANCES = 500
+"""Utterances that the speech rate is measured on, spread over the training split."""
+
+
+class SpeechRate(Config):
+    """Number of speech tokens that a text becomes, on average; it depends on codec, tokenizers and speakers."""
+
+    codec: str
+    """Name of the codec."""
+
+    per_second: float = Field(gt=0)
+    per_character: float = Field(gt=0)
 
 
 class TrainedAr(Config):
@@ -76,12 +93,47 @@ def train(
         write_config(config, folder / CONFIG_FILE)
         vocabulary.text.save(folder / TEXT_FILE)
         vocabulary.speech.save(folder / SPEECH_FILE)
+        write_config(measure_rate(corpus, vocabulary), folder / RATE_FILE)
     return run(task, config.loop, folder)
 
 
 def read_vocabulary(folder: Path) -> JointVocabulary:
     """Both tokenizers of a run."""
     return JointVocabulary(BPE.load(folder / TEXT_FILE), SpeechBPE.load(folder / SPEECH_FILE))
+
+
+def open_vocabulary(
+    config: ArTrainConfig | NarTrainConfig, corpus: Corpus, folder: Path, base: Path | None = None
+) -> JointVocabulary:
+    """Both tokenizers for a training: the run's own where it has them, else those of the run `base`, else new ones.
+
+    New ones have the AR's vocabulary sizes.  Raises ConfigError for a NAR without tokenizers: it needs those of its AR.
+    """
+    if (folder / SPEECH_FILE).exists():
+        return read_vocabulary(folder)
+    if base is not None:
+        return read_vocabulary(base)
+    if isinstance(config, ArTrainConfig):
+        return train_vocabulary(corpus, config.model.text_vocab_size, config.model.speech_vocab_size)
+    raise ConfigError(f"{folder}: the NAR uses the tokenizers of its AR; train the AR first, and name its run")
+
+
+def measure_rate(corpus: Corpus, vocabulary: JointVocabulary) -> SpeechRate:
+    """Speech tokens per second and per character, over at most RATE_UTTERANCES of the training split."""
+    train = corpus.split("train")
+    rows = range(0, len(train), max(1, len(train) // RATE_UTTERANCES))
+    levels = [train.codes_of(row)[0] for row in rows]
+    tokens = sum(len(vocabulary.encode_speech(level)) for level in levels)
+    characters = sum(len(train.utterances[row].text) for row in rows)
+    seconds = sum(map(len, levels)) / corpus.codec.patch_rate
+    return SpeechRate(codec=corpus.codec.name, per_second=tokens / seconds, per_character=tokens / characters)
+
+
+def read_rate(folder: Path) -> SpeechRate:
+    """The speech rate of a run; raises CheckpointError where the folder is none of MARS5's runs."""
+    if not (folder / RATE_FILE).is_file():
+        raise CheckpointError(f"{folder}: lacks {RATE_FILE}; expected a run of `marstts train mars5-ar`")
+    return read_config(SpeechRate, folder / RATE_FILE, CheckpointError)
 
 
 def trained_models(ar_run: Path, nar_run: Path) -> Models:

@@ -22,6 +22,7 @@ from marstts.mars5.config import CodecLMConfig, ResidualTransformerConfig
 from marstts.mars5.diffusion import cosine_schedule
 from marstts.mars5.nar import Conditioning, ResidualTransformer
 from marstts.mars5.objective import add_noise, bound_loss, drop_references, next_token_loss
+from marstts.mars5.pipeline import NUM_TIMESTEPS
 from marstts.mars5.text import JointVocabulary
 from marstts.precision import autocast
 from marstts.training import distributed
@@ -157,7 +158,7 @@ class NarTask(Mars5Task):
     """The variational bound of the diffusion, given level 0, the text and perhaps the speaker."""
 
     def __init__(self, config: NarTrainConfig, corpus: Corpus, vocabulary: JointVocabulary) -> None:
-        self.schedule, self.num_classes = cosine_schedule(config.num_timesteps), config.model.num_classes
+        self.schedule, self.num_classes = cosine_schedule(NUM_TIMESTEPS), config.model.num_classes
         super().__init__(config, lambda: ResidualTransformer(config.model), config.model, corpus, vocabulary)
         self.schedule = self.schedule.to(self.device)
 

@@ -28,11 +28,12 @@ from marstts.training import distributed
 from marstts.training.checkpoint import BEST, STATE_FILE, best, latest, read_state
 from marstts.training.loop import LoopConfig, run
 from marstts.training.mars6.config import AttentionGuidanceConfig, PretrainConfig
-from marstts.training.mars6.run_folder import TOKENIZER_FILE, init_from, load_valid_corpus, open_run, trained_model
+from marstts.training.mars6.run_folder import TOKENIZER_FILE, init_from, open_run, trained_model
 from marstts.training.mars6.task import PretrainTask
 from marstts.training.optim import OptimizerConfig, Schedule
 from marstts.training.run_lock import lock_run
 from marstts.training.run_log import read_log
+from marstts.training.valid_corpus import load_valid_corpus
 
 UNKNOWN_LICENSE = "unknown"
 """License of recordings that stay where they are."""

@@ -5,8 +5,6 @@ Upstream: shards, a base run or bundle.  Downstream: `task`, `marstts export`, f
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -14,17 +12,14 @@ from torch import nn
 
 from marstts.bundle import find_bundle
 from marstts.config import read_config, write_config
-from marstts.data.corpus import Corpus, load_corpus
-from marstts.data.shards import SHARD_PATTERN, read_shard
+from marstts.data.corpus import Corpus
 from marstts.errors import CheckpointError, ConfigError, DataError
-from marstts.jsonl import write_rows
 from marstts.mars6.model import Mars6
 from marstts.mars6.prompt import SPECIAL_TOKENS
 from marstts.models import load_for_training
 from marstts.text.bpe import BPE
 from marstts.text.normalize import normalize
 from marstts.training.checkpoint import first_readable, latest, load_weights, preferred
-from marstts.training.corrupt_files import CORRUPT_FILE
 from marstts.training.mars6.codec_transfer import transfer_state
 from marstts.training.mars6.config import PretrainConfig, TrainedConfig
 
@@ -35,8 +30,6 @@ MODEL, EMA, TEACHER = "model", "ema", "teacher"
 
 TOKENIZER_TEXTS = 200_000
 """Texts that a tokenizer is trained on; more, which are spread over the corpus, change it little and take long."""
-
-logger = logging.getLogger(__name__)
 
 
 class HasWeights(Protocol):
@@ -81,41 +74,6 @@ def spoken_text(text: str) -> str:
     if not spoken:
         raise DataError(f"the corpus has a text of which nothing can be spoken: {text[:60]!r}; tokenize it again")
     return spoken
-
-
-def load_valid_corpus(folders: Sequence[Path], run: Path, max_corrupt: float) -> Corpus:
-    """The corpus of these folders without corrupt shards, which are listed in `run/corrupt.jsonl`.
-
-    DataError where a folder does not exist, or the ratio of corrupt shards is above `max_corrupt`.
-    """
-    check_data_folders(folders)
-    paths = [path for folder in folders for path in sorted(folder.glob(SHARD_PATTERN))]
-    if max_corrupt == 0.0 or not paths:
-        return load_corpus(*folders)
-    corrupt: dict[Path, str] = {}
-    for path in paths:
-        try:
-            read_shard(path)
-        except DataError as error:
-            corrupt[path] = str(error)
-    write_rows(run / CORRUPT_FILE, [{"shard": str(path), "reason": reason} for path, reason in corrupt.items()])
-    if len(corrupt) > max_corrupt * len(paths):
-        raise DataError(
-            f"{len(corrupt)} of {len(paths)} shards are corrupt, more than the ratio {max_corrupt} that is allowed; "
-            f"they are listed in {run / CORRUPT_FILE}: tokenize them again"
-        )
-    if corrupt:
-        logger.warning("%d of %d shards are corrupt and skipped, see %s", len(corrupt), len(paths), run / CORRUPT_FILE)
-    return load_corpus(*folders, without=corrupt)
-
-
-def check_data_folders(folders: Sequence[Path]) -> None:
-    """DataError if one of the folders with data does not exist, or is a file."""
-    for folder in folders:
-        if not folder.exists():
-            raise DataError(f"{folder}: no such folder; --data takes a folder of shards, see `marstts tokenize`")
-        if not folder.is_dir():
-            raise DataError(f"{folder}: expected a folder of shards, but this is a file")
 
 
 def init_from(task: HasWeights, base: str | Path, before: Corpus | None = None, after: Corpus | None = None) -> None:
