@@ -21,7 +21,6 @@ from command_lines import parse
 from marstts.config import Config, read_config, read_values
 from marstts.data.corpora.synthetic import SyntheticConfig, read_sentences
 from marstts.data.corpora.tts_engines import BASE_VOICES
-from marstts.mars5.config import Mars5Config
 from marstts.preference.mine import MineConfig
 from marstts.preference.ranking import RankConfig
 from marstts.preference.train import PreferenceConfig
@@ -76,7 +75,7 @@ def test_the_parts_of_mars5s_recipe_fit_one_another() -> None:
     nar = read_config(NarTrainConfig, RECIPES / "mars5_tiny" / "nar.toml").model
     assert set(codec.strides) == {1} and len(codec.strides) == ar.levels == nar.levels
     assert codec.codebook_size == ar.codebook_size == nar.codebook_size
-    assert Mars5Config(ar=ar, nar=nar).ar.text_vocab_size == nar.text_vocab_size
+    assert ar.text_vocab_size == nar.text_vocab_size
 
 
 def options_of(path: Path) -> set[str]:

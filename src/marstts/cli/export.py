@@ -72,25 +72,30 @@ def export(
         return
     if timesteps is not None:
         raise ConfigError("--timesteps is for a MARS5; name the run of its NAR, too: --nar RUN")
-    from marstts.text.bpe import BPE
-    from marstts.training.mars6.run_folder import trained_model  # needs PyTorch
-
     parts = chosen_parts(template, codec, {"identity": identity, "style": style})
     before = None if template is None else read_info(find_bundle(template))
     settings = {**({} if before is None else before.settings), **given(quality_prefix_hz=quality_prefix_hz)}
     sampling = {} if before is None else before.sampling.model_dump()
-    model, vocabulary = trained_model(run), BPE.load(tokenizer or run / TOKENIZER_FILE)
-    models.find_alignment(model, vocabulary)
-    models.export_bundle(
+    export_mars6(
+        run,
+        tokenizer or run / TOKENIZER_FILE,
         output,
-        model,
-        vocabulary,
         **parts,
         name=name,
         settings={**settings, **given(guidance=guidance)},
         sampling=models.SamplingConfig(**{**sampling, **given(top_p=top_p)}),
         weights=weights,
     )
+
+
+def export_mars6(run: Path, tokenizer: Path, output: Path, *, name: str, **parts: Any) -> None:
+    """Write the bundle of a MARS6, and print its size; `parts` are further arguments of `models.export_bundle`."""
+    from marstts.text.bpe import BPE
+    from marstts.training.mars6.run_folder import trained_model  # needs PyTorch
+
+    model, vocabulary = trained_model(run), BPE.load(tokenizer)
+    models.find_alignment(model, vocabulary)
+    models.export_bundle(output, model, vocabulary, name=name, **parts)
     typer.echo(f"{printable_name(output)}: {printable_text(name)}, {megabytes(output):.1f} MB")
 
 
