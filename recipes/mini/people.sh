@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Trains the packaged mini further on recordings of people and on synthetic speech; every step resumes. Codes stay valid.
+# Usage: recipes/mini/people.sh WORK_FOLDER [PEOPLE_FOLDER]
+#   PEOPLE_FOLDER holds utterances.tsv and its recordings (`marstts prepare people`); default: people
+# Debian packages and extras as for run.sh. About 3 hours of one core.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+work=${1:?the folder of corpora and runs}
+people=${2:-people}
+mini=$here/../../src/marstts/models_data/mini
+cores=$(nproc)  # before the next line, which nproc would obey
+export OMP_NUM_THREADS=1
+
+marstts prepare people --root "$people" --output "$work/people" --exclude ljspeech --audio flac
+marstts prepare synthetic --config "$here/synthetic.toml" --output "$work/synthetic" --workers "$cores" \
+    --sentences "$here/text/english.txt.gz:0.2" --sentences "$here/text/modern.tsv.gz:0.72" \
+    --sentences "$here/text/short.tsv.gz:0.08"
+for corpus in people synthetic; do
+    marstts prepare f0 "$work/$corpus/utterances.jsonl" --workers "$cores"
+done
+
+marstts train speaker --config "$here/identity_people.toml" --init-from "$mini/identity" --output "$work/identity" \
+    --export "$work/export/identity" --data "$work/people/utterances.jsonl" --data "$work/synthetic/utterances.jsonl"
+marstts train codec --config "$here/codec_people_frozen.toml" --init-from "$mini/codec" --output "$work/codec" \
+    --export "$work/export/codec" --name mini-codec-3 \
+    --data "$work/people/utterances.jsonl:0.6" --data "$work/synthetic/utterances.jsonl:0.4"
+
+encoders=(--codec "$mini/codec" --style "$mini/style" --workers "$cores")
+marstts tokenize "$work/synthetic/utterances.jsonl" --output "$work/shards/synthetic" "${encoders[@]}" \
+    --identity "$work/export/identity"
+marstts tokenize "$work/people/utterances.jsonl" --output "$work/shards/people" "${encoders[@]}" \
+    --identity "$work/export/identity" --trim silence --loudness -23
+# the same synthetic recordings with the embeddings of the earlier identity encoder
+marstts tokenize "$work/synthetic/utterances.jsonl" --output "$work/shards/earlier" "${encoders[@]}" \
+    --identity "$mini/identity"
+
+marstts train mars6 --config "$here/mars6_people.toml" --data "$work/shards/people" --data "$work/shards/synthetic" \
+    --init-from "$mini" --transfer-from "$work/shards/earlier" --output "$work/mars6"
+marstts train mars6 --config "$here/mars6_people_guidance.toml" --data "$work/shards/people" \
+    --data "$work/shards/synthetic" --init-from "$work/mars6" --output "$work/mars6_guidance"
+
+marstts export "$work/mars6_guidance" --codec "$work/export/codec" --identity "$work/export/identity" \
+    --style "$mini/style" --name mini --output "$work/mini"
+marstts evaluate --system "$work/mini" --testset real-speakers --root "$work/people" --output "$work/evaluation"
