@@ -154,7 +154,7 @@ def test_a_packaged_bundle_of_links_opens_whole(tmp_path, link):
             shutil.copyfile(file, blob)
             os.link(blob, target) if link == "hard" else target.symlink_to(blob)
     graphs = sorted((tmp_path / "bundle").rglob("*.onnx"))
-    assert len(graphs) == 10
+    assert len(graphs) == 11
     for graph in graphs:
         open_session(graph)
 
