@@ -54,6 +54,20 @@ def test_a_long_sentence_without_marks_is_cut_evenly_between_words() -> None:
     assert [len(piece.split()) for piece in pieces] in ([16, 17], [17, 16])
 
 
+@pytest.mark.parametrize(
+    "amount",
+    [
+        "twelve thousand three hundred and forty-five dollars and sixty-seven cents",
+        "two thousand three hundred and forty-five kilograms",
+        "March fourteenth, nineteen eighty-seven",
+    ],
+)
+def test_a_cut_lies_in_no_number_and_not_before_what_it_counts(amount: str) -> None:
+    for num_words in range(8, 30):  # the best place for a cut moves through the amount
+        text = " ".join(["and"] * num_words + [amount] + ["then"] * 20)
+        assert amount in "|".join(split_sentences(text, 120)), text
+
+
 def test_a_short_clause_is_not_cut_off_on_its_own() -> None:
     pieces = split_sentences("Yes, " + " ".join(["word"] * 40), max_characters=120)
     assert pieces[0].startswith("Yes, word")

@@ -45,6 +45,9 @@ NUMBER_WORDS = ORDINALS | {
 NUMBER_JOINTS = frozenset({"and", "point", "minus", "to", "times", "over", "dot", "colon", "slash", "dash"})
 """Words between parts of one number."""
 
+MONEY_WORDS = frozenset({"dollar", "dollars", "pound", "pounds", "euro", "euros", "rupees", "francs", "pesos"})
+"""Currencies that "and" and a smaller unit may follow."""
+
 _STOPS = ".?!\u2026\u3002\uff01\uff1f"
 _CLOSING_MARKS = "\"')]\u2019\u201d\u00bb"
 _OPENING_MARKS = "\"'([\u2018\u201c\u00ab-"
@@ -155,20 +158,21 @@ def _is_inside_number(words: list[str], end: int) -> bool:
         return before.isupper() and after[0].isupper()
     if words[max(end - 3, 0) : end] == ["ten", "to", "the"]:
         return True
-    parts = before.rstrip(",").lower().split("-")
-    following = after.strip(_STOPS + ",;:\"'").lower().split("-")
-    if before in ("plus", "minus", "point") and following[0] in NUMBER_WORDS:
-        return True
-    if parts[-1] in MONTHS:
-        return following[0] in NUMBER_WORDS
-    if parts[-1] in NUMBER_WORDS:
-        after_joint = words[end + 1].lower().split("-")[0].strip(_STOPS + ",;:") if end + 1 < len(words) else ""
-        joined = following[0] in NUMBER_WORDS or (
-            following[0] in NUMBER_JOINTS and not before.endswith(",") and after_joint in NUMBER_WORDS
-        )
-        return joined or (parts[-1] in ORDINALS and following[0] == "of")
-    is_joint = parts[-1] in NUMBER_JOINTS and end > 1 and words[end - 2].lower().split("-")[-1] in NUMBER_WORDS
-    return (is_joint or (parts[-1] == "of" and following[0] in MONTHS)) and following[0] in NUMBER_WORDS | MONTHS
+    last, following = before.lower().rstrip(",").split("-")[-1], _first_part(words, end)
+    if last in NUMBER_WORDS and not before.endswith(","):
+        return True  # with what is counted: "five kilometers"
+    if before in ("plus", "minus", "point") or last in MONTHS or last in NUMBER_WORDS:
+        return following in NUMBER_WORDS
+    if before in MONEY_WORDS:
+        return following == "and" and _first_part(words, end + 1) in NUMBER_WORDS
+    of_number = end > 1 and words[end - 2].lower().split("-")[-1] in NUMBER_WORDS | MONEY_WORDS
+    is_joint = last in NUMBER_JOINTS and of_number
+    return (is_joint or (last == "of" and following in MONTHS)) and following in NUMBER_WORDS | MONTHS
+
+
+def _first_part(words: list[str], index: int) -> str:
+    """The word at `index` without marks, up to its first hyphen; empty behind the last word."""
+    return words[index].strip(_STOPS + ",;:\"'").lower().split("-")[0] if index < len(words) else ""
 
 
 def _chunks(word: str, size: int) -> list[str]:
