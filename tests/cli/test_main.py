@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 import warnings
@@ -167,6 +168,24 @@ def test_warnings_of_libraries_about_themselves_are_hidden_unless_asked_for(monk
     assert shown() == ["the recording is short"]
     monkeypatch.setattr(sys, "warnoptions", ["default"])
     assert len(shown()) == 4
+
+
+def test_the_exporter_does_not_warn_of_torchvision(monkeypatch: pytest.MonkeyPatch):
+    registration = pytest.importorskip("torch.onnx._internal.exporter._registration")
+    monkeypatch.setattr(registration.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(sys, "warnoptions", [])
+    messages: list[str] = []
+    monkeypatch.setattr(registration.logger, "handle", lambda record: messages.append(record.getMessage()))
+    before = registration.logger.level
+    try:
+        registration.logger.setLevel(logging.WARNING)
+        registration._get_overload("torchvision::nms")
+        assert len(messages) == 1 and "torchvision" in messages[0]
+        silence_libraries()
+        registration._get_overload("torchvision::nms")
+    finally:
+        registration.logger.setLevel(before)
+    assert len(messages) == 1
 
 
 def test_a_command_may_be_a_function(add_command):

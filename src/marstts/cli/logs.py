@@ -18,6 +18,9 @@ MAX_LINE = 4000
 LIBRARY_WARNINGS = (r"pkg_resources is deprecated", r".*torchvision", r".*copyreg")
 """Beginnings of warnings of libraries about themselves, about which a user of the commands can do nothing."""
 
+LIBRARY_LOGGERS = ("torch.onnx._internal.exporter._registration",)
+"""Loggers that warn of packages which no command needs (torchvision); their errors are shown."""
+
 
 class StandardError(logging.Handler):
     """Writes each record as one harmless line to standard error as it is now (tests and notebooks replace it)."""
@@ -44,3 +47,5 @@ def silence_libraries() -> None:
         warnings.simplefilter("ignore", category)
     for message in LIBRARY_WARNINGS:
         warnings.filterwarnings("ignore", message=message)
+    for name in LIBRARY_LOGGERS:
+        logging.getLogger(name).setLevel(logging.ERROR)
