@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 from pathlib import Path
 
 import pytest
 
-from marstts.text.normalize import RULES
-from marstts.text.prefilter import analyze
-from marstts.text.rules import Rule, Text, Trace, apply_all, members_of, plan_of, rule
+from marstts.text import prefilter
+from marstts.text.normalize import MARKUP, RULES
+from marstts.text.prefilter import analyze, key_of, prefilter_of
+from marstts.text.prefilter_words import required_words
+from marstts.text.rules import Rule, Trace, apply_all, members_of, plan_of, rule
 
 ROWS = (Path(__file__).parent / "written_forms.tsv").read_text(encoding="utf-8").splitlines()
 TEXTS = [" ".join(line.split("\t")[0] for line in ROWS[start : start + 5]) for start in range(0, len(ROWS), 15)]
@@ -21,14 +25,40 @@ def test_no_match_is_skipped(text: str) -> None:
     for needed, each in plan.steps:
         matches = list(each.pattern.finditer(text))
         assert needed & held == needed or not matches or each.words, (each.name, each.source)
-        assert [match.span() for match in each._matches(Text(text))] == [match.span() for match in matches], each.name
+        assert [match.span() for match in each.matches(text)] == [match.span() for match in matches], each.name
 
 
 def test_what_a_pattern_needs_is_found() -> None:
     found = analyze(r"(?<![0-9])[0-9]{1,2}:(?P<minute>[0-9]{2})")
-    assert found.first == frozenset("0123456789") and found.starts_runs
+    assert found.first == frozenset("0123456789")
     assert frozenset(":") in found.required
     assert frozenset({"0:"}) in found.pairs and frozenset({":0"}) in found.pairs
+
+
+def test_the_stored_facts_are_those_of_the_patterns() -> None:
+    """If this fails: python tools/text_prefilters.py."""
+    stored = (Path(prefilter.__file__).parent / "data" / "prefilters.json").read_text(encoding="utf-8")
+    patterns = {(each.source, not each.words) for each in (*MARKUP, *RULES)}
+    assert set(json.loads(stored)) == {key_of(*each) for each in patterns}
+    for each in patterns:
+        assert prefilter_of(*each) == analyze(*each), each
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (r"(?<![A-Za-z])(Mr|Mrs?)\. ", [{"Mr", "Mrs"}]),
+        (r"(?<![A-Za-z])Mr", []),  # Mrs holds it, and is another word
+        (r"(?<=, )(Ky|Va)\.", [{"Ky", "Va"}]),
+        (r"\b([Nn])o\. (?=[0-9])", [{"No", "no"}]),
+        (r"[0-9]+ (?:(?:ft|in)|km)\b", [{"ft", "in", "km"}]),
+        (r"(?:a|b)?(?![a-z])", []),
+        (r"(?<![A-Za-z])(?:[a-z]x| y)", []),
+    ],
+)
+def test_words_that_every_match_holds_are_found(source: str, words: list[set[str]]) -> None:
+    tree = importlib.import_module(prefilter._MODULE).parse(source)
+    assert [set(group) for group in required_words(list(tree))] == words
 
 
 @pytest.mark.parametrize("source", [r"a?", r"(?i:ab)", r"\w+x", r"[^a]b"])

@@ -116,7 +116,7 @@ def _read_hashtag(match: re.Match[str]) -> str:
 
 
 RULES = [
-    rule("address.web", r"\S*[.:/\\@]\S*", _read_word, parted=False),
+    rule("address.web", r"(?<!\S)(?=\S*?(?:[.:@]\S|[/\\]))\S+", _read_word, parted=False),
     rule(
         "address.ip",
         r"(?<![0-9A-Za-z.])(?P<groups>[0-9]{1,3}(?:\.[0-9]{1,3}){3})(?P<tail>/[0-9]{1,2}|:[0-9]{2,5})?"
@@ -125,8 +125,8 @@ RULES = [
     ),
     rule(
         "address.ipv6",
-        r"(?<![0-9A-Za-z:.])(?=[0-9A-Fa-f:]{2,39}(?![0-9A-Za-z:]))(?:[0-9A-Fa-f]{1,4}|:)(?::{0,2}[0-9A-Fa-f]{1,4}"
-        r"|::){1,8}",
+        r"(?<![0-9A-Za-z:.])(?=[0-9A-Fa-f]{0,38}:)(?=[0-9A-Fa-f:]{2,39}(?![0-9A-Za-z:]))"
+        r"(?:[0-9A-Fa-f]{1,4}|:)(?::{0,2}[0-9A-Fa-f]{1,4}|::){1,8}",
         _read_colon_address,
     ),
     rule(

@@ -2,17 +2,25 @@
 
 Upstream: the patterns of `rules`.  Downstream: `rules`, which skips texts and positions.
 Deviation: reads the parse trees of `re`, whose module is private. Where they cannot be read, nothing is skipped.
+The facts of our rules are kept in `data/prefilters.json` (`python tools/text_prefilters.py`), for the analysis of all of
+them takes as long as all imports.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from itertools import pairwise
 from typing import Any
+
+from marstts.text.prefilter_words import required_words
 
 MAX_SET = 100
 """Larger sets of characters tell too little."""
@@ -20,6 +28,8 @@ MAX_SET = 100
 _MODULE = "re._parser" if sys.version_info >= (3, 11) else "sre_parse"
 _REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
 _ZERO_WIDTH = ("AT", "ASSERT", "ASSERT_NOT")
+
+_PROSE_MARKS = frozenset(" .,-'\"")
 
 MAX_PAIRS = 40
 """Larger groups of pairs tell too little."""
@@ -45,19 +55,52 @@ class Prefilter:
     pairs: tuple[frozenset[str], ...]
     """Groups of pairs of classes (`pairs_of`) that stand side by side; a text without one of a group has no match."""
 
-    starts_runs: bool
-    """Whether no match starts right after a digit."""
+    words: tuple[frozenset[str], ...]
+    """Groups of words; a text without one of a group has no match."""
 
 
-def analyze(source: str) -> Prefilter:
-    """Facts that hold for every match of the pattern `source`."""
+def prefilter_of(source: str, with_words: bool = True) -> Prefilter:
+    """What `analyze` finds, from `data/prefilters.json` where the pattern is listed: that is many times quicker."""
+    stored = _stored().get(key_of(source, with_words))
+    return analyze(source, with_words) if stored is None else from_json(stored)
+
+
+def key_of(source: str, with_words: bool) -> str:
+    """The name of a pattern in the file."""
+    return hashlib.sha256(f"{with_words} {source}".encode()).hexdigest()[:20]
+
+
+def to_json(found: Prefilter) -> list[Any]:
+    """The facts as lists of strings."""
+    first = None if found.first is None else "".join(sorted(found.first))
+    characters = ["".join(sorted(group)) for group in found.required]
+    pairs, words = ([sorted(group) for group in groups] for groups in (found.pairs, found.words))
+    return [first, characters, pairs, words]
+
+
+def from_json(stored: list[Any]) -> Prefilter:
+    """The facts that `to_json` gave."""
+    first, *groups = stored
+    characters, pairs, words = (tuple(frozenset(group) for group in each) for each in groups)
+    return Prefilter(None if first is None else frozenset(first), characters, pairs, words)
+
+
+@cache
+def _stored() -> dict[str, list[Any]]:
+    path = files("marstts.text").joinpath("data", "prefilters.json")
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def analyze(source: str, with_words: bool = True) -> Prefilter:
+    """Facts that hold for every match of the pattern `source`; words take the longest to find."""
     try:
         tree = importlib.import_module(_MODULE).parse(source)
         nodes = list(tree)
         first, is_nullable = _first(nodes)
-        return Prefilter(None if is_nullable else first, _required(nodes), _pairs(nodes), _starts_runs(nodes))
+        words = required_words(nodes) if with_words else ()
+        return Prefilter(None if is_nullable else first, _required(nodes), _pairs(nodes), words)
     except (ImportError, AttributeError, TypeError, ValueError):
-        return Prefilter(None, (), (), False)
+        return Prefilter(None, (), (), ())
 
 
 def _first(nodes: Sequence[Any]) -> tuple[Characters, bool]:
@@ -125,17 +168,20 @@ def _required(nodes: Sequence[Any]) -> tuple[frozenset[str], ...]:
 
 def _frequency(group: frozenset[str]) -> tuple[int, str]:
     """Order of groups by how often a text holds them: letters are frequent, marks are seldom."""
-    letters = sum(10 for character in group if character.isalnum())
-    return letters + len(group), min(group)
+    weight = sum(10 if character.isalnum() else 5 if character in _PROSE_MARKS else 1 for character in group)
+    return weight, min(group)
 
 
 def _required_by_all(branches: Sequence[Any]) -> set[frozenset[str]]:
-    """One group for all branches: of each its rarest; none where a branch has none."""
+    """Groups for all branches: those of one that contain a group of each other one, else the rarest of each."""
     groups = [_required(branch) for branch in branches]
     if not all(groups):
         return set()
+    shared = {
+        group for found in groups for group in found if all(any(each <= group for each in others) for others in groups)
+    }
     union = frozenset().union(*(group[0] for group in groups))
-    return {union} if len(union) < 53 else set()
+    return shared or ({union} if len(union) < 53 else set())
 
 
 def _pairs(nodes: Sequence[Any]) -> tuple[frozenset[str], ...]:
@@ -160,7 +206,7 @@ def _places(nodes: Sequence[Any]) -> Iterator[Characters]:
             yield from [None, *inner] if value[0] < 0 else [*inner, None]
         elif name in _REPEATS and value[0] > 0:
             inner = list(_places(value[2]))
-            yield from inner if len(inner) == 1 else [None, *inner, None]
+            yield from inner if len(inner) == 1 else [*inner, None, *inner[-1:]]
         elif name not in _ZERO_WIDTH:
             yield _single(name, value)
 
@@ -171,22 +217,6 @@ def pairs_of(text: str) -> frozenset[str]:
     return frozenset(map("".join, pairwise(classes)))
 
 
-def _starts_runs(nodes: Sequence[Any]) -> bool:
-    """Whether a leading lookbehind refuses every digit."""
-    for kind, value in nodes:
-        if str(kind) not in _ZERO_WIDTH:
-            return False
-        if str(kind) == "ASSERT_NOT" and value[0] < 0 and len(value[1]) == 1:
-            refused = _single(*_named(value[1][0]))
-            if refused is not None and refused >= frozenset("0123456789"):
-                return True
-    return False
-
-
-def _named(node: Any) -> tuple[str, Any]:
-    return str(node[0]), node[1]
-
-
-def class_of(characters: frozenset[str]) -> re.Pattern[str]:
+def class_of(characters: frozenset[str]) -> str:
     """The pattern of one of `characters`."""
-    return re.compile(f"[{''.join(map(re.escape, sorted(characters)))}]")
+    return f"[{''.join(map(re.escape, sorted(characters)))}]"

@@ -13,18 +13,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 
-from marstts.text.prefilter import Prefilter, analyze, class_of, pairs_of
+from marstts.text.prefilter import Prefilter, class_of, pairs_of, prefilter_of
 
 Reader = Callable[[re.Match[str]], str | None]
 """Function from a match to the text that replaces it; None leaves the text as it is."""
 
 _LETTERS = re.compile("[A-Za-z]+")
-
-DIGIT = "0123456789"
-_DIGIT = re.compile("[0-9]")
-
-MAX_LETTERS = 8
-"""Limit: if more letters can start a match, the whole text is searched instead."""
 
 
 @dataclass(frozen=True)
@@ -53,30 +47,7 @@ class Trace:
         self.left_out.append(characters)
 
 
-class Text:
-    """A text between two rules, with what is found in it at most once."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    @cached_property
-    def _positions(self) -> dict[re.Pattern[str], list[int]]:
-        return {}
-
-    @cached_property
-    def run_starts(self) -> list[int]:
-        """Starts of the runs of digits."""
-        digits = self.positions(_DIGIT)
-        return [position for before, position in zip([-2, *digits], digits, strict=False) if before != position - 1]
-
-    def positions(self, characters: re.Pattern[str]) -> list[int]:
-        """Positions of `characters`."""
-        if characters not in self._positions:
-            self._positions[characters] = [match.start() for match in characters.finditer(self.text)]
-        return self._positions[characters]
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rule:
     """One written form and how it is read."""
 
@@ -99,47 +70,50 @@ class Rule:
     @cached_property
     def prefilter(self) -> Prefilter:
         """Facts that hold for every match."""
-        return analyze(self.source)
+        return prefilter_of(self.source, with_words=not self.words)
 
     @cached_property
-    def _first(self) -> re.Pattern[str] | None:
+    def scanner(self) -> re.Pattern[str]:
+        """Pattern of the first character of every match; `re` finds it faster than what begins with a lookbehind."""
         first = self.prefilter.first
-        is_rare = first is not None and sum(map(str.isalpha, first)) <= MAX_LETTERS
-        return class_of(first) if is_rare and first is not None else None
-
-    @cached_property
-    def _is_digit_run(self) -> bool:
-        return self.prefilter.starts_runs and (self.prefilter.first or {""}) <= frozenset(DIGIT)
+        if first is None:
+            return self.pattern
+        try:
+            return re.compile(f"{class_of(first)}(?<=(?={self.source})(?s:.))")
+        except re.error:  # a lookbehind may not refer to groups within it
+            return self.pattern
 
     @cached_property
     def needs(self) -> frozenset[frozenset[str]]:
         """Groups of characters, of pairs and of words; a text without one of a group has no match."""
-        return frozenset((*self.prefilter.required, *self.prefilter.pairs, *((self.words,) if self.words else ())))
+        found = self.prefilter
+        return frozenset((*found.required, *found.pairs, *found.words, *((self.words,) if self.words else ())))
 
-    def apply(self, text: Text, trace: Trace) -> tuple[Text, str]:
-        """`text` with every match read, and the words with their neighbors; the same object where nothing changes."""
+    def apply(self, text: str, trace: Trace) -> tuple[str, str]:
+        """`text` with every match read, and the words with their neighbors; the same text where nothing changes."""
         parts: list[str] = []
         added: list[str] = []
         end = 0
-        for match in self._matches(text):
+        for match in self.matches(text):
             words = self.read(match)
             if words is None or words == match[0]:
                 continue
             trace.record(self.name, match[0], words)
             words = _apart(words, match) if self.parted else words
-            parts += (text.text[end : match.start()], words)
+            parts += (text[end : match.start()], words)
             end = match.end()
-            added.append(text.text[max(match.start() - 1, 0) : match.start()] + words + text.text[end : end + 1])
-        return (Text("".join(parts) + text.text[end:]), "\n".join(added)) if parts else (text, "")
+            added.append(text[max(match.start() - 1, 0) : match.start()] + words + text[end : end + 1])
+        return ("".join(parts) + text[end:], "\n".join(added)) if parts else (text, "")
 
-    def _matches(self, text: Text) -> Iterator[re.Match[str]]:
-        """Matches as `finditer` gives them; where few characters can start a match, only those are tried."""
-        if self._first is None:
-            yield from self.pattern.finditer(text.text)
+    def matches(self, text: str) -> Iterator[re.Match[str]]:
+        """Matches as `finditer` gives them."""
+        if self.scanner is self.pattern:
+            yield from self.pattern.finditer(text)
             return
-        match_at, end = self.pattern.match, 0
-        for position in text.run_starts if self._is_digit_run else text.positions(self._first):
-            if position >= end and (match := match_at(text.text, position)) is not None:
+        end = 0
+        for found in self.scanner.finditer(text):
+            position = found.start()
+            if position >= end and (match := self.pattern.match(text, position)) is not None:
                 end = match.end()
                 yield match
 
@@ -191,15 +165,13 @@ def plan_of(rules: tuple[Rule, ...]) -> Plan:
 def apply_all(rules: tuple[Rule, ...], text: str, trace: Trace) -> str:
     """`text` after every rule in order; a rule is tried where the text holds all that it needs."""
     plan = plan_of(rules)
-    current = Text(text)
     held = plan.held(members_of(text))
     for needed, each in plan.steps:
         if needed & held == needed:
-            changed, added = each.apply(current, trace)
-            if changed is not current:
-                current = changed
+            text, added = each.apply(text, trace)
+            if added:
                 held |= plan.held(members_of(added))  # what the text lost may stay: that costs a search at most
-    return current.text
+    return text
 
 
 def members_of(text: str) -> frozenset[str]:

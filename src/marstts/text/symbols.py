@@ -46,7 +46,7 @@ def _read_override(match: re.Match[str]) -> str:
 
 
 MARKUP: list[Rule] = [
-    rule("pause", r"(?i:\[pause(?::\s?[0-9.]{1,9}\s?(?:ms|s)?)?\])", ", ", parted=False),
+    rule("pause", r"\[[Pp][Aa][Uu][Ss][Ee](?::\s?[0-9.]{1,9}\s?(?:[Mm]?[Ss])?)?\]", ", ", parted=False),
     rule("override", r"\[(?P<word>[^\[\]{}]{1,80})\]\{(?P<say>[^{}]{1,200})\}", _read_override, parted=False),
     rule(
         "markup.entity",
