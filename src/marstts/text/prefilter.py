@@ -2,8 +2,8 @@
 
 Upstream: the patterns of `rules`.  Downstream: `rules`, which skips texts and positions.
 Deviation: reads the parse trees of `re`, whose module is private. Where they cannot be read, nothing is skipped.
-The facts of our rules are kept in `data/prefilters.json` (`python tools/text_prefilters.py`), for the analysis of all of
-them takes as long as all imports.
+The facts of our rules are kept in `data/prefilters.json` (`python tools/text_prefilters.py`): to analyze all of them
+takes as long as all imports.
 """
 
 from __future__ import annotations

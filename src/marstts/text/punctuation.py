@@ -16,7 +16,7 @@ _SPACES = re.compile(" +")
 _TIGHT_MARK = re.compile(r"([.,;:?!])(?=[A-Za-z])")
 _TIDY_WORD = r"[A-Za-z]+(?:[-'][A-Za-z]+)*"
 _TIDY = re.compile(rf"{_TIDY_WORD}(?:(?:[,;:!?]|\.(?:\.\.)?)? {_TIDY_WORD})*(?:[,;:!?]|\.(?:\.\.)?)?")
-"""Pattern of text in which nothing is to be tidied; the words are bounded by what parts them, so it never backtracks."""
+"""Pattern of text in which nothing is to be tidied; what parts words is never part of one, so the time is linear."""
 
 
 def tidy_punctuation(text: str) -> str:
