@@ -1,7 +1,7 @@
 """Words of which every match of a pattern holds one: a text without any of them is not searched.
 
 Upstream: parse trees of patterns.  Downstream: `prefilter`.
-A word is a run of letters with no letter beside it, as `rules.members_of` finds them in a text.
+A word is a run of letters with no letter next to it, as `rules.members_of` finds them in a text.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Language = frozenset[str] | None
 
 
 def required_words(nodes: Sequence[Any]) -> tuple[frozenset[str], ...]:
-    """Groups of words; every match, with what is beside it, holds one of each."""
+    """Groups of words; every match, with its context, holds one of each."""
     nodes = list(_flat(nodes))
     groups: list[frozenset[str]] = []
     start = 0
