@@ -60,7 +60,7 @@ class Prefilter:
 
 
 def prefilter_of(source: str, with_words: bool = True) -> Prefilter:
-    """What `analyze` finds, from `data/prefilters.json` where the pattern is listed: that is many times quicker."""
+    """Facts that `analyze` finds, from `data/prefilters.json` where the pattern is listed, which is quicker."""
     stored = _stored().get(key_of(source, with_words))
     return analyze(source, with_words) if stored is None else from_json(stored)
 

@@ -16,7 +16,7 @@ MAX_WORDS = 400
 
 _LETTERS = frozenset(ascii_letters)
 _CATEGORIES = {"CATEGORY_DIGIT": "0123456789", "CATEGORY_SPACE": " ", "CATEGORY_WORD": ascii_letters}
-"""Of each category what matters here: whether letters belong to it."""
+"""Characters of each category, as far as letters are concerned."""
 
 _RUN = re.compile("[A-Za-z]+")
 _ZERO_WIDTH = ("AT", "ASSERT", "ASSERT_NOT")
