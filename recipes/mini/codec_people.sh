@@ -2,7 +2,7 @@
 # Trains the mini codec on recordings of people and on synthetic speech; every step resumes.
 # Usage: recipes/mini/codec_people.sh WORK_FOLDER [PEOPLE_FOLDER]
 #   PEOPLE_FOLDER holds utterances.tsv and its recordings (`marstts prepare people`); default: people
-# Debian packages: flite, and from contrib and non-free rhvoice, rhvoice-english and libttspico-utils;
+# Debian packages: flite, and from non-free rhvoice, rhvoice-english and libttspico-utils;
 # pip install 'marstts[train,synthetic,eval]'
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

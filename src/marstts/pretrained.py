@@ -85,7 +85,7 @@ def _download(model: str, names: Sequence[str]) -> Path:
         # the client's HTTP library, and so its exceptions, differ between versions
         with suppress(Exception), _offline(constants):
             return Path(hub.hf_hub_download(model, name, local_files_only=True))
-    reason = connection_problem(constants.ENDPOINT)
+    reason = connection_problem(constants.ENDPOINT) or answer_problem(hub, model)
     for name in names if reason is None else ():
         try:
             return Path(hub.hf_hub_download(model, name, etag_timeout=NETWORK_SECONDS))
@@ -131,6 +131,18 @@ def connection_problem(address: str) -> Exception | None:
     thread.start()
     thread.join(NETWORK_SECONDS)
     return outcome[0] if outcome else TimeoutError(f"{target[0]} did not answer within {NETWORK_SECONDS:g} s")
+
+
+def answer_problem(hub: Any, model: str) -> Exception | None:
+    """The error of asking the hub for the description of a model, once, within NETWORK_SECONDS; None if it answers.
+
+    Where a server accepts connections and then is silent, the client would retry each download for minutes.
+    """
+    try:
+        hub.HfApi().model_info(model, timeout=NETWORK_SECONDS)
+    except Exception as error:  # the client's HTTP library, and so its exceptions, differ between versions
+        return error
+    return None
 
 
 def fingerprint(path: Path, expected_sha256: str | None = None) -> str:

@@ -114,6 +114,8 @@ def test_names_inside_a_voice_are_printed_escaped(reference_file: Path) -> None:
         ["speak", "H\udcffi."],
         ["speak", "Hi.", "--reference", "REF", "--transcript", "H\udcffi."],
         ["voice", "create", "REF", "--name", "A\udcff", "--output", "a.voice"],
+        ["export", "run", "--name", "A\udcff", "--output", "out"],
+        ["train", "codec", "--config", "c", "--data", "d", "--output", "o", "--export", "e", "--name", "A\udcff"],
         ["voice", "create", "REF", "--name", "A", "--consent", "\udcff", "--output", "a.voice"],
     ],
 )

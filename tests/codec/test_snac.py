@@ -187,6 +187,7 @@ def test_a_failed_download_is_one_attempt_and_one_sentence(monkeypatch):
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuse)
     monkeypatch.setattr(pretrained, "connection_problem", lambda address: None)
+    monkeypatch.setattr(pretrained, "answer_problem", lambda hub, model: None)
     with pytest.raises(
         CheckpointError, match=r"hubertsiuzdak/snac_24khz: the download of config\.json failed"
     ) as caught:
@@ -216,6 +217,7 @@ def test_files_of_the_hub_are_downloaded_one_by_one(monkeypatch, folder):
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", fetch)
     monkeypatch.setattr(pretrained, "connection_problem", lambda address: None)
+    monkeypatch.setattr(pretrained, "answer_problem", lambda hub, model: None)
     assert SnacCodec("someone/snac").spec == SnacCodec(folder).spec
     assert fetched == [("someone/snac", "config.json"), ("someone/snac", "model.safetensors")]
     assert find_file("someone/snac", ["missing.bin", "config.json"]) == folder / "config.json"
@@ -254,6 +256,19 @@ def test_without_a_network_the_sentence_comes_within_the_time_limit(monkeypatch,
     with pytest.raises(CheckpointError, match=r"download of config.json failed \((no network|.* did not answer)"):
         find_file("owner/model", ["config.json"])
     assert time.monotonic() < started + 5
+
+
+def test_a_server_that_never_answers_is_asked_once(monkeypatch, tmp_path):
+    """The hub's client retries each download for minutes where a connection is accepted and then silent."""
+    constants = pytest.importorskip("huggingface_hub.constants")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{server.getsockname()[1]}")
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+        monkeypatch.setattr(pretrained, "NETWORK_SECONDS", 0.3)
+        started = time.monotonic()
+        with pytest.raises(CheckpointError, match=r"owner/model: the download of config\.json failed \(.*timed out"):
+            find_file("owner/model", ["config.json"])
+        assert time.monotonic() < started + 5
 
 
 def test_a_proxy_is_connected_to_instead_of_the_hub(monkeypatch):

@@ -227,11 +227,11 @@ def test_missing_engines_are_named_with_their_packages(monkeypatch: pytest.Monke
 
 def test_packages_outside_of_main_are_named_with_their_sections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines.shutil, "which", lambda program: None)
-    needed = (
-        r"apt-get install libttspico-utils rhvoice rhvoice-english \(the package sources must include contrib and non"
-    )
-    with pytest.raises(DataError, match=needed):
+    section = r" \(the package sources must include non-free\)$"
+    with pytest.raises(DataError, match=f"apt-get install libttspico-utils rhvoice rhvoice-english{section}"):
         engines.check_installed(("rhvoice-bdl", "pico-us"))
+    with pytest.raises(DataError, match=f"apt-get install rhvoice rhvoice-english{section}"):
+        engines.check_installed(("rhvoice-alan",))
 
 
 def test_an_engine_without_its_voice_is_found_before_anything_is_rendered(

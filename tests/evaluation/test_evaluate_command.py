@@ -20,7 +20,7 @@ from marstts.cli import evaluate as evaluate_module
 from marstts.cli import report as report_module
 from marstts.codec.toy import ToyCodec
 from marstts.data.manifest import Utterance, write_manifest
-from marstts.errors import MarsError
+from marstts.errors import CheckpointError, MarsError
 from marstts.evaluation import open_systems
 from marstts.evaluation.testsets import synthetic
 from marstts.generation.request import SamplingConfig
@@ -238,6 +238,29 @@ def test_everything_that_is_missing_is_named_before_anything_is_rendered(
     ):  # fmt: skip
         assert complaint in str(result.exception)
     assert not (tmp_path / "out").exists() and not (tmp_path / "root").exists()
+
+
+def test_weights_that_cannot_be_had_are_named_before_anything_is_rendered(
+    tmp_path: Path, stand_ins: None, monkeypatch: pytest.MonkeyPatch
+):
+    asked = []
+
+    def refuse(source: str, files: object) -> Path:
+        asked.append(source)
+        raise CheckpointError(f"{source}: these weights cannot be downloaded")
+
+    monkeypatch.setattr(requirements, "find_spec", lambda name: object())
+    monkeypatch.setattr(evaluate_module, "missing_for_testset", lambda testset, root: [])
+    monkeypatch.setattr(panel, "fetch_model", refuse)
+    monkeypatch.setattr(synthetic, "render", lambda line, root: pytest.fail("rendered before the check"))
+    arguments = ["--system", "mini", "--root", str(tmp_path / "root"), "--output", str(tmp_path / "out")]
+    for metrics, source in {
+        "paper": "openai/whisper-base", "utmos": "Blinorot/UTMOS-PyTorch", "wavlm=a/b": "a/b",
+        "faster-whisper=small": "Systran/faster-whisper-small",
+    }.items():  # fmt: skip
+        result = RUN.invoke(evaluate_module.evaluate, [*arguments, "--baselines", "", "--metrics", metrics])
+        assert isinstance(result.exception, CheckpointError) and asked[-1] == source
+    assert len(asked) == 4 and not (tmp_path / "out").exists() and not (tmp_path / "root").exists()
 
 
 def test_a_test_set_leaves_out_the_sentences_of_another_one(manifest: Path, testset: Path, tmp_path: Path):

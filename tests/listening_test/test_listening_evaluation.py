@@ -57,6 +57,16 @@ def test_a_file_may_name_an_evaluation_and_override_its_folders(evaluation: Path
     assert set(open_rating_plan(config).stimuli.recordings) == {"p"}
 
 
+def test_systems_of_an_evaluation_may_have_rates_of_their_own(evaluation: Path, tmp_path: Path):
+    """As in the documented example: espeak-ng speaks at 22050 Hz, mini at 24000 Hz."""
+    for number, sentence in enumerate(SENTENCES):
+        write_buzz(evaluation / "takes" / "codec-resynthesis" / f"{sentence}.wav", rate=22_050, pitch=90 + number)
+        write_buzz(evaluation / "takes" / "mini (deep)" / f"{sentence}.wav", rate=24_000, pitch=120 + number)
+    assert open_rating_plan(read_listening_test(evaluation)).stimuli.sample_rate == 24_000
+    (tmp_path / "test.toml").write_text('title = "t"\nevaluation = "evaluation"\nsample_rate = 22050\n')
+    assert open_rating_plan(read_listening_test(tmp_path / "test.toml")).stimuli.sample_rate == 22_050
+
+
 def test_files_of_no_trial_are_ignored_and_missing_takes_are_reported(evaluation: Path):
     write_buzz(evaluation / "takes" / "mini (deep)" / "unfinished.wav")
     assert open_rating_plan(read_listening_test(evaluation)).stimuli.sentences == SENTENCES

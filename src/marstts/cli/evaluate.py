@@ -46,7 +46,7 @@ from marstts.evaluation.testsets.catalog import (
 )
 from marstts.evaluation.verification import measure_encoder
 from marstts.file_errors import printable_name, printable_text
-from marstts.metrics.panel import MetricsConfig, open_metrics, open_speaker_metric, parse_metrics
+from marstts.metrics.panel import MetricsConfig, fetch_weights, open_metrics, open_speaker_metric, parse_metrics
 from marstts.metrics.requirements import missing_packages
 from marstts.metrics.testset import Trial, make_testset, read_testset, trials_digest, write_testset
 
@@ -128,6 +128,7 @@ def evaluate_systems(
     )
     config = parse_metrics(metrics, options.metrics_model)
     check_before_work(names, config, testset, root, options)
+    fetch_weights(config)  # before a test set is rendered
     trials = subsample(open_testset(testset, root), limit)
     names = [*system, *default_baselines([name for name in names if name not in system], trials)]
     score_into(output, names, trials, options, config, workers)

@@ -74,7 +74,7 @@ def train(
     model: Model,
     pairs: Annotated[Path, typer.Option(help="pairs.jsonl, see `marstts preference pairs`.")],
     held_out: Annotated[Path, typer.Option(help="testset.jsonl for validation: no speaker of the pairs.")],
-    config: Annotated[Path, typer.Option(help="TOML with [orpo] and [validation].")],
+    config: Annotated[Path, typer.Option(help="TOML with the tables orpo and validation.")],
     output: Annotated[Path, typer.Option(help="Run folder; its checkpoint best/ has the best weights.")],
     max_minutes: Annotated[float, typer.Option(min=0.0, help="Stop, resumably, after so many minutes; 0 = never.")] = 0,
     threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 = PyTorch's choice.")] = 0,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from marstts.cli.terminal import check_utf8
 from marstts.config import read_config
 from marstts.errors import ConfigError, DataError
 from marstts.file_errors import printable_name, printable_text
@@ -65,6 +66,7 @@ def codec(
 
     if export is not None and not name:
         raise ConfigError("an exported codec needs a --name, which voices and models store")
+    check_utf8(name=name)
     manifests = [weighted_manifest(item) for item in data]
     for manifest, _ in manifests:
         check_manifest(manifest)

@@ -142,7 +142,7 @@ class ListeningTestConfig(Config):
     """Loudness of all recordings: louder is not better."""
 
     sample_rate: int | None = Field(None, ge=8_000, le=48_000)
-    """Sample rate of all recordings, in Hz; None: they must have one already."""
+    """Sample rate of all recordings, in Hz; None: they must have one already, or get the highest of an evaluation's."""
 
     max_seconds: float = Field(20.0, gt=0.0, le=60.0)
     """Longer recordings are refused."""

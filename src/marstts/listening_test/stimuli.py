@@ -31,6 +31,7 @@ SUFFIXES = (".wav", ".flac")
 MAX_COMPLAINTS = 12
 """A wrong folder breaks every file in it; a message shows a few."""
 
+MAX_SAMPLE_RATE = 48_000
 MAX_FILE_BYTES = 2**28
 """Largest recording; a minute at 48 kHz in eight channels of 64 bits has 184 MB."""
 
@@ -132,11 +133,14 @@ class AudioRequirements:
     """Rate in Hz; None: the rate that all files share."""
     max_seconds: float
     loudness_lufs: float
+    resamples: bool = False
+    """Whether files of several rates are resampled to the highest one, where `sample_rate` is None."""
 
 
 def open_stimuli(config: ListeningTestConfig) -> Stimuli:
     """Find and check every recording of a test; DataError naming everything that is wrong."""
-    requirements = AudioRequirements(config.sample_rate, config.max_seconds, config.loudness_lufs)
+    is_evaluation = config.evaluation is not None  # its systems, such as espeak-ng, have rates of their own
+    requirements = AudioRequirements(config.sample_rate, config.max_seconds, config.loudness_lufs, is_evaluation)
     references = config.references if Question.SIMILARITY in config.questions else None
     recordings = config.recordings if Question.NATURALNESS in config.questions else None
     sentences = None if config.evaluation is None else open_evaluation(config.evaluation).sentences
@@ -247,8 +251,8 @@ def check_audio(
             rates[waveform.sample_rate].append(f"{name}/{sentence}")
             digest.update(f"{name}/{sentence}\n".encode())
             digest.update(hashlib.sha256(content).digest())
-    rate = requirements.sample_rate or next(iter(rates), 0)
-    if requirements.sample_rate is None and len(rates) > 1:
+    rate = requirements.sample_rate or min(max(rates, default=0), MAX_SAMPLE_RATE)
+    if requirements.sample_rate is None and len(rates) > 1 and not requirements.resamples:
         shown = ", ".join(
             f"{rate} Hz in {len(names)} ({printable_name(names[0])}, …)" for rate, names in sorted(rates.items())
         )

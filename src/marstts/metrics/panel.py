@@ -21,8 +21,16 @@ from marstts.errors import ConfigError
 from marstts.metrics.hub import fetch_model
 from marstts.metrics.identity import Resemblyzer
 from marstts.metrics.length import check_length, expected_seconds
-from marstts.metrics.quality import QUALITY_METRICS, QualityMetric
-from marstts.metrics.recognition import RECOGNIZERS, Recognizer
+from marstts.metrics.quality import QUALITY_METRICS, UTMOS_FILE, UTMOS_MODEL, QualityMetric
+from marstts.metrics.recognition import (
+    FASTER_WHISPER_FILES,
+    FASTER_WHISPER_SIZE,
+    RECOGNIZERS,
+    WHISPER_BASE,
+    WHISPER_FILES,
+    Recognizer,
+    faster_whisper_model,
+)
 from marstts.metrics.scores import TakeScore
 from marstts.metrics.take_metrics import (
     ProsodyMetric,
@@ -168,13 +176,36 @@ def open_metrics(config: MetricsConfig, trials: Sequence[Trial]) -> Metrics:
     )
 
 
+def fetch_weights(config: MetricsConfig) -> None:
+    """Download the weights of all metrics that are not on this machine; CheckpointError with the first that fails."""
+    sources = config.names
+    if "whisper" in sources:
+        fetch_model(sources["whisper"] or WHISPER_BASE, WHISPER_FILES)
+    if "faster-whisper" in sources:
+        fetch_model(faster_whisper_model(sources["faster-whisper"] or FASTER_WHISPER_SIZE), FASTER_WHISPER_FILES)
+    if "wavlm" in sources:
+        find_wavlm(sources["wavlm"])
+    if "utmos" in sources:
+        fetch_model(UTMOS_MODEL, ((UTMOS_FILE,),))
+
+
+def find_wavlm(source: str | None) -> Path:
+    """The file or folder with WavLM's weights, downloaded where they are not on this machine; None: the published ones.
+
+    Raises CheckpointError where that fails.
+    """
+    from marstts.speaker.wavlm import PUBLISHED  # needs PyTorch
+
+    path = Path(source or PUBLISHED)
+    return path if path.exists() else fetch_model(source or PUBLISHED, WAVLM_FILES)
+
+
 def open_speaker_metric(name: str, config: MetricsConfig) -> SpeakerEncoder:
     """The encoder of a speaker or style metric by its name."""
     if name == "wavlm":
-        from marstts.speaker.wavlm import PUBLISHED, WavLmEncoder  # needs PyTorch, which the other metrics do not
+        from marstts.speaker.wavlm import WavLmEncoder  # needs PyTorch, which the other metrics do not
 
-        source = config.names[name] or PUBLISHED
-        return WavLmEncoder(source if Path(source).exists() else fetch_model(source, WAVLM_FILES))
+        return WavLmEncoder(find_wavlm(config.names[name]))
     if name in OF_THE_MODEL:
         from marstts.synthesis.loading import load  # opens a whole model, which the other metrics do without
 

@@ -29,6 +29,7 @@ WHISPER_FILES = (
     ("preprocessor_config.json", "processor_config.json"),
     ("tokenizer.json", "vocab.json"),
 )
+FASTER_WHISPER_SIZE = "base"
 FASTER_WHISPER_FILES = (("model.bin",), ("config.json",), ("tokenizer.json",), ("vocabulary.txt", "vocabulary.json"))
 
 
@@ -91,14 +92,18 @@ class WhisperRecognizer:
         return plain_words(self._processor.batch_decode(ids, skip_special_tokens=True)[0])
 
 
+def faster_whisper_model(source: str) -> str:
+    """The hub's name of a size of Whisper; anything with a slash is a name or a folder already."""
+    return source if "/" in source else f"Systran/faster-whisper-{source}"
+
+
 class FasterWhisperRecognizer:
     """Whisper by `faster-whisper` (CTranslate2, 8-bit on CPUs), greedy; `source` is a size or a converted folder."""
 
-    def __init__(self, source: str = "base") -> None:
+    def __init__(self, source: str = FASTER_WHISPER_SIZE) -> None:
         package = require("faster_whisper", "eval-models")
         self.name = f"faster-whisper {source} ({package_version('faster-whisper')})"
-        model = source if "/" in source else f"Systran/faster-whisper-{source}"
-        folder = fetch_model(model, FASTER_WHISPER_FILES)
+        folder = fetch_model(faster_whisper_model(source), FASTER_WHISPER_FILES)
         self._model = package.WhisperModel(str(folder), device="cpu", compute_type="int8", cpu_threads=1)
 
     def transcribe(self, waveform: Waveform) -> list[str]:

@@ -179,8 +179,8 @@ BASE_VOICES = {
 """The base voices by name. Non-commercial voices (MBROLA; RHVoice evgeniy-eng, lyubov) are excluded."""
 
 
-NOT_IN_MAIN = {"rhvoice-english": "contrib", "libttspico-utils": "non-free"}
-"""Sections of Debian other than main that may contain a package."""
+NOT_IN_MAIN = {"rhvoice": "non-free", "rhvoice-english": "non-free", "libttspico-utils": "non-free"}
+"""Sections of Debian (12 and 13) other than main that contain a package."""
 
 
 def check_installed(names: Sequence[str]) -> None:
