@@ -57,8 +57,8 @@ def test_a_file_may_name_an_evaluation_and_override_its_folders(evaluation: Path
     assert set(open_rating_plan(config).stimuli.recordings) == {"p"}
 
 
-def test_systems_of_an_evaluation_may_have_rates_of_their_own(evaluation: Path, tmp_path: Path):
-    """As in the documented example: espeak-ng speaks at 22050 Hz, mini at 24000 Hz."""
+def test_systems_of_an_evaluation_may_differ_in_sample_rate(evaluation: Path, tmp_path: Path):
+    """The documented example: espeak-ng speaks at 22050 Hz, mini at 24000 Hz."""
     for number, sentence in enumerate(SENTENCES):
         write_buzz(evaluation / "takes" / "codec-resynthesis" / f"{sentence}.wav", rate=22_050, pitch=90 + number)
         write_buzz(evaluation / "takes" / "mini (deep)" / f"{sentence}.wav", rate=24_000, pitch=120 + number)

@@ -128,7 +128,6 @@ def evaluate_systems(
     )
     config = parse_metrics(metrics, options.metrics_model)
     check_before_work(names, config, testset, root, options)
-    fetch_weights(config)  # before a test set is rendered
     trials = subsample(open_testset(testset, root), limit)
     names = [*system, *default_baselines([name for name in names if name not in system], trials)]
     score_into(output, names, trials, options, config, workers)
@@ -146,6 +145,7 @@ def check_before_work(
     ]
     if problems:
         raise DataError("; ".join(dict.fromkeys(problems)))
+    fetch_weights(config)  # before a test set is rendered
 
 
 def score_into(

@@ -139,7 +139,7 @@ class AudioRequirements:
 
 def open_stimuli(config: ListeningTestConfig) -> Stimuli:
     """Find and check every recording of a test; DataError naming everything that is wrong."""
-    is_evaluation = config.evaluation is not None  # its systems, such as espeak-ng, have rates of their own
+    is_evaluation = config.evaluation is not None  # its systems, such as espeak-ng, differ in rate
     requirements = AudioRequirements(config.sample_rate, config.max_seconds, config.loudness_lufs, is_evaluation)
     references = config.references if Question.SIMILARITY in config.questions else None
     recordings = config.recordings if Question.NATURALNESS in config.questions else None
