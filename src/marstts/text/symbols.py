@@ -58,7 +58,7 @@ MARKUP: list[Rule] = [
     rule("markup.comment", r"<!--[^<>]{0,500}-->", " ", parted=False),
     rule(
         "markup.tag",
-        rf"</?(?:(?P<block>br|p|div|li|tr|td|th|h[1-6]|hr)|(?:{_HTML_TAGS}))(?:\s[^<>]{{0,300}})?/?>",
+        rf"</?(?:(?P<block>br|p|div|li|tr|td|th|h[1-6]|hr)|(?:{_HTML_TAGS}))(?:\s[^<>=]{{1,40}}=[^<>]{{0,300}})?\s?/?>",
         _read_tag,
         parted=False,
     ),
@@ -106,6 +106,7 @@ _LEFT = r"(?<=[\w)\]}\"'%] )"
 _OPERAND = r"(?= ?[\w(\[\"'$£€+—-])"
 
 OPERATORS: list[Rule] = [
+    rule("symbol.placeholder", r"(?<![\w<)\]])<([A-Za-z][a-z]+(?:[-_][a-z]+)*)>(?!\w)", r"\1", parted=False),
     rule("symbol.less", r"(?<=[a-z0-9)])<(?=-[0-9])", " less than ", parted=False),
     rule(
         "symbol.absolute",
@@ -179,13 +180,13 @@ OPERATORS: list[Rule] = [
     rule("symbol.logic", r"(?<![\w.,!?])!(?=[A-Za-z_(])", " not ", parted=False),
     rule(
         "symbol.less",
-        r"(?<=[\w)\]%] )<(?= ?[\w(.$£€+-])|(?<=[\w)])<(?=[\w.])(?![A-Za-z]{2})",
+        r"(?<=[\w)\]%] )<(?= ?[\w(.$£€+-])|(?<=[\w)])<(?=\w|\.[0-9])(?![A-Za-z]{2})",
         " less than ",
         parted=False,
     ),
     rule(
         "symbol.greater",
-        r"(?<=[\w)\]%] )>(?= ?[\w(.$£€+-])|(?<=[\w)])>(?=[\w.])(?![A-Za-z]{2})",
+        r"(?<=[\w)\]%] )>(?= ?[\w(.$£€+-])|(?<=[\w)])>(?=\w|\.[0-9])(?![A-Za-z]{2})",
         " greater than ",
         parted=False,
     ),
