@@ -57,8 +57,8 @@ def toy_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     shared = "PYTEST_XDIST_WORKER" in os.environ  # the processes of a parallel run export it once
     bundles = tmp_path_factory.getbasetemp().parent if shared else tmp_path_factory.mktemp("bundles")
-    folder = bundles / "toy-bundle"
-    with FileLock(bundles / "toy-bundle.lock"):
+    folder = bundles / "toy"
+    with FileLock(bundles / "toy.lock"):
         if not folder.exists():
             write_toy_bundle(folder)
     return folder
