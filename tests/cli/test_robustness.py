@@ -259,7 +259,7 @@ def test_the_memory_of_a_stream_does_not_grow_with_its_text(reference_file: Path
     def peak(sentences: int) -> tuple[int, float]:
         tracemalloc.start()
         sent = send(
-            tts, "The cat sat on the mat. " * sentences, voice, str(tmp_path / "a.wav"), seed=0, top_p=None,
+            tts, "The cat sat on the mat. " * sentences, voice, str(tmp_path / "a.wav"), None, seed=0, top_p=None,
             continuation=Continuation.FIXED_REFERENCE,
         )  # fmt: skip
         used = tracemalloc.get_traced_memory()[1]

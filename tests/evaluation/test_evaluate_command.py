@@ -124,7 +124,7 @@ def test_systems_are_evaluated_and_compared(testset: Path, tmp_path: Path, stand
         f"ground-truth,codec-resynthesis,{espeak}".strip(","),
         *options,
     )
-    summary = "\n".join(line for line in summary.splitlines() if not re.match(r"\d+/\d+ ", line))  # progress
+    summary = "\n".join(line for line in summary.splitlines() if not re.match(r"\d+(/| of )\d+ ", line))  # progress
     rows = [line[:18].strip() for line in summary.splitlines()[1:-1]]
     assert rows == ["mini (shallow)", "mini (deep)", "ground-truth", "codec-resynthesis", *([espeak] if espeak else [])]
     assert max(map(len, summary.splitlines()[:-1])) <= 80

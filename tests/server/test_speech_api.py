@@ -116,8 +116,16 @@ def test_another_seed_reaches_the_sampler(settings: ServeSettings):
     mini = load("mini")
     with TestClient(create_app(mini, settings)) as client:
         contents = [client.post(URL, json=speech(response_format="pcm", seed=seed)).content for seed in (0, 7, 0)]
-    assert contents[0] == contents[2] != contents[1]
-    assert contents[1] == expected_pcm(mini, seed=7)
+    assert is_same_audio(contents[0], contents[2]) and not is_same_audio(contents[0], contents[1])
+    assert is_same_audio(contents[1], expected_pcm(mini, seed=7))
+
+
+def is_same_audio(ours: bytes, theirs: bytes) -> bool:
+    """Compare 16-bit samples; those of a stream are rounded differently where its chunks begin."""
+    if len(ours) != len(theirs):
+        return False
+    difference = np.frombuffer(ours, "<i2").astype(int) - np.frombuffer(theirs, "<i2")
+    return bool(np.abs(difference).max() <= 3)
 
 
 def test_unknown_fields_and_nulls_are_ignored(client: TestClient, synthesizer: Synthesizer):
