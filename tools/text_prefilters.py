@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from marstts.text.normalize import MARKUP, RULES
 from marstts.text.prefilter import analyze, key_of, to_json
+from marstts.text.rule_order import MARKUP, RULES
 
 TARGET = Path(__file__).parents[1] / "src" / "marstts" / "text" / "data" / "prefilters.json"
 

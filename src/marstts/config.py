@@ -37,7 +37,7 @@ MAX_FILE_BYTES = 2**22
 class Config(BaseModel):
     """Base of all configurations: immutable, strict about names, finite numbers, documented field by field."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 def parse_config(

@@ -19,13 +19,15 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import safetensors
 
 from marstts.errors import CheckpointError, require
 from marstts.file_errors import os_errors, printable_name
+from marstts.lazy import lazy_module
 from marstts.reading import open_regular
+
+request = lazy_module("urllib.request")
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -114,8 +116,8 @@ def _offline(constants: Any) -> Iterator[None]:
 def connection_problem(address: str) -> Exception | None:
     """The error of connecting to the server of a URL, or its proxy, within NETWORK_SECONDS; None if it works."""
     url = urlsplit(address)
-    proxy = getproxies().get(url.scheme)
-    if proxy and not proxy_bypass(url.hostname or ""):
+    proxy = request.getproxies().get(url.scheme)
+    if proxy and not request.proxy_bypass(url.hostname or ""):
         url = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     target = (url.hostname or "", url.port or (443 if url.scheme == "https" else 80))
     outcome: list[Exception | None] = []

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from marstts.text import prefilter
-from marstts.text.normalize import MARKUP, RULES
 from marstts.text.prefilter import analyze, key_of, prefilter_of
 from marstts.text.prefilter_words import required_words
+from marstts.text.rule_order import MARKUP, RULES
 from marstts.text.rules import Rule, Trace, apply_all, members_of, plan_of, rule
 
 ROWS = (Path(__file__).parent / "written_forms.tsv").read_text(encoding="utf-8").splitlines()

@@ -8,7 +8,6 @@ spoken again. An m4b is put together from such a folder, which is kept.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from contextlib import closing
 from dataclasses import dataclass
@@ -16,8 +15,8 @@ from pathlib import Path
 
 from marstts import audio
 from marstts.audio.m4b import write_m4b
+from marstts.cli.book_output import REPORT_FILE, report_folder
 from marstts.cli.lines import (
-    REPORT_FILE,
     Line,
     Outcome,
     hash_of,
@@ -37,9 +36,6 @@ from marstts.text.books import Book, Chapter
 from marstts.voice import Voice
 
 SUFFIX = ".mp3"
-M4B_SUFFIX = ".m4b"
-CHAPTERS_SUFFIX = ".chapters"
-"""Suffix of the folder of an m4b's chapters."""
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9]+")
 MAX_NAME = 50
@@ -55,13 +51,6 @@ class BookSettings:
     continuation: Continuation
 
 
-def is_book_output(output: str | None) -> bool:
-    """Whether the output is a folder or an m4b, so that the text is spoken chapter by chapter."""
-    if output is None or output == "-":
-        return False
-    return output.endswith((os.sep, "/")) or output.lower().endswith(M4B_SUFFIX) or Path(output).is_dir()
-
-
 def speak_book(synthesizer: Synthesizer, book: Book, output: Path, settings: BookSettings) -> Outcome:
     """Speak every chapter that was not spoken before; AudioError where the output cannot be written."""
     folder = report_folder(output)
@@ -72,11 +61,6 @@ def speak_book(synthesizer: Synthesizer, book: Book, output: Path, settings: Boo
         files = [(chapter.title, folder / line.file) for chapter, line in zip(book, chapters, strict=True)]
         write_m4b(output, files, title=book.title, author=book.author)
     return outcome
-
-
-def report_folder(output: Path) -> Path:
-    """The folder of chapters and report: the output, or the one of an m4b's chapters."""
-    return output.with_suffix(CHAPTERS_SUFFIX) if output.suffix.lower() == M4B_SUFFIX else output
 
 
 def number_chapters(book: Book, synthesizer: Synthesizer, settings: BookSettings) -> list[Line]:

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-from marstts.cli.terminal import messages, warn
+from marstts.cli.book_output import REPORT_FILE
+from marstts.cli.terminal import progress_of, warn
 from marstts.errors import AudioError, DataError
 from marstts.file_errors import os_errors, printable_name
 from marstts.files import lock_folder
@@ -27,8 +26,6 @@ from marstts.synthesis.batch import SpeakResult
 from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.voice import Voice
-
-REPORT_FILE = "report.jsonl"
 
 
 @dataclass(frozen=True)
@@ -179,8 +176,9 @@ def write_report(folder: Path, entries: list[dict[str, Any]]) -> None:
 @contextmanager
 def progress_of_lines(total: int, done: int) -> Iterator[Any]:
     """A bar on standard error that moves with every line; nothing where that is piped."""
-    console = messages()
-    columns = (TextColumn("speaking"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with progress_of("speaking") as progress:
+        if progress is None:
+            yield lambda: None
+            return
         bar = progress.add_task("speaking", total=total, completed=done)
         yield lambda: progress.advance(bar)

@@ -9,16 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 import marstts
-from marstts.cli.extras import extra_with
 from marstts.cli.logs import configure_logging, silence_libraries
 from marstts.errors import MarsError, MissingExtraError
 from marstts.file_errors import printable_text
+from marstts.lazy import lazy_module
+
+if TYPE_CHECKING:
+    from marstts.cli import extras
+else:
+    extras = lazy_module("marstts.cli.extras")
 
 MAX_SENTENCE = 4000
 """Characters of an error that are printed."""
@@ -55,7 +60,7 @@ class LazyCommand:
     def raise_if_extra_is_missing(self, name: str, error: ModuleNotFoundError) -> None:
         """Raise MissingExtraError, which names the extra, where a package of it could not be imported."""
         package = (error.name or "").partition(".")[0]
-        if package in ("", "marstts") or (extra := self.extra or extra_with(package)) is None:
+        if package in ("", "marstts") or (extra := self.extra or extras.extra_with(package)) is None:
             return
         raise MissingExtraError(
             f"`marstts {name}` needs the package {package!r}, which is not installed: pip install 'marstts[{extra}]'"

@@ -9,25 +9,29 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from marstts.cli import speak_options as options
-from marstts.cli.book import BookSettings, speak_book
-from marstts.cli.lines import speak_lines
 from marstts.cli.speak_input import check_options, choose_book, choose_text, choose_voice
 from marstts.cli.speak_output import check_book_output, check_output, progress_bar, report, report_lines, write
 from marstts.cli.streaming import StreamReport, open_sink, play_through
 from marstts.cli.terminal import check_utf8
 from marstts.errors import ConfigError
 from marstts.generation.engine import EngineKind
-from marstts.synthesis.captions import write_captions
-from marstts.synthesis.compat_turbo import TurboCompat
+from marstts.lazy import lazy_module
 from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.loading import load
 from marstts.synthesis.speech import Speech
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.text.lexicon import read_lexicon
 from marstts.voice import Voice
+
+if TYPE_CHECKING:
+    from marstts.cli import book, lines
+    from marstts.synthesis import captions, compat_turbo
+else:
+    book, lines = lazy_module("marstts.cli.book"), lazy_module("marstts.cli.lines")
+    captions, compat_turbo = lazy_module("marstts.synthesis.captions"), lazy_module("marstts.synthesis.compat_turbo")
 
 MAX_WHOLE_CHARACTERS = 20_000
 """Longer texts are written to their file sentence by sentence instead of at the end."""
@@ -61,16 +65,16 @@ def speak(
         reference=reference, transcript=transcript, voice=voice, file=file, stream=stream, batch=batch, compat=compat,
         top_p=top_p, words=words, takes=takes, speed=speed,
     )  # fmt: skip
-    book = None if stream or batch is not None or compat is not None else choose_book(text, file, output)
-    if book is not None and (words is not None or takes > 1 or speed != 1.0):
+    chapters = None if stream or batch is not None or compat is not None else choose_book(text, file, output)
+    if chapters is not None and (words is not None or takes > 1 or speed != 1.0):
         raise ConfigError("--words, --takes and --speed go with one text; they do not go with a book")
-    spoken = choose_text(text, file) if book is None else ""
-    output = check_output(output, stream=stream, batch=batch) if book is None else check_book_output(str(output))
+    spoken = choose_text(text, file) if chapters is None else ""
+    output = check_output(output, stream=stream, batch=batch) if chapters is None else check_book_output(str(output))
     pronunciations = None if lexicon is None else read_lexicon(lexicon)
     synthesizer = replace(load(model, engine, guidance), lexicon=pronunciations)
     if compat is not None:
         speak_as_published(
-            TurboCompat(synthesizer, continuation or Continuation.PER_CHUNK),
+            compat_turbo.TurboCompat(synthesizer, continuation or Continuation.PER_CHUNK),
             spoken, output, reference=reference, transcript=transcript, seed=seed, as_json=json_report,
         )  # fmt: skip
         return
@@ -78,11 +82,11 @@ def speak(
     if words is not None:
         synthesizer.check_word_times(speaker)
     mode = continuation or Continuation.FIXED_REFERENCE
-    if book is not None:
-        read = speak_book(synthesizer, book, Path(output), BookSettings(speaker, seed, top_p, mode))
+    if chapters is not None:
+        read = book.speak_book(synthesizer, chapters, Path(output), book.BookSettings(speaker, seed, top_p, mode))
         report_lines(read, output, as_json=json_report, what="chapters")
     elif batch is not None:
-        outcome = speak_lines(
+        outcome = lines.speak_lines(
             synthesizer, spoken, speaker, Path(output), seed=seed, top_p=top_p, continuation=mode, batch=batch
         )
         report_lines(outcome, output, as_json=json_report)
@@ -108,7 +112,7 @@ def speak_whole(
 
 
 def speak_as_published(
-    rules: TurboCompat,
+    rules: compat_turbo.TurboCompat,
     text: str,
     output: str,
     *,
@@ -142,5 +146,5 @@ def send(
     with open_sink(output, synthesizer.codec.spec.sample_rate) as sink, closing(chunks):
         sent = play_through(chunks, sink, model=synthesizer.name, seed=seed)
     if words is not None:
-        write_captions(sent.words, words, seconds=sent.seconds)
+        captions.write_captions(sent.words, words, seconds=sent.seconds)
     return sent

@@ -7,19 +7,26 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from marstts.audio.tempo import check_speed
 from marstts.bundle import PUBLISHED
-from marstts.cli.book import is_book_output, words_of
+from marstts.cli.book_output import is_book_output
 from marstts.cli.terminal import printed_warnings
 from marstts.errors import ConfigError, TextError
+from marstts.lazy import lazy_module
 from marstts.reading import decode_text, read_text
-from marstts.synthesis.captions import check_captions
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.voices import open_voice
-from marstts.text.books import Book, read_book
-from marstts.text.epub import is_epub_file
 from marstts.voice import Voice
+
+if TYPE_CHECKING:
+    from marstts.cli import book
+    from marstts.synthesis import captions
+    from marstts.text import books, epub
+else:
+    book, captions = lazy_module("marstts.cli.book"), lazy_module("marstts.synthesis.captions")
+    books, epub = lazy_module("marstts.text.books"), lazy_module("marstts.text.epub")
 
 STANDARD_INPUT = "-"
 
@@ -36,16 +43,16 @@ def choose_text(text: str | None, file: str | None) -> str:
         if len(content) > MAX_TEXT_BYTES:
             raise TextError(f"standard input: the text has more than {MAX_TEXT_BYTES} bytes; split it")
         return decode_text(content, "standard input", TextError)
-    if file is not None and is_epub_file(Path(file)):
-        return "\n\n".join(words_of(chapter) for chapter in read_book(file))
+    if file is not None and epub.is_epub_file(Path(file)):
+        return "\n\n".join(book.words_of(chapter) for chapter in books.read_book(file))
     return text if file is None else read_text(file, MAX_TEXT_BYTES, TextError)  # type: ignore[return-value]
 
 
-def choose_book(text: str | None, file: str | None, output: str | None) -> Book | None:
+def choose_book(text: str | None, file: str | None, output: str | None) -> books.Book | None:
     """The book to speak chapter by chapter, where the output is a folder or an m4b; None for any other text."""
     if file is None or text is not None or not is_book_output(output):
         return None
-    return read_book(file)
+    return books.read_book(file)
 
 
 def check_options(
@@ -64,7 +71,7 @@ def check_options(
 ) -> None:
     """Raise ConfigError where options exclude each other."""
     if words is not None:
-        check_captions(words)
+        captions.check_captions(words)
         if batch is not None or compat is not None:
             raise ConfigError("--words goes with one text; it does not go with --batch or --compat")
     if reference is not None and voice is not None:

@@ -11,19 +11,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from marstts import audio
-from marstts.cli.book import M4B_SUFFIX, report_folder
-from marstts.cli.lines import REPORT_FILE, Outcome
+from marstts.cli.book_output import M4B_SUFFIX, REPORT_FILE, report_folder
 from marstts.cli.streaming import LOUDSPEAKER, STANDARD_OUTPUT, StreamReport
-from marstts.cli.terminal import messages, warn
+from marstts.cli.terminal import progress_of, warn
 from marstts.errors import AudioError, require
 from marstts.file_errors import printable_name, printable_text
 from marstts.synthesis.model_session import OnTake
 from marstts.synthesis.speech import Speech, Take
+
+if TYPE_CHECKING:
+    from marstts.cli.lines import Outcome
 
 
 def check_output(output: str | None, *, stream: bool, batch: int | None) -> str:
@@ -73,9 +75,10 @@ def check_file(output: str) -> None:
 @contextmanager
 def progress_bar() -> Iterator[OnTake]:
     """A bar on standard error that advances with every sentence; none where that is piped, or for one sentence."""
-    console = messages()
-    columns = (TextColumn("speaking"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with progress_of("speaking") as progress:
+        if progress is None:
+            yield lambda take, number, sentences: None
+            return
         bar = progress.add_task("speaking", visible=False)
 
         def on_take(take: Take, number: int, sentences: int) -> None:

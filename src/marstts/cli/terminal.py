@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-from rich.console import Console
+from typing import TYPE_CHECKING
 
 from marstts.errors import ConfigError
 from marstts.file_errors import printable_text
+from marstts.lazy import lazy_module
 from marstts.synthesis.clone import ReferenceWarning
+
+if TYPE_CHECKING:
+    from rich import console, progress
+else:
+    console, progress = lazy_module("rich.console"), lazy_module("rich.progress")
 
 MAX_WARNING = 4000
 """Characters of a warning that are printed."""
 
 
-def messages() -> Console:
+def messages() -> console.Console:
     """The console for messages: standard error as it is now. Text is shown as it is, whatever it contains."""
-    return Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    return console.Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def warn(sentence: str) -> None:
     """Print one warning."""
     messages().print(f"warning: {printable_text(sentence, MAX_WARNING)}")
+
+
+@contextmanager
+def progress_of(what: str) -> Iterator[progress.Progress | None]:
+    """A display of progress on standard error; None where that is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    columns = (progress.TextColumn(what), progress.BarColumn(), progress.MofNCompleteColumn())
+    with progress.Progress(*columns, progress.TimeRemainingColumn(), console=messages(), transient=True) as display:
+        yield display
 
 
 def check_utf8(**options: str | None) -> None:

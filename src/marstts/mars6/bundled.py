@@ -23,11 +23,10 @@ from marstts.errors import CheckpointError, ConfigError, require
 from marstts.file_errors import printable_name
 from marstts.generation.engine import Engine, EngineKind
 from marstts.generation.request import SamplingConfig
+from marstts.lazy import lazy_module
 from marstts.mars6.config import CONFIG_FILE, WEIGHTS_FILE, Mars6Config
 from marstts.mars6.engines.classifier_free_guidance import guided
 from marstts.mars6.engines.onnx import OnnxEngine
-from marstts.mars6.export.decoder_graphs import write_decoder_graphs
-from marstts.mars6.export.quantize import copy_mars6, is_int8, quantize
 from marstts.mars6.prompt import SPECIAL_TOKENS
 from marstts.mars6.speech import Mars6Speech
 from marstts.precision import WeightFormat
@@ -37,7 +36,11 @@ from marstts.stored_tensors import stored_tensors
 from marstts.text.bpe import BPE
 
 if TYPE_CHECKING:
+    from marstts.mars6.export import decoder_graphs, quantize
     from marstts.mars6.model import Mars6
+else:
+    decoder_graphs = lazy_module("marstts.mars6.export.decoder_graphs")
+    quantize = lazy_module("marstts.mars6.export.quantize")
 
 GRAPH_FILES = ("encoder.onnx", "global.onnx", "patch.onnx", "local.onnx")
 
@@ -157,7 +160,7 @@ def load_model(folder: Path) -> Mars6:
         tensors = load_file(path)
     except Exception as error:  # safetensors raises another class for every kind of corruption
         raise CheckpointError(f"{printable_name(path)}: expected the model's weights, but {error}") from error
-    if is_int8(folder):
+    if quantize.is_int8(folder):
         raise CheckpointError(
             f"{printable_name(path)}: int8 weights, which only ONNX Runtime takes; PyTorch needs the bundle that they "
             "were quantized from"
@@ -180,7 +183,7 @@ def write_model(model: Mars6, folder: Path, weights: WeightFormat = WeightFormat
     if weights is WeightFormat.INT8:
         wide = folder.with_name(f"{folder.name}.float16")
         export_mars6(model, wide, WeightFormat.FLOAT16)
-        quantize(wide, folder)
+        quantize.quantize(wide, folder)
         shutil.rmtree(wide)
     else:
         export_mars6(model, folder, weights)
@@ -211,7 +214,7 @@ def rewrite_model(source: Path, folder: Path, weights: WeightFormat | None, toke
 
     Raises CheckpointError where the weights are int8 already, or there are no graphs.
     """
-    if is_int8(source):
+    if quantize.is_int8(source):
         raise CheckpointError(
             f"{printable_name(source)}: its weights are int8 already; give the bundle that it was quantized from"
         )
@@ -220,11 +223,11 @@ def rewrite_model(source: Path, folder: Path, weights: WeightFormat | None, toke
             f"{printable_name(source)}: a model without graphs; `marstts export` or `convert --onnx` write them"
         )
     model = load_model(source)  # refuses weights that do not fit the configuration
-    copy_mars6(source, folder, weights)
+    quantize.copy_mars6(source, folder, weights)
     if not model.config.aligned_heads:
         find_alignment(model, BPE.load(tokenizer))
         write_config(model.config, folder / CONFIG_FILE)
-        write_decoder_graphs(model.config, folder, WEIGHTS_FILE)
+        decoder_graphs.write_decoder_graphs(model.config, folder, WEIGHTS_FILE)
 
 
 def random_model(sharpness: float, sentences: list[str]) -> tuple[Mars6, BPE]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,14 @@ from marstts.audio.tempo import change_tempo
 from marstts.codec.base import Codes
 from marstts.errors import ConfigError
 from marstts.generation.request import StopReason
-from marstts.synthesis.captions import write_captions
+from marstts.lazy import lazy_module
 from marstts.synthesis.flaws import TakeFlaw
 from marstts.synthesis.word_times import Word
+
+if TYPE_CHECKING:
+    from marstts.synthesis import captions
+else:
+    captions = lazy_module("marstts.synthesis.captions")
 
 NO_WORD_TIMES = (
     "this model has no word times: no head of its attention is known to follow the text; `marstts bundle upgrade` "
@@ -182,7 +187,7 @@ class Speech:
 
     def save_words(self, path: Path | str) -> None:
         """Write the word times in the format of the file's suffix: .json, .srt, .vtt or .TextGrid."""
-        write_captions(self.words, path, seconds=self.seconds)
+        captions.write_captions(self.words, path, seconds=self.seconds)
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -9,60 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from marstts.text import (
-    abbreviations,
-    addresses,
-    citations,
-    dates,
-    forms,
-    identifiers,
-    money,
-    quantities,
-    roman,
-    symbols,
-    telephones,
-    times,
-    units,
-)
+from marstts.lazy import lazy_module
 from marstts.text.blocks import Block, cut_blocks
 from marstts.text.characters import fold_characters
-from marstts.text.initialisms import spell_initialisms
 from marstts.text.plain import is_plain
 from marstts.text.punctuation import tidy_punctuation
-from marstts.text.rules import Step, Trace, apply_all
-from marstts.text.symbols import name_symbols
+from marstts.text.rules import Step, Trace
+
+if TYPE_CHECKING:
+    from marstts.text import rule_order
+else:
+    rule_order = lazy_module("marstts.text.rule_order")
 
 MAX_PASSES = 12
 """Bound of the passes until nothing changes; each pass consumes what it reads, so a few suffice."""
-
-MARKUP = (*symbols.MARKUP, *forms.RAW)
-"""The rules that come before characters are folded."""
-
-RULES = (
-    *symbols.EMOTICONS,
-    *forms.EARLY,
-    *addresses.RULES,
-    *citations.RULES,
-    *telephones.TELEPHONES,
-    *abbreviations.RULES,
-    *roman.RULES,
-    *symbols.OPERATORS,
-    *dates.RULES,
-    *times.RULES,
-    *dates.DECADES,
-    *quantities.RANGES,
-    *identifiers.IDENTIFIERS,
-    *money.RULES,
-    *quantities.SCALES,
-    *units.RULES,
-    *quantities.POWERS,
-    *symbols.RULES,
-    *forms.LATE,
-    *quantities.NUMBERS,
-    *abbreviations.INITIALS,
-)
-"""Every rule on folded text, the most specific first; a numeral that no rule claims is a plain number."""
 
 _STOPS = (".", "?", "!")
 
@@ -145,13 +107,10 @@ def close(spoken: str) -> str:
 
 
 def _normalize_once(text: str, trace: Trace) -> str:
-    text = apply_all(MARKUP, text, trace)
-    text = fold_characters(text, trace)
-    if is_plain(text):
-        return _with_letters(tidy_punctuation(text))
-    text = apply_all(RULES, text, trace)
-    text = name_symbols(text, trace)
-    text = spell_initialisms(text, trace)
+    if not is_plain(text):
+        text = fold_characters(rule_order.read_markup(text, trace), trace)
+        if not is_plain(text):
+            text = rule_order.read_written_forms(text, trace)
     return _with_letters(tidy_punctuation(text))
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from num2words import num2words
+from marstts.lazy import lazy_module
+
+number_words = lazy_module("num2words")
 
 MAX_CARDINAL_DIGITS = 15
 """Longer numerals are read digit by digit."""
@@ -42,13 +44,15 @@ def cardinal(digits: str) -> str:
     is_identifier = len(digits) >= MIN_UNGROUPED_IDENTIFIER_DIGITS and not digits.endswith("000")
     if is_code or is_identifier or len(digits) > MAX_CARDINAL_DIGITS:
         return one_by_one(digits)
-    return num2words(int(digits)).replace(",", "")
+    return number_words.num2words(int(digits)).replace(",", "")
 
 
 def grouped(digits: str) -> str:
     """Words of a whole number whose separators show that it is no identifier: 1,234,567,890."""
     digits = digits.replace(",", "")
-    return num2words(int(digits)).replace(",", "") if len(digits) <= MAX_CARDINAL_DIGITS else one_by_one(digits)
+    if len(digits) > MAX_CARDINAL_DIGITS:
+        return one_by_one(digits)
+    return number_words.num2words(int(digits)).replace(",", "")
 
 
 @lru_cache(maxsize=4096)
@@ -57,13 +61,13 @@ def ordinal(digits: str) -> str:
     digits = digits.replace(",", "")
     if len(digits) > MAX_CARDINAL_DIGITS:
         return one_by_one(digits)
-    return num2words(int(digits), to="ordinal").replace(",", "")
+    return number_words.num2words(int(digits), to="ordinal").replace(",", "")
 
 
 @lru_cache(maxsize=4096)
 def year(digits: str) -> str:
     """1984 -> nineteen eighty-four, 2005 -> two thousand and five."""
-    return num2words(int(digits), to="year").replace(",", "")
+    return number_words.num2words(int(digits), to="year").replace(",", "")
 
 
 @lru_cache(maxsize=4096)
