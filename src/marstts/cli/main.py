@@ -6,6 +6,7 @@ speaking needs no PyTorch and `--help` is quick. Errors for users end here: one 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from marstts.cli import extras
 else:
     extras = lazy_module("marstts.cli.extras")
+
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+"""No command uses plugins of pydantic; looking for some reads the metadata of every installed package."""
 
 MAX_SENTENCE = 4000
 """Characters of an error that are printed."""

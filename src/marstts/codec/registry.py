@@ -6,19 +6,22 @@ Upstream: `bundle`, the command line.  Downstream: the codecs of this package.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from marstts.codec import snac
 from marstts.codec.base import MAX_HOP, Codec, check_levels
 from marstts.codec.mini import MiniCodec
-from marstts.codec.snac import SnacCodec
-from marstts.codec.snac_onnx import SnacOnnx
 from marstts.codec.toy import ToyCodec
 from marstts.config import Config
 from marstts.errors import CheckpointError, ConfigError, MissingExtraError, require
+from marstts.lazy import lazy_module
 from marstts.parts import MiniPart, PublishedPart, toy_size
+
+if TYPE_CHECKING:
+    from marstts.codec import snac, snac_onnx
+else:
+    snac, snac_onnx = lazy_module("marstts.codec.snac"), lazy_module("marstts.codec.snac_onnx")
 
 SNAC_WEIGHTS = "snac.safetensors"
 """A folder with this file contains SNAC as graphs (`codec.snac_graphs`)."""
@@ -30,7 +33,7 @@ class SnacPart(PublishedPart):
     """SNAC 24 kHz."""
 
     kind: Literal["snac"] = "snac"
-    source: str = snac.PUBLISHED
+    source: str = "hubertsiuzdak/snac_24khz"
 
 
 class ToyCodecPart(Config):
@@ -94,8 +97,8 @@ def open_codec(codec: str | Path | CodecPart, folder: Path | None = None, device
             return MiniCodec(folder)
         case SnacPart():
             if device == "cpu" and folder is not None and has_snac_graphs(folder):
-                return SnacOnnx(folder)
-            return SnacCodec(part.source, sha256=part.sha256, device=device)
+                return snac_onnx.SnacOnnx(folder)
+            return snac.SnacCodec(part.source, sha256=part.sha256, device=device)
         case EncodecPart():
             return open_encodec(part, device)
         case ToyCodecPart():

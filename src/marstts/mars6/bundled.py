@@ -30,15 +30,16 @@ from marstts.mars6.engines.onnx import OnnxEngine
 from marstts.mars6.prompt import SPECIAL_TOKENS
 from marstts.mars6.speech import Mars6Speech
 from marstts.precision import WeightFormat
-from marstts.published_checkpoint import shape_complaints
 from marstts.speaker.base import SpeakerEncoder
 from marstts.stored_tensors import stored_tensors
 from marstts.text.bpe import BPE
 
 if TYPE_CHECKING:
+    from marstts import published_checkpoint
     from marstts.mars6.export import decoder_graphs, quantize
     from marstts.mars6.model import Mars6
 else:
+    published_checkpoint = lazy_module("marstts.published_checkpoint")
     decoder_graphs = lazy_module("marstts.mars6.export.decoder_graphs")
     quantize = lazy_module("marstts.mars6.export.quantize")
 
@@ -168,7 +169,7 @@ def load_model(folder: Path) -> Mars6:
     with torch.device("meta"):  # a size that does not fit must not be allocated
         expected = Mars6(config).state_dict()
     found, wanted = ({name: tuple(tensor.shape) for name, tensor in one.items()} for one in (tensors, expected))
-    complaints = shape_complaints(found, wanted)
+    complaints = published_checkpoint.shape_complaints(found, wanted)
     if complaints:
         raise CheckpointError(f"{printable_name(path)}: weights of another model: {'; '.join(complaints[:8])}")
     loaded = Mars6(config)

@@ -6,19 +6,22 @@ Upstream: `bundle`, the command line.  Downstream: the encoders of this package.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from marstts.config import Config
 from marstts.errors import ConfigError
+from marstts.lazy import lazy_module
 from marstts.parts import MiniPart, PublishedPart, toy_size
-from marstts.speaker import clap, wavlm
 from marstts.speaker.base import SpeakerEncoder
-from marstts.speaker.clap import ClapEncoder
 from marstts.speaker.mini import MiniSpeakerEncoder
 from marstts.speaker.toy import ToySpeakerEncoder
-from marstts.speaker.wavlm import WavLmEncoder
+
+if TYPE_CHECKING:
+    from marstts.speaker import clap, wavlm
+else:
+    clap, wavlm = lazy_module("marstts.speaker.clap"), lazy_module("marstts.speaker.wavlm")
 
 TOY_SIZE = 64
 
@@ -27,14 +30,14 @@ class WavLmPart(PublishedPart):
     """WavLM with a speaker verification head, for identity."""
 
     kind: Literal["wavlm"] = "wavlm"
-    source: str = wavlm.PUBLISHED
+    source: str = "microsoft/wavlm-base-plus-sv"
 
 
 class ClapPart(PublishedPart):
     """MS-CLAP, for style."""
 
     kind: Literal["clap"] = "clap"
-    source: str = clap.PUBLISHED
+    source: str = "microsoft/msclap"
 
 
 class ToyEncoderPart(Config):
@@ -79,8 +82,8 @@ def open_encoder(
             assert folder is not None, "an encoder of kind mini has a folder"
             return MiniSpeakerEncoder(folder)
         case WavLmPart():
-            return WavLmEncoder(part.source, sha256=part.sha256, device=device)
+            return wavlm.WavLmEncoder(part.source, sha256=part.sha256, device=device)
         case ClapPart():
-            return ClapEncoder(part.source, sha256=part.sha256, device=device)
+            return clap.ClapEncoder(part.source, sha256=part.sha256, device=device)
         case ToyEncoderPart():
             return ToySpeakerEncoder(role, part.size)
