@@ -20,7 +20,6 @@ from marstts.errors import CheckpointError
 from marstts.generation.engine import EngineKind
 from marstts.generation.request import SamplingConfig
 from marstts.models import export_bundle, load_for_training, open_engine, open_model
-from marstts.speaker import registry
 from marstts.speaker.registry import ToyEncoderPart
 
 ENCODERS = {"identity": ToyEncoderPart(size=5), "style": ToyEncoderPart(size=7)}
@@ -157,7 +156,7 @@ def test_published_encoders_are_opened_by_their_source(copy: Path, monkeypatch: 
         def __init__(self, source: str, *, sha256: str | None, device: str) -> None:
             asked.append((source, sha256))
 
-    monkeypatch.setattr(registry, "WavLmEncoder", Published)
+    monkeypatch.setattr("marstts.speaker.wavlm.WavLmEncoder", Published)
     edit_info(copy, encoders={"identity": {"kind": "wavlm", "sha256": "00ff"}, "style": {"kind": "toy", "size": 7}})
     assert load_bundle(copy).encoders["identity"].name == "published"
     assert asked == [("microsoft/wavlm-base-plus-sv", "00ff")]

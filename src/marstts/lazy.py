@@ -15,15 +15,13 @@ from typing import Any
 
 
 class LazyModule:
-    """Stands for a module; each name is kept once it was used."""
+    """Stands for a module."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        value = getattr(import_module(self._name), name)
-        setattr(self, name, value)
-        return value
+        return getattr(import_module(self._name), name)
 
 
 def lazy_module(name: str) -> Any:

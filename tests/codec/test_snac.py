@@ -274,8 +274,8 @@ def test_a_server_that_never_answers_is_asked_once(monkeypatch, tmp_path):
 def test_a_proxy_is_connected_to_instead_of_the_hub(monkeypatch):
     targets = []
     monkeypatch.setattr(socket, "create_connection", lambda target, timeout: targets.append(target) or io.BytesIO())
-    monkeypatch.setattr(pretrained, "getproxies", lambda: {"https": "http://proxy.example:3128"})
-    monkeypatch.setattr(pretrained, "proxy_bypass", lambda host: host == "inside.example")
+    monkeypatch.setattr("urllib.request.getproxies", lambda: {"https": "http://proxy.example:3128"})
+    monkeypatch.setattr("urllib.request.proxy_bypass", lambda host: host == "inside.example")
     for address in ("https://hub.example", "https://inside.example", "http://plain.example:81"):
         assert pretrained.connection_problem(address) is None
     assert targets == [("proxy.example", 3128), ("inside.example", 443), ("plain.example", 81)]

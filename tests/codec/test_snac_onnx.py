@@ -165,7 +165,7 @@ def test_graphs_run_on_the_cpu_and_the_package_elsewhere(snac_bundle: Path, monk
     assert isinstance(part, registry.SnacPart) and registry.has_snac_graphs(snac_bundle / "codec")
     assert isinstance(registry.open_codec(part, snac_bundle / "codec"), SnacOnnx)
     assert isinstance(registry.open_codec(part, snac_bundle / "nowhere"), SnacCodec)
-    monkeypatch.setattr(registry, "SnacCodec", lambda source, *, sha256, device: device)
+    monkeypatch.setattr("marstts.codec.snac.SnacCodec", lambda source, *, sha256, device: device)
     assert registry.open_codec(part, snac_bundle / "codec", "cuda") == "cuda"
 
 
