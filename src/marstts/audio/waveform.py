@@ -95,6 +95,33 @@ def audible_span(waveform: Waveform, *, below_peak_db: float = 33.0) -> tuple[in
     return int(audible[0]) * TRIM_HOP, min((int(audible[-1]) + 1) * TRIM_HOP, len(waveform.samples))
 
 
+def shorten_pauses(
+    waveform: Waveform, max_seconds: float, to_seconds: float, *, below_peak_db: float = 28.0
+) -> Waveform:
+    """Shorten pauses between sounds that last more than `max_seconds` to `to_seconds`; the ends stay.
+
+    A pause is a run of frames that are more than `below_peak_db` quieter than the loudest frame (less than for ends,
+    because only long runs count). Frames that reach into a sound count as sound, so that TRIM_FRAME samples of each pause
+    are kept in addition. The middle is removed, and the rest is joined by a cross-fade of FADE_SECONDS.
+    """
+    assert 0 < to_seconds <= max_seconds
+    power = _frame_power(waveform.samples)
+    audible = np.flatnonzero(power > power.max(initial=0.0) * 10.0 ** (-below_peak_db / 10.0))
+    fade = max(1, round(FADE_SECONDS * waveform.sample_rate))
+    kept = max(round(to_seconds * waveform.sample_rate), 2 * fade)
+    ramp = (np.arange(fade, dtype=np.float32) + 0.5) / fade
+    pieces, begin = [], 0
+    for first, last in zip(audible[:-1] + 1, audible[1:], strict=True):  # silent frames first to last - 1
+        start, length = int(first) * TRIM_HOP, int(last - first) * TRIM_HOP
+        if length <= max(max_seconds * waveform.sample_rate, kept):
+            continue
+        left, right = start + kept // 2, start + length - (kept - kept // 2)
+        joint = waveform.samples[left - fade : left] * (1 - ramp) + waveform.samples[right - fade : right] * ramp
+        pieces += [waveform.samples[begin : left - fade], joint]
+        begin = right
+    return Waveform(np.concatenate([*pieces, waveform.samples[begin:]]), waveform.sample_rate)
+
+
 def _frame_power(samples: NDArray[np.float32]) -> NDArray[np.float64]:
     """samples (N,) -> (N // TRIM_HOP + 1,) mean squares of frames centered on every TRIM_HOP-th sample."""
     squares = np.pad(samples.astype(np.float64) ** 2, TRIM_FRAME // 2)

@@ -11,7 +11,7 @@ import typer
 
 from marstts.codec.registry import open_codec
 from marstts.config import parse_config
-from marstts.data.preprocess import Encoders, PreprocessConfig, Trim
+from marstts.data.preprocess import SHORTENED_PAUSE_SECONDS, Encoders, PreprocessConfig, Trim
 from marstts.data.tokenize import MAX_REJECT_RATIO, UTTERANCES_PER_SHARD, tokenize_manifest
 from marstts.data.workers import open_executor
 from marstts.file_errors import printable_name
@@ -33,6 +33,12 @@ def tokenize(
     min_seconds: Annotated[float, typer.Option(help="Leave out shorter recordings.")] = DEFAULTS.min_seconds,
     max_seconds: Annotated[float, typer.Option(help="Leave out longer recordings.")] = DEFAULTS.max_seconds,
     trim: Annotated[Trim, typer.Option(help="What to remove at both ends.")] = DEFAULTS.trim,
+    max_pause: Annotated[
+        float | None,
+        typer.Option(
+            help=f"Shorten longer pauses (s) inside a recording to {SHORTENED_PAUSE_SECONDS} s, such as 0.35."
+        ),
+    ] = None,
     loudness: Annotated[float | None, typer.Option(help="Target loudness in LUFS, such as -23.")] = None,
     min_speech_ratio: Annotated[
         float, typer.Option(help="Leave out recordings with a smaller fraction of speech.")
@@ -54,7 +60,8 @@ def tokenize(
     """Turn a corpus into shards: codes and speaker embeddings of every utterance."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # the processes are the parallelism; read by those they start
     values = {
-        "min_seconds": min_seconds, "max_seconds": max_seconds, "trim": trim, "loudness_lufs": loudness,
+        "min_seconds": min_seconds, "max_seconds": max_seconds, "trim": trim, "max_pause_seconds": max_pause,
+        "loudness_lufs": loudness,
         "min_speech_ratio": min_speech_ratio, "max_clipped_ratio": max_clipped_ratio, "batch_size": batch_size,
         "min_chars_per_second": min_chars_per_second, "max_chars_per_second": max_chars_per_second,
     }  # fmt: skip

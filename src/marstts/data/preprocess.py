@@ -39,6 +39,9 @@ CLIPPED = 0.999
 LENGTH_TOLERANCE_SECONDS, LENGTH_TOLERANCE_RATIO = 0.1, 0.02
 """A recording may differ this much from the manifest's `seconds` (the sum of both): encoders pad, manifests round."""
 
+SHORTENED_PAUSE_SECONDS = 0.25
+"""Length of a shortened pause."""
+
 
 class Trim(str, Enum):
     """Trimming of a recording's ends."""
@@ -61,6 +64,10 @@ class PreprocessConfig(Config):
 
     trim: Trim = Trim.NOTHING
     """Trimming of both ends."""
+
+    max_pause_seconds: float | None = Field(None, ge=SHORTENED_PAUSE_SECONDS, allow_inf_nan=False)
+    """Longer pauses inside a recording are shortened to SHORTENED_PAUSE_SECONDS; None leaves them. A model that is
+    trained on pauses that the text does not show pauses anywhere."""
 
     loudness_lufs: float | None = Field(None, le=0.0, allow_inf_nan=False)
     """Target loudness of every recording; None leaves it unchanged."""
@@ -163,9 +170,11 @@ class UtteranceEncoder:
         return waveform
 
     def trim(self, waveform: Waveform) -> Waveform:
-        """The trimmed recording; DataError if too little of it is speech."""
+        """The trimmed recording without long pauses; DataError if too little of it is speech."""
         if self.config.trim is Trim.SILENCE:
             waveform = audio.trim_silence(waveform)
+        if self.config.max_pause_seconds is not None:
+            waveform = audio.shorten_pauses(waveform, self.config.max_pause_seconds, SHORTENED_PAUSE_SECONDS)
         if self.detector is None:
             return waveform
         probabilities = self.detector.probabilities(waveform)

@@ -33,7 +33,7 @@ from marstts.training.mars6.attention_log import attention_guidance_loss, attent
 from marstts.training.mars6.audio_samples import write_audio_samples
 from marstts.training.mars6.batches import Collator, Prefetcher, PretrainBatch, corrupt_tokens
 from marstts.training.mars6.config import PretrainConfig
-from marstts.training.mars6.guidance_distillation import distillation_loss, guided_probs
+from marstts.training.mars6.guidance_distillation import GuidanceScales, distillation_loss, guided_probs
 from marstts.training.mars6.run_folder import EMA, MODEL, TEACHER, spoken_text
 from marstts.training.mars6.throughput import TRAINING_PASSES, forward_flops, measured_peak
 from marstts.training.optim import learning_rate, make_ema, make_optimizer, optimizer_step, update_ema
@@ -143,6 +143,7 @@ class PretrainTask:
             "lower_case_probability": 0.0,
             "strip_final_punctuation_probability": 0.0,
             "text_dropout": 0.0,
+            "voice_dropout": 0.0,
         }
         sampler = BatchSampler(corpus, self.config.batching.model_copy(update=changes), 0, spoken_text)
         batches = self.config.validation_patches / self.config.batching.patches_per_batch
@@ -209,8 +210,10 @@ class PretrainTask:
             logits, distill_loss, flux = output.logits, None, None
             if TEACHER in self.modules:
                 teacher = cast(Mars6, self.modules[TEACHER])
-                scale = self.config.guidance_distillation_scale
-                probs = guided_probs(teacher, scale, self.special_tokens, *arguments)
+                scales = GuidanceScales(
+                    self.config.guidance_distillation_scale, self.config.voice_guidance_distillation_scale
+                )
+                probs = guided_probs(teacher, scales, self.special_tokens, *arguments)
                 distill_loss = distillation_loss(logits, probs, objective.level_weights)
                 logits = tuple(level.detach() for level in logits)
             loss = next_token_loss(logits, batch.patches[output.scored], config, objective)
