@@ -1,6 +1,7 @@
 """How often the first attempt at a sentence is rejected, and the processor time of a second of speech.
 
-Usage: python benchmarks/first_attempts.py MODEL [--testset NAME --root FOLDER] [--limit N] [--clone deep] [--output JSON]
+Usage: python benchmarks/first_attempts.py MODEL [--testset NAME --root FOLDER] [--limit N] [--clone deep]
+           [--output JSON]
 
 Each trial of a test set of `marstts evaluate` is spoken once, with the seeds of the evaluation; a sentence counts as
 rejected where it needed a second attempt. Without limits of words in the model (word times), only length and loudness
@@ -68,9 +69,8 @@ def main() -> None:
     print(json.dumps(figures))
     if options.output is not None:
         command = shlex.join(["python", "benchmarks/first_attempts.py", *sys.argv[1:]])
-        options.output.write_text(
-            json.dumps({"metadata": gather_metadata(command), "figures": figures}, indent=2) + "\n"
-        )
+        report = {"metadata": gather_metadata(command), "figures": figures}
+        options.output.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

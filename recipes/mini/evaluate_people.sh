@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Scores models in the voices of held-out readers, beside espeak-ng and the codec's resynthesis; every step resumes.
-# Usage: recipes/mini/evaluate_people.sh WORK_FOLDER PEOPLE_FOLDER MODEL...
-#   PEOPLE_FOLDER holds utterances.tsv and its recordings (`marstts prepare people`); MODEL: mini, or a bundle
+# Usage: recipes/mini/evaluate_people.sh WORK_FOLDER [PEOPLE_FOLDER [MODEL...]]
+#   PEOPLE_FOLDER holds utterances.tsv and its recordings (`prepare people`), default: people; MODEL: a bundle, default: mini
 #   LIMIT=104 trials of each test set, CLONE=both (shallow, deep), WORKERS=1 processes for the metrics
 # Readers are LibriSpeech's and LibriTTS's of no training split. Needs the extra eval and the package espeak-ng.
 #   WORK_FOLDER/voices   sentences of the synthetic test set in the readers' voices: similarity, own reference first
@@ -9,17 +9,18 @@
 # results.md and results.json of both have a row for each system, and differences on the same trials with their intervals.
 set -euo pipefail
 work=${1:?the folder of takes and scores}
-people=${2:?the folder of recordings}
-shift 2
+people=${2:-people}
+models=("${@:3}")
+[ ${#models[@]} -gt 0 ] || models=(mini)
 : "${LIMIT:=104}" "${CLONE:=both}" "${WORKERS:=1}"
 export OMP_NUM_THREADS=1
 systems=()
-for model in "${@:?the models to score}"; do systems+=(--system "$model"); done
+for model in "${models[@]}"; do systems+=(--system "$model"); done
 
 marstts prepare people --root "$people" --output "$work/readers" --min-seconds 2 \
     --exclude ljspeech --exclude common_voice --exclude vctk --exclude cmu_arctic
 options=("${systems[@]}" --limit "$LIMIT" --clone "$CLONE" --workers "$WORKERS" --metrics sphinx,resemblyzer,dnsmos,plcmos)
 marstts evaluate "${options[@]}" --testset real-speakers --root "$work/readers" --baselines espeak-ng \
     --metrics-model none --output "$work/voices"
-marstts evaluate "${options[@]}" --testset "$work/readers/utterances.jsonl" --metrics-model "$1" \
+marstts evaluate "${options[@]}" --testset "$work/readers/utterances.jsonl" --metrics-model "${models[0]}" \
     --baselines ground-truth,codec-resynthesis,espeak-ng --output "$work/texts"

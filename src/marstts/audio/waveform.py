@@ -101,8 +101,8 @@ def shorten_pauses(
     """Shorten pauses between sounds that last more than `max_seconds` to `to_seconds`; the ends stay.
 
     A pause is a run of frames that are more than `below_peak_db` quieter than the loudest frame (less than for ends,
-    because only long runs count). Frames that reach into a sound count as sound, so that TRIM_FRAME samples of each pause
-    are kept in addition. The middle is removed, and the rest is joined by a cross-fade of FADE_SECONDS.
+    because only long runs count). Frames that reach into a sound count as sound: TRIM_FRAME samples of each pause are
+    kept in addition. The middle is removed, and the rest is joined by a cross-fade of FADE_SECONDS.
     """
     assert 0 < to_seconds <= max_seconds
     power = _frame_power(waveform.samples)
