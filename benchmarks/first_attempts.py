@@ -1,4 +1,4 @@
-"""How often the first attempt at a sentence is rejected, and the processor time of a second of speech.
+"""Share of first attempts at a sentence that are rejected, and the processor time of a second of speech.
 
 Usage: python benchmarks/first_attempts.py MODEL [--testset NAME --root FOLDER] [--limit N] [--clone deep]
            [--output JSON]

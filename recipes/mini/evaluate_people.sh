@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Scores models in the voices of held-out readers, beside espeak-ng and the codec's resynthesis; every step resumes.
+# Scores models in the voices of held-out readers, and espeak-ng and resynthesis by the codec; every step resumes.
 # Usage: recipes/mini/evaluate_people.sh WORK_FOLDER [PEOPLE_FOLDER [MODEL...]]
 #   PEOPLE_FOLDER holds utterances.tsv and its recordings (`prepare people`), default: people; MODEL: a bundle, default: mini
 #   LIMIT=104 trials of each test set, CLONE=both (shallow, deep), WORKERS=1 processes for the metrics
