@@ -3,7 +3,8 @@
     pip install 'marstts[serve]' 'ray[serve]'
     serve run ray_serve:app
 
-Each replica is one process with one model. Ray's queue stays short, so that the server decides who waits and who gets 429.
+Each replica is one process with one model. Ray's queue stays short, so that the server decides who waits and who gets
+429.
 """
 
 from ray import serve
