@@ -18,8 +18,9 @@ from marstts.cli.terminal import warn
 from marstts.errors import ConfigError, DataError, TextError
 from marstts.text.books import read_book
 from marstts.text.epub import is_epub_file
+from marstts.text.language import warnings_of
 from marstts.text.lexicon import Lexicon, read_lexicon
-from marstts.text.reading import Passage, Reading, read_stream, read_text, warnings_of
+from marstts.text.reading import Passage, Reading, read_stream, read_text
 from marstts.text.segments import Segment
 from marstts.text.ssml import is_ssml
 
@@ -87,7 +88,7 @@ def _stream(opened: Any, lexicon: Lexicon) -> Iterator[Passage]:
     for passage in read_stream(_pieces(start, opened), lexicon):
         left_out.update(dict.fromkeys("".join(passage.left_out)))
         yield passage
-    for warning in warnings_of([Passage("", (), (), tuple(left_out))], start[:START_CHARACTERS]):
+    for warning in warnings_of(left_out, start[:START_CHARACTERS]):
         warn(warning)
 
 

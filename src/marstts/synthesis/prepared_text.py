@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator
 
 from marstts.errors import TextError
 from marstts.synthesis.written_forms import SpokenSegment, with_forms
+from marstts.text.language import warnings_of
 from marstts.text.lexicon import Lexicon
-from marstts.text.reading import Passage, read_stream, read_text, warnings_of
+from marstts.text.reading import Passage, read_stream, read_text
 from marstts.text.segments import Segment
 from marstts.text.ssml import is_ssml
 
@@ -31,9 +32,10 @@ class PreparedText:
         self._start = text[:LANGUAGE_CHARACTERS]
         self._left_out: dict[str, None] = {}
         self._ignored: set[str] = set()
-        self.is_whole = is_ssml(text) or len(text) <= MAX_WHOLE_CHARACTERS
+        is_document = is_ssml(text)
+        self.is_whole = is_document or len(text) <= MAX_WHOLE_CHARACTERS
         """Whether `warning` covers all of the text from the start."""
-        passages = read_text(text, lexicon).passages if is_ssml(text) else read_stream([text], lexicon)
+        passages = read_text(text, lexicon).passages if is_document else read_stream([text], lexicon)
         self._segments = self._read(passages)
         self._waiting = list(self._segments) if self.is_whole else [s for s in [next(self._segments, None)] if s]
         if not self._waiting:
@@ -49,8 +51,7 @@ class PreparedText:
     @property
     def warning(self) -> str | None:
         """A sentence for the user about the text read so far, if there is a problem."""
-        remains = Passage(written="", segments=(), steps=(), left_out=tuple(self._left_out))
-        found = warnings_of([remains], self._start)
+        found = warnings_of(self._left_out, self._start)
         if self._ignored:
             found.append(f"not supported and ignored: {', '.join(sorted(self._ignored))}")
         return "; ".join(found) or None

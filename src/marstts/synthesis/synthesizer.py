@@ -23,6 +23,9 @@ from marstts.synthesis.styled import Part, join_parts, split_parts
 from marstts.synthesis.voices import open_voice, voice_of_part
 from marstts.voice import Voice
 
+SSML_TAG, SSML_START = "<speak", 2000
+"""No text without this tag at its start is SSML."""
+
 AnyVoice = Voice | Path | str | None
 """A voice, a packaged voice's name, a path to a voice file or recording, or None for the default voice."""
 
@@ -94,7 +97,7 @@ class Synthesizer(ModelSession):
         has the scores. `speed`, 0.8 to 1.25, changes the tempo at the same pitch and needs the extra `formats`.
         SSML may change voice and rate within the text.
         """
-        parts = split_parts(text, self.lexicon) or (Part(text),)
+        parts = (split_parts(text, self.lexicon) if SSML_TAG in text[:SSML_START] else ()) or (Part(text),)
         opened = self.open_voice(voice)
         requests = [
             SpeakRequest(index=index, text=part.text, voice=voice_of_part(self, part.voice, opened), seed=seed)

@@ -1,6 +1,6 @@
 """Detection of text that the model cannot speak: letters of other scripts, emoji, and other languages.
 
-Upstream: what `characters` left out; text as people wrote it.  Downstream: the warnings of `reading`.
+Upstream: what `characters` left out; text as people wrote it.  Downstream: warnings for the user.
 """
 
 from __future__ import annotations
@@ -43,6 +43,14 @@ def describe_left_out(characters: Iterable[str]) -> str | None:
         return None
     parts = [f"{name} ({_show(name, shown)})" for name, shown in groups.items()]
     return "left out what cannot be spoken: " + ", ".join(parts)
+
+
+def warnings_of(left_out: Iterable[str], text: str) -> list[str]:
+    """Warnings for the user: characters without a reading, and a language that the model does not speak."""
+    found = [describe_left_out(left_out)]
+    if language := foreign_language(text):
+        found.append(f"the text seems to be {language}; the model speaks English, so expect English sounds")
+    return [warning for warning in found if warning]
 
 
 def _show(name: str, characters: list[str]) -> str:

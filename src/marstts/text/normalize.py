@@ -17,6 +17,7 @@ from marstts.text.characters import fold_characters
 from marstts.text.plain import is_plain
 from marstts.text.punctuation import tidy_punctuation
 from marstts.text.rules import Step, Trace
+from marstts.text.sentences import close
 
 if TYPE_CHECKING:
     from marstts.text import rule_order
@@ -25,8 +26,6 @@ else:
 
 MAX_PASSES = 12
 """Bound of the passes until nothing changes; each pass consumes what it reads, so a few suffice."""
-
-_STOPS = (".", "?", "!")
 
 
 def normalize(text: str) -> str:
@@ -97,13 +96,6 @@ def join_blocks(blocks: Iterable[tuple[Block, str, Trace]]) -> str:
         parts.append(spoken)
         before = block
     return "".join(parts)
-
-
-def close(spoken: str) -> str:
-    """`spoken` with a mark at its end that ends a sentence."""
-    if not spoken.rstrip("\"'") or spoken.rstrip("\"'").endswith(_STOPS):
-        return spoken
-    return spoken.rstrip(" -,;:") + "."
 
 
 def _normalize_once(text: str, trace: Trace) -> str:

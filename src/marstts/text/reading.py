@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 
 from marstts.errors import DataError, TextError
 from marstts.text.blocks import Block, cut_blocks
-from marstts.text.language import describe_left_out, foreign_language
+from marstts.text.language import warnings_of
 from marstts.text.lexicon import Lexicon, apply_overrides
 from marstts.text.markdown import Kind
-from marstts.text.normalize import close, normalize_block
+from marstts.text.normalize import normalize_block
 from marstts.text.rules import Step, Trace
 from marstts.text.segments import MAX_PAUSE_SECONDS, Segment
-from marstts.text.sentences import split_sentences
+from marstts.text.sentences import close, split_sentences
 from marstts.text.ssml import is_ssml, read_ssml
 
 MAX_SENTENCE_CHARACTERS = 160
@@ -74,7 +74,9 @@ def read_text(text: str, lexicon: Lexicon | None = None) -> Reading:
     else:
         passages = list(read_stream([text], lexicon))
         words = text
-    return Reading(tuple(passages), tuple(warnings + warnings_of(passages, words)))
+    return Reading(
+        tuple(passages), tuple(warnings + warnings_of((run for passage in passages for run in passage.left_out), words))
+    )
 
 
 def read_stream(pieces: Iterable[str], lexicon: Lexicon | None = None) -> Iterator[Passage]:
@@ -87,14 +89,6 @@ def stream_sentences(pieces: Iterable[str], lexicon: Lexicon | None = None) -> I
     """The spoken sentences of a text that comes in pieces."""
     for passage in read_stream(pieces, lexicon):
         yield from (segment.text for segment in passage.segments if segment.text)
-
-
-def warnings_of(passages: Iterable[Passage], text: str) -> list[str]:
-    """Warnings for the user: characters without a reading, and a language that the model does not speak."""
-    found = [describe_left_out(run for passage in passages for run in passage.left_out)]
-    if language := foreign_language(text):
-        found.append(f"the text seems to be {language}; the model speaks English, so expect English sounds")
-    return [warning for warning in found if warning]
 
 
 def _close_all(read: Iterable[tuple[Block, Passage]]) -> Iterator[Passage]:

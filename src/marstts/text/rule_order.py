@@ -23,7 +23,7 @@ from marstts.text import (
 )
 from marstts.text.initialisms import spell_initialisms
 from marstts.text.rules import Trace, apply_all
-from marstts.text.symbols import name_symbols
+from marstts.text.symbol_names import name_symbols
 
 MARKUP = (*symbols.MARKUP, *forms.RAW)
 """The rules that come before characters are folded."""

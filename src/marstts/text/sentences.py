@@ -177,3 +177,10 @@ def _first_part(words: list[str], index: int) -> str:
 
 def _chunks(word: str, size: int) -> list[str]:
     return [word[start : start + size] for start in range(0, len(word), size)]
+
+
+def close(spoken: str) -> str:
+    """`spoken` with a mark at its end that ends a sentence."""
+    if not spoken.rstrip("\"'") or spoken.rstrip("\"'").endswith((".", "?", "!")):
+        return spoken
+    return spoken.rstrip(" -,;:") + "."

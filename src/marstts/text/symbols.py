@@ -1,6 +1,6 @@
 """Symbols and operators: a <= b -> a less than or equal to b, ~5 -> about five; emoticons, markup, LaTeX.
 
-Upstream: folded text (`MARKUP`, `EMOTICONS`), text whose numerals are read (`RULES`).  Downstream: `initialisms`.
+Upstream: folded text (`MARKUP`, `EMOTICONS`), text whose numerals are read (`RULES`).  Downstream: `symbol_names`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import re
 
 from marstts.errors import DataError
 from marstts.text.lexicon import respell
-from marstts.text.rules import Rule, Trace, rule
+from marstts.text.rules import Rule, rule
 from marstts.text.tables import table
 
-_NAMED = table("symbols")["named"]
 _LATEX = table("symbols")["latex"]
+_DRIVE = re.compile("colon  ?backslash")
 _ASSIGN = {"+": "plus", "-": "minus", "*": "times", "/": "divided by", "%": "modulo"}
 _HTML_TAGS = (
     "a|abbr|b|big|blockquote|body|br|center|cite|code|dd|del|details|div|dl|dt|em|font|footer|h[1-6]|head|header"
@@ -269,25 +269,3 @@ RULES: list[Rule] = [
     rule("symbol.percent", r"(?<=[a-z] )%(?= [a-z0-9])", "modulo", parted=False),
     rule("symbol.citation", r"(?<=[.,;)\"'])(?:\[[0-9]{1,3}\]){1,5}", " ", parted=False),
 ]
-
-_NAMED_SYMBOL = re.compile(f"[{re.escape(''.join(_NAMED))}]")
-_DRIVE = re.compile("colon  ?backslash")
-_BRACKETS = re.compile(r"[()\[\]{}]+")
-_NOT_READ = re.compile(r"[^A-Za-z.,?!;:'\" -]")
-
-
-def name_symbols(text: str, trace: Trace) -> str:
-    """Symbols with a name are read; brackets part like commas; the others part like spaces and are left out."""
-
-    def name(match: re.Match[str]) -> str:
-        trace.record("symbol.named", match[0], _NAMED[match[0]])
-        return f" {_NAMED[match[0]]} "
-
-    def drop(match: re.Match[str]) -> str:
-        trace.leave_out(match[0])
-        return " "
-
-    text = _NAMED_SYMBOL.sub(name, text)
-    text = _BRACKETS.sub(" , ", text)
-    text = text.replace("—", " - ")
-    return _NOT_READ.sub(drop, text)
