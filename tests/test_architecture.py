@@ -103,6 +103,7 @@ def test_a_cycle_is_found_though_one_import_is_within_a_function() -> None:
 
 
 @pytest.mark.parametrize("model", OWNERS)
+@pytest.mark.slow
 def test_a_model_is_imported_by_its_own_packages_and_tests_alone(model: str) -> None:
     files = {path.relative_to(ROOT).as_posix(): facts_of(path) for path in sources("src", "tests")}
     users = [name for name, facts in files.items() if any(f"{one}.".startswith(f"{model}.") for one in facts.imports)]
@@ -110,6 +111,7 @@ def test_a_model_is_imported_by_its_own_packages_and_tests_alone(model: str) -> 
     assert [name for name in users if not name.startswith((*OWNERS[model], *COMMON))] == []
 
 
+@pytest.mark.slow
 def test_files_and_functions_are_short() -> None:
     files = {path.relative_to(ROOT).as_posix(): path for path in sources("src", "tests", "tools")}
     lengths = {name: path.read_text(encoding="utf-8").count("\n") for name, path in files.items()}

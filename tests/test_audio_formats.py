@@ -189,6 +189,7 @@ def test_reading_may_stop_at_any_block(tmp_path, monkeypatch):
         list(audio.read_blocks(encoded(NOISE[:0], "WAV", "PCM_16")))
 
 
+@pytest.mark.slow
 def test_memory_is_bounded_by_the_result_and_one_block(tmp_path):
     """60 s at 96 kHz with 8 channels hold 184 MB of samples, 2.9 MB of which remain at 12 kHz in mono."""
     path = tmp_path / "large.flac"

@@ -159,6 +159,7 @@ except AudioError as error:
 
 
 @posix
+@pytest.mark.slow
 def test_a_killed_process_leaves_the_samples_it_reported(tmp_path):
     path = tmp_path / "speech.wav"
     audio.write(TONE, path)

@@ -236,6 +236,7 @@ def test_the_picture_of_packages_has_the_layers_that_are_enforced() -> None:
         assert max(above) <= min(below), (above, below)
 
 
+@pytest.mark.slow
 def test_every_plot_has_its_figures_in_the_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     plots = load_tool("plots")

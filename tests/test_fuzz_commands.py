@@ -226,6 +226,7 @@ def test_packaged_parts(tmp_path: Path, reference_file: Path) -> None:
     attack(entry, "parts", max(1, INPUTS // 5))
 
 
+@pytest.mark.slow
 def test_voices(toy_voice: Path, tmp_path: Path, scripted: None) -> None:
     output = tmp_path / "out.wav"
     attack(Entry(["voice", "show", toy_voice], [toy_voice]), "voice show", 10 * INPUTS)

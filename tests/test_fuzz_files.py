@@ -173,6 +173,7 @@ def test_provenance(tmp_path):
     attack([record.model_dump_json().encode(), *JSON_SEEDS], read, "provenance")
 
 
+@pytest.mark.slow
 def test_graphs_and_the_headers_of_their_weights(tmp_path):
     onnx = pytest.importorskip("onnx")
     header = save({"w": np.ones((4, 3), np.float32)})

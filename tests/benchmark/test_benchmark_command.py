@@ -17,6 +17,7 @@ from marstts.errors import BenchmarkError, ConfigError
 from marstts.generation.engine import EngineKind
 
 
+@pytest.mark.slow
 def test_a_model_is_measured_in_int8_too(toy_bundle, tmp_path):
     single, int8 = runner.named_models([str(toy_bundle)], tmp_path)
     assert single == runner.Model("toy", str(toy_bundle)) and int8.label == "toy"
@@ -101,6 +102,7 @@ def test_impossible_options_are_refused(options):
     assert result.exit_code == 2 and options[1].split(",")[-1] in result.output
 
 
+@pytest.mark.slow
 def test_the_given_models_are_measured_or_else_mini_and_the_papers_size(tmp_path, monkeypatch):
     monkeypatch.setattr(command, "random_models", lambda size, cache_dir: [runner.Model(size, str(cache_dir))])
 

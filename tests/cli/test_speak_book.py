@@ -53,6 +53,7 @@ def test_every_chapter_becomes_a_tagged_file(book: Path, reference_file: Path) -
         assert file.frames / file.samplerate > 2
 
 
+@pytest.mark.slow
 def test_chapters_that_are_there_are_kept(book: Path, reference_file: Path) -> None:
     arguments = ("--file", book, "--output", "walk/", "--reference", reference_file)
     speak(*arguments)

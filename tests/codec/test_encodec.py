@@ -13,6 +13,8 @@ from marstts.audio import Waveform
 from marstts.codec.encodec import EncodecEncoder
 from marstts.errors import AudioError, CheckpointError
 
+pytestmark = pytest.mark.slow  # transformers takes seconds to import
+
 transformers = pytest.importorskip("transformers")
 
 

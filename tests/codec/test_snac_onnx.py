@@ -169,6 +169,7 @@ def test_graphs_run_on_the_cpu_and_the_package_elsewhere(snac_bundle: Path, monk
     assert registry.open_codec(part, snac_bundle / "codec", "cuda") == "cuda"
 
 
+@pytest.mark.slow
 def test_without_the_snac_package_an_upgraded_bundle_keeps_its_graphs(
     snac_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

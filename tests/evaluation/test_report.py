@@ -195,6 +195,7 @@ def many(system: str, errors: int) -> list[TakeScore]:
     ]
 
 
+@pytest.mark.slow
 def test_the_best_system_is_bold_and_systems_within_the_noise_are_marked(tmp_path: Path):
     worse = [
         s.model_copy(update={"system": "worse", "words": s.words.model_copy(update={"word_errors": 5})})

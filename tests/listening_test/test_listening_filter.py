@@ -46,6 +46,7 @@ def test_attentive_listeners_count_and_random_and_straightlining_ones_are_exclud
     assert "before the recording could end" in text and "| source |" in text.splitlines()[4]
 
 
+@pytest.mark.slow
 def test_a_hundred_guessers_are_excluded_and_a_hundred_attentive_listeners_kept():
     """Guessers are compared with ten attentive listeners, as in a running test."""
     honest = [simulate_record(number) for number in range(100)]

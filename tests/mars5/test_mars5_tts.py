@@ -97,6 +97,7 @@ def test_impossible_settings_are_refused(wrong: dict[str, Any], complaint: str) 
         InferenceConfig(**wrong)
 
 
+@pytest.mark.slow
 def test_speech_in_both_modes_and_profiles(tts: Mars5TTS) -> None:
     for model in (
         tts,

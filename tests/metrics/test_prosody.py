@@ -34,6 +34,7 @@ def test_tracked_f0_is_in_hertz():
     assert len(voiced) > 100 and np.exp(np.median(voiced)) == pytest.approx(120, rel=0.02)
 
 
+@pytest.mark.slow
 def test_f0_correlation_is_one_for_the_same_contour_and_low_for_the_opposite():
     source = contours(hum(RISING, SWELL))
     same, opposite = correlate(source, source), correlate(contours(hum(FALLING, SWELL)), source)

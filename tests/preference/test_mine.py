@@ -105,6 +105,7 @@ class Backwards:
         yield from (work(job, models[index % 2]) for index, job in enumerate(reversed(jobs)))
 
 
+@pytest.mark.slow
 def test_many_workers_generate_the_same_takes_as_one(mined, toy_bundle, corpus, tmp_path):
     again(mined, toy_bundle, corpus, tmp_path / "out", executor=Backwards())
     assert files_of(tmp_path / "out") == files_of(mined / "out")

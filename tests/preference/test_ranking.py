@@ -332,6 +332,7 @@ def test_silence_gets_the_worst_scores(toy_bundle: Path, quick_metrics):
     assert models.score("the cat sat", nothing, before).cer == 0.5
 
 
+@pytest.mark.slow
 def test_a_metric_can_be_added_later_and_other_scores_stay(copy_of_mined: Path, quick_metrics):
     only = {"cer_weight": 0, "mos_weight": 0, "minimal_pair_error_weight": 1}
     report = make(copy_of_mined, **only)

@@ -85,6 +85,7 @@ def opus_of_silence(seconds: int) -> bytes:
     return sink.getvalue()
 
 
+@pytest.mark.slow
 def test_a_recording_that_unpacks_to_too_much_is_refused(client: TestClient):
     bomb = opus_of_silence(100)
     assert len(bomb) < 120_000

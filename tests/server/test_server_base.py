@@ -110,6 +110,7 @@ def test_a_client_that_reads_nothing_of_its_response_is_closed():
         assert received < len(LARGE)
 
 
+@pytest.mark.slow
 def test_a_slow_but_reading_client_gets_all_of_its_response():
     with served(ServerLimits(silent_seconds=1.5)) as server, connect(server) as connection:
         connection.sendall(get(b"/large"))

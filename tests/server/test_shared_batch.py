@@ -176,6 +176,7 @@ def test_a_request_without_audio_in_time_gets_503_and_its_row_leaves(tmp_path: P
         assert 'outcome="deadline"} 1.0' in httpx.get(server.address + "/metrics").text
 
 
+@pytest.mark.slow
 def test_a_slow_reader_holds_no_more_than_a_few_pieces(tmp_path: Path):
     settings = ServeSettings(voices_folder=tmp_path)
     with live_server(slow_synthesizer(0.0, patches=20_000), settings) as server:

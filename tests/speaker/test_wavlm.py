@@ -8,6 +8,8 @@ from marstts.audio import Waveform, resample
 from marstts.errors import AudioError, CheckpointError
 from marstts.speaker.wavlm import WavLmEncoder
 
+pytestmark = pytest.mark.slow  # transformers takes seconds to import
+
 SIZES = dict(
     hidden_size=16,
     num_hidden_layers=2,

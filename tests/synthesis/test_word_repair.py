@@ -120,6 +120,7 @@ def test_only_the_flawed_sentence_of_a_text_is_repaired(reference):
     assert before.attempts == 1 and before.repaired is None and flawed.repaired == DIVIDED
 
 
+@pytest.mark.slow
 def test_a_sentence_that_cannot_be_repaired_is_kept_with_a_warning(reference):
     speech, _ = speak(lambda attempt, prompt: without_middle(prompt), reference)
     assert "not all words are said once" in speech.warnings[0]

@@ -40,7 +40,7 @@ def pieces_of(text: str, rng: random.Random, longest: int) -> list[str]:
     return pieces
 
 
-@pytest.mark.parametrize("longest", [1, 7, 60])
+@pytest.mark.parametrize("longest", [pytest.param(1, marks=pytest.mark.slow), 7, 60])
 def test_sentences_do_not_depend_on_the_pieces_that_a_text_comes_in(longest: int) -> None:
     text = TEXT + (Path(__file__).parent / "written_forms.tsv").read_text(encoding="utf-8")
     assert list(stream_sentences(pieces_of(text, random.Random(longest), longest))) == list(stream_sentences([text]))
@@ -143,6 +143,7 @@ def test_other_languages_are_noticed(text: str, language: str | None) -> None:
     assert any(str(language) in warning for warning in read_text(text).warnings) == (language is not None)
 
 
+@pytest.mark.slow
 def test_random_unicode_is_read_without_a_crash_and_without_a_silent_loss() -> None:
     rng = random.Random(12)
     for _ in range(NUM_RANDOM_TEXTS):
@@ -155,6 +156,7 @@ def test_random_unicode_is_read_without_a_crash_and_without_a_silent_loss() -> N
         assert bool(left_out) == any("left out" in warning for warning in reading.warnings)
 
 
+@pytest.mark.slow
 def test_random_characters_are_stable() -> None:
     rng = random.Random(14)
     characters = "abcXYZIV019 .,:;-/+*#@%$€'\"()[]=<>!?&°½²—"

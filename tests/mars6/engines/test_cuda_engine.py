@@ -230,6 +230,7 @@ class Tape(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("weight", [1.0, 6.0])
+@pytest.mark.slow
 def test_replaying_a_captured_patch_gives_the_same_tokens(weight: float):
     """All decisions that differ from patch to patch are made in tensors."""
     model, some = model_with(), prompts()
@@ -296,6 +297,7 @@ def test_half_precision_uses_a_type_of_the_gpu(known, dtype, monkeypatch):
     assert all(3 <= len(one.tokens) <= 6 for one in results)
 
 
+@pytest.mark.slow
 def test_guided_patches_equal_guided_positions():
     model, some = model_with(), prompts((*LENGTHS, (7, 2), (5, 9)))
     fast, slow = (

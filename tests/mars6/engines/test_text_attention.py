@@ -99,6 +99,7 @@ def test_text_beyond_a_row_gets_no_attention(model):
 
 
 @pytest.mark.parametrize("kind", ["onnx", "cuda"])
+@pytest.mark.slow
 def test_engines_report_the_same_attention(model, onnx_engine, kind, monkeypatch):
     monkeypatch.setattr(cuda, "MIN_CAPACITY", 4)
     monkeypatch.setattr(cuda, "MIN_MEMORY", 4)
@@ -115,6 +116,7 @@ def test_reporting_attention_leaves_tokens_as_they_are(model):
     assert [made.tokens.tolist() for made in with_heads] == [made.tokens.tolist() for made in without]
 
 
+@pytest.mark.slow
 def test_engines_without_aligned_heads_report_none(tmp_path):
     export_mars6(model_with(PLAIN), tmp_path, WeightFormat.FLOAT32)
     for engine in (TorchEngine(model_with(PLAIN)), OnnxEngine(tmp_path), StaticEngine(model_with(PLAIN))):

@@ -110,6 +110,7 @@ def test_an_int8_bundle_is_smaller_and_self_contained(toy_bundle: Path, int8_bun
     assert load_bundle(int8_bundle).info == load_bundle(toy_bundle).info
 
 
+@pytest.mark.slow
 def test_graphs_are_written_anew_in_place(toy_bundle: Path, tmp_path: Path):
     copy = tmp_path / "copy"
     upgrade_bundle(toy_bundle, copy)

@@ -204,6 +204,7 @@ def phones(manifest: Path) -> PhoneClassificationConfig:
     return PhoneClassificationConfig(width=16)
 
 
+@pytest.mark.slow
 def test_phone_classification_trains_the_coarse_levels(manifest: Path, phones: PhoneClassificationConfig) -> None:
     task = CodecTask(tiny(30, phone_classification=phones), manifest)
     before = float(task.train_step(0)["phone_loss"])

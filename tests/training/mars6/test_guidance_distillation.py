@@ -25,7 +25,7 @@ SPECIAL = [TOKENIZER.encode(token)[0] for token in SPECIAL_TOKENS]
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that was trained a little, with text dropout."""
     folder = tmp_path_factory.mktemp("runs") / "base"
-    settings = config(loop={"steps": 40, "validate_every": 100}, batching={"text_dropout": 0.2})
+    settings = config(loop={"steps": 12, "validate_every": 100}, batching={"text_dropout": 0.2})
     open_run(folder, settings, CORPUS)
     run(task(settings), settings.loop, folder)
     return folder

@@ -209,6 +209,7 @@ def test_a_model_that_does_not_fit_its_data_is_refused_with_every_reason():
         task(config(device="abacus"))
 
 
+@pytest.mark.slow
 def test_input_token_noise_changes_training_and_not_validation():
     true, noisy = task(config()), task(config(input_token_noise=0.9))
     assert float(true.train_step(0)["loss"]) != float(noisy.train_step(0)["loss"])
