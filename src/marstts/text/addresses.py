@@ -139,7 +139,7 @@ RULES = [
     rule("address.hashtag", r"(?<![\w&])#(?P<tag>(?=[0-9_]{0,20}[A-Za-z])\w{1,100})", _read_hashtag),
     rule(
         "code.camel",
-        r"(?<![A-Za-z0-9])[a-z]{2,20}(?:[A-Z][a-z]{2,20})+(?![A-Za-z])",
+        r"(?<![A-Za-z0-9])(?!mmHg)[a-z]{2,20}(?:[A-Z][a-z]{1,20})+(?![A-Za-z])",
         _split_humps,
         parted=False,
     ),

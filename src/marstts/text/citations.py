@@ -13,6 +13,7 @@ from marstts.text.tables import either, table, word_set
 
 _BOOKS = table("names")["books"]
 _CODES = tuple(code for code in table("currencies")["codes"] if code.isupper())
+_STATES = either(table("names")["states"])
 _FIRST = {"1": "First ", "2": "Second ", "3": "Third ", "I": "First ", "II": "Second ", "III": "Third "}
 
 
@@ -24,8 +25,21 @@ def _read_verse(match: re.Match[str]) -> str:
     return words + (f" to {cardinal(match['last'])}" if match["last"] else "")
 
 
+def _read_zip(match: re.Match[str]) -> str:
+    state = table("names")["states"][match["state"]]
+    return f"{match['mark']}{state} {one_by_one(match['zip'])}"
+
+
 def _spell(match: re.Match[str]) -> str:
     return " ".join(one_by_one(each) if each.isdigit() else each for each in match["code"] if each != " ")
+
+
+def _spell_groups(match: re.Match[str]) -> str | None:
+    """The digits and letters of an identifier one by one; None where all are digits, as in a telephone number."""
+    if match["code"].replace("-", "").isdigit():
+        return None
+    groups = (re.findall("[0-9]+|[a-zA-Z]", group) for group in match["code"].split("-"))
+    return ", ".join(" ".join(one_by_one(each) if each.isdigit() else each for each in group) for group in groups)
 
 
 def _read_flight(match: re.Match[str]) -> str:
@@ -61,6 +75,12 @@ RULES = [
         _spell,
     ),
     rule(
+        "number.zip",
+        rf"(?P<mark>, )(?P<state>{_STATES}),? (?P<zip>[0-9]{{5}}(?:-[0-9]{{4}})?)(?![0-9])",
+        _read_zip,
+        words=table("names")["states"],
+    ),
+    rule(
         "number.flight",
         r"(?P<before>\b[Ff]lights? )(?P<airline>[A-Z][A-Z0-9]) ?(?P<digits>[1-9][0-9]{0,3})(?![0-9A-Za-z]|[.,][0-9])",
         _read_flight,
@@ -82,6 +102,16 @@ RULES = [
         "number.parcel",
         r"(?<![A-Za-z0-9])(?=[A-Z0-9]{0,20}[0-9]{4})(?=[0-9]{0,20}[A-Z])(?P<code>[A-Z0-9]{10,30})(?![A-Za-z0-9])",
         _spell,
+    ),
+    rule(
+        "number.hash",
+        r"(?<![A-Za-z0-9-])(?=[0-9a-f]{0,39}[a-f])(?=[a-f]{0,39}[0-9])(?P<code>[0-9a-f]{7,40})(?![A-Za-z0-9-])",
+        _spell,
+    ),
+    rule(
+        "number.uuid",
+        r"(?<![A-Za-z0-9-])(?P<code>[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){1,4}(?:[0-9A-Fa-f]{8})?)(?![A-Za-z0-9-])",
+        _spell_groups,
     ),
     rule(
         "number.ion",

@@ -9,7 +9,7 @@ import re
 
 from marstts.text.numbers import cardinal, in_pairs, number, one_by_one, year_or_number
 from marstts.text.rules import rule
-from marstts.text.tables import either, table, word_set
+from marstts.text.tables import either, word_set
 
 _ELEMENTS = frozenset(
     [
@@ -97,11 +97,6 @@ def _read_order(match: re.Match[str]) -> str:
     return "number " + (one_by_one(digits) if len(digits) >= 4 or digits[0] == "0" else cardinal(digits))
 
 
-def _read_zip(match: re.Match[str]) -> str:
-    state = table("names")["states"][match["state"]]
-    return f"{match['mark']}{state} {one_by_one(match['zip'])}"
-
-
 def _read_flight(match: re.Match[str]) -> str:
     digits = match["digits"]
     words = year_or_number(digits) if 1100 <= int(digits) < 2100 else in_pairs(digits)
@@ -173,9 +168,6 @@ _VERSIONED = either(word_set("names", "versioned"))
 _PAIRED = either(word_set("names", "paired_numbers"))
 
 
-_STATES = either(table("names")["states"])
-
-
 _CODE_WORDS = (
     r"CVV|CVC|PIN|pin|passcode|password|OTP|code|[Zz]ip|ZIP|[Aa]ccount|[Cc]ard|tracking|serial|booking|confirmation"
     r"|reference"
@@ -196,12 +188,6 @@ IDENTIFIERS = [
         r"(?<![\w&])#(?P<digits>[0-9]{1,20})(?![0-9A-Za-z]"
         r"|[.,][0-9])",
         _read_order,
-    ),
-    rule(
-        "number.zip",
-        rf"(?P<mark>, )(?P<state>{_STATES}),? (?P<zip>[0-9]{{5}}(?:-[0-9]{{4}})?)(?![0-9])",
-        _read_zip,
-        words=table("names")["states"],
     ),
     rule(
         "number.formula",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from marstts.text.numbers import NUMBER, RUN, WHOLE, number, with_unit
+from marstts.text.numbers import NUMBER, RUN, WHOLE, is_attribute, number, with_unit
 from marstts.text.rules import rule
 from marstts.text.tables import either, table
 from marstts.text.units import read_per
@@ -27,7 +27,8 @@ _AMOUNT = rf"(?P<number>{WHOLE}[.,][0-9]{{2}}(?![0-9])|[0-9]{{1,3}}(?:\.[0-9]{{3
 
 def _read_money(match: re.Match[str]) -> str:
     minus = "minus " if match["sign"] else ""
-    currency = (_SYMBOLS | _CODES)[match["symbol"]]
+    one, many, *hundredths = (_SYMBOLS | _CODES)[match["symbol"]]
+    currency = [one, one if is_attribute(match) else many, *hundredths]
     groups = match.groupdict()
     per = read_per(groups["per"][1:]) if groups.get("per") else None
     after = f" {per}" if per else (groups.get("per") or "").replace("/", " ")
@@ -43,7 +44,7 @@ def _amount(numeral: str, scale: str | None, currency: list[str]) -> str:
     if scale:
         return f"{number(numeral)} {_SCALES.get(scale, scale.lower())} {many}"
     whole, _, decimals = numeral.partition(".")
-    if len(decimals) != 2:
+    if len(decimals) != 2 or not many_hundredths:
         return with_unit(numeral, (one, many))
     amounts = []
     if whole.strip("0") or not int(decimals):

@@ -7,14 +7,14 @@ out, and `reading.read_text` names it. The time is linear in the text, and norma
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from marstts.lazy import lazy_module
 from marstts.text.blocks import Block, cut_blocks
 from marstts.text.characters import fold_characters
-from marstts.text.plain import is_plain
+from marstts.text.plain import cut_passages, is_spoken
 from marstts.text.punctuation import tidy_punctuation
 from marstts.text.rules import Step, Trace
 from marstts.text.sentences import close
@@ -34,25 +34,18 @@ def normalize(text: str) -> str:
     Line ends, headings and list items end sentences. The rules are repeated until nothing changes, since what one
     line leaves may be an abbreviation before the next.
     """
-    stable: set[str] = set()
-    spoken = _normalize_text(text, stable)
+    spoken = text if is_spoken(text) else join_blocks(read_blocks([text]))
+    return _repeat(lambda each: _read_spoken(each, Trace()), spoken)
+
+
+def _repeat(read: Callable[[str], str], text: str) -> str:
+    """`text` after as many readings as change it."""
     for _ in range(MAX_PASSES):
-        again = _normalize_text(spoken, stable)
-        if again == spoken:
+        again = read(text)
+        if again == text:
             break
-        spoken = again
-    return spoken
-
-
-def _normalize_text(text: str, stable: set[str]) -> str:
-    """`text` with every block read, except for those in `stable`, to which the readings are added."""
-    trace = Trace()
-    blocks = []
-    for block in cut_blocks([text]):
-        spoken = block.text if block.text in stable else normalize_block(block.text, trace)
-        stable.add(spoken)
-        blocks.append((block, spoken, trace))
-    return join_blocks(blocks)
+        text = again
+    return text
 
 
 def read_blocks(pieces: Iterable[str]) -> Iterator[tuple[Block, str, Trace]]:
@@ -75,11 +68,8 @@ def _read_block(text: str) -> tuple[str, tuple[Step, ...], tuple[str, ...]]:
     """The spoken block, the steps of its first reading, and what has no reading in it."""
     trace = Trace()
     spoken = _normalize_once(text, trace)
-    for _ in range(MAX_PASSES):
-        again = _normalize_once(spoken, trace)
-        if again == spoken:
-            break
-        spoken = again
+    if spoken != text:
+        spoken = _repeat(lambda each: _normalize_once(each, trace), spoken)
     return spoken, tuple(trace.steps), tuple(trace.left_out)
 
 
@@ -99,11 +89,34 @@ def join_blocks(blocks: Iterable[tuple[Block, str, Trace]]) -> str:
 
 
 def _normalize_once(text: str, trace: Trace) -> str:
-    if not is_plain(text):
+    if not is_spoken(text):
         text = fold_characters(rule_order.read_markup(text, trace), trace)
-        if not is_plain(text):
-            text = rule_order.read_written_forms(text, trace)
-    return _with_letters(tidy_punctuation(text))
+    return _read_spoken(text, trace) if is_spoken(text) else _apply_rules(text, trace)
+
+
+def _read_spoken(text: str, trace: Trace) -> str:
+    """A text of words and marks; only its passages that are not plain are read by rules."""
+    parts = []
+    for passage, plain in cut_passages(text):
+        if plain:
+            parts.append(_with_letters(tidy_punctuation(passage)))
+            continue
+        spoken, steps, left_out = _read_passage(passage)
+        trace.steps.extend(steps)
+        trace.left_out.extend(left_out)
+        parts.append(spoken)
+    return " ".join(filter(None, parts))
+
+
+@lru_cache(maxsize=4096)
+def _read_passage(passage: str) -> tuple[str, tuple[Step, ...], tuple[str, ...]]:
+    """The passage after one application of the rules, the steps, and what has no reading; most are seen twice."""
+    trace = Trace()
+    return _apply_rules(passage, trace), tuple(trace.steps), tuple(trace.left_out)
+
+
+def _apply_rules(text: str, trace: Trace) -> str:
+    return _with_letters(tidy_punctuation(rule_order.read_written_forms(text, trace)))
 
 
 def _with_letters(text: str) -> str:

@@ -119,7 +119,8 @@ RULES = [
     ),
     rule(
         "roman.part",
-        rf"\b(?P<part>{_PARTS}) (?P<numeral>[IVXLC]{{1,8}})(?:[-—](?P<last>[IVXLC]{{1,8}}))?\b(?!'[a-rt-z])",
+        rf"\b(?P<part>{_PARTS}) (?P<numeral>[IVXLC]{{1,8}}|[ivxl]{{2,6}}|[ivx](?=[,.;)]|$))"
+        r"(?:[-—](?P<last>[IVXLC]{1,8}))?\b(?!'[a-rt-z])",
         _read_part,
         words=word_set("names", "parts") | {part.upper() for part in word_set("names", "parts")},
     ),

@@ -91,10 +91,13 @@ class Rule:
 
     def apply(self, text: str, trace: Trace) -> tuple[str, str]:
         """`text` with every match read, and the words with their neighbors; the same text where nothing changes."""
+        start = self.scanner.search(text)
+        if start is None:
+            return text, ""
         parts: list[str] = []
         added: list[str] = []
         end = 0
-        for match in self.matches(text):
+        for match in self.matches(text, start.start()):
             words = self.read(match)
             if words is None or words == match[0]:
                 continue
@@ -105,13 +108,13 @@ class Rule:
             added.append(text[max(match.start() - 1, 0) : match.start()] + words + text[end : end + 1])
         return ("".join(parts) + text[end:], "\n".join(added)) if parts else (text, "")
 
-    def matches(self, text: str) -> Iterator[re.Match[str]]:
-        """Matches as `finditer` gives them."""
+    def matches(self, text: str, start: int = 0) -> Iterator[re.Match[str]]:
+        """Matches as `finditer` gives them, from `start` on."""
         if self.scanner is self.pattern:
-            yield from self.pattern.finditer(text)
+            yield from self.pattern.finditer(text, start)
             return
-        end = 0
-        for found in self.scanner.finditer(text):
+        end = start
+        for found in self.scanner.finditer(text, start):
             position = found.start()
             if position >= end and (match := self.pattern.match(text, position)) is not None:
                 end = match.end()

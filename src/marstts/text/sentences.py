@@ -8,6 +8,7 @@ a quotation followed by "he said" stay whole here.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 NEVER_LAST = frozenset({
     "mr", "mrs", "ms", "messrs", "dr", "prof", "rev", "hon", "capt", "cpt", "cmdr", "lt", "col", "gen", "sgt",
@@ -48,6 +49,8 @@ NUMBER_JOINTS = frozenset({"and", "point", "minus", "to", "times", "over", "dot"
 MONEY_WORDS = frozenset({"dollar", "dollars", "pound", "pounds", "euro", "euros", "rupees", "francs", "pesos"})
 """Currencies that "and" and a smaller unit may follow."""
 
+_NUMBERS_AND_MONEY = NUMBER_WORDS | MONEY_WORDS
+_NUMBERS_AND_MONTHS = NUMBER_WORDS | MONTHS
 _STOPS = ".?!\u2026\u3002\uff01\uff1f"
 _CLOSING_MARKS = "\"')]\u2019\u201d\u00bb"
 _OPENING_MARKS = "\"'([\u2018\u201c\u00ab-"
@@ -117,7 +120,8 @@ def _is_spoken(word: str) -> bool:
 
 def _cut(words: list[str], max_characters: int) -> Iterator[str]:
     """The sentence of `words` in pieces of at most `max_characters`, as even as its clauses allow."""
-    words = [part for word in words for part in _chunks(word, max_characters)]
+    if any(len(word) > max_characters for word in words):
+        words = [part for word in words for part in _chunks(word, max_characters)]
     remaining = sum(map(len, words)) + len(words) - 1
     start = 0
     while remaining > max_characters:
@@ -158,21 +162,32 @@ def _is_inside_number(words: list[str], end: int) -> bool:
         return before.isupper() and after[0].isupper()
     if words[max(end - 3, 0) : end] == ["ten", "to", "the"]:
         return True
-    last, following = before.lower().rstrip(",").split("-")[-1], _first_part(words, end)
+    last, following = _last_part(before), _first_part(words, end)
     if last in NUMBER_WORDS and not before.endswith(","):
         return True  # with what is counted: "five kilometers"
     if before in ("plus", "minus", "point") or last in MONTHS or last in NUMBER_WORDS:
         return following in NUMBER_WORDS
     if before in MONEY_WORDS:
         return following == "and" and _first_part(words, end + 1) in NUMBER_WORDS
-    of_number = end > 1 and words[end - 2].lower().split("-")[-1] in NUMBER_WORDS | MONEY_WORDS
+    of_number = end > 1 and _last_part(words[end - 2]) in _NUMBERS_AND_MONEY
     is_joint = last in NUMBER_JOINTS and of_number
-    return (is_joint or (last == "of" and following in MONTHS)) and following in NUMBER_WORDS | MONTHS
+    return (is_joint or (last == "of" and following in MONTHS)) and following in _NUMBERS_AND_MONTHS
 
 
 def _first_part(words: list[str], index: int) -> str:
     """The word at `index` without marks, up to its first hyphen; empty behind the last word."""
-    return words[index].strip(_STOPS + ",;:\"'").lower().split("-")[0] if index < len(words) else ""
+    return _without_marks(words[index]) if index < len(words) else ""
+
+
+@lru_cache(maxsize=4096)
+def _without_marks(word: str) -> str:
+    return word.strip(_STOPS + ",;:\"'").lower().split("-")[0]
+
+
+@lru_cache(maxsize=4096)
+def _last_part(word: str) -> str:
+    """The word in small letters without a comma, from its last hyphen on."""
+    return word.lower().rstrip(",").split("-")[-1]
 
 
 def _chunks(word: str, size: int) -> list[str]:

@@ -12,9 +12,14 @@ from marstts.text.numbers import END, RUN, grouped, one_by_one, two_digit_year, 
 from marstts.text.rules import rule
 
 _MIN_TELEPHONE_DIGITS = 7
+_UNIT = re.compile(
+    r" (?:kg|km|m|g|t|mi|ft|km/h|ha|people|inhabitants|employees|EUR|USD|GBP|kr|Euros?|euros?|dollars?)\b| [€£$%]"
+)
 
 
-def _read_telephone(match: re.Match[str]) -> str:
+def _read_telephone(match: re.Match[str]) -> str | None:
+    if match[0].startswith("+") and sum(map(str.isdigit, match[0])) < _MIN_TELEPHONE_DIGITS:
+        return None
     plus = "plus " if match[0].startswith("+") else ""
     return plus + one_by_one(match[0])
 
@@ -25,7 +30,8 @@ def _read_groups(match: re.Match[str]) -> str | None:
     lengths = [len(group) for group in groups]
     if len(groups[0]) <= 3 and groups[0][0] != "0" and set(lengths[1:]) == {3}:
         is_thousands = all(group == "000" for group in groups[1:]) or len(groups) > 2
-        return grouped(",".join(groups)) if is_thousands else None
+        is_amount = len(groups) == 2 and _UNIT.match(match.string, match.end()) is not None
+        return grouped(",".join(groups)) if is_thousands or is_amount else None
     starts_with_zero = groups[0][0] == "0" and len(groups[0]) > 1
     are_years = all(len(group) == 4 and 1100 <= int(group) <= 2099 for group in groups)
     is_card = len(groups) >= 3 and set(lengths) == {4} and not are_years

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from marstts.text.numbers import NUMBER, RUN, SIGN, cardinal, fraction, mixed_number, number, with_unit
+from marstts.text.numbers import NUMBER, RUN, SIGN, cardinal, fraction, is_attribute, mixed_number, number, with_unit
 from marstts.text.quantities import power_words
 from marstts.text.rules import rule
 from marstts.text.tables import before_places, either, table
@@ -98,7 +98,7 @@ def _read_unit(match: re.Match[str]) -> str | None:
         numeral = numeral.replace(",", ".")
     if match["gap"] == "-" and numeral != "1":
         return f"{minus}{number(numeral)}-{names[0]}"
-    return minus + with_unit(numeral, names)
+    return minus + with_unit(numeral, (names[0], names[0] if is_attribute(match) else names[1]))
 
 
 def _read_fraction_unit(match: re.Match[str]) -> str | None:
@@ -151,9 +151,11 @@ def _read_inches(match: re.Match[str]) -> str | None:
 
 def _read_fraction_inches(match: re.Match[str]) -> str:
     over, under = match["over"], match["under"]
-    whole = f"{cardinal(match['whole'])} and " if match["whole"] else ""
+    if match["noun"] is None and match["whole"]:
+        return f"{mixed_number(match['whole'], over, under)} inches"
     if match["noun"] is None:
-        return f"{whole}{fraction(over, under)} {'inches' if match['whole'] else 'inch'}"
+        return f"{fraction(over, under)} inch"
+    whole = f"{cardinal(match['whole'])} and " if match["whole"] else ""
     return f"{whole}{fraction(over, under).replace(' ', '-').replace('quarters', 'quarter')}-inch"
 
 
