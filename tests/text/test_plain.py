@@ -1,4 +1,4 @@
-"""Plain text is read without any rule; that changes nothing but the time. Whole numbers are named as num2words names them."""
+"""Plain text is read without any rule; that changes nothing but the time. So do the names of whole numbers."""
 
 from __future__ import annotations
 
