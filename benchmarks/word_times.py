@@ -1,13 +1,12 @@
 """Word times and flaws, measured: boundaries against forced alignment, corrupted takes, and the cost of the guard.
 
-Usage: python benchmarks/word_times.py boundaries|flaws|cost [--sentences N] [--seed N] [--output JSON]
+Usage: python benchmarks/word_times.py boundaries|flaws|cost [--sentences N] [--first N] [--seed N] [--output JSON]
 
 Sentences are held out from training (`word_sentences`). `boundaries` aligns takes with pocketsphinx, an independent
-tool. `flaws` corrupts the tokens of sound takes and computes the attention that the model pays while it continues them:
-a word of at least two patches is cut out or doubled, or half a second to 1.2 s of another take follows the end. It also
-speaks texts in which a word of four letters or more is missing or stands twice, and compares them with the whole text.
-`cost`
-speaks the same sentences with and without the guard in turn. Prints one JSON object; needs the extras train and eval.
+tool. `flaws` corrupts the tokens of sound takes and makes the model say them: a word of at least two patches is cut out
+or doubled, or half a second to 1.2 s of another take follows the end. It also speaks texts in which a word of four
+letters or more is missing or stands twice, and compares them with the whole text. `cost` speaks the same sentences with
+and without the guard in turn. Prints one JSON object; `boundaries` needs the extra eval.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import random
 import statistics
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,21 +25,23 @@ import numpy as np
 from word_sentences import SpokenSentence, held_out_sentences, speak_sentences
 
 from marstts.benchmark.machine import gather_metadata
+from marstts.generation.engine import text_attention
+from marstts.generation.request import EndingState, RequestState, StopReason
 from marstts.metrics import sphinx
 from marstts.metrics.words import plain_words
 from marstts.synthesis.attention_path import search_path
-from marstts.synthesis.flaws import find_flaws
 from marstts.synthesis.loading import load
+from marstts.synthesis.omissions import OmissionCheck
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.word_times import LAG_SECONDS, timed_spans
 
 MIN_WORD_PATCHES = 2
 """Shorter words are a patch, which cannot be cut without its neighbors."""
 
-KINDS = ("sound", "cut", "doubled", "babble", "omitted in the text", "twice in the text")
+CHECKS = ("single", "one of several")
+"""A take that is spoken alone, and one that is compared with others."""
 
-WITH_OTHER_TEXTS = 100
-"""Sentences that are also spoken without a word, and with one said twice."""
+KINDS = ("sound", "cut", "doubled", "babble", "omitted in the text", "twice in the text")
 
 WIDE_BEAMS = {"beam": 1e-80, "wbeam": 1e-60, "pbeam": 1e-80}
 """pocketsphinx fails on one take of five with its usual beams."""
@@ -102,51 +104,82 @@ def describe(errors: list[float]) -> dict[str, float]:
     return {name: round(float(value), 4) for name, value in values.items()}
 
 
-def flaws(synthesizer: Synthesizer, count: int, seed: int) -> dict[str, Any]:
-    """Share of sound and corrupted takes that are flagged, and with which flaws."""
-    from marstts.models import load_for_training
+def flaws(synthesizer: Synthesizer, count: int, seed: int, first: int = 0) -> list[dict[str, Any]]:
+    """Flaws that are found in the takes of each sentence, sound and corrupted, from sentence `first` on.
 
-    model = load_for_training("mini")
-    rng = random.Random(seed)
-    texts = [text for text in held_out_sentences(2 * count, seed) if long_words(text)][: count + 60]
-    sentences = speak_sentences(synthesizer, texts, seed)
-    pairs = [(text, rng.choice(long_words(text))) for text in texts[:WITH_OTHER_TEXTS]]
-    omitted = speak_sentences(synthesizer, [without(*pair) for pair in pairs], seed)
-    repeated = speak_sentences(synthesizer, [twice(*pair) for pair in pairs], seed)
-    flagged: dict[str, list[list[str]]] = {kind: [] for kind in KINDS}
-    lengths: dict[int, list[bool]] = {}
+    Each is checked as a single take is, and, thoroughly, as one of several is.
+    """
+    thorough = replace(synthesizer, omission_check=OmissionCheck.ALL_WORDS)
+    rng = random.Random(seed + first)
+    texts = [text for text in held_out_sentences(3 * (first + count), seed) if long_words(text)][first : first + count]
+    sentences = speak_sentences(synthesizer, texts, seed + first)
+    pairs = [(text, rng.choice(long_words(text))) for text in texts]
+    omitted = speak_sentences(synthesizer, [without(*pair) for pair in pairs], seed + first)
+    repeated = speak_sentences(synthesizer, [twice(*pair) for pair in pairs], seed + first)
+    found = []
     for index, spoken in enumerate(sentences):
         word = choose_word(spoken, synthesizer, rng)
-        if word is None or len(flagged["sound"]) == count:
+        if word is None:
             continue
-        first, last = word
+        start, end = word
         other = sentences[(index + 7) % len(sentences)].tokens
         tail = rng.randint(6, 14)
         begin = rng.randint(2, max(2, len(other) - tail))
         takes = {
             "sound": spoken.tokens,
-            "cut": np.concatenate([spoken.tokens[:first], spoken.tokens[last:]]),
-            "doubled": np.concatenate([spoken.tokens[:last], spoken.tokens[first:]]),
+            "cut": np.concatenate([spoken.tokens[:start], spoken.tokens[end:]]),
+            "doubled": np.concatenate([spoken.tokens[:end], spoken.tokens[start:]]),
             "babble": np.concatenate([spoken.tokens, other[begin : begin + tail]]),
+            "omitted in the text": omitted[index].tokens,
+            "twice in the text": repeated[index].tokens,
         }
-        if index < len(pairs):
-            takes |= {"omitted in the text": omitted[index].tokens, "twice in the text": repeated[index].tokens}
-        for kind, tokens in takes.items():
-            attention = continued_attention(model, spoken, tokens)
-            step = 1.0 / synthesizer.codec.spec.patch_rate
-            found = find_flaws(search_path(spoken.places, attention), spoken.text, step, tokens=tokens)
-            flagged[kind].append(sorted({flaw.kind.value for flaw in found}))
-            if kind == "cut":
-                lengths.setdefault(min(last - first, 7), []).append(bool(found))
+        kinds: dict[str, list[str]] = {}
+        thorough_kinds: dict[str, list[str]] = {}
+        for kind, row in zip(takes, forced_rows(synthesizer, spoken, list(takes.values())), strict=True):
+            search = search_path(spoken.places, row.attention)
+            kinds[kind] = sorted({flaw.kind.value for flaw in synthesizer.take_flaws(search, row)})
+            thorough_kinds[kind] = sorted({flaw.kind.value for flaw in thorough.take_flaws(search, row)})
+        found.append({"text": spoken.text, "patches": end - start, "single": kinds, "one of several": thorough_kinds})
+    return found
+
+
+def summarize_flaws(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """Shares of takes that are flagged by both checks, by kind of take and by length of the word that was cut out."""
+    return {"takes_of_each_kind": len(found), **{check: summarize_check(found, check) for check in CHECKS}}
+
+
+def summarize_check(found: list[dict[str, Any]], check: str) -> dict[str, Any]:
+    """The same for one of the checks."""
+    lengths: dict[int, list[bool]] = {}
+    for one in found:
+        lengths.setdefault(min(one["patches"], 7), []).append(bool(one[check]["cut"]))
+    by_kind = {kind: [one[check][kind] for one in found] for kind in KINDS}
     return {
-        "takes": {kind: len(found) for kind, found in flagged.items()},
-        "flagged": {kind: round(float(np.mean([bool(one) for one in found])), 4) for kind, found in flagged.items()},
-        "kinds": {kind: dict(Counter(name for one in found for name in one)) for kind, found in flagged.items()},
+        "flagged": {kind: round(float(np.mean([bool(one) for one in each])), 4) for kind, each in by_kind.items()},
+        "kinds": {kind: dict(Counter(name for one in each for name in one)) for kind, each in by_kind.items()},
         "cut_by_patches": {
-            str(length): {"takes": len(found), "flagged": round(float(np.mean(found)), 3)}
-            for length, found in sorted(lengths.items())
+            str(patches): {"takes": len(each), "flagged": round(float(np.mean(each)), 3)}
+            for patches, each in sorted(lengths.items())
         },
     }
+
+
+def forced_rows(synthesizer: Synthesizer, spoken: SpokenSentence, takes: list[np.ndarray]) -> list[RequestState]:
+    """The rows of a model that is made to say each take, with its attention, as they end."""
+    engine = synthesizer.engine
+    state = engine.start([spoken.request.prompt] * len(takes))
+    rows = [RequestState.begin(spoken.request, engine.layout)] * len(takes)
+    for step in range(max(map(len, takes)) + 1):
+        attention = text_attention(engine, state)
+        assert attention is not None
+        for index, tokens in enumerate(takes):
+            row = replace(rows[index], attention=(*rows[index].attention, attention[index]))
+            if step < len(tokens):
+                rows[index] = replace(row, patches=(*row.patches, tokens[step]))
+            elif step == len(tokens):
+                rows[index] = replace(row, stop=StopReason.EOS, ending=EndingState(state, index))
+        state = engine.append(state, np.stack([tokens[min(step, len(tokens) - 1)] for tokens in takes]))
+    return rows
 
 
 def long_words(text: str) -> list[int]:
@@ -176,26 +209,8 @@ def choose_word(spoken: SpokenSentence, synthesizer: Synthesizer, rng: random.Ra
     return rng.choice(long) if long else None
 
 
-def continued_attention(model: Any, spoken: SpokenSentence, tokens: np.ndarray) -> list[np.ndarray]:
-    """Attention (S,) at every step of a model that is made to say `tokens`, and at the step after them."""
-    import torch
-
-    from marstts.mars6.prompt_batch import collate
-
-    batch = collate([spoken.request.prompt])
-    with torch.inference_mode():
-        memory, mask = model.encode(
-            *map(torch.as_tensor, (batch.text_ids, batch.text_lengths, batch.identity, batch.style))
-        )
-        x = model.global_decoder.embed(torch.as_tensor(tokens[None]))
-        _, _, attention = model.global_decoder.prefill(x, model.global_decoder.project_kv(memory), mask)
-    return list(attention[0, :, model.num_slots :].numpy())
-
-
 def cost(synthesizer: Synthesizer, count: int, seed: int) -> dict[str, Any]:
     """Seconds of processor that a batch takes with guard and word times, and without; medians of rounds."""
-    from dataclasses import replace
-
     texts = held_out_sentences(count, seed)
     plain = replace(synthesizer, model=replace(synthesizer.model, engine=WithoutAttention(synthesizer.engine)))
     seconds: dict[str, list[float]] = {"with": [], "without": []}
@@ -225,17 +240,32 @@ class WithoutAttention:
         self.next_logits, self.sample_patch = engine.next_logits, engine.sample_patch
 
 
+def flaws_in_pieces(synthesizer: Synthesizer, count: int, seed: int, first: int, pieces: Path | None) -> dict[str, Any]:
+    """Measure `flaws` of some sentences, and summarize them with those in the file `pieces`, where they are kept."""
+    found = json.loads(pieces.read_text()) if pieces is not None and pieces.exists() else []
+    found += flaws(synthesizer, count, seed, first)
+    if pieces is not None:
+        pieces.write_text(json.dumps(found))
+    return summarize_flaws(found)
+
+
 def main() -> None:
     """Parse, measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["boundaries", "flaws", "cost"])
     parser.add_argument("--sentences", type=int, default=0, help="default: 100, 300 or 24")
     parser.add_argument("--seed", type=int, default=3)
+    parser.add_argument("--first", type=int, default=0, help="flaws: number of the first sentence")
+    parser.add_argument("--pieces", type=Path, help="flaws: a file that keeps the results of earlier calls")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
-    measure, usual = {"boundaries": (boundaries, 100), "flaws": (flaws, 300), "cost": (cost, 24)}[options.what]
+    usual = {"boundaries": 100, "flaws": 300, "cost": 24}[options.what]
     started = time.perf_counter()
-    result = measure(load("mini"), options.sentences or usual, options.seed)
+    if options.what == "flaws":
+        result = flaws_in_pieces(load("mini"), options.sentences or usual, options.seed, options.first, options.pieces)
+    else:
+        measure = {"boundaries": boundaries, "cost": cost}[options.what]
+        result = measure(load("mini"), options.sentences or usual, options.seed)
     report = {
         **gather_metadata(f"python benchmarks/word_times.py {options.what} --seed {options.seed}"),
         "seconds": round(time.perf_counter() - started, 1),

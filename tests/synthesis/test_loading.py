@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import marstts
@@ -45,6 +46,20 @@ def test_a_bundle_speaks_with_the_settings_it_came_with(copy: Path, reference: W
     tts = replace(marstts.load(copy), backoff=BackoffConfig(attempts=1))
     speech = tts.speak("The cat sat.", tts.clone(reference))
     assert (tts.model.quality_prefix_hz, speech.model, speech.takes[0].top_p) == (8_000, "noise", 0.35)
+
+
+def test_a_style_offset_moves_the_style_of_every_voice(copy: Path, reference: Waveform):
+    info = json.loads((copy / "bundle.json").read_text())
+    plain = marstts.load(copy)
+    voice = plain.clone(reference)
+    offset = [0.5, 0.0, 0.0, -0.25, 0.0, 0.0, 0.0]
+    (copy / "bundle.json").write_text(json.dumps({**info, "settings": {**info["settings"], "style_offset": offset}}))
+    style, moved = (tts.model.prompt("The cat sat.", voice).style for tts in (plain, marstts.load(copy)))
+    expected = style + np.float32(offset)
+    np.testing.assert_allclose(moved, expected * np.linalg.norm(style) / np.linalg.norm(expected), rtol=1e-5)
+    (copy / "bundle.json").write_text(json.dumps({**info, "settings": {**info["settings"], "style_offset": [1.0]}}))
+    with pytest.raises(CheckpointError, match="style_offset has 1 numbers"):
+        marstts.load(copy)
 
 
 def test_without_graphs_a_bundle_runs_in_pytorch(copy: Path):

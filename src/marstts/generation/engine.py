@@ -132,6 +132,29 @@ class AttentionEngine(Protocol):
         ...
 
 
+@runtime_checkable
+class PatchScorer(Protocol[State]):
+    """An `Engine` that computes how probable the patches of a row are, were a part of its text not there."""
+
+    def score_patches(
+        self, state: State, patches: NDArray[np.int64], span: tuple[int, int], hidden: Sequence[tuple[int, int]]
+    ) -> NDArray[np.float32]:
+        """(len(hidden), patches of the span): log-probability of the first code of each patch of one row.
+
+        state: that of the row, all its new patches (T, P) appended. span: first patch and last + 1; patch T is end of
+        speech, and patch 0 is never scored. hidden: for each result, the first text token that is not attended to
+        within the span, and the last + 1.
+        """
+        ...
+
+
+def log_probabilities(logits: NDArray[np.float32], codes: NDArray[np.int64]) -> NDArray[np.float32]:
+    """logits (B, T, C + 1), codes (T,) -> (B, T)."""
+    shifted = logits - logits.max(axis=2, keepdims=True)
+    chosen = np.take_along_axis(shifted, codes[None, :, None].repeat(len(logits), axis=0), axis=2)[:, :, 0]
+    return chosen - np.log(np.exp(shifted).sum(axis=2))
+
+
 def text_attention(engine: Engine[Any], state: Any) -> NDArray[np.float32] | None:
     """`AttentionEngine.text_attention` of an engine that may be none."""
     return engine.text_attention(state) if isinstance(engine, AttentionEngine) else None

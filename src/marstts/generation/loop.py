@@ -13,15 +13,24 @@ every patch, its own history, sampling parameters, limits and end.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from marstts.generation.engine import Engine, PatchSampler, SamplingInputs, text_attention
+from marstts.generation.engine import Engine, PatchSampler, PatchScorer, SamplingInputs, text_attention
 from marstts.generation.layout import TokenLayout
-from marstts.generation.request import Generated, Limits, Prompt, Request, RequestState, SamplingConfig
+from marstts.generation.request import (
+    EndingState,
+    Generated,
+    Limits,
+    Prompt,
+    Request,
+    RequestState,
+    SamplingConfig,
+    StopReason,
+)
 from marstts.sampling import NO_ID, draw, keep_nucleus, repetition_aware_sample
 
 
@@ -91,6 +100,11 @@ def step(
         row.after(patch, layout, None if attention is None else attention[index])
         for index, (row, patch) in enumerate(zip(rows, patches, strict=True))
     ]
+    if isinstance(engine, PatchScorer):
+        advanced = [
+            replace(row, ending=EndingState(state, index)) if row.stop is StopReason.EOS else row
+            for index, row in enumerate(advanced)
+        ]
     return RunningBatch((*advanced, *done_at_start), state, parked)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,6 +97,14 @@ class Request:
 
 
 @dataclass(frozen=True, eq=False)
+class EndingState:
+    """The state of a batch in which a row has ended; shared with the batch, so it costs nothing to keep."""
+
+    state: Any
+    row: int
+
+
+@dataclass(frozen=True, eq=False)
 class RequestState:
     """Progress of one request; a value."""
 
@@ -113,6 +121,9 @@ class RequestState:
 
     stop: StopReason | None = None
     """Reason why generation ended, if it has."""
+
+    ending: EndingState | None = None
+    """The engine's state when speech ended, of engines that score patches."""
 
     @classmethod
     def begin(cls, request: Request, layout: TokenLayout) -> RequestState:

@@ -55,6 +55,9 @@ class Mars6Settings(Config):
     guidance: float = Field(1.0, ge=1.0, le=100.0)
     """Weight of classifier-free guidance; more than 1 only for a model trained with `text_dropout`."""
 
+    style_offset: tuple[float, ...] = ()
+    """Added to the style embedding of every voice, so that takes are as long as recordings; empty = nothing."""
+
 
 def parse_settings(values: Mapping[str, Any], source: str) -> Mars6Settings:
     """Validate the settings of a bundle."""
@@ -106,11 +109,17 @@ def speech_model(
         raise ConfigError(f"the guidance must be 1 (none) or more, but is {guidance:g}")
     tokenizer = BPE.load(bundle / TOKENIZER_FILE)
     config = engine_config(engine)
+    if len(settings.style_offset) not in (0, config.style_size):
+        raise CheckpointError(
+            f"{printable_name(bundle)}: style_offset has {len(settings.style_offset)} numbers, but style embeddings of "
+            f"this model have {config.style_size}"
+        )
     return Mars6Speech(
         config=config,
         tokenizer=tokenizer,
         engine=guided(engine, tokenizer, settings.guidance if guidance is None else guidance),
         quality_prefix_hz=settings.quality_prefix_hz,
+        style_offset=settings.style_offset,
         sampling=sampling,
     )
 

@@ -6,8 +6,8 @@ MARS6 (arXiv:2501.05787), Sec. III and IV-B2.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,9 @@ class Mars6Speech:
     quality_prefix_hz: int | None = 48_000
     """Sample rate (Hz) that the quality prefix asks for; None leaves the prefix out."""
 
+    style_offset: tuple[float, ...] = ()
+    """Added to the style embedding of every voice, whose length stays; empty = nothing."""
+
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
 
     architecture: str = "mars6"
@@ -47,7 +50,8 @@ class Mars6Speech:
 
     def prompt(self, text: str, voice: Voice) -> Prompt:
         """Build the prompt of `text` spoken by `voice`; raises as `build_prompt`."""
-        return build_prompt(text, voice, self.tokenizer, self.config, self.quality_prefix_hz)
+        prompt = build_prompt(text, voice, self.tokenizer, self.config, self.quality_prefix_hz)
+        return replace(prompt, style=with_offset(prompt.style, self.style_offset)) if self.style_offset else prompt
 
     def text_spans(self, prompt: Prompt) -> NDArray[np.int64] | None:
         """(S, 2) characters of the sentence that each token of its prompt stands for; None without aligned heads."""
@@ -56,3 +60,10 @@ class Mars6Speech:
     def codes(self, tokens: NDArray[np.int64], rng: np.random.Generator | None = None, prompt: Any = None) -> Codes:
         """Turn tokens (T, P) into codes per level; they depend on nothing else."""
         return unpatchify(tokens, self.config.patch_layout, self.config.codebook_size)
+
+
+def with_offset(embedding: NDArray[np.float32], offset: Sequence[float]) -> NDArray[np.float32]:
+    """The embedding (E,) moved by an offset (E,), as long as before."""
+    moved = embedding + np.asarray(offset, np.float32)
+    length = float(np.linalg.norm(moved))
+    return moved * np.float32(np.linalg.norm(embedding) / length) if length > 0 else embedding

@@ -25,6 +25,7 @@ from marstts.synthesis.continuation import Continuation, first_voice, next_voice
 from marstts.synthesis.guard import TakeGuard
 from marstts.synthesis.incremental_decoder import IncrementalDecoder, StreamConfig
 from marstts.synthesis.model_session import ModelSession, OnTake
+from marstts.synthesis.omissions import OmissionCheck
 from marstts.synthesis.ranking import best_take, voice_similarity
 from marstts.synthesis.repair import OTHER_SEED, divide, join_parts
 from marstts.synthesis.speech import Speech, Take, at_speed
@@ -357,8 +358,9 @@ def run_requests(
     if takes < 1:
         raise ConfigError(f"the number of takes must be 1 or more, but is {takes}")
     check_speed(speed)
+    check = session.omission_check if takes == 1 else OmissionCheck.ALL_WORDS
     speaker = BatchSpeaker(
-        session,
+        replace(session, omission_check=check),
         queue,
         top_p=top_p,
         continuation=continuation,

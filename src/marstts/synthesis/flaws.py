@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marstts.synthesis.attention_path import PathSearch
+from marstts.synthesis.omissions import HiddenGains, OmissionCheck, omitted_words
 
 AT_END = 0.5
 """A step with this much attention to the end mark is after the last word."""
@@ -37,31 +38,6 @@ STEPS_PER_LETTER = 3.0
 
 MIN_REPEATED_PATCHES = 2
 """So many patches that return token for token, one after the other, are a loop."""
-
-
-LETTERS_BY_STEPS = {
-    0.2: " '-",
-    0.4: "eh",
-    0.6: "giu",
-    0.7: "dow",
-    0.8: "abflmnrtv",
-    0.9: "?!ckpsz",
-    1.0: ".",
-    1.1: "y",
-    1.2: "j",
-    1.3: "x",
-    1.4: "q",
-    2.3: ",",
-}
-"""Steps of attention that a character gets in a sound take: means of 300 takes of mini."""
-
-STEPS_OF_LETTER = {letter: steps for steps, letters in LETTERS_BY_STEPS.items() for letter in letters}
-
-WINDOW_LETTERS = 7
-"""Characters that are looked at together in search of a word that was cut short."""
-
-MIN_COVERAGE = 0.42
-"""Share of the usual attention that every window gets in a sound take: less in 1 of 300."""
 
 
 class FlawKind(str, Enum):
@@ -98,8 +74,13 @@ def find_flaws(
     *,
     tokens: NDArray[np.int64] | None = None,
     has_ended: bool = True,
+    gains: HiddenGains | None = None,
+    check: OmissionCheck = OmissionCheck.SUSPECTS,
 ) -> tuple[TakeFlaw, ...]:
-    """All flaws of a take, by kind; `tokens` (T, P) of its patches, `has_ended`: by end of speech, not by a limit."""
+    """All flaws of a take, by kind; `tokens` (T, P) of its patches, `has_ended`: by end of speech, not by a limit.
+
+    `gains` decides on words that may be missing, those that `check` names; without it, attention alone decides.
+    """
     if not search.attention:
         return ()
     path, attention = search.path(), np.stack(search.attention)
@@ -110,7 +91,7 @@ def find_flaws(
 
     missing = dict(skipped_words(search, path))
     if has_ended:
-        missing = {**dict(thin_words(search, path)), **missing}
+        missing = {**dict(omitted_words(search, path, gains, check)), **missing}
     found = [flaw(FlawKind.SKIPPED, place, step) for place, step in sorted(missing.items())]
     found += [flaw(FlawKind.REPEATED, place, step) for place, step in repeated_words(search, path)]
     found += [flaw(FlawKind.LOOP, place, step) for place, step in long_words(search, path)]
@@ -132,30 +113,6 @@ def skipped_words(search: PathSearch, path: NDArray[np.int64]) -> Iterator[tuple
         place = search.places.places[index]
         if index < furthest and index not in visited and place.num_letters >= MIN_SKIPPED_LETTERS:
             yield index, int(np.flatnonzero(path > index)[0])
-
-
-def thin_words(search: PathSearch, path: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """The place of the word around the window of characters that got least attention, if too little, and its step."""
-    places = search.places
-    inside = np.flatnonzero(places.spans[:, 0] >= 0)
-    if not len(inside):
-        return
-    usual = np.array([usual_steps(places.sentence[first:last]) for first, last in places.spans[inside]])
-    coverage = search.coverage[inside]
-    usual = usual * max(coverage.sum() / usual.sum(), 1e-6)  # as fast as this take
-    window = np.ones(WINDOW_LETTERS)
-    ratio = np.convolve(coverage, window, "same")[: len(inside)] / np.convolve(usual, window, "same")[: len(inside)]
-    least = int(ratio.argmin())
-    if ratio[least] < MIN_COVERAGE:
-        character = int(places.spans[inside[least], 0])
-        index = max(word for word in (1, *places.words) if places.places[word].start <= character or word == 1)
-        steps = np.flatnonzero(path >= index)
-        yield index, int(steps[0]) if len(steps) else len(path) - 1
-
-
-def usual_steps(characters: str) -> float:
-    """Steps of attention that a token of these characters gets in a sound take of usual pace."""
-    return sum(STEPS_OF_LETTER.get(letter, 0.7) for letter in characters.lower())
 
 
 def repeated_words(search: PathSearch, path: NDArray[np.int64]) -> Iterator[tuple[int, int]]:

@@ -13,18 +13,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from marstts import audio
 from marstts.audio import Waveform
 from marstts.codec.base import TIMBRE, Codec, Codes, with_timbre
 from marstts.errors import ConfigError
-from marstts.generation.engine import AttentionEngine, Engine
+from marstts.generation.engine import AttentionEngine, Engine, PatchScorer
 from marstts.generation.request import Request, RequestState, SamplingConfig, StopReason
 from marstts.generation.speech_model import SpeechModel
 from marstts.speaker.base import SpeakerEncoder
 from marstts.synthesis.attention_path import PathSearch, SentencePlaces, search_path
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.flaws import TakeFlaw, find_flaws
+from marstts.synthesis.omissions import HiddenGains, OmissionCheck, word_tokens
 from marstts.synthesis.prepared_text import PreparedText
 from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, NO_WORD_TIMES, Speech, Take, join, silence
 from marstts.synthesis.word_times import TimedSpan, Word, timed_spans, words_of
@@ -57,6 +59,9 @@ class ModelSession:
     """Speaker encoders by role."""
 
     backoff: BackoffConfig = field(default_factory=BackoffConfig)
+
+    omission_check: OmissionCheck = OmissionCheck.SUSPECTS
+    """Extent of the search for words that takes leave out."""
 
     lexicon: Lexicon | None = None
     """The user's pronunciations."""
@@ -142,12 +147,13 @@ class ModelSession:
         codes, waveform = decoded
         assert row.stop is not None
         start, end = audio.audible_span(waveform, below_peak_db=EDGE_BELOW_PEAK_DB)
+        search = self.path_search(segment.text, row)
         return Take(
             text=segment.text,
             codes=codes,
             waveform=Waveform(waveform.samples[start:end], waveform.sample_rate),
-            words=self.take_words(segment, row, start, end),
-            flaws=self.take_flaws(segment.text, row),
+            words=None if search is None else self.timed_words(segment, timed_spans(search), start, end),
+            flaws=() if search is None else self.take_flaws(search, row),
             stop=row.stop,
             top_p=row.request.top_p,
             extra_pause_seconds=segment.pause_seconds,
@@ -160,14 +166,31 @@ class ModelSession:
             return None
         return self.timed_words(segment, timed_spans(search), start, end)
 
-    def take_flaws(self, sentence: str, row: RequestState) -> tuple[TakeFlaw, ...]:
-        """Flaws of a row that has ended; none are known without aligned heads."""
-        search = self.path_search(sentence, row)
-        if search is None:
-            return ()
-        has_ended = row.stop is StopReason.EOS
+    def take_flaws(self, search: PathSearch, row: RequestState) -> tuple[TakeFlaw, ...]:
+        """Flaws of a row that has ended, whose attention took this path."""
         tokens = row.result(self.engine.layout).tokens
-        return find_flaws(search, sentence, 1.0 / self.codec.spec.patch_rate, tokens=tokens, has_ended=has_ended)
+        return find_flaws(
+            search,
+            search.places.sentence,
+            1.0 / self.codec.spec.patch_rate,
+            tokens=tokens,
+            has_ended=row.stop is StopReason.EOS,
+            gains=self.hidden_gains(search, row, tokens),
+            check=self.omission_check,
+        )
+
+    def hidden_gains(self, search: PathSearch, row: RequestState, tokens: NDArray[np.int64]) -> HiddenGains | None:
+        """Return the function that computes what patches gain without a word; None where the engine cannot."""
+        engine, ending = self.engine, row.ending
+        if ending is None or not isinstance(engine, PatchScorer):
+            return None
+
+        def gains(words: Sequence[int], span: tuple[int, int]) -> Sequence[float]:
+            hidden = [(0, 0), *(word_tokens(search.places, word) for word in words)]
+            scores = engine.score_patches(engine.select(ending.state, [ending.row]), tokens, span, hidden)
+            return [float(gain) for gain in (scores[1:] - scores[:1]).sum(axis=1)]
+
+        return gains
 
     def path_search(self, sentence: str, row: RequestState) -> PathSearch | None:
         """The path of a row's attention through its sentence; None where the model has no aligned heads."""

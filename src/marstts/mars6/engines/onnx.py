@@ -26,7 +26,7 @@ from marstts.checked_graph import Shape, check_signature
 from marstts.config import read_config
 from marstts.errors import CheckpointError
 from marstts.file_errors import printable_name
-from marstts.generation.engine import SamplingInputs, refuse_nan
+from marstts.generation.engine import SamplingInputs, log_probabilities, refuse_nan
 from marstts.generation.layout import TokenLayout
 from marstts.mars6.config import NUM_SLOTS, Mars6Config
 from marstts.mars6.prompt import Prompt
@@ -305,6 +305,23 @@ class OnnxEngine:
         vectors, new, attention = self._run_global(patches[:, None], state.cache, state.memory)
         last = None if attention is None else attention[:, 0]
         return OnnxState(vectors[:, 0], state.memory, state.cache.extended(new), last)
+
+    def score_patches(
+        self, state: OnnxState, patches: NDArray[np.int64], span: tuple[int, int], hidden: Sequence[tuple[int, int]]
+    ) -> NDArray[np.float32]:
+        """Log-probabilities (len(hidden), span) of first codes, see `generation.engine.PatchScorer`."""
+        first, last = max(1, span[0]), span[1]
+        rows, before = len(hidden), int(state.cache.lengths[0]) - 1 - len(patches) + first
+        cache = DecoderKVCache.copied([state.cache.buffer.cache[:, :, :, :, :before]] * rows, np.full(rows, before))
+        bias = state.memory.bias.repeat(rows, axis=0)
+        for row, (token, end) in enumerate(hidden):
+            bias[row, NUM_SLOTS + token : NUM_SLOTS + end] = -np.inf
+        memory = Memory(state.memory.cache.repeat(rows, axis=2), bias)
+        vectors, _, _ = self._run_global(patches[None, first - 1 : last - 1].repeat(rows, axis=0), cache, memory)
+        flat = replace(state, vectors=vectors.reshape(-1, vectors.shape[2]))
+        logits, _ = self.next_logits(flat, np.zeros((len(flat.vectors), 0), np.int64))
+        codes = np.append(patches[:, 0], self.config.codebook_size)[first:last]
+        return log_probabilities(logits.reshape(rows, last - first, -1), codes)
 
     def select(self, state: OnnxState, rows: Sequence[int]) -> OnnxState:
         """Return only these rows."""

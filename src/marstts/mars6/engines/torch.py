@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from marstts.generation.engine import refuse_nan
+from marstts.generation.engine import log_probabilities, refuse_nan
 from marstts.generation.layout import TokenLayout
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.model import GlobalState, Mars6, join_states
@@ -92,6 +92,24 @@ class TorchEngine(ModelOnDevice):
         """(B, S) of the aligned heads, see `generation.engine.AttentionEngine`."""
         attention = state.patches.attention
         return None if attention is None else attention[:, self.model.num_slots :].float().cpu().numpy()
+
+    @torch.inference_mode()
+    def score_patches(
+        self, state: TorchState, patches: NDArray[np.int64], span: tuple[int, int], hidden: Sequence[tuple[int, int]]
+    ) -> NDArray[np.float32]:
+        """Log-probabilities (len(hidden), span) of first codes, see `generation.engine.PatchScorer`."""
+        first, last = max(1, span[0]), span[1]
+        before = int(state.patches.num_patches[0]) - len(patches) + first
+        rows = state.patches.select(torch.zeros(len(hidden), dtype=torch.long, device=self.device)).first(before)
+        memory_mask = rows.memory_mask.clone()
+        for row, (token, end) in enumerate(hidden):
+            memory_mask[row, self.model.num_slots + token : self.model.num_slots + end] = False
+        rows, logits = replace(rows, memory_mask=memory_mask), []
+        for patch in patches[first - 1 : last - 1]:
+            rows = self.model.advance(rows, self.tensor(patch[None].repeat(len(hidden), axis=0)))
+            logits.append(self.model.local_decoder.step(rows.vectors, None, ())[0])
+        codes = np.append(patches[:, 0], self.config.codebook_size)[first:last]
+        return log_probabilities(torch.stack(logits, dim=1).float().cpu().numpy(), codes)
 
     @torch.inference_mode()
     def append(self, state: TorchState, patches: NDArray[np.int64]) -> TorchState:

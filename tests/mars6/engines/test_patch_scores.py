@@ -1,0 +1,87 @@
+"""Log-probabilities of the patches of a row, with and without a part of the text, by every engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from engine_inputs import OFFSETS, model_with, prompts
+
+from marstts.generation.engine import Engine, PatchScorer
+from marstts.mars6.config import Mars6Config
+from marstts.mars6.engines.onnx import OnnxEngine
+from marstts.mars6.engines.torch import TorchEngine
+from marstts.mars6.export.graphs import export_mars6
+from marstts.mars6.prompt import Prompt
+from marstts.precision import WeightFormat
+
+
+@pytest.fixture(scope="module", params=["torch", pytest.param("onnx", marks=pytest.mark.slow)])
+def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> PatchScorer:
+    if request.param == "torch":
+        return TorchEngine(model_with())
+    folder: Path = tmp_path_factory.mktemp("scores")
+    export_mars6(model_with(), folder, WeightFormat.FLOAT32)
+    return OnnxEngine(folder)
+
+
+def forced_state(engine: Engine, patches: np.ndarray) -> Any:
+    """The state of three rows after `patches` (T, P), the same for each."""
+    state = engine.start(prompts())
+    for patch in patches:
+        state = engine.append(state, patch[None].repeat(3, axis=0))
+    return state
+
+
+def new_patches() -> np.ndarray:
+    return np.random.default_rng(1).integers(0, 13, (6, 7)) + OFFSETS
+
+
+@torch.no_grad()
+def slow_scores(prompt: Prompt, tokens: np.ndarray, hidden: tuple[int, int], first: int) -> np.ndarray:
+    """The same by one forward pass over all patches; what is hidden from patch `first` on changes the memory's mask."""
+    model = model_with().eval()
+    config: Mars6Config = model.config
+    memory, mask = model.encode(
+        torch.as_tensor(prompt.text_ids)[None], torch.tensor([len(prompt.text_ids)]),
+        torch.as_tensor(prompt.identity)[None], torch.as_tensor(prompt.style)[None],
+    )  # fmt: skip
+    state = model.begin(memory, mask, torch.zeros(1, 0, 7, dtype=torch.long), torch.zeros(1, dtype=torch.long))
+    found = []
+    sequence = np.concatenate([prompt.prefix_tokens, tokens])
+    start = len(prompt.prefix_tokens) + first
+    for index in range(len(sequence) + 1):
+        if index == start:
+            hiding = mask.clone()
+            hiding[0, model.num_slots + hidden[0] : model.num_slots + hidden[1]] = False
+            state = state.__class__(**{**state.__dict__, "memory_mask": hiding})
+        if index >= start:
+            patch = torch.as_tensor(sequence[index - 1][None])
+            state = model.advance(state, patch)
+            code = sequence[index][0] if index < len(sequence) else config.codebook_size
+            logits, _ = model.local_decoder.step(state.vectors, None, ())
+            found.append(float(logits.log_softmax(dim=1)[0, code]))
+        elif index < start - 1:
+            state = model.advance(state, torch.as_tensor(sequence[index][None]))
+    return np.array(found)
+
+
+def test_scores_equal_a_pass_over_the_whole_row(engine):
+    tokens, hidden, first = new_patches(), [(0, 0), (1, 3)], 2
+    state = forced_state(engine, tokens)
+    for row, prompt in enumerate(prompts()):
+        scores = engine.score_patches(engine.select(state, [row]), tokens, (first, len(tokens) + 1), hidden)
+        expected = [slow_scores(prompt, tokens, part, first) for part in hidden]
+        np.testing.assert_allclose(scores, expected, atol=1e-4)
+        assert np.abs(scores[0] - scores[1]).max() > 1e-3
+
+
+def test_the_first_patch_is_never_scored(engine):
+    tokens = new_patches()
+    state = engine.select(forced_state(engine, tokens), [0])
+    scores = engine.score_patches(state, tokens, (0, 4), [(0, 0)])
+    np.testing.assert_array_equal(scores, engine.score_patches(state, tokens, (1, 4), [(0, 0)]))
+    assert scores.shape == (1, 3)
