@@ -133,11 +133,11 @@ class AttentionEngine(Protocol):
 
 
 @runtime_checkable
-class PatchScorer(Protocol[State]):
+class PatchScorer(Protocol):
     """An `Engine` that computes how probable the patches of a row are, were a part of its text not there."""
 
     def score_patches(
-        self, state: State, patches: NDArray[np.int64], span: tuple[int, int], hidden: Sequence[tuple[int, int]]
+        self, state: Any, patches: NDArray[np.int64], span: tuple[int, int], hidden: Sequence[tuple[int, int]]
     ) -> NDArray[np.float32]:
         """(len(hidden), patches of the span): log-probability of the first code of each patch of one row.
 
