@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from marstts.codec.toy import ToyCodec
-from marstts.server.listener import MAX_PATCHES, MIN_PATCHES, Listener, PriorityGate
+from marstts.server.listener import CROWDED_PATCHES, GROWTH, MAX_PATCHES, MIN_PATCHES, Listener, PriorityGate
 
 CODEC = ToyCodec()
 RATE = CODEC.spec.patch_rate
@@ -22,7 +22,7 @@ def row(patches: int) -> Any:
 def test_a_listeners_buffer_lasts_for_what_was_sent_since_its_first_audio():
     now = 100.0
     listener = Listener(CODEC, 0.5, clock=lambda: now)
-    assert listener.dry_at == listener.priority(None) == listener.priority(row(30)) == 100.5
+    assert listener.dry_at == listener.priority(None) == listener.priority(row(CODEC.lookahead_patches)) == 100.5
     now = 103.0
     listener.sent(0.0)
     assert listener.dry_at == 100.5
@@ -41,6 +41,23 @@ def test_patches_that_can_be_decoded_count_as_sent():
     assert listener.priority(row(known + 6)) == pytest.approx(1.0 + 6 / RATE)
 
 
+def test_a_row_yields_to_newcomers_once_its_first_chunk_is_generated():
+    listener = Listener(CODEC, 0.5, clock=lambda: 100.0)
+    needed = listener.first() + CODEC.lookahead_patches
+    assert listener.priority(row(needed)) == listener.priority(None) == 100.5
+    assert listener.priority(row(needed + 3)) == pytest.approx(100.5 + 3 / RATE)
+
+
+def test_the_first_chunk_is_longer_where_many_listen():
+    present = 1
+    listener = Listener(CODEC, 0.5, num_listeners=lambda: present)
+    assert listener.first() == 2
+    present = 12
+    assert listener.first() == 3
+    present = 24
+    assert listener.first() == CROWDED_PATCHES == 4
+
+
 def test_chunks_grow_with_the_buffer_only():
     now = 0.0
     listener = Listener(CODEC, 0.5, clock=lambda: now)
@@ -48,7 +65,7 @@ def test_chunks_grow_with_the_buffer_only():
     listener.sent(0.1)
     assert listener.following(size) == MIN_PATCHES
     listener.sent(1000.0)
-    assert listener.following(8) == 16 and listener.following(20) == MAX_PATCHES
+    assert listener.following(6) == 6 * GROWTH and listener.following(20) == MAX_PATCHES
     now = 2000.0
     assert listener.following(20) == MIN_PATCHES
 

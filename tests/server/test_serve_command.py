@@ -49,7 +49,7 @@ def settings_of(monkeypatch: pytest.MonkeyPatch):
 def test_defaults_serve_this_machine_alone(settings_of):
     settings = settings_of()
     assert settings.api_keys == () and settings.allowed_hosts == ("localhost", "127.0.0.1", "[::1]")
-    assert (settings.capacity, settings.listeners, settings.queue) == (8, 40, 32)
+    assert (settings.capacity, settings.listeners, settings.queue) == (16, 80, 32)
 
 
 def test_options_become_settings(settings_of, tmp_path: Path):

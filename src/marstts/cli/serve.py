@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import signal
+import sys
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -24,6 +25,10 @@ from marstts.synthesis.loading import load
 log = logging.getLogger(__name__)
 
 PACKAGES = ("fastapi", "uvicorn", "wsproto", "multipart", "prometheus_client", "av", "wyoming")
+SWITCH_SECONDS = 0.001
+"""A thread that computes in Python lets another one go on after this time (Python's default: 5 ms), so that patches are
+not delayed by the decoding of audio."""
+
 LOCAL = "127.0.0.1"
 LOCAL_HOSTS = ("localhost", LOCAL, "[::1]")
 MAX_KEY_FILE_BYTES = 2**20
@@ -33,6 +38,7 @@ WyomingPort = Annotated[
     int | None, typer.Option(min=0, max=65535, help="Port for Wyoming (Home Assistant), which has no keys.")
 ]
 Drain = Annotated[int, typer.Option(min=0, help="Seconds that responses have to end once the server is stopped.")]
+MaxWait = Annotated[float, typer.Option(min=0.1, help="Seconds that a request waits for a place before status 429.")]
 WyomingHost = Annotated[str, typer.Option(help="Address for Wyoming.")]
 
 
@@ -52,6 +58,7 @@ def serve(
     queue: Annotated[
         int, typer.Option(min=0, help="Requests that wait for a place; further ones get status 429.")
     ] = DEFAULTS.queue,
+    max_wait: MaxWait = DEFAULTS.max_wait_seconds,
     voices: Annotated[Path, typer.Option(help="Folder of uploaded voices.")] = DEFAULT_VOICES_FOLDER,
     api_key: Annotated[
         list[str] | None,
@@ -74,10 +81,12 @@ def serve(
     keys = (*(api_key or ()), *(() if api_keys_file is None else read_keys(api_keys_file)))
     check_keys(keys, host, no_keys)
     synthesizer = load(model, engine)
+    sys.setswitchinterval(SWITCH_SECONDS)
     settings = ServeSettings(
         capacity=capacity,
         listeners=listeners or measure_listeners(synthesizer, capacity),
         queue=queue,
+        max_wait_seconds=max_wait,
         wyoming_port=wyoming_port,
         wyoming_host=wyoming_host,
         voices_folder=voices,

@@ -22,23 +22,35 @@ from marstts.generation.request import RequestState
 FIRST_AUDIO_SECONDS = 0.15
 """Callers without audio go before those whose buffers last longer than this."""
 
-FIRST_PATCHES, MIN_PATCHES, MAX_PATCHES = 2, 3, 24
-"""Patches of the first chunk of a sentence; of the following ones at least and at most."""
+FIRST_PATCHES = ((4, 2), (12, 3))
+"""Listeners up to which the first chunk of a sentence has so many patches. The more callers there are, the longer its
+audio must last until the second chunk comes: with two patches, 24 callers would hear gaps."""
 
-USED_SLACK = 0.5
-"""Share of a buffer that may go by while the next chunk is generated; larger chunks are cheaper to decode."""
+CROWDED_PATCHES, MIN_PATCHES, MAX_PATCHES = 4, 4, 24
+"""Patches of the first chunk with more listeners; of the following ones at least and at most."""
+
+USED_SLACK, GROWTH = 0.6, 3
+"""Share of a buffer that may go by while the next chunk is generated, and its size relative to the one before; larger
+chunks are cheaper to decode."""
 
 
 class Listener:
     """The buffer of one caller. Its methods may be called from any thread."""
 
-    def __init__(self, codec: Codec, patience_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """`patience_seconds`: time until the first audio is due."""
+    def __init__(
+        self,
+        codec: Codec,
+        patience_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+        num_listeners: Callable[[], int] = lambda: 1,
+    ) -> None:
+        """`patience_seconds`: time until the first audio is due; `num_listeners`: callers at present, this included."""
+        self._num_listeners = num_listeners
         self._rate, self._lookahead, self._clock = codec.spec.patch_rate, codec.lookahead_patches, clock
         self._due = clock() + patience_seconds
         self._playing_since: float | None = None
         self._sent_seconds = 0.0
-        self._decoded_patches = 0
+        self._decoded_patches = self._first_patches = 0
 
     @property
     def dry_at(self) -> float:
@@ -52,22 +64,28 @@ class Listener:
         self._sent_seconds += seconds
 
     def priority(self, row: RequestState | None) -> float:
-        """When the buffer will be empty, counting what can be decoded of a row by now."""
-        if row is None or self._playing_since is None:
+        """When the buffer will be empty, counting what can be decoded of a row by now.
+
+        Before the first audio, only what is more than the first chunk counts: then others go first.
+        """
+        if row is None:
             return self.dry_at
-        decodable = len(row.patches) - self._lookahead - self._decoded_patches
+        first = self._first_patches if self._playing_since is None else 0
+        decodable = len(row.patches) - self._lookahead - self._decoded_patches - first
         return self.dry_at + max(0, decodable) / self._rate
 
     def first(self) -> int:
         """Patches of the first chunk of a sentence."""
         self._decoded_patches = 0
-        return FIRST_PATCHES
+        present = self._num_listeners()
+        self._first_patches = next((size for most, size in FIRST_PATCHES if present <= most), CROWDED_PATCHES)
+        return self._first_patches
 
     def following(self, size: int) -> int:
-        """Patches of the next chunk after one of `size`: at most twice as many, and no more than the buffer allows."""
+        """Patches of the next chunk after one of `size`: at most `GROWTH` times as many, and what the buffer allows."""
         self._decoded_patches += size
         affordable = int((self.dry_at - self._clock()) * USED_SLACK * self._rate)
-        return min(max(affordable, MIN_PATCHES), max(2 * size, MIN_PATCHES), MAX_PATCHES)
+        return min(max(affordable, MIN_PATCHES), max(GROWTH * size, MIN_PATCHES), MAX_PATCHES)
 
 
 class PriorityGate:

@@ -42,6 +42,7 @@ class Metrics:
         self.voices = self._gauge("marstts_voices", "Uploaded voices")
         self._gauge("marstts_active_requests", "Requests at work").set_function(lambda: admission.num_active)
         self._gauge("marstts_waiting_requests", "Requests that wait").set_function(lambda: admission.num_waiting)
+        self._gauge("marstts_places", "Requests that may be at work").set_function(lambda: admission.places)
         self._gauge("marstts_owed_audio_seconds", "Audio that is expected").set_function(lambda: admission.owed_seconds)
         self._gauge("marstts_realtime_factor", "Seconds of audio made per busy second").set_function(
             lambda: admission.throughput.factor

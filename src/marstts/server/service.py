@@ -32,6 +32,8 @@ MAX_UPLOADS = 8
 MAX_LOAD = 0.8
 """Share of the measured throughput that listeners may use."""
 
+WARMING_TEXT = "Hello there."
+
 MEASURED_TEXT = "It was a bright cold day in April, and the clocks were striking."
 """Spoken at the start, once for each row of the batch, to measure the machine."""
 
@@ -51,7 +53,9 @@ class SpeechService:
         self.scheduler = AsyncScheduler(synthesizer.engine, settings.capacity, places + settings.capacity)
         self.metrics = Metrics(self.admission, lambda: self.scheduler.counts)
         self.metrics.voices.set_function(lambda: len(self.voices))
-        self.batch = SharedBatch(synthesizer, self.scheduler, PriorityGate(num_cores()))
+        self.batch = SharedBatch(
+            synthesizer, self.scheduler, PriorityGate(num_cores()), lambda: self.admission.num_active
+        )
         self.pool = ThreadPoolExecutor(places, thread_name_prefix="marstts-speech")
         self.started_at = int(time.time())
         self.is_closing = False
@@ -186,7 +190,12 @@ def num_cores() -> int:
 
 
 def measure_listeners(synthesizer: Synthesizer, rows: int) -> int:
-    """Return how many streams this machine keeps supplied: `MAX_LOAD` of the audio that it makes per second."""
+    """Return how many streams this machine keeps supplied: `MAX_LOAD` of the audio that it makes per second.
+
+    The first speech of a process takes longer, so that one is not measured.
+    """
+    for _ in synthesizer.stream(WARMING_TEXT):
+        pass
     started = time.perf_counter()
     with AsyncScheduler(synthesizer.engine, rows) as scheduler, ThreadPoolExecutor(num_cores()) as pool:
 

@@ -54,8 +54,8 @@ class ServeLimits(Config):
 class ServeSettings(Config):
     """Settings of the server."""
 
-    capacity: int = Field(8, ge=1, le=256)
-    """Rows of the running batch."""
+    capacity: int = Field(16, ge=1, le=256)
+    """Rows of the running batch. More rows make more audio per second, and first audio later: a patch takes longer."""
 
     listeners: int | None = Field(None, ge=1, le=256)
     """Requests that are spoken at a time; rows beyond `capacity` take turns. None: as many as `capacity`."""

@@ -49,6 +49,9 @@ class SharedBatch:
     scheduler: AsyncScheduler
     gate: PriorityGate
 
+    num_listeners: Callable[[], int]
+    """Requests at work."""
+
 
 class JobScheduler(AsyncScheduler):
     """A shared scheduler as one job sees it; `end` makes all that the job waits for raise `JobEnded`."""
@@ -187,7 +190,8 @@ class SpeechJob:
         synthesizer = shared.synthesizer
         expected_seconds = synthesizer.backoff.usual(spec.text)
         patience = FIRST_AUDIO_SECONDS if spec.stream else PATIENCE_SECONDS + expected_seconds
-        self._synthesizer, self._spec, self._listener = synthesizer, spec, Listener(synthesizer.codec, patience)
+        self._synthesizer, self._spec = synthesizer, spec
+        self._listener = Listener(synthesizer.codec, patience, num_listeners=shared.num_listeners)
         self._scheduler = JobScheduler(shared, self._listener, starts_prompts=spec.stream)
         self._loop = asyncio.get_running_loop()
         self._pieces: asyncio.Queue[Piece | Exception | None] = asyncio.Queue()
