@@ -1,4 +1,4 @@
-"""All measurements of the speech server on one machine: callers, refusals, leavers, and what the engine makes by itself.
+"""All measurements of the speech server on one machine: callers, refusals, leavers, and the engine by itself.
 
     python benchmarks/serve_bars.py --output docs/results/server/bars.json
 

@@ -21,6 +21,7 @@ import marstts
 from marstts.server.api_errors import ApiError, install_handlers
 from marstts.server.base import ServerLimits
 from marstts.server.batch import BatchBody, speak_batch
+from marstts.server.captioned_speech import CaptionedBody, captioned_response
 from marstts.server.guard import Guard, too_large
 from marstts.server.page import add_page
 from marstts.server.schemas import RenameBody, SpeechBody, read_body
@@ -95,6 +96,13 @@ def add_speech(app: FastAPI, service: SpeechService) -> None:
         """Speak a text."""
         body = await read_body(request, SpeechBody)
         return await speech_response(request, service.speak(body, owner_of(request)), body)
+
+    @app.post("/dev/captioned_speech", response_class=Response, openapi_extra=body_schema(CaptionedBody))
+    async def captioned(request: Request) -> Response:
+        """Speak a text, and tell when each word is said."""
+        body = await read_body(request, CaptionedBody)
+        run = service.speak(body, owner_of(request), needs_words=body.return_timestamps)
+        return await captioned_response(request, run, body)
 
     @app.post("/v1/audio/speech/batch", response_class=Response, openapi_extra=body_schema(BatchBody))
     async def batch(request: Request) -> Response:

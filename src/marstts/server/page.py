@@ -15,7 +15,8 @@ TYPES = {
     PAGE: "text/html; charset=utf-8",
     "page.css": "text/css",
     **dict.fromkeys(
-        ("page.js", "api.js", "player.js", "recorder.js", "recorder-worklet.js", "wav.js"), "text/javascript"
+        ("page.js", "api.js", "player.js", "reading.js", "recorder.js", "recorder-worklet.js", "wav.js"),
+        "text/javascript",
     ),
 }
 

@@ -63,6 +63,9 @@ class SpeechBody(BaseModel):
     sentences: bool = False
     """Not OpenAI's: events name each sentence with its first audio."""
 
+    words: bool = False
+    """Not OpenAI's: events name words and their times, where the model has them."""
+
     seed: int = Field(0, ge=0, le=MAX_SEED)
     """Not OpenAI's: another seed gives another reading."""
 

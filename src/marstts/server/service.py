@@ -74,8 +74,11 @@ class SpeechService:
         self.pool.shutdown(wait=True, cancel_futures=True)
         self._uploads.shutdown(wait=True, cancel_futures=True)
 
-    def speak(self, body: SpeechBody, owner: str = "") -> SpeechRun:
-        """Return a run of one request of a caller; ApiError where model, voice or text cannot be spoken."""
+    def speak(self, body: SpeechBody, owner: str = "", *, needs_words: bool = False) -> SpeechRun:
+        """Return a run of one request of a caller; ApiError where model, voice or text cannot be spoken.
+
+        `needs_words` refuses it in `SpeechRun.begin` where the model has no word times.
+        """
         if self.is_closing:
             raise ApiError(503, "The server is stopping.", retry_after=5)
         if body.model not in self.model_names:
@@ -93,6 +96,8 @@ class SpeechService:
             speed=body.speed,
             stream=body.stream,
             names_sentences=body.sentences,
+            names_words=body.words or needs_words,
+            needs_words=needs_words,
         )
         return SpeechRun(self, spec, owner)
 
@@ -135,9 +140,7 @@ class SpeechRun:
         pieces = self._count_pieces(self._job.pieces(), ticket)
         first = Piece(b"")
         async for piece in pieces:
-            warnings = [warning for warning in (first.warning, piece.warning) if warning]
-            sentence = first.sentence or piece.sentence
-            first = Piece(piece.content, warning="; ".join(warnings) or None, sentence=sentence)
+            first = piece.after(first)
             if first.content:
                 break
         service.metrics.first_audio.observe(time.monotonic() - started)

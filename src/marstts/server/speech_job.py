@@ -27,6 +27,7 @@ from marstts.server.encoders import AudioFormat, EncodedStream
 from marstts.server.listener import FIRST_AUDIO_SECONDS, Listener, PriorityGate
 from marstts.synthesis.prepared_text import PreparedText
 from marstts.synthesis.synthesizer import Synthesizer
+from marstts.synthesis.word_times import Word
 from marstts.voice import Voice
 
 MAX_PIECES = 8
@@ -140,6 +141,12 @@ class JobSpec:
     names_sentences: bool = False
     """Whether pieces name the sentence that begins with them."""
 
+    names_words: bool = False
+    """Whether pieces name words and their times."""
+
+    needs_words: bool = False
+    """Refuse the request where the model has no word times."""
+
 
 @dataclass(frozen=True, eq=False)
 class Piece:
@@ -159,6 +166,16 @@ class Piece:
     sentence: str | None = None
     """The sentence that begins with this piece."""
 
+    words: tuple[Word, ...] = ()
+    """Words that were finished since the last piece, in seconds of the file."""
+
+    def after(self, earlier: Piece) -> Piece:
+        """This piece, with all that an earlier one without bytes had to say."""
+        warnings = [warning for warning in (earlier.warning, self.warning) if warning]
+        sentence = earlier.sentence or self.sentence
+        words = earlier.words + self.words
+        return Piece(self.content, warning="; ".join(warnings) or None, sentence=sentence, words=words)
+
 
 def make_pieces(
     synthesizer: Synthesizer, scheduler: AsyncScheduler, spec: JobSpec, listener: Listener
@@ -166,11 +183,14 @@ def make_pieces(
     """Speak and encode. Raises MarsError before the first piece where the request cannot be spoken."""
     encoded = EncodedStream(spec.audio_format, synthesizer.codec.spec.sample_rate, spec.speed, whole=not spec.stream)
     voice = spec.open_voice()
+    if spec.needs_words:
+        synthesizer.check_word_times(voice)
     if not spec.stream:
         speech = synthesizer.speak(spec.text, voice, seed=spec.seed, scheduler=scheduler)
         content = encoded.push(speech.samples) + encoded.finish()
         num_tokens = sum(len(codes) for take in speech.takes for codes in take.codes)
-        yield Piece(content, speech.seconds, num_tokens, "; ".join(speech.warnings) or None)
+        words = tuple(word.scaled(1.0 / spec.speed) for word in speech.words) if spec.needs_words else ()
+        yield Piece(content, speech.seconds, num_tokens, "; ".join(speech.warnings) or None, words=words)
         return
     sentences = [s.text for s in PreparedText(spec.text, synthesizer.lexicon)] if spec.names_sentences else []
     with closing(synthesizer.stream(spec.text, voice, seed=spec.seed, scheduler=scheduler, config=listener)) as chunks:
@@ -180,7 +200,8 @@ def make_pieces(
             num_tokens = 0 if chunk.take is None else sum(len(codes) for codes in chunk.take.codes)
             sentence = "".join(sentences[chunk.sentence - 1 : chunk.sentence]) or None
             sentences[chunk.sentence - 1 : chunk.sentence] = [""] * bool(sentence)
-            yield Piece(content, chunk.seconds, num_tokens, chunk.warning, sentence)
+            words = tuple(word.scaled(1.0 / spec.speed) for word in chunk.words) if spec.names_words else ()
+            yield Piece(content, chunk.seconds, num_tokens, chunk.warning, sentence, words)
 
 
 class SpeechJob:

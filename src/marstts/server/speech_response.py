@@ -22,6 +22,7 @@ from marstts.server.metrics import Outcome
 from marstts.server.schemas import SpeechBody, StreamFormat
 from marstts.server.service import SpeechRun
 from marstts.server.speech_job import JobEnded, Piece
+from marstts.synthesis.word_times import Word
 
 WARNING_HEADER = "X-Marstts-Warning"
 IGNORED_HEADER = "X-Marstts-Ignored"
@@ -35,23 +36,37 @@ Result = TypeVar("Result")
 
 async def speech_response(request: Request, run: SpeechRun, body: SpeechBody) -> Response:
     """The response to a request for speech, once its first bytes are there. Errors before that have a status."""
-    try:
-        first, pieces = await unless_client_leaves(request, run.begin())
-    except BaseException as error:
-        run.close(outcome_of(error))
-        if isinstance(error, JobEnded):
-            return Response(status_code=CLIENT_LEFT)
-        raise
-    headers = {"X-Accel-Buffering": "no"}
-    if first.warning:
-        headers[WARNING_HEADER] = quote(first.warning, safe=" ,;:.()")
-    if body.instructions:
-        headers[IGNORED_HEADER] = "instructions"
+    began = await begin(request, run)
+    if began is None:
+        return Response(status_code=CLIENT_LEFT)
+    first, pieces = began
+    headers = response_headers(first, body)
     if body.stream_format is StreamFormat.SSE:
         return RunResponse(run, events(run, body, first, pieces), headers, EVENTS)
     if not body.stream:
         return await whole_response(run, first, pieces, headers)
     return RunResponse(run, contents(first, pieces), headers, body.response_format.media_type)
+
+
+async def begin(request: Request, run: SpeechRun) -> tuple[Piece, AsyncIterator[Piece]] | None:
+    """The first bytes of a run and an iterator of what follows; None where the client has left."""
+    try:
+        return await unless_client_leaves(request, run.begin())
+    except BaseException as error:
+        run.close(outcome_of(error))
+        if isinstance(error, JobEnded):
+            return None
+        raise
+
+
+def response_headers(first: Piece, body: SpeechBody) -> dict[str, str]:
+    """Headers of a response that begins with a piece."""
+    headers = {"X-Accel-Buffering": "no"}
+    if first.warning:
+        headers[WARNING_HEADER] = quote(first.warning, safe=" ,;:.()")
+    if body.instructions:
+        headers[IGNORED_HEADER] = "instructions"
+    return headers
 
 
 async def whole_response(
@@ -80,7 +95,7 @@ async def events(run: SpeechRun, body: SpeechBody, first: Piece, pieces: AsyncIt
     try:
         yield delta(first)
         async for piece in pieces:
-            if piece.content or piece.warning or piece.sentence:
+            if piece.content or piece.warning or piece.sentence or piece.words:
                 yield delta(piece)
     except Exception as error:
         failure = as_api_error(ApiError(500, "The speech was cut off.") if isinstance(error, JobEnded) else error)
@@ -93,7 +108,8 @@ async def events(run: SpeechRun, body: SpeechBody, first: Piece, pieces: AsyncIt
 
 def delta(piece: Piece) -> bytes:
     """An event with the next bytes of the file."""
-    extra = {"warning": piece.warning, "sentence": piece.sentence}
+    words = [{**timestamp(word), "spoken": word.spoken} for word in piece.words]
+    extra = {"warning": piece.warning, "sentence": piece.sentence, "words": words}
     return event(
         "speech.audio.delta",
         {
@@ -101,6 +117,11 @@ def delta(piece: Piece) -> bytes:
             **{name: value for name, value in extra.items() if value},
         },
     )
+
+
+def timestamp(word: Word) -> dict[str, Any]:
+    """A word and its times, as Kokoro-FastAPI names them."""
+    return {"word": word.written, "start_time": word.start, "end_time": word.end}
 
 
 def event(kind: str, fields: dict[str, Any]) -> bytes:

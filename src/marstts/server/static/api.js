@@ -26,7 +26,9 @@ export async function listVoices() {
 }
 
 export async function speak(input, voice, seed, signal) {
-  const fields = { model: "tts-1", input, voice, seed, response_format: "pcm", stream_format: "sse", sentences: true };
+  const fields = {
+    model: "tts-1", input, voice, seed, response_format: "pcm", stream_format: "sse", sentences: true, words: true,
+  };
   const headers = { "Content-Type": "application/json" };
   return request("/v1/audio/speech", { method: "POST", headers, body: JSON.stringify(fields), signal });
 }

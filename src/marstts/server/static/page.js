@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { Player, RATE } from "./player.js";
+import { Reading } from "./reading.js";
 import { Recorder } from "./recorder.js";
 import { wavFile } from "./wav.js";
 
@@ -47,7 +48,7 @@ async function speak() {
   const [playing, asking] = [new Player(), new AbortController()];
   [player, request] = [playing, asking];
   byId("stop").disabled = false;
-  byId("reading").replaceChildren();
+  const reading = new Reading(byId("reading"), playing);
   show("Speaking …");
   const started = performance.now();
   try {
@@ -57,24 +58,16 @@ async function speak() {
     for await (const event of api.events(response)) {
       if (event.error) throw new Error(event.error.message);
       if (event.warning) show(event.warning);
-      if (event.sentence) playing.whenPlayed(addSentence(event.sentence));
+      if (event.sentence) reading.addSentence(event.sentence);
+      if (event.words) reading.addWords(event.words);
       if (event.audio) playing.push(Uint8Array.from(atob(event.audio), (letter) => letter.charCodeAt(0)));
     }
     await playing.finish();
     offerDownload(playing.samples());
   } finally {
+    reading.stop();
     if (player === playing) await stop();
   }
-}
-
-// Add a sentence to those that are read, and return what marks it as the one that plays.
-function addSentence(text) {
-  const sentence = document.createElement("span");
-  sentence.textContent = `${text} `;
-  byId("reading").append(sentence);
-  return () => {
-    for (const other of byId("reading").children) other.classList.toggle("playing", other === sentence);
-  };
 }
 
 function anotherTake() {

@@ -9,13 +9,15 @@ export class Player {
     this.end = 0;
     this.rest = new Uint8Array(0);
     this.pieces = [];
-    this.timers = [];
+    this.parts = []; // when each piece begins to play, and with which second of the speech
+    this.length = 0; // seconds that were pushed
   }
 
-  // Call `act` when the audio that is pushed next begins to play.
-  whenPlayed(act) {
-    const at = Math.max(this.end, this.context.currentTime);
-    this.timers.push(setTimeout(act, (at - this.context.currentTime) * 1000));
+  // Seconds of the speech that were heard: what plays now, gaps left out.
+  heard() {
+    const now = this.context.currentTime - (this.context.outputLatency || 0);
+    const part = this.parts.findLast(({ at }) => at <= now);
+    return part ? part.from + Math.min(now - part.at, part.seconds) : 0;
   }
 
   // Resolves when all that was pushed was played.
@@ -40,6 +42,8 @@ export class Player {
     source.connect(this.context.destination);
     this.end = Math.max(this.end, this.context.currentTime + LEAD_SECONDS);
     source.start(this.end);
+    this.parts.push({ at: this.end, from: this.length, seconds: buffer.duration });
+    this.length += buffer.duration;
     this.end += buffer.duration;
   }
 
@@ -55,7 +59,6 @@ export class Player {
   }
 
   stop() {
-    this.timers.forEach(clearTimeout);
     return this.context.close().catch(() => undefined);
   }
 }
