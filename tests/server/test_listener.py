@@ -58,7 +58,7 @@ def test_the_first_chunk_is_longer_where_many_listen():
     assert listener.first() == CROWDED_PATCHES == 4
 
 
-def test_chunks_grow_with_the_buffer_only():
+def test_chunks_grow_with_the_buffer():
     now = 0.0
     listener = Listener(CODEC, 0.5, clock=lambda: now)
     size = listener.first()
@@ -66,8 +66,10 @@ def test_chunks_grow_with_the_buffer_only():
     assert listener.following(size) == MIN_PATCHES
     listener.sent(1000.0)
     assert listener.following(6) == 6 * GROWTH and listener.following(20) == MAX_PATCHES
-    now = 2000.0
+    now = listener.dry_at - 0.01
     assert listener.following(20) == MIN_PATCHES
+    now = listener.dry_at + 1.0
+    assert [listener.following(size) for size in (2, 4, 8, 20)] == [4, 8, 12, 12], "too slow: small chunks cost more"
 
 
 def test_the_gate_admits_the_smallest_key_first_and_no_more_than_its_places():

@@ -82,9 +82,13 @@ class Listener:
         return self._first_patches
 
     def following(self, size: int) -> int:
-        """Patches of the next chunk after one of `size`: at most `GROWTH` times as many, and what the buffer allows."""
+        """Patches of the next chunk after one of `size`: at most `GROWTH` times as many, and what the buffer allows.
+
+        A buffer that is empty shows that the machine is too slow: chunks grow all the same, as small ones cost more.
+        """
         self._decoded_patches += size
-        affordable = int((self.dry_at - self._clock()) * USED_SLACK * self._rate)
+        slack = self.dry_at - self._clock()
+        affordable = min(2 * size, MAX_PATCHES // 2) if slack < 0.0 else int(slack * USED_SLACK * self._rate)
         return min(max(affordable, MIN_PATCHES), max(GROWTH * size, MIN_PATCHES), MAX_PATCHES)
 
 
