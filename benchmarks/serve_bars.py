@@ -2,9 +2,9 @@
 
     python benchmarks/serve_bars.py --output docs/results/server/bars.json
 
-Servers run as `marstts serve` in processes of their own; the callers share this process, whose CPU time is not counted.
+Servers run as `marstts serve` in separate processes; the callers share this process, whose CPU time is not counted.
 All callers begin at once, with different texts, and read raw PCM. A buffer is dry while a listener who began to play at
-the first bytes has none left. Every part is measured beside the engine's own batches, in the same minutes.
+the first bytes has none left. The engine by itself is measured in the same minutes.
 Takes about five minutes on two idle cores.
 """
 
@@ -46,7 +46,7 @@ MAX_SECONDS = 180.0
 
 @dataclass(frozen=True)
 class Server:
-    """A server in a process of its own."""
+    """A server in a separate process."""
 
     host: str
     port: int
@@ -58,7 +58,7 @@ class Server:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def metrics(self) -> dict[str, float]:
-        """Its metrics that are single numbers."""
+        """Metrics of the server that are single numbers."""
         with urlopen(f"http://{self.host}:{self.port}/metrics") as response:
             lines = response.read().decode().splitlines()
         return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}

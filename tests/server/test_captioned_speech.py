@@ -46,10 +46,10 @@ def words_in_order(timestamps: list[dict[str, Any]], seconds: float) -> list[str
 def test_a_whole_file_comes_with_its_words(speaker: TestClient, mini: Synthesizer):
     response = speaker.post(URL, json=speech(TEXT, response_format="wav", stream=False)).json()
     assert response["audio_format"] == "audio/wav"
-    heard = read(base64.b64decode(response["audio"]))
+    decoded = read(base64.b64decode(response["audio"]))
     expected = mini.speak(TEXT, "ada")
-    assert heard.seconds == pytest.approx(expected.seconds, abs=0.01)
-    assert words_in_order(response["timestamps"], heard.seconds) == [word.written for word in expected.words] == WORDS
+    assert decoded.seconds == pytest.approx(expected.seconds, abs=0.01)
+    assert words_in_order(response["timestamps"], decoded.seconds) == [word.written for word in expected.words] == WORDS
     assert [word["start_time"] for word in response["timestamps"]] == [word.start for word in expected.words]
 
 
@@ -61,7 +61,7 @@ def test_lines_hold_the_file_and_its_words(speaker: TestClient):
     audio = b"".join(base64.b64decode(line["audio"]) for line in lines)
     assert audio == speaker.post("/v1/audio/speech", json=speech(TEXT, response_format="pcm")).content
     assert words_in_order([word for line in lines for word in line["timestamps"]], len(audio) / 48_000) == WORDS
-    assert sum(bool(line["timestamps"]) for line in lines) > 1, "words come as they are said"
+    assert sum(bool(line["timestamps"]) for line in lines) > 1, "words come as they are spoken"
 
 
 @pytest.mark.slow

@@ -99,7 +99,7 @@ def add_speech(app: FastAPI, service: SpeechService) -> None:
 
     @app.post("/dev/captioned_speech", response_class=Response, openapi_extra=body_schema(CaptionedBody))
     async def captioned(request: Request) -> Response:
-        """Speak a text, and tell when each word is said."""
+        """Speak a text, with the times of its words."""
         body = await read_body(request, CaptionedBody)
         run = service.speak(body, owner_of(request), needs_words=body.return_timestamps)
         return await captioned_response(request, run, body)

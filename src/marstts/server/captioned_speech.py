@@ -35,7 +35,7 @@ class CaptionedBody(SpeechBody):
 
 
 async def captioned_response(request: Request, run: SpeechRun, body: CaptionedBody) -> Response:
-    """Audio and words. Errors before the first bytes have a status; later ones are a line of their own."""
+    """Audio and words. Errors before the first bytes have a status; later ones are a separate line."""
     began = await begin(request, run)
     if began is None:
         return Response(status_code=CLIENT_LEFT)

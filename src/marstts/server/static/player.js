@@ -13,8 +13,8 @@ export class Player {
     this.length = 0; // seconds that were pushed
   }
 
-  // Seconds of the speech that were heard: what plays now, gaps left out.
-  heard() {
+  // Seconds of the speech that were played: what plays now, gaps left out.
+  position() {
     const now = this.context.currentTime - (this.context.outputLatency || 0);
     const part = this.parts.findLast(({ at }) => at <= now);
     return part ? part.from + Math.min(now - part.at, part.seconds) : 0;

@@ -1,4 +1,4 @@
-// The sentences that are read, and in them the word that is heard.
+// The sentences that are read, and in them the word that plays.
 
 const INTERVAL_MS = 30;
 
@@ -35,9 +35,9 @@ export class Reading {
   }
 
   mark() {
-    const heard = this.player.heard();
+    const now = this.player.position();
     for (const kind of ["playing", "word"]) {
-      const current = this.marks.findLast((mark) => mark.class === kind && mark.from <= heard);
+      const current = this.marks.findLast((mark) => mark.class === kind && mark.from <= now);
       for (const mark of this.marks) if (mark.class === kind) mark.node.classList.toggle(kind, mark === current);
     }
   }
