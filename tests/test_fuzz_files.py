@@ -97,11 +97,11 @@ def mutated(content: bytes, rng: random.Random) -> bytes:
     return bytes(corrupt)
 
 
-def count_inputs(name: str, inputs: int) -> None:
+def count_inputs(name: str, inputs: int, **more: int) -> None:
     """Append how many inputs of an attack passed to the file that MARSTTS_FUZZ_COUNTS names."""
     if path := os.environ.get("MARSTTS_FUZZ_COUNTS"):
         with open(path, "a", encoding="utf-8") as file:
-            file.write(json.dumps({"attack": name, "inputs": inputs}) + "\n")
+            file.write(json.dumps({"attack": name, "inputs": inputs, **more}) + "\n")
 
 
 def attack(seeds: list[bytes], read: Callable[[bytes], Any], name: str) -> None:

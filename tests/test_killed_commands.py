@@ -1,6 +1,7 @@
 """A command that is killed at any operation on a file, or in the middle of a write, leaves the old result or the new.
 
 A seeded sample of the points by default; `MARSTTS_FUZZ=1000 pytest tests/test_killed_commands.py` kills at every one.
+`MARSTTS_FUZZ_PIECE=0/4` takes every fourth point, from the first on, so that long runs come in pieces.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from scripted import good, scripted_synthesizer
 from test_fuzz_files import count_inputs
 
 POINTS = int(os.environ.get("MARSTTS_FUZZ", "12"))
+PIECE, PIECES = map(int, os.environ.get("MARSTTS_FUZZ_PIECE", "0/1").split("/"))
 HARNESS = Path(__file__).with_name("killed_commands.py")
 
 pytestmark = [
@@ -85,7 +87,8 @@ def kill_everywhere(scenario: str, folder: Path, check: Callable[[], None], larg
     operations = range(1, whole["operations"] + 1)
     sizes = sorted({0, 1, 7, largest // 2, largest - 1, *(rng.randrange(largest) for _ in range(POINTS // 2))})
     chosen = [str(point) for point in sorted(rng.sample(operations, min(POINTS, len(operations))))]
-    points = [*chosen, *(f"b{size}" for size in sizes)]
+    chosen = chosen[PIECE::PIECES]
+    points = [*chosen, *(f"b{size}" for size in sizes[PIECE::PIECES])]
     killed = 0
     with killed_at(scenario, folder, points) as following:
         for point in points:
@@ -97,7 +100,7 @@ def kill_everywhere(scenario: str, folder: Path, check: Callable[[], None], larg
             except Exception as error:
                 raise AssertionError(f"{scenario}, killed at {point}: {error}") from error
     assert killed >= len(chosen), "operations come in the same order each time"
-    count_inputs(f"killed {scenario}", killed)
+    count_inputs(f"killed {scenario}", killed, operations=whole["operations"])
 
 
 def old_or_new(path: Path, read: Callable[[Path], object], old: bytes | None) -> None:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from marstts.errors import ConfigError, MarsError
-from marstts.file_errors import printable_name
+from marstts.file_errors import printable_name, printable_text
 from marstts.files import write_file
 from marstts.reading import parse_object, read_text
 
@@ -34,6 +34,10 @@ MAX_FILE_BYTES = 2**22
 """Largest configuration file."""
 
 
+MAX_COMPLAINTS = 4_000
+"""Characters of the complaints about one file."""
+
+
 class Config(BaseModel):
     """Base of all configurations: immutable, strict about names, finite numbers, documented field by field."""
 
@@ -50,9 +54,9 @@ def parse_config(
         complaints = "; ".join(
             f"{'.'.join(map(str, found['loc'])) or model.__name__}: {found['msg']}" for found in error.errors()
         )
-        raise error_type(f"{source}: {complaints}") from error
+        raise error_type(f"{source}: {printable_text(complaints, MAX_COMPLAINTS)}") from error
     except (ValueError, RecursionError) as error:  # what a validator of the model meets in unusual values
-        raise error_type(f"{source}: expected a {model.__name__}, but {error}") from error
+        raise error_type(f"{source}: expected a {model.__name__}, but {printable_text(str(error))}") from error
 
 
 def read_config(model: type[ConfigType], path: Path, error_type: type[MarsError] = ConfigError) -> ConfigType:

@@ -95,7 +95,7 @@ def growing_path(path: Path | str, kind: type[MarsError] = FileError) -> Iterato
     with os_errors(path, kind=kind):
         final, special = _resolve_target(Path(path), kind)
     if special:
-        with _disk_errors(final, final.parent, kind):
+        with _disk_errors(final, final.parent, kind), _open_pipe(final):
             yield final
         return
     partial = partial_path(final)
@@ -104,6 +104,8 @@ def growing_path(path: Path | str, kind: type[MarsError] = FileError) -> Iterato
     try:
         if not _lock(claim):
             raise kind(f"{printable_name(partial)}: another process is writing this file; give another name")
+        if not stat.S_ISREG(os.fstat(claim).st_mode):
+            raise kind(f"{printable_name(partial)}: expected no file or a regular one, but this is a device or a pipe")
         with _disk_errors(final, final.parent, kind):
             os.ftruncate(claim, 0)
             yield partial
@@ -255,6 +257,16 @@ def _open_for_writing(path: Path) -> BinaryIO:
     return os.fdopen(descriptor, "wb")
 
 
+@contextmanager
+def _open_pipe(path: Path) -> Iterator[None]:
+    """Hold a pipe open while the body writes to it; OSError where no process reads from it, instead of a wait."""
+    if not stat.S_ISFIFO(path.stat().st_mode):
+        yield
+        return
+    with _open_for_writing(path):
+        yield
+
+
 def _finish(temporary: Path, final: Path, claim: int) -> None:
     """Move a complete file to its path, with the permissions of the file that it replaces or of a new file."""
     _sync(temporary)
@@ -312,6 +324,8 @@ def lock_folder(folder: Path | str, kind: type[MarsError] = FileError) -> Iterat
     path = Path(folder)
     with os_errors(path, "be locked", kind):
         path.mkdir(parents=True, exist_ok=True)
+        if (path / LOCK_FILE).is_symlink():  # older versions of the library empty the file that it points to
+            raise OSError(errno.ELOOP, "a link")
         lock = FileLock(path / LOCK_FILE)
         try:
             lock.acquire(timeout=0)

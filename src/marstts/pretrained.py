@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 import safetensors
 
 from marstts.errors import CheckpointError, require
-from marstts.file_errors import os_errors, printable_name
+from marstts.file_errors import os_errors, printable_name, printable_text
 from marstts.lazy import lazy_module
 from marstts.reading import open_regular
 
@@ -212,5 +212,6 @@ def load_strictly(module: Any, tensors: dict[str, Tensor], source: Path) -> None
 
 
 def _first_line(error: Exception | None) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    """The first line of a library's message, without its colors."""
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip().splitlines()
+    return printable_text(lines[0]) if lines else type(error).__name__

@@ -116,5 +116,5 @@ def test_the_license_column_may_have_the_british_spelling(root: Path) -> None:
 
 
 def test_a_folder_without_a_table_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"utterances\.tsv: expected a table"):
+    with pytest.raises(DataError, match=r"utterances\.tsv: no such file"):
         list(people_table(tmp_path))

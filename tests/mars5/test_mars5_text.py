@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -84,12 +85,24 @@ def test_the_speech_tokenizer_survives_its_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[]", "{}", '{"merges": [[9, 9]], "special": {}, "codebook_size": 5}', "\udc80"]
+    "content",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"merges": [[9, 9]], "special": {}, "codebook_size": 5}',
+        "\udc80",
+        "[" * 100_000,
+        '{"merges": [], "special": {}, "codebook_size": 9223372036854775808}',
+        json.dumps(
+            {"merges": [[0, 0]] + [[i, i] for i in range(5, 16)] + [[16, 0]] * 5000, "special": {}, "codebook_size": 5}
+        ),
+    ],
 )
 def test_malformed_speech_files_are_refused(content: str, tmp_path: Path) -> None:
     path = tmp_path / "speech.json"
     path.write_text(content, encoding="utf-8", errors="surrogateescape")
-    with pytest.raises(CheckpointError, match="expected a speech tokenizer"):
+    with pytest.raises(CheckpointError, match=r"speech tokenizer|JSON|UTF-8"):
         SpeechBPE.load(path)
     with pytest.raises(CheckpointError, match="no such"):
         SpeechBPE.load(tmp_path / "none.json")

@@ -7,6 +7,7 @@ import base64
 import json
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -171,6 +172,34 @@ def test_wyoming_reports_what_cannot_be_spoken(server: LiveServer):
 
     [event] = exchange(server, [Synthesize(text=TEXT, voice=SynthesizeVoice(name="nobody")).event()], "error")
     assert event.data["code"] == "voice_not_found"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b'{"type": "synthesize", "data_length": 9223372036854775808}',
+        b'{"type": "audio-chunk", "payload_length": 1e300}',
+        b'{"type": "synthesize", "data_length": "x"}',
+        b'{"type": "synthesize"}',
+        b'{"type": "synthesize-chunk", "data": []}',
+        b"[]",
+        b"[" * 60_000,
+        b"9" * 5_000,
+        b"a" * 100_000,
+        b"\xff\xfe",
+    ],
+    ids=lambda header: header[:40].decode(errors="replace"),
+)
+def test_malformed_wyoming_events_end_their_connection_only(header: bytes, server: LiveServer, caplog):
+    from wyoming.info import Describe
+
+    with socket.create_connection(("127.0.0.1", server.service.settings.wyoming_port), timeout=10) as connection:
+        begin = b'{"type": "synthesize-start"}\n' if b"chunk" in header else b""
+        connection.sendall(begin + header + b"\n")
+        with suppress(ConnectionError):
+            assert connection.recv(1) == b"", "the server closes the connection"
+    exchange(server, [Describe().event()], "info")
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 def test_a_batch_speaks_each_text_or_says_why_not(client: TestClient, synthesizer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,10 @@ def test_every_bad_line_is_reported(tmp_path: Path) -> None:
 
 def test_a_missing_or_binary_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "b").write_bytes(b"\xff\xfe\xfa")
-    for path in (tmp_path / "nope", tmp_path / "b", tmp_path):
-        with pytest.raises(DataError, match="lexicon"):
-            read_lexicon(path)
+    os.mkfifo(tmp_path / "pipe")  # which nobody writes to
+    expected = {"nope": "no such file", "b": "expected UTF-8", ".": "a folder", "pipe": "a pipe"}
+    for name, message in expected.items():
+        with pytest.raises(DataError, match=message):
+            read_lexicon(tmp_path / name)
+    with pytest.raises(DataError, match="a device"):
+        read_lexicon("/dev/zero")

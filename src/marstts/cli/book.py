@@ -23,6 +23,7 @@ from marstts.cli.lines import (
     is_made,
     progress_of_lines,
     read_report,
+    refuse_links,
     write_report,
 )
 from marstts.cli.streaming import play_through
@@ -95,6 +96,7 @@ def speak_missing_chapters(
 ) -> Outcome:
     """Speak the chapters that were not spoken before; the caller holds the folder's lock."""
     entries = read_report(folder)
+    refuse_links(chapters, folder)
     missing = [line for line in chapters if not is_made(line, entries.get(line.number), folder)]
     failed: list[int] = []
     write_report(folder, list(entries.values()))

@@ -19,7 +19,7 @@ def is_book_output(output: str | None) -> bool:
     """Whether the output is a folder or an m4b, so that the text is spoken chapter by chapter."""
     if output is None or output == "-":
         return False
-    return output.endswith((os.sep, "/")) or output.lower().endswith(M4B_SUFFIX) or Path(output).is_dir()
+    return output.endswith((os.sep, "/")) or output.lower().endswith(M4B_SUFFIX) or os.path.isdir(output)
 
 
 def report_folder(output: Path) -> Path:

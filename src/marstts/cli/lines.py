@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,6 +90,7 @@ def speak_missing_lines(
     """Speak the lines that were not spoken before; the caller holds the folder's lock."""
     lines = number_lines(text, voice, f"{synthesizer.name} {seed} {top_p} {continuation.value}")
     entries = read_report(folder)
+    refuse_links(lines, folder)
     missing = [line for line in lines if not is_made(line, entries.get(line.number), folder)]
     failed: list[int] = []
     texts = [line.text for line in missing]
@@ -144,6 +145,13 @@ def save_line(line: Line, result: SpeakResult, folder: Path) -> dict[str, Any]:
         warn(f"line {line.number}: {warning}")
     result.speech.save(path)
     return {**about, "file": line.file, "fingerprint": line.fingerprint, "error": None, **result.speech.report()}
+
+
+def refuse_links(lines: Iterable[Line], folder: Path) -> None:
+    """Raise AudioError where the report or the file of a line is a link: what it points to would be overwritten."""
+    for name in (REPORT_FILE, *(line.file for line in lines)):
+        if (folder / name).is_symlink():
+            raise AudioError(f"{printable_name(folder / name)}: expected no link, whose target would be overwritten")
 
 
 def read_report(folder: Path) -> dict[int, dict[str, Any]]:

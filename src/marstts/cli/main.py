@@ -18,7 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 import marstts
 from marstts.cli.logs import configure_logging, silence_libraries
 from marstts.errors import MarsError, MissingExtraError
-from marstts.file_errors import printable_text
+from marstts.file_errors import describe_os_error, printable_name, printable_text
 from marstts.lazy import lazy_module
 
 if TYPE_CHECKING:
@@ -117,6 +117,12 @@ class LazyGroup(TyperGroup):
             return self.invoke_with_extras(ctx)
         except MarsError as error:
             typer.echo(f"marstts: {printable_text(str(error), MAX_SENTENCE)}", err=True)
+            raise typer.Exit(code=2) from error
+        except OSError as error:
+            if error.filename is None or isinstance(error.filename, int):
+                raise
+            sentence = f"{printable_name(error.filename)}: cannot be used: {describe_os_error(error)}"
+            typer.echo(f"marstts: {sentence}", err=True)
             raise typer.Exit(code=2) from error
 
     def invoke_with_extras(self, ctx: Any) -> Any:

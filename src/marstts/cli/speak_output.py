@@ -6,6 +6,7 @@ Upstream: `speak`.  Downstream: `audio.writer`, the terminal.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,7 +46,7 @@ def check_book_output(output: str) -> str:
     if path.suffix.lower() != M4B_SUFFIX:
         return prepare_folder(output)
     require("av", "formats")
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise AudioError(f"{name}: there is no folder {printable_name(path.parent)} to write to")
     return output
 
@@ -66,9 +67,9 @@ def check_file(output: str) -> None:
     path, name = Path(output), printable_name(output)
     if path.suffix.lower() not in audio.SUFFIXES:
         raise AudioError(f"{name}: expected a name ending in {' or '.join(audio.SUFFIXES)} to write to")
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise AudioError(f"{name}: there is no folder {printable_name(path.parent)} to write to")
-    if path.is_dir():
+    if os.path.isdir(path):
         raise AudioError(f"{name}: expected a file to write to, but this is a folder")
 
 

@@ -9,21 +9,25 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, TextIO
 
 import typer
 
 from marstts.cli.terminal import warn
 from marstts.errors import ConfigError, DataError, TextError
+from marstts.file_errors import printable_name
+from marstts.reading import open_regular
 from marstts.text.books import read_book
 from marstts.text.epub import is_epub_file
 from marstts.text.language import warnings_of
 from marstts.text.lexicon import Lexicon, read_lexicon
 from marstts.text.reading import Passage, Reading, read_stream, read_text
 from marstts.text.segments import Segment
-from marstts.text.ssml import is_ssml
+from marstts.text.ssml import MAX_CHARACTERS, is_ssml
 
+MAX_FILE_BYTES = 2**30
 PIECE_CHARACTERS = 65_536
 START_CHARACTERS = 20_000
 """Length of the start of a long text from which its language is detected."""
@@ -59,16 +63,14 @@ def passages_of(words: str | None, file: str | None, lexicon: Lexicon) -> Iterat
     if words is not None:
         yield from _whole(words, lexicon)
     elif file == "-":
-        yield from _stream(sys.stdin, lexicon)
+        yield from _stream(TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig"), lexicon, "standard input")
     elif is_epub_file(Path(str(file))):
         for chapter in read_book(str(file)):
             yield from _whole(f"# {chapter.title}\n\n{chapter.text}", lexicon)
     else:
-        try:
-            with Path(str(file)).open(encoding="utf-8-sig") as opened:
-                yield from _stream(opened, lexicon)
-        except (OSError, UnicodeDecodeError) as error:
-            raise DataError(f"{file}: expected a text file in UTF-8, but it cannot be read: {error}") from error
+        content = open_regular(str(file), MAX_FILE_BYTES, DataError)
+        with TextIOWrapper(content, encoding="utf-8-sig") as opened:
+            yield from _stream(opened, lexicon, printable_name(str(file)))
 
 
 def _whole(words: str, lexicon: Lexicon) -> Iterator[Passage]:
@@ -78,25 +80,32 @@ def _whole(words: str, lexicon: Lexicon) -> Iterator[Passage]:
         warn(warning)
 
 
-def _stream(opened: Any, lexicon: Lexicon) -> Iterator[Passage]:
+def _stream(opened: TextIO, lexicon: Lexicon, name: str) -> Iterator[Passage]:
     """The passages of an open file as they are read; SSML is read whole."""
-    start = opened.read(PIECE_CHARACTERS)
+    start = _read(opened, PIECE_CHARACTERS, name)
     if is_ssml(start):
-        yield from _whole(start + opened.read(), lexicon)
+        yield from _whole(start + _read(opened, MAX_CHARACTERS, name), lexicon)
         return
     left_out: dict[str, None] = {}
-    for passage in read_stream(_pieces(start, opened), lexicon):
+    for passage in read_stream(_pieces(start, opened, name), lexicon):
         left_out.update(dict.fromkeys("".join(passage.left_out)))
         yield passage
     for warning in warnings_of(left_out, start[:START_CHARACTERS]):
         warn(warning)
 
 
-def _pieces(start: str, opened: Any) -> Iterator[str]:
+def _pieces(start: str, opened: TextIO, name: str) -> Iterator[str]:
     piece = start
     while piece:
         yield piece
-        piece = opened.read(PIECE_CHARACTERS)
+        piece = _read(opened, PIECE_CHARACTERS, name)
+
+
+def _read(opened: TextIO, characters: int, name: str) -> str:
+    try:
+        return opened.read(characters)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{name}: expected text in UTF-8, but it cannot be read: {error}") from error
 
 
 def print_passage(passage: Passage, *, explain: bool, as_json: bool) -> None:

@@ -13,39 +13,41 @@ from marstts.config import Config
 HEAD_SIZE = 64
 """Width of one attention head in every published stack."""
 
+MAX_LAYERS = 256
+
 
 class CodecLMConfig(Config):
     """Architecture of the AR. Shapes: B batch · T tokens · D width · V joint vocabulary · L levels."""
 
-    text_vocab_size: int = Field(gt=0)
+    text_vocab_size: int = Field(gt=0, le=2**20)
     """Ids of the text tokenizer, special tokens included; they come first in the joint vocabulary."""
 
-    speech_vocab_size: int = Field(gt=0)
+    speech_vocab_size: int = Field(gt=0, le=2**20)
     """Ids of the speech tokenizer: codes, merges, special tokens."""
 
-    width: int = Field(1536, gt=0)
-    layers: int = Field(26, gt=0)
-    heads: int = Field(24, gt=0)
+    width: int = Field(1536, gt=0, le=2**14)
+    layers: int = Field(26, gt=0, le=MAX_LAYERS)
+    heads: int = Field(24, gt=0, le=1024)
 
-    head_size: int = Field(HEAD_SIZE, gt=0)
+    head_size: int = Field(HEAD_SIZE, gt=0, le=2**10)
     """Width of a head of the decoder, whatever the model's width; even, for rotary positions."""
 
-    feed_forward_width: int = Field(3584, gt=0)
+    feed_forward_width: int = Field(3584, gt=0, le=2**16)
     """Inner width of the decoder's SwiGLU layers, 7/3 of D."""
 
-    window: int = Field(3000, gt=0)
+    window: int = Field(3000, gt=0, le=2**20)
     """Sliding window: position i attends to positions i - window to i."""
 
-    speaker_layers: int = Field(2, gt=0)
-    speaker_heads: int = Field(24, gt=0)
+    speaker_layers: int = Field(2, gt=0, le=MAX_LAYERS)
+    speaker_heads: int = Field(24, gt=0, le=1024)
 
-    speaker_feed_forward_width: int = Field(4608, gt=0)
+    speaker_feed_forward_width: int = Field(4608, gt=0, le=2**16)
     """Inner width of the speaker encoder's layers, 3 D."""
 
-    levels: int = Field(8, gt=0)
+    levels: int = Field(8, gt=0, le=64)
     """L, codec levels of the reference."""
 
-    codebook_size: int = Field(1024, gt=0)
+    codebook_size: int = Field(1024, gt=0, le=2**16)
     """Codes per level; one more row of each table stands for padding."""
 
     @property
@@ -64,23 +66,23 @@ class CodecLMConfig(Config):
 class ResidualTransformerConfig(Config):
     """Architecture of the NAR. Shapes: B batch · S text tokens · T frames · D width · L levels · K classes."""
 
-    text_vocab_size: int = Field(gt=0)
+    text_vocab_size: int = Field(gt=0, le=2**20)
     """Rows of the text table; the published one has a row more than the text tokenizer has ids."""
 
-    width: int = Field(1024, gt=0)
-    heads: int = Field(16, gt=0)
-    encoder_layers: int = Field(8, gt=0)
-    decoder_layers: int = Field(16, gt=0)
-    speaker_layers: int = Field(3, gt=0)
+    width: int = Field(1024, gt=0, le=2**14)
+    heads: int = Field(16, gt=0, le=1024)
+    encoder_layers: int = Field(8, gt=0, le=MAX_LAYERS)
+    decoder_layers: int = Field(16, gt=0, le=MAX_LAYERS)
+    speaker_layers: int = Field(3, gt=0, le=MAX_LAYERS)
 
-    feed_forward_width: int = Field(3072, gt=0)
+    feed_forward_width: int = Field(3072, gt=0, le=2**16)
     """Inner width of all layers, 3 D."""
 
-    timestep_width: int = Field(1024, gt=0)
+    timestep_width: int = Field(1024, gt=0, le=2**14)
     """Width of the sinusoids of a timestep."""
 
-    levels: int = Field(8, gt=0)
-    codebook_size: int = Field(1024, gt=0)
+    levels: int = Field(8, gt=0, le=64)
+    codebook_size: int = Field(1024, gt=0, le=2**16)
 
     @property
     def num_classes(self) -> int:

@@ -47,7 +47,7 @@ class JumpNoise(str, Enum):
 class DiffusionConfig(Config):
     """Sampling of the codes of levels 1 and up. Names and defaults are the release's."""
 
-    timesteps: int = Field(200, gt=0)
+    timesteps: int = Field(200, gt=0, le=10_000)
     """N, reverse steps; fewer than the schedule has are spread evenly over it."""
 
     nar_guidance_w: float = 3.0
@@ -56,13 +56,13 @@ class DiffusionConfig(Config):
     x_0_temp: float = Field(0.7, gt=0)
     """Temperature of the predicted clean codes."""
 
-    q0_override_steps: int = Field(20, ge=0)
+    q0_override_steps: int = Field(20, ge=0, le=10_000)
     """Timestep below which the NAR's level 0 overrides the AR's; 0 = never."""
 
-    jump_len: int = Field(1, gt=0)
+    jump_len: int = Field(1, gt=0, le=10_000)
     """Steps of a jump back up (RePaint's j)."""
 
-    jump_n_sample: int = Field(1, gt=0)
+    jump_n_sample: int = Field(1, gt=0, le=1000)
     """Number of passes over each jump's steps (RePaint's r); 1 = no jumps."""
 
     jump_noise: JumpNoise = JumpNoise.UNIFORM

@@ -26,7 +26,7 @@ class SamplingConfig(Config):
 
     temperature: float = Field(0.7, gt=0)
 
-    top_k: int | None = Field(200, ge=0)
+    top_k: int | None = Field(200, ge=0, le=2**20)
     """Ids that may be drawn; 0 or None = all."""
 
     top_p: float = Field(0.2, ge=0)
@@ -41,7 +41,7 @@ class SamplingConfig(Config):
     presence_penalty: float = 0.4
     """Subtracted once from the logit of an id that is among the last ids."""
 
-    rep_penalty_window: int = Field(80, gt=0)
+    rep_penalty_window: int = Field(80, gt=0, le=2**16)
     """Number of generated ids that count as the last ones."""
 
     eos_penalty_decay: float = 0.5

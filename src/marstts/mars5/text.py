@@ -20,6 +20,9 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer, models, trainers
 
 from marstts.errors import CheckpointError, DataError
+from marstts.file_errors import printable_name, printable_text
+from marstts.files import write_file
+from marstts.reading import read_json
 from marstts.text.bpe import BPE
 from marstts.text.minbpe import check_special, expand, make_bpe, parse_minbpe
 
@@ -31,6 +34,12 @@ CODEBOOK_SIZE = 1024
 
 MAX_CODES = 4096
 """Codes of one token; merges may double their parts, so few lines could ask for more memory than there is."""
+
+MAX_ALL_CODES = 2**22
+"""Codes of all tokens together."""
+
+MAX_CODEBOOK_SIZE = 2**16
+MAX_FILE_BYTES = 2**24
 
 FIRST_CHARACTER = 0x20000
 """The character for code 0, for a library that works on characters."""
@@ -55,12 +64,16 @@ class SpeechBPE:
     def __post_init__(self) -> None:
         """Raises ValueError where merges are of ids not yet made, or special tokens are not where they belong."""
         codes: list[tuple[int, ...]] = [(code,) for code in range(self.codebook_size)]
+        total = len(codes)
         for first, second in self.merges:
             if not (0 <= first < len(codes) and 0 <= second < len(codes)):
                 raise ValueError(f"the merge {(first, second)} makes id {len(codes)} from ids that come after it")
             codes.append(codes[first] + codes[second])
             if len(codes[-1]) > MAX_CODES:
                 raise ValueError(f"the merge {(first, second)} makes a token of {len(codes[-1])} codes")
+            total += len(codes[-1])
+            if total > MAX_ALL_CODES:
+                raise ValueError(f"its tokens have more than {MAX_ALL_CODES} codes together")
         check_special(self.special, len(codes))
         if END_OF_SPEECH not in self.special:
             raise ValueError(f"it has no {END_OF_SPEECH}")
@@ -142,20 +155,21 @@ class SpeechBPE:
     def save(self, path: Path) -> None:
         """Write merges and special tokens as JSON."""
         content = {"codebook_size": self.codebook_size, "special": self.special, "merges": self.merges}
-        path.write_text(json.dumps(content) + "\n", encoding="utf-8")
+        write_file(path, json.dumps(content) + "\n", CheckpointError)
 
     @classmethod
     def load(cls, path: Path) -> SpeechBPE:
         """Read what `save` wrote; raises CheckpointError if it is missing or something else."""
+        content = read_json(path, MAX_FILE_BYTES, CheckpointError)
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            if int(content["codebook_size"]) > MAX_CODEBOOK_SIZE:
+                raise ValueError(f"it has a codebook of more than {MAX_CODEBOOK_SIZE} codes")
             merges = tuple((int(first), int(second)) for first, second in content["merges"])
             special = {str(name): int(index) for name, index in content["special"].items()}
             return cls(merges, special, int(content["codebook_size"]))
-        except FileNotFoundError as error:
-            raise CheckpointError(f"{path}: no such speech tokenizer file") from error
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CheckpointError(f"{path}: expected a speech tokenizer as JSON, but {error}") from error
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+            problem = f"{printable_name(path)}: expected a speech tokenizer, but {printable_text(str(error), 200)}"
+            raise CheckpointError(problem) from error
 
 
 def train_merges(streams: Iterable[Sequence[int]], num_merges: int, codebook_size: int) -> list[Pair]:

@@ -7,8 +7,10 @@ Downstream: `service`; the audio is 24 kHz, 16 bit, mono. Unknown events are ign
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from typing import Any, cast
 
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
 from wyoming.error import Error
@@ -34,6 +36,10 @@ from marstts.server.text_stream import SentenceBuffer, speak_bytes
 FORMAT = {"rate": API_RATE, "width": 2, "channels": 1}
 ATTRIBUTION = Attribution(name="marstts", url="")
 DEFAULT_VOICE = "alloy"
+MAX_EVENT_BYTES = 2**20
+"""Bytes of one event, which is read whole: the longest text, not audio."""
+
+log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
@@ -69,11 +75,28 @@ def info_of(service: SpeechService) -> Info:
     return Info(tts=[program])
 
 
+class BoundedReader:
+    """The reader of a connection, which refuses events that announce more than MAX_EVENT_BYTES."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader = reader
+
+    async def readline(self) -> bytes:
+        """The header of an event; asyncio raises ValueError beyond 64 KiB."""
+        return await self._reader.readline()
+
+    async def readexactly(self, size: Any) -> bytes:
+        """The bytes that a header announces; ValueError where they are too many."""
+        if not isinstance(size, int) or size > MAX_EVENT_BYTES:
+            raise ValueError(f"an event of more than {MAX_EVENT_BYTES} bytes")
+        return await self._reader.readexactly(size)
+
+
 class WyomingHandler(AsyncEventHandler):
     """One connection."""
 
     def __init__(self, service: SpeechService, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        super().__init__(reader, writer)
+        super().__init__(cast(asyncio.StreamReader, BoundedReader(reader)), writer)
         self._service = service
         peer = writer.get_extra_info("peername")
         self._owner = str(peer[0]) if peer else ""
@@ -83,6 +106,13 @@ class WyomingHandler(AsyncEventHandler):
         self._texts: asyncio.Queue[tuple[str, SynthesizeVoice | None, bool]] = asyncio.Queue()
         """Texts to speak: the text, its voice, and whether a stream of text ends with it."""
         self._speaking = asyncio.ensure_future(self._speak_all())
+
+    async def run(self) -> None:
+        """Handle events until the client leaves, or sends what is no event."""
+        try:
+            await super().run()
+        except (AttributeError, LookupError, TypeError, RecursionError, EOFError, ConnectionError) as error:
+            log.info("a Wyoming connection was closed after a malformed event: %s", type(error).__name__)
 
     async def handle_event(self, event: Event) -> bool:
         """Handle an event; the connection stays open."""

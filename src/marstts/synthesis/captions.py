@@ -8,6 +8,7 @@ Subtitles show a few words at a time, and a line ends with a sentence; JSON and 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -33,7 +34,7 @@ def check_captions(path: Path | str) -> None:
     path = Path(path)
     if _suffix(path) is None:
         raise ConfigError(f"{printable_name(path)}: expected a name ending in {' or '.join(CAPTION_SUFFIXES)}")
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise ConfigError(f"{printable_name(path)}: there is no folder {printable_name(path.parent)} to write to")
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from marstts.errors import DataError
+from marstts.file_errors import printable_name
+from marstts.reading import read_regular_file
 from marstts.text.epub import is_epub, read_epub
 
 MAX_FILE_BYTES = 64 * 2**20
@@ -71,25 +73,14 @@ def read_book(path: Path | str) -> Book:
     Raises DataError where the file cannot be read, is too large, is protected, or holds no words.
     """
     path = Path(path)
-    try:
-        if not path.is_file():
-            raise DataError(f"{path}: expected an EPUB or a text file, but there is no such file")
-        epub = is_epub(path)
-        size = path.stat().st_size
-    except OSError as error:
-        raise DataError(f"{path}: expected an EPUB or a text file, but it cannot be read: {error}") from error
-    if epub:
+    if is_epub(path):
         content = read_epub(path)
         parts = [(title, text) for title, text in content.chapters if _has_words(text) or _has_words(title)]
         found = Book(content.title or path.stem, content.author, content.language, _number(parts))
     else:
-        if size > MAX_FILE_BYTES:
-            raise DataError(
-                f"{path}: a text of {size // 2**20} MB; at most {MAX_FILE_BYTES // 2**20} can be read at once"
-            )
         found = book_of_text(_decode(path), path.stem)
     if not found.chapters:
-        raise DataError(f"{path}: expected a book, but there are no words in it")
+        raise DataError(f"{printable_name(path)}: expected a book, but there are no words in it")
     return found
 
 
@@ -150,14 +141,11 @@ def _has_words(text: str) -> bool:
 
 def _decode(path: Path) -> str:
     """The text of a file in UTF-8 or UTF-16; other bytes are taken as Windows-1252, as old books are."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path}: expected a text file, but it cannot be read: {error}") from error
+    content = read_regular_file(path, MAX_FILE_BYTES, DataError)
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return content.decode("utf-16", "replace")
     if b"\0" in content[:4096] or content.startswith(b"PK\x03\x04"):
-        raise DataError(f"{path}: expected an EPUB or a text file, but it holds bytes that are no text")
+        raise DataError(f"{printable_name(path)}: expected an EPUB or a text file, but it holds bytes that are no text")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -7,11 +7,14 @@ name continue the chapter before. Without one, every document of the spine is a 
 
 from __future__ import annotations
 
+import os
 import posixpath
+import struct
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 from xml.etree.ElementTree import Element, ParseError
@@ -20,49 +23,32 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
 from marstts.errors import DataError
+from marstts.file_errors import printable_name, printable_text
+from marstts.reading import open_regular
+from marstts.text.xhtml import Tag, read_xhtml
 
 MAX_FILE_BYTES = 1024 * 2**20
 MAX_PART_BYTES = 16 * 2**20
-MAX_TEXT_BYTES = 128 * 2**20
+MAX_TEXT_BYTES = 32 * 2**20
 MAX_PARTS = 10_000
+MAX_DIRECTORY_BYTES = 8 * 2**20
+"""Bytes of the zip file's table of contents, which is read whole."""
+MAX_TITLE_CHARACTERS = 500
 CONTAINER = "META-INF/container.xml"
+_END_BYTES = 20 + 22 + 2**16
+"""The last record of a zip file with its longest comment, and the record before it of a ZIP64 file."""
+_CORRUPT = (
+    zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError, ValueError, struct.error,
+    LookupError, OverflowError,
+)  # fmt: skip
+"""What `zipfile` raises for corrupt files."""
 ENCRYPTION = "META-INF/encryption.xml"
 
-_BLOCKS = frozenset(
-    [
-        "address",
-        "article",
-        "aside",
-        "blockquote",
-        "body",
-        "dd",
-        "div",
-        "dl",
-        "dt",
-        "figcaption",
-        "figure",
-        "footer",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "header",
-        "hr",
-        "li",
-        "main",
-        "ol",
-        "p",
-        "pre",
-        "section",
-        "table",
-        "td",
-        "th",
-        "tr",
-        "ul",
-    ]
-)
+_BLOCKS = frozenset([
+    "address", "article", "aside", "blockquote", "body", "dd", "div", "dl", "dt", "figcaption", "figure",
+    "footer", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "li", "main",
+    "ol", "p", "pre", "section", "table", "td", "th", "tr", "ul",
+])  # fmt: skip
 _SILENT = frozenset(["head", "script", "style", "title", "nav", "svg", "math", "rt", "rp"])
 _HEADINGS = frozenset(["h1", "h2", "h3"])
 
@@ -87,13 +73,11 @@ class _Section:
 
 
 def is_epub(path: Path) -> bool:
-    """Whether the file is an EPUB: a zip file with a container document."""
-    if not zipfile.is_zipfile(path):
-        return False
+    """Whether the file is an EPUB: a zip file with a container document; raises DataError where it is too large."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with _open_archive(path) as archive:
             return CONTAINER in archive.namelist()
-    except (zipfile.BadZipFile, OSError, ValueError):
+    except _CORRUPT:
         return False
 
 
@@ -101,31 +85,46 @@ def is_epub_file(path: Path) -> bool:
     """Whether the path is an EPUB; False where it cannot be read."""
     try:
         return path.is_file() and is_epub(path)
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 
 def read_epub(path: Path) -> EpubContent:
     """The content of an EPUB; raises DataError where it is corrupt, too large or protected."""
-    if path.stat().st_size > MAX_FILE_BYTES:
-        raise DataError(f"{path}: an EPUB of more than {MAX_FILE_BYTES // 2**20} MB cannot be read")
     try:
-        with zipfile.ZipFile(path) as archive:
+        with _open_archive(path) as archive:
             return _Package(path, archive).read()
-    except (zipfile.BadZipFile, OSError, EOFError, RuntimeError, NotImplementedError, ValueError) as error:
-        raise DataError(f"{path}: expected an EPUB, but it is corrupt: {error}") from error
+    except _CORRUPT as error:
+        problem = printable_text(str(error), 200)
+        raise DataError(f"{printable_name(path)}: expected an EPUB, but it is corrupt: {problem}") from error
+
+
+@contextmanager
+def _open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
+    """The open zip file; raises DataError where its directory is so large that it could fill the memory."""
+    with open_regular(path, MAX_FILE_BYTES, DataError) as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _END_BYTES))
+        tail = file.read()
+        end = tail.rfind(b"PK\5\6")
+        if end < 0 or len(tail) < end + 22:
+            raise zipfile.BadZipFile("it is no zip file")
+        size = int.from_bytes(tail[end + 12 : end + 16], "little")
+        if size > MAX_DIRECTORY_BYTES or tail[max(0, end - 20) : end].startswith(b"PK\6\7"):
+            raise DataError(f"{printable_name(path)}: a zip file with too many parts for an EPUB")
+        with zipfile.ZipFile(file) as archive:
+            yield archive
 
 
 class _Package:
     """An open EPUB."""
 
     def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
-        self.path = path
+        self.name = printable_name(path)
         self.archive = archive
         self.bytes_read = 0
         names = archive.namelist()
         if len(names) > MAX_PARTS:
-            raise DataError(f"{path}: an EPUB of {len(names)} parts; at most {MAX_PARTS} can be read")
+            raise DataError(f"{self.name}: an EPUB of {len(names)} parts; at most {MAX_PARTS} can be read")
         self.names = frozenset(names)
 
     def read(self) -> EpubContent:
@@ -163,19 +162,21 @@ class _Package:
     def part(self, name: str) -> bytes:
         """The bytes of a part, up to a bound."""
         if name not in self.names:
-            raise DataError(f"{self.path}: expected an EPUB, but its part {name[:80]!r} is missing")
+            raise DataError(f"{self.name}: expected an EPUB, but its part {name[:80]!r} is missing")
+        if self.archive.getinfo(name).compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise DataError(f"{self.name}: expected an EPUB, but its part {name[:80]!r} is compressed in another way")
         with self.archive.open(name) as file:
             content = file.read(MAX_PART_BYTES + 1)
         self.bytes_read += len(content)
         if len(content) > MAX_PART_BYTES or self.bytes_read > MAX_TEXT_BYTES:
-            raise DataError(f"{self.path}: the part {name[:80]!r} of the EPUB is too large to be a text")
+            raise DataError(f"{self.name}: the part {name[:80]!r} of the EPUB is too large to be a text")
         return content
 
     def xml(self, name: str) -> Element:
         try:
             return fromstring(self.part(name), forbid_dtd=False)
         except (ParseError, DefusedXmlException, ValueError, LookupError) as error:
-            raise DataError(f"{self.path}: the part {name[:80]!r} of the EPUB is malformed: {error}") from error
+            raise DataError(f"{self.name}: the part {name[:80]!r} of the EPUB is malformed: {error}") from error
 
     def refuse_protected(self, spine: list[str]) -> None:
         """Raise DataError where a document of the book is encrypted."""
@@ -183,7 +184,7 @@ class _Package:
             return
         encrypted = {unquote(each.get("URI", "")) for each in _named(self.xml(ENCRYPTION), "CipherReference")}
         if encrypted & set(spine):
-            raise DataError(f"{self.path}: the book is encrypted (DRM); give a file without protection")
+            raise DataError(f"{self.name}: the book is encrypted (DRM); give a file without protection")
 
     def contents(self, items: Iterable[Element], folder: str) -> dict[str, dict[str, str]]:
         """The table of contents: document -> place in it ("" is its start) -> title."""
@@ -193,7 +194,7 @@ class _Package:
             if name not in self.names:
                 continue
             if "nav" in item.get("properties", "").split():
-                entries = _Navigation.entries(_decode(self.part(name)))
+                entries = _navigation_entries(_decode(self.part(name)))
             elif item.get("media-type") == "application/x-dtbncx+xml" and not found:
                 entries = [_ncx_entry(point) for point in _named(self.xml(name), "navPoint")]
             else:
@@ -205,10 +206,7 @@ class _Package:
         return found
 
     def sections(self, name: str, places: dict[str, str]) -> list[_Section]:
-        reader = _DocumentReader(places)
-        reader.feed(_decode(self.part(name)))
-        reader.close()
-        return reader.finish()
+        return _DocumentReader(places).read(_decode(self.part(name)))
 
 
 def _merge(sections: list[_Section], has_contents: bool) -> list[tuple[str, str]]:
@@ -233,50 +231,57 @@ def _without_title(blocks: list[str], title: str) -> list[str]:
     return plain[1:] if plain and plain[0].casefold() == title.casefold() else plain
 
 
-class _DocumentReader(HTMLParser):
+class _DocumentReader:
     """Collects the text of an XHTML document, block by block, in sections that begin at named places."""
 
     def __init__(self, places: dict[str, str]) -> None:
-        super().__init__(convert_charrefs=True)
         self.places = places
         self.done = [_Section(places.get(""))]
         self.words: list[str] = []
         self.silent = 0
         self.heading = False
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        attributes = dict(attrs)
-        place = attributes.get("id") or (attributes.get("name") if tag == "a" else None)
-        if tag in _BLOCKS:
+    def read(self, document: str) -> list[_Section]:
+        """The sections of the document that have text or a title."""
+        for found in read_xhtml(document):
+            if isinstance(found, str):
+                self.handle_text(found)
+            elif found.starts:
+                silent = self.silent
+                self.handle_start(found)
+                self.silent = silent if found.ends else self.silent
+            else:
+                self.handle_end(found.name)
+        self.end_block()
+        return [section for section in self.done if section.blocks or section.title]
+
+    def handle_start(self, tag: Tag) -> None:
+        place = tag.attributes.get("id") or (tag.attributes.get("name") if tag.name == "a" else None)
+        if tag.name in _BLOCKS:
             self.end_block()
         if place and place in self.places:
             self.end_block()
             self.done.append(_Section(self.places[place]))
         if (
-            tag in _SILENT
-            or "noteref" in (attributes.get("epub:type") or "")
-            or (self.silent and tag not in ("br", "img", "hr", "meta", "link", "input", "col"))
+            tag.name in _SILENT
+            or "noteref" in tag.attributes.get("epub:type", "")
+            or (self.silent and tag.name not in ("br", "img", "hr", "meta", "link", "input", "col"))
         ):
             self.silent += 1
-        if tag == "br":
+        if tag.name == "br":
             self.words.append("\n")
-        self.heading = self.heading or tag in _HEADINGS
+        self.heading = self.heading or tag.name in _HEADINGS
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        silent = self.silent
-        self.handle_starttag(tag, attrs)
-        self.silent = silent
-
-    def handle_endtag(self, tag: str) -> None:
+    def handle_end(self, name: str) -> None:
         if self.silent:
             self.silent -= 1
             return
-        if tag in _BLOCKS:
+        if name in _BLOCKS:
             self.end_block()
 
-    def handle_data(self, data: str) -> None:
+    def handle_text(self, text: str) -> None:
         if not self.silent:
-            self.words.append(" ".join(data.split("\n")) if data.strip() else " ")
+            self.words.append(" ".join(text.split("\n")) if text.strip() else " ")
 
     def end_block(self) -> None:
         lines = [" ".join(line.split()) for line in "".join(self.words).split("\n")]
@@ -285,57 +290,47 @@ class _DocumentReader(HTMLParser):
             self.done[-1].blocks.append(f"# {' '.join(text.split())}" if self.heading else text)
         self.words, self.heading = [], False
 
-    def finish(self) -> list[_Section]:
-        self.end_block()
-        return [section for section in self.done if section.blocks or section.title]
 
-
-class _Navigation(HTMLParser):
-    """Collects the links of the `toc` part of a navigation document."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.found: list[tuple[str, str]] = []
-        self.depth = 0
-        self.target: str | None = None
-        self.title = ""
-
-    @classmethod
-    def entries(cls, document: str) -> list[tuple[str, str]]:
-        reader = cls()
-        reader.feed(document)
-        reader.close()
-        return reader.found
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        attributes = dict(attrs)
-        if tag == "nav":
-            self.depth += 1 if self.depth or (attributes.get("epub:type") or "toc") == "toc" else 0
-        if tag == "a" and self.depth:
-            self.target, self.title = unquote(attributes.get("href") or ""), ""
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag == "a" and self.target is not None:
-            self.found.append((self.target, " ".join(self.title.split())))
-            self.target = None
-        if tag == "nav" and self.depth:
-            self.depth -= 1
-
-    def handle_data(self, data: str) -> None:
-        if self.target is not None:
-            self.title += data
+def _navigation_entries(document: str) -> list[tuple[str, str]]:
+    """The links of the `toc` part of a navigation document: target and title."""
+    entries: list[tuple[str, str]] = []
+    depth = 0
+    target: str | None = None
+    title: list[str] = []
+    for found in read_xhtml(document):
+        if isinstance(found, str):
+            if target is not None:
+                title.append(found)
+            continue
+        if found.starts and found.name == "nav":
+            depth += 1 if depth or found.attributes.get("epub:type", "toc") == "toc" else 0
+        if found.starts and found.name == "a" and depth:
+            target, title = unquote(found.attributes.get("href", "")), []
+        if found.ends and found.name == "a" and target is not None:
+            entries.append((target, " ".join("".join(title).split())[:MAX_TITLE_CHARACTERS]))
+            target = None
+        if found.ends and found.name == "nav" and depth:
+            depth -= 1
+    return entries
 
 
 def _ncx_entry(point: Element) -> tuple[str, str]:
-    content = next(_named(point, "content"), None)
-    label = next(_named(point, "text"), None)
+    """Target and title of an entry, from its own children: entries may lie in one another."""
+    content = next((each for each in point if _name_of(each) == "content"), None)
+    labels = [each for each in point if _name_of(each) == "navLabel"]
+    label = next((each for one in labels for each in one if _name_of(each) == "text"), None)
     target = unquote(content.get("src", "")) if content is not None else ""
-    return target, " ".join((label.text or "").split()) if label is not None else ""
+    title = " ".join((label.text or "").split()) if label is not None else ""
+    return target, title[:MAX_TITLE_CHARACTERS]
 
 
 def _named(element: Element, name: str) -> Iterator[Element]:
     """Every element below with this name, whatever its namespace."""
-    return (each for each in element.iter() if str(each.tag).rpartition("}")[2] == name)
+    return (each for each in element.iter() if _name_of(each) == name)
+
+
+def _name_of(element: Element) -> str:
+    return str(element.tag).rpartition("}")[2]
 
 
 def _text_of(package: Element, name: str) -> str:

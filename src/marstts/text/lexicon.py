@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from marstts.errors import DataError
+from marstts.file_errors import printable_name
+from marstts.reading import read_text
 from marstts.text.rules import Trace
 from marstts.text.tables import table
 
@@ -76,13 +78,7 @@ def read_lexicon(path: Path | str) -> Lexicon:
 
     Raises DataError where the file cannot be read, or with every line that is no entry.
     """
-    path = Path(path)
-    try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise DataError(f"{path}: a lexicon of more than {MAX_FILE_BYTES // 2**20} MB; give a smaller one")
-        content = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: expected a lexicon in UTF-8, but it cannot be read: {error}") from error
+    content = read_text(path, MAX_FILE_BYTES, DataError).removeprefix("\ufeff")
     respellings: dict[str, str] = {}
     complaints = []
     for number, line in enumerate(content.splitlines(), start=1):
@@ -94,7 +90,7 @@ def read_lexicon(path: Path | str) -> Lexicon:
         except DataError as error:
             complaints.append(f"line {number}: {error}")
     if complaints:
-        raise DataError(f"{path}: {'; '.join(complaints[:5])}")
+        raise DataError(f"{printable_name(path)}: {'; '.join(complaints[:5])}")
     return Lexicon(respellings)
 
 

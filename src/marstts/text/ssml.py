@@ -25,6 +25,8 @@ defused, defused_tree = lazy_module("defusedxml"), lazy_module("defusedxml.Eleme
 
 MAX_CHARACTERS = 4 * 2**20
 MAX_DEPTH = 50
+MAX_EMPHASIZED = 2_000
+"""Emphasized words of one paragraph: each is looked for in each of its sentences."""
 
 BREAK_SECONDS = {"none": 0.0, "x-weak": 0.1, "weak": 0.2, "medium": 0.4, "strong": 0.7, "x-strong": 1.2}
 RATES = {"x-slow": 0.6, "slow": 0.8, "medium": 1.0, "default": 1.0, "fast": 1.25, "x-fast": 1.6}
@@ -46,45 +48,68 @@ class Document:
 
 @dataclass
 class _Writer:
-    """Collects segments; text with the same style grows into one."""
+    """Collects segments; text with the same style grows into one, in time that is linear in the document."""
 
-    segments: list[Segment] = field(default_factory=list)
     unknown: dict[str, None] = field(default_factory=dict)
+    _done: list[Segment] = field(default_factory=list)
+    _style: Segment | None = None
+    """Style of the segment that grows; None where the next text begins one."""
+    _pieces: list[str] = field(default_factory=list)
+    _emphasized: dict[str, None] = field(default_factory=dict)
 
     def write(self, text: str, style: Segment) -> None:
-        last = self.segments[-1] if self.segments else None
-        same = last is not None and not last.pause_seconds and (last.rate, last.voice) == (style.rate, style.voice)
-        if last is not None and same:
-            words = dict.fromkeys(last.emphasized + style.emphasized)
-            self.segments[-1] = replace(last, text=last.text + text, emphasized=tuple(words))
-        elif text.strip():
-            self.segments.append(replace(style, text=text))
+        if self._style is None or (self._style.rate, self._style.voice) != (style.rate, style.voice):
+            if not text.strip():
+                return
+            self._finish()
+            self._style = style
+        self._pieces.append(text)
+        self._emphasized.update(dict.fromkeys(style.emphasized))
+        if len(self._emphasized) > MAX_EMPHASIZED:
+            raise TextError(f"more than {MAX_EMPHASIZED} emphasized words in one SSML paragraph; use more paragraphs")
 
     def pause(self, seconds: float, style: Segment) -> None:
         if not seconds:
             return
-        if self.segments:
-            last = self.segments[-1]
-            self.segments[-1] = replace(last, pause_seconds=min(last.pause_seconds + seconds, MAX_PAUSE_SECONDS))
+        self._finish()
+        if self._done:
+            last = self._done[-1]
+            self._done[-1] = replace(last, pause_seconds=min(last.pause_seconds + seconds, MAX_PAUSE_SECONDS))
         else:
-            self.segments.append(replace(style, text="", pause_seconds=seconds, emphasized=()))
+            self._done.append(replace(style, text="", pause_seconds=seconds, emphasized=()))
 
     def end_sentence(self) -> None:
-        if self.segments and not self.segments[-1].pause_seconds:
-            self.segments[-1] = replace(self.segments[-1], text=self.segments[-1].text.rstrip() + "\n\n")
+        if self._style is None:
+            return
+        while self._pieces and not self._pieces[-1].strip():
+            self._pieces.pop()
+        if self._pieces:
+            self._pieces[-1] = self._pieces[-1].rstrip()
+        self._pieces.append("\n\n")
+
+    def segments(self) -> list[Segment]:
+        """All that was written."""
+        self._finish()
+        return self._done
+
+    def _finish(self) -> None:
+        if self._style is not None:
+            words = tuple(self._emphasized)
+            self._done.append(replace(self._style, text="".join(self._pieces), emphasized=words))
+        self._style, self._pieces, self._emphasized = None, [], {}
+
+
+_START = re.compile(
+    r"(?:<\?xml[^>]*\?>\s*)?(?:<!DOCTYPE[^\[>]*(?:\[[^\]]*\])?\s*>\s*)?(?:<!--(?:(?!-->).)*-->\s*)*<speak[\s>]",
+    re.DOTALL,
+)
+"""The start of a document. A comment ends at its first `-->`: more ways to read it would take exponential time."""
 
 
 def is_ssml(text: str) -> bool:
     """Whether `text` is an SSML document rather than words."""
     start = text[:2000].lstrip("\ufeff \t\r\n")
-    return (
-        re.match(
-            r"(?:<\?xml[^>]*\?>\s*)?(?:<!DOCTYPE[^\[>]*(?:\[[^\]]*\])?\s*>\s*)?(?:<!--.*?-->\s*)*<speak[\s>]",
-            start,
-            re.DOTALL,
-        )
-        is not None
-    )
+    return _START.match(start) is not None
 
 
 def read_ssml(text: str) -> Document:
@@ -104,7 +129,7 @@ def read_ssml(text: str) -> Document:
     _read_element(root, Segment(), writer, depth=0)
     names = ", ".join(writer.unknown)
     warnings = (f"these SSML elements are not honored, only their text is read: {names}",) if names else ()
-    return Document(tuple(part for part in writer.segments if part.text.strip() or part.pause_seconds), warnings)
+    return Document(tuple(part for part in writer.segments() if part.text.strip() or part.pause_seconds), warnings)
 
 
 def _read_element(element: Element, style: Segment, writer: _Writer, depth: int) -> None:

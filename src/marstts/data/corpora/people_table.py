@@ -17,6 +17,7 @@ from pathlib import Path
 
 from marstts.data.corpora.build_manifest import RawUtterance, RejectedItem, RejectKind
 from marstts.errors import DataError
+from marstts.reading import read_text
 
 TABLE = "utterances.tsv"
 COLUMNS = ("path", "corpus", "speaker", "sample_rate", "license", "transcript")
@@ -28,6 +29,8 @@ SHARED_NUMBERS = {"librispeech": "libri", "libritts": "libri"}
 
 TEST_PERCENT, VALIDATION_PERCENT = 10, 4
 """Percentages of the speakers held out."""
+
+MAX_TABLE_BYTES = 2**28
 
 FIRST_PERSON = re.compile(r"\bi\b")
 
@@ -49,10 +52,7 @@ def people_table(root: Path, excluded: Collection[str] = ()) -> Iterator[RawUtte
 
 def read_table(path: Path) -> list[dict[str, str]]:
     """Read the table's rows as dictionaries by column name; DataError names the line that does not fit."""
-    try:
-        header, *lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: expected a table of recordings, tab-separated with a header, but {error}") from error
+    header, *lines = read_text(path, MAX_TABLE_BYTES, DataError).removeprefix("\ufeff").splitlines() or [""]
     names = [EITHER_SPELLING.sub("license", name) for name in header.split("\t")]
     missing = [name for name in COLUMNS if name not in names]
     if missing:

@@ -1,0 +1,146 @@
+"""Documents made to hang the reader or fill its memory: time is linear, and what is refused is one sentence."""
+
+from __future__ import annotations
+
+import io
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from marstts.errors import DataError, MarsError, TextError
+from marstts.text.books import read_book
+from marstts.text.ssml import is_ssml, read_ssml
+from marstts.text.xhtml import Tag, read_xhtml
+from small_epub import PARTS, write_small_epub
+
+SLOWEST_SECONDS = 10.0
+"""All of these took minutes or more before; each takes under a second on an idle machine."""
+
+
+def timed(read: Callable[[], object]) -> None:
+    started = time.monotonic()
+    try:
+        read()
+    except MarsError as error:
+        assert "\n" not in str(error)
+    assert time.monotonic() - started < SLOWEST_SECONDS
+
+
+def test_comments_before_an_ssml_document_take_linear_time() -> None:
+    started = time.monotonic()
+    assert not is_ssml("<!---->" * 280 + "x")
+    assert is_ssml("<!-- a --> <!-- b\n -->\n<speak>")
+    assert not is_ssml("<!-- <speak> -->")
+    assert time.monotonic() - started < SLOWEST_SECONDS
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        "aaaaaaaaaaaaaaaaaa<mark/>" * 10_000,
+        "".join(f"<emphasis>w{number}</emphasis>" for number in range(10_000)),
+        "<s>a</s>" * 10_000,
+        "a<break/>" * 5_000,
+        "<p>" * 10_000,
+    ],
+    ids=["marks", "emphasis", "sentences", "breaks", "nested"],
+)
+def test_ssml_takes_linear_time(document: str) -> None:
+    timed(lambda: read_ssml(f"<speak>{document}</speak>"))
+
+
+@pytest.mark.parametrize("entity", ['"lol"', 'SYSTEM "file:///etc/passwd"'])
+def test_entities_of_ssml_are_refused(entity: str) -> None:
+    with pytest.raises(TextError, match="without entities"):
+        read_ssml(f"<!DOCTYPE speak [<!ENTITY a {entity}>]><speak>&a;</speak>")
+
+
+@pytest.mark.parametrize("end", ["", ">", "'>", "-->"])
+@pytest.mark.parametrize(
+    "piece",
+    ["<", "<!", "<!--", "<![CDATA[", "<a ", "</", "<a b='", "<?", "<a/", "<a b=c ", "<p>", "<svg>", "a<b>", "&#"],
+)
+def test_xhtml_takes_linear_time(piece: str, end: str) -> None:
+    timed(lambda: list(read_xhtml(piece * (200_000 // len(piece)) + end)))
+
+
+def test_tags_and_text_of_xhtml() -> None:
+    document = "<!DOCTYPE html><p ID='a' b=\"1 > 0\" c=d>5 &lt; 6"
+    document += "<br/><!-- <x> --><![CDATA[<y>]]><script>a<b</script></p> < 2"
+    tag, *found = read_xhtml(document)
+    assert tag == Tag("p", starts=True, ends=False, attributes={"id": "a", "b": "1 > 0", "c": "d"})
+    assert [one if isinstance(one, str) else one.name for one in found] == [
+        "5 < 6", "br", "<y>", "script", "script", "p", " ", "<", " 2",
+    ]  # fmt: skip
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(DataError) as caught:
+        read_book(path)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_zip_bomb_is_refused(tmp_path: Path) -> None:
+    path = write_small_epub(tmp_path / "a.epub")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in PARTS.items():
+            archive.writestr(name, content if name != "a.xhtml" else "a" * (17 * 2**20))
+    assert path.stat().st_size < 2**20 and "too large to be a text" in refusal(path)
+
+
+def test_a_directory_that_fills_the_memory_is_refused_unread(tmp_path: Path) -> None:
+    path = tmp_path / "a.epub"
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w") as archive:
+        archive.writestr("META-INF/container.xml", "a")
+    content = bytearray(sink.getvalue())
+    end = content.rfind(b"PK\5\6")
+    content[end + 12 : end + 16] = (900 * 2**20).to_bytes(4, "little")
+    path.write_bytes(content)
+    assert "too many parts" in refusal(path)
+    path.write_bytes(content[:end] + b"PK\6\7" + bytes(16) + content[end:])
+    assert "too many parts" in refusal(path)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_compressions_that_no_epub_has_are_refused(method: int, tmp_path: Path) -> None:
+    path = tmp_path / "a.epub"
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, content in PARTS.items():
+            archive.writestr(name, content)
+    assert "compressed in another way" in refusal(path)
+
+
+def test_entities_and_corrupt_parts_of_an_epub_are_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "a.epub"
+    entity = '<!DOCTYPE a [<!ENTITY a "lol"><!ENTITY b "&a;&a;&a;">]>'
+    for compression, parts in (
+        (zipfile.ZIP_STORED, {**PARTS, "b.opf": entity + PARTS["b.opf"]}),
+        (zipfile.ZIP_STORED, {**PARTS, "META-INF/container.xml": "<a>" * 100_000}),
+    ):
+        with zipfile.ZipFile(path, "w", compression) as archive:
+            for name, content in parts.items():
+                archive.writestr(name, content)
+        assert "malformed" in refusal(path)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in PARTS.items():
+            archive.writestr(name, content)
+        start = archive.getinfo("b.opf").header_offset + 30 + len("b.opf")
+    content = bytearray(path.read_bytes())
+    content[start : start + 20] = b"\xff" * 20
+    path.write_bytes(content)
+    assert "corrupt" in refusal(path)
+
+
+def test_nested_entries_of_a_table_of_contents_take_linear_time(tmp_path: Path) -> None:
+    path = tmp_path / "a.epub"
+    ncx = "<ncx>" + "<navPoint>" * 30_000 + "</navPoint>" * 30_000 + "</ncx>"
+    item = '<item id="n" href="n.ncx" media-type="application/x-dtbncx+xml"/></manifest>'
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in {**PARTS, "n.ncx": ncx}.items():
+            archive.writestr(name, content.replace("</manifest>", item) if name == "b.opf" else content)
+    timed(lambda: read_book(path))
