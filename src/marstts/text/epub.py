@@ -41,7 +41,7 @@ _CORRUPT = (
     zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError, ValueError, struct.error,
     LookupError, OverflowError,
 )  # fmt: skip
-"""What `zipfile` raises for corrupt files."""
+"""Exceptions that `zipfile` raises for corrupt files."""
 ENCRYPTION = "META-INF/encryption.xml"
 
 _BLOCKS = frozenset([
