@@ -68,3 +68,42 @@ def test_unknown_voices_and_malformed_documents_are_refused(reference_file: Path
             synthesizer.speak(f'<speak><voice name="{name}">Hi.</voice></speak>', reference_file)
     with pytest.raises(TextError, match="well-formed"):
         synthesizer.speak('<speak><voice name="ada">Hi.</speak>', reference_file)
+
+
+def test_a_stream_changes_voice_and_rate_as_speech_does(reference_file: Path) -> None:
+    pytest.importorskip("av")
+    synthesizer = scripted_synthesizer(good)
+    ssml = (
+        '<speak>The cat sat. <voice name="ada"><prosody rate="200%">The <emphasis>cat</emphasis> sat.</prosody></voice>'
+        '<prosody rate="80%">The cat sat.</prosody></speak>'
+    )
+    chunks = list(synthesizer.stream(ssml, reference_file))
+    speech = synthesizer.speak(ssml, reference_file)
+    assert [chunk.is_last for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+    plain, fast, slow = [chunk.take for chunk in chunks if chunk.take is not None]
+    assert [take.text for take in (plain, fast, slow)] == ["The cat sat."] * 3
+    assert fast.seconds < plain.seconds < slow.seconds
+    assert sum(chunk.seconds for chunk in chunks) == pytest.approx(speech.seconds, rel=0.1)
+    assert [chunk.sentence for chunk in chunks if chunk.take is not None] == [1, 2, 3]
+    assert {chunk.warning for chunk in chunks} == {None, "not supported and ignored: emphasis"}
+
+
+def test_a_stream_uses_the_voice_that_a_part_names(reference_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synthesizer, used = scripted_synthesizer(good), []
+    requests = type(synthesizer).requests
+    monkeypatch.setattr(
+        type(synthesizer), "requests", lambda self, *given: used.append(given[1].name) or requests(self, *given)
+    )
+    list(synthesizer.stream('<speak>The cat sat. <voice name="ada">The cat sat.</voice></speak>', reference_file))
+    assert used[-1].lower() == "ada" and used[0] != used[-1]
+    with pytest.raises(VoiceError, match="packaged voices"):
+        synthesizer.stream('<speak><voice name="../x">Hi.</voice></speak>', reference_file)
+
+
+def test_a_stream_without_a_time_stretcher_names_the_rate(
+    reference_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "av", None)
+    text = '<speak><prosody rate="fast">The cat sat.</prosody></speak>'
+    chunks = list(scripted_synthesizer(good).stream(text, reference_file))
+    assert "the speaking rate is not honored" in "".join(chunk.warning or "" for chunk in chunks)

@@ -27,33 +27,48 @@ def change_tempo(waveform: Waveform, speed: float) -> Waveform:
     """`waveform` spoken `speed` times as fast, 0.5 to 2; 1 returns it as it is. Needs the extra `formats`."""
     if speed == 1.0 or not len(waveform.samples):
         return waveform
-    av = require("av", "formats")
-    graph = av.filter.Graph()
-    source = graph.add_abuffer(format="flt", sample_rate=waveform.sample_rate, layout="mono", time_base=None)
-    tempo, sink = graph.add("atempo", f"{speed:.6f}"), graph.add("abuffersink")
-    source.link_to(tempo)
-    tempo.link_to(sink)
-    graph.configure()
-    pieces: list[np.ndarray] = []
-    for first in range(0, len(waveform.samples), BLOCK_SAMPLES):
-        block = np.ascontiguousarray(waveform.samples[None, first : first + BLOCK_SAMPLES], dtype=np.float32)
-        frame = av.AudioFrame.from_ndarray(block, format="flt", layout="mono")
-        frame.sample_rate, frame.pts = waveform.sample_rate, first
-        graph.push(frame)
-        pieces += _ready(av, graph)
-    graph.push(None)
-    pieces += _ready(av, graph)
-    if not pieces:
+    samples = TempoFilter(speed, waveform.sample_rate).push(waveform.samples, is_last=True)
+    if not len(samples):
         raise AudioError("FFmpeg's tempo filter returned no audio")
-    return Waveform(np.concatenate(pieces), waveform.sample_rate)
+    return Waveform(samples, waveform.sample_rate)
 
 
-def _ready(av: object, graph: object) -> list[np.ndarray]:
-    """The samples that the filter has finished."""
-    pieces: list[np.ndarray] = []
-    while True:
-        try:
-            frame = graph.pull()  # type: ignore[attr-defined]
-        except (av.error.BlockingIOError, av.error.EOFError):  # type: ignore[attr-defined]
-            return pieces
-        pieces.append(frame.to_ndarray().reshape(-1).astype(np.float32))
+class TempoFilter:
+    """Changes the tempo of audio that comes in pieces; what it holds back comes out with the last."""
+
+    def __init__(self, speed: float, sample_rate: int) -> None:
+        """Open FFmpeg's filter; raises MissingExtraError without PyAV."""
+        self._av = require("av", "formats")
+        self._sample_rate = sample_rate
+        self._num_pushed = 0
+        self._graph = self._av.filter.Graph()
+        source = self._graph.add_abuffer(format="flt", sample_rate=sample_rate, layout="mono", time_base=None)
+        tempo, sink = self._graph.add("atempo", f"{speed:.6f}"), self._graph.add("abuffersink")
+        source.link_to(tempo)
+        tempo.link_to(sink)
+        self._graph.configure()
+
+    def push(self, samples: np.ndarray, *, is_last: bool = False) -> np.ndarray:
+        """Hand in the next samples -> those that are finished (N,)."""
+        pieces: list[np.ndarray] = []
+        for first in range(0, len(samples), BLOCK_SAMPLES):
+            block = np.ascontiguousarray(samples[None, first : first + BLOCK_SAMPLES], dtype=np.float32)
+            frame = self._av.AudioFrame.from_ndarray(block, format="flt", layout="mono")
+            frame.sample_rate, frame.pts = self._sample_rate, self._num_pushed + first
+            self._graph.push(frame)
+            pieces += self._ready()
+        self._num_pushed += len(samples)
+        if is_last:
+            self._graph.push(None)
+            pieces += self._ready()
+        return np.concatenate(pieces) if pieces else np.zeros(0, np.float32)
+
+    def _ready(self) -> list[np.ndarray]:
+        """The samples that the filter has finished."""
+        pieces: list[np.ndarray] = []
+        while True:
+            try:
+                frame = self._graph.pull()
+            except (self._av.error.BlockingIOError, self._av.error.EOFError):
+                return pieces
+            pieces.append(frame.to_ndarray().reshape(-1).astype(np.float32))

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from marstts.audio import Waveform
 from marstts.generation.scheduler import AsyncScheduler
+from marstts.lazy import lazy_module
 from marstts.synthesis import clone as cloning
 from marstts.synthesis.batch import DEFAULT_BATCH, SpeakRequest, SpeakResult, pair_up, run_requests, speech_of
 from marstts.synthesis.continuation import Continuation
@@ -22,6 +24,11 @@ from marstts.synthesis.stream import Chunk, stream_text
 from marstts.synthesis.styled import Part, join_parts, split_parts
 from marstts.synthesis.voices import open_voice, voice_of_part
 from marstts.voice import Voice
+
+if TYPE_CHECKING:
+    from marstts.synthesis import styled_stream
+else:
+    styled_stream = lazy_module("marstts.synthesis.styled_stream")
 
 SSML_TAG, SSML_START = "<speak", 2000
 """No text without this tag at its start is SSML."""
@@ -130,9 +137,21 @@ class Synthesizer(ModelSession):
         """Speak as `speak`, but yield the audio in chunks, the first of them after a few patches.
 
         Closing the iterator stops all work within a patch. `synthesis.stream` lists the differences from `speak` in
-        edges, loudness and flawed takes. Raises the errors of `speak`, before the first chunk.
+        edges, loudness and flawed takes. Raises the errors of `speak`, before the first chunk. SSML may change voice
+        and rate, as in `speak`.
         """
         top_p, opened = self.sampling.top_p if top_p is None else top_p, self.open_voice(voice)
+        if SSML_TAG in text[:SSML_START] and (parts := split_parts(text, self.lexicon)):
+            return styled_stream.stream_parts(
+                self,
+                parts,
+                opened,
+                seed=seed,
+                top_p=top_p,
+                continuation=continuation,
+                config=config or StreamConfig(),
+                scheduler=scheduler,
+            )
         return stream_text(
             self,
             self.prepare_text(text, opened, seed, top_p),
