@@ -70,6 +70,14 @@ def batch(folder: Path) -> list[str]:
     return [words[0], "--file", str(folder / "lines.txt"), *words[2:5], str(folder / "target"), "--batch", "1"]
 
 
+def book(folder: Path) -> list[str]:
+    from small_epub import write_small_epub
+
+    words = speak(folder)
+    write_small_epub(folder / "book.epub")
+    return [words[0], "--file", str(folder / "book.epub"), *words[2:5], f"{folder / 'target'}/"]
+
+
 def voice(folder: Path) -> list[str]:
     import marstts.cli.voice
     from scripted import good, scripted_synthesizer
@@ -113,6 +121,7 @@ SCENARIOS = {
     "speak": speak,
     "stream": stream,
     "batch": batch,
+    "book": book,
     "voice": voice,
     "export": export,
 }

@@ -19,9 +19,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from killed_commands import book
 from marstts import audio
 from marstts.bundle import BUNDLE_FILE, read_info
+from marstts.cli.main import app
 from marstts.config import write_config
 from marstts.models import load_for_training
 from marstts.text.bpe import BPE
@@ -143,6 +146,36 @@ def test_a_batch_has_whole_files_only(folder: Path) -> None:
             assert json.loads(line)["line"]
 
     kill_everywhere("batch", folder, check, largest=70_000)
+
+
+def test_a_killed_book_is_continued_and_its_finished_chapters_stay(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("marstts.cli.speak.load", lambda *how: scripted_synthesizer(good))
+    target, names = folder / "target", ["01-the-harbor.mp3", "02-the-storm.mp3"]
+    num_kept = []
+
+    def check() -> None:
+        found = {
+            path.name: (path.stat().st_mtime_ns, path.read_bytes())
+            for path in map(target.joinpath, names)
+            if path.exists()
+        }
+        for name in found:
+            assert 1.0 < audio.read(target / name).seconds < 12.0
+        report = target / "report.jsonl"
+        lines = report.read_text(encoding="utf-8").split("\n")[:-1] if report.exists() else []
+        finished = {entry["file"] for entry in map(json.loads, lines)}
+        result = CliRunner().invoke(app, [*book(folder), "--json"])
+        assert result.exit_code == 0, result.stderr
+        assert json.loads(result.stdout) == {"spoken": 2 - len(finished), "kept": len(finished), "failed": []}
+        assert sorted(path.name for path in target.glob("[0-9]*.mp3")) == names
+        for name in finished:
+            assert found[name] == ((target / name).stat().st_mtime_ns, (target / name).read_bytes())
+        num_kept.append(len(finished))
+
+    kill_everywhere("book", folder, check, largest=30_000)
+    assert {0, 1} <= set(num_kept)
 
 
 def test_shards_are_whole_and_a_killed_run_is_continued(folder: Path) -> None:
