@@ -15,7 +15,6 @@ import argparse
 import gzip
 import json
 import os
-import platform
 import re
 import subprocess
 import sys
@@ -234,13 +233,17 @@ def main() -> None:
         for name, _, folder in (each.partition("=") for each in arguments.source)
     ]
     jobs += [(name, name, python, None) for name, _, python in (each.partition("=") for each in arguments.system)]
+    systems = [each.partition("=")[0] for each in arguments.system]
     results = {}
     for name, kind, python, source in jobs:
         results[name] = {**score(run_system(kind, python, source, request), texts, plain), "license": LICENSES[kind]}
     print("\n".join(table_rows(results)))
     if arguments.output is not None:
+        from marstts.benchmark.machine import gather_metadata  # a worker may lack marstts
+
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        about = {"list": arguments.list.name, "python": platform.python_version(), "machine": platform.machine()}
+        command = " ".join(["python benchmarks/text_reading.py", *(f"--system {name}=PYTHON" for name in systems)])
+        about = {"list": arguments.list.name, **gather_metadata(command)}
         arguments.output.write_text(
             json.dumps({**about, "systems": results}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
+import os
 import random
 import time
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 
 from text_reading import read_list, read_plain
 
+from marstts.benchmark.machine import gather_metadata
 from marstts.text.normalize import normalize
 from marstts.text.reading import stream_sentences
 from marstts.text.sentences import split_sentences
@@ -22,7 +23,22 @@ from marstts.text.sentences import split_sentences
 HERE = Path(__file__).parent
 MEGABYTE = 1_000_000
 PROSE = "The old man rose from his seat and looked along the shore, where nothing moved. "
-REPEATED = ["½", "1 ", "$1 ", "12/25/2024 ", "DNA ", "[a](http://b.c) ", "- x\n", "(", "A", "5 km, "]
+REPEATED = [
+    "½",
+    "1/2 ",
+    "a",
+    "7",
+    "1:",
+    "1 ",
+    "$1 ",
+    "12/25/2024 ",
+    "DNA ",
+    "[a](http://b.c) ",
+    "- x\n",
+    "(",
+    "A",
+    "5 km, ",
+]
 
 
 def texts(plain: Path | None) -> dict[str, str]:
@@ -35,6 +51,11 @@ def texts(plain: Path | None) -> dict[str, str]:
         found["different sentences of prose"] = joined[:MEGABYTE]
     words = " ".join(written for written, _ in read_list(HERE / "text_reading.tsv")).split(" ")
     rng = random.Random(0)
+    found["random digits"] = "".join(rng.choices("0123456789", k=MEGABYTE))
+    found["random numbers"] = " ".join(str(rng.randrange(10 ** rng.randint(1, 9))) for _ in range(MEGABYTE))[:MEGABYTE]
+    found["random punctuation"] = "".join(rng.choices(".,;:!?-()\"'", k=MEGABYTE))
+    forms = [written for written, _ in read_list(HERE / "text_reading.tsv")]
+    found["random lines of the list of written forms"] = "\n".join(rng.choices(forms, k=MEGABYTE // 20))[:MEGABYTE]
     mixed = " ".join(rng.choices(words, k=MEGABYTE // 3))
     found["random words of the list of written forms"] = mixed.encode()[:MEGABYTE].decode(errors="ignore")
     return found
@@ -67,7 +88,8 @@ def main() -> None:
     print("\n".join(table_rows(rows)))
     if arguments.output is not None:
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        about = {"python": platform.python_version(), "machine": platform.machine(), "bytes": MEGABYTE}
+        command = f"python benchmarks/text_speed.py{' --plain FILE' if arguments.plain else ''}"
+        about = {**gather_metadata(command), "load": os.getloadavg()[0], "bytes": MEGABYTE}
         content = json.dumps({**about, "rows": rows}, indent=1, ensure_ascii=False)
         arguments.output.write_text(content + "\n", encoding="utf-8")
 

@@ -17,6 +17,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SHARED_LIST = ROOT.parent / "shared" / "text" / "reading.tsv"
 MIN_RIGHT_RATIO = 0.97
+MIN_UNSEEN_RATIO = 0.9
 
 
 def rows() -> list[tuple[str, str]]:
@@ -45,6 +46,15 @@ def test_the_measured_list_is_read_right(benchmark: ModuleType) -> None:
     wrong = [written for written, right in texts if not benchmark.is_right(normalize(written), right)]
     assert len(texts) > 100
     assert len(wrong) <= (1 - MIN_RIGHT_RATIO) * len(texts), wrong
+
+
+@pytest.mark.parametrize("path", sorted((HERE / "unseen").glob("*.tsv")), ids=lambda path: path.stem)
+def test_lists_that_were_unseen_when_they_were_written(path: Path, benchmark: ModuleType) -> None:
+    readings = [(written, normalize(written), right) for written, right in benchmark.read_list(path)]
+    wrong = [written for written, read, right in readings if not benchmark.is_right(read, right)]
+    assert len(readings) > 40
+    assert len(wrong) <= (1 - MIN_UNSEEN_RATIO) * len(readings), wrong
+    assert [read for _, read, _ in readings if normalize(read) != read] == []
 
 
 def test_the_measure_distinguishes_right_from_wrong(benchmark: ModuleType) -> None:

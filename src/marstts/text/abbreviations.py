@@ -20,7 +20,7 @@ _OPENER = re.compile(
     r"|Its|Their|Our|My|What|Who|Why|How|However|A|An)(?![A-Za-z.])"
 )
 _OPENED = re.compile("[a-z0-9][.?!][\"')]? $")
-_NUMBERED = re.compile(r"\b[Nn]os?\. ?[0-9]{1,4},? (?:and|or) $")
+_NUMBERED = re.compile(r"\b[Nn]os?\. ?[0-9]{1,4},? (?:and|or) $|[0-9], $")
 _NAME = re.compile(" [A-Z]")
 _ANSWERED = re.compile(
     r"(?:\b(?:said|says|say|saying|answered|answers?|replied|reply|told (?:him|her|me|us|them|you)|is|was|a"
@@ -203,7 +203,7 @@ RULES = [
     rule("abbreviation.edition", r"(?<=st |nd |rd |th )ed\.(?![A-Za-z])", "edition", parted=False),
     rule(
         "abbreviation.reigned",
-        r"(?<![A-Za-z0-9'])r\. (?=[0-9]{3,4}[-—][0-9]{3,4})",
+        r"(?<![A-Za-z0-9'])r\. (?=[0-9]{3,4}[-—][0-9]{2,4})",
         "reigned ",
         parted=False,
     ),

@@ -77,7 +77,7 @@ def _read_known_emergency(match: re.Match[str]) -> str | None:
 _CALL_WORDS = r"[Cc]all|[Dd]ial|[Tt]el|[Pp]hone|[Rr]ing|[Ee]mergency|[Tt]ext|[Tt]elephone|[Hh]otline|[Ff]ax"
 
 
-_CALLING = re.compile(rf"\b(?:{_CALL_WORDS})\b[^.?!]*$")
+_CALLING = re.compile(rf"\b(?:{_CALL_WORDS})\b[^.?]*$")
 
 TELEPHONES = [
     rule("number.telephone", r"(?<![0-9.,-])0[0-9]{2,4}(?:-[0-9]{3,4}){2}(?![0-9-])", _read_telephone),

@@ -20,6 +20,8 @@ _DIMENSIONS = frozenset({"tall", "high", "long", "wide", "deep"})
 _NEEDS_GAP = frozenset("KNJT")
 _NEVER_BARE = frozenset("BFHT")
 _PLACE = before_places()
+_INITIAL = re.compile(r"\. ?[A-Z]")
+"""Pattern of what follows an initial: "2023 A. Lee"."""
 _LENGTHS = frozenset({"m", "km", "cm", "mm", "dm", "um", "μm", "nm", "ft", "mi", "yd", "in", "inch"})
 
 
@@ -90,6 +92,8 @@ def _read_unit(match: re.Match[str]) -> str | None:
         return None
     unit, numeral = match["unit"], match["number"]
     if unit in _NEVER_BARE or (unit in _NEEDS_GAP and match["gap"] != " "):
+        return None
+    if len(unit) == 1 and unit.isupper() and _INITIAL.match(match.string, match.start("unit") + 1):
         return None
     if len(unit) == 1 and unit.isalpha() and _PLACE.search(match.string, max(match.start() - 12, 0), match.start()):
         return None
