@@ -1,4 +1,4 @@
-"""How many forms were read right that the reader had not been written for: at first, and now.
+"""Count forms that are read right although the reader had not been written for them: at first, and now.
 
 Usage: python benchmarks/text_unseen.py [--output JSON].  Prints a table. Each list of `tests/text/unseen` says how many
 of its lines were right when it was first read; then the rules were mended, and the next list was written.
