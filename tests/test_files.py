@@ -172,6 +172,7 @@ for number in range(1, 10_000):
 
 @posix
 @pytest.mark.parametrize("kind", ["file", "folder"])
+@pytest.mark.slow
 def test_a_killed_writer_leaves_the_old_or_the_new_content(tmp_path, kind):
     if kind == "folder" and not sys.platform.startswith("linux"):
         pytest.skip("folders are exchanged in one step on Linux only")

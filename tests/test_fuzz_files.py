@@ -229,6 +229,7 @@ def sound_files() -> list[bytes]:
     return files
 
 
+@pytest.mark.slow
 def test_recordings(tmp_path):
     path = tmp_path / "recording"
 

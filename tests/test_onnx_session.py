@@ -360,6 +360,7 @@ def test_deep_nesting_is_refused(tmp_path):
     assert "nested deeper than 64 levels" in refusal(tmp_path / "graph.onnx")
 
 
+@pytest.mark.slow
 def test_mutated_graphs_are_opened_or_refused(tmp_path):
     """Damage anywhere is a sentence, and never makes the runtime read another file."""
     path = write_model(tmp_path)

@@ -148,6 +148,7 @@ echo "${OMP_NUM_THREADS:-7}"
 
 
 @pytest.mark.parametrize("script", sorted(RECIPES.rglob("*.sh")), ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.slow
 def test_a_recipe_calls_commands_that_exist_with_options_they_take(script: Path, tmp_path: Path) -> None:
     for name, content in (("marstts", MARSTTS.format(python=sys.executable)), ("torchrun", TORCHRUN), ("nproc", NPROC)):
         (tmp_path / name).write_text(content)

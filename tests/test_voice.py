@@ -167,3 +167,9 @@ def test_wrong_tensors_are_refused(voice_file, name, tensor, sentence):
 def test_a_voice_that_cannot_be_written_raises_one_sentence(tmp_path):
     with pytest.raises(VoiceError, match="folder"):
         make_voice().save(tmp_path)
+
+
+def test_a_voice_is_shown_in_one_short_line():
+    shown = repr(make_voice())
+    assert shown == "Voice('Ada', deep, 5 patches of prefix, encoders wavlm, clap)"
+    assert "shallow" in repr(make_voice(deep=False))

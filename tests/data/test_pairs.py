@@ -168,6 +168,7 @@ def test_missing_and_corrupt_files_are_named(file: Path, tmp_path: Path):
         read_pairs(file)
 
 
+@pytest.mark.slow
 def test_changed_bytes_of_either_file_never_end_in_a_traceback(file: Path):
     whole = {path: path.read_bytes() for path in (file, tensors_path(file))}
     rng = np.random.default_rng(3)

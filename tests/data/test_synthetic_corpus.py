@@ -153,6 +153,7 @@ def without_vocoder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speakers, "needs_vocoder", lambda base, style: False)
 
 
+@pytest.mark.slow
 def test_a_corpus_is_built_and_an_interrupted_build_resumes(
     base: BaseVoice, config: synthetic.SyntheticConfig, sentences: Path, tmp_path: Path, without_vocoder: None
 ) -> None:

@@ -50,6 +50,7 @@ def test_text_weighs_less_and_padding_nothing() -> None:
     assert float(loss.total) == pytest.approx(total, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_the_ar_can_be_fitted_to_one_utterance() -> None:
     model, joint = ar().train(), vocabulary()
     tokens = torch.from_numpy(training_tokens([4, 9, 7], codes(8)[:, 0], joint))[None]
@@ -120,6 +121,7 @@ def test_references_are_at_most_half_of_the_utterance() -> None:
     assert reference_length(1, rng, config) == 1
 
 
+@pytest.mark.slow
 def test_the_nar_can_be_fitted_to_one_utterance() -> None:
     model, schedule, clean = nar(), cosine_schedule(10), torch.from_numpy(codes(6))[None]
     generator, optimizer = torch.Generator().manual_seed(0), torch.optim.Adam(model.parameters(), lr=5e-3)

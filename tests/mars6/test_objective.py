@@ -58,6 +58,7 @@ def test_label_smoothing_penalizes_confident_predictions():
     assert sure.total < 1e-3 < smooth.total and sure.accuracy.tolist() == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_a_model_overfits_one_utterance():
     torch.manual_seed(0)
     model = Mars6(CONFIG)

@@ -258,6 +258,7 @@ def test_takes_are_scored_once(copy_of_mined: Path, quick_metrics):
         make(copy_of_mined, mos_predictor="plcmos")
 
 
+@pytest.mark.slow
 def test_scores_that_are_not_finite_are_refused_by_name(
     copy_of_mined: Path, quick_metrics, monkeypatch: pytest.MonkeyPatch
 ):

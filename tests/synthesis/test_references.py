@@ -78,6 +78,7 @@ def test_decoding_stops_behind_the_excerpt(recording: Callable[..., Path], monke
     assert decoded < 30.0
 
 
+@pytest.mark.slow
 def test_with_a_transcript_a_long_recording_may_hold_silence_but_no_later_speech(recording: Callable[..., Path]):
     path = recording(8, "speech", 15)
     assert open_excerpt(path, 3.0, covers_all=True).start_seconds == 7.0

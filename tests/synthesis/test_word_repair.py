@@ -112,6 +112,7 @@ def test_then_it_is_divided_and_the_parts_are_joined(reference):
     assert take.words[-1].end <= take.seconds
 
 
+@pytest.mark.slow
 def test_only_the_flawed_sentence_of_a_text_is_repaired(reference):
     def script(attempt: int, prompt: Any) -> ReadTake:
         return without_middle(prompt) if len(prompt.text) > 40 else sound(prompt)
