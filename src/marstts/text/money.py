@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from marstts.text.numbers import NUMBER, RUN, WHOLE, is_attribute, number, with_unit
+from marstts.text.numbers import ATTRIBUTE_AFTER, ATTRIBUTE_BEFORE, NUMBER, RUN, WHOLE, is_attribute, number, with_unit
 from marstts.text.rules import rule
 from marstts.text.tables import either, table
 from marstts.text.units import read_per
@@ -25,10 +25,16 @@ _PER = r"(?P<per>/(?:[A-Za-z]{1,8}|100 ?k?[mg])(?![A-Za-z]))?"
 _AMOUNT = rf"(?P<number>{WHOLE}[.,][0-9]{{2}}(?![0-9])|[0-9]{{1,3}}(?:\.[0-9]{{3}})+,[0-9]{{2}}(?![0-9])|{NUMBER})"
 
 
+def _is_attribute(match: re.Match[str]) -> bool:
+    start, end = match.span()
+    before, after = match.string[max(start - ATTRIBUTE_BEFORE, 0) : start], match.string[end : end + ATTRIBUTE_AFTER]
+    return is_attribute(before, after)
+
+
 def _read_money(match: re.Match[str]) -> str:
     minus = "minus " if match["sign"] else ""
     one, many, *hundredths = (_SYMBOLS | _CODES)[match["symbol"]]
-    currency = [one, one if is_attribute(match) else many, *hundredths]
+    currency = [one, one if _is_attribute(match) else many, *hundredths]
     groups = match.groupdict()
     per = read_per(groups["per"][1:]) if groups.get("per") else None
     after = f" {per}" if per else (groups.get("per") or "").replace("/", " ")

@@ -144,13 +144,13 @@ _NOUN = re.compile(
 )
 
 
-def is_attribute(match: re.Match[str]) -> bool:
+ATTRIBUTE_BEFORE, ATTRIBUTE_AFTER = 5, 12
+"""Characters before and after an amount that `is_attribute` looks at."""
+
+
+def is_attribute(before: str, after: str) -> bool:
     """Whether an amount stands between an article and a noun, which needs the singular: "a $20 bill"."""
-    text = match.string
-    return (
-        _NOUN.match(text, match.end()) is not None
-        and _ARTICLE.search(text, max(match.start() - 4, 0), match.start()) is not None
-    )
+    return _NOUN.match(after) is not None and _ARTICLE.search(before) is not None
 
 
 def with_unit(numeral: str, unit: tuple[str, str] | list[str]) -> str:

@@ -8,7 +8,19 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from marstts.text.numbers import NUMBER, RUN, SIGN, cardinal, fraction, is_attribute, mixed_number, number, with_unit
+from marstts.text.numbers import (
+    ATTRIBUTE_AFTER,
+    ATTRIBUTE_BEFORE,
+    NUMBER,
+    RUN,
+    SIGN,
+    cardinal,
+    fraction,
+    is_attribute,
+    mixed_number,
+    number,
+    with_unit,
+)
 from marstts.text.quantities import power_words
 from marstts.text.rules import rule
 from marstts.text.tables import before_places, either, table
@@ -26,6 +38,12 @@ _LENGTHS = frozenset({"m", "km", "cm", "mm", "dm", "um", "μm", "nm", "ft", "mi"
 
 
 @cache
+def _is_attribute(match: re.Match[str]) -> bool:
+    start, end = match.span()
+    before, after = match.string[max(start - ATTRIBUTE_BEFORE, 0) : start], match.string[end : end + ATTRIBUTE_AFTER]
+    return is_attribute(before, after)
+
+
 def units() -> dict[str, tuple[str, str]]:
     """Every unit that a number may have after it: symbol -> one, many."""
     data = table("units")
@@ -102,7 +120,7 @@ def _read_unit(match: re.Match[str]) -> str | None:
         numeral = numeral.replace(",", ".")
     if match["gap"] == "-" and numeral != "1":
         return f"{minus}{number(numeral)}-{names[0]}"
-    return minus + with_unit(numeral, (names[0], names[0] if is_attribute(match) else names[1]))
+    return minus + with_unit(numeral, (names[0], names[0] if _is_attribute(match) else names[1]))
 
 
 def _read_fraction_unit(match: re.Match[str]) -> str | None:
