@@ -1,4 +1,4 @@
-"""Write docs/samples/player.html, a static page with players, from the table in docs/samples/README.md.
+"""Write docs/samples/player.html, a static page with players, from the tables in docs/samples/README.md.
 
     python tools/samples_page.py
 
@@ -18,7 +18,7 @@ HEAD = """<!doctype html>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>marstts: ten takes of mini v6</title>
+<title>marstts: takes of mini</title>
 <style>
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem; }
 body { color: #1f2937; background: #fff; }
@@ -27,8 +27,11 @@ li { margin: 0 0 1.6rem; } audio { display: block; width: 100%; margin: .3rem 0;
 </style>
 </head>
 <body>
-<h1>Ten takes of mini v6</h1>
-<p>mini is the model in the package: 9.3 million parameters, trained on synthetic speech.
+<h1>Takes of mini</h1>
+<p>mini is the model in the package: 9.3 million parameters, trained on synthetic speech,
+its codec's decoder also on people.
+Takes 1 to 10 are of version 6; takes 11 to 20 are clones of real readers by version 6.1, each after its reference.
+References: LibriSpeech (c) 2014 Vassil Panayotov, CC BY 4.0, cut to 6 s.
 The takes are not selected by ear. The transcript below each player is the output of the recognizer.</p>
 <ol>
 """
@@ -40,24 +43,41 @@ def main() -> None:
 
 
 def render(table: str) -> str:
-    """Return the page for the rows of the table that link an MP3."""
+    """Return the page for the rows of the tables that link an MP3."""
     return HEAD + "\n".join(entry(cells) for cells in rows(table)) + "\n</ol>\n</body>\n</html>\n"
 
 
 def rows(table: str) -> list[list[str]]:
-    """Return the cells of each row: take, voice, style, clone, text, transcript."""
+    """Return the cells of each row: take, voice, style, clone, text, transcript; or those of `reader_entry`."""
     lines = [line for line in table.splitlines() if line.startswith("|") and ".mp3)" in line]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
 def entry(cells: list[str]) -> str:
     """Return one take as a list item with a player."""
+    if len(cells) == 5:
+        return reader_entry(*cells)
     take, voice, style, clone, text, transcript = cells
     [name] = re.findall(r"\(([^()]+\.mp3)\)", take)
     return (
         f"<li><strong>{escape(text)}</strong>\n"
         f'<audio controls preload="none" src="{escape(name)}"></audio>\n'
         f'<span class="about">{escape(style)}, {escape(clone)} clone of {escape(voice)}. '
+        f"Transcript: “{escape(transcript)}”</span></li>"
+    )
+
+
+def reader_entry(take: str, reference: str, similarity: str, text: str, transcript: str) -> str:
+    """Return one take of a reader as a list item with a player of the reference, and one of the take."""
+    players = "\n".join(
+        f'<audio controls preload="none" src="{escape(name)}"></audio>'
+        for cell in (reference, take)
+        for name in re.findall(r"\(([^()]+\.mp3)\)", cell)
+    )
+    reader = reference.partition(" (")[0]
+    return (
+        f"<li><strong>{escape(text)}</strong>\n{players}\n"
+        f'<span class="about">Reference and shallow clone of {escape(reader)}, similarity {escape(similarity)}. '
         f"Transcript: “{escape(transcript)}”</span></li>"
     )
 

@@ -41,4 +41,4 @@ marstts train mars6 --config "$here/mars6_people_guidance.toml" --data "$work/sh
 
 marstts export "$work/mars6_guidance" --codec "$work/export/codec" --identity "$work/export/identity" \
     --style "$mini/style" --name mini --output "$work/mini"
-marstts evaluate --system "$work/mini" --testset real-speakers --root "$work/people" --output "$work/evaluation"
+WORKERS=$cores "$here/evaluate_people.sh" "$work/evaluation" "$people" "$work/mini"

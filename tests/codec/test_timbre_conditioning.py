@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -178,14 +176,3 @@ def test_a_folder_without_its_timbre_graph_is_refused(codec: MiniCodec, tmp_path
             (tmp_path / path.name).write_bytes(path.read_bytes())
     with pytest.raises(Exception, match=r"timbre\.onnx"):
         MiniCodec(tmp_path)
-
-
-def test_the_scale_of_the_folder_multiplies_the_embedding(codec: MiniCodec, tmp_path: Path) -> None:
-    scaled = tmp_path / "scaled"
-    shutil.copytree(codec.folder, scaled)
-    values = json.loads((scaled / "config.json").read_text(encoding="utf-8")) | {"timbre_scale": 1.5}
-    (scaled / "config.json").write_text(json.dumps(values), encoding="utf-8")
-    vector, codes = np.linspace(-1, 1, 6, dtype=np.float32), codec.encode(noise(0.5))
-    by_scale = MiniCodec(scaled).with_timbre(vector).decode(codes).samples
-    np.testing.assert_array_equal(by_scale, codec.with_timbre(np.float32(1.5) * vector).decode(codes).samples)
-    assert not np.array_equal(by_scale, codec.with_timbre(vector).decode(codes).samples)

@@ -128,9 +128,6 @@ class MiniCodecFolder(Config):
     timbre_encoder: str = Field("", max_length=200)
     """Name of the timbre encoder and its weights, which voices store; empty without timbre conditioning."""
 
-    timbre_scale: float = Field(1.0, ge=0.0, le=10.0)
-    """Factor of a voice's timbre embedding when it is decoded; above 1 the decoder follows it more than in training."""
-
     model: MiniCodecConfig
 
     @model_validator(mode="after")
@@ -153,7 +150,7 @@ class MiniCodec:
             codebook_size=self.config.codebook_size,
             hop_lengths=self.config.hop_lengths,
         )
-        self.timbre_encoder, self.timbre_scale = described.timbre_encoder, np.float32(described.timbre_scale)
+        self.timbre_encoder = described.timbre_encoder
         config, bins = self.config, self.config.fft_size // 2 + 1
         codes = (1, None, sum(self.spec.patch_layout))
         mels, hidden = (1, None, 2 * config.strides[0], config.num_mels), (1, None, config.decoder_width)
@@ -190,7 +187,7 @@ class MiniCodec:
     def with_timbre(self, embedding: NDArray[np.float32]) -> MiniCodec:
         """This codec with its decoder conditioned on the timbre embedding (V,); both share the same sessions."""
         conditioned = copy.copy(self)
-        conditioned._timbre = self.timbre_scale * np.asarray(embedding, dtype=np.float32)
+        conditioned._timbre = np.asarray(embedding, dtype=np.float32)
         return conditioned
 
     @property
