@@ -7,8 +7,8 @@ a quotation followed by "he said" stay whole here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from functools import cache, lru_cache
 
 NEVER_LAST = frozenset({
     "mr", "mrs", "ms", "messrs", "dr", "prof", "rev", "hon", "capt", "cpt", "cmdr", "lt", "col", "gen", "sgt",
@@ -123,17 +123,20 @@ def _cut(words: list[str], max_characters: int) -> Iterator[str]:
     if any(len(word) > max_characters for word in words):
         words = [part for word in words for part in _chunks(word, max_characters)]
     remaining = sum(map(len, words)) + len(words) - 1
+    is_inside = cache(lambda end: _is_inside_number(words, end))
     start = 0
     while remaining > max_characters:
         num_pieces = -(-remaining // max_characters)
-        end, length = _next_cut(words, start, max_characters, target=remaining / num_pieces)
+        end, length = _next_cut(words, start, max_characters, remaining / num_pieces, is_inside)
         yield " ".join(words[start:end])
         start, remaining = end, remaining - length - 1
     if start < len(words):
         yield " ".join(words[start:])
 
 
-def _next_cut(words: list[str], start: int, max_characters: int, target: float) -> tuple[int, int]:
+def _next_cut(
+    words: list[str], start: int, max_characters: int, target: float, is_inside: Callable[[int], bool]
+) -> tuple[int, int]:
     """Best end of the piece from `start`, and its length: at the clause, else at the word, nearest `target`."""
     at_words: list[tuple[float, int, int]] = []
     at_clauses: list[tuple[float, int, int]] = []
@@ -149,7 +152,7 @@ def _next_cut(words: list[str], start: int, max_characters: int, target: float) 
             at_clauses.append(cut)
     for cuts in (at_clauses, at_words):
         for _, end, length in sorted(cuts):
-            if end == len(words) or not _is_inside_number(words, end):
+            if end == len(words) or not is_inside(end):
                 return end, length
     _, end, length = min(at_clauses or at_words)
     return end, length
