@@ -107,3 +107,22 @@ def test_forms_that_were_read_right_still_are(benchmark: ModuleType) -> None:
     ]
     assert len(kept) > 40
     assert changed == ["Press Ctrl+C or Cmd-Q, then F5."]  # "Control plus C or Command Q"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It was an illusory feat. A magical one.", "The Sun from space.", "Ask the admin. He knows.", "Mon Dieu!",
+        "He hired a temp. She came.", "Wed and happy, they left.", "It was long. Five people left.",
+        "He sat. Sun rose.", "It was the lab. Five people came.", "Photo by A. Lee.",
+    ],
+)  # fmt: skip
+def test_words_are_not_taken_for_abbreviations(text: str) -> None:
+    assert normalize(text).rstrip(".") == text.rstrip(".")
+
+
+@pytest.mark.parametrize(
+    ("written", "spoken"), [("2023 A. Lee", "twenty twenty-three A. Lee"), ("b4 and m8", "b four and m eight")]
+)
+def test_initials_and_squares_are_no_units_or_words(written: str, spoken: str) -> None:
+    assert normalize(written) == spoken
