@@ -25,7 +25,7 @@ NAMES = {
     "colonel": ("K ER1 N AH0 L", "K OW L OW N EH L"),
     "Yosemite": ("Y OW0 S EH1 M AH0 T IY0", "Y OW S M AY T"),
 }
-"""How each is said, and how a reader would say it who knows only its letters."""
+"""Phones of each as it is said, and as a reader would say it who knows only its letters."""
 
 MIN_GAIN = 4
 
