@@ -129,7 +129,7 @@ def main() -> None:
         for words in (("words", "no words") if given.seeds else ())
     }
     result = {
-        "command": " ".join(["python", "benchmarks/compare_checkouts.py", *sys.argv[1:]][:2]) + " …",
+        "command": f"python benchmarks/compare_checkouts.py --pairs {given.pairs} --seeds {given.seeds}",
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         "commits": {name: commit_of(path) for name, path in checkouts.items()},
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
