@@ -66,6 +66,14 @@ def export_graphs(
         share_weights(export_one(graph), values, stored, weights_file, folder / f"{name}.onnx", storage)
 
 
+def lossless_format(*models: Any) -> WeightFormat:
+    """Half precision where no parameter of these modules loses by it, else single."""
+    torch = require("torch", "train")
+    parameters = (parameter for model in models for parameter in model.parameters())
+    fits = all(torch.equal(parameter, parameter.half().to(parameter.dtype)) for parameter in parameters)
+    return WeightFormat.FLOAT16 if fits else WeightFormat.FLOAT32
+
+
 def export_one(graph: Graph) -> Any:
     """The plain ONNX model, weights inside."""
     torch, onnx = require("torch", "train"), require("onnx", "train")

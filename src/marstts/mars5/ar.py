@@ -197,14 +197,14 @@ class CodecLM(nn.Module):
         x, seen = self.decode(x, positions, positions, None)
         last = x[torch.arange(len(x), device=x.device), lengths - 1]
         key_positions = positions.masked_fill(~length_mask(lengths, x.shape[1]), EMPTY)
-        return self.evict(DecoderState(self.output(last), lengths, key_positions, seen))
+        return evict(DecoderState(self.output(last), lengths, key_positions, seen), self.config.window)
 
     def advance(self, state: DecoderState, tokens: Tensor) -> DecoderState:
         """Process one more token per row, tokens (B,)."""
         positions = state.lengths.unsqueeze(1)
         key_positions = torch.cat((state.key_positions, positions), dim=1)
         x, seen = self.decode(self.embedding(tokens.unsqueeze(1)), positions, key_positions, state.seen)
-        return self.evict(DecoderState(self.output(x[:, 0]), state.lengths + 1, key_positions, seen))
+        return evict(DecoderState(self.output(x[:, 0]), state.lengths + 1, key_positions, seen), self.config.window)
 
     def embed(self, tokens: Tensor, speaker: Tensor | None) -> Tensor:
         """tokens (B, T), speaker (B, D) or None -> (B, 1 + T, D), or (B, T, D) without a speaker."""
@@ -222,17 +222,18 @@ class CodecLM(nn.Module):
             seen.append(layer_seen)
         return self.norm(x), tuple(seen)
 
-    def evict(self, state: DecoderState) -> DecoderState:
-        """`state` without the cache entries that no row will attend to again."""
-        if state.key_positions.shape[1] <= self.config.window:
-            return state
-        kept = (state.key_positions >= (state.lengths - self.config.window).unsqueeze(1)).any(dim=0)
-        return DecoderState(
-            logits=state.logits,
-            lengths=state.lengths,
-            key_positions=state.key_positions[:, kept],
-            seen=tuple(KeyValues(layer.keys[:, :, kept], layer.values[:, :, kept]) for layer in state.seen),
-        )
+
+def evict(state: DecoderState, window: int) -> DecoderState:
+    """`state` without the cache entries that no row will attend to again."""
+    if state.key_positions.shape[1] <= window:
+        return state
+    kept = (state.key_positions >= (state.lengths - window).unsqueeze(1)).any(dim=0)
+    return DecoderState(
+        logits=state.logits,
+        lengths=state.lengths,
+        key_positions=state.key_positions[:, kept],
+        seen=tuple(KeyValues(layer.keys[:, :, kept], layer.values[:, :, kept]) for layer in state.seen),
+    )
 
 
 def window_mask(positions: Tensor, key_positions: Tensor, window: int) -> Tensor:

@@ -24,12 +24,15 @@ from marstts.generation.engine import EngineKind
 from marstts.generation.request import SamplingConfig
 from marstts.mars5.checkpoint import AR_FILE, Models, load_models, write_models
 from marstts.mars5.config import Mars5Config
-from marstts.mars5.engine import TorchEngine
+from marstts.mars5.engines.onnx import GraphModels, graphs_are_complete, open_graphs
+from marstts.mars5.engines.torch import TorchEngine
+from marstts.mars5.export.graphs import export_graphs_of
 from marstts.mars5.pipeline import Pipeline
 from marstts.mars5.profiles import CORRECTED, RELEASED
 from marstts.mars5.repaint import DiffusionConfig
 from marstts.mars5.sampling import SamplingConfig as ArSamplingConfig
 from marstts.mars5.speech import ROLE, TOKENS_PER_SECOND, Mars5SpeakerEncoder, Mars5Speech
+from marstts.onnx_export import lossless_format
 from marstts.precision import WeightFormat
 from marstts.pretrained import fingerprint, short_name
 from marstts.speaker.base import SpeakerEncoder
@@ -64,30 +67,29 @@ def parse_settings(values: Mapping[str, Any], source: str) -> Mars5Settings:
 
 
 def has_graphs(folder: Path) -> bool:
-    """Whether ONNX Runtime can run the model: never, so far."""
-    return False
+    """Whether ONNX Runtime can run the model: once the bundle has been upgraded."""
+    return graphs_are_complete(folder)
 
 
 class LoadedEngine(TorchEngine):
     """The engine of a folder, with the models that it runs."""
 
-    def __init__(self, models: Models, name: str, sampling: ArSamplingConfig | None = None) -> None:
+    def __init__(self, models: Models | GraphModels, name: str, sampling: ArSamplingConfig | None = None) -> None:
         """`name` identifies the weights."""
         super().__init__(models.ar, models.vocabulary, sampling)
         self.models, self.name = models, name
 
 
 def open_engine(folder: Path, kind: EngineKind) -> LoadedEngine:
-    """The engine of a model's folder; `kind` is not AUTO.  Raises ConfigError for ONNX: MARS5 has no graphs."""
+    """The engine of a model's folder; `kind` is not AUTO.  Raises CheckpointError for ONNX where graphs are missing."""
+    name = short_name("mars5", fingerprint(folder / AR_FILE))
     if kind is EngineKind.ONNX:
-        raise ConfigError(
-            f"{folder}: engine 'onnx' was asked for, but MARS5 runs in PyTorch only: use 'torch' or 'cuda'"
-        )
+        return LoadedEngine(open_graphs(folder), name)
     models = load_model(folder)
     if kind is EngineKind.CUDA:
         models.ar.to("cuda", torch.float16)
         models.nar.to("cuda")
-    return LoadedEngine(models, short_name("mars5", fingerprint(folder / AR_FILE)))
+    return LoadedEngine(models, name)
 
 
 def torch_engine(module: Models) -> LoadedEngine:
@@ -163,8 +165,9 @@ def write_model(model: Models, folder: Path, weights: WeightFormat = WeightForma
 
 
 def rewrite_model(source: Path, folder: Path, weights: WeightFormat | None, tokenizer: Path | None = None) -> None:
-    """Copy a model's folder; ConfigError where other weights are asked for."""
+    """Copy a model's folder and add graphs; ConfigError where other weights are asked for."""
     if weights is not None:
         raise ConfigError(f"{source}: the weights of a MARS5 cannot be quantized; leave them as they are")
-    load_models(source)
+    models = load_models(source)
     shutil.copytree(source, folder)
+    export_graphs_of(models, folder, lossless_format(models.ar, models.nar))

@@ -117,7 +117,7 @@ class SpeakerEncoder(nn.Module):
 
     def embed(self, codes: Tensor) -> Tensor:
         """codes (B, T, L) -> (B, 1 + T, D): the identity token, then one vector per frame, with positions."""
-        identity = self.identity.expand(len(codes), 1, -1)
+        identity = self.identity.expand(codes.shape[0], 1, -1)  # the length would be constant in graphs
         x = torch.cat((identity, self.codes(codes)), dim=1)
         return self.positions(x, torch.arange(x.shape[1], device=x.device))
 

@@ -58,7 +58,8 @@ class Pipeline:
     @property
     def device(self) -> torch.device:
         """Device of the models."""
-        return next(self.ar.parameters()).device
+        parameter = next(self.ar.parameters(), None)
+        return torch.device("cpu") if parameter is None else parameter.device
 
     @torch.inference_mode()
     def speaker(self, codes: Codes, transcript: str | None = None) -> Speaker:

@@ -20,7 +20,7 @@ from marstts.codec.base import Codec, Codes
 from marstts.errors import VoiceError
 from marstts.generation.request import SamplingConfig
 from marstts.mars5.config import Mars5Config
-from marstts.mars5.engine import TorchEngine
+from marstts.mars5.engines.torch import TorchEngine
 from marstts.mars5.pipeline import Pipeline
 from marstts.mars5.prompt import CloneMode, Prompt, Speaker, check_codes
 from marstts.text.bpe import BPE

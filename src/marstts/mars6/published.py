@@ -96,7 +96,7 @@ def convert(
         if not onnx:
             write_weights(model, model_folder(temporary, info))
             return Converted(model.config, released.sha256, None)
-        from marstts.mars6.export.graphs import lossless_format  # needs PyTorch
+        from marstts.onnx_export import lossless_format  # for conversion only
 
         write_model(model, model_folder(temporary, info), weights or lossless_format(model))
         reason = add_snac_graphs(info.codec, temporary / CODEC_FOLDER)

@@ -22,10 +22,10 @@ from marstts.generation.request import Limits, SamplingConfig
 from marstts.mars6.config import Conditioning
 from marstts.mars6.engines.onnx import CAPACITY_STEP, OnnxEngine
 from marstts.mars6.engines.torch import TorchEngine
-from marstts.mars6.export.graphs import encoder_graph, export_mars6, lossless_format
+from marstts.mars6.export.graphs import encoder_graph, export_mars6
 from marstts.mars6.model import Mars6
 from marstts.mars6.prompt_batch import collate
-from marstts.onnx_export import export_graphs
+from marstts.onnx_export import export_graphs, lossless_format
 from marstts.onnx_session import open_session
 from marstts.precision import WeightFormat
 

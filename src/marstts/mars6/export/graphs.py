@@ -57,12 +57,6 @@ def export_mars6(model: Mars6, folder: Path, storage: WeightFormat = WeightForma
     write_decoder_graphs(model.config, folder, WEIGHTS_FILE)
 
 
-def lossless_format(model: Mars6) -> WeightFormat:
-    """Half precision where nothing is lost by it, else single."""
-    fits = all(torch.equal(parameter, parameter.half().to(parameter.dtype)) for parameter in model.parameters())
-    return WeightFormat.FLOAT16 if fits else WeightFormat.FLOAT32
-
-
 def encoder_graph(model: Mars6) -> Graph:
     """The encoder with inputs of arbitrary sizes, all different, to trace it with."""
     config, batch, text = model.config, 2, 5
