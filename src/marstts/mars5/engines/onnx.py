@@ -33,7 +33,7 @@ from marstts.text.bpe import BPE
 GRAPHS = ("ar_speaker", "ar_prompt", "ar_step", "nar_speaker", "nar")
 
 THREADS = 2
-"""Of the NAR, whose steps are large; the AR's are small and take one."""
+"""Threads of the NAR, whose steps are large; the AR's are small and take one."""
 
 
 class SpeakerEncoder:
@@ -52,7 +52,7 @@ class SpeakerEncoder:
 
 
 class GraphCodecLM:
-    """What speaking uses of a `CodecLM`."""
+    """The parts of a `CodecLM` that speaking uses, as graphs."""
 
     def __init__(self, folder: Path, config: CodecLMConfig) -> None:
         """Raises CheckpointError where a graph is missing, malformed or of other sizes."""
@@ -112,7 +112,7 @@ class GraphCodecLM:
 
 
 class GraphResidualTransformer:
-    """What speaking uses of a `ResidualTransformer`."""
+    """The parts of a `ResidualTransformer` that speaking uses, as graphs."""
 
     def __init__(self, folder: Path, config: ResidualTransformerConfig) -> None:
         """Raises CheckpointError where a graph is missing, malformed or of other sizes."""
