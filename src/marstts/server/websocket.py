@@ -36,8 +36,11 @@ def add_websocket(app: FastAPI, service: SpeechService) -> None:
         speaking = asyncio.ensure_future(session.speak())
         try:
             await session.listen()
-            await speaking
-            await socket.close()
+            leaving = asyncio.ensure_future(session.wait_until_left())
+            await asyncio.wait({speaking, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            leaving.cancel()
+            if speaking.done():
+                await socket.close()
         except (WebSocketDisconnect, RuntimeError):
             pass  # the client has left; there is no one to tell
         except Exception as error:
@@ -90,6 +93,11 @@ class Session:
             await self._socket.send_json({"type": "session.done", "sentences": number})
         except Exception as error:
             await self.refuse(error)
+
+    async def wait_until_left(self) -> None:
+        """Return when the client has closed its connection; messages after the text are ignored."""
+        while (await self._socket.receive())["type"] != "websocket.disconnect":
+            pass
 
     async def refuse(self, error: Exception) -> None:
         """Send an error and close."""
