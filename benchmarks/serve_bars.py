@@ -38,6 +38,7 @@ TEXTS = (
     "It was a bright cold day in April, and all the clocks in the town were striking at the same time.",
 )
 LONG_TEXT = " ".join(TEXTS * 4)
+SHORT_TEXT, SIDE_BY_SIDE = "Hello there.", 8
 BYTES_PER_SECOND = 48_000
 BATCHES = (8, 16, 24)
 SERVE = "import typer; from marstts.cli.serve import serve; typer.run(serve)"
@@ -56,6 +57,13 @@ class Server:
         """CPU time of the process so far."""
         fields = Path(f"/proc/{self.process_id}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def resident_mebibytes(self) -> float:
+        """Memory of the process that is resident."""
+        status = Path(f"/proc/{self.process_id}/status").read_text()
+        found = re.search(r"VmRSS:\s+(\d+) kB", status)
+        assert found
+        return round(int(found[1]) / 1024, 1)
 
     def metrics(self) -> dict[str, float]:
         """Metrics of the server that are single numbers."""
@@ -109,11 +117,11 @@ async def chunks(reader: asyncio.StreamReader) -> Any:
         await reader.readline()
 
 
-async def call(server: Server, number: int) -> Call:
+async def call(server: Server, number: int, text: str | None = None) -> Call:
     """Ask for speech and read it."""
     started = time.perf_counter()
     reader, writer = await asyncio.open_connection(server.host, server.port)
-    writer.write(head(TEXTS[number % len(TEXTS)], number))
+    writer.write(head(text or TEXTS[number % len(TEXTS)], number))
     status = int((await reader.readline()).split()[1])
     headers = {}
     while (line := (await reader.readline()).decode().strip()) != "":
@@ -222,6 +230,21 @@ def measure_leavers(model: str, times: int) -> dict[str, list[float]]:
         }
 
 
+def measure_memory(server: Server, requests: int) -> list[float]:
+    """Resident memory in MiB before, and after each tenth of many short requests, eight at a time."""
+
+    async def some(start: int, count: int) -> None:
+        for first in range(start, start + count, SIDE_BY_SIDE):
+            numbers = range(first, min(first + SIDE_BY_SIDE, start + count))
+            await asyncio.gather(*(call(server, number, SHORT_TEXT) for number in numbers))
+
+    sizes = [server.resident_mebibytes()]
+    for part in range(10):
+        asyncio.run(some(part * requests // 10, requests // 10))
+        sizes.append(server.resident_mebibytes())
+    return sizes
+
+
 def describe(command: list[str]) -> dict[str, Any]:
     """Command, date, commit and machine."""
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
@@ -243,6 +266,7 @@ def main() -> None:
     parser.add_argument("--listeners", type=int, help="requests spoken at a time; otherwise measured")
     parser.add_argument("--repeat", type=int, default=3, help="runs of each number of callers")
     parser.add_argument("--leavers", type=int, default=5)
+    parser.add_argument("--requests", type=int, default=1000, help="short requests, after which memory is compared")
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
     report = describe(sys.argv)
@@ -251,6 +275,7 @@ def main() -> None:
     with serving("--model", options.model, *listeners) as server:
         report["listeners"] = server.metrics()["marstts_places"]
         report["server"] = [measure(server, n) for n in options.concurrency for _ in range(options.repeat)]
+        report["resident_mebibytes"] = measure_memory(server, options.requests)
     if options.one_at_a_time:
         lock = ("--capacity", "1", "--listeners", "1", "--queue", "64", "--max-wait", "120")
         with serving("--model", options.model, *lock) as server:
@@ -262,6 +287,7 @@ def main() -> None:
         for row in report.get(kind, []):
             print(kind, {name: value for name, value in row.items() if name != "calls"})
     print(report["listeners"], "listeners;", report.get("seconds_until_free"))
+    print("resident MiB", report["resident_mebibytes"])
 
 
 if __name__ == "__main__":
