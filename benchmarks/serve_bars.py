@@ -40,7 +40,6 @@ TEXTS = (
 LONG_TEXT = " ".join(TEXTS * 4)
 SHORT_TEXT, SIDE_BY_SIDE = "Hello there.", 8
 BYTES_PER_SECOND = 48_000
-BATCHES = (8, 16, 24)
 SERVE = "import typer; from marstts.cli.serve import serve; typer.run(serve)"
 MAX_SECONDS = 180.0
 
@@ -174,11 +173,11 @@ def measure(server: Server, callers: int) -> dict[str, Any]:
     }
 
 
-def measure_engine(model: str, callers: int) -> list[dict[str, float]]:
+def measure_engine(model: str, callers: int, batches: list[int]) -> list[dict[str, float]]:
     """The same texts as one call of `speak_many`, for several sizes of the batch."""
     synthesizer, texts = load(model), [TEXTS[number % len(TEXTS)] for number in range(callers)]
     rows = []
-    for batch in (BATCHES[0], *BATCHES):  # the first run of a process is slower, and not kept
+    for batch in (batches[0], *batches):  # the first run of a process is slower, and not kept
         started, cpu_started = time.perf_counter(), time.process_time()
         results = synthesizer.speak_many(texts, "ada", seeds=list(range(callers)), batch=batch)
         audio = sum(result.speech.seconds for result in results if result.speech)
@@ -264,13 +263,14 @@ def main() -> None:
     parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 4, 8, 24, 64])
     parser.add_argument("--one-at-a-time", type=int, nargs="*", default=[1, 8, 24])
     parser.add_argument("--listeners", type=int, help="requests spoken at a time; otherwise measured")
+    parser.add_argument("--batches", type=int, nargs="+", default=[8, 16, 24], help="rows of the engine by itself")
     parser.add_argument("--repeat", type=int, default=3, help="runs of each number of callers")
     parser.add_argument("--leavers", type=int, default=5)
     parser.add_argument("--requests", type=int, default=1000, help="short requests, after which memory is compared")
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
     report = describe(sys.argv)
-    report["engine_by_itself"] = measure_engine(options.model, 24)
+    report["engine_by_itself"] = measure_engine(options.model, 24, options.batches)
     listeners = ("--listeners", str(options.listeners)) if options.listeners else ()
     with serving("--model", options.model, *listeners) as server:
         report["listeners"] = server.metrics()["marstts_places"]

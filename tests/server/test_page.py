@@ -25,6 +25,15 @@ SWITCHES = (
     "--autoplay-policy=no-user-gesture-required",
 )  # fmt: skip
 TRANSCRIPT = "he might even have been made amiable himself"
+NOTE_MARKED_WORDS = """
+window.marked = [];
+new MutationObserver((changes) => {
+  for (const { target } of changes) {
+    const text = target.textContent;
+    if (target.classList.contains("word") && window.marked.at(-1) !== text) window.marked.push(text);
+  }
+}).observe(document.getElementById("reading"), { subtree: true, attributes: true, attributeFilter: ["class"] });
+"""
 CLONED_TEXT = "The weather is going to be good in the morning."
 DESKTOP, PHONE = (1100, 900), (390, 844)
 WAIT_SECONDS = 60.0
@@ -157,11 +166,14 @@ def test_a_user_listens_clones_the_microphone_and_deletes_the_voice(
     assert (voice.name, voice.is_deep, voice.consent) == ("Anna", True, "I recorded my own voice.")
     assert user.find("voice").get_attribute("value") == voice.id
     user.type("text", CLONED_TEXT)
+    browser.execute_script(NOTE_MARKED_WORDS)
     user.press("speak")
     user.wait(lambda: user.find("reading").text.strip() == CLONED_TEXT and not user.find("stop").is_enabled())
     words = [word.text for word in user.find("reading").find_elements("css selector", "span span")]
     assert words == CLONED_TEXT.split(), "every word is found in the sentence"
     assert user.find("reading").find_element("class name", "word").text == words[-1]
+    marked = browser.execute_script("return window.marked")
+    assert [word for word in words if word in marked] == marked and len(marked) >= len(words) / 2, marked
     user.find("download").click()
     user.wait((tmp_path / "speech (1).wav").exists)
     judge(read(tmp_path / "speech (1).wav"), reference)

@@ -88,7 +88,7 @@ class Listener:
         """
         self._decoded_patches += size
         slack = self.dry_at - self._clock()
-        affordable = min(2 * size, MAX_PATCHES // 2) if slack < 0.0 else int(slack * USED_SLACK * self._rate)
+        affordable = 2 * size if slack < 0.0 else int(slack * USED_SLACK * self._rate)
         return min(max(affordable, MIN_PATCHES), max(GROWTH * size, MIN_PATCHES), MAX_PATCHES)
 
 
