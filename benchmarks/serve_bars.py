@@ -38,7 +38,7 @@ TEXTS = (
     "It was a bright cold day in April, and all the clocks in the town were striking at the same time.",
 )
 LONG_TEXT = " ".join(TEXTS * 4)
-SHORT_TEXT, SIDE_BY_SIDE = "Hello there.", 8
+SHORT_TEXT, CONCURRENT = "Hello there.", 8
 BYTES_PER_SECOND = 48_000
 SERVE = "import typer; from marstts.cli.serve import serve; typer.run(serve)"
 MAX_SECONDS = 180.0
@@ -233,8 +233,8 @@ def measure_memory(server: Server, requests: int) -> list[float]:
     """Resident memory in MiB before, and after each tenth of many short requests, eight at a time."""
 
     async def some(start: int, count: int) -> None:
-        for first in range(start, start + count, SIDE_BY_SIDE):
-            numbers = range(first, min(first + SIDE_BY_SIDE, start + count))
+        for first in range(start, start + count, CONCURRENT):
+            numbers = range(first, min(first + CONCURRENT, start + count))
             await asyncio.gather(*(call(server, number, SHORT_TEXT) for number in numbers))
 
     sizes = [server.resident_mebibytes()]
