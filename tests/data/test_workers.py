@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -181,6 +182,13 @@ def test_results_come_in_the_order_of_the_jobs(executor: Executor, chunk_size: i
 
 
 @pytest.mark.slow
+def test_no_thread_of_a_pool_outlives_its_run():
+    """At exit Python would wake such a thread by a pipe that closes meanwhile: a traceback after the last line."""
+    before = set(threading.enumerate())
+    assert sorted(Processes(2).run([1, 2, 3], load_nothing, square)) == [1, 4, 9]
+    assert set(threading.enumerate()) <= before
+
+
 def test_several_processes_keep_the_order_and_raise_the_errors_of_their_work(capfd: pytest.CaptureFixture[str]):
     assert list(run_in_order(Processes(2), range(5), load_nothing, square, chunk_size=2)) == [0, 1, 4, 9, 16]
     with pytest.raises(ConfigError, match="is refused"):

@@ -139,9 +139,9 @@ class WorkerProcess:
 
     def terminate(self) -> None:
         """End the process at once: an unfinished job leaves nothing, since jobs write atomically."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
         for process in self._processes:
             process.terminate()
+        self._pool.shutdown(cancel_futures=True)  # wait for its thread, whose pipe Python writes to at exit
 
     def _spawn(self) -> ProcessPoolExecutor:
         # spawn: forked children inherit the locks of ONNX Runtime's and PyTorch's threads, and hang
