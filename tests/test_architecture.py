@@ -89,6 +89,7 @@ def cycle(graph: dict[str, set[str]]) -> list[str]:
     return []
 
 
+@pytest.mark.slow
 def test_no_module_imports_itself_through_others() -> None:
     graph = import_graph({module_name(path): facts_of(path) for path in sources("src")})
     assert len(graph) > 200 and "marstts.mars6.bundled" in graph and graph["marstts.cli.speak"]

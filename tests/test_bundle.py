@@ -53,6 +53,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_a_bundle_comes_back_as_it_was_exported(toy_bundle: Path):
     bundle, model = load_bundle(toy_bundle), open_speech_model(toy_bundle)
     assert (bundle.name, bundle.info.architecture, bundle.sampling) == ("toy", "mars6", SamplingConfig())

@@ -142,6 +142,7 @@ def test_symbolic_links_of_hub_caches_are_read(tmp_path):
     check_computes(tmp_path / "snapshots" / "main" / "graph.onnx")
 
 
+@pytest.mark.slow
 @posix
 @pytest.mark.parametrize("link", ["hard", "symbolic"])
 def test_a_packaged_bundle_of_links_opens_whole(tmp_path, link):

@@ -151,6 +151,7 @@ def lexicon(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_walk_from_the_command_line_to_tokens_visits_no_file_twice(
     lexicon: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

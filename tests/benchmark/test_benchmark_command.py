@@ -16,6 +16,8 @@ from marstts.cli.main import app
 from marstts.errors import BenchmarkError, ConfigError
 from marstts.generation.engine import EngineKind
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.slow
 def test_a_model_is_measured_in_int8_too(toy_bundle, tmp_path):

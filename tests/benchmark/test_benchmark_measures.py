@@ -100,6 +100,7 @@ def test_naive_decoding_is_timed_at_every_nth_patch(toy_bundle):
     assert row["timed_patches"] == 2 and row["rtf"] > 0 and row["seconds"] == 0.3
 
 
+@pytest.mark.slow
 def test_the_first_output_of_a_command_is_timed_and_failures_are_reported():
     assert process.first_output_seconds(["sh", "-c", "sleep 0.2; printf abcd; sleep 0.2"], 3) >= 0.2
     with pytest.raises(BenchmarkError, match="out of steam"):

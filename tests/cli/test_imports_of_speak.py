@@ -11,6 +11,8 @@ import pytest
 
 from marstts.lazy import lazy_module
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 PACKAGES = {

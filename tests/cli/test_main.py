@@ -58,6 +58,7 @@ def test_version_is_printed():
     assert RUN.invoke(app, ["--version"]).stdout.strip() == f"marstts {marstts.__version__}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "suggestion"),
     [

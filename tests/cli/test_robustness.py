@@ -147,6 +147,7 @@ def test_options_that_are_no_numbers_are_refused(
     assert "nan" in (output := sentence_of(marstts(*words))) or "inf" in output
 
 
+@pytest.mark.slow
 def test_a_transcript_of_a_megabyte_is_refused(reference_file: Path) -> None:
     words = ["voice", "create", reference_file, "--name", "A", "--output", "a.voice", "--transcript", "word " * 200_000]
     assert "at most 4000 characters" in sentence_of(marstts(*words))

@@ -65,6 +65,7 @@ def test_chapters_that_are_there_are_kept(book: Path, reference_file: Path) -> N
     assert json.loads(speak(*arguments, "--seed", 3, "--json").stdout)["spoken"] == 2
 
 
+@pytest.mark.slow
 def test_an_m4b_holds_chapter_marks(book: Path, reference_file: Path) -> None:
     av = pytest.importorskip("av")
     result = speak("--file", book, "--output", "walk.m4b", "--reference", reference_file)
@@ -78,6 +79,7 @@ def test_an_m4b_holds_chapter_marks(book: Path, reference_file: Path) -> None:
     assert seconds == pytest.approx(spoken, abs=0.2)
 
 
+@pytest.mark.slow
 def test_a_chapter_without_words_is_named_and_the_others_are_spoken(book: Path, reference_file: Path) -> None:
     book.write_text(BOOK + "\nChapter III. 你好\n\n" + "你好" * 30 + "\n", encoding="utf-8")
     result = speak("--file", book, "--output", "walk/", "--reference", reference_file)

@@ -65,6 +65,7 @@ def train_codec(
     return CliRunner().invoke(app, [*command, "--output", str(manifest.parent / output)])
 
 
+@pytest.mark.slow
 def test_a_run_is_resumed_and_exported(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exports = []  # writing graphs is slow and has other tests
     monkeypatch.setattr(export, "export_codec", lambda *exported: exports.append(exported))
@@ -78,6 +79,7 @@ def test_a_run_is_resumed_and_exported(manifest: Path, monkeypatch: pytest.Monke
     assert torch.equal(model.state_dict()["decoder.head.weight"], trained["decoder.head.weight"])
 
 
+@pytest.mark.slow
 def test_the_next_stage_begins_with_the_weights_of_the_one_before(manifest: Path) -> None:
     train_codec(manifest, "full")
     full = str(manifest.parent / "full")

@@ -215,6 +215,7 @@ def test_configurations_that_do_not_fit_the_graphs_are_refused(tmp_path: Path, c
         MiniCodec(folder)
 
 
+@pytest.mark.slow
 def test_a_codebook_that_is_larger_than_the_graphs_is_noticed_in_decoding(tmp_path: Path) -> None:
     values = json.loads((SHIPPED / "config.json").read_text())
     folder = shutil.copytree(SHIPPED, tmp_path / "codec")

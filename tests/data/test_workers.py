@@ -189,6 +189,7 @@ def test_no_thread_of_a_pool_outlives_its_run():
     assert set(threading.enumerate()) <= before
 
 
+@pytest.mark.slow
 def test_several_processes_keep_the_order_and_raise_the_errors_of_their_work(capfd: pytest.CaptureFixture[str]):
     assert list(run_in_order(Processes(2), range(5), load_nothing, square, chunk_size=2)) == [0, 1, 4, 9, 16]
     with pytest.raises(ConfigError, match="is refused"):

@@ -43,6 +43,7 @@ def test_speech_depends_on_the_seed_alone(toy_bundle: Path, reference_file: Path
     assert len(first.samples) != len(other.samples) or not np.array_equal(first.samples, other.samples)
 
 
+@pytest.mark.slow
 def test_both_engines_give_the_same_codes(toy_bundle: Path, reference_file: Path):
     light, heavy = marstts.load(toy_bundle, engine="onnx"), marstts.load(toy_bundle, engine="torch")
     assert [type(tts.engine).__name__ for tts in (light, heavy)] == ["OnnxEngine", "TorchEngine"]

@@ -44,6 +44,7 @@ def test_sizes_and_tokenizers_come_from_the_file(suffix: str, tmp_path: Path) ->
     assert models.ar.embedding.weight.dtype is torch.float32 and not models.ar.training
 
 
+@pytest.mark.slow
 def test_both_containers_and_their_content_give_the_same_models(tmp_path: Path) -> None:
     reference = load_released(ar_content(), nar_content(), **HEADS)
     for suffix in (".pt", ".safetensors"):

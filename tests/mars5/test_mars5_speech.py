@@ -164,6 +164,7 @@ def test_the_speaker_encoder_goes_through_the_codec(speech: Mars5Speech) -> None
     np.testing.assert_array_equal(embedding[12:], expected.nar_vector)
 
 
+@pytest.mark.slow
 def test_a_folder_becomes_a_speech_model(tmp_path: Path) -> None:
     """Uses the functions that every architecture of a bundle has."""
     bundled.write_model(models(), tmp_path / "mars5")

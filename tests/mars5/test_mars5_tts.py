@@ -186,6 +186,7 @@ def test_from_pretrained_reads_converted_folders(tmp_path: Path) -> None:
         Mars5TTS.from_pretrained(tmp_path)
 
 
+@pytest.mark.slow
 def test_from_pretrained_reads_published_files_whose_heads_are_64_wide(tmp_path: Path) -> None:
     ar = AR.model_copy(update={"width": 128, "speaker_heads": 2})
     nar = NAR.model_copy(update={"width": 192, "heads": 3})

@@ -42,6 +42,7 @@ def test_the_defaults_have_the_published_size() -> None:
     assert sum(parameter.numel() for parameter in model.parameters()) - 1024 == pytest.approx(450.2e6, rel=1e-4)
 
 
+@pytest.mark.slow
 @torch.inference_mode()
 def test_rows_of_a_batch_do_not_influence_each_other() -> None:
     model = nar()

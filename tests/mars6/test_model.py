@@ -67,6 +67,7 @@ def test_padding_and_other_rows_change_nothing(config):
             torch.testing.assert_close(level_together[start : start + len(level_alone)], level_alone)
 
 
+@pytest.mark.slow
 def test_later_patches_cannot_influence_earlier_logits():
     model, inputs = tiny(), batch()
     embedded = {}

@@ -17,6 +17,7 @@ def aligner() -> Aligner:
     return Aligner()
 
 
+@pytest.mark.slow
 def test_alignment_of_human_speech_succeeds(aligner: Aligner, amiable_pcm: bytes, surpassed_pcm: bytes):
     for pcm, words in ((amiable_pcm, SENTENCE), (surpassed_pcm, ["has", "never", "been", "surpassed"])):
         alignment = aligner.align(pcm, words)

@@ -19,6 +19,7 @@ def word_test() -> MinimalPairTest:
     return MinimalPairTest()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["mouse", "printing", "made", "never"])
 def test_near_homophones_differ_in_exactly_one_phone(word: str):
     phones = sphinx.dictionary()[word]
@@ -30,6 +31,7 @@ def test_near_homophones_differ_in_exactly_one_phone(word: str):
         assert sum(a != b for a, b in zip(phones, theirs, strict=True)) == 1
 
 
+@pytest.mark.slow
 def test_short_and_unknown_words_have_no_near_homophones():
     assert near_homophones("a") == near_homophones("he") == near_homophones("zyzzyvaflorb") == ()
 

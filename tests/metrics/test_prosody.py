@@ -49,6 +49,7 @@ def drawn(voiced: bool, seed: int) -> Contours:
     return Contours(rng.normal(size=(40, 40)).astype(np.float32), pitch, rng.normal(size=40))
 
 
+@pytest.mark.slow
 def test_f0_correlation_is_none_for_a_whispered_ground_truth_and_zero_for_a_whispered_take():
     assert correlate(drawn(True, 0), drawn(False, 1)).f0 is None
     assert correlate(drawn(False, 0), drawn(True, 1)).f0 == 0.0

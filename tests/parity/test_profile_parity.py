@@ -99,6 +99,7 @@ def mode_of(trace: dict[str, Any]) -> Continuation:
     return Continuation.PER_CHUNK if 0 < length < 4 or length > 300 else MODES[trace["mode"]]
 
 
+@pytest.mark.slow
 def test_what_the_model_is_asked(trace_name: str, record: dict[str, Any], tokenizer: BPE) -> None:
     trace = next(trace for trace in record["traces"] if trace["name"] == trace_name)
     skip_defects(trace)

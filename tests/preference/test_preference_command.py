@@ -41,6 +41,7 @@ def test_a_model_is_mined_and_its_takes_become_pairs(
     assert "mean mos" in output and "examples in pairs-report" in output
 
 
+@pytest.mark.slow
 def test_unknown_keys_and_missing_files_are_one_sentence(toy_bundle: Path, corpus: Path, tmp_path: Path):
     config = tmp_path / "mine.toml"
     config.write_text("references = 4\n")

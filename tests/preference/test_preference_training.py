@@ -254,6 +254,7 @@ def test_validations_before_an_interruption_still_count(tmp_path: Path, toy_bund
     assert resumed.best.step == 5 and json.loads((tmp_path / "best" / "state.json").read_text()) == {"step": 5}
 
 
+@pytest.mark.slow
 def test_another_test_set_needs_another_folder(toy_bundle, pairs, testset, tmp_path, quick_metrics):
     train(toy_bundle, pairs, testset, tmp_path / "run", CONFIG.replace("steps = 4", "steps = 1"))
     lines = testset.read_text().splitlines()

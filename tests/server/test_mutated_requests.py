@@ -104,6 +104,7 @@ def test_names_with_paths_write_nothing_outside_of_the_folder(tmp_path: Path, re
     assert all(path.parent == folder and path.name.startswith("voice_") for path in written)
 
 
+@pytest.mark.slow
 def test_a_body_of_100_megabytes_is_refused_before_it_is_read(tmp_path: Path):
     settings = ServeSettings(voices_folder=tmp_path, limits=ServeLimits())
     sent = 0

@@ -35,6 +35,7 @@ def pcm_of(server: LiveServer) -> bytes:
     return b"".join(chunk.pcm() for chunk in server.service.synthesizer.stream(TEXT, "ada"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mp3", "opus", "aac", "flac", "wav", "pcm"])
 def test_every_format_comes_whole_and_in_pieces(api, server: LiveServer, name):
     fields = {"model": "tts-1", "voice": "alloy", "input": TEXT, "response_format": name}
@@ -67,6 +68,7 @@ def test_errors_are_the_clients_exceptions(api, server: LiveServer):
         api.with_options(api_key="wrong").audio.speech.create(**fields)
 
 
+@pytest.mark.slow
 def test_a_busy_server_is_asked_again_after_the_time_it_names(api, server: LiveServer):
     admission = server.service.admission
     places, queue = admission.places, admission.queue

@@ -98,6 +98,7 @@ def test_the_process_serves_and_ends_well_when_it_is_terminated(tmp_path: Path):
         assert process.wait(timeout=30) == 0
 
 
+@pytest.mark.slow
 def test_the_server_needs_no_pytorch():
     code = "import sys; sys.modules['torch'] = None; import marstts.cli.serve, marstts.server.app"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -74,6 +74,7 @@ def get(address: bytes) -> bytes:
     return b"GET " + address + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
 
+@pytest.mark.slow
 def test_silent_connections_are_closed_and_then_the_page_can_be_had_again():
     with served(ServerLimits(silent_seconds=1.0, max_connections=6)) as server, ExitStack() as stack:
         silent = [stack.enter_context(connect(server)) for _ in range(6)]
@@ -83,6 +84,7 @@ def test_silent_connections_are_closed_and_then_the_page_can_be_had_again():
         assert reply(server, get(b"/"))[0] == 200
 
 
+@pytest.mark.slow
 def test_a_request_sent_byte_by_byte_is_closed_in_time_on_a_new_and_on_a_used_connection():
     with served(ServerLimits(silent_seconds=0.6, idle_seconds=5)) as server:
         for before in (b"", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"):
@@ -98,6 +100,7 @@ def test_a_request_sent_byte_by_byte_is_closed_in_time_on_a_new_and_on_a_used_co
                 assert time.monotonic() < started + 5
 
 
+@pytest.mark.slow
 def test_a_client_that_reads_nothing_of_its_response_is_closed():
     with served(ServerLimits(silent_seconds=0.4)) as server, connect(server) as connection:
         connection.sendall(get(b"/large"))
@@ -136,6 +139,7 @@ def post(path: bytes, body: bytes, kind: bytes = b"application/json") -> bytes:
     return head % (path, kind, len(body)) + body
 
 
+@pytest.mark.slow
 def test_messages_are_json_and_bounded_in_size_and_time():
     with served(ServerLimits(max_body_bytes=100, body_seconds=0.2)) as server:
         assert reply(server, post(b"/echo", b'{"a": [1]}')) == (201, b'{"a": [1]}')

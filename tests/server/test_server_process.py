@@ -107,6 +107,7 @@ def raise_for_503(response: httpx.Response) -> None:
         raise httpx.TransportError("503")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [100_000, None])
 def test_an_upload_that_does_not_arrive_in_time_is_refused(tmp_path: Path, length):
     settings = ServeSettings(voices_folder=tmp_path, limits=ServeLimits(body_seconds=0.4))

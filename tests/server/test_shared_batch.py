@@ -121,6 +121,7 @@ def test_first_bytes_come_before_the_speech_is_made(tmp_path: Path):
             assert_stops(server)
 
 
+@pytest.mark.slow
 def test_a_client_who_leaves_while_listening_frees_row_and_place(tmp_path: Path):
     with live_server(slow_synthesizer(0.005), ServeSettings(voices_folder=tmp_path)) as server:
         connection = open_request(server, speech(response_format="pcm"))
@@ -130,6 +131,7 @@ def test_a_client_who_leaves_while_listening_frees_row_and_place(tmp_path: Path)
         wait_until(lambda: 'outcome="left"} 1.0' in httpx.get(server.address + "/metrics").text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_client_who_leaves_before_the_first_byte_frees_row_and_place(tmp_path: Path, stream):
     with live_server(slow_synthesizer(0.05), ServeSettings(voices_folder=tmp_path)) as server:
@@ -167,6 +169,7 @@ def test_more_callers_than_places_and_queue_get_429_with_a_time(tmp_path: Path):
         assert 'outcome="refused"} 3.0' in httpx.get(server.address + "/metrics").text
 
 
+@pytest.mark.slow
 def test_a_request_without_audio_in_time_gets_503_and_its_row_leaves(tmp_path: Path):
     settings = ServeSettings(voices_folder=tmp_path, limits=ServeLimits(first_audio_seconds=0.2))
     with live_server(slow_synthesizer(0.3), settings) as server:

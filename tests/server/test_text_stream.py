@@ -150,6 +150,7 @@ def test_wyoming_speaks_a_text_and_ignores_unknown_events(server: LiveServer):
     assert b"".join(AudioChunk.from_event(event).audio for event in events[1:-1]) == pcm_of(server, TEXT)
 
 
+@pytest.mark.slow
 def test_wyoming_speaks_text_as_it_arrives_and_ignores_its_copy(server: LiveServer):
     from wyoming.audio import AudioChunk
     from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart, SynthesizeStop

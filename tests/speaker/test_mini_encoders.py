@@ -161,6 +161,7 @@ def test_weights_of_another_size_are_refused(folder: Path, tmp_path: Path) -> No
         load_encoder(tmp_path)
 
 
+@pytest.mark.slow
 def test_batch_norm_equals_pytorchs() -> None:
     torch.manual_seed(1)
     ours, theirs = BatchNorm(7), torch.nn.BatchNorm1d(7)

@@ -22,6 +22,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.slow
 def test_clips_of_one_person_are_more_similar_to_each_other_than_to_other_peoples() -> None:
     with (CLIPS / "clips.tsv").open(encoding="utf-8") as lines:
         rows = list(csv.DictReader(lines, delimiter="\t"))

@@ -45,6 +45,7 @@ def codes_of(speech) -> list[list[int]]:
     return [np.concatenate(take.codes).tolist() for take in speech.takes]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 2, 8])
 @pytest.mark.parametrize("continuation", Continuation)
 def test_every_text_is_spoken_as_if_it_were_alone(reference: Waveform, batch: int, continuation: Continuation):

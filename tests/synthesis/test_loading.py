@@ -62,6 +62,7 @@ def test_a_style_offset_moves_the_style_of_every_voice(copy: Path, reference: Wa
         marstts.load(copy)
 
 
+@pytest.mark.slow
 def test_without_graphs_a_bundle_runs_in_pytorch(copy: Path):
     assert type(marstts.load(copy).engine).__name__ == "OnnxEngine"
     for graph in copy.rglob("*.onnx"):

@@ -47,6 +47,7 @@ def test_a_short_recording_is_kept_as_it_is(recording: Callable[..., Path]):
     np.testing.assert_array_equal(excerpt.waveform.samples, audio.read(path).samples)
 
 
+@pytest.mark.slow
 def test_of_a_long_recording_the_part_that_begins_with_speech_is_kept(recording: Callable[..., Path]):
     path = recording(13, "speech", 20)
     excerpt = open_excerpt(path, 3.0)
@@ -56,6 +57,7 @@ def test_of_a_long_recording_the_part_that_begins_with_speech_is_kept(recording:
     np.testing.assert_array_equal(excerpt.waveform.samples, whole[: len(excerpt.waveform.samples)])
 
 
+@pytest.mark.slow
 def test_files_and_samples_have_the_same_excerpt(recording: Callable[..., Path]):
     path = recording(7.3, "speech", "speech")
     from_file, from_memory = open_excerpt(path, 2.0), open_excerpt(audio.read(path), 2.0)
@@ -86,6 +88,7 @@ def test_with_a_transcript_a_long_recording_may_hold_silence_but_no_later_speech
         open_excerpt(recording(8, "speech", 9, "speech"), 3.0, covers_all=True)
 
 
+@pytest.mark.slow
 def test_a_long_recording_without_speech_is_refused_unless_any_sound_will_do(recording: Callable[..., Path]):
     path = recording(9)
     with pytest.raises(AudioError, match=r"long\.flac: no speech was found in it"):

@@ -123,6 +123,7 @@ def test_with_the_published_codecs_shape_too(reference: Waveform, tmp_path: Path
     np.testing.assert_allclose(streamed, documented(tts, [take]), atol=1e-3 * np.abs(streamed).max())
 
 
+@pytest.mark.slow
 def test_tokens_and_rejections_are_those_of_speak(reference: Waveform):
     def script() -> Script:
         """Lengths of the attempts at each sentence."""
@@ -255,6 +256,7 @@ def test_what_cannot_be_spoken_is_refused_before_the_first_chunk(reference: Wave
         tts.stream("🙂", tts.clone(reference))
 
 
+@pytest.mark.slow
 def test_streams_may_share_a_batcher(reference: Waveform):
     tts = undecided(scripted_synthesizer(good))
     voice = tts.clone(reference)

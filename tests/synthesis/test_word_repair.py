@@ -92,6 +92,7 @@ def test_a_skipped_word_is_sampled_again(reference):
     assert len(engine.prompts) == 2 and speech.takes[0].attempts == 2 and speech.warnings == ()
 
 
+@pytest.mark.slow
 def test_a_sentence_that_stays_flawed_is_spoken_with_another_seed(reference):
     def script(attempt: int, prompt: Any) -> ReadTake:
         return sound(prompt) if attempt >= SEED_ATTEMPTS else without_middle(prompt)
@@ -100,6 +101,7 @@ def test_a_sentence_that_stays_flawed_is_spoken_with_another_seed(reference):
     assert take.repaired == OTHER_SEED and take.warning is None and take.attempts == SEED_ATTEMPTS + 1
 
 
+@pytest.mark.slow
 def test_then_it_is_divided_and_the_parts_are_joined(reference):
     def script(attempt: int, prompt: Any) -> ReadTake:
         return without_middle(prompt) if len(prompt.text) > 40 else sound(prompt)

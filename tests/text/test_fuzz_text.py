@@ -7,6 +7,8 @@ import random
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from marstts.text.books import read_book
 from marstts.text.lexicon import read_lexicon
 from marstts.text.reading import read_text
@@ -38,6 +40,7 @@ def test_lexicons(tmp_path: Path) -> None:
     attack(LEXICON, read, "lexicon")
 
 
+@pytest.mark.slow
 def test_texts(tmp_path: Path) -> None:
     path = tmp_path / "book.txt"
 
@@ -49,6 +52,7 @@ def test_texts(tmp_path: Path) -> None:
     attack(TEXT, read, "book of text")
 
 
+@pytest.mark.slow
 def test_epubs(tmp_path: Path) -> None:
     """The bytes of the zip file, and the parts within it."""
     path = write_small_epub(tmp_path / "book.epub")

@@ -58,6 +58,7 @@ def test_entities_of_ssml_are_refused(entity: str) -> None:
         read_ssml(f"<!DOCTYPE speak [<!ENTITY a {entity}>]><speak>&a;</speak>")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["", ">", "'>", "-->"])
 @pytest.mark.parametrize(
     "piece",
@@ -115,6 +116,7 @@ def test_compressions_that_no_epub_has_are_refused(method: int, tmp_path: Path) 
     assert "compressed in another way" in refusal(path)
 
 
+@pytest.mark.slow
 def test_entities_and_corrupt_parts_of_an_epub_are_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "a.epub"
     entity = '<!DOCTYPE a [<!ENTITY a "lol"><!ENTITY b "&a;&a;&a;">]>'

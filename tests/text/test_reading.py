@@ -175,6 +175,7 @@ def test_random_forms_are_stable() -> None:
         assert normalize(spoken) == spoken, text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit", ["½", "½ + ", "word ", "5 km, ", "$1", "DNA ", "1:", "[a](b) ", "- x\n", "A", "😀", "(", "^2"]
 )

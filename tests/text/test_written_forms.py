@@ -63,6 +63,7 @@ def test_the_measure_distinguishes_right_from_wrong(benchmark: ModuleType) -> No
     assert not benchmark.is_right("a equals b", ["a less than or equal to b"])
 
 
+@pytest.mark.slow
 def test_api_and_normalizer_give_the_same_sentences() -> None:
     texts = [written for written, _ in rows()]
     assert [text for text in texts if list(read_text(text).sentences) != split_sentences(normalize(text))] == []

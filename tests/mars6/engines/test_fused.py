@@ -88,6 +88,7 @@ def test_utterances_do_not_depend_on_other_rows_or_engines(engine: OnnxEngine, a
         assert request.limits.min_patches <= len(result.tokens) <= request.limits.max_patches
 
 
+@pytest.mark.slow
 def test_backoff_tries_the_same_takes(toy_bundle: Path, reference: Waveform):
     """Takes of a random model are refused, so sentences need several attempts with rising top-p."""
     fast = marstts.load(toy_bundle)

@@ -120,6 +120,7 @@ def test_graphs_are_written_anew_in_place(toy_bundle: Path, tmp_path: Path):
         assert (copy / "mars6" / path.name).read_bytes() == path.read_bytes(), path.name
 
 
+@pytest.mark.slow
 def test_int8_weights_cannot_be_trained_or_converted(int8_bundle: Path, toy_bundle: Path, tmp_path: Path):
     with pytest.raises(CheckpointError, match="int8 already"):
         upgrade_bundle(int8_bundle, tmp_path / "again", WeightFormat.INT8)

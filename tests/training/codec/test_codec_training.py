@@ -86,6 +86,7 @@ def test_training_lowers_the_spectral_loss(manifest: Path) -> None:
     assert after < 0.8 * before
 
 
+@pytest.mark.slow
 def test_resumed_training_equals_uninterrupted_training(manifest: Path, tmp_path: Path) -> None:
     whole = CodecTask(tiny(6), manifest)
     run(whole, tiny(6).loop, tmp_path / "whole")

@@ -107,6 +107,7 @@ def test_speakers_are_drawn_more_evenly_with_a_smaller_exponent(people: Path) ->
     np.testing.assert_allclose(shares, [1 / 7, 1 / (1 + 6**0.5), 1 / 2])
 
 
+@pytest.mark.slow
 def test_references_are_other_recordings_of_the_speaker_recorded_alike(people: Path) -> None:
     segments = Segments(people, settings(augmentation=AS_IT_IS))
     ann = next(source for source in segments.known if source.utterance.id == "ann-0")

@@ -197,6 +197,7 @@ def test_models_that_do_not_fit_the_corpus_are_refused(corpus: Utterances, vocab
         ar_task(corpus, vocabulary, device="abacus")
 
 
+@pytest.mark.slow
 def test_two_runs_make_a_model_that_speaks(corpus: Utterances, vocabulary: JointVocabulary, tmp_path: Path) -> None:
     """The steps from a corpus to codes, through run folders and the model's folder."""
     for make, name in ((ar_task, "ar"), (nar_task, "nar")):

@@ -40,6 +40,7 @@ def student(base: Path, **changes) -> PretrainTask:
     return learner
 
 
+@pytest.mark.slow
 def test_the_teacher_predicts_what_the_guided_engine_predicts(base):
     model = student(base).ema.eval()
     batch = task().training_batch(0)
@@ -82,6 +83,7 @@ def test_guidance_by_the_voice_adds_what_the_voice_changes(base):
     assert not torch.allclose(both[0], text_only[0], atol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_scale_of_the_voice_is_read_from_the_configuration(base):
     distill = [
         float(student(base, voice_guidance_distillation_scale=scale).validate(0, None)["distill_loss"])

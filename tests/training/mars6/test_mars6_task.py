@@ -44,6 +44,7 @@ def test_training_lowers_the_loss_of_every_level(tmp_path):
     assert names | {"learning_rate", "audio_seconds_per_second", "mfu", "padding"} <= logged[0].keys()
 
 
+@pytest.mark.slow
 def test_resumed_training_equals_uninterrupted_training(tmp_path):
     whole = task()
     run(whole, LoopConfig(steps=6, validate_every=4, log_every=2), tmp_path / "whole")
