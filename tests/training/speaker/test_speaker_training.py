@@ -134,7 +134,8 @@ def test_several_corpora_are_trained_on_together_and_validated_apart(manifest: P
 
 
 def test_an_encoder_starts_from_the_weights_of_another(manifest: Path, tmp_path: Path) -> None:
-    settings = config(Kind.IDENTITY)
+    calibrated = MODEL.model_copy(update={"one_speaker_similarity": 0.48})  # as in the packaged encoder; no size
+    settings = config(Kind.IDENTITY, model=calibrated)
     first = open_task(settings, [manifest], tmp_path / "first")
     run(first, settings.loop, tmp_path / "first")
     renamed = config(Kind.IDENTITY, model=MODEL.model_copy(update={"name": "renamed"}))

@@ -270,6 +270,8 @@ def open_task(
 def init_from(task: IdentityTask | StyleTask, base: Path) -> None:
     """Set the encoder's weights to those of another run or of an exported folder; its outputs on top are new."""
     model = load_encoder(base)
-    if model.config.model_copy(update={"name": task.config.model.name}) != task.config.model:
+    wanted = task.config.model
+    no_sizes = {"name": wanted.name, "one_speaker_similarity": wanted.one_speaker_similarity}
+    if model.config.model_copy(update=no_sizes) != wanted:
         raise ConfigError(f"{base}: this encoder has other sizes than the configuration; copy its [model] table")
     task.model.load_state_dict(model.state_dict())
