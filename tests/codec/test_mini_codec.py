@@ -16,7 +16,15 @@ from marstts.audio import Waveform
 from marstts.codec import harmonics
 from marstts.codec.base import noise_of
 from marstts.codec.mini import HIGHEST_PITCH, LOWEST_PITCH, MIDDLE_PITCH, MiniCodec, MiniCodecConfig
-from marstts.codec.mini_model import ConvNeXtBlock, MiniCodecModel, downsample, pulse_train, to_hertz, upsample
+from marstts.codec.mini_model import (
+    ConvNeXtBlock,
+    MiniCodecModel,
+    downsample,
+    pulse_train,
+    to_hertz,
+    upsample,
+    warp_frequencies,
+)
 from marstts.errors import CheckpointError
 from marstts.training.codec.export import export_codec
 
@@ -244,3 +252,13 @@ def test_files_that_are_no_codec_are_refused_without_waiting(tmp_path: Path, fil
     with pytest.raises(CheckpointError) as error:
         MiniCodec(folder)
     assert path.name in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("factor", [0.8, 1.0, 1.3])
+def test_warped_frequencies_are_those_of_bins_divided_by_the_factor(factor: float) -> None:
+    spectrum = torch.rand(2, 33, 5)
+    warped = warp_frequencies(spectrum, torch.tensor([1.0, factor]))
+    torch.testing.assert_close(warped[0], spectrum[0])
+    for time in range(5):
+        expected = np.interp(np.arange(33) / factor, np.arange(33), spectrum[1, :, time].numpy(), right=0.0)
+        np.testing.assert_allclose(warped[1, :, time].numpy(), expected, atol=1e-5)

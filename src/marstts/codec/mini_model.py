@@ -289,12 +289,16 @@ class MiniCodecModel(nn.Module):
         self.register_buffer("mel_basis", basis, persistent=False)
         self.register_buffer("window", torch.from_numpy(hann(config.fft_size).copy()), persistent=False)
 
-    def log_mel(self, samples: Tensor) -> Tensor:
-        """samples (B, N) -> (B, M, N / hop); equal to `spectral.log_mel` with the codec's padding."""
+    def log_mel(self, samples: Tensor, frequency_factors: Tensor | None = None) -> Tensor:
+        """samples (B, N) -> (B, M, N / hop); equal to `spectral.log_mel` with the codec's padding.
+
+        `frequency_factors` (B,) raise all frequencies of each row, see `warp_frequencies`.
+        """
         padded = F.pad(samples[:, None], (self.config.padding, self.config.padding), mode="reflect")[:, 0]
         spectrum = torch.stft(
             padded, self.config.fft_size, self.config.hop, window=self.window, center=False, return_complex=True
         ).abs()
+        spectrum = spectrum if frequency_factors is None else warp_frequencies(spectrum, frequency_factors)
         return torch.log(torch.clamp(self.mel_basis @ spectrum, min=LOG_FLOOR))
 
     def timbre_of(self, reference: Tensor) -> Tensor | None:
@@ -303,14 +307,21 @@ class MiniCodecModel(nn.Module):
             return None
         return cast(Tensor, self.timbre_encoder(self.log_mel(reference)))
 
-    def forward(self, samples: Tensor, pitch: Tensor | None = None, timbre: Tensor | None = None) -> CodecOutput:
+    def forward(
+        self,
+        samples: Tensor,
+        pitch: Tensor | None = None,
+        timbre: Tensor | None = None,
+        frequency_factors: Tensor | None = None,
+    ) -> CodecOutput:
         """samples (B, N), N a multiple of the coarsest hop -> their reconstruction from codes.
 
         `timbre` (B, V) conditions the decoder; rows of zeros, or None, leave it unconditioned.
         `pitch`, (B, F) in hertz, is the F0 of the pulses: pulses of another F0 than the speech give small gradients.
         Without it the pitch predicted from the codes is used.
+        `frequency_factors` (B,) raise all frequencies of what the encoder reads, so that codes and speaker disagree.
         """
-        latents = self.encoder(self.log_mel(samples)).float()
+        latents = self.encoder(self.log_mel(samples, frequency_factors)).float()
         with torch.autocast(samples.device.type, enabled=False):
             levels, codes, loss = self.quantizer(latents)
         quantized = torch.stack(levels).sum(dim=0)
@@ -349,6 +360,18 @@ class MiniCodecModel(nn.Module):
         )
         inside = slice(self.config.padding, length - self.config.padding)
         return samples[:, inside] / weight[:, inside]
+
+
+def warp_frequencies(spectrum: Tensor, factors: Tensor) -> Tensor:
+    """Magnitudes (B, F, T) with all frequencies of row b, F0 and formants, raised by factors[b], interpolated."""
+    top = spectrum.shape[1] - 1
+    positions = torch.arange(top + 1, device=spectrum.device) / factors[:, None]  # the bins that are read, (B, F)
+    below = positions.long().clamp(max=top - 1)
+    fraction = (positions - below).clamp(max=1.0)[..., None]
+    low, high = (
+        torch.gather(spectrum, 1, bins[..., None].expand(-1, -1, spectrum.shape[2])) for bins in (below, below + 1)
+    )
+    return torch.where(positions[..., None] <= top, low + fraction * (high - low), 0.0)
 
 
 def to_hertz(octaves: Tensor) -> Tensor:

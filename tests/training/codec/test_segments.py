@@ -17,7 +17,7 @@ from marstts.data.manifest import Utterance, write_manifest
 from marstts.errors import ConfigError, DataError
 from marstts.precision import Precision
 from marstts.training.codec.augmentation import AugmentationConfig
-from marstts.training.codec.config import AdversarialConfig, CodecTrainingConfig, Stage
+from marstts.training.codec.config import AdversarialConfig, CodecTrainingConfig, FrequencyWarpConfig, Stage
 from marstts.training.codec.phone_loss import PhoneClassificationConfig
 from marstts.training.codec.segments import Segments, sampling_weights, weighted_manifest
 from marstts.training.codec.task import CodecTask, open_task
@@ -166,6 +166,40 @@ def test_some_segments_are_decoded_without_a_timbre(people: Path) -> None:
     embeddings = task.timbre_of(torch.randn(40, 1024))
     silent = int((embeddings == 0).all(dim=1).sum())
     assert 10 < silent < 30
+
+
+def test_frequencies_move_only_where_a_timbre_embedding_tells_the_speaker(people: Path) -> None:
+    warp = FrequencyWarpConfig(probability=0.5, factors=(0.8, 1.25))
+    task = CodecTask(settings(stage=Stage.DECODER, frequency_warp=warp), people)
+    timbre = torch.ones(400, 6)
+    timbre[:100] = 0
+    factors = task.frequency_factors(timbre)
+    assert factors is not None and bool((factors[:100] == 1).all())
+    moved = factors[100:][factors[100:] != 1]
+    assert 110 < len(moved) < 190 and 0.8 <= float(moved.min()) < 0.85 and 1.2 < float(moved.max()) <= 1.25
+    assert CodecTask(settings(stage=Stage.DECODER), people).frequency_factors(timbre) is None
+
+
+def test_the_encoder_alone_reads_moved_frequencies(people: Path) -> None:
+    task = CodecTask(settings(stage=Stage.DECODER), people)
+    samples, pitch = torch.randn(2, 12 * 1024), torch.full((2, 384), 120.0)
+    with torch.no_grad():
+        plain = task.model(samples, pitch, torch.ones(2, 6))
+        moved = task.model(samples, pitch, torch.ones(2, 6), torch.tensor([1.0, 1.2]))
+    for ours, theirs in zip(moved.codes, plain.codes, strict=True):
+        assert torch.equal(ours[0], theirs[0])
+    assert any(not torch.equal(ours[1], theirs[1]) for ours, theirs in zip(moved.codes, plain.codes, strict=True))
+    assert np.isfinite(float(CodecTask(
+        settings(stage=Stage.DECODER, frequency_warp=FrequencyWarpConfig(probability=1.0)), people
+    ).train_step(0)["spectral"]))  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "stage"), [(VOICED, Stage.FULL), (PLAIN, Stage.DECODER)])
+def test_moved_frequencies_need_the_decoder_stage_and_a_timbre(
+    people: Path, model: MiniCodecConfig, stage: Stage
+) -> None:
+    with pytest.raises(ConfigError, match="frequency_warp needs the decoder stage and a timbre embedding"):
+        CodecTask(settings(model, stage=stage, frequency_warp=FrequencyWarpConfig()), people)
 
 
 def test_validation_has_scores_by_corpus_and_without_timbre(people: Path, synthetic: Path) -> None:

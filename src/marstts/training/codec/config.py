@@ -13,7 +13,7 @@ from pydantic import Field
 from marstts.codec.mini import MiniCodecConfig
 from marstts.config import Config
 from marstts.precision import Precision
-from marstts.training.bounds import LearningRate, Probability, Weight
+from marstts.training.bounds import LearningRate, PositiveRange, Probability, Weight
 from marstts.training.codec.augmentation import AugmentationConfig
 from marstts.training.codec.f0_loss import F0Config
 from marstts.training.codec.phone_loss import PhoneClassificationConfig
@@ -49,6 +49,18 @@ class AdversarialConfig(Config):
     """The discriminators are trained alone before this step: the codec has no adversarial loss yet."""
 
 
+class FrequencyWarpConfig(Config):
+    """Information perturbation (NANSY, arXiv:2110.14513) for a decoder with a timbre embedding.
+
+    The encoder reads segments all of whose frequencies are moved. The decoder has to reproduce the recording as it is,
+    so it learns to take F0 range and formants from the timbre embedding. Segments without one are not moved.
+    """
+
+    probability: Probability = 0.5
+    factors: PositiveRange = (0.87, 1.15)
+    """Factors of all frequencies, drawn uniformly in their logarithm."""
+
+
 class CodecTrainingConfig(Config):
     """One stage of codec training."""
 
@@ -69,6 +81,9 @@ class CodecTrainingConfig(Config):
     spectral_weight: Weight = 10.0
     augmentation: AugmentationConfig = AugmentationConfig()
     """Acoustic conditions that are simulated in training segments."""
+
+    frequency_warp: FrequencyWarpConfig | None = None
+    """None = the encoder reads the segments as they are."""
 
     f0: F0Config = F0Config()
     phone_classification: PhoneClassificationConfig | None = None

@@ -64,6 +64,11 @@ class CodecTask:
             raise ConfigError(
                 "phone_classification trains the codes, which the decoder stage leaves as they are; drop one of both"
             )
+        if config.frequency_warp and (config.stage is Stage.FULL or not config.model.timbre_width):
+            raise ConfigError(
+                'frequency_warp needs the decoder stage and a timbre embedding: set stage = "decoder" and '
+                "model.timbre_width"
+            )
         require_one_process("a codec")
         torch.manual_seed(config.loop.seed)
         self.config, self.device = config, pick_device(device)
@@ -115,7 +120,8 @@ class CodecTask:
         target = batch.samples
         with autocast(self.device.type, config.precision):
             timbre = self.timbre_of(batch.reference)
-            output, codes, latents, levels, octaves, quantization = self.model(target, batch.f0, timbre)
+            factors = self.frequency_factors(timbre)
+            output, codes, latents, levels, octaves, quantization = self.model(target, batch.f0, timbre, factors)
         scores: dict[str, float | Tensor] = {}
         if self.discriminators is not None:
             scores |= self.discriminator_step(self.discriminators, output, target)
@@ -148,6 +154,16 @@ class CodecTask:
         if timbre is None:
             return None
         return timbre * (torch.rand(len(timbre), 1, device=timbre.device) >= self.config.timbre_dropout)
+
+    def frequency_factors(self, timbre: Tensor | None) -> Tensor | None:
+        """Random factors (B,) of the frequencies that the encoder reads; 1 for rows without a timbre embedding."""
+        warp = self.config.frequency_warp
+        if warp is None or timbre is None:
+            return None
+        low, high = np.log(warp.factors)
+        drawn = torch.exp(low + (high - low) * torch.rand(len(timbre), device=timbre.device))
+        moved = torch.rand(len(timbre), device=timbre.device) < warp.probability
+        return torch.where(moved & timbre.any(dim=1), drawn, torch.ones_like(drawn))
 
     def discriminator_step(self, discriminators: Discriminators, output: Tensor, target: Tensor) -> dict[str, Tensor]:
         """Train the discriminators on the output and the target (B, N) of this step."""
