@@ -20,7 +20,8 @@ from marstts.generation.engine import SamplingInputs
 from marstts.generation.loop import generate, sample_positions
 from marstts.generation.request import Limits, SamplingConfig
 from marstts.mars6.config import Conditioning
-from marstts.mars6.engines.onnx import CAPACITY_STEP, OnnxEngine
+from marstts.mars6.engines.onnx import OnnxEngine
+from marstts.mars6.engines.row_caches import CAPACITY_STEP
 from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.export.graphs import encoder_graph, export_mars6
 from marstts.mars6.model import Mars6

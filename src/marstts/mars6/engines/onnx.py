@@ -2,8 +2,8 @@
 
 Upstream: a folder written by `mars6.export.graphs.export_mars6`.  Downstream: `generation.loop`, by way of the `Engine`
 protocol.
-Both decoders keep KV caches. The global decoder's lie in buffers with capacity for later patches, so that a patch is
-written without copying. States that share a buffer attend only to their own positions.
+Both decoders keep KV caches. Those of the global decoder lie in buffers with room for later rows and patches, see
+`row_caches`.
 A patch takes two runs: one of the global decoder, and one of the local decoder with all its sampling.
 Shapes: B rows · P positions of a patch · C codes per level · D width · M memory positions · N positions in the KV cache
 of the global decoder (the start vector and every patch) · L, H, d layers, heads and head width of that decoder. KV: an
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,125 +29,10 @@ from marstts.file_errors import printable_name
 from marstts.generation.engine import SamplingInputs, log_probabilities, refuse_nan
 from marstts.generation.layout import TokenLayout
 from marstts.mars6.config import NUM_SLOTS, Mars6Config
+from marstts.mars6.engines.row_caches import DecoderKVCache, Memory, attention_bias, fit_axis
 from marstts.mars6.prompt import Prompt
 from marstts.mars6.prompt_batch import PATCH_PADDING, collate
 from marstts.onnx_session import open_session
-
-CAPACITY_STEP = 64
-"""Places a buffer grows by, five seconds of speech: more would be read in vain, less copied more often."""
-
-
-class Memory(NamedTuple):
-    """The encoder's output as the cross-attention's keys and values."""
-
-    cache: NDArray[np.float32]
-    """(KV, L, B, H, M, d)."""
-
-    bias: NDArray[np.float32]
-    """(B, M), see `attention_bias`."""
-
-    def select(self, rows: Sequence[int]) -> Memory:
-        """Return only these rows, without what is padding in all of them."""
-        bias = self.bias[rows]
-        length = int(np.flatnonzero(np.isfinite(bias).any(axis=0)).max(initial=-1)) + 1
-        used = self.cache[:, :, :, :, :length]
-        return Memory(stack_rows([used[:, :, row : row + 1] for row in rows], length), bias[:, :length])
-
-    @classmethod
-    def join(cls, memories: Sequence[Memory]) -> Memory:
-        """The rows of all, shorter memories padded with what is not attended to."""
-        length = max(memory.bias.shape[1] for memory in memories)
-        biases = [pad_axis(memory.bias, 1, length, -np.inf) for memory in memories]
-        return cls(stack_rows([memory.cache for memory in memories], length), np.concatenate(biases))
-
-
-class Buffer:
-    """Keys and values, (KV, L, B, H, capacity, d), of which the first positions are in use."""
-
-    def __init__(self, caches: Sequence[NDArray[np.float32]], capacity: int) -> None:
-        """Allocate `capacity` positions; the first are copied from caches (KV, L, rows, H, any, d), B rows in all."""
-        self.cache = stack_rows(caches, capacity)
-        self.newest: DecoderKVCache | None = None
-        """The cache that uses all positions written so far; only it may be extended in place."""
-
-
-@dataclass(frozen=True, eq=False)
-class DecoderKVCache:
-    """A KV cache of the global decoder: a value, though an older one may lie in the same buffer."""
-
-    buffer: Buffer
-
-    lengths: NDArray[np.int64]
-    """(B,) N of each row; later positions of the buffer belong to other states."""
-
-    @classmethod
-    def empty(cls, layers: int, batch: int, heads: int, width: int) -> DecoderKVCache:
-        """The cache before the start vector: no positions, capacity 0."""
-        return cls(Buffer([np.zeros((2, layers, batch, heads, 0, width), np.float32)], 0), np.zeros(batch, np.int64))
-
-    @classmethod
-    def copied(cls, caches: Sequence[NDArray[np.float32]], lengths: NDArray[np.int64]) -> DecoderKVCache:
-        """Copy the first lengths[b] positions of caches (KV, L, rows, H, any, d) to a new buffer, with one to spare."""
-        copy = cls(Buffer(caches, capacity_for(int(lengths.max()) + 1)), lengths)
-        copy.buffer.newest = copy
-        return copy
-
-    @property
-    def bias(self) -> NDArray[np.float32]:
-        """(B, capacity), see `attention_bias`."""
-        return attention_bias(np.arange(self.buffer.cache.shape[4]) < self.lengths[:, None])
-
-    def extended(self, cache: NDArray[np.float32]) -> DecoderKVCache:
-        """One more position per row, cache (KV, L, B, H, 1, d)."""
-        buffer = self.buffer
-        if buffer.newest is not self or self.lengths.max() == buffer.cache.shape[4]:
-            buffer = self.copied([buffer.cache], self.lengths).buffer
-        for row, position in enumerate(self.lengths):
-            buffer.cache[:, :, row, :, position] = cache[:, :, row, :, 0]
-        buffer.newest = DecoderKVCache(buffer, self.lengths + 1)
-        return buffer.newest
-
-    def select(self, rows: Sequence[int]) -> DecoderKVCache:
-        """Return only these rows."""
-        lengths = self.lengths[list(rows)]
-        used = self.buffer.cache[:, :, :, :, : lengths.max()]
-        return self.copied([used[:, :, row : row + 1] for row in rows], lengths)
-
-    @classmethod
-    def join(cls, parts: Sequence[DecoderKVCache]) -> DecoderKVCache:
-        """The rows of all, in a new buffer with capacity for one more position."""
-        lengths = np.concatenate([part.lengths for part in parts])
-        return cls.copied([part.buffer.cache[:, :, :, :, : part.lengths.max()] for part in parts], lengths)
-
-
-def capacity_for(length: int) -> int:
-    """The next multiple of CAPACITY_STEP."""
-    return -(-length // CAPACITY_STEP) * CAPACITY_STEP
-
-
-def stack_rows(caches: Sequence[NDArray[np.float32]], length: int) -> NDArray[np.float32]:
-    """Copy the rows of caches (KV, L, rows, H, any, d) to one (KV, L, B, H, length, d); zeros behind them."""
-    kinds, layers, _, heads, _, width = caches[0].shape
-    rows = sum(cache.shape[2] for cache in caches)
-    stacked = np.zeros((kinds, layers, rows, heads, length, width), np.float32)
-    start = 0
-    for cache in caches:
-        end, copied = start + cache.shape[2], min(length, cache.shape[4])
-        stacked[:, :, start:end, :, :copied] = cache[:, :, :, :, :copied]
-        start = end
-    return stacked
-
-
-def pad_axis(array: NDArray[np.float32], axis: int, size: int, value: float = 0.0) -> NDArray[np.float32]:
-    """The array with `value` behind it on one axis, up to `size`."""
-    padding = [(0, 0)] * array.ndim
-    padding[axis] = (0, size - array.shape[axis])
-    return np.pad(array, padding, constant_values=value)
-
-
-def attention_bias(mask: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """The bias on attention scores: 0 where the mask is True, else minus infinity."""
-    return np.where(mask, np.float32(0), np.float32(-np.inf))
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +131,7 @@ class OnnxEngine:
                 "style": batch.style,
             },
         )
-        memory = Memory(np.stack([keys, values]), attention_bias(mask))
+        memory = Memory.of(np.stack([keys, values]), attention_bias(mask))
         patches = np.pad(batch.prefix, ((0, 0), (1, 0), (0, 0)), constant_values=PATCH_PADDING)  # the start vector
         layers, rows, heads, _, width = keys.shape
         vectors, new, attention = self._run_global(patches, DecoderKVCache.empty(layers, rows, heads, width), memory)
@@ -312,11 +197,11 @@ class OnnxEngine:
         """Log-probabilities (len(hidden), span) of first codes, see `generation.engine.PatchScorer`."""
         first, last = max(1, span[0]), span[1]
         rows, before = len(hidden), int(state.cache.lengths[0]) - 1 - len(patches) + first
-        cache = DecoderKVCache.copied([state.cache.buffer.cache[:, :, :, :, :before]] * rows, np.full(rows, before))
+        cache = DecoderKVCache.copied([state.cache.cache[:, :, :, :, :before]] * rows, np.full(rows, before))
         bias = state.memory.bias.repeat(rows, axis=0)
         for row, (token, end) in enumerate(hidden):
             bias[row, NUM_SLOTS + token : NUM_SLOTS + end] = -np.inf
-        memory = Memory(state.memory.cache.repeat(rows, axis=2), bias)
+        memory = Memory.of(state.memory.cache.repeat(rows, axis=2), bias)
         vectors, _, _ = self._run_global(patches[None, first - 1 : last - 1].repeat(rows, axis=0), cache, memory)
         flat = replace(state, vectors=vectors.reshape(-1, vectors.shape[2]))
         logits, _ = self.next_logits(flat, np.zeros((len(flat.vectors), 0), np.int64))
@@ -327,14 +212,14 @@ class OnnxEngine:
         """Return only these rows."""
         patch = tuple(cache[rows] for cache in state.patch)
         memory = state.memory.select(rows)
-        attention = None if state.attention is None else state.attention[rows, : memory.bias.shape[1]]
+        attention = None if state.attention is None else fit_axis(state.attention[rows], 1, memory.bias.shape[1])
         return OnnxState(state.vectors[rows], memory, state.cache.select(rows), attention, patch)
 
     def join(self, states: Sequence[OnnxState]) -> OnnxState:
         """The rows of all states, none of them within a patch."""
         memory = Memory.join([state.memory for state in states])
         places = memory.bias.shape[1]
-        attention = [pad_axis(state.attention, 1, places) for state in states if state.attention is not None]
+        attention = [fit_axis(state.attention, 1, places) for state in states if state.attention is not None]
         return OnnxState(
             np.concatenate([state.vectors for state in states]),
             memory,
@@ -354,7 +239,7 @@ class OnnxEngine:
         }
         for kind, name in enumerate(("keys", "values")):
             for layer in range(self.config.global_layers):
-                inputs[f"seen_{name}.{layer}"] = cache.buffer.cache[kind, layer]
+                inputs[f"seen_{name}.{layer}"] = cache.cache[kind, layer]
                 inputs[f"memory_{name}.{layer}"] = memory.cache[kind, layer]
         vectors, new, *rest = self._run("global", self._global, inputs)
         attention = rest[0] if rest else None

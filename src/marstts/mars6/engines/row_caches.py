@@ -1,0 +1,185 @@
+"""Keys and values of the rows of a running batch, for the ONNX engine: those of the text, and the global decoder's.
+
+Upstream: outputs of the graphs.  Downstream: `engines.onnx`.
+Both are values, though several may lie in one buffer: a buffer has room for later rows, and the global decoder's also
+for later positions, so that what is added is written without copying the rest. Only the newest value of a buffer may be
+extended in place; any other is copied.
+Shapes: B rows · M memory positions · N positions in the KV cache of the global decoder · L, H, d layers, heads and head
+width. KV: an axis of two, keys and values. Caches are (KV, L, B, H, M or N, d).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+CAPACITY_STEP = 64
+"""Positions that a cache grows by, five seconds of speech: more would be read in vain, less copied more often."""
+
+MEMORY_STEP, ROWS_STEP = 32, 8
+"""The same for positions of the text, and for rows, once there are several."""
+
+
+class Buffer:
+    """Keys and values of rows and positions, of which the first are in use."""
+
+    def __init__(self, caches: Sequence[NDArray[np.float32]], positions: int, *, spare_rows: bool = False) -> None:
+        """Copy the rows of all caches, each (KV, L, any, H, any, d), with room for `positions`."""
+        kinds, layers, _, heads, _, width = caches[0].shape
+        rows = sum(cache.shape[2] for cache in caches)
+        capacity = round_up(rows, ROWS_STEP) if spare_rows and rows > 1 else rows
+        self.cache = np.zeros((kinds, layers, capacity, heads, positions, width), np.float32)
+        self.newest: object = None
+        """The value that uses all that was written so far; only it may be extended in place."""
+        self.write_rows(0, caches)
+
+    def write_rows(self, first: int, caches: Sequence[NDArray[np.float32]]) -> None:
+        """Write the rows of all caches from row `first`, each with zeros behind its positions."""
+        for cache in caches:
+            end, length = first + cache.shape[2], min(cache.shape[4], self.cache.shape[4])
+            self.cache[:, :, first:end, :, :length] = cache[:, :, :, :, :length]
+            self.cache[:, :, first:end, :, length:] = 0.0
+            first = end
+
+    def has_room(self, rows: int, positions: int) -> bool:
+        """Return True where this many rows of this many positions fit."""
+        return rows <= self.cache.shape[2] and positions <= self.cache.shape[4]
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """The encoder's output as the cross-attention's keys and values."""
+
+    buffer: Buffer
+
+    bias: NDArray[np.float32]
+    """(B, M), see `attention_bias`."""
+
+    @classmethod
+    def of(cls, cache: NDArray[np.float32], bias: NDArray[np.float32]) -> Memory:
+        """The memory of these rows, in a buffer without room for more."""
+        return cls(Buffer([cache], cache.shape[4]), bias)
+
+    @property
+    def cache(self) -> NDArray[np.float32]:
+        """(KV, L, B, H, M, d)."""
+        return self.buffer.cache[:, :, : len(self.bias)]
+
+    @property
+    def length(self) -> int:
+        """Positions that some row attends to."""
+        return int(np.flatnonzero(np.isfinite(self.bias).any(axis=0)).max(initial=-1)) + 1
+
+    def select(self, rows: Sequence[int]) -> Memory:
+        """Return only these rows, without what is padding in all of them."""
+        parts = [Memory(self.buffer, self.bias[row : row + 1]) for row in rows]
+        length = max(part.length for part in parts)
+        if len(rows) == 1:
+            return Memory.of(self.cache[:, :, rows[0] : rows[0] + 1, :, :length], parts[0].bias[:, :length])
+        return self.copied([self.cache[:, :, row : row + 1] for row in rows], [part.bias for part in parts], length)
+
+    @classmethod
+    def join(cls, memories: Sequence[Memory]) -> Memory:
+        """The rows of all, shorter memories padded with what is not attended to."""
+        caches, biases = [memory.cache for memory in memories], [memory.bias for memory in memories]
+        buffer, length = memories[0].buffer, max(memory.length for memory in memories)
+        if buffer.newest is not memories[0] or not buffer.has_room(sum(map(len, biases)), length):
+            return cls.copied(caches, biases, length)
+        buffer.write_rows(len(biases[0]), caches[1:])
+        return cls.newest_of(buffer, biases)
+
+    @classmethod
+    def copied(
+        cls, caches: Sequence[NDArray[np.float32]], biases: Sequence[NDArray[np.float32]], length: int
+    ) -> Memory:
+        """Copy rows, with their first `length` positions, to a buffer that has room for more."""
+        return cls.newest_of(Buffer(caches, round_up(length, MEMORY_STEP), spare_rows=True), biases)
+
+    @classmethod
+    def newest_of(cls, buffer: Buffer, biases: Sequence[NDArray[np.float32]]) -> Memory:
+        """The value of all rows of a buffer that are in use."""
+        width = buffer.cache.shape[4]
+        buffer.newest = memory = cls(buffer, np.concatenate([fit_axis(bias, 1, width, -np.inf) for bias in biases]))
+        return memory
+
+
+@dataclass(frozen=True, eq=False)
+class DecoderKVCache:
+    """A KV cache of the global decoder."""
+
+    buffer: Buffer
+
+    lengths: NDArray[np.int64]
+    """(B,) N of each row; later positions of the buffer belong to other states."""
+
+    @classmethod
+    def empty(cls, layers: int, batch: int, heads: int, width: int) -> DecoderKVCache:
+        """The cache before the start vector: no positions, capacity 0."""
+        return cls(Buffer([np.zeros((2, layers, batch, heads, 0, width), np.float32)], 0), np.zeros(batch, np.int64))
+
+    @classmethod
+    def copied(
+        cls, caches: Sequence[NDArray[np.float32]], lengths: NDArray[np.int64], *, spare_rows: bool = False
+    ) -> DecoderKVCache:
+        """Copy the first lengths[b] positions of caches (KV, L, rows, H, any, d) to a new buffer, with one to spare."""
+        buffer = Buffer(caches, round_up(int(lengths.max()) + 1, CAPACITY_STEP), spare_rows=spare_rows)
+        buffer.newest = copy = cls(buffer, lengths)
+        return copy
+
+    @property
+    def cache(self) -> NDArray[np.float32]:
+        """(KV, L, B, H, capacity, d)."""
+        return self.buffer.cache[:, :, : len(self.lengths)]
+
+    @property
+    def bias(self) -> NDArray[np.float32]:
+        """(B, capacity), see `attention_bias`."""
+        return attention_bias(np.arange(self.buffer.cache.shape[4]) < self.lengths[:, None])
+
+    def extended(self, cache: NDArray[np.float32]) -> DecoderKVCache:
+        """One more position per row, cache (KV, L, B, H, 1, d)."""
+        buffer = self.buffer
+        if buffer.newest is not self or self.lengths.max() == buffer.cache.shape[4]:
+            buffer = self.copied([self.cache], self.lengths, spare_rows=True).buffer
+        for row, position in enumerate(self.lengths):
+            buffer.cache[:, :, row, :, position] = cache[:, :, row, :, 0]
+        buffer.newest = extended = DecoderKVCache(buffer, self.lengths + 1)
+        return extended
+
+    def select(self, rows: Sequence[int]) -> DecoderKVCache:
+        """Return only these rows."""
+        lengths = self.lengths[list(rows)]
+        used = self.cache[:, :, :, :, : lengths.max()]
+        return self.copied([used[:, :, row : row + 1] for row in rows], lengths, spare_rows=True)
+
+    @classmethod
+    def join(cls, parts: Sequence[DecoderKVCache]) -> DecoderKVCache:
+        """The rows of all, with capacity for one more position."""
+        lengths = np.concatenate([part.lengths for part in parts])
+        caches = [part.cache[:, :, :, :, : part.lengths.max()] for part in parts]
+        buffer = parts[0].buffer
+        if buffer.newest is not parts[0] or not buffer.has_room(len(lengths), int(lengths.max()) + 1):
+            return cls.copied(caches, lengths, spare_rows=True)
+        buffer.write_rows(len(parts[0].lengths), caches[1:])
+        buffer.newest = joined = cls(buffer, lengths)
+        return joined
+
+
+def round_up(number: int, step: int) -> int:
+    """The next multiple of `step`."""
+    return -(-number // step) * step
+
+
+def fit_axis(array: NDArray[np.float32], axis: int, size: int, value: float = 0.0) -> NDArray[np.float32]:
+    """The array cut to `size` on one axis, or with `value` behind it up to there."""
+    padding = [(0, 0)] * array.ndim
+    padding[axis] = (0, max(0, size - array.shape[axis]))
+    return np.pad(array.take(range(min(size, array.shape[axis])), axis), padding, constant_values=value)
+
+
+def attention_bias(mask: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """The bias on attention scores: 0 where the mask is True, else minus infinity."""
+    return np.where(mask, np.float32(0), np.float32(-np.inf))
