@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from marstts.server.app import create_app
@@ -32,9 +32,12 @@ class LiveServer:
 
 
 @contextmanager
-def live_server(synthesizer: Synthesizer, settings: ServeSettings) -> Iterator[LiveServer]:
+def live_server(
+    synthesizer: Synthesizer, settings: ServeSettings, *, silent_seconds: float = 20.0
+) -> Iterator[LiveServer]:
     """Serve on a free port of loopback."""
     app = create_app(synthesizer, settings)
+    app.state.limits = replace(app.state.limits, silent_seconds=silent_seconds)
     with Server(app, "127.0.0.1", 0, has_sessions=True) as server:
         thread = threading.Thread(target=server.serve)
         thread.start()

@@ -30,7 +30,12 @@ from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from marstts.errors import ConfigError
+from marstts.lazy import lazy_module
 from marstts.server.http_error import HTTPError
+from marstts.server.silent_connections import SilentConnections
+from marstts.server.unread_timer import UnreadTimer
+
+timed_session = lazy_module("marstts.server.timed_session")  # needs wsproto, which pages without sessions do not
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; media-src 'self' blob:; img-src 'self' data:; "
@@ -63,7 +68,8 @@ class ServerLimits:
     """A connection that asks for nothing more is closed after this time."""
 
     max_connections: int = 512
-    """Further connections get status 503; a browser opens up to six."""
+    """Further connections get status 503; a browser opens up to six. Where half of these are silent, the oldest of
+    the silent ones is closed for each new one, so that they do not keep others out."""
 
     drain_seconds: int = 2
     """Time that responses have to end once the server stops."""
@@ -131,15 +137,14 @@ def make_app(routes: Sequence[Route], limits: ServerLimits | None = None) -> Sta
     return app
 
 
-class TimedProtocol(H11Protocol):
+class TimedProtocol(UnreadTimer, H11Protocol):
     """HTTP/1.1 that closes connections which neither ask, nor finish asking, nor read their response.
 
     uvicorn limits the time between two requests only. Addresses that are not ASCII are percent-encoded.
     """
 
-    silent_seconds: float
+    silent: SilentConnections
     _request_timer: Handle | None = None
-    _write_timer: Handle | None = None
     _has_session = False
     """Whether the connection has become a WebSocket."""
 
@@ -149,7 +154,6 @@ class TimedProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_request_timer()
-        self._stop_write_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -162,7 +166,7 @@ class TimedProtocol(H11Protocol):
             self._time_request()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """Hand the connection over; sessions have their limits in the application."""
+        """Hand the connection over to `TimedSession`."""
         self._has_session = True
         self._stop_request_timer()
         super().handle_websocket_upgrade(event)
@@ -171,15 +175,6 @@ class TimedProtocol(H11Protocol):
         super().on_response_complete()
         if not self._is_answering():
             self._time_request()
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        if self._write_timer is None:
-            self._time_write()
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self._stop_write_timer()
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()
@@ -190,26 +185,13 @@ class TimedProtocol(H11Protocol):
 
     def _time_request(self) -> None:
         self._request_timer = self._request_timer or self._abort_later()
+        self.silent.add(self, self.transport.abort)
 
     def _stop_request_timer(self) -> None:
+        self.silent.remove(self)
         if self._request_timer is not None:
             self._request_timer.cancel()
             self._request_timer = None
-
-    def _time_write(self) -> None:
-        unread = self.transport.get_write_buffer_size()
-        self._write_timer = self.loop.call_later(self.silent_seconds, self._abort_unless_read, unread)
-
-    def _abort_unless_read(self, unread: int) -> None:
-        if self.transport.get_write_buffer_size() < unread:
-            self._time_write()
-        else:
-            self.transport.abort()
-
-    def _stop_write_timer(self) -> None:
-        if self._write_timer is not None:
-            self._write_timer.cancel()
-            self._write_timer = None
 
     def _abort_later(self) -> Handle:
         return self.loop.call_later(self.silent_seconds, self.transport.abort)
@@ -235,11 +217,13 @@ class Server:
         except (OSError, OverflowError, UnicodeError) as error:
             raise ConfigError(f"cannot listen at {address}, port {port}: {error}; name another --port") from error
         self.app, limits = app, cast(ServerLimits, app.state.limits)
-        protocol = type("Protocol", (TimedProtocol,), {"silent_seconds": limits.silent_seconds})
+        silent = SilentConnections(max(1, limits.max_connections // 2))
+        values: dict[str, Any] = {"silent_seconds": limits.silent_seconds}
+        protocol = type("Protocol", (TimedProtocol,), {**values, "silent": silent})
         config = uvicorn.Config(
             app,
             http=protocol,
-            ws="wsproto" if has_sessions else "none",
+            ws=type("Session", (timed_session.TimedSession,), values) if has_sessions else "none",
             ws_max_size=limits.max_body_bytes,
             access_log=False,  # addresses hold personal links
             log_level="warning",

@@ -18,6 +18,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from marstts.server.api_errors import ApiError, as_api_error, validation_error
 from marstts.server.schemas import SpeechBody
 from marstts.server.service import SpeechService
+from marstts.server.silent_connections import SilentConnections
 from marstts.server.text_stream import SentenceBuffer, speak_bytes
 
 PATH = "/v1/audio/speech/stream"
@@ -27,12 +28,13 @@ SILENT_SECONDS = 60.0
 
 
 def add_websocket(app: FastAPI, service: SpeechService) -> None:
-    """Add the endpoint."""
+    """Add the endpoint. Of sessions that send nothing, a quarter of all connections is kept."""
+    silent = SilentConnections(max(1, service.settings.limits.connections // 4))
 
     @app.websocket(PATH)
     async def stream(socket: WebSocket) -> None:
         await socket.accept()
-        session = Session(socket, service)
+        session = Session(socket, service, silent)
         speaking = asyncio.ensure_future(session.speak())
         try:
             await session.listen()
@@ -52,10 +54,11 @@ def add_websocket(app: FastAPI, service: SpeechService) -> None:
 class Session:
     """One connection: messages in, sentences out."""
 
-    def __init__(self, socket: WebSocket, service: SpeechService) -> None:
-        self._socket, self._service = socket, service
+    def __init__(self, socket: WebSocket, service: SpeechService, silent: SilentConnections) -> None:
+        self._socket, self._service, self._silent = socket, service, silent
         self._fields: dict[str, Any] = dict(DEFAULTS)
         self._sentences: asyncio.Queue[str | None] = asyncio.Queue()
+        self._receiving: asyncio.Future[str] | None = None
         address = socket.client.host if socket.client else ""
         self._owner = socket.headers.get("authorization") or address
 
@@ -85,10 +88,12 @@ class Session:
         try:
             while (sentence := await self._sentences.get()) is not None:
                 await self._socket.send_json({"type": "audio.start", "index": number, "text": sentence})
+                self._silent.remove(self)
                 async with aclosing(speak_bytes(self._service, self._body(sentence), self._owner)) as pieces:
                     async for content in pieces:
                         await self._socket.send_bytes(content)
                 await self._socket.send_json({"type": "audio.done", "index": number})
+                self._fall_silent()
                 number += 1
             await self._socket.send_json({"type": "session.done", "sentences": number})
         except Exception as error:
@@ -115,12 +120,27 @@ class Session:
 
     async def _receive(self) -> dict[str, Any]:
         try:
-            text = await asyncio.wait_for(self._socket.receive_text(), SILENT_SECONDS)
-            message = json.loads(text)
-        except asyncio.TimeoutError as error:
-            raise ApiError(408, "The session sent nothing for too long.") from error
+            message = json.loads(await self._receive_text())
         except (ValueError, KeyError, RecursionError) as error:
             raise ApiError(400, "Expected a message in JSON.") from error
         if not isinstance(message, dict):
             raise ApiError(400, "Expected a JSON object.")
         return message
+
+    async def _receive_text(self) -> str:
+        """The next message. ApiError where none comes in time, or where the session gives way to a newer one."""
+        self._receiving = asyncio.ensure_future(self._socket.receive_text())
+        self._fall_silent()
+        try:
+            await asyncio.wait({self._receiving}, timeout=SILENT_SECONDS)
+            if self._receiving.cancelled() or not self._receiving.done():
+                raise ApiError(408, "The session sent nothing for too long.")
+            return self._receiving.result()
+        finally:
+            self._receiving.cancel()
+            self._silent.remove(self)
+
+    def _fall_silent(self) -> None:
+        """Note that the session only waits for a message: it may be closed for a newer one."""
+        if self._receiving is not None and not self._receiving.done():
+            self._silent.add(self, self._receiving.cancel)
