@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import io
 import shutil
+import struct
 import tracemalloc
 from pathlib import Path
 from tempfile import mkdtemp
@@ -81,6 +82,53 @@ def test_streamed_wav_files_of_unknown_length_are_read(length):
     place = content.index(b"data") + 4
     content[4:8] = content[place : place + 4] = length.to_bytes(4, "little")
     assert audio.read(bytes(content)).seconds == 2.0
+
+
+HEADER_LIES = {
+    "two channels": (22, "H", 2),
+    "half the rate": (24, "I", RATE // 2),
+    "twice the rate": (24, "I", 2 * RATE),
+    "8 bits": (34, "H", 8),
+    "24 bits": (34, "H", 24),
+    "A-law": (20, "H", 6),
+    "half the data": (40, "I", 2 * RATE),
+}
+
+
+@pytest.mark.parametrize("lie", HEADER_LIES)
+def test_a_wav_header_that_contradicts_itself_is_refused(lie):
+    """Each of these was read before: with another pitch or length, as noise, or its first half alone."""
+    place, form, value = HEADER_LIES[lie]
+    content = bytearray(encoded(NOISE, "WAV", "PCM_16"))
+    struct.pack_into(f"<{form}", content, place, value)
+    with pytest.raises(AudioError, match="the header contradicts itself"):
+        audio.read(bytes(content))
+    with pytest.raises(AudioError, match="the header contradicts itself"):
+        audio.read_span(bytes(content), 0.0, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("place", "form", "value"), [(4, "I", 0), (28, "I", 0), (28, "I", 1), (32, "H", 0), (32, "H", 4)]
+)
+def test_numbers_of_a_wav_header_that_change_nothing_are_not_compared(place, form, value):
+    content = bytearray(encoded(NOISE, "WAV", "PCM_16"))
+    struct.pack_into(f"<{form}", content, place, value)
+    np.testing.assert_array_equal(
+        audio.read(bytes(content)).samples, audio.read(encoded(NOISE, "WAV", "PCM_16")).samples
+    )
+
+
+@pytest.mark.parametrize(
+    "encoding", ["PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE", "ULAW", "ALAW", "IMA_ADPCM"]
+)
+@pytest.mark.parametrize("container", ["WAV", "WAVEX"])
+@pytest.mark.parametrize("channels", [1, 2, 3])
+def test_true_wav_headers_contradict_nothing(container, encoding, channels):
+    if not soundfile.check_format(container, encoding) or (encoding == "IMA_ADPCM" and channels > 2):
+        pytest.skip("libsndfile does not write it")
+    content = encoded(np.tile(TONE[:2000, None], channels), container, encoding)
+    assert audio.read(content).sample_rate == RATE
+    assert audio.read(content + b"LIST\x04\0\0\0abcd").sample_rate == RATE
 
 
 def test_data_after_the_audio_is_ignored():

@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +15,11 @@ import soundfile
 
 from marstts import audio
 from marstts.audio import Waveform
+from marstts.audio.decoders import FFmpegDecoder
 from marstts.errors import AudioError
 from marstts.synthesis import references
 from marstts.synthesis.references import open_excerpt
+from test_audio_formats import ffmpeg_encoded
 
 RATE = 24_000
 
@@ -94,6 +98,55 @@ def test_a_long_recording_without_speech_is_refused_unless_any_sound_will_do(rec
     with pytest.raises(AudioError, match=r"long\.flac: no speech was found in it"):
         open_excerpt(path, 3.0)
     assert open_excerpt(path, 3.0, any_sound=True).start_seconds == 0.0
+
+
+def noise_and_speech(seconds: int, speech: np.ndarray) -> np.ndarray:
+    """Loud noise without a pause, then speech."""
+    return np.concatenate([np.random.default_rng(1).normal(0, 0.05, seconds * RATE), np.tile(speech, 2)])
+
+
+@pytest.mark.slow
+def test_speech_after_minutes_of_noise_is_found_by_one_window_of_four(
+    reference: Waveform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The detector takes nine tenths of the time: 15 minutes of noise took more than a minute on a busy machine."""
+    monkeypatch.setattr(references, "EVERY_WINDOW", 10)
+    searched, has_speech = 0, references.SpeechDetector.has_speech
+
+    def counted(*arguments: Any) -> tuple[bool, float]:
+        nonlocal searched
+        searched += 1
+        return has_speech(*arguments)
+
+    monkeypatch.setattr(references.SpeechDetector, "has_speech", counted)
+    for seconds in (61, 63):
+        searched = 0
+        soundfile.write(tmp_path / "noise.wav", noise_and_speech(seconds, reference.samples), RATE)
+        start = open_excerpt(tmp_path / "noise.wav", 3.0).start_seconds
+        assert start is not None and seconds - 1.0 <= start <= seconds + 1.0
+        assert searched < 10 + seconds / 4 + 8
+
+
+@pytest.mark.slow
+def test_a_long_recording_of_noise_is_refused_when_the_longest_length_is_reached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The container states two minutes; nothing behind the limit is decoded."""
+    monkeypatch.setattr(references.SpeechDetector, "has_speech", lambda *arguments: (False, 0.0))
+    path, decoded, read = tmp_path / "noise.m4a", 0, FFmpegDecoder.read
+
+    def counted(decoder: FFmpegDecoder, frames: int) -> Any:
+        nonlocal decoded
+        block = read(decoder, frames)
+        decoded += len(block)
+        return block
+
+    monkeypatch.setattr(FFmpegDecoder, "read", counted)
+    monkeypatch.setattr(references.audio, "read_blocks", partial(audio.read_blocks, max_seconds=20.0))
+    path.write_bytes(ffmpeg_encoded("mp4", "aac", seconds=120.0))
+    with pytest.raises(AudioError, match=r"longer than .* minutes; cut out the part that matters"):
+        open_excerpt(path, 3.0)
+    assert decoded < 35 * RATE
 
 
 CLONE = """

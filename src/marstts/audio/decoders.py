@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from marstts.audio import mpeg
 from marstts.audio.completeness import is_cut_short
+from marstts.audio.wav_header import contradiction
 from marstts.errors import AudioError, MissingExtraError, require
 from marstts.file_errors import describe_os_error, printable_name
 from marstts.reading import open_regular
@@ -237,6 +238,8 @@ def open_decoder(source: Source, *, whole: bool) -> Iterator[tuple[str, Decoder]
         file.seek(0)
         if whole and is_cut_short(file, size):
             raise AudioError(f"{name}: corrupt or cut short; its header states more audio than is there")
+        if (found := contradiction(file, size)) is not None:
+            raise AudioError(f"{name}: the header contradicts itself ({found}); export the recording again")
         decoder = choose_decoder(name, file, container)
         try:
             check_rate(name, decoder)

@@ -2,7 +2,8 @@
 
 Upstream: recordings that users bring, through `audio.read_blocks`.  Downstream: `clone`, `compat_turbo`.
 Short recordings are returned as they are. Of a longer one only the part that will be encoded is kept, at its own sample
-rate; its start is found by voice activity in windows of a second, and decoding stops behind it.
+rate; its start is found by voice activity in windows of a second, and decoding stops behind it. Speech that begins
+after a minute of sound without a pause is found where it lasts for some seconds.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ WHOLE_SECONDS = 60.0
 
 WINDOW_SECONDS = 1.0
 """Length of the parts in which a long recording is searched for speech."""
+
+EVERY_WINDOW, STRIDE = 60, 4
+"""Windows of sound without a pause that are all searched, and of further ones one in so many: the detector is slow."""
 
 WINDOW_SPEECH_RATIO = 0.25
 """Least ratio of speech in the window that speech begins in; noise, hum, music and tones have at most 0.03."""
@@ -115,21 +119,23 @@ def windows(blocks: Iterable[Waveform]) -> Iterator[Waveform]:
 
 def search(name: str, parts: Iterator[Waveform], seconds: float, any_sound: bool, covers_all: bool) -> Excerpt:
     """The window before the first speech and those that follow it, until they hold the `seconds`."""
-    detector = None if any_sound else SpeechDetector()
+    finder = SpeechFinder(None if any_sound else SpeechDetector())
     kept: list[Waveform] = []
     start: float | None = None
     position = length = 0.0
     for part in parts:
         if start is None:
-            kept = [*kept[-1:], part]
-            if has_speech(part, detector):
-                start, length = max(0.0, position - WINDOW_SECONDS), sum(one.seconds for one in kept)
+            kept = [*kept[-STRIDE:], part]
+            if finder.finds_speech(part):
+                kept = kept[max(0, finder.first_speech(kept) - 1) :]
+                length = sum(one.seconds for one in kept)
+                start = position + part.seconds - length
         elif length < seconds + 2 * WINDOW_SECONDS:  # the first two may be silence before the speech
             kept.append(part)
             length += part.seconds
         elif not covers_all:
             break
-        elif has_speech(part, detector):
+        elif finder.finds_speech(part):
             raise AudioError(
                 f"{name}: {position - start:.0f} s or more lie between the first and the last speech; with a "
                 f"transcript at most {seconds:g} s can be used, so cut recording and transcript, or leave the "
@@ -141,14 +147,42 @@ def search(name: str, parts: Iterator[Waveform], seconds: float, any_sound: bool
     return Excerpt(concatenated(kept), start)
 
 
-def has_speech(window: Waveform, detector: SpeechDetector | None) -> bool:
-    """Whether a window holds speech; any sound without a `detector`."""
-    reduced = audio.resample(Waveform(window.samples - window.samples.mean(), window.sample_rate), DETECTOR_RATE)
-    if audio.loudness_lufs(reduced) < MIN_WINDOW_LOUDNESS:
-        return False
-    if detector is None:
-        return True
-    return detector.has_speech(audio.normalize_loudness(reduced, WINDOW_LOUDNESS), WINDOW_SPEECH_RATIO)[0]
+class SpeechFinder:
+    """Looks for speech in one window after another; for any sound without a `detector`."""
+
+    def __init__(self, detector: SpeechDetector | None) -> None:
+        self._detector = detector
+        self._num_sounding = 0
+        """Windows of sound since the last quiet one."""
+
+    def finds_speech(self, window: Waveform) -> bool:
+        """Whether the next window holds speech; some are left out where sound goes on and on."""
+        reduced = self._reduced(window)
+        if reduced is None:
+            self._num_sounding = 0
+            return False
+        self._num_sounding += 1
+        if self._num_sounding > EVERY_WINDOW and self._num_sounding % STRIDE:
+            return False
+        return self._is_speech(reduced)
+
+    def first_speech(self, windows: list[Waveform]) -> int:
+        """The number of the first window with speech; the last one has some."""
+        for number, window in enumerate(windows[:-1]):
+            if (reduced := self._reduced(window)) is not None and self._is_speech(reduced):
+                return number
+        return len(windows) - 1
+
+    def _reduced(self, window: Waveform) -> Waveform | None:
+        """The window at the detector's rate; None where it is quiet."""
+        centered = Waveform(window.samples - window.samples.mean(), window.sample_rate)
+        reduced = audio.resample(centered, DETECTOR_RATE)
+        return None if audio.loudness_lufs(reduced) < MIN_WINDOW_LOUDNESS else reduced
+
+    def _is_speech(self, reduced: Waveform) -> bool:
+        if self._detector is None:
+            return True
+        return self._detector.has_speech(audio.normalize_loudness(reduced, WINDOW_LOUDNESS), WINDOW_SPEECH_RATIO)[0]
 
 
 def concatenated(parts: list[Waveform]) -> Waveform:
