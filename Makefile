@@ -6,6 +6,8 @@ PYTHON ?= python3
 VENV ?= .venv
 TEXT ?= Good morning. The rain has stopped, and we can go outside.
 REFERENCE ?= examples/reference.flac
+# LIMIT: a test that takes longer hangs, and its process is ended with a traceback.
+LIMIT ?= --timeout 300 --timeout-method thread
 WORKERS ?= --numprocesses auto --maxprocesses 8 --dist worksteal
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
@@ -41,10 +43,10 @@ test: $(VENV)/test
 	$(MAKE) check VENV=$(VENV)
 
 check: lint
-	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(WORKERS)
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(WORKERS) $(LIMIT)
 
 check-fast: lint
-	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(WORKERS) -m "not slow"
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(WORKERS) $(LIMIT) -m "not slow"
 
 lint:
 	$(VENV)/bin/ruff format --check src tests tools

@@ -211,6 +211,7 @@ def kill_recipe(script: str, output: Path, moment: Path) -> None:
         process.wait()
 
 
+@pytest.mark.timeout(2 * BUDGET_MINUTES * 60)
 @pytest.mark.slow
 def test_tiny_runs_whole_from_corpus_to_preference_training(tmp_path: Path) -> None:
     output = tmp_path / "tiny"
@@ -222,6 +223,7 @@ def test_tiny_runs_whole_from_corpus_to_preference_training(tmp_path: Path) -> N
     assert (output / "tiny-preference" / "bundle.json").is_file()
 
 
+@pytest.mark.timeout(2 * BUDGET_MINUTES * 60)
 @pytest.mark.slow
 def test_mars5_tiny_resumes_after_a_kill_and_runs_whole_from_corpus_to_speech(tmp_path: Path) -> None:
     output = tmp_path / "mars5_tiny"
@@ -234,6 +236,7 @@ def test_mars5_tiny_resumes_after_a_kill_and_runs_whole_from_corpus_to_speech(tm
         assert losses[-1] < losses[0]
 
 
+@pytest.mark.timeout(BUDGET_MINUTES * 60)
 @pytest.mark.slow
 def test_the_papers_smoke_test_runs_whole(tmp_path: Path) -> None:
     """All stages; training stops after half a minute unless MARSTTS_LONG_TESTS asks for the hour of all its steps."""
@@ -242,3 +245,25 @@ def test_the_papers_smoke_test_runs_whole(tmp_path: Path) -> None:
     [checkpoint] = (tmp_path / "smoke" / "mars6").glob("step-????????")
     assert (checkpoint / "state.json").is_file()
     assert not is_long or checkpoint.name == "step-00000200"
+
+
+HANGING = """
+import threading
+def test_that_hangs():
+    threading.Event().wait()
+"""
+
+
+@pytest.mark.slow
+def test_a_test_that_hangs_is_ended_by_the_limit_of_make_check(tmp_path: Path) -> None:
+    pytest.importorskip("pytest_timeout")
+    [limit] = re.findall(r"^LIMIT \?= (.*)$", (TESTS.parent / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    seconds = int(re.findall(r"--timeout (\d+)", limit)[0])
+    assert 120 <= seconds <= 600
+    (tmp_path / "test_hanging.py").write_text(HANGING)
+    words = limit.replace(f"--timeout {seconds}", "--timeout 1").split()
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *words, "-p", "no:cacheprovider", "."], cwd=tmp_path, capture_output=True,
+        text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode != 0 and "Timeout" in done.stdout + done.stderr

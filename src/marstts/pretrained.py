@@ -13,7 +13,7 @@ import pickle
 import re
 import socket
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
@@ -120,19 +120,24 @@ def connection_problem(address: str) -> Exception | None:
     if proxy and not request.proxy_bypass(url.hostname or ""):
         url = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     target = (url.hostname or "", url.port or (443 if url.scheme == "https" else 80))
+    return problem_in_time(target[0], lambda: socket.create_connection(target, timeout=NETWORK_SECONDS).close())
+
+
+def problem_in_time(server: str, attempt: Callable[[], object]) -> Exception | None:
+    """The error of an attempt, which has NETWORK_SECONDS and a little more; None if it succeeds."""
     outcome: list[Exception | None] = []
 
-    def connect() -> None:
+    def run() -> None:
         try:
-            socket.create_connection(target, timeout=NETWORK_SECONDS).close()
+            attempt()
             outcome.append(None)
-        except OSError as error:
+        except Exception as error:  # the client's HTTP library, and so its exceptions, differ between versions
             outcome.append(error)
 
-    thread = Thread(target=connect, daemon=True)  # looking up a name has no time limit
+    thread = Thread(target=run, daemon=True)  # looking up a name, and an answer byte by byte, have no time limit
     thread.start()
-    thread.join(NETWORK_SECONDS)
-    return outcome[0] if outcome else TimeoutError(f"{target[0]} did not answer within {NETWORK_SECONDS:g} s")
+    thread.join(1.5 * NETWORK_SECONDS)  # the client's own limit comes first where it has one
+    return outcome[0] if outcome else TimeoutError(f"{server} did not answer within {NETWORK_SECONDS:g} s")
 
 
 def answer_problem(hub: Any, model: str) -> Exception | None:
@@ -140,11 +145,7 @@ def answer_problem(hub: Any, model: str) -> Exception | None:
 
     Where a server accepts connections and then is silent, the client would retry each download for minutes.
     """
-    try:
-        hub.HfApi().model_info(model, timeout=NETWORK_SECONDS)
-    except Exception as error:  # the client's HTTP library, and so its exceptions, differ between versions
-        return error
-    return None
+    return problem_in_time("the hub", lambda: hub.HfApi().model_info(model, timeout=NETWORK_SECONDS))
 
 
 def fingerprint(path: Path, expected_sha256: str | None = None) -> str:

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from marstts.errors import CheckpointError
-from marstts.metrics import hub as module
 from marstts.metrics.hub import fetch_model
+from marstts.pretrained import NETWORK_SECONDS
 
 FILES = (("model.safetensors", "model.bin"), ("config.json",))
 
@@ -51,7 +51,7 @@ def test_without_a_network_there_is_one_short_attempt_and_one_sentence(tmp_path:
     hub = use(monkeypatch, Hub(tmp_path, None))
     with pytest.raises(CheckpointError, match=r"owner/model: .* cannot be downloaded \(Name or service not known\)"):
         fetch_model("owner/model", FILES)
-    assert hub.lookups == [module.TIMEOUT_SECONDS] and hub.downloads == [] and module.TIMEOUT_SECONDS <= 5.0
+    assert hub.lookups == [NETWORK_SECONDS] and hub.downloads == [] and NETWORK_SECONDS <= 5.0
 
 
 def test_the_first_of_each_alternative_is_downloaded_and_then_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -29,7 +29,7 @@ from marstts.mars6.bundled import Mars6Settings, find_alignment, write_model, wr
 from marstts.mars6.config import IDENTITY, STYLE, Mars6Config
 from marstts.mars6.released import load_released
 from marstts.precision import WeightFormat
-from marstts.pretrained import EXTRA, cache_folder
+from marstts.pretrained import EXTRA, NETWORK_SECONDS, cache_folder, connection_problem
 from marstts.speaker.registry import ClapPart, EncoderPart, WavLmPart
 from marstts.text.minbpe import read_minbpe
 
@@ -41,8 +41,6 @@ CHECKPOINT_NAME, TOKENIZER_NAME = "model-2000100.pt", "eng-tok-512.model"
 
 MAX_DOWNLOAD_BYTES = 2 * 2**30
 """The published checkpoint has 67 M parameters: a quarter of a gigabyte in single precision."""
-
-DOWNLOAD_TIMEOUT_SECONDS = 30.0
 
 
 class Converted(NamedTuple):
@@ -126,8 +124,10 @@ def download(name: str, folder: Path) -> Path:
     if path.is_file():
         return path
     try:
+        if (problem := connection_problem(RELEASE)) is not None:
+            raise problem
         with (
-            urllib.request.urlopen(RELEASE + name, timeout=DOWNLOAD_TIMEOUT_SECONDS) as answer,
+            urllib.request.urlopen(RELEASE + name, timeout=NETWORK_SECONDS) as answer,
             atomic_path(path, CheckpointError) as partial,
         ):
             save_stream(answer, partial)

@@ -10,11 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from marstts.errors import CheckpointError, require
+from marstts.pretrained import NETWORK_SECONDS, problem_in_time
 
 EXTRA = "eval-models"
-TIMEOUT_SECONDS = 5.0
-"""Timeout for the list of files; downloads have none."""
-
 Alternatives = Sequence[str]
 """File names of which one is enough, best first."""
 
@@ -56,8 +54,14 @@ def _cached_file(hub: object, model: str, name: str) -> object:
 def _download(model: str, files: Sequence[Alternatives]) -> Path:
     """Download one of each of the files; CheckpointError with the reason where that fails."""
     hub = require("huggingface_hub", EXTRA)
+    listed: set[str] = set()
+
+    def ask() -> None:
+        listed.update(file.rfilename for file in hub.HfApi().model_info(model, timeout=NETWORK_SECONDS).siblings)
+
     try:
-        listed = {file.rfilename for file in hub.HfApi().model_info(model, timeout=TIMEOUT_SECONDS).siblings}
+        if (problem := problem_in_time("the hub", ask)) is not None:
+            raise problem
         chosen = [next((name for name in names if name in listed), None) for names in files]
         missing = [" or ".join(names) for names, name in zip(files, chosen, strict=True) if name is None]
         if missing:
