@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +16,12 @@ import soundfile
 from api_server import TEXT, speech
 from starlette.testclient import TestClient
 
+from marstts import files
 from marstts.audio import Waveform, encode
+from marstts.server.api_errors import ApiError
 from marstts.server.app import create_app
 from marstts.server.settings import ServeLimits, ServeSettings
-from marstts.server.voice_store import OPENAI_VOICES
+from marstts.server.voice_store import OPENAI_VOICES, VoiceStore
 from marstts.synthesis.voices import packaged_names
 from marstts.voice import Voice
 
@@ -183,3 +189,71 @@ def test_a_voice_is_never_the_name_of_a_file(client: TestClient, reference_file:
     for name in (str(reference_file), f"../{reference_file.name}", f"file://{reference_file}"):
         response = client.post("/v1/audio/speech", json=speech(TEXT, voice=name))
         assert response.json()["error"]["code"] == "voice_not_found"
+
+
+def test_on_a_full_disk_an_upload_is_one_sentence_and_no_voice_is_listed(
+    client: TestClient, recording: bytes, settings: ServeSettings, monkeypatch: pytest.MonkeyPatch
+):
+    kept = upload(client, recording, name="Kept").json()
+
+    def full(path: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    before = {path.name: path.read_bytes() for path in settings.voices_folder.iterdir()}
+    monkeypatch.setattr(files, "_sync", full)
+    response = upload(client, recording)
+    assert response.status_code == 507 and str(settings.voices_folder) not in response.text
+    assert "cannot write the voice" in response.json()["error"]["message"]
+    assert client.post(f"{URL}/{kept['id']}", json={"name": "Other"}).status_code == 507
+    assert {path.name: path.read_bytes() for path in settings.voices_folder.iterdir()} == before
+    names = [voice["name"] for voice in client.get(URL).json()["voices"]]
+    assert "Kept" in names and "Anna" not in names and "Other" not in names
+    monkeypatch.undo()
+    assert upload(client, recording).status_code == 200
+
+
+def test_a_voices_folder_that_cannot_be_made_is_no_error_of_the_client(synthesizer, recording: bytes, tmp_path: Path):
+    (tmp_path / "file").write_text("in the way")
+    settings = ServeSettings(voices_folder=tmp_path / "file" / "voices")
+    with TestClient(create_app(synthesizer, settings)) as client:
+        assert upload(client, recording).status_code == 507
+
+
+def test_spellings_of_a_name_in_unicode_are_one_name(client: TestClient, recording: bytes):
+    assert upload(client, recording, name="Zo\u00eb").status_code == 200
+    assert "a voice of this name" in upload(client, recording, name="Zoe\u0308").json()["error"]["message"]
+    response = client.post("/v1/audio/speech", json=speech(voice="Zoe\u0308", response_format="pcm"))
+    assert response.status_code == 200
+
+
+def test_of_uploads_at_the_same_time_one_gets_the_name_and_the_last_place(
+    synthesizer, recording: bytes, tmp_path: Path
+):
+    limits = ServeLimits(voices=2)
+    store = VoiceStore(synthesizer, tmp_path / "voices", limits)
+    ready = threading.Barrier(4)
+
+    def create(name: str) -> bool:
+        ready.wait()
+        try:
+            store.create(name, recording, "", CONSENT)
+        except ApiError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(create, ["Anna"] * 4)) == 1
+        assert sum(pool.map(create, ["Ben", "Carla", "Dora", "Emil"])) == 1
+    assert len(store) == 2 == len(list((tmp_path / "voices").iterdir()))
+
+
+def test_a_voice_that_is_deleted_while_it_is_renamed_stays_deleted(synthesizer, recording: bytes, tmp_path: Path):
+    store = VoiceStore(synthesizer, tmp_path / "voices", ServeLimits())
+    for _ in range(4):
+        voice, _warnings = store.create("Anna", recording, "", CONSENT)
+        with ThreadPoolExecutor(2) as pool:
+            renaming = pool.submit(store.rename, voice.id, "Berta")
+            pool.submit(store.delete, voice.id).result()
+            with suppress(ApiError):
+                renaming.result()
+        assert len(store) == 0 and not list((tmp_path / "voices").iterdir())

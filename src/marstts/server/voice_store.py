@@ -16,13 +16,14 @@ import secrets
 import string
 import threading
 import time
+import unicodedata
 import warnings
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from marstts import audio
-from marstts.errors import MarsError
+from marstts.errors import MarsError, VoiceError
 from marstts.server.api_errors import ApiError
 from marstts.server.settings import ServeLimits
 from marstts.synthesis.synthesizer import Synthesizer
@@ -86,6 +87,8 @@ class VoiceStore:
     def __init__(self, synthesizer: Synthesizer, folder: Path, limits: ServeLimits) -> None:
         self._synthesizer, self._folder, self._limits = synthesizer, folder, limits
         self._lock = threading.Lock()
+        self._changing = threading.Lock()
+        """Held while a file is renamed or deleted, so that a deleted voice does not come back."""
         self._opened: OrderedDict[str, Voice] = OrderedDict()
         self._packaged = {entry.name: entry.description for entry in voice_table().voices}
         self._stored = read_folder(folder)
@@ -113,7 +116,7 @@ class VoiceStore:
             return OPENAI_VOICES[name]
         with self._lock:
             for voice in self._stored.values():
-                if name in (voice.id, voice.name):
+                if name == voice.id or composed(name) == composed(voice.name):
                     return voice.id
         raise ApiError(
             400,
@@ -150,32 +153,34 @@ class VoiceStore:
 
     def rename(self, voice_id: str, name: str) -> StoredVoice:
         """Give an uploaded voice another name."""
-        stored = self.find(voice_id)
-        if name != stored.name:
-            self.check_name(name)
-        renamed = replace(stored, name=name)
-        path = self._path(stored.id)
-        replace(Voice.load(path), name=name).save(path)
-        os.utime(path, (stored.created_at, stored.created_at))  # the time of the file is that of the voice
-        with self._lock:
-            self._stored[stored.id] = renamed
-            self._opened.pop(stored.id, None)
+        with self._changing:
+            stored = self.find(voice_id)
+            if composed(name) != composed(stored.name):
+                self.check_name(name)
+            renamed = replace(stored, name=name)
+            path = self._path(stored.id)
+            self._write(replace(Voice.load(path), name=name), path)
+            os.utime(path, (stored.created_at, stored.created_at))  # the time of the file is that of the voice
+            with self._lock:
+                self._stored[stored.id] = renamed
+                self._opened.pop(stored.id, None)
         return renamed
 
     def delete(self, voice_id: str) -> StoredVoice:
         """Delete the file of an uploaded voice; requests that speak with it go on."""
-        stored = self.find(voice_id)
-        with self._lock:
-            self._stored.pop(stored.id, None)
-            self._opened.pop(stored.id, None)
-        self._path(stored.id).unlink(missing_ok=True)
+        with self._changing:
+            stored = self.find(voice_id)
+            with self._lock:
+                self._stored.pop(stored.id, None)
+                self._opened.pop(stored.id, None)
+            self._path(stored.id).unlink(missing_ok=True)
         return stored
 
     def find(self, voice_id: str) -> StoredVoice:
         """The uploaded voice with this id or name; ApiError 404 where there is none."""
         with self._lock:
             for voice in self._stored.values():
-                if voice_id in (voice.id, voice.name):
+                if voice_id == voice.id or composed(voice_id) == composed(voice.name):
                     return voice
         raise ApiError(404, "There is no uploaded voice with this id.", param="voice_id", code="voice_not_found")
 
@@ -184,10 +189,7 @@ class VoiceStore:
         if not 1 <= len(name) <= NAME_CHARACTERS or not name.isprintable() or name != name.strip():
             raise ApiError(400, f"name: expected 1 to {NAME_CHARACTERS} printable characters.", param="name")
         with self._lock:
-            taken = name in self._packaged or name in OPENAI_VOICES or ID.fullmatch(name) is not None
-            taken = taken or any(voice.name == name for voice in self._stored.values())
-        if taken:
-            raise ApiError(400, "name: there is a voice of this name; choose another one.", param="name")
+            self._check_free(name)
 
     def _check_texts(self, transcript: str, consent: str) -> None:
         if not consent.strip() or len(consent) > self._limits.consent_characters:
@@ -200,21 +202,50 @@ class VoiceStore:
         if len(transcript) > self._limits.transcript_characters:
             limit = self._limits.transcript_characters
             raise ApiError(400, f"transcript: expected at most {limit} characters.", param="transcript")
-        if len(self) >= self._limits.voices:
-            raise ApiError(400, f"This server keeps at most {self._limits.voices} voices; delete one first.")
+        self._check_room()
 
     def _keep(self, voice: Voice) -> StoredVoice:
-        self._folder.mkdir(parents=True, exist_ok=True)
         voice_id = new_id()
-        voice.save(self._path(voice_id))
         stored = describe(voice_id, voice, time.time())
-        with self._lock:
+        with self._lock:  # another caller may have taken the name, or the last place, while this voice was made
+            self._check_free(voice.name)
+            self._check_room()
             self._stored[voice_id] = stored
+        try:
+            self._write(voice, self._path(voice_id))
+        except BaseException:
+            with self._lock:
+                self._stored.pop(voice_id, None)
+            raise
         return stored
+
+    def _write(self, voice: Voice, path: Path) -> None:
+        """Write a voice's file; ApiError 507 where the disk is full, or cannot be written."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            voice.save(path)
+        except (OSError, VoiceError) as error:
+            log.error("a voice cannot be kept: %s", error)
+            raise ApiError(507, "The server cannot write the voice: its disk is full, or cannot be written.") from error
+
+    def _check_free(self, name: str) -> None:
+        """ApiError where a voice has this name; call it under the lock."""
+        taken = name in self._packaged or name in OPENAI_VOICES or ID.fullmatch(name) is not None
+        if taken or any(composed(voice.name) == composed(name) for voice in self._stored.values()):
+            raise ApiError(400, "name: there is a voice of this name; choose another one.", param="name")
+
+    def _check_room(self) -> None:
+        if len(self) >= self._limits.voices:
+            raise ApiError(400, f"This server keeps at most {self._limits.voices} voices; delete one first.")
 
     def _path(self, voice_id: str) -> Path:
         assert ID.fullmatch(voice_id), "ids are made here"
         return self._folder / f"{voice_id}{VOICE_SUFFIX}"
+
+
+def composed(name: str) -> str:
+    """A name with composed letters: two spellings in Unicode of what reads the same are one name."""
+    return unicodedata.normalize("NFC", name)
 
 
 def packaged_object(name: str, description: str) -> dict[str, object]:
