@@ -203,7 +203,7 @@ def test_on_a_full_disk_an_upload_is_one_sentence_and_no_voice_is_listed(
     monkeypatch.setattr(files, "_sync", full)
     response = upload(client, recording)
     assert response.status_code == 507 and str(settings.voices_folder) not in response.text
-    assert "cannot write the voice" in response.json()["error"]["message"]
+    assert "cannot keep this" in response.json()["error"]["message"]
     assert client.post(f"{URL}/{kept['id']}", json={"name": "Other"}).status_code == 507
     assert {path.name: path.read_bytes() for path in settings.voices_folder.iterdir()} == before
     names = [voice["name"] for voice in client.get(URL).json()["voices"]]

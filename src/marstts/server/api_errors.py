@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from fastapi import FastAPI
@@ -53,6 +54,17 @@ class ApiError(HTTPError):
         if self.retry_after is None:
             return {} if self.status < 409 else {"x-should-retry": "false"}
         return {"Retry-After": str(max(1, math.ceil(self.retry_after)))}
+
+
+@contextmanager
+def storage_errors() -> Iterator[None]:
+    """Answer failures to write files of this server, such as a full disk, with status 507 and without their paths."""
+    try:
+        yield
+    except (MarsError, OSError) as error:
+        log.error("a file cannot be kept: %s", error)
+        sentence = "The server cannot keep this: its disk is full, or cannot be written. Nothing was changed."
+        raise ApiError(507, sentence, code="insufficient_storage") from error
 
 
 def error_response(error: ApiError) -> Response:

@@ -6,14 +6,12 @@ cloning run on threads of the service.
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any
 
 from fastapi import FastAPI
 from pydantic import BaseModel
-from starlette.datastructures import UploadFile
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -22,19 +20,17 @@ from marstts.server.api_errors import ApiError, install_handlers
 from marstts.server.base import ServerLimits
 from marstts.server.batch import BatchBody, speak_batch
 from marstts.server.captioned_speech import CaptionedBody, captioned_response
-from marstts.server.guard import Guard, too_large
+from marstts.server.guard import Guard
 from marstts.server.page import add_page
-from marstts.server.schemas import RenameBody, SpeechBody, read_body
+from marstts.server.schemas import JSON, SpeechBody, as_json, read_body
 from marstts.server.service import SpeechService, measure_listeners
 from marstts.server.settings import ServeSettings
 from marstts.server.speech_job import JobEnded
 from marstts.server.speech_response import CLIENT_LEFT, speech_response, unless_client_leaves
+from marstts.server.voices_api import add_consents, add_voices
 from marstts.server.websocket import add_websocket
 from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
-
-MAX_FIELDS = 8
-JSON = "application/json"
 
 
 def create_app(synthesizer: Synthesizer | None = None, settings: ServeSettings | None = None) -> FastAPI:
@@ -61,6 +57,7 @@ def create_app(synthesizer: Synthesizer | None = None, settings: ServeSettings |
     add_websocket(app, service)
     add_models(app, service)
     add_voices(app, service)
+    add_consents(app, service)
     add_status(app, service)
     add_page(app)
     return app
@@ -81,11 +78,6 @@ def connection_limits(settings: ServeSettings) -> ServerLimits:
         max_connections=limits.connections,
         drain_seconds=settings.drain_seconds,
     )
-
-
-def as_json(value: Any, status: int = 200) -> Response:
-    """A value as JSON."""
-    return Response(json.dumps(value, ensure_ascii=False).encode(), status, media_type=JSON)
 
 
 def add_speech(app: FastAPI, service: SpeechService) -> None:
@@ -157,52 +149,6 @@ def add_models(app: FastAPI, service: SpeechService) -> None:
         if model not in service.model_names:
             raise ApiError(404, "There is no such model here.", param="model", code="model_not_found")
         return as_json(as_object(model))
-
-
-def add_voices(app: FastAPI, service: SpeechService) -> None:
-    """Add the endpoints for voices."""
-
-    @app.get("/v1/audio/voices")
-    def voices() -> Response:
-        """List all voices."""
-        found = service.voices.objects()
-        return as_json({"object": "list", "data": found, "voices": found})
-
-    @app.post("/v1/audio/voices", response_class=Response)
-    async def create(request: Request) -> Response:
-        """Clone an uploaded recording."""
-        async with request.form(max_files=1, max_fields=MAX_FIELDS) as form:
-            sample = form.get("audio_sample")
-            if not isinstance(sample, UploadFile):
-                raise ApiError(400, "audio_sample: expected a recording as a file.", param="audio_sample")
-            if (sample.size or 0) > service.settings.limits.upload_bytes:
-                raise too_large(service.settings.limits.upload_bytes)
-            recording = await sample.read()
-            fields = {key: value for key, value in form.items() if isinstance(value, str)}
-        voice, warnings = await service.upload(
-            fields.get("name", ""),
-            recording,
-            fields.get("transcript", "") or fields.get("ref_text", ""),
-            fields.get("consent", ""),
-        )
-        return as_json({**voice.as_object(), "warnings": warnings})
-
-    @app.get("/v1/audio/voices/{voice_id}")
-    def voice(voice_id: str) -> Response:
-        """Describe an uploaded voice."""
-        return as_json(service.voices.find(voice_id).as_object())
-
-    @app.post("/v1/audio/voices/{voice_id}")
-    async def rename(voice_id: str, request: Request) -> Response:
-        """Rename an uploaded voice."""
-        body = await read_body(request, RenameBody)
-        return as_json(service.voices.rename(voice_id, body.name).as_object())
-
-    @app.delete("/v1/audio/voices/{voice_id}")
-    def delete(voice_id: str) -> Response:
-        """Delete an uploaded voice."""
-        found = service.voices.delete(voice_id)
-        return as_json({"id": found.id, "object": "audio.voice", "deleted": True})
 
 
 def add_status(app: FastAPI, service: SpeechService) -> None:

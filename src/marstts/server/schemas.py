@@ -5,13 +5,15 @@ Upstream: clients.  Downstream: the endpoints.
 
 from __future__ import annotations
 
+import json
 from enum import Enum
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from starlette.requests import Request
+from starlette.responses import Response
 
-from marstts.server.api_errors import ApiError, validation_error
+from marstts.server.api_errors import JSON, ApiError, validation_error
 from marstts.server.encoders import AudioFormat
 
 Body = TypeVar("Body", bound=BaseModel)
@@ -90,10 +92,15 @@ class RenameBody(BaseModel):
 async def read_body(request: Request, model: type[Body]) -> Body:
     """The body of a request as a `model`; ApiError where it is not JSON by its type, or not such an object."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise ApiError(415, "Expected a body of type application/json.")
+    if kind != JSON:
+        raise ApiError(415, f"Expected a body of type {JSON}.")
     content = await request.body()
     try:
         return model.model_validate_json(content)
     except ValidationError as error:
         raise validation_error(error.errors(include_url=False, include_context=False)) from error
+
+
+def as_json(value: Any, status: int = 200) -> Response:
+    """A value as JSON."""
+    return Response(json.dumps(value, ensure_ascii=False).encode(), status, media_type=JSON)

@@ -1,6 +1,6 @@
 """The speech service: a synthesizer, one running batch for all callers, and all that a request passes on its way.
 
-Upstream: the endpoints of `app`.  Downstream: `admission`, `speech_job`, `voice_store`, `metrics`.
+Upstream: the endpoints of `app`.  Downstream: `admission`, `speech_job`, `voice_store`, `consents`, `metrics`.
 """
 
 from __future__ import annotations
@@ -8,13 +8,15 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from typing import TypeVar
 
 from marstts.generation.scheduler import AsyncScheduler
 from marstts.server.admission import FIRST_ESTIMATE, Admission, Throughput, Ticket
 from marstts.server.api_errors import ApiError
+from marstts.server.consents import Consent, ConsentStore
 from marstts.server.listener import PriorityGate
 from marstts.server.metrics import Metrics, Outcome
 from marstts.server.schemas import SpeechBody
@@ -22,6 +24,8 @@ from marstts.server.settings import ServeSettings
 from marstts.server.speech_job import JobEnded, JobSpec, Piece, SharedBatch, SpeechJob
 from marstts.server.voice_store import StoredVoice, VoiceStore
 from marstts.synthesis.synthesizer import Synthesizer
+
+T = TypeVar("T")
 
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts", "gpt-4o-mini-tts-2025-12-15")
 """OpenAI's model names, all of which mean the model that is served."""
@@ -47,6 +51,7 @@ class SpeechService:
     def __init__(self, synthesizer: Synthesizer, settings: ServeSettings) -> None:
         self.synthesizer, self.settings = synthesizer, settings
         self.voices = VoiceStore(synthesizer, settings.voices_folder, settings.limits)
+        self.consents = ConsentStore(settings.voices_folder / "consents", settings.limits)
         places = settings.listeners or settings.capacity
         throughput = Throughput(estimate=max(FIRST_ESTIMATE, (settings.listeners or 0.0) / MAX_LOAD))
         self.admission = Admission(places, settings.queue, settings.max_wait_seconds, throughput)
@@ -103,12 +108,19 @@ class SpeechService:
 
     async def upload(self, name: str, recording: bytes, transcript: str, consent: str) -> tuple[StoredVoice, list[str]]:
         """Clone a recording on the thread for uploads, and keep the voice -> the voice, and warnings."""
+        statement = self.consents.statement(consent)
+        return await self._run_upload(lambda: self.voices.create(name, recording, transcript, statement))
+
+    async def upload_consent(self, name: str, recording: bytes, language: str) -> Consent:
+        """Keep a consent recording, on the thread for uploads."""
+        return await self._run_upload(lambda: self.consents.create(name, recording, language))
+
+    async def _run_upload(self, work: Callable[[], T]) -> T:
         if self._num_uploads >= MAX_UPLOADS:
             raise ApiError(429, "Other recordings are being cloned. Try again later.", retry_after=5)
         self._num_uploads += 1
         try:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._uploads, self.voices.create, name, recording, transcript, consent)
+            return await asyncio.get_running_loop().run_in_executor(self._uploads, work)
         finally:
             self._num_uploads -= 1
 

@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from marstts import audio
-from marstts.errors import MarsError, VoiceError
-from marstts.server.api_errors import ApiError
+from marstts.errors import MarsError
+from marstts.server.api_errors import ApiError, storage_errors
 from marstts.server.settings import ServeLimits
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.voices import VOICE_SUFFIX, voice_table
@@ -221,12 +221,9 @@ class VoiceStore:
 
     def _write(self, voice: Voice, path: Path) -> None:
         """Write a voice's file; ApiError 507 where the disk is full, or cannot be written."""
-        try:
+        with storage_errors():
             self._folder.mkdir(parents=True, exist_ok=True)
             voice.save(path)
-        except (OSError, VoiceError) as error:
-            log.error("a voice cannot be kept: %s", error)
-            raise ApiError(507, "The server cannot write the voice: its disk is full, or cannot be written.") from error
 
     def _check_free(self, name: str) -> None:
         """ApiError where a voice has this name; call it under the lock."""
