@@ -3,7 +3,7 @@ import torch
 from torch.nn import functional as F
 
 from marstts.nn import mish
-from marstts.nn.mish import FusedMish, Mish
+from marstts.nn.mish import FusedMish, Mish, sigmoid_mish
 
 
 def value_and_slope(function, x):
@@ -36,3 +36,11 @@ def test_mish_is_fused_in_training_only():
     module = Mish()
     assert "FusedMish" in type(module.train()(x).grad_fn).__name__
     assert "FusedMish" not in type(module.eval()(x).grad_fn).__name__
+
+
+def test_exported_graphs_have_mish_by_a_sigmoid():
+    x = torch.cat((torch.linspace(-40, 40, 999), torch.tensor([-1e4, 0.0, 1e4])))
+    torch.testing.assert_close(sigmoid_mish(x), F.mish(x), rtol=2e-6, atol=1e-6)
+    exported = torch.export.export(Mish().eval(), (x,))
+    operators = {str(node.target) for node in exported.graph.nodes if node.op == "call_function"}
+    assert any("sigmoid" in name for name in operators) and not any("mish" in name for name in operators)

@@ -23,7 +23,13 @@ class Mish(nn.Module):
         """Any shape -> the same shape and dtype."""
         if self.training and x.device.type == "cpu" and not torch.compiler.is_compiling():
             return FusedMish.apply(x)
-        return F.mish(x)
+        return sigmoid_mish(x) if torch.compiler.is_exporting() else F.mish(x)
+
+
+def sigmoid_mish(x: Tensor) -> Tensor:
+    """The same by a sigmoid: ONNX Runtime's softplus takes a quarter of the time of MARS6's encoder."""
+    v = torch.sigmoid(-x)
+    return x * ((1 - v * v) / (1 + v * v))
 
 
 class FusedMish(torch.autograd.Function):
