@@ -1,10 +1,11 @@
 """Best of N: error rate, similarity, length and speed of the take that is kept of 1, 2, 4 and 8.
 
-Usage: python benchmarks/best_of.py [--sentences N] [--seed N] [--first N] [--takes FILE] [--output JSON]
+Usage: python benchmarks/best_of.py --takes FILE [--sentences N] [--seconds N] [--seed N] [--output JSON]
 
 Eight takes of every held-out sentence are sampled once, by `takes=8`; the best of N is chosen among the first N. Error
-rates are pocketsphinx's, similarities Resemblyzer's (which the ranking does not use). A piece of sentences can be added
-to the file `--takes` in each call, from sentence `--first` on; the report covers all of the file. Needs the extra eval.
+rates are pocketsphinx's, similarities Resemblyzer's (which the ranking does not use). Each sentence is added to the
+file `--takes` when it is done. A later call goes on after the last one, and `--seconds` ends a call; the report covers
+all of the file. Needs the extra eval.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import math
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,13 +42,15 @@ from marstts.voice import Voice
 COUNTS = (1, 2, 4, 8)
 
 
-def measure(synthesizer: Synthesizer, texts: list[str], seed: int) -> list[dict[str, Any]]:
-    """Errors, characters, similarity, length and number of the take that is kept, for each text and count."""
+def measure(synthesizer: Synthesizer, texts: list[str], seed: int, done: int) -> Iterator[dict[str, Any]]:
+    """Yield errors, characters, similarity, length and number of the take that is kept, by count, for each text.
+
+    The first `done` texts are left out.
+    """
     recognizer, encoder = SphinxRecognizer(), Resemblyzer()
     voices = [synthesizer.open_voice(name) for name in packaged_names()]
     known = [reference_embedding(voice, encoder) for voice in voices]
-    rows = []
-    for index, text in enumerate(texts):
+    for index, text in enumerate(texts[done:], done):
         voice = voices[index % len(voices)]
         takes = all_takes(synthesizer, text, voice, seed + index)
         similar = [voice_similarity(take.waveform, voice, synthesizer.encoders) for take in takes]
@@ -65,8 +70,7 @@ def measure(synthesizer: Synthesizer, texts: list[str], seed: int) -> list[dict[
                     "flaws": len(best.flaws),
                 }
             row[str(count)] = scored[place]
-        rows.append(row)
-    return rows
+        yield row
 
 
 def reference_embedding(voice: Voice, encoder: Resemblyzer) -> np.ndarray:
@@ -128,18 +132,22 @@ def main() -> None:
     """Parse, measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sentences", type=int, default=220)
-    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="no sentence is begun later than this")
     parser.add_argument("--seed", type=int, default=3)
     parser.add_argument("--takes", type=Path, required=True)
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
-    synthesizer = load("mini")
-    texts = held_out_sentences(options.first + options.sentences, options.seed)[options.first :]
+    synthesizer, started = load("mini"), time.monotonic()
+    texts = held_out_sentences(options.sentences, options.seed)
     rows = json.loads(options.takes.read_text()) if options.takes.exists() else []
-    rows += measure(replace(synthesizer, omission_check=OmissionCheck.ALL_WORDS), texts, options.seed + options.first)
-    options.takes.write_text(json.dumps(rows))
+    thorough = replace(synthesizer, omission_check=OmissionCheck.ALL_WORDS)
+    for row in measure(thorough, texts, options.seed, len(rows)):
+        rows.append(row)
+        options.takes.write_text(json.dumps(rows))
+        if time.monotonic() - started > options.seconds:
+            break
     result = {
-        **gather_metadata(f"python benchmarks/best_of.py --seed {options.seed}"),
+        **gather_metadata(f"python benchmarks/best_of.py --takes FILE --seed {options.seed}"),
         **report(rows),
         "rtf": speed(synthesizer, texts[:8]),
     }

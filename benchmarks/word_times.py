@@ -22,14 +22,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from word_sentences import SpokenSentence, held_out_sentences, speak_sentences
+from word_sentences import held_out_sentences, speak_sentences
 
 from marstts.benchmark.machine import gather_metadata
-from marstts.generation.engine import text_attention
-from marstts.generation.request import EndingState, RequestState, StopReason
 from marstts.metrics import sphinx
 from marstts.metrics.words import plain_words
 from marstts.synthesis.attention_path import search_path
+from marstts.synthesis.forced_takes import SpokenSentence, forced_rows, said_words
 from marstts.synthesis.loading import load
 from marstts.synthesis.omissions import OmissionCheck
 from marstts.synthesis.synthesizer import Synthesizer
@@ -104,57 +103,69 @@ def describe(errors: list[float]) -> dict[str, float]:
     return {name: round(float(value), 4) for name, value in values.items()}
 
 
-def flaws(synthesizer: Synthesizer, count: int, seed: int, first: int = 0) -> list[dict[str, Any]]:
+def flaws(synthesizer: Synthesizer, count: int, seed: int, first: int = 0, texts: bool = True) -> list[dict[str, Any]]:
     """Flaws that are found in the takes of each sentence, sound and corrupted, from sentence `first` on.
 
-    Each is checked as a single take is, and, thoroughly, as one of several is.
+    Each is checked as a single take is, and, thoroughly, as one of several is. `texts`: also takes of other texts.
     """
     thorough = replace(synthesizer, omission_check=OmissionCheck.ALL_WORDS)
     rng = random.Random(seed + first)
-    texts = [text for text in held_out_sentences(3 * (first + count), seed) if long_words(text)][first : first + count]
-    sentences = speak_sentences(synthesizer, texts, seed + first)
-    pairs = [(text, rng.choice(long_words(text))) for text in texts]
-    omitted = speak_sentences(synthesizer, [without(*pair) for pair in pairs], seed + first)
-    repeated = speak_sentences(synthesizer, [twice(*pair) for pair in pairs], seed + first)
+    chosen = [text for text in held_out_sentences(3 * (first + count), seed) if long_words(text)][first : first + count]
+    sentences = speak_sentences(synthesizer, chosen, seed + first)
+    pairs = [(text, rng.choice(long_words(text))) for text in chosen]
+    others = {
+        name: speak_sentences(synthesizer, [edit(*pair) for pair in pairs], seed + first)
+        for name, edit in (("omitted in the text", without), ("twice in the text", twice))
+        if texts
+    }
     found = []
     for index, spoken in enumerate(sentences):
         word = choose_word(spoken, synthesizer, rng)
         if word is None:
             continue
-        start, end = word
-        other = sentences[(index + 7) % len(sentences)].tokens
-        tail = rng.randint(6, 14)
-        begin = rng.randint(2, max(2, len(other) - tail))
-        takes = {
-            "sound": spoken.tokens,
-            "cut": np.concatenate([spoken.tokens[:start], spoken.tokens[end:]]),
-            "doubled": np.concatenate([spoken.tokens[:end], spoken.tokens[start:]]),
-            "babble": np.concatenate([spoken.tokens, other[begin : begin + tail]]),
-            "omitted in the text": omitted[index].tokens,
-            "twice in the text": repeated[index].tokens,
-        }
+        takes = corrupt_takes(spoken.tokens, word, sentences[(index + 7) % len(sentences)].tokens, rng)
+        takes |= {name: spoken_texts[index].tokens for name, spoken_texts in others.items()}
         kinds: dict[str, list[str]] = {}
         thorough_kinds: dict[str, list[str]] = {}
         for kind, row in zip(takes, forced_rows(synthesizer, spoken, list(takes.values())), strict=True):
             search = search_path(spoken.places, row.attention)
             kinds[kind] = sorted({flaw.kind.value for flaw in synthesizer.take_flaws(search, row)})
             thorough_kinds[kind] = sorted({flaw.kind.value for flaw in thorough.take_flaws(search, row)})
-        found.append({"text": spoken.text, "patches": end - start, "single": kinds, "one of several": thorough_kinds})
+        patches = word[1] - word[0]
+        found.append({"text": spoken.text, "patches": patches, "single": kinds, "one of several": thorough_kinds})
     return found
+
+
+def corrupt_takes(
+    tokens: np.ndarray, word: tuple[int, int], other: np.ndarray, rng: random.Random
+) -> dict[str, np.ndarray]:
+    """The take (T, P), and it with the word cut out, with the word doubled, and followed by some of another take."""
+    start, end = word
+    tail = rng.randint(6, 14)
+    begin = rng.randint(2, max(2, len(other) - tail))
+    return {
+        "sound": tokens,
+        "cut": np.concatenate([tokens[:start], tokens[end:]]),
+        "doubled": np.concatenate([tokens[:end], tokens[start:]]),
+        "babble": np.concatenate([tokens, other[begin : begin + tail]]),
+    }
 
 
 def summarize_flaws(found: list[dict[str, Any]]) -> dict[str, Any]:
     """Shares of takes that are flagged by both checks, by kind of take and by length of the word that was cut out."""
-    return {"takes_of_each_kind": len(found), **{check: summarize_check(found, check) for check in CHECKS}}
+    return {"sentences": len(found), **{check: summarize_check(found, check) for check in CHECKS}}
 
 
 def summarize_check(found: list[dict[str, Any]], check: str) -> dict[str, Any]:
-    """The same for one of the checks."""
+    """The same for one of the checks, of the takes that it was given."""
+    found = [one for one in found if check in one]
     lengths: dict[int, list[bool]] = {}
     for one in found:
         lengths.setdefault(min(one["patches"], 7), []).append(bool(one[check]["cut"]))
-    by_kind = {kind: [one[check][kind] for one in found] for kind in KINDS}
+    by_kind = {kind: [one[check][kind] for one in found if kind in one[check]] for kind in KINDS}
+    by_kind = {kind: each for kind, each in by_kind.items() if each}
     return {
+        "takes": {kind: len(each) for kind, each in by_kind.items()},
         "flagged": {kind: round(float(np.mean([bool(one) for one in each])), 4) for kind, each in by_kind.items()},
         "kinds": {kind: dict(Counter(name for one in each for name in one)) for kind, each in by_kind.items()},
         "cut_by_patches": {
@@ -162,24 +173,6 @@ def summarize_check(found: list[dict[str, Any]], check: str) -> dict[str, Any]:
             for patches, each in sorted(lengths.items())
         },
     }
-
-
-def forced_rows(synthesizer: Synthesizer, spoken: SpokenSentence, takes: list[np.ndarray]) -> list[RequestState]:
-    """The rows of a model that is made to say each take, with its attention, as they end."""
-    engine = synthesizer.engine
-    state = engine.start([spoken.request.prompt] * len(takes))
-    rows = [RequestState.begin(spoken.request, engine.layout)] * len(takes)
-    for step in range(max(map(len, takes)) + 1):
-        attention = text_attention(engine, state)
-        assert attention is not None
-        for index, tokens in enumerate(takes):
-            row = replace(rows[index], attention=(*rows[index].attention, attention[index]))
-            if step < len(tokens):
-                rows[index] = replace(row, patches=(*row.patches, tokens[step]))
-            elif step == len(tokens):
-                rows[index] = replace(row, stop=StopReason.EOS, ending=EndingState(state, index))
-        state = engine.append(state, np.stack([tokens[min(step, len(tokens) - 1)] for tokens in takes]))
-    return rows
 
 
 def long_words(text: str) -> list[int]:
@@ -202,10 +195,7 @@ def twice(text: str, word: int) -> str:
 
 def choose_word(spoken: SpokenSentence, synthesizer: Synthesizer, rng: random.Random) -> tuple[int, int] | None:
     """First patch and last + 1 of a random word of at least two patches; None where the take has none."""
-    lag = LAG_SECONDS * synthesizer.codec.spec.patch_rate
-    spans = timed_spans(search_path(spoken.places, spoken.generated.attention))
-    words = [(max(0, round(span.start - lag)), round(span.end - lag)) for span in spans]
-    long = [word for word in words if word[1] - word[0] >= MIN_WORD_PATCHES and word[1] <= len(spoken.tokens)]
+    long = [word for word in said_words(synthesizer, spoken) if word[1] - word[0] >= MIN_WORD_PATCHES]
     return rng.choice(long) if long else None
 
 
@@ -240,10 +230,11 @@ class WithoutAttention:
         self.next_logits, self.sample_patch = engine.next_logits, engine.sample_patch
 
 
-def flaws_in_pieces(synthesizer: Synthesizer, count: int, seed: int, first: int, pieces: Path | None) -> dict[str, Any]:
+def flaws_in_pieces(synthesizer: Synthesizer, options: argparse.Namespace) -> dict[str, Any]:
     """Measure `flaws` of some sentences, and summarize them with those in the file `pieces`, where they are kept."""
+    pieces: Path | None = options.pieces
     found = json.loads(pieces.read_text()) if pieces is not None and pieces.exists() else []
-    found += flaws(synthesizer, count, seed, first)
+    found += flaws(synthesizer, options.sentences or 300, options.seed, options.first, not options.without_texts)
     if pieces is not None:
         pieces.write_text(json.dumps(found))
     return summarize_flaws(found)
@@ -257,12 +248,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=3)
     parser.add_argument("--first", type=int, default=0, help="flaws: number of the first sentence")
     parser.add_argument("--pieces", type=Path, help="flaws: a file that keeps the results of earlier calls")
+    parser.add_argument("--without-texts", action="store_true", help="flaws: leave out takes of other texts")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     usual = {"boundaries": 100, "flaws": 300, "cost": 24}[options.what]
     started = time.perf_counter()
     if options.what == "flaws":
-        result = flaws_in_pieces(load("mini"), options.sentences or usual, options.seed, options.first, options.pieces)
+        result = flaws_in_pieces(load("mini"), options)
     else:
         measure = {"boundaries": boundaries, "cost": cost}[options.what]
         result = measure(load("mini"), options.sentences or usual, options.seed)

@@ -39,7 +39,7 @@ WITHIN = {
     "synthesis": {"attention_path", "backoff", "batch", "clone", "continuation", "flaws", "guard",
                   "incremental_decoder", "loading", "model_session", "omissions", "prepared_text", "ranking",
                   "references", "repair", "speaker_change", "speech", "stream", "streamed_words", "styled",
-                  "synthesizer", "voices", "word_times", "written_forms"},
+                  "synthesizer", "voices", "word_evidence", "word_times", "written_forms"},
     "text": {"blocks", "bpe", "characters", "language", "lexicon", "markdown", "normalize", "numbers", "plain",
              "prefilter", "prefilter_words", "punctuation", "reading", "rules", "segments", "sentences", "ssml",
              "tables"},

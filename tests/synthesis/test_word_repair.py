@@ -56,9 +56,9 @@ def sound(prompt: Any, first: int = 0) -> ReadTake:
 
 
 def without_middle(prompt: Any) -> ReadTake:
-    """Pass over the third quarter of the text."""
+    """Pass over the middle of the text, a whole word at least."""
     width = len(prompt.text) + 2  # with a start and an end mark
-    kept = tuple(token for token in range(width) if not width // 2 <= token < 3 * width // 4)
+    kept = tuple(token for token in range(width) if not width // 3 <= token < 3 * width // 4)
     return ReadTake(len(kept), LOUD, kept, width)
 
 

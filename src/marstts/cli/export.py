@@ -1,4 +1,4 @@
-"""`marstts export`, `quantize` and `bundle upgrade`: a trained model and all it needs as one bundle.
+"""`marstts export`, `quantize` and `bundle`: a trained model and all it needs as one bundle.
 
 Upstream: run folders of `marstts train`, bundles.  Downstream: `models`.
 """
@@ -12,6 +12,7 @@ import typer
 
 from marstts import models
 from marstts.bundle import CODEC_FOLDER, TOKENIZER_FILE, find_bundle, parts_of, read_info
+from marstts.cli.calibrate import calibrate
 from marstts.cli.terminal import check_utf8, warn
 from marstts.codec.registry import open_codec, parse_codec
 from marstts.errors import ConfigError, check_installed
@@ -24,7 +25,7 @@ Model = Annotated[str, typer.Argument(metavar="MODEL", help="A bundle with graph
 Output = Annotated[Path, typer.Option(help="The folder to write; an older bundle there is replaced.")]
 ROLES = ("identity", "style")
 
-bundle_app = typer.Typer(help="Upgrade the graphs of a bundle.", no_args_is_help=True)
+bundle_app = typer.Typer(help="Upgrade the graphs of a bundle, or calibrate its words.", no_args_is_help=True)
 
 
 def export(
@@ -155,9 +156,12 @@ def upgrade(model: Model, output: Output) -> None:
     upgrade_to(model, output, None)
 
 
+bundle_app.command()(calibrate)
+
+
 @bundle_app.callback()
 def bundles() -> None:
-    """Upgrade the graphs of a bundle."""
+    """Upgrade the graphs of a bundle, or calibrate its words."""
 
 
 def upgrade_to(model: str, output: Path, weights: WeightFormat | None) -> None:

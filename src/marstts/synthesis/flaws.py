@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marstts.synthesis.attention_path import PathSearch
-from marstts.synthesis.omissions import HiddenGains, OmissionCheck, omitted_words
+from marstts.synthesis.omissions import HiddenGain, OmissionCheck, Suspicions, omitted_words
 
 AT_END = 0.5
 """A step with this much attention to the end mark is after the last word."""
@@ -74,12 +74,14 @@ def find_flaws(
     *,
     tokens: NDArray[np.int64] | None = None,
     has_ended: bool = True,
-    gains: HiddenGains | None = None,
+    gain: HiddenGain | None = None,
+    suspicions: Suspicions | None = None,
     check: OmissionCheck = OmissionCheck.SUSPECTS,
 ) -> tuple[TakeFlaw, ...]:
     """All flaws of a take, by kind; `tokens` (T, P) of its patches, `has_ended`: by end of speech, not by a limit.
 
-    `gains` decides on words that may be missing, those that `check` names; without it, attention alone decides.
+    `gain` decides on words that may be missing: the suspicious ones, or those that `check` names. Without it, suspicion
+    alone decides; without `suspicions`, the path alone.
     """
     if not search.attention:
         return ()
@@ -91,7 +93,7 @@ def find_flaws(
 
     missing = dict(skipped_words(search, path))
     if has_ended:
-        missing = {**dict(omitted_words(search, path, gains, check)), **missing}
+        missing = {**dict(omitted_words(search, path, gain, suspicions, check)), **missing}
     found = [flaw(FlawKind.SKIPPED, place, step) for place, step in sorted(missing.items())]
     found += [flaw(FlawKind.REPEATED, place, step) for place, step in repeated_words(search, path)]
     found += [flaw(FlawKind.LOOP, place, step) for place, step in long_words(search, path)]

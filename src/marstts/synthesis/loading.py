@@ -14,6 +14,7 @@ from marstts.bundle import PUBLISHED, Bundle, find_bundle, load_bundle, read_inf
 from marstts.errors import ConfigError, MissingExtraError, require
 from marstts.generation.engine import Engine, EngineKind
 from marstts.synthesis.synthesizer import Synthesizer
+from marstts.synthesis.word_evidence import load_calibration
 
 
 def load(
@@ -36,6 +37,7 @@ def load(
         name=bundle.name,
         model=opened_model,
         codec=bundle.codec,
+        word_calibration=load_calibration(folder, bundle.codec.spec.name),
         encoders={**bundle.voice_encoders, **models.model_encoders(opened_model, bundle.codec)},
     )
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +28,10 @@ from marstts.speaker.base import SpeakerEncoder
 from marstts.synthesis.attention_path import PathSearch, SentencePlaces, search_path
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.flaws import TakeFlaw, find_flaws
-from marstts.synthesis.omissions import HiddenGains, OmissionCheck, word_tokens
+from marstts.synthesis.omissions import HiddenGain, OmissionCheck, Suspicions, word_tokens
 from marstts.synthesis.prepared_text import PreparedText
 from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, NO_WORD_TIMES, Speech, Take, join, silence
+from marstts.synthesis.word_evidence import WordCalibration
 from marstts.synthesis.word_times import TimedSpan, Word, timed_spans, words_of
 from marstts.synthesis.written_forms import SpokenSegment
 from marstts.text.lexicon import Lexicon
@@ -62,6 +65,9 @@ class ModelSession:
 
     omission_check: OmissionCheck = OmissionCheck.SUSPECTS
     """Extent of the search for words that takes leave out."""
+
+    word_calibration: WordCalibration | None = None
+    """Calibration of the model's words; without it, a single take is searched for missing words by its path alone."""
 
     lexicon: Lexicon | None = None
     """The user's pronunciations."""
@@ -175,22 +181,43 @@ class ModelSession:
             1.0 / self.codec.spec.patch_rate,
             tokens=tokens,
             has_ended=row.stop is StopReason.EOS,
-            gains=self.hidden_gains(search, row, tokens),
+            gain=self.hidden_gain(search, row, tokens),
+            suspicions=self.suspicions(search, row, tokens),
             check=self.omission_check,
         )
 
-    def hidden_gains(self, search: PathSearch, row: RequestState, tokens: NDArray[np.int64]) -> HiddenGains | None:
+    def suspicions(self, search: PathSearch, row: RequestState, tokens: NDArray[np.int64]) -> Suspicions | None:
+        """Return the function that computes how suspicious each word is; None without a calibration."""
+        calibration, places = self.word_calibration, search.places
+        if calibration is None:
+            return None
+        return lambda: calibration.suspicions(
+            places, np.stack([step[: len(places.spans)] for step in row.attention]), tokens
+        )
+
+    def hidden_gain(self, search: PathSearch, row: RequestState, tokens: NDArray[np.int64]) -> HiddenGain | None:
         """Return the function that computes what patches gain without a word; None where the engine cannot."""
         engine, ending = self.engine, row.ending
         if ending is None or not isinstance(engine, PatchScorer):
             return None
 
-        def gains(words: Sequence[int], span: tuple[int, int]) -> Sequence[float]:
-            hidden = [(0, 0), *(word_tokens(search.places, word) for word in words)]
-            scores = engine.score_patches(engine.select(ending.state, [ending.row]), tokens, span, hidden)
-            return [float(gain) for gain in (scores[1:] - scores[:1]).sum(axis=1)]
+        @cache
+        def state() -> Any:
+            return engine.select(ending.state, [ending.row])
 
-        return gains
+        @cache
+        def with_all_words() -> NDArray[np.float32]:
+            return engine.score_patches(state(), tokens, (1, len(tokens) + 1), [(0, 0)])[0]
+
+        def gain(word: int, span: tuple[int, int]) -> float:
+            hidden = word_tokens(search.places, word)
+            if self.omission_check is OmissionCheck.ALL_WORDS:
+                [without] = engine.score_patches(state(), tokens, span, [hidden])
+                return float((without - with_all_words()[span[0] - 1 : span[1] - 1]).sum())
+            whole, without = engine.score_patches(state(), tokens, span, [(0, 0), hidden])
+            return float((without - whole).sum())
+
+        return gain
 
     def path_search(self, sentence: str, row: RequestState) -> PathSearch | None:
         """The path of a row's attention through its sentence; None where the model has no aligned heads."""
