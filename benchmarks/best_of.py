@@ -1,11 +1,11 @@
 """Best of N: error rate, similarity, length and speed of the take that is kept of 1, 2, 4 and 8.
 
-Usage: python benchmarks/best_of.py --takes FILE [--sentences N] [--seconds N] [--seed N] [--output JSON]
+Usage: python benchmarks/best_of.py --takes FILE [--sentences N] [--seconds N] [--seed N] [--speed] [--output JSON]
 
 Eight takes of every held-out sentence are sampled once, by `takes=8`; the best of N is chosen among the first N. Error
 rates are pocketsphinx's, similarities Resemblyzer's (which the ranking does not use). Each sentence is added to the
 file `--takes` when it is done. A later call goes on after the last one, and `--seconds` ends a call; the report covers
-all of the file. Needs the extra eval.
+all of the file. `--speed` adds real-time factors, which need an idle machine. Needs the extra eval.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def measure(synthesizer: Synthesizer, texts: list[str], seed: int, done: int) ->
                     "take": place + 1,
                     "errors": edits.errors,
                     "characters": edits.length,
-                    "similarity": cosine(encoder.embed(best.waveform), known[index % len(voices)]),
-                    "seconds": best.seconds,
+                    "similarity": round(cosine(encoder.embed(best.waveform), known[index % len(voices)]), 4),
+                    "seconds": round(best.seconds, 3),
                     "flaws": len(best.flaws),
                 }
             row[str(count)] = scored[place]
@@ -134,6 +134,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=220)
     parser.add_argument("--seconds", type=float, default=math.inf, help="no sentence is begun later than this")
     parser.add_argument("--seed", type=int, default=3)
+    parser.add_argument("--speed", action="store_true", help="measure real-time factors, too")
     parser.add_argument("--takes", type=Path, required=True)
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
@@ -143,13 +144,13 @@ def main() -> None:
     thorough = replace(synthesizer, omission_check=OmissionCheck.ALL_WORDS)
     for row in measure(thorough, texts, options.seed, len(rows)):
         rows.append(row)
-        options.takes.write_text(json.dumps(rows))
+        options.takes.write_text(json.dumps(rows, separators=(",", ":")))
         if time.monotonic() - started > options.seconds:
             break
     result = {
         **gather_metadata(f"python benchmarks/best_of.py --takes FILE --seed {options.seed}"),
         **report(rows),
-        "rtf": speed(synthesizer, texts[:8]),
+        **({"rtf": speed(synthesizer, texts[:8])} if options.speed else {}),
     }
     text = json.dumps(result, indent=1)
     print(text)
