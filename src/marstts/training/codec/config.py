@@ -17,6 +17,7 @@ from marstts.training.bounds import LearningRate, PositiveRange, Probability, We
 from marstts.training.codec.augmentation import AugmentationConfig
 from marstts.training.codec.f0_loss import F0Config
 from marstts.training.codec.phone_loss import PhoneClassificationConfig
+from marstts.training.codec.speaker_consistency import SpeakerConsistencyConfig
 from marstts.training.loop import LoopConfig
 from marstts.training.optim import ScheduleConfig
 
@@ -84,6 +85,9 @@ class CodecTrainingConfig(Config):
 
     frequency_warp: FrequencyWarpConfig | None = None
     """None = the encoder reads the segments as they are."""
+
+    speaker_consistency: SpeakerConsistencyConfig | None = None
+    """None = spectra and F0 alone."""
 
     f0: F0Config = F0Config()
     phone_classification: PhoneClassificationConfig | None = None

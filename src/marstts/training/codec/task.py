@@ -35,6 +35,7 @@ from marstts.training.codec.f0_loss import f0_error_semitones, f0_loss
 from marstts.training.codec.losses import Discriminators, SpectralLoss, discriminator_loss, generator_loss
 from marstts.training.codec.phone_loss import AFTER_END, PhoneClassifier
 from marstts.training.codec.segments import Manifests, Segments
+from marstts.training.codec.speaker_consistency import SpeakerConsistencyLoss
 from marstts.training.corrupt_files import CORRUPT_FILE
 from marstts.training.device import pick_device
 from marstts.training.distributed import require_one_process
@@ -88,6 +89,7 @@ class CodecTask:
         self.optimizers: dict[str, torch.optim.Optimizer] = {"codec": self.optimizer}
         self.discriminators = self.add_discriminators()
         self.phone_classifier = self.add_phone_classifier()
+        self.speaker_consistency = self.add_speaker_consistency()
         self.segments = Segments(manifests, config, corrupt)
 
     def add_discriminators(self) -> Discriminators | None:
@@ -113,6 +115,11 @@ class CodecTask:
         self.optimizer.add_param_group({"params": list(classifier.parameters())})
         return classifier
 
+    def add_speaker_consistency(self) -> SpeakerConsistencyLoss | None:
+        """The loss with its frozen encoder, if configured."""
+        config = self.config.speaker_consistency
+        return None if config is None else SpeakerConsistencyLoss(config, self.config.model.sample_rate).to(self.device)
+
     def train_step(self, step: int) -> dict[str, float | Tensor]:
         """One update of the discriminators, if any, and one of the codec."""
         config = self.config
@@ -134,6 +141,11 @@ class CodecTask:
             phone_loss, correct = self.phone_classifier(latents, levels, batch.phones)
             loss = loss + config.phone_classification.weight * phone_loss
             scores |= {"phone_loss": phone_loss.detach()} | name_accuracies(correct)
+        if self.speaker_consistency is not None and config.speaker_consistency:
+            with autocast(self.device.type, config.precision):
+                other_speaker = self.speaker_consistency(output, target)
+            loss = loss + config.speaker_consistency.weight * other_speaker
+            scores["speaker_consistency"] = other_speaker.detach()
         if self.discriminators is not None and config.adversarial and step >= config.adversarial.start_step:
             with autocast(self.device.type, config.precision):
                 adversarial, features = generator_loss(self.discriminators, output, target)
@@ -212,6 +224,8 @@ class CodecTask:
             if timbre is not None:
                 without = self.reconstruct(batch.samples, batch.f0, None).samples
                 means.add("spectral_without_timbre", self.spectral(without, batch.samples))
+            if self.speaker_consistency is not None:
+                means.add("speaker_consistency", self.speaker_consistency(output, batch.samples))
             distance = self.spectral(coded.samples, batch.samples)
             means.add("spectral", distance)
             if self.segments.num_corpora > 1:
