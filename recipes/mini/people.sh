@@ -21,7 +21,9 @@ done
 
 marstts train speaker --config "$here/identity_people.toml" --init-from "$mini/identity" --output "$work/identity" \
     --export "$work/export/identity" --data "$work/people/utterances.jsonl" --data "$work/synthetic/utterances.jsonl"
-marstts train codec --config "$here/codec_people_frozen.toml" --init-from "$mini/codec" --output "$work/codec" \
+printf 'base = "%s"\n[speaker_consistency]\nencoder = "%s"\nweight = 2.0\n' \
+    "$here/codec_people_warp.toml" "$work/export/identity" > "$work/codec.toml"
+marstts train codec --config "$work/codec.toml" --init-from "$mini/codec" --output "$work/codec" \
     --export "$work/export/codec" --name mini-codec-3 \
     --data "$work/people/utterances.jsonl:0.6" --data "$work/synthetic/utterances.jsonl:0.4"
 
