@@ -21,6 +21,7 @@ done
 
 marstts train speaker --config "$here/identity_people.toml" --init-from "$mini/identity" --output "$work/identity" \
     --export "$work/export/identity" --data "$work/people/utterances.jsonl" --data "$work/synthetic/utterances.jsonl"
+mkdir -p "$work"
 printf 'base = "%s"\n[speaker_consistency]\nencoder = "%s"\nweight = 2.0\n' \
     "$here/codec_people_warp.toml" "$work/export/identity" > "$work/codec.toml"
 marstts train codec --config "$work/codec.toml" --init-from "$mini/codec" --output "$work/codec" \
