@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import typer
 
-from marstts.cli.main import app
+from marstts.cli.main import COMMANDS, app
 
 
 def parse(arguments: Sequence[str]) -> None:
@@ -19,3 +20,18 @@ def parse(arguments: Sequence[str]) -> None:
             return
         name, command, rest = command.resolve_command(context, words)
         context = command.make_context(name, rest, parent=context)
+
+
+def commands_with(option: str) -> list[str]:
+    """The names of all commands that have an option, such as "voice create"."""
+    found: list[str] = []
+
+    def walk(command: Any, name: str) -> None:
+        for inner, below in getattr(command, "commands", {}).items():
+            walk(below, f"{name} {inner}")
+        if any(option in parameter.opts for parameter in command.params):
+            found.append(name)
+
+    for name, lazy in COMMANDS.items():
+        walk(lazy.open(name), name)
+    return found

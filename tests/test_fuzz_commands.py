@@ -351,3 +351,36 @@ def test_listening_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     export: list[str | Path] = ["listening-test", "export", config, "--output", made, "--audio-url", "https://a.org/t"]
     attack(Entry(export, [config], makes=[made]), "listening test")
     attack(Entry(["listening-test", "analyze", config], [config, Path(read.database)]), "answers")
+
+
+@pytest.mark.slow
+def test_bundles_with_word_times(tmp_path: Path) -> None:
+    """The packaged model, whose attention gives the times of words: its settings, and its graph of attention."""
+    from marstts.bundle import PACKAGED_MODELS
+
+    folder = Path(shutil.copytree(PACKAGED_MODELS / "mini", tmp_path / "mini", copy_function=os.link))
+    files = [folder / "bundle.json", folder / "mars6" / "config.json", folder / "mars6" / "patch.onnx"]
+    for path in files:  # attacked files must not be those of the package
+        content = path.read_bytes()
+        path.unlink()
+        path.write_bytes(content)
+    output, words = tmp_path / "out.wav", tmp_path / "words.srt"
+    command = speak("--voice", "ada", "--model", folder, "--words", words, "--output", output)
+    inputs = max(2, INPUTS // 3)
+    for path in files:
+        content = path.read_bytes()
+        for number in range(inputs):
+            label = f"words {path.name}"
+            path.write_bytes(mutation(content, path.name, random.Random(f"{label} {number}")))
+            invoke(Entry(command, [], output, makes=[words]), f"{label}, input {number}")
+        path.write_bytes(content)
+        count_inputs(f"words {path.name}", inputs)
+
+
+@pytest.mark.slow
+def test_outputs_of_words_that_cannot_be_written(tmp_path: Path) -> None:
+    output, words = tmp_path / "out.wav", tmp_path / "words.json"
+    for kind in special_files(words):
+        if kind in ("folder", "pipe", "full device"):
+            invoke(Entry(speak("--voice", "ada", "--words", words, "--output", output), []), f"words to {kind}")
+    count_inputs("outputs of words", 3)

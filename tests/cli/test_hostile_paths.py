@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import soundfile
 from typer.testing import CliRunner
 
 from marstts.cli.main import app
@@ -113,3 +115,12 @@ def test_links_in_the_folder_of_a_book_are_not_followed(reference_file: Path) ->
     Path("out", "01-the-harbor.mp3").symlink_to(Path("victim").resolve())
     book = write_small_epub(Path("a.epub"))
     assert "link" in refusal("speak", "--file", book, "--reference", reference_file, "--output", "out/")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", ["2>&-", ">&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_are_neither_an_error_nor_part_of_the_output(closed: str, tmp_path: Path) -> None:
+    """A file that is opened where standard error was closed would get what libraries print."""
+    words = f'"{sys.executable}" -m marstts speak "Hi." --voice ada --output out.wav {closed}'
+    assert subprocess.run(["sh", "-c", words], cwd=tmp_path, timeout=120, check=False).returncode == 0
+    assert soundfile.info(tmp_path / "out.wav").duration > 0.1

@@ -7,6 +7,7 @@ speaking needs no PyTorch and `--help` is quick. Errors for users end here: one 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -115,6 +116,7 @@ class LazyGroup(TyperGroup):
         return name, placeholder if name is None else open_command(name, rest), rest
 
     def invoke(self, ctx: Any) -> Any:
+        replace_closed_streams()
         try:
             return self.invoke_with_extras(ctx)
         except MarsError as error:
@@ -135,6 +137,19 @@ class LazyGroup(TyperGroup):
             if (command := COMMANDS.get(ctx.invoked_subcommand or "")) is not None:
                 command.raise_if_extra_is_missing(ctx.invoked_subcommand, error)
             raise
+
+
+def replace_closed_streams() -> None:
+    """Open the null device where standard input, output or error is closed.
+
+    Otherwise the next file that is opened would take its place, and messages of libraries would be written into it.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
 
 
 def open_command(name: str, arguments: Sequence[str]) -> Any:
