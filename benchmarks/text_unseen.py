@@ -39,7 +39,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Forms that the reader was not written for.")
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
-    rows = [measure(path) for path in sorted(LISTS.glob("*.tsv"))]
+    rows = [measure(path) for path in sorted(LISTS.glob("*.tsv"), key=lambda each: int(each.stem))]
     print("| list | lines | right at first | right now |\n|---|---|---|---|")
     for row in rows:
         first, now = (f"{row[key]} ({row[key] / row['lines']:.0%})" for key in ("right_at_first", "right_now"))

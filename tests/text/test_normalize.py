@@ -9,6 +9,7 @@ import time
 import pytest
 
 from marstts.text.normalize import normalize
+from marstts.text.units import units
 
 SPOKEN = re.compile(r"[A-Za-z.,?!;:'\" -]*")
 
@@ -196,3 +197,20 @@ def test_time_is_linear_whatever_is_repeated(unit: str) -> None:
 
     short = min(seconds(2_500) for _ in range(2))
     assert min(seconds(10_000) for _ in range(2)) < 10 * short + 0.05
+
+
+def test_a_range_of_times_is_no_offset_from_utc() -> None:
+    assert normalize("Class runs 10:30-11:45.") == "Class runs ten thirty to eleven forty-five."
+    assert "U T C minus five" in normalize("2024-05-01T10:30:00-05:00")
+
+
+def test_dollar_signs_of_a_formula_are_no_money() -> None:
+    assert "dollar" not in normalize(r"Area $\frac{1}{2}bh$ and $x$.")
+
+
+def test_an_option_in_plain_words_is_read() -> None:
+    assert normalize("Use git commit -m fix.") == "Use git commit dash m fix."
+
+
+def test_the_table_of_units_is_built_once() -> None:
+    assert units() is units()

@@ -20,7 +20,7 @@ FILE_ENDINGS = (
     "txt|md|py|js|ts|tsx|jsx|json|toml|yaml|yml|csv|tsv|html|htm|css|xml|pdf|docx?|xlsx?|pptx?|png|jpe?g|gif|svg"
     "|mp[34]"
     "|wav|flac|ogg|zip|tar|gz|exe|dll|so|sh|bat|c|h|cpp|hpp|rs|go|rb|java|kt|swift|sql|log|ini|cfg|conf|env|lock"
-    "|ipynb"
+    "|ipynb|heic|mov|avi|webp|bmp|psd|epub|apk|dmg|bak|php|tex|scss|vue|lua|whl"
 )
 
 _ADDRESS_SYMBOLS = table("symbols")["address"]
@@ -37,9 +37,8 @@ _PATH = re.compile(
     r"[A-Za-z]:[\\/](?!/)\S*|~/\S*|\.{1,2}/\S+|\\\\\S+"
     r"|/(?:[A-Za-z0-9_.@+-]+/)+[A-Za-z0-9_.@+*-]*"
     r"|/(?:usr|etc|var|tmp|home|bin|opt|dev|root|mnt|proc|sys|api)(?:/\S*)?"
-    rf"|(?:[A-Za-z0-9_.@+-]+/)+[A-Za-z0-9_@+-]+\.(?:{FILE_ENDINGS})"
+    rf"|(?:[A-Za-z0-9_.@+-]+/)+[A-Za-z0-9_@+-]+\.(?:{FILE_ENDINGS})(?::[0-9]{{1,5}})?"
 )
-_FILE = re.compile(rf"[A-Za-z0-9_-]*[A-Za-z_-][A-Za-z0-9_-]*\.(?:{FILE_ENDINGS})")
 _SCHEME = re.compile(r"^[A-Za-z]{3,6}://")
 _LONG_DIGITS = re.compile(r"(?<![0-9])[0-9]{5,}(?![0-9])")
 _SNAKE_TLD = re.compile(r"(?:e\.g|i\.e)\b|[A-Z]\.")

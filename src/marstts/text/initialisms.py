@@ -12,7 +12,7 @@ from functools import cache
 from marstts.text.rules import Trace
 from marstts.text.tables import word_set, words
 
-_CAPITALS = re.compile(r"(?<![A-Za-z'])(?P<letters>[A-Z]{2,6})(?P<plural>'?s)?(?![A-Za-z]|'[a-rt-z])")
+_CAPITALS = re.compile(r"(?<![A-Za-z'])(?P<letters>[A-Z]{2,6})(?P<plural>'?s)?(?![A-Za-z]|'[a-ce-rt-z])")
 _SMALL = re.compile("[a-z]")
 _PRONOUNCEABLE = re.compile(
     "(?:[BCDFGHJKLMNPRSTVWZ]{1,2}|SCH|STR|TH|SH|CH|QU)?(?:[AEIOU]{1,2}[BCDFGKLMNPRSTVXZ]{1,2}){1,3}[AEIOY]?"

@@ -214,7 +214,7 @@ def _places(nodes: Sequence[Any]) -> Iterator[Characters]:
 def pairs_of(text: str) -> frozenset[str]:
     """The pairs of classes of neighboring characters: digits, small letters, capitals, and every other character."""
     classes = text.translate(CLASSES)
-    return frozenset(map("".join, pairwise(classes)))
+    return frozenset(map("".join, set(pairwise(classes))))
 
 
 def class_of(characters: frozenset[str]) -> str:

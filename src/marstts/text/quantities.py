@@ -181,15 +181,15 @@ SCALES = [
 POWERS = [
     rule(
         "number.power",
-        r"(?<![A-Za-z0-9^])(?P<base>[0-9]{1,9}(?![0-9])|[A-Za-z]{1,20})\^(?:(?P<exponent>[+-]?[0-9]{1,4}|[a-z]"
-        r"(?![a-z]))|(?P<grouped>\([A-Za-z0-9+-]{1,9}\)))",
+        r"(?<![A-Za-z0-9^])(?P<base>[0-9]{1,9}(?![0-9])|[A-Za-z]{1,20})\^(?:(?P<exponent>[+-]?[0-9]{1,4}|[A-Za-z]"
+        r"(?![A-Za-z]))|(?P<grouped>\([A-Za-z0-9+-]{1,9}\)))",
         _read_power,
     ),
-    rule("number.power", r"(?<=[)\]\u0370-\u03ff])\^2(?![0-9])", " squared"),
-    rule("number.power", r"(?<=[)\]\u0370-\u03ff])\^3(?![0-9])", " cubed"),
+    rule("number.power", r"(?:(?<=[)\]\u0370-\u03ff])|(?<=[0-9][A-Za-z]))\^2(?![0-9])", " squared"),
+    rule("number.power", r"(?:(?<=[)\]\u0370-\u03ff])|(?<=[0-9][A-Za-z]))\^3(?![0-9])", " cubed"),
     rule(
         "number.power",
-        r"(?<=[)\]A-Za-z0-9])\^(?P<exponent>-?[0-9]{1,4}|[a-z](?![a-z]))",
+        r"(?<=[)\]A-Za-z0-9])\^(?P<exponent>-?[0-9]{1,4}|[A-Za-z](?![A-Za-z]))",
         lambda match: f" to the {power_words(match['exponent'])}",
     ),
 ]

@@ -19,6 +19,7 @@ Reader = Callable[[re.Match[str]], str | None]
 """Function from a match to the text that replaces it; None leaves the text as it is."""
 
 _LETTERS = re.compile("[A-Za-z]+")
+_REFERENCE = re.compile(r"\\g<([A-Za-z_]+)>|\\([0-9])")
 
 
 @dataclass(frozen=True)
@@ -133,9 +134,24 @@ def rule(name: str, pattern: str, read: Reader | str, *, words: Iterable[str] = 
 
     `words` are forms of which one must occur; the first run of letters of each is what is looked for.
     """
-    reader = (lambda match: match.expand(read)) if isinstance(read, str) else read
+    reader = _expander(read) if isinstance(read, str) else read
     runs = frozenset(run[0] for word in words if (run := _LETTERS.search(word)))
     return Rule(name, pattern, reader, runs, parted)
+
+
+def _expander(template: str) -> Reader:
+    """The reader of a template with groups; `re` would parse the template again for every match."""
+    if "\\" not in template:
+        return lambda match: template
+    parts = _REFERENCE.split(template)  # text, name, number, text, ...
+
+    def read(match: re.Match[str]) -> str:
+        return "".join(
+            (part or "") if place % 3 == 0 else (match[part if place % 3 == 1 else int(part)] or "") if part else ""
+            for place, part in enumerate(parts)
+        )
+
+    return read
 
 
 @dataclass(frozen=True)

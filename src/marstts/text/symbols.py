@@ -62,6 +62,12 @@ MARKUP: list[Rule] = [
         _read_tag,
         parted=False,
     ),
+    rule(
+        "latex.delimiter",
+        r"\$(?=[A-Za-z\\(])(?P<formula>[^$\n]{0,200}[^$\s])\$(?![0-9A-Za-z])",
+        r"\g<formula>",
+        parted=False,
+    ),
     rule("latex.fraction", r"\\[dt]?frac ?\{([^{}]{1,60})\} ?\{([^{}]{1,60})\}", r" \1 over \2 "),
     rule("latex.root", r"\\sqrt ?\{([^{}]{1,60})\}", r" square root of \1 "),
     rule(
@@ -72,12 +78,6 @@ MARKUP: list[Rule] = [
     rule("latex.exponent", r"\^\{([A-Za-z0-9+-]{1,9})\}", r"^\1", parted=False),
     rule("latex.index", r"(?<=[A-Za-z])_\{?([A-Za-z0-9])\}?(?![A-Za-z0-9_])", r" \1", parted=False),
     rule("latex.delimiter", r"\\[()\[\]]|\$\$", " ", parted=False),
-    rule(
-        "latex.delimiter",
-        r"\$(?=[A-Za-z\\(])(?P<formula>[^$\n]{1,200}[^$\s])\$(?![0-9A-Za-z])",
-        r"\g<formula>",
-        parted=False,
-    ),
     rule(
         "latex.command",
         rf"\\(?P<name>{'|'.join(sorted(_LATEX, key=len, reverse=True))})(?![A-Za-z])",
@@ -205,7 +205,7 @@ def _read_backslash(match: re.Match[str]) -> str:
 
 
 def _read_minus(match: re.Match[str]) -> str | None:
-    return " minus " if "=" in match.string else None
+    return " minus " if "=" in match.string or " than or equal to " in match.string else None
 
 
 RULES: list[Rule] = [
@@ -235,6 +235,7 @@ RULES: list[Rule] = [
     rule("symbol.divided", r"(?<=[0-9)]) / (?=[0-9(])", " divided by ", parted=False),
     rule("symbol.divided", r"(?<=\b[a-z)])/(?=[0-9])", " over ", parted=False),
     rule("symbol.minus", r"(?<=[0-9)]) - (?=[0-9(])", " minus ", parted=False),
+    rule("symbol.minus", r"(?<=[0-9)]) - (?=[a-z](?![A-Za-z']))", _read_minus, parted=False),
     rule("symbol.minus", r"(?<=\b[a-z]) ?- (?=[0-9a-z](?![A-Za-z']))", _read_minus, parted=False),
     rule(
         "symbol.grade",

@@ -37,13 +37,13 @@ _INITIAL = re.compile(r"\. ?[A-Z]")
 _LENGTHS = frozenset({"m", "km", "cm", "mm", "dm", "um", "μm", "nm", "ft", "mi", "yd", "in", "inch"})
 
 
-@cache
 def _is_attribute(match: re.Match[str]) -> bool:
     start, end = match.span()
     before, after = match.string[max(start - ATTRIBUTE_BEFORE, 0) : start], match.string[end : end + ATTRIBUTE_AFTER]
     return is_attribute(before, after)
 
 
+@cache
 def units() -> dict[str, tuple[str, str]]:
     """Every unit that a number may have after it: symbol -> one, many."""
     data = table("units")
