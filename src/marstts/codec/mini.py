@@ -86,6 +86,16 @@ class MiniCodecConfig(Config):
         return (self.fft_size - self.hop) // 2
 
     @property
+    def overlap(self) -> int:
+        """Frames before and after a sample's that overlap with it."""
+        return math.ceil(self.padding / self.hop)
+
+    @property
+    def hidden_reach(self) -> int:
+        """Latents on either side that influence a hidden state, in the decoder's slow half."""
+        return (KERNEL // 2) * (1 + self.decoder_blocks[0])
+
+    @property
     def filters_reach(self) -> int:
         """Latents on either side that influence the filters of a latent, in the decoder's fast half."""
         return math.ceil((KERNEL // 2) * self.decoder_blocks[1] / 2)
@@ -93,9 +103,8 @@ class MiniCodecConfig(Config):
     @property
     def decoder_lookahead(self) -> int:
         """Patches on either side that influence the filters of a patch, overlap included."""
-        slow = (KERNEL // 2) * (1 + self.decoder_blocks[0])
         overlap = math.ceil(self.fft_size / self.hop / 4)
-        return math.ceil((slow + self.filters_reach + overlap) / self.strides[0])
+        return math.ceil((self.hidden_reach + self.filters_reach + overlap) / self.strides[0])
 
     @property
     def pitch_reach(self) -> tuple[int, int]:
@@ -225,28 +234,33 @@ class MiniCodec:
             )
         return np.asarray(hertz[0])
 
-    def source_filter(self, patches: NDArray[np.int64], first: int, last: int) -> list[NDArray[np.float32]]:
-        """Codes (T, P) -> log gain of pulses, log gain of noise, phase shift of pulses, (bins, F) each.
-
-        F frames of the patches `first` to `last`.
-        """
-        per_patch, reach = self.config.strides[0], self.config.filters_reach
-        latents, width = len(patches) * per_patch, self.config.decoder_width
+    def hidden_states(self, patches: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Codes (T, P) -> hidden states of the decoder's slow half, (L, D)."""
+        latents, width = len(patches) * self.config.strides[0], self.config.decoder_width
         (hidden,) = self._decoder.run({"codes": patches[None]} | self._condition(), [(1, latents, width)])
-        begin, end = max(0, first * per_patch - reach), min(hidden.shape[1], last * per_patch + reach)
-        frames = slice(2 * (first * per_patch - begin), 2 * (last * per_patch - begin))
-        shape = (1, self.config.fft_size // 2 + 1, 2 * (end - begin))
-        filters = self._source_filter.run({"hidden": hidden[:, begin:end]} | self._condition(), [shape] * 3)
+        return np.asarray(hidden[0])
+
+    def source_filter(self, hidden: NDArray[np.float32], frames: slice) -> list[NDArray[np.float32]]:
+        """Hidden states (L, D) -> log gain of pulses, log gain of noise, phase shift of pulses at `frames` of them.
+
+        (bins, F) each.
+        """
+        shape = (1, self.config.fft_size // 2 + 1, 2 * len(hidden))
+        filters = self._source_filter.run({"hidden": hidden[None]} | self._condition(), [shape] * 3)
         return [each[0, :, frames] for each in filters]
 
     def apply_filter(
-        self, source_filter: Sequence[NDArray[np.float32]], pulses: NDArray[np.float32], noise: NDArray[np.float32]
+        self,
+        source_filter: Sequence[NDArray[np.float32]],
+        pulses: NDArray[np.float32],
+        noise: NDArray[np.float32],
+        frames: slice,
     ) -> NDArray[np.float32]:
-        """Filtered sum, (N,), of pulses and noise, (N,) each."""
+        """Filtered sum, (F * hop,), of pulses and noise, (N,) each, whose `frames` the filters belong to."""
         config, (pulse_gain, noise_gain, shift) = self.config, source_filter
-        spectra = self._spectra(pulses) * (np.cos(shift) + 1j * np.sin(shift))
+        spectra = self._spectra(pulses, frames) * (np.cos(shift) + 1j * np.sin(shift))
         spectra *= np.exp(np.minimum(pulse_gain, MAX_LOG_GAIN))
-        spectra += self._spectra(noise) * np.exp(np.minimum(noise_gain, MAX_LOG_GAIN))
+        spectra += self._spectra(noise, frames) * np.exp(np.minimum(noise_gain, MAX_LOG_GAIN))
         return spectral.overlap_add(spectra.astype(np.complex64), config.fft_size, config.hop, config.padding)
 
     def patches(self, codes: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
@@ -270,11 +284,11 @@ class MiniCodec:
         """The timbre embedding as an input of the decoder's graphs, if they have one."""
         return {"timbre": self._timbre[None]} if self.timbre_width else {}
 
-    def _spectra(self, samples: NDArray[np.float32]) -> NDArray[np.complex64]:
-        """(N,) -> (fft_size / 2 + 1, F), silence around it."""
+    def _spectra(self, samples: NDArray[np.float32], chosen: slice) -> NDArray[np.complex64]:
+        """(N,), silence around it -> (fft_size / 2 + 1, F) of the chosen frames."""
         config = self.config
         padded = np.pad(samples, config.padding)
-        frames = np.lib.stride_tricks.sliding_window_view(padded, config.fft_size)[:: config.hop]
+        frames = np.lib.stride_tricks.sliding_window_view(padded, config.fft_size)[:: config.hop][chosen]
         return np.fft.rfft(frames * spectral.hann(config.fft_size), axis=-1).T.astype(np.complex64)
 
     def _by_level(self, patches: NDArray[np.int64]) -> Codes:
@@ -286,7 +300,8 @@ class MiniCodec:
 class MiniDecoding:
     """A `codec.base.Decoding` that keeps the phase of the pulses from one window to the next.
 
-    Pitch is predicted again for every window, from the patches around it.
+    Hidden states that no later code can change are kept, too. Pitch is predicted again for every window, from the
+    patches around it.
     """
 
     def __init__(self, codec: MiniCodec, first: int = 0) -> None:
@@ -294,29 +309,60 @@ class MiniDecoding:
         self._decoded_patches = 0
         self._cycles = 0.0
         """Phase at the start of the last decoded patch, which overlaps with the next window."""
+        self._hidden = np.zeros((0, codec.config.decoder_width), np.float32)
+        self._hidden_from = 0
+        """The latent of the first hidden state that is kept."""
 
     def decode_until(self, codes: Sequence[NDArray[np.int64]], stop: int) -> NDArray[np.float32]:
         """The samples from the end of the last call to patch `stop`."""
-        codec, config, size = self._codec, self._codec.config, self._codec.spec.patch_samples
-        start = self._decoded_patches
+        codec, size = self._codec, self._codec.spec.patch_samples
+        start, per_patch = self._decoded_patches, 2 * self._codec.config.strides[0]
         if stop == start:
             return np.zeros(0, np.float32)
         patches = codec.patches(codes)
-        begin, end = max(0, start - config.decoder_lookahead), min(len(patches), stop + config.decoder_lookahead)
-        first, last = max(0, start - 1), min(len(patches), stop + 1)  # their frames overlap with the requested samples
-        source_filter = codec.source_filter(patches[begin:end], first - begin, last - begin)
+        first, last = max(0, start - 1), min(len(patches), stop + 1)  # whose source overlaps with requested samples
+        begin = max(first * per_patch, start * per_patch - codec.config.overlap)
+        end = min(last * per_patch, stop * per_patch + codec.config.overlap)
         noise = np.concatenate([noise_of((0,), self._first + patch, size) for patch in range(first, last)])
-        samples = codec.apply_filter(source_filter, self._pulses(patches, first, last, stop), noise)
+        pulses, frames = (
+            self._pulses(patches, first, last, stop),
+            slice(begin - first * per_patch, end - first * per_patch),
+        )
+        samples = codec.apply_filter(self._source_filter(patches, begin, end), pulses, noise, frames)
         self._decoded_patches = stop
-        return samples[(start - first) * size : (stop - first) * size]
+        offset = (start * per_patch - begin) * codec.config.hop
+        return samples[offset : offset + (stop - start) * size]
+
+    def _source_filter(self, patches: NDArray[np.int64], begin: int, end: int) -> list[NDArray[np.float32]]:
+        """The filters of frames `begin` to `end`, from the hidden states around them."""
+        reach = self._codec.config.filters_reach
+        first = max(0, begin // 2 - reach)
+        last = min(len(patches) * self._codec.config.strides[0], -(-end // 2) + reach)
+        return self._codec.source_filter(
+            self._hidden_states(patches, first, last), slice(begin - 2 * first, end - 2 * first)
+        )
+
+    def _hidden_states(self, patches: NDArray[np.int64], first: int, last: int) -> NDArray[np.float32]:
+        """Hidden states of latents `first` to `last`, (L, D); only those are computed that are not kept."""
+        per_patch, reach = self._codec.config.strides[0], self._codec.config.hidden_reach
+        kept = self._hidden[first - self._hidden_from :]
+        known = first + len(kept)
+        window = max(0, known - reach) // per_patch, min(len(patches), -(-(last + reach) // per_patch))
+        computed = self._codec.hidden_states(patches[slice(*window)])
+        hidden = np.concatenate([kept, computed[known - window[0] * per_patch :]])
+        final = window[1] * per_patch - reach  # states of later latents depend on later codes
+        self._hidden, self._hidden_from = hidden[: max(0, final - first)], first
+        return hidden[: last - first]
 
     def _pulses(self, patches: NDArray[np.int64], first: int, last: int, stop: int) -> NDArray[np.float32]:
         """The pulses of patches `first` to `last`, in phase with the last call's; the next one starts at `stop` - 1."""
-        size, rate = self._codec.spec.patch_samples, self._codec.spec.sample_rate
+        size, rate, hop = self._codec.spec.patch_samples, self._codec.spec.sample_rate, self._codec.config.hop
         back, ahead = self._codec.config.pitch_reach
         known_from = max(0, first - back)
-        hertz = interpolate_f0(self._codec.pitch(patches[known_from : stop + ahead]), self._codec.config.hop)
-        hertz = hertz[(first - known_from) * size : (last - known_from) * size]
+        pitch = self._codec.pitch(patches[known_from : stop + ahead])
+        before = min(1, first - known_from)  # one more patch on either side, for the interpolation
+        pitch = pitch[(first - known_from - before) * size // hop : (last - known_from + 1) * size // hop]
+        hertz = interpolate_f0(pitch, hop)[before * size : (before + last - first) * size]
         cycles = phase(hertz, rate, self._cycles)
         if stop - 1 > first:
             self._cycles = float(cycles[(stop - 1 - first) * size - 1])
