@@ -15,14 +15,18 @@ from marstts.audio import Waveform
 from marstts.codec.registry import ToyCodecPart
 from marstts.errors import CheckpointError
 from marstts.generation.request import SamplingConfig
-from marstts.mars5 import bundled
+from marstts.mars5 import array_diffusion, bundled, diffusion
+from marstts.mars5.array_diffusion import Draws
+from marstts.mars5.array_pipeline import ArrayPipeline, StepInputs
 from marstts.mars5.checkpoint import Models
-from marstts.mars5.engines.onnx import GraphModels, open_graphs
+from marstts.mars5.engines.onnx import GraphModels, join_states, open_graphs
 from marstts.mars5.export import graphs
+from marstts.mars5.guidance import make_denoiser
 from marstts.mars5.nar import Conditioning
 from marstts.mars5.pipeline import Pipeline
 from marstts.mars5.prompt import CloneMode
-from marstts.mars5.repaint import DiffusionConfig
+from marstts.mars5.repaint import Given, Randomness, step_down
+from marstts.mars5.steps import DiffusionConfig, JumpNoise
 from marstts.precision import WeightFormat
 from marstts.synthesis import clone as cloning
 
@@ -68,15 +72,17 @@ def test_upgrading_changes_no_weights(plain: Path, upgraded: Path) -> None:
             assert torch.equal(tensor, new.state_dict()[name]), name
 
 
+def array(tensor: torch.Tensor) -> np.ndarray:
+    return tensor.numpy()
+
+
 @torch.inference_mode()
 def test_speakers_are_those_of_pytorch(torch_models: Models, graph_models: GraphModels) -> None:
     codes = torch.stack([torch.from_numpy(small.codes(6)), torch.from_numpy(small.codes(6, seed=4))])
     lengths = torch.tensor([6, 2])
     for ours, theirs in ((graph_models.ar, torch_models.ar), (graph_models.nar, torch_models.nar)):
-        torch.testing.assert_close(
-            ours.encode_speaker(codes, lengths), theirs.encode_speaker(codes, lengths), atol=1e-4, rtol=1e-4
-        )
-    torch.testing.assert_close(graph_models.nar.null_speaker(2), torch_models.nar.null_speaker(2), atol=1e-4, rtol=1e-4)
+        found, expected = ours.encode_speaker(array(codes), array(lengths)), theirs.encode_speaker(codes, lengths)
+        np.testing.assert_allclose(found, expected, atol=1e-4, rtol=1e-4)
 
 
 @torch.inference_mode()
@@ -84,59 +90,94 @@ def test_cached_steps_are_those_of_pytorch_beyond_the_window(torch_models: Model
     generator = torch.Generator().manual_seed(5)
     tokens = torch.randint(0, small.AR.vocab_size, (2, 9), generator=generator)
     lengths, speaker = torch.tensor([9, 4]), torch.randn(2, small.AR.width, generator=generator)
-    ours, theirs = (model.begin(tokens, lengths, speaker) for model in (graph_models.ar, torch_models.ar))
+    ours = graph_models.ar.begin(array(tokens), array(lengths), array(speaker))
+    theirs = torch_models.ar.begin(tokens, lengths, speaker)
     for _ in range(small.AR.window + 8):
-        torch.testing.assert_close(ours.logits, theirs.logits, atol=1e-4, rtol=1e-4)
-        assert torch.equal(ours.key_positions, theirs.key_positions)
+        np.testing.assert_allclose(ours.logits, theirs.logits, atol=1e-4, rtol=1e-4)
+        assert np.array_equal(ours.key_positions, theirs.key_positions)
         following = torch.randint(0, small.AR.vocab_size, (2,), generator=generator)
-        ours, theirs = graph_models.ar.advance(ours, following), torch_models.ar.advance(theirs, following)
+        ours, theirs = graph_models.ar.advance(ours, array(following)), torch_models.ar.advance(theirs, following)
     assert ours.key_positions.shape[1] < small.AR.window + 9, "old positions were dropped"
 
 
-@torch.inference_mode()
-def test_rows_of_the_ar_are_independent(graph_models: GraphModels) -> None:
-    tokens, speaker = torch.arange(12).reshape(2, 6), torch.ones(2, small.AR.width)
-    both = graph_models.ar.begin(tokens, torch.tensor([6, 3]), speaker)
-    alone = graph_models.ar.begin(tokens[1:, :3], torch.tensor([3]), speaker[1:])
-    both, alone = graph_models.ar.advance(both, torch.tensor([1, 2])), graph_models.ar.advance(alone, torch.tensor([2]))
-    torch.testing.assert_close(both.logits[1:], alone.logits, atol=1e-5, rtol=1e-5)
+def test_rows_of_the_ar_are_independent_when_they_are_selected_and_joined(graph_models: GraphModels) -> None:
+    tokens, speaker = np.arange(12).reshape(2, 6), np.ones((2, small.AR.width), np.float32)
+    both = graph_models.ar.begin(tokens, np.array([6, 3]), speaker)
+    alone = graph_models.ar.begin(tokens[1:, :3], np.array([3]), speaker[1:])
+    joined = join_states([alone, both.select([0])])
+    both, alone, joined = (
+        graph_models.ar.advance(state, np.array(ids)) for state, ids in ((both, [1, 2]), (alone, [2]), (joined, [2, 1]))
+    )
+    np.testing.assert_allclose(both.logits[1:], alone.logits, atol=1e-5, rtol=1e-5)
+    np.testing.assert_allclose(joined.logits, both.logits[::-1], atol=1e-5, rtol=1e-5)
 
 
 @torch.inference_mode()
-def test_nar_logits_are_those_of_pytorch_and_rows_are_independent(
-    torch_models: Models, graph_models: GraphModels
+@pytest.mark.parametrize(("guidance", "greedy"), [(1.0, False), (3.0, False), (3.0, True)])
+def test_a_step_of_the_diffusion_is_that_of_pytorch_and_rows_are_independent(
+    torch_models: Models, graph_models: GraphModels, guidance: float, greedy: bool
 ) -> None:
     codes = torch.stack([torch.from_numpy(small.codes(7)), torch.from_numpy(small.codes(7, seed=4))])
-    lengths, timesteps = torch.tensor([7, 3]), torch.tensor([150, 4])
-    given = Conditioning(
-        torch.arange(10).reshape(2, 5), torch.tensor([5, 2]), graph_models.nar.encode_speaker(codes, lengths)
-    )
-    ours, theirs = (model(codes, lengths, timesteps, given) for model in (graph_models.nar, torch_models.nar))
-    torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
-    one = Conditioning(given.text_ids[1:, :2], given.text_lengths[1:], given.speaker[1:])
-    alone = graph_models.nar(codes[1:, :3], lengths[1:], timesteps[1:], one)
-    torch.testing.assert_close(ours[1:, :3], alone, atol=1e-5, rtol=1e-5)
+    lengths, generator = torch.tensor([7, 3]), torch.Generator().manual_seed(3)
+    given = Conditioning(torch.arange(10).reshape(2, 5), torch.tensor([5, 2]), torch.randn(2, 18, generator=generator))
+    uniforms = torch.rand((*codes.shape, small.CODES + 1), generator=generator)
+    denoise = make_denoiser(torch_models.nar, given, lengths, guidance=guidance, temperature=0.7, num_legal=small.CODES)
+    schedule, arrays = diffusion.cosine_schedule(200), array_diffusion.cosine_schedule(200)
+    for step in (150, 0):
+        index = torch.full((2,), step)
+        logits = denoise(codes, schedule.timesteps[index])
+        expected = step_down(logits, codes, index, schedule, None if greedy else uniforms)
+        inputs = StepInputs(
+            array(lengths), array(given.text_ids), array(given.text_lengths), array(given.speaker), guidance, 0.7,
+            small.CODES,
+        )  # fmt: skip
+        found = graph_models.nar.step(array(codes), arrays, step, inputs, None if greedy else array(uniforms))
+        assert np.array_equal(found[0], expected[0]) and np.array_equal(found[1, :3], expected[1, :3])
+        one = StepInputs(
+            inputs.lengths[1:], inputs.text_ids[1:, :2], inputs.text_lengths[1:], inputs.speaker[1:], guidance, 0.7,
+            small.CODES,
+        )  # fmt: skip
+        alone = graph_models.nar.step(
+            array(codes)[1:, :3], arrays, step, one, None if greedy else array(uniforms)[1:, :3]
+        )
+        assert np.array_equal(alone[0], found[1, :3])
 
 
 @pytest.mark.parametrize("mode", CloneMode)
-def test_tokens_and_codes_are_those_of_pytorch(
-    torch_models: Models, graph_models: GraphModels, mode: CloneMode
+@pytest.mark.parametrize("noise", JumpNoise)
+def test_codes_are_those_of_pytorch_from_the_same_seeds(
+    torch_models: Models, graph_models: GraphModels, mode: CloneMode, noise: JumpNoise
 ) -> None:
     results = []
-    for parts in (torch_models, graph_models):
-        pipeline = Pipeline(
-            ar=parts.ar, nar=parts.nar, vocabulary=parts.vocabulary, max_tokens=15,
-            diffusion=DiffusionConfig(timesteps=4, jump_n_sample=2),
+    for kind, parts in ((Pipeline, torch_models), (ArrayPipeline, graph_models)):
+        pipeline = kind(
+            ar=parts.ar, nar=parts.nar, vocabulary=parts.vocabulary,
+            diffusion=DiffusionConfig(timesteps=6, jump_n_sample=2, jump_noise=noise),
         )  # fmt: skip
         speaker = pipeline.speaker(small.codes(5), "she")
         prompts = [pipeline.prompt(text, speaker, mode) for text in ("the cat", "on the mat")]
-        tokens = pipeline.generate(prompts, [np.random.default_rng(seed) for seed in (1, 2)])
-        drawn = [np.asarray(generated.tokens) for generated in tokens]
-        results.append((drawn, pipeline.codes(prompts, drawn, [np.random.default_rng(seed) for seed in (3, 4)])))
-    (tokens, codes), (graph_tokens, graph_codes) = results
-    assert any(len(row) for row in codes)
-    for ours, theirs in ((graph_tokens, tokens), (graph_codes, codes)):
-        assert all(np.array_equal(one, other) for one, other in zip(ours, theirs, strict=True))
+        tokens = [parts.vocabulary.encode_speech(small.codes(length, seed=length)[:, 0]) for length in (9, 4)]
+        results.append(pipeline.codes(prompts, tokens, [np.random.default_rng(seed) for seed in (3, 4)]))
+    assert [len(row) for row in results[0]] == [9, 4]
+    assert all(np.array_equal(one, other) for one, other in zip(*results, strict=True))
+
+
+def test_random_numbers_are_those_of_pytorch() -> None:
+    given = Given(torch.zeros(2, 9, 3, dtype=torch.long), torch.zeros(0), torch.zeros(0), (9, 5))
+    seeds = 2**62 + 12345, 7
+    theirs = Randomness([torch.Generator().manual_seed(seed) for seed in seeds], given)
+    ours = Draws(seeds, (9, 5), (2, 9, 3))
+    for _ in range(2):
+        assert np.array_equal(ours.uniforms(1025), theirs.uniforms(1025))
+        assert np.array_equal(ours.classes(1025, [0, 2]), theirs.classes(1025, [0, 2]))
+
+
+def test_schedules_are_those_of_pytorch() -> None:
+    for steps in (200, 24, 6, 1):
+        ours = array_diffusion.subsample(array_diffusion.cosine_schedule(200), steps)
+        theirs = diffusion.subsample(diffusion.cosine_schedule(200), steps)
+        for name in ours.__dataclass_fields__:
+            np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-3, atol=1e-6)
 
 
 def test_an_upgraded_bundle_speaks_the_same_on_both_engines(upgraded: Path) -> None:
@@ -145,7 +186,7 @@ def test_an_upgraded_bundle_speaks_the_same_on_both_engines(upgraded: Path) -> N
     buzz, spoken = Waveform(samples.astype(np.float32), 24_000), []
     for engine in ("auto", "torch"):
         synthesizer = load(upgraded, engine=engine)
-        assert isinstance(synthesizer.model.engine.models, GraphModels) == (engine == "auto")
+        assert isinstance(synthesizer.model.pipeline, ArrayPipeline) == (engine == "auto")
         voice = cloning.clone(buzz, None, codec=synthesizer.codec, encoders=synthesizer.encoders, min_speech_ratio=0)
         spoken.append(synthesizer.speak("The cat sat. On the mat.", voice, seed=3).waveform.samples)
     assert len(spoken[0]) and np.array_equal(*spoken)
@@ -157,10 +198,10 @@ def test_graphs_of_other_sizes_and_missing_graphs_are_refused_in_one_sentence(up
     shutil.copyfile(folder / "ar_step.onnx", folder / "ar_prompt.onnx")
     with pytest.raises(CheckpointError, match=r"ar_prompt\.onnx: expected inputs tokens"):
         open_graphs(folder)
-    (folder / "nar.onnx").write_bytes(b"no graph")
+    (folder / "nar_step.onnx").write_bytes(b"no graph")
     with pytest.raises(CheckpointError, match="onnx"):
         open_graphs(folder)
-    (folder / "nar.onnx").unlink()
+    (folder / "nar_step.onnx").unlink()
     assert not bundled.has_graphs(folder)
     with pytest.raises(CheckpointError, match="has no graphs"):
         open_graphs(folder)

@@ -14,8 +14,8 @@ from marstts.mars5.generate import Request, StopReason, generate
 from marstts.mars5.pipeline import Pipeline
 from marstts.mars5.profiles import CORRECTED, RELEASED
 from marstts.mars5.prompt import CloneMode, prompt_string, published_prompt_string
-from marstts.mars5.repaint import DiffusionConfig
 from marstts.mars5.sampling import SamplingConfig
+from marstts.mars5.steps import DiffusionConfig
 
 SAMPLING = SamplingConfig(top_p=1.0, top_k=0, temperature=1.5, eos_penalty_factor=0.0)
 DIFFUSION = DiffusionConfig(timesteps=4)

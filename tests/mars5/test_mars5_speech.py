@@ -16,12 +16,13 @@ from marstts.generation.loop import generate, sample_positions, sampling_inputs
 from marstts.generation.request import Limits, Request, RequestState, StopReason
 from marstts.generation.request import SamplingConfig as LoopSampling
 from marstts.mars5 import bundled
+from marstts.mars5.engines.tokens import TokenNumbers
 from marstts.mars5.engines.torch import TorchEngine
 from marstts.mars5.pipeline import Pipeline
 from marstts.mars5.profiles import RELEASED
-from marstts.mars5.repaint import DiffusionConfig
 from marstts.mars5.sampling import SamplingConfig
 from marstts.mars5.speech import Mars5SpeakerEncoder, Mars5Speech
+from marstts.mars5.steps import DiffusionConfig
 from marstts.mars5.text import END_OF_SPEECH, JointVocabulary, SpeechBPE
 from marstts.precision import WeightFormat
 from marstts.voice import Prefix, Voice
@@ -34,7 +35,7 @@ SAMPLING = SamplingConfig(top_k=0, temperature=1.5, eos_penalty_factor=0.0)
 def speech() -> Mars5Speech:
     parts = models()
     pipeline = Pipeline(parts.ar, parts.nar, parts.vocabulary, SAMPLING, DiffusionConfig(timesteps=3))
-    return Mars5Speech(pipeline=pipeline, engine=TorchEngine(parts.ar, parts.vocabulary, SAMPLING))
+    return Mars5Speech(pipeline=pipeline, engine=TorchEngine(parts, "small", SAMPLING))
 
 
 def voice(speech: Mars5Speech, prefix: Prefix | None = None, role: str = "speaker", size: int = 30) -> Voice:
@@ -136,10 +137,10 @@ def test_logits_of_the_protocol_put_the_end_last(speech: Mars5Speech) -> None:
 def test_the_end_of_speech_may_have_any_id() -> None:
     text = models().vocabulary.text
     vocabulary = JointVocabulary(text, SpeechBPE(((0, 1),), {END_OF_SPEECH: 4, "<|other|>": 5}, codebook_size=3))
-    engine = TorchEngine(None, vocabulary)
-    assert engine.numbers.joint_ids.tolist() == [270, 271, 272, 273, 275, 274]
-    assert engine.numbers.of(np.array([275, 274, 270])).tolist() == [4, 5, 0]
-    assert (engine.layout.patch_size, engine.layout.eos) == (1, 5)
+    numbers = TokenNumbers(vocabulary)
+    assert numbers.joint_ids.tolist() == [270, 271, 272, 273, 275, 274]
+    assert numbers.of(np.array([275, 274, 270])).tolist() == [4, 5, 0]
+    assert (numbers.layout.patch_size, numbers.layout.eos) == (1, 5)
 
 
 def test_tokens_become_codes_of_all_levels(speech: Mars5Speech) -> None:

@@ -11,18 +11,8 @@ import torch
 from torch import Tensor
 
 from marstts.mars5.diffusion import Schedule, cosine_schedule, log_onehot, q, subsample
-from marstts.mars5.repaint import (
-    PAPER,
-    PUBLISHED,
-    DiffusionConfig,
-    Given,
-    JumpNoise,
-    Randomness,
-    ReverseRules,
-    repaint,
-    walk,
-    walk_pairs,
-)
+from marstts.mars5.repaint import Given, Randomness, repaint
+from marstts.mars5.steps import PAPER, PUBLISHED, DiffusionConfig, JumpNoise, ReverseRules, walk, walk_pairs
 
 JOINT = torch.tensor([[0.30, 0.02, 0.02], [0.02, 0.25, 0.02], [0.05, 0.02, 0.30]])
 """Probabilities of two codes of three classes."""

@@ -25,7 +25,8 @@ from marstts.mars5.diffusion import (
 )
 from marstts.mars5.guidance import make_denoiser
 from marstts.mars5.nar import Conditioning
-from marstts.mars5.repaint import PUBLISHED, DiffusionConfig, Given, Randomness, repaint, step_down, walk
+from marstts.mars5.repaint import Given, Randomness, repaint, step_down
+from marstts.mars5.steps import PUBLISHED, DiffusionConfig, walk
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -8,35 +8,49 @@ A bundle needs no speaker encoders: the models contain theirs, which `model_enco
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from pydantic import Field
 
 from marstts.bundle import check_facts
 from marstts.codec.base import Codec, CodecSpec
 from marstts.config import Config, parse_config
-from marstts.errors import ConfigError
+from marstts.errors import CheckpointError, ConfigError, require
+from marstts.file_errors import printable_name
 from marstts.generation.engine import EngineKind
 from marstts.generation.request import SamplingConfig
-from marstts.mars5.checkpoint import AR_FILE, Models, load_models, write_models
+from marstts.lazy import lazy_module
+from marstts.mars5.array_pipeline import ArrayPipeline
+from marstts.mars5.base_pipeline import BasePipeline
 from marstts.mars5.config import Mars5Config
-from marstts.mars5.engines.onnx import GraphModels, graphs_are_complete, open_graphs
-from marstts.mars5.engines.torch import TorchEngine
-from marstts.mars5.export.graphs import export_graphs_of
-from marstts.mars5.pipeline import Pipeline
+from marstts.mars5.engines.onnx import GraphModels, OnnxEngine, graphs_are_complete, open_graphs
+from marstts.mars5.engines.tokens import TokenEngine
+from marstts.mars5.folder import AR_FILE
 from marstts.mars5.profiles import CORRECTED, RELEASED
-from marstts.mars5.repaint import DiffusionConfig
 from marstts.mars5.sampling import SamplingConfig as ArSamplingConfig
 from marstts.mars5.speech import ROLE, TOKENS_PER_SECOND, Mars5SpeakerEncoder, Mars5Speech
+from marstts.mars5.steps import DiffusionConfig
 from marstts.onnx_export import lossless_format
 from marstts.precision import WeightFormat
 from marstts.pretrained import fingerprint, short_name
 from marstts.speaker.base import SpeakerEncoder
 from marstts.text.bpe import BPE
+
+if TYPE_CHECKING:
+    from marstts.mars5 import checkpoint, pipeline
+    from marstts.mars5.checkpoint import Models
+    from marstts.mars5.engines import torch as torch_engine_module
+    from marstts.mars5.export import graphs, quantize
+else:
+    checkpoint = lazy_module("marstts.mars5.checkpoint")
+    graphs = lazy_module("marstts.mars5.export.graphs")
+    pipeline = lazy_module("marstts.mars5.pipeline")
+    quantize = lazy_module("marstts.mars5.export.quantize")
+    torch_engine_module = lazy_module("marstts.mars5.engines.torch")
 
 
 class ProfileName(str, Enum):
@@ -71,34 +85,27 @@ def has_graphs(folder: Path) -> bool:
     return graphs_are_complete(folder)
 
 
-class LoadedEngine(TorchEngine):
-    """The engine of a folder, with the models that it runs."""
-
-    def __init__(self, models: Models | GraphModels, name: str, sampling: ArSamplingConfig | None = None) -> None:
-        """`name` identifies the weights."""
-        super().__init__(models.ar, models.vocabulary, sampling)
-        self.models, self.name = models, name
-
-
-def open_engine(folder: Path, kind: EngineKind) -> LoadedEngine:
+def open_engine(folder: Path, kind: EngineKind) -> TokenEngine:
     """The engine of a model's folder; `kind` is not AUTO.  Raises CheckpointError for ONNX where graphs are missing."""
     name = short_name("mars5", fingerprint(folder / AR_FILE))
     if kind is EngineKind.ONNX:
-        return LoadedEngine(open_graphs(folder), name)
+        found = open_graphs(folder)
+        return OnnxEngine(found, name)
     models = load_model(folder)
     if kind is EngineKind.CUDA:
+        torch = require("torch", "torch")
         models.ar.to("cuda", torch.float16)
         models.nar.to("cuda")
-    return LoadedEngine(models, name)
+    return torch_engine_module.TorchEngine(models, name)
 
 
-def torch_engine(module: Models) -> LoadedEngine:
+def torch_engine(module: Models) -> TokenEngine:
     """The engine of models that are in memory already."""
-    return LoadedEngine(module, "mars5-in-memory")
+    return torch_engine_module.TorchEngine(module, "mars5-in-memory")
 
 
 def speech_model(
-    engine: LoadedEngine,
+    engine: TokenEngine,
     bundle: Path,
     settings: Mars5Settings,
     sampling: SamplingConfig,
@@ -110,18 +117,18 @@ def speech_model(
         if not 1.0 <= guidance < float("inf"):
             raise ConfigError(f"the guidance must be 1 (none) or more, but is {guidance:g}")
         diffusion = diffusion.model_copy(update={"nar_guidance_w": guidance})
-    models = engine.models
-    pipeline = Pipeline(
-        ar=models.ar,
-        nar=models.nar,
-        vocabulary=models.vocabulary,
+    kind = ArrayPipeline if isinstance(engine.models, GraphModels) else pipeline.Pipeline
+    made: BasePipeline = kind(
+        ar=engine.models.ar,
+        nar=engine.models.nar,
+        vocabulary=engine.models.vocabulary,
         sampling=settings.sampling,
         diffusion=diffusion,
         profile=RELEASED if settings.profile is ProfileName.RELEASED else CORRECTED,
     )
     return Mars5Speech(
-        pipeline=pipeline,
-        engine=LoadedEngine(models, engine.name, settings.sampling),
+        pipeline=made,
+        engine=type(engine)(engine.models, engine.name, settings.sampling),
         sampling=sampling,
         patch_rate=settings.tokens_per_second,
     )
@@ -129,7 +136,6 @@ def speech_model(
 
 def model_encoders(model: Mars5Speech, codec: Codec) -> dict[str, SpeakerEncoder]:
     """The speaker encoder that the models bring, over the bundle's codec."""
-    assert isinstance(model.engine, LoadedEngine), "a model that `speech_model` made"
     return {ROLE: Mars5SpeakerEncoder(model.pipeline, codec, f"{model.engine.name}-{codec.spec.name}")}
 
 
@@ -146,28 +152,48 @@ def check_fit(
 
 
 def load_model(folder: Path) -> Models:
-    """Both models of a folder, in float32 and evaluation mode."""
-    return load_models(folder)
+    """Both models of a folder, in float32 and evaluation mode; CheckpointError for int8 weights."""
+    require("torch", "torch")
+    if (folder / AR_FILE).is_file() and quantize.is_int8(folder):
+        raise CheckpointError(
+            f"{printable_name(folder)}: int8 weights, which only ONNX Runtime takes; PyTorch needs the bundle that "
+            "they were made from"
+        )
+    return checkpoint.load_models(folder)
 
 
 def write_model(model: Models, folder: Path, weights: WeightFormat = WeightFormat.FLOAT16) -> None:
     """Write a model's folder.  Its parameters are rounded to half precision in place, unless float32 is asked for.
 
-    Raises ConfigError for int8, which only graphs have.
+    int8 brings graphs, too, and only they can run it.
     """
     if weights is WeightFormat.INT8:
-        raise ConfigError(f"{folder}: MARS5 has no int8 weights; use float16 or float32")
+        write_int8(model, folder)
+        return
     if weights is WeightFormat.FLOAT16:
         for module in (model.ar, model.nar):
             for parameter in module.parameters():
                 parameter.data = parameter.data.half().to(parameter.dtype)
-    write_models(model, folder)
+    checkpoint.write_models(model, folder)
 
 
 def rewrite_model(source: Path, folder: Path, weights: WeightFormat | None, tokenizer: Path | None = None) -> None:
-    """Copy a model's folder and add graphs; ConfigError where other weights are asked for."""
-    if weights is not None:
-        raise ConfigError(f"{source}: the weights of a MARS5 cannot be quantized; leave them as they are")
-    models = load_models(source)
+    """Copy a model's folder and add graphs; with int8 weights, or with those it has.
+
+    Raises CheckpointError where the weights are int8 already.
+    """
+    models = load_model(source)
+    if weights is WeightFormat.INT8:
+        write_int8(models, folder)
+        return
     shutil.copytree(source, folder)
-    export_graphs_of(models, folder, lossless_format(models.ar, models.nar))
+    graphs.export_graphs_of(models, folder, lossless_format(models.ar, models.nar))
+
+
+def write_int8(models: Models, folder: Path) -> None:
+    """Write a model's folder with int8 weights and the graphs that read them."""
+    with tempfile.TemporaryDirectory() as temporary:
+        plain = Path(temporary) / "mars5"
+        checkpoint.write_models(models, plain)
+        graphs.export_graphs_of(models, plain, WeightFormat.FLOAT16)
+        quantize.quantize(plain, folder)

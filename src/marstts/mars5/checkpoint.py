@@ -1,12 +1,7 @@
 """A MARS5 on disk: two safetensors files, two tokenizers and their configuration, in one folder.
 
 Upstream: published checkpoints (`convert`), training (`write_models`).  Downstream: `tts`, `pipeline`.
-
-    config.json              sizes of both models
-    ar.safetensors           the AR, in half precision where that loses nothing
-    nar.safetensors          the NAR, likewise
-    text_tokenizer.json      of the library `tokenizers`
-    speech_tokenizer.json    merges over codes, special tokens
+The files are `folder`'s.
 """
 
 from __future__ import annotations
@@ -17,7 +12,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from pydantic import ValidationError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -25,7 +19,16 @@ from marstts.config import read_config, write_config
 from marstts.errors import CheckpointError
 from marstts.files import atomic_folder
 from marstts.mars5.ar import CodecLM
-from marstts.mars5.config import CodecLMConfig, Mars5Config, ResidualTransformerConfig
+from marstts.mars5.config import Mars5Config
+from marstts.mars5.folder import (
+    AR_FILE,
+    CONFIG_FILE,
+    NAR_FILE,
+    SPEECH_FILE,
+    TEXT_FILE,
+    check_fit,
+    read_tokenizers,
+)
 from marstts.mars5.nar import ResidualTransformer
 from marstts.mars5.released import (
     SPEECH_TOKENIZER,
@@ -37,13 +40,8 @@ from marstts.mars5.released import (
     load_nar,
     read_container,
 )
-from marstts.mars5.text import JointVocabulary, SpeechBPE, read_speech_tokenizer, read_text_tokenizer
+from marstts.mars5.text import JointVocabulary, read_speech_tokenizer, read_text_tokenizer
 from marstts.pretrained import read_tensors
-from marstts.text.bpe import BPE
-
-CONFIG_FILE = "config.json"
-AR_FILE, NAR_FILE = "ar.safetensors", "nar.safetensors"
-TEXT_FILE, SPEECH_FILE = "text_tokenizer.json", "speech_tokenizer.json"
 
 Model = TypeVar("Model", CodecLM, ResidualTransformer)
 
@@ -94,27 +92,6 @@ def read_vocabulary(container: Container) -> JointVocabulary:
     )
 
 
-def check_fit(
-    ar: CodecLMConfig, nar: ResidualTransformerConfig, vocabulary: JointVocabulary, source: str
-) -> Mars5Config:
-    """The sizes of both models; raises CheckpointError where models and tokenizers are not made for each other."""
-    if ar.vocab_size != vocabulary.size:
-        raise CheckpointError(
-            f"{source}: the AR has {ar.vocab_size} tokens, but its tokenizers have {vocabulary.text.vocab_size} and "
-            f"{vocabulary.speech.vocab_size}: they belong to another model"
-        )
-    if ar.codebook_size != vocabulary.speech.codebook_size:
-        raise CheckpointError(
-            f"{source}: the AR has {ar.codebook_size} codes, but its speech tokenizer "
-            f"{vocabulary.speech.codebook_size}: they belong to different codecs"
-        )
-    try:
-        return Mars5Config(ar=ar, nar=nar)
-    except ValidationError as error:
-        reason = "; ".join(complaint["msg"] for complaint in error.errors())
-        raise CheckpointError(f"{source}: AR and NAR do not fit together: {reason}") from error
-
-
 def convert(
     ar_source: Path | str,
     nar_source: Path | str,
@@ -158,7 +135,7 @@ def load_models(folder: Path | str) -> Models:
     if not folder.is_dir():
         raise CheckpointError(f"{folder}: no such model folder")
     config = read_config(Mars5Config, folder / CONFIG_FILE)
-    vocabulary = JointVocabulary(BPE.load(folder / TEXT_FILE), SpeechBPE.load(folder / SPEECH_FILE))
+    vocabulary = read_tokenizers(folder)
     check_fit(config.ar, config.nar, vocabulary, str(folder))
     return Models(
         read_model(CodecLM, config.ar, folder / AR_FILE),

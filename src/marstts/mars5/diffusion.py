@@ -17,13 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-SMALLEST = 1e-7
-"""Replaces zero before a logarithm."""
-
-COSINE_OFFSET = 0.008
-"""s of the cosine schedule (arXiv:2102.09672)."""
-
-SMALLEST_ALPHA = 0.001
+from marstts.mars5.steps import COSINE_OFFSET, SMALLEST, SMALLEST_ALPHA
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from marstts.mars5.prompt import prompt_string, published_prompt_string
-from marstts.mars5.repaint import PAPER, PUBLISHED, DiffusionConfig, ReverseRules
+from marstts.mars5.steps import PAPER, PUBLISHED, DiffusionConfig, ReverseRules
 
 
 class LengthLimit(str, Enum):

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from marstts.errors import TextError, VoiceError
 from marstts.mars5.text import END_OF_TEXT, START_OF_TEXT, JointVocabulary
@@ -35,11 +35,11 @@ class CloneMode(str, Enum):
 class Speaker:
     """All that MARS5 uses of a voice; the same for every text."""
 
-    ar_vector: Tensor
-    """(D,) from `CodecLM.encode_speaker`."""
+    ar_vector: Any
+    """(D,) from `CodecLM.encode_speaker`: a tensor, or an array without PyTorch."""
 
-    nar_vector: Tensor
-    """(D,) from `ResidualTransformer.encode_speaker`."""
+    nar_vector: Any
+    """(D,) from `ResidualTransformer.encode_speaker`, likewise."""
 
     codes: NDArray[np.int64]
     """(R, L) of the reference."""

@@ -3,23 +3,19 @@
 Upstream: a `Denoiser` (`guidance`), the AR's level 0, a reference's codes.  Downstream: `pipeline`.
 Lugmayr et al. (arXiv:2201.09865), Algorithm 1, with multinomial diffusion (`diffusion`) in place of Gaussian; the
 sequentially progressive jump is TransFusion's (arXiv:2210.07677, Sec. 4.2).
-Deviations of the published code from the paper are values of `ReverseRules`; by default we follow the paper.
+Deviations of the published code from the paper are values of `steps.ReverseRules`; by default we follow the paper.
 Rows are independent: each draws from its own generator as many numbers as its own frames need.
 Shapes: B batch · T frames · L levels · K classes · N steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from itertools import pairwise
 
 import torch
-from pydantic import Field, model_validator
 from torch import Tensor
 
-from marstts.config import Config
 from marstts.mars5.diffusion import (
     Schedule,
     gumbel_draw,
@@ -29,82 +25,10 @@ from marstts.mars5.diffusion import (
     q_one_step,
     q_one_step_progressive,
 )
+from marstts.mars5.steps import PAPER, DiffusionConfig, JumpNoise, ReverseRules, walk, walk_pairs
 
 Denoiser = Callable[[Tensor, Tensor], Tensor]
 """Noisy codes (B, T, L) at timesteps (B,) -> logits (B, T, L, K) of the clean ones."""
-
-
-class JumpNoise(str, Enum):
-    """Noise that is added to the codes when RePaint jumps up."""
-
-    UNIFORM = "uniform"
-    """All frames alike."""
-
-    PROGRESSIVE = "progressive"
-    """Early frames keep more, the later the jump."""
-
-
-class DiffusionConfig(Config):
-    """Sampling of the codes of levels 1 and up. Names and defaults are the release's."""
-
-    timesteps: int = Field(200, gt=0, le=10_000)
-    """N, reverse steps; fewer than the schedule has are spread evenly over it."""
-
-    nar_guidance_w: float = 3.0
-    """Classifier-free guidance: w · logits given the speaker + (1 - w) · logits without; 1 = none."""
-
-    x_0_temp: float = Field(0.7, gt=0)
-    """Temperature of the predicted clean codes."""
-
-    q0_override_steps: int = Field(20, ge=0, le=10_000)
-    """Timestep below which the NAR's level 0 overrides the AR's; 0 = never."""
-
-    jump_len: int = Field(1, gt=0, le=10_000)
-    """Steps of a jump back up (RePaint's j)."""
-
-    jump_n_sample: int = Field(1, gt=0, le=1000)
-    """Number of passes over each jump's steps (RePaint's r); 1 = no jumps."""
-
-    jump_noise: JumpNoise = JumpNoise.UNIFORM
-
-    last_greedy: bool = True
-    """Whether the last step takes the most probable codes instead of drawing."""
-
-    @model_validator(mode="after")
-    def _guidance_is_finite(self) -> DiffusionConfig:
-        if not abs(self.nar_guidance_w) < float("inf"):
-            raise ValueError(f"nar_guidance_w ({self.nar_guidance_w}) must be a finite number")
-        return self
-
-
-def hold_until_override(step: int, following: int, override: int, schedule: Schedule) -> bool:
-    """Whether what is held is still held after a move from `step` to `following`: the step that led, or would have led,
-    down to `following` started from a timestep of at least `override`.
-    """
-    return following + 1 >= len(schedule) or int(schedule.timesteps[following + 1]) >= override
-
-
-def hold_as_published(step: int, following: int, override: int, schedule: Schedule) -> bool:
-    """The release's rule: it looks at the timestep that was left, so it is one late, after jumps too."""
-    return int(schedule.timesteps[step]) > override
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReverseRules:
-    """Deviations of the published reverse process from RePaint; the defaults have none."""
-
-    known_lag: int = 1
-    """A step from t to t - 1 noises what is known as at t - known_lag. Published: 0, one level too high."""
-
-    jump_lead: int = 1
-    """A jump from t to t + 1 adds the noise of step t + jump_lead. Published: 0, one level too low."""
-
-    hold: Callable[[int, int, int, Schedule], bool] = hold_until_override
-    """Whether what is held stays clean after a move."""
-
-
-PAPER = ReverseRules()
-PUBLISHED = ReverseRules(known_lag=0, jump_lead=0, hold=hold_as_published)
 
 
 @dataclass(frozen=True)
@@ -149,32 +73,6 @@ class Randomness:
             drawn = torch.randint(0, num_classes, shape, generator=generator, device=generator.device)
             numbers[row, starts[row] : length] = drawn.to(codes.device)
         return numbers
-
-
-def walk(num_steps: int, jump_len: int, jump_n_sample: int) -> list[int]:
-    """The steps to visit, from N - 1 to -1 (clean), with jumps back up (RePaint's Algorithm 1 and its Fig. 9).
-
-    At every multiple of `jump_len` below N - jump_len the walk jumps up by `jump_len`, `jump_n_sample` - 1 times.
-    """
-    jumps = dict.fromkeys(range(0, num_steps - jump_len, jump_len), jump_n_sample - 1)
-    steps, step = [], num_steps
-    while step > 0:
-        step -= 1
-        steps.append(step)
-        if jumps.get(step, 0) > 0:
-            jumps[step] -= 1
-            steps += range(step + 1, step + jump_len + 1)
-            step += jump_len
-    return [*steps, -1]
-
-
-def walk_pairs(steps: Sequence[int], config: DiffusionConfig) -> Iterator[tuple[int, int, float]]:
-    """Each step, the one after it, and how far the progressive jump has come (its counter c)."""
-    counter = 0.0
-    for step, following in pairwise(steps):
-        if following < step:
-            counter = (0.0 if counter > config.jump_n_sample else counter) + 1 / config.jump_len
-        yield step, following, counter
 
 
 @torch.inference_mode()

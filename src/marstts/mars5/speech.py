@@ -12,16 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from marstts.audio import Waveform
 from marstts.codec.base import Codec, Codes
 from marstts.errors import VoiceError
 from marstts.generation.request import SamplingConfig
+from marstts.mars5.base_pipeline import BasePipeline
 from marstts.mars5.config import Mars5Config
-from marstts.mars5.engines.torch import TorchEngine
-from marstts.mars5.pipeline import Pipeline
+from marstts.mars5.engines.tokens import TokenEngine
 from marstts.mars5.prompt import CloneMode, Prompt, Speaker, check_codes
 from marstts.text.bpe import BPE
 from marstts.voice import Voice
@@ -46,8 +45,8 @@ class SpeechPrompt:
 class Mars5Speech:
     """A `SpeechModel` whose codes come with the last token."""
 
-    pipeline: Pipeline
-    engine: TorchEngine
+    pipeline: BasePipeline
+    engine: TokenEngine
     sampling: SamplingConfig = field(default_factory=lambda: SamplingConfig(top_p=0.2, ras_max_ratio=1.0))
 
     patch_rate: float | None = TOKENS_PER_SECOND
@@ -89,13 +88,12 @@ class Mars5Speech:
                 f"voice {voice.name!r} should have a {ROLE} embedding of shape ({size},), but has {came}: clone the "
                 "recording again with this model"
             )
-        levels, device = self.pipeline.ar.config.levels, self.pipeline.device
+        levels = self.pipeline.ar.config.levels
         codes, transcript = np.zeros((0, levels), dtype=np.int64), None
         if voice.prefix is not None:
             codes, transcript = frames(voice), voice.prefix.transcript
             check_codes(codes, levels, self.pipeline.ar.config.codebook_size)
-        width = self.pipeline.ar.config.width
-        ar_vector, nar_vector = torch.from_numpy(embedding).to(device).split([width, size - width])
+        ar_vector, nar_vector = self.pipeline.split_embedding(embedding)
         return Speaker(ar_vector, nar_vector, codes, transcript)
 
     def text_spans(self, prompt: SpeechPrompt) -> None:
@@ -122,7 +120,7 @@ def frames(voice: Voice) -> NDArray[np.int64]:
 class Mars5SpeakerEncoder:
     """A `SpeakerEncoder`: a recording through the codec, then through both models' speaker encoders."""
 
-    def __init__(self, pipeline: Pipeline, codec: Codec, name: str) -> None:
+    def __init__(self, pipeline: BasePipeline, codec: Codec, name: str) -> None:
         """`name` identifies the models' weights."""
         self.name, self._pipeline, self._codec = name, pipeline, codec
         self.size = pipeline.ar.config.width + pipeline.nar.config.width
@@ -130,4 +128,4 @@ class Mars5SpeakerEncoder:
     def embed(self, waveform: Waveform) -> NDArray[np.float32]:
         """The embedding (E,); the waveform may have any sample rate."""
         speaker = self._pipeline.speaker(np.stack(self._codec.encode(waveform), axis=1))
-        return torch.cat((speaker.ar_vector.float(), speaker.nar_vector.float())).cpu().numpy()
+        return self._pipeline.embedding(speaker)

@@ -25,13 +25,14 @@ from torch import Tensor
 from marstts.audio import Waveform, trim_silence
 from marstts.config import Config
 from marstts.errors import AudioError, ConfigError, TextError
+from marstts.mars5.base_pipeline import MAX_TOKENS
 from marstts.mars5.checkpoint import Models, Source, load_models, load_released
 from marstts.mars5.generate import StopReason
-from marstts.mars5.pipeline import MAX_TOKENS, Pipeline
+from marstts.mars5.pipeline import Pipeline
 from marstts.mars5.profiles import CORRECTED, LengthLimit, Profile, Trim
 from marstts.mars5.prompt import CloneMode, Speaker
-from marstts.mars5.repaint import DiffusionConfig
 from marstts.mars5.sampling import SamplingConfig
+from marstts.mars5.steps import DiffusionConfig
 from marstts.mars5.trim import audible_span
 from marstts.pretrained import find_file
 

@@ -22,8 +22,8 @@ from marstts.mars5.config import CodecLMConfig, ResidualTransformerConfig
 from marstts.mars5.objective import ObjectiveConfig
 from marstts.mars5.pipeline import Pipeline
 from marstts.mars5.prompt import CloneMode
-from marstts.mars5.repaint import DiffusionConfig
 from marstts.mars5.sampling import SamplingConfig
+from marstts.mars5.steps import DiffusionConfig
 from marstts.mars5.text import JointVocabulary, SpeechBPE
 from marstts.precision import Precision
 from marstts.training.loop import LoopConfig, read_log, run

@@ -1,39 +1,101 @@
 """AR and NAR as ONNX graphs, in the place of the PyTorch models.
 
-Upstream: a folder written by `export.graphs`.  Downstream: `engines.torch`, `pipeline`, which call them as they call
-`ar.CodecLM` and `nar.ResidualTransformer`.
-ONNX Runtime computes everything that has weights. The cache and the diffusion's walk stay tensors of PyTorch, which
-share their memory with the arrays of the graphs; so this engine needs PyTorch too.
+Upstream: a folder written by `export.graphs`.  Downstream: `array_pipeline`, `bundled`.
+ONNX Runtime computes everything that has weights; the cache is arrays, as the graphs return them. PyTorch is not
+needed.
 Shapes: B batch · T tokens or frames · S cached positions · N layers · H heads · d head size · L levels · K classes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
 from marstts.checked_graph import CheckedGraph
 from marstts.config import read_config
 from marstts.errors import CheckpointError
 from marstts.generation.engine import refuse_nan
-from marstts.mars5.ar import EMPTY, DecoderState, KeyValues, evict
-from marstts.mars5.checkpoint import CONFIG_FILE, SPEECH_FILE, TEXT_FILE, check_fit
+from marstts.mars5.array_diffusion import ArraySchedule
+from marstts.mars5.array_pipeline import StepInputs
 from marstts.mars5.config import CodecLMConfig, Mars5Config, ResidualTransformerConfig
-from marstts.mars5.layers import length_mask
-from marstts.mars5.nar import Conditioning
-from marstts.mars5.text import JointVocabulary, SpeechBPE
-from marstts.text.bpe import BPE
+from marstts.mars5.engines.tokens import EngineState, TokenEngine
+from marstts.mars5.folder import CONFIG_FILE, check_fit, read_tokenizers
+from marstts.mars5.text import JointVocabulary
 
-GRAPHS = ("ar_speaker", "ar_prompt", "ar_step", "nar_speaker", "nar")
+GRAPHS = ("ar_speaker", "ar_prompt", "ar_step", "nar_speaker", "nar_step", "nar_guided_step")
 
 THREADS = 2
 """Threads of the NAR, whose steps are large; the AR's are small and take one."""
+
+EMPTY = -1
+"""Position of a cache entry that holds nothing."""
+
+Floats = NDArray[np.float32]
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayState:
+    """State of the decoder for B sequences: `ar.DecoderState` as arrays."""
+
+    logits: Floats
+    """(B, V) of the next token."""
+
+    lengths: Ids
+    """(B,) positions processed so far, the speaker's included."""
+
+    key_positions: Ids
+    """(B, S) position of each cache entry, or -1 where a row has none."""
+
+    keys: Floats
+    """(N, B, H, S, d)."""
+
+    values: Floats
+    """(N, B, H, S, d)."""
+
+    def select(self, rows: Sequence[int]) -> ArrayState:
+        """Return only the rows, in that order."""
+        index = list(rows)
+        return ArrayState(
+            self.logits[index],
+            self.lengths[index],
+            self.key_positions[index],
+            self.keys[:, index],
+            self.values[:, index],
+        )
+
+    def evict(self, window: int) -> ArrayState:
+        """The state without the cache entries that no row will attend to again."""
+        if self.key_positions.shape[1] <= window:
+            return self
+        kept = (self.key_positions >= (self.lengths - window)[:, None]).any(axis=0)
+        positions = self.key_positions[:, kept]
+        return ArrayState(self.logits, self.lengths, positions, self.keys[:, :, :, kept], self.values[:, :, :, kept])
+
+
+def join_states(states: Sequence[ArrayState]) -> ArrayState:
+    """The rows of all states, at least one, side by side."""
+    size = max(state.key_positions.shape[1] for state in states)
+
+    def padded(part: Floats) -> Floats:
+        return np.pad(part, ((0, 0), (0, 0), (0, 0), (0, size - part.shape[3]), (0, 0)))
+
+    positions = [
+        np.pad(state.key_positions, ((0, 0), (0, size - state.key_positions.shape[1])), constant_values=EMPTY)
+        for state in states
+    ]
+    return ArrayState(
+        np.concatenate([state.logits for state in states]),
+        np.concatenate([state.lengths for state in states]),
+        np.concatenate(positions),
+        np.concatenate([padded(state.keys) for state in states], axis=1),
+        np.concatenate([padded(state.values) for state in states], axis=1),
+    )
 
 
 class SpeakerEncoder:
@@ -44,11 +106,10 @@ class SpeakerEncoder:
         inputs = {"codes": (None, None, config.levels), "lengths": (None,)}
         self._graph = CheckedGraph(path, inputs, {"speaker": (None, config.width)})
 
-    def __call__(self, codes: Tensor, lengths: Tensor) -> Tensor:
+    def __call__(self, codes: Ids, lengths: Ids) -> Floats:
         """codes (B, R, L), R at least 1, lengths (B,), perhaps 0 -> (B, D)."""
-        feeds = {"codes": codes.numpy(), "lengths": lengths.numpy()}
-        [vector] = self._graph.run(feeds, [(len(codes), self._width)])
-        return torch.from_numpy(vector)
+        [vector] = self._graph.run({"codes": codes, "lengths": lengths}, [(len(codes), self._width)])
+        return vector
 
 
 class GraphCodecLM:
@@ -57,7 +118,7 @@ class GraphCodecLM:
     def __init__(self, folder: Path, config: CodecLMConfig) -> None:
         """Raises CheckpointError where a graph is missing, malformed or of other sizes."""
         self.config = config
-        self._speaker = SpeakerEncoder(folder / "ar_speaker.onnx", config)
+        self.encode_speaker = SpeakerEncoder(folder / "ar_speaker.onnx", config)
         cache = (config.layers, None, config.heads, None, config.head_size)
         outputs = {"logits": (None, config.vocab_size), "keys": cache, "values": cache}
         prompt = {"tokens": (None, None), "speaker": (None, config.width), "lengths": (None,)}
@@ -66,44 +127,30 @@ class GraphCodecLM:
         pasts = {"past_keys": cache, "past_values": cache}
         self._step = CheckedGraph(folder / "ar_step.onnx", {**step, **pasts}, outputs)
 
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """None: the graphs have them."""
-        return iter(())
-
-    def encode_speaker(self, codes: Tensor, lengths: Tensor) -> Tensor:
-        """See `CodecLM.encode_speaker`."""
-        return self._speaker(codes, lengths)
-
-    def begin(self, tokens: Tensor, lengths: Tensor, speaker: Tensor) -> DecoderState:
+    def begin(self, tokens: Ids, lengths: Ids, speaker: Floats) -> ArrayState:
         """See `CodecLM.begin`; there is always a speaker."""
         batch, size = tokens.shape
-        feeds = {"tokens": tokens.numpy(), "speaker": speaker.float().numpy(), "lengths": lengths.numpy()}
-        logits, *cache = self._prompt.run(feeds, self._shapes(batch, size + 1))
-        positions = torch.arange(size + 1).expand(batch, -1)
-        key_positions = positions.masked_fill(~length_mask(lengths + 1, size + 1), EMPTY)
-        return self._state(logits, lengths + 1, key_positions, cache)
-
-    def advance(self, state: DecoderState, tokens: Tensor) -> DecoderState:
-        """See `CodecLM.advance`."""
-        positions = state.lengths.unsqueeze(1)
-        keys, values = (torch.stack(parts).numpy() for parts in zip(*state.seen, strict=True))
-        feeds = {
-            "tokens": tokens.unsqueeze(1).numpy(),
-            "positions": positions.numpy(),
-            "key_positions": state.key_positions.numpy(),
-            "past_keys": keys,
-            "past_values": values,
-        }
-        logits, *cache = self._step.run(feeds, self._shapes(len(tokens), keys.shape[3] + 1))
-        return self._state(logits, state.lengths + 1, torch.cat((state.key_positions, positions), dim=1), cache)
-
-    def _state(
-        self, logits: NDArray[np.float32], lengths: Tensor, key_positions: Tensor, cache: list[NDArray[np.float32]]
-    ) -> DecoderState:
+        feeds: dict[str, NDArray[Any]] = {"tokens": tokens, "speaker": speaker, "lengths": lengths}
+        logits, keys, values = self._prompt.run(feeds, self._shapes(batch, size + 1))
         refuse_nan(logits)
-        layers = zip(*(torch.from_numpy(part).unbind(0) for part in cache), strict=True)
-        seen = tuple(KeyValues(*layer) for layer in layers)
-        return evict(DecoderState(torch.from_numpy(logits), lengths, key_positions, seen), self.config.window)
+        positions = np.arange(size + 1)
+        key_positions = np.where(positions <= lengths[:, None], positions, EMPTY)
+        return ArrayState(logits, lengths + 1, key_positions, keys, values).evict(self.config.window)
+
+    def advance(self, state: ArrayState, tokens: Ids) -> ArrayState:
+        """See `CodecLM.advance`."""
+        positions = state.lengths[:, None]
+        feeds: dict[str, NDArray[Any]] = {
+            "tokens": tokens[:, None],
+            "positions": positions,
+            "key_positions": state.key_positions,
+            "past_keys": state.keys,
+            "past_values": state.values,
+        }
+        logits, keys, values = self._step.run(feeds, self._shapes(len(tokens), state.keys.shape[3] + 1))
+        refuse_nan(logits)
+        key_positions = np.concatenate((state.key_positions, positions), axis=1)
+        return ArrayState(logits, state.lengths + 1, key_positions, keys, values).evict(self.config.window)
 
     def _shapes(self, batch: int, positions: int) -> list[tuple[int, ...]]:
         """Shapes of logits, keys and values."""
@@ -112,45 +159,59 @@ class GraphCodecLM:
 
 
 class GraphResidualTransformer:
-    """The parts of a `ResidualTransformer` that speaking uses, as graphs."""
+    """The parts of a `ResidualTransformer` that speaking uses, as graphs: one reverse step of the diffusion each."""
 
     def __init__(self, folder: Path, config: ResidualTransformerConfig) -> None:
         """Raises CheckpointError where a graph is missing, malformed or of other sizes."""
         self.config = config
-        self._speaker = SpeakerEncoder(folder / "nar_speaker.onnx", config)
+        self.encode_speaker = SpeakerEncoder(folder / "nar_speaker.onnx", config)
+        levels, classes = config.levels, config.num_classes
         inputs = {
-            "codes": (None, None, config.levels),
+            "codes": (None, None, levels),
             "lengths": (None,),
             "timesteps": (None,),
             "text_ids": (None, None),
             "text_lengths": (None,),
             "speaker": (None, config.width),
+            "temperature": (1,),
+            "rates": (4,),
+            "legal": (classes,),
+            "noise": (1,),
+            "uniforms": (None, None, levels, classes),
         }
-        outputs = {"logits": (None, None, config.levels, config.num_classes)}
-        self._graph = CheckedGraph(folder / "nar.onnx", inputs, outputs, threads=THREADS)
+        outputs = {"drawn": (None, None, levels), "total": (None,)}
+        self._step = CheckedGraph(folder / "nar_step.onnx", inputs, outputs, threads=THREADS)
+        guided = {**inputs, "null_speaker": (1, config.width), "guidance": (1,)}
+        self._guided_step = CheckedGraph(folder / "nar_guided_step.onnx", guided, outputs, threads=THREADS)
+        self._null_speaker = self.encode_speaker(np.zeros((1, 1, levels), np.int64), np.zeros(1, np.int64))
 
-    def encode_speaker(self, codes: Tensor, lengths: Tensor) -> Tensor:
-        """See `ResidualTransformer.encode_speaker`."""
-        return self._speaker(codes, lengths)
-
-    def null_speaker(self, batch: int) -> Tensor:
-        """(B, D): the vector of a reference of one frame that does not count."""
-        codes = torch.zeros(1, 1, self.config.levels, dtype=torch.long)
-        return self._speaker(codes, torch.zeros(1, dtype=torch.long)).expand(batch, -1)
-
-    def __call__(self, codes: Tensor, lengths: Tensor, timesteps: Tensor, given: Conditioning) -> Tensor:
-        """See `ResidualTransformer.forward`."""
-        feeds = {
-            "codes": codes.numpy(),
-            "lengths": lengths.numpy(),
-            "timesteps": timesteps.numpy(),
-            "text_ids": given.text_ids.numpy(),
-            "text_lengths": given.text_lengths.numpy(),
-            "speaker": given.speaker.float().numpy(),
+    def step(self, codes: Ids, schedule: ArraySchedule, step: int, inputs: StepInputs, uniforms: Floats | None) -> Ids:
+        """Codes (B, T, L) of the step before, drawn from those at `step`; without uniforms the most probable ones."""
+        classes = self.config.num_classes
+        rates = [*schedule.all_steps_to(step - 1), *schedule.one_step(step)]
+        feeds: dict[str, NDArray[np.generic]] = {
+            "codes": codes,
+            "lengths": inputs.lengths,
+            "timesteps": np.full(len(codes), schedule.timesteps[step]),
+            "text_ids": inputs.text_ids,
+            "text_lengths": inputs.text_lengths,
+            "speaker": inputs.speaker,
+            "temperature": np.array([inputs.temperature], np.float32),
+            "rates": np.array(rates, np.float32),
+            "legal": np.where(np.arange(classes) < inputs.num_legal, 0, -np.inf).astype(np.float32),
+            "noise": np.array([uniforms is not None], np.float32),
+            "uniforms": np.full((*codes.shape, classes), 0.5, np.float32) if uniforms is None else uniforms,
         }
-        [logits] = self._graph.run(feeds, [(*codes.shape, self.config.num_classes)])
-        refuse_nan(logits)
-        return torch.from_numpy(logits)
+        graph = self._step
+        if inputs.guidance != 1:
+            graph = self._guided_step
+            feeds |= {
+                "null_speaker": self._null_speaker,
+                "guidance": np.array([inputs.guidance], np.float32),
+            }
+        drawn, total = graph.run(feeds, [codes.shape, (len(codes),)])
+        refuse_nan(total)
+        return drawn
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,6 +221,28 @@ class GraphModels:
     ar: GraphCodecLM
     nar: GraphResidualTransformer
     vocabulary: JointVocabulary
+
+
+class OnnxEngine(TokenEngine):
+    """The engine of a `GraphCodecLM`."""
+
+    def begin(self, tokens: Ids, lengths: Ids, speakers: Sequence[Floats]) -> ArrayState:
+        state: ArrayState = self.model.begin(tokens, lengths, np.stack(list(speakers)))
+        return state
+
+    def advance(self, decoder: ArrayState, tokens: Ids) -> ArrayState:
+        state: ArrayState = self.model.advance(decoder, tokens)
+        return state
+
+    def joint_logits(self, state: EngineState) -> Floats:
+        logits: Floats = state.decoder.logits.copy()
+        return logits
+
+    def select_rows(self, decoder: ArrayState, rows: Sequence[int]) -> ArrayState:
+        return decoder.select(rows)
+
+    def join_rows(self, decoders: Sequence[ArrayState]) -> ArrayState:
+        return join_states(decoders)
 
 
 def graphs_are_complete(folder: Path) -> bool:
@@ -175,6 +258,6 @@ def open_graphs(folder: Path) -> GraphModels:
             "them, or use 'torch'"
         )
     config = read_config(Mars5Config, folder / CONFIG_FILE)
-    vocabulary = JointVocabulary(BPE.load(folder / TEXT_FILE), SpeechBPE.load(folder / SPEECH_FILE))
+    vocabulary = read_tokenizers(folder)
     check_fit(config.ar, config.nar, vocabulary, str(folder))
     return GraphModels(GraphCodecLM(folder, config.ar), GraphResidualTransformer(folder, config.nar), vocabulary)

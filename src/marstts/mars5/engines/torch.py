@@ -1,131 +1,43 @@
-"""The AR as a `generation.engine.Engine`: one speech token per step, side by side with other requests.
+"""The engine over PyTorch's AR.
 
-Upstream: `speech.SpeechPrompt`.  Downstream: `generation.loop`, its scheduler, and `speech.Mars5Speech`.
-A patch is one speech token.  Its number counts the speech ids but the end of speech, which is the layout's last one.
-As a `PatchSampler` the engine samples as MARS5 does, penalties included; top-p, minimum length and random numbers are
-the request's.
-Shapes: B rows · C speech ids but the end · V joint vocabulary.
+Upstream: `ar.CodecLM`.  Downstream: `bundled`, `speech`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from marstts.generation.engine import SamplingInputs
-from marstts.generation.layout import TokenLayout
 from marstts.mars5.ar import DecoderState, join_states
-from marstts.mars5.sampling import SamplingConfig, sample_tokens
-from marstts.mars5.text import JointVocabulary
-
-if TYPE_CHECKING:
-    from marstts.mars5.speech import SpeechPrompt
+from marstts.mars5.engines.tokens import EngineState, TokenEngine
 
 
-@dataclass(frozen=True, eq=False)
-class EngineState:
-    """State of the decoder for B rows: a value."""
-
-    decoder: DecoderState
-    prompts: tuple[SpeechPrompt, ...]
-
-    generated: tuple[tuple[int, ...], ...]
-    """Each row's joint ids so far."""
-
-
-class TokenNumbers:
-    """The numbers of an engine's tokens: speech ids without the end, which becomes the last number."""
-
-    def __init__(self, vocabulary: JointVocabulary) -> None:
-        speech = np.arange(vocabulary.speech.vocab_size)
-        kept = speech[speech != vocabulary.speech.end]
-        self.layout = TokenLayout(codes_per_level=(1,), codebook_size=len(kept))
-        self.joint_ids: NDArray[np.int64] = np.append(kept, vocabulary.speech.end) + vocabulary.offset
-        self._numbers = np.zeros(vocabulary.size, dtype=np.int64)
-        self._numbers[self.joint_ids] = np.arange(len(self.joint_ids))
-
-    def of(self, joint_ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Joint ids of speech (N,) -> numbers (N,)."""
-        return self._numbers[joint_ids]
-
-
-class TorchEngine:
-    """An `Engine` and `PatchSampler` over `ar.CodecLM`."""
-
-    def __init__(self, model: Any, vocabulary: JointVocabulary, sampling: SamplingConfig | None = None) -> None:
-        """`sampling`: temperature, filters and penalties; its top-p is the requests'."""
-        self.model, self.vocabulary, self.sampling = model, vocabulary, sampling or SamplingConfig()
-        self.numbers = TokenNumbers(vocabulary)
-
-    @property
-    def layout(self) -> TokenLayout:
-        """One token per patch."""
-        return self.numbers.layout
+class TorchEngine(TokenEngine):
+    """The engine of an `ar.CodecLM`."""
 
     @torch.inference_mode()
-    def start(self, prompts: Sequence[SpeechPrompt]) -> EngineState:
-        """Prefill text and prefix of B rows."""
-        device = prompts[0].given.speaker.ar_vector.device
-        rows = [prompt.given.tokens for prompt in prompts]
-        tokens = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.long, device=device)
-        for row, ids in zip(tokens, rows, strict=True):
-            row[: len(ids)] = torch.from_numpy(ids)
-        lengths = torch.tensor([len(ids) for ids in rows], device=device)
-        speakers = torch.stack([prompt.given.speaker.ar_vector for prompt in prompts])
-        return EngineState(self.model.begin(tokens, lengths, speakers), tuple(prompts), ((),) * len(rows))
-
-    def next_logits(self, state: EngineState, tokens: NDArray[np.int64]) -> tuple[NDArray[np.float32], EngineState]:
-        """Logits (B, C + 1) of the next token, the end last; tokens (B, 0)."""
-        assert tokens.shape[1] == 0, "a patch is one token"
-        return self.joint_logits(state)[:, self.numbers.joint_ids], state
-
-    def sample_patch(self, state: EngineState, inputs: SamplingInputs) -> tuple[NDArray[np.int64], EngineState]:
-        """The next token of each row, (B, 1)."""
-        logits = self.joint_logits(state)
-        logits[~inputs.may_end, self.vocabulary.end] = -np.inf
-        factor = self.sampling.eos_estimated_gen_length_factor
-        picks = sample_tokens(
-            logits,
-            state.generated,
-            [round(factor * prompt.given.num_characters) for prompt in state.prompts],
-            self.sampling,
-            inputs.uniforms[:, 0, 0],
-            first_legal=self.vocabulary.offset,
-            end=self.vocabulary.end,
-            top_p=inputs.top_p,
+    def begin(self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speakers: Sequence[Tensor]) -> DecoderState:
+        device = speakers[0].device
+        state: DecoderState = self.model.begin(
+            torch.from_numpy(tokens).to(device), torch.from_numpy(lengths).to(device), torch.stack(list(speakers))
         )
-        return self.numbers.of(picks)[:, None], state
+        return state
 
     @torch.inference_mode()
-    def append(self, state: EngineState, patches: NDArray[np.int64]) -> EngineState:
-        """Process the tokens (B, 1) that were drawn."""
-        ids = self.numbers.joint_ids[patches[:, 0]]
-        decoder = self.model.advance(state.decoder, torch.from_numpy(ids).to(state.decoder.logits.device))
-        generated = tuple((*row, new) for row, new in zip(state.generated, ids.tolist(), strict=True))
-        return replace(state, decoder=decoder, generated=generated)
-
-    def select(self, state: EngineState, rows: Sequence[int]) -> EngineState:
-        """Return only these rows, in this order."""
-        index = torch.tensor(list(rows), device=state.decoder.logits.device)
-        return EngineState(
-            decoder=state.decoder.select(index),
-            prompts=tuple(state.prompts[row] for row in rows),
-            generated=tuple(state.generated[row] for row in rows),
-        )
-
-    def join(self, states: Sequence[EngineState]) -> EngineState:
-        """The rows of all states."""
-        return EngineState(
-            decoder=join_states([state.decoder for state in states]),
-            prompts=tuple(prompt for state in states for prompt in state.prompts),
-            generated=tuple(row for state in states for row in state.generated),
-        )
+    def advance(self, decoder: DecoderState, tokens: NDArray[np.int64]) -> DecoderState:
+        state: DecoderState = self.model.advance(decoder, torch.from_numpy(tokens).to(decoder.logits.device))
+        return state
 
     def joint_logits(self, state: EngineState) -> NDArray[np.float32]:
-        """(B, V), a copy."""
-        return state.decoder.logits.float().cpu().numpy().copy()
+        logits: NDArray[np.float32] = state.decoder.logits.float().cpu().numpy().copy()
+        return logits
+
+    def select_rows(self, decoder: DecoderState, rows: Sequence[int]) -> DecoderState:
+        return decoder.select(torch.tensor(list(rows), device=decoder.logits.device))
+
+    def join_rows(self, decoders: Sequence[DecoderState]) -> DecoderState:
+        return join_states(decoders)

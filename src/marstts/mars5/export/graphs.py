@@ -1,8 +1,8 @@
 """MARS5 as ONNX graphs, which ONNX Runtime computes faster than PyTorch does on a CPU.
 
 Upstream: `checkpoint.Models`.  Downstream: `engines.onnx`, which runs what `export_graphs_of` writes.
-All are PyTorch's export of the models' own layers. The AR has one graph for a prompt and one for a step; the NAR's is
-one evaluation of its logits. Guidance, posterior and draws stay outside.
+All are PyTorch's export of the models' own layers. The AR has one graph for a prompt and one for a step; the NAR's are
+one reverse step of the diffusion each, with guidance and without. The walk over the steps stays outside.
 Shapes: B batch · T tokens or frames · S cached positions or text ids · R reference frames · N layers of the AR ·
 H heads · d head size · L levels · K classes.
 """
@@ -16,8 +16,11 @@ from torch import Tensor, nn
 
 from marstts.errors import CheckpointError
 from marstts.mars5.ar import CodecLM, KeyValues
-from marstts.mars5.checkpoint import AR_FILE, NAR_FILE, Models
+from marstts.mars5.checkpoint import Models
+from marstts.mars5.diffusion import mix_with_uniform
+from marstts.mars5.folder import AR_FILE, NAR_FILE
 from marstts.mars5.nar import Conditioning, ResidualTransformer
+from marstts.mars5.steps import SMALLEST
 from marstts.onnx_export import Graph, export_graphs
 from marstts.precision import WeightFormat
 
@@ -75,18 +78,57 @@ class StepGraph(nn.Module):
         return self.model.output(x[:, 0]), *stack(seen)
 
 
-class NarGraph(nn.Module):
-    """Noisy codes to logits of the clean ones."""
+class DiffusionStep(nn.Module):
+    """One reverse step of the diffusion: noisy codes to those of the step before.
 
-    def __init__(self, model: ResidualTransformer) -> None:
+    Guidance, temperature, posterior (`diffusion.p_posterior`) and draw are all inside; the walk stays outside.
+    """
+
+    classes: Tensor
+
+    def __init__(self, model: ResidualTransformer, guided: bool) -> None:
+        """`guided`: compute the logits without the speaker, too, as further rows of the same batch."""
         super().__init__()
-        self.model = model
+        self.model, self.guided = model, guided
+        self.register_buffer("classes", torch.arange(model.config.num_classes), persistent=False)
 
     def forward(
-        self, codes: Tensor, lengths: Tensor, timesteps: Tensor, text_ids: Tensor, text_lengths: Tensor, speaker: Tensor
-    ) -> Tensor:
-        """Inputs of `ResidualTransformer.forward` -> (B, T, L, K)."""
-        return self.model(codes, lengths, timesteps, Conditioning(text_ids, text_lengths, speaker))
+        self,
+        codes: Tensor,
+        lengths: Tensor,
+        timesteps: Tensor,
+        text_ids: Tensor,
+        text_lengths: Tensor,
+        speaker: Tensor,
+        temperature: Tensor,
+        rates: Tensor,
+        legal: Tensor,
+        noise: Tensor,
+        uniforms: Tensor,
+        null_speaker: Tensor | None = None,
+        guidance: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """codes (B, T, L), lengths and timesteps (B,), texts (B, S), speaker (B, D), uniforms (B, T, L, K).
+
+        rates (4,): logarithms of what all steps up to the one before keep and lose, and of what this one does.
+        legal (K,) is 0 for classes that may be drawn, else minus infinity. noise (1,) is 0 for the most probable codes,
+        1 for a draw. -> codes (B, T, L), and the sum of the logits (B,), which shows whether they are numbers.
+        """
+        given = Conditioning(text_ids, text_lengths, speaker)
+        if null_speaker is None or guidance is None:
+            logits = self.model(codes, lengths, timesteps, given)
+        else:
+            unknown = null_speaker.expand(speaker.shape[0], -1)
+            both = Conditioning(text_ids.repeat(2, 1), text_lengths.repeat(2), torch.cat((speaker, unknown)))
+            doubled = self.model(codes.repeat(2, 1, 1), lengths.repeat(2), timesteps.repeat(2), both)
+            known, without = doubled.unflatten(0, (2, -1)).unbind(0)
+            logits = guidance * known + (1 - guidance) * without
+        log_x0 = torch.log_softmax(logits / temperature + legal, dim=-1)
+        log_xt = (codes.unsqueeze(-1) == self.classes).float().clamp_min(SMALLEST).log()
+        before = mix_with_uniform(log_x0, rates[0], rates[1])
+        log_probabilities = torch.log_softmax(before + mix_with_uniform(log_xt, rates[2], rates[3]), dim=-1)
+        gumbel = -(-uniforms.clamp_min(SMALLEST).log()).clamp_min(SMALLEST).log()
+        return (log_probabilities + noise * gumbel).argmax(dim=-1), logits.sum(dim=(1, 2, 3))
 
 
 def stack(seen: tuple[KeyValues, ...]) -> tuple[Tensor, Tensor]:
@@ -150,30 +192,42 @@ def ar_graphs(model: CodecLM) -> dict[str, Graph]:
 
 def nar_graphs(model: ResidualTransformer) -> dict[str, Graph]:
     """The NAR's graphs by name, likewise."""
-    config, (batch, frames, text, _) = model.config, EXAMPLE
     return {
         "nar_speaker": speaker_graph(model),
-        "nar": Graph(
-            NarGraph(model),
-            {
-                "codes": torch.zeros(batch, frames, config.levels, dtype=torch.long),
-                "lengths": torch.tensor([frames, frames - 1]),
-                "timesteps": torch.tensor([1, 2]),
-                "text_ids": torch.zeros(batch, text, dtype=torch.long),
-                "text_lengths": torch.tensor([text, text - 1]),
-                "speaker": torch.zeros(batch, config.width),
-            },
-            ["logits"],
-            {
-                "codes": {0: "batch", 1: "time"},
-                "lengths": {0: "batch"},
-                "timesteps": {0: "batch"},
-                "text_ids": {0: "batch", 1: "text"},
-                "text_lengths": {0: "batch"},
-                "speaker": {0: "batch"},
-            },
-        ),
+        "nar_step": step_graph(model, guided=False),
+        "nar_guided_step": step_graph(model, guided=True),
     }
+
+
+def step_graph(model: ResidualTransformer, guided: bool) -> Graph:
+    """The graph of one reverse step, with guidance or without."""
+    config, (batch, frames, text, _) = model.config, EXAMPLE
+    codes = torch.zeros(batch, frames, config.levels, dtype=torch.long)
+    inputs = {
+        "codes": codes,
+        "lengths": torch.tensor([frames, frames - 1]),
+        "timesteps": torch.tensor([1, 2]),
+        "text_ids": torch.zeros(batch, text, dtype=torch.long),
+        "text_lengths": torch.tensor([text, text - 1]),
+        "speaker": torch.zeros(batch, config.width),
+        "temperature": torch.ones(1),
+        "rates": torch.tensor([-0.2, -1.7, -0.1, -2.3]),
+        "legal": torch.zeros(config.num_classes),
+        "noise": torch.ones(1),
+        "uniforms": torch.full((*codes.shape, config.num_classes), 0.5),
+    }
+    if guided:
+        inputs |= {"null_speaker": torch.zeros(1, config.width), "guidance": torch.full((1,), 3.0)}
+    dynamic = {
+        "codes": {0: "batch", 1: "time"},
+        "lengths": {0: "batch"},
+        "timesteps": {0: "batch"},
+        "text_ids": {0: "batch", 1: "text"},
+        "text_lengths": {0: "batch"},
+        "speaker": {0: "batch"},
+        "uniforms": {0: "batch", 1: "time"},
+    }
+    return Graph(DiffusionStep(model, guided), inputs, ["drawn", "total"], dynamic)
 
 
 def speaker_graph(model: CodecLM | ResidualTransformer) -> Graph:

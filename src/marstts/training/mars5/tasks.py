@@ -22,7 +22,7 @@ from marstts.mars5.config import CodecLMConfig, ResidualTransformerConfig
 from marstts.mars5.diffusion import cosine_schedule
 from marstts.mars5.nar import Conditioning, ResidualTransformer
 from marstts.mars5.objective import add_noise, bound_loss, drop_references, next_token_loss
-from marstts.mars5.pipeline import NUM_TIMESTEPS
+from marstts.mars5.steps import NUM_TIMESTEPS
 from marstts.mars5.text import JointVocabulary
 from marstts.precision import autocast
 from marstts.training import distributed

@@ -1,0 +1,149 @@
+"""The AR as a `generation.engine.Engine`: one speech token per step, side by side with other requests.
+
+Upstream: `speech.SpeechPrompt`.  Downstream: `generation.loop`, its scheduler, and `speech.Mars5Speech`;
+`engines.torch` and `engines.onnx` run the model.
+A patch is one speech token.  Its number counts the speech ids but the end of speech, which is the layout's last one.
+As a `PatchSampler` the engine samples as MARS5 does, penalties included; top-p, minimum length and random numbers are
+the request's.
+Shapes: B rows · C speech ids but the end · V joint vocabulary.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marstts.generation.engine import SamplingInputs
+from marstts.generation.layout import TokenLayout
+from marstts.mars5.sampling import SamplingConfig, sample_tokens
+from marstts.mars5.text import JointVocabulary
+
+if TYPE_CHECKING:
+    from marstts.mars5.speech import SpeechPrompt
+
+
+@dataclass(frozen=True, eq=False)
+class EngineState:
+    """State of the decoder for B rows: a value."""
+
+    decoder: Any
+    """The state of the model that the engine runs."""
+
+    prompts: tuple[SpeechPrompt, ...]
+
+    generated: tuple[tuple[int, ...], ...]
+    """Each row's joint ids so far."""
+
+
+class TokenNumbers:
+    """The numbers of an engine's tokens: speech ids without the end, which becomes the last number."""
+
+    def __init__(self, vocabulary: JointVocabulary) -> None:
+        speech = np.arange(vocabulary.speech.vocab_size)
+        kept = speech[speech != vocabulary.speech.end]
+        self.layout = TokenLayout(codes_per_level=(1,), codebook_size=len(kept))
+        self.joint_ids: NDArray[np.int64] = np.append(kept, vocabulary.speech.end) + vocabulary.offset
+        self._numbers = np.zeros(vocabulary.size, dtype=np.int64)
+        self._numbers[self.joint_ids] = np.arange(len(self.joint_ids))
+
+    def of(self, joint_ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Joint ids of speech (N,) -> numbers (N,)."""
+        return self._numbers[joint_ids]
+
+
+class TokenEngine(ABC):
+    """An `Engine` and `PatchSampler`; a subclass runs the decoder with one library."""
+
+    def __init__(self, models: Any, name: str, sampling: SamplingConfig | None = None) -> None:
+        """`models` have `ar`, `nar` and `vocabulary`, such as `checkpoint.Models`; `name` identifies the weights.
+
+        `sampling`: temperature, filters and penalties; its top-p is the requests'.
+        """
+        self.models, self.name, self.model = models, name, models.ar
+        self.vocabulary: JointVocabulary = models.vocabulary
+        self.sampling = sampling or SamplingConfig()
+        self.numbers = TokenNumbers(self.vocabulary)
+
+    @property
+    def layout(self) -> TokenLayout:
+        """One token per patch."""
+        return self.numbers.layout
+
+    @abstractmethod
+    def begin(self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speakers: Sequence[Any]) -> Any:
+        """The decoder's state after prompts: tokens (B, T) padded at the end, lengths (B,), B speaker vectors."""
+
+    @abstractmethod
+    def advance(self, decoder: Any, tokens: NDArray[np.int64]) -> Any:
+        """The decoder's state after one more token (B,)."""
+
+    @abstractmethod
+    def joint_logits(self, state: EngineState) -> NDArray[np.float32]:
+        """(B, V), a copy."""
+
+    @abstractmethod
+    def select_rows(self, decoder: Any, rows: Sequence[int]) -> Any:
+        """The decoder's state of only these rows, in this order."""
+
+    @abstractmethod
+    def join_rows(self, decoders: Sequence[Any]) -> Any:
+        """The rows of all states."""
+
+    def start(self, prompts: Sequence[SpeechPrompt]) -> EngineState:
+        """Prefill text and prefix of B rows."""
+        rows = [prompt.given.tokens for prompt in prompts]
+        tokens = np.zeros((len(rows), max(map(len, rows))), np.int64)
+        for row, ids in zip(tokens, rows, strict=True):
+            row[: len(ids)] = ids
+        lengths = np.array([len(ids) for ids in rows])
+        decoder = self.begin(tokens, lengths, [prompt.given.speaker.ar_vector for prompt in prompts])
+        return EngineState(decoder, tuple(prompts), ((),) * len(rows))
+
+    def next_logits(self, state: EngineState, tokens: NDArray[np.int64]) -> tuple[NDArray[np.float32], EngineState]:
+        """Logits (B, C + 1) of the next token, the end last; tokens (B, 0)."""
+        assert tokens.shape[1] == 0, "a patch is one token"
+        return self.joint_logits(state)[:, self.numbers.joint_ids], state
+
+    def sample_patch(self, state: EngineState, inputs: SamplingInputs) -> tuple[NDArray[np.int64], EngineState]:
+        """The next token of each row, (B, 1)."""
+        logits = self.joint_logits(state)
+        logits[~inputs.may_end, self.vocabulary.end] = -np.inf
+        factor = self.sampling.eos_estimated_gen_length_factor
+        picks = sample_tokens(
+            logits,
+            state.generated,
+            [round(factor * prompt.given.num_characters) for prompt in state.prompts],
+            self.sampling,
+            inputs.uniforms[:, 0, 0],
+            first_legal=self.vocabulary.offset,
+            end=self.vocabulary.end,
+            top_p=inputs.top_p,
+        )
+        return self.numbers.of(picks)[:, None], state
+
+    def append(self, state: EngineState, patches: NDArray[np.int64]) -> EngineState:
+        """Process the tokens (B, 1) that were drawn."""
+        ids = self.numbers.joint_ids[patches[:, 0]]
+        generated = tuple((*row, new) for row, new in zip(state.generated, ids.tolist(), strict=True))
+        return replace(state, decoder=self.advance(state.decoder, ids), generated=generated)
+
+    def select(self, state: EngineState, rows: Sequence[int]) -> EngineState:
+        """Return only these rows, in this order."""
+        return EngineState(
+            decoder=self.select_rows(state.decoder, rows),
+            prompts=tuple(state.prompts[row] for row in rows),
+            generated=tuple(state.generated[row] for row in rows),
+        )
+
+    def join(self, states: Sequence[EngineState]) -> EngineState:
+        """The rows of all states."""
+        return EngineState(
+            decoder=self.join_rows([state.decoder for state in states]),
+            prompts=tuple(prompt for state in states for prompt in state.prompts),
+            generated=tuple(row for state in states for row in state.generated),
+        )
