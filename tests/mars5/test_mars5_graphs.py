@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +13,8 @@ import pytest
 import torch
 
 import mars5_small as small
-from marstts import load, models
+from light_install import WITHOUT_EXTRAS
+from marstts import audio, load, models
 from marstts.audio import Waveform
 from marstts.codec.registry import ToyCodecPart
 from marstts.errors import CheckpointError
@@ -33,6 +37,14 @@ from marstts.synthesis import clone as cloning
 pytestmark = pytest.mark.slow  # exporting takes PyTorch seconds
 
 CODEC = ToyCodecPart(codebook_size=small.CODES, hop_lengths=(640,) * small.LEVELS)
+TWO_LEVELS = ToyCodecPart(codebook_size=small.CODES, hop_lengths=(640, 640))
+
+
+TIME = np.arange(48_000) / 24_000
+
+LOUDNESS = 0.55 + 0.45 * np.sin(8 * np.pi * TIME)
+BUZZ = Waveform((0.2 * np.sign(np.sin(2 * np.pi * 130 * TIME)) * LOUDNESS).astype(np.float32), 24_000)
+"""Two seconds that pass for speech."""
 
 
 @pytest.fixture(scope="module")
@@ -181,15 +193,74 @@ def test_schedules_are_those_of_pytorch() -> None:
 
 
 def test_an_upgraded_bundle_speaks_the_same_on_both_engines(upgraded: Path) -> None:
-    time = np.arange(48_000) / 24_000
-    samples = 0.2 * np.sign(np.sin(2 * np.pi * 130 * time)) * (0.55 + 0.45 * np.sin(8 * np.pi * time))
-    buzz, spoken = Waveform(samples.astype(np.float32), 24_000), []
+    spoken = []
     for engine in ("auto", "torch"):
         synthesizer = load(upgraded, engine=engine)
         assert isinstance(synthesizer.model.pipeline, ArrayPipeline) == (engine == "auto")
-        voice = cloning.clone(buzz, None, codec=synthesizer.codec, encoders=synthesizer.encoders, min_speech_ratio=0)
+        voice = cloning.clone(BUZZ, None, codec=synthesizer.codec, encoders=synthesizer.encoders, min_speech_ratio=0)
         spoken.append(synthesizer.speak("The cat sat. On the mat.", voice, seed=3).waveform.samples)
     assert len(spoken[0]) and np.array_equal(*spoken)
+
+
+def test_a_bundle_with_graphs_speaks_where_only_the_light_package_is_installed(upgraded: Path, tmp_path: Path) -> None:
+    reference = tmp_path / "reference.wav"
+    audio.write(reference, BUZZ)
+    speak = [
+        "speak", "The cat sat.", "--model", str(upgraded), "--reference", str(reference), "--seed", "3",
+        "--output", str(tmp_path / "speech.wav"),
+    ]  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_EXTRAS, *speak], capture_output=True, text=True, env=environment, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    expected = load(upgraded, engine="torch")
+    voice = expected.clone(reference)
+    assert np.array_equal(
+        audio.read(tmp_path / "speech.wav").samples,
+        audio.read(written(tmp_path, expected.speak("The cat sat.", voice, seed=3).waveform)).samples,
+    )
+
+
+def written(folder: Path, waveform: Waveform) -> Path:
+    """The waveform as a file, rounded as the command line rounds it."""
+    audio.write(folder / "expected.wav", waveform)
+    return folder / "expected.wav"
+
+
+def test_int8_weights_speak_are_smaller_and_are_refused_by_pytorch(tmp_path: Path) -> None:
+    made = large_models()
+    models.export_bundle(
+        tmp_path / "plain", made, made.vocabulary.text, codec=TWO_LEVELS, encoders={}, name="large",
+        architecture="mars5", settings={"diffusion": {"timesteps": 3}, "tokens_per_second": 30.0}, sampling=SamplingConfig(top_p=0.9),
+    )  # fmt: skip
+    int8 = tmp_path / "int8"
+    models.upgrade_bundle(tmp_path / "plain", int8, WeightFormat.INT8)
+    exact, rounded = open_models(tmp_path), open_graphs(int8 / "mars5")
+    tokens, lengths, speaker = np.arange(8).reshape(2, 4), np.array([4, 3]), np.ones((2, 32), np.float32)
+    ours, theirs = (parts.ar.begin(tokens, lengths, speaker).logits for parts in (rounded, exact))
+    error = np.abs(ours - theirs).max() / np.abs(theirs).max()
+    assert 0 < error < 0.05
+    assert load(int8).speak("The cat sat.", load(int8).clone(BUZZ), seed=3).waveform.seconds > 0
+    size = sum(path.stat().st_size for path in (int8 / "mars5").glob("*.safetensors"))
+    assert size < 0.75 * sum(path.stat().st_size for path in (tmp_path / "plain/mars5").glob("*.safetensors"))
+    with pytest.raises(CheckpointError, match="int8 weights, which only ONNX Runtime takes"):
+        models.load_for_training(int8)
+    with pytest.raises(CheckpointError, match="int8 weights"):
+        models.upgrade_bundle(int8, tmp_path / "again", WeightFormat.INT8)
+
+
+def open_models(folder: Path) -> GraphModels:
+    """Graphs of the models with weights in half precision."""
+    models.upgrade_bundle(folder / "plain", folder / "graphs")
+    return open_graphs(folder / "graphs" / "mars5")
+
+
+def large_models() -> Models:
+    """Models whose widths are multiples of 16, so that int8 applies."""
+    ar = small.ar(width=32, heads=2, head_size=16, feed_forward_width=48, speaker_feed_forward_width=32, levels=2)
+    nar = small.nar(width=32, feed_forward_width=48, timestep_width=16, levels=2)
+    return Models(ar, nar, small.vocabulary())
 
 
 def test_graphs_of_other_sizes_and_missing_graphs_are_refused_in_one_sentence(upgraded: Path, tmp_path: Path) -> None:

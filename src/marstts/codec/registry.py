@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, model_validator
 
 from marstts.codec.base import MAX_HOP, Codec, check_levels
-from marstts.codec.mini import MiniCodec
+from marstts.codec.residual import open_folder
 from marstts.codec.toy import ToyCodec
 from marstts.config import Config
 from marstts.errors import CheckpointError, ConfigError, MissingExtraError, require
@@ -91,10 +91,10 @@ def open_codec(codec: str | Path | CodecPart, folder: Path | None = None, device
     part = parse_codec(codec) if isinstance(codec, str) else codec
     match part:
         case Path():
-            return MiniCodec(part)
+            return open_folder(part)
         case MiniPart():
             assert folder is not None, "a codec of kind mini has a folder"
-            return MiniCodec(folder)
+            return open_folder(folder)
         case SnacPart():
             if device == "cpu" and folder is not None and has_snac_graphs(folder):
                 return snac_onnx.SnacOnnx(folder)

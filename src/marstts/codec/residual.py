@@ -11,20 +11,33 @@ Shapes: T frames · L levels · K codebook entries · B parts of a frame's vecto
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
-from safetensors.numpy import load_file as read_tensors
+from safetensors.numpy import load
 
 from marstts.audio import Waveform
-from marstts.codec.base import Codec, CodecSpec, Codes, check_codes
+from marstts.codec.base import CodecSpec, Codes, check_codes
+from marstts.codec.mini import MiniCodec
 from marstts.config import Config, read_config
 from marstts.errors import CheckpointError
+from marstts.file_errors import printable_name
+from marstts.reading import read_regular_file
+from marstts.stored_tensors import stored_tensors
 
 CONFIG_FILE, TENSORS_FILE = "residual.json", "residual.safetensors"
+
+PACKAGED_CODEC = Path(__file__).parents[1] / "models_data" / "mini" / "codec"
+"""The codec of the packaged model, which such codecs are made over; a bundle need not hold a copy."""
+
+ENTRY_WIDTH = 8
+"""E: the mini codec's codebooks are of this width."""
+
+MAX_BYTES = 2**28
 
 
 class ResidualCodecFolder(Config):
@@ -97,16 +110,18 @@ def quantize(
 
 
 class ResidualCodec:
-    """A `codec.base.Codec` over another one, by the files in `folder`."""
+    """A `codec.base.Codec` over the mini codec, by the files in `folder`."""
 
-    def __init__(self, folder: Path, base: Codec) -> None:
+    def __init__(self, folder: Path, base: MiniCodec) -> None:
+        """Raises CheckpointError where a file is malformed, or made for another codec than `base`."""
         described = read_config(ResidualCodecFolder, folder / CONFIG_FILE, CheckpointError)
         if base.spec.name != described.base:
-            raise CheckpointError(f"{folder}: made for the codec {described.base}, but {base.spec.name} was given")
-        tensors = read_tensors(folder / TENSORS_FILE)
+            raise CheckpointError(
+                f"{printable_name(folder)}: made for the codec {described.base}, but {base.spec.name} was given"
+            )
         self.base, self._frames = base, described.frames_per_patch
-        self._vectors = FrameVectors(tensors["tables"], base.spec.patch_layout, described.frames_per_patch)
-        self._codebooks, self._first_weights = tensors["codebooks"], tensors["first_weights"]
+        tables, self._codebooks, self._first_weights = read_codebooks(folder / TENSORS_FILE, described, base.spec)
+        self._vectors = FrameVectors(tables, base.spec.patch_layout, described.frames_per_patch)
         self.spec = CodecSpec(
             name=described.name,
             sample_rate=base.spec.sample_rate,
@@ -119,14 +134,41 @@ class ResidualCodec:
         """Later frames that the audio of a frame depends on."""
         return (self.base.lookahead_patches + 1) * self._frames
 
+    @property
+    def timbre_width(self) -> int:
+        """See `codec.base.TimbreConditioned`: the base's, as everything about timbre."""
+        return self.base.timbre_width
+
+    @property
+    def timbre_encoder(self) -> str:
+        """Name of the base's timbre encoder."""
+        return self.base.timbre_encoder
+
+    def timbre_embedding(self, waveform: Waveform) -> NDArray[np.float32]:
+        """The base's timbre embedding of a recording, (V,)."""
+        return self.base.timbre_embedding(waveform)
+
+    def with_timbre(self, embedding: NDArray[np.float32]) -> ResidualCodec:
+        """The same codec with its decoder conditioned on an embedding (V,)."""
+        conditioned = copy.copy(self)
+        conditioned.base = self.base.with_timbre(embedding)
+        return conditioned
+
     def encode(self, waveform: Waveform) -> Codes:
         """Codes of the waveform, padded with silence to whole patches of the base."""
         codes = quantize(self._vectors.vectors(self.base.encode(waveform)), self._codebooks, self._first_weights)
-        return tuple(codes.T)
+        return tuple(np.ascontiguousarray(level) for level in codes.T)
 
     def decode(self, codes: Sequence[NDArray[np.int64]], first: int = 0) -> Waveform:
         """The audio of whole frames: `len(codes[0]) * spec.patch_samples` samples."""
+        if len(codes) != len(self._codebooks) or len({len(level) for level in codes}) > 1:
+            raise CheckpointError(
+                f"{self.spec.name} decodes {len(self._codebooks)} levels of equally many codes, not "
+                f"{[len(level) for level in codes]}"
+            )
         frames = np.stack([check_codes(level, self.spec) for level in codes], axis=1)  # (T, L)
+        if not len(frames):
+            return Waveform(np.zeros(0, np.float32), self.spec.sample_rate)
         before = first % self._frames
         after = -(before + len(frames)) % self._frames
         frames = np.pad(frames, ((before, after), (0, 0)), mode="edge")
@@ -134,3 +176,34 @@ class ResidualCodec:
         samples = self.base.decode(self._vectors.codes(vectors), first // self._frames).samples
         size = self.spec.patch_samples
         return Waveform(samples[before * size : len(samples) - after * size], self.spec.sample_rate)
+
+
+def read_codebooks(
+    path: Path, described: ResidualCodecFolder, base: CodecSpec
+) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
+    """Tables of the base, codebooks and the first level's weights; CheckpointError where they are of other shapes."""
+    frames, layout = described.frames_per_patch, base.patch_layout
+    if any(max(count, frames) % min(count, frames) for count in layout):
+        raise CheckpointError(f"{printable_name(path)}: patches of {layout} codes cannot be divided into {frames}")
+    stored = stored_tensors(path)
+    width = sum(max(1, count // frames) for count in layout) * ENTRY_WIDTH
+    expected = {
+        "tables": (len(layout), base.codebook_size, ENTRY_WIDTH),
+        "codebooks": (described.levels, described.codebook_size, width),
+        "first_weights": (width,),
+    }
+    if {name: (tensor.dtype, tensor.shape) for name, tensor in stored.items()} != {
+        name: ("F32", shape) for name, shape in expected.items()
+    }:
+        raise CheckpointError(f"{printable_name(path)}: expected {expected} in single precision, but it holds others")
+    tensors = load(read_regular_file(path, MAX_BYTES, CheckpointError))
+    if not all(np.isfinite(tensor).all() for tensor in tensors.values()):
+        raise CheckpointError(f"{printable_name(path)}: expected numbers, but some are NaN or infinite")
+    return tensors["tables"], tensors["codebooks"], tensors["first_weights"]
+
+
+def open_folder(folder: Path) -> MiniCodec | ResidualCodec:
+    """The codec in a folder: the mini codec, or one over that of the packaged model."""
+    if (folder / CONFIG_FILE).is_file():
+        return ResidualCodec(folder, MiniCodec(PACKAGED_CODEC))
+    return MiniCodec(folder)

@@ -7,11 +7,15 @@ Level by level, each codebook is the k-means of what the levels before have left
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
 
-from marstts.codec.residual import nearest
+from marstts.codec.mini import MiniCodecFolder
+from marstts.codec.residual import CONFIG_FILE, TENSORS_FILE, ResidualCodecFolder, nearest
+from marstts.config import read_config, write_config
 
 ITERATIONS = 25
 
@@ -68,3 +72,34 @@ def means(points: NDArray[np.float32], codes: NDArray[np.int64], size: int) -> N
     counts = np.bincount(codes, minlength=size).clip(1)
     sums = np.stack([np.bincount(codes, weights=column, minlength=size) for column in points.T], axis=1)
     return (sums / counts[:, None]).astype(np.float32)
+
+
+def packaged_tables(folder: Path) -> NDArray[np.float32]:
+    """The codebooks of a mini codec's folder, where distances are those of its latents: (levels, K, E)."""
+    weights = load_file(folder / "codec.safetensors")
+    strides = read_config(MiniCodecFolder, folder / "config.json").model.strides
+    names = [f"quantizer.levels.{level}" for level in range(len(strides))]
+    entries = [weights[f"{name}.entries"].astype(np.float32) for name in names]
+    projections = [weights[f"{name}.project_out.weight"][:, :, 0].astype(np.float32) for name in names]
+    return metric_tables(entries, projections)
+
+
+def write_residual_codec(
+    folder: Path,
+    tables: NDArray[np.float32],
+    codebooks: NDArray[np.float32],
+    first_weights: NDArray[np.float32],
+    *,
+    name: str,
+    base: str,
+    frames_per_patch: int,
+) -> None:
+    """Write a folder that `codec.residual.ResidualCodec` opens."""
+    levels, size, _ = codebooks.shape
+    described = ResidualCodecFolder(
+        name=name, base=base, levels=levels, codebook_size=size, frames_per_patch=frames_per_patch
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file({"tables": tables, "codebooks": codebooks, "first_weights": first_weights}, folder / TENSORS_FILE)
+    (folder / TENSORS_FILE).chmod(0o644)  # safetensors writes for the owner alone
+    write_config(described, folder / CONFIG_FILE)
