@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from marstts.generation.engine import refuse_nan
 from marstts.mars5.nar import Conditioning, ResidualTransformer
 from marstts.mars5.repaint import Denoiser
 
@@ -44,6 +45,7 @@ def make_denoiser(
             given, without = both.chunk(2)
             logits = guidance * given + (1 - guidance) * without
         logits = logits.float() / temperature
+        refuse_nan(logits.sum(dim=(1, 2, 3)).cpu().numpy())
         logits[..., num_legal:] = -torch.inf
         return logits
 

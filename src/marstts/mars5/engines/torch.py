@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from marstts.generation.engine import refuse_nan
 from marstts.mars5.ar import DecoderState, join_states
 from marstts.mars5.engines.tokens import EngineState, TokenEngine
 
@@ -33,8 +34,7 @@ class TorchEngine(TokenEngine):
         return state
 
     def joint_logits(self, state: EngineState) -> NDArray[np.float32]:
-        logits: NDArray[np.float32] = state.decoder.logits.float().cpu().numpy().copy()
-        return logits
+        return refuse_nan(state.decoder.logits.float().cpu().numpy().copy())
 
     def select_rows(self, decoder: DecoderState, rows: Sequence[int]) -> DecoderState:
         return decoder.select(torch.tensor(list(rows), device=decoder.logits.device))
