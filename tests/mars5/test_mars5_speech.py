@@ -196,10 +196,6 @@ def test_bundles_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         bundled.check_fit("folder", parts.config, parts.vocabulary.text, other, {})
     with pytest.raises(CheckpointError, match="has no graphs: `marstts bundle upgrade`"):
         bundled.open_engine(tmp_path / "mars5", EngineKind.ONNX)
-    with pytest.raises(ConfigError, match="int8"):
-        bundled.write_model(parts, tmp_path / "small", WeightFormat.INT8)
-    with pytest.raises(ConfigError, match="quantized"):
-        bundled.rewrite_model(tmp_path / "mars5", tmp_path / "copy", WeightFormat.INT8)
     with pytest.raises(ConfigError, match="guidance"):
         engine = bundled.torch_engine(parts)
         bundled.speech_model(engine, tmp_path, bundled.parse_settings({}, ""), LoopSampling(), guidance=0.5)

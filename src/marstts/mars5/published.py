@@ -8,14 +8,20 @@ Vocos, which have another cache.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from marstts.bundle import BUNDLE_FILE, TOKENIZER_FILE, BundleInfo, model_folder, new_bundle, part_config
 from marstts.codec.registry import CodecPart, EncodecPart
+from marstts.errors import require
+from marstts.lazy import lazy_module
 from marstts.mars5.bundled import Mars5Settings
-from marstts.mars5.checkpoint import load_released, write_models
 from marstts.mars5.config import Mars5Config
-from marstts.mars5.tts import AR_FILES, HUB_MODEL, NAR_FILES
 from marstts.pretrained import cache_folder, find_file
+
+if TYPE_CHECKING:
+    from marstts.mars5 import checkpoint, tts
+else:
+    checkpoint, tts = lazy_module("marstts.mars5.checkpoint"), lazy_module("marstts.mars5.tts")
 
 NAME = "mars5-english"
 
@@ -35,7 +41,7 @@ def convert(
     The codec is EnCodec with Vocos unless another is given; it is not opened.  Head counts: None = width / 64, as
     published.  Nothing is written where an input is refused (CheckpointError).
     """
-    models = load_released(ar, nar, ar_heads=ar_heads, nar_heads=nar_heads)
+    models = checkpoint.load_released(ar, nar, ar_heads=ar_heads, nar_heads=nar_heads)
     codec = codec or EncodecPart()
     info = BundleInfo(
         name=name,
@@ -46,16 +52,18 @@ def convert(
     )
     with new_bundle(folder, info, codec, {}) as temporary:
         models.vocabulary.text.save(temporary / TOKENIZER_FILE)
-        write_models(models, model_folder(temporary, info))
+        checkpoint.write_models(models, model_folder(temporary, info))
     return models.config
 
 
 def cached_bundle(*, onnx: bool) -> Path:
     """The folder of the published model in the user's cache, fetched and converted if it is not there yet.
 
-    `onnx` makes no difference: MARS5 runs in PyTorch.  Raises CheckpointError where the download is refused.
+    `onnx` makes no difference: the AR is too large for graphs, so PyTorch runs it.  Raises CheckpointError where the
+    download is refused.
     """
+    require("torch", "torch")
     folder = cache_folder() / NAME
     if not (folder / BUNDLE_FILE).is_file():
-        convert(find_file(HUB_MODEL, AR_FILES), find_file(HUB_MODEL, NAR_FILES), folder)
+        convert(find_file(tts.HUB_MODEL, tts.AR_FILES), find_file(tts.HUB_MODEL, tts.NAR_FILES), folder)
     return folder
