@@ -243,7 +243,7 @@ def test_int8_weights_speak_are_smaller_and_are_refused_by_pytorch(reference: Wa
     tokens, lengths, speaker = np.arange(8).reshape(2, 4), np.array([4, 3]), np.ones((2, 32), np.float32)
     ours, theirs = (parts.ar.begin(tokens, lengths, speaker).logits for parts in (rounded, exact))
     error = np.abs(ours - theirs).max() / np.abs(theirs).max()
-    assert 0 < error < 0.05
+    assert 0 < error < 0.1
     synthesizer = load(int8)
     assert synthesizer.speak("The cat sat.", synthesizer.clone(reference), seed=3).waveform.seconds > 0
     size = sum(path.stat().st_size for path in (int8 / "mars5").glob("*.safetensors"))
