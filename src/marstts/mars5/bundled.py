@@ -19,10 +19,10 @@ from pydantic import Field
 from marstts.bundle import check_facts
 from marstts.codec.base import Codec, CodecSpec
 from marstts.config import Config, parse_config
-from marstts.errors import CheckpointError, ConfigError, require
+from marstts.errors import CheckpointError, require
 from marstts.file_errors import printable_name
 from marstts.generation.engine import EngineKind
-from marstts.generation.request import SamplingConfig
+from marstts.generation.request import SamplingConfig, check_guidance
 from marstts.lazy import lazy_module
 from marstts.mars5.array_pipeline import ArrayPipeline
 from marstts.mars5.base_pipeline import BasePipeline
@@ -114,8 +114,7 @@ def speech_model(
     """The speech model around an engine; `guidance` replaces that of the diffusion."""
     diffusion = settings.diffusion
     if guidance is not None:
-        if not 1.0 <= guidance < float("inf"):
-            raise ConfigError(f"the guidance must be 1 (none) or more, but is {guidance:g}")
+        check_guidance(guidance)
         diffusion = diffusion.model_copy(update={"nar_guidance_w": guidance})
     kind = ArrayPipeline if isinstance(engine.models, GraphModels) else pipeline.Pipeline
     made: BasePipeline = kind(

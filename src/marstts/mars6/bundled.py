@@ -19,10 +19,10 @@ from pydantic import Field
 from marstts.bundle import TOKENIZER_FILE, check_facts
 from marstts.codec.base import Codec, CodecSpec
 from marstts.config import Config, parse_config, read_config, write_config
-from marstts.errors import CheckpointError, ConfigError, require
+from marstts.errors import CheckpointError, require
 from marstts.file_errors import printable_name
 from marstts.generation.engine import Engine, EngineKind
-from marstts.generation.request import SamplingConfig
+from marstts.generation.request import MAX_GUIDANCE, SamplingConfig, check_guidance
 from marstts.lazy import lazy_module
 from marstts.mars6.config import CONFIG_FILE, WEIGHTS_FILE, Mars6Config
 from marstts.mars6.engines.classifier_free_guidance import guided
@@ -52,7 +52,7 @@ class Mars6Settings(Config):
     quality_prefix_hz: int | None = Field(48_000, gt=0)
     """Sample rate (Hz) that the quality prefix asks for (Sec. IV-B2); None leaves the prefix out."""
 
-    guidance: float = Field(1.0, ge=1.0, le=100.0)
+    guidance: float = Field(1.0, ge=1.0, le=MAX_GUIDANCE)
     """Weight of classifier-free guidance; more than 1 only for a model trained with `text_dropout`."""
 
     style_offset: tuple[float, ...] = ()
@@ -105,8 +105,8 @@ def speech_model(
     guidance: float | None = None,
 ) -> Mars6Speech:
     """The speech model around an engine; `guidance` replaces the bundle's."""
-    if guidance is not None and not 1.0 <= guidance < float("inf"):
-        raise ConfigError(f"the guidance must be 1 (none) or more, but is {guidance:g}")
+    if guidance is not None:
+        check_guidance(guidance)
     tokenizer = BPE.load(bundle / TOKENIZER_FILE)
     config = engine_config(engine)
     if len(settings.style_offset) not in (0, config.style_size):
