@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, model_validator
 
 from marstts.codec.base import MAX_HOP, Codec, check_levels
-from marstts.codec.residual import open_folder
+from marstts.codec.mini import MiniCodec
 from marstts.codec.toy import ToyCodec
 from marstts.config import Config
 from marstts.errors import CheckpointError, ConfigError, MissingExtraError, require
@@ -19,9 +19,13 @@ from marstts.lazy import lazy_module
 from marstts.parts import MiniPart, PublishedPart, toy_size
 
 if TYPE_CHECKING:
-    from marstts.codec import snac, snac_onnx
+    from marstts.codec import residual, snac, snac_onnx
 else:
+    residual = lazy_module("marstts.codec.residual")
     snac, snac_onnx = lazy_module("marstts.codec.snac"), lazy_module("marstts.codec.snac_onnx")
+
+RESIDUAL_CONFIG = "residual.json"
+"""A folder with this file contains a `codec.residual`."""
 
 SNAC_WEIGHTS = "snac.safetensors"
 """A folder with this file contains SNAC as graphs (`codec.snac_graphs`)."""
@@ -103,6 +107,11 @@ def open_codec(codec: str | Path | CodecPart, folder: Path | None = None, device
             return open_encodec(part, device)
         case ToyCodecPart():
             return ToyCodec(part.codebook_size, part.hop_lengths, part.sample_rate)
+
+
+def open_folder(folder: Path) -> Codec:
+    """The codec in a folder: the mini codec, or one over that of the packaged model."""
+    return residual.open_residual(folder) if (folder / RESIDUAL_CONFIG).is_file() else MiniCodec(folder)
 
 
 def open_encodec(part: EncodecPart, device: str) -> Codec:

@@ -202,8 +202,6 @@ def read_codebooks(
     return tensors["tables"], tensors["codebooks"], tensors["first_weights"]
 
 
-def open_folder(folder: Path) -> MiniCodec | ResidualCodec:
-    """The codec in a folder: the mini codec, or one over that of the packaged model."""
-    if (folder / CONFIG_FILE).is_file():
-        return ResidualCodec(folder, MiniCodec(PACKAGED_CODEC))
-    return MiniCodec(folder)
+def open_residual(folder: Path) -> ResidualCodec:
+    """The codec in a folder, over that of the packaged model."""
+    return ResidualCodec(folder, MiniCodec(PACKAGED_CODEC))
