@@ -124,5 +124,5 @@ def test_drop_text_keeps_only_special_tokens(tokenizer: BPE) -> None:
 def test_a_model_is_loaded_with_the_given_guidance(toy_bundle: Path) -> None:
     assert isinstance(load(toy_bundle, guidance=2.0).engine, GuidedEngine)
     assert not isinstance(load(toy_bundle).engine, GuidedEngine)
-    with pytest.raises(ConfigError, match="guidance must be 1"):
+    with pytest.raises(ConfigError, match="guidance must lie between 1"):
         load(toy_bundle, guidance=0.5)
