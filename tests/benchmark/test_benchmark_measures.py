@@ -21,6 +21,8 @@ from marstts.generation.request import RequestState, StopReason
 from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
 
+pytestmark = pytest.mark.slow  # all of them measure
+
 
 @pytest.fixture(scope="module")
 def toy(toy_bundle: Path) -> Synthesizer:

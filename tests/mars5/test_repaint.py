@@ -83,6 +83,7 @@ def test_without_anything_known_the_joint_distribution_comes_out(steps: int) -> 
     assert distance(draw(settings(), schedule, None), JOINT / JOINT.sum()) < 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", [0, 1, 2])
 def test_jumps_lead_to_the_conditional_distribution(known: int) -> None:
     schedule = cosine_schedule(10)
@@ -92,6 +93,7 @@ def test_jumps_lead_to_the_conditional_distribution(known: int) -> None:
     assert jumping < 0.11
 
 
+@pytest.mark.slow
 def test_longer_and_progressive_jumps_help_too() -> None:
     schedule = cosine_schedule(10)
     for noise in JumpNoise:

@@ -36,6 +36,7 @@ def test_short_and_unknown_words_have_no_near_homophones():
     assert near_homophones("a") == near_homophones("he") == near_homophones("zyzzyvaflorb") == ()
 
 
+@pytest.mark.slow
 def test_vocabulary_has_only_common_words():
     words, _ = minimal_pairs.vocabulary()
     assert 40_000 < len(words) < 50_000

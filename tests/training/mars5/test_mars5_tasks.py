@@ -130,6 +130,7 @@ def test_batches_hold_text_codes_and_an_initial_reference(corpus: Utterances, vo
     assert batch.references.shape[1] == batch.reference_lengths.max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [ar_task, nar_task])
 def test_training_learns_and_validates(make, corpus: Utterances, vocabulary: JointVocabulary) -> None:
     task: Mars5Task = make(corpus, vocabulary)
@@ -141,6 +142,7 @@ def test_training_learns_and_validates(make, corpus: Utterances, vocabulary: Joi
     assert after == task.validate(30, None), "validation is the same whenever it is done"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [ar_task, nar_task])
 def test_a_resumed_training_equals_an_uninterrupted_one(
     make, corpus: Utterances, vocabulary: JointVocabulary, tmp_path: Path
