@@ -50,7 +50,7 @@ def test_rows_whose_speech_ended_keep_the_state_in_which_it_did():
     full, later, sooner = (ended[request] for request in requests)
     assert full.stop is StopReason.MAX_PATCHES and full.ending is None
     for row in (later, sooner):
-        state = engine.select(row.ending.state, [row.ending.row])
+        state = row.ending.state  # of this row alone, not of its batch
         assert state.rows == (row.request.prompt.row,) and len(state.history[0]) == len(row.patches)
 
 

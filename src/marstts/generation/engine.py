@@ -87,6 +87,20 @@ def can_start_concurrently(engine: object) -> bool:
     return isinstance(engine, ConcurrentStart) and engine.can_start_concurrently
 
 
+@runtime_checkable
+class InPlaceEngine(Protocol[State]):
+    """An `Engine` that removes rows without a copy of the others."""
+
+    def keep_rows(self, state: State, rows: Sequence[int]) -> State:
+        """Return what `select` returns; `state` may not be used any more."""
+        ...
+
+
+def keep_rows(engine: Engine[Any], state: Any, rows: Sequence[int]) -> Any:
+    """Keep only these rows of a state that nobody uses any more, in this order."""
+    return engine.keep_rows(state, rows) if isinstance(engine, InPlaceEngine) else engine.select(state, rows)
+
+
 @dataclass(frozen=True, eq=False)
 class SamplingInputs:
     """All that decides the next patch of each row, apart from the model's logits."""

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from marstts.generation.engine import Engine, PatchSampler, PatchScorer, SamplingInputs, text_attention
+from marstts.generation.engine import Engine, PatchSampler, PatchScorer, SamplingInputs, keep_rows, text_attention
 from marstts.generation.layout import TokenLayout
 from marstts.generation.request import (
     EndingState,
@@ -52,10 +52,10 @@ class RunningBatch:
     """Rows of the batch, including those that ended with the last patch."""
 
     state: Any = None
-    """The engine's state of the rows that made the last patch, before that patch is appended."""
+    """The engine's state of the rows that made the last patch."""
 
-    parked: tuple[ParkedRow, ...] = ()
-    """Rows that were taken out before the last patch."""
+    is_appended: bool = False
+    """Whether the last patches are in the state already."""
 
     @property
     def active(self) -> tuple[RequestState, ...]:
@@ -74,23 +74,21 @@ def step(
     admitted: Sequence[Request] = (),
     cancelled: Collection[Request] = (),
     *,
-    park: Collection[Request] = (),
     resumed: Sequence[ParkedRow] = (),
 ) -> RunningBatch:
     """Make one more patch of every active row, of every `resumed` one, and the first of every `admitted` request.
 
-    Rows that are `cancelled` leave the batch, and so do those of `park`, which are returned as parked rows.
+    Rows that have ended or are `cancelled` leave the batch; where there are any, `batch` may not be used any more.
     """
     layout = engine.layout
-    kept = [i for i, row in enumerate(batch.rows) if row.stop is None and row.request not in cancelled]
+    batch = append_patches(engine, without_done(engine, batch, cancelled))
     new = [RequestState.begin(request, layout) for request in admitted]
     done_at_start = tuple(row for row in new if row.stop is not None)
     starting = [row for row in new if row.stop is None]
-    staying, states, parked = append_patches(engine, batch, kept, park)
-    rows = [*staying, *(one.row for one in resumed), *starting]
+    rows = [*batch.rows, *(one.row for one in resumed), *starting]
     if not rows:
-        return RunningBatch(done_at_start, parked=parked)
-    states += [one.state for one in resumed]
+        return RunningBatch(done_at_start)
+    states = [*([batch.state] if batch.rows else []), *(one.state for one in resumed)]
     if starting:
         states.append(engine.start([row.request.prompt for row in starting]))
     state = states[0] if len(states) == 1 else engine.join(states)
@@ -102,27 +100,51 @@ def step(
     ]
     if isinstance(engine, PatchScorer):
         advanced = [
-            replace(row, ending=EndingState(state, index)) if row.stop is StopReason.EOS else row
+            replace(row, ending=EndingState(engine.select(state, [index]))) if row.stop is StopReason.EOS else row
             for index, row in enumerate(advanced)
         ]
-    return RunningBatch((*advanced, *done_at_start), state, parked)
+    return RunningBatch((*advanced, *done_at_start), state)
 
 
-def append_patches(
-    engine: Engine[Any], batch: RunningBatch, kept: Sequence[int], park: Collection[Request]
-) -> tuple[list[RequestState], list[Any], tuple[ParkedRow, ...]]:
-    """Append the last patches of the rows `kept` -> rows that stay, their state (none or one), and parked rows."""
+def without_done(engine: Engine[Any], batch: RunningBatch, cancelled: Collection[Request] = ()) -> RunningBatch:
+    """The batch without the rows that have ended or are `cancelled`; if there are any, `batch` may not be used then.
+
+    The last rows take the places of those that leave, so that few are moved.
+    """
+    kept = [i for i, row in enumerate(batch.rows) if row.stop is None and row.request not in cancelled]
+    if len(kept) == len(batch.rows):
+        return batch
+    return keep_places(engine, batch, kept)
+
+
+def keep_places(engine: Engine[Any], batch: RunningBatch, kept: Sequence[int]) -> RunningBatch:
+    """Keep the rows at the places `kept`, rising; the last of them fill the gaps."""
     if not kept:
-        return [], [], ()
-    rows = [batch.rows[index] for index in kept]
-    state = batch.state if len(kept) == len(batch.rows) else engine.select(batch.state, kept)
-    state = engine.append(state, np.stack([row.patches[-1] for row in rows]))
-    places = [place for place, row in enumerate(rows) if row.request in park]
+        return RunningBatch()
+    moved = iter([place for place in kept if place >= len(kept)])
+    order = [place if place in kept else next(moved) for place in range(len(kept))]
+    state = keep_rows(engine, batch.state, order)
+    return RunningBatch(tuple(batch.rows[place] for place in order), state, batch.is_appended)
+
+
+def append_patches(engine: Engine[Any], batch: RunningBatch) -> RunningBatch:
+    """The batch, whose rows are all active, with their last patches appended."""
+    if batch.is_appended or not batch.rows:
+        return batch
+    state = engine.append(batch.state, np.stack([row.patches[-1] for row in batch.rows]))
+    return RunningBatch(batch.rows, state, is_appended=True)
+
+
+def park_rows(
+    engine: Engine[Any], batch: RunningBatch, leaving: Collection[Request]
+) -> tuple[RunningBatch, tuple[ParkedRow, ...]]:
+    """Take rows out of a batch whose rows are all active -> the others, and these; `batch` may not be used then."""
+    places = [place for place, row in enumerate(batch.rows) if row.request in leaving]
     if not places:
-        return rows, [state], ()
-    parked = tuple(ParkedRow(rows[place], engine.select(state, [place])) for place in places)
-    stay = [place for place in range(len(rows)) if place not in places]
-    return [rows[place] for place in stay], [engine.select(state, stay)] if stay else [], parked
+        return batch, ()
+    batch = append_patches(engine, batch)
+    parked = tuple(ParkedRow(batch.rows[place], engine.select(batch.state, [place])) for place in places)
+    return keep_places(engine, batch, [place for place in range(len(batch.rows)) if place not in places]), parked
 
 
 def generate(

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from marstts.generation.engine import Engine
-from marstts.generation.loop import ParkedRow, RunningBatch, step
+from marstts.generation.loop import ParkedRow, RunningBatch, park_rows, step, without_done
 from marstts.generation.request import Request, RequestState
 
 Priority = Callable[[RequestState | None], float]
@@ -155,24 +155,22 @@ class PriorityScheduler:
 
     def _advance(self, leaving: Sequence[Entry], joining: Sequence[Entry]) -> tuple[RequestState, ...]:
         """Park the rows that leave, let the others join, and make one patch -> the rows that made it."""
-        batch, cancelled = self._batch, self._cancelled
+        batch = without_done(self._engine, self._batch, self._cancelled)
         self._batch, self._cancelled = RunningBatch(), set()
         parked = [entry.parked for entry in joining if entry.parked is not None]
         admitted = [entry.request for entry in joining if entry.parked is None]
-        requests = [*(row.request for row in batch.active), *(entry.request for entry in joining)]
+        requests = [*(row.request for row in batch.rows), *(entry.request for entry in joining)]
         generators = [request.rng.bit_generator for request in requests]
         snapshots = [generator.state for generator in generators]
         try:
-            self._batch = step(
-                self._engine, batch, admitted, cancelled, park={entry.request for entry in leaving}, resumed=parked
-            )
+            batch, left = park_rows(self._engine, batch, {entry.request for entry in leaving})
+            for one in left:
+                self._park(one)
+            self._batch = step(self._engine, batch, admitted, resumed=parked)
         except Exception:
             for generator, snapshot in zip(generators, snapshots, strict=True):
                 generator.state = snapshot
-            kept = [row for row in batch.active if row.request not in cancelled]
-            return self._advance_separately(batch, kept, joining)
-        for one in self._batch.parked:
-            self._park(one)
+            return self._advance_separately(batch, joining)
         for entry in joining:
             entry.parked, entry.running_since = None, self._num_steps
         return self._batch.rows
@@ -181,11 +179,9 @@ class PriorityScheduler:
         entry = self._entries[one.row.request]
         entry.row, entry.parked, entry.running_since = one.row, one, None
 
-    def _advance_separately(
-        self, batch: RunningBatch, kept: Sequence[RequestState], joining: Sequence[Entry]
-    ) -> tuple[RequestState, ...]:
+    def _advance_separately(self, batch: RunningBatch, joining: Sequence[Entry]) -> tuple[RequestState, ...]:
         """Make one patch of each row alone, and park it -> the rows that did not fail."""
-        batches = [(row.request, lambda row=row: self._alone(batch, row)) for row in kept]
+        batches = [(row.request, lambda row=row: self._alone(batch, row)) for row in batch.rows]
         batches += [(entry.request, lambda entry=entry: self._joined(entry)) for entry in joining]
         rows = []
         for request, make in batches:
@@ -204,7 +200,7 @@ class PriorityScheduler:
     def _alone(self, batch: RunningBatch, row: RequestState) -> RunningBatch:
         """One more patch of a row of `batch`, by itself."""
         state = self._engine.select(batch.state, [batch.rows.index(row)])
-        return step(self._engine, RunningBatch((row,), state))
+        return step(self._engine, RunningBatch((row,), state, batch.is_appended))
 
     def _joined(self, entry: Entry) -> RunningBatch:
         """One more patch of a row that was about to join, by itself."""

@@ -108,10 +108,9 @@ class Request:
 
 @dataclass(frozen=True, eq=False)
 class EndingState:
-    """The state of a batch in which a row has ended; shared with the batch, so it costs nothing to keep."""
+    """The engine's state of a row that has ended, copied out of its batch: that of a batch would take its memory."""
 
     state: Any
-    row: int
 
 
 @dataclass(frozen=True, eq=False)

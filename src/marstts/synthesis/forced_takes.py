@@ -74,7 +74,7 @@ def forced_rows(
             if step < len(tokens):
                 rows[index] = replace(row, patches=(*row.patches, tokens[step]))
             elif step == len(tokens):
-                rows[index] = replace(row, stop=StopReason.EOS, ending=EndingState(state, index))
+                rows[index] = replace(row, stop=StopReason.EOS, ending=EndingState(engine.select(state, [index])))
         state = engine.append(state, np.stack([tokens[min(step, len(tokens) - 1)] for tokens in takes]))
     return rows
 

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -202,19 +201,15 @@ class ModelSession:
             return None
 
         @cache
-        def state() -> Any:
-            return engine.select(ending.state, [ending.row])
-
-        @cache
         def with_all_words() -> NDArray[np.float32]:
-            return engine.score_patches(state(), tokens, (1, len(tokens) + 1), [(0, 0)])[0]
+            return engine.score_patches(ending.state, tokens, (1, len(tokens) + 1), [(0, 0)])[0]
 
         def gain(word: int, span: tuple[int, int]) -> float:
             hidden = word_tokens(search.places, word)
             if self.omission_check is OmissionCheck.ALL_WORDS:
-                [without] = engine.score_patches(state(), tokens, span, [hidden])
+                [without] = engine.score_patches(ending.state, tokens, span, [hidden])
                 return float((without - with_all_words()[span[0] - 1 : span[1] - 1]).sum())
-            whole, without = engine.score_patches(state(), tokens, span, [(0, 0), hidden])
+            whole, without = engine.score_patches(ending.state, tokens, span, [(0, 0), hidden])
             return float((without - whole).sum())
 
         return gain

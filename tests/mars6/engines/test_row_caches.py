@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from marstts.mars6.engines.row_caches import MEMORY_STEP, ROWS_STEP, DecoderKVCache, Memory, attention_bias
+from marstts.mars6.engines.row_caches import (
+    CAPACITY_STEP,
+    MEMORY_STEP,
+    ROWS_STEP,
+    DecoderKVCache,
+    Memory,
+    attention_bias,
+)
 
 
 def keys_and_values(rows: int, positions: int, seed: int) -> NDArray[np.float32]:
@@ -59,3 +66,34 @@ def test_a_cache_that_was_joined_can_still_go_on_by_itself() -> None:
         np.testing.assert_array_equal(later.cache[:, :, row, :, :length], two.cache[:, :, row, :, :length])
         assert not np.array_equal(later.cache[:, :, row, :, length], grown.cache[:, :, row, :, length])
     assert list(grown.lengths) == [5, 3] and list(later.lengths) == [5, 3, 4]
+
+
+def test_rows_that_leave_are_replaced_by_the_last_ones_without_a_copy_of_the_others() -> None:
+    parts = [memory(1, 5 + seed, seed) for seed in range(6)]
+    batch = Memory.join(parts)
+    kept = batch.keep_rows([0, 5, 2, 4])
+    assert np.shares_memory(kept.cache, batch.cache)
+    for place, row in enumerate((0, 5, 2, 4)):
+        np.testing.assert_array_equal(attended(kept, place), attended(parts[row], 0))
+    grown = Memory.join([kept, memory(1, 4, 9)])
+    assert np.shares_memory(grown.cache, batch.cache)
+    np.testing.assert_array_equal(attended(grown, 3), attended(parts[4], 0))
+
+    caches = [DecoderKVCache.copied([keys_and_values(1, 4 + seed, seed)], np.array([4 + seed])) for seed in range(4)]
+    running = DecoderKVCache.join(caches)
+    left = running.keep_rows([3, 1, 2])
+    assert np.shares_memory(left.cache, running.cache) and list(left.lengths) == [7, 5, 6]
+    for place, row in enumerate((3, 1, 2)):
+        length = caches[row].lengths[0]
+        np.testing.assert_array_equal(left.cache[:, :, place, :, :length], caches[row].cache[:, :, 0, :, :length])
+    new = keys_and_values(3, 1, 8)
+    np.testing.assert_array_equal(left.extended(new).cache[:, :, 0, :, 7], new[:, :, 0, :, 0])
+
+
+def test_a_buffer_that_is_far_too_large_is_left_for_a_smaller_one() -> None:
+    short, long = (DecoderKVCache.copied([keys_and_values(1, n, 0)], np.array([n])) for n in (3, 3 * CAPACITY_STEP))
+    assert DecoderKVCache.join([short, long]).keep_rows([0]).cache.shape[4] == CAPACITY_STEP
+    many = DecoderKVCache.join([short] * (2 * ROWS_STEP + 1))
+    assert not np.shares_memory(many.keep_rows([0, 1]).cache, many.cache)
+    wordy = Memory.join([memory(1, 5, 0), memory(1, 3 * MEMORY_STEP, 1)])
+    assert wordy.keep_rows([0]).cache.shape[4] < wordy.cache.shape[4]

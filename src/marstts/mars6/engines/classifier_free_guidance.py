@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from marstts.generation.engine import Engine, SamplingInputs, can_start_concurrently, text_attention
+from marstts.generation.engine import Engine, SamplingInputs, can_start_concurrently, keep_rows, text_attention
 from marstts.generation.layout import TokenLayout
 from marstts.generation.loop import sample_positions
 from marstts.mars6.prompt import SPECIAL_TOKENS, Prompt
@@ -110,6 +110,10 @@ class GuidedEngine:
     def select(self, state: Any, rows: Sequence[int]) -> Any:
         """Return only these rows."""
         return self.engine.select(state, [index for row in rows for index in (2 * row, 2 * row + 1)])
+
+    def keep_rows(self, state: Any, rows: Sequence[int]) -> Any:
+        """Return only these rows; `state` may not be used any more."""
+        return keep_rows(self.engine, state, [index for row in rows for index in (2 * row, 2 * row + 1)])
 
     def join(self, states: Sequence[Any]) -> Any:
         """The rows of all states."""

@@ -210,10 +210,16 @@ class OnnxEngine:
 
     def select(self, state: OnnxState, rows: Sequence[int]) -> OnnxState:
         """Return only these rows."""
-        patch = tuple(cache[rows] for cache in state.patch)
-        memory = state.memory.select(rows)
+        return self._with_rows(state, rows, state.memory.select(rows), state.cache.select(rows))
+
+    def keep_rows(self, state: OnnxState, rows: Sequence[int]) -> OnnxState:
+        """Return only these rows, most of them where they were; `state` may not be used any more."""
+        return self._with_rows(state, rows, state.memory.keep_rows(rows), state.cache.keep_rows(rows))
+
+    def _with_rows(self, state: OnnxState, rows: Sequence[int], memory: Memory, cache: DecoderKVCache) -> OnnxState:
+        patch = tuple(positions[rows] for positions in state.patch)
         attention = None if state.attention is None else fit_axis(state.attention[rows], 1, memory.bias.shape[1])
-        return OnnxState(state.vectors[rows], memory, state.cache.select(rows), attention, patch)
+        return OnnxState(state.vectors[rows], memory, cache, attention, patch)
 
     def join(self, states: Sequence[OnnxState]) -> OnnxState:
         """The rows of all states, none of them within a patch."""

@@ -3,7 +3,7 @@
 Upstream: outputs of the graphs.  Downstream: `engines.onnx`.
 Both are values, though several may lie in one buffer: a buffer has room for later rows, and the global decoder's also
 for later positions, so that what is added is written without copying the rest. Only the newest value of a buffer may be
-extended in place; any other is copied.
+extended in place; any other is copied. `keep_rows` removes rows in place and ends all earlier values of a buffer.
 Shapes: B rows · M memory positions · N positions in the KV cache of the global decoder · L, H, d layers, heads and head
 width. KV: an axis of two, keys and values. Caches are (KV, L, B, H, M or N, d).
 """
@@ -31,7 +31,7 @@ class Buffer:
         kinds, layers, _, heads, _, width = caches[0].shape
         rows = sum(cache.shape[2] for cache in caches)
         capacity = round_up(rows, ROWS_STEP) if spare_rows and rows > 1 else rows
-        self.cache = np.zeros((kinds, layers, capacity, heads, positions, width), np.float32)
+        self.cache = np.empty((kinds, layers, capacity, heads, positions, width), np.float32)
         self.newest: object = None
         """The value that uses all that was written so far; only it may be extended in place."""
         self.write_rows(0, caches)
@@ -43,6 +43,20 @@ class Buffer:
             self.cache[:, :, first:end, :, :length] = cache[:, :, :, :, :length]
             self.cache[:, :, first:end, :, length:] = 0.0
             first = end
+
+    def move_rows(self, rows: Sequence[int], length: int) -> None:
+        """Write the first `length` positions of row `rows[i]` to row i; no row may move to a later place."""
+        for place, row in enumerate(rows):
+            assert row >= place, "a row that was not moved yet would be lost"
+            if row != place:
+                self.cache[:, :, place, :, :length] = self.cache[:, :, row, :, :length]
+
+    def wastes(self, rows: int, positions: int, step: int) -> bool:
+        """Return True where a new buffer for so many rows and positions would be much smaller."""
+        return (
+            2 * round_up(rows, ROWS_STEP) <= self.cache.shape[2]
+            or round_up(positions, step) + step < self.cache.shape[4]
+        )
 
     def has_room(self, rows: int, positions: int) -> bool:
         """Return True where this many rows of this many positions fit."""
@@ -80,6 +94,15 @@ class Memory:
         if len(rows) == 1:
             return Memory.of(self.cache[:, :, rows[0] : rows[0] + 1, :, :length], parts[0].bias[:, :length])
         return self.copied([self.cache[:, :, row : row + 1] for row in rows], [part.bias for part in parts], length)
+
+    def keep_rows(self, rows: Sequence[int]) -> Memory:
+        """Return only these rows, moved in place if they can be; no value of this buffer may be used any more."""
+        bias, buffer = self.bias[rows], self.buffer
+        length = Memory(buffer, bias).length
+        if buffer.newest is not self or buffer.wastes(len(rows), length, MEMORY_STEP):
+            return self.select(rows)
+        buffer.move_rows(rows, length)
+        return self.newest_of(buffer, [bias])
 
     @classmethod
     def join(cls, memories: Sequence[Memory]) -> Memory:
@@ -154,6 +177,16 @@ class DecoderKVCache:
         lengths = self.lengths[list(rows)]
         used = self.cache[:, :, :, :, : lengths.max()]
         return self.copied([used[:, :, row : row + 1] for row in rows], lengths, spare_rows=True)
+
+    def keep_rows(self, rows: Sequence[int]) -> DecoderKVCache:
+        """Return only these rows, moved in place if they can be; no value of this buffer may be used any more."""
+        lengths, buffer = self.lengths[rows], self.buffer
+        longest = int(lengths.max())
+        if buffer.newest is not self or buffer.wastes(len(rows), longest + 1, CAPACITY_STEP):
+            return self.select(rows)
+        buffer.move_rows(rows, longest)
+        buffer.newest = kept = DecoderKVCache(buffer, lengths)
+        return kept
 
     @classmethod
     def join(cls, parts: Sequence[DecoderKVCache]) -> DecoderKVCache:
