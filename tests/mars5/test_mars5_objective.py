@@ -16,6 +16,7 @@ from marstts.mars5.objective import (
     ObjectiveConfig,
     add_noise,
     bound_loss,
+    clean_code_loss,
     drop_references,
     next_token_loss,
     reference_length,
@@ -82,6 +83,14 @@ def test_noise_leaves_level_0_alone_and_follows_the_schedule() -> None:
         assert float(kept) == pytest.approx(float(expected), abs=0.06)
 
 
+def test_steps_of_a_batch_are_spread_evenly_and_all_as_probable() -> None:
+    schedule, generator = cosine_schedule(12), torch.Generator().manual_seed(0)
+    drawn = [add_noise(torch.zeros(4, 1, LEVELS).long(), schedule, K, generator).steps for _ in range(600)]
+    assert all(sorted((steps // 3).tolist()) == [0, 1, 2, 3] for steps in drawn)
+    frequencies = torch.cat(drawn).bincount(minlength=12) / 2400
+    torch.testing.assert_close(frequencies, torch.full((12,), 1 / 12), atol=0.02, rtol=0)
+
+
 def test_the_bound_is_the_mean_over_frames_that_count_of_all_levels_but_the_first() -> None:
     generator, schedule = torch.Generator().manual_seed(1), cosine_schedule(6)
     clean, noisy = (torch.randint(0, K, (2, 5, LEVELS), generator=generator) for _ in range(2))
@@ -104,6 +113,38 @@ def test_the_bound_is_the_mean_over_frames_that_count_of_all_levels_but_the_firs
     expected = [np.mean(level_costs) for level_costs in costs.values()]
     np.testing.assert_allclose(loss.levels.numpy(), expected, rtol=1e-4)
     assert float(loss.total) == pytest.approx(np.mean(expected), rel=1e-4)
+
+
+def test_the_clean_code_loss_weighs_a_prediction_by_the_likelihood_of_the_noisy_code() -> None:
+    generator, schedule = torch.Generator().manual_seed(2), cosine_schedule(6)
+    clean, noisy = (torch.randint(0, K, (2, 4, LEVELS), generator=generator) for _ in range(2))
+    logits, steps = torch.randn(2, 4, LEVELS, K, generator=generator), torch.tensor([0, 4])
+    costs = []
+    for row, length in enumerate((4, 2)):
+        keep = float(schedule.log_cumprod_alpha[steps[row]].exp())
+        for frame in range(length):
+            for level in range(1, LEVELS):
+                predicted, seen = logits[row, frame, level].softmax(dim=0), int(noisy[row, frame, level])
+                joint = [float(predicted[k]) * (keep * (k == seen) + (1 - keep) / K) for k in range(K)]
+                costs.append(-math.log(joint[clean[row, frame, level]] / sum(joint)))
+    loss = clean_code_loss(logits, NoisyBatch(clean, noisy, steps), torch.tensor([4, 2]), schedule)
+    assert float(loss) == pytest.approx(np.mean(costs), rel=1e-4)
+
+
+def test_the_bound_and_the_clean_code_loss_have_the_same_optimum() -> None:
+    """Two codes of unequal probability, independent of all else: the best prediction is that probability for both."""
+    schedule, share = cosine_schedule(5), torch.tensor([0.8, 0.2])
+    generator = torch.Generator().manual_seed(0)
+    clean = (torch.rand(20_000, 1, 2, generator=generator) > share[0]).long()
+    batch = add_noise(clean, schedule, 2, generator)
+    ratios = torch.tensor([0.5, 0.65, 0.8, 0.95])
+    found = []
+    for ratio in ratios:
+        logits = torch.stack((ratio, 1 - ratio)).log().expand(20_000, 1, 2, 2)
+        lengths = torch.ones(20_000, dtype=torch.long)
+        bound, clean_codes = (loss(logits, batch, lengths, schedule) for loss in (bound_loss, clean_code_loss))
+        found.append((float(bound.total), float(clean_codes)))
+    assert np.argmin([bound for bound, _ in found]) == np.argmin([codes for _, codes in found]) == 2
 
 
 def test_references_are_dropped_in_a_tenth_of_the_rows() -> None:

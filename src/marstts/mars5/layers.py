@@ -11,9 +11,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from marstts.nn.masks import length_mask
 from marstts.nn.positions import ScaledSinusoids
 
 NORM_EPSILON = 4e-5
+
+WEIGHT_STD = 0.02
+"""Standard deviation of initial weights."""
+
+EMBEDDING_STD = 0.5
+"""Standard deviation of initial embeddings: near that of the sinusoids (0.7). With 0.02 a small NAR learned nothing for
+thousands of steps, since its codes were lost under the positions."""
 
 
 class Attention(nn.Module):
@@ -130,16 +138,17 @@ class SpeakerEncoder(nn.Module):
         return self.norm(x[:, 0])
 
 
-def length_mask(lengths: Tensor, size: int) -> Tensor:
-    """lengths (B,) -> (B, size), True where a position is below its row's length."""
-    return torch.arange(size, device=lengths.device) < lengths.unsqueeze(1)
-
-
 def initialize(module: nn.Module, layers: int) -> None:
-    """Start the weights of a stack: normal with 0.02, biases zero, residual outputs smaller the more `layers`."""
+    """Start the weights of a stack: normal with 0.02, biases zero, residual outputs smaller the more `layers`.
+
+    Embeddings are larger: sinusoids are added to them.
+    """
     for name, parameter in module.named_parameters():
         if name.endswith("bias"):
             nn.init.zeros_(parameter)
         elif parameter.dim() >= 2:
             is_output = name.endswith("output.weight") and "layers." in name
-            nn.init.normal_(parameter, std=0.02 * ((2 * layers) ** -0.5 if is_output else 1.0))
+            nn.init.normal_(parameter, std=WEIGHT_STD * ((2 * layers) ** -0.5 if is_output else 1.0))
+    for part in module.modules():
+        if isinstance(part, nn.Embedding):
+            nn.init.normal_(part.weight, std=EMBEDDING_STD)

@@ -1,7 +1,7 @@
 """Aligned heads: which heads of the global decoder's cross-attention follow the text, measured on generated speech.
 
 Upstream: a trained model and prompts.  Downstream: `Mars6Config.aligned_heads`, which the engines read.
-A model trained with `objective.guided_attention_loss` has such heads; others may have found some by themselves. A head
+A model trained with guided attention has such heads; others may have found some by themselves. A head
 is scored on takes that it was not chosen for: all of its attention must be on text, most of it on few tokens, and the
 place it looks at must rise with time.
 Shapes: L layers · H heads · T patches · S text tokens.

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from marstts.mars6.config import NUM_SLOTS, Conditioning, Mars6Config
+from marstts.nn.masks import length_mask
 from marstts.nn.positions import ScaledSinusoids
 from marstts.nn.transformer import SelfLayer, initialize
 
@@ -115,8 +116,3 @@ class Encoder(nn.Module):
         for layer in self.layers:
             x, _ = layer(x, memory_mask[:, None, None, :])
         return self.slots.add_language(x, language), memory_mask
-
-
-def length_mask(lengths: Tensor, size: int) -> Tensor:
-    """lengths (B,) -> (B, size), True for the first `lengths[b]` positions of row b."""
-    return torch.arange(size, device=lengths.device) < lengths.unsqueeze(1)

@@ -1,9 +1,8 @@
-"""The training loss: next-token cross-entropy per level, the flux loss, and the guided attention loss.
+"""The training loss: next-token cross-entropy per level, and the flux loss.
 
 Upstream: `model.Mars6Output`.  Downstream: `training`.
-MARS6 (arXiv:2501.05787), Sec. III-D, equation 1.  Deviations: levels may be weighted, and `guided_attention_loss` is
-ours: with little data, cross-attention does not become monotonic without it.
-Shapes: B batch · T patches · P positions · N scored patches · H heads · S text tokens · C codes per level.
+MARS6 (arXiv:2501.05787), Sec. III-D, equation 1.  Deviation: levels may be weighted.
+Shapes: B batch · T patches · P positions · N scored patches · C codes per level.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from torch.nn import functional as F
 
 from marstts.config import Config
 from marstts.mars6.config import Mars6Config
-from marstts.mars6.encoder import length_mask
 from marstts.nn.cross_entropy import cross_entropy
 
 NO_CODE = -1
@@ -101,59 +99,3 @@ def flux_loss(logits: Tensor, previous: Tensor, flux: FluxConfig) -> Tensor:
     missed = F.cross_entropy(logits.flatten(end_dim=1).float(), previous, ignore_index=NO_CODE, reduction="none")
     counted = previous != NO_CODE
     return (flux.beta / (flux.epsilon + missed) * counted).sum() / counted.sum().clamp_min(1)
-
-
-def guided_attention_loss(
-    cross_attention: Tensor,
-    text_lengths: Tensor,
-    patch_lengths: Tensor,
-    *,
-    num_slots: int,
-    boundaries: Tensor | None = None,
-    width: float = 0.13,
-) -> Tensor:
-    """Return -log of the attention inside the diagonal band, averaged over heads and patches: a scalar to minimize.
-
-    cross_attention (B, H, T, num_slots + S), text_lengths (B,), patch_lengths (B,), boundaries (B, 2) as in
-    `diagonal_band`. Attention to the speaker slots counts as outside, so it does not lower the loss.
-    """
-    band = diagonal_band(
-        text_lengths, patch_lengths, cross_attention.shape[3] - num_slots, cross_attention.shape[2], boundaries, width
-    )
-    inside = (cross_attention[..., num_slots:] * band.unsqueeze(1)).sum(dim=-1)  # (B, H, T)
-    valid = length_mask(patch_lengths, cross_attention.shape[2]).unsqueeze(1).expand_as(inside)
-    return -inside[valid].clamp_min(1e-6).log().mean()
-
-
-def diagonal_band(
-    text_lengths: Tensor,
-    patch_lengths: Tensor,
-    num_tokens: int,
-    num_patches: int,
-    boundaries: Tensor | None = None,
-    width: float = 0.13,
-) -> Tensor:
-    """(B, num_patches, num_tokens): True where patch t of n and text token s of m have |t/n - s/m| <= width.
-
-    boundaries (B, 2), patch and text token at which a second utterance begins (0, 0 = there is none): the
-    two utterances then have a diagonal each. Bands of short texts are widened to hold a token for every patch.
-    """
-    if boundaries is None:
-        boundaries = torch.zeros(len(text_lengths), 2, dtype=torch.long, device=text_lengths.device)
-    patch_second, patch_position, _ = relative_positions(patch_lengths, boundaries[:, 0], num_patches)
-    text_second, text_position, text_step = relative_positions(text_lengths, boundaries[:, 1], num_tokens)
-    distance = (patch_position.unsqueeze(2) - text_position.unsqueeze(1)).abs()
-    near = distance <= text_step.clamp_min(width).unsqueeze(1)
-    same = patch_second.unsqueeze(2) == text_second.unsqueeze(1)
-    return near & same & length_mask(text_lengths, num_tokens).unsqueeze(1)
-
-
-def relative_positions(lengths: Tensor, boundaries: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Whether each index up to `size` is in the second part, its relative position and its width: (B, size) each."""
-    index = torch.arange(size, device=lengths.device)
-    boundaries, lengths = boundaries.unsqueeze(1), lengths.unsqueeze(1)
-    second = index >= boundaries
-    start = torch.where(second, boundaries, 0)
-    end = torch.where(second, lengths, boundaries)
-    step = 1.0 / (end - start).clamp_min(1)
-    return second, (index - start) * step, step

@@ -14,8 +14,8 @@ from marstts.audio import Waveform
 from marstts.codec.toy import ToyCodec
 from marstts.data.batching import TrainingItem
 from marstts.errors import ConfigError, DataError
+from marstts.training.attention_guidance import attention_scores
 from marstts.training.loop import LoopConfig, run
-from marstts.training.mars6.attention_log import attention_scores
 from marstts.training.mars6.task import PretrainTask
 
 

@@ -21,13 +21,14 @@ from marstts.mars5.ar import CodecLM
 from marstts.mars5.config import CodecLMConfig, ResidualTransformerConfig
 from marstts.mars5.diffusion import cosine_schedule
 from marstts.mars5.nar import Conditioning, ResidualTransformer
-from marstts.mars5.objective import add_noise, bound_loss, drop_references, next_token_loss
+from marstts.mars5.objective import add_noise, bound_loss, clean_code_loss, drop_references, next_token_loss
 from marstts.mars5.steps import NUM_TIMESTEPS
 from marstts.mars5.text import JointVocabulary
 from marstts.precision import autocast
 from marstts.training import distributed
+from marstts.training.attention_guidance import attention_guidance_loss, attention_scores
 from marstts.training.device import pick_device
-from marstts.training.mars5.batches import Batch, Collator, check_codec
+from marstts.training.mars5.batches import Batch, Collator, check_codec, corrupt_speech, text_attention
 from marstts.training.mars5.config import ArTrainConfig, NarTrainConfig, TrainConfig
 from marstts.training.optim import learning_rate, make_ema, make_optimizer, minimize, update_ema
 from marstts.training.seeds import step_seed
@@ -84,8 +85,11 @@ class Mars5Task(ABC):
         """All that the model computes for a batch, as one module: gradients of its parameters are averaged together."""
 
     @abstractmethod
-    def score(self, passes: nn.Module, batch: Batch, generator: torch.Generator) -> Scores:
-        """The loss of a batch and further values to log; `generator` belongs to this batch alone."""
+    def score(self, passes: nn.Module, batch: Batch, generator: torch.Generator, step: int | None) -> Scores:
+        """The loss of a batch and further values to log; `generator` belongs to this batch alone.
+
+        step None: for validation, which has neither token noise nor a loss that is dropped at some step.
+        """
 
     def train_step(self, step: int) -> dict[str, float | Tensor]:
         """One update, on one batch of each process."""
@@ -93,7 +97,7 @@ class Mars5Task(ABC):
         batch = self.collate(self.sampler.items(number), number).to(self.device)
         generator = torch.Generator().manual_seed(step_seed(self.config.loop.seed, number))
         with autocast(self.device.type, self.config.precision):
-            scores = self.score(self.passes, batch, generator)
+            scores = self.score(self.passes, batch, generator, step)
         rate = learning_rate(step, self.config.loop.steps, self.config.optimizer)
         norm = minimize(self.optimizer, scores["loss"], rate, self.config.optimizer.grad_clip_norm)
         update_ema(self.average, self.model, step, self.config.optimizer.ema_decay)
@@ -108,22 +112,26 @@ class Mars5Task(ABC):
         for number in range(count):
             batch = self.collate_validation(self.validation_sampler.items(number), number).to(self.device)
             with autocast(self.device.type, self.config.precision):
-                scores = self.score(passes, batch, torch.Generator().manual_seed(number))
+                scores = self.score(passes, batch, torch.Generator().manual_seed(number), None)
             for name, score in scores.items():
                 sums[name] = sums.get(name, 0.0) + float(score) / count
         return sums
 
 
 class ArPass(nn.Module):
-    """Reference and tokens to logits."""
+    """Reference and tokens to logits, and the attention of speech to the text."""
 
     def __init__(self, model: CodecLM) -> None:
         super().__init__()
         self.model = model
 
-    def forward(self, batch: Batch) -> Tensor:
-        """-> (B, N, V)."""
-        return self.model(batch.tokens, self.model.encode_speaker(batch.references, batch.reference_lengths))
+    def forward(
+        self, batch: Batch, tokens: Tensor, layers: tuple[int, ...], heads: int
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """tokens (B, N) that are read -> logits (B, N, V), attention (B, heads, T, S) of each of the layers."""
+        speaker = self.model.encode_speaker(batch.references, batch.reference_lengths)
+        logits, attention = self.model.forward_with_attention(tokens, speaker, layers, heads)
+        return logits, tuple(text_attention(one, batch.text_lengths, batch.speech_lengths) for one in attention)
 
 
 class NarPass(nn.Module):
@@ -142,16 +150,28 @@ class NarPass(nn.Module):
 class ArTask(Mars5Task):
     """The next token of text and speech, given the speaker."""
 
+    config: ArTrainConfig
+
     def __init__(self, config: ArTrainConfig, corpus: Corpus, vocabulary: JointVocabulary) -> None:
+        check_layers(config.attention_guidance.layers, config.model.layers)
         super().__init__(config, lambda: CodecLM(config.model), config.model, corpus, vocabulary)
 
     def whole_pass(self, model: CodecLM) -> nn.Module:
         return ArPass(model)
 
-    def score(self, passes: nn.Module, batch: Batch, generator: torch.Generator) -> Scores:
-        logits = passes(batch)
+    def score(self, passes: nn.Module, batch: Batch, generator: torch.Generator, step: int | None) -> Scores:
+        guidance, sizes = self.config.attention_guidance, self.config.model
+        is_guided = step is not None and step < guidance.end_step and guidance.weight > 0
+        layers = guidance.layers if is_guided or step is None else ()
+        ratio = self.config.input_token_noise if step is not None else 0.0
+        inputs = corrupt_speech(batch, ratio, (sizes.text_vocab_size, sizes.vocab_size), generator)
+        logits, attention = passes(batch, inputs, layers, guidance.heads)
         loss = next_token_loss(logits, batch.tokens, batch.text_lengths, batch.token_lengths, self.config.objective)
-        return {"loss": loss.total, "text": loss.text, "speech": loss.speech, "accuracy": loss.accuracy}
+        scores = {"loss": loss.total, "text": loss.text, "speech": loss.speech, "accuracy": loss.accuracy}
+        if is_guided and layers:
+            guided = attention_guidance_loss(attention, batch.text_lengths, batch.speech_lengths, guidance)
+            scores |= {"loss": loss.total + guidance.weight * guided, "attention_guidance": guided}
+        return scores | attention_scores(attention, batch.speech_lengths, guidance.heads)
 
 
 class NarTask(Mars5Task):
@@ -165,13 +185,21 @@ class NarTask(Mars5Task):
     def whole_pass(self, model: ResidualTransformer) -> nn.Module:
         return NarPass(model)
 
-    def score(self, passes: nn.Module, batch: Batch, generator: torch.Generator) -> Scores:
+    def score(self, passes: nn.Module, batch: Batch, generator: torch.Generator, step: int | None) -> Scores:
         noisy = add_noise(batch.codes, self.schedule, self.num_classes, generator)
         shown = drop_references(batch.reference_lengths, self.config.objective.drop_probability, generator)
         logits = passes(batch, shown, noisy.noisy, self.schedule.timesteps[noisy.steps])
         loss = bound_loss(logits, noisy, batch.lengths, self.schedule)
         by_level = {f"loss{level}": value for level, value in enumerate(loss.levels, start=1)}
-        return {"loss": loss.total, **by_level}
+        clean = clean_code_loss(logits, noisy, batch.lengths, self.schedule)
+        total = loss.total + self.config.objective.clean_code_weight * clean
+        return {"loss": total, "bound": loss.total, "clean_codes": clean, **by_level}
+
+
+def check_layers(layers: tuple[int, ...], num_layers: int) -> None:
+    """Raise ConfigError unless a decoder of `num_layers` has all layers that are to be guided."""
+    if any(not 0 <= layer < num_layers for layer in layers):
+        raise ConfigError(f"attention_guidance.layers are {layers}, but the model has layers 0 to {num_layers - 1}")
 
 
 def check_sizes(sizes: CodecLMConfig | ResidualTransformerConfig, corpus: Corpus, vocabulary: JointVocabulary) -> None:

@@ -14,31 +14,9 @@ from marstts.data.batching import BatchingConfig
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.objective import ObjectiveConfig
 from marstts.precision import Precision
-from marstts.training.bounds import Weight
+from marstts.training.attention_guidance import AttentionGuidanceConfig
 from marstts.training.loop import LoopConfig
 from marstts.training.optim import OptimizerConfig
-
-
-class AttentionGuidanceConfig(Config):
-    """Guided attention loss (after arXiv:1710.08969) in the first part of a training.
-
-    It is the negative log of the cross-attention on a diagonal band, and helps cross-attention to become monotonic.
-    """
-
-    weight: Weight = 0.3
-    """Weight of the guided attention loss next to the cross-entropy; 0 = none."""
-
-    layers: tuple[int, ...] = (2, 3)
-    """Layers of the global decoder, from 0, that are guided, and whose attention is logged."""
-
-    heads: int = Field(2, gt=0)
-    """The first so many heads of each layer are guided; the others are free."""
-
-    end_step: int = Field(20_000, ge=0)
-    """No guidance from this step on."""
-
-    width: float = Field(0.13, gt=0.0, le=1.0)
-    """Half the width of the diagonal band, as a ratio of the length."""
 
 
 class PretrainConfig(Config):

@@ -25,9 +25,10 @@ from marstts.errors import CheckpointError, ConfigError, DataError
 from marstts.models import export_like, model_config
 from marstts.text.bpe import BPE
 from marstts.training import distributed
+from marstts.training.attention_guidance import AttentionGuidanceConfig
 from marstts.training.checkpoint import BEST, STATE_FILE, best, latest, read_state
 from marstts.training.loop import LoopConfig, run
-from marstts.training.mars6.config import AttentionGuidanceConfig, PretrainConfig
+from marstts.training.mars6.config import PretrainConfig
 from marstts.training.mars6.run_folder import TOKENIZER_FILE, init_from, open_run, trained_model
 from marstts.training.mars6.task import PretrainTask
 from marstts.training.optim import OptimizerConfig, Schedule

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from marstts.mars6.encoder import length_mask
 from marstts.mars6.model import Mars6
+from marstts.nn.masks import length_mask
 
 
 def drop_text(text_ids: Tensor, text_lengths: Tensor, special: Sequence[int]) -> tuple[Tensor, Tensor]:

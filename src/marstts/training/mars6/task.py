@@ -2,7 +2,7 @@
 
 Upstream: `batches`, `config`.  Downstream: the run folder (`training.loop`, `run_folder`).
 MARS6 (arXiv:2501.05787), Sec. III-D and V-A.  Deviations: speech is generated with an EMA of the weights; early
-cross-attention may be guided (`mars6.objective.guided_attention_loss`).
+cross-attention may be guided (`training.attention_guidance`).
 Shapes: B batch · S text tokens · T patches · P positions · H heads.
 """
 
@@ -27,9 +27,9 @@ from marstts.mars6.prompt import SPECIAL_TOKENS
 from marstts.nn.transformer import CrossLayer, SelfLayer
 from marstts.precision import autocast
 from marstts.text.bpe import BPE
+from marstts.training.attention_guidance import attention_guidance_loss, attention_scores
 from marstts.training.device import pick_device
 from marstts.training.distributed import batches_of_step, init_distributed, no_sync, world_size, wrap_ddp
-from marstts.training.mars6.attention_log import attention_guidance_loss, attention_scores
 from marstts.training.mars6.audio_samples import write_audio_samples
 from marstts.training.mars6.batches import Collator, Prefetcher, PretrainBatch, corrupt_tokens
 from marstts.training.mars6.config import PretrainConfig
@@ -181,7 +181,14 @@ class PretrainTask:
         output = self.losses(self.forward, batch, guidance.layers if is_guided else (), inputs)
         total, scores = output.total, output.named
         if is_guided:
-            loss = attention_guidance_loss(output.cross_attention, batch, self.model.num_slots, guidance)
+            loss = attention_guidance_loss(
+                output.cross_attention,
+                batch.text_lengths,
+                batch.patch_lengths,
+                guidance,
+                num_slots=self.model.num_slots,
+                boundaries=batch.boundaries,
+            )
             total, scores["attention_guidance"] = total + guidance.weight * loss, loss.detach()
         (total * weight).backward()
         model_seconds = time.monotonic() - started
