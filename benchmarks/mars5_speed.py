@@ -22,8 +22,8 @@ import tomllib
 from marstts import models
 from marstts.benchmark.machine import gather_metadata
 from marstts.benchmark.texts import SENTENCES
+from marstts.codec.frame_codec import FRAMES, PACKAGED_CODEC, VECTOR_PARTS
 from marstts.codec.mini import MiniCodec
-from marstts.codec.residual import PACKAGED_CODEC
 from marstts.generation.loop import generate
 from marstts.generation.request import Limits, SamplingConfig
 from marstts.mars5.ar import CodecLM
@@ -35,12 +35,10 @@ from marstts.precision import WeightFormat
 from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.text.bpe import BPE
-from marstts.training.codec.residual import packaged_tables, write_residual_codec
+from marstts.training.codec.frame_codec import fit_frame_codebooks, packaged_tables, write_frame_codec
 from marstts.voice import Voice
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "mini5"
-
-FRAMES_PER_PATCH = 2
 
 
 def random_bundles(cache: Path) -> dict[str, Path]:
@@ -51,11 +49,9 @@ def random_bundles(cache: Path) -> dict[str, Path]:
     ar, nar = (tomllib.loads((RECIPE / f"{name}.toml").read_text())["model"] for name in ("ar", "nar"))
     rng = np.random.default_rng(0)
     tables, codec = packaged_tables(PACKAGED_CODEC), cache / "codec"
-    codebooks = rng.normal(size=(ar["levels"], ar["codebook_size"], 32)).astype(np.float32)
-    write_residual_codec(
-        codec, tables, codebooks, np.ones(32, np.float32), name="mini5-random", frames_per_patch=FRAMES_PER_PATCH,
-        base=MiniCodec(PACKAGED_CODEC).spec.name,
-    )  # fmt: skip
+    frames, weights = rng.integers(0, 1024, (500, VECTOR_PARTS)), np.ones(32, np.float32)
+    codebooks = fit_frame_codebooks(frames, tables, weights, 128, rng)
+    write_frame_codec(codec, codebooks, name="mini5-random", base=MiniCodec(PACKAGED_CODEC).spec.name)
     text = BPE.train(list(SENTENCES), ar["text_vocab_size"], [START_OF_TEXT, END_OF_TEXT])
     speech = SpeechBPE((), {END_OF_SPEECH: ar["codebook_size"]}, ar["codebook_size"])
     made = Models(
@@ -76,7 +72,7 @@ def random_bundles(cache: Path) -> dict[str, Path]:
 
 def codec_rate() -> float:
     """Frames per second."""
-    return MiniCodec(PACKAGED_CODEC).spec.patch_rate * FRAMES_PER_PATCH
+    return MiniCodec(PACKAGED_CODEC).spec.patch_rate * FRAMES
 
 
 def measure(synthesizer: Synthesizer, voice: Voice, text: str, frames: int, seed: int) -> dict[str, float]:

@@ -321,6 +321,7 @@ def test_formats_of_phones_and_browsers_are_read(tmp_path, container, codec, vid
     assert span.seconds == pytest.approx(0.25)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("container", "codec", "video"), RECORDED)
 def test_decoded_seconds_are_bounded_while_decoding(container, codec, video):
     content = ffmpeg_encoded(container, codec, video=video)

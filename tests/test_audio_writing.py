@@ -175,6 +175,7 @@ def test_a_killed_process_leaves_the_samples_it_reported(tmp_path):
         assert abs(len(kept.samples) - 2_400 * int(output[-1])) <= 2_400 and audio.read(path).seconds == 1.0
 
 
+@pytest.mark.slow
 @posix
 @pytest.mark.parametrize("suffix", [".wav", ".flac", ".ogg"])
 def test_a_growing_file_that_does_not_fit_is_one_sentence(tmp_path, suffix):

@@ -9,7 +9,7 @@ set -euo pipefail
 output=${1:?usage: recipes/mini5/run.sh OUTPUT}
 recipe=$(cd "$(dirname "$0")" && pwd)
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
-packaged=$(python -c 'from marstts.codec.residual import PACKAGED_CODEC; print(PACKAGED_CODEC)')
+packaged=$(python -c 'from marstts.codec.frame_codec import PACKAGED_CODEC; print(PACKAGED_CODEC)')
 
 echo "1. Corpus: synthetic speech of eight voices and their variants."
 marstts prepare synthetic --config "$recipe/synthetic.toml" \

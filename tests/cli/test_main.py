@@ -171,6 +171,7 @@ def test_warnings_of_libraries_about_themselves_are_hidden_unless_asked_for(monk
     assert len(shown()) == 4
 
 
+@pytest.mark.slow
 def test_the_exporter_does_not_warn_of_torchvision(monkeypatch: pytest.MonkeyPatch):
     registration = pytest.importorskip("torch.onnx._internal.exporter._registration")
     monkeypatch.setattr(registration.importlib.util, "find_spec", lambda name: None)

@@ -54,6 +54,7 @@ def sentence_of(result: Result) -> str:
     return result.stderr
 
 
+@pytest.mark.slow
 @posix
 @pytest.mark.parametrize("name", ["a\nb", "a\x1b[2Jb", os.fsdecode(b"a\xffb")])
 def test_strange_names_are_printed_escaped_on_one_line(name: str, reference_file: Path) -> None:
@@ -161,6 +162,7 @@ def test_a_transcript_of_a_megabyte_is_refused(reference_file: Path) -> None:
     assert "at most 4000 characters" in sentence_of(marstts(*words))
 
 
+@pytest.mark.slow
 def test_weights_that_are_all_nan_are_one_sentence_or_speech(
     toy_bundle: Path, reference_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

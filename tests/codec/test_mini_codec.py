@@ -202,6 +202,7 @@ def test_a_folder_without_graphs_is_refused_by_name(codec: MiniCodec, tmp_path: 
         MiniCodec(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
@@ -235,6 +236,7 @@ def test_a_codebook_that_is_larger_than_the_graphs_is_noticed_in_decoding(tmp_pa
         MiniCodec(SHIPPED).decode(codes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["config.json", "decoder.onnx", "codec.safetensors"])
 @pytest.mark.parametrize("kind", ["folder", "pipe", "device", "loop", "empty", "garbage"])
 def test_files_that_are_no_codec_are_refused_without_waiting(tmp_path: Path, file: str, kind: str) -> None:

@@ -235,6 +235,7 @@ def test_cached_files_of_the_hub_need_no_network(monkeypatch, folder):
     assert SnacCodec("someone/snac").spec == SnacCodec(folder).spec
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.0, 30.0])
 def test_without_a_network_the_sentence_comes_within_the_time_limit(monkeypatch, seconds):
     """Connecting fails at once, or gets no response."""

@@ -160,6 +160,7 @@ def test_a_bundle_with_graphs_speaks_without_pytorch(snac_bundle: Path, tmp_path
     assert (tmp_path / "a.wav").stat().st_size > 44
 
 
+@pytest.mark.slow
 def test_graphs_run_on_the_cpu_and_the_package_elsewhere(snac_bundle: Path, monkeypatch: pytest.MonkeyPatch):
     part = load_bundle(snac_bundle).info.codec
     assert isinstance(part, registry.SnacPart) and registry.has_snac_graphs(snac_bundle / "codec")

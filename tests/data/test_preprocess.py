@@ -260,6 +260,7 @@ def test_corrupt_shards_are_all_named_in_training_and_made_again_by_tokenization
     assert len(load_corpus(shards)) == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("min_ratio", [0.05, 0.3, 0.6, 0.99])
 def test_enough_speech_is_found_without_reading_all_of_it(amiable: Waveform, min_ratio: float) -> None:
     silence = np.zeros(2 * amiable.sample_rate, np.float32)

@@ -290,6 +290,7 @@ def test_unknown_voices_are_named() -> None:
         engines.check_installed(("nobody",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(engines.BASE_VOICES))
 def test_every_installed_engine_speaks_at_its_rate(name: str) -> None:
     voice = engines.BASE_VOICES[name]

@@ -53,6 +53,7 @@ def fill_in(folder, path, **changes):
     return path
 
 
+@pytest.mark.slow
 def test_the_rules_of_the_page_apply_to_results(exported, config_file, tmp_path):
     results = fill_in(exported, tmp_path / "results.csv")
     words = ["listening-test", "analyze", str(config_file), "--turk", str(results), "--key", str(exported / "key.json")]

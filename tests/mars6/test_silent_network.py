@@ -47,6 +47,7 @@ def limit(monkeypatch: pytest.MonkeyPatch) -> float:
     return 0.5
 
 
+@pytest.mark.slow
 def test_an_answer_byte_by_byte_and_a_name_that_is_looked_up_for_ever_are_ended_in_time(limit: float):
     started = time.monotonic()
     problem = pretrained.problem_in_time("the hub", lambda: time.sleep(30))
@@ -54,6 +55,7 @@ def test_an_answer_byte_by_byte_and_a_name_that_is_looked_up_for_ever_are_ended_
     assert pretrained.problem_in_time("the hub", lambda: None) is None
 
 
+@pytest.mark.slow
 def test_the_published_checkpoint_is_asked_for_in_limited_time(
     limit: float, silent_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -65,6 +67,7 @@ def test_the_published_checkpoint_is_asked_for_in_limited_time(
         assert time.monotonic() < started + 5 and not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_the_weights_of_metrics_are_asked_for_in_limited_time(
     limit: float, silent_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

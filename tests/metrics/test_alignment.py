@@ -25,6 +25,7 @@ def test_alignment_of_human_speech_succeeds(aligner: Aligner, amiable_pcm: bytes
         assert -11.0 < alignment.worst_score < 0.0 and not alignment.failed
 
 
+@pytest.mark.slow
 def test_alignment_fails_for_words_that_are_missing(aligner: Aligner, surpassed: Waveform, surpassed_pcm: bytes):
     assert aligner.align(surpassed_pcm, SENTENCE).failed
     half = Waveform(surpassed.samples[: len(surpassed.samples) // 2], surpassed.sample_rate)

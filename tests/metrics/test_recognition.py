@@ -68,6 +68,7 @@ def test_human_speech_is_transcribed(recognizer: SphinxRecognizer, surpassed: Wa
     assert recognizer.transcribe(surpassed) == ["has", "never", "been", "surpassed"]
 
 
+@pytest.mark.slow
 def test_silence_has_an_empty_transcript(recognizer: SphinxRecognizer):
     assert recognizer.transcribe(Waveform(np.zeros(8000, np.float32), 16000)) == []
 

@@ -172,6 +172,7 @@ def test_references_are_chosen_by_the_configuration(corpus: Path, changes: dict,
         assert {u.id for u in found} == names
 
 
+@pytest.mark.slow
 def test_several_texts_and_takes_of_a_reference_have_different_seeds(mined, toy_bundle, corpus, tmp_path):
     settings = config(max_references=1, texts_per_reference=2, samples_per_text=2, samples_per_shard=9)
     again(mined, toy_bundle, corpus, tmp_path / "out", settings=settings)

@@ -282,6 +282,7 @@ def test_scores_that_are_not_finite_are_refused_by_name(
         make(copy_of_mined)
 
 
+@pytest.mark.slow
 def test_missing_packages_are_named_before_any_take_is_scored(copy_of_mined: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(scoring, "missing_packages", lambda tools: [f"{tools[0]} needs a package"])
     executor = CountingExecutor()

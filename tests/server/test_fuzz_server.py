@@ -113,6 +113,7 @@ EVENTS = [
 ]
 
 
+@pytest.mark.slow
 def test_wyoming_events(server: LiveServer, caplog: pytest.LogCaptureFixture) -> None:
     address = ("127.0.0.1", server.service.settings.wyoming_port or 0)
     for number in range(FEW):

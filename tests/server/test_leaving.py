@@ -37,6 +37,7 @@ def assert_it_is_forgotten(server: LiveServer) -> None:
     assert server.service.admission.num_active == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fields", [{}, {"stream": False}, {"stream_format": "sse"}])
 def test_over_http(busy: LiveServer, fields):
     with open_request(busy, speech(response_format="pcm", **fields)):
@@ -44,6 +45,7 @@ def test_over_http(busy: LiveServer, fields):
     assert_it_is_forgotten(busy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_done", [True, False])
 def test_over_a_websocket(busy: LiveServer, is_done):
     connect = pytest.importorskip("websockets.sync.client").connect

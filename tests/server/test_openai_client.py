@@ -48,6 +48,7 @@ def test_every_format_comes_whole_and_in_pieces(api, server: LiveServer, name):
         assert whole == pcm_of(server)
 
 
+@pytest.mark.slow
 def test_events_hold_the_speech(api, server: LiveServer):
     with api.audio.speech.with_streaming_response.create(
         model="gpt-4o-mini-tts", voice="alloy", input=TEXT, response_format="pcm", stream_format="sse"
@@ -94,6 +95,7 @@ def test_models_are_listed(api):
     assert api.models.retrieve("tts-1").owned_by == "marstts"
 
 
+@pytest.mark.slow
 def test_a_voice_is_created_used_and_deleted(api, reference: Waveform):
     if not hasattr(api.audio, "voices"):
         pytest.skip("this version of the client has no voices")

@@ -140,6 +140,7 @@ def test_a_slow_but_reading_client_gets_all_of_its_response():
         assert received > len(LARGE) and time.monotonic() > started + 1.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("address", ["/ä".encode(), b"/\xff\xfe", "/鈴".encode(), b"/%ff", b"/%C3%A4", b"/nothing"])
 def test_addresses_that_are_not_listed_get_404_whatever_their_bytes(address):
     with served(ServerLimits()) as server:

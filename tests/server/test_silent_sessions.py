@@ -69,6 +69,7 @@ def test_520_silent_connections_do_not_shut_wyoming(server: LiveServer):
         assert b"info" in silent[-1].recv(100), "the newest stays"
 
 
+@pytest.mark.slow
 def test_a_silent_wyoming_connection_is_closed_in_time(server: LiveServer, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(wyoming_server, "SILENT_SECONDS", 0.2)
     with open_wyoming(server) as silent, open_wyoming(server) as halfway:

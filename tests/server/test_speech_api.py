@@ -53,6 +53,7 @@ def test_a_wav_stream_is_a_header_of_unknown_length_and_pcm(client: TestClient, 
     assert content[44:] == expected_pcm(synthesizer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "media_type", "padding"),
     [
@@ -94,6 +95,7 @@ def test_a_whole_wav_file_holds_its_length_and_the_speech(client: TestClient, sy
     np.testing.assert_allclose(samples, expected, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("speed", [0.25, 0.5, 2.0, 4.0])
 def test_speed_changes_the_length(client: TestClient, synthesizer: Synthesizer, speed):
     content = client.post(URL, json=speech(response_format="pcm", speed=speed)).content
@@ -146,6 +148,7 @@ def test_what_cannot_be_spoken_is_named(client: TestClient):
     assert "left out" in events[0]["warning"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["tts-1", "tts-1-hd", "gpt-4o-mini-tts", "scripted"])
 def test_the_model_has_its_name_and_those_of_openai(client: TestClient, model):
     assert client.post(URL, json=speech(model=model)).status_code == 200

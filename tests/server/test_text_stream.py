@@ -82,6 +82,7 @@ def test_a_websocket_speaks_each_sentence_of_text_that_arrives_in_pieces(server:
     assert audio == b"".join(pcm_of(server, sentence) for sentence in SENTENCES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("message", ["{", "[]", '{"type": "x"}', '{"type": "session.config", "speed": 9}'])
 def test_a_wrong_message_is_answered_with_an_error_and_closes(server: LiveServer, message):
     with connect(server) as session:
@@ -175,6 +176,7 @@ def test_wyoming_reports_what_cannot_be_spoken(server: LiveServer):
     assert event.data["code"] == "voice_not_found"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "header",
     [

@@ -109,6 +109,7 @@ def test_loud_recordings_and_low_pure_tones_are_not_taken_for_clipped(reference:
     make_voice(Waveform(reference.samples / np.abs(reference.samples).max(), reference.sample_rate))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["noise", "hum", "chord"])
 def test_a_reference_without_speech_is_refused(kind: str):
     time, rng = np.arange(3 * 24_000) / 24_000, np.random.default_rng(0)

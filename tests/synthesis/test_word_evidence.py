@@ -122,6 +122,7 @@ def test_a_file_of_other_tensors_is_no_calibration(tmp_path: Path):
         load_calibration(tmp_path, "letters")
 
 
+@pytest.mark.slow
 def test_mini_has_a_calibration_and_few_sentences_make_none():
     synthesizer = load("mini")
     assert synthesizer.word_calibration is not None

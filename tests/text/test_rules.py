@@ -35,6 +35,7 @@ def test_what_a_pattern_needs_is_found() -> None:
     assert frozenset({"0:"}) in found.pairs and frozenset({":0"}) in found.pairs
 
 
+@pytest.mark.slow
 def test_the_stored_facts_are_those_of_the_patterns() -> None:
     """If this fails: python tools/text_prefilters.py."""
     stored = (Path(prefilter.__file__).parent / "data" / "prefilters.json").read_text(encoding="utf-8")

@@ -19,13 +19,13 @@ from marstts.lazy import lazy_module
 from marstts.parts import MiniPart, PublishedPart, toy_size
 
 if TYPE_CHECKING:
-    from marstts.codec import residual, snac, snac_onnx
+    from marstts.codec import frame_codec, snac, snac_onnx
 else:
-    residual = lazy_module("marstts.codec.residual")
+    frame_codec = lazy_module("marstts.codec.frame_codec")
     snac, snac_onnx = lazy_module("marstts.codec.snac"), lazy_module("marstts.codec.snac_onnx")
 
-RESIDUAL_CONFIG = "residual.json"
-"""A folder with this file contains a `codec.residual`."""
+FRAME_CODEC_CONFIG = "frames.json"
+"""A folder with this file contains a `codec.frame_codec`."""
 
 SNAC_WEIGHTS = "snac.safetensors"
 """A folder with this file contains SNAC as graphs (`codec.snac_graphs`)."""
@@ -111,7 +111,7 @@ def open_codec(codec: str | Path | CodecPart, folder: Path | None = None, device
 
 def open_folder(folder: Path) -> Codec:
     """The codec in a folder: the mini codec, or one over that of the packaged model."""
-    return residual.open_residual(folder) if (folder / RESIDUAL_CONFIG).is_file() else MiniCodec(folder)
+    return frame_codec.open_frame_codec(folder) if (folder / FRAME_CODEC_CONFIG).is_file() else MiniCodec(folder)
 
 
 def open_encodec(part: EncodecPart, device: str) -> Codec:

@@ -166,7 +166,7 @@ def clean_code_loss(logits: Tensor, batch: NoisyBatch, lengths: Tensor, schedule
     """Mean cross-entropy of the clean codes of levels 1 and up in nats, a scalar; shapes as in `bound_loss`.
 
     The posterior multiplies the prediction by the likelihood of the noisy code (arXiv:2102.05379, Eq. 13), so the model
-    has to predict a code from all others, and not from its own noisy value. The likelihood is therefore added here, too.
+    has to predict a code from the others, not from its own noisy value. So the likelihood is added here, too.
     """
     num_classes = logits.shape[-1]
     likelihood = q(log_onehot(batch.noisy[..., 1:], num_classes), batch.steps, schedule)  # symmetric in x_0 and x_t

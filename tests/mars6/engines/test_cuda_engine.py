@@ -51,6 +51,7 @@ def draws(rows: int, seed: int = 0) -> SamplingInputs:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [CONFIG, FUSED], ids=["two_slots", "fused"])
 def test_sampling_a_whole_patch_equals_position_by_position(config):
     model, some = model_with(config), prompts((*LENGTHS, (7, 2), (5, 9)))

@@ -76,6 +76,7 @@ def speak(engine: Engine[Any], requests: Sequence[Request], arrivals: Sequence[i
     return [results[request] for request in requests]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arrivals", [[0] * 6, [0, 2, 2, 5, 1, 3]], ids=["at once", "one after another"])
 def test_utterances_do_not_depend_on_other_rows_or_engines(engine: OnnxEngine, arrivals: list[int]):
     slow = PositionByPosition(engine)

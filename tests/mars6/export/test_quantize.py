@@ -63,6 +63,7 @@ def test_widths_that_make_no_blocks_are_refused():
         add_rounded({}, "w", np.zeros((2, 40), np.float16))
 
 
+@pytest.mark.slow
 def test_int8_logits_are_close_to_those_in_single_precision(engines: dict[str, OnnxEngine]):
     tokens = np.random.default_rng(1).integers(0, 64, (3, 7)) + LEVELS
     states = {name: engine.append(engine.start(prompts(3)), tokens) for name, engine in engines.items()}

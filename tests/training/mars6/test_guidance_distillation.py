@@ -67,6 +67,7 @@ def test_the_teacher_predicts_what_the_guided_engine_predicts(base):
     assert len(probs[0]) == int(batch.patch_lengths[2:].sum())
 
 
+@pytest.mark.slow
 def test_guidance_by_the_voice_adds_what_the_voice_changes(base):
     model = student(base).ema.eval()
     texts_and_voice = task().training_batch(0).model_inputs()

@@ -77,6 +77,7 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "utterances.jsonl"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(Kind))
 def test_resumed_training_equals_uninterrupted_training(kind: Kind, manifest: Path, tmp_path: Path) -> None:
     whole, first = build_task(config(kind), [manifest]), build_task(config(kind), [manifest])

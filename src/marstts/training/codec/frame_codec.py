@@ -1,20 +1,27 @@
-"""Codebooks of a `codec.residual.ResidualCodec`, by k-means on the codes of a corpus.
+"""Codebooks of a `codec.frame_codec.FrameCodec`: content by k-means, and an order in which similar codes are neighbors.
 
-Upstream: a corpus tokenized by the mini codec, and its weights.  Downstream: `codec.residual`.
-Level by level, each codebook is the k-means of what the levels before have left (arXiv:2107.03312, Sec. III-C).
+Upstream: a corpus tokenized by the mini codec, and its weights.  Downstream: `codec.frame_codec`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
+from marstts.codec.frame_codec import (
+    CONFIG_FILE,
+    TENSORS_FILE,
+    FrameCodebooks,
+    FrameCodecFolder,
+    frame_vectors,
+    nearest,
+)
 from marstts.codec.mini import MiniCodecFolder
-from marstts.codec.residual import CONFIG_FILE, TENSORS_FILE, ResidualCodecFolder, nearest
 from marstts.config import read_config, write_config
 
 ITERATIONS = 25
@@ -34,25 +41,38 @@ def metric_tables(
     return np.stack(tables).astype(np.float32)
 
 
-def fit_codebooks(
-    vectors: NDArray[np.float32],
-    first_weights: NDArray[np.float32],
-    levels: int,
-    size: int,
-    first_size: int,
+def similar_order(table: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Entries (C, E), C a power of two -> (C,) place of each entry in an order in which neighbors are similar.
+
+    The entries are halved at the median of their principal axis, and the halves again.
+    """
+    order = [np.arange(len(table))]
+    while len(order[0]) > 1:
+        order = [half for part in order for half in halves(part, table)]
+    places = np.empty(len(table), np.int64)
+    places[np.concatenate(order)] = np.arange(len(table))
+    return places
+
+
+def halves(part: NDArray[np.int64], table: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Indices of entries, divided at the median of the entries' principal axis."""
+    centered = table[part] - table[part].mean(axis=0)
+    axis = np.linalg.svd(centered, full_matrices=False)[2][0]
+    ranked = part[np.argsort(centered @ axis, kind="stable")]
+    return ranked[: len(part) // 2], ranked[len(part) // 2 :]
+
+
+def fit_frame_codebooks(
+    frames: NDArray[np.int64],
+    tables: NDArray[np.float32],
+    weights: NDArray[np.float32],
+    content_size: int,
     rng: np.random.Generator,
-) -> NDArray[np.float32]:
-    """Vectors (N, W) -> codebooks (levels, size, W); the first level uses only its first `first_size` entries."""
-    rest, codebooks = vectors.astype(np.float32), []
-    for level in range(levels):
-        weights = first_weights if level == 0 else np.ones_like(first_weights)
-        count = first_size if level == 0 else size
-        codes = k_means(rest * weights, count, rng)
-        entries = means(rest, codes, count)
-        entries = np.concatenate((entries, np.repeat(entries[:1], size - count, axis=0)))  # never the nearest
-        codebooks.append(entries)
-        rest = rest - entries[nearest(rest * weights, entries * weights)]
-    return np.stack(codebooks)
+) -> FrameCodebooks:
+    """Codes of the base by frame (N, 4), its tables (3, C, E) and weights of the distances (W,) -> all codebooks."""
+    vectors = frame_vectors(frames, tables)
+    content = means(vectors, k_means(vectors * weights, content_size, rng), content_size)
+    return FrameCodebooks(tables, content, weights, np.stack([similar_order(table) for table in tables]))
 
 
 def k_means(points: NDArray[np.float32], size: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -84,22 +104,10 @@ def packaged_tables(folder: Path) -> NDArray[np.float32]:
     return metric_tables(entries, projections)
 
 
-def write_residual_codec(
-    folder: Path,
-    tables: NDArray[np.float32],
-    codebooks: NDArray[np.float32],
-    first_weights: NDArray[np.float32],
-    *,
-    name: str,
-    base: str,
-    frames_per_patch: int,
-) -> None:
-    """Write a folder that `codec.residual.ResidualCodec` opens."""
-    levels, size, _ = codebooks.shape
-    described = ResidualCodecFolder(
-        name=name, base=base, levels=levels, codebook_size=size, frames_per_patch=frames_per_patch
-    )
+def write_frame_codec(folder: Path, codebooks: FrameCodebooks, *, name: str, base: str) -> None:
+    """Write a folder that `codec.frame_codec.FrameCodec` opens."""
     folder.mkdir(parents=True, exist_ok=True)
-    save_file({"tables": tables, "codebooks": codebooks, "first_weights": first_weights}, folder / TENSORS_FILE)
+    save_file({one.name: getattr(codebooks, one.name) for one in fields(codebooks)}, folder / TENSORS_FILE)
     (folder / TENSORS_FILE).chmod(0o644)  # safetensors writes for the owner alone
+    described = FrameCodecFolder(name=name, base=base, content_size=len(codebooks.content))
     write_config(described, folder / CONFIG_FILE)
