@@ -43,9 +43,11 @@ class Listener:
         patience_seconds: float,
         clock: Callable[[], float] = time.monotonic,
         num_listeners: Callable[[], int] = lambda: 1,
+        *,
+        checks_sent: bool = True,
     ) -> None:
         """`patience_seconds`: time until the first audio is due; `num_listeners`: callers at present, this included."""
-        self._num_listeners = num_listeners
+        self._num_listeners, self.checks_sent = num_listeners, checks_sent
         self._rate, self._lookahead, self._clock = codec.spec.patch_rate, codec.lookahead_patches, clock
         self._due = clock() + patience_seconds
         self._playing_since: float | None = None

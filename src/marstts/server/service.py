@@ -10,18 +10,18 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from typing import TypeVar
 
 from marstts.generation.scheduler import AsyncScheduler
 from marstts.server.admission import FIRST_ESTIMATE, Admission, Throughput, Ticket
 from marstts.server.api_errors import ApiError
 from marstts.server.consents import Consent, ConsentStore
-from marstts.server.listener import PriorityGate
+from marstts.server.encoders import AudioFormat
+from marstts.server.listener import FIRST_AUDIO_SECONDS, Listener, PriorityGate
 from marstts.server.metrics import Metrics, Outcome
-from marstts.server.schemas import SpeechBody
+from marstts.server.schemas import SpeechBody, StreamFormat
 from marstts.server.settings import ServeSettings
-from marstts.server.speech_job import JobEnded, JobSpec, Piece, SharedBatch, SpeechJob
+from marstts.server.speech_job import JobEnded, JobScheduler, JobSpec, Piece, SharedBatch, SpeechJob, make_pieces
 from marstts.server.voice_store import StoredVoice, VoiceStore
 from marstts.synthesis.synthesizer import Synthesizer
 
@@ -33,8 +33,9 @@ OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts", "gpt-4o-mini-tts-2025-1
 MAX_UPLOADS = 8
 """Uploads that are cloned or wait for it."""
 
-MAX_LOAD = 0.8
-"""Share of the measured throughput that listeners may use."""
+MAX_LOAD = 0.9
+"""Share of the measured throughput that listeners may use. It is that of callers who all begin at once, which is the
+least: later on, chunks are larger."""
 
 WARMING_TEXT = "Hello there."
 
@@ -103,6 +104,7 @@ class SpeechService:
             names_sentences=body.sentences,
             names_words=body.words or needs_words,
             needs_words=needs_words,
+            has_events=body.stream_format is StreamFormat.SSE,
         )
         return SpeechRun(self, spec, owner)
 
@@ -207,16 +209,28 @@ def num_cores() -> int:
 def measure_listeners(synthesizer: Synthesizer, rows: int) -> int:
     """Return how many streams this machine keeps supplied: `MAX_LOAD` of the audio that it makes per second.
 
+    As many streams as rows begin at once and are made as those of callers are, by their order and with their chunks.
     The first speech of a process takes longer, so that one is not measured.
     """
     for _ in synthesizer.stream(WARMING_TEXT):
         pass
+    voice = synthesizer.open_voice()
     started = time.perf_counter()
-    with AsyncScheduler(synthesizer.engine, rows) as scheduler, ThreadPoolExecutor(num_cores()) as pool:
+    with AsyncScheduler(synthesizer.engine, rows) as scheduler, ThreadPoolExecutor(rows) as pool:
+        shared = SharedBatch(synthesizer, scheduler, PriorityGate(num_cores()), lambda: rows)
 
         def speak(seed: int) -> float:
-            with closing(synthesizer.stream(MEASURED_TEXT, seed=seed, scheduler=scheduler)) as chunks:
-                return sum(chunk.seconds for chunk in chunks)
+            spec = JobSpec(
+                text=MEASURED_TEXT,
+                open_voice=lambda: voice,
+                seed=seed,
+                audio_format=AudioFormat.PCM,
+                speed=1.0,
+                stream=True,
+            )
+            listener = Listener(synthesizer.codec, FIRST_AUDIO_SECONDS, num_listeners=lambda: rows, checks_sent=False)
+            job = JobScheduler(shared, listener, starts_prompts=True)
+            return sum(piece.audio_seconds for piece in make_pieces(synthesizer, job, spec, listener))
 
         seconds = sum(pool.map(speak, range(rows)))
     return max(1, int(MAX_LOAD * seconds / (time.perf_counter() - started)))

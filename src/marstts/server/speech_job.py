@@ -147,6 +147,9 @@ class JobSpec:
     needs_words: bool = False
     """Refuse the request where the model has no word times."""
 
+    has_events: bool = False
+    """Whether warnings reach the client after the first bytes."""
+
 
 @dataclass(frozen=True, eq=False)
 class Piece:
@@ -212,7 +215,9 @@ class SpeechJob:
         expected_seconds = synthesizer.backoff.usual(spec.text)
         patience = FIRST_AUDIO_SECONDS if spec.stream else PATIENCE_SECONDS + expected_seconds
         self._synthesizer, self._spec = synthesizer, spec
-        self._listener = Listener(synthesizer.codec, patience, num_listeners=shared.num_listeners)
+        self._listener = Listener(
+            synthesizer.codec, patience, num_listeners=shared.num_listeners, checks_sent=spec.has_events
+        )
         self._scheduler = JobScheduler(shared, self._listener, starts_prompts=spec.stream)
         self._loop = asyncio.get_running_loop()
         self._pieces: asyncio.Queue[Piece | Exception | None] = asyncio.Queue()

@@ -23,7 +23,12 @@ Samples = NDArray[np.float32]
 
 
 class ChunkSizes(Protocol):
-    """Chooses the sizes of chunks, in patches."""
+    """Chooses the sizes of chunks, in patches, and what is checked after them."""
+
+    @property
+    def checks_sent(self) -> bool:
+        """Whether missing words are searched for even in a sentence of which some was sent, to warn of them."""
+        ...
 
     def first(self) -> int:
         """Return the size of the first chunk of an utterance."""
@@ -42,6 +47,9 @@ class StreamConfig(Config):
 
     max_chunk_patches: int = Field(24, ge=1)
     """Chunks double until they are this long."""
+
+    checks_sent: bool = True
+    """Search for missing words even in a sentence of which some was sent already, to warn of them."""
 
     def first(self) -> int:
         """Return the size of the first chunk of an utterance."""

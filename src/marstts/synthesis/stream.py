@@ -157,7 +157,8 @@ def stream_sentence(
                     yield piece, spoken.finished(row, trimmer.start), None
         rest = np.concatenate([piece, trimmer.finish()])
         whole = np.concatenate([*sent, rest])
-        take = session.decode_take(segment, row, voice, decoder.decoded)
+        judge = session if config.checks_sent or not sent else replace(session, word_calibration=None)
+        take = judge.decode_take(segment, row, voice, decoder.decoded)
         flaw = rejection_reason(take, session.backoff)
         if flaw is None or sent:
             warning = None if flaw is None else phrase_late_warning(take, flaw)
