@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Iterator
 
 import pytest
 
 from marstts.server.admission import FIRST_ESTIMATE, MAX_RETRY_SECONDS, Admission, Throughput
 from marstts.server.api_errors import ApiError
+from marstts.server.service import measure_listeners
+from marstts.server.speech_job import Piece
+from scripted import good, scripted_synthesizer
 
 
 def admission(places: int = 2, queue: int = 3, max_wait: float = 5.0) -> Admission:
@@ -175,3 +180,14 @@ def test_in_a_full_queue_the_caller_who_waits_most_makes_room():
         return refused
 
     assert asyncio.run(run()) == ["many 3", "many 2"]
+
+
+def test_as_many_streams_as_rows_are_measured_at_a_time(monkeypatch):
+    together = threading.Barrier(5, timeout=10.0)
+
+    def pieces(*arguments: object) -> Iterator[Piece]:
+        together.wait()
+        yield Piece(b"", audio_seconds=1e6)
+
+    monkeypatch.setattr("marstts.server.service.make_pieces", pieces)
+    assert measure_listeners(scripted_synthesizer(good), 5) > 1000

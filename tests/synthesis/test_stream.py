@@ -292,3 +292,25 @@ def test_edges_are_the_same_however_the_audio_comes_in():
 def test_pcm_is_sixteen_bits_little_endian():
     chunk = Chunk(samples=np.array([0, 1, -1, 0.5], np.float32), sample_rate=24_000, sentence=1)
     assert np.frombuffer(chunk.pcm(), "<i2").tolist() == [0, 32767, -32767, 16384]
+
+
+@pytest.mark.parametrize(
+    ("config", "is_checked"),
+    [
+        (StreamConfig(), True),
+        (StreamConfig(checks_sent=False), False),
+        (StreamConfig(checks_sent=False, first_chunk_patches=1000), True),  # nothing was sent: it can be sampled again
+    ],
+)
+def test_missing_words_are_searched_for_in_sent_sentences_only_if_someone_is_told(config, is_checked, monkeypatch):
+    synthesizer, calibrations = scripted_synthesizer(good), []
+    calibration: Any = object()
+
+    def decode_take(session, *arguments):
+        calibrations.append(session.word_calibration)
+        return original(session, *arguments)
+
+    original = Synthesizer.decode_take
+    monkeypatch.setattr(Synthesizer, "decode_take", decode_take)
+    list(replace(synthesizer, word_calibration=calibration).stream("The cat sat on the mat.", config=config))
+    assert calibrations == [calibration if is_checked else None]
