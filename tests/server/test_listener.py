@@ -31,6 +31,17 @@ def test_a_listeners_buffer_lasts_for_what_was_sent_since_its_first_audio():
     assert listener.dry_at == 103.75
 
 
+def test_a_listener_whose_buffer_was_empty_goes_on_with_the_next_audio():
+    now = 100.0
+    listener = Listener(CODEC, 0.5, clock=lambda: now)
+    assert listener.sent(1.0) == 0.0
+    now = 100.75
+    assert listener.sent(0.5) == 0.0 and listener.dry_at == 101.5
+    now = 103.5
+    assert listener.sent(0.0) == 0.0 and listener.dry_at == 101.5
+    assert listener.sent(0.5) == 2.0 and listener.dry_at == 104.0
+
+
 def test_patches_that_can_be_decoded_count_as_sent():
     listener = Listener(CODEC, 0.5, clock=lambda: 0.0)
     size = listener.first()

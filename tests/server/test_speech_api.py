@@ -19,7 +19,7 @@ from marstts.server.app import create_app
 from marstts.server.settings import ServeLimits, ServeSettings
 from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
-from scripted import ScriptedTake, scripted_synthesizer
+from scripted import LOUD, SILENT, ScriptedTake, scripted_synthesizer
 
 URL = "/v1/audio/speech"
 
@@ -266,3 +266,13 @@ def test_health_and_metrics_count_requests(client: TestClient):
     assert "marstts_first_audio_seconds_count 1.0" in text
     [audio] = [line for line in text.splitlines() if line.startswith("marstts_audio_seconds_total")]
     assert float(audio.split()[1]) == pytest.approx(1.7, abs=0.1)
+    assert "marstts_patches_total 20.0" in text and "marstts_retries_total 0.0" in text
+    assert "marstts_underrun_seconds_total 0.0" in text
+
+
+def test_takes_that_were_refused_are_counted(settings: ServeSettings):
+    synthesizer = scripted_synthesizer(lambda number, prompt: ScriptedTake(20, LOUD if number % 2 else SILENT))
+    with TestClient(create_app(synthesizer, settings)) as client:
+        for stream in (True, False):
+            assert client.post(URL, json=speech(response_format="pcm", stream=stream)).status_code == 200
+        assert "marstts_retries_total 2.0" in client.get("/metrics").text

@@ -59,11 +59,17 @@ class Listener:
         """When all audio that was sent will have been played (`time.monotonic`)."""
         return self._due if self._playing_since is None else self._playing_since + self._sent_seconds
 
-    def sent(self, seconds: float) -> None:
-        """Note audio that was sent."""
-        if seconds > 0.0 and self._playing_since is None:
-            self._playing_since = self._clock()
+    def sent(self, seconds: float) -> float:
+        """Note audio that was sent -> seconds for which the buffer had been empty until then."""
+        if seconds <= 0.0:
+            return 0.0
+        now = self._clock()
+        if self._playing_since is None:
+            self._playing_since = now
+        dry_seconds = max(0.0, now - self.dry_at)
+        self._playing_since += dry_seconds  # the listener paused for so long
         self._sent_seconds += seconds
+        return dry_seconds
 
     def priority(self, row: RequestState | None) -> float:
         """When the buffer will be empty, counting what can be decoded of a row by now.

@@ -11,6 +11,7 @@ from enum import Enum
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from marstts.server.admission import Admission
+from marstts.server.speech_job import Piece
 
 SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
@@ -39,6 +40,11 @@ class Metrics:
         self.first_audio = self._histogram("marstts_first_audio_seconds", "From a request to its first bytes")
         self.wait = self._histogram("marstts_wait_seconds", "Wait of a request for a place")
         self.audio = Counter("marstts_audio_seconds", "Seconds of audio that were made", registry=self.registry)
+        self.patches = Counter("marstts_patches", "Patches of all sentences that were sent", registry=self.registry)
+        self.retries = Counter("marstts_retries", "Takes that were refused", registry=self.registry)
+        self.underrun = Counter(
+            "marstts_underrun_seconds", "Time for which listeners had nothing left to play", registry=self.registry
+        )
         self.voices = self._gauge("marstts_voices", "Uploaded voices")
         self._gauge("marstts_active_requests", "Requests at work").set_function(lambda: admission.num_active)
         self._gauge("marstts_waiting_requests", "Requests that wait").set_function(lambda: admission.num_waiting)
@@ -55,6 +61,13 @@ class Metrics:
     def count(self, audio_format: str, outcome: Outcome) -> None:
         """Count one request."""
         self.requests.labels(audio_format, outcome.value).inc()
+
+    def count_piece(self, piece: Piece, patch_size: int) -> None:
+        """Count what a piece holds; a patch has `patch_size` tokens."""
+        self.audio.inc(piece.audio_seconds)
+        self.patches.inc(piece.num_tokens / patch_size)
+        self.retries.inc(piece.num_retries)
+        self.underrun.inc(piece.dry_seconds)
 
     def text(self) -> bytes:
         """All metrics as text."""

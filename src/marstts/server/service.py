@@ -176,7 +176,7 @@ class SpeechRun:
         try:
             async for piece in pieces:
                 self.service.admission.made(ticket, piece.audio_seconds)
-                self.service.metrics.audio.inc(piece.audio_seconds)
+                self.service.metrics.count_piece(piece, self.service.synthesizer.engine.layout.patch_size)
                 self.num_tokens += piece.num_tokens
                 yield piece
         except JobEnded as error:

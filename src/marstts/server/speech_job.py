@@ -172,6 +172,12 @@ class Piece:
     words: tuple[Word, ...] = ()
     """Words that were finished since the last piece, in seconds of the file."""
 
+    num_retries: int = 0
+    """Takes that were refused, of the sentences that ended with it."""
+
+    dry_seconds: float = 0.0
+    """Time for which the listener had nothing left to play before it."""
+
     def after(self, earlier: Piece) -> Piece:
         """This piece, with all that an earlier one without bytes had to say."""
         warnings = [warning for warning in (earlier.warning, self.warning) if warning]
@@ -193,18 +199,20 @@ def make_pieces(
         content = encoded.push(speech.samples) + encoded.finish()
         num_tokens = sum(len(codes) for take in speech.takes for codes in take.codes)
         words = tuple(word.scaled(1.0 / spec.speed) for word in speech.words) if spec.needs_words else ()
-        yield Piece(content, speech.seconds, num_tokens, "; ".join(speech.warnings) or None, words=words)
+        warning, num_retries = "; ".join(speech.warnings) or None, sum(take.attempts - 1 for take in speech.takes)
+        yield Piece(content, speech.seconds, num_tokens, warning, words=words, num_retries=num_retries)
         return
     sentences = [s.text for s in PreparedText(spec.text, synthesizer.lexicon)] if spec.names_sentences else []
     with closing(synthesizer.stream(spec.text, voice, seed=spec.seed, scheduler=scheduler, config=listener)) as chunks:
         for chunk in chunks:
-            listener.sent(chunk.seconds / spec.speed)
+            dry_seconds = listener.sent(chunk.seconds / spec.speed)
             content = encoded.push(chunk.samples) + (encoded.finish() if chunk.is_last else b"")
             num_tokens = 0 if chunk.take is None else sum(len(codes) for codes in chunk.take.codes)
             sentence = "".join(sentences[chunk.sentence - 1 : chunk.sentence]) or None
             sentences[chunk.sentence - 1 : chunk.sentence] = [""] * bool(sentence)
             words = tuple(word.scaled(1.0 / spec.speed) for word in chunk.words) if spec.names_words else ()
-            yield Piece(content, chunk.seconds, num_tokens, chunk.warning, sentence, words)
+            num_retries = 0 if chunk.take is None else chunk.take.attempts - 1
+            yield Piece(content, chunk.seconds, num_tokens, chunk.warning, sentence, words, num_retries, dry_seconds)
 
 
 class SpeechJob:
