@@ -72,21 +72,21 @@ def split_sentences(text: str, max_characters: int = 160) -> list[str]:
 def _sentences(words: list[str]) -> Iterator[list[str]]:
     """Words grouped into sentences; marks that stand alone go with the sentence before them."""
     sentence: list[str] = []
-    is_spoken = False
+    is_spoken, num_seen, last = False, 0, len(words) - 1
     for index, word in enumerate(words):
         sentence.append(word)
-        is_spoken = is_spoken or _is_spoken(word)
-        if is_spoken and index + 1 < len(words) and _is_spoken(words[index + 1]) and _ends_sentence(words, index):
+        if word[-1] not in _MAY_END or index == last:
+            continue
+        is_spoken, num_seen = is_spoken or any(map(_is_spoken, sentence[num_seen:])), len(sentence)
+        if is_spoken and _is_spoken(words[index + 1]) and _ends_sentence(words, index):
             yield sentence
-            sentence, is_spoken = [], False
+            sentence, is_spoken, num_seen = [], False, 0
     if sentence:
         yield sentence
 
 
 def _ends_sentence(words: list[str], index: int) -> bool:
-    """Whether a sentence ends after `words[index]`, which is not the last word."""
-    if words[index][-1] not in _MAY_END:
-        return False
+    """Whether a sentence ends after `words[index]`, which is not the last word and ends in a mark."""
     before_closing = words[index].rstrip(_CLOSING_MARKS)
     word = before_closing.rstrip(_STOPS).lstrip(_OPENING_MARKS)
     stop = before_closing[len(before_closing.rstrip(_STOPS)) :]
@@ -147,8 +147,7 @@ def _next_cut(
             break
         cut = (abs(length - target), end, length)
         at_words.append(cut)
-        is_clause = words[end - 1].rstrip("\"'\u2019\u201d").endswith(_CLAUSE_MARKS)
-        if is_clause and length >= MIN_CLAUSE_RATIO * max_characters:
+        if length >= MIN_CLAUSE_RATIO * max_characters and _ends_clause(words[end - 1]):
             at_clauses.append(cut)
     for cuts in (at_clauses, at_words):
         for _, end, length in sorted(cuts):
@@ -158,16 +157,21 @@ def _next_cut(
     return end, length
 
 
+def _ends_clause(word: str) -> bool:
+    return not word[-1].isalnum() and word.rstrip("\"'\u2019\u201d").endswith(_CLAUSE_MARKS)
+
+
 def _is_inside_number(words: list[str], end: int) -> bool:
     """Whether `words[end - 1]` and `words[end]` are parts of one number, date, amount or spelled name."""
     before, after = words[end - 1], words[end]
     if len(before) == 1 and len(after.rstrip(_STOPS + ",;:")) == 1:
         return before.isupper() and after[0].isupper()
-    if words[max(end - 3, 0) : end] == ["ten", "to", "the"]:
-        return True
-    last, following = _last_part(before), _first_part(words, end)
+    last = _last_part(before)
     if last in NUMBER_WORDS and not before.endswith(","):
         return True  # with what is counted: "five kilometers"
+    if before == "the" and words[max(end - 3, 0) : end] == ["ten", "to", "the"]:
+        return True
+    following = _first_part(words, end)
     if before in ("plus", "minus", "point") or last in MONTHS or last in NUMBER_WORDS:
         return following in NUMBER_WORDS
     if before in MONEY_WORDS:
