@@ -44,7 +44,8 @@ def wheel_problems(path: Path) -> list[str]:
         files = [info for info in archive.infolist() if not info.is_dir()]
     names = [info.filename for info in files]
     others = [f"{name} is outside the package" for name in names if not name.startswith(("marstts/", "marstts-"))]
-    return others + problems_of(names, [info.file_size for info in files], REQUIRED, ("tests/", "marstts/tests/", LEFT_OUT))
+    forbidden = ("tests/", "marstts/tests/", LEFT_OUT)
+    return others + problems_of(names, [info.file_size for info in files], REQUIRED, forbidden)
 
 
 def sdist_problems(path: Path) -> list[str]:
@@ -53,7 +54,8 @@ def sdist_problems(path: Path) -> list[str]:
         files = [member for member in archive.getmembers() if member.isfile()]
     names = [member.name.partition("/")[2] for member in files]
     required = (*(f"src/{name}" for name in REQUIRED), "pyproject.toml", "README.md", "LICENSE", "tests/conftest.py")
-    return problems_of(names, [member.size for member in files], required, (".git/", "dist/", "work/", "runs/", f"src/{LEFT_OUT}"))
+    forbidden = (".git/", "dist/", "work/", "runs/", f"src/{LEFT_OUT}")
+    return problems_of(names, [member.size for member in files], required, forbidden)
 
 
 def main(folder: Path) -> None:
