@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 import miniature_corpora
 from marstts.cli.main import app
 from scripted import good, scripted_synthesizer
-from test_fuzz_files import SLOWEST_SECONDS, count_inputs, mutated
+from test_fuzz_files import SLOWEST_SECONDS, count_inputs, input_rng, mutated
 
 RUN = CliRunner()
 INPUTS = max(4, int(os.environ.get("MARSTTS_FUZZ", "60")) // 10)
@@ -162,7 +162,7 @@ def attack(entry: Entry, name: str, inputs: int = INPUTS) -> None:
         for kind in special_files(path):
             invoke(entry, f"{label}, {kind}")
         for number in range(inputs):
-            rng = random.Random(f"{label} {number}")
+            rng = input_rng(f"{label} {number}")
             path.write_bytes(mutation(content, path.name, rng))
             canary.write_bytes(b"stays")
             invoke(entry, f"{label}, input {number}")
@@ -263,7 +263,7 @@ def test_manifests(tmp_path: Path) -> None:
     for kind in special_files(shard):
         invoke(Entry(train, [shard], makes=[run]), f"shard, {kind}")
     for number in range(INPUTS):
-        corrupt = mutated(content[:4000], random.Random(f"shard {number}")) + content[4000:]
+        corrupt = mutated(content[:4000], input_rng(f"shard {number}")) + content[4000:]
         if corrupt != content:
             shard.write_bytes(corrupt)
             invoke(Entry(train, [shard], makes=[run]), f"shard, input {number}")
@@ -371,7 +371,7 @@ def test_bundles_with_word_times(tmp_path: Path) -> None:
         content = path.read_bytes()
         for number in range(inputs):
             label = f"words {path.name}"
-            path.write_bytes(mutation(content, path.name, random.Random(f"{label} {number}")))
+            path.write_bytes(mutation(content, path.name, input_rng(f"{label} {number}")))
             invoke(Entry(command, [], output, makes=[words]), f"{label}, input {number}")
         path.write_bytes(content)
         count_inputs(f"words {path.name}", inputs)

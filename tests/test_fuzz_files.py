@@ -1,7 +1,8 @@
 """Corrupt files: each reader returns a value or one sentence, without a traceback, a hang or access to other files.
 
 A few hundred inputs per reader by default; `MARSTTS_FUZZ=20000 pytest tests/test_fuzz_files.py` tries so many of each.
-Inputs follow from their number alone, which a failure names. `MARSTTS_FUZZ_COUNTS=FILE` appends the counts to a file.
+Inputs follow from their number and from `MARSTTS_FUZZ_SEED` alone; a failure names the number.
+`MARSTTS_FUZZ_COUNTS=FILE` appends the counts to a file.
 """
 
 from __future__ import annotations
@@ -97,6 +98,11 @@ def mutated(content: bytes, rng: random.Random) -> bytes:
     return bytes(corrupt)
 
 
+def input_rng(case: str) -> random.Random:
+    """The randomness of one input; another seed gives other inputs."""
+    return random.Random(os.environ.get("MARSTTS_FUZZ_SEED", "") + case)
+
+
 def count_inputs(name: str, inputs: int, **more: int) -> None:
     """Append how many inputs of an attack passed to the file that MARSTTS_FUZZ_COUNTS names."""
     if path := os.environ.get("MARSTTS_FUZZ_COUNTS"):
@@ -107,7 +113,7 @@ def count_inputs(name: str, inputs: int, **more: int) -> None:
 def attack(seeds: list[bytes], read: Callable[[bytes], Any], name: str) -> None:
     """Every reader's answer to every input is a value or one sentence, soon."""
     for number in range(INPUTS):
-        rng = random.Random(f"{name} {number}")
+        rng = input_rng(f"{name} {number}")
         content = mutated(rng.choice(seeds), rng)
         started = time.monotonic()
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,7 +17,7 @@ from marstts.audio import Waveform, encode
 from marstts.server.settings import ServeLimits, ServeSettings
 from scripted import good, scripted_synthesizer
 from test_fuzz_commands import mutated_json, time_limit
-from test_fuzz_files import INPUTS, count_inputs, mutated
+from test_fuzz_files import INPUTS, count_inputs, input_rng, mutated
 
 pytest.importorskip("wyoming", reason="wyoming is not installed")
 
@@ -41,7 +40,7 @@ def test_uploads(client: TestClient, reference: Waveform, settings: ServeSetting
     seed = upload_body(encode(reference, ".wav"))
     wav = seed.index(b"RIFF")
     for number in range(FEW):
-        rng = random.Random(f"upload {number}")
+        rng = input_rng(f"upload {number}")
         head, tail = seed[: wav + 60], seed[wav + 60 :]
         body = mutated(head, rng) + tail if number % 3 else head + mutated(tail, rng)
         content_type = f"multipart/form-data; boundary={BOUNDARY.decode()}"
@@ -70,7 +69,7 @@ MESSAGES = [
 
 def test_websocket_messages(client: TestClient) -> None:
     for number in range(FEW):
-        rng = random.Random(f"websocket {number}")
+        rng = input_rng(f"websocket {number}")
         with (
             time_limit(f"websocket {number}"),
             client.websocket_connect("/v1/audio/speech/stream") as session,
@@ -117,7 +116,7 @@ EVENTS = [
 def test_wyoming_events(server: LiveServer, caplog: pytest.LogCaptureFixture) -> None:
     address = ("127.0.0.1", server.service.settings.wyoming_port or 0)
     for number in range(FEW):
-        rng = random.Random(f"wyoming {number}")
+        rng = input_rng(f"wyoming {number}")
         content = mutated(b"".join(rng.choices(EVENTS, k=rng.randint(1, 5))), rng)
         with time_limit(f"wyoming {number}"), socket.create_connection(address, timeout=20) as connection:
             connection.sendall(content)
