@@ -7,6 +7,7 @@ import os
 import random
 import sys
 import time
+import tracemalloc
 
 import pytest
 
@@ -144,3 +145,13 @@ def test_mutated_json_is_read_or_refused():
             json.dumps(parse_json(text.decode("utf-8", "replace"), "x"), ensure_ascii=False).encode()
         except MarsError as error:
             assert "\n" not in str(error)
+
+
+def test_the_memory_of_reading_is_that_of_the_file(tmp_path):
+    (tmp_path / "a").write_bytes(bytes(2**20))
+    tracemalloc.start()
+    try:
+        assert len(read_regular_file(tmp_path / "a", 256 * 2**20)) == 2**20
+        assert tracemalloc.get_traced_memory()[1] < 4 * 2**20
+    finally:
+        tracemalloc.stop()

@@ -34,6 +34,9 @@ PROBLEMS = {
     errno.ENAMETOOLONG: "the name is too long",
     errno.ENXIO: "no process reads from this pipe",
     errno.EMFILE: "too many files are open",
+    errno.ENFILE: "too many files are open",
+    errno.ENOMEM: "there is not enough memory",
+    errno.EAGAIN: "the system has too many processes or too little memory",
 }
 
 DISK_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO})

@@ -25,6 +25,9 @@ MAX_DEPTH = 32
 MAX_DIGITS = 40
 """Characters of one number in JSON."""
 
+CHUNK_BYTES = 2**20
+"""Bytes read at once where a file has more than the system says."""
+
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _LONG_NUMBER = re.compile(r"\d{16}|[eE]\+?\d{3}")
 """Characters without which no number can be too long or too large."""
@@ -66,7 +69,9 @@ def _check_regular(found: os.stat_result, name: str, max_bytes: int, kind: type[
 def read_regular_file(path: Path | str, max_bytes: int, kind: type[MarsError] = FileError) -> bytes:
     """All bytes of a regular file of at most `max_bytes`; raises `kind` as `open_regular` does."""
     with open_regular(path, max_bytes, kind) as file, os_errors(path, "be read", kind):
-        content = file.read(max_bytes + 1)
+        content = file.read(os.fstat(file.fileno()).st_size + 1)  # memory for this file, not for the largest
+        while len(content) <= max_bytes and (more := file.read(CHUNK_BYTES)):
+            content += more
     if len(content) > max_bytes:  # it grew, or the system does not report its size
         raise kind(f"{printable_name(path)}: expected at most {show_bytes(max_bytes)}, but the file has more")
     return content

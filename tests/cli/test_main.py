@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import os
 import subprocess
 import sys
 import warnings
@@ -242,3 +244,52 @@ def test_a_missing_extra_is_named_in_one_sentence(add_command, add_missing):
 
     add_command("late", command=lambda: require("another_missing_package", "eval"))
     assert "pip install 'marstts[eval]'" in RUN.invoke(app, ["late"]).stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (MemoryError(), "there is not enough memory"),
+        (OSError(errno.EMFILE, "x"), "the command cannot go on: too many files are open"),
+        (OSError(errno.ENOMEM, "x"), "the command cannot go on: there is not enough memory"),
+        (OSError(errno.ENOSPC, "x"), "the command cannot go on: the disk is full"),
+    ],
+    ids=["memory", "files", "memory of the system", "disk"],
+)
+def test_what_the_machine_lacks_is_one_sentence(error, sentence, monkeypatch):
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("marstts.cli.text.read_lexicon", fail)
+    result = RUN.invoke(app, ["text", "Hi.", "--lexicon", "a.txt"])
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"marstts: {sentence}") and len(result.stderr.splitlines()) == 1
+
+
+def test_other_errors_of_the_system_keep_their_traceback(monkeypatch):
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOTCONN, "a bug")
+
+    monkeypatch.setattr("marstts.cli.text.read_lexicon", fail)
+    result = RUN.invoke(app, ["text", "Hi.", "--lexicon", "a.txt"])
+    assert isinstance(result.exception, OSError)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of a process on Linux")
+@pytest.mark.parametrize(("limit", "value"), [("RLIMIT_NOFILE", 9), ("RLIMIT_DATA", 60 * 2**20)])
+def test_a_process_with_low_limits_ends_in_one_sentence_and_keeps_the_older_output(limit, value, tmp_path):
+    import resource
+
+    output = tmp_path / "o.wav"
+    output.write_bytes(b"older")
+    done = subprocess.run(
+        [sys.executable, "-m", "marstts", "speak", "Hi.", "--voice", "ada", "--output", output],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        preexec_fn=lambda: resource.setrlimit(getattr(resource, limit), (value, value)),
+    )
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+    assert done.stderr.startswith("marstts: ") and output.read_bytes() == b"older"

@@ -6,6 +6,7 @@ speaking needs no PyTorch and `--help` is quick. Errors for users end here: one 
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from typer.core import TyperCommand, TyperGroup
 import marstts
 from marstts.cli.logs import configure_logging, silence_libraries
 from marstts.errors import MarsError, MissingExtraError
-from marstts.file_errors import describe_os_error, printable_name, printable_text
+from marstts.file_errors import DISK_ERRNOS, describe_os_error, printable_name, printable_text
 from marstts.lazy import lazy_module
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ else:
 
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 """No command uses plugins of pydantic; looking for some reads the metadata of every installed package."""
+
+RESOURCE_ERRNOS = DISK_ERRNOS | {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
+"""Numbers of errors that come from what the machine has, whatever was done."""
 
 MAX_SENTENCE = 4000
 """Characters of an error that are printed."""
@@ -122,10 +126,9 @@ class LazyGroup(TyperGroup):
         except MarsError as error:
             typer.echo(f"marstts: {printable_text(str(error), MAX_SENTENCE)}", err=True)
             raise typer.Exit(code=2) from error
-        except OSError as error:
-            if error.filename is None or isinstance(error.filename, int):
+        except (OSError, MemoryError) as error:
+            if (sentence := describe_system_error(error)) is None:
                 raise
-            sentence = f"{printable_name(error.filename)}: cannot be used: {describe_os_error(error)}"
             typer.echo(f"marstts: {sentence}", err=True)
             raise typer.Exit(code=2) from error
 
@@ -137,6 +140,17 @@ class LazyGroup(TyperGroup):
             if (command := COMMANDS.get(ctx.invoked_subcommand or "")) is not None:
                 command.raise_if_extra_is_missing(ctx.invoked_subcommand, error)
             raise
+
+
+def describe_system_error(error: OSError | MemoryError) -> str | None:
+    """One sentence where a file, or what the machine has, ended the command; None where it is another error."""
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for this; give less at once, or a machine with more"
+    if error.filename is not None and not isinstance(error.filename, int):
+        return f"{printable_name(error.filename)}: cannot be used: {describe_os_error(error)}"
+    if error.errno in RESOURCE_ERRNOS:
+        return f"the command cannot go on: {describe_os_error(error)}"
+    return None
 
 
 def replace_closed_streams() -> None:
