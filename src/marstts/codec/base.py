@@ -58,6 +58,9 @@ class CodecSpec:
 MAX_HOP = 2**20
 """Most samples in one patch."""
 
+MAX_SAMPLE = 1e4
+"""Largest magnitude that a codec decodes; audio is about 1, and sums of squares of more may overflow."""
+
 
 def check_levels(strides: Sequence[int]) -> None:
     """Raise ValueError unless each stride divides the one before, coarse to fine."""
@@ -203,6 +206,13 @@ class WindowDecoding:
 def start_decoding(codec: Codec) -> Decoding:
     """The codec's incremental decoding if it has one, otherwise decoding by windows."""
     return codec.decoding() if isinstance(codec, IncrementalCodec) else WindowDecoding(codec)
+
+
+def check_samples(samples: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The samples that a codec decoded; CheckpointError where they are NaN or far beyond audio."""
+    if not np.abs(samples).max(initial=0.0) < MAX_SAMPLE:  # false for NaN, too
+        raise CheckpointError("the codec decoded NaN or enormous samples; its weights are corrupt: install it again")
+    return samples
 
 
 def noise_of(seed: tuple[int, ...], patch: int, size: int) -> NDArray[np.float32]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from marstts.audio import Waveform
-from marstts.codec.base import Codes, start_decoding
+from marstts.codec.base import Codes, check_samples, start_decoding
 from marstts.config import Config
 from marstts.generation.request import RequestState
 from marstts.synthesis.model_session import ModelSession
@@ -82,7 +82,7 @@ class IncrementalDecoder:
         self._codes = self._session.codes_of(row)
         if not self._session.model.is_incremental:
             stop = len(self._codes[0])  # frames of the codec, of which a token may stand for several
-        self._pieces.append(self._decoding.decode_until(self._codes, stop))
+        self._pieces.append(check_samples(self._decoding.decode_until(self._codes, stop)))
         self._decoded, self._size = stop, self._sizes.following(stop - self._decoded)
         return self._pieces[-1]
 

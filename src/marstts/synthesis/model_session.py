@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from marstts import audio
 from marstts.audio import Waveform
-from marstts.codec.base import TIMBRE, Codec, Codes, with_timbre
+from marstts.codec.base import TIMBRE, Codec, Codes, check_samples, with_timbre
 from marstts.errors import ConfigError
 from marstts.generation.engine import AttentionEngine, Engine, PatchScorer
 from marstts.generation.request import Request, RequestState, SamplingConfig, StopReason
@@ -233,7 +233,11 @@ class ModelSession:
 
     def decode(self, codes: Codes, voice: Voice) -> Waveform:
         """Decode `codes` in the timbre of `voice`; no samples where there are no codes."""
-        return self.codec_of(voice).decode(codes) if len(codes[0]) else silence(0.0, self.codec.spec.sample_rate)
+        if not len(codes[0]):
+            return silence(0.0, self.codec.spec.sample_rate)
+        waveform = self.codec_of(voice).decode(codes)
+        check_samples(waveform.samples)
+        return waveform
 
     def assemble(
         self,

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnxruntime import InferenceSession
 
-from marstts.checked_graph import Shape, check_signature
+from marstts.checked_graph import Shape, check_signature, fits
 from marstts.config import read_config
 from marstts.errors import CheckpointError
 from marstts.file_errors import printable_name
@@ -121,6 +121,8 @@ class OnnxEngine:
     def start(self, prompts: Sequence[Prompt]) -> OnnxState:
         """Encode the texts and run the prefixes through the global decoder."""
         batch = collate(prompts)
+        config = self.config
+        kept = (config.global_layers, len(prompts), config.heads, None, config.width // config.heads)
         keys, values, mask = self._run(
             "encoder",
             self._encoder,
@@ -130,7 +132,10 @@ class OnnxEngine:
                 "identity": batch.identity,
                 "style": batch.style,
             },
+            [kept, kept, (len(prompts), None)],
         )
+        if not keys.shape[3] == values.shape[3] == mask.shape[1]:
+            raise self._mismatch("encoder")
         memory = Memory.of(np.stack([keys, values]), attention_bias(mask))
         patches = np.pad(batch.prefix, ((0, 0), (1, 0), (0, 0)), constant_values=PATCH_PADDING)  # the start vector
         layers, rows, heads, _, width = keys.shape
@@ -153,6 +158,10 @@ class OnnxEngine:
                 "tokens": tokens[:, -1] if position else np.zeros(batch, np.int64),
                 **{f"past.{index}": cache for index, cache in enumerate(past)},
             },
+            [
+                (batch, self.config.codebook_size + 1),
+                *((*cache.shape[:2], position + 1, cache.shape[3]) for cache in past),
+            ],
         )
         return logits, replace(state, patch=tuple(grown))
 
@@ -176,7 +185,11 @@ class OnnxEngine:
                 "recent": inputs.recent,
                 "max_ratio": inputs.max_ratio,
             },
+            [(None, len(inputs.uniforms), 1)],
         )
+        in_range = drawn.dtype == np.int64 and ((drawn >= 0) & (drawn <= self.config.eos)).all()
+        if len(drawn) > self.config.patch_size or not in_range:
+            raise self._mismatch("patch")
         tokens = np.full((len(inputs.uniforms), self.config.patch_size), self.config.eos, np.int64)
         tokens[:, : len(drawn)] = drawn[:, :, 0].T
         return tokens, state
@@ -247,23 +260,36 @@ class OnnxEngine:
             for layer in range(self.config.global_layers):
                 inputs[f"seen_{name}.{layer}"] = cache.cache[kind, layer]
                 inputs[f"memory_{name}.{layer}"] = memory.cache[kind, layer]
-        vectors, new, *rest = self._run("global", self._global, inputs)
-        attention = rest[0] if rest else None
         config = self.config
         heads, rows = (config.heads, config.width // config.heads), patches.shape[:2]
-        expected = (*rows, config.width), (2, config.global_layers, rows[0], heads[0], rows[1], heads[1])
-        is_attention = attention is None or attention.shape == (*rows, memory.bias.shape[1])
-        if (vectors.shape, new.shape) != expected or not is_attention:
-            raise self._mismatch("global")
+        shapes = [
+            (*rows, config.width),
+            (2, config.global_layers, rows[0], heads[0], rows[1], heads[1]),
+            (*rows, memory.bias.shape[1]),
+        ]
+        vectors, new, *rest = self._run("global", self._global, inputs, shapes, optional=1)
         refuse_nan(vectors)
-        return vectors, new, attention
+        return vectors, new, rest[0] if rest else None
 
-    def _run(self, name: str, session: InferenceSession, feeds: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
-        """All outputs of a graph; CheckpointError where the runtime fails on it."""
+    def _run(
+        self,
+        name: str,
+        session: InferenceSession,
+        feeds: dict[str, NDArray[Any]],
+        shapes: Sequence[Shape],
+        optional: int = 0,
+    ) -> list[NDArray[Any]]:
+        """Outputs of these shapes, the last ones optional; CheckpointError where the graph fails or computes others."""
         try:
-            return session.run(None, feeds)
+            found = [np.asarray(value) for value in session.run(None, feeds)]
         except Exception as error:  # onnxruntime's classes of exceptions are unrelated
             raise self._mismatch(name) from error
+        is_complete = len(shapes) - optional <= len(found) <= len(shapes)
+        if not is_complete or not all(
+            value.dtype.kind in "fib" and fits(value.shape, shape) for value, shape in zip(found, shapes, strict=False)
+        ):
+            raise self._mismatch(name)
+        return found
 
     def _mismatch(self, name: str) -> CheckpointError:
         return CheckpointError(
