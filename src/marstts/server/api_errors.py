@@ -15,7 +15,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from marstts.errors import MarsError
@@ -81,6 +81,8 @@ def as_api_error(error: Exception) -> ApiError:
         return ApiError(error.status, str(error))
     if isinstance(error, RequestValidationError):
         return validation_error(error.errors())
+    if isinstance(error, ClientDisconnect):
+        return ApiError(400, "The connection was closed before the whole body had come.")
     if isinstance(error, HTTPException):
         sentence = SENTENCES.get(error.status_code, str(error.detail))
         return ApiError(error.status_code, sentence)
@@ -107,5 +109,5 @@ def install_handlers(app: FastAPI) -> None:
     async def handle(request: Request, error: Exception) -> Response:
         return error_response(as_api_error(error))
 
-    for kind in (HTTPError, HTTPException, RequestValidationError, MarsError, Exception):
+    for kind in (HTTPError, HTTPException, RequestValidationError, ClientDisconnect, MarsError, Exception):
         app.add_exception_handler(kind, handle)

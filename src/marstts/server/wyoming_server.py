@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, cast
 
+from pydantic import ValidationError
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
 from wyoming.error import Error
 from wyoming.event import Event
@@ -27,7 +28,7 @@ from wyoming.tts import (
 )
 
 import marstts
-from marstts.server.api_errors import ApiError, as_api_error
+from marstts.server.api_errors import ApiError, as_api_error, validation_error
 from marstts.server.encoders import API_RATE, AudioFormat
 from marstts.server.schemas import SpeechBody
 from marstts.server.service import SpeechService
@@ -192,6 +193,8 @@ class WyomingHandler(AsyncEventHandler):
     async def _push(self, text: str) -> None:
         assert self._buffer is not None
         try:
+            if not isinstance(text, str):  # the library takes any value of JSON
+                raise ApiError(400, "text: Expected a text.")
             for sentence in self._buffer.push(text):
                 self._texts.put_nowait((sentence, self._voice, False))
         except Exception as error:
@@ -217,7 +220,11 @@ class WyomingHandler(AsyncEventHandler):
 
     async def _speak(self, text: str, voice: SynthesizeVoice | None) -> None:
         name = (voice.name if voice else None) or DEFAULT_VOICE
-        body = SpeechBody(model=self._service.synthesizer.name, input=text, voice=name, response_format=AudioFormat.PCM)
+        fields = {"model": self._service.synthesizer.name, "input": text, "voice": name}
+        try:
+            body = SpeechBody.model_validate({**fields, "response_format": AudioFormat.PCM})
+        except ValidationError as error:
+            raise validation_error(error.errors(include_url=False, include_context=False)) from error
         async with aclosing(speak_bytes(self._service, body, self._owner)) as pieces:
             first = await anext(pieces)
             await self.write_event(AudioStart(**FORMAT).event())
