@@ -14,9 +14,9 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import statistics
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -103,10 +103,13 @@ def describe(errors: list[float]) -> dict[str, float]:
     return {name: round(float(value), 4) for name, value in values.items()}
 
 
-def flaws(synthesizer: Synthesizer, count: int, seed: int, first: int = 0, texts: bool = True) -> list[dict[str, Any]]:
+def flaws(
+    synthesizer: Synthesizer, count: int, seed: int, first: int = 0, texts: bool = True, is_thorough: bool = True
+) -> list[dict[str, Any]]:
     """Flaws that are found in the takes of each sentence, sound and corrupted, from sentence `first` on.
 
-    Each is checked as a single take is, and, thoroughly, as one of several is. `texts`: also takes of other texts.
+    Each is checked as a single take is, and, if `is_thorough`, as one of several is.
+    `texts`: also takes of other texts.
     """
     thorough = replace(synthesizer, omission_check=OmissionCheck.ALL_WORDS)
     rng = random.Random(seed + first)
@@ -130,9 +133,10 @@ def flaws(synthesizer: Synthesizer, count: int, seed: int, first: int = 0, texts
         for kind, row in zip(takes, forced_rows(synthesizer, spoken, list(takes.values())), strict=True):
             search = search_path(spoken.places, row.attention)
             kinds[kind] = sorted({flaw.kind.value for flaw in synthesizer.take_flaws(search, row)})
-            thorough_kinds[kind] = sorted({flaw.kind.value for flaw in thorough.take_flaws(search, row)})
-        patches = word[1] - word[0]
-        found.append({"text": spoken.text, "patches": patches, "single": kinds, "one of several": thorough_kinds})
+            if is_thorough:
+                thorough_kinds[kind] = sorted({flaw.kind.value for flaw in thorough.take_flaws(search, row)})
+        checks = {"single": kinds} | ({"one of several": thorough_kinds} if is_thorough else {})
+        found.append({"text": spoken.text, "patches": word[1] - word[0], **checks})
     return found
 
 
@@ -153,7 +157,8 @@ def corrupt_takes(
 
 def summarize_flaws(found: list[dict[str, Any]]) -> dict[str, Any]:
     """Shares of takes that are flagged by both checks, by kind of take and by length of the word that was cut out."""
-    return {"sentences": len(found), **{check: summarize_check(found, check) for check in CHECKS}}
+    checks = [check for check in CHECKS if any(check in one for one in found)]
+    return {"sentences": len(found), **{check: summarize_check(found, check) for check in checks}}
 
 
 def summarize_check(found: list[dict[str, Any]], check: str) -> dict[str, Any]:
@@ -199,26 +204,46 @@ def choose_word(spoken: SpokenSentence, synthesizer: Synthesizer, rng: random.Ra
     return rng.choice(long) if long else None
 
 
-def cost(synthesizer: Synthesizer, count: int, seed: int) -> dict[str, Any]:
-    """Seconds of processor that a batch takes with guard and word times, and without; medians of rounds."""
+def cost(synthesizer: Synthesizer, count: int, seed: int, rounds: int = 7) -> dict[str, Any]:
+    """Seconds that sentences take with guard and word times, and without, in turn: in a batch, and one by one."""
     texts = held_out_sentences(count, seed)
     plain = replace(synthesizer, model=replace(synthesizer.model, engine=WithoutAttention(synthesizer.engine)))
-    seconds: dict[str, list[float]] = {"with": [], "without": []}
+    speakers = {"with": synthesizer, "without": plain}
     codes: dict[str, list[bytes]] = {}
-    for _ in range(7):
-        for name, one in (("with", synthesizer), ("without", plain)):
-            started = time.process_time()
-            takes = [take for result in one.speak_many(texts) for take in result.speech.takes]
-            seconds[name].append(time.process_time() - started)
-            codes[name] = sorted(np.concatenate(take.codes).tobytes() for take in takes)
-    ratio = [with_guard / without for with_guard, without in zip(seconds["with"], seconds["without"], strict=True)]
+    for name, one in speakers.items():
+        takes = [take for result in one.speak_many(texts) for take in result.speech.takes]
+        codes[name] = sorted(np.concatenate(take.codes).tobytes() for take in takes)
+    in_batch = measure_in_turn(
+        {name: lambda one=one: list(one.speak_many(texts)) for name, one in speakers.items()}, rounds
+    )
+    alone = measure_in_turn(
+        {name: lambda one=one: [one.speak(text) for text in texts[:8]] for name, one in speakers.items()}, rounds
+    )
     return {
         "sentences": count,
-        "seconds": {name: round(statistics.median(values), 3) for name, values in seconds.items()},
-        "ratio": round(statistics.median(ratio), 4),
-        "ratio_of_minima": round(min(seconds["with"]) / min(seconds["without"]), 4),
+        "in_batch": in_batch,
+        "one_by_one": {"sentences": min(8, count), **alone},
         "same_codes": codes["with"] == codes["without"],
     }
+
+
+def measure_in_turn(speakers: dict[str, Callable[[], Any]], rounds: int) -> dict[str, Any]:
+    """Least seconds of processor and of the clock that each takes, and their ratios; the first round is not kept."""
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in speakers}
+    for _ in range(rounds + 1):
+        for name, speak in speakers.items():
+            started = time.process_time(), time.perf_counter()
+            speak()
+            found[name].append((time.process_time() - started[0], time.perf_counter() - started[1]))
+    kinds: dict[str, Any] = {}
+    for index, kind in enumerate(("processor", "clock")):
+        seconds = {name: np.array([one[index] for one in values[1:]]) for name, values in found.items()}
+        kinds[kind] = {
+            "seconds": {name: round(float(values.min()), 3) for name, values in seconds.items()},
+            "ratio_of_minima": round(float(seconds["with"].min() / seconds["without"].min()), 4),
+            "median_ratio": round(float(np.median(seconds["with"] / seconds["without"])), 4),
+        }
+    return kinds
 
 
 class WithoutAttention:
@@ -228,13 +253,21 @@ class WithoutAttention:
         self.layout, self.config = engine.layout, engine.config
         self.start, self.append, self.select, self.join = engine.start, engine.append, engine.select, engine.join
         self.next_logits, self.sample_patch = engine.next_logits, engine.sample_patch
+        self.keep_rows, self.can_start_concurrently = engine.keep_rows, engine.can_start_concurrently
 
 
 def flaws_in_pieces(synthesizer: Synthesizer, options: argparse.Namespace) -> dict[str, Any]:
     """Measure `flaws` of some sentences, and summarize them with those in the file `pieces`, where they are kept."""
     pieces: Path | None = options.pieces
     found = json.loads(pieces.read_text()) if pieces is not None and pieces.exists() else []
-    found += flaws(synthesizer, options.sentences or 300, options.seed, options.first, not options.without_texts)
+    found += flaws(
+        synthesizer,
+        options.sentences or 300,
+        options.seed,
+        options.first,
+        not options.without_texts,
+        not options.single,
+    )
     if pieces is not None:
         pieces.write_text(json.dumps(found))
     return summarize_flaws(found)
@@ -249,15 +282,18 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="flaws: number of the first sentence")
     parser.add_argument("--pieces", type=Path, help="flaws: a file that keeps the results of earlier calls")
     parser.add_argument("--without-texts", action="store_true", help="flaws: leave out takes of other texts")
+    parser.add_argument("--single", action="store_true", help="flaws: only the check of a single take")
+    parser.add_argument("--rounds", type=int, default=7, help="cost: rounds that are kept")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     usual = {"boundaries": 100, "flaws": 300, "cost": 24}[options.what]
     started = time.perf_counter()
     if options.what == "flaws":
         result = flaws_in_pieces(load("mini"), options)
+    elif options.what == "cost":
+        result = cost(load("mini"), options.sentences or usual, options.seed, options.rounds)
     else:
-        measure = {"boundaries": boundaries, "cost": cost}[options.what]
-        result = measure(load("mini"), options.sentences or usual, options.seed)
+        result = boundaries(load("mini"), options.sentences or usual, options.seed)
     report = {
         **gather_metadata(f"python benchmarks/word_times.py {options.what} --seed {options.seed}"),
         "seconds": round(time.perf_counter() - started, 1),

@@ -87,5 +87,5 @@ def test_a_search_continued_step_by_step_equals_a_whole_one():
     steps = steps_at(places, [0, 1, 1, 3, 4, 6, 8], sharpness=0.6)
     search = PathSearch.begin(places)
     for step in steps:
-        search = search.after(step)
+        search = search.after([step])
     assert search.path().tolist() == search_path(places, steps).path().tolist()

@@ -129,7 +129,7 @@ def _first_letter(sentence: str, first: int, last: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class PathSearch:
-    """A Viterbi search that takes one step after another; a value."""
+    """A Viterbi search that takes steps as they are made; a value."""
 
     places: SentencePlaces
     scores: NDArray[np.float32]
@@ -144,21 +144,35 @@ class PathSearch:
     origins: tuple[NDArray[np.int64], ...] = ()
     """(K,) of each step: the place that the best path to each place was in before."""
 
+    latest: tuple[int, ...] = ()
+    """The place where the best path was after each step, as far as was known then."""
+
     @classmethod
     def begin(cls, places: SentencePlaces) -> PathSearch:
         """The search before the first step: a path begins at the start or in the first word."""
         scores = -places.prices[0]
         return cls(places, scores.astype(np.float32), np.zeros(len(places.spans), np.float32))
 
-    def after(self, step: NDArray[np.float32]) -> PathSearch:
-        """The search with one more step, attention (S or more,) to the tokens."""
-        known = step[: len(self.coverage)]
+    def after(self, steps: Sequence[NDArray[np.float32]]) -> PathSearch:
+        """The search with more steps, attention (S or more,) to the tokens each. Many at once cost less."""
+        if not steps:
+            return self
+        known = np.stack([step[: len(self.coverage)] for step in steps])
         attention = known @ self.places.membership
-        arrivals = self.scores[:, None] - self.places.prices
-        origins = arrivals.argmax(axis=0)
-        scores = arrivals[origins, np.arange(len(origins))] + np.log(np.maximum(attention, MIN_ATTENTION))
+        scores, prices, index = self.scores, self.places.prices, np.arange(len(self.scores))
+        origins, latest = [], []
+        for evidence in np.log(np.maximum(attention, MIN_ATTENTION)):
+            arrivals = scores[:, None] - prices
+            origins.append(arrivals.argmax(axis=0))
+            scores = arrivals[origins[-1], index] + evidence
+            latest.append(int(scores.argmax()))
         return PathSearch(
-            self.places, scores, self.coverage + known, (*self.attention, attention), (*self.origins, origins)
+            self.places,
+            scores,
+            self.coverage + known.sum(axis=0),
+            (*self.attention, *attention),
+            (*self.origins, *origins),
+            (*self.latest, *latest),
         )
 
     @property
@@ -177,7 +191,4 @@ class PathSearch:
 
 def search_path(places: SentencePlaces, steps: Sequence[NDArray[np.float32]]) -> PathSearch:
     """The search after all steps, attention (S or more,) to the text tokens each."""
-    search = PathSearch.begin(places)
-    for step in steps:
-        search = search.after(step)
-    return search
+    return PathSearch.begin(places).after(steps)

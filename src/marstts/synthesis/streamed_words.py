@@ -47,8 +47,7 @@ class StreamedWords:
             return False
         if self._search is None:
             self._search = PathSearch.begin(SentencePlaces.of(self._segment.text, spans))
-        for step in row.attention[len(self._search.attention) :]:
-            self._search = self._search.after(step)
+        self._search = self._search.after(row.attention[len(self._search.attention) :])
         return True
 
     def _new(self, words: tuple[Word, ...]) -> tuple[Word, ...]:

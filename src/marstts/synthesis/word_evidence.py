@@ -168,13 +168,16 @@ def letter_number(character: str) -> int:
 def token_letters(places: SentencePlaces) -> NDArray[np.float32]:
     """(S, N) letters of each text token, divided by their number; silence before the sentence, all else after it."""
     shares = np.zeros((len(places.spans), NUM_LETTERS), np.float32)
-    known = np.flatnonzero(places.spans[:, 0] >= 0)
-    first = known[0] if len(known) else len(places.spans)
-    for token, (start, end) in enumerate(places.spans.tolist()):
-        if start < 0:
-            shares[token, 0 if token < first else NUM_LETTERS - 1] = 1.0
-        for character in places.sentence[start:end] if start >= 0 else "":
-            shares[token, letter_number(character)] += 1.0 / (end - start)
+    starts, sizes = places.spans[:, 0], places.spans[:, 1] - places.spans[:, 0]
+    inside = starts >= 0
+    known = np.flatnonzero(inside)
+    first = known[0] if len(known) else len(starts)
+    shares[~inside, np.where(np.flatnonzero(~inside) < first, 0, NUM_LETTERS - 1)] = 1.0
+    sizes = np.where(inside, sizes, 0)
+    tokens = np.arange(len(starts)).repeat(sizes)
+    before = (sizes.cumsum() - sizes)[tokens]
+    letters = np.array([letter_number(character) for character in places.sentence], np.int64)
+    np.add.at(shares, (tokens, letters[starts[tokens] + np.arange(len(tokens)) - before]), 1.0 / sizes[tokens])
     return shares
 
 
@@ -214,12 +217,13 @@ def word_features(
         axis=1,
     )
     words = [places.places[word] for word in places.words]
-    members = [(spans[:, 0] >= max(0, word.start - 1)) & (spans[:, 0] < word.end) for word in words]
-    least = np.array([ratios[member].min(axis=0) if member.any() else np.ones(ratios.shape[1]) for member in members])
-    least = np.log(np.maximum(least, MIN_RATIO))
+    begins, ends = (np.array([getattr(word, edge) for word in words], np.int64)[:, None] for edge in ("start", "end"))
+    members = (spans[:, 0] >= np.maximum(0, begins - 1)) & (spans[:, 0] < ends)  # (W, tokens inside)
+    least = np.where(members[:, :, None], ratios, np.inf).min(axis=1, initial=np.inf)
+    least = np.log(np.maximum(np.where(np.isfinite(least), least, 1.0), MIN_RATIO))
     padded = np.pad(least, ((1, 1), (0, 0)))
     of_take = least.min(axis=0)[None].repeat(len(words), axis=0)
-    own = np.array([found[member, 1].sum() / max(expected[member, 1].sum(), MIN_RATIO) for member in members])
+    own = members @ found[:, 1] / np.maximum(members @ expected[:, 1], MIN_RATIO)
     sizes = np.array([word.num_letters / 5.0 for word in words])
     return np.concatenate(
         [

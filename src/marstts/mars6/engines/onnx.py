@@ -29,7 +29,7 @@ from marstts.file_errors import printable_name
 from marstts.generation.engine import SamplingInputs, log_probabilities, refuse_nan
 from marstts.generation.layout import TokenLayout
 from marstts.mars6.config import NUM_SLOTS, Mars6Config
-from marstts.mars6.engines.row_caches import DecoderKVCache, Memory, attention_bias, fit_axis
+from marstts.mars6.engines.row_caches import Buffer, DecoderKVCache, Memory, attention_bias, fit_axis
 from marstts.mars6.prompt import Prompt
 from marstts.mars6.prompt_batch import PATCH_PADDING, collate
 from marstts.onnx_session import open_session
@@ -210,11 +210,14 @@ class OnnxEngine:
         """Log-probabilities (len(hidden), span) of first codes, see `generation.engine.PatchScorer`."""
         first, last = max(1, span[0]), span[1]
         rows, before = len(hidden), int(state.cache.lengths[0]) - 1 - len(patches) + first
-        cache = DecoderKVCache.copied([state.cache.cache[:, :, :, :, :before]] * rows, np.full(rows, before))
+        seen = Buffer([state.cache.cache[:, :, :, :, :before]] * rows, before)
         bias = state.memory.bias.repeat(rows, axis=0)
         for row, (token, end) in enumerate(hidden):
             bias[row, NUM_SLOTS + token : NUM_SLOTS + end] = -np.inf
-        memory = Memory.of(state.memory.cache.repeat(rows, axis=2), bias)
+        cache, memory = (
+            DecoderKVCache(seen, np.full(rows, before)),
+            Memory.of(state.memory.cache.repeat(rows, axis=2), bias),
+        )
         vectors, _, _ = self._run_global(patches[None, first - 1 : last - 1].repeat(rows, axis=0), cache, memory)
         flat = replace(state, vectors=vectors.reshape(-1, vectors.shape[2]))
         logits, _ = self.next_logits(flat, np.zeros((len(flat.vectors), 0), np.int64))
