@@ -60,6 +60,7 @@ def _read_numeric_date(match: re.Match[str]) -> str | None:
 
 def _read_short_date(match: re.Match[str]) -> str | None:
     month, day = int(match["month"]), int(match["day"])
+    month, day = (day, month) if month > 12 else (month, day)
     if not (1 <= month <= 12 and 1 <= day <= 31):
         return None
     before = match["before"].strip()

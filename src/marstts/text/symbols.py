@@ -64,7 +64,7 @@ MARKUP: list[Rule] = [
     ),
     rule(
         "latex.delimiter",
-        r"\$(?=[A-Za-z\\(])(?P<formula>[^$\n]{0,200}[^$\s])\$(?![0-9A-Za-z])",
+        r"(?<!\$)\$(?=[A-Za-z\\(])(?P<formula>[^$\n]{0,200}[^$\s])\$(?![0-9A-Za-z$])",
         r"\g<formula>",
         parted=False,
     ),
@@ -237,6 +237,7 @@ RULES: list[Rule] = [
     rule("symbol.minus", r"(?<=[0-9)]) - (?=[0-9(])", " minus ", parted=False),
     rule("symbol.minus", r"(?<=[0-9)]) - (?=[a-z](?![A-Za-z']))", _read_minus, parted=False),
     rule("symbol.minus", r"(?<=\b[a-z]) ?- (?=[0-9a-z](?![A-Za-z']))", _read_minus, parted=False),
+    rule("symbol.minus", r"(?<=[0-9][a-z]) - (?=[0-9a-z](?![A-Za-z']))", _read_minus, parted=False),
     rule(
         "symbol.grade",
         r"(?P<before>\b(?:[Aa]n?|[Gg]rade|[Gg]ot|of) )(?P<grade>[A-F])-(?=[\s.,;!?)]|$)",
