@@ -108,6 +108,7 @@ def test_windows_of_an_odd_number_of_frames_decode_to_their_lengths(folder: Path
     assert len(np.concatenate(pieces)) == len(whole)
 
 
+@pytest.mark.slow
 def test_files_of_another_codec_and_malformed_ones_are_refused_in_one_sentence(folder: Path, tmp_path: Path) -> None:
     for name in ("frames.json", TENSORS_FILE):
         (tmp_path / name).write_bytes((folder / name).read_bytes())

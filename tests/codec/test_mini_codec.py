@@ -171,6 +171,7 @@ def test_no_codes_decode_to_no_audio(codec: MiniCodec) -> None:
     assert codec.decode([np.zeros(0, np.int64)] * 3).seconds == 0
 
 
+@pytest.mark.slow
 def test_each_level_codes_the_residual_of_the_coarser_ones(model: MiniCodecModel) -> None:
     latents = torch.randn(2, TINY.latent_width, 8)
     levels, codes, _ = model.quantizer(latents)

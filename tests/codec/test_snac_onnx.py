@@ -182,6 +182,7 @@ def test_without_the_snac_package_an_upgraded_bundle_keeps_its_graphs(
     assert isinstance(load_bundle(tmp_path / "copy").codec, SnacOnnx)
 
 
+@pytest.mark.slow
 def test_malformed_folders_are_refused(snac_bundle: Path, tmp_path: Path):
     copytree(snac_bundle / "codec", tmp_path / "codec")
     (tmp_path / "codec" / "decoder.onnx").unlink()

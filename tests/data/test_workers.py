@@ -220,8 +220,10 @@ def test_an_interrupt_ends_all_processes_at_once_without_tracebacks_of_workers(t
     script = tmp_path / "script.py"
     script.write_text(INTERRUPTED.format(path=[str(Path(__file__).parent), *sys.path]))
     process = subprocess.Popen(
-        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores it
+    )  # fmt: skip
     assert process.stdout is not None and process.stdout.readline() == "working\n"
     os.killpg(process.pid, signal.SIGINT)  # as the terminal sends it: to the parent and its workers
     _, errors = process.communicate(timeout=120)

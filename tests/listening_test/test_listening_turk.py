@@ -63,6 +63,7 @@ def test_the_rules_of_the_page_apply_to_results(exported, config_file, tmp_path)
     assert not re.search(r"W\d", json.dumps(found["listeners"]))
 
 
+@pytest.mark.slow
 def test_the_table_has_a_value_for_every_variable_of_the_layout(exported):
     layout = (exported / "hit.html").read_text(encoding="utf-8")
     with (exported / "inputs.csv").open(encoding="utf-8", newline="") as file:

@@ -182,6 +182,7 @@ def test_full_precision_is_kept_where_half_would_lose(tmp_path: Path) -> None:
     assert torch.equal(load_models(tmp_path / "mars5").ar.embedding.weight, models.ar.embedding.weight)
 
 
+@pytest.mark.slow
 def test_incomplete_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no such model folder"):
         load_models(tmp_path / "none")

@@ -137,6 +137,7 @@ def test_another_model_configuration_or_text_needs_another_folder(mined, toy_bun
         again(mined, toy_bundle, corpus, tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_deep_clones_continue_from_the_first_half(mined, toy_bundle, corpus, tmp_path):
     again(mined, toy_bundle, corpus, tmp_path / "out", settings=config(deep_clone=True, max_references=2))
     takes = read_takes(tmp_path / "out" / "takes-00000.jsonl")

@@ -291,6 +291,7 @@ def test_missing_packages_are_named_before_any_take_is_scored(copy_of_mined: Pat
     assert executor.names == []
 
 
+@pytest.mark.slow
 def test_folders_that_cannot_be_ranked_are_refused(copy_of_mined: Path, tmp_path: Path, quick_metrics):
     with pytest.raises(DataError, match="expected a folder that `marstts preference mine` wrote"):
         make(tmp_path)

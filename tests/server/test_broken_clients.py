@@ -26,6 +26,7 @@ def server(tmp_path: Path) -> Iterator[LiveServer]:
         yield server
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/v1/audio/speech", "/v1/audio/speech/batch", "/dev/captioned_speech"])
 def test_a_client_that_leaves_within_its_body_is_no_error_of_the_server(
     path: str, server: LiveServer, caplog: pytest.LogCaptureFixture
@@ -44,6 +45,7 @@ def test_a_client_that_leaves_within_its_body_is_no_error_of_the_server(
     assert not [record for record in caplog.records if record.exc_info], caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "events",
     [

@@ -43,6 +43,7 @@ def words_in_order(timestamps: list[dict[str, Any]], seconds: float) -> list[str
     return [word["word"] for word in timestamps]
 
 
+@pytest.mark.slow
 def test_a_whole_file_comes_with_its_words(speaker: TestClient, mini: Synthesizer):
     response = speaker.post(URL, json=speech(TEXT, response_format="wav", stream=False)).json()
     assert response["audio_format"] == "audio/wav"

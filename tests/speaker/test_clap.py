@@ -38,6 +38,9 @@ def htsat_names(model):
     return named
 
 
+pytestmark = pytest.mark.slow  # imports transformers
+
+
 @pytest.fixture(scope="module")
 def original():
     """A small random HTSAT with every tensor far from its start, and its projection."""
@@ -107,7 +110,6 @@ def warble(seconds, sample_rate=44_100, speed=3.0):
     return Waveform(samples.astype(np.float32), sample_rate)
 
 
-@pytest.mark.slow
 def test_the_embedding_is_the_projected_mean_of_the_log_mel_image(original, encoder):
     model, projection, mel_filters = original
     samples = warble(7).samples.astype(np.float64)

@@ -30,6 +30,7 @@ def loud(attempt: int, prompt: ScriptedPrompt) -> ScriptedTake:
     return ScriptedTake(20 + attempt)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "transcript", "expected"),
     [

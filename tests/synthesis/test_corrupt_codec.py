@@ -33,6 +33,7 @@ def synthesizer_with(value: float) -> Synthesizer:
     return replace(scripted_synthesizer(good), codec=codec)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e30])
 def test_samples_that_are_no_audio_are_refused(value: float, reference: Waveform) -> None:
     tts = synthesizer_with(value)

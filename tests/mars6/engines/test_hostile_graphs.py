@@ -80,6 +80,7 @@ def test_the_graphs_run_as_they_were_written(folder: Path) -> None:
     run(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["encoder", "global", "patch", "local"])
 @pytest.mark.parametrize("change", [repeat_output, double_the_rank, compute_text])
 def test_other_outputs_are_refused_in_one_sentence(name: str, change: Change, folder: Path) -> None:

@@ -75,6 +75,7 @@ def test_int8_logits_are_close_to_those_in_single_precision(engines: dict[str, O
         assert 0 < error < 0.1, position
 
 
+@pytest.mark.slow
 def test_int8_patches_equal_the_same_model_position_by_position(engines: dict[str, OnnxEngine]):
     engine, rng = engines["int8"], np.random.default_rng(2)
     state = engine.start(prompts(3))

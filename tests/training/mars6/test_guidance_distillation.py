@@ -146,6 +146,7 @@ def teacher_entropy(learner: PretrainTask) -> float:
     return sums / weights
 
 
+@pytest.mark.slow
 def test_a_resumed_student_keeps_its_teacher(base, tmp_path):
     learner = student(base)
     learner.train_step(0)
