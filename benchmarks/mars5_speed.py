@@ -22,7 +22,7 @@ import tomllib
 from marstts import models
 from marstts.benchmark.machine import gather_metadata
 from marstts.benchmark.texts import SENTENCES
-from marstts.codec.frame_codec import FRAMES, PACKAGED_CODEC, VECTOR_PARTS
+from marstts.codec.frame_codec import FRAMES, PACKAGED_CODEC, VECTOR_PARTS, frame_vectors
 from marstts.codec.mini import MiniCodec
 from marstts.generation.loop import generate
 from marstts.generation.request import Limits, SamplingConfig
@@ -35,7 +35,9 @@ from marstts.precision import WeightFormat
 from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.text.bpe import BPE
-from marstts.training.codec.frame_codec import fit_frame_codebooks, packaged_tables, write_frame_codec
+from marstts.training.codec.frame_codec import frame_codebooks, packaged_tables, write_frame_codec
+from marstts.training.codec.frame_content import fit_content
+from marstts.training.codec.phone_loss import PHONES
 from marstts.voice import Voice
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "mini5"
@@ -49,9 +51,11 @@ def random_bundles(cache: Path) -> dict[str, Path]:
     ar, nar = (tomllib.loads((RECIPE / f"{name}.toml").read_text())["model"] for name in ("ar", "nar"))
     rng = np.random.default_rng(0)
     tables, codec = packaged_tables(PACKAGED_CODEC), cache / "codec"
-    frames, weights = rng.integers(0, 1024, (500, VECTOR_PARTS)), np.ones(32, np.float32)
-    codebooks = fit_frame_codebooks(frames, tables, weights, 128, rng)
-    write_frame_codec(codec, codebooks, name="mini5-random", base=MiniCodec(PACKAGED_CODEC).spec.name)
+    vectors = frame_vectors(rng.integers(0, 1024, (500, VECTOR_PARTS)), tables)
+    content = fit_content([(vectors, rng.integers(0, len(PHONES), (len(vectors), 2)))], 128, 256, seed=0, steps=1)
+    write_frame_codec(
+        codec, frame_codebooks(tables, content), name="mini5-random", base=MiniCodec(PACKAGED_CODEC).spec.name
+    )
     text = BPE.train(list(SENTENCES), ar["text_vocab_size"], [START_OF_TEXT, END_OF_TEXT])
     speech = SpeechBPE((), {END_OF_SPEECH: ar["codebook_size"]}, ar["codebook_size"])
     made = Models(

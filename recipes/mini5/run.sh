@@ -16,9 +16,10 @@ marstts prepare synthetic --config "$recipe/synthetic.toml" \
     --sentences "$recipe/../mini/text/modern.tsv.gz" --output "$output/corpus" --workers 2
 manifest=$output/corpus/utterances.jsonl
 
-echo "2. The codec: eight levels at 23.4 Hz, by k-means on the codes of the packaged codec."
+echo "2. The codec: eight levels at 23.4 Hz, the codes of the packaged codec by frame, and one that follows the phones."
+marstts prepare phone-alignments "$manifest" --output "$output/phones.jsonl" --hours 3
 marstts tokenize "$manifest" --output "$output/base-shards" --codec "$packaged" --identity toy:8 --style toy:8
-python "$recipe/codec.py" "$output/base-shards" "$output/codec"
+python "$recipe/codec.py" "$output/base-shards" "$output/phones.jsonl" "$output/codec"
 marstts tokenize "$manifest" --output "$output/shards" --codec "$output/codec" --identity toy:8 --style toy:8
 
 echo "3. The AR with both tokenizers, then the NAR with the same."

@@ -22,7 +22,8 @@ from marstts.codec.frame_codec import (
 from marstts.codec.mini import MiniCodec
 from marstts.codec.registry import open_codec
 from marstts.errors import CheckpointError
-from marstts.training.codec.frame_codec import fit_frame_codebooks, packaged_tables, similar_order, write_frame_codec
+from marstts.training.codec.frame_codec import frame_codebooks, packaged_tables, similar_order, write_frame_codec
+from marstts.training.codec.frame_content import fit_content, phones_of_frames
 
 SIZE = 20
 
@@ -36,9 +37,11 @@ def speech(seconds: float) -> Waveform:
 
 @pytest.fixture(scope="module")
 def codebooks() -> FrameCodebooks:
-    """Content of four seconds."""
-    frames, weights = codes_by_frame(MiniCodec(PACKAGED_CODEC).encode(speech(4.0))), np.ones(32, np.float32)
-    return fit_frame_codebooks(frames, packaged_tables(PACKAGED_CODEC), weights, SIZE, np.random.default_rng(0))
+    """Content of four seconds, whose phones are random."""
+    tables = packaged_tables(PACKAGED_CODEC)
+    vectors = frame_vectors(codes_by_frame(MiniCodec(PACKAGED_CODEC).encode(speech(4.0))), tables)
+    phones = np.random.default_rng(0).integers(0, 40, (len(vectors), 2))
+    return frame_codebooks(tables, fit_content([(vectors, phones)], SIZE, hidden=16, seed=0, steps=20))
 
 
 @pytest.fixture(scope="module")
@@ -72,14 +75,37 @@ def test_codes_of_a_group_are_more_alike_than_codes_of_different_ones() -> None:
     assert inside < 0.7 * across
 
 
-def test_content_is_the_nearest_center_of_the_weighted_embeddings(codebooks: FrameCodebooks) -> None:
-    frames = np.random.default_rng(2).integers(0, 1024, (6, 4))
-    vectors = frame_vectors(frames, codebooks.tables)
-    for vector, code in zip(vectors, codebooks.split(frames)[:, 0], strict=True):
-        distances = [
-            float((codebooks.content_weights**2 * (vector - center) ** 2).sum()) for center in codebooks.content
-        ]
-        assert code == int(np.argmin(distances))
+def test_content_is_the_nearest_distribution_of_the_phones_of_a_frame_and_its_neighbors(
+    codebooks: FrameCodebooks,
+) -> None:
+    frames, content = np.random.default_rng(2).integers(0, 1024, (9, 4)), codebooks.content
+    silence = np.zeros(32, np.float32)
+    vectors = [silence] * 3 + list(frame_vectors(frames, codebooks.tables)) + [silence] * 3
+    for place, code in enumerate(codebooks.split(frames)[:, 0]):
+        first, second, last = zip(content.weights, content.biases, strict=True)
+        hidden = np.concatenate(vectors[place : place + 7])
+        hidden = np.maximum(first[0] @ hidden + first[1], 0)
+        hidden = np.maximum(second[0] @ hidden + second[1], 0)
+        moments = np.exp((last[0] @ hidden + last[1]).reshape(2, 40))
+        roots = np.sqrt(moments / moments.sum(axis=1, keepdims=True)).reshape(-1)
+        assert code == int(np.argmin([float(np.square(roots - center).sum()) for center in content.centers]))
+
+
+def test_content_learns_to_tell_phones_of_clean_vectors() -> None:
+    """Vectors hold the phone and the speaker; the codes are those of the phones."""
+    rng = np.random.default_rng(3)
+    phones = np.repeat(rng.integers(0, 2, 100), 8)[:, None].repeat(2, axis=1)
+    speaker = np.repeat(rng.normal(size=100), 8)
+    vectors = np.zeros((800, 32), np.float32)
+    vectors[:, 0], vectors[:, 1] = 2 * phones[:, 0] - 1, speaker
+    content = fit_content([(vectors, phones)], 2, hidden=16, seed=0, steps=200)
+    agreement = (content.codes(vectors) == phones[:, 0]).mean()
+    assert max(agreement, 1 - agreement) > 0.9
+
+
+def test_phones_are_told_at_a_quarter_and_three_quarters_of_a_frame() -> None:
+    alignment = (np.array([0.0, 0.05, 0.1]), np.array([5, 6, 7]))
+    assert phones_of_frames(alignment, 2, 0.08).tolist() == [[5, 6], [7, 7]]
 
 
 def test_members_out_of_range_are_those_of_their_remainder(codebooks: FrameCodebooks) -> None:
@@ -119,8 +145,8 @@ def test_files_of_another_codec_and_malformed_ones_are_refused_in_one_sentence(f
     (tmp_path / "frames.json").write_text(description)
     tensors = load_file(tmp_path / TENSORS_FILE)
     for changed, message in (
-        ({"content": tensors["content"][:2]}, "but it holds others"),
-        ({"content": tensors["content"] * np.float32(np.nan)}, "NaN"),
+        ({"content.centers": tensors["content.centers"][:2]}, "but it holds others"),
+        ({"content.0.weight": tensors["content.0.weight"] * np.float32(np.nan)}, "NaN"),
         ({"places": tensors["places"] * 0}, "every place from 0 to 1023 once"),
     ):
         save_file({**tensors, **changed}, tmp_path / TENSORS_FILE)

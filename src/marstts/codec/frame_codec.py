@@ -5,14 +5,14 @@ one code per frame on every level; synthesis, tokenizing.
 A patch of the mini codec, 1 + 2 + 4 codes, is two frames.  A frame has four of its codes: the coarse one of the patch,
 one of the middle level, two fine ones.  Each is a group of four similar codes (256 groups) and a member of it:
 
-    level 0   content: the nearest of some vectors to the embeddings of all four codes; decoding does not need it
+    level 0   content: a code that follows the phones (`frame_content`); decoding does not need it
     level 1   group of the coarse code        level 5   its member
     level 2   group of the middle code        level 6   its member
     level 3   group of the first fine code    level 7   members of both fine codes
     level 4   group of the second fine code
 
 So nothing is lost, later levels matter less, and no level is noise that residual quantization of codes would leave.
-Shapes: T frames · L levels · C codes of a level of the base · W width of a frame's vector.
+Shapes: T frames · L levels · C codes of a level of the base · W width of a frame's vector · E of one code's.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from safetensors.numpy import load
 
 from marstts.audio import Waveform
 from marstts.codec.base import CodecSpec, Codes, check_codes
+from marstts.codec.frame_content import ContentClassifier
 from marstts.codec.mini import MiniCodec
 from marstts.config import Config, read_config
 from marstts.errors import CheckpointError
@@ -65,7 +66,13 @@ class FrameCodecFolder(Config):
     """Name of the codec whose codes are regrouped."""
 
     content_size: int = Field(128, ge=2, le=GROUPS)
-    """Entries of level 0."""
+    """Codes of level 0."""
+
+    hidden_width: int = Field(256, ge=1, le=4096)
+    """H, hidden units of the network that reads the phones."""
+
+    phones: int = Field(40, ge=2, le=1024)
+    """P, phones that it classifies."""
 
 
 def codes_by_frame(codes: Codes) -> NDArray[np.int64]:
@@ -85,12 +92,6 @@ def frame_vectors(frames: NDArray[np.int64], tables: NDArray[np.float32]) -> NDA
     return np.concatenate([tables[level][frames[:, part]] for part, level in enumerate((0, 1, 2, 2))], axis=1)
 
 
-def nearest(vectors: NDArray[np.float32], entries: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Index of the entry (K, W) nearest to each vector (N, W): (N,)."""
-    scores = vectors @ entries.T - 0.5 * np.square(entries).sum(axis=1)
-    return np.asarray(scores.argmax(axis=1), dtype=np.int64)
-
-
 @dataclass(frozen=True, eq=False)
 class FrameCodebooks:
     """`frames.safetensors`."""
@@ -98,19 +99,15 @@ class FrameCodebooks:
     tables: NDArray[np.float32]
     """(3, C, E) embeddings of the base's codes, in a space where distances mean what they do to its decoder."""
 
-    content: NDArray[np.float32]
-    """(content_size, W) entries of level 0."""
-
-    content_weights: NDArray[np.float32]
-    """(W,) of the distances of level 0."""
+    content: ContentClassifier
+    """Level 0."""
 
     places: NDArray[np.int64]
     """(3, C) place of each code of the base in an order in which similar codes are neighbors: group · 4 + member."""
 
     def split(self, frames: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(T, 4) codes of the base -> (T, L)."""
-        weights = self.content_weights
-        content = nearest(frame_vectors(frames, self.tables) * weights, self.content * weights)
+        """(T, 4) codes of the base, a whole recording -> (T, L)."""
+        content = self.content.codes(frame_vectors(frames, self.tables))
         placed = [self.places[level][frames[:, part]] for part, level in enumerate((0, 1, 2, 2))]
         groups, (coarse, middle, *fine) = zip(*(divmod(place, MEMBERS) for place in placed), strict=True)
         return np.column_stack((content, *groups, coarse, middle, fine[0] * MEMBERS + fine[1]))
@@ -200,13 +197,11 @@ class FrameCodec:
 def read_codebooks(path: Path, described: FrameCodecFolder) -> FrameCodebooks:
     """The tensors of a folder; CheckpointError where they are of other shapes, no numbers, or no order of the codes."""
     stored, levels, size = stored_tensors(path), len(LAYOUT), GROUPS * MEMBERS
-    width = VECTOR_PARTS * ENTRY_WIDTH
-    expected = {
-        "tables": ("F32", (levels, size, ENTRY_WIDTH)),
-        "content": ("F32", (described.content_size, width)),
-        "content_weights": ("F32", (width,)),
-        "places": ("I64", (levels, size)),
-    }
+    content = ContentClassifier.shapes(
+        VECTOR_PARTS * ENTRY_WIDTH, described.hidden_width, described.phones, described.content_size
+    )
+    expected = {"tables": ("F32", (levels, size, ENTRY_WIDTH)), "places": ("I64", (levels, size))}
+    expected |= {name: ("F32", shape) for name, shape in content.items()}
     if {name: (tensor.dtype, tensor.shape) for name, tensor in stored.items()} != expected:
         raise CheckpointError(f"{printable_name(path)}: expected {expected}, but it holds others")
     tensors = load(read_regular_file(path, MAX_BYTES, CheckpointError))
@@ -216,7 +211,7 @@ def read_codebooks(path: Path, described: FrameCodecFolder) -> FrameCodebooks:
         raise CheckpointError(
             f"{printable_name(path)}: expected every place from 0 to {size - 1} once in each row of places"
         )
-    return FrameCodebooks(**tensors)
+    return FrameCodebooks(tensors["tables"], ContentClassifier.of_tensors(tensors), tensors["places"])
 
 
 def open_frame_codec(folder: Path) -> FrameCodec:

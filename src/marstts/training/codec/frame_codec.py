@@ -1,12 +1,11 @@
-"""Codebooks of a `codec.frame_codec.FrameCodec`: content by k-means, and an order in which similar codes are neighbors.
+"""Codebooks of a `codec.frame_codec.FrameCodec`: distances of codes, and an order in which similar ones are neighbors.
 
-Upstream: a corpus tokenized by the mini codec, and its weights.  Downstream: `codec.frame_codec`.
+Upstream: the mini codec's weights, `frame_content` (level 0).  Downstream: `codec.frame_codec`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -18,13 +17,10 @@ from marstts.codec.frame_codec import (
     TENSORS_FILE,
     FrameCodebooks,
     FrameCodecFolder,
-    frame_vectors,
-    nearest,
 )
+from marstts.codec.frame_content import MOMENTS, ContentClassifier
 from marstts.codec.mini import MiniCodecFolder
 from marstts.config import read_config, write_config
-
-ITERATIONS = 25
 
 
 def metric_tables(
@@ -62,36 +58,9 @@ def halves(part: NDArray[np.int64], table: NDArray[np.float32]) -> tuple[NDArray
     return ranked[: len(part) // 2], ranked[len(part) // 2 :]
 
 
-def fit_frame_codebooks(
-    frames: NDArray[np.int64],
-    tables: NDArray[np.float32],
-    weights: NDArray[np.float32],
-    content_size: int,
-    rng: np.random.Generator,
-) -> FrameCodebooks:
-    """Codes of the base by frame (N, 4), its tables (3, C, E) and weights of the distances (W,) -> all codebooks."""
-    vectors = frame_vectors(frames, tables)
-    content = means(vectors, k_means(vectors * weights, content_size, rng), content_size)
-    return FrameCodebooks(tables, content, weights, np.stack([similar_order(table) for table in tables]))
-
-
-def k_means(points: NDArray[np.float32], size: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """The cluster (N,) of each point (N, W); clusters that lose all points restart at random ones."""
-    centers = points[rng.choice(len(points), size, replace=len(points) < size)]
-    codes = nearest(points, centers)
-    for _ in range(ITERATIONS):
-        centers = means(points, codes, size)
-        empty = np.flatnonzero(np.bincount(codes, minlength=size) == 0)
-        centers[empty] = points[rng.integers(len(points), size=len(empty))]
-        codes = nearest(points, centers)
-    return codes
-
-
-def means(points: NDArray[np.float32], codes: NDArray[np.int64], size: int) -> NDArray[np.float32]:
-    """The mean of the points (N, W) of each code (N,): (size, W), zeros where a code has none."""
-    counts = np.bincount(codes, minlength=size).clip(1)
-    sums = np.stack([np.bincount(codes, weights=column, minlength=size) for column in points.T], axis=1)
-    return (sums / counts[:, None]).astype(np.float32)
+def frame_codebooks(tables: NDArray[np.float32], content: ContentClassifier) -> FrameCodebooks:
+    """Tables of the base (3, C, E), and level 0 -> all codebooks."""
+    return FrameCodebooks(tables, content, np.stack([similar_order(table) for table in tables]))
 
 
 def packaged_tables(folder: Path) -> NDArray[np.float32]:
@@ -107,7 +76,11 @@ def packaged_tables(folder: Path) -> NDArray[np.float32]:
 def write_frame_codec(folder: Path, codebooks: FrameCodebooks, *, name: str, base: str) -> None:
     """Write a folder that `codec.frame_codec.FrameCodec` opens."""
     folder.mkdir(parents=True, exist_ok=True)
-    save_file({one.name: getattr(codebooks, one.name) for one in fields(codebooks)}, folder / TENSORS_FILE)
+    content = codebooks.content
+    save_file({"tables": codebooks.tables, "places": codebooks.places, **content.tensors()}, folder / TENSORS_FILE)
     (folder / TENSORS_FILE).chmod(0o644)  # safetensors writes for the owner alone
-    described = FrameCodecFolder(name=name, base=base, content_size=len(codebooks.content))
+    described = FrameCodecFolder(
+        name=name, base=base, content_size=len(content.centers), hidden_width=len(content.biases[0]),
+        phones=content.centers.shape[1] // MOMENTS,
+    )  # fmt: skip
     write_config(described, folder / CONFIG_FILE)
