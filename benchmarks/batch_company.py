@@ -1,4 +1,4 @@
-"""Tokens of the same requests in different batches: alone, in pairs, all together, parked, prompts encoded at once.
+"""Tokens of the same requests in different batches: alone, in pairs, all together, parked, prompts encoded in one call.
 
     python benchmarks/batch_company.py --model mini --output docs/results/server/company.json
 
@@ -21,7 +21,7 @@ from marstts.generation.request import RequestState
 from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
 
-REQUESTS = 10
+REQUESTS = 24
 
 
 def tokens_of(

@@ -119,10 +119,14 @@ class OnnxEngine:
         return True
 
     def start(self, prompts: Sequence[Prompt]) -> OnnxState:
-        """Encode the texts and run the prefixes through the global decoder."""
-        batch = collate(prompts)
-        config = self.config
-        kept = (config.global_layers, len(prompts), config.heads, None, config.width // config.heads)
+        """Encode the texts and run the prefixes through the global decoder, one prompt after the other."""
+        states = [self._start_alone(prompt) for prompt in prompts]
+        return states[0] if len(states) == 1 else self.join(states)
+
+    def _start_alone(self, prompt: Prompt) -> OnnxState:
+        """The state of one row, whose numbers no other prompt may round differently."""
+        batch, config = collate([prompt]), self.config
+        kept = (config.global_layers, 1, config.heads, None, config.width // config.heads)
         keys, values, mask = self._run(
             "encoder",
             self._encoder,
@@ -132,17 +136,16 @@ class OnnxEngine:
                 "identity": batch.identity,
                 "style": batch.style,
             },
-            [kept, kept, (len(prompts), None)],
+            [kept, kept, (1, None)],
         )
         if not keys.shape[3] == values.shape[3] == mask.shape[1]:
             raise self._mismatch("encoder")
         memory = Memory.of(np.stack([keys, values]), attention_bias(mask))
         patches = np.pad(batch.prefix, ((0, 0), (1, 0), (0, 0)), constant_values=PATCH_PADDING)  # the start vector
-        layers, rows, heads, _, width = keys.shape
-        vectors, new, attention = self._run_global(patches, DecoderKVCache.empty(layers, rows, heads, width), memory)
-        cache = DecoderKVCache.copied([new], batch.prefix_lengths + 1)
-        last = np.arange(rows), batch.prefix_lengths
-        return OnnxState(vectors[last], memory, cache, None if attention is None else attention[last])
+        nothing = DecoderKVCache.empty(config.global_layers, 1, config.heads, config.width // config.heads)
+        vectors, new, attention = self._run_global(patches, nothing, memory)
+        last = None if attention is None else attention[:, -1]
+        return OnnxState(vectors[:, -1], memory, DecoderKVCache.copied([new], batch.prefix_lengths + 1), last)
 
     def next_logits(self, state: OnnxState, tokens: NDArray[np.int64]) -> tuple[NDArray[np.float32], OnnxState]:
         """tokens (B, p) -> logits (B, C + 1) of position p, and the state after the p tokens."""
@@ -268,9 +271,9 @@ class OnnxEngine:
         shapes = [
             (*rows, config.width),
             (2, config.global_layers, rows[0], heads[0], rows[1], heads[1]),
-            (*rows, memory.bias.shape[1]),
+            *([(*rows, memory.bias.shape[1])] if config.aligned_heads else []),
         ]
-        vectors, new, *rest = self._run("global", self._global, inputs, shapes, optional=1)
+        vectors, new, *rest = self._run("global", self._global, inputs, shapes, optional=len(shapes) - 2)
         refuse_nan(vectors)
         return vectors, new, rest[0] if rest else None
 

@@ -74,8 +74,9 @@ class Memory:
 
     @classmethod
     def of(cls, cache: NDArray[np.float32], bias: NDArray[np.float32]) -> Memory:
-        """The memory of these rows, in a buffer without room for more."""
-        return cls(Buffer([cache], cache.shape[4]), bias)
+        """The memory of these rows, in a buffer without room for more rows."""
+        length = round_up(bias.shape[1], MEMORY_STEP)
+        return cls(Buffer([cache], length), fit_axis(bias, 1, length, -np.inf))
 
     @property
     def cache(self) -> NDArray[np.float32]:

@@ -38,6 +38,11 @@ GLOBAL, LOCAL = "global_decoder", "local_decoder"
 ROUND_TO_INT8 = 4
 """`MatMulNBits`' word for rounding activations, too, so that products are made of integers."""
 
+LANES = 16
+"""Numbers that a processor may compute at once. ONNX Runtime rounds sines of what remains differently, so that the sines
+of a row would depend on its place among the rows if their number were no multiple of this.
+"""
+
 
 def write_decoder_graphs(config: Mars6Config, folder: Path, weights_file: str) -> None:
     """Write `global.onnx`, `patch.onnx` and `local.onnx` next to the weights in `folder`; int8 where they are."""
@@ -131,10 +136,11 @@ def embed_patches(g: GraphBuilder, config: Mars6Config, patches: str, first: str
     positions = g.cast(g.op("Add", g.op("Mul", patch_positions, np.int64(size)), within), "FLOAT")
     exponents = np.arange(0, width, 2, dtype=np.float32) / np.float32(width)
     frequencies = np.exp(np.float32(-math.log(10_000.0)) * exponents)
+    frequencies = np.pad(frequencies, (0, -len(frequencies) % LANES))
     angles = g.op("Mul", g.op("Unsqueeze", positions, [3]), frequencies)
     waves = [g.op("Unsqueeze", g.op(wave, angles), [4]) for wave in ("Sin", "Cos")]
     waves_in_turn = g.op("Reshape", g.op("Concat", *waves, axis=4), [0, 0, 0, -1])
-    if width % 2:
+    if width % (2 * LANES):
         waves_in_turn = g.op("Slice", waves_in_turn, [0], [width], [3])
     x = g.op("Add", embedded, g.op("Mul", waves_in_turn, g.as_float32(f"{name}.positions.alpha")))
     mixed = linear(g, g.op("Reshape", x, [-1, size * width]), f"{name}.output")

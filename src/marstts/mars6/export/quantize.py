@@ -41,8 +41,10 @@ values are made once per sentence, by the encoder's graph.
 
 HEADS = f"{LOCAL}.output.weight"
 
-BLOCKS = (128, 64, 32, 16)
-"""Numbers of inputs that may share a scale; the first that divides their number is used."""
+BLOCKS = (64, 32, 16)
+"""Numbers of inputs that may share a scale; the first that divides their number is used. For larger blocks ONNX Runtime
+adds in another order where a row is multiplied alone than where it is one of a pair.
+"""
 
 
 def copy_mars6(folder: Path, target: Path, weights: WeightFormat | None) -> None:
