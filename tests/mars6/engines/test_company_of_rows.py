@@ -1,7 +1,7 @@
 """The numbers of a row do not depend on the rows that share its batch, bit for bit, in floating point and in int8.
 
-Tokens alone would not show it: they change only where a rounding error happens to decide. In int8 they change often, for
-activations are rounded to other integers. So the vectors that patches are made from are compared.
+Tokens alone would not show it: they change only where a rounding error happens to decide. In int8 they change often,
+for activations are rounded to other integers. So the vectors that patches are made from are compared.
 """
 
 from __future__ import annotations

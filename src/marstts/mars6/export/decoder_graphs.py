@@ -39,8 +39,8 @@ ROUND_TO_INT8 = 4
 """`MatMulNBits`' word for rounding activations, too, so that products are made of integers."""
 
 LANES = 16
-"""Numbers that a processor may compute at once. ONNX Runtime rounds sines of what remains differently, so that the sines
-of a row would depend on its place among the rows if their number were no multiple of this.
+"""Numbers that a processor may compute at once. ONNX Runtime rounds sines of what remains differently: if the sines of
+a row were no multiple of this, they would depend on its place among the rows.
 """
 
 
