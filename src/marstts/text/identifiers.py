@@ -185,6 +185,11 @@ IDENTIFIERS = [
     ),
     rule(
         "number.order",
+        r"(?<=\bnumber )(?P<letters>[A-Z]{1,3})-(?P<digits>[0-9]{3,20})(?![0-9A-Za-z-]|[.,][0-9])",
+        lambda match: f"{' '.join(match['letters'])} {one_by_one(match['digits'])}",
+    ),
+    rule(
+        "number.order",
         r"(?<![\w&])#(?P<digits>[0-9]{1,20})(?![0-9A-Za-z]"
         r"|[.,][0-9])",
         _read_order,

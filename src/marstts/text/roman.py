@@ -33,7 +33,8 @@ def _is_numeral(letters: str) -> bool:
 
 
 def _read_part(match: re.Match[str]) -> str | None:
-    if not _is_numeral(match["numeral"]):
+    is_letter = match["numeral"] in ("C", "D", "L", "M")  # Appendix C, Section D
+    if is_letter or not _is_numeral(match["numeral"]):
         return None
     words = f"{match['part']} {cardinal(str(_value(match['numeral'])))}"
     if match["last"]:

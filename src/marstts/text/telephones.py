@@ -14,6 +14,7 @@ from marstts.text.rules import rule
 _MIN_TELEPHONE_DIGITS = 7
 _UNIT = re.compile(
     r" (?:kg|km|m|g|t|mi|ft|km/h|ha|people|inhabitants|employees|EUR|USD|GBP|kr|Euros?|euros?|dollars?)\b| [€£$%]"
+    r"| (?!is |was |has |his |this |times |plus |days |hours )[a-z]{2,}s\b"
 )
 
 

@@ -161,12 +161,22 @@ def _read_feet(match: re.Match[str]) -> str | None:
     return with_unit(match["feet"], ("foot", "feet"))
 
 
+_MEASURED = re.compile(
+    " (?!(?:thick|wide|tall|long|deep|high|thin|across|apart|away|by|in|of|and|or|to|from|is|off|on|at|with|per|below"
+    "|above|under|over|more|less|for|as|are|was|but|when|then|than|if|so|too|the|a|an|around|each|back|left|right|up|down)"
+    "\\b)[a-z]{3}"
+)
+"""A noun after a number with its unit: a 34" belt."""
+
+
 def _read_inches(match: re.Match[str]) -> str | None:
     """10" -> ten inches, unless the mark closes a quotation."""
     sure = match["sure"]
     if not sure and len(_QUOTE.findall(match.string, 0, match.start())) % 2:
         return None
-    return with_unit(match["number"], ("inch", "inches")) + (
+    is_second = match.string[: match.start()].endswith(("x ", "\u00d7 ", "by ", "x", "\u00d7"))  # 2" x 4" board
+    plural = "inch" if _MEASURED.match(match.string, match.end()) and not is_second else "inches"
+    return with_unit(match["number"], ("inch", plural)) + (
         " by " if sure and sure.strip() in ("x", "by", "\u00d7") else ""
     )
 
