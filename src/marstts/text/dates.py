@@ -115,8 +115,14 @@ def _read_era_year(match: re.Match[str]) -> str:
     return year(match["year"]) if not match["year"].endswith("000") else cardinal(match["year"])
 
 
-def _read_decade(match: re.Match[str]) -> str:
-    return decade(match["decade"])
+_DURATION = re.compile("(?:hours?|minutes?|[0-9] ?(?:h|hrs?|m|mins?)),? (?:or|and|to) $")
+
+
+def _read_decade(match: re.Match[str]) -> str | None:
+    """90s -> nineties, unless durations precede it: 2h 15m or 90s."""
+    before = match.string[max(0, match.start() - 30) : match.start()]
+    is_duration = not match[0].startswith("'") and _DURATION.search(before)
+    return None if is_duration else decade(match["decade"])
 
 
 def _read_quarter(match: re.Match[str]) -> str:
@@ -286,6 +292,12 @@ RULES: list[Rule] = [
         rf"|2[0-9]{{3}}){END}(?![,.][0-9])",
         _read_named_year,
         words=("Year", "year", "A", "AD", "circa"),
+    ),
+    rule(
+        "date.year",
+        rf"(?P<before>\b(?:[Ii]n|[Ss]ince|[Uu]ntil|[Bb]efore|[Aa]fter|[Bb]y) )(?P<year>10[0-9]{{2}})"
+        rf"(?=[,;:)]|\.(?: |$)| (?:the|he|she|they|it)\b| (?:and|or|to) 1[0-9]{{3}}{END}| [A-Z])(?![,.][0-9])",
+        _read_named_year,
     ),
     rule(
         "date.year",
