@@ -107,9 +107,15 @@ def test_recordings_become_a_mars5_that_speaks(shards: Path, reference: Waveform
     options = ["--nar", nar_run, "--name", "journey", "--output", bundle]
     assert "--codec" in refusal("export", ar_run, *options)
     assert "--identity" in refusal("export", ar_run, *options, "--codec", "toy", "--identity", "toy:4")
-    marstts("export", ar_run, *options, "--codec", "toy", "--timesteps", 2, "--guidance", 1.5, "--top-p", 0.9)
+    chosen = tmp_path / "settings.toml"
+    chosen.write_text("[sampling]\nfreq_penalty = 0.5\n[diffusion]\nx_0_tmp = 0.4\n")
+    assert "x_0_tmp" in refusal("export", ar_run, *options, "--codec", "toy", "--settings", chosen)
+    chosen.write_text("[sampling]\nfreq_penalty = 0.5\n[diffusion]\nx_0_temp = 0.4\ntimesteps = 3\n")
+    options += ["--codec", "toy", "--settings", chosen]
+    marstts("export", ar_run, *options, "--timesteps", 2, "--guidance", 1.5, "--top-p", 0.9)
     settings, rate = read_info(bundle).settings, read_rate(ar_run)
     assert (settings["diffusion"]["timesteps"], settings["diffusion"]["nar_guidance_w"]) == (2, 1.5)
+    assert (settings["diffusion"]["x_0_temp"], settings["sampling"]["freq_penalty"]) == (0.4, 0.5)
     assert settings["sampling"]["eos_estimated_gen_length_factor"] == rate.per_character
     assert read_info(bundle).sampling.top_p == 0.9
 

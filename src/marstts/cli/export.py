@@ -15,6 +15,7 @@ from marstts.bundle import CODEC_FOLDER, TOKENIZER_FILE, find_bundle, parts_of, 
 from marstts.cli.calibrate import calibrate
 from marstts.cli.terminal import check_utf8, warn
 from marstts.codec.registry import open_codec, parse_codec
+from marstts.config import merged, read_values
 from marstts.errors import ConfigError, check_installed
 from marstts.file_errors import printable_name, printable_text
 from marstts.onnx_build import EXPORT_PACKAGES
@@ -58,6 +59,9 @@ def export(
         typer.Option(min=1.0, help="Weight of classifier-free guidance, for models trained with text_dropout."),
     ] = None,
     timesteps: Annotated[int | None, typer.Option(min=1, help="Diffusion timesteps of a MARS5 (default: 200).")] = None,
+    settings: Annotated[
+        Path | None, typer.Option(help="TOML with the settings of a MARS5: tables sampling and diffusion.")
+    ] = None,
     weights: Annotated[
         WeightFormat, typer.Option(help="int8 is faster and smaller, but cannot be trained further.")
     ] = WeightFormat.FLOAT16,
@@ -69,13 +73,15 @@ def export(
         refuse_with_nar(
             identity=identity, style=style, template=template, tokenizer=tokenizer, quality_prefix_hz=quality_prefix_hz
         )
-        export_mars5(run, nar, output, name, codec, given(timesteps=timesteps, nar_guidance_w=guidance), top_p, weights)
+        values = {} if settings is None else read_values(settings)
+        diffusion = given(timesteps=timesteps, nar_guidance_w=guidance)
+        export_mars5(run, nar, output, name, codec, merged(values, {"diffusion": diffusion}), top_p, weights)
         return
-    if timesteps is not None:
-        raise ConfigError("--timesteps is for a MARS5; name the run of its NAR, too: --nar RUN")
+    if unused := given(timesteps=timesteps, settings=settings):
+        raise ConfigError(f"--{next(iter(unused))} is for a MARS5; name the run of its NAR, too: --nar RUN")
     parts = chosen_parts(template, codec, {"identity": identity, "style": style})
     before = None if template is None else read_info(find_bundle(template))
-    settings = {**({} if before is None else before.settings), **given(quality_prefix_hz=quality_prefix_hz)}
+    kept = {**({} if before is None else before.settings), **given(quality_prefix_hz=quality_prefix_hz)}
     sampling = {} if before is None else before.sampling.model_dump()
     export_mars6(
         run,
@@ -83,7 +89,7 @@ def export(
         output,
         **parts,
         name=name,
-        settings={**settings, **given(guidance=guidance)},
+        settings={**kept, **given(guidance=guidance)},
         sampling=models.SamplingConfig(**{**sampling, **given(top_p=top_p)}),
         weights=weights,
     )
@@ -106,7 +112,7 @@ def export_mars5(
     output: Path,
     name: str,
     codec: str | None,
-    diffusion: dict[str, Any],
+    settings: dict[str, Any],
     top_p: float | None,
     weights: WeightFormat,
 ) -> None:
@@ -119,6 +125,10 @@ def export_mars5(
     if (given_name := open_codec(codec).spec.name) != rate.codec:
         raise ConfigError(f"--codec {codec} is {given_name}, but {ar} was trained on codes of {rate.codec}; give that")
     made = trained_models(ar, nar)
+    measured = {
+        "sampling": {"eos_estimated_gen_length_factor": rate.per_character},
+        "tokens_per_second": rate.per_second,
+    }
     models.export_bundle(
         output,
         made,
@@ -127,11 +137,7 @@ def export_mars5(
         encoders={},
         name=name,
         architecture="mars5",
-        settings={
-            "sampling": {"eos_estimated_gen_length_factor": rate.per_character},
-            "diffusion": diffusion,
-            "tokens_per_second": rate.per_second,
-        },
+        settings=merged(measured, settings),
         sampling=models.SamplingConfig(**given(top_p=top_p)),
         weights=weights,
     )
