@@ -73,23 +73,19 @@ def export(
         refuse_with_nar(
             identity=identity, style=style, template=template, tokenizer=tokenizer, quality_prefix_hz=quality_prefix_hz
         )
-        values = {} if settings is None else read_values(settings)
-        diffusion = given(timesteps=timesteps, nar_guidance_w=guidance)
-        export_mars5(run, nar, output, name, codec, merged(values, {"diffusion": diffusion}), top_p, weights)
-        return
+        chosen = settings_with(settings, given(timesteps=timesteps, nar_guidance_w=guidance))
+        return export_mars5(run, nar, output, name, codec, chosen, top_p, weights)
     if unused := given(timesteps=timesteps, settings=settings):
         raise ConfigError(f"--{next(iter(unused))} is for a MARS5; name the run of its NAR, too: --nar RUN")
     parts = chosen_parts(template, codec, {"identity": identity, "style": style})
-    before = None if template is None else read_info(find_bundle(template))
-    kept = {**({} if before is None else before.settings), **given(quality_prefix_hz=quality_prefix_hz)}
-    sampling = {} if before is None else before.sampling.model_dump()
+    kept, sampling = settings_of(template)
     export_mars6(
         run,
         tokenizer or run / TOKENIZER_FILE,
         output,
         **parts,
         name=name,
-        settings={**kept, **given(guidance=guidance)},
+        settings={**kept, **given(quality_prefix_hz=quality_prefix_hz, guidance=guidance)},
         sampling=models.SamplingConfig(**{**sampling, **given(top_p=top_p)}),
         weights=weights,
     )
@@ -142,6 +138,19 @@ def export_mars5(
         weights=weights,
     )
     typer.echo(f"{printable_name(output)}: {printable_text(name)}, {megabytes(output):.1f} MB")
+
+
+def settings_of(template: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings and sampling of a model by name or folder; none without one."""
+    if template is None:
+        return {}, {}
+    info = read_info(find_bundle(template))
+    return dict(info.settings), info.sampling.model_dump()
+
+
+def settings_with(file: Path | None, diffusion: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a file, with those of the diffusion that are given as options."""
+    return merged({} if file is None else read_values(file), {"diffusion": diffusion})
 
 
 def refuse_with_nar(**options: Any) -> None:
