@@ -31,7 +31,7 @@ GRAPHS = ("hidden_states", "source_filter", "pitch")
 
 
 def cost_of_graph(runs: dict[str, Callable[[int], object]], name: str, window: int) -> list[float]:
-    """Milliseconds of a graph over `window` of its inputs: by itself, and as a part of a window STREAMS times as long."""
+    """Milliseconds of a graph over `window` of its inputs: by itself, and within a window STREAMS times as long."""
     costs = []
     for factor in (1, STREAMS):
         times = []
