@@ -247,7 +247,8 @@ def measure_memory(server: Server, requests: int) -> list[float]:
 
 
 def describe(command: list[str]) -> dict[str, Any]:
-    """Command, date, commit and machine."""
+    """Command, date, commit and machine; of folders outside of this one only the name."""
+    command = [Path(part).name if Path(part).is_absolute() else part for part in command]
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
     return {
         "command": " ".join(["python", *command]),
