@@ -14,6 +14,7 @@ from marstts.text.times import ends_sentence
 _DATA = table("abbreviations")
 _WITH_STOP = _DATA["ranks"] | _DATA["anywhere"] | _DATA["closing"]
 _START = r"(?<![A-Za-z0-9'])"
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "Aug", "Sep", "Sept", "Oct", "Nov", "Dec")
 _OPENER = re.compile(
     r"[\"')]{0,2} [\"'(]?(?:He|She|It|They|We|I|You|The|This|That|These|Those|There|But|And|So|Then|In|On|At|If"
     r"|When|His|Her"
@@ -43,7 +44,8 @@ def _read_with_stop(match: re.Match[str]) -> str:
     short = match["short"]
     if short in _DATA["closing"]:
         return _DATA["closing"][short] + _closing_stop(match)
-    return _WITH_STOP[short]
+    opens = short in _MONTHS and _OPENER.match(match.string, match.end()) is not None  # "in Sept. The rest"
+    return _WITH_STOP[short] + ("." if opens else "")
 
 
 def _closing_stop(match: re.Match[str]) -> str:

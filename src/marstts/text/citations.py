@@ -53,7 +53,22 @@ def _read_ion(match: re.Match[str]) -> str:
     return f"{element} {charge}{'plus' if match['sign'] == '+' else 'minus'}"
 
 
+def _read_item_number(match: re.Match[str]) -> str | None:
+    """A number before an item of a list in one line: "Steps: 1. Mix. 2. Bake." -> "Steps: 1, Mix. 2, Bake."."""
+    value, text = int(match["number"]), match.string
+    previous = re.search(rf"(?:^|[.:!?] ){value - 1}(?:\. |, )(?=[A-Z])", text[: match.start()])
+    follows = re.match(rf".{{1,200}}[.!?] {value + 1}\. [A-Z]", text[match.end() : match.end() + 210])
+    is_item = previous is not None if value > 1 else follows is not None
+    return f"{match['number']}, " if is_item else None
+
+
 RULES = [
+    rule(
+        "number.item",
+        r"(?:^|(?<=[.:!?] ))(?P<number>[1-9][0-9]?)\. (?=[A-Z][a-z])",
+        _read_item_number,
+        parted=False,
+    ),
     rule(
         "number.verse",
         rf"(?<![A-Za-z0-9])(?:(?P<volume>[123]|I{{1,3}}) )?(?P<book>{either(_BOOKS)})\.? (?P<chapter>[0-9]{{1,3}}):"

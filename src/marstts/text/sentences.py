@@ -23,6 +23,12 @@ SELDOM_LAST = frozenset({
 })  # fmt: skip
 """Abbreviations that end a sentence only where no small letter follows."""
 
+SENTENCE_OPENERS = frozenset({
+    "I", "He", "She", "It", "They", "We", "You", "The", "This", "That", "These", "Those", "But", "And", "So", "Then",
+    "My", "His", "Her", "Its", "Our", "Their", "There", "What", "Why", "How", "When", "Where", "If", "In", "On", "At",
+})  # fmt: skip
+"""Words that no name begins with: after "plan B." they open a sentence."""
+
 MIN_CLAUSE_RATIO = 0.25
 """A clause shorter than this ratio of the limit is not cut off."""
 
@@ -110,7 +116,7 @@ def _is_initial(words: list[str], index: int) -> bool:
     if len(letter) != 1 or not letter.isupper() or letter == "I":
         return False
     after_letter = index > 0 and len(words[index - 1]) == 1 and words[index - 1].isupper()
-    name_follows = words[index + 1][:1].isupper()
+    name_follows = words[index + 1][:1].isupper() and words[index + 1] not in SENTENCE_OPENERS
     return name_follows and not after_letter
 
 

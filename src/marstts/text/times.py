@@ -14,6 +14,9 @@ _HALF = r"(?P<half>[ap]\.m\.|[AP]\.M\.|(?:am|pm|AM|PM|a\.m|p\.m)(?![A-Za-z]))"
 _CLOCK = r"(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2}))?"
 _SENTENCE_MAY_START = re.compile(r"""["')\]]{0,3}(?:$| ["'(]?[A-Z])""")
 _ZONE_FOLLOWS = re.compile(" (?:[A-Z]{1,4}T|UTC)(?![A-Za-z])")
+_OPENS_WITH_TIME = re.compile(
+    r"(?:^|[.!?][\"')]? )(?:At|By|On|Around|About|Until|From|Before|After|Since)(?: about| around| nearly)? $"
+)
 _DASH = " ?(?:-|—) ?"
 
 
@@ -28,6 +31,8 @@ def _half_of_day(match: re.Match[str]) -> str:
         return ""
     text, end = match.string, match.end()
     keeps = match["half"].endswith(".") and ends_sentence(text, end) and not _ZONE_FOLLOWS.match(text, end)
+    if keeps and text.startswith(" I ", end) and _OPENS_WITH_TIME.search(text, 0, match.start()):
+        keeps = False  # "At 6 p.m. I left."
     return f" {match['half'][0].upper()} M{'.' if keeps else ''}"
 
 
