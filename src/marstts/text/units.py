@@ -152,6 +152,12 @@ def _read_feet_inches(match: re.Match[str]) -> str:
     return f"{cardinal(match['feet'])} foot {number(match['inches'])}"
 
 
+def _read_feet_inches_over(match: re.Match[str]) -> str:
+    """5'7 1/2" -> five foot seven and a half."""
+    words = mixed_number(match["inches"], match["over"], match["under"])
+    return f"{cardinal(match['feet'])} foot {words}"
+
+
 def _read_feet(match: re.Match[str]) -> str | None:
     """6' -> six feet, unless the mark closes a quotation."""
     if match.string[match.end() + 1 : match.end() + 5] not in _DIMENSIONS and _OPEN_QUOTE.search(
@@ -269,6 +275,12 @@ RULES = [
         "unit.frequency",
         r"(?<![0-9A-Za-z.,])(?P<number>[0-9]{1,3})x/(?P<unit>day|week|wk|month|mo|year|yr|hour|hr)(?![A-Za-z])",
         lambda match: f"{number(match['number'])} times {read_per(match['unit'])}",
+    ),
+    rule(
+        "unit.feet",
+        r"""(?<![0-9.,/])(?P<feet>[0-9]{1,3})' ?-?(?P<inches>[0-9]{1,2})[ -]?(?P<over>[0-9]{1,2})/(?P<under>2|4|8|16)"""
+        r"""(?:"|'')""",
+        _read_feet_inches_over,
     ),
     rule(
         "unit.feet",
