@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from marstts.mars6.engines.classifier_free_guidance import GuidedEngine, drop_sp
 from marstts.mars6.engines.cuda import StaticEngine
 from marstts.mars6.engines.onnx import OnnxEngine
 from marstts.mars6.engines.torch import TorchEngine
+from marstts.mars6.export.quantize import quantize
 from marstts.mars6.prompt import Prompt
 
 
@@ -37,12 +39,19 @@ def onnx_engine() -> OnnxEngine:
     return OnnxEngine(Path(str(files("marstts"))) / "models_data/mini/mars6")
 
 
+def int8_engine() -> OnnxEngine:
+    """Opened, the engine needs its files no more: they are for `next_logits`, which samples no whole patches."""
+    with TemporaryDirectory() as folder:
+        quantize(Path(str(files("marstts"))) / "models_data/mini/mars6", Path(folder) / "mars6")
+        return OnnxEngine(Path(folder) / "mars6")
+
+
 def static_engine() -> StaticEngine:
     """The engine for GPUs, whose states are used once, on the CPU."""
     return StaticEngine(model_with())
 
 
-@pytest.fixture(scope="module", params=[torch_engine, guided_engine, onnx_engine, static_engine])
+@pytest.fixture(scope="module", params=[torch_engine, guided_engine, onnx_engine, int8_engine, static_engine])
 def engine(request: pytest.FixtureRequest) -> Engine[Any]:
     return request.param()
 
