@@ -19,6 +19,7 @@ import typer
 from marstts.errors import ConfigError, check_installed
 from marstts.generation.engine import EngineKind
 from marstts.reading import read_text
+from marstts.server.certificate import Certificate
 from marstts.server.settings import DEFAULT_VOICES_FOLDER, ServeSettings
 from marstts.synthesis.loading import load
 
@@ -40,6 +41,15 @@ WyomingPort = Annotated[
 Drain = Annotated[int, typer.Option(min=0, help="Seconds that responses have to end once the server is stopped.")]
 MaxWait = Annotated[float, typer.Option(min=0.1, help="Seconds that a request waits for a place before status 429.")]
 WyomingHost = Annotated[str, typer.Option(help="Address for Wyoming.")]
+CertificateFile = Annotated[
+    Path | None,
+    typer.Option("--certificate", metavar="FILE", help="TLS certificate in PEM format; the server then speaks https."),
+]
+PrivateKey = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Key of --certificate, where it is in a file apart from it.")
+]
+KeysFile = Annotated[Path | None, typer.Option(metavar="FILE", help="A file with one key a line; # begins a comment.")]
+Queue = Annotated[int, typer.Option(min=0, help="Requests that wait for a place; further ones get status 429.")]
 
 
 def serve(
@@ -55,19 +65,17 @@ def serve(
         int | None,
         typer.Option(min=1, max=256, help="Requests that are spoken at a time; otherwise measured at the start."),
     ] = None,
-    queue: Annotated[
-        int, typer.Option(min=0, help="Requests that wait for a place; further ones get status 429.")
-    ] = DEFAULTS.queue,
+    queue: Queue = DEFAULTS.queue,
     max_wait: MaxWait = DEFAULTS.max_wait_seconds,
     voices: Annotated[Path, typer.Option(help="Folder of uploaded voices.")] = DEFAULT_VOICES_FOLDER,
     api_key: Annotated[
         list[str] | None,
         typer.Option(envvar="MARSTTS_API_KEY", help="A key that callers must send; may be given several times."),
     ] = None,
-    api_keys_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A file with one key a line; # begins a comment.")
-    ] = None,
+    api_keys_file: KeysFile = None,
     no_keys: Annotated[bool, typer.Option("--no-keys", help="Serve other machines without asking for a key.")] = False,
+    certificate_file: CertificateFile = None,
+    private_key: PrivateKey = None,
     wyoming_port: WyomingPort = None,
     wyoming_host: WyomingHost = LOCAL,
     drain: Drain = DEFAULTS.drain_seconds,
@@ -80,6 +88,7 @@ def serve(
 
     keys = (*(api_key or ()), *(() if api_keys_file is None else read_keys(api_keys_file)))
     check_keys(keys, host, no_keys)
+    certificate = certificate_of(certificate_file, private_key)
     synthesizer = load(model, engine)
     sys.setswitchinterval(SWITCH_SECONDS)
     settings = ServeSettings(
@@ -95,7 +104,7 @@ def serve(
         drain_seconds=drain,
     )
     app = create_app(synthesizer, settings)
-    with closing(app.state.service), Server(app, host, port, has_sessions=True) as server:
+    with closing(app.state.service), Server(app, host, port, has_sessions=True, certificate=certificate) as server:
         signal.signal(signal.SIGTERM, interrupt)
         typer.echo(server.address)
         log.info(f"model {model}, {settings.listeners} requests at a time, {capacity} rows, voices in {voices}")
@@ -109,6 +118,17 @@ def check_keys(keys: Sequence[str], host: str, no_keys: bool) -> None:
         raise ConfigError(
             f"--host {host} admits other machines, so keys are needed: give --api-key or --api-keys-file, or --no-keys"
         )
+
+
+def certificate_of(path: Path | None, private_key: Path | None) -> Certificate | None:
+    """The certificate in these files, checked before the model is loaded; None where none is given."""
+    if path is None:
+        if private_key is not None:
+            raise ConfigError("--private-key belongs to a certificate; give --certificate, too")
+        return None
+    certificate = Certificate(path, private_key)
+    certificate.check()
+    return certificate
 
 
 def is_loopback(host: str) -> bool:

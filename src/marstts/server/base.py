@@ -31,6 +31,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from marstts.errors import ConfigError
 from marstts.lazy import lazy_module
+from marstts.server.certificate import Certificate
 from marstts.server.http_error import HTTPError
 from marstts.server.silent_connections import SilentConnections
 from marstts.server.unread_timer import UnreadTimer
@@ -206,11 +207,22 @@ def escape_address(data: bytes) -> bytes:
 class Server:
     """Serves one application at one port; a context manager that frees the port."""
 
-    def __init__(self, app: Starlette, address: str, port: int, *, has_sessions: bool = False) -> None:
+    def __init__(
+        self,
+        app: Starlette,
+        address: str,
+        port: int,
+        *,
+        has_sessions: bool = False,
+        certificate: Certificate | None = None,
+    ) -> None:
         """Take the port (0: any free one); ConfigError where it cannot be taken.
 
-        `has_sessions`: run the application's lifespan, and serve its WebSockets.
+        `has_sessions`: run the application's lifespan, and serve its WebSockets. `certificate`: serve https.
         """
+        if certificate is not None:
+            certificate.check()
+        self._scheme = "http" if certificate is None else "https"
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         try:
             self.socket = socket.create_server((address, port), family=family)
@@ -232,6 +244,8 @@ class Server:
             limit_concurrency=limits.max_connections,
             timeout_keep_alive=limits.idle_seconds,
             timeout_graceful_shutdown=limits.drain_seconds,
+            ssl_certfile=None if certificate is None else str(certificate.path),
+            ssl_keyfile=None if certificate is None else str(certificate.key_path),
         )
         self.server = uvicorn.Server(config)
 
@@ -245,7 +259,7 @@ class Server:
     def address(self) -> str:
         """URL of the first page."""
         host, port = self.socket.getsockname()[:2]
-        return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+        return f"{self._scheme}://[{host}]:{port}/" if ":" in host else f"{self._scheme}://{host}:{port}/"
 
     def serve(self) -> None:
         """Answer requests until `stop` is called, or until Ctrl-C (KeyboardInterrupt)."""
