@@ -302,15 +302,17 @@ def test_pcm_is_sixteen_bits_little_endian():
         (StreamConfig(checks_sent=False, first_chunk_patches=1000), True),  # nothing was sent: it can be sampled again
     ],
 )
-def test_missing_words_are_searched_for_in_sent_sentences_only_if_someone_is_told(config, is_checked, monkeypatch):
-    synthesizer, calibrations = scripted_synthesizer(good), []
-    calibration: Any = object()
+def test_flaws_are_looked_for_in_sent_sentences_only_if_someone_is_told(config, is_checked, monkeypatch):
+    checked = []
 
-    def decode_take(session, *arguments):
-        calibrations.append(session.word_calibration)
-        return original(session, *arguments)
+    def decode_take(session, segment, *arguments):
+        checked.append(segment.text)
+        return original(session, segment, *arguments)
 
     original = Synthesizer.decode_take
     monkeypatch.setattr(Synthesizer, "decode_take", decode_take)
-    list(replace(synthesizer, word_calibration=calibration).stream("The cat sat on the mat.", config=config))
-    assert calibrations == [calibration if is_checked else None]
+    *_, last = scripted_synthesizer(good).stream("The cat sat on the mat.", config=config)
+    assert checked == ["The cat sat on the mat."] * is_checked
+    [expected] = scripted_synthesizer(good).speak("The cat sat on the mat.").takes
+    assert last.take is not None and last.take.attempts == 1 and last.take.stop is expected.stop
+    assert all(np.array_equal(*levels) for levels in zip(last.take.codes, expected.codes, strict=True))

@@ -224,7 +224,10 @@ class SpeechJob:
         patience = FIRST_AUDIO_SECONDS if spec.stream else PATIENCE_SECONDS + expected_seconds
         self._synthesizer, self._spec = synthesizer, spec
         self._listener = Listener(
-            synthesizer.codec, patience, num_listeners=shared.num_listeners, checks_sent=spec.has_events
+            synthesizer.codec,
+            patience,
+            num_listeners=shared.num_listeners,
+            checks_sent=spec.has_events or spec.names_words,
         )
         self._scheduler = JobScheduler(shared, self._listener, starts_prompts=spec.stream)
         self._loop = asyncio.get_running_loop()

@@ -27,7 +27,7 @@ class ChunkSizes(Protocol):
 
     @property
     def checks_sent(self) -> bool:
-        """Whether missing words are searched for even in a sentence of which some was sent, to warn of them."""
+        """Whether words are timed, and flaws looked for even in a sentence of which some was sent, to warn of them."""
         ...
 
     def first(self) -> int:
@@ -49,7 +49,7 @@ class StreamConfig(Config):
     """Chunks double until they are this long."""
 
     checks_sent: bool = True
-    """Search for missing words even in a sentence of which some was sent already, to warn of them."""
+    """Time words, and look for flaws even in a sentence of which some was sent already, to warn of them."""
 
     def first(self) -> int:
         """Return the size of the first chunk of an utterance."""

@@ -154,11 +154,13 @@ def stream_sentence(
                 piece = trimmer.push(decoded)
                 if row.stop is None and len(piece):
                     sent.append(piece)
-                    yield piece, spoken.finished(row, trimmer.start), None
+                    yield piece, spoken.finished(row, trimmer.start) if config.checks_sent else (), None
         rest = np.concatenate([piece, trimmer.finish()])
         whole = np.concatenate([*sent, rest])
-        judge = session if config.checks_sent or not sent else replace(session, word_calibration=None)
-        take = judge.decode_take(segment, row, voice, decoder.decoded)
+        if sent and not config.checks_sent:
+            yield rest, (), unchecked_take(segment, row, decoder, whole, attempts=len(refused) + 1)
+            return
+        take = session.decode_take(segment, row, voice, decoder.decoded)
         flaw = rejection_reason(take, session.backoff)
         if flaw is None or sent:
             warning = None if flaw is None else phrase_late_warning(take, flaw)
@@ -171,6 +173,23 @@ def stream_sentence(
     best = best_of([take for take, _ in refused], session.backoff)
     [whole] = [samples for take, samples in refused if take.codes is best.codes]
     yield whole, best.words or (), replace(best, waveform=Waveform(whole, best.waveform.sample_rate))
+
+
+def unchecked_take(
+    segment: Segment, row: RequestState, decoder: IncrementalDecoder, samples: Samples, attempts: int
+) -> Take:
+    """The take of a sentence of which `samples` were sent, without its flaws and words."""
+    assert decoder.decoded is not None and row.stop is not None
+    codes, waveform = decoder.decoded
+    return Take(
+        text=segment.text,
+        codes=codes,
+        waveform=Waveform(samples, waveform.sample_rate),
+        stop=row.stop,
+        top_p=row.request.top_p,
+        attempts=attempts,
+        extra_pause_seconds=segment.pause_seconds,
+    )
 
 
 def takewhile_running(rows: Iterable[RequestState], guard: TakeGuard) -> Iterator[RequestState]:
