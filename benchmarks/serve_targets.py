@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 MAX_GROWTH = 0.05
-"""Part of the memory by which a server may grow between the first and the last tenth of many requests."""
+"""Part of the memory by which a server may grow from the first half of many requests to the second."""
 
 LONGEST_RETRY = 60
 """Largest sane `Retry-After`, in seconds."""
@@ -63,9 +63,13 @@ def slowest_leaver(report: dict[str, Any]) -> float | None:
 
 
 def growth(report: dict[str, Any]) -> float | None:
-    """Growth of the server's memory between the first and the last tenth of many requests, as a part of it."""
-    sizes: Sequence[float] = report.get("resident_mebibytes", [])
-    return round(sizes[-1] / sizes[1] - 1, 4) if len(sizes) > 2 else None
+    """Growth of the server's largest memory from the first half of many requests to the second, as a part of it.
+
+    Memory rises and falls, as the allocator returns pages now and then; so its peaks are compared.
+    """
+    sizes: Sequence[float] = report.get("resident_mebibytes", [])[1:]
+    half = len(sizes) // 2
+    return round(max(sizes[half:]) / max(sizes[:half]) - 1, 4) if half else None
 
 
 TARGETS = (
