@@ -10,7 +10,8 @@ width. KV: an axis of two, keys and values. Caches are (KV, L, B, H, M or N, d).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,9 +33,17 @@ class Buffer:
         rows = sum(cache.shape[2] for cache in caches)
         capacity = round_up(rows, ROWS_STEP) if spare_rows and rows > 1 else rows
         self.cache = np.empty((kinds, layers, capacity, heads, positions, width), np.float32)
-        self.newest: object = None
-        """The value that uses all that was written so far; only it may be extended in place."""
+        self._newest: Callable[[], object] = lambda: None
         self.write_rows(0, caches)
+
+    @property
+    def newest(self) -> object:
+        """The value that uses all that was written so far; only it may be extended in place. None once it is gone."""
+        return self._newest()
+
+    @newest.setter
+    def newest(self, value: object) -> None:
+        self._newest = weakref.ref(value)  # the value holds the buffer: a cycle would keep both until a collection
 
     def write_rows(self, first: int, caches: Sequence[NDArray[np.float32]]) -> None:
         """Write the rows of all caches from row `first`, each with zeros behind its positions."""
