@@ -65,5 +65,8 @@ def test_refusals_that_a_client_cannot_use_are_counted(targets: ModuleType, call
 
 
 def test_slow_leavers_and_growing_memory_miss(targets: ModuleType) -> None:
-    slow = {"seconds_until_free": {"listening": [0.01], "waiting": [0.11]}, "resident_mebibytes": [900.0, 90.0, 100.0, 80.0, 106.0]}
+    slow = {
+        "seconds_until_free": {"listening": [0.01], "waiting": [0.11]},
+        "resident_mebibytes": [900.0, 90.0, 100.0, 80.0, 106.0],
+    }
     assert met(targets, **GOOD | slow)[-2:] == [False, False]
