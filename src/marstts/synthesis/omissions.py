@@ -20,14 +20,14 @@ from marstts.synthesis.attention_path import PathSearch, SentencePlaces
 SUSPICIOUS = -2.5
 """Log odds, see `word_evidence`: words above it are confirmed or refuted by the engine."""
 
-MAX_SUSPECTS = 5
+MAX_SUSPECTS = 3
 """So many words of a take at most, the most suspicious first, until one is confirmed."""
 
 CERTAIN = 0.5
 """Log odds that decide alone, where no engine can confirm them."""
 
-MIN_GAIN = 0.75
-"""Nats that patches must gain when a suspicious word is hidden: words of sound takes lose some, but for 1 of 100."""
+MIN_EVIDENCE = -1.3
+"""Nats that patches gain when a suspicious word is hidden, plus its log odds: 12 of 1,000 sound takes have more."""
 
 MIN_GAIN_OF_ALL = 1.0
 """The same where every word is asked about, suspicious or not."""
@@ -69,16 +69,19 @@ def omitted_words(
         yield from ((word, step_of(path, word)) for word in words if is_unneeded(word, path, gain, MIN_GAIN_OF_ALL))
     elif suspicions is not None:
         odds = suspicions()
-        suspects = [words[index] for index in np.argsort(-odds, kind="stable") if odds[index] > SUSPICIOUS]
+        suspects = [index for index in np.argsort(-odds, kind="stable")[:MAX_SUSPECTS] if odds[index] > SUSPICIOUS]
         if gain is None:
             found = [words[index] for index in np.flatnonzero(odds > CERTAIN)]
         else:
-            found = list(islice((word for word in suspects[:MAX_SUSPECTS] if is_unneeded(word, path, gain)), 1))
+            likely = (
+                words[index] for index in suspects if is_unneeded(words[index], path, gain, MIN_EVIDENCE - odds[index])
+            )
+            found = list(islice(likely, 1))
         yield from ((word, step_of(path, word)) for word in found)
 
 
-def is_unneeded(word: int, path: NDArray[np.int64], gain: HiddenGain, least: float = MIN_GAIN) -> bool:
-    """Return True where the patches around a word's place need it so little that it was not said."""
+def is_unneeded(word: int, path: NDArray[np.int64], gain: HiddenGain, least: float) -> bool:
+    """Return True where the patches around a word's place gain more than `least` nats when it is hidden."""
     span = hidden_span(word, path)
     return span[0] < span[1] and gain(word, span) > least
 

@@ -21,7 +21,7 @@ from marstts.generation.request import RequestState
 from marstts.synthesis.attention_path import search_path
 from marstts.synthesis.forced_takes import SpokenSentence, forced_rows, said_words, speak_once
 from marstts.synthesis.model_session import ModelSession
-from marstts.synthesis.omissions import MIN_GAIN, OmissionCheck, hidden_span
+from marstts.synthesis.omissions import OmissionCheck, hidden_span
 from marstts.synthesis.word_evidence import (
     CONTEXT,
     NUM_FEATURES,
@@ -38,6 +38,9 @@ MIN_SENTENCES = 40
 
 SHARE_OF_TABLE = 0.6
 """Share for learning letters; the rest is for the regression, which must not know their takes."""
+
+UNNEEDED_GAIN = 0.75
+"""Nats that patches gain when a word is hidden: with more, it counts as left out, whatever was suspected."""
 
 TABLE_PENALTY = 3.0
 WEIGHT_PENALTY = 0.003
@@ -159,7 +162,7 @@ def words_of_takes(
             gain(word, span) if span[0] < span[1] else 0.0
             for word, span in zip(spoken.places.words, spans, strict=True)
         ]
-        unneeded.append(np.array(gains) > MIN_GAIN)
+        unneeded.append(np.array(gains) > UNNEEDED_GAIN)
     return np.concatenate(features), np.concatenate(unneeded)
 
 
