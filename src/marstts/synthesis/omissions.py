@@ -26,8 +26,8 @@ MAX_SUSPECTS = 3
 CERTAIN = 0.5
 """Log odds that decide alone, where no engine can confirm them."""
 
-MIN_EVIDENCE = -1.3
-"""Nats that patches gain when a suspicious word is hidden, plus its log odds: 12 of 1,000 sound takes have more."""
+MIN_EVIDENCE = -0.8
+"""Nats that patches gain when a suspicious word is hidden, plus its log odds: 7 of 1,000 sound takes have more."""
 
 MIN_GAIN_OF_ALL = 1.0
 """The same where every word is asked about, suspicious or not."""
