@@ -36,7 +36,7 @@ WITHIN = {
     "mars6": {"bundled", "config", "engines", "patches", "prompt", "prompt_batch", "speech"},
     "mars6.engines": {"classifier_free_guidance", "onnx", "row_caches"},
     "speaker": {"base", "mini", "registry", "toy"},
-    "synthesis": {"attention_path", "backoff", "batch", "clone", "continuation", "flaws", "guard",
+    "synthesis": {"attention_path", "backoff", "batch", "clone", "continuation", "flaws", "guard", "in_order",
                   "incremental_decoder", "loading", "model_session", "omissions", "prepared_text", "ranking",
                   "references", "repair", "speaker_change", "speech", "stream", "streamed_words", "styled",
                   "synthesizer", "voices", "word_evidence", "word_times", "written_forms"},

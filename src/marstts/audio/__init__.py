@@ -19,7 +19,7 @@ from marstts.audio.waveform import (
     shorten_pauses,
     trim_silence,
 )
-from marstts.audio.writer import SUFFIXES, Tags, encode, open_writer, write
+from marstts.audio.writer import SUFFIXES, Tags, encode, open_limited_writer, open_writer, write
 
 __all__ = [
     "FADE_SECONDS",
@@ -40,6 +40,7 @@ __all__ = [
     "join",
     "loudness_lufs",
     "normalize_loudness",
+    "open_limited_writer",
     "open_writer",
     "read",
     "read_blocks",

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import io
 import struct
+import tempfile
 import wave
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 import numpy as np
 import soundfile
@@ -61,6 +62,14 @@ class Tags:
 
 Write = Callable[[NDArray[np.float32]], None]
 """Takes the next samples (N,) of a file."""
+
+Begin = Callable[[], AbstractContextManager[Write]]
+"""Begins a file."""
+
+MAX_HELD_BYTES = 16 * 2**20
+"""Three minutes of samples; more of them are held on disk."""
+
+HELD_BLOCK_BYTES = 2**20
 
 
 def encode(waveform: Waveform, suffix: str = ".wav") -> bytes:
@@ -116,6 +125,43 @@ def open_writer(path: Path, sample_rate: int, tags: Tags | None = None) -> Itera
     the process finds there what was written so far: a WAV file that is right after every piece, or what can be played
     of another format. An error of the body keeps it, too.
     """
+    with growing_file(path, sample_rate, tags) as begin, begin() as write_piece:
+        yield write_piece
+
+
+@contextmanager
+def open_limited_writer(path: Path, sample_rate: int) -> Iterator[Write]:
+    """Write as `open_writer` does; audio beyond ±1 is not clipped, but all of the file made quieter, to a peak of 1.
+
+    The peak is known at the end. Until then the samples wait in a file without a name in the folder of `path`, or in
+    memory while they have less than `MAX_HELD_BYTES`; where the peak is too high, the file is written anew from there.
+    """
+    peak = 0.0
+    with growing_file(path, sample_rate, None) as begin, open_spool(path) as held:
+        with begin() as write_piece:
+
+            def write_and_hold(samples: NDArray[np.float32]) -> None:
+                nonlocal peak
+                write_piece(samples)
+                held.write(samples.astype(np.float32, copy=False).tobytes())
+                peak = max(peak, float(np.abs(samples).max(initial=0.0)))
+
+            yield write_and_hold
+        if peak > 1.0:
+            held.seek(0)
+            with begin() as write_piece:
+                while content := held.read(HELD_BLOCK_BYTES):
+                    write_piece(np.frombuffer(content, np.float32) / np.float32(peak))
+
+
+def open_spool(path: Path) -> IO[bytes]:
+    """A temporary file without a name in the folder of `path`; in memory while it is small."""
+    return tempfile.SpooledTemporaryFile(MAX_HELD_BYTES, dir=str(path.parent))
+
+
+@contextmanager
+def growing_file(path: Path, sample_rate: int, tags: Tags | None) -> Iterator[Begin]:
+    """A function that begins the growing file of `open_writer`; called again, it begins anew."""
     try:
         container, encoding = format_of(path.suffix)
         rate = rate_for(path.suffix, sample_rate)
@@ -123,12 +169,17 @@ def open_writer(path: Path, sample_rate: int, tags: Tags | None = None) -> Itera
         raise AudioError(f"{printable_name(path)}: {error}") from error
     opened = wav_file if container == "WAV" else encoded_file
     with growing_path(path, AudioError) as partial:
-        try:
+
+        @contextmanager
+        def begin() -> Iterator[Write]:
             with opened(partial, rate, container, encoding, tags) as write_piece:
                 write_any = resampling(write_piece, sample_rate, rate)
                 yield write_any
                 if rate != sample_rate:
                     write_any(np.zeros(0, np.float32))
+
+        try:
+            yield begin
         except (soundfile.SoundFileError, AssertionError, struct.error) as error:  # soundfile asserts what is written
             problem = disk_problem(RuntimeError(str(error)), partial.parent) or str(error) or "libsndfile failed"
             raise AudioError(f"{printable_name(path)}: cannot be written: {problem}") from error

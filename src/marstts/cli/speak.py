@@ -6,6 +6,8 @@ Upstream: the shell.  Downstream: `Synthesizer`; the work is in `speak_input`, `
 
 from __future__ import annotations
 
+import os
+import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from marstts.cli import speak_options as options
 from marstts.cli.speak_input import check_options, choose_book, choose_text, choose_voice
 from marstts.cli.speak_output import check_book_output, check_output, progress_bar, report, report_lines, write
-from marstts.cli.streaming import StreamReport, open_sink, play_through
+from marstts.cli.streaming import STANDARD_OUTPUT, StreamReport, open_sink, play_through, write_sentences
 from marstts.cli.terminal import check_utf8
 from marstts.errors import ConfigError
 from marstts.generation.engine import EngineKind
@@ -34,7 +36,7 @@ else:
     captions, compat_turbo = lazy_module("marstts.synthesis.captions"), lazy_module("marstts.synthesis.compat_turbo")
 
 MAX_WHOLE_CHARACTERS = 20_000
-"""Longer texts are written to their file sentence by sentence instead of at the end."""
+"""Longer texts are streamed to their file, without a batch, unless takes or a speed are asked for."""
 
 
 def speak(
@@ -101,13 +103,24 @@ def speak(
 
 def speak_whole(
     synthesizer: Synthesizer, text: str, voice: Voice, output: str, words: str | None, **choices: Any
-) -> Speech:
-    """Speak the text with these options of `Synthesizer.speak`, and write audio and word times."""
+) -> Speech | StreamReport:
+    """Speak the text with these options of `Synthesizer.speak`, and write audio and word times.
+
+    A file is written sentence by sentence; standard output, devices and pipes get the whole at the end.
+    """
+    speech: Speech | StreamReport
     with progress_bar() as on_take:
-        speech = synthesizer.speak(text, voice, on_take=on_take, **choices)
-    write(speech, output)
+        if output == STANDARD_OUTPUT or (os.path.exists(output) and not os.path.isfile(output)):
+            speech = whole = synthesizer.speak(text, voice, on_take=on_take, **choices)
+            write(whole, output)
+        else:
+            started, rate = time.perf_counter(), synthesizer.codec.spec.sample_rate
+            sentences = synthesizer.speak_in_order(text, voice, on_take=on_take, **choices)
+            with closing(sentences):
+                names = {"model": synthesizer.name, "seed": choices["seed"]}
+                speech = write_sentences(sentences, Path(output), rate, started=started, **names)
     if words is not None:
-        speech.save_words(words)
+        captions.write_captions(speech.words, words, seconds=speech.seconds)
     return speech
 
 

@@ -11,13 +11,16 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from marstts import audio
 from marstts.errors import AudioError, MissingExtraError, require
 from marstts.synthesis.speech import TakeSummary, describe_speech
 from marstts.synthesis.stream import Chunk
 from marstts.synthesis.word_times import Word
+
+if TYPE_CHECKING:
+    from marstts.synthesis.in_order import SpokenSentence
 
 LOUDSPEAKER, STANDARD_OUTPUT = "the loudspeaker", "-"
 
@@ -82,6 +85,34 @@ class StreamReport:
     def report(self) -> dict[str, Any]:
         """The object that `marstts speak --json` prints."""
         return describe_speech(self)
+
+
+def write_sentences(
+    sentences: Iterable[SpokenSentence], output: Path, sample_rate: int, *, model: str, seed: int, started: float
+) -> StreamReport:
+    """Write every sentence as it comes -> a report of the speech. `started` is when work on it began."""
+    first_audio_seconds, num_samples = 0.0, 0
+    takes: list[TakeSummary] = []
+    words: list[Word] = []
+    text_warnings: list[str] = []
+    with audio.open_limited_writer(output, sample_rate) as write:
+        for sentence in sentences:
+            first_audio_seconds = first_audio_seconds or time.perf_counter() - started
+            write(sentence.samples)
+            num_samples += len(sentence.samples)
+            takes.append(sentence.take.summary())
+            words += sentence.words
+            text_warnings += [sentence.text_warning] if sentence.text_warning else []
+    return StreamReport(
+        seconds=num_samples / sample_rate,
+        takes=tuple(takes),
+        model=model,
+        seed=seed,
+        compute_seconds=time.perf_counter() - started,
+        first_audio_seconds=first_audio_seconds,
+        warnings=(*text_warnings, *(take.warning for take in takes if take.warning is not None)),
+        words=tuple(words),
+    )
 
 
 def play_through(chunks: Iterable[Chunk], sink: Sink, *, model: str, seed: int) -> StreamReport:

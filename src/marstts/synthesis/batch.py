@@ -145,7 +145,12 @@ class BatchSpeaker:
         takes: int = 1,
         speed: float = 1.0,
     ) -> None:
-        self.session, self.scheduler, self.top_p, self.continuation = session, scheduler, top_p, continuation
+        if takes < 1:
+            raise ConfigError(f"the number of takes must be 1 or more, but is {takes}")
+        check_speed(speed)
+        check = session.omission_check if takes == 1 else OmissionCheck.ALL_WORDS
+        self.session = replace(session, omission_check=check)
+        self.scheduler, self.top_p, self.continuation = scheduler, top_p, continuation
         self.capacity, self.on_take, self.num_takes, self.speed = capacity, on_take, takes, speed
         self.active: dict[Request, AttemptState] = {}
         """Requests that wait or run."""
@@ -158,8 +163,7 @@ class BatchSpeaker:
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="marstts-decoder") as decoder:
             try:
                 while True:
-                    while self.scheduler.num_waiting < self.capacity and (request := next(texts, None)) is not None:
-                        yield from self.begin(request)
+                    yield from self.feed(texts)
                     if self.scheduler.is_busy:
                         self.step(decoder)
                     elif not self.decoding:
@@ -170,6 +174,11 @@ class BatchSpeaker:
                     self.scheduler.drop(unfinished)
                 decoder.shutdown(wait=True, cancel_futures=True)
 
+    def feed(self, texts: Iterator[SpeakRequest]) -> Iterator[SpeakResult]:
+        """Begin texts while few requests wait; yields the errors of those that cannot be spoken."""
+        while self.scheduler.num_waiting < self.capacity and (request := next(texts, None)) is not None:
+            yield from self.begin(request)
+
     def begin(self, request: SpeakRequest) -> Iterator[SpeakResult]:
         """Queue the sentences of a text; yields its error if it cannot be spoken."""
         started = time.perf_counter()
@@ -179,7 +188,7 @@ class BatchSpeaker:
             segments = list(prepared)
             text = TextState(request, segments, started, voice, text_warning=prepared.warning)
             at_once = 1 if self.continuation is Continuation.PER_CHUNK else len(segments)
-            states = [self.sentence_state(text, index) for index in range(at_once)]
+            states = [self.sentence_state(text, index, segments[index]) for index in range(at_once)]
             first_rounds = [next(state.rounds) for state in states]
         except MarsError as error:
             yield SpeakResult(index=request.index, text=request.text, speech=None, error=error)
@@ -187,9 +196,9 @@ class BatchSpeaker:
         for state, first_round in zip(states, first_rounds, strict=True):
             self.add(state, first_round)
 
-    def sentence_state(self, text: TextState, index: int) -> SentenceState:
+    def sentence_state(self, text: TextState, index: int, segment: Segment) -> SentenceState:
         """The state of a sentence before its first attempt."""
-        seed, segment = (text.request.seed, index), text.segments[index]
+        seed = text.request.seed, index
         rounds = self.session.rounds(segment.text, text.voice, self.top_p, seed, self.num_takes)
         return SentenceState(text, index, text.voice, segment, rounds)
 
@@ -313,7 +322,7 @@ class BatchSpeaker:
         if len(text.takes) == len(text.segments):
             yield self.finish(text)
         elif self.continuation is Continuation.PER_CHUNK:
-            following = self.sentence_state(text, index + 1)
+            following = self.sentence_state(text, index + 1, text.segments[index + 1])
             self.add(following, next(following.rounds), urgent=True)
 
     def finish(self, text: TextState) -> SpeakResult:
@@ -355,12 +364,8 @@ def run_requests(
     sampled, and the best is kept, see `ranking`; `speed` changes the tempo of what is kept.
     """
     queue: Scheduler | SchedulerClient = Scheduler(session.engine, batch) if scheduler is None else scheduler.client()
-    if takes < 1:
-        raise ConfigError(f"the number of takes must be 1 or more, but is {takes}")
-    check_speed(speed)
-    check = session.omission_check if takes == 1 else OmissionCheck.ALL_WORDS
     speaker = BatchSpeaker(
-        replace(session, omission_check=check),
+        session,
         queue,
         top_p=top_p,
         continuation=continuation,

@@ -26,8 +26,10 @@ from marstts.synthesis.voices import open_voice, voice_of_part
 from marstts.voice import Voice
 
 if TYPE_CHECKING:
-    from marstts.synthesis import styled_stream
+    from marstts.synthesis import in_order, styled_stream
+    from marstts.synthesis.in_order import SpokenSentence
 else:
+    in_order = lazy_module("marstts.synthesis.in_order")
     styled_stream = lazy_module("marstts.synthesis.styled_stream")
 
 SSML_TAG, SSML_START = "<speak", 2000
@@ -122,6 +124,40 @@ class Synthesizer(ModelSession):
         )
         spoken = [speech_of(result) for result in sorted(results, key=lambda result: result.index)]
         return spoken[0] if parts[0].text is text else join_parts(parts, spoken)
+
+    def speak_in_order(
+        self,
+        text: str,
+        voice: AnyVoice = None,
+        *,
+        seed: int = 0,
+        top_p: float | None = None,
+        continuation: Continuation = Continuation.FIXED_REFERENCE,
+        on_take: OnTake | None = None,
+        takes: int = 1,
+        speed: float = 1.0,
+    ) -> Generator[SpokenSentence, None, None]:
+        """Speak as `speak`, but yield each sentence when it and all before it are done.
+
+        Reads the text as it goes, and keeps the sentences in work alone; the number of sentences that `on_take` gets
+        is estimated until all of the text is read. Raises the errors of `speak`, most of them before the first
+        sentence. SSML that changes voice or rate is spoken as a whole first.
+        """
+        if SSML_TAG in text[:SSML_START] and split_parts(text, self.lexicon):
+            whole = self.speak(
+                text, voice, seed=seed, top_p=top_p, continuation=continuation, on_take=on_take, takes=takes,
+                speed=speed,
+            )  # fmt: skip
+            return in_order.sentences_of(whole)
+        return in_order.run_in_order(
+            self,
+            SpeakRequest(index=1, text=text, voice=self.open_voice(voice), seed=seed),
+            top_p=self.sampling.top_p if top_p is None else top_p,
+            continuation=continuation,
+            on_take=on_take,
+            takes=takes,
+            speed=speed,
+        )
 
     def stream(
         self,
