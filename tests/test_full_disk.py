@@ -98,8 +98,8 @@ def test_speech_and_voices(
     speak = ["speak", "Hi.", "--reference", reference_file, "--output", out / "a.wav"]
     check(monkeypatch, speak, out / "a.wav")
     check(monkeypatch, [*speak[:-1], out / "b.wav", "--stream"], out / "b.wav")
-    create = ["voice", "create", reference_file, "--name", "A", "--output", out / "a.voice"]
-    check(monkeypatch, create, out / "a.voice")
+    create = ["voice", "create", reference_file, "--name", "A", "--output", out / "c.voice"]
+    check(monkeypatch, create, out / "c.voice")
 
 
 @pytest.mark.slow
