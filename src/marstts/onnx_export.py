@@ -8,6 +8,7 @@ refer to (ONNX external data), so a bundle holds no second copy, and the two can
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -82,7 +83,9 @@ def export_one(graph: Graph) -> Any:
     shapes = {
         name: {axis: dimensions[label] for axis, label in graph.dynamic.get(name, {}).items()} for name in graph.inputs
     }
-    with tempfile.TemporaryDirectory() as temporary, torch.no_grad():
+    with tempfile.TemporaryDirectory() as temporary, torch.no_grad(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="# The axis name")  # two inputs share an axis: that is meant
+        warnings.filterwarnings("ignore", category=FutureWarning)  # names that PyTorch itself still uses
         path = Path(temporary) / "graph.onnx"
         torch.onnx.export(
             graph.module.eval(), tuple(graph.inputs.values()), str(path), dynamo=True, verbose=False,

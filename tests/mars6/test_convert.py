@@ -8,6 +8,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,9 @@ def test_a_converted_model_speaks(tmp_path: Path, reference_file: Path) -> None:
 def light_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The fixture checkpoint, converted for the light install."""
     folder = tmp_path_factory.mktemp("converted") / "turbo"
-    result = convert(GOLDEN / "checkpoint.pt", folder, "--onnx", *PARTS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # users see no warnings of libraries
+        result = convert(GOLDEN / "checkpoint.pt", folder, "--onnx", *PARTS)
     assert result.exit_code == 0, result.stderr
     return folder
 
