@@ -42,9 +42,9 @@ READING = [
 """Files that read a text, in the order in which they come to it: the heading is plain, the sentence after it is not."""
 
 SPEAK = [
-    "cli/speak", "cli/speak_input", "synthesis/synthesizer", "synthesis/model_session", "synthesis/prepared_text",
-    "text/ssml", "text/reading", *READING, "synthesis/written_forms", "text/language", "mars6/speech", "mars6/prompt",
-    "text/bpe",
+    "cli/speak", "cli/speak_input", "synthesis/synthesizer", "synthesis/in_order", "synthesis/model_session",
+    "synthesis/prepared_text", "text/ssml", "text/reading", *READING, "synthesis/written_forms", "synthesis/batch",
+    "mars6/speech", "mars6/prompt", "text/bpe",
 ]  # fmt: skip
 """Files from the command line to the tokens."""
 

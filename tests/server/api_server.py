@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +23,18 @@ TEXT = "the cat sat on the mat"
 def speech(text: str = TEXT, **fields: Any) -> dict[str, Any]:
     """The body of a request for speech."""
     return {"model": "tts-1", "input": text, "voice": "alloy", **fields}
+
+
+def free_port() -> int:
+    """A port that no other test is about to take: not one that the system gives to those who ask for any."""
+    for attempt in range(1000):
+        port = 20_000 + (os.getpid() * 101 + attempt * 7) % 10_000
+        try:
+            with socket.create_server(("127.0.0.1", port)):
+                return port
+        except OSError:
+            continue
+    raise OSError("no port is free")
 
 
 @dataclass(frozen=True)

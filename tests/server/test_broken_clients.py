@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from api_server import LiveServer, live_server
+from api_server import LiveServer, free_port, live_server
 
 from marstts.server.settings import ServeSettings
 from scripted import good, scripted_synthesizer
@@ -20,8 +20,7 @@ pytest.importorskip("wyoming", reason="wyoming is not installed")
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[LiveServer]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with live_server(scripted_synthesizer(good), ServeSettings(voices_folder=tmp_path, wyoming_port=port)) as server:
         yield server
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from api_server import TEXT, LiveServer, live_server
+from api_server import TEXT, LiveServer, free_port, live_server
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
@@ -94,8 +94,7 @@ def test_websocket_messages(client: TestClient) -> None:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[LiveServer]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     settings = ServeSettings(voices_folder=tmp_path, wyoming_port=port, limits=ServeLimits(input_characters=400))
     with live_server(scripted_synthesizer(good), settings) as server:
         yield server

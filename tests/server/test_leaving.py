@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from api_server import LiveServer, live_server, speech, wait_until
+from api_server import LiveServer, free_port, live_server, speech, wait_until
 from test_shared_batch import open_request, slow_synthesizer
 
 from marstts.server.settings import ServeSettings
@@ -21,8 +20,7 @@ MAX_SECONDS = 0.5
 @pytest.fixture
 def busy(tmp_path: Path) -> Iterator[LiveServer]:
     """A server whose only place is taken for long."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     settings = ServeSettings(capacity=1, queue=4, max_wait_seconds=60, voices_folder=tmp_path, wyoming_port=port)
     with live_server(slow_synthesizer(0.05), settings) as server:
         with open_request(server, speech(response_format="pcm")):

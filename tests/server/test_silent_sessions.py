@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from api_server import TEXT, LiveServer, live_server, wait_until
+from api_server import TEXT, LiveServer, free_port, live_server, wait_until
 
 from marstts.server.settings import ServeLimits, ServeSettings
 from scripted import good, scripted_synthesizer
@@ -22,8 +22,7 @@ wyoming_server = pytest.importorskip("marstts.server.wyoming_server")
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[LiveServer]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     settings = ServeSettings(voices_folder=tmp_path, wyoming_port=port, limits=ServeLimits(connections=24))
     with live_server(scripted_synthesizer(good), settings) as server:
         yield server

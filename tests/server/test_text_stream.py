@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from api_server import TEXT, LiveServer, live_server
+from api_server import TEXT, LiveServer, free_port, live_server
 from starlette.testclient import TestClient
 
 from marstts.server.api_errors import ApiError
@@ -51,8 +51,7 @@ def test_a_sentence_comes_once_the_next_one_has_begun():
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[LiveServer]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     settings = ServeSettings(voices_folder=tmp_path / "voices", wyoming_port=port)
     with live_server(scripted_synthesizer(good), settings) as server:
         yield server
