@@ -162,9 +162,7 @@ def test_the_walk_from_the_command_line_to_tokens_visits_no_file_twice(
     assert visited_again(calls) == {}
     assert order_of(calls) == SPEAK
     roots = {caller for caller, _, _ in calls} - {callee for _, callee, _ in calls}
-    assert roots == {"cli/main", "synthesis/batch"}, (
-        "the batch takes its requests, which hold the text, from an iterator"
-    )
+    assert roots == {"cli/main"}
 
 
 def test_the_walk_of_the_command_text_visits_no_file_twice(lexicon: Path, capsys: pytest.CaptureFixture[str]) -> None:
