@@ -161,22 +161,34 @@ def open_spool(path: Path) -> IO[bytes]:
 
 @contextmanager
 def growing_file(path: Path, sample_rate: int, tags: Tags | None) -> Iterator[Begin]:
-    """A function that begins the growing file of `open_writer`; called again, it begins anew."""
+    """A function that begins the growing file of `open_writer`; called again, it begins anew, in another file.
+
+    The other file replaces the first when it is whole.
+    """
     try:
         container, encoding = format_of(path.suffix)
         rate = rate_for(path.suffix, sample_rate)
     except AudioError as error:
         raise AudioError(f"{printable_name(path)}: {error}") from error
     opened = wav_file if container == "WAV" else encoded_file
+    is_begun = False
     with growing_path(path, AudioError) as partial:
 
         @contextmanager
         def begin() -> Iterator[Write]:
-            with opened(partial, rate, container, encoding, tags) as write_piece:
-                write_any = resampling(write_piece, sample_rate, rate)
-                yield write_any
-                if rate != sample_rate:
-                    write_any(np.zeros(0, np.float32))
+            nonlocal is_begun
+            written, is_begun = (partial.with_name(f"{partial.name}.anew") if is_begun else partial), True
+            try:
+                with opened(written, rate, container, encoding, tags) as write_piece:
+                    write_any = resampling(write_piece, sample_rate, rate)
+                    yield write_any
+                    if rate != sample_rate:
+                        write_any(np.zeros(0, np.float32))
+                if written != partial:
+                    written.replace(partial)
+            finally:
+                if written != partial:
+                    written.unlink(missing_ok=True)
 
         try:
             yield begin
