@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from mars5_small import CODES, LEVELS, codes, models
 from marstts.audio import Waveform
@@ -21,7 +22,7 @@ from marstts.mars5.engines.torch import TorchEngine
 from marstts.mars5.pipeline import Pipeline
 from marstts.mars5.profiles import RELEASED
 from marstts.mars5.sampling import SamplingConfig
-from marstts.mars5.speech import Mars5SpeakerEncoder, Mars5Speech
+from marstts.mars5.speech import Mars5SpeakerEncoder, Mars5Speech, SpeechPrompt
 from marstts.mars5.steps import DiffusionConfig
 from marstts.mars5.text import END_OF_SPEECH, JointVocabulary, SpeechBPE
 from marstts.precision import WeightFormat
@@ -110,6 +111,30 @@ def test_the_engine_draws_what_the_pipelines_own_loop_draws(speech: Mars5Speech)
     pipeline = Pipeline(speech.pipeline.ar, speech.pipeline.nar, speech.pipeline.vocabulary, sampling, max_tokens=9)
     [theirs] = pipeline.generate([prompt.given], [FirstOfTwo()])  # type: ignore[list-item]
     assert speech.engine.numbers.joint_ids[ours.tokens[:, 0]].tolist() == theirs.tokens.tolist()
+
+
+def test_text_guidance_extrapolates_from_the_prompt_without_text_to_the_prompt_with_it(speech: Mars5Speech) -> None:
+    parts, weight = speech.engine.models, 2.5
+    guided = TorchEngine(parts, "small", SAMPLING, weight)
+    prompts = [speech.prompt("The cat.", voice(speech, PREFIX)), speech.prompt("She sells.", voice(speech))]
+    drawn = [speech.engine.numbers.of(speech.pipeline.vocabulary.encode_speech(codes(6)[:, 0]))[:3]] * 2
+
+    state = guided.join([guided.start([prompt]) for prompt in prompts])
+    for step in range(3):
+        state = guided.append(state, np.stack(drawn)[:, step : step + 1])
+    logits, _ = guided.next_logits(guided.select(state, [1, 0]), np.zeros((2, 0), np.int64))
+
+    def whole(prompt: SpeechPrompt, text_ids: list[int], new: np.ndarray) -> torch.Tensor:
+        """Logits after the whole sequence, computed at once."""
+        ids = [*text_ids, *prompt.given.speech_ids.tolist(), *guided.numbers.joint_ids[new].tolist()]
+        return parts.ar(torch.tensor([ids]), prompt.given.speaker.ar_vector[None])[0, -1]
+
+    empty = parts.vocabulary.text.encode("<|startoftext|><|endoftext|>")
+    for row, (prompt, new) in enumerate(zip(prompts[::-1], drawn, strict=True)):
+        with torch.inference_mode():
+            given, without = whole(prompt, prompt.given.text_ids.tolist(), new), whole(prompt, empty, new)
+        expected = (weight * given + (1 - weight) * without).numpy()[guided.numbers.joint_ids]
+        np.testing.assert_allclose(logits[row], expected, atol=1e-4)
 
 
 def test_limits_hold(speech: Mars5Speech) -> None:

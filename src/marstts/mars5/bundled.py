@@ -22,7 +22,7 @@ from marstts.config import Config, parse_config
 from marstts.errors import CheckpointError, require
 from marstts.file_errors import printable_name
 from marstts.generation.engine import EngineKind
-from marstts.generation.request import SamplingConfig, check_guidance
+from marstts.generation.request import MAX_GUIDANCE, SamplingConfig, check_guidance
 from marstts.lazy import lazy_module
 from marstts.mars5.array_pipeline import ArrayPipeline
 from marstts.mars5.base_pipeline import BasePipeline
@@ -68,6 +68,9 @@ class Mars5Settings(Config):
 
     diffusion: DiffusionConfig = DiffusionConfig()
     """Sampling of the codes of all levels."""
+
+    text_guidance: float = Field(1.0, ge=1.0, le=MAX_GUIDANCE)
+    """Classifier-free guidance of the AR by the text, which needs a model trained with `text_dropout`; 1 = none."""
 
     profile: ProfileName = ProfileName.CORRECTED
 
@@ -127,7 +130,7 @@ def speech_model(
     )
     return Mars5Speech(
         pipeline=made,
-        engine=type(engine)(engine.models, engine.name, settings.sampling),
+        engine=type(engine)(engine.models, engine.name, settings.sampling, settings.text_guidance),
         sampling=sampling,
         patch_rate=settings.tokens_per_second,
     )

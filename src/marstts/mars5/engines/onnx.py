@@ -23,7 +23,7 @@ from marstts.generation.engine import refuse_nan
 from marstts.mars5.array_diffusion import ArraySchedule
 from marstts.mars5.array_pipeline import StepInputs
 from marstts.mars5.config import CodecLMConfig, Mars5Config, ResidualTransformerConfig
-from marstts.mars5.engines.tokens import EngineState, TokenEngine
+from marstts.mars5.engines.tokens import TokenEngine
 from marstts.mars5.folder import CONFIG_FILE, check_fit, read_tokenizers
 from marstts.mars5.text import JointVocabulary
 
@@ -234,9 +234,8 @@ class OnnxEngine(TokenEngine):
         state: ArrayState = self.model.advance(decoder, tokens)
         return state
 
-    def joint_logits(self, state: EngineState) -> Floats:
-        logits: Floats = state.decoder.logits.copy()
-        return logits
+    def joint_logits(self, decoder: ArrayState) -> Floats:
+        return decoder.logits.copy()
 
     def select_rows(self, decoder: ArrayState, rows: Sequence[int]) -> ArrayState:
         return decoder.select(rows)

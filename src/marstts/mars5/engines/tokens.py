@@ -5,6 +5,7 @@ Upstream: `speech.SpeechPrompt`.  Downstream: `generation.loop`, its scheduler, 
 A patch is one speech token.  Its number counts the speech ids but the end of speech, which is the layout's last one.
 As a `PatchSampler` the engine samples as MARS5 does, penalties included; top-p, minimum length and random numbers are
 the request's.
+Classifier-free guidance by the text (arXiv:2207.12598) is ours: a second decoder state has the prompts without text.
 Shapes: B rows · C speech ids but the end · V joint vocabulary.
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from marstts.generation.engine import SamplingInputs
 from marstts.generation.layout import TokenLayout
+from marstts.mars5.prompt import prompt_string
 from marstts.mars5.sampling import SamplingConfig, sample_tokens
 from marstts.mars5.text import JointVocabulary
 
@@ -38,6 +40,9 @@ class EngineState:
 
     generated: tuple[tuple[int, ...], ...]
     """Each row's joint ids so far."""
+
+    unguided: Any = None
+    """The same for the prompts without their text; None = no guidance."""
 
 
 class TokenNumbers:
@@ -59,15 +64,20 @@ class TokenNumbers:
 class TokenEngine(ABC):
     """An `Engine` and `PatchSampler`; a subclass runs the decoder with one library."""
 
-    def __init__(self, models: Any, name: str, sampling: SamplingConfig | None = None) -> None:
+    def __init__(
+        self, models: Any, name: str, sampling: SamplingConfig | None = None, text_guidance: float = 1.0
+    ) -> None:
         """`models` have `ar`, `nar` and `vocabulary`, such as `checkpoint.Models`; `name` identifies the weights.
 
-        `sampling`: temperature, filters and penalties; its top-p is the requests'.
+        `sampling`: temperature, filters and penalties; its top-p is the requests'. `text_guidance`: w of w · logits
+        given the text + (1 - w) · logits without; 1 = none.
         """
         self.models, self.name, self.model = models, name, models.ar
         self.vocabulary: JointVocabulary = models.vocabulary
         self.sampling = sampling or SamplingConfig()
         self.numbers = TokenNumbers(self.vocabulary)
+        self.text_guidance = text_guidance
+        self.no_text = np.array(self.vocabulary.text.encode(prompt_string("")), dtype=np.int64)
 
     @property
     def layout(self) -> TokenLayout:
@@ -83,8 +93,8 @@ class TokenEngine(ABC):
         """The decoder's state after one more token (B,)."""
 
     @abstractmethod
-    def joint_logits(self, state: EngineState) -> NDArray[np.float32]:
-        """(B, V), a copy."""
+    def joint_logits(self, decoder: Any) -> NDArray[np.float32]:
+        """(B, V) of the next joint id, a copy."""
 
     @abstractmethod
     def select_rows(self, decoder: Any, rows: Sequence[int]) -> Any:
@@ -96,22 +106,30 @@ class TokenEngine(ABC):
 
     def start(self, prompts: Sequence[SpeechPrompt]) -> EngineState:
         """Prefill text and prefix of B rows."""
-        rows = [prompt.given.tokens for prompt in prompts]
-        tokens = np.zeros((len(rows), max(map(len, rows))), np.int64)
-        for row, ids in zip(tokens, rows, strict=True):
-            row[: len(ids)] = ids
-        lengths = np.array([len(ids) for ids in rows])
-        decoder = self.begin(tokens, lengths, [prompt.given.speaker.ar_vector for prompt in prompts])
-        return EngineState(decoder, tuple(prompts), ((),) * len(rows))
+        speakers = [prompt.given.speaker.ar_vector for prompt in prompts]
+        decoder = self.begin(*padded([prompt.given.tokens for prompt in prompts]), speakers)
+        unguided = None
+        if self.text_guidance != 1:
+            rows = [np.concatenate((self.no_text, prompt.given.speech_ids)) for prompt in prompts]
+            unguided = self.begin(*padded(rows), speakers)
+        return EngineState(decoder, tuple(prompts), ((),) * len(prompts), unguided)
+
+    def guided_logits(self, state: EngineState) -> NDArray[np.float32]:
+        """(B, V) of the next joint id, a copy."""
+        logits = self.joint_logits(state.decoder)
+        if state.unguided is None:
+            return logits
+        weight = np.float32(self.text_guidance)
+        return weight * logits + (1 - weight) * self.joint_logits(state.unguided)
 
     def next_logits(self, state: EngineState, tokens: NDArray[np.int64]) -> tuple[NDArray[np.float32], EngineState]:
         """Logits (B, C + 1) of the next token, the end last; tokens (B, 0)."""
         assert tokens.shape[1] == 0, "a patch is one token"
-        return self.joint_logits(state)[:, self.numbers.joint_ids], state
+        return self.guided_logits(state)[:, self.numbers.joint_ids], state
 
     def sample_patch(self, state: EngineState, inputs: SamplingInputs) -> tuple[NDArray[np.int64], EngineState]:
         """The next token of each row, (B, 1)."""
-        logits = self.joint_logits(state)
+        logits = self.guided_logits(state)
         logits[~inputs.may_end, self.vocabulary.end] = -np.inf
         factor = self.sampling.eos_estimated_gen_length_factor
         picks = sample_tokens(
@@ -130,7 +148,8 @@ class TokenEngine(ABC):
         """Process the tokens (B, 1) that were drawn."""
         ids = self.numbers.joint_ids[patches[:, 0]]
         generated = tuple((*row, new) for row, new in zip(state.generated, ids.tolist(), strict=True))
-        return replace(state, decoder=self.advance(state.decoder, ids), generated=generated)
+        unguided = None if state.unguided is None else self.advance(state.unguided, ids)
+        return EngineState(self.advance(state.decoder, ids), state.prompts, generated, unguided)
 
     def select(self, state: EngineState, rows: Sequence[int]) -> EngineState:
         """Return only these rows, in this order."""
@@ -138,12 +157,23 @@ class TokenEngine(ABC):
             decoder=self.select_rows(state.decoder, rows),
             prompts=tuple(state.prompts[row] for row in rows),
             generated=tuple(state.generated[row] for row in rows),
+            unguided=None if state.unguided is None else self.select_rows(state.unguided, rows),
         )
 
     def join(self, states: Sequence[EngineState]) -> EngineState:
         """The rows of all states."""
+        is_guided = states[0].unguided is not None
         return EngineState(
             decoder=self.join_rows([state.decoder for state in states]),
             prompts=tuple(prompt for state in states for prompt in state.prompts),
             generated=tuple(row for state in states for row in state.generated),
+            unguided=self.join_rows([state.unguided for state in states]) if is_guided else None,
         )
+
+
+def padded(rows: Sequence[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows of ids (N,) -> (B, T) padded at the end with 0, and their lengths (B,)."""
+    tokens = np.zeros((len(rows), max(map(len, rows))), np.int64)
+    for row, ids in zip(tokens, rows, strict=True):
+        row[: len(ids)] = ids
+    return tokens, np.array([len(ids) for ids in rows])

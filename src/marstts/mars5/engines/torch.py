@@ -14,7 +14,7 @@ from torch import Tensor
 
 from marstts.generation.engine import refuse_nan
 from marstts.mars5.ar import DecoderState, join_states
-from marstts.mars5.engines.tokens import EngineState, TokenEngine
+from marstts.mars5.engines.tokens import TokenEngine
 
 
 class TorchEngine(TokenEngine):
@@ -33,8 +33,8 @@ class TorchEngine(TokenEngine):
         state: DecoderState = self.model.advance(decoder, torch.from_numpy(tokens).to(decoder.logits.device))
         return state
 
-    def joint_logits(self, state: EngineState) -> NDArray[np.float32]:
-        return refuse_nan(state.decoder.logits.float().cpu().numpy().copy())
+    def joint_logits(self, decoder: DecoderState) -> NDArray[np.float32]:
+        return refuse_nan(decoder.logits.float().cpu().numpy().copy())
 
     def select_rows(self, decoder: DecoderState, rows: Sequence[int]) -> DecoderState:
         return decoder.select(torch.tensor(list(rows), device=decoder.logits.device))
