@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 import wave
 from pathlib import Path
@@ -174,6 +175,30 @@ def test_a_killed_process_leaves_the_samples_it_reported(tmp_path):
         output = child.communicate()[0].split()
         kept = audio.read(partial_path(path))
         assert abs(len(kept.samples) - 2_400 * int(output[-1])) <= 2_400 and audio.read(path).seconds == 1.0
+
+
+def test_a_growing_wav_file_can_be_read_at_any_moment(tmp_path):
+    """Also between the two writes of a piece, where a killed process leaves it."""
+    path, contents = tmp_path / "speech.wav", set()
+    is_over = threading.Event()
+
+    def keep_reading():
+        while not is_over.is_set():
+            contents.add(partial_path(path).read_bytes())
+
+    with audio.open_writer(path, 24_000) as write:
+        write(np.full(100, 0.1, np.float32))
+        reader = threading.Thread(target=keep_reading)
+        reader.start()
+        until = time.monotonic() + 20
+        while len(contents) < 200 and time.monotonic() < until:
+            write(np.full(100, 0.1, np.float32))
+        is_over.set()
+        reader.join()
+    assert len(contents) >= 200
+    for content in contents:
+        read = audio.read(io.BytesIO(content))
+        assert 100 <= len(read.samples) <= (len(content) - 44) // 2
 
 
 @pytest.mark.slow

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import struct
 import tempfile
-import wave
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -70,6 +69,9 @@ MAX_HELD_BYTES = 16 * 2**20
 """Three minutes of samples; more of them are held on disk."""
 
 HELD_BLOCK_BYTES = 2**20
+
+HEADER_BYTES = 44
+"""Length of `wav_header`."""
 
 
 def encode(waveform: Waveform, suffix: str = ".wav") -> bytes:
@@ -199,17 +201,35 @@ def growing_file(path: Path, sample_rate: int, tags: Tags | None) -> Iterator[Be
 
 @contextmanager
 def wav_file(path: Path, sample_rate: int, container: str, encoding: str, tags: Tags | None) -> Iterator[Write]:
-    """A WAV file in 16 bits whose header is right after every piece; it holds no tags."""
-    with path.open("wb") as file, wave.open(file, "wb") as writer:
-        writer.setnchannels(1)
-        writer.setsampwidth(2)
-        writer.setframerate(sample_rate)
+    """A WAV file in 16 bits that can be read at any moment; it holds no tags.
+
+    A killed process leaves the samples up to the header's end, or a piece more: sizes are written at once.
+    """
+    written = 0
+    with path.open("wb") as file:
 
         def write_piece(samples: NDArray[np.float32]) -> None:
-            writer.writeframes(pcm16(samples))
+            nonlocal written
+            file.seek(HEADER_BYTES + written)
+            file.write(content := pcm16(samples))
+            file.flush()
+            written += len(content)
+            write_header()
+
+        def write_header() -> None:
+            file.seek(0)
+            file.write(wav_header(sample_rate, written))
             file.flush()
 
+        write_header()
         yield write_piece
+
+
+def wav_header(sample_rate: int, num_bytes: int) -> bytes:
+    """The header of a WAV file with one channel of 16 bits; struct.error beyond 4 GiB."""
+    layout = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, sample_rate, 2 * sample_rate, 2, 16)
+    riff = struct.pack("<4sI4s", b"RIFF", HEADER_BYTES - 8 + num_bytes, b"WAVE")
+    return riff + layout + struct.pack("<4sI", b"data", num_bytes)
 
 
 @contextmanager

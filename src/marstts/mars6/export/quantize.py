@@ -2,9 +2,9 @@
 
 Upstream: a folder written by `graphs.export_mars6`.  Downstream: `engines.onnx`, which runs the folder written here.
 Not in the paper. Speed is bounded by reading weights from memory, so that integers are two to three times as
-fast. Weights have one scale per output and block of inputs; activations are rounded while speaking, by row and block,
-too (`decoder_graphs.linear`). The encoder, embeddings, norms, biases and the maps into the two decoders stay as they
-are: together they take a tenth of a patch's time.
+fast. Decoder weights have one scale per output and block of inputs; activations are rounded while speaking, by row and
+block, too (`decoder_graphs.linear`). The encoder's have one scale per output, and its activations one per prompt.
+Embeddings, norms, biases and the maps into the two decoders stay as they are.
 Shapes: D width · C codes per level.
 """
 
@@ -18,16 +18,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marstts.config import read_config, write_config
-from marstts.errors import CheckpointError, require
-from marstts.file_errors import printable_name
+from marstts.errors import CheckpointError
 from marstts.mars6.config import CONFIG_FILE, WEIGHTS_FILE, Mars6Config
 from marstts.mars6.export.decoder_graphs import LOCAL, write_decoder_graphs
 from marstts.onnx_build import stored_tensors
+from marstts.onnx_quantize import (
+    BlockRounding,
+    TensorRounding,
+    add_rounded,
+    read_graph,
+    replace_linear,
+    weights_by_use,
+)
 from marstts.precision import WeightFormat
-from marstts.reading import read_regular_file
-
-MAX_GRAPH_BYTES = 2**28
-"""Largest graph of the encoder that is read."""
 
 ENCODER_FILE = "encoder.onnx"
 
@@ -35,16 +38,22 @@ LAYER_WEIGHTS = re.compile(
     r"(global|local)_decoder\.layers\.\d+\."
     r"(attention\.(query|key_value|output)|cross_attention\.(query|output)|feed_forward\.(inner|output))\.weight"
 )
-"""Weights that become integers, in addition to the rows that make logits. The cross-attention's keys and
+"""Decoder weights that become integers, in addition to the rows that make logits. The cross-attention's keys and
 values are made once per sentence, by the encoder's graph.
 """
 
 HEADS = f"{LOCAL}.output.weight"
 
-BLOCKS = (64, 32, 16)
-"""Numbers of inputs that may share a scale; the first that divides their number is used. For larger blocks ONNX Runtime
-adds in another order where a row is multiplied alone than where it is one of a pair.
+ROUNDING = BlockRounding((64, 32, 16))
+"""No larger blocks: ONNX Runtime would add in another order where a row is multiplied alone than where it is one of a
+pair.
 """
+
+ENCODER_ROUNDING = TensorRounding()
+"""A prompt is encoded alone, so its tokens may share a scale."""
+
+SPEAKER_SLOTS = "encoder.slots."
+"""Weights that turn the speaker embeddings into positions of the encoder: a voice is not rounded."""
 
 
 def copy_mars6(folder: Path, target: Path, weights: WeightFormat | None) -> None:
@@ -70,21 +79,29 @@ def quantize(folder: Path, target: Path) -> None:
     if not (folder / ENCODER_FILE).is_file():
         raise CheckpointError(f"{folder}: no {ENCODER_FILE} here; make the bundle with graphs first")
     config = read_config(Mars6Config, folder / CONFIG_FILE)
+    names = {stored.offset: name for name, stored in stored_tensors(folder / WEIGHTS_FILE).items()}
+    encoder = read_graph(folder / ENCODER_FILE, names)
+    linear, other = weights_by_use(encoder.graph, names)
+    encoder_weights = {name for name in linear - other if not name.startswith(SPEAKER_SLOTS)}
     tensors: dict[str, NDArray[np.generic]] = {}
     for name, weight in load_file(folder / WEIGHTS_FILE).items():
         if name == HEADS:
             for level in range(len(config.patch_layout)):
                 rows = [*range(level * config.codebook_size, (level + 1) * config.codebook_size), config.eos]
-                add_rounded(tensors, f"{LOCAL}.output.{level}.weight", weight[rows])
+                add_blocks(tensors, f"{LOCAL}.output.{level}.weight", weight[rows])
         elif LAYER_WEIGHTS.fullmatch(name):
-            add_rounded(tensors, name, weight)
+            add_blocks(tensors, name, weight)
+        elif name in encoder_weights:
+            add_rounded(tensors, name, weight, ENCODER_ROUNDING)
         else:
             tensors[name] = weight
     target.mkdir(parents=True, exist_ok=True)
     save_file(tensors, target / WEIGHTS_FILE)
     (target / WEIGHTS_FILE).chmod(0o644)  # safetensors writes for the owner's eyes only
     write_config(config, target / CONFIG_FILE)
-    move_weights(folder / ENCODER_FILE, target / ENCODER_FILE)
+    stored = stored_tensors(target / WEIGHTS_FILE)
+    replace_linear(encoder, names, encoder_weights, stored, WEIGHTS_FILE, ENCODER_ROUNDING)
+    (target / ENCODER_FILE).write_bytes(encoder.SerializeToString())
     write_decoder_graphs(config, target, WEIGHTS_FILE)
 
 
@@ -93,36 +110,9 @@ def is_int8(folder: Path) -> bool:
     return any(stored.dtype in ("U8", "I8") for stored in stored_tensors(folder / WEIGHTS_FILE).values())
 
 
-def add_rounded(tensors: dict[str, NDArray[np.generic]], name: str, weight: NDArray[np.generic]) -> None:
-    """weight (out, in) -> uint8 (out, blocks, block), 128 standing for zero, and `name`.scale (out, blocks), which
-    gives the weight back when multiplied: the layout that ONNX Runtime's `MatMulNBits` expects.
-    """
-    outputs, inputs = weight.shape
-    block = next((size for size in BLOCKS if inputs % size == 0), None)
-    if block is None:
+def add_blocks(tensors: dict[str, NDArray[np.generic]], name: str, weight: NDArray[np.generic]) -> None:
+    """Add a weight (out, in) in blocks; CheckpointError where its inputs make none."""
+    if not add_rounded(tensors, name, weight, ROUNDING):
         raise CheckpointError(
-            f"{name} has {inputs} inputs; int8 needs multiples of {BLOCKS[-1]}, so keep it in float32"
+            f"{name} has {weight.shape[1]} inputs; int8 needs multiples of {ROUNDING.blocks[-1]}, so keep it in float32"
         )
-    wide = weight.astype(np.float32).reshape(outputs, -1, block)
-    scale = np.maximum(np.abs(wide).max(axis=2), np.float32(1e-12)) / np.float32(127)
-    tensors[name] = (np.rint(wide / scale[:, :, None]) + 128).astype(np.uint8)
-    tensors[f"{name}.scale"] = scale
-
-
-def move_weights(source: Path, target: Path) -> None:
-    """Copy a graph with external weights next to another file that holds the same weights at other offsets."""
-    onnx = require("onnx", "train")
-    content = read_regular_file(source, MAX_GRAPH_BYTES, CheckpointError)
-    names = {stored.offset: name for name, stored in stored_tensors(source.with_name(WEIGHTS_FILE)).items()}
-    stored = stored_tensors(target.with_name(WEIGHTS_FILE))
-    try:
-        model = onnx.load_from_string(content)
-        for tensor in model.graph.initializer:
-            for entry in tensor.external_data:
-                if entry.key == "offset":
-                    entry.value = str(stored[names[int(entry.value)]].offset)
-    except Exception as error:  # protobuf's classes of exceptions
-        raise CheckpointError(
-            f"{printable_name(source)}: expected the encoder, but the graph is corrupt or belongs to other weights"
-        ) from error
-    target.write_bytes(model.SerializeToString())
