@@ -13,14 +13,16 @@ from marstts.errors import CheckpointError
 from marstts.onnx_quantize import (
     BlockRounding,
     Rounding,
+    StaticRounding,
     TensorRounding,
     add_rounded,
     read_graph,
     replace_linear,
     set_external,
+    uint8_range,
     weights_by_use,
 )
-from marstts.onnx_session import open_session
+from marstts.onnx_session import Session, open_session
 from marstts.stored_tensors import stored_tensors
 
 WEIGHTS = "weights.safetensors"
@@ -84,27 +86,52 @@ def graph(folder: Path) -> Path:
     return folder / "old.onnx"
 
 
-@pytest.mark.parametrize("rounding", [BlockRounding(), TensorRounding()])
+RANGES = {"first.weight": (-4.0, 4.0), "second.weight": (-30.0, 30.0)}
+
+
+@pytest.mark.parametrize("rounding", [BlockRounding(), TensorRounding(), StaticRounding(RANGES)])
 def test_a_rounded_graph_computes_nearly_the_same(tmp_path: Path, rounding: Rounding) -> None:
-    names = {stored.offset: name for name, stored in stored_tensors(graph(tmp_path).with_name(WEIGHTS)).items()}
-    model = read_graph(tmp_path / "old.onnx", names)
+    rounded = rounded_graph(tmp_path, rounding)
+    x = np.random.default_rng(1).normal(size=(7, 64)).astype(np.float32)
+    [expected] = open_session(tmp_path / "old.onnx", 1).run(None, {"x": x})
+    [found] = rounded.run(None, {"x": x})
+    assert 0 < np.linalg.norm(found - expected) / np.linalg.norm(expected) < 0.03
+
+
+def rounded_graph(folder: Path, rounding: Rounding) -> Session:
+    """The graph with both of its linear maps rounded."""
+    names = {stored.offset: name for name, stored in stored_tensors(graph(folder).with_name(WEIGHTS)).items()}
+    model = read_graph(folder / "old.onnx", names)
     linear, other = weights_by_use(model.graph, names)
     assert (linear, other) == ({"first.weight", "second.weight", "table"}, {"table"})
 
     tensors: dict[str, np.ndarray] = {"table": TENSORS["table"]}
     for name in linear - other:
         assert add_rounded(tensors, name, TENSORS[name], rounding)
-    target = tmp_path / "int8"
+    target = folder / "int8"
     target.mkdir()
     save_file(tensors, target / WEIGHTS)
     replace_linear(model, names, linear - other, stored_tensors(target / WEIGHTS), WEIGHTS, rounding)
-    assert {node.op_type for node in model.graph.node} == {rounding.operator, "Add", "MatMul"}, "casts are gone"
+    kinds = {node.op_type for node in model.graph.node} - {"QuantizeLinear"}
+    assert kinds == {rounding.operator, "Add", "MatMul"}, "casts are gone"
     (target / "new.onnx").write_bytes(model.SerializeToString())
+    return open_session(target / "new.onnx", 1)
 
+
+@pytest.mark.parametrize(("low", "high"), [(-1.0, 3.0), (0.5, 2.0), (-7.0, -1.0), (0.0, 0.0)])
+def test_static_ranges_cover_zero_and_their_ends(low: float, high: float) -> None:
+    step, zero = uint8_range(low, high)
+    ends = (0 - int(zero)) * float(step), (255 - int(zero)) * float(step)
+    assert ends[0] <= min(low, 0) + float(step) and ends[1] >= max(high, 0) - float(step)
+
+
+def test_rows_of_static_rounding_do_not_influence_one_another(tmp_path: Path) -> None:
+    session = rounded_graph(tmp_path, StaticRounding(RANGES))
     x = np.random.default_rng(1).normal(size=(7, 64)).astype(np.float32)
-    [expected] = open_session(tmp_path / "old.onnx", 1).run(None, {"x": x})
-    [found] = open_session(target / "new.onnx", 1).run(None, {"x": x})
-    assert 0 < np.linalg.norm(found - expected) / np.linalg.norm(expected) < 0.03
+    [together] = session.run(None, {"x": x})
+    for row in range(len(x)):
+        [alone] = session.run(None, {"x": x[row : row + 1]})
+        assert np.abs(alone[0] - together[row]).max() < 1e-4
 
 
 def test_graphs_that_are_corrupt_or_of_other_weights_are_refused(tmp_path: Path) -> None:

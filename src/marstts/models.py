@@ -7,11 +7,12 @@ An architecture is a module with the functions of `mars6.bundled`; a bundle's `a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from marstts.audio import Waveform
 from marstts.bundle import (
     BUNDLE_FILE,
     CODEC_FOLDER,
@@ -30,12 +31,13 @@ from marstts.bundle import (
     replacing,
 )
 from marstts.codec.base import Codec
-from marstts.codec.registry import CodecPart, SnacPart, add_snac_graphs
+from marstts.codec.registry import CodecPart, SnacPart, add_snac_graphs, quantize_codec
 from marstts.config import read_config
 from marstts.errors import CheckpointError
 from marstts.generation.engine import Engine, EngineKind
 from marstts.generation.request import SamplingConfig
 from marstts.generation.speech_model import SpeechModel
+from marstts.parts import MiniPart
 from marstts.precision import WeightFormat
 from marstts.speaker.base import SpeakerEncoder
 from marstts.speaker.registry import EncoderPart, ToyEncoderPart
@@ -166,11 +168,14 @@ def export_like(template: Path | str, folder: Path, model: Any, tokenizer: BPE, 
     export_bundle(folder, model, tokenizer, name=name, settings=settings, **{**given, **changes})
 
 
-def upgrade_bundle(source: Path | str, folder: Path, weights: WeightFormat | None = None) -> str | None:
+def upgrade_bundle(
+    source: Path | str, folder: Path, weights: WeightFormat | None = None, recordings: Sequence[Waveform] = ()
+) -> str | None:
     """Write the bundle `source` (name or folder) to `folder`, which may be the same, with graphs as of this version.
 
-    `weights` is INT8 to quantize, None to keep them. Returns why SNAC's graphs stayed as they were, where SNAC is the
-    codec but its weights are missing. Raises CheckpointError for weights that are int8 already, and without graphs.
+    `weights` is INT8 to quantize, None to keep them; `recordings` are those of `quantize_codec`. Returns why the codec
+    stayed as it was, where that was not meant. Raises CheckpointError for weights that are int8 already, and without
+    graphs.
     """
     source = find_bundle(source)
     info = read_info(source)
@@ -179,6 +184,8 @@ def upgrade_bundle(source: Path | str, folder: Path, weights: WeightFormat | Non
         copy_tree_without(source, temporary, info.architecture)
         folders = model_folder(source, info), model_folder(temporary, info)
         module.rewrite_model(*folders, weights, source / TOKENIZER_FILE)
+        if weights is WeightFormat.INT8 and isinstance(info.codec, MiniPart):
+            return quantize_codec(info.codec, source / CODEC_FOLDER, temporary / CODEC_FOLDER, recordings)
         return add_snac_graphs(info.codec, temporary / CODEC_FOLDER)
 
 

@@ -2,13 +2,15 @@
 
 Upstream: graphs of `onnx_export`, whose weights lie in a safetensors file.  Downstream: the models' int8 versions.
 A graph keeps its nodes but the linear maps. Embeddings, norms, biases and positions stay as they are.
-Two kinds of rounding: `BlockRounding` rounds activations by row and block of inputs, so that rows do not influence one
-another. `TensorRounding` rounds them all with one scale. It is two to three times as fast on many rows, but only for
-graphs that run one item at a time.
+Three kinds of rounding. `BlockRounding` rounds activations by row and block of inputs, so that rows do not influence
+one another. `TensorRounding` rounds them all with one scale; it is two to three times as fast on many rows, but only
+for graphs that run one item at a time. `StaticRounding` rounds them by ranges that were measured before: as fast, and
+rows do not influence one another, but values beyond the ranges are clipped.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -29,6 +31,9 @@ MOVES = ("Cast", "Transpose", "Identity")
 SCALE = ".scale"
 """Suffix of the name of a rounded weight's scales."""
 
+MICROSOFT = "com.microsoft"
+"""Domain of ONNX Runtime's operators."""
+
 SMALLEST_SCALE = np.float32(1e-12)
 
 
@@ -44,13 +49,29 @@ class Rounding(Protocol):
         """weight (out, in) -> integers and scales; None where its sizes do not fit."""
         ...
 
-    def inputs(self, x: str, weight: str, scale: str, bias: list[str]) -> list[str]:
-        """The operator's inputs; bias has at most one name."""
+    def nodes(self, onnx: Any, linear: LinearMap) -> tuple[list[Any], list[Any]]:
+        """The nodes that compute a linear map, and initializers that they need in addition to the stored ones."""
         ...
 
-    def attributes(self, shape: tuple[int, ...]) -> dict[str, int]:
-        """The operator's attributes for integers of this shape."""
-        ...
+
+@dataclass(frozen=True)
+class LinearMap:
+    """Names of the values of a linear map in a graph."""
+
+    x: str
+    output: str
+
+    bias: tuple[str, ...]
+    """At most one."""
+
+    weight: str
+    scale: str
+
+    stored_weight: str
+    """Name of the weight in the weights file."""
+
+    shape: tuple[int, ...]
+    """Shape of the rounded weight."""
 
 
 @dataclass(frozen=True)
@@ -71,14 +92,12 @@ class BlockRounding:
         scale = np.maximum(np.abs(wide).max(axis=2), SMALLEST_SCALE) / np.float32(127)
         return (np.rint(wide / scale[:, :, None]) + 128).astype(np.uint8), scale
 
-    def inputs(self, x: str, weight: str, scale: str, bias: list[str]) -> list[str]:
-        """See `Rounding.inputs`."""
-        return [x, weight, scale, "", "", *bias]
-
-    def attributes(self, shape: tuple[int, ...]) -> dict[str, int]:
-        """See `Rounding.attributes`; level 4 rounds activations to eight bits, too."""
-        outputs, blocks, block = shape
-        return {"bits": 8, "accuracy_level": 4, "K": blocks * block, "N": outputs, "block_size": block}
+    def nodes(self, onnx: Any, linear: LinearMap) -> tuple[list[Any], list[Any]]:
+        """See `Rounding.nodes`; level 4 rounds activations to eight bits, too."""
+        outputs, blocks, block = linear.shape
+        sizes = {"bits": 8, "accuracy_level": 4, "K": blocks * block, "N": outputs, "block_size": block}
+        inputs = [linear.x, linear.weight, linear.scale, "", "", *linear.bias]
+        return [onnx.helper.make_node(self.operator, inputs, [linear.output], domain=MICROSOFT, **sizes)], []
 
 
 @dataclass(frozen=True)
@@ -96,13 +115,44 @@ class TensorRounding:
         scale = np.maximum(np.abs(wide).max(axis=0), SMALLEST_SCALE) / np.float32(63)
         return np.ascontiguousarray(np.rint(wide / scale).astype(np.int8)), scale
 
-    def inputs(self, x: str, weight: str, scale: str, bias: list[str]) -> list[str]:
-        """See `Rounding.inputs`."""
-        return [x, weight, scale, "", *bias]
+    def nodes(self, onnx: Any, linear: LinearMap) -> tuple[list[Any], list[Any]]:
+        """See `Rounding.nodes`."""
+        inputs = [linear.x, linear.weight, linear.scale, "", *linear.bias]
+        return [onnx.helper.make_node(self.operator, inputs, [linear.output], domain=MICROSOFT)], []
 
-    def attributes(self, shape: tuple[int, ...]) -> dict[str, int]:
-        """See `Rounding.attributes`."""
-        return {}
+
+@dataclass(frozen=True)
+class StaticRounding:
+    """`QuantizeLinear` and `MatMulIntegerToFloat`: weights as in `TensorRounding`, activations as uint8."""
+
+    ranges: Mapping[str, tuple[float, float]]
+    """Smallest and largest input of each linear map by the name of its stored weight."""
+
+    operator: str = "MatMulIntegerToFloat"
+
+    def rounded(self, weight: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        """See `Rounding.rounded`."""
+        return TensorRounding().rounded(weight)
+
+    def nodes(self, onnx: Any, linear: LinearMap) -> tuple[list[Any], list[Any]]:
+        """See `Rounding.nodes`."""
+        step, zero = uint8_range(*self.ranges[linear.stored_weight])
+        names = [f"{linear.output}.{part}" for part in ("step", "zero", "rounded")]
+        constants = [
+            onnx.numpy_helper.from_array(value, name) for value, name in zip((step, zero), names, strict=False)
+        ]
+        inputs = [names[2], linear.weight, names[0], linear.scale, names[1], "", *linear.bias]
+        return [
+            onnx.helper.make_node("QuantizeLinear", [linear.x, *names[:2]], names[2:]),
+            onnx.helper.make_node(self.operator, inputs, [linear.output], domain=MICROSOFT),
+        ], constants
+
+
+def uint8_range(low: float, high: float) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
+    """Step and zero point with which uint8 covers a range and zero."""
+    low, high = min(low, 0.0), max(high, 0.0)
+    step = max((high - low) / 255, float(SMALLEST_SCALE))
+    return np.array(step, np.float32), np.array(round(-low / step), np.uint8)
 
 
 def read_graph(path: Path, names: dict[int, str]) -> Any:
@@ -169,22 +219,32 @@ def replace_linear(
         if tensor.external_data:
             set_external(tensor, stored[names[offset_of(tensor)]], weights_file)
     added: dict[str, Any] = {}
+    nodes: list[Any] = []
     for node in graph.node:
-        if node.op_type not in ("MatMul", "Gemm") or sources.get(node.input[1]) not in rounded:
+        name = sources.get(node.input[1]) if node.op_type in ("MatMul", "Gemm") else None
+        if name not in rounded:
+            nodes.append(node)
             continue
-        name = sources[node.input[1]]
-        values = [f"{name}.int8", f"{name}{SCALE}"]
-        for value, source in zip(values, (name, f"{name}{SCALE}"), strict=True):
-            added[value] = external_tensor(onnx, value, stored[source], weights_file)
-        inputs = kind.inputs(node.input[0], values[0], values[1], list(node.input[2:3]))
-        attributes = kind.attributes(stored[name].shape)
-        node.CopyFrom(
-            onnx.helper.make_node(kind.operator, inputs, list(node.output), domain="com.microsoft", **attributes)
+        linear = LinearMap(
+            x=node.input[0],
+            output=node.output[0],
+            bias=tuple(node.input[2:3]),
+            weight=f"{name}.int8",
+            scale=f"{name}{SCALE}",
+            stored_weight=name,
+            shape=stored[name].shape,
         )
+        for value, source in ((linear.weight, name), (linear.scale, f"{name}{SCALE}")):
+            added[value] = external_tensor(onnx, value, stored[source], weights_file)
+        made, constants = kind.nodes(onnx, linear)
+        nodes += made
+        added |= {constant.name: constant for constant in constants}
+    del graph.node[:]
+    graph.node.extend(nodes)
     graph.initializer.extend(added.values())
     drop_unused(graph)
-    if not any(entry.domain == "com.microsoft" for entry in model.opset_import):
-        model.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+    if not any(entry.domain == MICROSOFT for entry in model.opset_import):
+        model.opset_import.append(onnx.helper.make_opsetid(MICROSOFT, 1))
 
 
 def external_tensor(onnx: Any, name: str, stored: Stored, weights_file: str) -> Any:

@@ -5,12 +5,13 @@ Upstream: run folders of `marstts train`, bundles.  Downstream: `models`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from marstts import models
+from marstts import audio, models
 from marstts.bundle import CODEC_FOLDER, TOKENIZER_FILE, find_bundle, parts_of, read_info
 from marstts.cli.calibrate import calibrate
 from marstts.cli.terminal import check_utf8, warn
@@ -24,6 +25,9 @@ from marstts.speaker.registry import parse_encoder
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A bundle with graphs, by name or folder.")]
 Output = Annotated[Path, typer.Option(help="The folder to write; an older bundle there is replaced.")]
+MAX_RECORDING_SECONDS = 60.0
+"""Longest recording that ranges of activations are measured on."""
+
 ROLES = ("identity", "style")
 
 bundle_app = typer.Typer(help="Upgrade the graphs of a bundle, or calibrate its words.", no_args_is_help=True)
@@ -160,9 +164,16 @@ def refuse_with_nar(**options: Any) -> None:
         raise ConfigError(f"{names}: not for a MARS5, which --nar makes this; leave it out")
 
 
-def quantize(model: Model, output: Output) -> None:
+def quantize(
+    model: Model,
+    output: Output,
+    recordings: Annotated[
+        list[Path] | None,
+        typer.Option(help="Sound files on which the ranges of the codec's activations are measured; repeatable."),
+    ] = None,
+) -> None:
     """Write a bundle with int8 weights: faster and smaller, for speaking only."""
-    upgrade_to(model, output, WeightFormat.INT8)
+    upgrade_to(model, output, WeightFormat.INT8, recordings or [])
 
 
 @bundle_app.command()
@@ -179,10 +190,11 @@ def bundles() -> None:
     """Upgrade the graphs of a bundle, or calibrate its words."""
 
 
-def upgrade_to(model: str, output: Path, weights: WeightFormat | None) -> None:
+def upgrade_to(model: str, output: Path, weights: WeightFormat | None, recordings: Sequence[Path] = ()) -> None:
     """Write the bundle, and print its size."""
     check_installed(EXPORT_PACKAGES, "train")
-    reason = models.upgrade_bundle(model, output, weights)
+    waveforms = [audio.read(path, max_seconds=MAX_RECORDING_SECONDS) for path in recordings]
+    reason = models.upgrade_bundle(model, output, weights, waveforms)
     if reason is not None:
         warn(f"the codec stays as it was: {reason}")
     kept = "weights as before" if weights is None else weights.value

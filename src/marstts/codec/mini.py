@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import Field, FiniteFloat, model_validator
 
 from marstts import audio, spectral
 from marstts.audio import Waveform
@@ -39,6 +39,9 @@ KERNEL = 7
 PITCH_AHEAD = 1
 """Future positions of a kernel in the prediction of pitch: the past suffices mostly, and lookahead delays a stream."""
 
+
+CONFIG_FILE, WEIGHTS_FILE = "config.json", "codec.safetensors"
+"""Files of a codec's folder."""
 
 Size = Annotated[int, Field(ge=1, le=4096)]
 """A number of channels, blocks or latents."""
@@ -139,6 +142,9 @@ class MiniCodecFolder(Config):
 
     model: MiniCodecConfig
 
+    activation_ranges: dict[str, tuple[FiniteFloat, FiniteFloat]] = Field(default={}, max_length=4096)
+    """Smallest and largest input of the decoder's linear maps by the name of the weight, for `mini_int8`."""
+
     @model_validator(mode="after")
     def _timbre_encoder_has_a_name(self) -> MiniCodecFolder:
         if bool(self.timbre_encoder) != bool(self.model.timbre_width):
@@ -151,7 +157,7 @@ class MiniCodec:
 
     def __init__(self, folder: Path, threads: int = 1) -> None:
         self.folder = folder
-        described = read_config(MiniCodecFolder, folder / "config.json", CheckpointError)
+        described = read_config(MiniCodecFolder, folder / CONFIG_FILE, CheckpointError)
         self.config = described.model
         self.spec = CodecSpec(
             name=described.name,

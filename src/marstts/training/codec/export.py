@@ -10,15 +10,13 @@ from pathlib import Path
 
 import torch
 
-from marstts.codec.mini import MiniCodecFolder
+from marstts.codec.mini import CONFIG_FILE, WEIGHTS_FILE, MiniCodecFolder
 from marstts.codec.mini_graphs import CodesGraph, HiddenGraph, PitchGraph, SourceFilterGraph, TimbreGraph
 from marstts.codec.mini_model import MiniCodecModel
 from marstts.config import read_config, write_config
 from marstts.onnx_export import Graph, export_graphs
 from marstts.training.checkpoint import checkpoints, first_readable, read_tensors
 from marstts.training.codec.config import CodecTrainingConfig
-
-CONFIG_FILE, WEIGHTS_FILE = "config.json", "codec.safetensors"
 
 
 def export_codec(model: MiniCodecModel, name: str, folder: Path) -> None:
