@@ -19,6 +19,7 @@ import re
 import subprocess
 import sys
 import time
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +52,17 @@ LICENSES = {"marstts": "Apache-2.0", "wetext": "Apache-2.0", "nemo": "Apache-2.0
 
 
 def read_list(path: Path) -> list[tuple[str, list[str]]]:
-    """Written forms and the readings that are right."""
+    """Written forms and the readings that are right; `[a|b]` within a reading stands for two."""
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if "\t" in line]
     columns = [line.split("\t") for line in lines]
-    return [(written.replace("\\n", "\n"), readings) for written, *readings in columns]
+    return [(written.replace("\\n", "\n"), [*chain(*map(expand, readings))]) for written, *readings in columns]
+
+
+def expand(reading: str) -> list[str]:
+    """All readings that a reading with alternatives stands for: "[a|one] half" -> "a half", "one half"."""
+    parts = re.split(r"\[([^\]]*)\]", reading)  # text, alternatives, text, ...
+    choices = [part.split("|") if place % 2 else [part] for place, part in enumerate(parts)]
+    return ["".join(each) for each in product(*choices)]
 
 
 def words_of(reading: str) -> list[str]:

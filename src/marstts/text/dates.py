@@ -67,6 +67,15 @@ def _read_short_date(match: re.Match[str]) -> str | None:
     return f"{_DAYS[before] + ',' if before in _DAYS else before} {_read_date(month, str(day), None)}"
 
 
+def _read_other_dates(match: re.Match[str]) -> str | None:
+    """Dates without a year after another one: "by March third, 3/4 or 3/5"."""
+    dates = [(int(month), int(day)) for month, day in re.findall("([0-9]+)/([0-9]+)", match["others"])]
+    if not all(1 <= month <= 12 and 1 <= day <= 31 for month, day in dates):
+        return None
+    words = iter(_read_date(month, str(day), None) for month, day in dates)
+    return match["first"] + re.sub("[0-9]+/[0-9]+", lambda _: next(words), match["others"].replace("-", " to "))
+
+
 def _read_month_day(match: re.Match[str]) -> str:
     words = _read_date(_month_index(match["month"]), match["day"], None)
     if match["last"]:
@@ -219,6 +228,13 @@ RULES: list[Rule] = [
             "date",
             *_DAYS,
         ),
+    ),
+    rule(
+        "date.short",
+        rf"(?P<first>(?:{'|'.join(MONTHS)}) [a-z-]{{4,16}})(?P<others>(?:(?:, and |, or |, | and | or | to | until"
+        r"| through |-)[0-9]{1,2}/[0-9]{1,2}(?![0-9/])(?! (?:of|cup|inch|mile|share|chance|majority))){1,6})",
+        _read_other_dates,
+        words=MONTHS,
     ),
     rule(
         "date.weekdays",

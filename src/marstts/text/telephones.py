@@ -112,7 +112,7 @@ TELEPHONES = [
         r"|1[0-2])/(?P<year>20[0-9]{2}|[0-9]{2})(?![0-9/])",
         _read_expiry,
     ),
-    rule("number.telephone", r"\+[0-9]{1,3}(?:[ .-]?\(?[0-9]{2,5}\)?){2,5}(?![0-9])", _read_telephone),
+    rule("number.telephone", r"\+[0-9]{1,3}(?:[ .-]?\(?[0-9]{1,5}\)?){2,6}(?![0-9])", _read_telephone),
     rule(
         "number.telephone",
         rf"{RUN}(?:[0-9][ -])?\([0-9]{{3,5}}\)[ -]?[0-9]{{3,4}}(?:[ .-][0-9]{{3,4}})?{END}",
@@ -121,6 +121,11 @@ TELEPHONES = [
     rule(
         "number.telephone",
         rf"{RUN}(?:[0-9][ .-])?[0-9]{{3}}[.-][0-9]{{3}}[.-][0-9]{{4}}{END}",
+        _read_telephone,
+    ),
+    rule(
+        "number.telephone",
+        r"(?<![0-9A-Za-z.,$£€-])\(0[0-9]{2,4}\) ?[0-9]{2,8}(?:[ -][0-9]{1,4}){0,3}(?![0-9-]|[.,][0-9])",
         _read_telephone,
     ),
     rule("number.telephone", r"(?<![0-9.,$£€-])[0-9]{3}-[0-9]{4}(?![0-9-])", _read_telephone),

@@ -81,11 +81,14 @@ def name_unit(unit: str) -> tuple[str, str] | None:
     is_per = False
     marks = re.findall("[/·*]", unit)
     for mark, part in zip(marks, tail, strict=True):
-        more = read_per(part) if mark == "/" else (units().get(part, (None,))[0])
-        if more is None:
+        if mark == "/":
+            is_per, more = True, read_per(part)
+            after = (more, more) if more is not None else None
+        else:
+            after = _with_power(part)
+        if after is None:
             return None
-        is_per = is_per or mark == "/"
-        one, many = f"{one} {more}", f"{many} {more}" if is_per else f"{one} {units()[part][1]}"
+        one, many = f"{one} {after[0]}", f"{many} {after[0]}" if is_per else f"{one} {after[1]}"
     return one, many
 
 
@@ -222,7 +225,8 @@ def _point(letter: str | None) -> str:
 
 
 _PER_PART = r"(?:/(?:100 ?k[mg]|100 ?g|[A-Za-z%μ]{1,8})(?:\^?[23](?![0-9]))?(?:·[A-Za-z]{1,4})?)"
-_UNIT = rf"(?P<unit>(?:{either(units())})(?:\^?[23](?![0-9]))?(?:[·*](?:{either(units())}))?{_PER_PART}{{0,2}})"
+_POWERED = rf"(?:{either(units())})(?:\^?[23](?![0-9]))?"
+_UNIT = rf"(?P<unit>{_POWERED}(?:[·*]{_POWERED})?{_PER_PART}{{0,2}})"
 _AFTER = r"(?![A-Za-z0-9']|\^)"
 _STOP = r"(?:\.(?= [a-z0-9]|[,;)]))?"
 
