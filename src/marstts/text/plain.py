@@ -17,7 +17,7 @@ _CHARACTERS = re.compile(r"""[A-Za-z ,;:'"-]*(?:\.\.\.(?: [A-Za-z][A-Za-z ,;:'"-
 _SUSPICIOUS = re.compile(
     r"[A-Z:;-](?:(?<=[A-Za-z][a-z][A-Z])|(?<=[:;])(?:(?![ \"']|$)|(?<![A-Za-z][:;]))"
     r"|(?<=-)(?:(?![A-Za-z ])|(?<![A-Za-z ]-)|(?<=[A-F]-)(?<![A-Za-z][A-F]-)(?![A-Za-z])"
-    r"|(?<= -)[A-Za-z](?= )))"
+    r"|(?<= -)(?:[A-Za-z](?= )|[a-z]{2,4}(?![A-Za-z'-]))))"
 )
 _SENTENCE_GAP = re.compile(
     r" (?:(?<=[a-zA-Z][.?!] )|(?<=[a-zA-Z][.?!][\"'] )|(?<=[a-zA-Z]\?! ))(?=[\"']?(?!of |[A-Z]{2})[A-Za-z])"
@@ -120,7 +120,8 @@ def _read_words() -> frozenset[str]:
     """Every word of the tables that a rule may read without digits, stops or symbols."""
     data = table("abbreviations")
     groups = ("bare", "weekdays", "keys", "mixed", "late")
-    return frozenset(form for form in {"St", *(form for group in groups for form in data[group])} if form.isalpha())
+    forms = {"St", *(form for group in groups for form in data[group])}
+    return frozenset(form.partition("'")[0] for form in forms if form.replace("'", "", 1).isalpha())
 
 
 @cache
