@@ -84,7 +84,8 @@ def _read_month_day(match: re.Match[str]) -> str:
 
 
 def _read_day_month(match: re.Match[str]) -> str:
-    words = f"{match['article'] or 'the '}{ordinal(match['day'])}"
+    is_holiday = match.start() == 0 and match[0].startswith("4th of July")
+    words = f"{match['article'] or ('' if is_holiday else 'the ')}{ordinal(match['day'])}"
     if match["last"]:
         words += f" to {ordinal(match['last'])}"
     words += f" of {MONTHS[_month_index(match['month']) - 1]}"

@@ -21,7 +21,7 @@ _SYMBOL = rf"(?P<symbol>{either(_SYMBOLS)})"
 _CODE = rf"(?P<symbol>{either(_CODES)})"
 _SIGN = r"(?P<sign>(?<![\w.)-])-)?"
 _SCALE = rf"(?:[ -]?(?P<scale>{either(_SCALES)}|[Mm]illion|[Bb]illion|[Tt]rillion)(?![A-Za-z0-9]))?"
-_PER = r"(?P<per>/(?:[A-Za-z]{1,8}|100 ?k?[mg])(?![A-Za-z]))?"
+_PER = r"(?P<per>/(?:sq\.? ?(?:ft|m|mi|yd|in)|[A-Za-z]{1,8}(?:\^[23](?![0-9]))?|100 ?k?[mg])(?![A-Za-z]))?"
 _AMOUNT = rf"(?P<number>{WHOLE}[.,][0-9]{{2}}(?![0-9])|[0-9]{{1,3}}(?:\.[0-9]{{3}})+,[0-9]{{2}}(?![0-9])|{NUMBER})"
 
 
@@ -36,7 +36,7 @@ def _read_money(match: re.Match[str]) -> str:
     one, many, *hundredths = (_SYMBOLS | _CODES)[match["symbol"]]
     currency = [one, one if _is_attribute(match) else many, *hundredths]
     groups = match.groupdict()
-    per = read_per(groups["per"][1:]) if groups.get("per") else None
+    per = read_per(groups["per"][1:].replace("sq.", "sq")) if groups.get("per") else None
     after = f" {per}" if per else (groups.get("per") or "").replace("/", " ")
     if groups.get("low"):
         low = number(groups["low"]) + (f" {_SCALES[groups['low_scale']]}" if groups["low_scale"] else "")

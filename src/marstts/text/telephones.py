@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from marstts.text.dates import MONTHS
-from marstts.text.numbers import END, RUN, grouped, one_by_one, two_digit_year, year_or_number
+from marstts.text.numbers import END, RUN, one_by_one, two_digit_year, year_or_number
 from marstts.text.rules import rule
 
 _MIN_TELEPHONE_DIGITS = 7
@@ -32,7 +32,7 @@ def _read_groups(match: re.Match[str]) -> str | None:
     if len(groups[0]) <= 3 and groups[0][0] != "0" and set(lengths[1:]) == {3}:
         is_thousands = all(group == "000" for group in groups[1:]) or len(groups) > 2
         is_amount = len(groups) == 2 and _UNIT.match(match.string, match.end()) is not None
-        return grouped(",".join(groups)) if is_thousands or is_amount else None
+        return ",".join(groups) if is_thousands or is_amount else None
     starts_with_zero = groups[0][0] == "0" and len(groups[0]) > 1
     are_years = all(len(group) == 4 and 1100 <= int(group) <= 2099 for group in groups)
     is_card = len(groups) >= 3 and set(lengths) == {4} and not are_years
@@ -103,7 +103,9 @@ TELEPHONES = [
     ),
     rule(
         "number.sort-code",
-        r"(?P<before>\b[Ss]ort code:? )(?P<digits>[0-9]{2}-[0-9]{2}-[0-9]{2})(?![0-9-])",
+        r"(?P<before>\b(?:[Ss]ort code|[Zz]ip(?: code)?|ZIP(?: code)?):? )(?P<digits>[0-9]{2}-[0-9]{2}-[0-9]{2}"
+        r"|[0-9]{5}-[0-9]{4})"
+        r"(?![0-9-])",
         _read_code,
     ),
     rule(
@@ -177,7 +179,9 @@ TELEPHONES = [
     ),
     rule(
         "number.emergency",
-        r"(?<![0-9.,$£€:/-])(?:911|999|112|988|000|116)(?![0-9:/%-]|[.,][0-9])",
+        r"(?<![0-9.,$£€:/-])(?:911|999|112|988|000|116"
+        r"|(?:11[013-9]|19[0-3]|[2-8]11)(?=[.,;:!?)]|$| in [A-Z]| for | or | \())"
+        r"(?![0-9:/%-]|[.,][0-9])",
         _read_known_emergency,
     ),
 ]

@@ -167,7 +167,7 @@ def _read_feet(match: re.Match[str]) -> str | None:
         match.string, 0, match.start()
     ):
         return None
-    return with_unit(match["feet"], ("foot", "feet"))
+    return with_unit(match["feet"], ("foot", "foot" if _MEASURED.match(match.string, match.end()) else "feet"))
 
 
 _MEASURED = re.compile(
