@@ -25,6 +25,7 @@ _DAY = r"(?P<day>0?[1-9]|[12][0-9]|3[01])(?:st|nd|rd|th)?"
 _DASH = " ?(?:-|—) ?"
 _YEAR = rf"(?P<year>[0-9]{{4}}){END}"
 _DAYS = table("abbreviations")["weekdays"]
+_COMMON_DENOMINATORS = frozenset({2, 3, 4, 5, 8, 16})
 _DAY_NAME = f"(?:{either(_DAYS)})"
 
 
@@ -65,6 +66,15 @@ def _read_short_date(match: re.Match[str]) -> str | None:
         return None
     before = match["before"].strip()
     return f"{_DAYS[before] + ',' if before in _DAYS else before} {_read_date(month, str(day), None)}"
+
+
+def _read_short_span(match: re.Match[str]) -> str | None:
+    """ "9/1-9/5" as two dates, but "1/2-3/4" as fractions."""
+    dates = [(int(match["first_month"]), int(match["first_day"])), (int(match["month"]), int(match["day"]))]
+    are_fractions = all(over < under and under in _COMMON_DENOMINATORS for over, under in dates)
+    if are_fractions or not all(1 <= month <= 12 and 1 <= day <= 31 for month, day in dates):
+        return None
+    return " to ".join(_read_date(month, str(day), None) for month, day in dates)
 
 
 def _read_other_dates(match: re.Match[str]) -> str | None:
@@ -232,8 +242,14 @@ RULES: list[Rule] = [
     ),
     rule(
         "date.short",
+        r"(?<![0-9/.$-])(?P<first_month>1?[0-9])/(?P<first_day>[0-9]{1,2})(?: ?(?:-|—) ?| to )"
+        r"(?P<month>1?[0-9])/(?P<day>[0-9]{1,2})(?![0-9/\"'])(?! ?(?:of|cup|inch|in|mile|lb|oz|tsp|tbsp)\b)",
+        _read_short_span,
+    ),
+    rule(
+        "date.short",
         rf"(?P<first>(?:{'|'.join(MONTHS)}) [a-z-]{{4,16}})(?P<others>(?:(?:, and |, or |, | and | or | to | until"
-        r"| through |-)[0-9]{1,2}/[0-9]{1,2}(?![0-9/])(?! (?:of|cup|inch|mile|share|chance|majority))){1,6})",
+        r"| through |-)[0-9]{1,2}/[0-9]{1,2}(?![0-9/]|-[0-9])(?! (?:of|cup|inch|mile|share|chance|majority))){1,6})",
         _read_other_dates,
         words=MONTHS,
     ),

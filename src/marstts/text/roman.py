@@ -134,7 +134,7 @@ RULES = [
     ),
     rule(
         "roman.name",
-        rf"\b(?P<name>[A-Z][a-z]{{1,20}}|[A-Z]{{2,5}}) {_LONG}{_AFTER}",
+        rf"\b(?P<name>i?[A-Z][a-z]{{1,20}}|[A-Z]{{2,5}}) {_LONG}{_AFTER}",
         _read_after_name,
     ),
     rule(

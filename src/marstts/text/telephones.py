@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from marstts.text.dates import MONTHS
-from marstts.text.numbers import END, RUN, one_by_one, two_digit_year, year_or_number
+from marstts.text.numbers import DIGITS, END, RUN, one_by_one, two_digit_year, year_or_number
 from marstts.text.rules import rule
 
 _MIN_TELEPHONE_DIGITS = 7
@@ -54,7 +54,7 @@ def _read_code(match: re.Match[str]) -> str:
 def _read_mixed_groups(match: re.Match[str]) -> str:
     """Letters and digits one by one, with a pause between groups."""
     return ", ".join(
-        " ".join(one_by_one(each) if each.isdigit() else each for each in group) for group in match[0].split()
+        " ".join(DIGITS[int(each)] if each.isdigit() else each for each in group) for group in match[0].split()
     )
 
 
@@ -89,6 +89,11 @@ TELEPHONES = [
         lambda match: (
             match["before"] + " ".join(one_by_one(each) if each.isdigit() else each for each in match["code"])
         ),
+    ),
+    rule(
+        "number.tracking",
+        r"(?<=racking: )(?P<code>[0-9A-Z]{2,6}(?: [0-9A-Z]{2,6}){2,7})(?![A-Za-z0-9])",
+        _read_mixed_groups,
     ),
     rule(
         "number.isbn",

@@ -177,14 +177,17 @@ _MEASURED = re.compile(
 )
 """A noun after a number with its unit: a 34" belt."""
 
+_OTHER_SIDE = re.compile('[0-9]{1,3}(?:\\.[0-9])?"' + _MEASURED.pattern)
+"""The second side of what is measured: a 2" x 4" board."""
+
 
 def _read_inches(match: re.Match[str]) -> str | None:
     """10" -> ten inches, unless the mark closes a quotation."""
     sure = match["sure"]
     if not sure and len(_QUOTE.findall(match.string, 0, match.start())) % 2:
         return None
-    is_second = match.string[: match.start()].endswith(("x ", "\u00d7 ", "by ", "x", "\u00d7"))  # 2" x 4" board
-    plural = "inch" if _MEASURED.match(match.string, match.end()) and not is_second else "inches"
+    is_measure = _MEASURED.match(match.string, match.end()) or (sure and _OTHER_SIDE.match(match.string, match.end()))
+    plural = "inch" if is_measure else "inches"
     return with_unit(match["number"], ("inch", plural)) + (
         " by " if sure and sure.strip() in ("x", "by", "\u00d7") else ""
     )
