@@ -55,7 +55,9 @@ _DEFINITION = re.compile(r" {0,3}\[[^\[\]]{1,100}\]:[ \t]+\S+.*$")
 _FOOTNOTE = re.compile(r"\[\^[A-Za-z0-9_-]{1,30}\]")
 _AUTOLINK = re.compile(r"<(?P<text>(?:https?://|mailto:)[^<>\s]{1,2000})>")
 _STRONG = re.compile(r"(?<![\w*\\])\*{1,3}(?=[^\s*])(?P<text>[^*\n]{1,500}?)(?<=[^\s*])\*{1,3}(?![\w*])")
-_STRONG_INSIDE = re.compile(r"\*\*(?=[^\s*])(?:(?<![A-Za-z0-9)]..)|(?![0-9]))(?P<text>[^*\n]{1,500}?)(?<=[^\s*])\*\*")
+_STRONG_INSIDE = re.compile(
+    r"\*\*(?=[^\s*])(?:(?<![A-Za-z0-9)]..)|(?![0-9]))(?P<text>[^*\n]{1,500}?)(?<=[^\s*])\*\*(?![0-9])"
+)
 _UNDERLINED = re.compile(r"(?<![\w\\])_{1,3}(?=[^\s_])(?P<text>[^_\n]{1,500}?)(?<=[^\s_])_{1,3}(?!\w)")
 _STRUCK = re.compile(r"~~(?P<text>[^~\n]{1,500})~~")
 _ESCAPED = re.compile(r"\\(?=[*_#\[\]`~|<>])")
