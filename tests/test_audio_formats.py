@@ -5,7 +5,10 @@ from __future__ import annotations
 import builtins
 import io
 import shutil
+import signal
 import struct
+import sys
+import time
 import tracemalloc
 from pathlib import Path
 from tempfile import mkdtemp
@@ -396,3 +399,28 @@ def test_corrupt_recordings_give_audio_or_an_audio_error(container, codec, video
             assert np.isfinite(audio.read(bytes(corrupt), max_seconds=10.0).samples).all()
         except AudioError as error:
             assert "\n" not in str(error)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only here a file is opened without functions of Python")
+def test_an_interrupt_while_a_recording_is_decoded_is_not_lost(tmp_path: Path) -> None:
+    """Within a function of Python that libsndfile calls it would be printed, and the recording taken for corrupt."""
+    path = tmp_path / "long.flac"
+    soundfile.write(path, np.random.default_rng(0).uniform(-0.5, 0.5, 240_000), 24_000)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before, lost = signal.signal(signal.SIGALRM, interrupt), 0
+    try:
+        for attempt in range(60):
+            until = time.monotonic() + 2.0
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.0005 + 0.0001 * attempt)
+                while time.monotonic() < until:
+                    audio.read(path)
+                lost += 1
+            except KeyboardInterrupt:
+                pass
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert lost == 0

@@ -9,6 +9,7 @@ probe: some of its formats are texts that name other files or addresses.
 from __future__ import annotations
 
 import io
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -141,17 +142,34 @@ def open_soundfile(file: BinaryIO) -> soundfile.SoundFile:
     Version 1.2.2 refuses good MP3 streams, depending on what the process did before, but takes them by name.
     """
     if not mpeg.is_mpeg(file.read(4)):
-        file.seek(0)
-        return soundfile.SoundFile(ForgivingStream(file))
+        return open_in_place(file)
     if not mpeg.has_frame_count(file) and (found := mpeg.walk(file)).frames:
         if found.is_broken:
             raise CorruptStream
         return open_mp3_copy(mpeg.missing_header(file, found), file, found.first)
-    file.seek(0)
     try:
-        return soundfile.SoundFile(ForgivingStream(file))
+        return open_in_place(file)
     except soundfile.SoundFileError:
         return open_mp3_copy(b"", file, 0)
+
+
+def open_in_place(file: BinaryIO) -> soundfile.SoundFile:
+    """A stream, opened by a file descriptor where it is a file, else through Python.
+
+    An interrupt within a function of Python that libsndfile calls is lost, and the recording then seems cut short.
+    """
+    file.seek(0)
+    descriptor = opened_again(file)
+    return soundfile.SoundFile(ForgivingStream(file) if descriptor is None else descriptor)
+
+
+def opened_again(file: BinaryIO) -> int | None:
+    """Another descriptor of the same file, with another position; None where the system gives none."""
+    if not isinstance(file, io.BufferedReader):
+        return None
+    with suppress(OSError):
+        return os.open(f"/proc/self/fd/{file.fileno()}", os.O_RDONLY | os.O_CLOEXEC)
+    return None
 
 
 def open_mp3_copy(header: bytes, file: BinaryIO, first: int) -> soundfile.SoundFile:
