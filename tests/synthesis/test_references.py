@@ -19,7 +19,7 @@ from marstts.audio.decoders import FFmpegDecoder
 from marstts.errors import AudioError
 from marstts.synthesis import references
 from marstts.synthesis.references import open_excerpt
-from test_audio_formats import ffmpeg_encoded
+from test_ffmpeg_formats import ffmpeg_encoded
 
 RATE = 24_000
 
