@@ -70,7 +70,7 @@ def _read_emergency(match: re.Match[str]) -> str:
 
 def _read_known_emergency(match: re.Match[str]) -> str | None:
     """911 anywhere but after the name of a car, the others where calling is spoken of."""
-    before = match.string[max(match.start() - 80, 0) : match.start()]
+    before = match.string[max(match.start() - 160, 0) : match.start()]
     is_call = _CALLING.search(before) is not None if match[0] != "911" else not before.endswith("Porsche ")
     return one_by_one(match[0]) if is_call else None
 
