@@ -142,6 +142,10 @@ def _read_resolution(match: re.Match[str]) -> str:
     return f"{in_pairs(match['lines'])} {match['scan']}"
 
 
+_FRACTION_BEFORE = re.compile("(?<![0-9/])[1-9]/[2-9],? (?:and |or )?$")
+"""Another fraction right before: "1/3, 9/10" are no scores."""
+
+
 def _read_score(match: re.Match[str]) -> str | None:
     """50/50 -> fifty-fifty, 8/10 -> eight out of ten; another rule reads other fractions."""
     first, second = int(match["first"]), int(match["second"])
@@ -157,6 +161,8 @@ def _read_score(match: re.Match[str]) -> str | None:
         and _VERSION_BEFORE.search(match.string, max(match.start() - 20, 0), match.start())
     ):
         return f"{cardinal(str(first))} {cardinal(str(second))}"
+    if second == 10 and _FRACTION_BEFORE.search(match.string, max(match.start() - 10, 0), match.start()):
+        return None
     if (second == 10 and first >= 2) or (second == 100 and first > 1):
         return f"{cardinal(str(first))} out of {cardinal(str(second))}"
     return None
