@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from marstts.text.rules import rule
-from marstts.text.tables import either, table
+from marstts.text.tables import either, table, word_set
 from marstts.text.times import ends_sentence
 
 _DATA = table("abbreviations")
@@ -90,6 +90,11 @@ def _read_with(match: re.Match[str]) -> str:
     return (word.capitalize() if match["first"] == "W" else word) + " "
 
 
+def _read_small_initialism(match: re.Match[str]) -> str:
+    """ "my tv" -> "my T V"."""
+    return " ".join(match["short"].upper()) + ("'s" if match["plural"] else "")
+
+
 def _read_dotted_initials(match: re.Match[str]) -> str:
     """ "the U.S. Army" -> "the U S Army"; the stop stays where the text ends."""
     letters = " ".join(match["letters"].replace(".", "").upper())
@@ -111,6 +116,7 @@ def _read_dotted_degree(match: re.Match[str]) -> str:
 
 
 _BARE = _DATA["bare"]
+_SMALL = word_set("initialisms", "small")
 _KEYS = _DATA["keys"]
 _MIXED = _DATA["mixed"]
 _STREET_FORMS = frozenset(_DATA["streets"]) | {"Ave", "Rd", "Blvd", "Ln", "Ct", "Sq", "Pkwy", "Hwy", "Way"}
@@ -121,6 +127,13 @@ RULES = [
         "abbreviation.with",
         r"(?<![A-Za-z0-9'/.])(?P<first>[wW])/(?P<out>o)?(?![A-Za-z0-9/]{1,2}(?![A-Za-z]))(?= ?[A-Za-z0-9\"'])",
         _read_with,
+    ),
+    rule(
+        "initialism.small",
+        rf"(?<![A-Za-z0-9'/.-])(?<!dot )(?<!slash )(?<!at )(?<!dash )(?<!colon )(?<!underscore )"
+        rf"(?P<short>{either(_SMALL)})(?P<plural>s?)(?![A-Za-z0-9'/-]|\.[A-Za-z0-9]| (?:dot|slash|underscore|colon)\b)",
+        _read_small_initialism,
+        words={*_SMALL, *(each + "s" for each in _SMALL)},
     ),
     rule(
         "abbreviation.bare",

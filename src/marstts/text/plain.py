@@ -121,6 +121,7 @@ def _read_words() -> frozenset[str]:
     data = table("abbreviations")
     groups = ("bare", "weekdays", "keys", "mixed", "late")
     forms = {"St", *(form for group in groups for form in data[group])}
+    forms |= {form for small in word_set("initialisms", "small") for form in (small, small + "s")}
     return frozenset(form.partition("'")[0] for form in forms if form.replace("'", "", 1).isalpha())
 
 
