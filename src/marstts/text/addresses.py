@@ -55,8 +55,10 @@ def _read_word(match: re.Match[str]) -> str | None:
         spoken = _spell_out(_SCHEME.sub("", core).rstrip("/"))
         return before + re.sub(r"\bwww\b", "W W W", spoken) + after
     word, after = _without_closing(word)
-    if _PATH.fullmatch(word) or (word.startswith('"') and _PATH.fullmatch(word.strip('"'))):
-        return _spell_out(word.strip('"')) + after
+    path = word.lstrip("\"'([")
+    if _PATH.fullmatch(path) and not (word[0] == "'" and path[0] == "/"):
+        after = after.replace('"', "", 1) if word[0] == '"' else after
+        return word[: len(word) - len(path)].replace('"', "") + _spell_out(path) + after
     return None
 
 

@@ -72,14 +72,14 @@ RULES = [
     rule(
         "number.verse",
         rf"(?<![A-Za-z0-9])(?:(?P<volume>[123]|I{{1,3}}) )?(?P<book>{either(_BOOKS)})\.? (?P<chapter>[0-9]{{1,3}}):"
-        r"(?P<verse>[0-9]{1,3})(?:[-—](?P<last>[0-9]{1,3}))?(?![0-9:]|\.[0-9]| ?[ap]\.?m)",
+        r"(?P<verse>[0-9]{1,3})(?:[-—](?P<last>[0-9]{1,3}))?(?![0-9]|[:.][0-9]| ?[ap]\.?m)",
         _read_verse,
         words=_BOOKS,
     ),
     rule(
         "number.verse",
         r"(?<![A-Za-z0-9])(?P<volume>[123]|I{1,3}) (?P<book>Samuel|Kings|Chronicles|Corinthians|Thessalonians|Timothy"
-        r"|Peter) (?P<chapter>[0-9]{1,2})(?P<verse>(?!))?(?P<last>(?!))?(?![0-9:])",
+        r"|Peter) (?P<chapter>[0-9]{1,2})(?P<verse>(?!))?(?P<last>(?!))?(?![0-9]|:[0-9])",
         _read_verse,
         words=("Samuel", "Kings", "Chronicles", "Corinthians", "Thessalonians", "Timothy", "Peter"),
     ),

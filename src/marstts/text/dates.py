@@ -287,7 +287,7 @@ RULES: list[Rule] = [
     ),
     rule(
         "date.month-day",
-        rf"\b{_MONTH} {_DAY}(?:{_DASH}(?P<last>[12][0-9]|3[01]|[1-9])(?:st|nd|rd|th)?)?(?![0-9A-Za-z:/]"
+        rf"\b{_MONTH} {_DAY}(?:{_DASH}(?P<last>[12][0-9]|3[01]|[1-9])(?:st|nd|rd|th)?)?(?![0-9A-Za-z/]|:[0-9]"
         rf"|[,.][0-9]{{3}}(?![0-9]))(?:,? {_YEAR}(?!,[0-9]))?",
         _read_month_day,
         words=_MONTH_FORMS,

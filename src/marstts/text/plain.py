@@ -30,7 +30,7 @@ _MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}"
 _RANGE = re.compile(rf"{_MONTH} ?- ?{_MONTH}\b|- ?(?:noon|midnight)")
 _LETTERED = frozenset({
     "Fig", "Figs", "Tab", "Eq", "Sec", "Sect", "App", "Ex", "Thm", "Exh", "Rm", "Apt", "Bldg", "Ste", "Vol", "Bk", "Ch",
-    "Pt", "Art", "vol", "ch", "sec", "pt", "art", "fig", "Max", "max", "Min", "min", "Temp", "temp",
+    "Pt", "Art", "Sc", "vol", "ch", "sec", "pt", "art", "fig", "sc", "bk", "Max", "max", "Min", "min", "Temp", "temp",
 })  # fmt: skip
 """Abbreviations with a stop that are read before a letter or a word; those of other numbers need a digit."""
 

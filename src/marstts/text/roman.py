@@ -19,6 +19,7 @@ _LOWER_PARTS = either(
     - {"war", "bowl", "step", "item", "mark", "group", "type", "title", "level", "unit", "table"}
 )
 _RULERS = either(word_set("names", "rulers"))
+_GIVENS = either(word_set("names", "givens"))
 _TITLES = either(word_set("names", "titles"))
 
 
@@ -117,6 +118,12 @@ RULES = [
         r"| (?:of|reigned|ruled|were|became|died)\b)",
         _read_ruler,
         words=word_set("names", "rulers"),
+    ),
+    rule(
+        "roman.heir",
+        rf"\b(?P<name>(?:{_GIVENS}) (?:[A-Z]\.? )?[A-Z][a-z]{{2,15}}) (?P<numeral>II|III|IV){_AFTER}",
+        _read_ruler,
+        words=word_set("names", "givens"),
     ),
     rule(
         "roman.part",

@@ -214,7 +214,7 @@ RULES: list[Rule] = [
     rule("symbol.divided", r"(?<=\b[a-z]) / (?=[a-z0-9](?![A-Za-z]))", " divided by ", parted=False),
     rule(
         "symbol.times",
-        r"(?<![A-Za-z0-9])x(?=[0-9]{1,3}(?![0-9A-Za-z.]))(?<=[a-z)] x)(?<!= x)",
+        r"(?<![A-Za-z0-9])x(?!86|64)(?=[0-9]{1,3}(?![0-9A-Za-z.]))(?<=[a-z)] x)(?<!= x)",
         "times ",
     ),
     rule(

@@ -193,7 +193,11 @@ def _read_inches(match: re.Match[str]) -> str | None:
     )
 
 
-def _read_fraction_inches(match: re.Match[str]) -> str:
+def _read_fraction_inches(match: re.Match[str]) -> str | None:
+    opened = len(_QUOTE.findall(match.string, 0, match.start())) % 2
+    is_quoted = opened or match.string[: match.start()].endswith('"')
+    if match.string[match.end("under")] == '"' and is_quoted:
+        return None
     over, under = match["over"], match["under"]
     if match["noun"] is None and match["whole"]:
         return f"{mixed_number(match['whole'], over, under)} inches"
