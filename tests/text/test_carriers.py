@@ -17,8 +17,10 @@ CARRIERS = ("See {} now.", "See ({}) now.", "See {}, then go.", "See {}.", "Is i
         ("Gen. 1:1-3", "Genesis one, one to three"), ("Ps. 23:1", "Psalm twenty-three, one"),
         ("src/main.rs", "src slash main dot rs"), ("./run.sh", "dot slash run dot sh"), ("x86", "x eighty-six"),
         ("5+", "five plus"), ("0,75", "zero point seven five"), ("Tues-Thurs", "Tuesday to Thursday"),
-        ("phase-IV", "phase four"), ("DNA", "D N A"), ("$5.50", "five dollars and fifty cents"), ("9/11", "nine eleven"),
-        ("6'2\"", "six foot two"), ("H2O", "H two O"), ("2:30 pm", "two thirty P M"), ("192.168.0.1", "dot zero dot one"),
+        ("phase-IV", "phase four"), ("DNA", "D N A"), ("$5.50", "five dollars and fifty cents"),
+        ("9/11", "nine eleven"),
+        ("6'2\"", "six foot two"), ("H2O", "H two O"), ("2:30 pm", "two thirty P M"),
+        ("192.168.0.1", "dot zero dot one"),
     ],
 )  # fmt: skip
 def test_forms_are_read_alike_in_every_carrier(written: str, spoken: str) -> None:

@@ -35,6 +35,13 @@ _LETTERED = frozenset({
 """Abbreviations with a stop that are read before a letter or a word; those of other numbers need a digit."""
 
 
+_UNSTOPPED = frozenset({
+    "St", "Rd", "Ave", "Blvd", "Pkwy", "Hwy", "Jr", "Esq", "Jan", "Feb", "Mar", "Apr", "Aug", "Sept", "Sep", "Oct",
+    "Nov", "Dec",
+})  # fmt: skip
+"""Abbreviations that are read without a stop too, where their neighbors allow it."""
+
+
 def is_spoken(text: str) -> bool:
     """Whether `text` holds only what spoken text holds: letters, single spaces and basic marks."""
     return _SPOKEN.fullmatch(text) is not None and "  " not in text and text == text.strip()
@@ -120,7 +127,7 @@ def _read_words() -> frozenset[str]:
     """Every word of the tables that a rule may read without digits, stops or symbols."""
     data = table("abbreviations")
     groups = ("bare", "weekdays", "keys", "mixed", "late")
-    forms = {"St", *(form for group in groups for form in data[group])}
+    forms = {*_UNSTOPPED, *(form for group in groups for form in data[group])}
     forms |= {form for small in word_set("initialisms", "small") for form in (small, small + "s")}
     return frozenset(form.partition("'")[0] for form in forms if form.replace("'", "", 1).isalpha())
 
