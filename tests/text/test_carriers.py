@@ -30,3 +30,13 @@ def test_forms_are_read_alike_in_every_carrier(written: str, spoken: str) -> Non
 def test_years_of_experience_are_no_chess_moves() -> None:
     assert normalize("I have 5+ years.") == "I have five plus years."
     assert normalize("1. e4 Qxe5+") == "one, e four queen takes e five check"
+
+
+@pytest.mark.parametrize("text", ["we sat at 5 tables", "the cat sat 10 minutes", "they wed at 5 o'clock"])
+def test_verbs_are_no_weekdays(text: str) -> None:
+    assert "day" not in normalize(text)
+
+
+def test_a_minus_in_brackets_is_read() -> None:
+    assert "minus b plus or minus" in normalize("x = (-b ± √(b² - 4ac)) / 2a")
+    assert normalize("x**2 + y**n") == "x squared plus y to the n"

@@ -37,7 +37,7 @@ _LETTERED = frozenset({
 
 _UNSTOPPED = frozenset({
     "St", "Rd", "Ave", "Blvd", "Pkwy", "Hwy", "Jr", "Esq", "Jan", "Feb", "Mar", "Apr", "Aug", "Sept", "Sep", "Oct",
-    "Nov", "Dec",
+    "Nov", "Dec", "tues", "tue", "thurs", "thur", "thu", "weds", "fri", "mon", "wed", "sat", "sun",
 })  # fmt: skip
 """Abbreviations that are read without a stop too, where their neighbors allow it."""
 
