@@ -22,8 +22,8 @@ from marstts.data.manifest import Utterance, read_manifest, scan_manifest, write
 from marstts.data.pairs import Pair, PairLine, SideLine, check_pairs, read_pairs, tensors_path, write_pairs
 from marstts.data.shards import EncoderInfo, ShardInfo, shard_path, write_shard
 from marstts.generation.request import StopReason
+from marstts.generation.takes import GeneratedHalf, MinedTake, PlannedTake, read_takes, write_takes
 from marstts.preference.mine import read_texts
-from marstts.preference.takes import GeneratedHalf, MinedTake, PlannedTake, read_takes, write_takes
 from test_fuzz_files import attack
 
 SPEC = CodecSpec(name="toy", sample_rate=8000, codebook_size=9, hop_lengths=(400, 200, 100))

@@ -18,10 +18,10 @@ from marstts.errors import ConfigError, DataError
 from marstts.files import lock_folder
 from marstts.generation.loop import generate_requests
 from marstts.generation.request import Request
+from marstts.generation.takes import PLAN_FILE, Half, TakeLine, read_takes
 from marstts.jsonl import read_rows
 from marstts.preference.cycles import CycleGenerator, clone_any
 from marstts.preference.mine import MineConfig, choose_references, mine, read_texts
-from marstts.preference.takes import PLAN_FILE, Half, TakeLine, read_takes
 from marstts.provenance import PROVENANCE_FILE
 from marstts.synthesis.loading import load
 

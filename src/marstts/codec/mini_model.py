@@ -327,8 +327,15 @@ class MiniCodecModel(nn.Module):
         quantized = torch.stack(levels).sum(dim=0)
         octaves = self.decoder.pitch(quantized, timbre).float()
         pitch = to_hertz(octaves.detach()) if pitch is None else pitch
-        samples = self.synthesize(self.decoder(quantized, timbre), pitch)
-        return CodecOutput(samples, codes, latents, levels, octaves, loss)
+        output = self.synthesize(self.decoder(quantized, timbre), pitch)
+        return CodecOutput(output, codes, latents, levels, octaves, loss)
+
+    def decode(self, codes: list[Tensor], timbre: Tensor | None = None) -> Tensor:
+        """Codes per level (B, L / stride), timbre (B, V) or None -> samples (B, N), with the predicted pitch."""
+        with torch.autocast(codes[0].device.type, enabled=False):
+            quantized = self.quantizer.decode(codes)
+        octaves = self.decoder.pitch(quantized, timbre).float().detach()
+        return self.synthesize(self.decoder(quantized, timbre), to_hertz(octaves))
 
     def synthesize(
         self, source_filter: SourceFilter, pitch: Tensor, pulses: Tensor | None = None, noise: Tensor | None = None
@@ -387,8 +394,6 @@ def pulse_train(pitch: Tensor, config: MiniCodecConfig, before: Tensor) -> Tenso
     num_harmonics = torch.floor(MAX_NYQUIST_RATIO * rate / 2 / hertz)
     denominator = torch.sin(half)
     on_pulse = denominator.abs() < 1e-6
-    kernel = torch.sin((2 * num_harmonics + 1) * half) / torch.where(
-        on_pulse, torch.ones_like(denominator), denominator
-    )
+    kernel = torch.sin((2 * num_harmonics + 1) * half) / denominator.masked_fill(on_pulse, 1.0)
     total = torch.where(on_pulse, 2 * num_harmonics + 1, kernel) - 1
     return (total / torch.sqrt(2 * num_harmonics)).float()

@@ -2,7 +2,7 @@
 
 All sequences of one kind are concatenated per level, with offsets in patches; embeddings are one tensor per role.
 
-Upstream: `data.pairs`, `preference.takes`.  Downstream: their files.
+Upstream: `data.pairs`, `generation.takes`.  Downstream: their files.
 """
 
 from __future__ import annotations

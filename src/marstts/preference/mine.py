@@ -4,7 +4,8 @@ Reverse inference optimization (RIO, arXiv:2407.02243), as MARS6 (arXiv:2501.057
 to any text (*forward*); the output lends its voice to the words of the recording (*cycle*). The recording is the ground
 truth of the cycle, so no human needs to rate the takes.
 
-Upstream: a bundle (`synthesis.loading`), a manifest, a file of sentences.  Downstream: `takes`, then `pairs`.
+Upstream: a bundle (`synthesis.loading`), a manifest, a file of sentences.
+Downstream: `generation.takes`, then `pairs`.
 Deviations: every take is kept, whatever its quality, and none is sampled again: failures are what is looked for.
 """
 
@@ -30,10 +31,10 @@ from marstts.data.progress import Progress
 from marstts.data.workers import Executor
 from marstts.errors import DataError
 from marstts.files import lock_folder
+from marstts.generation.takes import PLAN_FILE, MiningProvenance, PlannedTake, read_takes, shard_path
 from marstts.jsonl import read_rows, write_rows
 from marstts.metrics.testset import folder_digest, group_by_speaker, round_robin, take_seed
 from marstts.preference.cycles import CycleGenerator
-from marstts.preference.takes import PLAN_FILE, MiningProvenance, PlannedTake, read_takes, shard_path
 from marstts.provenance import begin_or_resume, write_provenance
 from marstts.reading import decode_text, read_regular_file
 from marstts.synthesis.loading import load

@@ -1,6 +1,6 @@
 """Preference pairs of mined takes: score the takes, rank them, write the rejected and chosen sides.
 
-Upstream: a folder of `takes`.  Downstream: `data.pairs`, then `training.mars6.orpo`; a `report` for humans.
+Upstream: a folder of `generation.takes`.  Downstream: `data.pairs`, then `training.mars6.orpo`; a `report` for humans.
 `scoring` computes the metrics, `ranking` chooses the pairs.
 """
 
@@ -15,6 +15,7 @@ from marstts.data.pairs import Pair, PairLine, SideLine, write_pairs
 from marstts.data.workers import Executor
 from marstts.errors import DataError, require
 from marstts.generation.request import StopReason
+from marstts.generation.takes import Half, MinedTake, MiningProvenance, text_of
 from marstts.preference.ranking import (
     RankConfig,
     RankedTake,
@@ -27,7 +28,6 @@ from marstts.preference.ranking import (
 )
 from marstts.preference.report import write_examples, write_report
 from marstts.preference.scoring import score_takes
-from marstts.preference.takes import Half, MinedTake, MiningProvenance, text_of
 from marstts.provenance import read_provenance
 
 RECORDING = "recording"

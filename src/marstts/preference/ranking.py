@@ -21,9 +21,9 @@ from pydantic import Field
 
 from marstts.config import Config
 from marstts.errors import ConfigError
+from marstts.generation.takes import GeneratedHalf, Half, MinedTake
 from marstts.hash_order import hash_order
 from marstts.preference.scoring import Metric, Score, ScoredTake, ScoringPlan
-from marstts.preference.takes import GeneratedHalf, Half, MinedTake
 
 HIGHEST_MOS = 5.0
 

@@ -19,9 +19,9 @@ from marstts.errors import DataError, require
 from marstts.file_errors import os_errors
 from marstts.files import atomic_path, write_file
 from marstts.generation.request import StopReason
+from marstts.generation.takes import MinedTake
 from marstts.preference.ranking import RankConfig, RankedTake, Sides, generated_of, score_of
 from marstts.preference.scoring import SCORES_FOLDER, Metric, ScoredTake, decode, scored_by
-from marstts.preference.takes import MinedTake
 
 
 def write_examples(ranked: Sequence[RankedTake], codec: Codec, config: RankConfig, folder: Path) -> None:

@@ -28,6 +28,7 @@ from marstts.config import Config
 from marstts.generation.loop import generate
 from marstts.generation.request import Generated, Prompt, StopReason
 from marstts.generation.speech_model import SpeechModel
+from marstts.generation.takes import Half
 from marstts.jsonl import read_rows, write_rows
 from marstts.metrics.alignment import Aligner
 from marstts.metrics.identity import Embedding, cosine, level
@@ -46,7 +47,6 @@ from marstts.preference.scoring import (
     decode,
     minimal_pair_error,
 )
-from marstts.preference.takes import Half
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.clone import ReferenceWarning, clone
 from marstts.text.normalize import normalize

@@ -16,6 +16,7 @@ from marstts.precision import Precision
 from marstts.training.bounds import LearningRate, PositiveRange, Probability, Weight
 from marstts.training.codec.augmentation import AugmentationConfig
 from marstts.training.codec.f0_loss import F0Config
+from marstts.training.codec.generated_codes import GeneratedCodesConfig
 from marstts.training.codec.phone_loss import PhoneClassificationConfig
 from marstts.training.codec.speaker_consistency import SpeakerConsistencyConfig
 from marstts.training.loop import LoopConfig
@@ -88,6 +89,9 @@ class CodecTrainingConfig(Config):
 
     speaker_consistency: SpeakerConsistencyConfig | None = None
     """None = spectra and F0 alone."""
+
+    generated_codes: GeneratedCodesConfig | None = None
+    """Codes of a model's takes that are decoded, too, for the speaker consistency loss; None = recordings alone."""
 
     f0: F0Config = F0Config()
     phone_classification: PhoneClassificationConfig | None = None

@@ -32,6 +32,7 @@ from marstts.training.codec.config import (
 )
 from marstts.training.codec.export import CONFIG_FILE, load_codec
 from marstts.training.codec.f0_loss import f0_error_semitones, f0_loss
+from marstts.training.codec.generated_codes import GeneratedCodes
 from marstts.training.codec.losses import Discriminators, SpectralLoss, discriminator_loss, generator_loss
 from marstts.training.codec.phone_loss import AFTER_END, PhoneClassifier
 from marstts.training.codec.segments import Manifests, Segments
@@ -70,6 +71,11 @@ class CodecTask:
                 'frequency_warp needs the decoder stage and a timbre embedding: set stage = "decoder" and '
                 "model.timbre_width"
             )
+        knows_speakers = config.model.timbre_width and config.speaker_consistency
+        if config.generated_codes and not (knows_speakers and config.stage is Stage.DECODER):
+            raise ConfigError(
+                'generated_codes needs stage = "decoder", model.timbre_width and [speaker_consistency], its only loss'
+            )
         require_one_process("a codec")
         torch.manual_seed(config.loop.seed)
         self.config, self.device = config, pick_device(device)
@@ -91,6 +97,7 @@ class CodecTask:
         self.phone_classifier = self.add_phone_classifier()
         self.speaker_consistency = self.add_speaker_consistency()
         self.segments = Segments(manifests, config, corrupt)
+        self.generated_codes = self.read_generated_codes()
 
     def add_discriminators(self) -> Discriminators | None:
         """Discriminators and their optimizer, if configured."""
@@ -120,6 +127,13 @@ class CodecTask:
         config = self.config.speaker_consistency
         return None if config is None else SpeakerConsistencyLoss(config, self.config.model.sample_rate).to(self.device)
 
+    def read_generated_codes(self) -> GeneratedCodes | None:
+        """The takes of a model, if configured."""
+        config = self.config
+        if config.generated_codes is None:
+            return None
+        return GeneratedCodes(config.generated_codes, config.model, config.segment_patches, config.loop.seed)
+
     def train_step(self, step: int) -> dict[str, float | Tensor]:
         """One update of the discriminators, if any, and one of the codec."""
         config = self.config
@@ -146,6 +160,10 @@ class CodecTask:
                 other_speaker = self.speaker_consistency(output, target)
             loss = loss + config.speaker_consistency.weight * other_speaker
             scores["speaker_consistency"] = other_speaker.detach()
+        if self.generated_codes is not None and config.generated_codes:
+            other_speaker = self.generated_consistency(self.generated_codes, step)
+            loss = loss + config.generated_codes.weight * other_speaker
+            scores["generated_consistency"] = other_speaker.detach()
         if self.discriminators is not None and config.adversarial and step >= config.adversarial.start_step:
             with autocast(self.device.type, config.precision):
                 adversarial, features = generator_loss(self.discriminators, output, target)
@@ -159,6 +177,14 @@ class CodecTask:
         return scores | {
             "spectral": spectral.detach(), "f0_loss": pitch.detach(), "quantization": quantization.detach()
         }  # fmt: skip
+
+    def generated_consistency(self, generated: GeneratedCodes, step: int) -> Tensor:
+        """Speaker consistency () of decoded takes with the recordings whose voices they should have."""
+        assert self.speaker_consistency is not None
+        batch = generated.train(step).to(self.device)
+        with autocast(self.device.type, self.config.precision):
+            output = self.model.decode(batch.codes, self.model.timbre_of(batch.reference))
+            return self.speaker_consistency(output, batch.target)
 
     def timbre_of(self, reference: Tensor) -> Tensor | None:
         """reference (B, N) -> timbre embeddings (B, V), random rows zero; None for a codec without them."""

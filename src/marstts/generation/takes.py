@@ -4,7 +4,7 @@ A folder of shards, each two files: `takes-00000.safetensors` holds codes and em
 take; the lines are written last, so a shard with lines is complete. `plan.jsonl` lists the takes to be generated,
 `provenance.json` the model and settings.
 
-Upstream: `mine`.  Downstream: `scoring`, `pairs`.
+Upstream: `preference.mine`.  Downstream: `preference.scoring`, `preference.pairs`, `training.codec`.
 Shapes: N takes of a shard · E length of an embedding.
 """
 
