@@ -25,6 +25,16 @@ mkdir -p "$work"
 printf 'base = "%s"\n[speaker_consistency]\nencoder = "%s"\nweight = 2.0\n' \
     "$here/codec_people_warp.toml" "$work/export/identity" > "$work/codec.toml"
 marstts train codec --config "$work/codec.toml" --init-from "$mini/codec" --output "$work/codec" \
+    --data "$work/people/utterances.jsonl:0.6" --data "$work/synthetic/utterances.jsonl:0.4"
+for corpus in people synthetic; do
+    marstts preference mine mini --references "$work/$corpus/utterances.jsonl" --texts "$here/text/modern.tsv.gz" \
+        --output "$work/takes/$corpus" --config "$here/mine_$corpus.toml" --workers "$cores"
+done
+printf 'base = "%s"\n[speaker_consistency]\nencoder = "%s"\nweight = 2.0\n' \
+    "$here/codec_people_generated.toml" "$work/export/identity" > "$work/codec_generated.toml"
+printf '[generated_codes]\ntakes = ["%s", "%s"]\nbatch_size = 6\nweight = 3.0\n' \
+    "$work/takes/people" "$work/takes/synthetic" >> "$work/codec_generated.toml"
+marstts train codec --config "$work/codec_generated.toml" --init-from "$work/codec" --output "$work/codec_generated" \
     --export "$work/export/codec" --name mini-codec-3 \
     --data "$work/people/utterances.jsonl:0.6" --data "$work/synthetic/utterances.jsonl:0.4"
 
