@@ -46,3 +46,29 @@ def test_expected_seconds_count_numbers_as_words():
     assert expected_seconds("1984") == expected_seconds("one thousand nine hundred and eighty-four")
     assert 0.4 < expected_seconds("Yes!") < 0.7 and expected_seconds("...") == 0.4
     assert 2.8 < expected_seconds("The ship left the harbour at dawn, and nobody saw it again.") < 4.4
+
+
+@pytest.mark.parametrize(
+    "text", ["No, no, no.", "Yes, yes, yes, yes!", "Ha, ha, ha!", "Tick, tock, tick, tock, tick, tock."]
+)
+def test_short_words_with_pauses_between_them_are_not_too_long(text: str):
+    longest = {
+        "No, no, no.": 1.96,
+        "Yes, yes, yes, yes!": 2.95,
+        "Ha, ha, ha!": 2.0,
+        "Tick, tock, tick, tock, tick, tock.": 4.56,
+    }
+    assert (
+        check_length(tone(longest[text]), expected_seconds(text)) is LengthStatus.PLAUSIBLE
+    )  # lengths of espeak-ng, flite, pico
+
+
+def test_expected_seconds_count_pauses_between_words_only():
+    assert (
+        expected_seconds("Yes! No! Perhaps?")
+        == expected_seconds("Yes!No!Perhaps?")
+        > expected_seconds("Yes no perhaps") + 0.7
+    )
+    assert expected_seconds("Well, yes.") > expected_seconds("Well yes.") + 0.1
+    assert expected_seconds("1,000 ships") == expected_seconds("1000 ships")
+    assert expected_seconds("Yes...!") == expected_seconds("Yes")

@@ -6,6 +6,8 @@ sentence, endless repetition, takes that stop early.
 
 from __future__ import annotations
 
+import re
+import string
 from enum import Enum
 
 import numpy as np
@@ -39,12 +41,22 @@ class LengthStatus(str, Enum):
 
 CHARACTERS_PER_SECOND = 17.0
 EDGE_SECONDS = 0.4
-"""Reading speed where there is no ground truth: fitted to the voices of the synthetic corpus."""
+COMMA_SECONDS = 0.2
+SENTENCE_SECONDS = 0.4
+"""Reading speed and pauses where there is no ground truth: fitted to the voices of the synthetic corpus."""
+
+COMMAS = re.compile(r"[,;:](?!\d)")
+SENTENCE_ENDS = re.compile(r"[.!?]+(?!\d)")
+"""Punctuation where readers pause; not the marks of numbers, as in `1,000` and `3.5`."""
 
 
 def expected_seconds(text: str) -> float:
     """Approximate seconds that reading `text` takes; numbers and signs count as the words they are read as."""
-    return EDGE_SECONDS + len(" ".join(plain_words(text))) / CHARACTERS_PER_SECOND
+    between_words = text.strip(string.punctuation + string.whitespace)
+    pauses = COMMA_SECONDS * len(COMMAS.findall(between_words)) + SENTENCE_SECONDS * len(
+        SENTENCE_ENDS.findall(between_words)
+    )
+    return EDGE_SECONDS + len(" ".join(plain_words(text))) / CHARACTERS_PER_SECOND + pauses
 
 
 def check_length(take: Waveform | None, expected_seconds: float) -> LengthStatus:
