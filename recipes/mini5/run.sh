@@ -28,7 +28,7 @@ marstts train mars5-nar --config "$recipe/nar.toml" --data "$output/shards" --ou
     --tokenizers-from "$output/runs/ar"
 
 echo "4. A bundle with int8 graphs."
-marstts export "$output/runs/ar" --nar "$output/runs/nar" --codec "$output/codec" --top-p 0.5 \
+marstts export "$output/runs/ar" --nar "$output/runs/nar" --codec "$output/codec" \
     --settings "$recipe/settings.toml" --name mini5 --output "$output/mini5-full"
 marstts quantize "$output/mini5-full" --output "$output/mini5"
 marstts speak "The ship left the harbor at dawn." --model "$output/mini5" --output "$output/speech.wav"

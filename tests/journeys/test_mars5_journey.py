@@ -110,14 +110,16 @@ def test_recordings_become_a_mars5_that_speaks(shards: Path, reference: Waveform
     chosen = tmp_path / "settings.toml"
     chosen.write_text("[sampling]\nfreq_penalty = 0.5\n[diffusion]\nx_0_tmp = 0.4\n")
     assert "x_0_tmp" in refusal("export", ar_run, *options, "--codec", "toy", "--settings", chosen)
-    chosen.write_text("[sampling]\nfreq_penalty = 0.5\n[diffusion]\nx_0_temp = 0.4\ntimesteps = 3\n")
+    chosen.write_text("[sampling]\nfreq_penalty = 0.5\ntop_p = 0.7\n[diffusion]\nx_0_temp = 0.4\ntimesteps = 3\n")
     options += ["--codec", "toy", "--settings", chosen]
-    marstts("export", ar_run, *options, "--timesteps", 2, "--guidance", 1.5, "--top-p", 0.9)
+    marstts("export", ar_run, *options, "--timesteps", 2, "--guidance", 1.5)
     settings, rate = read_info(bundle).settings, read_rate(ar_run)
     assert (settings["diffusion"]["timesteps"], settings["diffusion"]["nar_guidance_w"]) == (2, 1.5)
     assert (settings["diffusion"]["x_0_temp"], settings["sampling"]["freq_penalty"]) == (0.4, 0.5)
     assert settings["sampling"]["eos_estimated_gen_length_factor"] == rate.per_character
-    assert read_info(bundle).sampling.top_p == 0.9
+    assert read_info(bundle).sampling.top_p == 0.7
+    marstts("export", ar_run, *options, "--top-p", 0.9, "--output", tmp_path / "given")
+    assert read_info(tmp_path / "given").sampling.top_p == 0.9
 
     synthesizer = replace(load(bundle), backoff=BackoffConfig(attempts=1))
     voice = cloning.clone(reference, None, codec=synthesizer.codec, encoders=synthesizer.encoders)

@@ -129,6 +129,7 @@ def export_mars5(
         "sampling": {"eos_estimated_gen_length_factor": rate.per_character},
         "tokens_per_second": rate.per_second,
     }
+    settings = merged(measured, settings)
     models.export_bundle(
         output,
         made,
@@ -137,8 +138,8 @@ def export_mars5(
         encoders={},
         name=name,
         architecture="mars5",
-        settings=merged(measured, settings),
-        sampling=models.SamplingConfig(**given(top_p=top_p)),
+        settings=settings,
+        sampling=models.SamplingConfig(**given(top_p=settings["sampling"].get("top_p") if top_p is None else top_p)),
         weights=weights,
     )
     typer.echo(f"{printable_name(output)}: {printable_text(name)}, {megabytes(output):.1f} MB")

@@ -58,7 +58,7 @@ def codec(
     import torch
 
     from marstts.training.codec.config import CodecTrainingConfig
-    from marstts.training.codec.export import export_codec, load_codec
+    from marstts.training.codec.export import export_codec
     from marstts.training.codec.segments import weighted_manifest
     from marstts.training.codec.task import open_task
     from marstts.training.loop import run
@@ -78,7 +78,7 @@ def codec(
         typer.echo(f"{len(task.segments.known)} utterances to train on, stage {settings.stage.value}")
         run(task, settings.loop, output)
     if export is not None and name:
-        export_codec(load_codec(output), name, export)
+        export_codec(task.model_to_export(output), name, export)
 
 
 @app.command()

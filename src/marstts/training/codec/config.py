@@ -104,6 +104,9 @@ class CodecTrainingConfig(Config):
     timbre_dropout: Probability = 0.1
     """Probability that a segment is decoded without its timbre embedding, so that decoding without one works too."""
 
+    timbre_contrast: float = Field(1.0, ge=1, le=4)
+    """Factor of what distinguishes timbre embeddings from their mean, in the exported codec; 1 = as trained."""
+
     max_corrupt_ratio: Probability = 0.01
     """Recordings that cannot be used are skipped and listed, up to this ratio of them; more stop the run."""
 

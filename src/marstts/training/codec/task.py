@@ -37,6 +37,7 @@ from marstts.training.codec.losses import Discriminators, SpectralLoss, discrimi
 from marstts.training.codec.phone_loss import AFTER_END, PhoneClassifier
 from marstts.training.codec.segments import Manifests, Segments
 from marstts.training.codec.speaker_consistency import SpeakerConsistencyLoss
+from marstts.training.codec.timbre_contrast import scale_timbre_contrast
 from marstts.training.corrupt_files import CORRUPT_FILE
 from marstts.training.device import pick_device
 from marstts.training.distributed import require_one_process
@@ -53,6 +54,9 @@ USAGE_DECAY, RESET_USAGE = 0.97, 0.3
 
 RESET_NOISE = 0.02
 """Standard deviation of the noise on reset codes."""
+
+CONTRAST_BATCHES = 32
+"""Batches whose references give the mean timbre embedding."""
 
 
 class CodecTask:
@@ -76,6 +80,8 @@ class CodecTask:
             raise ConfigError(
                 'generated_codes needs stage = "decoder", model.timbre_width and [speaker_consistency], its only loss'
             )
+        if config.timbre_contrast != 1 and not config.model.timbre_width:
+            raise ConfigError("timbre_contrast needs a timbre embedding: set model.timbre_width")
         require_one_process("a codec")
         torch.manual_seed(config.loop.seed)
         self.config, self.device = config, pick_device(device)
@@ -270,6 +276,14 @@ class CodecTask:
             together = torch.cat([batch[level].flatten() for batch in codes])
             scores[f"perplexity{level}"] = float(perplexity(together, self.config.model.codebook_size))
         return scores | (name_accuracies(torch.stack(correct).mean(dim=0).tolist()) if correct else {})
+
+    def model_to_export(self, run: Path) -> MiniCodecModel:
+        """The codec of the run's newest checkpoint, with the configured contrast of timbre embeddings."""
+        model = load_codec(run)
+        if self.config.timbre_contrast != 1:
+            references = torch.cat([self.segments.train(step).reference for step in range(CONTRAST_BATCHES)])
+            scale_timbre_contrast(model, references, self.config.timbre_contrast)
+        return model
 
     def reconstruct(self, samples: Tensor, f0: Tensor | None, timbre: Tensor | None) -> CodecOutput:
         """The model's forward pass with the same noise every time."""
