@@ -1,11 +1,12 @@
 """Pace: lengths of takes compared with recordings of the same sentences, and the style offset that mends it.
 
-Usage: python benchmarks/pace.py measure|offset [--offset JSON] [--deep] [--strength S] [--root FOLDER] [--output JSON]
+Usage: python benchmarks/pace.py measure|offset [--offset JSON] [--deep] [--seeds N] [--strength S] [--root FOLDER]
+       [--output JSON]
 
-`measure` speaks the 56 trials of the synthetic test set and divides the audible seconds of each take by those of its
-recording. `offset` renders sentences of training speakers in regular and in slow style, and prints S times the mean
-difference of their style embeddings: the setting `style_offset` of a bundle. With `--offset`, `measure` uses it in the
-place of the bundle's. Needs the extra synthetic and the engines of the corpus.
+`measure` speaks the 56 trials of the synthetic test set N times and divides the audible seconds of each take by those
+of its recording. `offset` renders sentences of training speakers in regular and in slow style, and prints S times the
+mean difference of their style embeddings: the setting `style_offset` of a bundle. With `--offset`, `measure` uses it in
+the place of the bundle's. Needs the extra synthetic and the engines of the corpus.
 """
 
 from __future__ import annotations
@@ -37,22 +38,26 @@ SPEAKERS = (5, 12, 30)
 """Numbers of training speakers of each base voice."""
 
 
-def measure(synthesizer: Synthesizer, root: Path, is_deep: bool) -> dict[str, Any]:
-    """Ratios of lengths, over all trials and by style."""
+def measure(synthesizer: Synthesizer, root: Path, is_deep: bool, seeds: int) -> dict[str, Any]:
+    """Ratios of lengths, over all trials and by style; a trial's ratio is the mean of its takes'."""
     trials = read_synthetic(root)
-    voices = [synthesizer.clone(trial.reference, trial.reference_transcript if is_deep else None) for trial in trials]
-    results = synthesizer.speak_many(
-        [trial.text for trial in trials], voices, seeds=[take_seed(0, trial.id) for trial in trials]
-    )
-    spoken = {result.index: result.speech.waveform for result in results if result.speech is not None}
     recordings = [audio.read(trial.ground_truth) for trial in trials if trial.ground_truth is not None]
-    takes = np.array([audible_seconds(spoken[index]) for index in range(1, len(trials) + 1)])
+    voices = [synthesizer.clone(trial.reference, trial.reference_transcript if is_deep else None) for trial in trials]
+    rounds = []
+    for seed in range(seeds):
+        results = synthesizer.speak_many(
+            [trial.text for trial in trials], voices, seeds=[take_seed(seed, trial.id) for trial in trials]
+        )
+        spoken = {result.index: result.speech.waveform for result in results if result.speech is not None}
+        rounds.append([audible_seconds(spoken[index]) for index in range(1, len(trials) + 1)])
+    takes = np.mean(rounds, axis=0)
     known = np.array([audible_seconds(recording) for recording in recordings])
     ratios, whole = takes / known, takes / np.array([recording.seconds for recording in recordings])
     spread = 1.96 * ratios.std() / len(ratios) ** 0.5
     styles = np.array([trial.style for trial in trials])
     return {
         "trials": len(trials),
+        "takes": len(trials) * seeds,
         "clone": "deep" if is_deep else "shallow",
         "ratio_of_audible_seconds": [round(float(ratios.mean() + sign * spread), 3) for sign in (-1, 0, 1)],
         "ratio_of_sums": round(float(takes.sum() / known.sum()), 3),
@@ -96,6 +101,7 @@ def main() -> None:
     parser.add_argument("--strength", type=float, default=0.3)
     parser.add_argument("--deep", action="store_true", help="measure deep clones")
     parser.add_argument("--offset", type=Path, help="a file that `offset` wrote")
+    parser.add_argument("--seeds", type=int, default=1, help="takes of each trial")
     parser.add_argument("--root", type=Path, default=Path("synthetic-testset"))
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
@@ -109,8 +115,8 @@ def main() -> None:
             synthesizer = replace(synthesizer, model=replace(synthesizer.model, style_offset=offset))
         options.root.mkdir(parents=True, exist_ok=True)
         result = {
-            **gather_metadata(f"python benchmarks/pace.py measure{' --deep' * options.deep}"),
-            **measure(synthesizer, options.root, options.deep),
+            **gather_metadata(f"python benchmarks/pace.py measure --seeds {options.seeds}{' --deep' * options.deep}"),
+            **measure(synthesizer, options.root, options.deep, options.seeds),
         }
     text = json.dumps(result, indent=1)
     print(text)
