@@ -78,7 +78,7 @@ def codec(
         typer.echo(f"{len(task.segments.known)} utterances to train on, stage {settings.stage.value}")
         run(task, settings.loop, output)
     if export is not None and name:
-        export_codec(task.model_to_export(output), name, export)
+        export_codec(task.model_to_export(output, init_from), name, export)
 
 
 @app.command()

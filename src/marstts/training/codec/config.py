@@ -104,6 +104,10 @@ class CodecTrainingConfig(Config):
     timbre_dropout: Probability = 0.1
     """Probability that a segment is decoded without its timbre embedding, so that decoding without one works too."""
 
+    initial_weight_ratio: float = Field(0.0, ge=0, lt=1)
+    """Ratio of the initial weights in the exported codec; the rest is the trained ones'. Less is lost of what the
+    initial ones do better (weight interpolation, arXiv:2109.01903). 0 = as trained."""
+
     timbre_contrast: float = Field(1.0, ge=1, le=4)
     """Factor of what distinguishes timbre embeddings from their mean, in the exported codec; 1 = as trained."""
 

@@ -277,9 +277,15 @@ class CodecTask:
             scores[f"perplexity{level}"] = float(perplexity(together, self.config.model.codebook_size))
         return scores | (name_accuracies(torch.stack(correct).mean(dim=0).tolist()) if correct else {})
 
-    def model_to_export(self, run: Path) -> MiniCodecModel:
-        """The codec of the run's newest checkpoint, with the configured contrast of timbre embeddings."""
+    def model_to_export(self, run: Path, base: Path | None = None) -> MiniCodecModel:
+        """The codec of the run's newest checkpoint, with the configured ratio of the weights of `base`, the run's
+        initial codec, and with the configured contrast of timbre embeddings.
+        """
         model = load_codec(run)
+        if ratio := self.config.initial_weight_ratio:
+            if base is None:
+                raise ConfigError("initial_weight_ratio needs the run or codec with the initial weights: --init-from")
+            interpolate(model, load_codec(base), ratio)
         if self.config.timbre_contrast != 1:
             references = torch.cat([self.segments.train(step).reference for step in range(CONTRAST_BATCHES)])
             scale_timbre_contrast(model, references, self.config.timbre_contrast)
@@ -290,6 +296,13 @@ class CodecTask:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             return cast(CodecOutput, self.model(samples, f0, timbre))
+
+
+@torch.no_grad()
+def interpolate(model: nn.Module, initial: nn.Module, ratio: float) -> None:
+    """Set the parameters to `ratio` times the initial ones plus 1 - `ratio` times the model's own."""
+    for own, other in zip(model.parameters(), initial.parameters(), strict=True):
+        own.lerp_(other, ratio)
 
 
 class MeanByName:

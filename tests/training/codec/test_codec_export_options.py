@@ -1,4 +1,4 @@
-"""Contrast of timbre embeddings: the exported timbre encoder, and nothing else, is changed."""
+"""Export of a trained codec: contrast of timbre embeddings, and initial weights that are mixed in."""
 
 from __future__ import annotations
 
@@ -84,6 +84,22 @@ def test_a_run_exports_its_codec_with_the_configured_contrast(contrast: float, t
     projection = {"timbre_encoder.project.weight", "timbre_encoder.project.bias"}
     assert changed == (set() if contrast == 1 else projection)
     assert (timbre_encoder_name(exported) == timbre_encoder_name(trained)) == (contrast == 1)
+
+
+def test_the_initial_weights_are_mixed_in_by_their_ratio(tmp_path: Path) -> None:
+    manifests, base = [(tmp_path / "utterances.jsonl", 1.0)], tmp_path / "base"
+    config = training(tmp_path, 1.0)
+    run(open_task(config, manifests, base), config.loop, base)
+    mixed = config.model_copy(update={"initial_weight_ratio": 0.25})
+    task = open_task(mixed, manifests, tmp_path / "run", base)
+    run(task, mixed.loop, tmp_path / "run")
+    initial, trained = load_codec(base).state_dict(), load_codec(tmp_path / "run").state_dict()
+    exported = task.model_to_export(tmp_path / "run", base).state_dict()
+    for name, weights in exported.items():
+        torch.testing.assert_close(weights, 0.25 * initial[name] + 0.75 * trained[name])
+    assert not torch.equal(initial["decoder.head.weight"], trained["decoder.head.weight"])
+    with pytest.raises(ConfigError, match=r"initial_weight_ratio needs .* --init-from"):
+        task.model_to_export(tmp_path / "run")
 
 
 def test_a_contrast_needs_timbre_embeddings(tmp_path: Path) -> None:
