@@ -7,7 +7,7 @@ Whole numbers are named here, as `num2words` names them: a text of numbers takes
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from marstts.lazy import lazy_module
 
@@ -70,6 +70,7 @@ def _named(number: int) -> str:
     return " ".join(parts)
 
 
+@cache
 def _below_thousand(number: int) -> str:
     if number < 20:
         return _SMALL[number]

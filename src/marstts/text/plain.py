@@ -9,10 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache, lru_cache
+from string import ascii_letters
 
 from marstts.text.tables import either, table, word_set
 
-_SPOKEN = re.compile(r"""[A-Za-z .,?!;:'"-]*""")
+_WITHOUT_SPOKEN = dict.fromkeys(map(ord, ascii_letters + " .,?!;:'\"-"))
+"""Table for `str.translate` that deletes every character of spoken text, which is quicker than a pattern."""
+
 _CHARACTERS = re.compile(r"""[A-Za-z ,;:'"-]*(?:\.\.\.(?: [A-Za-z][A-Za-z ,;:'"-]*)?)*[.?!]{0,3}["']{0,2}""")
 _SUSPICIOUS = re.compile(
     r"[A-Z:;-](?:(?<=[A-Za-z][a-z][A-Z])|(?<=[:;])(?:(?![ \"']|$)|(?<![A-Za-z][:;]))"
@@ -44,7 +47,7 @@ _UNSTOPPED = frozenset({
 
 def is_spoken(text: str) -> bool:
     """Whether `text` holds only what spoken text holds: letters, single spaces and basic marks."""
-    return _SPOKEN.fullmatch(text) is not None and "  " not in text and text == text.strip()
+    return not text.translate(_WITHOUT_SPOKEN) and "  " not in text and text == text.strip()
 
 
 def cut_passages(text: str) -> Iterator[tuple[str, bool]]:

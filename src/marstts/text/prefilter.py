@@ -214,6 +214,8 @@ def _places(nodes: Sequence[Any]) -> Iterator[Characters]:
 def pairs_of(text: str) -> frozenset[str]:
     """The pairs of classes of neighboring characters: digits, small letters, capitals, and every other character."""
     classes = text.translate(CLASSES)
+    for run in ("0000", "aaaa", "000", "aaa"):  # shorter runs hold the same pairs
+        classes = classes.replace(run, run[:2])
     return frozenset(map("".join, set(pairwise(classes))))
 
 

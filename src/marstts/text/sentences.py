@@ -7,8 +7,10 @@ a quotation followed by "he said" stay whole here.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
+from itertools import accumulate, chain
 
 NEVER_LAST = frozenset({
     "mr", "mrs", "ms", "messrs", "dr", "prof", "rev", "hon", "capt", "cpt", "cmdr", "lt", "col", "gen", "sgt",
@@ -62,6 +64,7 @@ _CLOSING_MARKS = "\"')]\u2019\u201d\u00bb"
 _OPENING_MARKS = "\"'([\u2018\u201c\u00ab-"
 _MAY_END = frozenset(_STOPS + _CLOSING_MARKS)
 _CLAUSE_MARKS = (",", ";", ":", "-", "\u2013", "\u2014", ".", "?", "!", ")")
+_CLAUSE_ENDS = frozenset((*_CLAUSE_MARKS, *"\"'\u2019\u201d"))
 
 
 def split_sentences(text: str, max_characters: int = 160) -> list[str]:
@@ -128,53 +131,48 @@ def _cut(words: list[str], max_characters: int) -> Iterator[str]:
     """The sentence of `words` in pieces of at most `max_characters`, as even as its clauses allow."""
     if any(len(word) > max_characters for word in words):
         words = [part for word in words for part in _chunks(word, max_characters)]
-    remaining = sum(map(len, words)) + len(words) - 1
+    starts = [0, *accumulate(len(word) + 1 for word in words)]
     is_inside = cache(lambda end: _is_inside_number(words, end))
     start = 0
-    while remaining > max_characters:
+    while (remaining := starts[-1] - 1 - starts[start]) > max_characters:
         num_pieces = -(-remaining // max_characters)
-        end, length = _next_cut(words, start, max_characters, remaining / num_pieces, is_inside)
+        end = _next_cut(words, starts, start, max_characters, remaining / num_pieces, is_inside)
         yield " ".join(words[start:end])
-        start, remaining = end, remaining - length - 1
+        start = end
     if start < len(words):
         yield " ".join(words[start:])
 
 
 def _next_cut(
-    words: list[str], start: int, max_characters: int, target: float, is_inside: Callable[[int], bool]
-) -> tuple[int, int]:
-    """Best end of the piece from `start`, and its length: at the clause, else at the word, nearest `target`."""
-    at_words: list[tuple[float, int, int]] = []
-    at_clauses: list[tuple[float, int, int]] = []
-    length = -1
-    for end in range(start + 1, len(words) + 1):
-        length += 1 + len(words[end - 1])
-        if length > max_characters:
-            break
-        cut = (abs(length - target), end, length)
-        at_words.append(cut)
-        if length >= MIN_CLAUSE_RATIO * max_characters and _ends_clause(words[end - 1]):
-            at_clauses.append(cut)
-    for cuts in (at_clauses, at_words):
-        for _, end, length in sorted(cuts):
-            if end == len(words) or not is_inside(end):
-                return end, length
-    _, end, length = min(at_clauses or at_words)
-    return end, length
+    words: list[str],
+    starts: list[int],
+    start: int,
+    max_characters: int,
+    target: float,
+    is_inside: Callable[[int], bool],
+) -> int:
+    """Best end of the piece from `start`: at the clause, else at the word, nearest `target` characters."""
+    origin = starts[start] + 1
+    last = bisect_right(starts, origin + max_characters) - 1
+    at_words = sorted(range(start + 1, last + 1), key=lambda end: abs(starts[end] - origin - target))
+    shortest = origin + MIN_CLAUSE_RATIO * max_characters
+    at_clauses = [end for end in at_words if starts[end] >= shortest and _ends_clause(words[end - 1])]
+    for end in chain(at_clauses, at_words):
+        if end == len(words) or not (_continues_number(words[end - 1]) or is_inside(end)):
+            return end
+    return (at_clauses or at_words)[0]
 
 
 def _ends_clause(word: str) -> bool:
-    return not word[-1].isalnum() and word.rstrip("\"'\u2019\u201d").endswith(_CLAUSE_MARKS)
+    return word[-1] in _CLAUSE_ENDS and word.rstrip("\"'\u2019\u201d").endswith(_CLAUSE_MARKS)
 
 
 def _is_inside_number(words: list[str], end: int) -> bool:
-    """Whether `words[end - 1]` and `words[end]` are parts of one number, date, amount or spelled name."""
+    """Whether `words[end - 1]`, which is no number word, and `words[end]` are of one number, date, amount or name."""
     before, after = words[end - 1], words[end]
     if len(before) == 1 and len(after.rstrip(_STOPS + ",;:")) == 1:
         return before.isupper() and after[0].isupper()
     last = _last_part(before)
-    if last in NUMBER_WORDS and not before.endswith(","):
-        return True  # with what is counted: "five kilometers"
     if before == "the" and words[max(end - 3, 0) : end] == ["ten", "to", "the"]:
         return True
     following = _first_part(words, end)
@@ -185,6 +183,12 @@ def _is_inside_number(words: list[str], end: int) -> bool:
     of_number = end > 1 and _last_part(words[end - 2]) in _NUMBERS_AND_MONEY
     is_joint = last in NUMBER_JOINTS and of_number
     return (is_joint or (last == "of" and following in MONTHS)) and following in _NUMBERS_AND_MONTHS
+
+
+@lru_cache(maxsize=4096)
+def _continues_number(word: str) -> bool:
+    """Whether a number word without a comma goes with what is counted: "five kilometers"."""
+    return _last_part(word) in NUMBER_WORDS and not word.endswith(",")
 
 
 def _first_part(words: list[str], index: int) -> str:
