@@ -65,6 +65,15 @@ def test_the_smallest_priority_runs_and_the_others_are_parked_after_a_quantum():
     assert not scheduler.is_busy and scheduler.num_parked == 0
 
 
+def test_the_batch_is_small_while_a_row_is_due_soon(monkeypatch):
+    monkeypatch.setattr("marstts.generation.priority_scheduler.SMALL_BATCH", 2)
+    scheduler = PriorityScheduler(history_engine(), 4, due_soon=lambda: 1.0)
+    for seed in SEEDS:
+        scheduler.add(endless(seed), priority=lambda row: 0.0 if row is None or len(row.patches) < 3 else 9.0)
+    sizes = [len(scheduler.step()) for _ in range(24)]
+    assert sizes == sorted(sizes) and sizes[0] == 2 and sizes[-1] == 4
+
+
 def test_rows_of_equal_priority_are_not_parked_and_urgent_ones_come_first():
     scheduler = PriorityScheduler(history_engine(), 1)
     first, second, urgent = (request(seed) for seed in (1, 2, 4))

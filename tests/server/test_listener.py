@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 from marstts.codec.toy import ToyCodec
-from marstts.server.listener import CROWDED_PATCHES, GROWTH, MAX_PATCHES, MIN_PATCHES, Listener, PriorityGate
+from marstts.server.listener import (
+    CROWDED_PATCHES,
+    GROWTH,
+    MAX_PATCHES,
+    MIN_PATCHES,
+    USED_SLACK,
+    Crowd,
+    Listener,
+    PriorityGate,
+)
 
 CODEC = ToyCodec()
 RATE = CODEC.spec.patch_rate
@@ -54,14 +63,16 @@ def test_patches_that_can_be_decoded_count_as_sent():
 
 def test_a_row_yields_to_newcomers_once_its_first_chunk_is_generated():
     listener = Listener(CODEC, 0.5, clock=lambda: 100.0)
-    needed = listener.first() + CODEC.lookahead_patches
-    assert listener.priority(row(needed)) == listener.priority(None) == 100.5
-    assert listener.priority(row(needed + 3)) == pytest.approx(100.5 + 3 / RATE)
+    first = listener.first()
+    needed = first + CODEC.lookahead_patches
+    assert listener.priority(row(needed - 1)) == listener.priority(None) == 100.5
+    assert listener.priority(row(needed)) == pytest.approx(100.5 + first / RATE)
+    assert listener.priority(row(needed + 3)) == pytest.approx(100.5 + (first + 3) / RATE)
 
 
 def test_the_first_chunk_is_longer_where_many_listen():
     present = 1
-    listener = Listener(CODEC, 0.5, num_listeners=lambda: present)
+    listener = Listener(CODEC, 0.5, crowd=Crowd(lambda: present))
     assert listener.first() == 2
     present = 12
     assert listener.first() == 3
@@ -73,16 +84,22 @@ def test_chunks_grow_with_the_buffer():
     now = 0.0
     listener = Listener(CODEC, 0.5, clock=lambda: now)
     size = listener.first()
-    listener.sent(0.1)
     assert listener.following(size) == MIN_PATCHES
     listener.sent(1000.0)
     assert listener.following(6) == 6 * GROWTH and listener.following(20) == MAX_PATCHES
     now = listener.dry_at - 0.01
-    assert listener.following(20) == MIN_PATCHES
-    now = listener.dry_at + 1.0
-    assert [listener.following(size) for size in (2, 4, 8, 20)] == [4, 8, 16, MAX_PATCHES], (
-        "too slow: small chunks cost more"
-    )
+    assert listener.following(20) == int(USED_SLACK * (20 + 0.01 * RATE))
+
+
+@pytest.mark.parametrize(
+    ("present", "throughput", "expected"), [(24, 48.0, 4), (24, 72.0, 7), (24, 96.0, 9), (6, 96.0, 4 * GROWTH)]
+)
+def test_a_chunk_is_made_while_the_one_before_it_plays(present, throughput, expected):
+    """The audio of a chunk is not sent yet when the next size is chosen; without it, all would look late."""
+    now = 100.0
+    listener = Listener(CODEC, 0.15, clock=lambda: now, crowd=Crowd(lambda: present, lambda: throughput))
+    now = 100.5  # the first audio is late, and lasts as long as any
+    assert listener.following(4) == expected
 
 
 def test_the_gate_admits_the_smallest_key_first_and_no_more_than_its_places():
@@ -109,4 +126,26 @@ def test_a_failure_frees_the_place():
     with pytest.raises(ValueError), gate.turn(0.0):
         raise ValueError
     with gate.turn(0.0):
+        pass
+
+
+def test_the_running_batch_takes_one_place_but_not_the_only_one():
+    is_busy = True
+    for places, expected in ((1, 1), (2, 1), (4, 3)):
+        gate = PriorityGate(places, lambda: is_busy)
+        held = [gate.turn(0.0) for _ in range(expected)]
+        for turn in held:
+            turn.__enter__()
+        waiting = threading.Thread(target=lambda gate=gate: gate.turn(1.0).__enter__())
+        waiting.start()
+        waiting.join(0.05)
+        assert waiting.is_alive(), "no place is free"
+        held.pop().__exit__(None, None, None)
+        waiting.join(10)
+        assert not waiting.is_alive()
+
+
+def test_the_place_of_the_batch_is_free_while_it_is_idle():
+    gate = PriorityGate(2, lambda: False)
+    with gate.turn(0.0), gate.turn(1.0):
         pass

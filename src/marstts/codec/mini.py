@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,6 +40,9 @@ KERNEL = 7
 PITCH_AHEAD = 1
 """Future positions of a kernel in the prediction of pitch: the past suffices mostly, and lookahead delays a stream."""
 
+
+KEPT_NOISE = 256
+"""Patches of noise whose spectra are kept, 33 kB each."""
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "codec.safetensors"
 """Files of a codec's folder."""
@@ -259,14 +263,14 @@ class MiniCodec:
         self,
         source_filter: Sequence[NDArray[np.float32]],
         pulses: NDArray[np.float32],
-        noise: NDArray[np.float32],
+        noise: NDArray[np.complex64],
         frames: slice,
     ) -> NDArray[np.float32]:
-        """Filtered sum, (F * hop,), of pulses and noise, (N,) each, whose `frames` the filters belong to."""
+        """Filtered sum, (F * hop,), of pulses (N,) and noise (bins, N / hop), whose `frames` the filters belong to."""
         config, (pulse_gain, noise_gain, shift) = self.config, source_filter
         spectra = self._spectra(pulses, frames) * (np.cos(shift) + 1j * np.sin(shift))
         spectra *= np.exp(np.minimum(pulse_gain, MAX_LOG_GAIN))
-        spectra += self._spectra(noise, frames) * np.exp(np.minimum(noise_gain, MAX_LOG_GAIN))
+        spectra += noise[:, frames] * np.exp(np.minimum(noise_gain, MAX_LOG_GAIN))
         return spectral.overlap_add(spectra.astype(np.complex64), config.fft_size, config.hop, config.padding)
 
     def patches(self, codes: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
@@ -292,10 +296,7 @@ class MiniCodec:
 
     def _spectra(self, samples: NDArray[np.float32], chosen: slice) -> NDArray[np.complex64]:
         """(N,), silence around it -> (fft_size / 2 + 1, F) of the chosen frames."""
-        config = self.config
-        padded = np.pad(samples, config.padding)
-        frames = np.lib.stride_tricks.sliding_window_view(padded, config.fft_size)[:: config.hop][chosen]
-        return np.fft.rfft(frames * spectral.hann(config.fft_size), axis=-1).T.astype(np.complex64)
+        return spectra_of(samples, chosen, self.config.fft_size, self.config.hop)
 
     def _by_level(self, patches: NDArray[np.int64]) -> Codes:
         """(T, P) -> one array per level."""
@@ -329,7 +330,7 @@ class MiniDecoding:
         first, last = max(0, start - 1), min(len(patches), stop + 1)  # whose source overlaps with requested samples
         begin = max(first * per_patch, start * per_patch - codec.config.overlap)
         end = min(last * per_patch, stop * per_patch + codec.config.overlap)
-        noise = np.concatenate([noise_of((0,), self._first + patch, size) for patch in range(first, last)])
+        noise = np.concatenate([self._noise(patch, len(patches)) for patch in range(first, last)], axis=1)
         pulses, frames = (
             self._pulses(patches, first, last, stop),
             slice(begin - first * per_patch, end - first * per_patch),
@@ -338,6 +339,12 @@ class MiniDecoding:
         self._decoded_patches = stop
         offset = (start * per_patch - begin) * codec.config.hop
         return samples[offset : offset + (stop - start) * size]
+
+    def _noise(self, patch: int, num_patches: int) -> NDArray[np.complex64]:
+        """Spectra of the noise of a patch, (bins, frames); there is none before the first patch or after the last."""
+        config, size = self._codec.config, self._codec.spec.patch_samples
+        around = (patch > 0, patch + 1 < num_patches)
+        return noise_spectra(self._first + patch, size, around, config.fft_size, config.hop)
 
     def _source_filter(self, patches: NDArray[np.int64], begin: int, end: int) -> list[NDArray[np.float32]]:
         """The filters of frames `begin` to `end`, from the hidden states around them."""
@@ -373,3 +380,22 @@ class MiniDecoding:
         if stop - 1 > first:
             self._cycles = float(cycles[(stop - 1 - first) * size - 1])
         return pulse_train(hertz, cycles, rate)
+
+
+@lru_cache(maxsize=KEPT_NOISE)
+def noise_spectra(patch: int, size: int, around: tuple[bool, bool], fft_size: int, hop: int) -> NDArray[np.complex64]:
+    """Spectra of one patch of noise, (fft_size / 2 + 1, size / hop); `around`: is there noise before, and after it?
+
+    All utterances have the same noise, so that it is transformed once.
+    """
+    numbers = range(patch - around[0], patch + around[1] + 1)
+    first = around[0] * size // hop
+    noise = np.concatenate([noise_of((0,), number, size) for number in numbers])
+    return spectra_of(noise, slice(first, first + size // hop), fft_size, hop)
+
+
+def spectra_of(samples: NDArray[np.float32], chosen: slice, fft_size: int, hop: int) -> NDArray[np.complex64]:
+    """(N,), silence around it -> (fft_size / 2 + 1, F) of the chosen frames."""
+    padded = np.pad(samples, (fft_size - hop) // 2)
+    frames = np.lib.stride_tricks.sliding_window_view(padded, fft_size)[::hop][chosen]
+    return np.fft.rfft(frames * spectral.hann(fft_size), axis=-1).T.astype(np.complex64)

@@ -2,14 +2,16 @@
 
 Upstream: `scheduler.AsyncScheduler`.  Downstream: `loop`, whose rows can be parked and resumed between two patches.
 
-A row's priority is a number that may change with time, such as the seconds until its listener has nothing left to
+A row's priority is a number that may change with time, such as the time at which its listener has nothing left to
 play; the smaller, the sooner it runs. Rows of equal priority run in the order of their arrival and are never parked.
+While a row is due soon, the batch is small, because a step takes longer the more rows it has.
 Parking does not change tokens: states are values, and a row's random numbers are its own.
 Where a step fails, its rows are run one by one, so that only those that fail by themselves are given up.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -29,6 +31,9 @@ QUANTUM = 4
 
 MARGIN = 0.05
 """A row is parked for another one only where the difference of their priorities is larger."""
+
+SMALL_BATCH = 12
+"""Rows of the batch while one of them is due soon."""
 
 MAX_STARTS = 2
 """Prompts encoded in one step while other rows run, whose listeners wait meanwhile."""
@@ -60,9 +65,16 @@ class Entry:
 class PriorityScheduler:
     """At most `capacity` rows in the running batch, and at most `max_rows` rows with a state, parked ones included."""
 
-    def __init__(self, engine: Engine[Any], capacity: int, max_rows: int | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine[Any],
+        capacity: int,
+        max_rows: int | None = None,
+        due_soon: Callable[[], float] = lambda: -math.inf,
+    ) -> None:
+        """Rows whose priority is less than `due_soon()` are due soon; by default none is."""
         assert capacity >= 1, f"a batch of {capacity} rows"
-        self._engine, self._capacity = engine, capacity
+        self._engine, self._capacity, self._due_soon = engine, capacity, due_soon
         self._max_rows = 4 * capacity if max_rows is None else max(max_rows, capacity)
         self._entries: dict[Request, Entry] = {}
         self._cancelled: set[Request] = set()
@@ -133,6 +145,7 @@ class PriorityScheduler:
     def _choose(self) -> list[Entry]:
         """The entries that run next, at most `capacity`."""
         entries = sorted(self._entries.values(), key=self._rank)
+        capacity = self._capacity_now()
         free_states = self._max_rows - sum(entry.is_started for entry in entries)
         starts = MAX_STARTS if any(entry.is_started for entry in entries) else self._capacity
         chosen: list[Entry] = []
@@ -142,9 +155,15 @@ class PriorityScheduler:
                     continue
                 starts, free_states = starts - 1, free_states - 1
             chosen.append(entry)
-            if len(chosen) == self._capacity:
+            if len(chosen) == capacity:
                 break
         return chosen
+
+    def _capacity_now(self) -> int:
+        """Rows that may run in the next step."""
+        bound = self._due_soon()
+        is_hurried = any(entry.priority(entry.row) < bound for entry in self._entries.values())
+        return min(self._capacity, SMALL_BATCH) if is_hurried else self._capacity
 
     def _rank(self, entry: Entry) -> tuple[bool, float, int]:
         """Sort key: first rows that joined a moment ago, then by priority, with an advantage for rows that run."""

@@ -11,6 +11,7 @@ running batch.
 from __future__ import annotations
 
 import atexit
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
@@ -121,14 +122,26 @@ class Scheduler:
 class AsyncScheduler:
     """A `PriorityScheduler` that runs on a separate thread while there is work. Close it, or use it in a `with`."""
 
-    def __init__(self, engine: Engine[Any], capacity: int = 8, max_rows: int | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine[Any],
+        capacity: int = 8,
+        max_rows: int | None = None,
+        due_soon: Callable[[], float] = lambda: -math.inf,
+    ) -> None:
+        """See `PriorityScheduler` for `max_rows` and `due_soon`."""
         self.capacity = capacity
-        self._scheduler = PriorityScheduler(engine, capacity, max_rows)
+        self._scheduler = PriorityScheduler(engine, capacity, max_rows, due_soon)
         self._inbox: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._subscribers: dict[Request, tuple[SimpleQueue[Event], Needed]] = {}
         self._thread = threading.Thread(target=self._run, name="marstts-scheduler", daemon=True)
         self._thread.start()
         atexit.register(self.close)  # a thread that is within the engine when Python ends takes the process down
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether its thread has rows to run."""
+        return self._scheduler.is_busy
 
     @property
     def counts(self) -> dict[str, int]:

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import count
 
 from marstts.codec.base import Codec
@@ -33,6 +34,25 @@ USED_SLACK, GROWTH = 0.6, 3
 """Share of a buffer that may go by while the next chunk is generated, and its size relative to the one before; larger
 chunks are cheaper to decode."""
 
+SOON_SECONDS = 0.15
+"""A buffer that will be empty within this time makes the running batch small."""
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """All callers at present, as each of them sees it."""
+
+    num_listeners: Callable[[], int] = lambda: 1
+    """How many there are."""
+
+    throughput: Callable[[], float] = lambda: 1.0
+    """Seconds of audio that are made for all of them in a second."""
+
+    @property
+    def share(self) -> float:
+        """Seconds of audio that are made for each of them in a second."""
+        return self.throughput() / max(1, self.num_listeners())
+
 
 class Listener:
     """The buffer of one caller. Its methods may be called from any thread."""
@@ -42,12 +62,12 @@ class Listener:
         codec: Codec,
         patience_seconds: float,
         clock: Callable[[], float] = time.monotonic,
-        num_listeners: Callable[[], int] = lambda: 1,
+        crowd: Crowd = Crowd(),
         *,
         checks_sent: bool = True,
     ) -> None:
-        """`patience_seconds`: time until the first audio is due; `num_listeners`: callers at present, this included."""
-        self._num_listeners, self.checks_sent = num_listeners, checks_sent
+        """`patience_seconds`: time until the first audio is due."""
+        self._crowd, self.checks_sent = crowd, checks_sent
         self._rate, self._lookahead, self._clock = codec.spec.patch_rate, codec.lookahead_patches, clock
         self._due = clock() + patience_seconds
         self._playing_since: float | None = None
@@ -74,37 +94,39 @@ class Listener:
     def priority(self, row: RequestState | None) -> float:
         """When the buffer will be empty, counting what can be decoded of a row by now.
 
-        Before the first audio, only what is more than the first chunk counts: then others go first.
+        Before the first audio nothing counts until the first chunk is whole; then others go first.
         """
         if row is None:
             return self.dry_at
-        first = self._first_patches if self._playing_since is None else 0
-        decodable = len(row.patches) - self._lookahead - self._decoded_patches - first
-        return self.dry_at + max(0, decodable) / self._rate
+        decodable = len(row.patches) - self._lookahead - self._decoded_patches
+        least = self._first_patches if self._playing_since is None else 0
+        return self.dry_at + max(0, decodable) / self._rate * (decodable >= least)
 
     def first(self) -> int:
         """Patches of the first chunk of a sentence."""
         self._decoded_patches = 0
-        present = self._num_listeners()
+        present = self._crowd.num_listeners()
         self._first_patches = next((size for most, size in FIRST_PATCHES if present <= most), CROWDED_PATCHES)
         return self._first_patches
 
     def following(self, size: int) -> int:
-        """Patches of the next chunk after one of `size`: at most `GROWTH` times as many, and what the buffer allows.
+        """Patches of the next chunk after one of `size`, which was decoded and not sent yet.
 
-        A buffer that is empty shows that the machine is too slow: chunks grow all the same, as small ones cost more.
+        At most `GROWTH` times as many, and as many as are made while `USED_SLACK` of the buffer goes by.
         """
         self._decoded_patches += size
-        slack = self.dry_at - self._clock()
-        affordable = 2 * size if slack < 0.0 else int(slack * USED_SLACK * self._rate)
+        ahead = 0.0 if self._playing_since is None else max(0.0, self.dry_at - self._clock())
+        affordable = int((ahead * self._rate + size) * USED_SLACK * self._crowd.share)
         return min(max(affordable, MIN_PATCHES), max(GROWTH * size, MIN_PATCHES), MAX_PATCHES)
 
 
 class PriorityGate:
     """Lets a few threads compute at a time; of those that wait, the one with the smallest key goes first."""
 
-    def __init__(self, places: int) -> None:
-        self._free = places
+    def __init__(self, places: int, is_shared: Callable[[], bool] = lambda: False) -> None:
+        """`is_shared`: whether the patches of the running batch need one of the places, which is not the only one."""
+        self._places, self._is_shared = places, is_shared
+        self._held = 0
         self._lock = threading.Lock()
         self._waiting: list[tuple[float, int, threading.Event]] = []
         self._arrivals = count()
@@ -114,17 +136,19 @@ class PriorityGate:
         """Wait for a place, and hold it for the body of a `with`."""
         admitted = threading.Event()
         with self._lock:
-            if self._free:
-                self._free -= 1
-                admitted.set()
-            else:
-                heapq.heappush(self._waiting, (key, next(self._arrivals), admitted))
+            heapq.heappush(self._waiting, (key, next(self._arrivals), admitted))
+            self._admit()
         admitted.wait()
         try:
             yield
         finally:
             with self._lock:
-                if self._waiting:
-                    heapq.heappop(self._waiting)[2].set()
-                else:
-                    self._free += 1
+                self._held -= 1
+                self._admit()
+
+    def _admit(self) -> None:
+        """Give free places to those that wait; the lock is held."""
+        places = max(1, self._places - self._is_shared())
+        while self._waiting and self._held < places:
+            heapq.heappop(self._waiting)[2].set()
+            self._held += 1

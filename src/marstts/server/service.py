@@ -17,7 +17,7 @@ from marstts.server.admission import FIRST_ESTIMATE, Admission, Throughput, Tick
 from marstts.server.api_errors import ApiError
 from marstts.server.consents import Consent, ConsentStore
 from marstts.server.encoders import AudioFormat
-from marstts.server.listener import FIRST_AUDIO_SECONDS, Listener, PriorityGate
+from marstts.server.listener import FIRST_AUDIO_SECONDS, SOON_SECONDS, Crowd, Listener, PriorityGate
 from marstts.server.metrics import Metrics, Outcome
 from marstts.server.schemas import SpeechBody, StreamFormat
 from marstts.server.settings import ServeSettings
@@ -42,6 +42,9 @@ WARMING_TEXT = "Hello there."
 MEASURED_TEXT = "It was a bright cold day in April, and the clocks were striking."
 """Spoken at the start, once for each row of the batch, to measure the machine."""
 
+EXPECTED_SHARE = 2.0
+"""Seconds of audio for each row in a second, until the machine is measured."""
+
 EXTRA_SECONDS = 10.0
 """Added to the time that a request may take."""
 
@@ -56,12 +59,12 @@ class SpeechService:
         places = settings.listeners or settings.capacity
         throughput = Throughput(estimate=max(FIRST_ESTIMATE, (settings.listeners or 0.0) / MAX_LOAD))
         self.admission = Admission(places, settings.queue, settings.max_wait_seconds, throughput)
-        self.scheduler = AsyncScheduler(synthesizer.engine, settings.capacity, places + settings.capacity)
+        self.batch = shared_batch(
+            synthesizer, settings.capacity, places, Crowd(lambda: self.admission.num_active, lambda: throughput.factor)
+        )
+        self.scheduler = self.batch.scheduler
         self.metrics = Metrics(self.admission, lambda: self.scheduler.counts)
         self.metrics.voices.set_function(lambda: len(self.voices))
-        self.batch = SharedBatch(
-            synthesizer, self.scheduler, PriorityGate(num_cores()), lambda: self.admission.num_active
-        )
         self.pool = ThreadPoolExecutor(places, thread_name_prefix="marstts-speech")
         self.started_at = int(time.time())
         self.is_closing = False
@@ -206,6 +209,14 @@ def num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def shared_batch(synthesizer: Synthesizer, capacity: int, places: int, crowd: Crowd) -> SharedBatch:
+    """A running batch of `capacity` rows for `places` callers, which begins to run."""
+    scheduler = AsyncScheduler(
+        synthesizer.engine, capacity, places + capacity, due_soon=lambda: time.monotonic() + SOON_SECONDS
+    )
+    return SharedBatch(synthesizer, scheduler, PriorityGate(num_cores(), lambda: scheduler.is_busy), crowd)
+
+
 def measure_listeners(synthesizer: Synthesizer, rows: int) -> int:
     """Return how many streams this machine keeps supplied: `MAX_LOAD` of the audio that it makes per second.
 
@@ -216,8 +227,9 @@ def measure_listeners(synthesizer: Synthesizer, rows: int) -> int:
         pass
     voice = synthesizer.open_voice()
     started = time.perf_counter()
-    with AsyncScheduler(synthesizer.engine, rows) as scheduler, ThreadPoolExecutor(rows) as pool:
-        shared = SharedBatch(synthesizer, scheduler, PriorityGate(num_cores()), lambda: rows)
+    crowd = Crowd(lambda: rows, lambda: EXPECTED_SHARE * rows)
+    shared = shared_batch(synthesizer, rows, rows, crowd)
+    with shared.scheduler, ThreadPoolExecutor(rows) as pool:
 
         def speak(seed: int) -> float:
             spec = JobSpec(
@@ -228,7 +240,7 @@ def measure_listeners(synthesizer: Synthesizer, rows: int) -> int:
                 speed=1.0,
                 stream=True,
             )
-            listener = Listener(synthesizer.codec, FIRST_AUDIO_SECONDS, num_listeners=lambda: rows, checks_sent=False)
+            listener = Listener(synthesizer.codec, FIRST_AUDIO_SECONDS, crowd=crowd, checks_sent=False)
             job = JobScheduler(shared, listener, starts_prompts=True)
             return sum(piece.audio_seconds for piece in make_pieces(synthesizer, job, spec, listener))
 

@@ -14,7 +14,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from concurrent.futures import Executor
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any
@@ -24,7 +24,7 @@ from marstts.generation.priority_scheduler import Priority
 from marstts.generation.request import Request, RequestState
 from marstts.generation.scheduler import AsyncScheduler, Event, Needed
 from marstts.server.encoders import AudioFormat, EncodedStream
-from marstts.server.listener import FIRST_AUDIO_SECONDS, Listener, PriorityGate
+from marstts.server.listener import FIRST_AUDIO_SECONDS, Crowd, Listener, PriorityGate
 from marstts.synthesis.prepared_text import PreparedText
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.word_times import Word
@@ -50,7 +50,7 @@ class SharedBatch:
     scheduler: AsyncScheduler
     gate: PriorityGate
 
-    num_listeners: Callable[[], int]
+    crowd: Crowd
     """Requests at work."""
 
 
@@ -65,6 +65,18 @@ class JobScheduler(AsyncScheduler):
         self._lock = threading.Lock()
         self._queues: dict[int, SimpleQueue[Event]] = {}
         self._ended = False
+        self._first_turn: ExitStack | None = None
+
+    @contextmanager
+    def first_turn(self) -> Iterator[None]:
+        """Take a turn that ends when the first prompt is encoded, or with the body of the `with`.
+
+        Texts are so prepared in turns, too: many threads at once would delay the prompts that come first.
+        """
+        with ExitStack() as turn:
+            turn.enter_context(self.decode_turn())
+            self._first_turn = turn
+            yield
 
     @property
     def has_ended(self) -> bool:
@@ -82,8 +94,9 @@ class JobScheduler(AsyncScheduler):
         state: Any = None,
     ) -> None:
         """Queue a request in the shared scheduler, by the priority of this job's listener."""
-        if self._starts_prompts:
-            with self.decode_turn():
+        turn, self._first_turn = self._first_turn, None
+        with turn or (self.decode_turn() if self._starts_prompts else nullcontext()):
+            if self._starts_prompts:
                 state = self._engine.start([request.prompt])
         with self._lock:
             if self._ended:
@@ -226,7 +239,7 @@ class SpeechJob:
         self._listener = Listener(
             synthesizer.codec,
             patience,
-            num_listeners=shared.num_listeners,
+            crowd=shared.crowd,
             checks_sent=spec.has_events or spec.names_words,
         )
         self._scheduler = JobScheduler(shared, self._listener, starts_prompts=spec.stream)
@@ -254,7 +267,8 @@ class SpeechJob:
 
     def _run(self) -> None:
         try:
-            with closing(make_pieces(self._synthesizer, self._scheduler, self._spec, self._listener)) as made:
+            made = make_pieces(self._synthesizer, self._scheduler, self._spec, self._listener)
+            with self._scheduler.first_turn(), closing(made):
                 for piece in made:
                     self._slots.acquire()
                     if self._scheduler.has_ended:
