@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,8 +21,9 @@ from pydantic import Field, FiniteFloat, model_validator
 from marstts import audio, spectral
 from marstts.audio import Waveform
 from marstts.checked_graph import CheckedGraph, Shape
-from marstts.codec.base import MAX_HOP, CodecSpec, Codes, check_codes, check_levels, noise_of
+from marstts.codec.base import MAX_HOP, CodecSpec, Codes, check_codes, check_levels
 from marstts.codec.harmonics import interpolate_f0, phase, pulse_train
+from marstts.codec.noise import noise_spectra, spectra_of
 from marstts.config import Config, read_config
 from marstts.errors import CheckpointError, ConfigError
 from marstts.file_errors import printable_name
@@ -40,9 +40,6 @@ KERNEL = 7
 PITCH_AHEAD = 1
 """Future positions of a kernel in the prediction of pitch: the past suffices mostly, and lookahead delays a stream."""
 
-
-KEPT_NOISE = 256
-"""Patches of noise whose spectra are kept, 33 kB each."""
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "codec.safetensors"
 """Files of a codec's folder."""
@@ -268,7 +265,7 @@ class MiniCodec:
     ) -> NDArray[np.float32]:
         """Filtered sum, (F * hop,), of pulses (N,) and noise (bins, N / hop), whose `frames` the filters belong to."""
         config, (pulse_gain, noise_gain, shift) = self.config, source_filter
-        spectra = self._spectra(pulses, frames) * (np.cos(shift) + 1j * np.sin(shift))
+        spectra = spectra_of(pulses, frames, config.fft_size, config.hop) * (np.cos(shift) + 1j * np.sin(shift))
         spectra *= np.exp(np.minimum(pulse_gain, MAX_LOG_GAIN))
         spectra += noise[:, frames] * np.exp(np.minimum(noise_gain, MAX_LOG_GAIN))
         return spectral.overlap_add(spectra.astype(np.complex64), config.fft_size, config.hop, config.padding)
@@ -293,10 +290,6 @@ class MiniCodec:
     def _condition(self) -> dict[str, NDArray[Any]]:
         """The timbre embedding as an input of the decoder's graphs, if they have one."""
         return {"timbre": self._timbre[None]} if self.timbre_width else {}
-
-    def _spectra(self, samples: NDArray[np.float32], chosen: slice) -> NDArray[np.complex64]:
-        """(N,), silence around it -> (fft_size / 2 + 1, F) of the chosen frames."""
-        return spectra_of(samples, chosen, self.config.fft_size, self.config.hop)
 
     def _by_level(self, patches: NDArray[np.int64]) -> Codes:
         """(T, P) -> one array per level."""
@@ -380,22 +373,3 @@ class MiniDecoding:
         if stop - 1 > first:
             self._cycles = float(cycles[(stop - 1 - first) * size - 1])
         return pulse_train(hertz, cycles, rate)
-
-
-@lru_cache(maxsize=KEPT_NOISE)
-def noise_spectra(patch: int, size: int, around: tuple[bool, bool], fft_size: int, hop: int) -> NDArray[np.complex64]:
-    """Spectra of one patch of noise, (fft_size / 2 + 1, size / hop); `around`: is there noise before, and after it?
-
-    All utterances have the same noise, so that it is transformed once.
-    """
-    numbers = range(patch - around[0], patch + around[1] + 1)
-    first = around[0] * size // hop
-    noise = np.concatenate([noise_of((0,), number, size) for number in numbers])
-    return spectra_of(noise, slice(first, first + size // hop), fft_size, hop)
-
-
-def spectra_of(samples: NDArray[np.float32], chosen: slice, fft_size: int, hop: int) -> NDArray[np.complex64]:
-    """(N,), silence around it -> (fft_size / 2 + 1, F) of the chosen frames."""
-    padded = np.pad(samples, (fft_size - hop) // 2)
-    frames = np.lib.stride_tricks.sliding_window_view(padded, fft_size)[::hop][chosen]
-    return np.fft.rfft(frames * spectral.hann(fft_size), axis=-1).T.astype(np.complex64)

@@ -43,10 +43,10 @@ class Crowd:
     """All callers at present, as each of them sees it."""
 
     num_listeners: Callable[[], int] = lambda: 1
-    """How many there are."""
+    """Returns their number."""
 
     throughput: Callable[[], float] = lambda: 1.0
-    """Seconds of audio that are made for all of them in a second."""
+    """Returns the seconds of audio that are made for all of them in a second."""
 
     @property
     def share(self) -> float:
