@@ -92,7 +92,7 @@ def test_chunks_grow_with_the_buffer():
 
 
 @pytest.mark.parametrize(
-    ("present", "throughput", "expected"), [(24, 48.0, 4), (24, 72.0, 7), (24, 96.0, 9), (6, 96.0, 4 * GROWTH)]
+    ("present", "throughput", "expected"), [(24, 48.0, 4), (24, 72.0, 6), (24, 96.0, 8), (6, 96.0, 4 * GROWTH)]
 )
 def test_a_chunk_is_made_while_the_one_before_it_plays(present, throughput, expected):
     """The audio of a chunk is not sent yet when the next size is chosen; without it, all would look late."""

@@ -30,7 +30,7 @@ audio must last until the second chunk comes: with two patches, the buffers of 2
 CROWDED_PATCHES, MIN_PATCHES, MAX_PATCHES = 4, 4, 24
 """Patches of the first chunk with more listeners; of the following ones at least and at most."""
 
-USED_SLACK, GROWTH = 0.6, 3
+USED_SLACK, GROWTH = 0.5, 3
 """Share of a buffer that may go by while the next chunk is generated, and its size relative to the one before; larger
 chunks are cheaper to decode."""
 
