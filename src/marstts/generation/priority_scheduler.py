@@ -32,7 +32,7 @@ QUANTUM = 4
 MARGIN = 0.05
 """A row is parked for another one only where the difference of their priorities is larger."""
 
-SMALL_BATCH = 12
+SMALL_BATCH = 8
 """Rows of the batch while one of them is due soon."""
 
 MAX_STARTS = 2
