@@ -68,7 +68,7 @@ def learned() -> WordCalibration:
 
 
 def suspected(take: SpokenSentence) -> tuple[SentencePlaces, np.ndarray, np.ndarray, np.ndarray]:
-    """What suspicion is computed from."""
+    """The inputs of suspicion."""
     path = search_path(take.places, take.generated.attention).path()
     return take.places, np.stack(take.generated.attention), take.tokens, path
 
