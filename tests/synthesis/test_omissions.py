@@ -45,14 +45,14 @@ def test_a_suspected_word_is_a_flaw_only_if_patches_do_not_need_it():
 
 def test_the_most_suspicious_word_is_asked_about_first_and_the_first_that_is_confirmed_ends_the_search():
     engine = Engine(unneeded=[3])
-    assert skipped(THIN, engine, [-2.0, 0.5, -1.0, 3.0]) == ["he"]
+    assert skipped(THIN, engine, [-1.2, 0.5, -1.0, 3.0]) == ["he"]
     assert [word for word, _ in engine.asked] == [6, 3]
     assert all(1 <= first < last <= len(THIN) for _, (first, last) in engine.asked)
 
 
 def test_words_that_are_not_suspicious_are_not_asked_about():
     engine = Engine(unneeded=[1, 3, 4, 6])
-    assert skipped(SOUND, engine, [-3.0, -2.6, -9.0, -4.0]) == []
+    assert skipped(SOUND, engine, [-3.0, -1.6, -9.0, -4.0]) == []
     assert engine.asked == []
 
 

@@ -56,3 +56,12 @@ def test_a_take_that_stays_in_a_word_is_given_up():
 
 def test_the_last_attempt_is_never_given_up():
     assert judged([1, 1, 2, 3, *[4] * 60], may_give_up=False)[-1].stop is None
+
+
+def test_the_end_is_seen_at_the_same_step_whether_steps_come_one_by_one_or_together():
+    visited = [*SPOKEN, *[8] * 9]
+    one_by_one = judged(visited)
+    assert len(one_by_one) == len(SPOKEN) + 4  # three steps after the last word may be the sound of it
+    for offset in range(4):  # the end is looked for in every fourth step
+        rows = judged([1] * offset + visited)
+        assert len(rows) == offset + len(SPOKEN) + 4

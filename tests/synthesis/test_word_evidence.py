@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,16 +15,25 @@ from test_attention_path import places_of
 
 from marstts.bundle import find_bundle
 from marstts.errors import CheckpointError, ConfigError
+from marstts.generation.engine import EngineKind
 from marstts.synthesis.attention_path import SentencePlaces, search_path
 from marstts.synthesis.flaws import FlawKind
 from marstts.synthesis.forced_takes import SpokenSentence, forced_rows, said_words, speak_once
-from marstts.synthesis.loading import load
-from marstts.synthesis.word_calibrating import calibrate_words, learn_letters, logistic_weights
+from marstts.synthesis.loading import load, open_synthesizer
+from marstts.synthesis.word_calibrating import (
+    WEIGHT_PENALTY,
+    calibrate_words,
+    learn_letters,
+    perceptron_slopes,
+    train_perceptron,
+    without_a_word,
+)
 from marstts.synthesis.word_evidence import (
     CALIBRATION_FILE,
     NUM_FEATURES,
     WordCalibration,
     letter_number,
+    letter_numbers,
     load_calibration,
     word_features,
 )
@@ -57,6 +67,12 @@ def learned() -> WordCalibration:
     return learn_letters(session, [take_of(sentence) for sentence in SENTENCES] * 10)  # type: ignore[arg-type]
 
 
+def suspected(take: SpokenSentence) -> tuple[SentencePlaces, np.ndarray, np.ndarray, np.ndarray]:
+    """The inputs of suspicion."""
+    path = search_path(take.places, take.generated.attention).path()
+    return take.places, np.stack(take.generated.attention), take.tokens, path
+
+
 def test_letters_are_learned_from_the_attention_of_sound_takes():
     scores = learned().letter_scores(take_of(SENTENCES[0]).tokens)
     expected = [letter_number(letter) for letter in SENTENCES[0]]
@@ -64,25 +80,73 @@ def test_letters_are_learned_from_the_attention_of_sound_takes():
 
 
 def test_a_word_that_is_attended_to_but_not_heard_is_the_most_suspicious():
-    calibration = replace(learned(), weights=-np.eye(NUM_FEATURES + 1, dtype=np.float32)[len((3, 5, 7, 9)) + 1])
+    hidden = np.zeros((NUM_FEATURES + 1, 1), np.float32)
+    hidden[len((3, 5, 7, 9)) + 1] = -1.0  # little evidence in a window of five tokens
+    calibration = replace(learned(), hidden=hidden, output=np.array([1.0, 0.0], np.float32))
     take = take_of("quick jugs of liquid glaze", without="liquid")
-    odds = calibration.suspicions(take.places, np.stack(take.generated.attention), take.tokens)
+    odds = calibration.suspicions(*suspected(take))
     assert take.text.split()[int(odds.argmax())] == "liquid"
 
 
-def test_features_of_a_sentence_without_letters_are_finite():
-    empty = SentencePlaces.of("", np.full((2, 2), -1))
-    found = word_features(places_of("a"), np.zeros((4, 2), np.float32), np.ones((28, 2), np.float32))
-    assert np.isfinite(found).all() and found.shape == (1, NUM_FEATURES)
-    assert not empty.words
+def test_features_of_a_word_of_one_letter_and_of_no_word_are_finite():
+    empty = np.zeros((0, 2), np.int64)
+    for sentence, number in (("a", 1), ("-", 0)):
+        places = places_of(sentence)
+        attention, path = np.zeros((1, len(places.spans)), np.float32), np.zeros(1, np.int64)
+        found = word_features(learned(), places, attention, empty, path)
+        assert np.isfinite(found).all() and found.shape == (number, NUM_FEATURES)
 
 
-def test_logistic_weights_separate_what_can_be_separated():
+def test_the_numbers_of_letters_do_not_depend_on_the_script_around_them():
+    plain = letter_numbers("It's Zoe - 7!")
+    assert plain.tolist() == [letter_number(letter) for letter in "It's Zoe - 7!"]
+    np.testing.assert_array_equal(letter_numbers("It's Zoe - 7!é")[:-1], plain)
+
+
+def test_a_perceptron_separates_what_can_be_separated():
     rng = np.random.default_rng(0)
-    features = rng.normal(size=(200, 3)) * [1.0, 5.0, 0.1] + [0.0, 20.0, 3.0]
-    labels = features[:, 1] > 22.0
-    weights = logistic_weights(features, labels)
-    assert np.mean((features @ weights[:-1] + weights[-1] > 0) == labels) > 0.95
+    features = rng.normal(size=(800, 3)) * [1.0, 5.0, 0.1] + [0.0, 20.0, 3.0]
+    labels = np.abs(features[:, 1] - 20.0) > 4.0  # no line separates them
+    hidden, output = train_perceptron(features, labels, rng)
+    odds = np.maximum(features @ hidden[:-1] + hidden[-1], 0.0) @ output[:-1] + output[-1]
+    assert np.mean((odds > 0) == labels) > 0.9
+
+
+def test_slopes_of_the_perceptron_are_those_of_its_loss():
+    rng = np.random.default_rng(1)
+    features, labels = np.append(rng.normal(size=(9, 3)), np.ones((9, 1)), axis=1), rng.random(9) > 0.5
+    hidden, output = rng.normal(size=(4, 2)), rng.normal(size=3)
+
+    def loss(hidden: np.ndarray, output: np.ndarray) -> float:
+        odds = np.maximum(features @ hidden, 0.0) @ output[:-1] + output[-1]
+        penalty = 0.5 * WEIGHT_PENALTY * ((hidden[:-1] ** 2).sum() + (output[:-1] ** 2).sum())
+        return float(np.mean(np.logaddexp(0.0, odds) - labels * odds) + penalty)
+
+    of_hidden, of_output = perceptron_slopes(hidden, output, features, labels)
+    for index in np.ndindex(hidden.shape):
+        moved = hidden.copy()
+        moved[index] += 1e-6
+        assert (loss(moved, output) - loss(hidden, output)) / 1e-6 == pytest.approx(of_hidden[index], abs=1e-4)
+    for index in range(len(output)):
+        moved = output.copy()
+        moved[index] += 1e-6
+        assert (loss(hidden, moved) - loss(hidden, output)) / 1e-6 == pytest.approx(of_output[index], abs=1e-4)
+
+
+def test_a_word_is_left_out_of_a_text_with_its_marks_and_not_at_its_ends():
+    text = "Ah - the gentle, kind dog."
+    found = {without_a_word(text, random.Random(seed)) for seed in range(20)}
+    assert found == {("Ah - the kind dog.", 2), ("Ah - the gentle, dog.", 3)}
+    assert without_a_word("Gentle dogs.", random.Random(0)) is None
+
+
+def test_a_bundle_whose_calibration_is_refused_can_be_opened_to_calibrate_it_anew(toy_bundle, tmp_path: Path):
+    bundle = tmp_path / "outdated"
+    shutil.copytree(toy_bundle, bundle)
+    (bundle / CALIBRATION_FILE).write_bytes(b"of an older version")
+    with pytest.raises(CheckpointError, match="bundle calibrate"):
+        load(bundle)
+    assert open_synthesizer(bundle, EngineKind.ONNX).word_calibration is None
 
 
 def test_a_calibration_comes_back_from_its_file(tmp_path: Path):
@@ -90,7 +154,7 @@ def test_a_calibration_comes_back_from_its_file(tmp_path: Path):
     made.save(tmp_path / CALIBRATION_FILE)
     again = load_calibration(tmp_path, "letters")
     assert again is not None and (again.codec, again.scale) == (made.codec, pytest.approx(made.scale))
-    for name in ("table", "letters", "attention", "evidence", "weights"):
+    for name in ("table", "letters", "attention", "evidence", "hidden", "output"):
         np.testing.assert_array_equal(getattr(again, name), getattr(made, name))
     assert load_calibration(tmp_path / "elsewhere", "letters") is None
 
@@ -101,12 +165,13 @@ def test_a_calibration_for_another_codec_is_refused(tmp_path: Path):
         load_calibration(tmp_path, "snac")
 
 
-@pytest.mark.parametrize("change", ["cut", "empty", "shape", "nan", "type"])
+@pytest.mark.parametrize("change", ["cut", "empty", "shape", "nan", "units", "type"])
 def test_a_corrupt_calibration_is_refused_in_one_sentence(tmp_path: Path, change: str):
     path, made = tmp_path / CALIBRATION_FILE, learned()
     changed = {
         "shape": replace(made, letters=made.letters[1:]),
-        "nan": replace(made, weights=made.weights * np.float32(np.nan)),
+        "nan": replace(made, output=made.output * np.float32(np.nan)),
+        "units": replace(made, output=made.output[1:]),
         "type": replace(made, table=made.table.astype(np.int16)),
     }
     changed.get(change, made).save(path)
@@ -154,5 +219,5 @@ def test_mini_can_be_calibrated_from_its_own_takes():
     made = calibrate_words(synthesizer, texts, voices, on_sentences=lambda done, count: seen.append((done, count)))
     assert seen[-1] == (40, 40) and made.codec == synthesizer.codec.spec.name
     [spoken] = speak_once(synthesizer, ["The doctor painted a window today."], voices, seed=5)
-    odds = made.suspicions(spoken.places, np.stack(spoken.generated.attention), spoken.tokens)
+    odds = made.suspicions(*suspected(spoken))
     assert np.isfinite(odds).all() and odds.max() < 1.0

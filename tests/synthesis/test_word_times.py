@@ -33,8 +33,8 @@ def test_a_pause_at_a_comma_belongs_to_no_word():
 
 
 def test_a_step_shared_by_two_words_is_divided_by_its_attention():
-    attention = np.array([[1.0, 0.0], [0.25, 0.75], [0.0, 1.0]], np.float32)
-    assert boundary(attention, 1, 1) == pytest.approx(1.25)
+    later = [[1.0, 0.0], [1.0, 0.75], [1.0, 1.0]]
+    assert boundary(later, 1, 1) == pytest.approx(1.25)
 
 
 def test_only_words_before_a_step_are_finished():

@@ -15,10 +15,11 @@ from marstts.cli.terminal import progress_of
 from marstts.file_errors import printable_name
 from marstts.generation.engine import EngineKind
 from marstts.reading import read_text
-from marstts.synthesis.loading import load
+from marstts.synthesis.loading import open_synthesizer
 from marstts.synthesis.voices import packaged_names
 from marstts.synthesis.word_calibrating import calibrate_words
 from marstts.synthesis.word_evidence import CALIBRATION_FILE
+from marstts.text.normalize import normalize
 
 MAX_SENTENCES_BYTES = 2**24
 
@@ -34,8 +35,10 @@ def calibrate(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the takes.")] = 0,
 ) -> None:
     """Write a bundle that finds words which takes leave out: it learns from takes of the sentences."""
-    lines = [line.strip() for line in read_text(sentences, MAX_SENTENCES_BYTES).splitlines() if line.strip()]
-    synthesizer = load(model, engine)
+    lines = [normalize(line.strip()) for line in read_text(sentences, MAX_SENTENCES_BYTES).splitlines()]
+    lines = [line for line in lines if line]
+    folder = find_bundle(model)
+    synthesizer = open_synthesizer(folder, engine)
     voices = [synthesizer.open_voice(name) for name in voice or packaged_names()]
     with progress_of("sentences") as bar:
         task = None if bar is None else bar.add_task("", total=len(lines))
@@ -46,6 +49,6 @@ def calibrate(
 
         calibration = calibrate_words(synthesizer, lines, voices, seed, show)
     with replacing(output) as temporary:
-        copy_tree_without(find_bundle(model), temporary, CALIBRATION_FILE)
+        copy_tree_without(folder, temporary, CALIBRATION_FILE)
         calibration.save(temporary / CALIBRATION_FILE)
     typer.echo(f"{printable_name(output)}: words calibrated with {len(lines)} sentences")

@@ -98,11 +98,10 @@ def step(
         row.after(patch, layout, None if attention is None else attention[index])
         for index, (row, patch) in enumerate(zip(rows, patches, strict=True))
     ]
-    if isinstance(engine, PatchScorer):
-        advanced = [
-            replace(row, ending=EndingState(engine.select(state, [index]))) if row.stop is StopReason.EOS else row
-            for index, row in enumerate(advanced)
-        ]
+    ended = [index for index, row in enumerate(advanced) if row.stop is StopReason.EOS]
+    if ended and isinstance(engine, PatchScorer):
+        for index in ended:
+            advanced[index] = replace(advanced[index], ending=EndingState(engine.select(state, [index])))
     return RunningBatch((*advanced, *done_at_start), state)
 
 

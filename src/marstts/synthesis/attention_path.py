@@ -88,6 +88,11 @@ class SentencePlaces:
         return tuple(index for index, place in enumerate(self.places) if place.kind is PlaceKind.WORD)
 
     @cached_property
+    def tokens_of_end(self) -> NDArray[np.float32]:
+        """(S,) 1 where a token belongs to the end."""
+        return self.membership[:, -1].copy()
+
+    @cached_property
     def prices(self) -> NDArray[np.float32]:
         """(K, K) nats for moving from a place to another."""
         skip = np.array([self._skip_price(place) for place in self.places], np.float32)
@@ -97,6 +102,11 @@ class SentencePlaces:
         prices = np.where(index[None] > index[:, None], between, BACKWARD_PRICE)
         np.fill_diagonal(prices, 0.0)
         return prices.astype(np.float32)
+
+    @cached_property
+    def prices_of_arrival(self) -> NDArray[np.float32]:
+        """(K, K) the same, from column to row."""
+        return np.ascontiguousarray(self.prices.T)
 
     @staticmethod
     def _skip_price(place: Place) -> float:
@@ -159,20 +169,20 @@ class PathSearch:
             return self
         known = np.stack([step[: len(self.coverage)] for step in steps])
         attention = known @ self.places.membership
-        scores, prices, index = self.scores, self.places.prices, np.arange(len(self.scores))
-        origins, latest = [], []
+        scores, prices, index = self.scores, self.places.prices_of_arrival, np.arange(len(self.scores))
+        origins, reached = [], []
         for evidence in np.log(np.maximum(attention, MIN_ATTENTION)):
-            arrivals = scores[:, None] - prices
-            origins.append(arrivals.argmax(axis=0))
-            scores = arrivals[origins[-1], index] + evidence
-            latest.append(int(scores.argmax()))
+            arrivals = scores - prices  # rows: the place that is reached
+            origins.append(arrivals.argmax(axis=1))
+            scores = arrivals[index, origins[-1]] + evidence
+            reached.append(scores)
         return PathSearch(
             self.places,
             scores,
             self.coverage + known.sum(axis=0),
             (*self.attention, *attention),
             (*self.origins, *origins),
-            (*self.latest, *latest),
+            (*self.latest, *np.stack(reached).argmax(axis=1).tolist()),
         )
 
     @property

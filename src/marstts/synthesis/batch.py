@@ -239,7 +239,7 @@ class BatchSpeaker:
         """Decode the rest of an ended row, on the decoder's thread."""
         self.decode_chunk(attempt, row)
         state = attempt.sentence
-        return self.session.decode_take(state.sentence, row, state.voice, attempt.decoder.decoded)
+        return self.session.decode_take(state.sentence, row, state.voice, attempt.decoder.decoded, attempt.guard.search)
 
     def resolve_ready(self) -> Iterator[SpeakResult]:
         """Check the takes whose time has come; all of them, where no request is left."""

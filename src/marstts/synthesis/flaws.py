@@ -127,15 +127,17 @@ def repeated_words(search: PathSearch, path: NDArray[np.int64]) -> Iterator[tupl
 
 def long_words(search: PathSearch, path: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     """Places of words that last far longer than their letters take, and the step where they begin."""
+    numbers = np.bincount(path, minlength=len(search.places.places)).tolist()
     for index in search.places.words:
-        steps = np.flatnonzero(path == index)
         most = max(MAX_STEPS_IN_WORD, STEPS_PER_LETTER * search.places.places[index].num_letters)
-        if len(steps) > most:
-            yield index, int(steps[0])
+        if numbers[index] > most:
+            yield index, int(np.flatnonzero(path == index)[0])
 
 
 def repeated_patches(tokens: NDArray[np.int64]) -> int | None:
     """tokens (T, P) -> the patch where a stretch begins that returns at once token for token; None if none does."""
+    if len(tokens) - len({patch.tobytes() for patch in tokens}) < MIN_REPEATED_PATCHES:
+        return None
     for length in range(MIN_REPEATED_PATCHES, len(tokens) // 2 + 1):
         same = (tokens[:-length] == tokens[length:]).all(axis=1)
         run = 0

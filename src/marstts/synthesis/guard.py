@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from marstts.generation.request import RequestState, StopReason
 from marstts.synthesis.attention_path import PathSearch, PlaceKind, SentencePlaces
 from marstts.synthesis.flaws import AT_END, MAX_STEPS_AT_END, MAX_STEPS_IN_WORD, STEPS_PER_LETTER
@@ -17,8 +19,8 @@ KEPT_STEPS_AT_END = 2
 """Steps after the last word that stay in a take which the guard ended: the sound of a word dies away in them."""
 
 
-STEPS_FOLLOWED_TOGETHER = 6
-"""Steps whose path is searched at once, 0.5 s: a hopeless take is given up so much later, and each step costs less."""
+STEPS_FOLLOWED_TOGETHER = 12
+"""Steps whose path is searched at once, 1 s: a hopeless take is given up so much later, and each step costs less."""
 
 
 class TakeGuard:
@@ -28,34 +30,48 @@ class TakeGuard:
         """`may_give_up`: another attempt follows, so that a hopeless take need not be finished."""
         self._session, self._sentence, self._may_give_up = session, sentence, may_give_up
         self._search: PathSearch | None = None
-        self._num_steps = 0
+        self._num_seen = 0
+        """Steps in which the end of the text was looked for."""
         self._first_at_end: int | None = None
         self._place, self._steps_in_place = 0, 0
 
+    @property
+    def search(self) -> PathSearch | None:
+        """The path of the first steps, as far as it was followed; None for a model without word times."""
+        return self._search
+
     def judge(self, row: RequestState) -> RequestState:
         """The row as it is, or ended; a row whose model has no word times is never ended here."""
-        if row.stop is not None or not self._follow(row):
+        if row.stop is not None or not row.attention or not self._begin(row):
             return row
-        if self._first_at_end is not None and self._num_steps - self._first_at_end > MAX_STEPS_AT_END:
+        num_steps = len(row.attention)
+        if self._first_at_end is None and num_steps - self._num_seen > MAX_STEPS_AT_END:  # fewer cannot be too many
+            self._look_for_end(row)
+        if self._first_at_end is not None and num_steps - self._first_at_end > MAX_STEPS_AT_END:
             kept = row.patches[: self._first_at_end + KEPT_STEPS_AT_END]
             return replace(row, patches=kept, attention=row.attention[: len(kept)], stop=StopReason.WORDS_DONE)
-        if self._may_give_up and self._num_steps % STEPS_FOLLOWED_TOGETHER == 0 and self._is_stuck(row):
-            return replace(row, stop=StopReason.FLAWED)
+        if self._may_give_up and num_steps % STEPS_FOLLOWED_TOGETHER == 0 and num_steps > MAX_STEPS_IN_WORD:
+            return replace(row, stop=StopReason.FLAWED) if self._is_stuck(row) else row
         return row
 
-    def _follow(self, row: RequestState) -> bool:
-        """Take the steps that are new; returns whether the model has word times."""
+    def _begin(self, row: RequestState) -> bool:
+        """Begin the path at the first step; returns whether the model has word times."""
         if self._search is None:
-            spans = self._session.model.text_spans(row.request.prompt) if row.attention else None
+            spans = self._session.model.text_spans(row.request.prompt)
             if spans is None:
                 return False
             self._search = PathSearch.begin(SentencePlaces.of(self._sentence, spans))
-        to_end = self._search.places.membership[:, -1]
-        for step in range(self._num_steps, len(row.attention)):
-            if self._first_at_end is None and row.attention[step][: len(to_end)] @ to_end >= AT_END:
-                self._first_at_end = step
-        self._num_steps = len(row.attention)
         return True
+
+    def _look_for_end(self, row: RequestState) -> None:
+        """Find the first step after the last word among those that are new."""
+        assert self._search is not None
+        to_end = self._search.places.tokens_of_end
+        new = np.stack([step[: len(to_end)] for step in row.attention[self._num_seen :]])
+        after = np.flatnonzero(new @ to_end >= AT_END)
+        if len(after):
+            self._first_at_end = self._num_seen + int(after[0])
+        self._num_seen = len(row.attention)
 
     def _is_stuck(self, row: RequestState) -> bool:
         """Return True where the take stays in one word for longer than any word lasts."""

@@ -6,6 +6,7 @@ Upstream: bundles, one of which, "mini", is in the package; `models`.  Downstrea
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +32,18 @@ def load(
     """
     kind = parse_engine(engine)
     folder = published_bundle(model, kind) if model in PUBLISHED else find_bundle(model)
+    synthesizer = open_synthesizer(folder, kind, guidance)
+    return replace(synthesizer, word_calibration=load_calibration(folder, synthesizer.codec.spec.name))
+
+
+def open_synthesizer(folder: Path, kind: EngineKind, guidance: float | None = None) -> Synthesizer:
+    """Open the bundle in a folder, without its calibration of words, which may be outdated."""
     bundle, opened = open_bundle_and_engine(folder, choose_engine(kind, folder))
     opened_model = models.open_model(bundle, opened, guidance)
     return Synthesizer(
         name=bundle.name,
         model=opened_model,
         codec=bundle.codec,
-        word_calibration=load_calibration(folder, bundle.codec.spec.name),
         encoders={**bundle.voice_encoders, **models.model_encoders(opened_model, bundle.codec)},
     )
 

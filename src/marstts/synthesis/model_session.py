@@ -143,16 +143,24 @@ class ModelSession:
         return self.model.codes(np.stack(row.patches), row.request.rng, row.request.prompt)
 
     def decode_take(
-        self, segment: Segment, row: RequestState, voice: Voice, decoded: tuple[Codes, Waveform] | None = None
+        self,
+        segment: Segment,
+        row: RequestState,
+        voice: Voice,
+        decoded: tuple[Codes, Waveform] | None = None,
+        begun: PathSearch | None = None,
     ) -> Take:
-        """Turn an ended row into a take, silence at its edges trimmed; `decoded` if that was done already."""
+        """Turn an ended row into a take, silence at its edges trimmed.
+
+        `decoded` if that was done already; `begun`: the path of its first steps, if it was followed.
+        """
         if decoded is None:
             codes = self.model.codes(row.result(self.engine.layout).tokens, row.request.rng, row.request.prompt)
             decoded = codes, self.decode(codes, voice)
         codes, waveform = decoded
         assert row.stop is not None
         start, end = audio.audible_span(waveform, below_peak_db=EDGE_BELOW_PEAK_DB)
-        search = self.path_search(segment.text, row)
+        search = self.path_search(segment.text, row, begun)
         return Take(
             text=segment.text,
             codes=codes,
@@ -191,7 +199,7 @@ class ModelSession:
         if calibration is None:
             return None
         return lambda: calibration.suspicions(
-            places, np.stack([step[: len(places.spans)] for step in row.attention]), tokens
+            places, np.stack([step[: len(places.spans)] for step in row.attention]), tokens, search.path()
         )
 
     def hidden_gain(self, search: PathSearch, row: RequestState, tokens: NDArray[np.int64]) -> HiddenGain | None:
@@ -214,8 +222,13 @@ class ModelSession:
 
         return gain
 
-    def path_search(self, sentence: str, row: RequestState) -> PathSearch | None:
-        """The path of a row's attention through its sentence; None where the model has no aligned heads."""
+    def path_search(self, sentence: str, row: RequestState, begun: PathSearch | None = None) -> PathSearch | None:
+        """The path of a row's attention through its sentence; None where the model has no aligned heads.
+
+        `begun`: the same path up to some step, if it was followed.
+        """
+        if begun is not None and len(begun.attention) <= len(row.attention):
+            return begun.after(row.attention[len(begun.attention) :])
         spans = self.model.text_spans(row.request.prompt) if row.attention else None
         return None if spans is None else search_path(SentencePlaces.of(sentence, spans), row.attention)
 

@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 
 from marstts.synthesis.attention_path import PathSearch, SentencePlaces
 
-SUSPICIOUS = -2.5
+SUSPICIOUS = -1.5
 """Log odds, see `word_evidence`: words above it are confirmed or refuted by the engine."""
 
-MAX_SUSPECTS = 3
+MAX_SUSPECTS = 2
 """So many words of a take at most, the most suspicious first, until one is confirmed."""
 
-CERTAIN = 0.5
+CERTAIN = 1.5
 """Log odds that decide alone, where no engine can confirm them."""
 
-MIN_EVIDENCE = -0.8
+MIN_EVIDENCE = 0.0
 """Nats that patches gain when a suspicious word is hidden, plus its log odds: 7 of 1,000 sound takes have more."""
 
 MIN_GAIN_OF_ALL = 1.0

@@ -160,7 +160,7 @@ def stream_sentence(
         if sent and not config.checks_sent:
             yield rest, (), unchecked_take(segment, row, decoder, whole, attempts=len(refused) + 1)
             return
-        take = session.decode_take(segment, row, voice, decoder.decoded)
+        take = session.decode_take(segment, row, voice, decoder.decoded, guard.search)
         flaw = rejection_reason(take, session.backoff)
         if flaw is None or sent:
             warning = None if flaw is None else phrase_late_warning(take, flaw)

@@ -4,8 +4,8 @@ Upstream: a take's tokens and its attention to the text; a calibration (`word_ca
 Downstream: `omissions`, which asks the model about the words that are most suspicious.
 A table says which letters the first token of a patch sounds like, a linear recognizer of letters. A letter has
 evidence where a step attends to it and sounds like it. Attention and evidence of windows of the text, compared with
-what is usual, are the features of a logistic regression: its value is the suspicion of a word.
-Shapes: T patches · S text tokens · W words · C patches of context · N letters · K places.
+what is usual, are the features of a perceptron with one hidden layer: its value is the suspicion of a word.
+Shapes: T patches · S text tokens · W words · C patches of context · N letters · K places · F features · H hidden units.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from marstts.synthesis.attention_path import SentencePlaces
 CALIBRATION_FILE = "words.safetensors"
 """File in the folder of a bundle; a bundle without it has no word evidence."""
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MAX_CALIBRATION_BYTES = 2**26
 
 NUM_LETTERS = 28
@@ -46,7 +46,7 @@ UNEVEN = 0.2
 """Added to the sum of letter scores before they are divided by it: little of everything is no evidence."""
 
 MIN_RATIO = 0.05
-NUM_FEATURES = 4 * (2 * len(WINDOWS)) + 2
+NUM_FEATURES = 4 * (2 * len(WINDOWS)) + 6
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -71,19 +71,23 @@ class WordCalibration:
     evidence: NDArray[np.float32]
     """(N,) evidence that it usually gets."""
 
-    weights: NDArray[np.float32]
-    """(features + 1,) of the logistic regression, the last one for its constant."""
+    hidden: NDArray[np.float32]
+    """(F + 1, H) weights of the hidden layer, the last row for its constants."""
+
+    output: NDArray[np.float32]
+    """(H + 1,) weights of the result, the last one for its constant."""
 
     def letter_scores(self, tokens: NDArray[np.int64]) -> NDArray[np.float32]:
         """tokens (T, P) -> (T, N), from 0 to 1: which letters each patch sounds like."""
         missing = self.table.shape[1] - 1
         first = np.where(tokens[:, 0] < missing, tokens[:, 0], missing)
         edge = max(map(abs, CONTEXT))
-        padded = np.pad(first, edge, constant_values=missing)
-        scores = self.letters.copy()[None].repeat(len(first), axis=0)
+        padded = np.full(len(first) + 2 * edge, missing)
+        padded[edge : edge + len(first)] = first
+        votes = np.zeros((len(first), NUM_LETTERS), np.float32)
         for table, offset in zip(self.table, CONTEXT, strict=True):
-            scores += self.scale * table[padded[edge + offset : edge + offset + len(first)]]
-        scores = np.clip(scores, 0.0, 1.0)
+            votes += table[padded[edge + offset : edge + offset + len(first)]]
+        scores = np.minimum(np.maximum(self.letters + self.scale * votes, 0.0), 1.0)
         return scores / (scores.sum(axis=1, keepdims=True) + UNEVEN)
 
     @cached_property
@@ -92,17 +96,25 @@ class WordCalibration:
         return np.stack([self.attention, self.evidence], axis=1)
 
     def suspicions(
-        self, places: SentencePlaces, attention: NDArray[np.float32], tokens: NDArray[np.int64]
+        self,
+        places: SentencePlaces,
+        attention: NDArray[np.float32],
+        tokens: NDArray[np.int64],
+        path: NDArray[np.int64],
     ) -> NDArray[np.float64]:
-        """attention (T or more, S or more) of the steps, tokens (T, P) -> (W,) log odds that a word was left out."""
-        features = word_features(places, token_evidence(self, places, attention, tokens), self.usual)
-        return features @ self.weights[:-1] + self.weights[-1]
+        """attention (T or more, S or more) of the steps, tokens (T, P) -> (W,) log odds that a word was left out.
+
+        path (T or more,): the place of each step.
+        """
+        features = word_features(self, places, attention, tokens, path)
+        units = np.maximum(features @ self.hidden[:-1] + self.hidden[-1], 0.0)
+        return units @ self.output[:-1] + self.output[-1]
 
     def save(self, path: Path) -> None:
         """Write the file, whole or not at all."""
         arrays: dict[str, NDArray[Any]] = {
             "table": self.table, "letters": self.letters, "attention": self.attention, "evidence": self.evidence,
-            "weights": self.weights, "scale": np.array([self.scale], np.float32),
+            "hidden": self.hidden, "output": self.output, "scale": np.array([self.scale], np.float32),
         }  # fmt: skip
         header = {"words": json.dumps({"format_version": FORMAT_VERSION, "codec": self.codec})}
         write_file(path, safetensors.numpy.save(arrays, metadata=header), CheckpointError)
@@ -121,7 +133,7 @@ def load_calibration(folder: Path, codec: str) -> WordCalibration | None:
         size = int.from_bytes(content[:8], "little")
         header = json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["words"])
         arrays = safetensors.numpy.load(content)
-        values = {name: arrays[name] for name in ("table", "letters", "attention", "evidence", "weights")}
+        values = {name: arrays[name] for name in ("table", "letters", "attention", "evidence", "hidden", "output")}
         made = WordCalibration(codec=str(header["codec"]), scale=float(arrays["scale"][0]), **values)
         fits = header["format_version"] == FORMAT_VERSION and has_known_shapes(made)
     except (safetensors.SafetensorError, ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
@@ -138,9 +150,9 @@ def load_calibration(folder: Path, codec: str) -> WordCalibration | None:
 
 def has_known_shapes(made: WordCalibration) -> bool:
     """Return True where all arrays have the shapes and types of this version and are finite."""
-    shapes = (NUM_LETTERS,), (NUM_LETTERS,), (NUM_LETTERS,), (NUM_FEATURES + 1,)
-    arrays = made.letters, made.attention, made.evidence, made.weights
-    table = made.table
+    units, table = made.hidden.shape[-1], made.table
+    shapes = (NUM_LETTERS,), (NUM_LETTERS,), (NUM_LETTERS,), (NUM_FEATURES + 1, units), (units + 1,)
+    arrays = made.letters, made.attention, made.evidence, made.hidden, made.output
     return (
         tuple(array.shape for array in arrays) == shapes
         and all(array.dtype == np.float32 and bool(np.isfinite(array).all()) for array in arrays)
@@ -165,6 +177,16 @@ def letter_number(character: str) -> int:
     return 0 if character in " '-" else NUM_LETTERS - 1
 
 
+LETTERS_OF_ASCII = np.array([letter_number(chr(code)) for code in range(128)], np.int64)
+
+
+def letter_numbers(sentence: str) -> NDArray[np.int64]:
+    """(characters,) numbers of all its characters."""
+    if sentence.isascii():
+        return LETTERS_OF_ASCII[np.frombuffer(sentence.encode("ascii"), np.uint8)]
+    return np.array([letter_number(character) for character in sentence], np.int64)
+
+
 def token_letters(places: SentencePlaces) -> NDArray[np.float32]:
     """(S, N) letters of each text token, divided by their number; silence before the sentence, all else after it."""
     shares = np.zeros((len(places.spans), NUM_LETTERS), np.float32)
@@ -176,59 +198,95 @@ def token_letters(places: SentencePlaces) -> NDArray[np.float32]:
     sizes = np.where(inside, sizes, 0)
     tokens = np.arange(len(starts)).repeat(sizes)
     before = (sizes.cumsum() - sizes)[tokens]
-    letters = np.array([letter_number(character) for character in places.sentence], np.int64)
+    letters = letter_numbers(places.sentence)
     np.add.at(shares, (tokens, letters[starts[tokens] + np.arange(len(tokens)) - before]), 1.0 / sizes[tokens])
     return shares
 
 
 def token_evidence(
     calibration: WordCalibration,
-    places: SentencePlaces,
+    letters: NDArray[np.float32],
     attention: NDArray[np.float32],
     tokens: NDArray[np.int64],
 ) -> NDArray[np.float32]:
-    """(S, 2) attention that each text token got in a take, and evidence that its letters were said."""
-    attention = attention[:, : len(places.spans)]
-    sounding = calibration.letter_scores(tokens) @ token_letters(places).T  # (T, S)
+    """letters (S, N), attention (T or more, S), tokens (T, P) -> (T, S) evidence of each step for each text token."""
+    sounding = calibration.letter_scores(tokens) @ letters.T  # (T, S)
     steps = min(len(sounding), len(attention))
-    return np.stack([attention.sum(axis=0), (attention[:steps] * sounding[:steps]).sum(axis=0)], axis=1)
+    return attention[:steps] * sounding[:steps]
 
 
 def word_features(
-    places: SentencePlaces, found: NDArray[np.float32], usual: NDArray[np.float32]
+    calibration: WordCalibration,
+    places: SentencePlaces,
+    attention: NDArray[np.float32],
+    tokens: NDArray[np.int64],
+    path: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    """found (S, 2), usual (N, 2) -> (W, features): logarithms of the least share of the usual in windows around a word.
+    """Return (W, F): how attention and evidence around each word compare with what is usual.
 
-    Followed by those of the neighbors before and after, the least ones of the take, and what was found in the word.
+    attention (T or more, S or more), tokens (T, P), path (T or more,), see `WordCalibration.suspicions`.
     """
-    inside = np.flatnonzero(places.spans[:, 0] >= 0)
-    spans = places.spans[inside]
-    expected = (token_letters(places) @ usual)[inside]
-    found = found[inside]
-    expected = expected * np.maximum(found.sum(axis=0) / np.maximum(expected.sum(axis=0), 1e-6), (1e-6, 0.3))
-    windows = [np.ones(min(width, len(inside))) for width in WINDOWS]
-    ratios = np.stack(
-        [
-            np.convolve(found[:, kind], window, "same")
-            / np.maximum(np.convolve(expected[:, kind], window, "same"), 1e-6)
-            for kind in (0, 1)
-            for window in windows
-        ],
-        axis=1,
-    )
+    attention, letters = attention[:, : len(places.spans)], token_letters(places)
+    evidence = token_evidence(calibration, letters, attention, tokens)
     words = [places.places[word] for word in places.words]
-    begins, ends = (np.array([getattr(word, edge) for word in words], np.int64)[:, None] for edge in ("start", "end"))
-    members = (spans[:, 0] >= np.maximum(0, begins - 1)) & (spans[:, 0] < ends)  # (W, tokens inside)
-    least = np.where(members[:, :, None], ratios, np.inf).min(axis=1, initial=np.inf)
-    least = np.log(np.maximum(np.where(np.isfinite(least), least, 1.0), MIN_RATIO))
-    padded = np.pad(least, ((1, 1), (0, 0)))
-    of_take = least.min(axis=0)[None].repeat(len(words), axis=0)
-    own = members @ found[:, 1] / np.maximum(members @ expected[:, 1], MIN_RATIO)
-    sizes = np.array([word.num_letters / 5.0 for word in words])
+    begins, ends, sizes = np.array([(word.start, word.end, word.num_letters) for word in words]).reshape(-1, 3).T
+    inside = np.flatnonzero(places.spans[:, 0] >= 0)
+    starts = places.spans[inside, 0]
+    is_member = (starts >= np.maximum(0, begins - 1)[:, None]) & (starts < ends[:, None])  # (W, tokens inside)
+    members = is_member.astype(np.float32)
+    found = np.stack([attention.sum(axis=0), evidence.sum(axis=0)], axis=1)[inside]
+    expected = letters[inside] @ calibration.usual
+    expected = expected * np.maximum(found.sum(axis=0) / np.maximum(expected.sum(axis=0), 1e-6), (1e-6, 0.3))
+    least = least_shares(found, expected, is_member)
+    own = members @ found[:, 1] / np.maximum(members @ expected[:, 1].astype(np.float32), MIN_RATIO)
+    neighbors = np.zeros((2, *least.shape))
+    neighbors[0, 1:], neighbors[1, :-1] = np.minimum(least[:-1], 0.0), np.minimum(least[1:], 0.0)
+    steps = np.sort(attention[:, inside] @ members.T, axis=0)  # (T, W) attention to each word, the most of it last
+    singles = own + UNEVEN, least_match(attention, evidence, path, np.array(places.words)) + MIN_RATIO
     return np.concatenate(
         [
-            least, np.minimum(padded[:-2], 0.0), np.minimum(padded[2:], 0.0), of_take,
-            np.log(own + UNEVEN)[:, None], sizes[:, None],
+            least, *neighbors,
+            least.min(axis=0, initial=0.0)[None].repeat(len(words), axis=0),
+            np.log(np.stack(singles, axis=1)),
+            np.stack([sizes / 5.0, steps[-1], steps[-2:].sum(axis=0), steps.sum(axis=0) / (sizes + 1.0)], axis=1),
         ],
         axis=1,
     )  # fmt: skip
+
+
+def least_shares(
+    found: NDArray[np.float32], expected: NDArray[np.float32], members: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """found, expected (tokens, 2), members (W, tokens) -> (W, 2 x windows).
+
+    Logarithms of the least share that windows around the tokens of a word got of what was expected.
+    """
+    number = len(found)
+    sums = np.zeros((number + 1, 4))
+    sums[1:] = np.concatenate([found, expected], axis=1).cumsum(axis=0)
+    places, half = np.arange(number)[:, None], np.array(WINDOWS) // 2
+    window = sums[np.minimum(places + half + 1, number)] - sums[np.maximum(places - half, 0)]  # (tokens, windows, 4)
+    ratios = np.full((number + 1, 2, len(WINDOWS)), np.inf)
+    ratios[:number] = (window[:, :, :2] / np.maximum(window[:, :, 2:], 1e-6)).swapaxes(1, 2)
+    sizes, first = members.sum(axis=1), members.argmax(axis=1) if number else np.zeros(len(members), np.int64)
+    ranges = np.stack([first, first + sizes], axis=1).reshape(-1)  # the tokens of a word follow one another
+    least = np.minimum.reduceat(ratios.reshape(number + 1, -1), ranges)[::2]
+    return np.log(np.maximum(np.where((sizes > 0)[:, None], least, 1.0), MIN_RATIO))
+
+
+def least_match(
+    attention: NDArray[np.float32], evidence: NDArray[np.float32], path: NDArray[np.int64], words: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """(W,) the least share of its attention that a step of a word sounds like, or a step next to them.
+
+    The mean of three steps counts. attention (T or more, S), evidence (T, S), path (T or more,).
+    """
+    if not len(evidence):
+        return np.zeros(len(words))
+    shares = evidence.sum(axis=1) / (attention[: len(evidence)].sum(axis=1) + 1e-3)
+    padded = np.concatenate([shares[:1], shares, shares[-1:]])
+    smooth = (padded[:-2] + padded[1:-1] + padded[2:]) / 3.0
+    furthest, steps = np.maximum.accumulate(path), np.arange(len(smooth))
+    first = np.minimum(np.searchsorted(furthest, words) - 1, len(smooth) - 1)[:, None]
+    after = np.maximum(np.searchsorted(furthest, words, side="right")[:, None] + 1, first + 1)
+    return np.where((steps >= first) & (steps < after), smooth, np.inf).min(axis=1)

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from marstts.synthesis.attention_path import PathSearch
 from marstts.synthesis.written_forms import WrittenForm
@@ -70,17 +69,19 @@ def timed_spans(search: PathSearch, *, finished_before: int | None = None) -> tu
     """
     if not search.attention:
         return ()
-    path, attention = search.path(), np.stack(search.attention)
+    attention = np.stack(search.attention)
+    steps = attention.tolist()
+    later = np.cumsum(attention[:, ::-1], axis=1)[:, ::-1].tolist()  # (T, K) attention to a place or later ones
+    stretches = first_stretches(search.path().tolist())
     found = []
     for index in search.places.words:
-        inside = np.flatnonzero(path == index)
-        if not len(inside):
+        if index not in stretches:
             continue
-        first, last = int(inside[0]), int(inside[0]) + _run_length(inside) - 1
+        first, last = stretches[index]
         if finished_before is not None and last + 1 >= finished_before:
             break
-        start, end = boundary(attention, first, index), boundary(attention, last + 1, index + 1)
-        confidence = float(attention[first : last + 1, index].mean())
+        start, end = boundary(later, first, index), boundary(later, last + 1, index + 1)
+        confidence = sum(step[index] for step in steps[first : last + 1]) / (last + 1 - first)
         place = search.places.places[index]
         found.append(TimedSpan(place.start, place.end, start, max(start, end), round(confidence, 3)))
     return tuple(found)
@@ -124,17 +125,22 @@ def words_of(
     return tuple(words)
 
 
-def boundary(attention: NDArray[np.float32], step: int, place: int) -> float:
-    """Steps from the beginning until `place` begins, where the path enters it at `step`; attention (T, K).
+def first_stretches(path: Sequence[int]) -> dict[int, tuple[int, int]]:
+    """The first and the last step of the first stretch of a path in each place."""
+    found: dict[int, tuple[int, int]] = {}
+    begin = 0
+    for step, place in enumerate(path):
+        if step + 1 == len(path) or path[step + 1] != place:
+            found.setdefault(place, (begin, step))
+            begin = step + 1
+    return found
 
-    The step before and this one are divided by how much of their attention lies on `place` or later ones.
+
+def boundary(later: Sequence[Sequence[float]], step: int, place: int) -> float:
+    """Steps from the beginning until `place` begins, where the path enters it at `step`.
+
+    later (T, K): attention of each step to a place and those after it. The step before and this one are divided by it.
     """
     first = max(0, step - 1)
-    later = float(attention[first : step + 1, place:].sum())
-    return min(max(min(step + 1, len(attention)) - later, first), step + 1)
-
-
-def _run_length(indices: NDArray[np.int64]) -> int:
-    """Count the sorted indices that follow one another from the first."""
-    breaks = np.flatnonzero(np.diff(indices) != 1)
-    return int(breaks[0]) + 1 if len(breaks) else len(indices)
+    after = sum(attention[place] for attention in later[first : step + 1])
+    return min(max(min(step + 1, len(later)) - after, first), step + 1)

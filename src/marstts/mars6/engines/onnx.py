@@ -214,13 +214,10 @@ class OnnxEngine:
         first, last = max(1, span[0]), span[1]
         rows, before = len(hidden), int(state.cache.lengths[0]) - 1 - len(patches) + first
         seen = Buffer([state.cache.cache[:, :, :, :, :before]] * rows, before)
-        bias = state.memory.bias.repeat(rows, axis=0)
+        text, bias = Buffer([state.memory.cache] * rows, state.memory.cache.shape[4]), state.memory.bias.repeat(rows, 0)
         for row, (token, end) in enumerate(hidden):
             bias[row, NUM_SLOTS + token : NUM_SLOTS + end] = -np.inf
-        cache, memory = (
-            DecoderKVCache(seen, np.full(rows, before)),
-            Memory.of(state.memory.cache.repeat(rows, axis=2), bias),
-        )
+        cache, memory = DecoderKVCache(seen, np.full(rows, before)), Memory(text, bias)
         vectors, _, _ = self._run_global(patches[None, first - 1 : last - 1].repeat(rows, axis=0), cache, memory)
         flat = replace(state, vectors=vectors.reshape(-1, vectors.shape[2]))
         logits, _ = self.next_logits(flat, np.zeros((len(flat.vectors), 0), np.int64))

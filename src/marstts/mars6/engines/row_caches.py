@@ -218,9 +218,10 @@ def round_up(number: int, step: int) -> int:
 
 def fit_axis(array: NDArray[np.float32], axis: int, size: int, value: float = 0.0) -> NDArray[np.float32]:
     """The array cut to `size` on one axis, or with `value` behind it up to there."""
-    padding = [(0, 0)] * array.ndim
-    padding[axis] = (0, max(0, size - array.shape[axis]))
-    return np.pad(array.take(range(min(size, array.shape[axis])), axis), padding, constant_values=value)
+    fitted = np.full((*array.shape[:axis], size, *array.shape[axis + 1 :]), value, array.dtype)
+    kept = (*[slice(None)] * axis, slice(min(size, array.shape[axis])))
+    fitted[kept] = array[kept]
+    return fitted
 
 
 def attention_bias(mask: NDArray[np.bool_]) -> NDArray[np.float32]:
