@@ -31,6 +31,7 @@ from marstts.training.mars6.config import PretrainConfig
 from marstts.training.optim import learning_rate
 from marstts.training.run_log import read_log
 from marstts.training.speaker.config import Kind, SpeakerTrainingConfig
+from small_recipes import copy_small
 
 TESTS = Path(__file__).parent
 RECIPES = TESTS.parent / "recipes"
@@ -201,11 +202,11 @@ def environment_of_recipes(output: Path, variables: Mapping[str, str] | None = N
     return {**environment, **(variables or {})}
 
 
-def run_recipe(script: str, output: Path, variables: Mapping[str, str] | None = None) -> str:
+def run_recipe(script: str, output: Path, variables: Mapping[str, str] | None = None, recipes: Path = RECIPES) -> str:
     """Run a recipe whole; returns its log."""
     environment = environment_of_recipes(output, variables)
     done = subprocess.run(
-        [str(RECIPES / script), str(output)], env=environment, capture_output=True, text=True,
+        [str(recipes / script), str(output)], env=environment, capture_output=True, text=True,
         timeout=BUDGET_MINUTES * 60, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
@@ -263,6 +264,19 @@ def test_the_papers_smoke_test_runs_whole(tmp_path: Path) -> None:
     [checkpoint] = (tmp_path / "smoke" / "mars6").glob("step-????????")
     assert (checkpoint / "state.json").is_file()
     assert not is_long or checkpoint.name == "step-00000200"
+
+
+@pytest.mark.timeout(BUDGET_MINUTES * 60)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("script", "result"), [("mini/run.sh", "evaluation/results.md"), ("mini5/run.sh", "speech.wav")]
+)
+def test_a_recipe_of_hours_runs_whole_in_small_sizes(script: str, result: str, tmp_path: Path) -> None:
+    """All stages with a few steps; five minutes each, so only where MARSTTS_LONG_TESTS asks for it."""
+    if "MARSTTS_LONG_TESTS" not in os.environ:
+        pytest.skip("takes minutes; set MARSTTS_LONG_TESTS")
+    run_recipe(script, tmp_path / "work", {"LIMIT": "4"}, copy_small(tmp_path / "small"))
+    assert (tmp_path / "work" / result).stat().st_size > 100
 
 
 HANGING = """

@@ -27,7 +27,7 @@ WITHIN = {
          "generation", "lazy", "loudness", "mars6", "models", "onnx_graph", "onnx_session", "parts", "precision",
          "pretrained", "reading", "sampling", "speaker", "spectral", "stored_tensors",
          "synthesis", "text", "voice"},
-    "audio": {"completeness", "decoders", "mpeg", "reader", "tempo", "wav_header", "waveform", "writer"},
+    "audio": {"completeness", "decoders", "held", "mpeg", "reader", "tempo", "wav_header", "waveform", "writer"},
     "cli": {"book_output", "logs", "main", "speak", "speak_input", "speak_options", "speak_output", "streaming",
             "terminal"},
     "codec": {"base", "harmonics", "mini", "registry", "toy"},

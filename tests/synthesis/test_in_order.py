@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import tracemalloc
+from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from marstts.audio import Waveform
+from marstts.audio import EdgeTrim, Waveform, encode, trim_silence
 from marstts.cli import speak as command
 from marstts.cli.speak import speak_whole
+from marstts.cli.streaming import StreamReport
 from marstts.errors import ConfigError, TextError
 from marstts.files import partial_path
 from marstts.synthesis import in_order
+from marstts.synthesis.compat_turbo import TurboCompat
 from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
@@ -93,7 +99,7 @@ def test_the_packaged_model_writes_the_bytes_and_words_of_the_whole(tmp_path: Pa
 def test_a_peak_beyond_full_scale_makes_all_of_the_file_quieter(
     reference: Waveform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int
 ):
-    monkeypatch.setattr("marstts.audio.writer.MAX_HELD_BYTES", held)
+    monkeypatch.setattr("marstts.audio.held.MAX_HELD_BYTES", held)
     tts, voice = drawing(), drawing().clone(reference)
     tts = replace(tts, codec=Louder(tts.codec))
     whole = tts.speak(TEXT[:140], voice)
@@ -168,22 +174,145 @@ def test_an_interrupt_keeps_what_was_spoken_and_the_older_file(
     assert 3 * 1.5 * 48_000 < partial_path(path).stat().st_size < 3 * 2.2 * 48_000
 
 
+class Pipe:
+    """Standard output that keeps nothing."""
+
+    def __init__(self) -> None:
+        self.buffer, self.num_bytes = self, 0
+
+    def write(self, content: bytes) -> int:
+        self.num_bytes += len(content)
+        return len(content)
+
+    def flush(self) -> None:
+        pass
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("way", ["file", "pipe", "parts", "published"])
 def test_the_memory_of_a_written_text_does_not_grow_with_it(
-    reference: Waveform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    way: str, reference: Waveform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("marstts.audio.writer.MAX_HELD_BYTES", 1)
+    monkeypatch.setattr("marstts.audio.held.MAX_HELD_BYTES", 1)
+    monkeypatch.setattr("marstts.cli.streaming.sys.stdout", Pipe())
     tts = scripted_synthesizer(good)
     voice = tts.clone(reference)
+    output = "-" if way == "pipe" else str(tmp_path / "a.wav")
+
+    def write(text: str) -> StreamReport:
+        if way == "parts":
+            text = f'<speak>{text}<voice name="ada">{text}</voice></speak>'
+        if way == "published":
+            rules = TurboCompat(tts, Continuation.NONE)
+            return command.save(tts, rules.speak_in_order(text, voice), output, EdgeTrim(), seed=0, started=0.0)
+        return speak_whole(tts, text, voice, output, None, seed=0)
 
     def peak(sentences: int) -> tuple[int, float]:
         tracemalloc.start()
-        text = "The cat sat on the mat. " * sentences
-        written = speak_whole(tts, text, voice, str(tmp_path / "a.wav"), None, seed=0)
+        written = write("The cat sat on the mat. " * sentences)
         used = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return used, written.seconds
 
+    counts = (40, 100) if way == "file" else (8, 24)
     peak(2)
-    (short, _), (long, seconds) = peak(40), peak(100)
-    assert long - short < seconds * 24_000 * 4 / 10, f"{short} bytes for 40 sentences, {long} for 100 ({seconds:.0f} s)"
+    (short, _), (long, seconds) = map(peak, counts)
+    assert long - short < seconds * 24_000 * 4 / 10, f"{counts} sentences: {short} and {long} bytes ({seconds:.0f} s)"
+
+
+SSML = (
+    "<speak>The cat sat. It rained. <voice name='ada'>She <emphasis>sells</emphasis> shells. Who was it?</voice>"
+    "<break time='1s'/> <prosody rate='fast'>It rained, all day long.</prosody> The cat sat on the mat.</speak>"
+)
+
+
+@pytest.mark.parametrize("continuation", [Continuation.FIXED_REFERENCE, Continuation.PER_CHUNK])
+def test_parts_of_another_voice_or_rate_are_those_of_the_whole(
+    reference: Waveform, tmp_path: Path, continuation: Continuation
+):
+    pytest.importorskip("av")
+    tts = drawing()
+    choices: dict[str, Any] = {"seed": 3, "top_p": 1.0, "continuation": continuation, "takes": 1, "speed": 1.0}
+    voice = tts.clone(reference, "Her words.")
+    whole = tts.speak(SSML, voice, **choices)
+    written = speak_whole(tts, SSML, voice, str(tmp_path / "a.wav"), None, **choices)
+    assert (tmp_path / "a.wav").read_bytes() == whole.wav_bytes()
+    assert without_times(written.report()) == without_times(whole.report())
+    assert written.warnings == ("not supported and ignored: emphasis",) and len(written.takes) == 6
+
+
+def test_a_missing_time_stretcher_is_named_once(reference: Waveform, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(__import__("sys").modules, "av", None)
+    tts = scripted_synthesizer(good)
+    text, voice = "<speak><prosody rate='fast'>It rained. It sat.</prosody></speak>", tts.clone(reference)
+    *_, last = tts.speak_in_order(text, voice)
+    assert last.text_warning == tts.speak(text, voice).text_warning
+    assert last.text_warning is not None and last.text_warning.count("rate is not honored") == 1
+
+
+def test_a_sentence_of_a_part_comes_before_the_part_is_spoken(reference: Waveform):
+    tts = scripted_synthesizer(good)
+    text = f"<speak><prosody rate='fast'>It sat. </prosody>{'The cat sat on the mat. ' * 200}</speak>"
+    sentences = tts.speak_in_order(text, tts.clone(reference))
+    assert [next(sentences).take.text for _ in range(2)] == ["It sat.", "The cat sat on the mat."]
+    num_started = len(tts.engine.prompts)
+    sentences.close()
+    assert num_started <= in_order.MAX_AHEAD + 2
+
+
+@pytest.mark.parametrize("held", [1, 2**24])
+@pytest.mark.parametrize("suffix", [None, ".wav", ".flac"])
+def test_a_pipe_gets_the_file_of_the_whole(
+    suffix: str | None, held: int, reference: Waveform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("marstts.audio.held.MAX_HELD_BYTES", held)
+    tts, voice = drawing(), drawing().clone(reference)
+    tts = replace(tts, codec=Louder(tts.codec))
+    arrived = tmp_path / "arrived"
+    with arrived.open("wb") as file:
+        if suffix is None:
+            monkeypatch.setattr("marstts.cli.streaming.sys.stdout", SimpleNamespace(buffer=file))
+            written = speak_whole(tts, TEXT[:140], voice, "-", None, seed=0)
+        else:
+            os.mkfifo(pipe := tmp_path / f"pipe{suffix}")
+            reader = subprocess.Popen(["cat", str(pipe)], stdout=file)
+            try:
+                descriptor = os.open(pipe, os.O_WRONLY)  # waits for the reader
+                written = speak_whole(tts, TEXT[:140], voice, str(pipe), None, seed=0)
+                os.close(descriptor)
+                reader.wait(timeout=20)
+            finally:
+                reader.kill()
+    whole = tts.speak(TEXT[:140], voice)
+    assert arrived.read_bytes() == encode(whole.waveform, suffix or ".wav")
+    assert without_times(written.report()) == without_times(whole.report())
+
+
+def test_the_published_rules_write_the_file_of_the_whole_and_what_is_spoken_so_far(reference: Waveform, tmp_path: Path):
+    tts, path = drawing(), tmp_path / "a.wav"
+    rules = TurboCompat(tts, Continuation.NONE)
+    voice, text = rules.clone(reference), " ".join(SENTENCES)
+    takes = rules.speak(text, voice).takes
+    padded = np.pad(np.concatenate([take.waveform.samples for take in takes]), SILENCE)
+    whole = trim_silence(Waveform(padded, 24_000))
+    seen: list[int] = []
+
+    def note(*_: Any) -> None:
+        seen.append(partial_path(path).stat().st_size)
+
+    sentences = between_silences(rules.speak_in_order(text, voice, on_take=note))
+    written = command.save(tts, sentences, str(path), EdgeTrim(), seed=0, started=0.0)
+    assert path.read_bytes() == encode(whole, ".wav") and written.seconds == whole.seconds < len(padded) / 24_000
+    assert seen == sorted(set(seen)), "written as it is spoken"
+
+
+SILENCE = 30_001
+
+
+def between_silences(sentences: Generator[in_order.SpokenSentence, None, None]) -> Generator[Any, None, None]:
+    """The sentences with silence before and after them."""
+    silence = np.zeros(SILENCE, np.float32)
+    first = next(sentences)
+    yield replace(first, samples=np.concatenate([silence, first.samples]))
+    yield from sentences
+    yield replace(first, samples=silence)

@@ -1,10 +1,12 @@
 """Waveforms: read within bounds, worked on, written whole.
 
 Upstream: files and byte streams from users.  Downstream: codecs, speaker encoders, synthesis.
-`reader` is the bounded entry, with `decoders` and `completeness`; `waveform` works on samples; `writer` writes files.
+`reader` is the bounded entry, with `decoders` and `completeness`; `waveform` works on samples; `writer` writes files,
+`held` those that change at their end.
 """
 
 from marstts.audio.decoders import MAX_BYTES, MAX_SAMPLE_RATE, MIN_SAMPLE_RATE, Source
+from marstts.audio.held import EdgeTrim, Ending, HeldAudio, PeakLimit, open_held_stream, open_held_writer
 from marstts.audio.reader import MAX_AMPLITUDE, MAX_SECONDS, SPAN_TOLERANCE_SECONDS, read, read_blocks, read_span
 from marstts.audio.waveform import (
     FADE_SECONDS,
@@ -19,7 +21,7 @@ from marstts.audio.waveform import (
     shorten_pauses,
     trim_silence,
 )
-from marstts.audio.writer import SUFFIXES, Tags, encode, open_limited_writer, open_writer, write
+from marstts.audio.writer import SUFFIXES, Tags, encode, open_writer, write
 
 __all__ = [
     "FADE_SECONDS",
@@ -32,6 +34,10 @@ __all__ = [
     "SUFFIXES",
     "TRIM_FRAME",
     "TRIM_HOP",
+    "EdgeTrim",
+    "Ending",
+    "HeldAudio",
+    "PeakLimit",
     "Source",
     "Tags",
     "Waveform",
@@ -40,7 +46,8 @@ __all__ = [
     "join",
     "loudness_lufs",
     "normalize_loudness",
-    "open_limited_writer",
+    "open_held_stream",
+    "open_held_writer",
     "open_writer",
     "read",
     "read_blocks",

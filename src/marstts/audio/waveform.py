@@ -88,11 +88,20 @@ def trim_silence(waveform: Waveform, *, below_peak_db: float = 33.0) -> Waveform
 
 def audible_span(waveform: Waveform, *, below_peak_db: float = 33.0) -> tuple[int, int]:
     """The first sample and last + 1 that `trim_silence` keeps."""
-    power = _frame_power(waveform.samples)
+    squares = np.pad(waveform.samples.astype(np.float64) ** 2, TRIM_FRAME // 2)
+    return audible_samples(sums_of_hops(squares), len(waveform.samples), below_peak_db=below_peak_db)
+
+
+def audible_samples(hops: NDArray[np.float64], length: int, *, below_peak_db: float = 33.0) -> tuple[int, int]:
+    """`audible_span` of `length` samples, from sums of their squares.
+
+    hops (H,): sums over TRIM_HOP samples each, of the audio with TRIM_FRAME / 2 zeros at both ends.
+    """
+    power = _powers(hops)
     if power.max(initial=0.0) == 0.0:
-        return 0, len(waveform.samples)
+        return 0, length
     audible = np.flatnonzero(power > power.max() * 10.0 ** (-below_peak_db / 10.0))
-    return int(audible[0]) * TRIM_HOP, min((int(audible[-1]) + 1) * TRIM_HOP, len(waveform.samples))
+    return int(audible[0]) * TRIM_HOP, min((int(audible[-1]) + 1) * TRIM_HOP, length)
 
 
 def shorten_pauses(
@@ -124,8 +133,16 @@ def shorten_pauses(
 
 def _frame_power(samples: NDArray[np.float32]) -> NDArray[np.float64]:
     """samples (N,) -> (N // TRIM_HOP + 1,) mean squares of frames centered on every TRIM_HOP-th sample."""
-    squares = np.pad(samples.astype(np.float64) ** 2, TRIM_FRAME // 2)
-    hops = squares[: len(squares) // TRIM_HOP * TRIM_HOP].reshape(-1, TRIM_HOP).sum(axis=1)
+    return _powers(sums_of_hops(np.pad(samples.astype(np.float64) ** 2, TRIM_FRAME // 2)))
+
+
+def sums_of_hops(squares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(N,) -> (N // TRIM_HOP,)."""
+    return squares[: len(squares) // TRIM_HOP * TRIM_HOP].reshape(-1, TRIM_HOP).sum(axis=1)
+
+
+def _powers(hops: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sums over hops (H,) -> mean squares of frames."""
     return np.lib.stride_tricks.sliding_window_view(hops, TRIM_FRAME // TRIM_HOP).sum(axis=1) / TRIM_FRAME
 
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import io
 import struct
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import soundfile
@@ -65,11 +64,6 @@ Write = Callable[[NDArray[np.float32]], None]
 Begin = Callable[[], AbstractContextManager[Write]]
 """Begins a file."""
 
-MAX_HELD_BYTES = 16 * 2**20
-"""Three minutes of samples; more of them are held on disk."""
-
-HELD_BLOCK_BYTES = 2**20
-
 HEADER_BYTES = 44
 """Length of `wav_header`."""
 
@@ -77,8 +71,7 @@ HEADER_BYTES = 44
 def encode(waveform: Waveform, suffix: str = ".wav") -> bytes:
     """The bytes of a file in the format of `suffix` (see SUFFIXES); samples beyond ±1 are clipped."""
     container, encoding = format_of(suffix)
-    if not np.isfinite(waveform.samples).all():
-        raise AudioError("cannot write audio that holds NaN or infinite samples")
+    check_finite(waveform.samples)
     written = resample(waveform, rate_for(suffix, waveform.sample_rate))
     buffer = io.BytesIO()
     samples = np.clip(written.samples, -1.0, 1.0)  # which encoders other than PCM's do not do
@@ -129,36 +122,6 @@ def open_writer(path: Path, sample_rate: int, tags: Tags | None = None) -> Itera
     """
     with growing_file(path, sample_rate, tags) as begin, begin() as write_piece:
         yield write_piece
-
-
-@contextmanager
-def open_limited_writer(path: Path, sample_rate: int) -> Iterator[Write]:
-    """Write as `open_writer` does; audio beyond ±1 is not clipped, but all of the file made quieter, to a peak of 1.
-
-    The peak is known at the end. Until then the samples wait in a file without a name in the folder of `path`, or in
-    memory while they have less than `MAX_HELD_BYTES`; where the peak is too high, the file is written anew from there.
-    """
-    peak = 0.0
-    with growing_file(path, sample_rate, None) as begin, open_spool(path) as held:
-        with begin() as write_piece:
-
-            def write_and_hold(samples: NDArray[np.float32]) -> None:
-                nonlocal peak
-                write_piece(samples)
-                held.write(samples.astype(np.float32, copy=False).tobytes())
-                peak = max(peak, float(np.abs(samples).max(initial=0.0)))
-
-            yield write_and_hold
-        if peak > 1.0:
-            held.seek(0)
-            with begin() as write_piece:
-                while content := held.read(HELD_BLOCK_BYTES):
-                    write_piece(np.frombuffer(content, np.float32) / np.float32(peak))
-
-
-def open_spool(path: Path) -> IO[bytes]:
-    """A temporary file without a name in the folder of `path`; in memory while it is small."""
-    return tempfile.SpooledTemporaryFile(MAX_HELD_BYTES, dir=str(path.parent))
 
 
 @contextmanager
@@ -254,11 +217,16 @@ def resampling(write_piece: Write, before: int, after: int) -> Write:
     stream = soxr.ResampleStream(before, after, 1, dtype="float32") if before != after else None
 
     def write_resampled(samples: NDArray[np.float32]) -> None:
-        if not np.isfinite(samples).all():
-            raise AudioError("cannot write audio that holds NaN or infinite samples")
+        check_finite(samples)
         write_piece(samples if stream is None else stream.resample_chunk(samples, last=len(samples) == 0))
 
     return write_resampled
+
+
+def check_finite(samples: NDArray[np.floating]) -> None:
+    """AudioError where a sample is NaN or infinite."""
+    if not np.isfinite(samples).all():
+        raise AudioError("cannot write audio that holds NaN or infinite samples")
 
 
 def pcm16(samples: NDArray[np.floating]) -> bytes:

@@ -6,24 +6,25 @@ Upstream: the shell.  Downstream: `Synthesizer`; the work is in `speak_input`, `
 
 from __future__ import annotations
 
-import os
 import time
+from collections.abc import Generator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from marstts import audio
 from marstts.cli import speak_options as options
 from marstts.cli.speak_input import check_options, choose_book, choose_text, choose_voice
-from marstts.cli.speak_output import check_book_output, check_output, progress_bar, report, report_lines, write
-from marstts.cli.streaming import STANDARD_OUTPUT, StreamReport, open_sink, play_through, write_sentences
+from marstts.cli.speak_output import check_book_output, check_output, progress_bar, report, report_lines
+from marstts.cli.streaming import StreamReport, is_pipe, open_held, open_sink, play_through, write_sentences
 from marstts.cli.terminal import check_utf8
 from marstts.errors import ConfigError
 from marstts.generation.engine import EngineKind
 from marstts.lazy import lazy_module
 from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.loading import load
-from marstts.synthesis.speech import Speech
+from marstts.synthesis.model_session import ModelSession
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.text.lexicon import read_lexicon
 from marstts.voice import Voice
@@ -31,12 +32,14 @@ from marstts.voice import Voice
 if TYPE_CHECKING:
     from marstts.cli import book, lines
     from marstts.synthesis import captions, compat_turbo
+    from marstts.synthesis.in_order import SpokenSentence
 else:
     book, lines = lazy_module("marstts.cli.book"), lazy_module("marstts.cli.lines")
     captions, compat_turbo = lazy_module("marstts.synthesis.captions"), lazy_module("marstts.synthesis.compat_turbo")
 
 MAX_WHOLE_CHARACTERS = 20_000
-"""Longer texts are streamed to their file, without a batch, unless takes or a speed are asked for."""
+"""Longer texts are streamed to their file, without a batch, unless takes or a speed are asked for. A pipe gets a whole
+file, whatever the length of the text."""
 
 
 def speak(
@@ -92,7 +95,7 @@ def speak(
             synthesizer, spoken, speaker, Path(output), seed=seed, top_p=top_p, continuation=mode, batch=batch
         )
         report_lines(outcome, output, as_json=json_report)
-    elif stream or (len(spoken) > MAX_WHOLE_CHARACTERS and takes == 1 and speed == 1.0):
+    elif stream or (len(spoken) > MAX_WHOLE_CHARACTERS and takes == 1 and speed == 1.0 and not is_pipe(output)):
         sent = send(synthesizer, spoken, speaker, output, words, seed=seed, top_p=top_p, continuation=mode)
         report(sent, output, as_json=json_report)
     else:
@@ -103,22 +106,15 @@ def speak(
 
 def speak_whole(
     synthesizer: Synthesizer, text: str, voice: Voice, output: str, words: str | None, **choices: Any
-) -> Speech | StreamReport:
+) -> StreamReport:
     """Speak the text with these options of `Synthesizer.speak`, and write audio and word times.
 
     A file is written sentence by sentence; standard output, devices and pipes get the whole at the end.
     """
-    speech: Speech | StreamReport
     with progress_bar() as on_take:
-        if output == STANDARD_OUTPUT or (os.path.exists(output) and not os.path.isfile(output)):
-            speech = whole = synthesizer.speak(text, voice, on_take=on_take, **choices)
-            write(whole, output)
-        else:
-            started, rate = time.perf_counter(), synthesizer.codec.spec.sample_rate
-            sentences = synthesizer.speak_in_order(text, voice, on_take=on_take, **choices)
-            with closing(sentences):
-                names = {"model": synthesizer.name, "seed": choices["seed"]}
-                speech = write_sentences(sentences, Path(output), rate, started=started, **names)
+        started = time.perf_counter()
+        sentences = synthesizer.speak_in_order(text, voice, on_take=on_take, **choices)
+        speech = save(synthesizer, sentences, output, audio.PeakLimit(), seed=choices["seed"], started=started)
     if words is not None:
         captions.write_captions(speech.words, words, seconds=speech.seconds)
     return speech
@@ -138,9 +134,26 @@ def speak_as_published(
     assert reference is not None, "check_options asks for a reference"
     voice = rules.clone(reference, transcript)
     with progress_bar() as on_take:
-        speech = rules.speak(text, voice, seed=seed, on_take=on_take)
-    write(speech, output)
+        started = time.perf_counter()
+        sentences = rules.speak_in_order(text, voice, seed=seed, on_take=on_take)
+        speech = save(rules.synthesizer, sentences, output, audio.EdgeTrim(), seed=seed, started=started)
     report(speech, output, as_json=as_json)
+
+
+def save(
+    session: ModelSession,
+    sentences: Generator[SpokenSentence, None, None],
+    output: str,
+    ending: audio.Ending,
+    *,
+    seed: int,
+    started: float,
+) -> StreamReport:
+    """Write the sentences as they come."""
+    rate = session.codec.spec.sample_rate
+    with closing(sentences):
+        opened = open_held(output, rate, ending)
+        return write_sentences(sentences, opened, rate, started=started, model=session.name, seed=seed)
 
 
 def send(

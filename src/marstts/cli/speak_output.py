@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -23,7 +22,7 @@ from marstts.cli.terminal import progress_of, warn
 from marstts.errors import AudioError, require
 from marstts.file_errors import printable_name, printable_text
 from marstts.synthesis.model_session import OnTake
-from marstts.synthesis.speech import Speech, Take
+from marstts.synthesis.speech import Take
 
 if TYPE_CHECKING:
     from marstts.cli.lines import Outcome
@@ -88,16 +87,7 @@ def progress_bar() -> Iterator[OnTake]:
         yield on_take
 
 
-def write(speech: Speech, output: str) -> None:
-    """Write the speech to its file, or as WAV to standard output."""
-    if output == STANDARD_OUTPUT:
-        sys.stdout.buffer.write(speech.wav_bytes())
-        sys.stdout.buffer.flush()
-    else:
-        speech.save(output)
-
-
-def report(speech: Speech | StreamReport, output: str, *, as_json: bool) -> None:
+def report(speech: StreamReport, output: str, *, as_json: bool) -> None:
     """Print what was spoken: as JSON or in sentences."""
     for warning in speech.warnings:
         warn(warning)

@@ -5,16 +5,18 @@ Upstream: `cli.speak`, `Synthesizer.stream`.  Downstream: sounddevice (extra `pl
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from marstts import audio
 from marstts.errors import AudioError, MissingExtraError, require
+from marstts.files import atomic_write
 from marstts.synthesis.speech import TakeSummary, describe_speech
 from marstts.synthesis.stream import Chunk
 from marstts.synthesis.word_times import Word
@@ -88,23 +90,28 @@ class StreamReport:
 
 
 def write_sentences(
-    sentences: Iterable[SpokenSentence], output: Path, sample_rate: int, *, model: str, seed: int, started: float
+    sentences: Iterable[SpokenSentence],
+    opened: AbstractContextManager[audio.HeldAudio],
+    sample_rate: int,
+    *,
+    model: str,
+    seed: int,
+    started: float,
 ) -> StreamReport:
     """Write every sentence as it comes -> a report of the speech. `started` is when work on it began."""
-    first_audio_seconds, num_samples = 0.0, 0
+    first_audio_seconds = 0.0
     takes: list[TakeSummary] = []
     words: list[Word] = []
     text_warnings: list[str] = []
-    with audio.open_limited_writer(output, sample_rate) as write:
+    with opened as held:
         for sentence in sentences:
             first_audio_seconds = first_audio_seconds or time.perf_counter() - started
-            write(sentence.samples)
-            num_samples += len(sentence.samples)
+            held.write(sentence.samples)
             takes.append(sentence.take.summary())
             words += sentence.words
             text_warnings += [sentence.text_warning] if sentence.text_warning else []
     return StreamReport(
-        seconds=num_samples / sample_rate,
+        seconds=held.length / sample_rate,
         takes=tuple(takes),
         model=model,
         seed=seed,
@@ -113,6 +120,28 @@ def write_sentences(
         warnings=(*text_warnings, *(take.warning for take in takes if take.warning is not None)),
         words=tuple(words),
     )
+
+
+@contextmanager
+def open_held(output: str, sample_rate: int, ending: audio.Ending) -> Iterator[audio.HeldAudio]:
+    """Destination of sentences: a file that grows, or a pipe or device that gets the whole when all are spoken."""
+    if output == STANDARD_OUTPUT:
+        with audio.open_held_stream(sys.stdout.buffer, ".wav", sample_rate, ending) as held:
+            yield held
+    elif is_pipe(output):
+        with (
+            atomic_write(output, AudioError) as target,
+            audio.open_held_stream(target, Path(output).suffix, sample_rate, ending) as held,
+        ):
+            yield held
+    else:
+        with audio.open_held_writer(Path(output), sample_rate, ending) as held:
+            yield held
+
+
+def is_pipe(output: str) -> bool:
+    """Whether an output is standard output, or a pipe or device that exists: nothing there can be written anew."""
+    return output == STANDARD_OUTPUT or (os.path.exists(output) and not os.path.isfile(output))
 
 
 def play_through(chunks: Iterable[Chunk], sink: Sink, *, model: str, seed: int) -> StreamReport:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from marstts.errors import TextError
 from marstts.generation.loop import generate
 from marstts.generation.request import Limits
 from marstts.synthesis.continuation import Continuation, first_voice
+from marstts.synthesis.in_order import SpokenSentence
 from marstts.synthesis.model_session import ModelSession, OnTake
 from marstts.synthesis.references import open_reference, sha256_of, source_name
 from marstts.synthesis.speech import Speech, Take
@@ -76,31 +77,41 @@ class TurboCompat:
 
         Raises TextError for a text without words, VoiceError where the voice was made for another model.
         """
-        started, parts = time.perf_counter(), self.synthesizer
-        parts.check_fits(voice)
-        chunks = [chunk for chunk in split_chunks(map_punctuation(text)) if chunk]
-        if not chunks:
-            raise TextError("there is nothing to say: the text is empty")
-        voice = first_voice(voice, self.mode)
-        takes: list[Take] = []
-        for index, chunk in enumerate(chunks):
-            take = first_valid(self.attempts(chunk, voice, (seed, index)))
-            takes.append(take)
-            if self.mode is Continuation.PER_CHUNK and len(take.codes[0]):
-                voice = replace(voice, prefix=Prefix(chunk, take.codes))
-            if on_take is not None:
-                on_take(take, len(takes), len(chunks))
+        started = time.perf_counter()
+        takes = [sentence.take for sentence in self.speak_in_order(text, voice, seed=seed, on_take=on_take)]
         seconds = time.perf_counter() - started
         joined = Waveform(np.concatenate([take.waveform.samples for take in takes]), takes[0].waveform.sample_rate)
         return Speech(
             waveform=audio.trim_silence(joined),
             takes=tuple(takes),
-            model=parts.name,
+            model=self.synthesizer.name,
             seed=seed,
             compute_seconds=seconds,
             first_audio_seconds=seconds,
             text_warning=None,
         )
+
+    def speak_in_order(
+        self, text: str, voice: Voice, *, seed: int = 0, on_take: OnTake | None = None
+    ) -> Generator[SpokenSentence, None, None]:
+        """Speak as `speak`, but yield each chunk when it is done; raises its errors at once. Nothing is trimmed."""
+        self.synthesizer.check_fits(voice)
+        chunks = [chunk for chunk in split_chunks(map_punctuation(text)) if chunk]
+        if not chunks:
+            raise TextError("there is nothing to say: the text is empty")
+        return self.speak_chunks(chunks, first_voice(voice, self.mode), seed, on_take)
+
+    def speak_chunks(
+        self, chunks: Sequence[str], voice: Voice, seed: int, on_take: OnTake | None
+    ) -> Generator[SpokenSentence, None, None]:
+        """Yield the chunks, each continuing from the one before it where the mode asks for that."""
+        for index, chunk in enumerate(chunks):
+            take = first_valid(self.attempts(chunk, voice, (seed, index)))
+            if self.mode is Continuation.PER_CHUNK and len(take.codes[0]):
+                voice = replace(voice, prefix=Prefix(chunk, take.codes))
+            if on_take is not None:
+                on_take(take, index + 1, len(chunks))
+            yield SpokenSentence(take=take, samples=take.waveform.samples, words=())
 
     def attempts(self, chunk: str, voice: Voice, seed: tuple[int, ...]) -> Iterator[Take]:
         """Takes of one chunk, with rising top-p."""

@@ -8,11 +8,12 @@ and at most `MAX_AHEAD` sentences are in work or wait for one before them.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
 from marstts import audio
+from marstts.errors import MissingExtraError
 from marstts.generation.scheduler import Scheduler
 from marstts.synthesis.batch import (
     DEFAULT_BATCH,
@@ -26,9 +27,12 @@ from marstts.synthesis.batch import (
 from marstts.synthesis.continuation import Continuation, first_voice, next_voice
 from marstts.synthesis.incremental_decoder import Samples
 from marstts.synthesis.model_session import ModelSession, OnTake
-from marstts.synthesis.speech import Speech, Take, at_speed, pause_after, silence
+from marstts.synthesis.prepared_text import PreparedText
+from marstts.synthesis.speech import Take, at_speed, pause_after, silence
+from marstts.synthesis.styled import Part, at_rate, phrase_missing_rate, warning_of
 from marstts.synthesis.voices import adapt_voice
 from marstts.synthesis.word_times import Word
+from marstts.text.segments import Segment
 
 MAX_AHEAD = 4 * DEFAULT_BATCH
 """A batch runs, a batch waits, and the rest is room for sentences done before one that is sampled again."""
@@ -51,19 +55,52 @@ class SpokenSentence:
     """Parts of the text that could not be spoken; comes with one of the sentences."""
 
 
-class InOrderSpeaker(BatchSpeaker):
-    """One text in progress, whose sentences are results."""
+@dataclass(frozen=True, eq=False)
+class PartReading:
+    """One part of a text, as it is read."""
 
-    def open(self, request: SpeakRequest) -> None:
-        """Read the beginning of a text and queue its first sentences; raises the errors of `Synthesizer.speak`."""
+    part: Part
+    state: TextState
+    prepared: PreparedText
+
+
+@dataclass(frozen=True, eq=False)
+class NextSentence:
+    """A sentence that is read and not begun."""
+
+    reading: PartReading
+    index: int
+    """Counts from 0 in its part."""
+    segment: Segment
+
+
+class InOrderSpeaker(BatchSpeaker):
+    """One text in progress, whose sentences are results. Its parts may differ in voice and rate."""
+
+    def open(self, parts: Sequence[Part], requests: Sequence[SpeakRequest]) -> None:
+        """Read the beginning of all parts and queue the first sentences; raises the errors of `Synthesizer.speak`."""
         started = time.perf_counter()
-        voice = first_voice(adapt_voice(self.session, request.voice), self.continuation)
-        self.prepared = self.session.prepare_text(request.text, voice, request.seed, self.top_p)
-        self.text = TextState(request, (), started, voice)
-        self.following = next(self.prepared, None)
+        self.readings = [self.read_part(*pair, started) for pair in zip(parts, requests, strict=True)]
+        self.unread = self.read_sentences()
+        self.following = next(self.unread, None)
+        self.order: dict[SentenceState, tuple[int, PartReading]] = {}
+        self.rate_problems: dict[str, None] = {}
+        self.num_characters_in_all = sum(len(request.text) for request in requests)
         self.num_begun = self.num_characters = self.num_kept = self.num_handed = 0
         self.max_ahead = 1 if self.continuation is Continuation.PER_CHUNK else MAX_AHEAD
         self.begin_sentences()
+
+    def read_part(self, part: Part, request: SpeakRequest, started: float) -> PartReading:
+        """Read the first sentence of a part."""
+        voice = first_voice(adapt_voice(self.session, request.voice), self.continuation)
+        prepared = self.session.prepare_text(request.text, voice, request.seed, self.top_p)
+        return PartReading(part, TextState(request, (), started, voice), prepared)
+
+    def read_sentences(self) -> Iterator[NextSentence]:
+        """Read the sentences of all parts, as they are asked for."""
+        for reading in self.readings:
+            for index, segment in enumerate(reading.prepared):
+                yield NextSentence(reading, index, segment)
 
     def feed(self, texts: Iterator[SpeakRequest]) -> Iterator[SpeakResult]:
         """Begin the next sentences of the text that is open."""
@@ -73,37 +110,45 @@ class InOrderSpeaker(BatchSpeaker):
     def begin_sentences(self) -> None:
         """Begin sentences while few requests wait and few sentences are ahead of the last one handed over."""
         while (
-            self.following is not None
+            (following := self.following) is not None
             and self.scheduler.num_waiting < self.capacity
             and self.num_begun - self.num_handed < self.max_ahead
         ):
-            state = self.sentence_state(self.text, self.num_begun, self.following)
+            state = self.sentence_state(following.reading.state, following.index, following.segment)
+            self.order[state] = self.num_begun, following.reading
             self.add(state, next(state.rounds))
             self.num_begun += 1
-            self.num_characters += len(self.following.text)
-            self.following = next(self.prepared, None)
+            self.num_characters += len(following.segment.text)
+            self.following = next(self.unread, None)
 
     def keep(self, state: SentenceState, kept: Take) -> Iterator[SpeakResult]:
-        """Keep the take of a sentence: a result whose index is that of the sentence, from 0."""
+        """Keep the take of a sentence: a result whose index is the sentence's place in the text, from 0."""
         if state.whole is not None:
             yield from self.keep_part(state, state.whole, kept)
             return
-        text = self.text
+        text, (number, reading) = state.text, self.order.pop(state)
         text.voice = next_voice(text.voice, kept, self.continuation)
         self.num_kept += 1
         if self.on_take is not None:
             self.on_take(kept, self.num_kept, self.num_sentences)
-        speech = self.session.assemble(
-            [at_speed(kept, self.speed)], seed=text.request.seed, started=text.started, first_audio_seconds=0.0
-        )
-        yield SpeakResult(index=state.index, text=kept.text, speech=speech)
+        takes = self.at_rate_of(reading.part, at_speed(kept, self.speed))
+        speech = self.session.assemble(takes, seed=text.request.seed, started=text.started, first_audio_seconds=0.0)
+        yield SpeakResult(index=number, text=kept.text, speech=speech)
+
+    def at_rate_of(self, part: Part, take: Take) -> list[Take]:
+        """The take at the rate of its part; as it is, where no rate can be made."""
+        try:
+            return list(at_rate([take], part.rate))
+        except MissingExtraError as error:
+            self.rate_problems[phrase_missing_rate(error)] = None
+            return [take]
 
     @property
     def num_sentences(self) -> int:
         """Sentences of the text; estimated by its characters until all of it is read."""
         if self.following is None:
             return self.num_begun
-        return max(self.num_begun + 1, round(self.num_begun * len(self.text.request.text) / self.num_characters))
+        return max(self.num_begun + 1, round(self.num_begun * self.num_characters_in_all / self.num_characters))
 
     def takes(self) -> Generator[Take, None, None]:
         """Yield the takes of the sentences in order."""
@@ -121,12 +166,19 @@ class InOrderSpeaker(BatchSpeaker):
         with closing(self.takes()) as takes:
             for sentence in joined(takes):
                 is_last = self.following is None and self.num_handed == self.num_begun
-                yield replace(sentence, text_warning=self.prepared.warning) if is_last else sentence
+                yield replace(sentence, text_warning=self.text_warning) if is_last else sentence
+
+    @property
+    def text_warning(self) -> str | None:
+        """The warning about what was read so far."""
+        parts = [reading.part for reading in self.readings]
+        return warning_of(parts, [reading.prepared.warning for reading in self.readings], self.rate_problems)
 
 
 def run_in_order(
     session: ModelSession,
-    request: SpeakRequest,
+    parts: Sequence[Part],
+    requests: Sequence[SpeakRequest],
     *,
     top_p: float,
     continuation: Continuation,
@@ -134,7 +186,7 @@ def run_in_order(
     takes: int,
     speed: float,
 ) -> Generator[SpokenSentence, None, None]:
-    """Speak one text, sentence by sentence. Closing the iterator stops within a patch."""
+    """Speak one text, sentence by sentence: `requests` are those of its `parts`. Closing stops within a patch."""
     speaker = InOrderSpeaker(
         session,
         Scheduler(session.engine, DEFAULT_BATCH),
@@ -145,7 +197,7 @@ def run_in_order(
         takes=takes,
         speed=speed,
     )
-    speaker.open(request)
+    speaker.open(parts, requests)
     return speaker.sentences()
 
 
@@ -159,9 +211,3 @@ def joined(takes: Iterable[Take]) -> Iterator[SpokenSentence]:
         yield SpokenSentence(take=take, samples=audio.join(pieces).samples, words=words)
         pause = silence(pause_after(take.text) + take.extra_pause_seconds, take.waveform.sample_rate)
         offset += take.seconds
-
-
-def sentences_of(speech: Speech) -> Generator[SpokenSentence, None, None]:
-    """The sentences of a speech that is done; the first one with the warning about the text."""
-    for number, sentence in enumerate(joined(speech.takes)):
-        yield sentence if number else replace(sentence, text_warning=speech.text_warning)

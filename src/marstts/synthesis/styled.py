@@ -1,12 +1,13 @@
 """Speech whose voice or rate changes within the text, as SSML asks: part by part, each a separate request.
 
-Upstream: `synthesizer.speak`, for SSML documents alone.  Downstream: `batch`, which speaks all parts in one batch.
+Upstream: `synthesizer.speak`, for SSML documents alone.  Downstream: `batch` and `in_order`, which speak all
+parts in one batch.
 A rate is made by time stretching that keeps the pitch (`audio.tempo`, extra `formats`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -58,23 +59,32 @@ def _marked(segment: Segment) -> str:
 
 def join_parts(parts: Sequence[Part], spoken: Sequence[Speech]) -> Speech:
     """One speech of all parts, those with a rate stretched; a warning says what was not honored."""
-    warnings: dict[str, None] = dict.fromkeys(speech.text_warning for speech in spoken if speech.text_warning)
-    if any(part.is_emphasized for part in parts):
-        warnings["not supported and ignored: emphasis"] = None
     takes: list[Take] = []
+    problems: list[str] = []
     for part, speech in zip(parts, spoken, strict=True):
         try:
             takes += at_rate(speech.takes, part.rate)
         except MissingExtraError as error:
-            warnings[f"the speaking rate is not honored: {error}"] = None
+            problems.append(phrase_missing_rate(error))
             takes += speech.takes
     return replace(
         spoken[0],
         waveform=join(takes),
         takes=tuple(takes),
         compute_seconds=max(speech.compute_seconds for speech in spoken),
-        text_warning="; ".join(warnings) or None,
+        text_warning=warning_of(parts, [speech.text_warning for speech in spoken], problems),
     )
+
+
+def warning_of(parts: Sequence[Part], of_texts: Iterable[str | None], problems: Iterable[str]) -> str | None:
+    """One warning for all parts: what was left out of their texts, and what of the document was not honored."""
+    emphasis = ["not supported and ignored: emphasis"] if any(part.is_emphasized for part in parts) else []
+    return "; ".join(dict.fromkeys([*filter(None, of_texts), *emphasis, *problems])) or None
+
+
+def phrase_missing_rate(error: MissingExtraError) -> str:
+    """The warning where a rate cannot be made."""
+    return f"the speaking rate is not honored: {error}"
 
 
 def at_rate(takes: Sequence[Take], rate: float) -> Iterator[Take]:

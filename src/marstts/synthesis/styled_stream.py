@@ -21,7 +21,7 @@ from marstts.synthesis.incremental_decoder import ChunkSizes
 from marstts.synthesis.model_session import ModelSession
 from marstts.synthesis.speech import at_speed, pause_after, silence
 from marstts.synthesis.stream import Chunk, stream_text
-from marstts.synthesis.styled import Part
+from marstts.synthesis.styled import Part, phrase_missing_rate
 from marstts.synthesis.voices import voice_of_part
 from marstts.voice import Voice
 
@@ -71,7 +71,7 @@ def _styled(
                     tempo = TempoFilter(rate, chunk.sample_rate)
                 except MissingExtraError as error:
                     rate = 1.0
-                    warnings.append(f"the speaking rate is not honored: {error}")
+                    warnings.append(phrase_missing_rate(error))
             samples = chunk.samples if tempo is None else tempo.push(chunk.samples, is_last=chunk.is_last)
             if chunk.is_last and not is_last and chunk.take is not None:
                 pause = silence(pause_after(chunk.take.text) + chunk.take.extra_pause_seconds, chunk.sample_rate)

@@ -106,12 +106,7 @@ class Synthesizer(ModelSession):
         has the scores. `speed`, 0.8 to 1.25, changes the tempo at the same pitch and needs the extra `formats`.
         SSML may change voice and rate within the text.
         """
-        parts = (split_parts(text, self.lexicon) if SSML_TAG in text[:SSML_START] else ()) or (Part(text),)
-        opened = self.open_voice(voice)
-        requests = [
-            SpeakRequest(index=index, text=part.text, voice=voice_of_part(self, part.voice, opened), seed=seed)
-            for index, part in enumerate(parts, start=1)
-        ]
+        parts, requests = self.parts_of(text, voice, seed)
         results = run_requests(
             self,
             iter(requests),
@@ -124,6 +119,16 @@ class Synthesizer(ModelSession):
         )
         spoken = [speech_of(result) for result in sorted(results, key=lambda result: result.index)]
         return spoken[0] if parts[0].text is text else join_parts(parts, spoken)
+
+    def parts_of(self, text: str, voice: AnyVoice, seed: int) -> tuple[tuple[Part, ...], list[SpeakRequest]]:
+        """The parts of SSML that changes voice or rate, or the whole text; and a request for each."""
+        parts = (split_parts(text, self.lexicon) if SSML_TAG in text[:SSML_START] else ()) or (Part(text),)
+        opened = self.open_voice(voice)
+        voices = [voice_of_part(self, part.voice, opened) for part in parts]
+        return parts, [
+            SpeakRequest(index=index, text=part.text, voice=own, seed=seed)
+            for index, (part, own) in enumerate(zip(parts, voices, strict=True), start=1)
+        ]
 
     def speak_in_order(
         self,
@@ -141,17 +146,11 @@ class Synthesizer(ModelSession):
 
         Reads the text as it goes, and keeps the sentences in work alone; the number of sentences that `on_take` gets
         is estimated until all of the text is read. Raises the errors of `speak`, most of them before the first
-        sentence. SSML that changes voice or rate is spoken as a whole first.
+        sentence. The parts of SSML that changes voice or rate share a batch, as in `speak`.
         """
-        if SSML_TAG in text[:SSML_START] and split_parts(text, self.lexicon):
-            whole = self.speak(
-                text, voice, seed=seed, top_p=top_p, continuation=continuation, on_take=on_take, takes=takes,
-                speed=speed,
-            )  # fmt: skip
-            return in_order.sentences_of(whole)
         return in_order.run_in_order(
             self,
-            SpeakRequest(index=1, text=text, voice=self.open_voice(voice), seed=seed),
+            *self.parts_of(text, voice, seed),
             top_p=self.sampling.top_p if top_p is None else top_p,
             continuation=continuation,
             on_take=on_take,

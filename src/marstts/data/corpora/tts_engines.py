@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import shutil
 import subprocess
 import tempfile
@@ -130,7 +131,11 @@ def espeak(text: str, voice: BaseVoice, rate: float, pitch: float) -> Waveform:
 def call(command: list[str], text: str | None = None) -> None:
     """Run an engine; DataError with the end of its messages if it fails, hangs or is not installed."""
     try:
-        subprocess.run(command, input=text, capture_output=True, check=True, text=True, timeout=SECONDS_PER_CALL)
+        with tempfile.TemporaryDirectory() as home:
+            subprocess.run(
+                command, input=text, capture_output=True, check=True, encoding="utf-8", errors="replace",
+                timeout=SECONDS_PER_CALL, env=engine_environment(home),
+            )  # fmt: skip
     except subprocess.CalledProcessError as error:
         raise DataError(
             f"{command[0]} failed with exit code {error.returncode}: {error.stderr.strip()[-200:]}"
@@ -139,6 +144,26 @@ def call(command: list[str], text: str | None = None) -> None:
         raise DataError(f"{command[0]} cannot be run: {error.strerror}") from error
     except subprocess.TimeoutExpired as error:
         raise DataError(f"{command[0]} did not finish one sentence within {SECONDS_PER_CALL} s") from error
+
+
+def engine_environment(home: str) -> dict[str, str]:
+    """The environment of an engine: of the user's, only where programs and libraries are; all else is fixed.
+
+    Two engines would otherwise say a text in several ways. espeak-ng 1.51 looks for a PulseAudio server even when it
+    writes to a file, and where its home has no folder for one yet, the PulseAudio library makes one with a name by
+    `rand()`, whose next numbers are the breath of the voice. So the first call of a new home differed from all others.
+    pico2wave reads memory that it never wrote; it is zero unless a variable such as MALLOC_PERTURB_ fills it.
+    """
+    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+    return {
+        **kept,
+        "HOME": home,
+        "LANG": "C.UTF-8",
+        "LC_ALL": "C.UTF-8",
+        "TMPDIR": home,
+        "PULSE_RUNTIME_PATH": home,
+        "PULSE_SERVER": f"unix:{home}/none",
+    }
 
 
 CMU = "CMU, BSD-like: use, modify, sublicense, sell; keep the notice"

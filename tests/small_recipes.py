@@ -1,0 +1,59 @@
+"""Recipes in tiny sizes: a copy of `recipes/` whose configurations ask for few steps, few hours and few recordings.
+
+    python tests/small_recipes.py FOLDER
+    FOLDER/recipes/mini/run.sh WORK_FOLDER
+
+Every stage then runs with the options of the recipe in a minute or less. What is trained that way says nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+SIZES = {
+    "steps": 4, "validate_every": 2, "log_every": 1, "warmup_steps": 1, "start_step": 2, "end_step": 3,
+    "train_hours": 0.04, "speakers_per_voice": 2, "max_hours": 0.02, "batch_size": 4, "pairs_per_batch": 2,
+    "max_references": 4, "sentences": 4, "pairs_per_speaker": 0, "min_margin": 0.0,
+    "rejected_min_minimal_pair_error": 0.0, "chosen_max_minimal_pair_error": 1.0,
+}  # fmt: skip
+"""Values that replace those of the recipes, wherever a recipe has one of that name."""
+
+SENTENCES = 8
+"""Sentences of a test set, in place of those that a recipe asks for."""
+
+CORPUS = {"validation_utterances": 16, "test_utterances_per_speaker": 28}
+"""Values of a corpus that mini's recipe leaves at their defaults, which ask for hundreds."""
+
+VALUE = re.compile(r"^(\w+) = [0-9._e-]+$", re.MULTILINE)
+
+
+def copy_small(folder: Path) -> Path:
+    """Copy the recipes into `folder` with small sizes, next to a link to the package; returns the copy."""
+    recipes = folder / "recipes"
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(REPOSITORY / "recipes", recipes)
+    (folder / "src").symlink_to(REPOSITORY / "src")
+    for path in recipes.rglob("*.toml"):
+        lines = re.sub(r"(?m) +#.*$", "", path.read_text(encoding="utf-8"))
+        path.write_text(VALUE.sub(smaller, lines), encoding="utf-8")
+    for path in recipes.rglob("*.sh"):
+        script = re.sub(r"--sentences [0-9]+", f"--sentences {SENTENCES}", path.read_text(encoding="utf-8"))
+        path.write_text(script, encoding="utf-8")
+    with (recipes / "mini" / "synthetic.toml").open("a", encoding="utf-8") as file:
+        file.writelines(f"{name} = {value}\n" for name, value in CORPUS.items())
+    return recipes
+
+
+def smaller(line: re.Match[str]) -> str:
+    """A line of a configuration with its small value; unchanged where there is none."""
+    name = line[1]
+    return f"{name} = {SIZES[name]}" if name in SIZES else line[0]
+
+
+if __name__ == "__main__":
+    print(copy_small(Path(sys.argv[1])))
