@@ -132,7 +132,7 @@ def _required(nodes: Sequence[Any]) -> tuple[frozenset[str], ...]:
             found.update(_required(value[2]))
         elif str(kind) == "BRANCH":
             found.update(_required_by_all(value[1]))
-        elif (characters := characters_of(str(kind), value)) is not None and len(characters) < 53:
+        elif (characters := characters_of(str(kind), value)) is not None and len(characters) <= MAX_SET:
             found.add(characters)
     return tuple(sorted(found, key=_frequency))
 
@@ -152,7 +152,7 @@ def _required_by_all(branches: Sequence[Any]) -> set[frozenset[str]]:
         group for found in groups for group in found if all(any(each <= group for each in others) for others in groups)
     }
     union = frozenset().union(*(group[0] for group in groups))
-    return shared or ({union} if len(union) < 53 else set())
+    return shared or ({union} if len(union) <= MAX_SET else set())
 
 
 def class_of(characters: frozenset[str]) -> str:

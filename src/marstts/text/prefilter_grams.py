@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 MAX_GRAMS = 64
@@ -19,6 +20,9 @@ MAX_GRAMS = 64
 MAX_LENGTH = 4
 """Longest strings; longer ones exclude hardly more."""
 
+MAX_CLASSES = 5
+"""Longest strings of classes."""
+
 MAX_SET = 100
 """Ranges of more characters are not listed."""
 
@@ -26,8 +30,13 @@ MAX_COPIES = 3
 """A part that is repeated more often is a loop."""
 
 _DIGITS = str.maketrans("123456789", "0" * 9)
+_CLASSES = str.maketrans(ascii_lowercase + ascii_uppercase, "a" * 26 + "A" * 26)
+_IS_CLASSES = "\0"
+"""First character of a string in which every small letter is a, and every capital A."""
+
 _ZERO_WIDTH = ("AT", "ASSERT_NOT")
 _REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
+_CLASS_WEIGHTS = {"a": 0.6, "A": 0.06, _IS_CLASSES: 1.0}
 _WEIGHTS = {" ": 0.15, "0": 0.12, ".": 0.03, ",": 0.03, "-": 0.01, "'": 0.01}
 """About how often a text holds a character, where digits are one."""
 
@@ -44,11 +53,14 @@ def tokens_of(text: str) -> set[str]:
 
 
 def grams_of(token: str) -> set[str]:
-    """All strings of one to `MAX_LENGTH` characters within a token of `tokens_of`, with the spaces beside it."""
+    """All strings within a token of `tokens_of`, with the spaces beside it: of characters, and of their classes."""
     text = f" {token} "
+    classes = text.translate(_CLASSES)
     found = set(text)
     for length in range(2, MAX_LENGTH + 1):
         found.update([text[start : start + length] for start in range(len(text) - length + 1)])
+    for length in range(2, MAX_CLASSES + 1):
+        found.update([_IS_CLASSES + classes[start : start + length] for start in range(len(text) - length + 1)])
     return found
 
 
@@ -79,9 +91,10 @@ def frequency(group: frozenset[str]) -> tuple[float, str]:
     total = 0.0
     for string in sorted(group):
         weight = 1.0
+        weights = _CLASS_WEIGHTS | _WEIGHTS if string[0] == _IS_CLASSES else _WEIGHTS
         for character in string:
             usual = 0.03 if character.islower() else 0.01 if character.isupper() else 0.004
-            weight *= _WEIGHTS.get(character, usual)
+            weight *= weights.get(character, usual)
         total += weight
     return round(total, 12), min(group)
 
@@ -101,24 +114,32 @@ class _Automaton:
         self.cuts: set[frozenset[int]] = set()
         """Sets of places; every match passes one of each."""
         self.first, self.last, _ = self._read_sequence(list(nodes), True, True, True)
+        self.classes = [
+            None if place is None else frozenset(each.translate(_CLASSES) for each in place) for place in self.places
+        ]
         self.before: list[set[int]] = [set() for _ in self.places]
         for place, following in enumerate(self.after):
             for each in following:
                 self.before[each].add(place)
 
     def groups(self, cut: frozenset[int]) -> Iterator[frozenset[str]]:
-        """The strings that begin in a cut, that end in it, and those of three characters around it; empty: too many."""
-        for length in range(2, MAX_LENGTH + 1):
-            yield self._strings(cut, 0, length - 1)
-            yield self._strings(cut, length - 1, 0)
-        yield self._strings(cut, 1, 1)
+        """The strings that begin in a cut, that end in it, and that begin one before it; empty: too many."""
+        for length in range(2, MAX_CLASSES + 1):
+            for num_before, num_after in {(0, length - 1), (length - 1, 0), (1, length - 2)}:
+                if length <= MAX_LENGTH:
+                    yield self._strings(cut, num_before, num_after, self.places)
+                yield frozenset(_IS_CLASSES + each for each in self._strings(cut, num_before, num_after, self.classes))
 
-    def _strings(self, cut: frozenset[int], num_before: int, num_after: int) -> frozenset[str]:
+    def _strings(
+        self, cut: frozenset[int], num_before: int, num_after: int, places: Sequence[Characters]
+    ) -> frozenset[str]:
         paths: set[tuple[int, ...]] = {(place,) for place in cut}
         for _ in range(num_before):
             if any(path[0] in self.first for path in paths):
                 return frozenset()
             paths = {(place, *path) for path in paths for place in self.before[path[0]]}
+            if len(paths) > 8 * MAX_GRAMS:
+                return frozenset()
         for _ in range(num_after):
             if any(path[-1] in self.last for path in paths):
                 return frozenset()
@@ -127,7 +148,7 @@ class _Automaton:
                 return frozenset()
         found: set[str] = set()
         for path in paths:
-            sets = [self.places[place] for place in path]
+            sets = [places[place] for place in path]
             size = 1
             for characters in sets:
                 size *= MAX_GRAMS + 1 if characters is None else len(characters)
@@ -165,10 +186,12 @@ class _Automaton:
             return self._read_sequence(list(value[3]), is_needed, at_start, at_end)
         if kind == "BRANCH":
             parts = [self._read_sequence(list(branch), False, at_start, at_end) for branch in value[1]]
-            firsts, lasts = (set().union(*(part[side] for part in parts)) for side in (0, 1))
+            firsts: set[int] = set().union(*(part[0] for part in parts))
+            lasts: set[int] = set().union(*(part[1] for part in parts))
             return firsts, lasts, any(part[2] for part in parts)
         if kind in _REPEATS:
-            return self._read_repeat(*value, is_needed, at_start, at_end)
+            least, most, inner = value
+            return self._read_repeat(int(least), int(most), inner, is_needed, at_start, at_end)
         is_place = kind in ("LITERAL", "NOT_LITERAL", "IN", "ANY")
         characters = characters_of(kind, value)
         place = len(self.places)
@@ -186,9 +209,7 @@ class _Automaton:
         is_empty = True
         for copy in range(copies):
             needed = is_needed and copy < least
-            firsts, lasts, may_be_empty = self._read_sequence(
-                list(inner), needed, at_start and once, at_end and once
-            )
+            firsts, lasts, may_be_empty = self._read_sequence(list(inner), needed, at_start and once, at_end and once)
             may_be_empty = may_be_empty or copy >= least
             self._link(last, firsts)
             first |= firsts if is_empty else set()

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 
 from marstts.text.prefilter import MAX_GROUPS, Prefilter, class_of, prefilter_of
-from marstts.text.prefilter_grams import MAX_LENGTH, grams_of, tokens_of
+from marstts.text.prefilter_grams import MAX_CLASSES, grams_of, tokens_of
 
 Reader = Callable[[re.Match[str]], str | None]
 """Function from a match to the text that replaces it; None leaves the text as it is."""
 
-MAX_UNFILTERED = 4
-"""As many last rules are tried in any case after a change: to look at what it added would take longer."""
+MAX_CHANGES = 20
+"""More changes of one rule are not looked at one by one: the whole text is."""
 
 LONGEST_WORD = 24
 """More letters than any word has that a rule needs."""
@@ -115,6 +115,8 @@ class Rule:
         if not parts:
             return text, ""
         text = "".join(parts) + text[end:]
+        if len(places) > MAX_CHANGES:
+            return text, text
         return text, " ".join(_around(text, *place) for place in places)
 
     def matches(self, text: str, start: int = 0) -> Iterator[re.Match[str]]:
@@ -132,8 +134,8 @@ class Rule:
 
 def _around(text: str, start: int, end: int) -> str:
     """The new words in a text with their neighbors: the rest of a word, else what strings may hold with them."""
-    touches = text[start - 1 : start].isalpha() or text[end : end + 1].isalpha() if start else False
-    margin = LONGEST_WORD if touches else MAX_LENGTH - 1
+    touches = text[max(start - 1, 0) : start].isalpha() or text[end : end + 1].isalpha()
+    margin = LONGEST_WORD if touches else MAX_CLASSES - 1
     return text[max(start - margin, 0) : end + margin]
 
 
@@ -242,10 +244,7 @@ def apply_all(rules: tuple[Rule, ...], text: str, trace: Trace) -> str:
         place = (waiting & -waiting).bit_length() - 1
         waiting ^= 1 << place
         text, added = plan.rules[place].apply(text, trace)
-        later = len(rules) - place - 1
-        if added and later <= MAX_UNFILTERED:
-            waiting = ((1 << later) - 1) << place + 1
-        elif added:
+        if added and place + 1 < len(rules):
             held |= plan.held(added)  # what the text lost may stay: that costs a search at most
             waiting = plan.may_match(held) >> place + 1 << place + 1
     return text
