@@ -98,7 +98,7 @@ def test_words_that_a_rule_makes_are_seen_by_the_next() -> None:
 
 
 def test_what_a_change_adds_is_seen_with_its_neighbors() -> None:
-    rules: tuple[Rule, ...] = (rule("one", "#", "No"), rule("two", "No(?=[0-9]{4})", "number "))
+    rules: tuple[Rule, ...] = (rule("one", "#", "No", parted=False), rule("two", "No(?=[0-9]{4})", "number "))
     assert apply_all(rules, "a #1234", Trace()) == "a number 1234"
 
 

@@ -84,7 +84,7 @@ def analyze(source: str, with_words: bool = True) -> Prefilter:
         nodes = list(tree)
         first, is_nullable = _first(nodes)
         groups = required_grams(nodes) | {without_digits(group) for group in _required(nodes)}
-        words = sorted(required_words(nodes), key=lambda group: (len(group), min(group))) if with_words else []
+        words = sorted(required_words(nodes), key=lambda group: (len(group), sorted(group))) if with_words else []
         grams = sorted(groups, key=frequency)[:MAX_GROUPS]
         return Prefilter(None if is_nullable else first, tuple(grams), tuple(words[: MAX_GROUPS - 1]))
     except (ImportError, AttributeError, TypeError, ValueError):

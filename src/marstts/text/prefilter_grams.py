@@ -86,7 +86,7 @@ def without_digits(characters: Iterable[str]) -> frozenset[str]:
     return frozenset(character.translate(_DIGITS) for character in characters)
 
 
-def frequency(group: frozenset[str]) -> tuple[float, str]:
+def frequency(group: frozenset[str]) -> tuple[float, list[str]]:
     """Order of groups by about how often a text holds one of their strings."""
     total = 0.0
     for string in sorted(group):
@@ -96,7 +96,7 @@ def frequency(group: frozenset[str]) -> tuple[float, str]:
             usual = 0.03 if character.islower() else 0.01 if character.isupper() else 0.004
             weight *= weights.get(character, usual)
         total += weight
-    return round(total, 12), min(group)
+    return round(total, 12), sorted(group)
 
 
 def required_grams(nodes: Sequence[Any]) -> set[frozenset[str]]:
