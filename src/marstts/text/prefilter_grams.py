@@ -9,6 +9,7 @@ place of each part that cannot be left out, so it holds one of the strings that 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from string import ascii_lowercase, ascii_uppercase
@@ -34,6 +35,8 @@ _CLASSES = str.maketrans(ascii_lowercase + ascii_uppercase, "a" * 26 + "A" * 26)
 _IS_CLASSES = "\0"
 """First character of a string in which every small letter is a, and every capital A."""
 
+_LONG_RUN = re.compile(rf"(.)\1{{{MAX_CLASSES},}}", re.DOTALL)
+
 _ZERO_WIDTH = ("AT", "ASSERT_NOT")
 _REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
 _CLASS_WEIGHTS = {"a": 0.6, "A": 0.06, _IS_CLASSES: 1.0}
@@ -54,7 +57,7 @@ def tokens_of(text: str) -> set[str]:
 
 def grams_of(token: str) -> set[str]:
     """All strings within a token of `tokens_of`, with the spaces beside it: of characters, and of their classes."""
-    text = f" {token} "
+    text = _LONG_RUN.sub(lambda run: run[1] * MAX_CLASSES, f" {token} ")  # holds the same strings
     classes = text.translate(_CLASSES)
     found = set(text)
     for length in range(2, MAX_LENGTH + 1):
