@@ -51,7 +51,7 @@ Part = tuple[set[int], set[int], bool]
 
 
 def tokens_of(text: str) -> set[str]:
-    """What spaces part in `text`, where every digit is 0."""
+    """Tokens of `text`, which spaces separate; every digit is 0."""
     return set(text.translate(_DIGITS).split(" "))
 
 
