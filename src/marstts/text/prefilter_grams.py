@@ -56,7 +56,7 @@ def tokens_of(text: str) -> set[str]:
 
 
 def grams_of(token: str) -> set[str]:
-    """All strings within a token of `tokens_of`, with the spaces beside it: of characters, and of their classes."""
+    """All strings within a token of `tokens_of`, with the spaces around it: of characters, and of their classes."""
     text = _LONG_RUN.sub(lambda run: run[1] * MAX_CLASSES, f" {token} ")  # holds the same strings
     classes = text.translate(_CLASSES)
     found = set(text)
