@@ -240,7 +240,7 @@ _SOON = rf"(?=[0-9.,]{{1,40}}[ -]?[{re.escape(''.join(sorted({unit[0] for unit i
 """A quick look for the first character of a unit."""
 
 _AFTER = r"(?![A-Za-z0-9']|\^)"
-_STOP = r"(?:\.(?= [a-z0-9]|[,;)]))?"
+_STOP = r"(?:\.(?= [a-z0-9@&]|[,;)]))?"
 
 RULES = [
     rule(
