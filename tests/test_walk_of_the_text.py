@@ -35,7 +35,7 @@ TEXT = (
 
 READING = [
     "text/blocks", "text/markdown", "text/lexicon", "text/normalize", "text/plain", "text/punctuation",
-    "text/sentences", "text/rule_order", "text/rules", "text/prefilter", "text/symbols", "text/characters",
+    "text/sentences", "text/rule_order", "text/rules", "text/prefilter_grams", "text/symbols", "text/characters",
     "text/abbreviations", "text/dates", "text/times", "text/money", "text/units", "text/symbol_names",
     "text/initialisms",
 ]  # fmt: skip

@@ -10,9 +10,10 @@ import pytest
 
 from marstts.text import prefilter
 from marstts.text.prefilter import analyze, key_of, prefilter_of
+from marstts.text.prefilter_grams import grams_of, required_grams, tokens_of
 from marstts.text.prefilter_words import required_words
 from marstts.text.rule_order import MARKUP, RULES
-from marstts.text.rules import Rule, Trace, apply_all, members_of, plan_of, rule
+from marstts.text.rules import Plan, Rule, Trace, apply_all, plan_of, rule
 
 ROWS = (Path(__file__).parent / "written_forms.tsv").read_text(encoding="utf-8").splitlines()
 TEXTS = [" ".join(line.split("\t")[0] for line in ROWS[start : start + 5]) for start in range(0, len(ROWS), 15)]
@@ -21,18 +22,42 @@ TEXTS = [" ".join(line.split("\t")[0] for line in ROWS[start : start + 5]) for s
 @pytest.mark.parametrize("text", TEXTS)
 def test_no_match_is_skipped(text: str) -> None:
     plan = plan_of(RULES)
-    held = plan.held(members_of(text))
-    for needed, each in plan.steps:
+    tried = plan.may_match(plan.held(text))
+    for place, each in enumerate(plan.rules):
         matches = list(each.pattern.finditer(text))
-        assert needed & held == needed or not matches or each.words, (each.name, each.source)
+        assert tried >> place & 1 or not matches or each.words, (each.name, each.source)
         assert [match.span() for match in each.matches(text)] == [match.span() for match in matches], each.name
 
 
 def test_what_a_pattern_needs_is_found() -> None:
     found = analyze(r"(?<![0-9])[0-9]{1,2}:(?P<minute>[0-9]{2})")
     assert found.first == frozenset("0123456789")
-    assert frozenset(":") in found.required
-    assert frozenset({"0:"}) in found.pairs and frozenset({":0"}) in found.pairs
+    assert frozenset({"0:00"}) in found.grams
+
+
+@pytest.mark.parametrize(
+    ("source", "group"),
+    [
+        (r"(?<=[A-Z]{2})([1-9])s(?![A-Za-z0-9])", {"0s"}),
+        (r"[0-9] ?(?:am|pm)", {"am", "pm"}),
+        (r"[0-9] ?x", {"0x", " x"}),  # a part that may be missing leaves both neighbors
+        (r"(?<![a-z])to(?= [0-9])", {"to 0"}),  # has a space inside, so it is not asked for
+        (r"(?:ab)+", {"ab"}),
+        (r"a(\S)\1b", {"a!"}),  # what follows may be anything
+    ],
+)
+def test_strings_that_every_match_holds_are_found(source: str, group: set[str]) -> None:
+    found = required_grams(list(importlib.import_module(prefilter._MODULE).parse(source)))
+    may_be_asked = all(" " not in gram[1:-1] for gram in group) and group != {"a!"}
+    assert (frozenset(group) in found) == may_be_asked
+
+
+def test_strings_of_a_token_are_those_of_the_text_around_it() -> None:
+    text = 'Take 12x4" boards, 5km/h!'
+    held = set().union(*map(grams_of, tokens_of(text)))
+    for gram in (" 00", "00x0", 'x0"', "km/", "/h! "):
+        assert gram in held, gram
+    assert "12" not in held and "s 0" not in held
 
 
 @pytest.mark.slow
@@ -70,3 +95,16 @@ def test_patterns_that_tell_little_are_tried_everywhere(source: str) -> None:
 def test_words_that_a_rule_makes_are_seen_by_the_next() -> None:
     rules: tuple[Rule, ...] = (rule("one", "#", "number "), rule("two", "number (?=[0-9])", "No. ", words=["number"]))
     assert apply_all(rules, "#5", Trace()) == "No. 5"
+
+
+def test_what_a_change_adds_is_seen_with_its_neighbors() -> None:
+    rules: tuple[Rule, ...] = (rule("one", "#", "No", parted=False), rule("two", "No(?=[0-9]{4})", "number "))
+    assert apply_all(rules, "a #1234", Trace()) == "a number 1234"
+
+
+def test_no_rule_is_missed_among_those_that_may_match(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reading is that of all rules tried everywhere."""
+    texts = TEXTS[::4]
+    filtered = [apply_all(RULES, text, Trace()) for text in texts]
+    monkeypatch.setattr(Plan, "may_match", lambda plan, held: (1 << len(plan.rules)) - 1)
+    assert [apply_all(RULES, text, Trace()) for text in texts] == filtered

@@ -36,7 +36,9 @@ def _read_before_number(match: re.Match[str]) -> str | None:
     if short == "no" and _ANSWERED.search(before) and not _NUMBERED.search(before):
         return None
     words: str = _DATA["before_numbers"][short]
-    opens = short[0].isupper() and (match.start() == 0 or _OPENED.search(match.string, 0, match.start()) is not None)
+    opens = short[0].isupper() and (
+        match.start() == 0 or _OPENED.search(match.string, max(match.start() - 4, 0), match.start()) is not None
+    )
     return (words[0].upper() + words[1:] if opens else words) + " "
 
 

@@ -6,6 +6,7 @@ Upstream: folded text.  Downstream: the rules of numbers, which read the digits 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from marstts.text.numbers import DIGITS, cardinal, in_pairs, one_by_one
 from marstts.text.rules import rule
@@ -44,9 +45,9 @@ _LONG_DIGITS = re.compile(r"(?<![0-9])[0-9]{5,}(?![0-9])")
 _SNAKE_TLD = re.compile(r"(?:e\.g|i\.e)\b|[A-Z]\.")
 
 
-def _read_word(match: re.Match[str]) -> str | None:
-    """A word that is a web or mail address, a path or a file name."""
-    word = match[0]
+@lru_cache(maxsize=4096)
+def _read_word(word: str) -> str | None:
+    """A word that is a web or mail address, a path or a file name; None: it is another."""
     core = word.strip(_EDGES)
     if not core:
         return None
@@ -117,7 +118,7 @@ def _read_hashtag(match: re.Match[str]) -> str:
 
 
 RULES = [
-    rule("address.web", r"(?<!\S)(?=\S*?(?:[.:@]\S|[/\\]))\S+", _read_word, parted=False),
+    rule("address.web", r"(?<!\S)(?=\S*?(?:[.:@]\S|[/\\]))\S+", lambda match: _read_word(match[0]), parted=False),
     rule(
         "address.ip",
         r"(?<![0-9A-Za-z.])(?P<groups>[0-9]{1,3}(?:\.[0-9]{1,3}){3})(?P<tail>/[0-9]{1,2}|:[0-9]{2,5})?"

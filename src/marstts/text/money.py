@@ -25,6 +25,11 @@ _PER = r"(?P<per>/(?:sq\.? ?(?:ft|m|mi|yd|in)|[A-Za-z]{1,8}(?:\^[23](?![0-9]))?|
 _AMOUNT = rf"(?P<number>{WHOLE}[.,][0-9]{{2}}(?![0-9])|[0-9]{{1,3}}(?:\.[0-9]{{3}})+,[0-9]{{2}}(?![0-9])|{NUMBER})"
 
 
+_SOON_SYMBOL = r"(?=[0-9.,]{1,40}[A-Za-z -]{0,11}[£€¥₹₩₽₺₴₪₫฿₦₱₿$])"
+_SOON_CODE = r"(?=[0-9.,]{1,40}[A-Za-z -]{0,11}[A-Zrs])"
+"""A quick look for what the pattern of an amount takes long to miss."""
+
+
 def _is_attribute(match: re.Match[str]) -> bool:
     start, end = match.span()
     before, after = match.string[max(start - ATTRIBUTE_BEFORE, 0) : start], match.string[end : end + ATTRIBUTE_AFTER]
@@ -95,12 +100,13 @@ RULES = [
     ),
     rule(
         "money.symbol",
-        rf"{_SIGN}{RUN}{_AMOUNT}{_SCALE} ?(?P<symbol>[£€¥₹₩₽₺₴₪₫฿₦₱₿]|\$(?![0-9]))(?![0-9]){_PER}",
+        rf"{_SIGN}{RUN}{_SOON_SYMBOL}{_AMOUNT}{_SCALE} ?(?P<symbol>[£€¥₹₩₽₺₴₪₫฿₦₱₿]|\$(?![0-9]))(?![0-9]){_PER}",
         _read_money,
     ),
     rule(
         "money.code",
-        rf"{_SIGN}{RUN}{_AMOUNT}{_SCALE} ?(?P<symbol>{either(set(_CODES) - _BEFORE_ONLY)})(?![A-Za-z0-9]){_PER}",
+        rf"{_SIGN}{RUN}{_SOON_CODE}{_AMOUNT}{_SCALE} ?(?P<symbol>{either(set(_CODES) - _BEFORE_ONLY)})(?![A-Za-z0-9])"
+        rf"{_PER}",
         _read_money,
         words=_CODES,
     ),

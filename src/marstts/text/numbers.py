@@ -118,7 +118,6 @@ def in_pairs(digits: str) -> str:
     return f"{cardinal(head)} {'oh ' if tail[0] == '0' else ''}{cardinal(str(int(tail)))}"
 
 
-@lru_cache(maxsize=4096)
 def number(numeral: str) -> str:
     """A number with optional separators and decimals: 1,002.5 -> one thousand and two point five."""
     whole, point, decimals = numeral.partition(".")

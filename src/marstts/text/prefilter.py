@@ -13,17 +13,14 @@ import importlib
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from itertools import pairwise
 from typing import Any
 
+from marstts.text.prefilter_grams import MAX_SET, Characters, characters_of, frequency, required_grams, without_digits
 from marstts.text.prefilter_words import required_words
-
-MAX_SET = 100
-"""Larger sets of characters tell too little."""
 
 _MODULE = "re._parser" if sys.version_info >= (3, 11) else "sre_parse"
 _REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
@@ -31,15 +28,8 @@ _ZERO_WIDTH = ("AT", "ASSERT", "ASSERT_NOT")
 
 _PROSE_MARKS = frozenset(" .,-'\"")
 
-MAX_PAIRS = 40
-"""Larger groups of pairs tell too little."""
-
-CLASSES = str.maketrans(
-    "0123456789" + "abcdefghijklmnopqrstuvwxyz" + "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0" * 10 + "a" * 26 + "A" * 26
-)
-
-Characters = frozenset[str] | None
-"""A set of characters; None is any character."""
+MAX_GROUPS = 3
+"""More groups of a kind exclude hardly more."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +39,8 @@ class Prefilter:
     first: Characters
     """The characters a match can start with."""
 
-    required: tuple[frozenset[str], ...]
-    """Groups of characters; a text without one of a group has no match."""
-
-    pairs: tuple[frozenset[str], ...]
-    """Groups of pairs of classes (`pairs_of`) that stand side by side; a text without one of a group has no match."""
+    grams: tuple[frozenset[str], ...]
+    """Groups of short strings in which every digit is 0; a text without one of a group has no match."""
 
     words: tuple[frozenset[str], ...]
     """Groups of words; a text without one of a group has no match."""
@@ -73,16 +60,15 @@ def key_of(source: str, with_words: bool) -> str:
 def to_json(found: Prefilter) -> list[Any]:
     """The facts as lists of strings."""
     first = None if found.first is None else "".join(sorted(found.first))
-    characters = ["".join(sorted(group)) for group in found.required]
-    pairs, words = ([sorted(group) for group in groups] for groups in (found.pairs, found.words))
-    return [first, characters, pairs, words]
+    grams, words = ([sorted(group) for group in groups] for groups in (found.grams, found.words))
+    return [first, grams, words]
 
 
 def from_json(stored: list[Any]) -> Prefilter:
     """The facts that `to_json` gave."""
     first, *groups = stored
-    characters, pairs, words = (tuple(frozenset(group) for group in each) for each in groups)
-    return Prefilter(None if first is None else frozenset(first), characters, pairs, words)
+    grams, words = (tuple(frozenset(group) for group in each) for each in groups)
+    return Prefilter(None if first is None else frozenset(first), grams, words)
 
 
 @cache
@@ -97,10 +83,12 @@ def analyze(source: str, with_words: bool = True) -> Prefilter:
         tree = importlib.import_module(_MODULE).parse(source)
         nodes = list(tree)
         first, is_nullable = _first(nodes)
-        words = required_words(nodes) if with_words else ()
-        return Prefilter(None if is_nullable else first, _required(nodes), _pairs(nodes), words)
+        groups = required_grams(nodes) | {without_digits(group) for group in _required(nodes)}
+        words = sorted(required_words(nodes), key=lambda group: (len(group), sorted(group))) if with_words else []
+        grams = sorted(groups, key=frequency)[:MAX_GROUPS]
+        return Prefilter(None if is_nullable else first, tuple(grams), tuple(words[: MAX_GROUPS - 1]))
     except (ImportError, AttributeError, TypeError, ValueError):
-        return Prefilter(None, (), (), ())
+        return Prefilter(None, (), ())
 
 
 def _first(nodes: Sequence[Any]) -> tuple[Characters, bool]:
@@ -129,24 +117,7 @@ def _first_of(kind: str, value: Any) -> tuple[Characters, bool]:
         if any(characters is None for characters, _ in parts):
             return None, False
         return frozenset().union(*(characters or () for characters, _ in parts)), any(empty for _, empty in parts)
-    return _single(kind, value), False
-
-
-def _single(kind: str, value: Any) -> Characters:
-    """The characters that one place of a pattern matches."""
-    if kind == "LITERAL":
-        return frozenset({chr(value)})
-    if kind != "IN":
-        return None
-    found: set[str] = set()
-    for part, content in value:
-        if str(part) == "LITERAL":
-            found.add(chr(content))
-        elif str(part) == "RANGE" and content[1] - content[0] < MAX_SET:
-            found.update(map(chr, range(content[0], content[1] + 1)))
-        else:
-            return None
-    return frozenset(found)
+    return characters_of(kind, value), False
 
 
 def _required(nodes: Sequence[Any]) -> tuple[frozenset[str], ...]:
@@ -161,7 +132,7 @@ def _required(nodes: Sequence[Any]) -> tuple[frozenset[str], ...]:
             found.update(_required(value[2]))
         elif str(kind) == "BRANCH":
             found.update(_required_by_all(value[1]))
-        elif (characters := _single(str(kind), value)) is not None and len(characters) < 53:
+        elif (characters := characters_of(str(kind), value)) is not None and len(characters) <= MAX_SET:
             found.add(characters)
     return tuple(sorted(found, key=_frequency))
 
@@ -181,42 +152,7 @@ def _required_by_all(branches: Sequence[Any]) -> set[frozenset[str]]:
         group for found in groups for group in found if all(any(each <= group for each in others) for others in groups)
     }
     union = frozenset().union(*(group[0] for group in groups))
-    return shared or ({union} if len(union) < 53 else set())
-
-
-def _pairs(nodes: Sequence[Any]) -> tuple[frozenset[str], ...]:
-    """Groups of pairs of classes, one for each two places of a pattern that always stand side by side."""
-    places = [None if place is None else "".join(sorted(place)).translate(CLASSES) for place in _places(nodes)]
-    groups = {
-        frozenset(first + second for first in before for second in after)
-        for before, after in pairwise(places)
-        if before is not None and after is not None and len(set(before)) * len(set(after)) <= MAX_PAIRS
-    }
-    return tuple(sorted(groups, key=lambda group: (len(group), min(group))))
-
-
-def _places(nodes: Sequence[Any]) -> Iterator[Characters]:
-    """Characters that each place of a pattern matches; None parts places that do not always stand side by side."""
-    for kind, value in nodes:
-        name = str(kind)
-        if name == "SUBPATTERN" and not value[1]:
-            yield from _places(value[3])
-        elif name == "ASSERT":
-            inner = list(_places(value[1]))
-            yield from [None, *inner] if value[0] < 0 else [*inner, None]
-        elif name in _REPEATS and value[0] > 0:
-            inner = list(_places(value[2]))
-            yield from inner if len(inner) == 1 else [*inner, None, *inner[-1:]]
-        elif name not in _ZERO_WIDTH:
-            yield _single(name, value)
-
-
-def pairs_of(text: str) -> frozenset[str]:
-    """The pairs of classes of neighboring characters: digits, small letters, capitals, and every other character."""
-    classes = text.translate(CLASSES)
-    for run in ("0000", "aaaa", "000", "aaa"):  # shorter runs hold the same pairs
-        classes = classes.replace(run, run[:2])
-    return frozenset(map("".join, set(pairwise(classes))))
+    return shared or ({union} if len(union) <= MAX_SET else set())
 
 
 def class_of(characters: frozenset[str]) -> str:

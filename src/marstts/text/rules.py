@@ -8,15 +8,24 @@ So the time is linear in the text.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 
-from marstts.text.prefilter import Prefilter, class_of, pairs_of, prefilter_of
+from marstts.text.prefilter import MAX_GROUPS, Prefilter, class_of, prefilter_of
+from marstts.text.prefilter_grams import MAX_CLASSES, grams_of, tokens_of
 
 Reader = Callable[[re.Match[str]], str | None]
 """Function from a match to the text that replaces it; None leaves the text as it is."""
+
+MAX_CHANGES = 20
+"""More changes of one rule are not looked at one by one: the whole text is."""
+
+LONGEST_WORD = 24
+"""More letters than any word has that a rule needs."""
+
+MAX_TOKENS = 8192
+"""Tokens whose bits are kept."""
 
 _LETTERS = re.compile("[A-Za-z]+")
 _REFERENCE = re.compile(r"\\g<([A-Za-z_]+)>|\\([0-9])")
@@ -84,30 +93,31 @@ class Rule:
         except re.error:  # a lookbehind may not refer to groups within it
             return self.pattern
 
-    @cached_property
-    def needs(self) -> frozenset[frozenset[str]]:
-        """Groups of characters, of pairs and of words; a text without one of a group has no match."""
-        found = self.prefilter
-        return frozenset((*found.required, *found.pairs, *found.words, *((self.words,) if self.words else ())))
-
     def apply(self, text: str, trace: Trace) -> tuple[str, str]:
         """`text` with every match read, and the words with their neighbors; the same text where nothing changes."""
         start = self.scanner.search(text)
         if start is None:
             return text, ""
         parts: list[str] = []
-        added: list[str] = []
-        end = 0
+        places: list[tuple[int, int]] = []
+        end, length = 0, 0
         for match in self.matches(text, start.start()):
             words = self.read(match)
             if words is None or words == match[0]:
                 continue
             trace.record(self.name, match[0], words)
             words = _apart(words, match) if self.parted else words
+            first = length + match.start() - end
+            length = first + len(words)
             parts += (text[end : match.start()], words)
             end = match.end()
-            added.append(text[max(match.start() - 1, 0) : match.start()] + words + text[end : end + 1])
-        return ("".join(parts) + text[end:], "\n".join(added)) if parts else (text, "")
+            places.append((first, length))
+        if not parts:
+            return text, ""
+        text = "".join(parts) + text[end:]
+        if len(places) > MAX_CHANGES:
+            return text, text
+        return text, " ".join(_around(text, *place) for place in places)
 
     def matches(self, text: str, start: int = 0) -> Iterator[re.Match[str]]:
         """Matches as `finditer` gives them, from `start` on."""
@@ -120,6 +130,13 @@ class Rule:
             if position >= end and (match := self.pattern.match(text, position)) is not None:
                 end = match.end()
                 yield match
+
+
+def _around(text: str, start: int, end: int) -> str:
+    """The new words in a text with their neighbors: the rest of a word, else what strings may hold with them."""
+    touches = text[max(start - 1, 0) : start].isalpha() or text[end : end + 1].isalpha()
+    margin = LONGEST_WORD if touches else MAX_CLASSES - 1
+    return text[max(start - margin, 0) : end + margin]
 
 
 def _apart(words: str, match: re.Match[str]) -> str:
@@ -156,43 +173,78 @@ def _expander(template: str) -> Reader:
 
 @dataclass(frozen=True)
 class Plan:
-    """Rules in order, each with the bits of the groups that it needs, and the bits that a member sets."""
+    """Rules in order, and which of their groups a string or a word belongs to."""
 
-    steps: tuple[tuple[int, Rule], ...]
-    bits: dict[str, int]
+    rules: tuple[Rule, ...]
+    grams: dict[str, int]
+    """Bits of strings: group G of rule R has bit G * number of rules + R."""
 
-    def held(self, members: Iterable[str]) -> int:
-        """The bits of all groups that hold one of `members`."""
-        held, bits = 0, self.bits
-        for member in members:
-            if member in bits:
-                held |= bits[member]
+    words: dict[str, int]
+    """Bits of runs of letters, whose groups come after those of strings."""
+
+    free: int
+    """Bits of the groups that rules lack."""
+
+    known: dict[str, int] = field(default_factory=dict)
+    """Bits of tokens that were met."""
+
+    def held(self, text: str) -> int:
+        """The bits that the tokens of `text` set."""
+        held, known = 0, self.known
+        for token in tokens_of(text):
+            bits = known.get(token)
+            held |= self._bits_of(token) if bits is None else bits
         return held
+
+    def _bits_of(self, token: str) -> int:
+        bits = 0
+        for gram in self.grams.keys() & grams_of(token):
+            bits |= self.grams[gram]
+        for word in self.words.keys() & _LETTERS.findall(token):
+            bits |= self.words[word]
+        if len(self.known) >= MAX_TOKENS:
+            self.known.clear()
+        if len(token) <= LONGEST_WORD:
+            self.known[token] = bits
+        return bits
+
+    def may_match(self, held: int) -> int:
+        """The bits of the rules all of whose groups have a member in a text."""
+        held |= self.free
+        found = (1 << len(self.rules)) - 1
+        for group in range(2 * MAX_GROUPS):
+            found &= held >> group * len(self.rules)
+        return found
 
 
 @cache
 def plan_of(rules: tuple[Rule, ...]) -> Plan:
-    """The plan of rules: every group that one of them needs gets a bit."""
-    groups = {group: 1 << number for number, group in enumerate(frozenset().union(*(each.needs for each in rules)))}
-    bits: dict[str, int] = defaultdict(int)
-    for group, bit in groups.items():
-        for member in group:
-            bits[member] |= bit
-    return Plan(tuple((sum(groups[group] for group in each.needs), each) for each in rules), dict(bits))
+    """The plan of rules: each of their groups gets a bit."""
+    grams: dict[str, int] = {}
+    words: dict[str, int] = {}
+    free = (1 << 2 * MAX_GROUPS * len(rules)) - 1
+    for place, each in enumerate(rules):
+        given = (each.words,) if each.words else ()
+        kinds = ((grams, each.prefilter.grams), (words, (*each.prefilter.words, *given)))
+        for first, (bits, groups) in zip((0, MAX_GROUPS), kinds, strict=True):
+            for number, group in enumerate(groups, first):
+                bit = 1 << number * len(rules) + place
+                free ^= bit
+                for member in group:
+                    bits[member] = bits.get(member, 0) | bit
+    return Plan(rules, grams, words, free)
 
 
 def apply_all(rules: tuple[Rule, ...], text: str, trace: Trace) -> str:
     """`text` after every rule in order; a rule is tried where the text holds all that it needs."""
     plan = plan_of(rules)
-    held = plan.held(members_of(text))
-    for needed, each in plan.steps:
-        if needed & held == needed:
-            text, added = each.apply(text, trace)
-            if added:
-                held |= plan.held(members_of(added))  # what the text lost may stay: that costs a search at most
+    held = plan.held(text)
+    waiting = plan.may_match(held)
+    while waiting:
+        place = (waiting & -waiting).bit_length() - 1
+        waiting ^= 1 << place
+        text, added = plan.rules[place].apply(text, trace)
+        if added and place + 1 < len(rules):
+            held |= plan.held(added)  # what the text lost may stay: that costs a search at most
+            waiting = plan.may_match(held) >> place + 1 << place + 1
     return text
-
-
-def members_of(text: str) -> frozenset[str]:
-    """Characters, pairs of their classes and runs of letters of a text."""
-    return frozenset(text).union(_LETTERS.findall(text), pairs_of(text))

@@ -6,7 +6,7 @@ Upstream: text whose money is read.  Downstream: the rules of plain numbers.
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 
 from marstts.text.numbers import (
     ATTRIBUTE_AFTER,
@@ -58,6 +58,7 @@ def units() -> dict[str, tuple[str, str]]:
     return known | {symbol: (one, many) for symbol, (one, many) in data["plain"].items()}
 
 
+@lru_cache(maxsize=1024)
 def read_per(unit: str) -> str | None:
     """The words after "per": kg -> per kilogram, hr -> per hour; None if it is no unit."""
     power = re.fullmatch(r"(.*?[a-z])(?:\^)?([23])", unit)
@@ -71,6 +72,7 @@ def read_per(unit: str) -> str | None:
     return f"per {units()[unit][0]}" if unit in units() else None
 
 
+@lru_cache(maxsize=1024)
 def name_unit(unit: str) -> tuple[str, str] | None:
     """One and many of a unit that may hold a power and "per" parts: m/s^2, kg/m^3, km^2."""
     head, *tail = re.split("[/·*]", unit)
@@ -234,13 +236,16 @@ def _point(letter: str | None) -> str:
 _PER_PART = r"(?:/(?:100 ?k[mg]|100 ?g|[A-Za-z%μ]{1,8})(?:\^?[23](?![0-9]))?(?:·[A-Za-z]{1,4})?)"
 _POWERED = rf"(?:{either(units())})(?:\^?[23](?![0-9]))?"
 _UNIT = rf"(?P<unit>{_POWERED}(?:[·*]{_POWERED})?{_PER_PART}{{0,2}})"
+_SOON = rf"(?=[0-9.,]{{1,40}}[ -]?[{re.escape(''.join(sorted({unit[0] for unit in units()})))}])"
+"""A quick look for the first character of a unit."""
+
 _AFTER = r"(?![A-Za-z0-9']|\^)"
-_STOP = r"(?:\.(?= [a-z0-9]|[,;)]))?"
+_STOP = r"(?:\.(?= [a-z0-9@&]|[,;)]))?"
 
 RULES = [
     rule(
         "unit.range",
-        rf"{RUN}(?P<low>{NUMBER} ?(?:{either(units())}))(?: ?— ?|-)(?={NUMBER} ?(?:{either(units())}){_AFTER})",
+        rf"{RUN}{_SOON}(?P<low>{NUMBER} ?(?:{either(units())}))(?: ?— ?|-)(?={NUMBER} ?(?:{either(units())}){_AFTER})",
         r"\g<low> to ",
     ),
     rule(
@@ -346,7 +351,7 @@ RULES = [
     ),
     rule(
         "unit.number",
-        rf"{SIGN}{RUN}(?<![\^])(?<!\^-)(?P<number>[0-9]{{1,3}},[0-9]{{1,2}}(?![0-9,])|{NUMBER})"
+        rf"{SIGN}{RUN}{_SOON}(?<![\^])(?<!\^-)(?P<number>[0-9]{{1,3}},[0-9]{{1,2}}(?![0-9,])|{NUMBER})"
         rf"(?P<gap>[ -]?){_UNIT}{_AFTER}{_STOP}",
         _read_unit,
     ),
