@@ -61,7 +61,7 @@ def holds_text(value: Any, depth: int = 0) -> bool:
         return MARKER in value.string.lower()
     if isinstance(value, (list, tuple)) and depth < 3:
         return any(holds_text(each, depth + 1) for each in value[:20])
-    if is_dataclass(value) and not isinstance(value, type) and depth < 2:
+    if is_dataclass(value) and not isinstance(value, type) and depth < 3:
         return any(holds_text(value.__dict__.get(each.name), depth + 1) for each in fields(value))
     return False
 

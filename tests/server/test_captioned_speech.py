@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from api_server import speech
 from fastapi.testclient import TestClient
+from numpy.typing import NDArray
 
 from marstts.audio import read
 from marstts.server.app import create_app
@@ -54,13 +56,19 @@ def test_a_whole_file_comes_with_its_words(speaker: TestClient, mini: Synthesize
     assert [word["start_time"] for word in response["timestamps"]] == [word.start for word in expected.words]
 
 
+def samples_of(pcm: bytes) -> NDArray[np.int32]:
+    return np.frombuffer(pcm, "<i2").astype(np.int32)
+
+
 @pytest.mark.slow
 def test_lines_hold_the_file_and_its_words(speaker: TestClient):
     response = speaker.post(URL, json=speech(TEXT, response_format="pcm"))
     assert response.headers["content-type"] == "application/x-ndjson"
     lines = [json.loads(line) for line in io.StringIO(response.text)]
     audio = b"".join(base64.b64decode(line["audio"]) for line in lines)
-    assert audio == speaker.post("/v1/audio/speech", json=speech(TEXT, response_format="pcm")).content
+    whole = speaker.post("/v1/audio/speech", json=speech(TEXT, response_format="pcm")).content
+    # the size of chunks follows the speed of the machine, and where chunks meet, samples are rounded otherwise
+    np.testing.assert_allclose(samples_of(audio), samples_of(whole), atol=1)
     assert words_in_order([word for line in lines for word in line["timestamps"]], len(audio) / 48_000) == WORDS
     assert sum(bool(line["timestamps"]) for line in lines) > 1, "words come as they are spoken"
 
