@@ -77,7 +77,7 @@ def test_the_first_chunk_is_longer_where_many_listen():
     present = 12
     assert listener.first() == 3
     present = 24
-    assert listener.first() == CROWDED_PATCHES == 4
+    assert listener.first() == CROWDED_PATCHES == 5
 
 
 def test_chunks_grow_with_the_buffer():

@@ -27,7 +27,7 @@ FIRST_PATCHES = ((4, 2), (12, 3))
 """Listeners up to which the first chunk of a sentence has so many patches. The more callers there are, the longer its
 audio must last until the second chunk comes: with two patches, the buffers of 24 callers would run dry."""
 
-CROWDED_PATCHES, MIN_PATCHES, MAX_PATCHES = 4, 4, 24
+CROWDED_PATCHES, MIN_PATCHES, MAX_PATCHES = 5, 4, 24
 """Patches of the first chunk with more listeners; of the following ones at least and at most."""
 
 USED_SLACK, GROWTH = 0.5, 3
