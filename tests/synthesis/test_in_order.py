@@ -194,6 +194,7 @@ def test_the_memory_of_a_written_text_does_not_grow_with_it(
     way: str, reference: Waveform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("marstts.audio.held.MAX_HELD_BYTES", 1)
+    monkeypatch.setattr(in_order, "MAX_AHEAD", 4)  # so that both texts are longer than what is in work
     monkeypatch.setattr("marstts.cli.streaming.sys.stdout", Pipe())
     tts = scripted_synthesizer(good)
     voice = tts.clone(reference)
