@@ -150,8 +150,8 @@ def engine_environment(home: str) -> dict[str, str]:
     """The environment of an engine: of the user's, only where programs and libraries are; all else is fixed.
 
     Two engines would otherwise say a text in several ways. espeak-ng 1.51 looks for a PulseAudio server even when it
-    writes to a file, and where its home has no folder for one yet, the PulseAudio library makes one with a name by
-    `rand()`, whose next numbers are the breath of the voice. So the first call of a new home differed from all others.
+    writes to a file. Where its home has no folder for one yet, the PulseAudio library makes one with a random name,
+    probably by `rand()`, whose next numbers are the breath of the voice. So the first call of a new home differed.
     pico2wave reads memory that it never wrote; it is zero unless a variable such as MALLOC_PERTURB_ fills it.
     """
     kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
