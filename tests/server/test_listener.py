@@ -14,11 +14,13 @@ from marstts.server.listener import (
     GROWTH,
     MAX_PATCHES,
     MIN_PATCHES,
+    TRIMMED_PATCHES,
     USED_SLACK,
     Crowd,
     Listener,
     PriorityGate,
 )
+from scripted import ScriptedTake, scripted_synthesizer
 
 CODEC = ToyCodec()
 RATE = CODEC.spec.patch_rate
@@ -77,7 +79,19 @@ def test_the_first_chunk_is_longer_where_many_listen():
     present = 12
     assert listener.first() == 3
     present = 24
-    assert listener.first() == CROWDED_PATCHES == 5
+    assert listener.first() == 5
+    present = 25
+    assert listener.first() == CROWDED_PATCHES == 6
+
+
+@pytest.mark.parametrize(("later", "least"), [(1, 1), (24, 4)])
+def test_the_first_chunk_is_longer_where_others_came_while_it_was_generated(reference, later: int, least: int):
+    """The first of many callers at once sees none of the others when its sentence begins."""
+    present = iter([1])
+    crowd = Crowd(lambda: next(present, later), lambda: 60.0)
+    tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(40))
+    first = next(tts.stream("The cat sat.", tts.clone(reference), config=Listener(tts.codec, 0.5, crowd=crowd)))
+    assert least <= first.seconds * RATE <= least + 1
 
 
 def test_chunks_grow_with_the_buffer():
@@ -92,14 +106,14 @@ def test_chunks_grow_with_the_buffer():
 
 
 @pytest.mark.parametrize(
-    ("present", "throughput", "expected"), [(24, 48.0, 4), (24, 72.0, 6), (24, 96.0, 8), (6, 96.0, 4 * GROWTH)]
+    ("present", "throughput", "expected"), [(24, 48.0, 4), (24, 72.0, 6), (24, 96.0, 8), (6, 96.0, 5 * GROWTH)]
 )
 def test_a_chunk_is_made_while_the_one_before_it_plays(present, throughput, expected):
     """The audio of a chunk is not sent yet when the next size is chosen; without it, all would look late."""
     now = 100.0
     listener = Listener(CODEC, 0.15, clock=lambda: now, crowd=Crowd(lambda: present, lambda: throughput))
     now = 100.5  # the first audio is late, and lasts as long as any
-    assert listener.following(4) == expected
+    assert listener.following(4 + TRIMMED_PATCHES) == expected
 
 
 def test_the_gate_admits_the_smallest_key_first_and_no_more_than_its_places():

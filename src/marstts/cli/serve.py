@@ -84,13 +84,14 @@ def serve(
     check_installed(PACKAGES, "serve")
     from marstts.server.app import create_app  # help needs no server
     from marstts.server.base import Server
-    from marstts.server.service import measure_listeners
+    from marstts.server.service import measure_listeners, warm_up
 
     keys = (*(api_key or ()), *(() if api_keys_file is None else read_keys(api_keys_file)))
     check_keys(keys, host, no_keys)
     certificate = certificate_of(certificate_file, private_key)
     synthesizer = load(model, engine)
     sys.setswitchinterval(SWITCH_SECONDS)
+    warm_up(synthesizer)
     settings = ServeSettings(
         capacity=capacity,
         listeners=listeners or measure_listeners(synthesizer, capacity),

@@ -23,12 +23,15 @@ from marstts.generation.request import RequestState
 FIRST_AUDIO_SECONDS = 0.15
 """Callers without audio go before those whose buffers last longer than this."""
 
-FIRST_PATCHES = ((4, 2), (12, 3))
+FIRST_PATCHES = ((4, 2), (12, 3), (24, 5))
 """Listeners up to which the first chunk of a sentence has so many patches. The more callers there are, the longer its
 audio must last until the second chunk comes: with two patches, the buffers of 24 callers would run dry."""
 
-CROWDED_PATCHES, MIN_PATCHES, MAX_PATCHES = 5, 4, 24
+CROWDED_PATCHES, MIN_PATCHES, MAX_PATCHES = 6, 4, 24
 """Patches of the first chunk with more listeners; of the following ones at least and at most."""
+
+TRIMMED_PATCHES = 1
+"""Of the first chunk of a sentence, about so much is silence or is held until more follows, and is not sent."""
 
 USED_SLACK, GROWTH = 0.5, 3
 """Share of a buffer that may go by while the next chunk is generated, and its size relative to the one before; larger
@@ -103,7 +106,7 @@ class Listener:
         return self.dry_at + max(0, decodable) / self._rate * (decodable >= least)
 
     def first(self) -> int:
-        """Patches of the first chunk of a sentence."""
+        """Patches of the first chunk of a sentence, for as many listeners as there are now."""
         self._decoded_patches = 0
         present = self._crowd.num_listeners()
         self._first_patches = next((size for most, size in FIRST_PATCHES if present <= most), CROWDED_PATCHES)
@@ -115,8 +118,9 @@ class Listener:
         At most `GROWTH` times as many, and as many as are made while `USED_SLACK` of the buffer goes by.
         """
         self._decoded_patches += size
-        ahead = 0.0 if self._playing_since is None else max(0.0, self.dry_at - self._clock())
-        affordable = int((ahead * self._rate + size) * USED_SLACK * self._crowd.share)
+        is_first = self._playing_since is None
+        ahead = -TRIMMED_PATCHES if is_first else max(0.0, self.dry_at - self._clock()) * self._rate
+        affordable = int((ahead + size) * USED_SLACK * self._crowd.share)
         return min(max(affordable, MIN_PATCHES), max(GROWTH * size, MIN_PATCHES), MAX_PATCHES)
 
 

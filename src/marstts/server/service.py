@@ -217,14 +217,18 @@ def shared_batch(synthesizer: Synthesizer, capacity: int, places: int, crowd: Cr
     return SharedBatch(synthesizer, scheduler, PriorityGate(num_cores(), lambda: scheduler.is_busy), crowd)
 
 
+def warm_up(synthesizer: Synthesizer) -> None:
+    """Speak once: the first speech of a process takes longer, and would keep the first callers waiting."""
+    for _ in synthesizer.stream(WARMING_TEXT):
+        pass
+
+
 def measure_listeners(synthesizer: Synthesizer, rows: int) -> int:
     """Return how many streams this machine keeps supplied: `MAX_LOAD` of the audio that it makes per second.
 
     As many streams as rows begin at once and are made as those of callers are, by their order and with their chunks.
-    The first speech of a process takes longer, so that one is not measured.
     """
-    for _ in synthesizer.stream(WARMING_TEXT):
-        pass
+    warm_up(synthesizer)
     voice = synthesizer.open_voice()
     started = time.perf_counter()
     crowd = Crowd(lambda: rows, lambda: EXPECTED_SHARE * rows)

@@ -31,7 +31,7 @@ class ChunkSizes(Protocol):
         ...
 
     def first(self) -> int:
-        """Return the size of the first chunk of an utterance."""
+        """Return the size of the first chunk of an utterance; asked again until that chunk is decoded."""
         ...
 
     def following(self, size: int) -> int:
@@ -68,7 +68,8 @@ class IncrementalDecoder:
 
     def __init__(self, session: ModelSession, voice: Voice, sizes: ChunkSizes) -> None:
         self._session, self._sizes = session, sizes
-        self._size, self._decoded = sizes.first(), 0
+        self._following: int | None = None
+        self._decoded = 0
         self._decoding = start_decoding(session.codec_of(voice))
         self._pieces: list[Samples] = []
         self._codes: Codes | None = None
@@ -76,21 +77,25 @@ class IncrementalDecoder:
     def decode_until(self, row: RequestState) -> Samples:
         """Decode what can be decoded of the row by now and fills a chunk; the rest, once it has ended."""
         known = len(row.patches)
-        stop = known if row.stop is not None else self._decoded + self._size
+        stop = known if row.stop is not None else self._decoded + self._size()
         if stop == self._decoded or (row.stop is None and not self._is_ready(known, stop)):
             return np.zeros(0, np.float32)
         self._codes = self._session.codes_of(row)
         if not self._session.model.is_incremental:
             stop = len(self._codes[0])  # frames of the codec, of which a token may stand for several
         self._pieces.append(check_samples(self._decoding.decode_until(self._codes, stop)))
-        self._decoded, self._size = stop, self._sizes.following(stop - self._decoded)
+        self._decoded, self._following = stop, self._sizes.following(stop - self._decoded)
         return self._pieces[-1]
 
     @property
     def needed(self) -> float:
         """Patches that a row must have for the next chunk, unless it has ended."""
         is_incremental = self._session.model.is_incremental
-        return self._decoded + self._size + self._session.codec.lookahead_patches if is_incremental else math.inf
+        return self._decoded + self._size() + self._session.codec.lookahead_patches if is_incremental else math.inf
+
+    def _size(self) -> int:
+        """Return the patches of the next chunk. The first one is chosen late, since more callers may have come."""
+        return self._sizes.first() if self._following is None else self._following
 
     def _is_ready(self, known: int, stop: int) -> bool:
         """Return True where `known` patches are enough to decode up to patch `stop`."""
