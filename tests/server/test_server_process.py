@@ -79,9 +79,10 @@ def process(*options: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
         assert running.stdout is not None
         found = re.match(r"http://\S+", running.stdout.readline().decode())
         assert found, "the server did not start"
-        yield running, found[0].rstrip("/")
-        if running.poll() is None:
-            running.kill()
+        try:
+            yield running, found[0].rstrip("/")
+        finally:
+            running.kill()  # otherwise a failed test would wait for ever; nothing is done where it has ended
 
 
 @pytest.mark.slow
@@ -133,3 +134,13 @@ def test_an_upload_that_does_not_arrive_in_time_is_refused(tmp_path: Path, lengt
             stopped.set()
         assert b" 408 " in status and time.monotonic() - started < 5.0
         assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_the_health_check_of_the_container_passes_while_the_server_runs_and_fails_after_it():
+    compose = (TESTS.parent / "compose.yaml").read_text(encoding="utf-8")
+    [script] = re.findall(r'test: \[CMD, \S+python, -c, "(.*)"\]', compose)
+    with process("--api-key", "secret") as (_, address):
+        command = [sys.executable, "-c", script.replace("http://127.0.0.1:8000", address)]
+        assert subprocess.run(command, check=False, timeout=60).returncode == 0
+    assert subprocess.run(command, check=False, timeout=60, stderr=subprocess.DEVNULL).returncode != 0
