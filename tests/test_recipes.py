@@ -31,7 +31,7 @@ from marstts.training.mars6.config import PretrainConfig
 from marstts.training.optim import learning_rate
 from marstts.training.run_log import read_log
 from marstts.training.speaker.config import Kind, SpeakerTrainingConfig
-from small_recipes import copy_small
+from small_recipes import copy_people, copy_small
 
 TESTS = Path(__file__).parent
 RECIPES = TESTS.parent / "recipes"
@@ -202,11 +202,13 @@ def environment_of_recipes(output: Path, variables: Mapping[str, str] | None = N
     return {**environment, **(variables or {})}
 
 
-def run_recipe(script: str, output: Path, variables: Mapping[str, str] | None = None, recipes: Path = RECIPES) -> str:
+def run_recipe(
+    script: str, output: Path, variables: Mapping[str, str] | None = None, recipes: Path = RECIPES, *arguments: Path
+) -> str:
     """Run a recipe whole; returns its log."""
     environment = environment_of_recipes(output, variables)
     done = subprocess.run(
-        [str(recipes / script), str(output)], env=environment, capture_output=True, text=True,
+        [str(recipes / script), str(output), *map(str, arguments)], env=environment, capture_output=True, text=True,
         timeout=BUDGET_MINUTES * 60, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
@@ -266,16 +268,56 @@ def test_the_papers_smoke_test_runs_whole(tmp_path: Path) -> None:
     assert not is_long or checkpoint.name == "step-00000200"
 
 
+LONG = pytest.mark.skipif("MARSTTS_LONG_TESTS" not in os.environ, reason="takes minutes; set MARSTTS_LONG_TESTS")
+SHARED_PEOPLE = TESTS.parents[1] / "shared" / "people"
+
+
+@pytest.mark.timeout(3 * BUDGET_MINUTES * 60)
+@pytest.mark.slow
+@LONG
+def test_mini_runs_whole_in_small_sizes_from_corpus_to_preference_training(tmp_path: Path) -> None:
+    """All stages with a few steps."""
+    recipes, work = copy_small(tmp_path / "small"), tmp_path / "work"
+    run_recipe("mini/run.sh", work, {"LIMIT": "4"}, recipes)
+    assert (work / "evaluation" / "results.md").stat().st_size > 100
+    run_recipe("mini/preference.sh", work, None, recipes)
+    assert (work / "mini-preference" / "bundle.json").is_file()
+
+
 @pytest.mark.timeout(BUDGET_MINUTES * 60)
 @pytest.mark.slow
+@LONG
+def test_preference_training_on_the_best_and_worst_takes_runs_whole_in_small_sizes(tmp_path: Path) -> None:
+    """The packaged model takes the place of a trained one: takes of an untrained model are all equally bad."""
+    recipes, work = copy_small(tmp_path / "small"), tmp_path / "work"
+    work.mkdir()
+    (work / "mini").symlink_to(recipes.parent / "src" / "marstts" / "models_data" / "mini")
+    corpus = ["prepare", "synthetic", "--config", str(recipes / "mini" / "synthetic.toml")]
+    texts = ["--sentences", f"{recipes / 'mini' / 'text' / 'english.txt.gz'}:1"]
+    subprocess.run(["marstts", *corpus, *texts, "--output", str(work / "synthetic")], check=True, timeout=600)
+    run_recipe("mini/preference.sh", work, {"SCHEME": "best_vs_worst"}, recipes)
+    assert (work / "mini-preference-best_vs_worst" / "bundle.json").is_file()
+
+
+@pytest.mark.timeout(BUDGET_MINUTES * 60)
+@pytest.mark.slow
+@LONG
+def test_mini5_runs_whole_in_small_sizes(tmp_path: Path) -> None:
+    run_recipe("mini5/run.sh", tmp_path / "work", {"LIMIT": "4"}, copy_small(tmp_path / "small"))
+    assert (tmp_path / "work" / "speech.wav").stat().st_size > 100
+
+
+@pytest.mark.timeout(BUDGET_MINUTES * 60)
+@pytest.mark.slow
+@LONG
+@pytest.mark.skipif(not SHARED_PEOPLE.is_dir(), reason="needs recordings of people, which are not in the repository")
 @pytest.mark.parametrize(
-    ("script", "result"), [("mini/run.sh", "evaluation/results.md"), ("mini5/run.sh", "speech.wav")]
+    ("script", "result"),
+    [("mini/people.sh", "evaluation/texts/results.md"), ("mini/codec_people.sh", "export/codec/config.json")],
 )
-def test_a_recipe_of_hours_runs_whole_in_small_sizes(script: str, result: str, tmp_path: Path) -> None:
-    """All stages with a few steps; five minutes each, so only where MARSTTS_LONG_TESTS asks for it."""
-    if "MARSTTS_LONG_TESTS" not in os.environ:
-        pytest.skip("takes minutes; set MARSTTS_LONG_TESTS")
-    run_recipe(script, tmp_path / "work", {"LIMIT": "4"}, copy_small(tmp_path / "small"))
+def test_a_recipe_for_recordings_of_people_runs_whole_in_small_sizes(script: str, result: str, tmp_path: Path) -> None:
+    people = copy_people(SHARED_PEOPLE, tmp_path / "people")
+    run_recipe(script, tmp_path / "work", {"LIMIT": "8"}, copy_small(tmp_path / "small"), people)
     assert (tmp_path / "work" / result).stat().st_size > 100
 
 
