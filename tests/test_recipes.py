@@ -185,6 +185,15 @@ def test_a_recipe_calls_commands_that_exist_with_options_they_take(script: Path,
         assert all(Path(word).is_file() for word in command if word.endswith(".toml"))
 
 
+@pytest.mark.parametrize("path", sorted(RECIPES.rglob("*.sh")), ids=lambda path: str(path.relative_to(RECIPES)))
+def test_a_recipe_whose_evaluation_renders_speech_names_the_package_that_does(path: Path) -> None:
+    """The synthetic test set and the baselines that are compared unless others are named are spoken by espeak-ng."""
+    script = path.read_text(encoding="utf-8")
+    for evaluation in re.findall(r"^marstts evaluate --system(?:.*\\\n)*.*", script, re.MULTILINE):
+        if '--baselines ""' not in evaluation:
+            assert re.search(r"^#.*espeak-ng", script, re.MULTILINE), f"{path.name} evaluates, but names no espeak-ng"
+
+
 BUDGET_MINUTES = 20
 """Time limit of a script on cores that do other work, too; those of tiny take two minutes of processor time each."""
 

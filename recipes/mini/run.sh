@@ -2,7 +2,7 @@
 # All stages of mini. An interrupted run resumes.
 # Usage: recipes/mini/run.sh WORK_FOLDER     (about 5 hours on two cores)
 #
-#   apt-get install flite rhvoice rhvoice-english libttspico-utils      (the last three are in Debian's non-free)
+#   apt-get install espeak-ng flite rhvoice rhvoice-english libttspico-utils    (the last three are in Debian's non-free)
 #   pip install 'marstts[train,synthetic,eval]'
 #
 # Variable: LIMIT trials of the evaluation (all 56).
