@@ -182,7 +182,7 @@ POWERS = [
     rule(
         "number.power",
         r"(?<![A-Za-z0-9^])(?P<base>[0-9]{1,9}(?![0-9])|[A-Za-z]{1,20})\^(?:(?P<exponent>[+-]?[0-9]{1,4}|[A-Za-z]"
-        r"(?![A-Za-z]))|(?P<grouped>\([A-Za-z0-9+-]{1,9}\)))",
+        r"(?![A-Za-z]))|(?P<grouped>\([A-Za-z0-9+\u0370-\u03ff-]{1,9}\)))",
         _read_power,
     ),
     rule("number.power", r"(?:(?<=[)\]\u0370-\u03ff])|(?<=[0-9][A-Za-z]))\^2(?![0-9])", " squared"),

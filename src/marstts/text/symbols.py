@@ -111,7 +111,7 @@ OPERATORS: list[Rule] = [
     rule(
         "symbol.absolute",
         r"(?<![\w|])\|(?P<of>[A-Za-z0-9]{1,3}(?: ?[+*/-] ?[A-Za-z0-9]{1,3}){0,2})\|(?![\w|])",
-        r"the absolute value of \g<of>",
+        lambda match: f"the absolute value of {match['of'].replace('-', ' minus ')}",
         parted=False,
     ),
     rule("symbol.note", r"\b([A-G])#(?![0-9A-Za-z])", r"\1 sharp "),
