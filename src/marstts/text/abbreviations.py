@@ -21,7 +21,7 @@ _OPENER = re.compile(
     r"|Its|Their|Our|My|What|Who|Why|How|However|A|An)(?![A-Za-z.])"
 )
 _OPENED = re.compile("[a-z0-9][.?!][\"')]? $")
-_NUMBERED = re.compile(r"\b[Nn]os?\. ?[0-9]{1,4},? (?:and|or) $|[0-9], $")
+_NUMBERED = re.compile(r"\b[Nn]os?\. ?[0-9]{1,4},? (?:and|or) $|\b[Nn]os?\. ?[0-9]{1,4} [a-z]{1,12}, $|[0-9], $")
 _NAME = re.compile(" [A-Z]")
 _ANSWERED = re.compile(
     r"(?:\b(?:said|says|say|saying|answered|answers?|replied|reply|told (?:him|her|me|us|them|you)|is|was|a"

@@ -205,7 +205,7 @@ RULES: list[Rule] = [
     ),
     rule(
         "date.short",
-        r"(?P<before>\b(?:[Oo]n|[Bb]y|[Uu]ntil|[Ss]ince|[Ff]rom|[Dd]ue|[Dd]ated|[Bb]efore|[Aa]fter|[Ww]eek of"
+        r"(?P<before>\b(?:[Oo]n|[Bb]y|[Uu]ntil|[Ss]ince|[Ff]rom|[Dd]ue|[Dd]ated|[Bb]efore|[Aa]fter|[Ww]eek of|[Ee]nding"
         r"|[Aa]s of|[Ee]ffective|[Tt]oday is|[Dd]eadline:|[Dd]ate:|Mon|Tues?|Weds?"
         r"|Thu|Thurs?|Fri|Sat|Sun|(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day,?) )"
         r"(?P<month>[0-9]{1,2})/(?P<day>[0-9]{1,2})(?![0-9/])(?! (?:of|cup|inch|mile|share|chance|majority))",
@@ -230,6 +230,8 @@ RULES: list[Rule] = [
             "After",
             "after",
             "of",
+            "ending",
+            "Ending",
             "Effective",
             "effective",
             "is",

@@ -76,7 +76,7 @@ MARKUP: list[Rule] = [
         r" \1 ",
     ),
     rule("latex.exponent", r"\^\{([A-Za-z0-9+-]{1,9})\}", r"^\1", parted=False),
-    rule("latex.index", r"(?<=[A-Za-z])(?<![/.@][A-Za-z])_\{?([A-Za-z0-9])\}?(?![A-Za-z0-9_])", r" \1", parted=False),
+    rule("latex.index", r"(?<=[A-Za-z])(?<![/.@][A-Za-z])(?!(?<=[oO])_[oO])_\{?([A-Za-z0-9])\}?(?![A-Za-z0-9_])", r" \1", parted=False),
     rule("latex.delimiter", r"\\[()\[\]]|\$\$", " ", parted=False),
     rule(
         "latex.command",
@@ -90,7 +90,7 @@ MARKUP: list[Rule] = [
 EMOTICONS: list[Rule] = [
     rule(
         "emoticon",
-        r"(?<![^\s(])(?:[:;=]['^-]?[()DPpOo|\\/3*]{1,3}|8-\)|[:;]-?\]|<3+|</3|\^[_.]?\^|-_-|[oO]_[oO]|T_T|xD|XD"
+        r"(?<![^\s(])(?:[:;=]['^-]?[()DPpOo|\\/3*]{1,3}|8-\)|[:;]-?\]|<3+|</3|\^[_.]?\^|-_-|[oO]_[oO]|>[_.]<|T_T|xD|XD"
         r"|:'\(|>:\(|\\o/)(?![^\s.,!?;)])",
         " ",
         parted=False,
@@ -152,7 +152,7 @@ OPERATORS: list[Rule] = [
     ),
     rule(
         "symbol.arrow",
-        r"(?<=[\w)\]\"'.!?%]) ?(?:-{1,3}>+) ?(?=[\w"
+        r"(?<=[\w)\]\"'.!?%°€£¢]) ?(?:-{1,3}>+) ?(?=[\w"
         r"(\[\"'$£€#@+-])",
         " to ",
         parted=False,
