@@ -10,7 +10,7 @@ import pytest
 
 from marstts.text import prefilter
 from marstts.text.prefilter import analyze, key_of, prefilter_of
-from marstts.text.prefilter_grams import grams_of, required_grams, tokens_of
+from marstts.text.prefilter_grams import required_grams, strings_of, tokens_of, within_spaces
 from marstts.text.prefilter_words import required_words
 from marstts.text.rule_order import MARKUP, RULES
 from marstts.text.rules import Plan, Rule, Trace, apply_all, plan_of, rule
@@ -54,7 +54,8 @@ def test_strings_that_every_match_holds_are_found(source: str, group: set[str]) 
 
 def test_strings_of_a_token_are_those_of_the_text_around_it() -> None:
     text = 'Take 12x4" boards, 5km/h!'
-    held = set().union(*map(grams_of, tokens_of(text)))
+    heads = (" 0", "00", "x0", "km", "/h")
+    held = set().union(*(strings_of(within_spaces(token), heads, 4) for token in tokens_of(text)))
     for gram in (" 00", "00x0", 'x0"', "km/", "/h! "):
         assert gram in held, gram
     assert "12" not in held and "s 0" not in held

@@ -13,7 +13,16 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 
 from marstts.text.prefilter import MAX_GROUPS, Prefilter, class_of, prefilter_of
-from marstts.text.prefilter_grams import MAX_CLASSES, grams_of, tokens_of
+from marstts.text.prefilter_grams import (
+    IS_CLASSES,
+    MAX_CLASSES,
+    MAX_LENGTH,
+    classes_of,
+    heads_of,
+    strings_of,
+    tokens_of,
+    within_spaces,
+)
 
 Reader = Callable[[re.Match[str]], str | None]
 """Function from a match to the text that replaces it; None leaves the text as it is."""
@@ -185,8 +194,19 @@ class Plan:
     free: int
     """Bits of the groups that rules lack."""
 
+    classes: dict[str, int]
+    """Bits of strings of classes, without the mark before them."""
+
     known: dict[str, int] = field(default_factory=dict)
     """Bits of tokens that were met."""
+
+    @cached_property
+    def _heads(self) -> frozenset[str]:
+        return heads_of(self.grams)
+
+    @cached_property
+    def _class_heads(self) -> frozenset[str]:
+        return heads_of(self.classes)
 
     def held(self, text: str) -> int:
         """The bits that the tokens of `text` set."""
@@ -198,8 +218,11 @@ class Plan:
 
     def _bits_of(self, token: str) -> int:
         bits = 0
-        for gram in self.grams.keys() & grams_of(token):
+        text = within_spaces(token)
+        for gram in self.grams.keys() & strings_of(text, self._heads, MAX_LENGTH):
             bits |= self.grams[gram]
+        for gram in self.classes.keys() & strings_of(classes_of(text), self._class_heads, MAX_CLASSES):
+            bits |= self.classes[gram]
         for word in self.words.keys() & _LETTERS.findall(token):
             bits |= self.words[word]
         if len(self.known) >= MAX_TOKENS:
@@ -232,7 +255,8 @@ def plan_of(rules: tuple[Rule, ...]) -> Plan:
                 free ^= bit
                 for member in group:
                     bits[member] = bits.get(member, 0) | bit
-    return Plan(rules, grams, words, free)
+    classes = {gram[1:]: grams.pop(gram) for gram in [*grams] if gram[0] == IS_CLASSES}
+    return Plan(rules, grams, words, free, classes)
 
 
 def apply_all(rules: tuple[Rule, ...], text: str, trace: Trace) -> str:
