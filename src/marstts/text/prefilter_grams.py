@@ -33,7 +33,8 @@ MAX_SET = 100
 MAX_COPIES = 3
 """A part that is repeated more often is a loop."""
 
-_DIGITS = str.maketrans("123456789", "0" * 9)
+_OTHER_DIGITS = "123456789"
+_DIGITS = str.maketrans(_OTHER_DIGITS, "0" * 9)
 _CLASSES = str.maketrans(ascii_lowercase + ascii_uppercase, "a" * 26 + "A" * 26)
 IS_CLASSES = "\0"
 """First character of a string in which every small letter is a, and every capital A."""
@@ -55,7 +56,9 @@ Part = tuple[set[int], set[int], bool]
 
 def tokens_of(text: str) -> set[str]:
     """Tokens of `text`, which spaces separate; every digit is 0."""
-    return set(text.translate(_DIGITS).split(" "))
+    for digit in _OTHER_DIGITS:
+        text = text.replace(digit, "0")  # `str.translate` takes thirty times as long on text that is not ASCII
+    return set(text.split(" "))
 
 
 def classes_of(text: str) -> str:
