@@ -36,9 +36,7 @@ class _NoPatternError(Exception):
     """A part holds what no pattern of a token can say."""
 
 
-def token_parts(
-    nodes: Sequence[Any], parse: Callable[[str], Sequence[Any]]
-) -> tuple[tuple[frozenset[str], str], ...]:
+def token_parts(nodes: Sequence[Any], parse: Callable[[str], Sequence[Any]]) -> tuple[tuple[frozenset[str], str], ...]:
     """The parts that say most: strings of which a token must hold one, and the pattern to search it for.
 
     `parse` gives the nodes of a pattern: the strings are those of the part as it is searched, not of what lies behind.
@@ -154,7 +152,7 @@ def _digits_of(items: Sequence[Any]) -> set[str]:
 
 
 def _look(is_ahead: bool, nodes: list[Any]) -> str:
-    """What must stand before or after, up to the first space; empty where no pattern can say so."""
+    """Pattern of what must stand before or after, up to the first space; empty where no pattern can say so."""
     source = f"(?{'=' if is_ahead else '<='}{_up_to_space(nodes, is_ahead)})"
     try:
         re.compile(source)
@@ -179,7 +177,7 @@ def _up_to_space(nodes: Sequence[Any], is_ahead: bool) -> str:
 
 
 def _refusal(is_ahead: bool, nodes: list[Any]) -> str:
-    """What must not stand before or after, where one set says so that no space and all or no digits are of."""
+    """Pattern of what must not stand before or after, where a set without spaces, and with all digits or none, says so."""
     if len(nodes) != 1 or str(nodes[0][0]) not in ("LITERAL", "IN"):
         return ""
     name, value = str(nodes[0][0]), nodes[0][1]

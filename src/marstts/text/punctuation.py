@@ -28,9 +28,9 @@ def tidy_punctuation(text: str) -> str:
     if _TIDY.fullmatch(text) is not None:
         return text
     text = _DOT_INSIDE.sub(" dot ", text)  # file names and the like
-    text = _QUOTES.sub('"', text)
-    text = _APOSTROPHES.sub("'", text)
-    text = _DASHES.sub(" - ", text)
+    text = _QUOTES.sub('"', text) if '""' in text else text
+    text = _APOSTROPHES.sub("'", text) if "''" in text else text
+    text = _DASHES.sub(" - ", text) if "-" in text else text
     text = " " + _SPACES.sub(" ", text).strip() + " "
     text = _MARKS.sub(lambda match: _strongest(match[0]), text)
     text = _TIGHT_MARK.sub(r"\1 ", text)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from typing import NamedTuple
 
 from marstts.text.prefilter import MAX_GROUPS, Prefilter, class_of, prefilter_of
 from marstts.text.prefilter_grams import (
@@ -41,8 +42,7 @@ _LETTERS = re.compile("[A-Za-z]+")
 _REFERENCE = re.compile(r"\\g<([A-Za-z_]+)>|\\([0-9])")
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One reading: the rule, the text it matched, and what it put there."""
 
     rule: str
@@ -201,7 +201,7 @@ class Plan:
 
     parts: tuple[str, ...]
     """Patterns of parts, of which a token must hold a match; empty where a rule has none. Part P of rule R has place
-    P * number of rules + R here, its bit is that far behind those of words, and what it needs sets a bit behind those."""
+    P * number of rules + R; its bit is that far behind those of words, and its strings set one that is behind those."""
 
     known: dict[str, int] = field(default_factory=dict)
     """Bits of tokens that were met."""
@@ -301,7 +301,7 @@ def apply_all(rules: tuple[Rule, ...], text: str, trace: Trace) -> str:
         place = (waiting & -waiting).bit_length() - 1
         waiting ^= 1 << place
         text, added = plan.rules[place].apply(text, trace)
-        if added and place + 1 < len(rules):
-            held |= plan.held(added)  # what the text lost may stay: that costs a search at most
+        if added and (more := held | plan.held(added)) != held:  # what the text lost may stay: that costs a search
+            held = more
             waiting = plan.may_match(held) >> place + 1 << place + 1
     return text

@@ -76,7 +76,12 @@ MARKUP: list[Rule] = [
         r" \1 ",
     ),
     rule("latex.exponent", r"\^\{([A-Za-z0-9+-]{1,9})\}", r"^\1", parted=False),
-    rule("latex.index", r"(?<=[A-Za-z])(?<![/.@][A-Za-z])(?!(?<=[oO])_[oO])_\{?([A-Za-z0-9])\}?(?![A-Za-z0-9_])", r" \1", parted=False),
+    rule(
+        "latex.index",
+        r"(?<=[A-Za-z])(?<![/.@][A-Za-z])(?!(?<=[oO])_[oO])_\{?([A-Za-z0-9])\}?(?![A-Za-z0-9_])",
+        r" \1",
+        parted=False,
+    ),
     rule("latex.delimiter", r"\\[()\[\]]|\$\$", " ", parted=False),
     rule(
         "latex.command",
