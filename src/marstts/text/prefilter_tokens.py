@@ -177,7 +177,7 @@ def _up_to_space(nodes: Sequence[Any], is_ahead: bool) -> str:
 
 
 def _refusal(is_ahead: bool, nodes: list[Any]) -> str:
-    """Pattern of what must not stand before or after, where a set without spaces, and with all digits or none, says so."""
+    """Pattern of what must not stand before or after; empty unless one set without spaces says so."""
     if len(nodes) != 1 or str(nodes[0][0]) not in ("LITERAL", "IN"):
         return ""
     name, value = str(nodes[0][0]), nodes[0][1]

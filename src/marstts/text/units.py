@@ -34,6 +34,8 @@ _NEVER_BARE = frozenset("BFHT")
 _PLACE = before_places()
 _INITIAL = re.compile(r"\. ?[A-Z]")
 """Pattern of what follows an initial: "2023 A. Lee"."""
+_LETTER_RANGE = re.compile("(?:[-—]| to )[A-Z](?![A-Za-z0-9])")
+"""Pattern of what follows the letter of a seat: "seats 22A-C"."""
 _LENGTHS = frozenset({"m", "km", "cm", "mm", "dm", "um", "μm", "nm", "ft", "mi", "yd", "in", "inch"})
 
 
@@ -116,7 +118,9 @@ def _read_unit(match: re.Match[str]) -> str | None:
     unit, numeral = match["unit"], match["number"]
     if unit in _NEVER_BARE or (unit in _NEEDS_GAP and match["gap"] != " "):
         return None
-    if len(unit) == 1 and unit.isupper() and _INITIAL.match(match.string, match.start("unit") + 1):
+    after = match.start("unit") + 1
+    is_letter = _INITIAL.match(match.string, after) or _LETTER_RANGE.match(match.string, after)
+    if len(unit) == 1 and unit.isupper() and is_letter:
         return None
     if len(unit) == 1 and unit.isalpha() and _PLACE.search(match.string, max(match.start() - 12, 0), match.start()):
         return None
