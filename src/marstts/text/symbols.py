@@ -115,7 +115,7 @@ OPERATORS: list[Rule] = [
     rule("symbol.less", r"(?<=[a-z0-9)])<(?=-[0-9])", " less than ", parted=False),
     rule(
         "symbol.absolute",
-        r"(?<![\w|])\|(?P<of>[A-Za-z0-9]{1,3}(?: ?[+*/-] ?[A-Za-z0-9]{1,3}){0,2})\|(?![\w|])",
+        r"(?<![\w|])\|(?P<of>-?[A-Za-z0-9]{1,3}(?:\.[0-9]{1,3})?(?: ?[+*/-] ?[A-Za-z0-9]{1,3}){0,2})\|(?![\w|])",
         lambda match: f"the absolute value of {match['of'].replace('-', ' minus ')}",
         parted=False,
     ),

@@ -288,7 +288,7 @@ RULES = [
     ),
     rule(
         "unit.font",
-        r"(?<![0-9.])(?P<size>[0-9]{1,3}) ?pt(?= (?:font|type|text|size|bold|Arial|Times|Helvetica|Calibri))",
+        r"(?<![0-9.])(?P<size>[0-9]{1,3})[ -]?pt(?= (?:font|type|text|size|bold|Arial|Times|Helvetica|Calibri))",
         lambda match: f"{number(match['size'])} point",
     ),
     rule(
