@@ -213,7 +213,8 @@ RULES = [
     ),
     rule(
         "abbreviation.number",
-        rf"{_START}(?P<short>[Vv]ol|[Cc]h|[Ss]ec|[Pp]t|[Aa]rt|[Ff]ig|Sect|Chap|Bk|App|Tab|Pl|Ser|Ep|Lect)\. (?=[IVXL]{{1,6}}(?![A-Za-z]))",
+        rf"{_START}(?P<short>[Vv]ol|[Cc]h|[Ss]ec|[Pp]t|[Aa]rt|[Ff]ig|Sect|Chap|Bk|App|Tab|Pl|Ser|Ep|Lect)\. "
+        r"(?=[IVXL]{1,6}(?![A-Za-z]))",
         _read_before_number,
         words=(
             "vol",

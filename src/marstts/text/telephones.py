@@ -13,7 +13,8 @@ from marstts.text.rules import rule
 
 _MIN_TELEPHONE_DIGITS = 7
 _UNIT = re.compile(
-    r" (?:kg|km|m|g|t|mi|ft|km/h|ha|people|inhabitants|employees|staff|men|women|children|troops|cattle|sheep|fish|EUR|USD|GBP|kr|Euros?|euros?|dollars?)\b| [€£$%]"
+    r" (?:kg|km|m|g|t|mi|ft|km/h|ha|people|inhabitants|employees|staff|men|women"
+    r"|children|troops|cattle|sheep|fish|EUR|USD|GBP|kr|Euros?|euros?|dollars?)\b| [€£$%]"
     r"| (?!is |was |has |his |this |times |plus |days |hours )[a-z]{2,}s\b"
 )
 
