@@ -36,7 +36,7 @@ _WEB_ADDRESS = re.compile(
 )
 _PATH = re.compile(
     r"[A-Za-z]:[\\/](?!/)\S*|~/\S*|\.{1,2}/\S+|\\\\\S+"
-    r"|/(?:[A-Za-z0-9_.@+-]+/)+[A-Za-z0-9_.@+*-]*"
+    r"|/(?:[A-Za-z0-9_.@+-]+/)+[A-Za-z0-9_.@+*-]*(?:\?[A-Za-z0-9_]+=[A-Za-z0-9_.=&%+-]*)?"
     r"|/(?:usr|etc|var|tmp|home|bin|opt|dev|root|mnt|proc|sys|api)(?:/\S*)?"
     rf"|(?:[A-Za-z0-9_.@+-]+/)+[A-Za-z0-9_@+-]+\.(?:{FILE_ENDINGS})(?::[0-9]{{1,5}})?"
 )

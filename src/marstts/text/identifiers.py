@@ -167,7 +167,7 @@ def _read_score(match: re.Match[str]) -> str | None:
         return f"{cardinal(str(first))} {cardinal(str(second))}"
     if second == 10 and _FRACTION_BEFORE.search(match.string, max(match.start() - 10, 0), match.start()):
         return None
-    is_share = 12 < first < second < 100 and second not in _DENOMINATORS
+    is_share = 12 < first < second < 100 and (second == 20 or second not in _DENOMINATORS)
     if (second == 10 and first >= 2) or (second == 100 and first > 1) or is_share:
         return f"{cardinal(str(first))} out of {cardinal(str(second))}"
     return None

@@ -100,7 +100,11 @@ def _read_plain(match: re.Match[str]) -> str:
 def _read_range(match: re.Match[str]) -> str | None:
     """ "to" between two numbers, unless the first is part of a name: ISO-8859-1."""
     before = match.string[max(match.start() - 12, 0) : match.start()]
-    return None if re.search("[A-Za-z0-9]-[0-9][0-9.]{0,6}$|[A-Z]{2}[0-9]{1,2}$", before) else " to "
+    first = re.search("(?:^|[^0-9.])(0[0-9]{1,9})$", before)
+    last = re.compile("0[0-9]{1,9}").match(match.string, match.end())
+    are_codes = (first is None) != (last is None)  # 55-001
+    is_name = re.search("[A-Za-z0-9]-[0-9][0-9.]{0,6}$|[A-Z]{2}[0-9]{1,2}$", before) is not None
+    return None if are_codes or is_name else " to "
 
 
 _THING = r"(?=[$£€¥₹]?[0-9])(?![0-9]{1,2}/[0-9])"

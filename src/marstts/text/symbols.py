@@ -245,7 +245,7 @@ RULES: list[Rule] = [
     rule("symbol.minus", r"(?<=[0-9][a-z]) - (?=[0-9a-z](?![A-Za-z']))", _read_minus, parted=False),
     rule(
         "symbol.grade",
-        r"(?P<before>\b(?:[Aa]n?|[Gg]rade|[Gg]ot|of) )(?P<grade>[A-F])-(?=[\s.,;!?)]|$)",
+        r"(?P<before>\b(?:[Aa]n?|[Gg]rades?:?|[Gg]ot|of) )(?P<grade>[A-F])-(?=[\s.,;!?)]|$)",
         r"\g<before>\g<grade> minus",
         parted=False,
     ),

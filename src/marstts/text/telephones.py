@@ -54,9 +54,11 @@ def _read_code(match: re.Match[str]) -> str:
 
 def _read_mixed_groups(match: re.Match[str]) -> str:
     """Letters and digits one by one, with a pause between groups."""
-    return ", ".join(
-        " ".join(DIGITS[int(each)] if each.isdigit() else each for each in group) for group in match[0].split()
-    )
+    return _spell_groups(match[0].split())
+
+
+def _spell_groups(groups: list[str]) -> str:
+    return ", ".join(" ".join(DIGITS[int(each)] if each.isdigit() else each for each in group) for group in groups)
 
 
 def _read_expiry(match: re.Match[str]) -> str:
@@ -90,6 +92,12 @@ TELEPHONES = [
         lambda match: (
             match["before"] + " ".join(one_by_one(each) if each.isdigit() else each for each in match["code"])
         ),
+    ),
+    rule(
+        "number.code",
+        r"(?P<before>\b(?:SKU|P/N|S/N|[Pp]art (?:no\.?|number)):? #?)"
+        r"(?P<code>[0-9A-Z]{1,10}(?:-[0-9A-Z]{1,10}){1,4})(?![A-Za-z0-9-])",
+        lambda match: match["before"] + _spell_groups(match["code"].split("-")),
     ),
     rule(
         "number.tracking",
