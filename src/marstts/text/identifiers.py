@@ -180,7 +180,7 @@ _PAIRED = either(word_set("names", "paired_numbers"))
 
 
 _CODE_WORDS = (
-    r"CVV|CVC|PIN|pin|passcode|password|OTP|code|[Zz]ip|ZIP|[Aa]ccount|[Cc]ard|tracking|serial|booking|confirmation"
+    r"PMID|CVV|CVC|PIN|pin|passcode|password|OTP|code|[Zz]ip|ZIP|[Aa]ccount|[Cc]ard|tracking|serial|booking|confirmation"
     r"|reference"
     r"|[Oo]rder|[Tt]icket|[Ii]nvoice|[Cc]ase|extension"
 )

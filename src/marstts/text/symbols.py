@@ -78,7 +78,7 @@ MARKUP: list[Rule] = [
     rule("latex.exponent", r"\^\{([A-Za-z0-9+-]{1,9})\}", r"^\1", parted=False),
     rule(
         "latex.index",
-        r"(?<=[A-Za-z])(?<![/.@][A-Za-z])(?!(?<=[oO])_[oO])_\{?([A-Za-z0-9])\}?(?![A-Za-z0-9_])",
+        r"(?<=[A-Za-z])(?<![/.@][A-Za-z])(?!(?<=[oO])_[oO])_\{?([A-Za-z0-9])\}?(?![A-Za-z0-9_]|[+.-]?[A-Za-z0-9.+-]{0,30}@)",
         r" \1",
         parted=False,
     ),

@@ -32,6 +32,7 @@ def _read_groups(match: re.Match[str]) -> str | None:
     lengths = [len(group) for group in groups]
     if len(groups[0]) <= 3 and groups[0][0] != "0" and set(lengths[1:]) == {3}:
         is_thousands = all(group == "000" for group in groups[1:]) or len(groups) > 2
+        is_thousands = is_thousands or (len(groups[0]) < 3 and groups[1][1:] == "00")
         is_amount = len(groups) == 2 and _UNIT.match(match.string, match.end()) is not None
         return ",".join(groups) if is_thousands or is_amount else None
     starts_with_zero = groups[0][0] == "0" and len(groups[0]) > 1
@@ -98,6 +99,11 @@ TELEPHONES = [
         r"(?P<before>\b(?:SKU|P/N|S/N|[Pp]art (?:no\.?|number)):? #?)"
         r"(?P<code>[0-9A-Z]{1,10}(?:-[0-9A-Z]{1,10}){1,4})(?![A-Za-z0-9-])",
         lambda match: match["before"] + _spell_groups(match["code"].split("-")),
+    ),
+    rule(
+        "number.code",
+        r"(?<![\w&])#(?P<code>[0-9]{2,10}(?:-[0-9]{2,10}){1,4})(?![0-9A-Za-z-])",
+        lambda match: "number " + _spell_groups(match["code"].split("-")),
     ),
     rule(
         "number.tracking",
@@ -194,7 +200,7 @@ TELEPHONES = [
     rule(
         "number.emergency",
         r"(?<![0-9.,$£€:/-])(?:911|999|112|988|000|116"
-        r"|(?:11[013-9]|19[0-3]|[2-8]11)(?=[.,;:!?)]|$| in [A-Z]| for | or | \())"
+        r"|(?:10[158]|11[013-9]|19[0-3]|[2-8]11)(?=[.,;:!?)]|$| in [A-Z]| for | or | \())"
         r"(?![0-9/%-]|[.,:][0-9])",
         _read_known_emergency,
     ),

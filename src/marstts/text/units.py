@@ -209,8 +209,9 @@ def _read_fraction_inches(match: re.Match[str]) -> str | None:
         return f"{mixed_number(match['whole'], over, under)} inches"
     if match["noun"] is None:
         return f"{fraction(over, under)} inch"
-    whole = f"{cardinal(match['whole'])} and " if match["whole"] else ""
-    return f"{whole}{fraction(over, under).replace(' ', '-').replace('quarters', 'quarter')}-inch"
+    if match["whole"]:
+        return f"{mixed_number(match['whole'], over, under).replace('quarters', 'quarter')}-inch"
+    return f"{fraction(over, under).replace(' ', '-').replace('quarters', 'quarter')}-inch"
 
 
 def _read_angle(match: re.Match[str]) -> str:
