@@ -314,7 +314,8 @@ RULES = [
     ),
     rule(
         "abbreviation.weekend",
-        r"(?P<before>)(?P<day>Sat|Sun)\.(?=,| (?:and|or|to|at|from|through|the|is|was|will|night|morning"
+        r"(?P<before>)(?P<day>Sat|Sun)\.(?=,| (?:and|or|to|at|from|through|the|is|was|will"
+        r"|brunch|lunch|dinner|school|night|morning"
         r"|afternoon|evening|we|I|[0-9]))",
         _read_weekend,
         words=("Sat", "Sun"),

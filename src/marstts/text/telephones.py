@@ -28,6 +28,8 @@ def _read_telephone(match: re.Match[str]) -> str | None:
 
 def _read_groups(match: re.Match[str]) -> str | None:
     """Groups of digits with spaces between: a telephone or card number, or thousands."""
+    if match.string[: match.start()][-1:].isalpha():
+        return None  # log10 100
     groups = re.findall("[0-9]+", match[0])
     lengths = [len(group) for group in groups]
     if len(groups[0]) <= 3 and groups[0][0] != "0" and set(lengths[1:]) == {3}:
