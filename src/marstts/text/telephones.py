@@ -91,16 +91,14 @@ TELEPHONES = [
     rule(
         "number.code",
         r"(?P<before>\b(?:VIN|SKU|PNR|[Ss]erial (?:no\.?|number)|[Cc]onfirmation code|[Ll]icense plate):? #?)"
-        r"(?P<code>(?=[A-Z]*[0-9])(?=[0-9]*[A-Z])[A-Z0-9]{5,20})(?![A-Za-z0-9])",
-        lambda match: (
-            match["before"] + " ".join(one_by_one(each) if each.isdigit() else each for each in match["code"])
-        ),
+        r"(?P<code>(?=[A-Z]*[0-9])(?=[0-9]*[A-Z])[A-Z0-9]{5,20}(?:/[A-Z0-9]{1,4})?)(?![A-Za-z0-9])",
+        lambda match: match["before"] + _spell_groups(match["code"].split("/")),
     ),
     rule(
         "number.code",
         r"(?P<before>\b(?:SKU|P/N|S/N|[Pp]art (?:no\.?|number)):? #?)"
-        r"(?P<code>[0-9A-Z]{1,10}(?:-[0-9A-Z]{1,10}){1,4})(?![A-Za-z0-9-])",
-        lambda match: match["before"] + _spell_groups(match["code"].split("-")),
+        r"(?P<code>[0-9A-Z]{1,10}(?:[-/][0-9A-Z]{1,10}){1,4})(?![A-Za-z0-9-])",
+        lambda match: match["before"] + _spell_groups(re.split("[-/]", match["code"])),
     ),
     rule(
         "number.code",
