@@ -29,7 +29,7 @@ _POWERS = {"^2": "square", "^3": "cubic", "2": "square", "3": "cubic"}
 _QUOTE = re.compile('(?<![0-9])"')
 _OPEN_QUOTE = re.compile("(?<![A-Za-z0-9])'(?=[A-Za-z])")
 _DIMENSIONS = frozenset({"tall", "high", "long", "wide", "deep"})
-_NEEDS_GAP = frozenset("KNJT")
+_NEEDS_GAP = frozenset({"K", "N", "J", "T", "ac"})
 _NEVER_BARE = frozenset("BFHT")
 _PLACE = before_places()
 _INITIAL = re.compile(r"\. ?[A-Z]")
