@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from marstts.text import prefilter
 from marstts.text.prefilter import analyze, key_of, prefilter_of
-from marstts.text.prefilter_grams import grams_of, required_grams, tokens_of
+from marstts.text.prefilter_grams import required_grams, strings_of, tokens_of, within_spaces
+from marstts.text.prefilter_tokens import token_parts
 from marstts.text.prefilter_words import required_words
 from marstts.text.rule_order import MARKUP, RULES
 from marstts.text.rules import Plan, Rule, Trace, apply_all, plan_of, rule
@@ -54,10 +56,36 @@ def test_strings_that_every_match_holds_are_found(source: str, group: set[str]) 
 
 def test_strings_of_a_token_are_those_of_the_text_around_it() -> None:
     text = 'Take 12x4" boards, 5km/h!'
-    held = set().union(*map(grams_of, tokens_of(text)))
+    heads = (" 0", "00", "x0", "km", "/h")
+    held = set().union(*(strings_of(within_spaces(token), heads, 4) for token in tokens_of(text)))
     for gram in (" 00", "00x0", 'x0"', "km/", "/h! "):
         assert gram in held, gram
     assert "12" not in held and "s 0" not in held
+
+
+@pytest.mark.parametrize(
+    ("source", "held", "not_held"),
+    [
+        (r"(?<![A-Za-z])zip: (?=[0-9]{1,4} ?KB)", ["zip:"], ["zip", "gzip:", "zip:x"]),
+        (r"[1-9][0-9]?(?:st|nd|rd|th)(?= [A-Z])", ["00th", "0st"], ["000", "th", "0the"]),
+        (r"9/11(?=[,;)]|$)", ["0/00", "0/00,"], ["0/0", "0/000"]),
+        (r"(?<=\bin )(?:cm|mm)", ["cm", "mm"], ["xcm", "m"]),
+    ],
+)
+def test_a_part_of_a_pattern_is_searched_in_one_token(source: str, held: list[str], not_held: list[str]) -> None:
+    parse = importlib.import_module(prefilter._MODULE).parse
+    (_, part), *_ = token_parts(list(parse(source)), parse)
+    assert [token for token in held + not_held if re.search(part, f" {token} ")] == held
+
+
+def test_a_rule_whose_parts_touch_a_long_token_is_tried() -> None:
+    rules = (rule("test", r"ab[0-9]{60}x", "found"),)
+    assert apply_all(rules, f"ab{'1' * 60}x", Trace()) == "found"
+
+
+def test_a_token_that_an_earlier_rule_made_is_searched_for_parts() -> None:
+    rules = (rule("first", "q", "bc", parted=False), rule("second", "abcd(?= )", "found"))
+    assert apply_all(rules, "x aqd y", Trace()) == "x found y"
 
 
 @pytest.mark.slow

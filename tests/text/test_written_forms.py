@@ -52,7 +52,7 @@ def test_the_measured_list_is_read_right(benchmark: ModuleType) -> None:
 def test_lists_that_were_unseen_when_they_were_written(path: Path, benchmark: ModuleType) -> None:
     readings = [(written, normalize(written), right) for written, right in benchmark.read_list(path)]
     wrong = [written for written, read, right in readings if not benchmark.is_right(read, right)]
-    assert len(readings) >= 40
+    assert len(readings) > 35
     assert len(wrong) <= (1 - MIN_UNSEEN_RATIO) * len(readings), wrong
     assert [read for _, read, _ in readings if normalize(read) != read] == []
 

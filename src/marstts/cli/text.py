@@ -113,7 +113,7 @@ def print_passage(passage: Passage, *, explain: bool, as_json: bool) -> None:
     if as_json:
         about = {"segments": [asdict(segment) for segment in passage.segments], "left_out": list(passage.left_out)}
         if explain:
-            about |= {"written": passage.written, "steps": [asdict(step) for step in passage.steps]}
+            about |= {"written": passage.written, "steps": [step._asdict() for step in passage.steps]}
         typer.echo(json.dumps(about, ensure_ascii=False))
         return
     for segment in passage.segments:

@@ -21,7 +21,7 @@ _OPENER = re.compile(
     r"|Its|Their|Our|My|What|Who|Why|How|However|A|An)(?![A-Za-z.])"
 )
 _OPENED = re.compile("[a-z0-9][.?!][\"')]? $")
-_NUMBERED = re.compile(r"\b[Nn]os?\. ?[0-9]{1,4},? (?:and|or) $|[0-9], $")
+_NUMBERED = re.compile(r"\b[Nn]os?\. ?[0-9]{1,4},? (?:and|or) $|\b[Nn]os?\. ?[0-9]{1,4} [a-z]{1,12}, $|[0-9], $")
 _NAME = re.compile(" [A-Z]")
 _ANSWERED = re.compile(
     r"(?:\b(?:said|says|say|saying|answered|answers?|replied|reply|told (?:him|her|me|us|them|you)|is|was|a"
@@ -194,7 +194,7 @@ RULES = [
     rule("abbreviation.plural", r"(?<=[A-Za-z]{2})\((?P<end>s|es)\)", r"\g<end>", parted=False),
     rule(
         "abbreviation.number",
-        rf"{_START}(?P<short>{either(_DATA['before_numbers'])})\. ?(?=#?\(?[0-9])",
+        rf"{_START}(?P<short>{either(_DATA['before_numbers'])})\. ?(?=#?\(?'?[0-9])",
         _read_before_number,
         words=_DATA["before_numbers"],
     ),
@@ -213,9 +213,32 @@ RULES = [
     ),
     rule(
         "abbreviation.number",
-        rf"{_START}(?P<short>[Vv]ol|[Cc]h|[Ss]ec|[Pp]t|[Aa]rt|[Ff]ig)\. (?=[IVXL]{{1,6}}(?![A-Za-z]))",
+        rf"{_START}(?P<short>[Vv]ol|[Cc]h|[Ss]ec|[Pp]t|[Aa]rt|[Ff]ig|Sect|Chap|Bk|App|Tab|Pl|Ser|Ep|Lect)\. "
+        r"(?=[IVXL]{1,6}(?![A-Za-z]))",
         _read_before_number,
-        words=("vol", "Vol", "ch", "Ch", "sec", "Sec", "pt", "Pt", "art", "Art", "fig", "Fig"),
+        words=(
+            "vol",
+            "Vol",
+            "ch",
+            "Ch",
+            "sec",
+            "Sec",
+            "pt",
+            "Pt",
+            "art",
+            "Art",
+            "fig",
+            "Fig",
+            "Sect",
+            "Chap",
+            "Bk",
+            "App",
+            "Tab",
+            "Pl",
+            "Ser",
+            "Ep",
+            "Lect",
+        ),
     ),
     rule("abbreviation.edition", r"(?<=st |nd |rd |th )ed\.(?![A-Za-z])", "edition", parted=False),
     rule(
@@ -291,7 +314,8 @@ RULES = [
     ),
     rule(
         "abbreviation.weekend",
-        r"(?P<before>)(?P<day>Sat|Sun)\.(?=,| (?:and|or|to|at|from|through|the|is|was|will|night|morning"
+        r"(?P<before>)(?P<day>Sat|Sun)\.(?=,| (?:and|or|to|at|from|through|the|is|was|will"
+        r"|brunch|lunch|dinner|school|night|morning"
         r"|afternoon|evening|we|I|[0-9]))",
         _read_weekend,
         words=("Sat", "Sun"),

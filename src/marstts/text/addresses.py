@@ -27,7 +27,7 @@ FILE_ENDINGS = (
 _ADDRESS_SYMBOLS = table("symbols")["address"]
 _ADDRESS_SYMBOL = re.compile(f"[{re.escape(''.join(_ADDRESS_SYMBOLS))}]")
 _EDGES = "\"'()[]{}<>,;:!?.*_"
-_EMAIL = re.compile(r"[A-Za-z0-9_.+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+")
+_EMAIL = re.compile(r"[A-Za-z0-9_.+'-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+")
 _WEB_ADDRESS = re.compile(
     r"[A-Za-z]{3,6}://\S+|www\.\S+"
     rf"|[A-Za-z0-9-]*[A-Za-z][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*\.(?:{TOP_LEVEL_DOMAINS})(?::[0-9]{{2,5}})?"
@@ -36,7 +36,7 @@ _WEB_ADDRESS = re.compile(
 )
 _PATH = re.compile(
     r"[A-Za-z]:[\\/](?!/)\S*|~/\S*|\.{1,2}/\S+|\\\\\S+"
-    r"|/(?:[A-Za-z0-9_.@+-]+/)+[A-Za-z0-9_.@+*-]*"
+    r"|/(?:[A-Za-z0-9_.@+-]+/)+[A-Za-z0-9_.@+*-]*(?:\?[A-Za-z0-9_]+=[A-Za-z0-9_.=&%+-]*)?"
     r"|/(?:usr|etc|var|tmp|home|bin|opt|dev|root|mnt|proc|sys|api)(?:/\S*)?"
     rf"|(?:[A-Za-z0-9_.@+-]+/)+[A-Za-z0-9_@+-]+\.(?:{FILE_ENDINGS})(?::[0-9]{{1,5}})?"
 )

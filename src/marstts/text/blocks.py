@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from marstts.text.markdown import Kind, inline, read_line, read_numbered
-from marstts.text.tables import table
+from marstts.text.tables import table, word_set
 
 MAX_BLOCK_CHARACTERS = 1000
 """Longer passages without a sentence end are cut at a clause or a space."""
@@ -242,4 +242,5 @@ def _short_forms() -> frozenset[str]:
     data = table("abbreviations")
     groups = ("before_names", "ranks", "anywhere", "closing", "before_numbers", "streets", "weekdays")
     units = (unit.split(".")[0].lower() for unit in table("units")["plain"] if unit[0].isalpha())
-    return frozenset(short.lower() for group in groups for short in data[group]) | frozenset(units)
+    joined = (short.lower() for short in word_set("abbreviations", "joined"))
+    return frozenset(short.lower() for group in groups for short in data[group]) | frozenset(units) | frozenset(joined)

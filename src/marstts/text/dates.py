@@ -9,7 +9,7 @@ import re
 
 from marstts.text.numbers import END, RUN, cardinal, decade, number, ordinal, two_digit_year, year, year_or_number
 from marstts.text.rules import Rule, rule
-from marstts.text.tables import either, table
+from marstts.text.tables import either, table, word_set
 
 MONTHS = (
     "January", "February", "March", "April", "May", "June",
@@ -27,6 +27,10 @@ _YEAR = rf"(?P<year>[0-9]{{4}}){END}"
 _DAYS = table("abbreviations")["weekdays"]
 _COMMON_DENOMINATORS = frozenset({2, 3, 4, 5, 8, 16})
 _DAY_NAME = f"(?:{either(_DAYS)})"
+
+
+_BEFORE_DATES = word_set("names", "before_dates")
+"""Words before a date of which only the month and the day are written."""
 
 
 def _read_date(month: int, day: str, year_digits: str | None) -> str:
@@ -205,7 +209,8 @@ RULES: list[Rule] = [
     ),
     rule(
         "date.short",
-        r"(?P<before>\b(?:[Oo]n|[Bb]y|[Uu]ntil|[Ss]ince|[Ff]rom|[Dd]ue|[Dd]ated|[Bb]efore|[Aa]fter|[Ww]eek of"
+        rf"(?P<before>\b(?:(?:{either(_BEFORE_DATES)}):?|[Oo]n|[Bb]y|[Uu]ntil|[Ss]ince|[Ff]rom|[Dd]ue|[Dd]ated|[Bb]efore"
+        r"|[Aa]fter|[Ww]eek of|[Ss]ee you"
         r"|[Aa]s of|[Ee]ffective|[Tt]oday is|[Dd]eadline:|[Dd]ate:|Mon|Tues?|Weds?"
         r"|Thu|Thurs?|Fri|Sat|Sun|(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day,?) )"
         r"(?P<month>[0-9]{1,2})/(?P<day>[0-9]{1,2})(?![0-9/])(?! (?:of|cup|inch|mile|share|chance|majority))",
@@ -230,6 +235,9 @@ RULES: list[Rule] = [
             "After",
             "after",
             "of",
+            *_BEFORE_DATES,
+            "See",
+            "see",
             "Effective",
             "effective",
             "is",

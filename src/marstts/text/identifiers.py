@@ -146,6 +146,10 @@ _FRACTION_BEFORE = re.compile("(?<![0-9/])[1-9]/[2-9],? (?:and |or )?$")
 """Another fraction right before: "1/3, 9/10" are no scores."""
 
 
+_DENOMINATORS = frozenset({16, 20, 25, 32, 48, 50, 60, 64, 96})
+"""Denominators of fractions that are no counts: 24/36 is a count, 15/16 is not."""
+
+
 def _read_score(match: re.Match[str]) -> str | None:
     """50/50 -> fifty-fifty, 8/10 -> eight out of ten; another rule reads other fractions."""
     first, second = int(match["first"]), int(match["second"])
@@ -163,7 +167,8 @@ def _read_score(match: re.Match[str]) -> str | None:
         return f"{cardinal(str(first))} {cardinal(str(second))}"
     if second == 10 and _FRACTION_BEFORE.search(match.string, max(match.start() - 10, 0), match.start()):
         return None
-    if (second == 10 and first >= 2) or (second == 100 and first > 1):
+    is_share = 12 < first < second < 100 and (second == 20 or second not in _DENOMINATORS)
+    if (second == 10 and first >= 2) or (second == 100 and first > 1) or is_share:
         return f"{cardinal(str(first))} out of {cardinal(str(second))}"
     return None
 
@@ -175,7 +180,7 @@ _PAIRED = either(word_set("names", "paired_numbers"))
 
 
 _CODE_WORDS = (
-    r"CVV|CVC|PIN|pin|passcode|password|OTP|code|[Zz]ip|ZIP|[Aa]ccount|[Cc]ard|tracking|serial|booking|confirmation"
+    r"PMID|CVV|CVC|PIN|pin|passcode|password|OTP|code|[Zz]ip|ZIP|[Aa]ccount|[Cc]ard|tracking|serial|booking|confirmation"
     r"|reference"
     r"|[Oo]rder|[Tt]icket|[Ii]nvoice|[Cc]ase|extension"
 )
@@ -219,9 +224,9 @@ IDENTIFIERS = [
     ),
     rule(
         "number.status",
-        r"(?P<before>\b(?:HTTP|[Ee]rror|[Ss]tatus)(?: code)? )(?P<digits>[1-5][0-9]{2})(?![0-9]|[.,][0-9])",
+        r"(?P<before>\b(?:HTTP|ERR|[Ee]rr|[Ee]rror|[Ss]tatus)(?: code)? )(?P<digits>[1-5][0-9]{2})(?![0-9]|[.,][0-9])",
         _read_paired,
-        words=("HTTP", "Error", "error", "Status", "status"),
+        words=("HTTP", "ERR", "Err", "err", "Error", "error", "Status", "status"),
     ),
     rule(
         "number.resolution",

@@ -39,7 +39,7 @@ def spell_initialisms(text: str, trace: Trace) -> str:
 
 def is_shouted(text: str, capitals: list[str]) -> bool:
     """Whether words are written in capitals for emphasis: "WAIT FOR US"."""
-    plain = [each for each in capitals if each.lower() in words() and each not in _spelled() | _as_words()]
+    plain = [each for each in capitals if each.lower() in words() and each not in _listed()]
     has_small = _SMALL.search(text) is not None
     return (
         len(plain) >= 2
@@ -74,6 +74,11 @@ def is_word(letters: str, shouted: bool) -> bool:
 @cache
 def _spelled() -> frozenset[str]:
     return word_set("initialisms", "spelled")
+
+
+@cache
+def _listed() -> frozenset[str]:
+    return _spelled() | _as_words()
 
 
 @cache

@@ -146,7 +146,8 @@ def _read_with_stop() -> frozenset[str]:
     """Every word of the tables that is read where a stop follows it."""
     data = table("abbreviations")
     groups = ("before_names", "ranks", "anywhere", "closing", "streets", "weekdays")
-    return _LETTERED | frozenset(form for group in groups for form in data[group] if form.isalpha())
+    forms = _LETTERED | word_set("abbreviations", "joined")
+    return forms | frozenset(form for group in groups for form in data[group] if form.isalpha())
 
 
 @cache

@@ -20,6 +20,7 @@ from importlib.resources import files
 from typing import Any
 
 from marstts.text.prefilter_grams import MAX_SET, Characters, characters_of, frequency, required_grams, without_digits
+from marstts.text.prefilter_tokens import token_parts
 from marstts.text.prefilter_words import required_words
 
 _MODULE = "re._parser" if sys.version_info >= (3, 11) else "sre_parse"
@@ -45,6 +46,9 @@ class Prefilter:
     words: tuple[frozenset[str], ...]
     """Groups of words; a text without one of a group has no match."""
 
+    parts: tuple[tuple[frozenset[str], str], ...] = ()
+    """Patterns of which a token must hold a match, each with strings of which such a token holds one."""
+
 
 def prefilter_of(source: str, with_words: bool = True) -> Prefilter:
     """Facts that `analyze` finds, from `data/prefilters.json` where the pattern is listed, which is quicker."""
@@ -61,14 +65,15 @@ def to_json(found: Prefilter) -> list[Any]:
     """The facts as lists of strings."""
     first = None if found.first is None else "".join(sorted(found.first))
     grams, words = ([sorted(group) for group in groups] for groups in (found.grams, found.words))
-    return [first, grams, words]
+    return [first, grams, words, [[sorted(strings), source] for strings, source in found.parts]]
 
 
 def from_json(stored: list[Any]) -> Prefilter:
     """The facts that `to_json` gave."""
-    first, *groups = stored
+    first, *groups, stored_parts = stored
     grams, words = (tuple(frozenset(group) for group in each) for each in groups)
-    return Prefilter(None if first is None else frozenset(first), grams, words)
+    parts = tuple((frozenset(strings), source) for strings, source in stored_parts)
+    return Prefilter(None if first is None else frozenset(first), grams, words, parts)
 
 
 @cache
@@ -80,13 +85,14 @@ def _stored() -> dict[str, list[Any]]:
 def analyze(source: str, with_words: bool = True) -> Prefilter:
     """Facts that hold for every match of the pattern `source`; words take the longest to find."""
     try:
-        tree = importlib.import_module(_MODULE).parse(source)
-        nodes = list(tree)
+        parse = importlib.import_module(_MODULE).parse
+        nodes = list(parse(source))
         first, is_nullable = _first(nodes)
         groups = required_grams(nodes) | {without_digits(group) for group in _required(nodes)}
         words = sorted(required_words(nodes), key=lambda group: (len(group), sorted(group))) if with_words else []
         grams = sorted(groups, key=frequency)[:MAX_GROUPS]
-        return Prefilter(None if is_nullable else first, tuple(grams), tuple(words[: MAX_GROUPS - 1]))
+        parts = token_parts(nodes, parse)
+        return Prefilter(None if is_nullable else first, tuple(grams), tuple(words[: MAX_GROUPS - 1]), parts)
     except (ImportError, AttributeError, TypeError, ValueError):
         return Prefilter(None, (), ())
 

@@ -10,7 +10,7 @@ place of each part that cannot be left out, so it holds one of the strings that 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import product
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
@@ -24,22 +24,26 @@ MAX_LENGTH = 4
 MAX_CLASSES = 5
 """Longest strings of classes."""
 
+LONG_TOKEN = 32
+"""Runs in longer tokens are cut."""
+
 MAX_SET = 100
 """Ranges of more characters are not listed."""
 
 MAX_COPIES = 3
 """A part that is repeated more often is a loop."""
 
-_DIGITS = str.maketrans("123456789", "0" * 9)
+_OTHER_DIGITS = "123456789"
+_DIGITS = str.maketrans(_OTHER_DIGITS, "0" * 9)
 _CLASSES = str.maketrans(ascii_lowercase + ascii_uppercase, "a" * 26 + "A" * 26)
-_IS_CLASSES = "\0"
+IS_CLASSES = "\0"
 """First character of a string in which every small letter is a, and every capital A."""
 
 _LONG_RUN = re.compile(rf"(.)\1{{{MAX_CLASSES},}}", re.DOTALL)
 
 _ZERO_WIDTH = ("AT", "ASSERT_NOT")
 _REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
-_CLASS_WEIGHTS = {"a": 0.6, "A": 0.06, _IS_CLASSES: 1.0}
+_CLASS_WEIGHTS = {"a": 0.6, "A": 0.06, IS_CLASSES: 1.0}
 _WEIGHTS = {" ": 0.15, "0": 0.12, ".": 0.03, ",": 0.03, "-": 0.01, "'": 0.01}
 """About how often a text holds a character, where digits are one."""
 
@@ -52,19 +56,36 @@ Part = tuple[set[int], set[int], bool]
 
 def tokens_of(text: str) -> set[str]:
     """Tokens of `text`, which spaces separate; every digit is 0."""
-    return set(text.translate(_DIGITS).split(" "))
+    for digit in _OTHER_DIGITS:
+        text = text.replace(digit, "0")  # `str.translate` takes thirty times as long on text that is not ASCII
+    return set(text.split(" "))
 
 
-def grams_of(token: str) -> set[str]:
-    """All strings within a token of `tokens_of`, with the spaces around it: of characters, and of their classes."""
-    text = _LONG_RUN.sub(lambda run: run[1] * MAX_CLASSES, f" {token} ")  # holds the same strings
-    classes = text.translate(_CLASSES)
-    found = set(text)
-    for length in range(2, MAX_LENGTH + 1):
-        found.update([text[start : start + length] for start in range(len(text) - length + 1)])
-    for length in range(2, MAX_CLASSES + 1):
-        found.update([_IS_CLASSES + classes[start : start + length] for start in range(len(text) - length + 1)])
+def classes_of(text: str) -> str:
+    """`text` with an a for every small letter and an A for every capital."""
+    return text.translate(_CLASSES)
+
+
+def within_spaces(token: str) -> str:
+    """A token of `tokens_of` with the spaces around it; long runs of one character are cut, which loses no string."""
+    if len(token) > LONG_TOKEN:
+        token = _LONG_RUN.sub(lambda run: run[1] * MAX_CLASSES, token)
+    return f" {token} "
+
+
+def strings_of(text: str, heads: Collection[str], longest: int) -> set[str]:
+    """All strings of one and two characters in `text`, and the longer ones that begin with one of `heads`."""
+    pairs = [text[start : start + 2] for start in range(len(text) - 1)]
+    starts = [start for start, pair in enumerate(pairs) if pair in heads]
+    found = {*text, *pairs}
+    for length in range(3, longest + 1):
+        found.update([text[start : start + length] for start in starts])
     return found
+
+
+def heads_of(strings: Iterable[str]) -> frozenset[str]:
+    """The first two characters of the longer ones of `strings`."""
+    return frozenset(string[:2] for string in strings if len(string) > 2)
 
 
 def characters_of(kind: str, value: Any) -> Characters:
@@ -94,7 +115,7 @@ def frequency(group: frozenset[str]) -> tuple[float, list[str]]:
     total = 0.0
     for string in sorted(group):
         weight = 1.0
-        weights = _CLASS_WEIGHTS | _WEIGHTS if string[0] == _IS_CLASSES else _WEIGHTS
+        weights = _CLASS_WEIGHTS | _WEIGHTS if string[0] == IS_CLASSES else _WEIGHTS
         for character in string:
             usual = 0.03 if character.islower() else 0.01 if character.isupper() else 0.004
             weight *= weights.get(character, usual)
@@ -131,7 +152,7 @@ class _Automaton:
             for num_before, num_after in {(0, length - 1), (length - 1, 0), (1, length - 2)}:
                 if length <= MAX_LENGTH:
                     yield self._strings(cut, num_before, num_after, self.places)
-                yield frozenset(_IS_CLASSES + each for each in self._strings(cut, num_before, num_after, self.classes))
+                yield frozenset(IS_CLASSES + each for each in self._strings(cut, num_before, num_after, self.classes))
 
     def _strings(
         self, cut: frozenset[int], num_before: int, num_after: int, places: Sequence[Characters]

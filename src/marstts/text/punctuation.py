@@ -6,13 +6,17 @@ Upstream: text that holds letters, spaces and . , ? ! ; : ' - " only.  Downstrea
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
-_MARKS = re.compile(r" ?(?:[.,;:?!]|(?<= )-(?= ))(?: ?(?:[.,;:?!]|(?<= )-(?= )))*")
+_MARK = r"(?:[.,;:?!]|(?<= )-(?= ))"
+_MARKS = re.compile(rf"[.,;:?!](?: ?{_MARK})+| {_MARK}(?: ?{_MARK})*")
+"""Pattern of marks that are not one mark right after a word."""
+
 _DOT_INSIDE = re.compile(r"(?<=[A-Za-z])\.(?=[a-z])")
 _QUOTES = re.compile(r'""+')
 _APOSTROPHES = re.compile("''+")
 _DASHES = re.compile(r"(?<![A-Za-z'])-+|-+(?![A-Za-z'])|--+")
-_SPACES = re.compile(" +")
+_SPACES = re.compile("  +")
 _TIGHT_MARK = re.compile(r"([.,;:?!])(?=[A-Za-z])")
 _TIDY_WORD = r"[A-Za-z]+(?:[-'][A-Za-z]+)*"
 _TIDY = re.compile(rf"{_TIDY_WORD}(?:(?:[,;:!?]|\.(?:\.\.)?)? {_TIDY_WORD})*(?:[,;:!?]|\.(?:\.\.)?)?")
@@ -24,15 +28,16 @@ def tidy_punctuation(text: str) -> str:
     if _TIDY.fullmatch(text) is not None:
         return text
     text = _DOT_INSIDE.sub(" dot ", text)  # file names and the like
-    text = _QUOTES.sub('"', text)
-    text = _APOSTROPHES.sub("'", text)
-    text = _DASHES.sub(" - ", text)
+    text = _QUOTES.sub('"', text) if '""' in text else text
+    text = _APOSTROPHES.sub("'", text) if "''" in text else text
+    text = _DASHES.sub(" - ", text) if "-" in text else text
     text = " " + _SPACES.sub(" ", text).strip() + " "
     text = _MARKS.sub(lambda match: _strongest(match[0]), text)
     text = _TIGHT_MARK.sub(r"\1 ", text)
     return _SPACES.sub(" ", text).strip(" -").lstrip(" .,;:?!-")
 
 
+@lru_cache(maxsize=1024)
 def _strongest(marks: str) -> str:
     """The mark that replaces a run of them."""
     if "?" in marks or "!" in marks:

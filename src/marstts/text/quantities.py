@@ -100,7 +100,11 @@ def _read_plain(match: re.Match[str]) -> str:
 def _read_range(match: re.Match[str]) -> str | None:
     """ "to" between two numbers, unless the first is part of a name: ISO-8859-1."""
     before = match.string[max(match.start() - 12, 0) : match.start()]
-    return None if re.search("[A-Za-z0-9]-[0-9][0-9.]{0,6}$", before) else " to "
+    first = re.search("(?:^|[^0-9.])(0[0-9]{1,9})$", before)
+    last = re.compile("0[0-9]{1,9}").match(match.string, match.end())
+    are_codes = (first is None) != (last is None)  # 55-001
+    is_name = re.search("[A-Za-z0-9]-[0-9][0-9.]{0,6}$|[A-Z]{2}[0-9]{1,2}$", before) is not None
+    return None if are_codes or is_name else " to "
 
 
 _THING = r"(?=[$£€¥₹]?[0-9])(?![0-9]{1,2}/[0-9])"
@@ -182,7 +186,7 @@ POWERS = [
     rule(
         "number.power",
         r"(?<![A-Za-z0-9^])(?P<base>[0-9]{1,9}(?![0-9])|[A-Za-z]{1,20})\^(?:(?P<exponent>[+-]?[0-9]{1,4}|[A-Za-z]"
-        r"(?![A-Za-z]))|(?P<grouped>\([A-Za-z0-9+-]{1,9}\)))",
+        r"(?![A-Za-z]))|(?P<grouped>\([A-Za-z0-9+\u0370-\u03ff-]{1,9}\)))",
         _read_power,
     ),
     rule("number.power", r"(?:(?<=[)\]\u0370-\u03ff])|(?<=[0-9][A-Za-z]))\^2(?![0-9])", " squared"),

@@ -18,6 +18,7 @@ _LOWER_PARTS = either(
     {part.lower() for part in word_set("names", "parts")}
     - {"war", "bowl", "step", "item", "mark", "group", "type", "title", "level", "unit", "table"}
 )
+_PLURAL_PARTS = either(word_set("names", "plural_parts"))
 _RULERS = either(word_set("names", "rulers"))
 _GIVENS = either(word_set("names", "givens"))
 _TITLES = either(word_set("names", "titles"))
@@ -41,6 +42,15 @@ def _read_part(match: re.Match[str]) -> str | None:
     if match["last"]:
         words += f" to {cardinal(str(_value(match['last'])))}" if _is_numeral(match["last"]) else f"-{match['last']}"
     return words
+
+
+def _read_parts(match: re.Match[str]) -> str | None:
+    """Chapters I-III -> Chapters one to three."""
+    if not (_is_numeral(match["first"]) and _is_numeral(match["last"])):
+        return None
+    mark = " to " if match["mark"].strip() in ("-", "—") else match["mark"]
+    first, last = (cardinal(str(_value(match[name]))) for name in ("first", "last"))
+    return f"{match['parts']} {first}{mark}{last}"
 
 
 def _read_ruler(match: re.Match[str]) -> str | None:
@@ -124,6 +134,13 @@ RULES = [
         rf"\b(?P<name>(?:{_GIVENS}) (?:[A-Z]\.? )?[A-Z][a-z]{{2,15}}) (?P<numeral>II|III|IV){_AFTER}",
         _read_ruler,
         words=word_set("names", "givens"),
+    ),
+    rule(
+        "roman.parts",
+        rf"\b(?P<parts>{_PLURAL_PARTS}) (?P<first>[IVXL]{{1,8}})(?P<mark> ?[-—] ?|,? (?:and|or|to|&) )"
+        r"(?P<last>[IVXL]{1,8})(?![A-Za-z0-9'])",
+        _read_parts,
+        words=word_set("names", "plural_parts"),
     ),
     rule(
         "roman.part",

@@ -11,9 +11,20 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from typing import NamedTuple
 
 from marstts.text.prefilter import MAX_GROUPS, Prefilter, class_of, prefilter_of
-from marstts.text.prefilter_grams import MAX_CLASSES, grams_of, tokens_of
+from marstts.text.prefilter_grams import (
+    IS_CLASSES,
+    MAX_CLASSES,
+    MAX_LENGTH,
+    classes_of,
+    heads_of,
+    strings_of,
+    tokens_of,
+    within_spaces,
+)
+from marstts.text.prefilter_tokens import MAX_PARTS
 
 Reader = Callable[[re.Match[str]], str | None]
 """Function from a match to the text that replaces it; None leaves the text as it is."""
@@ -21,8 +32,8 @@ Reader = Callable[[re.Match[str]], str | None]
 MAX_CHANGES = 20
 """More changes of one rule are not looked at one by one: the whole text is."""
 
-LONGEST_WORD = 24
-"""More letters than any word has that a rule needs."""
+LONGEST_TOKEN = 48
+"""Longer tokens are not kept, and a part of a pattern is not searched in them: they may hold it."""
 
 MAX_TOKENS = 8192
 """Tokens whose bits are kept."""
@@ -31,8 +42,7 @@ _LETTERS = re.compile("[A-Za-z]+")
 _REFERENCE = re.compile(r"\\g<([A-Za-z_]+)>|\\([0-9])")
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One reading: the rule, the text it matched, and what it put there."""
 
     rule: str
@@ -133,10 +143,11 @@ class Rule:
 
 
 def _around(text: str, start: int, end: int) -> str:
-    """The new words in a text with their neighbors: the rest of a word, else what strings may hold with them."""
-    touches = text[max(start - 1, 0) : start].isalpha() or text[end : end + 1].isalpha()
-    margin = LONGEST_WORD if touches else MAX_CLASSES - 1
-    return text[max(start - margin, 0) : end + margin]
+    """The new words in a text with the rest of the tokens that they touch, as far as tokens are searched."""
+    first = text.rfind(" ", max(start - LONGEST_TOKEN, 0), start)
+    last = text.find(" ", end, end + LONGEST_TOKEN)
+    first = max(start - LONGEST_TOKEN, 0) if first < 0 else first
+    return text[first : end + LONGEST_TOKEN if last < 0 else last]
 
 
 def _apart(words: str, match: re.Match[str]) -> str:
@@ -185,8 +196,23 @@ class Plan:
     free: int
     """Bits of the groups that rules lack."""
 
+    classes: dict[str, int]
+    """Bits of strings of classes, without the mark before them."""
+
+    parts: tuple[str, ...]
+    """Patterns of parts, of which a token must hold a match; empty where a rule has none. Part P of rule R has place
+    P * number of rules + R; its bit is that far behind those of words, and its strings set one that is behind those."""
+
     known: dict[str, int] = field(default_factory=dict)
     """Bits of tokens that were met."""
+
+    @cached_property
+    def _heads(self) -> frozenset[str]:
+        return heads_of(self.grams)
+
+    @cached_property
+    def _class_heads(self) -> frozenset[str]:
+        return heads_of(self.classes)
 
     def held(self, text: str) -> int:
         """The bits that the tokens of `text` set."""
@@ -198,23 +224,45 @@ class Plan:
 
     def _bits_of(self, token: str) -> int:
         bits = 0
-        for gram in self.grams.keys() & grams_of(token):
+        text = within_spaces(token)
+        for gram in self.grams.keys() & strings_of(text, self._heads, MAX_LENGTH):
             bits |= self.grams[gram]
+        for gram in self.classes.keys() & strings_of(classes_of(text), self._class_heads, MAX_CLASSES):
+            bits |= self.classes[gram]
         for word in self.words.keys() & _LETTERS.findall(token):
             bits |= self.words[word]
+        bits = self._with_parts(bits, token)
         if len(self.known) >= MAX_TOKENS:
             self.known.clear()
-        if len(token) <= LONGEST_WORD:
+        if len(token) <= LONGEST_TOKEN:
             self.known[token] = bits
+        return bits
+
+    def _with_parts(self, bits: int, token: str) -> int:
+        """The bits with those of the parts that a token holds, of all whose strings it holds."""
+        num_groups_bits, num_parts = 2 * MAX_GROUPS * len(self.rules), len(self.parts)
+        waiting = bits >> num_groups_bits + num_parts
+        bits &= (1 << num_groups_bits) - 1
+        text, is_long = f" {token} ", len(token) > LONGEST_TOKEN
+        while waiting:
+            place = (waiting & -waiting).bit_length() - 1
+            waiting ^= 1 << place
+            if is_long or _part(self.parts[place]).search(text) is not None:
+                bits |= 1 << num_groups_bits + place
         return bits
 
     def may_match(self, held: int) -> int:
         """The bits of the rules all of whose groups have a member in a text."""
         held |= self.free
         found = (1 << len(self.rules)) - 1
-        for group in range(2 * MAX_GROUPS):
+        for group in range(2 * MAX_GROUPS + MAX_PARTS):
             found &= held >> group * len(self.rules)
         return found
+
+
+@cache
+def _part(source: str) -> re.Pattern[str]:
+    return re.compile(source)
 
 
 @cache
@@ -222,7 +270,9 @@ def plan_of(rules: tuple[Rule, ...]) -> Plan:
     """The plan of rules: each of their groups gets a bit."""
     grams: dict[str, int] = {}
     words: dict[str, int] = {}
-    free = (1 << 2 * MAX_GROUPS * len(rules)) - 1
+    parts = [""] * MAX_PARTS * len(rules)
+    num_bits = 2 * MAX_GROUPS * len(rules) + len(parts)
+    free = (1 << num_bits) - 1
     for place, each in enumerate(rules):
         given = (each.words,) if each.words else ()
         kinds = ((grams, each.prefilter.grams), (words, (*each.prefilter.words, *given)))
@@ -232,7 +282,14 @@ def plan_of(rules: tuple[Rule, ...]) -> Plan:
                 free ^= bit
                 for member in group:
                     bits[member] = bits.get(member, 0) | bit
-    return Plan(rules, grams, words, free)
+        for number, (group, source) in enumerate(each.prefilter.parts):
+            part = number * len(rules) + place
+            parts[part] = source
+            free ^= 1 << num_bits - len(parts) + part
+            for member in group:
+                grams[member] = grams.get(member, 0) | 1 << num_bits + part
+    classes = {gram[1:]: grams.pop(gram) for gram in [*grams] if gram[0] == IS_CLASSES}
+    return Plan(rules, grams, words, free, classes, tuple(parts))
 
 
 def apply_all(rules: tuple[Rule, ...], text: str, trace: Trace) -> str:
@@ -244,7 +301,7 @@ def apply_all(rules: tuple[Rule, ...], text: str, trace: Trace) -> str:
         place = (waiting & -waiting).bit_length() - 1
         waiting ^= 1 << place
         text, added = plan.rules[place].apply(text, trace)
-        if added and place + 1 < len(rules):
-            held |= plan.held(added)  # what the text lost may stay: that costs a search at most
+        if added and (more := held | plan.held(added)) != held:  # what the text lost may stay: that costs a search
+            held = more
             waiting = plan.may_match(held) >> place + 1 << place + 1
     return text

@@ -129,6 +129,10 @@ def _is_spoken(word: str) -> bool:
 
 def _cut(words: list[str], max_characters: int) -> Iterator[str]:
     """The sentence of `words` in pieces of at most `max_characters`, as even as its clauses allow."""
+    sentence = " ".join(words)
+    if words and len(sentence) <= max_characters:
+        yield sentence
+        return
     if any(len(word) > max_characters for word in words):
         words = [part for word in words for part in _chunks(word, max_characters)]
     starts = [0, *accumulate(len(word) + 1 for word in words)]

@@ -76,7 +76,12 @@ MARKUP: list[Rule] = [
         r" \1 ",
     ),
     rule("latex.exponent", r"\^\{([A-Za-z0-9+-]{1,9})\}", r"^\1", parted=False),
-    rule("latex.index", r"(?<=[A-Za-z])(?<![/.@][A-Za-z])_\{?([A-Za-z0-9])\}?(?![A-Za-z0-9_])", r" \1", parted=False),
+    rule(
+        "latex.index",
+        r"(?<=[A-Za-z])(?<![/.@][A-Za-z])(?!(?<=[oO])_[oO])_\{?([A-Za-z0-9])\}?(?![A-Za-z0-9_]|[+.-]?[A-Za-z0-9.+-]{0,30}@)",
+        r" \1",
+        parted=False,
+    ),
     rule("latex.delimiter", r"\\[()\[\]]|\$\$", " ", parted=False),
     rule(
         "latex.command",
@@ -90,7 +95,7 @@ MARKUP: list[Rule] = [
 EMOTICONS: list[Rule] = [
     rule(
         "emoticon",
-        r"(?<![^\s(])(?:[:;=]['^-]?[()DPpOo|\\/3*]{1,3}|8-\)|[:;]-?\]|<3+|</3|\^[_.]?\^|-_-|[oO]_[oO]|T_T|xD|XD"
+        r"(?<![^\s(])(?:[:;=]['^-]?[()DPpOo|\\/3*]{1,3}|8-\)|[:;]-?\]|<3+|</3|\^[_.]?\^|-_-|[oO]_[oO]|>[_.]<|T_T|xD|XD"
         r"|:'\(|>:\(|\\o/)(?![^\s.,!?;)])",
         " ",
         parted=False,
@@ -110,8 +115,8 @@ OPERATORS: list[Rule] = [
     rule("symbol.less", r"(?<=[a-z0-9)])<(?=-[0-9])", " less than ", parted=False),
     rule(
         "symbol.absolute",
-        r"(?<![\w|])\|(?P<of>[A-Za-z0-9]{1,3}(?: ?[+*/-] ?[A-Za-z0-9]{1,3}){0,2})\|(?![\w|])",
-        r"the absolute value of \g<of>",
+        r"(?<![\w|])\|(?P<of>-?[A-Za-z0-9]{1,3}(?:\.[0-9]{1,3})?(?: ?[+*/-] ?[A-Za-z0-9]{1,3}){0,2})\|(?![\w|])",
+        lambda match: f"the absolute value of {match['of'].replace('-', ' minus ')}",
         parted=False,
     ),
     rule("symbol.note", r"\b([A-G])#(?![0-9A-Za-z])", r"\1 sharp "),
@@ -152,7 +157,7 @@ OPERATORS: list[Rule] = [
     ),
     rule(
         "symbol.arrow",
-        r"(?<=[\w)\]\"'.!?%]) ?(?:-{1,3}>+) ?(?=[\w"
+        r"(?<=[\w)\]\"'.!?%°€£¢]) ?(?:-{1,3}>+) ?(?=[\w"
         r"(\[\"'$£€#@+-])",
         " to ",
         parted=False,
@@ -240,7 +245,7 @@ RULES: list[Rule] = [
     rule("symbol.minus", r"(?<=[0-9][a-z]) - (?=[0-9a-z](?![A-Za-z']))", _read_minus, parted=False),
     rule(
         "symbol.grade",
-        r"(?P<before>\b(?:[Aa]n?|[Gg]rade|[Gg]ot|of) )(?P<grade>[A-F])-(?=[\s.,;!?)]|$)",
+        r"(?P<before>\b(?:[Aa]n?|[Gg]rades?:?|[Gg]ot|of) )(?P<grade>[A-F])-(?=[\s.,;!?)]|$)",
         r"\g<before>\g<grade> minus",
         parted=False,
     ),

@@ -13,7 +13,8 @@ from marstts.text.rules import rule
 
 _MIN_TELEPHONE_DIGITS = 7
 _UNIT = re.compile(
-    r" (?:kg|km|m|g|t|mi|ft|km/h|ha|people|inhabitants|employees|EUR|USD|GBP|kr|Euros?|euros?|dollars?)\b| [€£$%]"
+    r" (?:kg|km|m|g|t|mi|ft|km/h|ha|people|inhabitants|employees|staff|men|women"
+    r"|children|troops|cattle|sheep|fish|EUR|USD|GBP|kr|Euros?|euros?|dollars?)\b| [€£$%]"
     r"| (?!is |was |has |his |this |times |plus |days |hours )[a-z]{2,}s\b"
 )
 
@@ -27,10 +28,13 @@ def _read_telephone(match: re.Match[str]) -> str | None:
 
 def _read_groups(match: re.Match[str]) -> str | None:
     """Groups of digits with spaces between: a telephone or card number, or thousands."""
+    if match.string[: match.start()][-1:].isalpha():
+        return None  # log10 100
     groups = re.findall("[0-9]+", match[0])
     lengths = [len(group) for group in groups]
     if len(groups[0]) <= 3 and groups[0][0] != "0" and set(lengths[1:]) == {3}:
         is_thousands = all(group == "000" for group in groups[1:]) or len(groups) > 2
+        is_thousands = is_thousands or (len(groups[0]) < 3 and groups[1][1:] == "00")
         is_amount = len(groups) == 2 and _UNIT.match(match.string, match.end()) is not None
         return ",".join(groups) if is_thousands or is_amount else None
     starts_with_zero = groups[0][0] == "0" and len(groups[0]) > 1
@@ -53,9 +57,11 @@ def _read_code(match: re.Match[str]) -> str:
 
 def _read_mixed_groups(match: re.Match[str]) -> str:
     """Letters and digits one by one, with a pause between groups."""
-    return ", ".join(
-        " ".join(DIGITS[int(each)] if each.isdigit() else each for each in group) for group in match[0].split()
-    )
+    return _spell_groups(match[0].split())
+
+
+def _spell_groups(groups: list[str]) -> str:
+    return ", ".join(" ".join(DIGITS[int(each)] if each.isdigit() else each for each in group) for group in groups)
 
 
 def _read_expiry(match: re.Match[str]) -> str:
@@ -85,10 +91,19 @@ TELEPHONES = [
     rule(
         "number.code",
         r"(?P<before>\b(?:VIN|SKU|PNR|[Ss]erial (?:no\.?|number)|[Cc]onfirmation code|[Ll]icense plate):? #?)"
-        r"(?P<code>(?=[A-Z]*[0-9])(?=[0-9]*[A-Z])[A-Z0-9]{5,20})(?![A-Za-z0-9])",
-        lambda match: (
-            match["before"] + " ".join(one_by_one(each) if each.isdigit() else each for each in match["code"])
-        ),
+        r"(?P<code>(?=[A-Z]*[0-9])(?=[0-9]*[A-Z])[A-Z0-9]{5,20}(?:/[A-Z0-9]{1,4})?)(?![A-Za-z0-9])",
+        lambda match: match["before"] + _spell_groups(match["code"].split("/")),
+    ),
+    rule(
+        "number.code",
+        r"(?P<before>\b(?:SKU|P/N|S/N|[Pp]art (?:no\.?|number)):? #?)"
+        r"(?P<code>[0-9A-Z]{1,10}(?:[-/][0-9A-Z]{1,10}){1,4})(?![A-Za-z0-9-])",
+        lambda match: match["before"] + _spell_groups(re.split("[-/]", match["code"])),
+    ),
+    rule(
+        "number.code",
+        r"(?<![\w&])#(?P<code>[0-9]{2,10}(?:-[0-9]{2,10}){1,4})(?![0-9A-Za-z-])",
+        lambda match: "number " + _spell_groups(match["code"].split("-")),
     ),
     rule(
         "number.tracking",
@@ -185,7 +200,7 @@ TELEPHONES = [
     rule(
         "number.emergency",
         r"(?<![0-9.,$£€:/-])(?:911|999|112|988|000|116"
-        r"|(?:11[013-9]|19[0-3]|[2-8]11)(?=[.,;:!?)]|$| in [A-Z]| for | or | \())"
+        r"|(?:10[158]|11[013-9]|19[0-3]|[2-8]11)(?=[.,;:!?)]|$| in [A-Z]| for | or | \())"
         r"(?![0-9/%-]|[.,:][0-9])",
         _read_known_emergency,
     ),

@@ -29,11 +29,13 @@ _POWERS = {"^2": "square", "^3": "cubic", "2": "square", "3": "cubic"}
 _QUOTE = re.compile('(?<![0-9])"')
 _OPEN_QUOTE = re.compile("(?<![A-Za-z0-9])'(?=[A-Za-z])")
 _DIMENSIONS = frozenset({"tall", "high", "long", "wide", "deep"})
-_NEEDS_GAP = frozenset("KNJT")
+_NEEDS_GAP = frozenset({"K", "N", "J", "T", "ac"})
 _NEVER_BARE = frozenset("BFHT")
 _PLACE = before_places()
 _INITIAL = re.compile(r"\. ?[A-Z]")
 """Pattern of what follows an initial: "2023 A. Lee"."""
+_LETTER_RANGE = re.compile("(?:[-—]| to )[A-Z](?![A-Za-z0-9])")
+"""Pattern of what follows the letter of a seat: "seats 22A-C"."""
 _LENGTHS = frozenset({"m", "km", "cm", "mm", "dm", "um", "μm", "nm", "ft", "mi", "yd", "in", "inch"})
 
 
@@ -116,7 +118,9 @@ def _read_unit(match: re.Match[str]) -> str | None:
     unit, numeral = match["unit"], match["number"]
     if unit in _NEVER_BARE or (unit in _NEEDS_GAP and match["gap"] != " "):
         return None
-    if len(unit) == 1 and unit.isupper() and _INITIAL.match(match.string, match.start("unit") + 1):
+    after = match.start("unit") + 1
+    is_letter = _INITIAL.match(match.string, after) or _LETTER_RANGE.match(match.string, after)
+    if len(unit) == 1 and unit.isupper() and is_letter:
         return None
     if len(unit) == 1 and unit.isalpha() and _PLACE.search(match.string, max(match.start() - 12, 0), match.start()):
         return None
@@ -205,8 +209,9 @@ def _read_fraction_inches(match: re.Match[str]) -> str | None:
         return f"{mixed_number(match['whole'], over, under)} inches"
     if match["noun"] is None:
         return f"{fraction(over, under)} inch"
-    whole = f"{cardinal(match['whole'])} and " if match["whole"] else ""
-    return f"{whole}{fraction(over, under).replace(' ', '-').replace('quarters', 'quarter')}-inch"
+    if match["whole"]:
+        return f"{mixed_number(match['whole'], over, under).replace('quarters', 'quarter')}-inch"
+    return f"{fraction(over, under).replace(' ', '-').replace('quarters', 'quarter')}-inch"
 
 
 def _read_angle(match: re.Match[str]) -> str:
@@ -284,7 +289,7 @@ RULES = [
     ),
     rule(
         "unit.font",
-        r"(?<![0-9.])(?P<size>[0-9]{1,3}) ?pt(?= (?:font|type|text|size|bold|Arial|Times|Helvetica|Calibri))",
+        r"(?<![0-9.])(?P<size>[0-9]{1,3})[ -]?pt(?= (?:font|type|text|size|bold|Arial|Times|Helvetica|Calibri))",
         lambda match: f"{number(match['size'])} point",
     ),
     rule(
