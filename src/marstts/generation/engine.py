@@ -150,14 +150,23 @@ class AttentionEngine(Protocol):
 class PatchScorer(Protocol):
     """An `Engine` that computes how probable the patches of a row are, were a part of its text not there."""
 
-    def score_patches(
-        self, state: Any, patches: NDArray[np.int64], span: tuple[int, int], hidden: Sequence[tuple[int, int]]
-    ) -> NDArray[np.float32]:
-        """(len(hidden), patches of the span): log-probability of the first code of each patch of one row.
+    def patch_vectors(self, state: Any) -> NDArray[np.float32]:
+        """(B, D) what the last sampled patch was made from; the state is the one after `sample_patch`."""
+        ...
 
-        state: that of the row, all its new patches (T, P) appended. span: first patch and last + 1; patch T is end of
-        speech, and patch 0 is never scored. hidden: for each result, the first text token that is not attended to
-        within the span, and the last + 1.
+    def score_patches(
+        self,
+        state: Any,
+        patches: NDArray[np.int64],
+        span: tuple[int, int],
+        hidden: tuple[int, int],
+        vectors: NDArray[np.float32],
+    ) -> NDArray[np.float32]:
+        """(2, patches of the span) log-probability of the first code of each patch of one row: as made, and hidden.
+
+        state: that of the row, all its new patches (T, P) appended. span: first patch, 1 or more, and last + 1; patch T
+        is end of speech. hidden: the first text token that is not attended to within the span, and the last + 1.
+        vectors: (patches of the span, D), of `patch_vectors`.
         """
         ...
 
@@ -172,6 +181,11 @@ def log_probabilities(logits: NDArray[np.float32], codes: NDArray[np.int64]) -> 
 def text_attention(engine: Engine[Any], state: Any) -> NDArray[np.float32] | None:
     """`AttentionEngine.text_attention` of an engine that may be none."""
     return engine.text_attention(state) if isinstance(engine, AttentionEngine) else None
+
+
+def patch_vectors(engine: Engine[Any], state: Any) -> NDArray[np.float32] | None:
+    """`PatchScorer.patch_vectors` of an engine that may be none."""
+    return engine.patch_vectors(state) if isinstance(engine, PatchScorer) else None
 
 
 def refuse_nan(values: NDArray[np.float32]) -> NDArray[np.float32]:

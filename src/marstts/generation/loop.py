@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from marstts.generation.engine import Engine, PatchSampler, PatchScorer, SamplingInputs, keep_rows, text_attention
+from marstts.generation.engine import Engine, PatchSampler, SamplingInputs, keep_rows, patch_vectors, text_attention
 from marstts.generation.layout import TokenLayout
 from marstts.generation.request import (
     EndingState,
@@ -93,15 +93,14 @@ def step(
         states.append(engine.start([row.request.prompt for row in starting]))
     state = states[0] if len(states) == 1 else engine.join(states)
     patches, state = sample_patch(engine, state, sampling_inputs(rows, layout))
-    attention = text_attention(engine, state)
-    advanced = [
-        row.after(patch, layout, None if attention is None else attention[index])
-        for index, (row, patch) in enumerate(zip(rows, patches, strict=True))
-    ]
-    ended = [index for index, row in enumerate(advanced) if row.stop is StopReason.EOS]
-    if ended and isinstance(engine, PatchScorer):
-        for index in ended:
-            advanced[index] = replace(advanced[index], ending=EndingState(engine.select(state, [index])))
+    attention, vectors = text_attention(engine, state), patch_vectors(engine, state)
+    nothing = [None] * len(rows)
+    columns = rows, patches, nothing if attention is None else attention, nothing if vectors is None else vectors
+    advanced = [row.after(patch, layout, *seen) for row, patch, *seen in zip(*columns, strict=True)]
+    if vectors is not None:
+        for index, row in enumerate(advanced):
+            if row.stop is StopReason.EOS:
+                advanced[index] = replace(row, ending=EndingState(engine.select(state, [index])))
     return RunningBatch((*advanced, *done_at_start), state)
 
 

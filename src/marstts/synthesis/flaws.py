@@ -83,9 +83,9 @@ def find_flaws(
     `gain` decides on words that may be missing: the suspicious ones, or those that `check` names. Without it, suspicion
     alone decides; without `suspicions`, the path alone.
     """
-    if not search.attention:
+    if not search.num_steps:
         return ()
-    path, attention = search.path(), np.stack(search.attention)
+    path, attention = search.path, search.attention
     places = search.places.places
 
     def flaw(kind: FlawKind, place: int, step: int) -> TakeFlaw:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marstts.errors import ConfigError
-from marstts.generation.engine import text_attention
+from marstts.generation.engine import patch_vectors, text_attention
 from marstts.generation.loop import generate_requests
 from marstts.generation.request import EndingState, Generated, Request, RequestState, StopReason
 from marstts.synthesis.attention_path import SentencePlaces, search_path
@@ -67,10 +67,12 @@ def forced_rows(
     state = engine.start([spoken.request.prompt] * len(takes))
     rows = [RequestState.begin(spoken.request, engine.layout)] * len(takes)
     for step in range(max(map(len, takes)) + 1):
-        attention = text_attention(engine, state)
+        attention, vectors = text_attention(engine, state), patch_vectors(engine, state)
         assert attention is not None
         for index, tokens in enumerate(takes):
             row = replace(rows[index], attention=(*rows[index].attention, attention[index]))
+            if vectors is not None:
+                row = replace(row, vectors=(*row.vectors, vectors[index]))
             if step < len(tokens):
                 rows[index] = replace(row, patches=(*row.patches, tokens[step]))
             elif step == len(tokens):
