@@ -36,6 +36,9 @@ class ScoringEngine(HistoryEngine):
     def patch_vectors(self, state):
         return np.array([[row, len(history)] for row, history in zip(state.rows, state.history, strict=True)])
 
+    def ended_row(self, state, row):
+        return self.select(state, [row])
+
     def score_patches(self, state, patches, span, hidden, vectors):
         raise NotImplementedError
 

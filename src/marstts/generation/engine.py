@@ -154,6 +154,10 @@ class PatchScorer(Protocol):
         """(B, D) what the last sampled patch was made from; the state is the one after `sample_patch`."""
         ...
 
+    def ended_row(self, state: Any, row: int) -> Any:
+        """Return the state of a row whose speech has ended, for `score_patches` alone: it cannot go on."""
+        ...
+
     def score_patches(
         self,
         state: Any,
@@ -164,7 +168,7 @@ class PatchScorer(Protocol):
     ) -> NDArray[np.float32]:
         """(2, patches of the span) log-probability of the first code of each patch of one row: as made, and hidden.
 
-        state: that of the row, all its new patches (T, P) appended. span: first patch, 1 or more, and last + 1; patch T
+        state: `ended_row`, all its new patches (T, P) appended. span: first patch, 1 or more, and last + 1; patch T
         is end of speech. hidden: the first text token that is not attended to within the span, and the last + 1.
         vectors: (patches of the span, D), of `patch_vectors`.
         """
@@ -181,11 +185,6 @@ def log_probabilities(logits: NDArray[np.float32], codes: NDArray[np.int64]) -> 
 def text_attention(engine: Engine[Any], state: Any) -> NDArray[np.float32] | None:
     """`AttentionEngine.text_attention` of an engine that may be none."""
     return engine.text_attention(state) if isinstance(engine, AttentionEngine) else None
-
-
-def patch_vectors(engine: Engine[Any], state: Any) -> NDArray[np.float32] | None:
-    """`PatchScorer.patch_vectors` of an engine that may be none."""
-    return engine.patch_vectors(state) if isinstance(engine, PatchScorer) else None
 
 
 def refuse_nan(values: NDArray[np.float32]) -> NDArray[np.float32]:

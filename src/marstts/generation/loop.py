@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from marstts.generation.engine import Engine, PatchSampler, SamplingInputs, keep_rows, patch_vectors, text_attention
+from marstts.generation.engine import Engine, PatchSampler, PatchScorer, SamplingInputs, keep_rows, text_attention
 from marstts.generation.layout import TokenLayout
 from marstts.generation.request import (
     EndingState,
@@ -93,14 +93,14 @@ def step(
         states.append(engine.start([row.request.prompt for row in starting]))
     state = states[0] if len(states) == 1 else engine.join(states)
     patches, state = sample_patch(engine, state, sampling_inputs(rows, layout))
-    attention, vectors = text_attention(engine, state), patch_vectors(engine, state)
+    attention = text_attention(engine, state)
+    vectors = engine.patch_vectors(state) if isinstance(engine, PatchScorer) else None
     nothing = [None] * len(rows)
     columns = rows, patches, nothing if attention is None else attention, nothing if vectors is None else vectors
     advanced = [row.after(patch, layout, *seen) for row, patch, *seen in zip(*columns, strict=True)]
-    if vectors is not None:
-        for index, row in enumerate(advanced):
-            if row.stop is StopReason.EOS:
-                advanced[index] = replace(row, ending=EndingState(engine.select(state, [index])))
+    for index, row in enumerate(advanced):
+        if row.stop is StopReason.EOS and isinstance(engine, PatchScorer):
+            advanced[index] = replace(row, ending=EndingState(engine.ended_row(state, index)))
     return RunningBatch((*advanced, *done_at_start), state)
 
 

@@ -84,7 +84,7 @@ def test_scores_equal_a_pass_over_the_whole_row(engine):
     state, vectors = forced_state(engine, tokens), vectors_of(engine, tokens)
     for row, prompt in enumerate(prompts()):
         made_from = np.stack([step[row] for step in vectors[first:]])
-        scores = engine.score_patches(engine.select(state, [row]), tokens, (first, len(tokens) + 1), hidden, made_from)
+        scores = engine.score_patches(engine.ended_row(state, row), tokens, (first, len(tokens) + 1), hidden, made_from)
         expected = [slow_scores(prompt, tokens, part, first) for part in ((0, 0), hidden)]
         np.testing.assert_allclose(scores, expected, atol=1e-4)
         assert np.abs(scores[0] - scores[1]).max() > 1e-3
@@ -92,7 +92,7 @@ def test_scores_equal_a_pass_over_the_whole_row(engine):
 
 def test_scoring_leaves_the_state_as_it_was(engine):
     tokens = new_patches()
-    state, vectors = engine.select(forced_state(engine, tokens), [0]), vectors_of(engine, tokens)
+    state, vectors = engine.ended_row(forced_state(engine, tokens), 0), vectors_of(engine, tokens)
     made_from = np.stack([step[0] for step in vectors[1:4]])
     first = engine.score_patches(state, tokens, (1, 4), (0, 4), made_from)
     np.testing.assert_array_equal(first, engine.score_patches(state, tokens, (1, 4), (0, 4), made_from))

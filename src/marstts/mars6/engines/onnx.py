@@ -211,6 +211,10 @@ class OnnxEngine:
         """(B, D), see `generation.engine.PatchScorer`."""
         return state.vectors
 
+    def ended_row(self, state: OnnxState, row: int) -> OnnxState:
+        """Copy what `score_patches` needs of a row."""
+        return OnnxState(state.vectors[row : row + 1], state.memory.select([row]), state.cache.complete(row))
+
     def score_patches(
         self,
         state: OnnxState,

@@ -97,6 +97,10 @@ class TorchEngine(ModelOnDevice):
         """(B, D), see `generation.engine.PatchScorer`."""
         return state.patches.vectors.float().cpu().numpy()
 
+    def ended_row(self, state: TorchState, row: int) -> TorchState:
+        """Copy what `score_patches` needs of a row."""
+        return self.select(state, [row])
+
     @torch.inference_mode()
     def score_patches(
         self,
