@@ -79,14 +79,11 @@ class WordCalibration:
 
     def letter_scores(self, tokens: NDArray[np.int64]) -> NDArray[np.float32]:
         """tokens (T, P) -> (T, N), from 0 to 1: which letters each patch sounds like."""
-        missing = self.table.shape[1] - 1
-        first = np.where(tokens[:, 0] < missing, tokens[:, 0], missing)
-        edge = max(map(abs, CONTEXT))
-        padded = np.full(len(first) + 2 * edge, missing)
-        padded[edge : edge + len(first)] = first
-        votes = np.zeros((len(first), NUM_LETTERS), np.float32)
-        for table, offset in zip(self.table, CONTEXT, strict=True):
-            votes += table[padded[edge + offset : edge + offset + len(first)]]
+        missing, edge = self.table.shape[1] - 1, max(CONTEXT)
+        padded = np.full(len(tokens) + 2 * edge, missing)
+        padded[edge : edge + len(tokens)] = np.minimum(tokens[:, 0], missing)
+        around = padded[np.arange(edge, edge + len(tokens)) + np.array(CONTEXT)[:, None]]  # (C, T)
+        votes = self.table[np.arange(len(CONTEXT))[:, None], around].sum(axis=0, dtype=np.float32)
         scores = np.minimum(np.maximum(self.letters + self.scale * votes, 0.0), 1.0)
         return scores / (scores.sum(axis=1, keepdims=True) + UNEVEN)
 
