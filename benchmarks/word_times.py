@@ -294,8 +294,9 @@ def main() -> None:
         result = cost(load("mini"), options.sentences or usual, options.seed, options.rounds)
     else:
         result = boundaries(load("mini"), options.sentences or usual, options.seed)
+    rounds = f" --rounds {options.rounds}" if options.what == "cost" else ""
     report = {
-        **gather_metadata(f"python benchmarks/word_times.py {options.what} --seed {options.seed}"),
+        **gather_metadata(f"python benchmarks/word_times.py {options.what} --seed {options.seed}{rounds}"),
         "seconds": round(time.perf_counter() - started, 1),
         **result,
     }
