@@ -75,7 +75,8 @@ class SentencePlaces:
         """Cut `sentence`; spans (S, 2) are the characters of each token of its prompt, -1 for others."""
         places = cut_places(sentence)
         starts = np.array([place.start for place in places[1:-1]])
-        firsts = [_first_letter(sentence, *span) for span in spans.tolist()]
+        is_space = [*map(str.isspace, sentence), False]  # the last one is for tokens that are none of the sentence
+        firsts = [_first_letter(is_space, *span) if is_space[span[0]] else span[0] for span in spans.tolist()]
         owner = np.searchsorted(starts, firsts, side="right")  # 0 is the start
         known = np.flatnonzero(spans[:, 0] >= 0)
         first, last = (known[0], known[-1]) if len(known) else (len(spans), len(spans))
@@ -131,9 +132,9 @@ def cut_places(sentence: str) -> tuple[Place, ...]:
     return (*places, Place(PlaceKind.END, len(sentence), len(sentence)))
 
 
-def _first_letter(sentence: str, first: int, last: int) -> int:
+def _first_letter(is_space: Sequence[bool], first: int, last: int) -> int:
     """The first character of a token that is no space: a token may begin with the space before its word."""
-    while first < last - 1 and sentence[first].isspace():
+    while first < last - 1 and is_space[first]:
         first += 1
     return first
 

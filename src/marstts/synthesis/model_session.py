@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -210,9 +211,10 @@ class ModelSession:
 
     def hidden_gain(self, search: PathSearch, row: RequestState, tokens: NDArray[np.int64]) -> HiddenGain | None:
         """Return the function that computes what patches gain without a word; None where the engine cannot."""
-        engine, ending = self.engine, row.ending
-        if ending is None or not isinstance(engine, PatchScorer):
+        ending = row.ending
+        if ending is None:
             return None
+        engine = cast(PatchScorer, self.engine)  # only such an engine keeps the state of a row that has ended
 
         def gain(word: int, span: tuple[int, int]) -> float:
             hidden, vectors = word_tokens(search.places, word), np.stack(row.vectors[span[0] : span[1]])
