@@ -6,11 +6,14 @@ Usage: python benchmarks/hard_texts.py engines --root FOLDER --takes ENGINES
        marstts evaluate --system ENGINES --testset hard-texts --root FOLDER --metrics sphinx --baselines ""
            --metrics-model none --output READINGS
        python benchmarks/hard_texts.py summary --scores MINI READINGS --output JSON
+       python benchmarks/hard_texts.py short --output JSON
 
 `engines` reads each trial with the base voice that its synthetic speaker was made from, at the regular rate. The engine
 gets the text as marstts reads it, so that only the speech differs, and silence at the edges is cut off as in a take.
 Readings that are there already are kept. `--root` is the folder of the synthetic test set. `summary` counts what the
-evaluations found, of the trials that all of them have. Needs the engines and the extras synthetic and eval.
+evaluations found, of the trials that all of them have. `short` reads the texts of one or two words with each base
+voice, at the regular rate and at that of the fast style, and checks the lengths as those of takes are checked. Needs
+the engines and the extras synthetic and eval.
 """
 
 from __future__ import annotations
@@ -27,14 +30,20 @@ import numpy as np
 from marstts import audio
 from marstts.audio import Waveform
 from marstts.benchmark.machine import gather_metadata
-from marstts.data.corpora.tts_engines import BASE_VOICES
-from marstts.evaluation.testsets.hard_texts import read_hard_texts
+from marstts.data.corpora.speakers import STYLES
+from marstts.data.corpora.tts_engines import BASE_VOICES, BaseVoice
+from marstts.evaluation.testsets.hard_texts import committed_texts, read_hard_texts
 from marstts.metrics.intervals import ratio_interval
-from marstts.metrics.length import LengthStatus
+from marstts.metrics.length import LengthStatus, check_length, expected_seconds
 from marstts.metrics.scores import TakeScore, read_scores
 from marstts.metrics.testset import Trial
 from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB
 from marstts.text.normalize import normalize
+
+SHORTEST = "Come in."
+"""The text whose take was too short."""
+
+RATES = 1.0, STYLES["fast"].rate
 
 
 def read_with_engines(root: Path, takes: Path) -> None:
@@ -48,10 +57,39 @@ def read_with_engines(root: Path, takes: Path) -> None:
 
 def read_trial(trial: Trial) -> Waveform:
     """The text of a trial in the base voice of its speaker, trimmed."""
-    voice = BASE_VOICES[trial.speaker.rpartition(".")[0]]
-    whole = voice.speak(normalize(trial.text), voice, 1.0, 1.0)
+    return read_text(trial.text, BASE_VOICES[trial.speaker.rpartition(".")[0]], 1.0)
+
+
+def read_text(text: str, voice: BaseVoice, rate: float) -> Waveform:
+    """A text as an engine reads it, trimmed."""
+    whole = voice.speak(normalize(text), voice, rate, 1.0)
     start, end = audio.audible_span(whole, below_peak_db=EDGE_BELOW_PEAK_DB)
     return Waveform(whole.samples[start:end], whole.sample_rate)
+
+
+def read_short_texts(rates: Sequence[float]) -> dict[str, Any]:
+    """Readings of implausible length of the texts of one or two words, by rate, and all of the shortest take's text."""
+    found: dict[str, Any] = {}
+    for rate in rates:
+        readings = {
+            f"{text} ({voice.name})": (read_text(text, voice, rate), expected_seconds(spoken or text))
+            for kind, text, spoken in committed_texts()
+            if kind in ("one-word", "two-words")
+            for voice in BASE_VOICES.values()
+            if voice.has_rate
+        }
+        status = {name: check_length(*reading) for name, reading in readings.items()}
+        found[f"rate {rate:g}"] = {
+            "readings": len(readings),
+            "lengths": dict(Counter(each.value for each in status.values())),
+            "too short": {
+                name: round(readings[name][0].seconds, 3)
+                for name, each in status.items()
+                if each is LengthStatus.TOO_SHORT
+            },
+            SHORTEST: {name: round(read.seconds, 3) for name, (read, _) in readings.items() if SHORTEST in name},
+        }
+    return found
 
 
 def summarize(outputs: Sequence[Path]) -> dict[str, Any]:
@@ -102,11 +140,14 @@ def main() -> None:
     summary = commands.add_parser("summary")
     summary.add_argument("--scores", type=Path, nargs="+", required=True, help="output folders of evaluations")
     summary.add_argument("--output", type=Path, required=True)
+    short = commands.add_parser("short")
+    short.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
     if options.what == "engines":
         read_with_engines(options.root, options.takes)
         return
-    report = {**gather_metadata("python benchmarks/hard_texts.py summary"), **summarize(options.scores)}
+    found = read_short_texts(RATES) if options.what == "short" else summarize(options.scores)
+    report = {**gather_metadata(f"python benchmarks/hard_texts.py {options.what}"), **found}
     text = json.dumps(report, indent=1, ensure_ascii=False)
     print(text)
     options.output.write_text(text + "\n", encoding="utf-8")
