@@ -33,7 +33,13 @@ def test_tokens_carry_the_offset_of_their_level():
 class ScoringEngine(HistoryEngine):
     """The same as a `PatchScorer`."""
 
-    def score_patches(self, state, patches, span, hidden):
+    def patch_vectors(self, state):
+        return np.array([[row, len(history)] for row, history in zip(state.rows, state.history, strict=True)])
+
+    def ended_row(self, state, row):
+        return self.select(state, [row])
+
+    def score_patches(self, state, patches, span, hidden, vectors):
         raise NotImplementedError
 
 
@@ -52,6 +58,8 @@ def test_rows_whose_speech_ended_keep_the_state_in_which_it_did():
     for row in (later, sooner):
         state = row.ending.state  # of this row alone, not of its batch
         assert state.rows == (row.request.prompt.row,) and len(state.history[0]) == len(row.patches)
+        made_from = [(row.request.prompt.row, step) for step in range(len(row.patches) + 1)]
+        assert [tuple(vector) for vector in row.vectors] == made_from
 
 
 def test_engines_that_cannot_score_keep_no_state():

@@ -55,13 +55,13 @@ def test_tokens_of_a_transcript_belong_to_the_start():
 def test_the_path_of_sharp_attention_is_the_places_it_lies_on():
     places = places_of()
     visited = [0, 1, 1, 1, 2, 3, 4, 4, 6, 6, 8]
-    assert search_path(places, steps_at(places, visited)).path().tolist() == visited
+    assert search_path(places, steps_at(places, visited)).path.tolist() == visited
 
 
 def test_one_step_that_looks_elsewhere_does_not_move_the_path():
     places = places_of()
     visited = [1, 1, 6, 1, 3, 4, 4, 3, 4, 6, 8]
-    assert search_path(places, steps_at(places, visited, sharpness=0.5)).path().tolist() == [
+    assert search_path(places, steps_at(places, visited, sharpness=0.5)).path.tolist() == [
         1, 1, 1, 1, 3, 4, 4, 4, 4, 6, 8,
     ]  # fmt: skip
 
@@ -79,7 +79,7 @@ def test_the_search_finds_the_best_of_all_paths():
         )
 
     best = max(product(range(len(places.places)), repeat=len(steps)), key=score)
-    assert search_path(places, steps).path().tolist() == list(best)
+    assert search_path(places, steps).path.tolist() == list(best)
 
 
 def test_a_search_continued_step_by_step_equals_a_whole_one():
@@ -88,4 +88,4 @@ def test_a_search_continued_step_by_step_equals_a_whole_one():
     search = PathSearch.begin(places)
     for step in steps:
         search = search.after([step])
-    assert search.path().tolist() == search_path(places, steps).path().tolist()
+    assert search.path.tolist() == search_path(places, steps).path.tolist()

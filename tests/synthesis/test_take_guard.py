@@ -22,13 +22,13 @@ class Session:
             return character_spans(SENTENCE)
 
 
-def judged(visited: list[int], *, may_give_up: bool = True) -> list[RequestState]:
-    """The row after each step, as the guard lets it pass; up to the one that ended."""
+def judged(visited: list[int], *, may_give_up: bool = True, every: int = 1) -> list[RequestState]:
+    """The row after each step, or after several, as the guard lets it pass; up to the one that ended."""
     steps = steps_at(places_of(SENTENCE), visited, sharpness=0.97)
     request = Request(None, 0.2, Limits(0, 500), np.random.default_rng(0), SamplingConfig())  # type: ignore[arg-type]
     guard = TakeGuard(Session(), SENTENCE, may_give_up=may_give_up)  # type: ignore[arg-type]
     rows = []
-    for count in range(1, len(steps) + 1):
+    for count in range(every, len(steps) + 1, every):
         patches = tuple(np.full(7, step) for step in range(count))
         row = guard.judge(RequestState(request, (), patches, tuple(steps[:count])))
         rows.append(row)
@@ -65,3 +65,10 @@ def test_the_end_is_seen_at_the_same_step_whether_steps_come_one_by_one_or_toget
     for offset in range(4):  # the end is looked for in every fourth step
         rows = judged([1] * offset + visited)
         assert len(rows) == offset + len(SPOKEN) + 4
+
+
+@pytest.mark.parametrize("every", [3, 5, 7])
+def test_takes_that_are_seen_after_several_steps_at_a_time_are_ended_too(every):
+    babbling = judged([*SPOKEN, *[8] * 9], every=every)[-1]
+    assert babbling.stop is StopReason.WORDS_DONE and len(babbling.patches) == len(SPOKEN) + KEPT_STEPS_AT_END
+    assert judged([1, 1, 2, 3, *[4] * 60], every=every)[-1].stop is StopReason.FLAWED

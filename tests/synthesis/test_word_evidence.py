@@ -69,7 +69,7 @@ def learned() -> WordCalibration:
 
 def suspected(take: SpokenSentence) -> tuple[SentencePlaces, np.ndarray, np.ndarray, np.ndarray]:
     """The inputs of suspicion."""
-    path = search_path(take.places, take.generated.attention).path()
+    path = search_path(take.places, take.generated.attention).path
     return take.places, np.stack(take.generated.attention), take.tokens, path
 
 

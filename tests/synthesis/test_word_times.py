@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from test_attention_path import places_of, steps_at
 
 from marstts.errors import ConfigError
+from marstts.synthesis import word_times
 from marstts.synthesis.attention_path import search_path
 from marstts.synthesis.loading import load
+from marstts.synthesis.speech import at_speed
 from marstts.synthesis.word_times import LAG_SECONDS, boundary, timed_spans, words_of
 from marstts.synthesis.written_forms import WrittenForm
 
@@ -80,6 +84,22 @@ def test_every_word_of_a_text_is_timed_in_order(speech):
     assert all(word.start < word.end <= speech.seconds for word in speech.words)
     starts = [word.start for word in speech.words]
     assert starts == sorted(starts)
+
+
+def test_words_are_computed_when_they_are_first_read_and_no_earlier(mini, monkeypatch):
+    computed = []
+    monkeypatch.setattr(word_times, "timed_spans", lambda search: computed.append(search) or timed_spans(search))
+    [take] = mini.speak("And so it goes.").takes
+    assert not computed
+    assert [word.written for word in take.words] == ["And", "so", "it", "goes."] and take.words is take.words
+    assert len(computed) == 1
+
+
+def test_words_of_a_take_survive_a_pickle_and_a_change_of_tempo(speech):
+    take = speech.takes[0]
+    again = pickle.loads(pickle.dumps(take))
+    assert again.words == take.words
+    assert at_speed(again, 0.8).words == tuple(word.scaled(1.25) for word in take.words)
 
 
 def test_words_of_a_second_sentence_begin_after_the_pause(speech):

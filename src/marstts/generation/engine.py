@@ -150,14 +150,27 @@ class AttentionEngine(Protocol):
 class PatchScorer(Protocol):
     """An `Engine` that computes how probable the patches of a row are, were a part of its text not there."""
 
-    def score_patches(
-        self, state: Any, patches: NDArray[np.int64], span: tuple[int, int], hidden: Sequence[tuple[int, int]]
-    ) -> NDArray[np.float32]:
-        """(len(hidden), patches of the span): log-probability of the first code of each patch of one row.
+    def patch_vectors(self, state: Any) -> NDArray[np.float32]:
+        """(B, D) what the last sampled patch was made from; the state is the one after `sample_patch`."""
+        ...
 
-        state: that of the row, all its new patches (T, P) appended. span: first patch and last + 1; patch T is end of
-        speech, and patch 0 is never scored. hidden: for each result, the first text token that is not attended to
-        within the span, and the last + 1.
+    def ended_row(self, state: Any, row: int) -> Any:
+        """Return the state of a row whose speech has ended, for `score_patches` alone: it cannot go on."""
+        ...
+
+    def score_patches(
+        self,
+        state: Any,
+        patches: NDArray[np.int64],
+        span: tuple[int, int],
+        hidden: tuple[int, int],
+        vectors: NDArray[np.float32],
+    ) -> NDArray[np.float32]:
+        """(2, patches of the span) log-probability of the first code of each patch of one row: as made, and hidden.
+
+        state: `ended_row`, all its new patches (T, P) appended. span: first patch, 1 or more, and last + 1; patch T
+        is end of speech. hidden: the first text token that is not attended to within the span, and the last + 1.
+        vectors: (patches of the span, D), of `patch_vectors`.
         """
         ...
 

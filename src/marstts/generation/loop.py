@@ -94,14 +94,13 @@ def step(
     state = states[0] if len(states) == 1 else engine.join(states)
     patches, state = sample_patch(engine, state, sampling_inputs(rows, layout))
     attention = text_attention(engine, state)
-    advanced = [
-        row.after(patch, layout, None if attention is None else attention[index])
-        for index, (row, patch) in enumerate(zip(rows, patches, strict=True))
-    ]
-    ended = [index for index, row in enumerate(advanced) if row.stop is StopReason.EOS]
-    if ended and isinstance(engine, PatchScorer):
-        for index in ended:
-            advanced[index] = replace(advanced[index], ending=EndingState(engine.select(state, [index])))
+    vectors = engine.patch_vectors(state) if isinstance(engine, PatchScorer) else None
+    nothing = [None] * len(rows)
+    columns = rows, patches, nothing if attention is None else attention, nothing if vectors is None else vectors
+    advanced = [row.after(patch, layout, *seen) for row, patch, *seen in zip(*columns, strict=True)]
+    for index, row in enumerate(advanced):
+        if row.stop is StopReason.EOS and isinstance(engine, PatchScorer):
+            advanced[index] = replace(row, ending=EndingState(engine.ended_row(state, index)))
     return RunningBatch((*advanced, *done_at_start), state)
 
 

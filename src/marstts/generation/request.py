@@ -128,6 +128,9 @@ class RequestState:
     attention: tuple[NDArray[np.float32], ...] = ()
     """(S or more,) of each step so far, see `engine.AttentionEngine`; empty where the engine has none."""
 
+    vectors: tuple[NDArray[np.float32], ...] = ()
+    """(D,) of each step so far, see `engine.PatchScorer`; empty where the engine is none."""
+
     stop: StopReason | None = None
     """Reason why generation ended, if it has."""
 
@@ -146,17 +149,23 @@ class RequestState:
         return len(self.patches) >= self.request.limits.min_patches
 
     def after(
-        self, patch: NDArray[np.int64], layout: TokenLayout, attention: NDArray[np.float32] | None = None
+        self,
+        patch: NDArray[np.int64],
+        layout: TokenLayout,
+        attention: NDArray[np.float32] | None = None,
+        vector: NDArray[np.float32] | None = None,
     ) -> RequestState:
-        """The state with one more patch (P,), made with this attention (S or more,), or ended.
+        """The state with one more patch (P,), made from `vector` (D,) with this attention (S or more,), or ended.
 
         An unfinished patch is dropped.
         """
         attended = self.attention if attention is None else (*self.attention, attention)
+        vectors = self.vectors if vector is None else (*self.vectors, vector)
         if (patch == layout.eos).any():
-            return replace(self, attention=attended, stop=StopReason.EOS)
+            return replace(self, attention=attended, vectors=vectors, stop=StopReason.EOS)
         recent = (*self.recent, *patch[: layout.codes_per_level[0]].tolist())[-self.request.sampling.ras_window :]
-        return replace(self, recent=recent, patches=(*self.patches, patch), attention=attended).at_limit()
+        patches = (*self.patches, patch)
+        return replace(self, recent=recent, patches=patches, attention=attended, vectors=vectors).at_limit()
 
     def at_limit(self) -> RequestState:
         """The same state, ended if it has all the patches it may have."""

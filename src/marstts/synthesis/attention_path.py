@@ -75,7 +75,8 @@ class SentencePlaces:
         """Cut `sentence`; spans (S, 2) are the characters of each token of its prompt, -1 for others."""
         places = cut_places(sentence)
         starts = np.array([place.start for place in places[1:-1]])
-        firsts = [_first_letter(sentence, *span) for span in spans.tolist()]
+        is_space = [*map(str.isspace, sentence), False]  # the last one is for tokens that are none of the sentence
+        firsts = [_first_letter(is_space, *span) if is_space[span[0]] else span[0] for span in spans.tolist()]
         owner = np.searchsorted(starts, firsts, side="right")  # 0 is the start
         known = np.flatnonzero(spans[:, 0] >= 0)
         first, last = (known[0], known[-1]) if len(known) else (len(spans), len(spans))
@@ -88,9 +89,10 @@ class SentencePlaces:
         return tuple(index for index, place in enumerate(self.places) if place.kind is PlaceKind.WORD)
 
     @cached_property
-    def tokens_of_end(self) -> NDArray[np.float32]:
-        """(S,) 1 where a token belongs to the end."""
-        return self.membership[:, -1].copy()
+    def tokens_of_end(self) -> slice:
+        """The tokens that belong to the end: the last ones."""
+        size = len(self.membership)
+        return slice(size - int(self.membership[:, -1].sum()), size)
 
     @cached_property
     def prices(self) -> NDArray[np.float32]:
@@ -130,9 +132,9 @@ def cut_places(sentence: str) -> tuple[Place, ...]:
     return (*places, Place(PlaceKind.END, len(sentence), len(sentence)))
 
 
-def _first_letter(sentence: str, first: int, last: int) -> int:
+def _first_letter(is_space: Sequence[bool], first: int, last: int) -> int:
     """The first character of a token that is no space: a token may begin with the space before its word."""
-    while first < last - 1 and sentence[first].isspace():
+    while first < last - 1 and is_space[first]:
         first += 1
     return first
 
@@ -145,14 +147,14 @@ class PathSearch:
     scores: NDArray[np.float32]
     """(K,) nats of the best path to each place."""
 
-    coverage: NDArray[np.float32]
-    """(S,) attention to each token, summed over the steps so far."""
+    token_attention: NDArray[np.float32]
+    """(T, S) attention of the steps so far to each token."""
 
-    attention: tuple[NDArray[np.float32], ...] = ()
-    """(K,) of each step so far."""
+    attention: NDArray[np.float32]
+    """(T, K) the same to each place."""
 
-    origins: tuple[NDArray[np.int64], ...] = ()
-    """(K,) of each step: the place that the best path to each place was in before."""
+    origins: NDArray[np.int64]
+    """(T, K) the place that the best path to each place was in before."""
 
     latest: tuple[int, ...] = ()
     """The place where the best path was after each step, as far as was known then."""
@@ -160,29 +162,36 @@ class PathSearch:
     @classmethod
     def begin(cls, places: SentencePlaces) -> PathSearch:
         """The search before the first step: a path begins at the start or in the first word."""
-        scores = -places.prices[0]
-        return cls(places, scores.astype(np.float32), np.zeros(len(places.spans), np.float32))
+        tokens, size = len(places.spans), len(places.places)
+        no_attention = np.zeros((0, tokens), np.float32), np.zeros((0, size), np.float32)
+        return cls(places, -places.prices[0], *no_attention, np.zeros((0, size), np.int64))
+
+    @property
+    def num_steps(self) -> int:
+        """T."""
+        return len(self.attention)
 
     def after(self, steps: Sequence[NDArray[np.float32]]) -> PathSearch:
         """The search with more steps, attention (S or more,) to the tokens each. Many at once cost less."""
         if not steps:
             return self
-        known = np.stack([step[: len(self.coverage)] for step in steps])
+        known = np.stack([step[: len(self.places.spans)] for step in steps])
         attention = known @ self.places.membership
-        scores, prices, index = self.scores, self.places.prices_of_arrival, np.arange(len(self.scores))
-        origins, reached = [], []
-        for evidence in np.log(np.maximum(attention, MIN_ATTENTION)):
-            arrivals = scores - prices  # rows: the place that is reached
-            origins.append(arrivals.argmax(axis=1))
-            scores = arrivals[index, origins[-1]] + evidence
-            reached.append(scores)
+        evidence = np.log(np.maximum(attention, MIN_ATTENTION))
+        prices, size = self.places.prices_of_arrival, len(self.scores)
+        arrivals, row_starts = np.empty((size, size), np.float32), np.arange(size) * size
+        origins, reached, scores = np.empty(evidence.shape, np.int64), np.empty_like(evidence), self.scores
+        for step, came_from in enumerate(origins):
+            np.subtract(scores, prices, out=arrivals)  # rows: the place that is reached
+            arrivals.argmax(axis=1, out=came_from)
+            scores = np.add(arrivals.take(row_starts + came_from), evidence[step], out=reached[step])
         return PathSearch(
             self.places,
             scores,
-            self.coverage + known.sum(axis=0),
-            (*self.attention, *attention),
-            (*self.origins, *origins),
-            (*self.latest, *np.stack(reached).argmax(axis=1).tolist()),
+            np.concatenate([self.token_attention, known]),
+            np.concatenate([self.attention, attention]),
+            np.concatenate([self.origins, origins]),
+            (*self.latest, *reached.argmax(axis=1).tolist()),
         )
 
     @property
@@ -190,12 +199,13 @@ class PathSearch:
         """The place where the best path is now."""
         return int(self.scores.argmax())
 
+    @cached_property
     def path(self) -> NDArray[np.int64]:
         """(T,) place of each step on the best path."""
         place, places = self.here, []
-        for origins in reversed(self.origins):
+        for origins in reversed(self.origins.tolist()):
             places.append(place)
-            place = int(origins[place])
+            place = origins[place]
         return np.array(places[::-1], dtype=np.int64)
 
 

@@ -7,7 +7,7 @@ Shapes: T steps of a take · K places of the sentence · P positions of a patch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
@@ -83,55 +83,55 @@ def find_flaws(
     `gain` decides on words that may be missing: the suspicious ones, or those that `check` names. Without it, suspicion
     alone decides; without `suspicions`, the path alone.
     """
-    if not search.attention:
+    if not search.num_steps:
         return ()
-    path, attention = search.path(), np.stack(search.attention)
-    places = search.places.places
+    path, at_end = search.path, search.attention[:, -1].tolist()
+    steps, places = path.tolist(), search.places.places
 
     def flaw(kind: FlawKind, place: int, step: int) -> TakeFlaw:
         return TakeFlaw(kind, sentence[places[place].start : places[place].end], round(step * step_seconds, 2))
 
-    missing = dict(skipped_words(search, path))
+    missing = dict(skipped_words(search, steps))
     if has_ended:
         missing = {**dict(omitted_words(search, path, gain, suspicions, check)), **missing}
     found = [flaw(FlawKind.SKIPPED, place, step) for place, step in sorted(missing.items())]
-    found += [flaw(FlawKind.REPEATED, place, step) for place, step in repeated_words(search, path)]
-    found += [flaw(FlawKind.LOOP, place, step) for place, step in long_words(search, path)]
+    found += [flaw(FlawKind.REPEATED, place, step) for place, step in repeated_words(search, steps)]
+    found += [flaw(FlawKind.LOOP, place, step) for place, step in long_words(search, steps)]
     if tokens is not None and (patch := repeated_patches(tokens)) is not None:
-        found.append(flaw(FlawKind.LOOP, int(path[patch]), patch))
-    if has_ended and attention[:, -1].sum() < MIN_ATTENTION_TO_END:
-        found.append(flaw(FlawKind.UNFINISHED, search.places.words[-1], len(path)))
-    end = first_step_after_words(attention)
-    if end is not None and len(path) - end > MAX_STEPS_AT_END:
+        found.append(flaw(FlawKind.LOOP, steps[patch], patch))
+    if has_ended and sum(at_end) < MIN_ATTENTION_TO_END:
+        found.append(flaw(FlawKind.UNFINISHED, search.places.words[-1], len(steps)))
+    end = next((step for step, share in enumerate(at_end) if share >= AT_END), len(steps))
+    if len(steps) - end > MAX_STEPS_AT_END:
         found.append(TakeFlaw(FlawKind.BABBLE, "", round((end + 1) * step_seconds, 2)))
     return tuple(found)
 
 
-def skipped_words(search: PathSearch, path: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+def skipped_words(search: PathSearch, path: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Places of words that the path passed over, and the step where it did."""
-    visited = set(path.tolist())
-    furthest = int(path.max())
+    visited, furthest = set(path), max(path)
     for index in search.places.words:
         place = search.places.places[index]
         if index < furthest and index not in visited and place.num_letters >= MIN_SKIPPED_LETTERS:
-            yield index, int(np.flatnonzero(path > index)[0])
+            yield index, next(step for step, here in enumerate(path) if here > index)
 
 
-def repeated_words(search: PathSearch, path: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+def repeated_words(search: PathSearch, path: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Places of words that the path went back to, and the step where it did; not after the last word."""
     end = len(search.places.places) - 1
-    for step, (before, after) in enumerate(pairwise(path.tolist()), 1):
+    for step, (before, after) in enumerate(pairwise(path), 1):
         if after < before < end:
             yield after, step
 
 
-def long_words(search: PathSearch, path: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+def long_words(search: PathSearch, path: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Places of words that last far longer than their letters take, and the step where they begin."""
-    numbers = np.bincount(path, minlength=len(search.places.places)).tolist()
+    if len(path) <= MAX_STEPS_IN_WORD:
+        return
     for index in search.places.words:
         most = max(MAX_STEPS_IN_WORD, STEPS_PER_LETTER * search.places.places[index].num_letters)
-        if numbers[index] > most:
-            yield index, int(np.flatnonzero(path == index)[0])
+        if path.count(index) > most:
+            yield index, path.index(index)
 
 
 def repeated_patches(tokens: NDArray[np.int64]) -> int | None:
@@ -146,9 +146,3 @@ def repeated_patches(tokens: NDArray[np.int64]) -> int | None:
             if run == length:
                 return patch - length + 1
     return None
-
-
-def first_step_after_words(attention: NDArray[np.float32]) -> int | None:
-    """attention (T, K) -> the first step that attends to the end mark; None if none does."""
-    after = np.flatnonzero(attention[:, -1] >= AT_END)
-    return int(after[0]) if len(after) else None

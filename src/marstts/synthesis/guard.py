@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from marstts.generation.request import RequestState, StopReason
 from marstts.synthesis.attention_path import PathSearch, PlaceKind, SentencePlaces
 from marstts.synthesis.flaws import AT_END, MAX_STEPS_AT_END, MAX_STEPS_IN_WORD, STEPS_PER_LETTER
@@ -22,6 +20,9 @@ KEPT_STEPS_AT_END = 2
 STEPS_FOLLOWED_TOGETHER = 12
 """Steps whose path is searched at once, 1 s: a hopeless take is given up so much later, and each step costs less."""
 
+FIRST_STEPS_FOLLOWED = 2 * STEPS_FOLLOWED_TOGETHER
+"""A take with fewer steps cannot have stayed in a word for too long."""
+
 
 class TakeGuard:
     """Follows one take through its sentence, step by step."""
@@ -33,6 +34,9 @@ class TakeGuard:
         self._num_seen = 0
         """Steps in which the end of the text was looked for."""
         self._first_at_end: int | None = None
+        self._next_look = MAX_STEPS_AT_END + 1
+        """Steps that the take must have before there is anything to decide."""
+        self._next_following = FIRST_STEPS_FOLLOWED
         self._place, self._steps_in_place = 0, 0
 
     @property
@@ -42,41 +46,42 @@ class TakeGuard:
 
     def judge(self, row: RequestState) -> RequestState:
         """The row as it is, or ended; a row whose model has no word times is never ended here."""
-        if row.stop is not None or not row.attention or not self._begin(row):
-            return row
         num_steps = len(row.attention)
-        if self._first_at_end is None and num_steps - self._num_seen > MAX_STEPS_AT_END:  # fewer cannot be too many
+        if num_steps < self._next_look or row.stop is not None or (self._search is None and not self._begin(row)):
+            return row
+        if self._first_at_end is None:
             self._look_for_end(row)
         if self._first_at_end is not None and num_steps - self._first_at_end > MAX_STEPS_AT_END:
             kept = row.patches[: self._first_at_end + KEPT_STEPS_AT_END]
             return replace(row, patches=kept, attention=row.attention[: len(kept)], stop=StopReason.WORDS_DONE)
-        if self._may_give_up and num_steps % STEPS_FOLLOWED_TOGETHER == 0 and num_steps > MAX_STEPS_IN_WORD:
-            return replace(row, stop=StopReason.FLAWED) if self._is_stuck(row) else row
+        if self._may_give_up and num_steps >= self._next_following and self._is_stuck(row):
+            return replace(row, stop=StopReason.FLAWED)
         return row
 
     def _begin(self, row: RequestState) -> bool:
-        """Begin the path at the first step; returns whether the model has word times."""
-        if self._search is None:
-            spans = self._session.model.text_spans(row.request.prompt)
-            if spans is None:
-                return False
+        """Begin the path; returns whether the model has word times."""
+        spans = self._session.model.text_spans(row.request.prompt)
+        if spans is not None:
             self._search = PathSearch.begin(SentencePlaces.of(self._sentence, spans))
-        return True
+        return spans is not None
 
     def _look_for_end(self, row: RequestState) -> None:
         """Find the first step after the last word among those that are new."""
         assert self._search is not None
-        to_end = self._search.places.tokens_of_end
-        new = np.stack([step[: len(to_end)] for step in row.attention[self._num_seen :]])
-        after = np.flatnonzero(new @ to_end >= AT_END)
-        if len(after):
-            self._first_at_end = self._num_seen + int(after[0])
+        tokens = self._search.places.tokens_of_end
+        for step in range(self._num_seen, len(row.attention)):  # a few numbers: faster than arrays
+            if sum(row.attention[step][tokens].tolist()) >= AT_END:
+                self._first_at_end = step
+                break
         self._num_seen = len(row.attention)
+        after = self._num_seen if self._first_at_end is None else self._first_at_end
+        self._next_look = after + MAX_STEPS_AT_END + 1  # fewer steps cannot be too many
 
     def _is_stuck(self, row: RequestState) -> bool:
         """Return True where the take stays in one word for longer than any word lasts."""
         assert self._search is not None
-        before = len(self._search.latest)
+        self._next_following = len(row.attention) + STEPS_FOLLOWED_TOGETHER
+        before = self._search.num_steps
         self._search = self._search.after(row.attention[before:])
         for here in self._search.latest[before:]:
             self._steps_in_place = self._steps_in_place + 1 if here == self._place else 1

@@ -11,7 +11,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import partial
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +32,8 @@ from marstts.synthesis.omissions import HiddenGain, OmissionCheck, Suspicions, w
 from marstts.synthesis.prepared_text import PreparedText
 from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, NO_WORD_TIMES, Speech, Take, join, silence
 from marstts.synthesis.word_evidence import WordCalibration
-from marstts.synthesis.word_times import TimedSpan, Word, timed_spans, words_of
-from marstts.synthesis.written_forms import SpokenSegment
+from marstts.synthesis.word_times import TimedSpan, Word, words_of, words_on_path
+from marstts.synthesis.written_forms import forms_of
 from marstts.text.lexicon import Lexicon
 from marstts.text.segments import Segment
 from marstts.voice import Voice
@@ -165,19 +166,27 @@ class ModelSession:
             text=segment.text,
             codes=codes,
             waveform=Waveform(waveform.samples[start:end], waveform.sample_rate),
-            words=None if search is None else self.timed_words(segment, timed_spans(search), start, end),
+            timing=None if search is None else self.word_timing(segment, search, start, end),
             flaws=() if search is None else self.take_flaws(search, row),
             stop=row.stop,
             top_p=row.request.top_p,
             extra_pause_seconds=segment.pause_seconds,
         )
 
-    def take_words(self, segment: Segment, row: RequestState, start: int, end: int) -> tuple[Word, ...] | None:
-        """The words of a row, of whose audio the samples from `start` to `end` are kept; None without aligned heads."""
+    def word_timing(self, segment: Segment, search: PathSearch, start: int, end: int) -> Callable[[], tuple[Word, ...]]:
+        """Return the function that computes the words of a take, of whose audio the samples `start` to `end` are kept.
+
+        It holds nothing of the session.
+        """
+        step, audible = 1.0 / self.codec.spec.patch_rate, self.seconds_of(start, end)
+        return partial(words_on_path, search, segment.text, forms_of(segment), step_seconds=step, audible=audible)
+
+    def row_timing(
+        self, segment: Segment, row: RequestState, start: int, end: int
+    ) -> Callable[[], tuple[Word, ...]] | None:
+        """The same for the attention of a row; None without aligned heads."""
         search = self.path_search(segment.text, row)
-        if search is None:
-            return None
-        return self.timed_words(segment, timed_spans(search), start, end)
+        return None if search is None else self.word_timing(segment, search, start, end)
 
     def take_flaws(self, search: PathSearch, row: RequestState) -> tuple[TakeFlaw, ...]:
         """Flaws of a row that has ended, whose attention took this path."""
@@ -189,36 +198,28 @@ class ModelSession:
             tokens=tokens,
             has_ended=row.stop is StopReason.EOS,
             gain=self.hidden_gain(search, row, tokens),
-            suspicions=self.suspicions(search, row, tokens),
+            suspicions=self.suspicions(search, tokens),
             check=self.omission_check,
         )
 
-    def suspicions(self, search: PathSearch, row: RequestState, tokens: NDArray[np.int64]) -> Suspicions | None:
+    def suspicions(self, search: PathSearch, tokens: NDArray[np.int64]) -> Suspicions | None:
         """Return the function that computes how suspicious each word is; None without a calibration."""
         calibration, places = self.word_calibration, search.places
         if calibration is None:
             return None
-        return lambda: calibration.suspicions(
-            places, np.stack([step[: len(places.spans)] for step in row.attention]), tokens, search.path()
-        )
+        return lambda: calibration.suspicions(places, search.token_attention, tokens, search.path)
 
     def hidden_gain(self, search: PathSearch, row: RequestState, tokens: NDArray[np.int64]) -> HiddenGain | None:
         """Return the function that computes what patches gain without a word; None where the engine cannot."""
-        engine, ending = self.engine, row.ending
-        if ending is None or not isinstance(engine, PatchScorer):
+        ending = row.ending
+        if ending is None:
             return None
-
-        @cache
-        def with_all_words() -> NDArray[np.float32]:
-            return engine.score_patches(ending.state, tokens, (1, len(tokens) + 1), [(0, 0)])[0]
+        engine = cast(PatchScorer, self.engine)  # only such an engine keeps the state of a row that has ended
 
         def gain(word: int, span: tuple[int, int]) -> float:
-            hidden = word_tokens(search.places, word)
-            if self.omission_check is OmissionCheck.ALL_WORDS:
-                [without] = engine.score_patches(ending.state, tokens, span, [hidden])
-                return float((without - with_all_words()[span[0] - 1 : span[1] - 1]).sum())
-            whole, without = engine.score_patches(ending.state, tokens, span, [(0, 0), hidden])
-            return float((without - whole).sum())
+            hidden, vectors = word_tokens(search.places, word), np.stack(row.vectors[span[0] : span[1]])
+            as_made, without = engine.score_patches(ending.state, tokens, span, hidden, vectors)
+            return float((without - as_made).sum())
 
         return gain
 
@@ -227,17 +228,19 @@ class ModelSession:
 
         `begun`: the same path up to some step, if it was followed.
         """
-        if begun is not None and len(begun.attention) <= len(row.attention):
-            return begun.after(row.attention[len(begun.attention) :])
+        if begun is not None and begun.num_steps <= len(row.attention):
+            return begun.after(row.attention[begun.num_steps :])
         spans = self.model.text_spans(row.request.prompt) if row.attention else None
         return None if spans is None else search_path(SentencePlaces.of(sentence, spans), row.attention)
 
     def timed_words(self, segment: Segment, spans: Sequence[TimedSpan], start: int, end: int) -> tuple[Word, ...]:
         """Words in seconds from sample `start` of a sentence's audio, none of them after sample `end`."""
-        forms = segment.forms if isinstance(segment, SpokenSegment) else ()
-        rate, spec = self.codec.spec.sample_rate, self.codec.spec
-        audible = start / rate, end / rate
-        return words_of(segment.text, forms, spans, step_seconds=1.0 / spec.patch_rate, audible=audible)
+        step, audible = 1.0 / self.codec.spec.patch_rate, self.seconds_of(start, end)
+        return words_of(segment.text, forms_of(segment), spans, step_seconds=step, audible=audible)
+
+    def seconds_of(self, start: int, end: int) -> tuple[float, float]:
+        """Two samples of the codec's audio, in seconds."""
+        return start / self.codec.spec.sample_rate, end / self.codec.spec.sample_rate
 
     def check_word_times(self, voice: Voice) -> None:
         """Raise ConfigError where this model has no word times."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from marstts.synthesis.speech import Take, join, take_offsets
-from marstts.synthesis.written_forms import SpokenSegment, WrittenForm
+from marstts.synthesis.written_forms import SpokenSegment, WrittenForm, forms_of
 from marstts.text.segments import Segment
 from marstts.text.sentences import split_sentences
 
@@ -28,7 +29,7 @@ def divide(segment: Segment) -> list[SpokenSegment]:
     parts = split_sentences(segment.text, max(MIN_PART_CHARACTERS, math.ceil(0.6 * len(segment.text))))
     if min(map(len, parts)) < MIN_PART_CHARACTERS:
         parts = [segment.text]
-    forms = segment.forms if isinstance(segment, SpokenSegment) else ()
+    forms = forms_of(segment)
     found, start = [], 0
     for part in parts:
         start = segment.text.find(part, start)
@@ -57,7 +58,7 @@ def join_parts(segment: Segment, parts: Sequence[Take], attempts: int) -> Take:
         attempts=attempts + sum(take.attempts for take in parts),
         warning="; ".join(warnings) or None,
         extra_pause_seconds=segment.pause_seconds,
-        words=tuple(words),
+        timing=partial(tuple, words),
         flaws=tuple(flaws),
         ranking=(),
         repaired=DIVIDED,

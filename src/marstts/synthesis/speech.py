@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,8 +87,8 @@ class Take:
     extra_pause_seconds: float = 0.0
     """Silence after the take that the text asks for, in addition to the usual one."""
 
-    words: tuple[Word, ...] | None = None
-    """The words that were said, times from the beginning of `waveform`; None where the model has no word times."""
+    timing: Callable[[], tuple[Word, ...]] | None = None
+    """Computes `words`; None where the model has no word times."""
 
     flaws: tuple[TakeFlaw, ...] = ()
     """Words that are missing, repeated or broken off, and sounds after the last one, times as in `words`."""
@@ -102,6 +102,14 @@ class Take:
     @property
     def seconds(self) -> float:
         return self.waveform.seconds
+
+    @cached_property
+    def words(self) -> tuple[Word, ...] | None:
+        """The words that were said, times from the beginning of `waveform`; None where the model has no word times.
+
+        They are computed when they are first read: most callers need none.
+        """
+        return None if self.timing is None else self.timing()
 
     @cached_property
     def loudness_lufs(self) -> float:
@@ -282,9 +290,14 @@ def at_speed(take: Take, speed: float) -> Take:
     return replace(
         take,
         waveform=change_tempo(take.waveform, speed),
-        words=None if take.words is None else tuple(word.scaled(1.0 / speed) for word in take.words),
+        timing=None if take.timing is None else partial(scaled_words, take.timing, 1.0 / speed),
         flaws=tuple(replace(flaw, seconds=round(flaw.seconds / speed, 2)) for flaw in take.flaws),
     )
+
+
+def scaled_words(timing: Callable[[], tuple[Word, ...]], factor: float) -> tuple[Word, ...]:
+    """The words in audio that is `factor` times as long."""
+    return tuple(word.scaled(factor) for word in timing())
 
 
 def take_offsets(takes: Sequence[Take]) -> list[float]:

@@ -165,9 +165,9 @@ def stream_sentence(
         if flaw is None or sent:
             warning = None if flaw is None else phrase_late_warning(take, flaw)
             streamed = Waveform(whole, trimmer.sample_rate)
-            words = session.take_words(segment, row, trimmer.start or 0, (trimmer.start or 0) + len(whole))
-            take = replace(take, waveform=streamed, attempts=len(refused) + 1, warning=warning, words=words)
-            yield rest, spoken.rest(words), take
+            timing = session.row_timing(segment, row, trimmer.start or 0, (trimmer.start or 0) + len(whole))
+            take = replace(take, waveform=streamed, attempts=len(refused) + 1, warning=warning, timing=timing)
+            yield rest, spoken.rest(take.words), take
             return
         refused.append((take, whole))
     best = best_of([take for take, _ in refused], session.backoff)

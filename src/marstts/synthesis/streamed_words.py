@@ -47,7 +47,7 @@ class StreamedWords:
             return False
         if self._search is None:
             self._search = PathSearch.begin(SentencePlaces.of(self._segment.text, spans))
-        self._search = self._search.after(row.attention[len(self._search.attention) :])
+        self._search = self._search.after(row.attention[self._search.num_steps :])
         return True
 
     def _new(self, words: tuple[Word, ...]) -> tuple[Word, ...]:

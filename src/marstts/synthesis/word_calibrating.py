@@ -191,7 +191,7 @@ def features_of_takes(
     takes = [(spoken.tokens, -1), *(take for take in missing if len(take[0]))]
     places = spoken.places
     for row, (tokens, word) in zip(forced_rows(session, spoken, [tokens for tokens, _ in takes]), takes, strict=True):
-        attention, path = text_attention_of(row.attention, places), search_path(places, row.attention).path()
+        attention, path = text_attention_of(row.attention, places), search_path(places, row.attention).path
         yield word_features(calibration, places, attention, tokens, path), word
 
 

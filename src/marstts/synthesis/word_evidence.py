@@ -11,8 +11,11 @@ Shapes: T patches · S text tokens · W words · C patches of context · N lette
 from __future__ import annotations
 
 import json
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +41,9 @@ NUM_LETTERS = 28
 
 CONTEXT = (-1, 0, 1)
 """Patches around a step whose first tokens are looked up."""
+
+OFFSETS, TABLES = np.array(CONTEXT)[:, None], np.arange(len(CONTEXT))[:, None]
+"""(C, 1) the same, and the number of the table of each."""
 
 WINDOWS = (3, 5, 7, 9)
 """Text tokens that are looked at together."""
@@ -79,14 +85,11 @@ class WordCalibration:
 
     def letter_scores(self, tokens: NDArray[np.int64]) -> NDArray[np.float32]:
         """tokens (T, P) -> (T, N), from 0 to 1: which letters each patch sounds like."""
-        missing = self.table.shape[1] - 1
-        first = np.where(tokens[:, 0] < missing, tokens[:, 0], missing)
-        edge = max(map(abs, CONTEXT))
-        padded = np.full(len(first) + 2 * edge, missing)
-        padded[edge : edge + len(first)] = first
-        votes = np.zeros((len(first), NUM_LETTERS), np.float32)
-        for table, offset in zip(self.table, CONTEXT, strict=True):
-            votes += table[padded[edge + offset : edge + offset + len(first)]]
+        missing, edge = self.table.shape[1] - 1, max(CONTEXT)
+        padded = np.full(len(tokens) + 2 * edge, missing)
+        padded[edge : edge + len(tokens)] = np.minimum(tokens[:, 0], missing)
+        around = padded[np.arange(edge, edge + len(tokens)) + OFFSETS]  # (C, T)
+        votes = self.table[TABLES, around].sum(axis=0, dtype=np.float32)
         scores = np.minimum(np.maximum(self.letters + self.scale * votes, 0.0), 1.0)
         return scores / (scores.sum(axis=1, keepdims=True) + UNEVEN)
 
@@ -187,20 +190,25 @@ def letter_numbers(sentence: str) -> NDArray[np.int64]:
     return np.array([letter_number(character) for character in sentence], np.int64)
 
 
+@lru_cache(maxsize=4096)
+def letters_of(piece: str) -> bytes:
+    """(N,) letters of a piece of text, divided by their number, as bytes of float32."""
+    return (np.bincount(letter_numbers(piece), minlength=NUM_LETTERS) / max(len(piece), 1)).astype(np.float32).tobytes()
+
+
+SILENCE, ALL_ELSE = (np.eye(NUM_LETTERS, dtype=np.float32)[number].tobytes() for number in (0, NUM_LETTERS - 1))
+
+
 def token_letters(places: SentencePlaces) -> NDArray[np.float32]:
     """(S, N) letters of each text token, divided by their number; silence before the sentence, all else after it."""
-    shares = np.zeros((len(places.spans), NUM_LETTERS), np.float32)
-    starts, sizes = places.spans[:, 0], places.spans[:, 1] - places.spans[:, 0]
-    inside = starts >= 0
-    known = np.flatnonzero(inside)
-    first = known[0] if len(known) else len(starts)
-    shares[~inside, np.where(np.flatnonzero(~inside) < first, 0, NUM_LETTERS - 1)] = 1.0
-    sizes = np.where(inside, sizes, 0)
-    tokens = np.arange(len(starts)).repeat(sizes)
-    before = (sizes.cumsum() - sizes)[tokens]
-    letters = letter_numbers(places.sentence)
-    np.add.at(shares, (tokens, letters[starts[tokens] + np.arange(len(tokens)) - before]), 1.0 / sizes[tokens])
-    return shares
+    rows, outside = [], SILENCE
+    for start, end in places.spans.tolist():
+        if start >= 0:
+            rows.append(letters_of(places.sentence[start:end]))
+            outside = ALL_ELSE
+        else:
+            rows.append(outside)
+    return np.frombuffer(b"".join(rows), np.float32).reshape(-1, NUM_LETTERS)
 
 
 def token_evidence(
@@ -242,7 +250,7 @@ def word_features(
     neighbors = np.zeros((2, *least.shape))
     neighbors[0, 1:], neighbors[1, :-1] = np.minimum(least[:-1], 0.0), np.minimum(least[1:], 0.0)
     steps = np.sort(attention[:, inside] @ members.T, axis=0)  # (T, W) attention to each word, the most of it last
-    singles = own + UNEVEN, least_match(attention, evidence, path, np.array(places.words)) + MIN_RATIO
+    singles = own + UNEVEN, least_match(attention, evidence, path, places.words) + MIN_RATIO
     return np.concatenate(
         [
             least, *neighbors,
@@ -275,7 +283,7 @@ def least_shares(
 
 
 def least_match(
-    attention: NDArray[np.float32], evidence: NDArray[np.float32], path: NDArray[np.int64], words: NDArray[np.int64]
+    attention: NDArray[np.float32], evidence: NDArray[np.float32], path: NDArray[np.int64], words: Sequence[int]
 ) -> NDArray[np.float64]:
     """(W,) the least share of its attention that a step of a word sounds like, or a step next to them.
 
@@ -285,8 +293,11 @@ def least_match(
         return np.zeros(len(words))
     shares = evidence.sum(axis=1) / (attention[: len(evidence)].sum(axis=1) + 1e-3)
     padded = np.concatenate([shares[:1], shares, shares[-1:]])
-    smooth = (padded[:-2] + padded[1:-1] + padded[2:]) / 3.0
-    furthest, steps = np.maximum.accumulate(path), np.arange(len(smooth))
-    first = np.minimum(np.searchsorted(furthest, words) - 1, len(smooth) - 1)[:, None]
-    after = np.maximum(np.searchsorted(furthest, words, side="right")[:, None] + 1, first + 1)
-    return np.where((steps >= first) & (steps < after), smooth, np.inf).min(axis=1)
+    smooth = ((padded[:-2] + padded[1:-1] + padded[2:]) / 3.0).tolist()
+    furthest = list(accumulate(path.tolist(), max))
+    least = []
+    for word in words:  # numbers this few are found faster in lists than in arrays
+        first = min(bisect_left(furthest, word) - 1, len(smooth) - 1)
+        after = max(bisect_right(furthest, word) + 1, first + 1)
+        least.append(min(smooth[max(first, 0) : after]))
+    return np.array(least)

@@ -67,12 +67,12 @@ def timed_spans(search: PathSearch, *, finished_before: int | None = None) -> tu
 
     A word that is said twice counts the first time. `finished_before`: only words whose end lies before that step.
     """
-    if not search.attention:
+    if not search.num_steps:
         return ()
-    attention = np.stack(search.attention)
+    attention = search.attention
     steps = attention.tolist()
     later = np.cumsum(attention[:, ::-1], axis=1)[:, ::-1].tolist()  # (T, K) attention to a place or later ones
-    stretches = first_stretches(search.path().tolist())
+    stretches = first_stretches(search.path.tolist())
     found = []
     for index in search.places.words:
         if index not in stretches:
@@ -85,6 +85,18 @@ def timed_spans(search: PathSearch, *, finished_before: int | None = None) -> tu
         place = search.places.places[index]
         found.append(TimedSpan(place.start, place.end, start, max(start, end), round(confidence, 3)))
     return tuple(found)
+
+
+def words_on_path(
+    search: PathSearch,
+    sentence: str,
+    forms: Sequence[WrittenForm],
+    *,
+    step_seconds: float,
+    audible: tuple[float, float],
+) -> tuple[Word, ...]:
+    """The words of a take whose attention took this path, see `words_of`."""
+    return words_of(sentence, forms, timed_spans(search), step_seconds=step_seconds, audible=audible)
 
 
 def words_of(

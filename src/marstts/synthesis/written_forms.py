@@ -37,6 +37,11 @@ class SpokenSegment(Segment):
     forms: tuple[WrittenForm, ...] = ()
 
 
+def forms_of(segment: Segment) -> tuple[WrittenForm, ...]:
+    """The written forms of a segment's words; empty where they are not known."""
+    return segment.forms if isinstance(segment, SpokenSegment) else ()
+
+
 def with_forms(passage: Passage) -> tuple[SpokenSegment, ...]:
     """The segments of a passage with their written forms."""
     spoken = [

@@ -69,19 +69,32 @@ def slow_scores(prompt: Prompt, tokens: np.ndarray, hidden: tuple[int, int], fir
     return np.array(found)
 
 
+def vectors_of(engine: Engine, patches: np.ndarray) -> list[np.ndarray]:
+    """(3, D) what each of these patches, and end of speech, are made from."""
+    state = engine.start(prompts())
+    found = [engine.patch_vectors(state)]
+    for patch in patches:
+        state = engine.append(state, patch[None].repeat(3, axis=0))
+        found.append(engine.patch_vectors(state))
+    return found
+
+
 def test_scores_equal_a_pass_over_the_whole_row(engine):
-    tokens, hidden, first = new_patches(), [(0, 0), (1, 3)], 2
-    state = forced_state(engine, tokens)
+    tokens, hidden, first = new_patches(), (1, 3), 2
+    state, vectors = forced_state(engine, tokens), vectors_of(engine, tokens)
     for row, prompt in enumerate(prompts()):
-        scores = engine.score_patches(engine.select(state, [row]), tokens, (first, len(tokens) + 1), hidden)
-        expected = [slow_scores(prompt, tokens, part, first) for part in hidden]
+        made_from = np.stack([step[row] for step in vectors[first:]])
+        scores = engine.score_patches(engine.ended_row(state, row), tokens, (first, len(tokens) + 1), hidden, made_from)
+        expected = [slow_scores(prompt, tokens, part, first) for part in ((0, 0), hidden)]
         np.testing.assert_allclose(scores, expected, atol=1e-4)
         assert np.abs(scores[0] - scores[1]).max() > 1e-3
 
 
-def test_the_first_patch_is_never_scored(engine):
+def test_scoring_leaves_the_state_as_it_was(engine):
     tokens = new_patches()
-    state = engine.select(forced_state(engine, tokens), [0])
-    scores = engine.score_patches(state, tokens, (0, 4), [(0, 0)])
-    np.testing.assert_array_equal(scores, engine.score_patches(state, tokens, (1, 4), [(0, 0)]))
-    assert scores.shape == (1, 3)
+    state, vectors = engine.ended_row(forced_state(engine, tokens), 0), vectors_of(engine, tokens)
+    made_from = np.stack([step[0] for step in vectors[1:4]])
+    first = engine.score_patches(state, tokens, (1, 4), (0, 4), made_from)
+    np.testing.assert_array_equal(first, engine.score_patches(state, tokens, (1, 4), (0, 4), made_from))
+    np.testing.assert_array_equal(engine.patch_vectors(state)[0], vectors[-1][0])
+    assert first.shape == (2, 3)

@@ -103,6 +103,24 @@ def test_a_buffer_that_is_far_too_large_is_left_for_a_smaller_one() -> None:
     assert wordy.keep_rows([0]).cache.shape[4] < wordy.cache.shape[4]
 
 
+def test_a_joined_row_leaves_with_the_memory_that_it_came_with() -> None:
+    parts = [memory(1, 5 + seed, seed) for seed in range(4)]
+    batch = Memory.join([Memory.join(parts[:2]), *parts[2:]])
+    assert np.shares_memory(batch.select([2]).cache, parts[2].cache)
+    kept = batch.keep_rows([0, 3])
+    np.testing.assert_array_equal(attended(kept.select([1]), 0), attended(parts[3], 0))
+    assert np.shares_memory(kept.select([1]).cache, parts[3].cache)
+    copied = Memory.join([memory(2, 5, 9), parts[0]]).select([1])  # of two rows that came together
+    assert not np.shares_memory(copied.cache, parts[0].cache)
+
+
+def test_a_row_that_is_complete_has_what_the_batch_had_of_it() -> None:
+    batch = DecoderKVCache.copied([keys_and_values(3, 6, 0)], np.array([4, 6, 2]))
+    row = batch.complete(2)
+    assert row.lengths.tolist() == [2] and row.cache.shape[4] == 2
+    np.testing.assert_array_equal(row.cache[:, :, 0], batch.cache[:, :, 2, :, :2])
+
+
 @pytest.mark.parametrize("is_memory", [True, False])
 def test_buffers_are_freed_with_their_values_and_not_by_a_later_collection(is_memory: bool) -> None:
     first: Memory | DecoderKVCache = memory(2, 5, 0)

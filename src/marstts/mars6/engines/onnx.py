@@ -29,7 +29,7 @@ from marstts.file_errors import printable_name
 from marstts.generation.engine import SamplingInputs, log_probabilities, refuse_nan
 from marstts.generation.layout import TokenLayout
 from marstts.mars6.config import NUM_SLOTS, Mars6Config
-from marstts.mars6.engines.row_caches import Buffer, DecoderKVCache, Memory, attention_bias, fit_axis
+from marstts.mars6.engines.row_caches import DecoderKVCache, Memory, attention_bias, fit_axis
 from marstts.mars6.prompt import Prompt
 from marstts.mars6.prompt_batch import PATCH_PADDING, collate
 from marstts.onnx_session import open_session
@@ -207,22 +207,36 @@ class OnnxEngine:
         last = None if attention is None else attention[:, 0]
         return OnnxState(vectors[:, 0], state.memory, state.cache.extended(new), last)
 
+    def patch_vectors(self, state: OnnxState) -> NDArray[np.float32]:
+        """(B, D), see `generation.engine.PatchScorer`."""
+        return state.vectors
+
+    def ended_row(self, state: OnnxState, row: int) -> OnnxState:
+        """Copy what `score_patches` needs of a row."""
+        return OnnxState(state.vectors[row : row + 1], state.memory.select([row]), state.cache.complete(row))
+
     def score_patches(
-        self, state: OnnxState, patches: NDArray[np.int64], span: tuple[int, int], hidden: Sequence[tuple[int, int]]
+        self,
+        state: OnnxState,
+        patches: NDArray[np.int64],
+        span: tuple[int, int],
+        hidden: tuple[int, int],
+        vectors: NDArray[np.float32],
     ) -> NDArray[np.float32]:
-        """Log-probabilities (len(hidden), span) of first codes, see `generation.engine.PatchScorer`."""
-        first, last = max(1, span[0]), span[1]
-        rows, before = len(hidden), int(state.cache.lengths[0]) - 1 - len(patches) + first
-        seen = Buffer([state.cache.cache[:, :, :, :, :before]] * rows, before)
-        text, bias = Buffer([state.memory.cache] * rows, state.memory.cache.shape[4]), state.memory.bias.repeat(rows, 0)
-        for row, (token, end) in enumerate(hidden):
-            bias[row, NUM_SLOTS + token : NUM_SLOTS + end] = -np.inf
-        cache, memory = DecoderKVCache(seen, np.full(rows, before)), Memory(text, bias)
-        vectors, _, _ = self._run_global(patches[None, first - 1 : last - 1].repeat(rows, axis=0), cache, memory)
-        flat = replace(state, vectors=vectors.reshape(-1, vectors.shape[2]))
-        logits, _ = self.next_logits(flat, np.zeros((len(flat.vectors), 0), np.int64))
+        """Log-probabilities (2, span) of first codes, see `generation.engine.PatchScorer`."""
+        first, last = span
+        seen = state.cache.lengths - (1 + len(patches) - first)  # what the span makes of itself is not used
+        bias = state.memory.bias.copy()
+        bias[:, NUM_SLOTS + hidden[0] : NUM_SLOTS + hidden[1]] = -np.inf
+        without, _, _ = self._run_global(
+            patches[None, first - 1 : last - 1],
+            DecoderKVCache(state.cache.buffer, seen),
+            Memory(state.memory.buffer, bias),
+        )
+        both = replace(state, vectors=np.concatenate([vectors, without[0]]))
+        logits, _ = self.next_logits(both, np.zeros((len(both.vectors), 0), np.int64))
         codes = np.append(patches[:, 0], self.config.codebook_size)[first:last]
-        return log_probabilities(logits.reshape(rows, last - first, -1), codes)
+        return log_probabilities(logits.reshape(2, last - first, -1), codes)
 
     def select(self, state: OnnxState, rows: Sequence[int]) -> OnnxState:
         """Return only these rows."""

@@ -81,6 +81,9 @@ class Memory:
     bias: NDArray[np.float32]
     """(B, M), see `attention_bias`."""
 
+    rows: tuple[Memory, ...] = ()
+    """Each row as it was before it was joined, for one that leaves; empty for a memory that was not joined."""
+
     @classmethod
     def of(cls, cache: NDArray[np.float32], bias: NDArray[np.float32]) -> Memory:
         """The memory of these rows, in a buffer without room for more rows."""
@@ -101,9 +104,16 @@ class Memory:
         """Return only these rows, without what is padding in all of them."""
         parts = [Memory(self.buffer, self.bias[row : row + 1]) for row in rows]
         length = max(part.length for part in parts)
+        if len(rows) == 1 and self.rows:
+            return self.rows[rows[0]]
         if len(rows) == 1:
             return Memory.of(self.cache[:, :, rows[0] : rows[0] + 1, :, :length], parts[0].bias[:, :length])
-        return self.copied([self.cache[:, :, row : row + 1] for row in rows], [part.bias for part in parts], length)
+        caches, alone = [self.cache[:, :, row : row + 1] for row in rows], self.rows_alone(rows)
+        return self.copied(caches, [part.bias for part in parts], length, alone)
+
+    def rows_alone(self, rows: Sequence[int]) -> tuple[Memory, ...]:
+        """Each of these rows as it was before it was joined, if that is known of all."""
+        return tuple(self.rows[row] for row in rows) if self.rows else ()
 
     def keep_rows(self, rows: Sequence[int]) -> Memory:
         """Return only these rows, moved in place if they can be; no value of this buffer may be used any more."""
@@ -112,30 +122,36 @@ class Memory:
         if buffer.newest is not self or buffer.wastes(len(rows), length, MEMORY_STEP):
             return self.select(rows)
         buffer.move_rows(rows, length)
-        return self.newest_of(buffer, [bias])
+        return self.newest_of(buffer, [bias], self.rows_alone(rows))
 
     @classmethod
     def join(cls, memories: Sequence[Memory]) -> Memory:
         """The rows of all, shorter memories padded with what is not attended to."""
         caches, biases = [memory.cache for memory in memories], [memory.bias for memory in memories]
         buffer, length = memories[0].buffer, max(memory.length for memory in memories)
+        parts = [memory.rows or ((memory,) if len(memory.bias) == 1 else ()) for memory in memories]
+        alone = sum(parts, ()) if all(parts) else ()
         if buffer.newest is not memories[0] or not buffer.has_room(sum(map(len, biases)), length):
-            return cls.copied(caches, biases, length)
+            return cls.copied(caches, biases, length, alone)
         buffer.write_rows(len(biases[0]), caches[1:])
-        return cls.newest_of(buffer, biases)
+        return cls.newest_of(buffer, biases, alone)
 
     @classmethod
     def copied(
-        cls, caches: Sequence[NDArray[np.float32]], biases: Sequence[NDArray[np.float32]], length: int
+        cls,
+        caches: Sequence[NDArray[np.float32]],
+        biases: Sequence[NDArray[np.float32]],
+        length: int,
+        alone: tuple[Memory, ...],
     ) -> Memory:
         """Copy rows, with their first `length` positions, to a buffer that has room for more."""
-        return cls.newest_of(Buffer(caches, round_up(length, MEMORY_STEP), spare_rows=True), biases)
+        return cls.newest_of(Buffer(caches, round_up(length, MEMORY_STEP), spare_rows=True), biases, alone)
 
     @classmethod
-    def newest_of(cls, buffer: Buffer, biases: Sequence[NDArray[np.float32]]) -> Memory:
+    def newest_of(cls, buffer: Buffer, biases: Sequence[NDArray[np.float32]], alone: tuple[Memory, ...]) -> Memory:
         """The value of all rows of a buffer that are in use."""
-        width = buffer.cache.shape[4]
-        buffer.newest = memory = cls(buffer, np.concatenate([fit_axis(bias, 1, width, -np.inf) for bias in biases]))
+        fitted = np.concatenate([fit_axis(bias, 1, buffer.cache.shape[4], -np.inf) for bias in biases])
+        buffer.newest = memory = cls(buffer, fitted, alone)
         return memory
 
 
@@ -187,6 +203,12 @@ class DecoderKVCache:
         lengths = self.lengths[list(rows)]
         used = self.cache[:, :, :, :, : lengths.max()]
         return self.copied([used[:, :, row : row + 1] for row in rows], lengths, spare_rows=True)
+
+    def complete(self, row: int) -> DecoderKVCache:
+        """Return only this row, without room for another position."""
+        length = int(self.lengths[row])
+        copy = Buffer([self.cache[:, :, row : row + 1, :, :length]], length)
+        return DecoderKVCache(copy, self.lengths[row : row + 1])
 
     def keep_rows(self, rows: Sequence[int]) -> DecoderKVCache:
         """Return only these rows, moved in place if they can be; no value of this buffer may be used any more."""
