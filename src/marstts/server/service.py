@@ -33,7 +33,7 @@ OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts", "gpt-4o-mini-tts-2025-1
 MAX_UPLOADS = 8
 """Uploads that are cloned or wait for it."""
 
-MAX_LOAD = 0.6
+MAX_LOAD = 0.55
 """Share of the measured throughput that listeners may use. Many callers who begin at once get small chunks, which cost
 more to decode: with 0.9, the buffers of 64 callers ran dry for a second (docs/log, 2026-11-24)."""
 
