@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from marstts.server.admission import FIRST_ESTIMATE, MAX_RETRY_SECONDS, Admission, Throughput
 from marstts.server.api_errors import ApiError
-from marstts.server.service import measure_listeners
+from marstts.server.service import SpeechService, measure_listeners
+from marstts.server.settings import ServeSettings
 from marstts.server.speech_job import Piece
-from scripted import good, scripted_synthesizer
+from scripted import ScriptedPrompt, ScriptedTake, good, scripted_synthesizer
 
 
 def admission(places: int = 2, queue: int = 3, max_wait: float = 5.0) -> Admission:
@@ -191,3 +194,20 @@ def test_as_many_streams_as_rows_are_measured_at_a_time(monkeypatch):
 
     monkeypatch.setattr("marstts.server.service.make_pieces", pieces)
     assert measure_listeners(scripted_synthesizer(good), 5) > 1000
+
+
+@pytest.mark.parametrize(("listeners", "expected"), [(3, 3), (100, 8)])
+def test_a_service_that_was_warmed_up_has_spoken_for_its_callers_and_is_idle(
+    tmp_path: Path, listeners: int, expected: int
+):
+    prompts: list[str] = []
+
+    def script(attempt: int, prompt: ScriptedPrompt) -> ScriptedTake:
+        prompts.append(prompt.text)
+        return ScriptedTake(30)
+
+    settings = ServeSettings(listeners=listeners, capacity=4, voices_folder=tmp_path)
+    with closing(SpeechService(scripted_synthesizer(script), settings)) as service:
+        service.warm_up()
+        assert len(set(prompts)) >= 3 and len(prompts) >= expected
+        assert service.admission.num_active == 0 and not service.scheduler.is_busy

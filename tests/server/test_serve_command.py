@@ -33,7 +33,6 @@ def settings_of(monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setattr("marstts.server.app.create_app", create_app)
     monkeypatch.setattr("marstts.server.service.measure_listeners", lambda synthesizer, rows: 5 * rows)
-    monkeypatch.setattr("marstts.server.service.warm_up", lambda synthesizer: None)
     monkeypatch.setattr(command, "load", lambda model, engine: None)
     app = Typer()
     app.command()(command.serve)

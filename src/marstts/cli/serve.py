@@ -84,14 +84,13 @@ def serve(
     check_installed(PACKAGES, "serve")
     from marstts.server.app import create_app  # help needs no server
     from marstts.server.base import Server
-    from marstts.server.service import measure_listeners, warm_up
+    from marstts.server.service import measure_listeners
 
     keys = (*(api_key or ()), *(() if api_keys_file is None else read_keys(api_keys_file)))
     check_keys(keys, host, no_keys)
     certificate = certificate_of(certificate_file, private_key)
     synthesizer = load(model, engine)
     sys.setswitchinterval(SWITCH_SECONDS)
-    warm_up(synthesizer)
     settings = ServeSettings(
         capacity=capacity,
         listeners=listeners or measure_listeners(synthesizer, capacity),
@@ -105,6 +104,7 @@ def serve(
         drain_seconds=drain,
     )
     app = create_app(synthesizer, settings)
+    app.state.service.warm_up()
     with closing(app.state.service), Server(app, host, port, has_sessions=True, certificate=certificate) as server:
         signal.signal(signal.SIGTERM, interrupt)
         typer.echo(server.address)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -38,6 +38,17 @@ MAX_LOAD = 0.55
 more to decode: with 0.9, the buffers of 64 callers ran dry for a second (docs/log, 2026-11-24)."""
 
 WARMING_TEXT = "Hello there."
+
+WARMING_TEXTS = (
+    "Hello there. On May 3rd, 2024, 12 of 40 people came at 10:30.",
+    "Dr. Smith paid $4.50 for 2 kg of apples; it was 7 °C.",
+    "See the [notes](https://example.org): NASA, the FBI and e.g. H2O!",
+    "She had not expected it. Nobody answered when she called.",
+)
+"""Texts of many kinds, since rules are compiled when they are first needed."""
+
+WARMING_FACTOR = 2
+"""Callers, for each row of the batch, who are spoken for at most to warm up."""
 
 MEASURED_TEXT = "It was a bright cold day in April, and the clocks were striking."
 """Spoken at the start, once for each row of the batch, to measure the machine."""
@@ -75,6 +86,11 @@ class SpeechService:
     def model_names(self) -> tuple[str, ...]:
         """The name of the model, then its aliases."""
         return (self.synthesizer.name, *(name for name in OPENAI_MODELS if name != self.synthesizer.name))
+
+    def warm_up(self) -> None:
+        """Speak for many callers at once before they come: threads, buffers and rules of text exist from then on."""
+        places = min(self.admission.places, WARMING_FACTOR * self.settings.capacity)
+        stream_at_once(self.batch, self.pool, [WARMING_TEXTS[place % len(WARMING_TEXTS)] for place in range(places)])
 
     def close(self) -> None:
         """Stop the batch and all threads; requests that still run fail."""
@@ -217,36 +233,33 @@ def shared_batch(synthesizer: Synthesizer, capacity: int, places: int, crowd: Cr
     return SharedBatch(synthesizer, scheduler, PriorityGate(num_cores(), lambda: scheduler.is_busy), crowd)
 
 
-def warm_up(synthesizer: Synthesizer) -> None:
-    """Speak once: the first speech of a process takes longer, and would keep the first callers waiting."""
-    for _ in synthesizer.stream(WARMING_TEXT):
-        pass
-
-
 def measure_listeners(synthesizer: Synthesizer, rows: int) -> int:
     """Return how many streams this machine keeps supplied: `MAX_LOAD` of the audio that it makes per second.
 
     As many streams as rows begin at once and are made as those of callers are, by their order and with their chunks.
+    The first speech of a process takes longer, so that one is not measured.
     """
-    warm_up(synthesizer)
-    voice = synthesizer.open_voice()
-    started = time.perf_counter()
+    for _ in synthesizer.stream(WARMING_TEXT):
+        pass
     crowd = Crowd(lambda: rows, lambda: EXPECTED_SHARE * rows)
     shared = shared_batch(synthesizer, rows, rows, crowd)
     with shared.scheduler, ThreadPoolExecutor(rows) as pool:
+        started = time.perf_counter()
+        seconds = stream_at_once(shared, pool, [MEASURED_TEXT] * rows)
+        return max(1, int(MAX_LOAD * seconds / (time.perf_counter() - started)))
 
-        def speak(seed: int) -> float:
-            spec = JobSpec(
-                text=MEASURED_TEXT,
-                open_voice=lambda: voice,
-                seed=seed,
-                audio_format=AudioFormat.PCM,
-                speed=1.0,
-                stream=True,
-            )
-            listener = Listener(synthesizer.codec, FIRST_AUDIO_SECONDS, crowd=crowd, checks_sent=False)
-            job = JobScheduler(shared, listener, starts_prompts=True)
-            return sum(piece.audio_seconds for piece in make_pieces(synthesizer, job, spec, listener))
 
-        seconds = sum(pool.map(speak, range(rows)))
-    return max(1, int(MAX_LOAD * seconds / (time.perf_counter() - started)))
+def stream_at_once(shared: SharedBatch, pool: ThreadPoolExecutor, texts: Sequence[str]) -> float:
+    """Stream texts as callers' requests are, on the threads of `pool` -> seconds of audio."""
+    synthesizer = shared.synthesizer
+    voice = synthesizer.open_voice()
+
+    def stream(seed: int, text: str) -> float:
+        spec = JobSpec(
+            text=text, open_voice=lambda: voice, seed=seed, audio_format=AudioFormat.PCM, speed=1.0, stream=True
+        )
+        listener = Listener(synthesizer.codec, FIRST_AUDIO_SECONDS, crowd=shared.crowd, checks_sent=False)
+        job = JobScheduler(shared, listener, starts_prompts=True)
+        return sum(piece.audio_seconds for piece in make_pieces(synthesizer, job, spec, listener))
+
+    return sum(pool.map(stream, range(len(texts)), texts))
