@@ -31,7 +31,7 @@ CROWDED_PATCHES, MIN_PATCHES, MAX_PATCHES = 6, 4, 24
 """Patches of the first chunk with more listeners; of the following ones at least and at most."""
 
 TRIMMED_PATCHES = 1
-"""Of the first chunk of a sentence, about so much is silence or is held until more follows, and is not sent."""
+"""Part of the first chunk of a sentence that is not sent yet: silence, and what is held until more follows."""
 
 USED_SLACK, GROWTH = 0.5, 3
 """Share of a buffer that may go by while the next chunk is generated, and its size relative to the one before; larger
