@@ -41,8 +41,8 @@ WITHIN = {
                   "references", "repair", "speaker_change", "speech", "stream", "streamed_words", "styled",
                   "synthesizer", "voices", "word_evidence", "word_times", "written_forms"},
     "text": {"blocks", "bpe", "characters", "language", "lexicon", "markdown", "normalize", "numbers", "plain",
-             "prefilter", "prefilter_grams", "prefilter_tokens", "prefilter_words", "punctuation", "reading", "rules", "segments",
-             "sentences", "ssml", "tables"},
+             "prefilter", "prefilter_grams", "prefilter_tokens", "prefilter_words", "punctuation", "reading", "rules",
+             "segments", "sentences", "ssml", "tables"},
 }  # fmt: skip
 """Modules of each package of marstts that it may import. A longer list is a slower start; see `marstts.lazy`."""
 
