@@ -14,6 +14,7 @@ from string import digits
 from typing import Any
 
 from marstts.text.prefilter_grams import frequency, required_grams
+from marstts.text.prefilter_words import flat_nodes
 
 MAX_PARTS = 2
 """More parts of a pattern exclude hardly more."""
@@ -57,7 +58,7 @@ def token_parts(nodes: Sequence[Any], parse: Callable[[str], Sequence[Any]]) -> 
 def _parts(nodes: Sequence[Any]) -> Iterator[list[Any]]:
     """The parts between whatever may match a space; a space that must be there is looked for."""
     part: list[Any] = []
-    for node in _flat(nodes):
+    for node in flat_nodes(nodes):
         if not _may_be_space([node]):
             part.append(node)
             continue
@@ -65,15 +66,6 @@ def _parts(nodes: Sequence[Any]) -> Iterator[list[Any]]:
         yield [*part, ("ASSERT", (1, [node]))] if is_space else part
         part = [("ASSERT", (-1, [node]))] if is_space else []
     yield part
-
-
-def _flat(nodes: Sequence[Any]) -> Iterator[Any]:
-    """The nodes with those of groups in place of the groups."""
-    for kind, value in nodes:
-        if str(kind) == "SUBPATTERN" and not value[1] and not value[2]:
-            yield from _flat(value[3])
-        else:
-            yield kind, value
 
 
 def _may_be_space(nodes: Sequence[Any]) -> bool:

@@ -28,7 +28,7 @@ Language = frozenset[str] | None
 
 def required_words(nodes: Sequence[Any]) -> tuple[frozenset[str], ...]:
     """Groups of words; every match, with its context, holds one of each."""
-    nodes = list(_flat(nodes))
+    nodes = list(flat_nodes(nodes))
     groups: list[frozenset[str]] = []
     start = 0
     while start < len(nodes):
@@ -43,11 +43,11 @@ def required_words(nodes: Sequence[Any]) -> tuple[frozenset[str], ...]:
     return tuple(groups)
 
 
-def _flat(nodes: Sequence[Any]) -> Iterator[Any]:
+def flat_nodes(nodes: Sequence[Any]) -> Iterator[Any]:
     """The nodes with those of groups in place of the groups."""
     for kind, value in nodes:
         if str(kind) == "SUBPATTERN" and not value[1] and not value[2]:
-            yield from _flat(value[3])
+            yield from flat_nodes(value[3])
         else:
             yield kind, value
 
