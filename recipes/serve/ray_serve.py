@@ -12,7 +12,7 @@ from ray import serve
 from marstts.server.app import create_app
 
 LISTENERS = 16
-"""Streams of a replica: 0.8 of the seconds of audio that its machine makes in a second (`marstts serve` logs it)."""
+"""Streams of a replica: 0.55 of the seconds of audio that its machine makes in a second (`marstts serve` logs it)."""
 
 
 @serve.deployment(

@@ -12,6 +12,7 @@ import pytest
 
 from marstts.server.admission import FIRST_ESTIMATE, MAX_RETRY_SECONDS, Admission, Throughput
 from marstts.server.api_errors import ApiError
+from marstts.server.app import create_app
 from marstts.server.service import SpeechService, measure_listeners
 from marstts.server.settings import ServeSettings
 from marstts.server.speech_job import Piece
@@ -211,3 +212,17 @@ def test_a_service_that_was_warmed_up_has_spoken_for_its_callers_and_is_idle(
         service.warm_up()
         assert len(set(prompts)) >= 3 and len(prompts) >= expected
         assert service.admission.num_active == 0 and not service.scheduler.is_busy
+
+
+def test_an_application_without_settings_was_measured_and_warmed_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    prompts: list[str] = []
+
+    def script(attempt: int, prompt: ScriptedPrompt) -> ScriptedTake:
+        prompts.append(prompt.text)
+        return ScriptedTake(30)
+
+    monkeypatch.setattr("marstts.server.app.measure_listeners", lambda synthesizer, capacity: 3)
+    with closing(create_app(scripted_synthesizer(script)).state.service) as service:
+        assert service.settings.listeners == 3
+        assert len(set(prompts)) >= 3 and not service.scheduler.is_busy

@@ -37,11 +37,13 @@ def create_app(synthesizer: Synthesizer | None = None, settings: ServeSettings |
     """The application for a synthesizer, by default that of the packaged model.
 
     Its service lies at `app.state.service`. Close it when the server stops; the application does so itself where the
-    ASGI server runs its lifespan.
+    ASGI server runs its lifespan. Without settings, the machine is measured, and the service is warmed up.
     """
     synthesizer = synthesizer or load()
-    settings = settings or measured_settings(synthesizer)
-    service = SpeechService(synthesizer, settings)
+    service = SpeechService(synthesizer, settings or measured_settings(synthesizer))
+    if settings is None:
+        service.warm_up()
+    settings = service.settings
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
