@@ -41,6 +41,10 @@ MAX_REFERENCE_SECONDS = 15.0
 MAX_PREFIX_SECONDS = 12.0
 """A deep clone continues from at most this much, and from all of a reference whose words cannot be told apart."""
 
+MAX_PAUSE_SECONDS, SHORT_PAUSE_SECONDS = 0.35, 0.25
+"""Longer pauses of a reference that is continued from as a whole are shortened, where the model would allow a part:
+with them, takes lose words, for models are trained on short pauses."""
+
 REFERENCE_LOUDNESS = -23.0
 """LUFS every reference is brought to: the distance to the microphone is not part of a voice."""
 
@@ -117,7 +121,8 @@ def clone(
     part = None if aligned is None else aligned.best_part()
     if aligned is None or part is None:
         check_prefix_length(waveform, source)
-        return replace(voice, prefix=Prefix(transcript=words, codes=codec.encode(waveform)))
+        sound = waveform if reader is None else audio.shorten_pauses(waveform, MAX_PAUSE_SECONDS, SHORT_PAUSE_SECONDS)
+        return replace(voice, prefix=Prefix(transcript=words, codes=codec.encode(sound)))
     log.info(f"{source}: the voice continues from {part.waveform.seconds:.1f} s of it: {part.words!r}")
     return continued_from(part, voice, aligned, ReferencePart(waveform, words), codec)
 

@@ -1,10 +1,10 @@
 """Short prefixes: the part of a reference that a deep clone continues from, cut between words by the model's attention.
 
 Upstream: `clone`, with a prepared reference and its transcript.  Downstream: `voice.Prefix`.
-MARS6 (arXiv:2501.05787), Sec. IV: a deep clone continues from its reference.  Deviation: from about four seconds of it,
-without long pauses: takes that continue from more lose words where the reference is a person's (docs/results/people.md).
-The model is made to say the reference, and its attention tells which word each patch belongs to (`attention_path`).
-The cut itself is made in the recording, at a pause near that boundary where there is one.
+MARS6 (arXiv:2501.05787), Sec. IV: a deep clone continues from its reference.  Deviation: from about four seconds of it;
+takes that continue from more lose words where the reference is a person's (docs/results/people.md). The model is
+made to say the reference, and its attention tells which word each patch belongs to (`attention_path`). The recording
+is cut at a pause near that boundary, if there is one.
 Shapes: T patches of the reference · S text tokens · F frames of a hundredth of a second.
 """
 
@@ -33,9 +33,6 @@ PART_SECONDS = 4.0
 
 MIN_PART_SECONDS, MAX_PART_SECONDS = 2.4, 5.2
 """Bounds on that length; shorter references stay whole."""
-
-MAX_PAUSE_SECONDS, SHORTENED_PAUSE_SECONDS = 0.35, 0.25
-"""Longer pauses are shortened, as in the preparation of training data: models are trained on none."""
 
 MIN_CONFIDENCE = 0.3
 """Least mean attention to the words of a part, and to both words at a cut; with less, times are doubtful."""
@@ -95,7 +92,7 @@ class ReferencePart(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class AlignedReference:
-    """A reference, without long pauses, and the places between its words."""
+    """A reference and the places between its words."""
 
     waveform: Waveform
     transcript: str
@@ -113,11 +110,11 @@ class AlignedReference:
         return ReferencePart(audio.trim_silence(sound), words)
 
     def best_part(self) -> ReferencePart | None:
-        """The part to continue from; None where no words were found with certainty."""
+        """The part to continue from, at the start if possible; None where no words were found with certainty."""
         pairs = list(self.pairs(MIN_PART_SECONDS, MAX_PART_SECONDS))
         if not pairs:
             return None
-        return self.part(*min(pairs, key=lambda pair: cost(*pair)))
+        return self.part(*min(pairs, key=lambda pair: (pair[0].seconds > 0, cost(*pair))))
 
     def longest_part(self, max_seconds: float) -> ReferencePart | None:
         """The longest part that has at most this length; None where no words were found with certainty."""
@@ -163,13 +160,12 @@ def align_reference(
     spans = model.text_spans(prompt)
     if spans is None:
         return None
-    spoken = audio.shorten_pauses(waveform, MAX_PAUSE_SECONDS, SHORTENED_PAUSE_SECONDS)
-    attention = attention_to(model, prompt, prefix_tokens(model, shallow, codec.encode(spoken)))
+    attention = attention_to(model, prompt, prefix_tokens(model, shallow, codec.encode(waveform)))
     if attention is None:
         return None
     search = search_path(SentencePlaces.of(words, spans), attention)
-    runs = cut_runs(spoken, words, search, codec.spec.patch_rate)
-    return AlignedReference(spoken, words, runs, timed_spans(search))
+    runs = cut_runs(waveform, words, search, codec.spec.patch_rate)
+    return AlignedReference(waveform, words, runs, timed_spans(search))
 
 
 def possible_words(transcript: str, seconds: float) -> str:
@@ -208,9 +204,7 @@ def attention_to(
     return tuple(steps)
 
 
-def cut_runs(
-    waveform: Waveform, transcript: str, search: PathSearch, patch_rate: float
-) -> tuple[tuple[Cut, ...], ...]:
+def cut_runs(waveform: Waveform, transcript: str, search: PathSearch, patch_rate: float) -> tuple[tuple[Cut, ...], ...]:
     """Runs of words that were found, by the cuts around them; a word that is missing ends a run, unless it is short."""
     spans, words = timed_spans(search), search.places.words
     if not spans:
@@ -269,4 +263,3 @@ def pause_around(loudness: NDArray[np.float64], frame: int) -> tuple[int, int]:
     while end < len(loudness) and loudness[end] <= QUIET_DB:
         end += 1
     return begin, end
-
