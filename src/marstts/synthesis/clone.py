@@ -39,7 +39,7 @@ MAX_REFERENCE_SECONDS = 15.0
 """The speaker encoders see this much from the start; more adds time and little else."""
 
 MAX_PREFIX_SECONDS = 12.0
-"""A deep clone continues from at most this much, and from all of a reference whose words cannot be told apart."""
+"""A deep clone continues from at most this much, and from all of a reference whose words are not found."""
 
 MAX_PAUSE_SECONDS, SHORT_PAUSE_SECONDS = 0.35, 0.25
 """Longer pauses of a reference that is continued from as a whole are shortened, where the model would allow a part:
@@ -117,14 +117,21 @@ def clone(
     )
     if words is None:
         return voice
-    aligned = None if reader is None else align_reference(opening, words, voice, reader, codec)
+    if reader is None:
+        return replace(voice, prefix=Prefix(transcript=words, codes=codec.encode(waveform)))
+    return continue_from_part(voice, ReferencePart(waveform, words), reader, codec, source)
+
+
+def continue_from_part(voice: Voice, whole: ReferencePart, model: SpeechModel, codec: Codec, source: str) -> Voice:
+    """The shallow voice made deep by a part of its reference, or by all of it where the words are not found."""
+    aligned = align_reference(first_seconds(whole.waveform), whole.words, voice, model, codec)
     part = None if aligned is None else aligned.best_part()
     if aligned is None or part is None:
-        check_prefix_length(waveform, source)
-        sound = waveform if reader is None else audio.shorten_pauses(waveform, MAX_PAUSE_SECONDS, SHORT_PAUSE_SECONDS)
-        return replace(voice, prefix=Prefix(transcript=words, codes=codec.encode(sound)))
+        check_prefix_length(whole.waveform, source)
+        sound = audio.shorten_pauses(whole.waveform, MAX_PAUSE_SECONDS, SHORT_PAUSE_SECONDS)
+        return replace(voice, prefix=Prefix(transcript=whole.words, codes=codec.encode(sound)))
     log.info(f"{source}: the voice continues from {part.waveform.seconds:.1f} s of it: {part.words!r}")
-    return continued_from(part, voice, aligned, ReferencePart(waveform, words), codec)
+    return continued_from(part, voice, aligned, whole, codec)
 
 
 def continued_from(

@@ -3,7 +3,7 @@
 Upstream: `clone`, with a prepared reference and its transcript.  Downstream: `voice.Prefix`.
 MARS6 (arXiv:2501.05787), Sec. IV: a deep clone continues from its reference.  Deviation: from about four seconds of it;
 takes that continue from more lose words where the reference is a person's (docs/results/people.md). The model is
-made to say the reference, and its attention tells which word each patch belongs to (`attention_path`). The recording
+made to say the reference, and its attention shows which word each patch belongs to (`attention_path`). The recording
 is cut at a pause near that boundary, if there is one.
 Shapes: T patches of the reference · S text tokens · F frames of a hundredth of a second.
 """
@@ -74,7 +74,7 @@ class Cut:
     """Whether punctuation lies between the words."""
 
     is_usable: bool = True
-    """False where the times of a word beside it are doubtful."""
+    """False where the times of a word next to it are doubtful."""
 
     @property
     def gain(self) -> float:
@@ -142,7 +142,7 @@ def cost(begin: Cut, end: Cut) -> float:
 
 
 def follows_text(model: SpeechModel) -> bool:
-    """Return True where the attention of a model tells which word it says."""
+    """Return True where the attention of a model shows which word it says."""
     nobody = {role: np.zeros(size, np.float32) for role, size in model.embedding_sizes.items()}
     voice = Voice("", nobody, None, codec="", encoders=dict.fromkeys(nobody, ""), source_sha256="", consent="")
     return model.text_spans(model.prompt("a", voice)) is not None and isinstance(model.engine, AttentionEngine)
