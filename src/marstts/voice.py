@@ -95,6 +95,9 @@ class Voice:
     reference: bytes = field(default=b"", repr=False)
     """The reference recording as an audio file, so that another model can clone it again; empty if it is not kept."""
 
+    reference_transcript: str = ""
+    """The words of that recording, where the prefix is a part of it; empty if they are those of the prefix."""
+
     def __post_init__(self) -> None:
         if set(self.embeddings) != set(self.encoders):
             raise VoiceError(
@@ -107,7 +110,8 @@ class Voice:
             _check_embedding(role, values)
         if len(self.reference) > MAX_REFERENCE_BYTES:
             raise VoiceError(f"the reference kept in a voice has at most {MAX_REFERENCE_BYTES} bytes")
-        if self.prefix is not None and len(self.prefix.transcript) > MAX_TRANSCRIPT:
+        transcripts = (self.reference_transcript, "" if self.prefix is None else self.prefix.transcript)
+        if max(map(len, transcripts)) > MAX_TRANSCRIPT:
             raise VoiceError(f"the transcript of a voice has at most {MAX_TRANSCRIPT} characters")
 
     def __repr__(self) -> str:
@@ -146,7 +150,7 @@ class Voice:
             tensors["reference"] = np.frombuffer(self.reference, np.uint8)
         return safetensors.numpy.save(
             {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()},
-            {METADATA_KEY: self._metadata().model_dump_json()},
+            {METADATA_KEY: self._metadata().model_dump_json(exclude_defaults=True)},
         )
 
     @staticmethod
@@ -168,6 +172,7 @@ class Voice:
             encoders=dict(sorted(self.encoders.items())),
             source_sha256=self.source_sha256,
             consent=self.consent,
+            reference_transcript=self.reference_transcript,
         )
 
 
@@ -181,6 +186,7 @@ class VoiceMetadata(Config):
     encoders: dict[str, str]
     source_sha256: str
     consent: str
+    reference_transcript: str = ""
 
 
 def _check_embedding(name: str, values: NDArray[np.float32]) -> None:
@@ -261,4 +267,5 @@ def _assemble(metadata: VoiceMetadata, tensors: dict[str, NDArray[Any]]) -> Voic
         source_sha256=metadata.source_sha256,
         consent=metadata.consent,
         reference=reference.tobytes(),
+        reference_transcript=metadata.reference_transcript,
     )

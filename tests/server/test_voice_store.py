@@ -70,6 +70,7 @@ def test_an_uploaded_recording_becomes_a_voice_file(
     assert response.status_code == 200 and voice["object"] == "audio.voice"
     assert re.fullmatch(r"voice_[a-z0-9]{26}", voice["id"]) and voice["created_at"] > 1_700_000_000
     assert (voice["name"], voice["kind"], voice["consent"]) == ("Anna", kind, CONSENT)
+    assert bool(voice["prefix"]) == (kind == "deep") and voice["prefix"] in TRANSCRIPT
     [file] = settings.voices_folder.iterdir()
     saved = Voice.load(file)
     assert file.name == f"{voice['id']}.voice"

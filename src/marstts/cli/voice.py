@@ -70,6 +70,7 @@ def show(file: Annotated[str, typer.Argument(metavar="FILE", help="A voice file.
         "name": voice.name,
         "kind": describe_depth(voice),
         "transcript": voice.prefix.transcript if voice.prefix else "none",
+        **({"words kept": voice.reference_transcript} if voice.reference_transcript else {}),
         "codec": voice.codec,
         **{role: f"{voice.encoders[role]} ({len(values)} numbers)" for role, values in voice.embeddings.items()},
         "source sha256": voice.source_sha256,

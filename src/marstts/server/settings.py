@@ -29,7 +29,7 @@ class ServeLimits(Config):
     upload_seconds: float = Field(60.0, gt=0.0)
     """Longest recording, decoded."""
 
-    transcript_characters: int = Field(300, ge=1)
+    transcript_characters: int = Field(400, ge=1)
     """Longest transcript of an uploaded recording."""
 
     consent_characters: int = Field(500, ge=1)

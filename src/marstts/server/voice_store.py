@@ -67,6 +67,9 @@ class StoredVoice:
     is_deep: bool
     """Whether it was made with a transcript."""
 
+    prefix: str
+    """The words that a deep voice continues from; empty for a shallow one."""
+
     consent: str
 
     def as_object(self) -> dict[str, object]:
@@ -77,6 +80,7 @@ class StoredVoice:
             "name": self.name,
             "created_at": self.created_at,
             "kind": "deep" if self.is_deep else "shallow",
+            "prefix": self.prefix,
             "consent": self.consent,
         }
 
@@ -262,6 +266,7 @@ def describe(voice_id: str, voice: Voice, created: float) -> StoredVoice:
         name=voice.name,
         created_at=int(created),
         is_deep=voice.prefix is not None,
+        prefix="" if voice.prefix is None else voice.prefix.transcript,
         consent=voice.consent,
     )
 

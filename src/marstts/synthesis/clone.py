@@ -3,13 +3,16 @@
 Upstream: recordings that users bring, through `references`.  Downstream: `synthesizer`, and voice files.
 MARS6 (arXiv:2501.05787), Sec. IV: a *shallow* clone is the two embeddings of the reference; a *deep* clone has a prefix
 as well, the reference's codes and transcript, which the model continues from.
-Deviations: the reference is trimmed and brought to one loudness before it is encoded, and its length is bounded.
+Deviations: the reference is trimmed and brought to one loudness before it is encoded, and its length is bounded. The
+prefix is a part of it, where the model can tell the words of that part (`prefix_cut`).
 """
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +22,15 @@ from marstts.audio import Waveform
 from marstts.codec.base import Codec
 from marstts.data.voice_activity import SpeechDetector
 from marstts.errors import AudioError, TextError
+from marstts.generation.speech_model import SpeechModel
 from marstts.speaker.base import SpeakerEncoder
+from marstts.synthesis.prefix_cut import AlignedReference, ReferencePart, align_reference, follows_text
 from marstts.synthesis.references import WHOLE_SECONDS, Reference, open_excerpt, sha256_of, source_name
 from marstts.synthesis.speaker_change import has_two_speakers
 from marstts.text.normalize import normalize
 from marstts.voice import Prefix, Voice
+
+log = logging.getLogger(__name__)
 
 MIN_REFERENCE_SECONDS = 1.0
 """Less speech than this does not distinguish speakers."""
@@ -32,7 +39,11 @@ MAX_REFERENCE_SECONDS = 15.0
 """The speaker encoders see this much from the start; more adds time and little else."""
 
 MAX_PREFIX_SECONDS = 12.0
-"""A deep clone continues from all of its reference, which the transcript covers; models are not trained on more."""
+"""A deep clone continues from at most this much, and from all of a reference whose words are not found."""
+
+MAX_PAUSE_SECONDS, SHORT_PAUSE_SECONDS = 0.35, 0.25
+"""Longer pauses of a reference that is continued from as a whole are shortened, where the model would allow a part:
+with them, takes lose words, for models are trained on short pauses."""
 
 REFERENCE_LOUDNESS = -23.0
 """LUFS every reference is brought to: the distance to the microphone is not part of a voice."""
@@ -59,6 +70,7 @@ def clone(
     *,
     codec: Codec,
     encoders: Mapping[str, SpeakerEncoder],
+    model: SpeechModel | None = None,
     name: str | None = None,
     consent: str = "",
     keep_reference: bool = True,
@@ -66,37 +78,75 @@ def clone(
 ) -> Voice:
     """Clone the voice of `reference`: shallow by itself, deep with the `transcript` of the recording.
 
-    `encoders` are by role. `name` defaults to the file's name; `consent` records who agreed to the cloning, and how.
+    `encoders` are by role. With a `model` whose attention follows the text, a deep clone continues from a part of the
+    reference; without one, and where the words are not found, from all of it. `name` defaults to the file's name;
+    `consent` records who agreed to the cloning, and how.
     The voice keeps its reference, compressed, unless `keep_reference` is False, so that another model can clone it
     again. `min_speech_ratio` is the least ratio of the reference that must be speech; 0 skips that check.
     Raises AudioError where the recording is unreadable, silent, without speech, shorter than MIN_REFERENCE_SECONDS or
-    (deep) longer than MAX_PREFIX_SECONDS, TextError where the transcript has no words.
+    (deep, continued from as a whole) longer than MAX_PREFIX_SECONDS, TextError where the transcript has no words.
     Warns (ReferenceWarning) of clipping, of a second speaker, and of a long reference of which only the start is used.
     """
-    source, is_deep = source_name(reference), transcript is not None
+    source = source_name(reference)
+    reader = model if transcript is not None and model is not None and follows_text(model) else None
+    is_whole = transcript is not None and reader is None
     recording, start = open_excerpt(
         reference,
-        MAX_PREFIX_SECONDS if is_deep else MAX_REFERENCE_SECONDS,
+        MAX_PREFIX_SECONDS if is_whole else MAX_REFERENCE_SECONDS,
         any_sound=min_speech_ratio <= 0,
-        covers_all=is_deep,
+        covers_all=is_whole,
     )
     waveform = prepare(recording, codec.spec.sample_rate, source)
     check_speech(waveform, source, min_speech_ratio)
-    prefix = None if transcript is None else make_prefix(waveform, transcript, codec, source)
+    words = None if transcript is None else read_transcript(transcript, source)
+    if is_whole:
+        check_prefix_length(waveform, source)
     opening = first_seconds(waveform)
     warn_of_length(waveform, start, source)
     if has_two_speakers(opening, encoders.values()):
         warn(f"{source}: two people seem to speak, so the voice is a mixture; cut the recording to one of them")
-    return Voice(
+    voice = Voice(
         name=name or Path(source).stem,
         embeddings={role: encoder.embed(opening) for role, encoder in encoders.items()},
-        prefix=prefix,
+        prefix=None,
         codec=codec.spec.name,
         encoders={role: encoder.name for role, encoder in encoders.items()},
         source_sha256=sha256_of(reference),
         consent=consent,
-        reference=compress(opening if prefix is None else waveform) if keep_reference else b"",
+        reference=compress(opening) if keep_reference else b"",
     )
+    if words is None:
+        return voice
+    if reader is None:
+        return replace(voice, prefix=Prefix(transcript=words, codes=codec.encode(waveform)))
+    return continue_from_part(voice, ReferencePart(waveform, words), reader, codec, source)
+
+
+def continue_from_part(voice: Voice, whole: ReferencePart, model: SpeechModel, codec: Codec, source: str) -> Voice:
+    """The shallow voice made deep by a part of its reference, or by all of it where the words are not found."""
+    aligned = align_reference(first_seconds(whole.waveform), whole.words, voice, model, codec)
+    part = None if aligned is None else aligned.best_part()
+    if aligned is None or part is None:
+        check_prefix_length(whole.waveform, source)
+        sound = audio.shorten_pauses(whole.waveform, MAX_PAUSE_SECONDS, SHORT_PAUSE_SECONDS)
+        return replace(voice, prefix=Prefix(transcript=whole.words, codes=codec.encode(sound)))
+    log.info(f"{source}: the voice continues from {part.waveform.seconds:.1f} s of it: {part.words!r}")
+    return continued_from(part, voice, aligned, whole, codec)
+
+
+def continued_from(
+    part: ReferencePart, voice: Voice, aligned: AlignedReference, whole: ReferencePart, codec: Codec
+) -> Voice:
+    """The voice with a part of its reference as prefix.
+
+    The reference that it keeps is bounded, so that a model that continues from all of it can clone it again.
+    """
+    deep = replace(voice, prefix=Prefix(transcript=part.words, codes=codec.encode(part.waveform)))
+    if not voice.reference:
+        return deep
+    kept = whole if whole.waveform.seconds <= MAX_PREFIX_SECONDS else aligned.longest_part(MAX_PREFIX_SECONDS)
+    assert kept is not None, "a part was found, and it is shorter"
+    return replace(deep, reference=compress(kept.waveform), reference_transcript=kept.words)
 
 
 def compress(waveform: Waveform) -> bytes:
@@ -159,17 +209,21 @@ def warn_of_length(waveform: Waveform, start: float | None, source: str) -> None
     warn(f"{source}: {length}; the voice is taken from the first {MAX_REFERENCE_SECONDS:g} s{origin}")
 
 
-def make_prefix(waveform: Waveform, transcript: str, codec: Codec, source: str) -> Prefix:
-    """Encode the reference as codes and words that the model continues from."""
+def read_transcript(transcript: str, source: str) -> str:
+    """The words of a transcript as they are spoken; TextError where there are none."""
     words = normalize(transcript)
     if not any(character.isalnum() for character in words):
         raise TextError(f"the transcript {transcript!r} has no words; give the words of {source}, or leave it out")
+    return words
+
+
+def check_prefix_length(waveform: Waveform, source: str) -> None:
+    """AudioError where a reference is too long to continue from all of it."""
     if waveform.seconds > MAX_PREFIX_SECONDS:
         raise AudioError(
             f"{source}: {waveform.seconds:.1f} s of speech; with a transcript at most {MAX_PREFIX_SECONDS:g} s can be "
             "used, so cut recording and transcript, or leave the transcript out"
         )
-    return Prefix(transcript=words, codes=codec.encode(waveform))
 
 
 def warn(message: str) -> None:

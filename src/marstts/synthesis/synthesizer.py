@@ -65,6 +65,7 @@ class Synthesizer(ModelSession):
             transcript,
             codec=self.codec,
             encoders=self.encoders,
+            model=self.model,
             name=name,
             consent=consent,
             keep_reference=keep_reference,

@@ -109,9 +109,10 @@ def adapt_voice(session: ModelSession, voice: Voice) -> Voice:
             return voice
     return clone(
         io.BytesIO(voice.reference),
-        None if voice.prefix is None else voice.prefix.transcript,
+        None if voice.prefix is None else voice.reference_transcript or voice.prefix.transcript,
         codec=session.codec,
         encoders=session.encoders,
+        model=session.model,
         name=voice.name,
         consent=voice.consent,
     )

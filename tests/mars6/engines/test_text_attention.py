@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +25,7 @@ from marstts.mars6.export.graphs import export_mars6
 from marstts.mars6.model import Mars6
 from marstts.mars6.prompt import Prompt
 from marstts.precision import WeightFormat
+from marstts.synthesis.prefix_cut import attention_to
 
 CONFIG = Mars6Config(
     text_vocab_size=31, codebook_size=13, width=24, encoder_layers=1, global_layers=3, local_layers=1, heads=4,
@@ -130,6 +133,23 @@ def test_guidance_reports_the_attention_of_the_rows_with_text(model):
     found = text_attention(guided, guided.start(prompts()))
     assert expected is not None and found is not None
     np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_engines_attend_alike_to_a_text_that_they_are_made_to_say(model, onnx_engine, monkeypatch):
+    monkeypatch.setattr(cuda, "MIN_CAPACITY", 4)
+    monkeypatch.setattr(cuda, "MIN_MEMORY", 4)
+    prompt = next(prompt for prompt in prompts() if not len(prompt.prefix_tokens))
+    tokens = next(prompt.prefix_tokens for prompt in prompts() if len(prompt.prefix_tokens))
+    guided = GuidedEngine(TorchEngine(model), lambda prompt: prompt, 2.0)
+    width = len(prompt.text_ids)
+    said: Any = SimpleNamespace(tokens=tokens, attention=range(len(tokens) + 1))
+    expected = teacher_forced(model, prompt, said)
+    for engine in (TorchEngine(model), onnx_engine, StaticEngine(model_with(CONFIG)), guided):
+        speech_model: Any = SimpleNamespace(engine=engine)
+        steps = attention_to(speech_model, prompt, tokens)
+        assert steps is not None and len(steps) == len(tokens) + 1
+        np.testing.assert_allclose(np.stack([step[:width] for step in steps]), expected, atol=1e-4)
 
 
 def test_heads_that_do_not_exist_are_refused():
