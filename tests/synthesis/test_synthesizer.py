@@ -102,7 +102,7 @@ def test_silence_is_refused(reference: Waveform):
 def test_takes_of_a_single_silent_patch_are_reported(reference: Waveform):
     tts = replace(
         scripted_synthesizer(lambda attempt, prompt: ScriptedTake(0)),
-        backoff=BackoffConfig(max_chars_per_second=1e6, min_seconds=0.0),
+        backoff=BackoffConfig(max_chars_per_second=1e6, onset_seconds=0.0),
     )
     speech = tts.speak(TEXT, tts.clone(reference))
     assert len(speech.takes) == len(speech.warnings) == 3
