@@ -50,10 +50,10 @@ def measure(synthesizer: Synthesizer, texts: list[str], spelling: Spelling) -> t
     voices = [synthesizer.open_voice(name) for name in packaged_names()]
     for index, text in enumerate(texts):
         words = plain_words(text)
-        heard = recognizer.transcribe(spoken.speak(text, voices[index % len(voices)], seed=index).waveform)
-        edits = character_edits(words, heard)
+        transcript = recognizer.transcribe(spoken.speak(text, voices[index % len(voices)], seed=index).waveform)
+        edits = character_edits(words, transcript)
         rows.append((edits.errors, edits.length))
-        flagged.append(has_repetition(words, heard) or is_truncated(words, heard))
+        flagged.append(has_repetition(words, transcript) or is_truncated(words, transcript))
     return np.array(rows, float), float(np.mean(flagged))
 
 

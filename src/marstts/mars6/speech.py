@@ -39,7 +39,7 @@ class Mars6Speech:
     """Added to the style embedding of every voice, whose length stays; empty = nothing."""
 
     spelling: Spelling = Spelling.AS_WRITTEN
-    """How prompts spell capitals and single letters."""
+    """Spelling of capitals and single letters in prompts."""
 
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 
 class Spelling(str, Enum):
-    """How the prompt spells words in capitals and single letters."""
+    """The spelling of words in capitals and single letters."""
 
     AS_WRITTEN = "as written"
     SIMPLE = "simple"
@@ -34,7 +34,7 @@ WORD_LETTERS = frozenset("AIOaio")
 _WORD = re.compile(r"(?<!['A-Za-z])[A-Za-z]+(?:'[A-Za-z]+)*")
 _BEFORE, _AFTER = re.compile("[^A-Za-z']?[A-Z] "), re.compile(r" [A-Z][^A-Za-z']?")
 _SHOUTED = re.compile("[A-Z']{2} ")
-"""What surrounds a word that is next to a single capital, as in "U S A", and what precedes one in "IS A VERY"."""
+"""Patterns of what surrounds a word among single capitals, as in "U S A", and of what precedes "A" in "IS A VERY"."""
 
 _UNUSUAL = re.compile(r"[A-Za-z][A-Z]|'[A-Z]|(?<![A-Za-z'])[B-HJ-NP-Zb-hj-np-z](?![A-Za-z])")
 """Found in every sentence that has another spelling: a capital within a word, or a single letter. Most have none."""

@@ -29,8 +29,8 @@ class BackoffConfig(Config):
     """Added to top-p from one attempt to the next; top-p stays at 1 once there."""
 
     onset_seconds: float = Field(0.17, ge=0.0)
-    """Before the first letter is over: the onset of speech. The shortest acceptable take has it on top of its letters,
-    which weighs most in short texts: fast speech says two words in 0.45 s, hurried and misread takes in less."""
+    """Duration of the onset of speech, which the shortest acceptable take has on top of its letters. It weighs most in
+    short texts: takes of two words in less than 0.4 s are misread."""
 
     max_chars_per_second: float = Field(32.0, gt=0.0)
     """Fastest speech: shorter takes are refused, and end-of-speech is forbidden until then."""
