@@ -114,7 +114,7 @@ def summarize(outputs: Sequence[Path]) -> dict[str, Any]:
 
 
 def compare_flagged(first: dict[str, TakeScore], other: dict[str, TakeScore], trials: Sequence[str]) -> str:
-    """Difference of the flagged shares of `other` and `first` on the same trials; texts are resampled, in all voices."""
+    """Difference of the flagged shares of `other` and `first` on the same trials; texts are resampled whole."""
     texts = sorted({text_of(trial) for trial in trials})
     sums = np.zeros((2, len(texts), 2))
     for trial in trials:

@@ -1,9 +1,9 @@
-"""Spelling: character error rates of capitals and initialisms, as they are written and as `mars6.spelling` spells them.
+"""Spelling: character error rates of capitals, initialisms and dashes, as they are written and as `mars6.spelling` spells them.
 
 Usage: python benchmarks/spelling.py [--sentences N] [--output JSON]
 
 Held-out sentences are spoken by mini in small letters, in capitals, and in capitals that are spelled simply; sentences
-with an initialism in both ways. The packaged voices take turns, seeds are the same. Error rates are pocketsphinx's.
+with an initialism, and with dashes for commas, in both ways. The packaged voices take turns, seeds are the same. Error rates are pocketsphinx's.
 Needs the extra eval.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 from word_sentences import held_out_sentences
 
 from marstts.benchmark.machine import gather_metadata
-from marstts.mars6.spelling import Spelling
+from marstts.mars6.spelling import DASH, PAUSE, Spelling
 from marstts.metrics.intervals import bootstrap_difference, ratio, ratio_interval
 from marstts.metrics.recognition import SphinxRecognizer, character_edits
 from marstts.metrics.transcript_errors import has_repetition, is_truncated
@@ -79,12 +79,15 @@ def main() -> None:
     letters = [
         FRAMES[(index + shift) % len(FRAMES)].format(name) for shift in (0, 1) for index, name in enumerate(INITIALISMS)
     ]
+    paused = [text for text in held_out_sentences(100_000, SEED) if PAUSE in text and len(text) <= 70]
+    dashed = [text.replace(PAUSE, DASH) for text in paused[: options.sentences // 2]]
     plain, flagged = measure(synthesizer, sentences, Spelling.AS_WRITTEN)
     result = {
         **gather_metadata("python benchmarks/spelling.py"),
         "small letters": {"cer": ratio_interval(plain[:, 0], plain[:, 1]).format(3), "flagged": round(flagged, 3)},
         "capitals": compare(synthesizer, [sentence.upper() for sentence in sentences]),
         "initialisms": compare(synthesizer, letters),
+        "dashes": compare(synthesizer, dashed),
     }
     text = json.dumps(result, indent=1)
     print(text)

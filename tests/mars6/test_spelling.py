@@ -16,8 +16,10 @@ from marstts.voice import Prefix, Voice
     ("written", "simple"),
     [
         ("STOP RIGHT THERE.", "Stop right there."),
+        ("Dash - and dash - AND dash.", "Dash, and dash, and dash."),
         ("THIS IS A LOUD SENTENCE.", "This is a loud sentence."),
-        ('"WHAT?" SHE SAID.', '"What?" She said.'),
+        ('"WHAT?" SHE SAID.', '"What?" she said.'),
+        ("STOP! GO AWAY.", "Stop! Go away."),
         ("PLEASE do NOT touch THIS.", "Please do not touch this."),
         ("iT wAS a mISTAKE.", "it was a mistake."),
         ("I'M SURE I DON'T.", "I'm sure I don't."),

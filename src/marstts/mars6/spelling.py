@@ -31,13 +31,16 @@ LETTER_NAMES = dict(zip("abcdefghijklmnopqrstuvwxyz", _NAMES.split(), strict=Tru
 WORD_LETTERS = frozenset("AIOaio")
 """Letters that are words as well: names only next to another single capital, as in "the U S A"."""
 
-_WORD = re.compile(r"(?<!['A-Za-z])[A-Za-z]+(?:'[A-Za-z]+)*")
+DASH, PAUSE = " - ", ", "
+"""A dash, which the training texts have not, and the mark that they have where readers pause as long."""
+
+_PIECE = re.compile(rf"{DASH}|(?<!['A-Za-z])[A-Za-z]+(?:'[A-Za-z]+)*")
 _BEFORE, _AFTER = re.compile("[^A-Za-z']?[A-Z] "), re.compile(r" [A-Z][^A-Za-z']?")
 _SHOUTED = re.compile("[A-Z']{2} ")
 """Patterns of what surrounds a word among single capitals, as in "U S A", and of what precedes "A" in "IS A VERY"."""
 
-_UNUSUAL = re.compile(r"[A-Za-z][A-Z]|'[A-Z]|(?<![A-Za-z'])[B-HJ-NP-Zb-hj-np-z](?![A-Za-z])")
-"""Found in every sentence that has another spelling: a capital within a word, or a single letter. Most have none."""
+_UNUSUAL = re.compile(r"[A-Za-z][A-Z]|'[A-Z]|(?<![A-Za-z'])[B-HJ-NP-Zb-hj-np-z](?![A-Za-z])|" + DASH)
+"""Found in every sentence that has another spelling: a dash, an inner capital, a single letter."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,14 +64,14 @@ def spell(text: str, spelling: Spelling) -> SpelledText:
         return SpelledText(text, np.arange(len(text) + 1))
     places: list[int] = []
     spelled, end = "", 0
-    for word in _WORD.finditer(text):
-        spelled += text[end : word.start()]
-        places += range(end, word.start())
-        before, after = text[max(0, word.start() - 3) : word.start()], text[word.end() : word.end() + 3]
-        form = simple_form(word[0], before, after)
+    for piece in _PIECE.finditer(text):
+        spelled += text[end : piece.start()]
+        places += range(end, piece.start())
+        before, after = text[max(0, piece.start() - 3) : piece.start()], text[piece.end() : piece.end() + 3]
+        form = PAUSE if piece[0] == DASH else simple_form(piece[0], before, after)
         spelled += form
-        places += np.linspace(word.start(), word.end(), len(form), endpoint=False).astype(int).tolist()
-        end = word.end()
+        places += np.linspace(piece.start(), piece.end(), len(form), endpoint=False).astype(int).tolist()
+        end = piece.end()
     return SpelledText(spelled + text[end:], np.array([*places, *range(end, len(text) + 1)]))
 
 
@@ -85,6 +88,6 @@ def simple_form(word: str, before: str, after: str) -> str:
     if word == "A" and _SHOUTED.fullmatch(before):
         return "a"
     if len(letter) > 1 and word.isupper():
-        starts = not any(character.isalpha() for character in before)
+        starts = not before.strip("\"' ") or before.endswith((". ", "! ", "? "))
         return word[0] + word[1:].lower() if starts or word.startswith("I'") else word.lower()
     return "'".join(part[0] + part[1:].lower() for part in word.split("'"))
