@@ -1,10 +1,10 @@
-"""Spelling: character error rates of capitals, initialisms and dashes, as they are written and as `mars6.spelling` spells them.
+"""Spelling: error rates of capitals, initialisms and dashes, as they are written and as `mars6.spelling` spells them.
 
 Usage: python benchmarks/spelling.py [--sentences N] [--output JSON]
 
 Held-out sentences are spoken by mini in small letters, in capitals, and in capitals that are spelled simply; sentences
-with an initialism, and with dashes for commas, in both ways. The packaged voices take turns, seeds are the same. Error rates are pocketsphinx's.
-Needs the extra eval.
+with an initialism, and with dashes for commas, in both ways. The packaged voices take turns, seeds are the same. Error
+rates are pocketsphinx's. Needs the extra eval.
 """
 
 from __future__ import annotations
