@@ -37,7 +37,7 @@ def test_the_top_p_schedule_rises_and_stays_at_one():
     ("candidate", "flaw"),
     [
         (take(3.0), None),
-        (take(1.0), RejectReason.TOO_SHORT),  # the onset and 42 characters at 32 a second take 1.48 s
+        (take(1.0), RejectReason.TOO_SHORT),  # the onset and 42 characters at 32 a second take 1.46 s
         (take(9.0), RejectReason.TOO_LONG),  # and at 7 a second, with a second to spare, 7 s
         (take(3.0, stop=StopReason.MAX_PATCHES), RejectReason.UNENDED),
         (take(3.0, amplitude=1e-3), RejectReason.SILENT),
@@ -58,13 +58,13 @@ def test_the_bounds_are_those_of_the_configuration():
 
 def test_the_onset_comes_on_top_of_the_letters():
     assert BackoffConfig(onset_seconds=0.5).shortest("A.") == 0.5 + 2 / 32
-    assert CONFIG.shortest("Come in.") == pytest.approx(0.42)  # a misread take of 0.38 s was accepted before
-    assert CONFIG.shortest(TEXT) == pytest.approx(0.17 + 42 / 32)
+    assert CONFIG.shortest("Come in.") == pytest.approx(0.4)  # a misread take of 0.38 s was accepted before
+    assert CONFIG.shortest(TEXT) == pytest.approx(0.15 + 42 / 32)
 
 
 def test_generation_is_bounded_by_what_is_plausible():
     limits = BackoffConfig(max_length_factor=2.0).limits(TEXT, patch_rate=10.0)
-    assert limits.min_patches == 15  # 0.17 + 42 / 32 = 1.4825 s
+    assert limits.min_patches == 15  # 0.15 + 42 / 32 = 1.4625 s
     assert limits.max_patches == 140  # 2 * (1 + 42 / 7) s
 
 

@@ -28,7 +28,7 @@ class BackoffConfig(Config):
     top_p_step: float = Field(0.2, ge=0.0)
     """Added to top-p from one attempt to the next; top-p stays at 1 once there."""
 
-    onset_seconds: float = Field(0.17, ge=0.0)
+    onset_seconds: float = Field(0.15, ge=0.0)
     """Duration of the onset of speech, which the shortest acceptable take has on top of its letters. It weighs most in
     short texts: takes of two words in less than 0.4 s are misread."""
 
