@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,7 +34,7 @@ from marstts.benchmark.machine import gather_metadata
 from marstts.data.corpora.speakers import STYLES
 from marstts.data.corpora.tts_engines import BASE_VOICES, BaseVoice
 from marstts.evaluation.testsets.hard_texts import committed_texts, read_hard_texts
-from marstts.metrics.intervals import ratio_interval
+from marstts.metrics.intervals import bootstrap_difference, ratio, ratio_interval
 from marstts.metrics.length import LengthStatus, check_length, expected_seconds
 from marstts.metrics.scores import TakeScore, read_scores
 from marstts.metrics.testset import Trial
@@ -105,7 +106,30 @@ def summarize(outputs: Sequence[Path]) -> dict[str, Any]:
             name: describe([score for trial, score in scores.items() if trial in common])
             for name, scores in systems.items()
         },
+        "flagged more than the first system": {
+            name: compare_flagged(next(iter(systems.values())), scores, sorted(common))
+            for name, scores in list(systems.items())[1:]
+        },
     }
+
+
+def compare_flagged(first: dict[str, TakeScore], other: dict[str, TakeScore], trials: Sequence[str]) -> str:
+    """Difference of the flagged shares of `other` and `first` on the same trials; texts are resampled whole."""
+    texts = sorted({text_of(trial) for trial in trials})
+    sums = np.zeros((2, len(texts), 2))
+    for trial in trials:
+        for system, scores in enumerate((other, first)):
+            sums[system, texts.index(text_of(trial))] += is_misread(scores[trial]), 1
+    difference = bootstrap_difference(sums[0], sums[1], ratio)
+    assert difference is not None
+    return difference.format(3)
+
+
+def text_of(trial: str) -> str:
+    """The text of a trial, by kind and number: "two-words-021" of "two-words-021-flite-kal16.20"."""
+    found = re.match(r"[a-z-]+-\d+", trial)
+    assert found is not None
+    return found[0]
 
 
 def describe(scores: Sequence[TakeScore]) -> dict[str, Any]:
@@ -121,8 +145,15 @@ def describe(scores: Sequence[TakeScore]) -> dict[str, Any]:
             if score.length_status is not LengthStatus.PLAUSIBLE
         },
         "flagged": ratio_interval(flagged, np.ones(len(flagged))).format(3),
+        "cer": ratio_interval(*np.array([character_errors(score) for score in scores if score.words]).T).format(3),
         "flagged_by_kind": {kind: round(float(share), 3) for kind, share in by_kind.items()},
     }
+
+
+def character_errors(score: TakeScore) -> tuple[int, int]:
+    """Errors and characters of a transcript."""
+    assert score.words is not None
+    return score.words.character_errors, score.words.characters
 
 
 def is_misread(score: TakeScore) -> bool:

@@ -44,7 +44,7 @@ READING = [
 SPEAK = [
     "cli/speak", "cli/speak_input", "synthesis/synthesizer", "synthesis/in_order", "synthesis/model_session",
     "synthesis/prepared_text", "text/ssml", "text/reading", *READING, "synthesis/written_forms", "synthesis/batch",
-    "mars6/speech", "mars6/prompt", "text/bpe",
+    "mars6/speech", "mars6/prompt", "mars6/spelling", "text/bpe",
 ]  # fmt: skip
 """Files from the command line to the tokens."""
 

@@ -53,5 +53,5 @@ marstts train mars6 --config "$here/mars6_people_guidance.toml" --data "$work/sh
     --data "$work/shards/synthetic" --init-from "$work/mars6" --output "$work/mars6_guidance"
 
 marstts export "$work/mars6_guidance" --codec "$work/export/codec" --identity "$work/export/identity" \
-    --style "$mini/style" --name mini --output "$work/mini"
+    --style "$mini/style" --name mini --spelling simple --output "$work/mini"
 WORKERS=$cores "$here/evaluate_people.sh" "$work/evaluation" "$people" "$work/mini"

@@ -43,6 +43,6 @@ torchrun --nproc-per-node "$cores" --no-python marstts train mars6 --config "$he
     --data "$work/shards" --init-from "$work/mars6" --output "$work/mars6_guidance"
 
 marstts export "$work/mars6_guidance" --codec "$work/export/codec" --identity "$work/export/identity" \
-    --style "$work/export/style" --name mini --output "$work/mini"
+    --style "$work/export/style" --name mini --spelling simple --output "$work/mini"
 marstts evaluate --system "$work/mini" --root "$work/synthetic" --output "$work/evaluation" --workers "$cores" \
     ${LIMIT:+--limit "$LIMIT"}

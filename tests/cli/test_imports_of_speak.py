@@ -33,7 +33,7 @@ WITHIN = {
     "codec": {"base", "harmonics", "mini", "noise", "registry", "toy"},
     "data": {"voice_activity"},
     "generation": {"engine", "layout", "loop", "priority_scheduler", "request", "scheduler", "speech_model"},
-    "mars6": {"bundled", "config", "engines", "patches", "prompt", "prompt_batch", "speech"},
+    "mars6": {"bundled", "config", "engines", "patches", "prompt", "prompt_batch", "speech", "spelling"},
     "mars6.engines": {"classifier_free_guidance", "onnx", "row_caches"},
     "speaker": {"base", "mini", "registry", "toy"},
     "synthesis": {"attention_path", "backoff", "batch", "clone", "continuation", "flaws", "guard", "in_order",

@@ -60,7 +60,7 @@ def test_a_training_run_becomes_a_model_that_speaks(
     run, output = write_toy_run(tmp_path / "run"), tmp_path / "bundle"
     export_by_copying(toy_bundle, monkeypatch)
     parts = ["--codec", "toy:64", "--identity", "toy:5", "--style", "toy:7", "--name", "seven", "--top-p", "0.4"]
-    exported = RUN.invoke(app, ["export", str(run), *parts, "--output", str(output)])
+    exported = RUN.invoke(app, ["export", str(run), *parts, "--spelling", "simple", "--output", str(output)])
     assert exported.exit_code == 0, exported.output
     assert exported.stdout.startswith(f"{output}: seven, ")
 
@@ -71,6 +71,9 @@ def test_a_training_run_becomes_a_model_that_speaks(
     assert RUN.invoke(app, ["export", *twin]).exit_code == 0
     one, other = (read_info(folder) for folder in (output, tmp_path / "twin"))
     assert other == one.model_copy(update={"name": "eight"}) and other.sampling.top_p == 0.4
+    assert other.settings["spelling"] == "simple"
+    loud = RUN.invoke(app, ["export", str(run), *parts, "--spelling", "loud", "--output", str(tmp_path / "loud")])
+    assert loud.exit_code == 2 and "spelling: Input should be 'as written' or 'simple'" in loud.stderr
 
     voice = ["--reference", str(reference_file), "--model", str(output)]
     spoken = RUN.invoke(app, ["speak", "The cat sat.", *voice, "--json", "--output", str(tmp_path / "seven.wav")])

@@ -37,7 +37,7 @@ def test_the_top_p_schedule_rises_and_stays_at_one():
     ("candidate", "flaw"),
     [
         (take(3.0), None),
-        (take(1.0), RejectReason.TOO_SHORT),  # 42 characters need 1.3 s at 32 a second
+        (take(1.0), RejectReason.TOO_SHORT),  # the onset and 42 characters at 32 a second take 1.46 s
         (take(9.0), RejectReason.TOO_LONG),  # and at 7 a second, with a second to spare, 7 s
         (take(3.0, stop=StopReason.MAX_PATCHES), RejectReason.UNENDED),
         (take(3.0, amplitude=1e-3), RejectReason.SILENT),
@@ -50,16 +50,21 @@ def test_flaws_are_found(candidate: Take, flaw: RejectReason | None):
 
 
 def test_the_bounds_are_those_of_the_configuration():
-    assert rejection_reason(take(1.0), BackoffConfig(max_chars_per_second=50.0)) is None
+    assert rejection_reason(take(1.0), BackoffConfig(max_chars_per_second=60.0)) is None
     assert rejection_reason(take(9.0), BackoffConfig(slack_seconds=4.0)) is None
     assert rejection_reason(take(3.0), BackoffConfig(min_chars_per_second=30.0)) is RejectReason.TOO_LONG
     assert rejection_reason(take(3.0, amplitude=1e-3), BackoffConfig(min_loudness=-68.0)) is None
-    assert BackoffConfig(min_seconds=0.5).shortest("A.") == 0.5
+
+
+def test_the_onset_comes_on_top_of_the_letters():
+    assert BackoffConfig(onset_seconds=0.5).shortest("A.") == 0.5 + 2 / 32
+    assert CONFIG.shortest("Come in.") == pytest.approx(0.4)  # a misread take of 0.38 s was accepted before
+    assert CONFIG.shortest(TEXT) == pytest.approx(0.15 + 42 / 32)
 
 
 def test_generation_is_bounded_by_what_is_plausible():
     limits = BackoffConfig(max_length_factor=2.0).limits(TEXT, patch_rate=10.0)
-    assert limits.min_patches == 14  # 42 / 32 = 1.3125 s
+    assert limits.min_patches == 15  # 0.15 + 42 / 32 = 1.4625 s
     assert limits.max_patches == 140  # 2 * (1 + 42 / 7) s
 
 

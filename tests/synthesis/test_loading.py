@@ -16,7 +16,7 @@ import marstts
 from light_install import WITHOUT_EXTRAS
 from marstts import models
 from marstts.audio import Waveform
-from marstts.bundle import PUBLISHED
+from marstts.bundle import PUBLISHED, find_bundle, read_info
 from marstts.codec import registry as codecs
 from marstts.errors import CheckpointError, ConfigError
 from marstts.speaker import registry as encoders
@@ -60,6 +60,26 @@ def test_a_style_offset_moves_the_style_of_every_voice(copy: Path, reference: Wa
     (copy / "bundle.json").write_text(json.dumps({**info, "settings": {**info["settings"], "style_offset": [1.0]}}))
     with pytest.raises(CheckpointError, match="style_offset has 1 numbers"):
         marstts.load(copy)
+
+
+def test_the_spelling_of_a_bundle_decides_how_capitals_are_read(copy: Path, reference: Waveform):
+    info = json.loads((copy / "bundle.json").read_text())
+    voice = marstts.load(copy).clone(reference)
+    read = {}
+    for spelling in ("as written", "simple"):
+        settings = {**info["settings"], "spelling": spelling}
+        (copy / "bundle.json").write_text(json.dumps({**info, "settings": settings}))
+        model = marstts.load(copy).model
+        read[spelling] = model.tokenizer.decode(model.prompt("SIT, C D.", voice).text_ids.tolist())
+    assert "SIT, C D." in read["as written"] and "Sit, see dee." in read["simple"]
+    settings = {**info["settings"], "spelling": "loud"}
+    (copy / "bundle.json").write_text(json.dumps({**info, "settings": settings}))
+    with pytest.raises(ConfigError, match="spelling: Input should be"):
+        marstts.load(copy)
+
+
+def test_mini_reads_capitals_in_small_letters():
+    assert read_info(find_bundle("mini")).settings["spelling"] == "simple"
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from marstts.audio import Waveform
 from marstts.errors import ConfigError, TextError, VoiceError
 from marstts.generation.request import SamplingConfig, StopReason
 from marstts.synthesis.backoff import BackoffConfig
+from marstts.synthesis.incremental_decoder import StreamConfig
 from marstts.synthesis.synthesizer import Continuation, Synthesizer
 from marstts.voice import Voice
 from scripted import (
@@ -93,6 +94,28 @@ def test_a_take_that_is_too_long_is_refused_though_it_ends(reference: Waveform):
     assert (len(take.codes[0]), take.attempts) == (15, 2)
 
 
+class HurriedStepper(ScriptedEngine):
+    """Ends as soon as it may: the first attempt in silence, later ones loud to the last patch."""
+
+    def next_logits(self, state, tokens):
+        logits, state = super().next_logits(state, tokens)
+        if len(self.prompts) > 1:
+            logits[logits[:, -1] == 0, LOUD] = -400.0
+        return logits, state
+
+
+@pytest.mark.parametrize("way", ["whole", "stream"])
+def test_a_take_that_was_too_short_is_followed_by_a_longer_one(reference: Waveform, way: str):
+    tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(3))
+    tts = with_engine(tts, HurriedStepper(tts.engine.script, tts.engine.layout))
+    voice = tts.clone(reference)
+    whole = StreamConfig(first_chunk_patches=30)
+    chunks = tts.stream("The cat sat.", voice, config=whole) if way == "stream" else ()
+    takes = [chunk.take for chunk in chunks if chunk.take] or tts.speak("The cat sat.", voice).takes
+    allowed = tts.backoff.limits("The cat sat.", tts.codec.spec.patch_rate).min_patches
+    assert [(len(take.codes[0]), take.attempts) for take in takes] == [(allowed + 1, 2)]
+
+
 def test_silence_is_refused(reference: Waveform):
     tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(20, SILENT if attempt < 1 else SOFT))
     [take] = tts.speak("The cat sat on the mat.", tts.clone(reference)).takes
@@ -102,7 +125,7 @@ def test_silence_is_refused(reference: Waveform):
 def test_takes_of_a_single_silent_patch_are_reported(reference: Waveform):
     tts = replace(
         scripted_synthesizer(lambda attempt, prompt: ScriptedTake(0)),
-        backoff=BackoffConfig(max_chars_per_second=1e6, min_seconds=0.0),
+        backoff=BackoffConfig(max_chars_per_second=1e6, onset_seconds=0.0),
     )
     speech = tts.speak(TEXT, tts.clone(reference))
     assert len(speech.takes) == len(speech.warnings) == 3

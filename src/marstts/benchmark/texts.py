@@ -46,7 +46,7 @@ def fixed_length_backoff() -> BackoffConfig:
         attempts=1,
         max_chars_per_second=CHARACTERS_PER_SECOND,
         min_chars_per_second=CHARACTERS_PER_SECOND,
-        min_seconds=0.0,
+        onset_seconds=0.0,
         slack_seconds=0.0,
         max_length_factor=1.0,
     )

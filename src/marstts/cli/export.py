@@ -62,6 +62,7 @@ def export(
         float | None,
         typer.Option(min=1.0, help="Weight of classifier-free guidance, for models trained with text_dropout."),
     ] = None,
+    spelling: Annotated[str | None, typer.Option(help="`simple`: capitals in small letters, names of letters.")] = None,
     timesteps: Annotated[int | None, typer.Option(min=1, help="Diffusion timesteps of a MARS5 (default: 200).")] = None,
     settings: Annotated[
         Path | None, typer.Option(help="Settings of a MARS5 in TOML: text_guidance, tables sampling and diffusion.")
@@ -74,9 +75,8 @@ def export(
     check_installed(EXPORT_PACKAGES, "train")
     check_utf8(name=name)
     if nar is not None:
-        refuse_with_nar(
-            identity=identity, style=style, template=template, tokenizer=tokenizer, quality_prefix_hz=quality_prefix_hz
-        )
+        parts_of_mars6 = {"identity": identity, "style": style, "template": template, "tokenizer": tokenizer}
+        refuse_with_nar(**parts_of_mars6, quality_prefix_hz=quality_prefix_hz, spelling=spelling)
         chosen = settings_with(settings, given(timesteps=timesteps, nar_guidance_w=guidance))
         return export_mars5(run, nar, output, name, codec, chosen, top_p, weights)
     if unused := given(timesteps=timesteps, settings=settings):
@@ -89,7 +89,7 @@ def export(
         output,
         **parts,
         name=name,
-        settings={**kept, **given(quality_prefix_hz=quality_prefix_hz, guidance=guidance)},
+        settings={**kept, **given(quality_prefix_hz=quality_prefix_hz, guidance=guidance, spelling=spelling)},
         sampling=models.SamplingConfig(**{**sampling, **given(top_p=top_p)}),
         weights=weights,
     )

@@ -29,6 +29,7 @@ from marstts.mars6.engines.classifier_free_guidance import guided
 from marstts.mars6.engines.onnx import OnnxEngine
 from marstts.mars6.prompt import SPECIAL_TOKENS
 from marstts.mars6.speech import Mars6Speech
+from marstts.mars6.spelling import Spelling
 from marstts.precision import WeightFormat
 from marstts.speaker.base import SpeakerEncoder
 from marstts.stored_tensors import stored_tensors
@@ -57,6 +58,9 @@ class Mars6Settings(Config):
 
     style_offset: tuple[float, ...] = ()
     """Added to the style embedding of every voice, so that takes are as long as recordings; empty = nothing."""
+
+    spelling: Spelling = Spelling.AS_WRITTEN
+    """`simple`, for models trained on texts without capitals: "STOP" is read as "stop", "B B C" as "bee bee see"."""
 
 
 def parse_settings(values: Mapping[str, Any], source: str) -> Mars6Settings:
@@ -120,6 +124,7 @@ def speech_model(
         engine=guided(engine, tokenizer, settings.guidance if guidance is None else guidance),
         quality_prefix_hz=settings.quality_prefix_hz,
         style_offset=settings.style_offset,
+        spelling=settings.spelling,
         sampling=sampling,
     )
 

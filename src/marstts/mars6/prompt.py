@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from marstts.errors import ConfigError, DataError, TextError, VoiceError
 from marstts.mars6.config import IDENTITY, STYLE, Mars6Config
 from marstts.mars6.patches import patchify
+from marstts.mars6.spelling import Spelling, spell
 from marstts.text.bpe import BPE
 from marstts.voice import Voice
 
@@ -72,7 +73,14 @@ def prompt_string(text: str, *, quality: int | None, transcript: str | None = No
     return f"{START}{quality_prefix(quality)}{without_special_tokens(words)}{END}"
 
 
-def build_prompt(text: str, voice: Voice, tokenizer: BPE, config: Mars6Config, quality: int | None = 48000) -> Prompt:
+def build_prompt(
+    text: str,
+    voice: Voice,
+    tokenizer: BPE,
+    config: Mars6Config,
+    quality: int | None = 48000,
+    spelling: Spelling = Spelling.AS_WRITTEN,
+) -> Prompt:
     """`text` to be spoken by `voice`; deep where the voice has a prefix.
 
     Raises TextError if there is no text, VoiceError if the voice was made for a model of another shape.
@@ -81,15 +89,16 @@ def build_prompt(text: str, voice: Voice, tokenizer: BPE, config: Mars6Config, q
     if not text:
         raise TextError("there is nothing to say: the text is empty")
     check_embeddings(voice, config)
-    transcript = None if voice.prefix is None else voice.prefix.transcript.strip()
-    string = prompt_string(text, quality=quality, transcript=transcript)
+    spelled = spell(text, spelling)
+    transcript = None if voice.prefix is None else spell(voice.prefix.transcript.strip(), spelling).text
+    string = prompt_string(spelled.text, quality=quality, transcript=transcript)
     text_ids, offsets = tokenizer.encode_with_offsets(string)
     return Prompt(
         np.asarray(text_ids, dtype=np.int64),
         voice.embeddings[IDENTITY],
         voice.embeddings[STYLE],
         prefix_tokens(voice, config),
-        sentence_spans(string, text, offsets),
+        spelled.original_spans(sentence_spans(string, spelled.text, offsets)),
     )
 
 

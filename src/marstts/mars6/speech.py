@@ -19,6 +19,7 @@ from marstts.generation.request import SamplingConfig
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.patches import unpatchify
 from marstts.mars6.prompt import Prompt, build_prompt
+from marstts.mars6.spelling import Spelling
 from marstts.text.bpe import BPE
 from marstts.voice import Voice
 
@@ -37,6 +38,9 @@ class Mars6Speech:
     style_offset: tuple[float, ...] = ()
     """Added to the style embedding of every voice, whose length stays; empty = nothing."""
 
+    spelling: Spelling = Spelling.AS_WRITTEN
+    """Spelling of capitals and single letters in prompts."""
+
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
 
     architecture: str = "mars6"
@@ -50,7 +54,7 @@ class Mars6Speech:
 
     def prompt(self, text: str, voice: Voice) -> Prompt:
         """Build the prompt of `text` spoken by `voice`; raises as `build_prompt`."""
-        prompt = build_prompt(text, voice, self.tokenizer, self.config, self.quality_prefix_hz)
+        prompt = build_prompt(text, voice, self.tokenizer, self.config, self.quality_prefix_hz, self.spelling)
         return replace(prompt, style=with_offset(prompt.style, self.style_offset)) if self.style_offset else prompt
 
     def text_spans(self, prompt: Prompt) -> NDArray[np.int64] | None:

@@ -28,6 +28,10 @@ class BackoffConfig(Config):
     top_p_step: float = Field(0.2, ge=0.0)
     """Added to top-p from one attempt to the next; top-p stays at 1 once there."""
 
+    onset_seconds: float = Field(0.15, ge=0.0)
+    """Duration of the onset of speech, which the shortest acceptable take has on top of its letters. It weighs most in
+    short texts: takes of two words in less than 0.4 s are misread."""
+
     max_chars_per_second: float = Field(32.0, gt=0.0)
     """Fastest speech: shorter takes are refused, and end-of-speech is forbidden until then."""
 
@@ -39,9 +43,6 @@ class BackoffConfig(Config):
 
     slack_seconds: float = Field(1.0, ge=0.0)
     """Allowed on top for pauses, which weigh most in short sentences."""
-
-    min_seconds: float = Field(0.12, ge=0.0)
-    """Not even a one-letter word is shorter."""
 
     max_length_factor: float = Field(1.5, ge=1.0)
     """Generation is cut off at this multiple of the longest acceptable length."""
@@ -55,11 +56,11 @@ class BackoffConfig(Config):
 
     def shortest(self, text: str) -> float:
         """Seconds that speaking `text` takes at least."""
-        return max(self.min_seconds, len(text) / self.max_chars_per_second)
+        return self.onset_seconds + len(text) / self.max_chars_per_second
 
     def usual(self, text: str) -> float:
         """Seconds that speaking `text` should take, roughly."""
-        return max(self.min_seconds, len(text) / self.typical_chars_per_second)
+        return max(self.onset_seconds, len(text) / self.typical_chars_per_second)
 
     def longest(self, text: str) -> float:
         """Seconds that speaking `text` takes at most."""

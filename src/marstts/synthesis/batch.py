@@ -262,7 +262,7 @@ class BatchSpeaker:
             return
         kept = self.choose(state)
         if kept is None and (following := next(state.rounds, None)) is not None:
-            self.add(state, following, urgent=True)
+            self.add(state, [self.session.lengthened(request, state.takes) for request in following], urgent=True)
         elif kept is None:
             yield from self.repair(state, best_of(state.takes, self.session.backoff))
         else:

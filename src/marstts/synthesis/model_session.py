@@ -26,7 +26,7 @@ from marstts.generation.request import Request, RequestState, SamplingConfig, St
 from marstts.generation.speech_model import SpeechModel
 from marstts.speaker.base import SpeakerEncoder
 from marstts.synthesis.attention_path import PathSearch, SentencePlaces, search_path
-from marstts.synthesis.backoff import BackoffConfig
+from marstts.synthesis.backoff import BackoffConfig, RejectReason, rejection_reason
 from marstts.synthesis.flaws import TakeFlaw, find_flaws
 from marstts.synthesis.omissions import HiddenGain, OmissionCheck, Suspicions, word_tokens
 from marstts.synthesis.prepared_text import PreparedText
@@ -138,6 +138,14 @@ class ModelSession:
         first = next(self.requests(sentence, voice, top_p, seed))
         for number in range(REPAIR_SEEDS):
             yield [replace(first, rng=np.random.default_rng((*seed, REPAIR_STREAM, number)))]
+
+    def lengthened(self, request: Request, rejected: Sequence[Take]) -> Request:
+        """The next attempt at a sentence: longer, in patches, than the rejected takes that were too short."""
+        short = [take for take in rejected if rejection_reason(take, self.backoff) is RejectReason.TOO_SHORT]
+        per_patch, limits = self.engine.layout.codes_per_level[0], request.limits
+        least = max((len(take.codes[0]) // per_patch + 1 for take in short), default=0)
+        least = min(max(limits.min_patches, least), limits.max_patches)
+        return replace(request, limits=replace(limits, min_patches=least)) if short else request
 
     def codes_of(self, row: RequestState) -> Codes:
         """Codes of all patches of a row so far."""

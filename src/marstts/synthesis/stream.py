@@ -141,7 +141,8 @@ def stream_sentence(
 ) -> Iterator[tuple[Samples, tuple[Word, ...], Take | None]]:
     """Pieces of one sentence, and the words finished with each; its take comes with the last of them."""
     refused: list[tuple[Take, Samples]] = []
-    for request in requests:
+    for attempt in requests:
+        request = session.lengthened(attempt, [take for take, _ in refused])
         decoder = IncrementalDecoder(session, voice, config)
         trimmer = StreamingTrimmer(session.codec.spec.sample_rate)
         sent: list[Samples] = []

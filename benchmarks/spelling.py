@@ -1,0 +1,99 @@
+"""Spelling: error rates of capitals, initialisms and dashes, as they are written and as `mars6.spelling` spells them.
+
+Usage: python benchmarks/spelling.py [--sentences N] [--output JSON]
+
+Held-out sentences are spoken by mini in small letters, in capitals, and in capitals that are spelled simply; sentences
+with an initialism, and with dashes for commas, in both ways. The packaged voices take turns, seeds are the same. Error
+rates are pocketsphinx's. Needs the extra eval.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from word_sentences import held_out_sentences
+
+from marstts.benchmark.machine import gather_metadata
+from marstts.mars6.spelling import DASH, PAUSE, Spelling
+from marstts.metrics.intervals import bootstrap_difference, ratio, ratio_interval
+from marstts.metrics.recognition import SphinxRecognizer, character_edits
+from marstts.metrics.transcript_errors import has_repetition, is_truncated
+from marstts.metrics.words import plain_words
+from marstts.synthesis.loading import load
+from marstts.synthesis.synthesizer import Synthesizer
+from marstts.synthesis.voices import packaged_names
+
+SEED = 9
+LONGEST = 60
+"""Characters of a sentence."""
+
+FRAMES = (
+    "The {} met on Monday.", "She works for the {}.", "We read about the {} today.", "Do you know the {}?",
+    "They bought a new {}.", "Last week the {} was here.",
+)  # fmt: skip
+INITIALISMS = (
+    "N B A", "J F K", "H R", "M P", "R A F", "Y M C A", "L P", "C D", "X M L", "U R L", "F A Q", "G D P", "I Q",
+    "W T O", "S U V", "B M W", "K L M", "Z D F", "D J", "E P A", "L E D", "N G O", "P O W", "Q E D",
+)  # fmt: skip
+
+
+def measure(synthesizer: Synthesizer, texts: list[str], spelling: Spelling) -> tuple[np.ndarray, float]:
+    """(texts, 2) errors and characters, and the share that the recognizer flags."""
+    model: Any = synthesizer.model
+    spoken = replace(synthesizer, model=replace(model, spelling=spelling))
+    recognizer, rows, flagged = SphinxRecognizer(), [], []
+    voices = [synthesizer.open_voice(name) for name in packaged_names()]
+    for index, text in enumerate(texts):
+        words = plain_words(text)
+        transcript = recognizer.transcribe(spoken.speak(text, voices[index % len(voices)], seed=index).waveform)
+        edits = character_edits(words, transcript)
+        rows.append((edits.errors, edits.length))
+        flagged.append(has_repetition(words, transcript) or is_truncated(words, transcript))
+    return np.array(rows, float), float(np.mean(flagged))
+
+
+def compare(synthesizer: Synthesizer, texts: list[str]) -> dict[str, Any]:
+    """Error rate and flagged share in both spellings, and the difference."""
+    found = {spelling: measure(synthesizer, texts, spelling) for spelling in Spelling}
+    table: dict[str, Any] = {
+        spelling.value: {"cer": ratio_interval(rows[:, 0], rows[:, 1]).format(3), "flagged": round(flagged, 3)}
+        for spelling, (rows, flagged) in found.items()
+    }
+    difference = bootstrap_difference(found[Spelling.SIMPLE][0], found[Spelling.AS_WRITTEN][0], ratio)
+    return {"texts": len(texts), **table, "difference": difference.format(3)}
+
+
+def main() -> None:
+    """Parse, measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sentences", type=int, default=100)
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args()
+    synthesizer = load("mini")
+    sentences = [text for text in held_out_sentences(100_000, SEED) if len(text) <= LONGEST][: options.sentences]
+    letters = [
+        FRAMES[(index + shift) % len(FRAMES)].format(name) for shift in (0, 1) for index, name in enumerate(INITIALISMS)
+    ]
+    paused = [text for text in held_out_sentences(100_000, SEED) if PAUSE in text and len(text) <= 70]
+    dashed = [text.replace(PAUSE, DASH) for text in paused[: options.sentences // 2]]
+    plain, flagged = measure(synthesizer, sentences, Spelling.AS_WRITTEN)
+    result = {
+        **gather_metadata("python benchmarks/spelling.py"),
+        "small letters": {"cer": ratio_interval(plain[:, 0], plain[:, 1]).format(3), "flagged": round(flagged, 3)},
+        "capitals": compare(synthesizer, [sentence.upper() for sentence in sentences]),
+        "initialisms": compare(synthesizer, letters),
+        "dashes": compare(synthesizer, dashed),
+    }
+    text = json.dumps(result, indent=1)
+    print(text)
+    if options.output:
+        options.output.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

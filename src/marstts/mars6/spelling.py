@@ -1,0 +1,93 @@
+"""Spelling: a sentence as a model without capitals needs it: words in small letters, single letters by their names.
+
+Upstream: normalized sentences.  Downstream: `prompt`, for bundles whose `spelling` asks for it.
+Deviation from the paper. A model that reads bytes and was trained on texts with hardly any capitals and initialisms
+says "STOP" and "B B C" as noise; it knows "Stop" and "bee bee see". Each character keeps the place that it came from,
+so that word times and flaws are those of the sentence as it was.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Spelling(str, Enum):
+    """The spelling of words in capitals and single letters."""
+
+    AS_WRITTEN = "as written"
+    SIMPLE = "simple"
+
+
+_NAMES = "ay bee see dee ee eff gee aitch I jay kay el em en oh pee cue are ess tee you vee double-you ex why zee"
+
+LETTER_NAMES = dict(zip("abcdefghijklmnopqrstuvwxyz", _NAMES.split(), strict=True))
+"""Words that English spelling reads as the names of letters."""
+
+WORD_LETTERS = frozenset("AIOaio")
+"""Letters that are words as well: names only next to another single capital, as in "the U S A"."""
+
+DASH, PAUSE = " - ", ", "
+"""A dash, which the training texts have not, and the mark that they have where readers pause as long."""
+
+_PIECE = re.compile(rf"{DASH}|(?<!['A-Za-z])[A-Za-z]+(?:'[A-Za-z]+)*")
+_BEFORE, _AFTER = re.compile("[^A-Za-z']?[A-Z] "), re.compile(r" [A-Z][^A-Za-z']?")
+_SHOUTED = re.compile("[A-Z']{2} ")
+"""Patterns of what surrounds a word among single capitals, as in "U S A", and of what precedes "A" in "IS A VERY"."""
+
+_UNUSUAL = re.compile(r"[A-Za-z][A-Z]|'[A-Z]|(?<![A-Za-z'])[B-HJ-NP-Zb-hj-np-z](?![A-Za-z])|" + DASH)
+"""Found in every sentence that has another spelling: a dash, an inner capital, a single letter."""
+
+
+@dataclass(frozen=True, eq=False)
+class SpelledText:
+    """A sentence in another spelling."""
+
+    text: str
+
+    places: NDArray[np.int64]
+    """(characters + 1,) the character of the sentence as it was that each stands for, and its length."""
+
+    def original_spans(self, spans: NDArray[np.int64]) -> NDArray[np.int64]:
+        """spans (S, 2) of this text, first character and last + 1, -1 for none -> those of the sentence as it was."""
+        original = np.stack([self.places[spans[:, 0]], self.places[spans[:, 1] - 1] + 1], axis=1)
+        return np.where(spans < 0, -1, original)
+
+
+def spell(text: str, spelling: Spelling) -> SpelledText:
+    """`text` in this spelling."""
+    if spelling is Spelling.AS_WRITTEN or _UNUSUAL.search(text) is None:
+        return SpelledText(text, np.arange(len(text) + 1))
+    places: list[int] = []
+    spelled, end = "", 0
+    for piece in _PIECE.finditer(text):
+        spelled += text[end : piece.start()]
+        places += range(end, piece.start())
+        before, after = text[max(0, piece.start() - 3) : piece.start()], text[piece.end() : piece.end() + 3]
+        form = PAUSE if piece[0] == DASH else simple_form(piece[0], before, after)
+        spelled += form
+        places += np.linspace(piece.start(), piece.end(), len(form), endpoint=False).astype(int).tolist()
+        end = piece.end()
+    return SpelledText(spelled + text[end:], np.array([*places, *range(end, len(text) + 1)]))
+
+
+def simple_form(word: str, before: str, after: str) -> str:
+    """A word in small letters, or the name of a letter; the first letter of a sentence stays.
+
+    before, after: the three characters on each side, or fewer at the ends.
+    """
+    letter = word.removesuffix("'s")
+    if letter not in WORD_LETTERS and len(letter) == 1:
+        return LETTER_NAMES[letter.lower()] + word[1:]
+    if letter in WORD_LETTERS and letter.isupper() and (_BEFORE.fullmatch(before) or _AFTER.fullmatch(after)):
+        return LETTER_NAMES[letter.lower()] + word[1:]
+    if word == "A" and _SHOUTED.fullmatch(before):
+        return "a"
+    if len(letter) > 1 and word.isupper():
+        starts = not before.strip("\"' ") or before.endswith((". ", "! ", "? "))
+        return word[0] + word[1:].lower() if starts or word.startswith("I'") else word.lower()
+    return "'".join(part[0] + part[1:].lower() for part in word.split("'"))
