@@ -226,3 +226,16 @@ def test_an_application_without_settings_was_measured_and_warmed_up(monkeypatch:
     with closing(create_app(scripted_synthesizer(script)).state.service) as service:
         assert service.settings.listeners == 3
         assert len(set(prompts)) >= 3 and not service.scheduler.is_busy
+
+
+def test_an_application_that_cannot_be_warmed_up_leaves_no_threads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("marstts.server.app.measure_listeners", lambda synthesizer, capacity: 3)
+
+    def fail(attempt: int, prompt: ScriptedPrompt) -> ScriptedTake:
+        raise RuntimeError("the model is broken")
+
+    before = set(threading.enumerate())
+    with pytest.raises(RuntimeError, match="the model is broken"):
+        create_app(scripted_synthesizer(fail))
+    assert set(threading.enumerate()) <= before
