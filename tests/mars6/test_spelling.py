@@ -31,6 +31,7 @@ from marstts.voice import Prefix, Voice
         ("The U S A and the B B C's D V D's.", "The you ess ay and the bee bee see's dee vee dee's."),
         ("An X-ray of x and y.", "An ex-ray of ex and why."),
         ("A I and an A I's I O.", "ay I and an ay I's I oh."),
+        ("J. R. Abbott had a plan B.", "jay are Abbott had a plan bee."),
         ("THE B B C'S NEW SHOW.", "The bee bee see's new show."),
         ("He said 'STOP' and 'I B M'.", "He said 'stop' and 'I bee em'."),
         ("'TWAS A NIGHT OF ROCK 'N' ROLL.", "'Twas a night of rock 'n' roll."),

@@ -46,6 +46,9 @@ _STARTS_SENTENCE = re.compile(r"""(?:^|[.!?] |[.!?]["'] (?=["']))["' ]*$""")
 """Patterns of what surrounds a word among single capitals, as in "U S A", of what precedes "A" in "IS A VERY", and of
 what precedes the first word of a sentence."""
 
+_INITIAL = re.compile(r"\. [A-Z]")
+"""End of an initial, as in "J. R. Abbott". Its point is left out: models pause at "jay." and lose words."""
+
 _SURROUNDING = 5
 """Characters on each side of a word that these patterns see."""
 
@@ -84,7 +87,8 @@ def spell(text: str, spelling: Spelling) -> SpelledText:
         form = PAUSE if piece[0].startswith(DASH[:2]) else simple_form(piece[0], before, after)
         spelled += form
         places += np.linspace(piece.start(), piece.end(), len(form), endpoint=False).astype(int).tolist()
-        end = piece.end()
+        is_initial = len(piece[0]) == 1 and piece[0] not in WORD_LETTERS and piece[0].isupper() and form != piece[0]
+        end = piece.end() + (is_initial and _INITIAL.match(after) is not None)
     return SpelledText(spelled + text[end:], np.array([*places, *range(end, len(text) + 1)]))
 
 
