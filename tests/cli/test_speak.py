@@ -106,6 +106,7 @@ def test_a_voice_is_made_shown_and_spoken_with(reference_file: Path):
     create = ["voice", "create", str(reference_file), "--name", "Anna", "--output", "anna.voice"]
     made = RUN.invoke(app, [*create, "--transcript", "Her words.", "--consent", "she agreed"])
     assert made.exit_code == 0, made.stderr
+    assert "the voice continues from" in made.stderr and "of the recording: 'Her words.'" in made.stderr
     shown = RUN.invoke(app, ["voice", "show", "anna.voice"])
     for held in ("Anna", "deep voice", "Her words.", "toy-identity-5", "she agreed"):
         assert held in shown.stdout

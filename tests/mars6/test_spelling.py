@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import re
+
 import numpy as np
 import pytest
 
@@ -27,6 +30,12 @@ from marstts.voice import Prefix, Voice
         ("S O S, he cried, S O S.", "ess oh ess, he cried, ess oh ess."),
         ("The U S A and the B B C's D V D's.", "The you ess ay and the bee bee see's dee vee dee's."),
         ("An X-ray of x and y.", "An ex-ray of ex and why."),
+        ("A I and an A I's I O.", "ay I and an ay I's I oh."),
+        ("J. R. Abbott had a plan B.", "jay are Abbott had a plan bee."),
+        ("THE B B C'S NEW SHOW.", "The bee bee see's new show."),
+        ("He said 'STOP' and 'I B M'.", "He said 'stop' and 'I bee em'."),
+        ("'TWAS A NIGHT OF ROCK 'N' ROLL.", "'Twas a night of rock 'n' roll."),
+        ("The 's' key, A-B-C, from A - Z.", "The 'ess' key, ay-bee-see, from A, zee."),
     ],
 )
 def test_capitals_and_letters_are_spelled_as_words(written: str, simple: str):
@@ -43,6 +52,37 @@ def test_capitals_and_letters_are_spelled_as_words(written: str, simple: str):
 )
 def test_words_of_one_letter_stay(text: str):
     assert spell(text, Spelling.SIMPLE).text == text
+
+
+PIECES = ["A", "I", "O", "B", "X", "s", "n", "AI", "BBC", "NASA", "it", "Stop", "McDonald", "iPhone", "'", "'s", "'S"]
+PIECES += ['"', ".", ",", "!", "?", " ", " ", " ", "-", " - ", "é", "ß", "İ", "Ж", "\U0001d518", "7", "[48000]"]
+
+
+def random_texts(pieces: list[str], count: int = 2000) -> list[str]:
+    rng = random.Random(0)
+    return ["".join(rng.choices(pieces, k=rng.randrange(12))) for _ in range(count)]
+
+
+def test_in_any_text_places_ascend_no_letter_is_lost_and_spelling_again_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    texts = random_texts(PIECES)
+    spelled = [spell(text, Spelling.SIMPLE) for text in texts]
+    for text, each in zip(texts, spelled, strict=True):
+        assert len(each.places) == len(each.text) + 1 and each.places[-1] == len(text)
+        assert (np.diff(each.places) >= 0).all() and each.places[0] == 0
+        assert set(each.places.tolist()) >= {place for place, character in enumerate(text) if character.isalnum()}
+        assert spell(each.text, Spelling.SIMPLE).text == each.text
+        ends = np.arange(len(each.text))
+        spans = each.original_spans(np.stack([ends, ends + 1], axis=1))
+        assert ((spans[:, 0] < spans[:, 1]) & (spans[:, 1] <= len(text))).all()
+    monkeypatch.setattr("marstts.mars6.spelling._UNUSUAL", re.compile(""))  # every text is read piece by piece
+    assert [spell(text, Spelling.SIMPLE).text for text in texts] == [each.text for each in spelled]
+
+
+def test_texts_without_capitals_and_single_letters_stay():
+    for text in random_texts(["stop ", "it's ", "o'clock ", "a ", "éß ", "Ж ", "7 ", ", ", "e-mail "[1:], '"'], 500):
+        assert spell(text, Spelling.SIMPLE).text == text
 
 
 def test_every_letter_has_a_name():

@@ -16,6 +16,7 @@ from marstts.audio import Waveform, read, write
 from marstts.server.app import create_app
 from marstts.server.page import TYPES
 from marstts.server.settings import ServeSettings
+from marstts.server.voice_store import NAME_CHARACTERS
 from marstts.synthesis.loading import load
 
 SWITCHES = (
@@ -51,6 +52,18 @@ def test_the_page_and_its_files_need_no_key_and_name_no_other_site(synthesizer):
         imported = re.findall(r'from "\./([\w.-]+)"', "".join(client.get(f"/page/{name}").text for name in TYPES))
         assert set(imported) <= set(TYPES)
         assert client.get("/page/nothing.js").status_code == 404
+
+
+def test_the_fields_of_the_page_take_as_much_as_the_server_does(synthesizer):
+    with TestClient(create_app(synthesizer, ServeSettings())) as client:
+        found = dict(re.findall(r'id="(\w+)"[^>]* maxlength="(\d+)"', client.get("/").text))
+    limits = ServeSettings().limits
+    assert {name: int(length) for name, length in found.items()} == {
+        "text": limits.input_characters,
+        "transcript": limits.transcript_characters,
+        "consent": limits.consent_characters,
+        "name": NAME_CHARACTERS,
+    }
 
 
 @pytest.fixture

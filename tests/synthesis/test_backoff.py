@@ -88,3 +88,12 @@ def test_impossible_bounds_are_refused():
 
     with pytest.raises(ConfigError, match="patience"):
         parse_config(BackoffConfig, {"patience": 3}, "backoff.toml")
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [{"onset_seconds": 2.0}, {"slack_seconds": 0.0}, {"max_chars_per_second": 4.0, "min_chars_per_second": 7.0}],
+)
+def test_bounds_within_which_nothing_can_be_spoken_are_refused(choices: dict[str, float]):
+    with pytest.raises(ValueError, match=r"the shortest take .* is longer than the longest"):
+        BackoffConfig(**choices)

@@ -10,9 +10,11 @@ import pytest
 
 from marstts.audio import Waveform
 from marstts.errors import AudioError, ConfigError, TextError, VoiceError
+from marstts.generation.request import StopReason
 from marstts.synthesis import batch as many
 from marstts.synthesis.batch import SpeakResult
 from marstts.synthesis.continuation import Continuation
+from marstts.synthesis.speech import Take
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.voice import Voice
 from scripted import CODEBOOK_SIZE, LOUD, ScriptedEngine, ScriptedTake, good, scripted_synthesizer, with_engine
@@ -129,6 +131,21 @@ def test_retries_climb_the_ladder_in_the_same_batch(reference: Waveform):
     results = list(tts.speak_many(TEXTS[:2], tts.clone(reference), batch=4))
     takes = [take for result in results for take in result.speech.takes]
     assert [(take.attempts, take.top_p, take.warning) for take in takes] == [(3, 0.6, None)] * 3
+
+
+@pytest.mark.parametrize("patches_per_frame", [1.0, 0.2])
+def test_the_attempt_after_a_short_take_is_one_patch_longer_also_where_a_patch_lasts_several_frames(
+    reference: Waveform, patches_per_frame: float
+):
+    tts = scripted_synthesizer(good)
+    rate = tts.codec.spec.patch_rate * patches_per_frame
+    tts = replace(tts, model=replace(tts.model, patch_rate=rate))
+    frames = tuple(np.zeros(10 * count, np.int64) for count in tts.codec.spec.patch_layout)
+    sound = Waveform(np.full(1600, 0.1, np.float32), tts.codec.spec.sample_rate)
+    short = Take(text="The cat sat.", codes=frames, waveform=sound, stop=StopReason.EOS, top_p=0.2)
+    request = next(tts.requests("The cat sat.", tts.clone(reference), 0.2, (0,)))
+    least = tts.lengthened(request, [short]).limits.min_patches
+    assert least == max(request.limits.min_patches, round(10 * patches_per_frame) + 1)
 
 
 def test_the_best_of_flawed_takes_is_kept_with_a_warning(reference: Waveform):

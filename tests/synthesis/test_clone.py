@@ -164,3 +164,8 @@ def test_files_that_are_no_recordings_are_refused(tmp_path: Path):
     for name in ("text.wav", "empty.wav", "missing.wav"):
         with pytest.raises(AudioError, match=name):
             make_voice(tmp_path / name)
+
+
+def test_a_transcript_longer_than_a_voice_may_keep_is_refused_before_the_work(reference: Waveform):
+    with pytest.raises(TextError, match="the transcript of reference has 5000 characters; expected at most 4000"):
+        make_voice(reference, "a" * 5000)

@@ -214,3 +214,17 @@ def test_an_option_in_plain_words_is_read() -> None:
 
 def test_the_table_of_units_is_built_once() -> None:
     assert units() is units()
+
+
+@pytest.mark.parametrize(
+    ("written", "spoken"),
+    [
+        ("Yes, IT'S true.", "Yes, IT'S true."),
+        ("WHO'S there?", "WHO'S there?"),
+        ("IT'LL do.", "IT'LL do."),
+        ("The WHO's report.", "The W H O's report."),
+        ("THE BBC'S NEW SHOW.", "THE B B C'S NEW SHOW."),
+    ],
+)
+def test_contractions_in_capitals_are_words_and_possessives_of_initialisms_are_not(written: str, spoken: str):
+    assert normalize(written) == spoken

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from marstts.audio.tempo import check_speed
 from marstts.bundle import PUBLISHED
 from marstts.cli.book_output import is_book_output
-from marstts.cli.terminal import printed_warnings
+from marstts.cli.terminal import print_prefix, printed_warnings
 from marstts.errors import ConfigError, TextError
 from marstts.lazy import lazy_module
 from marstts.reading import decode_text, read_text
@@ -102,4 +102,6 @@ def choose_voice(synthesizer: Synthesizer, reference: str | None, transcript: st
     with printed_warnings():
         if reference is None:
             return open_voice(synthesizer, voice)
-        return synthesizer.clone(Path(reference), transcript, keep_reference=False)  # it is not saved
+        cloned = synthesizer.clone(Path(reference), transcript, keep_reference=False)  # it is not saved
+    print_prefix(cloned, synthesizer.codec.spec.patch_rate)
+    return cloned

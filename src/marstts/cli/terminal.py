@@ -12,6 +12,7 @@ from marstts.errors import ConfigError
 from marstts.file_errors import printable_text
 from marstts.lazy import lazy_module
 from marstts.synthesis.clone import ReferenceWarning
+from marstts.voice import Voice
 
 if TYPE_CHECKING:
     from rich import console, progress
@@ -30,6 +31,14 @@ def messages() -> console.Console:
 def warn(sentence: str) -> None:
     """Print one warning."""
     messages().print(f"warning: {printable_text(sentence, MAX_WARNING)}")
+
+
+def print_prefix(voice: Voice, patch_rate: float) -> None:
+    """Print what a deep voice that was just cloned continues from; nothing for a shallow one."""
+    if voice.prefix is not None:
+        seconds, words = len(voice.prefix.codes[0]) / patch_rate, voice.prefix.transcript
+        sentence = f"the voice continues from {seconds:.1f} s of the recording: {words!r}"
+        messages().print(printable_text(sentence, MAX_WARNING))
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from marstts.cli.terminal import check_utf8, printed_warnings
+from marstts.cli.terminal import check_utf8, print_prefix, printed_warnings
 from marstts.errors import VoiceError
 from marstts.file_errors import printable_name, printable_text
 from marstts.synthesis.loading import load
@@ -43,7 +43,9 @@ def create(
     if not Path(output).parent.is_dir():
         raise VoiceError(f"{printable_name(output)}: there is no folder {printable_name(Path(output).parent)}")
     with printed_warnings():
-        voice = load(model).clone(reference, transcript, name=name, consent=consent, keep_reference=keep_reference)
+        synthesizer = load(model)
+        voice = synthesizer.clone(reference, transcript, name=name, consent=consent, keep_reference=keep_reference)
+    print_prefix(voice, synthesizer.codec.spec.patch_rate)
     voice.save(Path(output))
     typer.echo(f"{printable_name(output)}: {describe_depth(voice)}")
 

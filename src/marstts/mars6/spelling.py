@@ -34,13 +34,28 @@ WORD_LETTERS = frozenset("AIOaio")
 DASH, PAUSE = " - ", ", "
 """A dash, which the training texts have not, and the mark that they have where readers pause as long."""
 
-_PIECE = re.compile(rf"{DASH}|(?<!['A-Za-z])[A-Za-z]+(?:'[A-Za-z]+)*")
-_BEFORE, _AFTER = re.compile("[^A-Za-z']?[A-Z] "), re.compile(r" [A-Z][^A-Za-z']?")
-_SHOUTED = re.compile("[A-Z']{2} ")
-"""Patterns of what surrounds a word among single capitals, as in "U S A", and of what precedes "A" in "IS A VERY"."""
+_STARTS_WORD = "(?<![A-Za-z])(?<![A-Za-z]')"
+"""Start of a word: no letter comes before it, and no apostrophe within a word; a quoted word has an apostrophe."""
 
-_UNUSUAL = re.compile(r"[A-Za-z][A-Z]|'[A-Z]|(?<![A-Za-z'])[B-HJ-NP-Zb-hj-np-z](?![A-Za-z])|" + DASH)
-"""Found in every sentence that has another spelling: a dash, an inner capital, a single letter."""
+_PIECE = re.compile(rf"(?: -)+ |{_STARTS_WORD}[A-Za-z]+(?:'[A-Za-z]+)*")
+
+_BEFORE = re.compile(r"(?<![A-Za-z'])[A-Z](?:'[Ss])?[ -]$")
+_AFTER = re.compile(r"[ -][A-Z](?:'[Ss]?)?(?![A-Za-z'])")
+_SHOUTED = re.compile("[A-Z']{2} $")
+_STARTS_SENTENCE = re.compile(r"""(?:^|[.!?] |[.!?]["'] (?=["']))["' ]*$""")
+"""Patterns of what surrounds a word among single capitals, as in "U S A", of what precedes "A" in "IS A VERY", and of
+what precedes the first word of a sentence."""
+
+_INITIAL = re.compile(r"\. [A-Z]")
+"""End of an initial, as in "J. R. Abbott". Its point is left out: models pause at "jay." and lose words."""
+
+_SURROUNDING = 5
+"""Characters on each side of a word that these patterns see."""
+
+_UNUSUAL = re.compile(
+    rf"[A-Za-z][A-Z]|'[A-Z]|{_STARTS_WORD}(?:[B-HJ-NP-Zb-hj-np-z](?![A-Za-z])|[AIO](?:'s)?[ -][AIO](?![A-Za-z]))|{DASH}"
+)
+"""Found in every sentence that has another spelling: a dash, an inner capital, a single letter, two of AIO."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,27 +82,30 @@ def spell(text: str, spelling: Spelling) -> SpelledText:
     for piece in _PIECE.finditer(text):
         spelled += text[end : piece.start()]
         places += range(end, piece.start())
-        before, after = text[max(0, piece.start() - 3) : piece.start()], text[piece.end() : piece.end() + 3]
-        form = PAUSE if piece[0] == DASH else simple_form(piece[0], before, after)
+        before = text[max(0, piece.start() - _SURROUNDING) : piece.start()]
+        after = text[piece.end() : piece.end() + _SURROUNDING]
+        form = PAUSE if piece[0].startswith(DASH[:2]) else simple_form(piece[0], before, after)
         spelled += form
         places += np.linspace(piece.start(), piece.end(), len(form), endpoint=False).astype(int).tolist()
-        end = piece.end()
+        is_initial = len(piece[0]) == 1 and piece[0] not in WORD_LETTERS and piece[0].isupper() and form != piece[0]
+        end = piece.end() + (is_initial and _INITIAL.match(after) is not None)
     return SpelledText(spelled + text[end:], np.array([*places, *range(end, len(text) + 1)]))
 
 
 def simple_form(word: str, before: str, after: str) -> str:
     """A word in small letters, or the name of a letter; the first letter of a sentence stays.
 
-    before, after: the three characters on each side, or fewer at the ends.
+    before, after: some characters on each side, or fewer at the ends. "'n'" in "rock 'n' roll" is no letter.
     """
-    letter = word.removesuffix("'s")
-    if letter not in WORD_LETTERS and len(letter) == 1:
-        return LETTER_NAMES[letter.lower()] + word[1:]
-    if letter in WORD_LETTERS and letter.isupper() and (_BEFORE.fullmatch(before) or _AFTER.fullmatch(after)):
-        return LETTER_NAMES[letter.lower()] + word[1:]
-    if word == "A" and _SHOUTED.fullmatch(before):
-        return "a"
-    if len(letter) > 1 and word.isupper():
-        starts = not before.strip("\"' ") or before.endswith((". ", "! ", "? "))
-        return word[0] + word[1:].lower() if starts or word.startswith("I'") else word.lower()
+    letter, ending = (word[:-2], "'s") if word.endswith(("'s", "'S")) else (word, "")
+    if len(letter) == 1:
+        is_cut_short = before.endswith("'") and (letter in "Nn" or not after.startswith("'"))
+        is_among_capitals = letter.isupper() and bool(_BEFORE.search(before) or _AFTER.match(after))
+        if is_among_capitals or (letter not in WORD_LETTERS and not is_cut_short):
+            return LETTER_NAMES[letter.lower()] + ending
+        is_article = letter == "A" and _SHOUTED.search(before) is not None
+        return (letter.lower() if is_article or letter not in WORD_LETTERS else letter) + ending
+    if word.isupper():
+        starts = _STARTS_SENTENCE.search(before) is not None or word.startswith("I'")
+        return word[0] + word[1:].lower() if starts else word.lower()
     return "'".join(part[0] + part[1:].lower() for part in word.split("'"))

@@ -41,15 +41,26 @@ def create_app(synthesizer: Synthesizer | None = None, settings: ServeSettings |
     """
     synthesizer = synthesizer or load()
     service = SpeechService(synthesizer, settings or measured_settings(synthesizer))
-    if settings is None:
-        service.warm_up()
+    try:
+        if settings is None:
+            service.warm_up()
+        return application_of(service)
+    except BaseException:
+        service.close()
+        raise
+
+
+def application_of(service: SpeechService) -> FastAPI:
+    """The application of a service, which it closes at the end of its lifespan."""
     settings = service.settings
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with wyoming_of(service, settings):
-            yield
-        service.close()
+        try:
+            async with wyoming_of(service, settings):
+                yield
+        finally:
+            service.close()
 
     app = FastAPI(title="marstts", version=marstts.__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.state.service, app.state.limits = service, connection_limits(settings)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from marstts.config import Config
 from marstts.generation.request import Limits, StopReason
@@ -49,6 +49,17 @@ class BackoffConfig(Config):
 
     min_loudness: float = -52.0
     """LUFS; quieter takes are refused as silence."""
+
+    @model_validator(mode="after")
+    def _check_bounds(self) -> BackoffConfig:
+        """Texts of any length can be spoken: the shortest take is shorter than where generation is cut off."""
+        onset, slack = self.onset_seconds, self.slack_seconds * self.max_length_factor
+        if onset > slack or self.max_chars_per_second * self.max_length_factor < self.min_chars_per_second:
+            raise ValueError(
+                f"the shortest take (onset {onset:g} s, {self.max_chars_per_second:g} characters a second) is longer "
+                f"than the longest (slack {slack:g} s, {self.min_chars_per_second:g} characters a second)"
+            )
+        return self
 
     def top_p_schedule(self, top_p: float) -> list[float]:
         """The top-p of each attempt, from `top_p` upwards."""

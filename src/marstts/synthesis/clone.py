@@ -9,7 +9,6 @@ prefix is a part of it, where the model can tell the words of that part (`prefix
 
 from __future__ import annotations
 
-import logging
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,9 +27,7 @@ from marstts.synthesis.prefix_cut import AlignedReference, ReferencePart, align_
 from marstts.synthesis.references import WHOLE_SECONDS, Reference, open_excerpt, sha256_of, source_name
 from marstts.synthesis.speaker_change import has_two_speakers
 from marstts.text.normalize import normalize
-from marstts.voice import Prefix, Voice
-
-log = logging.getLogger(__name__)
+from marstts.voice import MAX_TRANSCRIPT, Prefix, Voice
 
 MIN_REFERENCE_SECONDS = 1.0
 """Less speech than this does not distinguish speakers."""
@@ -84,7 +81,8 @@ def clone(
     The voice keeps its reference, compressed, unless `keep_reference` is False, so that another model can clone it
     again. `min_speech_ratio` is the least ratio of the reference that must be speech; 0 skips that check.
     Raises AudioError where the recording is unreadable, silent, without speech, shorter than MIN_REFERENCE_SECONDS or
-    (deep, continued from as a whole) longer than MAX_PREFIX_SECONDS, TextError where the transcript has no words.
+    (deep, continued from as a whole) longer than MAX_PREFIX_SECONDS, TextError where the transcript has no words,
+    or too many.
     Warns (ReferenceWarning) of clipping, of a second speaker, and of a long reference of which only the start is used.
     """
     source = source_name(reference)
@@ -130,7 +128,6 @@ def continue_from_part(voice: Voice, whole: ReferencePart, model: SpeechModel, c
         check_prefix_length(whole.waveform, source)
         sound = audio.shorten_pauses(whole.waveform, MAX_PAUSE_SECONDS, SHORT_PAUSE_SECONDS)
         return replace(voice, prefix=Prefix(transcript=whole.words, codes=codec.encode(sound)))
-    log.info(f"{source}: the voice continues from {part.waveform.seconds:.1f} s of it: {part.words!r}")
     return continued_from(part, voice, aligned, whole, codec)
 
 
@@ -210,8 +207,10 @@ def warn_of_length(waveform: Waveform, start: float | None, source: str) -> None
 
 
 def read_transcript(transcript: str, source: str) -> str:
-    """The words of a transcript as they are spoken; TextError where there are none."""
+    """The words of a transcript as they are spoken; TextError where there are none, or more than a voice may keep."""
     words = normalize(transcript)
+    if len(words) > MAX_TRANSCRIPT:
+        raise TextError(f"the transcript of {source} has {len(words)} characters; expected at most {MAX_TRANSCRIPT}")
     if not any(character.isalnum() for character in words):
         raise TextError(f"the transcript {transcript!r} has no words; give the words of {source}, or leave it out")
     return words

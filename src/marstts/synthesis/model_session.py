@@ -142,8 +142,9 @@ class ModelSession:
     def lengthened(self, request: Request, rejected: Sequence[Take]) -> Request:
         """The next attempt at a sentence: longer, in patches, than the rejected takes that were too short."""
         short = [take for take in rejected if rejection_reason(take, self.backoff) is RejectReason.TOO_SHORT]
-        per_patch, limits = self.engine.layout.codes_per_level[0], request.limits
-        least = max((len(take.codes[0]) // per_patch + 1 for take in short), default=0)
+        limits, codec_rate = request.limits, self.codec.spec.patch_rate
+        per_code = (self.model.patch_rate or codec_rate) / codec_rate / self.engine.layout.codes_per_level[0]
+        least = max((int(len(take.codes[0]) * per_code) + 1 for take in short), default=0)
         least = min(max(limits.min_patches, least), limits.max_patches)
         return replace(request, limits=replace(limits, min_patches=least)) if short else request
 

@@ -54,8 +54,9 @@ QUIET_DB = -33.0
 
 FRAMES_PER_SECOND = 100
 
-MAX_CHARACTERS_PER_SECOND = 25.0
-"""Nobody speaks faster; a transcript's words behind this many belong to a part of the recording that is not used."""
+MIN_CHARACTERS_PER_SECOND, MAX_CHARACTERS_PER_SECOND = 5.0, 25.0
+"""Nobody speaks faster; a transcript's words behind this many belong to a part of the recording that is not used. A
+part with fewer has sound whose words the transcript lacks."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,9 @@ class AlignedReference:
             usable = [cut for cut in run if cut.is_usable]
             for index, begin in enumerate(usable):
                 for end in usable[index + 1 :]:
-                    if least <= end.seconds - begin.seconds <= most and self.confidence(begin, end) >= MIN_CONFIDENCE:
+                    seconds, characters = end.seconds - begin.seconds, end.first_character - begin.first_character
+                    has_all_words = characters >= MIN_CHARACTERS_PER_SECOND * seconds
+                    if least <= seconds <= most and has_all_words and self.confidence(begin, end) >= MIN_CONFIDENCE:
                         yield begin, end
 
     def confidence(self, begin: Cut, end: Cut) -> float:

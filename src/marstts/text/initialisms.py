@@ -13,6 +13,9 @@ from marstts.text.rules import Trace
 from marstts.text.tables import word_set, words
 
 _CAPITALS = re.compile(r"(?<![A-Za-z'])(?P<letters>[A-Z]{2,6})(?P<plural>'?s)?(?![A-Za-z]|'[a-ce-rt-z])")
+_CONTRACTED = re.compile("'(?:S|D|LL|RE|VE)(?![A-Za-z])")
+"""Endings of a word in capitals, "IT'S"; the possessive of an initialism has a small "s"."""
+
 _SMALL = re.compile("[a-z]")
 _PRONOUNCEABLE = re.compile(
     "(?:[BCDFGHJKLMNPRSTVWZ]{1,2}|SCH|STR|TH|SH|CH|QU)?(?:[AEIOU]{1,2}[BCDFGKLMNPRSTVXZ]{1,2}){1,3}[AEIOY]?"
@@ -28,7 +31,8 @@ def spell_initialisms(text: str, trace: Trace) -> str:
     shouted = is_shouted(text, found)
 
     def read(match: re.Match[str]) -> str:
-        if is_word(match["letters"], shouted):
+        is_contraction = _CONTRACTED.match(text, match.end()) is not None and match["letters"] in _ambiguous()
+        if is_contraction or is_word(match["letters"], shouted):
             return match[0]
         spelled = " ".join(match["letters"]) + ("'s" if match["plural"] else "")
         trace.record("initialism", match[0], spelled)
