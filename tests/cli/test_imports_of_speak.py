@@ -38,7 +38,7 @@ WITHIN = {
     "speaker": {"base", "mini", "registry", "toy"},
     "synthesis": {"attention_path", "backoff", "batch", "clone", "continuation", "flaws", "guard", "in_order",
                   "incremental_decoder", "loading", "model_session", "omissions", "prepared_text", "ranking",
-                  "references", "repair", "speaker_change", "speech", "stream", "streamed_words", "styled",
+                  "prefix_cut", "references", "repair", "speaker_change", "speech", "stream", "streamed_words", "styled",
                   "synthesizer", "voices", "word_evidence", "word_times", "written_forms"},
     "text": {"blocks", "bpe", "characters", "language", "lexicon", "markdown", "normalize", "numbers", "plain",
              "prefilter", "prefilter_grams", "prefilter_tokens", "prefilter_words", "punctuation", "reading", "rules",

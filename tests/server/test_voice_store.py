@@ -131,7 +131,7 @@ def test_names_that_are_taken_or_unprintable_are_refused(client: TestClient, rec
         ({"consent": "  "}, "consent"),
         ({"consent": "x" * 501}, "consent"),
         ({"name": None}, "name"),
-        ({"transcript": "x" * 301}, "transcript"),
+        ({"transcript": "x" * 401}, "transcript"),
         ({"transcript": "..."}, None),
     ],
 )
