@@ -30,7 +30,7 @@ class BackoffConfig(Config):
 
     onset_seconds: float = Field(0.15, ge=0.0)
     """Duration of the onset of speech, which the shortest acceptable take has on top of its letters. It weighs most in
-    short texts: takes of two words in less than 0.4 s are misread."""
+    short texts. Fast voices pay for it: some of their shortest takes are refused, though clear (docs/word-times.md)."""
 
     max_chars_per_second: float = Field(32.0, gt=0.0)
     """Fastest speech: shorter takes are refused, and end-of-speech is forbidden until then."""
