@@ -24,7 +24,7 @@ import numpy as np
 from word_sentences import held_out_sentences
 
 from marstts import audio
-from marstts.benchmark.machine import gather_metadata
+from marstts.benchmark.machine import gather_metadata, print_json
 from marstts.generation.scheduler import Scheduler
 from marstts.metrics.identity import Resemblyzer
 from marstts.metrics.intervals import bootstrap_difference, ratio, ratio_interval
@@ -152,10 +152,7 @@ def main() -> None:
         **report(rows),
         **({"rtf": speed(synthesizer, texts[:8])} if options.speed else {}),
     }
-    text = json.dumps(result, indent=1)
-    print(text)
-    if options.output:
-        options.output.write_text(text + "\n", encoding="utf-8")
+    print_json(result, options.output)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from word_sentences import held_out_sentences
 
 from marstts import audio
 from marstts.audio import Waveform
-from marstts.benchmark.machine import gather_metadata
+from marstts.benchmark.machine import gather_metadata, print_json
 from marstts.data.corpora.speakers import SAMPLE_RATE, draw_speaker
 from marstts.data.corpora.synthetic import UtteranceSpec, render_to_file
 from marstts.data.corpora.tts_engines import BASE_VOICES
@@ -118,10 +118,7 @@ def main() -> None:
             **gather_metadata(f"python benchmarks/pace.py measure --seeds {options.seeds}{' --deep' * options.deep}"),
             **measure(synthesizer, options.root, options.deep, options.seeds),
         }
-    text = json.dumps(result, indent=1)
-    print(text)
-    if options.output:
-        options.output.write_text(text + "\n", encoding="utf-8")
+    print_json(result, options.output)
 
 
 if __name__ == "__main__":

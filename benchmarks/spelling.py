@@ -10,7 +10,6 @@ rates are pocketsphinx's. Needs the extra eval.
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 from word_sentences import held_out_sentences
 
-from marstts.benchmark.machine import gather_metadata
+from marstts.benchmark.machine import gather_metadata, print_json
 from marstts.mars6.spelling import DASH, PAUSE, Spelling
 from marstts.metrics.intervals import bootstrap_difference, ratio, ratio_interval
 from marstts.metrics.recognition import SphinxRecognizer, character_edits
@@ -89,10 +88,7 @@ def main() -> None:
         "initialisms": compare(synthesizer, letters),
         "dashes": compare(synthesizer, dashed),
     }
-    text = json.dumps(result, indent=1)
-    print(text)
-    if options.output:
-        options.output.write_text(text + "\n", encoding="utf-8")
+    print_json(result, options.output)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ Upstream: `cli.benchmark`.  Downstream: the operating system, git, the GPU's dri
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
@@ -29,6 +30,14 @@ def gather_metadata(command: str) -> dict[str, Any]:
         "versions": {package: found for package in PACKAGES if (found := installed(package))},
         "omp_num_threads": os.environ.get("OMP_NUM_THREADS", "not set"),
     }
+
+
+def print_json(result: dict[str, Any], output: Path | None) -> None:
+    """Print the result of a benchmark, and write it to `output` if that is given."""
+    text = json.dumps(result, indent=1)
+    print(text)
+    if output is not None:
+        output.write_text(text + "\n", encoding="utf-8")
 
 
 def installed(package: str) -> str | None:
