@@ -215,7 +215,7 @@ def test_the_memory_of_a_written_text_does_not_grow_with_it(
         tracemalloc.stop()
         return used, written.seconds
 
-    counts = (40, 100) if way == "file" else (8, 24)
+    counts = (40 if way == "file" else 8), 100  # what is in work differs by up to MAX_AHEAD sentences from run to run
     peak(2)
     (short, _), (long, seconds) = map(peak, counts)
     assert long - short < seconds * 24_000 * 4 / 10, f"{counts} sentences: {short} and {long} bytes ({seconds:.0f} s)"
