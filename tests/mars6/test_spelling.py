@@ -47,6 +47,23 @@ def test_capitals_and_letters_are_spelled_as_words(written: str, simple: str):
 
 
 @pytest.mark.parametrize(
+    ("written", "simple"),
+    [
+        ("Well, well, well, what now?", "Well: well: well, what now?"),
+        ("No, no, no, NO!", "No: no: no: no!"),
+        ("Tick, tock, tick, tock.", "Tick: tock: tick: tock."),
+        ("Yes, yes. It was long, long ago.", "Yes, yes. It was long, long ago."),
+        ("No, not now, not now, Noah.", "No, not now, not now, Noah."),
+        ("Well, well, wells, well.", "Well, well, wells, well."),
+    ],
+)
+def test_three_equal_words_or_two_equal_pairs_have_colons_for_commas(written: str, simple: str):
+    spelled = spell(written, Spelling.SIMPLE)
+    assert spelled.text == simple
+    assert spelled.places.tolist() == list(range(len(written) + 1))
+
+
+@pytest.mark.parametrize(
     "text",
     ["A man and I saw O'Brien at ten o'clock.", "So am I. A dog barked.", "O no, rock 'n' roll!", "Said A, not a.", ""],
 )

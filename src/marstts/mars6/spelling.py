@@ -1,8 +1,9 @@
-"""Spelling: a sentence as a model without capitals needs it: words in small letters, single letters by their names.
+"""Spelling: a sentence as a model needs it that was trained on few capitals, single letters and repeated words.
 
 Upstream: normalized sentences.  Downstream: `prompt`, for bundles whose `spelling` asks for it.
 Deviation from the paper. A model that reads bytes and was trained on texts with hardly any capitals and initialisms
-says "STOP" and "B B C" as noise; it knows "Stop" and "bee bee see". Each character keeps the place that it came from,
+says "STOP" and "B B C" as noise; it knows "Stop" and "bee bee see". It loses count of equal words between commas, less
+so between colons, where readers pause as long. Each character keeps the place that it came from,
 so that word times and flaws are those of the sentence as it was.
 """
 
@@ -49,6 +50,9 @@ what precedes the first word of a sentence."""
 _INITIAL = re.compile(r"\. [A-Z]")
 """End of an initial, as in "J. R. Abbott". Its point is left out: models pause at "jay." and lose words."""
 
+_RUN = re.compile(r"\b([a-z]+)(?:, \1\b){2,}|\b([a-z]+, [a-z]+)(?:, \2\b)+", re.IGNORECASE)
+"""Equal words, or equal pairs of words, with commas between them: "no, no, no", "tick, tock, tick, tock"."""
+
 _SURROUNDING = 5
 """Characters on each side of a word that these patterns see."""
 
@@ -75,6 +79,8 @@ class SpelledText:
 
 def spell(text: str, spelling: Spelling) -> SpelledText:
     """`text` in this spelling."""
+    if spelling is Spelling.SIMPLE:
+        text = _RUN.sub(lambda run: run[0].replace(",", ":"), text)
     if spelling is Spelling.AS_WRITTEN or _UNUSUAL.search(text) is None:
         return SpelledText(text, np.arange(len(text) + 1))
     places: list[int] = []

@@ -15,8 +15,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from marstts.audio import Waveform
 from marstts.synthesis.attention_path import PathSearch
 from marstts.synthesis.omissions import HiddenGain, OmissionCheck, Suspicions, omitted_words
+from marstts.synthesis.repeated_runs import MiscountKind, miscounted_runs
 
 AT_END = 0.5
 """A step with this much attention to the end mark is after the last word."""
@@ -73,12 +75,13 @@ def find_flaws(
     step_seconds: float,
     *,
     tokens: NDArray[np.int64] | None = None,
+    waveform: Waveform | None = None,
     has_ended: bool = True,
     gain: HiddenGain | None = None,
     suspicions: Suspicions | None = None,
     check: OmissionCheck = OmissionCheck.SUSPECTS,
 ) -> tuple[TakeFlaw, ...]:
-    """All flaws of a take, by kind; `tokens` (T, P) of its patches, `has_ended`: by end of speech, not by a limit.
+    """All flaws of a take, by kind; `tokens` (T, P) and `waveform` of its patches, `has_ended`: by end of speech.
 
     `gain` decides on words that may be missing: the suspicious ones, or those that `check` names. Without it, suspicion
     alone decides; without `suspicions`, the path alone.
@@ -96,6 +99,10 @@ def find_flaws(
         missing = {**dict(omitted_words(search, path, gain, suspicions, check)), **missing}
     found = [flaw(FlawKind.SKIPPED, place, step) for place, step in sorted(missing.items())]
     found += [flaw(FlawKind.REPEATED, place, step) for place, step in repeated_words(search, steps)]
+    if waveform is not None:
+        for kind, place in miscounted_runs(search, waveform, step_seconds):
+            step = next((step for step, here in enumerate(steps) if here >= place), len(steps))
+            found.append(flaw(FlawKind.REPEATED if kind is MiscountKind.TOO_MANY else FlawKind.SKIPPED, place, step))
     found += [flaw(FlawKind.LOOP, place, step) for place, step in long_words(search, steps)]
     if tokens is not None and (patch := repeated_patches(tokens)) is not None:
         found.append(flaw(FlawKind.LOOP, steps[patch], patch))

@@ -176,7 +176,7 @@ class ModelSession:
             codes=codes,
             waveform=Waveform(waveform.samples[start:end], waveform.sample_rate),
             timing=None if search is None else self.word_timing(segment, search, start, end),
-            flaws=() if search is None else self.take_flaws(search, row),
+            flaws=() if search is None else self.take_flaws(search, row, waveform),
             stop=row.stop,
             top_p=row.request.top_p,
             extra_pause_seconds=segment.pause_seconds,
@@ -197,14 +197,17 @@ class ModelSession:
         search = self.path_search(segment.text, row)
         return None if search is None else self.word_timing(segment, search, start, end)
 
-    def take_flaws(self, search: PathSearch, row: RequestState) -> tuple[TakeFlaw, ...]:
-        """Flaws of a row that has ended, whose attention took this path."""
+    def take_flaws(
+        self, search: PathSearch, row: RequestState, waveform: Waveform | None = None
+    ) -> tuple[TakeFlaw, ...]:
+        """Flaws of a row that has ended, whose attention took this path; without its `waveform`, those it can tell."""
         tokens = row.result(self.engine.layout).tokens
         return find_flaws(
             search,
             search.places.sentence,
             1.0 / self.codec.spec.patch_rate,
             tokens=tokens,
+            waveform=waveform,
             has_ended=row.stop is StopReason.EOS,
             gain=self.hidden_gain(search, row, tokens),
             suspicions=self.suspicions(search, tokens),
