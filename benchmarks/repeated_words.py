@@ -2,7 +2,7 @@
 
 Usage: python benchmarks/repeated_words.py [--words N] [--output JSON]
 
-`counting`: the engines of the corpus read a word two, three and four times, and `repeated_runs` is asked whether it was
+`counting`: the engines of the corpus read a word two, three and four times, and `word_counts` is asked whether it was
 three times; pocketsphinx, with a grammar of one word, is asked as well. `takes`: mini says each word two to four times
 in the packaged voices, as written and as `mars6.spelling` spells it, by the first attempt alone and with backoff and
 repair; pocketsphinx counts. Needs the extras eval and synthetic, and the
@@ -30,7 +30,7 @@ from marstts.metrics.intervals import ratio_interval
 from marstts.synthesis.attention_path import SentencePlaces
 from marstts.synthesis.forced_takes import speak_once
 from marstts.synthesis.loading import load
-from marstts.synthesis.repeated_runs import find_runs, syllable_peaks
+from marstts.synthesis.word_counts import find_runs, syllable_peaks
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.voices import packaged_names
 

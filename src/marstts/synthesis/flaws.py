@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from marstts.audio import Waveform
 from marstts.synthesis.attention_path import PathSearch
 from marstts.synthesis.omissions import HiddenGain, OmissionCheck, Suspicions, omitted_words
-from marstts.synthesis.repeated_runs import MiscountKind, miscounted_runs
+from marstts.synthesis.word_counts import MiscountKind, miscounted_words
 
 AT_END = 0.5
 """A step with this much attention to the end mark is after the last word."""
@@ -100,7 +100,7 @@ def find_flaws(
     found = [flaw(FlawKind.SKIPPED, place, step) for place, step in sorted(missing.items())]
     found += [flaw(FlawKind.REPEATED, place, step) for place, step in repeated_words(search, steps)]
     if waveform is not None:
-        for kind, place in miscounted_runs(search, waveform, step_seconds):
+        for kind, place in miscounted_words(search, waveform, step_seconds):
             step = next((step for step, here in enumerate(steps) if here >= place), len(steps))
             found.append(flaw(FlawKind.REPEATED if kind is MiscountKind.TOO_MANY else FlawKind.SKIPPED, place, step))
     found += [flaw(FlawKind.LOOP, place, step) for place, step in long_words(search, steps)]
