@@ -109,13 +109,15 @@ def long_words_apart(search: PathSearch, runs: Sequence[CountedWords], num_steps
     in_runs = {index for run in runs for index in run.words}
     steps = np.bincount(search.path, minlength=len(search.places.places)).tolist()
     found = [index for index in search.places.words if steps[index] >= num_steps and index not in in_runs]
-    return [CountedWords((index,), 0, 2 * num_syllables(word_at(search.places, index)) - 1) for index in found]
+    words = [(index, word_at(search.places, index)) for index in found]
+    return [CountedWords((index,), 0, 2 * num_syllables(word) - 1) for index, word in words if word]
 
 
 def word_at(places: SentencePlaces, index: int) -> str:
-    """The letters of the word at a place, in small letters."""
+    """The letters of the word at a place, in small letters; empty where its syllables cannot be counted."""
     place = places.places[index]
-    return "".join(filter(str.isalpha, places.sentence[place.start : place.end])).lower()
+    word = "".join(filter(str.isalpha, places.sentence[place.start : place.end])).lower()
+    return word if word.isascii() else ""
 
 
 def last_of_run(words: Sequence[str], first: int, period: int) -> int:
@@ -128,6 +130,8 @@ def last_of_run(words: Sequence[str], first: int, period: int) -> int:
 
 def num_syllables(word: str) -> int:
     """Syllables of an English word by its letters: groups of vowels, without the silent e at its end; at least 1."""
+    if word == "w":
+        return 3
     return max(1, len(_VOWELS.findall(_SILENT_END.sub("", word))))
 
 
