@@ -1,4 +1,4 @@
-"""marstts: MARS6 voice-cloning speech synthesis.
+"""marstts: voice-cloning speech synthesis with MARS6 and MARS5.
 
     import marstts
     tts = marstts.load()

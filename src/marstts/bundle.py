@@ -1,17 +1,17 @@
-"""Bundles: a folder that holds a model and everything needed to speak with it.
+"""Bundles: a bundle is a folder with a model and everything that it needs to speak.
 
 Upstream: `models.export_bundle`.  Downstream: `models.open_model` and `synthesis.loading`; training starts from one.
 
     bundle.json          format version, name, architecture, its settings, sampling defaults, codec, speaker encoders
     tokenizer.json       text tokenizer
-    words.safetensors    optional: what words of sound takes have, see `synthesis.word_evidence`
+    words.safetensors    optional: statistics of the words of takes without flaws, see `synthesis.word_evidence`
     ARCHITECTURE/        the model, as its package writes it: for mars6 config.json, mars6.safetensors and four graphs
     codec/               kind `mini`: config.json, codec.safetensors and graphs; kind `snac`: SNAC as graphs
     identity/, style/    a folder for each role: kind `mini`: config.json, encoder.safetensors, encoder.onnx
 
-The graphs take their weights from the safetensors file in the same folder, so nothing is stored twice, and what is
-fine-tuned is what is used. Codecs and encoders of other kinds need no folder: `bundle.json` names them.
-Packaged bundles are in `models_data/`; their name is the name of their folder. It depends on no architecture.
+The graphs read their weights from the safetensors file in the same folder. So nothing is stored twice, and fine-tuned
+weights are used at once. Codecs and encoders of other kinds need no folder: `bundle.json` names them. Packaged bundles
+are in `models_data/`; their name is the name of their folder. This module depends on no architecture.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ REPOSITORY_MODELS = ("mini5",)
 """Names of packaged models that are left out of the wheel and the sdist, to keep them small."""
 
 PUBLISHED = ("mars6-turbo", "mars5-english")
-"""Names of models that are downloaded and converted when they are first asked for."""
+"""Names of models that are downloaded and converted when they are first used."""
 
 
 def read_info(folder: Path) -> BundleInfo:

@@ -1,10 +1,11 @@
-"""A voice: the synthesizer's description of a speaker, as one value and one file.
+"""A voice: all that the synthesizer knows about a speaker, as one value and one file.
 
 Upstream: `synthesis.clone`, which makes it from a reference.  Downstream: a model's prompt.
 
-The file is safetensors: a tensor `embedding.ROLE` for each speaker encoder; for a deep clone `codes.0`, `codes.1`, …
-(coarse to fine); `reference`, the bytes of the compressed reference recording, where it is kept. One metadata entry
-`marstts_voice` holds the rest as JSON (one entry, so that equal voices make equal files). Nothing in it is executable.
+The file is safetensors. It has a tensor `embedding.ROLE` for each speaker encoder. A deep clone also has `codes.0`,
+`codes.1`, … (coarse to fine). `reference` has the bytes of the compressed reference recording, if it is kept. One
+metadata entry, `marstts_voice`, has the rest as JSON (one entry, so that equal voices make equal files). Nothing in the
+file is executable.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ MAX_EMBEDDING_SIZE = 2**16
 
 @dataclass(frozen=True, eq=False)
 class Prefix:
-    """The prefix of a deep clone: the reference's transcript and codes, which the model continues from."""
+    """The prefix of a deep clone, which the model continues from: codes of the reference, and their transcript."""
 
     transcript: str
     """The words spoken in the reference."""
@@ -62,14 +63,14 @@ class Prefix:
         if not self.transcript.strip():
             raise VoiceError("a prefix needs the words spoken in the reference, but the transcript is empty")
         if not 1 <= len(self.codes) <= MAX_LEVELS:
-            raise VoiceError(f"a prefix has codes on 1 to {MAX_LEVELS} levels, but {len(self.codes)} came")
+            raise VoiceError(f"a prefix has codes on 1 to {MAX_LEVELS} levels, but this one on {len(self.codes)}")
         for level, codes in enumerate(self.codes):
             _check_codes(level, codes, num_patches=len(self.codes[0]))
 
 
 @dataclass(frozen=True, eq=False)
 class Voice:
-    """A speaker's embeddings, perhaps a prefix, and where they came from."""
+    """A speaker's embeddings, perhaps a prefix, and the names of what made them."""
 
     name: str
     """Display name."""
@@ -96,7 +97,7 @@ class Voice:
     """The reference recording as an audio file, so that another model can clone it again; empty if it is not kept."""
 
     reference_transcript: str = ""
-    """The words of that recording, where the prefix is a part of it; empty if they are those of the prefix."""
+    """The words of `reference` if the prefix is a part of it; empty if they are the same as those of the prefix."""
 
     def __post_init__(self) -> None:
         if set(self.embeddings) != set(self.encoders):
@@ -155,7 +156,7 @@ class Voice:
 
     @staticmethod
     def load(path: Path | str) -> Voice:
-        """Read what `save` wrote; anything else raises VoiceError with one sentence."""
+        """Read a file that `save` wrote; raises VoiceError for any other file."""
         header, tensors = _read_file(Path(path))
         metadata = _parse_metadata(str(path), header)
         try:
@@ -202,7 +203,7 @@ def _check_codes(level: int, codes: NDArray[np.int64], num_patches: int) -> None
     if codes.dtype != np.int64 or codes.ndim != 1:
         raise VoiceError(f"codes of level {level} are one row of int64, not {codes.dtype} of shape {codes.shape}")
     if num_patches == 0 or len(codes) == 0 or len(codes) % num_patches:
-        raise VoiceError(f"codes of level {level} must fill whole patches, but {len(codes)} for {num_patches} came")
+        raise VoiceError(f"codes of level {level} must fill whole patches, but {num_patches} patches have {len(codes)}")
     if codes.min() < 0 or codes.max() >= MAX_CODE:
         raise VoiceError(f"codes of level {level} lie between {codes.min()} and {codes.max()}, outside any codebook")
 
@@ -248,7 +249,7 @@ def _assemble(metadata: VoiceMetadata, tensors: dict[str, NDArray[Any]]) -> Voic
     embeddings = {role: f"embedding.{role}" for role in metadata.encoders}
     if set(tensors) - {"reference"} != {*embeddings.values(), *levels}:
         raise VoiceError(
-            f"expected the tensors {', '.join(embeddings.values())} and codes.0, …, but it holds {sorted(tensors)[:8]}"
+            f"expected the tensors {', '.join(embeddings.values())} and codes.0, …, but it has {sorted(tensors)[:8]}"
         )
     if (metadata.transcript is None) != (num_levels == 0):
         raise VoiceError("a deep voice has both a transcript and codes, but this file has only one of them")

@@ -34,7 +34,7 @@ def calibrate(
     engine: Annotated[EngineKind, typer.Option(help="The engine that computes the model.")] = EngineKind.AUTO,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the takes.")] = 0,
 ) -> None:
-    """Write a bundle that finds words which takes leave out: it learns from takes of the sentences."""
+    """Write a bundle that can find words that takes leave out; it is calibrated on takes of the sentences."""
     lines = [normalize(line.strip()) for line in read_text(sentences, MAX_SENTENCES_BYTES).splitlines()]
     lines = [line for line in lines if line]
     folder = find_bundle(model)

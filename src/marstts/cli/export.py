@@ -179,7 +179,7 @@ def quantize(
 
 @bundle_app.command()
 def upgrade(model: Model, output: Output) -> None:
-    """Write a bundle with graphs as of this version; its weights stay as they are."""
+    """Write a bundle with the graphs of this version; its weights do not change."""
     upgrade_to(model, output, None)
 
 

@@ -23,7 +23,9 @@ def finetune(
     config: Annotated[
         Path | None, typer.Option(help="TOML as for `train mars6` (default: a low learning rate and early stopping).")
     ] = None,
-    max_minutes: Annotated[float, typer.Option(min=0.0, help="Stop, resumably, after so many minutes; 0 = never.")] = 0,
+    max_minutes: Annotated[
+        float, typer.Option(min=0.0, help="Stop after so many minutes; 0 = never. The run can be resumed.")
+    ] = 0,
     workers: Annotated[int, typer.Option(min=1, help="Processes that tokenize the recordings.")] = 1,
     max_corrupt: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Skip corrupt shards, up to this ratio of them.")

@@ -31,14 +31,16 @@ def preference() -> None:
 @app.command()
 def mine(
     model: Model,
-    references: Annotated[Path, typer.Option(help="Corpus whose recordings lend their voices: its utterances.jsonl.")],
+    references: Annotated[
+        Path, typer.Option(help="Corpus with the recordings whose voices are cloned: its utterances.jsonl.")
+    ],
     texts: Annotated[Path, typer.Option(help="Sentences, one a line, or source<TAB>sentence; may be .gz.")],
     output: Annotated[Path, typer.Option(help="Folder for the takes; an interrupted run resumes.")],
     config: Annotated[Path | None, typer.Option(help="TOML with numbers of references and takes, and more.")] = None,
     workers: Workers = 1,
     ray: Ray = None,
 ) -> None:
-    """Generate texts in the voices of recordings, and the recordings' words in the voices of the output."""
+    """Speak texts in the voices of recordings, then the recordings' words in the voices of these takes."""
     settings = MineConfig() if config is None else read_config(MineConfig, config)
     report = mine_takes(model, references, texts, output, settings, executor=open_executor(workers, ray))
     typer.echo(
@@ -76,7 +78,9 @@ def train(
     held_out: Annotated[Path, typer.Option(help="testset.jsonl for validation: no speaker of the pairs.")],
     config: Annotated[Path, typer.Option(help="TOML with the tables orpo and validation.")],
     output: Annotated[Path, typer.Option(help="Run folder; its checkpoint best/ has the best weights.")],
-    max_minutes: Annotated[float, typer.Option(min=0.0, help="Stop, resumably, after so many minutes; 0 = never.")] = 0,
+    max_minutes: Annotated[
+        float, typer.Option(min=0.0, help="Stop after so many minutes; 0 = never. The run can be resumed.")
+    ] = 0,
     threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 = PyTorch's choice.")] = 0,
 ) -> None:
     """Train a model on preference pairs (ORPO); an interrupted run resumes."""

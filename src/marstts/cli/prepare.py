@@ -26,7 +26,7 @@ MinSeconds = Annotated[float, typer.Option(help="Leave out shorter recordings.")
 MaxSeconds = Annotated[float, typer.Option(help="Leave out longer recordings.")]
 MaxCharacters = Annotated[int, typer.Option(help="Leave out longer texts.")]
 MaxPerSpeaker = Annotated[int, typer.Option(help="Keep at most so many utterances of a speaker.")]
-Language = Annotated[str, typer.Option(help="Leave out what is labeled with another language.")]
+Language = Annotated[str, typer.Option(help="Leave out recordings that are labeled with another language.")]
 MaxRejectRatio = Annotated[float, typer.Option(help="Stop when a larger fraction of the recordings is invalid.")]
 WhichAudio = Annotated[
     Audio, typer.Option("--audio", help="Leave recordings where they are, or write each to a FLAC file.")
@@ -70,7 +70,7 @@ def phone_alignments(
     hours: Hours = 0.0,
     workers: Workers = 1,
 ) -> None:
-    """Align the phones of each recording, which a codec can be trained to keep; an interrupted run resumes."""
+    """Align the phones of each recording, to train a codec with phone classification; an interrupted run resumes."""
     from marstts.metrics.phone_alignment import align_corpus  # needs pocketsphinx
 
     align_corpus(manifest, output or manifest.parent / "phones.jsonl", hours=hours, workers=workers)
@@ -83,7 +83,7 @@ def f0(
     hours: Hours = 0.0,
     workers: Workers = 1,
 ) -> None:
-    """Measure the F0 of each recording, which a codec can be trained to predict; an interrupted run resumes."""
+    """Measure the F0 of each recording, to train a codec with an F0 loss; an interrupted run resumes."""
     from marstts.metrics.f0 import extract_corpus_f0  # needs pyworld
 
     extract_corpus_f0(manifest, output or manifest.parent / "f0.jsonl", hours=hours, workers=workers)

@@ -46,9 +46,11 @@ CertificateFile = Annotated[
     typer.Option("--certificate", metavar="FILE", help="TLS certificate in PEM format; the server then speaks https."),
 ]
 PrivateKey = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Key of --certificate, where it is in a file apart from it.")
+    Path | None, typer.Option(metavar="FILE", help="Private key of --certificate, if it is in a separate file.")
 ]
-KeysFile = Annotated[Path | None, typer.Option(metavar="FILE", help="A file with one key a line; # begins a comment.")]
+KeysFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="A file with one key per line; # begins a comment.")
+]
 Queue = Annotated[int, typer.Option(min=0, help="Requests that wait for a place; further ones get status 429.")]
 
 
@@ -56,7 +58,7 @@ def serve(
     model: Annotated[str, typer.Option(metavar="NAME_OR_FOLDER", help="The model.")] = "mini",
     engine: Annotated[
         EngineKind,
-        typer.Option(help="Runtime of the model; auto: the fastest that needs nothing more to be installed."),
+        typer.Option(help="Runtime of the model; auto: the fastest one that is installed."),
     ] = EngineKind.AUTO,
     host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 admits other machines.")] = LOCAL,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at; 0 for any free one.")] = 8000,

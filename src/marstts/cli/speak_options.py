@@ -29,7 +29,7 @@ VoiceName = Annotated[
 Model = Annotated[str, typer.Option(metavar="NAME_OR_FOLDER", help="The model.")]
 Engine = Annotated[
     EngineKind,
-    typer.Option(help="Runtime of the model; auto: the fastest that needs nothing more to be installed."),
+    typer.Option(help="Runtime of the model; auto: the fastest one that is installed."),
 ]
 File = Annotated[str | None, typer.Option(metavar="FILE", help="Read the text from a UTF-8 text file or an EPUB.")]
 LexiconFile = Annotated[

@@ -44,9 +44,9 @@ def text(
         str | None, typer.Option(metavar="TSV", help="A dictionary: word, tab, respelling, ARPAbet or /IPA/.")
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Print which rule read what.")] = False,
-    json_lines: Annotated[bool, typer.Option("--json", help="Print one JSON object a passage.")] = False,
+    json_lines: Annotated[bool, typer.Option("--json", help="Print one JSON object per passage.")] = False,
 ) -> None:
-    """Print the sentences that will be spoken, one a line."""
+    """Print the sentences that will be spoken, one per line."""
     if (words is None) == (file is None):
         raise ConfigError("give either a text or --file")
     known = read_lexicon(lexicon) if lexicon is not None else Lexicon()

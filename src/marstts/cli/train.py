@@ -22,8 +22,12 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Train a tokenizer, a codec, speaker encoders or a model.", no_args_is_help=True)
 
-MaxMinutes = Annotated[float, typer.Option(min=0.0, help="Stop, resumably, after so many minutes; 0 = by steps only.")]
-Threads = Annotated[int, typer.Option(min=0, help="CPU threads; 0 = PyTorch's choice. More than are free is slow.")]
+MaxMinutes = Annotated[
+    float, typer.Option(min=0.0, help="Stop after so many minutes; 0 = by steps only. The run can be resumed.")
+]
+Threads = Annotated[
+    int, typer.Option(min=0, help="CPU threads; 0 = PyTorch's choice. More threads than free cores are slow.")
+]
 Device = Annotated[str, typer.Option(help="PyTorch's name of the device, such as cpu or cuda.")]
 RunFolder = Annotated[Path, typer.Option(help="Run folder: checkpoints and logs.")]
 Shards = Annotated[
@@ -93,8 +97,8 @@ def mars6(
         Path | None,
         typer.Option(
             "--transfer-from",
-            help="Shards of the same recordings that the --init-from model was trained on, by another codec or other "
-            "encoders.",
+            help="Shards of the same recordings, by the codec and the encoders that the --init-from model was "
+            "trained with.",
         ),
     ] = None,
     codec: Annotated[
@@ -198,9 +202,7 @@ def train_mars5(
 @app.command()
 def tokenizer(
     texts: Annotated[list[Path], typer.Argument(help="Manifests (.jsonl), or files with a sentence a line (or .gz).")],
-    output: Annotated[
-        Path, typer.Option(help="File to write; a run uses RUN/tokenizer.json where there is one already.")
-    ],
+    output: Annotated[Path, typer.Option(help="File to write; a run uses RUN/tokenizer.json if it exists.")],
     vocab_size: Annotated[int, typer.Option(help="Entries, special tokens included.")] = 512,
 ) -> None:
     """Train the text tokenizer (BPE), with the special tokens and quality prefixes of the prompt."""

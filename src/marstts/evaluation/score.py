@@ -41,7 +41,7 @@ TAKES_FILE, TRIALS_FILE = "takes.jsonl", "trials.jsonl"
 
 
 class Provenance(Config):
-    """Provenance of a system's takes and scores: runs with anything else are refused."""
+    """Provenance of a system's takes and scores; runs with another provenance are refused."""
 
     system: str
     """Version of the system."""
@@ -84,10 +84,10 @@ def score_systems(
     load_metrics: Callable[[], Metrics],
     workers: int = 1,
 ) -> None:
-    """A take and a line of scores for every trial of every system that has none yet.
+    """Generate and score a take for every trial of every system, unless it has been scored before.
 
     `load_metrics` opens the metrics before the first take is generated, and again in each of several processes. Raises
-    DataError where another process works in the folder, or where it was begun with other systems, trials or metrics.
+    DataError if another process works in the folder, or if it was begun with other systems, trials or metrics.
     """
     with lock_folder(output, DataError):
         metrics = load_metrics()
@@ -131,7 +131,7 @@ def read_provenances(output: Path) -> dict[str, Provenance]:
 
 
 def write_trials(trials: Sequence[Trial], output: Path) -> None:
-    """Copy the references into the folder and write the test set that names them: a listening test needs no more."""
+    """Copy the references into the folder and write a test set that names them, so that a listening test can use it."""
     copies = []
     for trial in trials:
         copy = output / REFERENCES_FOLDER / f"{trial.id}.wav"

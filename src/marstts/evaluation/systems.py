@@ -2,9 +2,9 @@
 
 Upstream: `metrics.testset.Trial`.  Downstream: `score`.
 
-`ground-truth` is the recording of the test text and `codec-resynthesis` the same recording encoded and decoded: an
-upper bound for every model on this codec. `espeak-ng` is the lower bound for speaker similarity. Every other system
-is a model, a baseline (`baselines`), or a folder of `<trial id>.wav`, generated in any way.
+`ground-truth` is the recording of the test text. `codec-resynthesis` is the same recording, encoded and decoded: an
+upper bound for every model with this codec. `espeak-ng` is a lower bound for speaker similarity. Every other system
+is a model, a baseline (`baselines`), or a folder of `<trial id>.wav` of any origin.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ GROUND_TRUTH, CODEC_RESYNTHESIS = "ground-truth", "codec-resynthesis"
 
 
 class System(Protocol):
-    """A speech synthesizer, or a substitute for one."""
+    """A speech synthesizer, or another source of takes."""
 
     @property
     def name(self) -> str:

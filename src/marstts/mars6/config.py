@@ -1,7 +1,7 @@
 """The sizes and choices that make a MARS6 (arXiv:2501.05787, Sec. III and V-A).
 
-Defaults are the paper's model. What the paper leaves open follows the published checkpoint, so that its 70M
-parameters come out: feed-forward layers have two times the width of the model.
+The defaults are the paper's model. Where the paper does not specify a size, the default is that of the published
+checkpoint. Only with it has the model the paper's 70M parameters: feed-forward layers are twice as wide as the model.
 """
 
 from __future__ import annotations
@@ -81,8 +81,10 @@ class Mars6Config(Config):
     """Applied in training to attention and feed-forward outputs."""
 
     aligned_heads: tuple[tuple[int, int], ...] = ()
-    """(layer, head) of the global decoder, from 0, whose cross-attention follows the text monotonically; `alignment`
-    finds them. Engines report their mean. Without any, the model has no word times."""
+    """(layer, head) pairs of the global decoder, from 0, whose cross-attention follows the text monotonically.
+
+    `alignment` finds them, and engines report their mean attention. Without any, the model has no word times.
+    """
 
     @cached_property
     def layout(self) -> TokenLayout:
@@ -130,7 +132,9 @@ class Mars6Config(Config):
         if self.patch_token_width < 1:
             raise ValueError(f"a patch of {self.patch_size} tokens is too large for width {self.width}")
         if bad := [pair for pair in self.aligned_heads if not self._has_head(*pair)]:
-            raise ValueError(f"aligned_heads names {bad[0]}, but there are {self.global_layers} layers of {self.heads}")
+            raise ValueError(
+                f"aligned_heads has {bad[0]}, but there are {self.global_layers} layers of {self.heads} heads"
+            )
         if self.width % 2:
             raise ValueError(f"width ({self.width}) must be even, for sinusoidal positions")
         return self

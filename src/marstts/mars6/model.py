@@ -33,7 +33,7 @@ class Mars6Output:
     """(B, T) True for the N patches that were scored."""
 
     cross_attention: tuple[Tensor, ...]
-    """(B, H, T, slots + S) of each layer that was asked for."""
+    """(B, H, T, slots + S) of each requested layer."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class GlobalState:
     """State of the global decoder in B utterances; a value, replaced by every step."""
 
     vectors: Tensor
-    """(B, D): what the next patch is made from."""
+    """(B, D): input of the local decoder for the next patch."""
 
     num_patches: Tensor
     """(B,) patches appended so far, prefix included."""
@@ -59,7 +59,7 @@ class GlobalState:
     """(B, slots + S) True = attend."""
 
     attention: Tensor | None = None
-    """(B, slots + S) of the aligned heads at the patch that `vectors` make; None without such heads."""
+    """(B, slots + S): mean attention of the aligned heads for the next patch; None without such heads."""
 
     def select(self, rows: Tensor) -> GlobalState:
         """Return only the rows (N,), in that order."""
@@ -85,9 +85,9 @@ class GlobalState:
 
 
 def join_states(states: Sequence[GlobalState]) -> GlobalState:
-    """The rows of all states, at least one, side by side.
+    """The rows of all states, at least one, in one state.
 
-    What a row has seen moves to the front of its cache: gaps that other rows left would only grow.
+    The entries of each row are moved to the front of its cache; otherwise the gaps between them would grow.
     """
     seen_masks = [front_first(state.seen_mask) for state in states]
     length = max(mask.shape[1] for mask, _ in seen_masks)
@@ -119,7 +119,7 @@ def front_first(mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Mars6(nn.Module):
-    """Text and a speaker in, logits over the tokens of speech out."""
+    """The model: text and speaker embeddings in, logits of speech tokens out."""
 
     def __init__(self, config: Mars6Config) -> None:
         super().__init__()
@@ -161,9 +161,9 @@ class Mars6(nn.Module):
     ) -> Mars6Output:
         """Score patches (B, T, P), padded with -100; patch_lengths (B,) count the final end-of-speech patch.
 
-        The shift happens in here, and only here: a token's logits have seen the tokens before it. `scored` (B, T)
-        limits the local decoder to some of the patches (default: all that are not padding); the cross-attention of
-        `attention_layers` of the global decoder, counted from 0, is returned too.
+        The shift happens in here, and only here: the logits of a token depend on earlier tokens only. `scored` (B, T)
+        limits the local decoder to some of the patches (default: all that are not padding). The cross-attention of
+        `attention_layers` of the global decoder, counted from 0, is returned, too.
         """
         memory, memory_mask = self.encode(text_ids, text_lengths, identity, style, language)
         x = self.global_decoder.embed(patches[:, :-1])  # (B, T, D), position t sees only patches < t

@@ -36,7 +36,7 @@ class Mars6Speech:
     """Sample rate (Hz) that the quality prefix asks for; None leaves the prefix out."""
 
     style_offset: tuple[float, ...] = ()
-    """Added to the style embedding of every voice, whose length stays; empty = nothing."""
+    """Added to the style embedding of every voice, which keeps its length; empty = nothing."""
 
     spelling: Spelling = Spelling.AS_WRITTEN
     """Spelling of capitals and single letters in prompts."""
@@ -67,7 +67,7 @@ class Mars6Speech:
 
 
 def with_offset(embedding: NDArray[np.float32], offset: Sequence[float]) -> NDArray[np.float32]:
-    """The embedding (E,) moved by an offset (E,), as long as before."""
+    """The embedding (E,) plus an offset (E,), scaled to the length it had."""
     moved = embedding + np.asarray(offset, np.float32)
     length = float(np.linalg.norm(moved))
     return moved * np.float32(np.linalg.norm(embedding) / length) if length > 0 else embedding

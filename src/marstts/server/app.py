@@ -34,10 +34,10 @@ from marstts.synthesis.synthesizer import Synthesizer
 
 
 def create_app(synthesizer: Synthesizer | None = None, settings: ServeSettings | None = None) -> FastAPI:
-    """The application for a synthesizer, by default that of the packaged model.
+    """The application for a synthesizer; the default is the packaged model.
 
-    Its service lies at `app.state.service`. Close it when the server stops; the application does so itself where the
-    ASGI server runs its lifespan. Without settings, the machine is measured, and the service is warmed up.
+    The service is `app.state.service`. Close it when the server stops; if the ASGI server runs the application's
+    lifespan, the application closes it. Without settings, the machine is measured, and the service is warmed up.
     """
     synthesizer = synthesizer or load()
     service = SpeechService(synthesizer, settings or measured_settings(synthesizer))
@@ -130,7 +130,7 @@ def wyoming_of(service: SpeechService, settings: ServeSettings) -> AbstractAsync
 
 
 def owner_of(request: Request) -> str:
-    """Return who asks: the caller's key, or its address where there are no keys."""
+    """Return who sent the request: the caller's key, or the address if there are no keys."""
     address = request.client.host if request.client else ""
     return request.headers.get("authorization") or address
 

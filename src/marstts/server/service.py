@@ -1,4 +1,4 @@
-"""The speech service: a synthesizer, one running batch for all callers, and all that a request passes on its way.
+"""The speech service: a synthesizer, one running batch for all callers, and the stages that a request passes.
 
 Upstream: the endpoints of `app`.  Downstream: `admission`, `speech_job`, `voice_store`, `consents`, `metrics`.
 """
@@ -88,7 +88,7 @@ class SpeechService:
         return (self.synthesizer.name, *(name for name in OPENAI_MODELS if name != self.synthesizer.name))
 
     def warm_up(self) -> None:
-        """Speak for many callers at once before they come: threads, buffers and rules of text exist from then on."""
+        """Speak for many simulated callers at once, which creates threads and buffers and compiles rules of text."""
         places = min(self.admission.places, WARMING_FACTOR * self.settings.capacity)
         stream_at_once(self.batch, self.pool, [WARMING_TEXTS[place % len(WARMING_TEXTS)] for place in range(places)])
 

@@ -42,7 +42,7 @@ class ServeLimits(Config):
     """A body that takes longer to arrive is refused."""
 
     first_audio_seconds: float = Field(30.0, gt=0.0)
-    """A request without audio after this time, waiting included, is ended."""
+    """A request without audio after this time is ended; the time that it waited for a place counts."""
 
     seconds_per_audio_second: float = Field(3.0, gt=0.0)
     """Once audio is expected, a request may take this many times the expected length, and 10 s more."""
@@ -73,10 +73,10 @@ class ServeSettings(Config):
     """Address for Wyoming, which has no keys."""
 
     voices_folder: Path = DEFAULT_VOICES_FOLDER
-    """Folder of uploaded voices; it is made with the first of them."""
+    """Folder of uploaded voices; it is created with the first voice."""
 
     api_keys: tuple[str, ...] = ()
-    """Keys of callers; without any, no key is asked for."""
+    """Keys of callers; without any, requests need no key."""
 
     allowed_hosts: tuple[str, ...] = ()
     """Values of the header `Host` that are served, without port; empty: all. Guards a server without keys on loopback

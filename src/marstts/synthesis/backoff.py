@@ -2,7 +2,7 @@
 
 Upstream: `batch` and `stream`, which sample a take per attempt until one is accepted.  Downstream: `Speech`.
 MARS6 (arXiv:2501.05787), Sec. IV-B3.  Deviations: a take that is too long, or that only the patch limit ended, is
-sampled again too; after the last attempt the best take is kept with a warning, where the published code drops words.
+sampled again, too. After the last attempt the best take is kept with a warning; the published code drops the words.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class BackoffConfig(Config):
     """Added to top-p from one attempt to the next; top-p stays at 1 once there."""
 
     onset_seconds: float = Field(0.15, ge=0.0)
-    """Duration of the onset of speech, which the shortest acceptable take has on top of its letters. It weighs most in
-    short texts. Fast voices pay for it: some of their shortest takes are refused, though clear (docs/word-times.md)."""
+    """Duration of the onset of speech, which is added to that of the letters for the shortest acceptable take. It
+    matters most in short texts. Some short and clear takes of fast voices are refused for it (docs/word-times.md)."""
 
     max_chars_per_second: float = Field(32.0, gt=0.0)
     """Fastest speech: shorter takes are refused, and end-of-speech is forbidden until then."""
 
     typical_chars_per_second: float = Field(14.0, gt=0.0)
-    """Ordinary reading; among refused takes, the one whose length is nearest to it is the best."""
+    """Typical reading rate; of refused takes, the one whose length is nearest to it is the best."""
 
     min_chars_per_second: float = Field(7.0, gt=0.0)
     """Few speakers are slower: takes longer than this, plus `slack_seconds`, are refused."""
@@ -109,7 +109,7 @@ def rejection_reason(take: Take, config: BackoffConfig) -> RejectReason | None:
 
 
 def best_of(flawed: Sequence[Take], config: BackoffConfig) -> Take:
-    """The one of all attempts at a sentence, each with a flaw, that comes nearest to speech, with a warning."""
+    """The best of all attempts at a sentence, none of which is acceptable, with a warning."""
     best = min(flawed, key=lambda take: badness_key(take, config))
     return replace(best, attempts=len(flawed), warning=phrase_warning(best, len(flawed), config))
 

@@ -1,10 +1,10 @@
 """Cloning: a recording of a speaker in, a `Voice` out.
 
-Upstream: recordings that users bring, through `references`.  Downstream: `synthesizer`, and voice files.
-MARS6 (arXiv:2501.05787), Sec. IV: a *shallow* clone is the two embeddings of the reference; a *deep* clone has a prefix
-as well, the reference's codes and transcript, which the model continues from.
-Deviations: the reference is trimmed and brought to one loudness before it is encoded, and its length is bounded. The
-prefix is a part of it, where the model can tell the words of that part (`prefix_cut`).
+Upstream: recordings of users, read by `references`.  Downstream: `synthesizer`, and voice files.
+MARS6 (arXiv:2501.05787), Sec. IV: a *shallow* clone has only embeddings of the reference. A *deep* clone also has a
+prefix, codes and transcript of the reference, which the model continues from.
+Deviations: the reference is trimmed and its loudness is normalized before it is encoded, and its length is bounded. The
+prefix is a part of the reference, if the model can find the words of that part (`prefix_cut`).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ hum, music and tones have at most 0.03."""
 
 
 class ReferenceWarning(UserWarning):
-    """The reference can be used, but the clone may suffer from something about it."""
+    """The reference can be used, but it has a defect from which the clone may suffer."""
 
 
 def clone(
@@ -73,17 +73,18 @@ def clone(
     keep_reference: bool = True,
     min_speech_ratio: float = MIN_SPEECH_RATIO,
 ) -> Voice:
-    """Clone the voice of `reference`: shallow by itself, deep with the `transcript` of the recording.
+    """Clone the voice of `reference`: a shallow clone, or with the `transcript` of the recording a deep one.
 
-    `encoders` are by role. With a `model` whose attention follows the text, a deep clone continues from a part of the
-    reference; without one, and where the words are not found, from all of it. `name` defaults to the file's name;
-    `consent` records who agreed to the cloning, and how.
-    The voice keeps its reference, compressed, unless `keep_reference` is False, so that another model can clone it
-    again. `min_speech_ratio` is the least ratio of the reference that must be speech; 0 skips that check.
-    Raises AudioError where the recording is unreadable, silent, without speech, shorter than MIN_REFERENCE_SECONDS or
-    (deep, continued from as a whole) longer than MAX_PREFIX_SECONDS, TextError where the transcript has no words,
-    or too many.
-    Warns (ReferenceWarning) of clipping, of a second speaker, and of a long reference of which only the start is used.
+    `encoders` are by role. If the attention of `model` follows the text, a deep clone continues from a part of the
+    reference. Without such a model, or if the words are not found, it continues from the whole reference. `name`
+    defaults to the file's name; `consent` states who agreed to the cloning, and how. The voice keeps its reference,
+    compressed, so that another model can clone it again, unless `keep_reference` is False. `min_speech_ratio` is the
+    ratio of the reference that must at least be speech; 0 skips this check.
+
+    Raises AudioError if the recording is unreadable, silent, without speech or shorter than MIN_REFERENCE_SECONDS, or
+    if it is longer than MAX_PREFIX_SECONDS and a deep clone would continue from all of it. Raises TextError if the
+    transcript has no words, or too many. Warns (ReferenceWarning) of clipping, of a second speaker, and of a long
+    reference of which only the start is used.
     """
     source = source_name(reference)
     reader = model if transcript is not None and model is not None and follows_text(model) else None
@@ -121,7 +122,7 @@ def clone(
 
 
 def continue_from_part(voice: Voice, whole: ReferencePart, model: SpeechModel, codec: Codec, source: str) -> Voice:
-    """The shallow voice made deep by a part of its reference, or by all of it where the words are not found."""
+    """The voice with a part of its reference as prefix, or with all of it if the words are not found."""
     aligned = align_reference(first_seconds(whole.waveform), whole.words, voice, model, codec)
     part = None if aligned is None else aligned.best_part()
     if aligned is None or part is None:

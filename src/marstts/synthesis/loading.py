@@ -23,11 +23,11 @@ def load(
 ) -> Synthesizer:
     """Open a synthesizer by the name of a packaged model, the folder of a bundle, "mars6-turbo" or "mars5-english".
 
-    The last are published models, which are downloaded and converted when they are first asked for. `guidance`, 1 or
-    more, is the weight of classifier-free guidance, by default the bundle's: 1 (none) unless the model was trained with
-    `text_dropout`.
+    The last two are published models. They are downloaded and converted when they are first used. `guidance`, 1 or
+    more, is the weight of classifier-free guidance; the default is that of the bundle, 1 (none) unless the model was
+    trained with `text_dropout`.
 
-    Raises CheckpointError where there is no such model or its folder is corrupt, ConfigError for an unknown engine or
+    Raises CheckpointError if there is no such model or its folder is corrupt, and ConfigError for an unknown engine or
     a guidance below 1.
     """
     kind = parse_engine(engine)
@@ -54,7 +54,7 @@ def parse_engine(name: EngineKind | str) -> EngineKind:
         return EngineKind(name)
     except ValueError as error:
         known = ", ".join(kind.value for kind in EngineKind)
-        raise ConfigError(f"engine {name!r} was asked for; expected one of {known}") from error
+        raise ConfigError(f"there is no engine {name!r}; expected one of {known}") from error
 
 
 def published_bundle(model: Path | str, kind: EngineKind) -> Path:
@@ -66,7 +66,7 @@ def published_bundle(model: Path | str, kind: EngineKind) -> Path:
 def choose_engine(kind: EngineKind, folder: Path) -> EngineKind:
     """The engine for the bundle in `folder`, where the choice is AUTO; ConfigError where there is no GPU for CUDA."""
     if kind is EngineKind.CUDA and not has_gpu():
-        raise ConfigError("engine 'cuda' was asked for, but PyTorch finds no GPU here; use 'auto'")
+        raise ConfigError("engine 'cuda' needs a GPU, but PyTorch finds no GPU; use 'auto'")
     if kind is not EngineKind.AUTO:
         return kind
     if read_info(folder).needs_torch and has_gpu():

@@ -1,7 +1,7 @@
 """A model session: the steps between a text and its takes, for one model with its codec and speaker encoders.
 
 Upstream: `loading.load`.  Downstream: `batch` and `stream`, which order the steps; `synthesizer`, which users call.
-MARS6 (arXiv:2501.05787), Sec. IV.  Deviations: every sentence starts at the lowest top-p, whatever the last one needed.
+MARS6 (arXiv:2501.05787), Sec. IV.  Deviations: every sentence starts at the lowest top-p, independent of the last one.
 
     text -> sentences -> requests -> (scheduler) -> tokens -> take -> speech
 """
@@ -50,7 +50,7 @@ OnTake = Callable[[Take, int, int], None]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ModelSession:
-    """A model with codec and speaker encoders. Holds no state: calls do not influence each other."""
+    """A model with codec and speaker encoders. It has no state: calls do not influence each other."""
 
     name: str
     """The model's name in reports."""

@@ -1,4 +1,4 @@
-"""Takes, one for each sentence, and the speech they are joined into.
+"""Takes, one for each sentence, and the speech that they are joined into.
 
 Upstream: `synthesizer`, which makes the takes.  Downstream: callers that play, save or report.
 """
@@ -82,7 +82,7 @@ class Take:
     """Takes of this sentence that were sampled, this one included."""
 
     warning: str | None = None
-    """The flaw, if no attempt was acceptable and this one was the best."""
+    """Why the take is not acceptable, if no attempt was and this one was the best; else None."""
 
     extra_pause_seconds: float = 0.0
     """Silence after the take that the text asks for, in addition to the usual one."""
@@ -97,7 +97,7 @@ class Take:
     """All takes that were compared, best first, where more than one was asked for."""
 
     repaired: str | None = None
-    """Remedy by which a sentence that had stayed flawed was spoken; None where none was needed or helped."""
+    """How a sentence was repaired whose attempts were all flawed; None if no repair was needed, or none helped."""
 
     @property
     def seconds(self) -> float:
@@ -105,9 +105,9 @@ class Take:
 
     @cached_property
     def words(self) -> tuple[Word, ...] | None:
-        """The words that were said, times from the beginning of `waveform`; None where the model has no word times.
+        """The words that were said, with times from the beginning of `waveform`; None if the model has no word times.
 
-        They are computed when they are first read: most callers need none.
+        They are computed when they are first read, because most callers do not need them.
         """
         return None if self.timing is None else self.timing()
 
@@ -157,7 +157,7 @@ class Speech:
     """Name of the model that spoke."""
 
     seed: int
-    """The same text, voice, model, seed and machine give the same speech."""
+    """Seed of the sampling: the same text, voice, model, seed and machine give the same speech."""
 
     compute_seconds: float
     """Wall time from text to joined waveform."""
@@ -183,9 +183,9 @@ class Speech:
 
     @property
     def words(self) -> tuple[Word, ...]:
-        """All words with their times from the beginning of the speech.
+        """All words, with their times from the beginning of the speech.
 
-        Raises ConfigError for a model whose attention does not follow the text: it has no word times.
+        Raises ConfigError if the model has no word times, because no head of its attention follows the text.
         """
         return tuple(
             word.shifted(offset)
@@ -199,12 +199,12 @@ class Speech:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Warnings for the listener: text left out, takes that no attempt made acceptable."""
+        """Warnings for the listener: text that was left out, and sentences without an acceptable take."""
         found = (self.text_warning, *(take.warning for take in self.takes))
         return tuple(warning for warning in found if warning is not None)
 
     def save(self, path: Path | str) -> None:
-        """Write 16-bit PCM in the format of the file's suffix (wav, flac)."""
+        """Write the audio in the format of the file's suffix: .wav, .flac, .ogg, .opus or .mp3."""
         audio.write(self.waveform, path)
 
     def wav_bytes(self) -> bytes:
@@ -265,7 +265,7 @@ def describe_flaws(flaws: Sequence[TakeFlaw]) -> list[dict[str, Any]]:
 
 
 def pause_after(text: str) -> float:
-    """Seconds of silence a reader leaves after `text`."""
+    """Seconds of silence after `text`, by its last punctuation mark."""
     mark = text.rstrip("\"')] ")[-1:]
     if mark and mark in ".!?":
         return SENTENCE_PAUSE_SECONDS
@@ -275,7 +275,7 @@ def pause_after(text: str) -> float:
 
 
 def join(takes: Sequence[Take]) -> Waveform:
-    """The takes one after another, with a reader's pauses between them, at most 1 in magnitude."""
+    """The takes one after another, with pauses by punctuation between them, at most 1 in magnitude."""
     sample_rate = takes[0].waveform.sample_rate
     pieces = [takes[0].waveform]
     for before, take in pairwise(takes):
@@ -321,6 +321,6 @@ def silence(seconds: float, sample_rate: int) -> Waveform:
 
 
 def limit_peak(waveform: Waveform) -> Waveform:
-    """The same audio, all of it made quieter if its peak would be cut off in a file."""
+    """The same audio, scaled down as a whole if its peak would be clipped in a file."""
     peak = float(np.abs(waveform.samples).max(initial=0.0))
     return waveform if peak <= 1.0 else Waveform(waveform.samples / np.float32(peak), waveform.sample_rate)

@@ -33,7 +33,7 @@ else:
     styled_stream = lazy_module("marstts.synthesis.styled_stream")
 
 SSML_TAG, SSML_START = "<speak", 2000
-"""No text without this tag at its start is SSML."""
+"""A text is SSML only if it has this tag within its first characters."""
 
 AnyVoice = Voice | Path | str | None
 """A voice, a packaged voice's name, a path to a voice file or recording, or None for the default voice."""
@@ -41,10 +41,10 @@ AnyVoice = Voice | Path | str | None
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Synthesizer(ModelSession):
-    """A model ready to speak. Holds no state: calls do not influence each other.
+    """A model that is ready to speak. It has no state: calls do not influence each other.
 
     `speak`, `stream` and `speak_many` may share one `AsyncScheduler` made for `self.engine`, so that many callers run
-    in one batch; what they get does not depend on it.
+    in one batch. Their results do not depend on it.
     """
 
     def clone(
@@ -56,7 +56,7 @@ class Synthesizer(ModelSession):
         consent: str = "",
         keep_reference: bool = True,
     ) -> Voice:
-        """Clone the voice of a recording: shallow by itself, deep with the `transcript` of the recording.
+        """Clone the voice of a recording: a shallow clone, or with the `transcript` of the recording a deep one.
 
         See `synthesis.clone.clone` for the requirements on a reference.
         """
@@ -81,7 +81,7 @@ class Synthesizer(ModelSession):
     def open_voices(self, voices: AnyVoice | Sequence[AnyVoice]) -> Voice | list[Voice]:
         """Open one voice, or each of several."""
         if isinstance(voices, Voice):
-            return voices  # which is adapted text by text, so that one error is one text's
+            return voices  # adapted for each text, so that an error is that of one text
         if voices is None or isinstance(voices, (Path, str)):
             return open_voice(self, voices)
         return [voice if isinstance(voice, Voice) else open_voice(self, voice) for voice in voices]
@@ -99,13 +99,14 @@ class Synthesizer(ModelSession):
         takes: int = 1,
         speed: float = 1.0,
     ) -> Speech:
-        """Speak `text` in `voice`, its sentences in one batch.
+        """Speak `text` in `voice`; its sentences share a batch.
 
-        `top_p` is where backoff starts (default: `self.sampling.top_p`). Raises TextError where there is nothing to
-        speak, VoiceError where the voice was made for another model. `Speech.warnings` names what could not be spoken
-        and what is flawed. With `takes`, so many of every sentence are sampled, and the best is kept; `Take.ranking`
-        has the scores. `speed`, 0.8 to 1.25, changes the tempo at the same pitch and needs the extra `formats`.
-        SSML may change voice and rate within the text.
+        `top_p` is the nucleus of the first attempt (default: `self.sampling.top_p`). `takes` is the number of takes
+        that are sampled of every sentence; the best one is kept, and `Take.ranking` has the scores. `speed`, 0.8 to
+        1.25, changes the tempo at the same pitch and needs the extra `formats`. SSML may change voice and rate within
+        the text. `Speech.warnings` names text that could not be spoken, and sentences without an acceptable take.
+
+        Raises TextError if there is nothing to speak, and VoiceError if the voice was made for another model.
         """
         parts, requests = self.parts_of(text, voice, seed)
         results = run_requests(
@@ -143,11 +144,12 @@ class Synthesizer(ModelSession):
         takes: int = 1,
         speed: float = 1.0,
     ) -> Generator[SpokenSentence, None, None]:
-        """Speak as `speak`, but yield each sentence when it and all before it are done.
+        """Speak as `speak` does, but yield each sentence as soon as it and all earlier sentences are done.
 
-        Reads the text as it goes, and keeps the sentences in work alone; the number of sentences that `on_take` gets
-        is estimated until all of the text is read. Raises the errors of `speak`, most of them before the first
-        sentence. The parts of SSML that changes voice or rate share a batch, as in `speak`.
+        The text is read while it is spoken, and only sentences in progress are held in memory. So the number of
+        sentences that `on_take` receives is an estimate until all of the text is read. Raises the errors of `speak`,
+        most of them before the first sentence. The parts of SSML that changes voice or rate share a batch, as in
+        `speak`.
         """
         return in_order.run_in_order(
             self,
@@ -170,11 +172,11 @@ class Synthesizer(ModelSession):
         config: ChunkSizes | None = None,
         scheduler: AsyncScheduler | None = None,
     ) -> Generator[Chunk, None, None]:
-        """Speak as `speak`, but yield the audio in chunks, the first of them after a few patches.
+        """Speak as `speak` does, but yield the audio in chunks, the first of them after a few patches.
 
-        Closing the iterator stops all work within a patch. `synthesis.stream` lists the differences from `speak` in
-        edges, loudness and flawed takes. Raises the errors of `speak`, before the first chunk. SSML may change voice
-        and rate, as in `speak`.
+        Closing the generator stops all work within a patch. `synthesis.stream` lists how edges, loudness and flawed
+        takes differ from `speak`. Raises the errors of `speak`, before the first chunk. SSML may change voice and
+        rate, as in `speak`.
         """
         top_p, opened = self.sampling.top_p if top_p is None else top_p, self.open_voice(voice)
         if SSML_TAG in text[:SSML_START] and (parts := split_parts(text, self.lexicon)):
@@ -211,10 +213,11 @@ class Synthesizer(ModelSession):
         scheduler: AsyncScheduler | None = None,
         takes: int = 1,
     ) -> Generator[SpeakResult, None, None]:
-        """Speak each text as `speak` would, at most `batch` sentences at a time; yields results as they are done.
+        """Speak each text as `speak` does, at most `batch` sentences at a time; yields results as they are done.
 
-        Voice and seed are one for all, or one for each text. A text that cannot be spoken comes with its error, and the
-        others are spoken all the same. Raises ConfigError where the numbers of texts, voices and seeds differ.
+        `voices` and `seeds` are one value for all texts, or one value for each. The result of a text that cannot be
+        spoken has its error; the other texts are spoken all the same. Raises ConfigError if the numbers of texts,
+        voices and seeds differ.
         """
         return run_requests(
             self,

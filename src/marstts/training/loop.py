@@ -1,9 +1,9 @@
-"""The training loop that codec, speaker encoders and MARS6 share: steps, logs, checkpoints, resumption.
+"""The training loop that codec, speaker encoders, MARS6 and MARS5 share: steps, logs, checkpoints, resumption.
 
-Upstream: a `Task`, which is what is trained.  Downstream: the run folder (`checkpoint`, `run_log`).
-What happens at step n depends on the weights and on n only (data order and randomness are functions of the step), so
-that a resumed training equals an uninterrupted one, in every process. A checkpoint needs no state of samplers or
-generators. Under `torchrun` all processes train and the first one writes.
+Upstream: a `Task`: modules and how to train them.  Downstream: the run folder (`checkpoint`, `run_log`).
+Step n depends only on the weights and on n, because data order and randomness are functions of the step. So a resumed
+training run equals an uninterrupted one, in every process, and a checkpoint needs no state of samplers or generators.
+Under `torchrun` all processes train and the first one writes.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ logger = logging.getLogger(__name__)
 
 
 class LoopConfig(Config):
-    """Length of a training, and how often it is logged, validated and saved."""
+    """Length of a training run, and how often it is logged, validated and saved."""
 
     steps: int = Field(ge=1, le=10**12)
-    """Optimizer updates in all."""
+    """Number of optimizer updates."""
 
     max_minutes: float = Field(0.0, ge=0.0)
     """Stop (resumably) after this many minutes of wall time; 0 = only by steps."""
@@ -73,14 +73,14 @@ class LoopConfig(Config):
     """Number of the last checkpoints that stay on disk."""
 
     patience: int = Field(0, ge=0)
-    """Stop after so many validations in a row without a lower loss, and keep the best checkpoint; 0 = never."""
+    """Stop after this many validations in a row without a lower loss, and keep the best checkpoint; 0 = never."""
 
     seed: int = Field(0, ge=0, lt=2**40)
-    """Seed of everything that is drawn at random."""
+    """Seed of all random numbers."""
 
 
 class Task(Protocol):
-    """A thing that can be trained. It holds its modules and optimizers; the loop holds the clock."""
+    """Modules and optimizers, and how to train and validate them; the loop decides when."""
 
     modules: dict[str, nn.Module]
     optimizers: dict[str, torch.optim.Optimizer]
@@ -103,12 +103,12 @@ class MeanScores:
         self.time = time.monotonic()
 
     def add(self, scores: Mapping[str, float | Tensor]) -> None:
-        """Add the scores of one step where they are: copying them from a GPU would make it wait."""
+        """Add the scores of one step on their device, because copying them from a GPU would make it wait."""
         for name, value in scores.items():
             self.sums[name] = torch.as_tensor(value).detach().float() + self.sums.get(name, 0.0)
 
     def take(self, step: int) -> dict[str, float]:
-        """The means over the steps up to `step` and all processes, and steps per second; begins anew."""
+        """The means over the steps up to `step` and over all processes, and steps per second; then start over."""
         count = step - self.step
         means = {name: value / count for name, value in distributed.means(self.sums).items()}
         means["steps_per_second"] = count / (time.monotonic() - self.time)
@@ -119,7 +119,7 @@ class MeanScores:
 def run(task: Task, config: LoopConfig, folder: Path) -> int:
     """Train to `config.steps` or for `config.max_minutes`, from the newest checkpoint of `folder`; returns the step.
 
-    CheckpointError where another process trains in this folder, no checkpoint can be read, or none can be written.
+    Raises CheckpointError if another process trains in this folder, or if no checkpoint can be read or written.
     """
     with lock_run(folder), disk_errors(folder):
         return run_locked(task, config, folder)
@@ -184,7 +184,7 @@ def run_locked(task: Task, config: LoopConfig, folder: Path) -> int:
 
 
 def progress(config: LoopConfig, step: int, scores: Mapping[str, float], started: float) -> str:
-    """The share of the steps that is done, and the time left at the rate of the last ones, or to the limit."""
+    """The fraction of steps that is done, and the time left: at the rate of the last steps, or until the limit."""
     seconds = (config.steps - step) / max(scores["steps_per_second"], 1e-9)
     if config.max_minutes:
         seconds = min(seconds, max(0.0, started + config.max_minutes * 60 - time.monotonic()))
@@ -192,7 +192,7 @@ def progress(config: LoopConfig, step: int, scores: Mapping[str, float], started
 
 
 def train_step(task: Task, config: LoopConfig, step: int) -> Mapping[str, float | Tensor]:
-    """One step, in which everything drawn from the global generator (dropout) is a function of the step."""
+    """One step, for which the global generator (dropout) is seeded by the step."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(step_seed(config.seed, step))
         return task.train_step(step)

@@ -1,4 +1,4 @@
-"""The configuration of a MARS6 training: what `marstts train mars6 --config` reads.
+"""The configuration of MARS6 training, which `marstts train mars6 --config` reads.
 
 Upstream: TOML files such as those of `recipes/`.  Downstream: `task.PretrainTask`, `run_folder`.
 MARS6 (arXiv:2501.05787), Sec. III-D and V-A.  Deviations: attention guidance, input token noise and guidance
@@ -20,7 +20,7 @@ from marstts.training.optim import OptimizerConfig
 
 
 class PretrainConfig(Config):
-    """A training of MARS6 from shards."""
+    """Configuration of training MARS6 on shards."""
 
     model: Mars6Config
     loop: LoopConfig
@@ -49,12 +49,12 @@ class PretrainConfig(Config):
     """Collate the next batch on another thread during a step."""
 
     full_bandwidth_hz: int = Field(24_000, gt=0)
-    """Recordings with at least this true sample rate get the highest quality prefix: the codec can carry no more."""
+    """Recordings with at least this true sample rate (Hz) get the highest quality prefix: the codec has no more."""
 
     input_token_noise: float = Field(0.0, ge=0.0, lt=1.0)
     """Ratio of input codes that are replaced by random codes of their level; targets stay.
 
-    In generation a model continues from its errors; a ground-truth past does not prepare it for them.
+    In generation a model continues from its own errors, which do not occur in teacher-forced training.
     """
 
     guidance_distillation_scale: float = Field(1.0, ge=1.0, le=100.0)
@@ -68,7 +68,7 @@ class PretrainConfig(Config):
     were trained with `voice_dropout`. 1 = none."""
 
     validation_patches: int = Field(20_000, gt=0)
-    """About how many patches of the validation split are scored."""
+    """Approximate number of patches of the validation split that are scored."""
 
     num_audio_samples: int = Field(4, ge=0)
     """Validation sentences that are synthesized into TensorBoard at each validation, where a codec is given."""

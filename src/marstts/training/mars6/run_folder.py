@@ -1,4 +1,4 @@
-"""The run folder of a MARS6: its configuration, its tokenizer, the weights it begins with and those it ends with.
+"""The run folder of MARS6: its configuration, its tokenizer, its initial weights and its final weights.
 
 Upstream: shards, a base run or bundle.  Downstream: `task`, `marstts export`, fine-tuning, preference training.
 """
@@ -29,7 +29,7 @@ MODEL, EMA, TEACHER = "model", "ema", "teacher"
 """Names of the sets of weights in a checkpoint; the last one with guidance distillation only."""
 
 TOKENIZER_TEXTS = 200_000
-"""Texts that a tokenizer is trained on; more, which are spread over the corpus, change it little and take long."""
+"""Number of texts that a tokenizer is trained on, spread over the corpus; more change it little and take long."""
 
 
 class HasWeights(Protocol):
@@ -72,7 +72,7 @@ def spoken_text(text: str) -> str:
     """A text as in synthesis: numbers as words, plain punctuation. DataError where nothing in it can be spoken."""
     spoken = normalize(text).strip()
     if not spoken:
-        raise DataError(f"the corpus has a text of which nothing can be spoken: {text[:60]!r}; tokenize it again")
+        raise DataError(f"the corpus has a text in which nothing can be spoken: {text[:60]!r}; tokenize it again")
     return spoken
 
 

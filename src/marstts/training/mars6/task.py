@@ -72,7 +72,7 @@ class LossOutput:
 
 
 class PretrainTask:
-    """The `training.loop.Task` of MARS6; everything is a function of the step."""
+    """The `training.loop.Task` of MARS6; data and random numbers are functions of the step."""
 
     def __init__(self, config: PretrainConfig, corpus: Corpus, tokenizer: BPE, codec: Codec | None = None) -> None:
         """`codec` is needed for audio samples only. ConfigError or DataError if corpus and model do not fit."""
@@ -125,7 +125,7 @@ class PretrainTask:
         self.resume_step, self.first_batch = step, state.get("batches", step * self.accumulation_batches)
 
     def training_batches(self) -> Callable[[int], PretrainBatch]:
-        """A function from a batch's number to the batch."""
+        """A function that returns the batch with a number."""
         corpus = self.corpus.split("train")
         sampler = BatchSampler(corpus, self.config.batching, self.config.loop.seed, spoken_text)
         collate = Collator(corpus, self.tokenizer, self.config.model, self.config.full_bandwidth_hz)
@@ -136,7 +136,7 @@ class PretrainTask:
         return Prefetcher(make, world_size()) if self.config.prefetch else make
 
     def validation_set(self) -> tuple[list[list[TrainingItem]], Collator]:
-        """The held-out batches, always the same: single utterances with their texts as they are."""
+        """The held-out batches, always the same: single utterances, with texts that are not changed at random."""
         corpus = self.corpus.split("validation")
         changes = {
             "concat_probability": 0.0,
