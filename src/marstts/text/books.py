@@ -16,6 +16,7 @@ from marstts.errors import DataError
 from marstts.file_errors import printable_name
 from marstts.reading import read_regular_file
 from marstts.text.epub import is_epub, read_epub
+from marstts.text.formats import refuse_other_formats
 
 MAX_FILE_BYTES = 64 * 2**20
 
@@ -79,7 +80,9 @@ def read_book(path: Path | str) -> Book:
         parts = [(title, text) for title, text in content.chapters if _has_words(text) or _has_words(title)]
         found = Book(content.title or path.stem, content.author, content.language, _number(parts))
     else:
-        found = book_of_text(_decode(path), path.stem)
+        text = _decode(path)
+        refuse_other_formats(text, printable_name(path), DataError)
+        found = book_of_text(text, path.stem)
     if not found.chapters:
         raise DataError(f"{printable_name(path)}: expected a book, but there are no words in it")
     return found
