@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marstts.audio import Waveform
+from marstts.errors import ConfigError
 from marstts.generation.scheduler import AsyncScheduler
 from marstts.lazy import lazy_module
 from marstts.synthesis import clone as cloning
@@ -214,8 +215,11 @@ class Synthesizer(ModelSession):
         """Speak each text as `speak` would, at most `batch` sentences at a time; yields results as they are done.
 
         Voice and seed are one for all, or one for each text. A text that cannot be spoken comes with its error, and the
-        others are spoken all the same. Raises ConfigError where the numbers of texts, voices and seeds differ.
+        others are spoken all the same. Raises ConfigError where the numbers of texts, voices and seeds differ, for a
+        single text instead of a list, and for a `batch` below 1.
         """
+        if batch < 1:
+            raise ConfigError(f"a batch needs room for 1 sentence or more, but has {batch}")
         return run_requests(
             self,
             iter(pair_up(texts, self.open_voices(voices), seeds)),
