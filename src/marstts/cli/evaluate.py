@@ -192,7 +192,7 @@ def testset_command(
     exclude: Annotated[Path | None, typer.Option(help="Test set whose sentences are left out.")] = None,
 ) -> None:
     """Pair test utterances with references by the same speaker; the same manifest gives the same test set."""
-    check_not_read(output, manifest, exclude)
+    check_not_read([output], manifest, exclude)
     is_number = speakers.isascii() and speakers.isdigit() and len(speakers) < 10
     named = [] if is_number else [name.strip() for name in speakers.split(",")]
     trials = make_testset(

@@ -70,8 +70,7 @@ def speak(
         reference=reference, transcript=transcript, voice=voice, file=file, stream=stream, batch=batch, compat=compat,
         top_p=top_p, words=words, takes=takes, speed=speed,
     )  # fmt: skip
-    for written in (output, words):
-        check_not_read(written, reference, voice, file, lexicon)
+    check_not_read([output, words], reference, voice, file, lexicon)
     chapters = None if stream or batch is not None or compat is not None else choose_book(text, file, output)
     if chapters is not None and (words is not None or takes > 1 or speed != 1.0):
         raise ConfigError("--words, --takes and --speed go with one text; they do not go with a book")
@@ -102,8 +101,7 @@ def speak(
         report(sent, output, as_json=json_report)
     else:
         choices = {"seed": seed, "top_p": top_p, "continuation": mode, "takes": takes, "speed": speed}
-        speech = speak_whole(synthesizer, spoken, speaker, output, words, **choices)
-        report(speech, output, as_json=json_report)
+        report(speak_whole(synthesizer, spoken, speaker, output, words, **choices), output, as_json=json_report)
 
 
 def speak_whole(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,9 +55,9 @@ def progress_of(what: str) -> Iterator[progress.Progress | None]:
         yield display
 
 
-def check_not_read(output: str | Path | None, *inputs: str | Path | None) -> None:
-    """Raise ConfigError where the file to write is one of those that are read: it would be lost."""
-    for path in inputs:
+def check_not_read(outputs: Sequence[str | Path | None], *inputs: str | Path | None) -> None:
+    """Raise ConfigError where a file to write is one of those that are read: it would be lost."""
+    for output, path in product(outputs, inputs):
         if output is not None and path is not None and is_same_file(str(output), str(path)):
             raise ConfigError(
                 f"{printable_name(str(output))}: this file is read, and would be overwritten; write to another one"

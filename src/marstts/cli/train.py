@@ -206,7 +206,7 @@ def tokenizer(
     """Train the text tokenizer (BPE), with the special tokens and quality prefixes of the prompt."""
     from marstts.training.mars6.tokenizer import texts_of, train_bpe
 
-    check_not_read(output, *texts)
+    check_not_read([output], *texts)
     trained = train_bpe(texts_of(texts), vocab_size)
     output.parent.mkdir(parents=True, exist_ok=True)
     trained.save(output)

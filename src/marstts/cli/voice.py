@@ -42,7 +42,7 @@ def create(
     check_utf8(name=name, transcript=transcript, consent=consent)
     if not Path(output).parent.is_dir():
         raise VoiceError(f"{printable_name(output)}: there is no folder {printable_name(Path(output).parent)}")
-    check_not_read(output, reference)
+    check_not_read([output], reference)
     with printed_warnings():
         synthesizer = load(model)
         voice = synthesizer.clone(reference, transcript, name=name, consent=consent, keep_reference=keep_reference)
