@@ -60,6 +60,14 @@ def test_common_rates_are_read_and_resampled(sample_rate):
     np.testing.assert_allclose(waveform.samples[inside], tone().samples[inside], atol=2e-3)
 
 
+def test_channels_that_cancel_each_other_are_named_instead_of_read_as_silence():
+    left = np.random.default_rng(0).uniform(-0.5, 0.5, size=3_001).astype(np.float32)
+    with pytest.raises(AudioError, match="cancel each other; export one of them alone"):
+        audio.read(file_bytes(np.stack([left, -left], axis=1), subtype="FLOAT"))
+    assert np.abs(audio.read(file_bytes(np.stack([left, -0.9 * left], axis=1), subtype="FLOAT")).samples).max() > 0
+    assert not audio.read(file_bytes(np.zeros((3_001, 2)), subtype="FLOAT")).samples.any()  # silence is none of them
+
+
 def test_channels_are_averaged_across_blocks(monkeypatch):
     monkeypatch.setattr(reader, "BLOCK_VALUES", 64)
     rng = np.random.default_rng(0)

@@ -16,7 +16,7 @@ from toy_mars6 import export_weights_only, toy_model, toy_tokenizer
 from marstts import bundle as bundles
 from marstts.bundle import find_bundle, load_bundle, packaged_models
 from marstts.codec.registry import ToyCodecPart
-from marstts.errors import CheckpointError
+from marstts.errors import CheckpointError, ConfigError
 from marstts.generation.engine import EngineKind
 from marstts.generation.request import SamplingConfig
 from marstts.models import export_bundle, load_for_training, open_engine, open_model
@@ -188,6 +188,12 @@ def test_a_failed_export_leaves_everything_as_it_was(copy: Path, quick_export: N
     with pytest.raises(CheckpointError, match=r"text_vocab_size is 270, but the tokenizer has 268"):
         export_bundle(copy, toy_model(), toy_tokenizer(268), name="new", **TOY)  # type: ignore[arg-type]
     assert contents(copy) == before and [path.name for path in copy.parent.iterdir()] == ["copy"]
+
+
+@pytest.mark.parametrize("name", ["", "x" * 201])
+def test_a_name_that_no_model_can_have_is_refused_in_a_sentence(tmp_path: Path, name: str):
+    with pytest.raises(ConfigError, match=f"a model's name has 1 to 200 characters, but this one has {len(name)}"):
+        export(tmp_path / "new", name=name)
 
 
 def test_nothing_but_a_bundle_is_replaced(tmp_path: Path, quick_export: None):

@@ -74,6 +74,11 @@ def test_text_is_utf8(tmp_path):
         read_text(tmp_path / "a", 10)
 
 
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
+    (tmp_path / "keys").write_text("secret", encoding="utf-8-sig")
+    assert read_text(tmp_path / "keys", 10) == "secret"
+
+
 def test_json_is_read(tmp_path):
     value = {"a": [1, -2.5e3, "ü 😀", None, True, {"deep": [[]]}]}
     (tmp_path / "a.json").write_text(json.dumps(value))

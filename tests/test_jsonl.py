@@ -47,6 +47,12 @@ def test_rows_come_back_as_they_were_written(tmp_path):
     assert len(path.read_bytes().split(b"\n")) == 4
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_row(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"a": 1}\r\n{"a": 2}\r\n')
+    assert read_rows(dict[str, int], path) == [{"a": 1}, {"a": 2}]
+
+
 def test_rows_may_be_dataclasses_or_mappings(tmp_path):
     @dataclass(frozen=True)
     class Plain:

@@ -42,6 +42,9 @@ FORMAT_VERSION: Literal[2] = 2
 
 BUNDLE_FILE, TOKENIZER_FILE, CODEC_FOLDER = "bundle.json", "tokenizer.json", "codec"
 
+MAX_NAME = 200
+"""Characters of a model's name."""
+
 MAX_INFO_BYTES = 2**20
 MAX_COPIED_BYTES = 64 * 2**30
 
@@ -56,7 +59,7 @@ class BundleInfo(Config):
     """`bundle.json`."""
 
     format_version: Literal[2] = FORMAT_VERSION
-    name: str = Field(min_length=1, max_length=200)
+    name: str = Field(min_length=1, max_length=MAX_NAME)
     """The model's name in reports."""
 
     architecture: Name
@@ -108,6 +111,12 @@ class Bundle:
     def model_folder(self) -> Path:
         """The folder of the model itself."""
         return model_folder(self.folder, self.info)
+
+
+def check_name(name: str) -> None:
+    """ConfigError for a name that no model can have."""
+    if not 0 < len(name) <= MAX_NAME:
+        raise ConfigError(f"a model's name has 1 to {MAX_NAME} characters, but this one has {len(name)}")
 
 
 def load_bundle(model: Path | str, device: str = "cpu") -> Bundle:

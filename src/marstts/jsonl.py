@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -139,7 +140,7 @@ def parse_row(model: type[Row], content: bytes) -> Row:
     if text.count("[") + text.count("{") > MAX_DEPTH or _SUSPECT.search(text):
         parse_object(text, "the line", DataError)
     try:
-        return _adapter(model).validate_json(content)
+        return _adapter(model).validate_json(content.removeprefix(BOM_UTF8))
     except ValidationError as error:
         raise DataError("; ".join(_complaint(found) for found in error.errors(include_url=False))) from error
 

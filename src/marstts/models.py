@@ -20,6 +20,7 @@ from marstts.bundle import (
     TOKENIZER_FILE,
     Bundle,
     BundleInfo,
+    check_name,
     copy_tree_without,
     find_bundle,
     load_bundle,
@@ -129,6 +130,7 @@ def export_bundle(
     The model's parameters are rounded to the format in place. CheckpointError if parts do not fit one another.
     """
     module = architecture_of(architecture)
+    check_name(name)
     info = BundleInfo(
         name=name,
         architecture=architecture,

@@ -78,14 +78,17 @@ def read_regular_file(path: Path | str, max_bytes: int, kind: type[MarsError] = 
 
 
 def read_text(path: Path | str, max_bytes: int, kind: type[MarsError] = FileError) -> str:
-    """All text of a regular UTF-8 file of at most `max_bytes`; raises `kind` where it is anything else."""
+    """All text of a regular UTF-8 file of at most `max_bytes`; raises `kind` where it is anything else.
+
+    A byte order mark at its beginning, which some editors write, is no part of the text.
+    """
     return decode_text(read_regular_file(path, max_bytes, kind), printable_name(path), kind)
 
 
 def decode_text(content: bytes, name: str, kind: type[MarsError] = FileError) -> str:
-    """Bytes as UTF-8 text; raises `kind`, prefixed by `name`."""
+    """Bytes as UTF-8 text, without a byte order mark; raises `kind`, prefixed by `name`."""
     try:
-        return content.decode("utf-8")
+        return content.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise kind(f"{name}: expected UTF-8 text, but byte {error.start} is no part of a letter") from error
 

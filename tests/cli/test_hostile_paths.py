@@ -43,6 +43,27 @@ def refusal(*words: Any) -> str:
     return sentence
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["voice", "create", "victim", "--name", "me", "--output"],
+        ["speak", "Hi.", "--reference", "victim", "--output"],
+        ["speak", "Hi.", "--voice", "victim", "--output"],
+        ["speak", "--file", "victim", "--words"],
+        ["evaluate", "testset", "victim", "--output"],
+        ["train", "tokenizer", "victim", "--output"],
+    ],
+)
+@pytest.mark.parametrize("link", [False, True])
+def test_a_file_that_is_read_is_not_overwritten(words: list[str], link: bool) -> None:
+    output = "a.srt" if "--words" in words else "a.wav"
+    os.rename("victim", output)
+    if link:
+        os.link(output, "other" + output)
+    Path("victim").symlink_to(output)  # what `refusal` looks at
+    assert "would be overwritten" in refusal(*words, "other" + output if link else output)
+
+
 @pytest.mark.parametrize("name", ["pipe", "/dev/zero", "/dev/full", ".", "no\nsuch\x1b[2Jfile", "a" * 300])
 @pytest.mark.parametrize(
     "words",

@@ -53,6 +53,15 @@ def test_every_chapter_becomes_a_tagged_file(book: Path, reference_file: Path) -
         assert file.frames / file.samplerate > 2
 
 
+def test_a_book_that_names_no_author_has_no_tag_of_one(book: Path, reference_file: Path) -> None:
+    book.write_text(BOOK.replace("Author: B. Writer\n", ""))
+    result = speak("--file", book, "--output", "walk/", "--reference", reference_file)
+    assert result.exit_code == 0, result.stderr
+    with soundfile.SoundFile(Path("walk") / FILES[1]) as file:
+        tags = file.copy_metadata()
+    assert (tags["title"], tags["artist"], tags["album"]) == ("Chapter II. The Hill", "", "The Walk")
+
+
 @pytest.mark.slow
 def test_chapters_that_are_there_are_kept(book: Path, reference_file: Path) -> None:
     arguments = ("--file", book, "--output", "walk/", "--reference", reference_file)

@@ -230,6 +230,12 @@ def test_changed_systems_and_test_sets_do_not_mix_with_old_scores(tmp_path: Path
 
 
 @pytest.mark.slow
+def test_two_systems_of_one_name_are_refused_before_anything_is_written(tmp_path: Path):
+    with pytest.raises(DataError, match="two systems are named 'ground-truth'"):
+        score_systems([GroundTruth(), GroundTruth()], TRIALS, tmp_path / "out", load_length_only)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_trial_without_ground_truth_is_scored_by_the_other_metrics(metrics: Metrics):
     alone = TRIALS[0].model_copy(update={"ground_truth": None})
     score = metrics.score("model", alone, audio.read(TRIALS[0].ground_truth))

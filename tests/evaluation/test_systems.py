@@ -14,6 +14,7 @@ import marstts
 from marstts import audio
 from marstts.audio import Waveform
 from marstts.errors import DataError
+from marstts.evaluation.open_systems import SystemOptions, find_systems
 from marstts.evaluation.systems import Clone, CodecResynthesis, EspeakNg, Model, Variant, ablate
 from marstts.generation.request import SamplingConfig
 from marstts.metrics.testset import Trial, folder_digest, take_seed
@@ -134,6 +135,14 @@ def test_ablations_change_one_setting():
     assert ablate(session, Variant.NO_QUALITY_PREFIX) == Session(SpeechModel(quality_prefix_hz=None))
     with pytest.raises(DataError, match="architecture plain have no quality prefix"):
         ablate(Session(PlainModel()), Variant.NO_QUALITY_PREFIX)
+
+
+def test_a_model_in_the_current_folder_has_the_name_of_that_folder(toy_bundle: Path, monkeypatch: pytest.MonkeyPatch):
+    options = SystemOptions([Clone.SHALLOW], 0, {}, None)
+    [named] = find_systems(str(toy_bundle), options)
+    monkeypatch.chdir(toy_bundle)
+    [system] = find_systems(".", options)
+    assert system.name == named.name == f"{toy_bundle.name} (shallow)"
 
 
 @pytest.mark.slow

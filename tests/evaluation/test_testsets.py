@@ -14,6 +14,7 @@ from marstts.data.corpora import synthetic as corpora_synthetic
 from marstts.data.corpora.synthetic import split_of_sentence
 from marstts.data.manifest import Utterance, write_manifest
 from marstts.errors import DataError
+from marstts.evaluation.recordings import find_recordings
 from marstts.evaluation.testsets import catalog, ears, hard_texts, synthetic
 from marstts.evaluation.testsets.catalog import missing_for_testset, open_testset, subsample
 from marstts.metrics.testset import Trial, refuse_repeated_ids
@@ -293,6 +294,14 @@ def test_a_list_may_name_the_speakers(tmp_path: Path):
     assert {(trial.id, trial.speaker, trial.reference.stem) for trial in trials} == {
         ("one", "anna", "two"), ("two", "anna", "one"),
     }  # fmt: skip
+
+
+def test_a_list_without_a_header_is_that_of_prepare_folder(tmp_path: Path):
+    for name in ("a", "b", "c"):
+        recording(tmp_path / f"{name}.wav")
+    (tmp_path / "metadata.csv").write_text("a.wav|The first.|anna\nb|The second.|bert\nc.wav|The third.\n")
+    found = [(one.speaker, one.transcript) for one in find_recordings(tmp_path)]
+    assert found == [("anna", "The first."), ("bert", "The second."), (tmp_path.name, "The third.")]
 
 
 def test_real_speakers_get_eight_sentences_each_from_a_reference_of_good_length(tmp_path: Path):

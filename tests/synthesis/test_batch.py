@@ -210,6 +210,14 @@ def test_numbers_of_texts_voices_and_seeds_must_agree(reference: Waveform):
             tts.speak_many(["One.", "Two."], **wrong)
 
 
+def test_one_text_is_no_list_of_texts_and_a_batch_has_room_for_one(reference: Waveform):
+    tts = scripted_synthesizer(good)
+    with pytest.raises(ConfigError, match="put it into a list"):  # instead of speaking its letters
+        tts.speak_many("One.", tts.clone(reference))
+    with pytest.raises(ConfigError, match="room for 1 sentence or more, but has 0"):
+        tts.speak_many(["One."], tts.clone(reference), batch=0)
+
+
 def from_another_encoder(voice: Voice) -> Voice:
     """The same voice as if another identity encoder had made it."""
     return replace(voice, encoders={**voice.encoders, "identity": "another"}, reference=b"")

@@ -156,6 +156,13 @@ def test_markdown_headings_are_chapters() -> None:
     assert [chapter.title for chapter in book] == ["One", "Two"]
 
 
+def test_a_chapter_of_a_few_words_is_kept() -> None:
+    book = book_of_text("# Poem\n\nRoses are red,\nviolets blue.\n\n# Rest\n\nMany more words than that.\n", "f")
+    assert [(chapter.title, chapter.text) for chapter in book] == [
+        ("Poem", "Roses are red,\nviolets blue."), ("Rest", "Many more words than that."),
+    ]  # fmt: skip
+
+
 def test_a_text_without_headings_is_one_chapter(tmp_path: Path) -> None:
     path = tmp_path / "tale.txt"
     path.write_bytes("Once there was a caf\xe9.".encode("cp1252"))

@@ -26,6 +26,9 @@ MAX_AMPLITUDE = 100.0
 SPAN_TOLERANCE_SECONDS = 0.02
 """A span may end this much after the file: lists of spans are rounded."""
 
+CANCELED = 1e-4
+"""Power of the mean of channels, relative to theirs (-40 dB), below which they cancel each other."""
+
 BLOCK_VALUES = 2**18
 """Values (frames times channels) decoded at a time: a few seconds of mono."""
 
@@ -105,21 +108,31 @@ def check_promise(name: str, decoder: Decoder, max_seconds: float) -> None:
 def mono_blocks(
     name: str, decoder: Decoder, max_seconds: float, num_frames: int | None = None
 ) -> Iterator[NDArray[np.float32]]:
-    """Checked samples (N,) in blocks: all; or the next `num_frames`, of which rounding may drop some."""
+    """Checked samples (N,) in blocks: all; or the next `num_frames`, of which rounding may drop some.
+
+    They are the mean of the channels; AudioError at the end where that leaves nothing of them.
+    """
     block_frames = max(1, BLOCK_VALUES // decoder.channels)
     done = 0
+    power = power_of_mean = 0.0
     try:
         while len(block := decoder.read(block_frames if num_frames is None else min(block_frames, num_frames - done))):
             done += len(block)
             if done > max_seconds * decoder.sample_rate:
                 raise AudioError(too_long(name, max_seconds))
-            yield check_samples(name, block.mean(axis=1, dtype=np.float32))
+            mean = check_samples(name, block.mean(axis=1, dtype=np.float32))
+            if decoder.channels > 1:
+                power += float(np.vdot(block, block)) / decoder.channels
+                power_of_mean += float(np.vdot(mean, mean))
+            yield mean
     except DecodingFailed as error:
         raise corrupt(name, done / decoder.sample_rate) from error
     expected = decoder.frames if num_frames is None else num_frames - int(SPAN_TOLERANCE_SECONDS * decoder.sample_rate)
     if expected is not None and done < expected:
         seconds, came = expected / decoder.sample_rate, done / decoder.sample_rate
         raise AudioError(f"{name}: corrupt or cut short; expected {seconds:.1f} s, but only {came:.1f} s are intact")
+    if power_of_mean < CANCELED * power:
+        raise AudioError(f"{name}: its channels have opposite signs and cancel each other; export one of them alone")
 
 
 def resampled(blocks: Iterable[NDArray[np.float32]], before: int, after: int) -> Iterator[NDArray[np.float32]]:

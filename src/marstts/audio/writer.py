@@ -49,12 +49,16 @@ class Tags:
 
     title: str
     artist: str
+    """Empty where it is not known; the file then has no such tag."""
+
     album: str
     track: int
 
     def write_to(self, file: soundfile.SoundFile) -> None:
         """Set the tags of an open file, before its first sample."""
-        file.title, file.artist, file.album = self.title, self.artist, self.album
+        file.title, file.album = self.title, self.album
+        if self.artist:  # libsndfile refuses a tag without characters
+            file.artist = self.artist
         file.tracknumber, file.genre = str(self.track), "Audiobook"
 
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 import marstts
-from marstts.cli.terminal import messages, printed_warnings
+from marstts.cli.terminal import check_not_read, messages, printed_warnings
 from marstts.errors import DataError
 from marstts.evaluation.baseline_worker import BASELINES
 from marstts.evaluation.comparison import gather_scores
@@ -192,6 +192,7 @@ def testset_command(
     exclude: Annotated[Path | None, typer.Option(help="Test set whose sentences are left out.")] = None,
 ) -> None:
     """Pair test utterances with references by the same speaker; the same manifest gives the same test set."""
+    check_not_read([output], manifest, exclude)
     is_number = speakers.isascii() and speakers.isdigit() and len(speakers) < 10
     named = [] if is_number else [name.strip() for name in speakers.split(",")]
     trials = make_testset(

@@ -18,7 +18,7 @@ from marstts.cli import speak_options as options
 from marstts.cli.speak_input import check_options, choose_book, choose_text, choose_voice
 from marstts.cli.speak_output import check_book_output, check_output, progress_bar, report, report_lines
 from marstts.cli.streaming import StreamReport, is_pipe, open_held, open_sink, play_through, write_sentences
-from marstts.cli.terminal import check_utf8
+from marstts.cli.terminal import check_not_read, check_utf8
 from marstts.errors import ConfigError
 from marstts.generation.engine import EngineKind
 from marstts.lazy import lazy_module
@@ -70,6 +70,7 @@ def speak(
         reference=reference, transcript=transcript, voice=voice, file=file, stream=stream, batch=batch, compat=compat,
         top_p=top_p, words=words, takes=takes, speed=speed,
     )  # fmt: skip
+    check_not_read([output, words], reference, voice, file, lexicon)
     chapters = None if stream or batch is not None or compat is not None else choose_book(text, file, output)
     if chapters is not None and (words is not None or takes > 1 or speed != 1.0):
         raise ConfigError("--words, --takes and --speed go with one text; they do not go with a book")
@@ -100,8 +101,7 @@ def speak(
         report(sent, output, as_json=json_report)
     else:
         choices = {"seed": seed, "top_p": top_p, "continuation": mode, "takes": takes, "speed": speed}
-        speech = speak_whole(synthesizer, spoken, speaker, output, words, **choices)
-        report(speech, output, as_json=json_report)
+        report(speak_whole(synthesizer, spoken, speaker, output, words, **choices), output, as_json=json_report)
 
 
 def speak_whole(

@@ -14,10 +14,12 @@ from marstts.bundle import PUBLISHED
 from marstts.cli.book_output import is_book_output
 from marstts.cli.terminal import print_prefix, printed_warnings
 from marstts.errors import ConfigError, TextError
+from marstts.file_errors import printable_name
 from marstts.lazy import lazy_module
 from marstts.reading import decode_text, read_text
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.voices import open_voice
+from marstts.text.formats import refuse_other_formats
 from marstts.voice import Voice
 
 if TYPE_CHECKING:
@@ -42,10 +44,18 @@ def choose_text(text: str | None, file: str | None) -> str:
         content = sys.stdin.buffer.read(MAX_TEXT_BYTES + 1)
         if len(content) > MAX_TEXT_BYTES:
             raise TextError(f"standard input: the text has more than {MAX_TEXT_BYTES} bytes; split it")
-        return decode_text(content, "standard input", TextError)
-    if file is not None and epub.is_epub_file(Path(file)):
+        return plain(decode_text(content, "standard input", TextError), "standard input")
+    if file is None:
+        return str(text)
+    if epub.is_epub_file(Path(file)):
         return "\n\n".join(book.words_of(chapter) for chapter in books.read_book(file))
-    return text if file is None else read_text(file, MAX_TEXT_BYTES, TextError)  # type: ignore[return-value]
+    return plain(read_text(file, MAX_TEXT_BYTES, TextError), printable_name(file))
+
+
+def plain(text: str, name: str) -> str:
+    """The text of a file or stream; TextError where it is the source of another kind of document."""
+    refuse_other_formats(text, name, TextError)
+    return text
 
 
 def choose_book(text: str | None, file: str | None, output: str | None) -> books.Book | None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marstts.errors import ConfigError
-from marstts.file_errors import printable_text
+from marstts.file_errors import printable_name, printable_text
 from marstts.lazy import lazy_module
 from marstts.synthesis.clone import ReferenceWarning
 from marstts.voice import Voice
@@ -50,6 +53,23 @@ def progress_of(what: str) -> Iterator[progress.Progress | None]:
     columns = (progress.TextColumn(what), progress.BarColumn(), progress.MofNCompleteColumn())
     with progress.Progress(*columns, progress.TimeRemainingColumn(), console=messages(), transient=True) as display:
         yield display
+
+
+def check_not_read(outputs: Sequence[str | Path | None], *inputs: str | Path | None) -> None:
+    """Raise ConfigError where a file to write is one of those that are read: it would be lost."""
+    for output, path in product(outputs, inputs):
+        if output is not None and path is not None and is_same_file(str(output), str(path)):
+            raise ConfigError(
+                f"{printable_name(str(output))}: this file is read, and would be overwritten; write to another one"
+            )
+
+
+def is_same_file(first: str, second: str) -> bool:
+    """Whether two paths are of one regular file."""
+    try:
+        return os.path.isfile(first) and os.path.samefile(first, second)
+    except (OSError, ValueError):  # no such file, or a text that is no path
+        return False
 
 
 def check_utf8(**options: str | None) -> None:

@@ -21,6 +21,7 @@ from marstts.file_errors import printable_name
 from marstts.reading import open_regular
 from marstts.text.books import read_book
 from marstts.text.epub import is_epub_file
+from marstts.text.formats import refuse_other_formats
 from marstts.text.language import warnings_of
 from marstts.text.lexicon import Lexicon, read_lexicon
 from marstts.text.reading import Passage, Reading, read_stream, read_text
@@ -83,6 +84,7 @@ def _whole(words: str, lexicon: Lexicon) -> Iterator[Passage]:
 def _stream(opened: TextIO, lexicon: Lexicon, name: str) -> Iterator[Passage]:
     """The passages of an open file as they are read; SSML is read whole."""
     start = _read(opened, PIECE_CHARACTERS, name)
+    refuse_other_formats(start, name, TextError)
     if is_ssml(start):
         yield from _whole(start + _read(opened, MAX_CHARACTERS, name), lexicon)
         return

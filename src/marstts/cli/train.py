@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from marstts.cli.terminal import check_utf8
+from marstts.cli.terminal import check_not_read, check_utf8
 from marstts.config import read_config
 from marstts.errors import ConfigError, DataError
 from marstts.file_errors import printable_name, printable_text
@@ -208,6 +208,7 @@ def tokenizer(
     """Train the text tokenizer (BPE), with the special tokens and quality prefixes of the prompt."""
     from marstts.training.mars6.tokenizer import texts_of, train_bpe
 
+    check_not_read([output], *texts)
     trained = train_bpe(texts_of(texts), vocab_size)
     output.parent.mkdir(parents=True, exist_ok=True)
     trained.save(output)

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from marstts.cli.terminal import check_utf8, print_prefix, printed_warnings
+from marstts.cli.terminal import check_not_read, check_utf8, print_prefix, printed_warnings
 from marstts.errors import VoiceError
 from marstts.file_errors import printable_name, printable_text
 from marstts.synthesis.loading import load
@@ -42,6 +42,7 @@ def create(
     check_utf8(name=name, transcript=transcript, consent=consent)
     if not Path(output).parent.is_dir():
         raise VoiceError(f"{printable_name(output)}: there is no folder {printable_name(Path(output).parent)}")
+    check_not_read([output], reference)
     with printed_warnings():
         synthesizer = load(model)
         voice = synthesizer.clone(reference, transcript, name=name, consent=consent, keep_reference=keep_reference)

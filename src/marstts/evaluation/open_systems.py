@@ -150,7 +150,12 @@ def find_systems(name: str, options: SystemOptions) -> list[System]:
     folder = model_folder(model)
     if folder is None:
         return [TakesFolder(Path(name))]
-    return find_clones(load_model(model), Path(model).name, folder_digest(folder), variant, options)
+    return find_clones(load_model(model), row_name(Path(model)), folder_digest(folder), variant, options)
+
+
+def row_name(model: Path) -> str:
+    """The name of a model's folder in tables, which `.` and `..` do not have."""
+    return model.resolve().name if model.name in ("", "..") else model.name
 
 
 def find_clones(

@@ -4,7 +4,8 @@ Upstream: `FOLDER/*.wav` (or .flac), with a list in the folder, or a .txt file o
 Downstream: `reconstruction`, `testsets.folder`, `testsets.real_speakers`.
 
 A list is metadata.csv (columns separated by |), transcripts.tsv or clips.tsv (by tabs). Its first column names the
-recording; `normalised_text` or `text` is the transcript, `speaker` the speaker. Without a list, a folder is a speaker.
+recording; `normalised_text` or `text` is the transcript, `speaker` the speaker. A metadata.csv without such a header is
+that of `marstts prepare folder`: file, text and perhaps speaker. Without a list, a folder is a speaker.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from marstts.reading import read_text
 AUDIO_SUFFIXES = (".wav", ".flac")
 LISTS = {"metadata.csv": "|", "transcripts.tsv": "\t", "clips.tsv": "\t"}
 """Lists that a folder may hold, and the separators of their columns."""
+
+COLUMNS = ("file", "text", "speaker")
+"""Columns of a metadata.csv whose first line names none."""
 
 MAX_LIST_BYTES = 2**30
 MAX_TEXT_BYTES = 2**20
@@ -82,8 +86,12 @@ def read_list(folder: Path) -> dict[str, Mapping[str, str]]:
         if not path.exists():
             continue
         text = read_text(path, MAX_LIST_BYTES, DataError)
+        first = text.split("\n", 1)[0].strip().split(separator)
+        has_header = separator != "|" or not {"normalised_text", *COLUMNS}.isdisjoint(first)
+        columns = None if has_header else COLUMNS
+        lines = io.StringIO(text, newline="")
         try:
-            rows = list(csv.DictReader(io.StringIO(text, newline=""), delimiter=separator, quoting=csv.QUOTE_NONE))
+            rows = list(csv.DictReader(lines, columns, delimiter=separator, quoting=csv.QUOTE_NONE))
         except csv.Error as error:
             raise DataError(f"{printable_name(path)}: expected rows of columns, but {error}") from error
         return {str(next(iter(row.values()), "")): row for row in rows}

@@ -27,6 +27,7 @@ from marstts.data.workers import Processes, run_in_order
 from marstts.errors import DataError, MarsError
 from marstts.evaluation.baselines import Baseline, BaselineMissingError
 from marstts.evaluation.systems import System, TakesFolder
+from marstts.file_errors import printable_text
 from marstts.files import lock_folder, write_file
 from marstts.jsonl import Torn, open_appender, read_rows
 from marstts.metrics.panel import Metrics
@@ -87,8 +88,15 @@ def score_systems(
     """Generate and score a take for every trial of every system, unless it has been scored before.
 
     `load_metrics` opens the metrics before the first take is generated, and again in each of several processes. Raises
-    DataError if another process works in the folder, or if it was begun with other systems, trials or metrics.
+    DataError if another process works in the folder, if it was begun with other systems, trials or metrics, or if two
+    systems have one name.
     """
+    names = [system.name for system in systems]
+    if repeated := next((name for name in names if names.count(name) > 1), None):
+        raise DataError(
+            f"two systems are named {printable_text(repeated)!r}, and their scores must not mix; name each system "
+            "once, and rename one of two folders of the same name"
+        )
     with lock_folder(output, DataError):
         metrics = load_metrics()
         for system in systems:

@@ -209,7 +209,7 @@ def read_results(results: Path, key: Path | None) -> list[SessionRecord]:
     if key is None:
         raise DataError(f"{name}: results of Mechanical Turk need the key.json of `marstts listening-test export`")
     sessions = read_key(key).sessions
-    text = read_text(results, MAX_FILE_BYTES, DataError).removeprefix("\ufeff")
+    text = read_text(results, MAX_FILE_BYTES, DataError)
     try:
         rows = list(csv.DictReader(io.StringIO(text, newline="")))
     except csv.Error as error:

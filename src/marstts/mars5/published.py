@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marstts.bundle import BUNDLE_FILE, TOKENIZER_FILE, BundleInfo, model_folder, new_bundle, part_config
+from marstts.bundle import BUNDLE_FILE, TOKENIZER_FILE, BundleInfo, check_name, model_folder, new_bundle, part_config
 from marstts.codec.registry import CodecPart, EncodecPart
 from marstts.errors import require
 from marstts.lazy import lazy_module
@@ -41,6 +41,7 @@ def convert(
     The codec is EnCodec with Vocos unless another is given; it is not opened.  Head counts: None = width / 64, as
     published.  Nothing is written where an input is refused (CheckpointError).
     """
+    check_name(name)
     models = checkpoint.load_released(ar, nar, ar_heads=ar_heads, nar_heads=nar_heads)
     codec = codec or EncodecPart()
     info = BundleInfo(

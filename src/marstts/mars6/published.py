@@ -18,6 +18,7 @@ from marstts.bundle import (
     PUBLISHED,
     TOKENIZER_FILE,
     BundleInfo,
+    check_name,
     model_folder,
     new_bundle,
     part_config,
@@ -76,6 +77,7 @@ def convert(
     Nothing is written where an input is refused (CheckpointError); an older bundle is replaced only at the end.
     """
     require("torch", EXTRA)
+    check_name(name)
     released = load_released(checkpoint, sha256)
     model = released.model
     vocabulary = read_minbpe(tokenizer, model.config.text_vocab_size)

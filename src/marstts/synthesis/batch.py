@@ -386,7 +386,9 @@ def speech_of(result: SpeakResult) -> Speech:
 
 
 def pair_up(texts: Sequence[str], voices: Voice | Sequence[Voice], seeds: int | Sequence[int]) -> list[SpeakRequest]:
-    """Pair texts with their voices and seeds; raises ConfigError where their numbers differ."""
+    """Pair texts with their voices and seeds; raises ConfigError where their numbers differ, or for one text alone."""
+    if isinstance(texts, str):  # which is a sequence of its letters
+        raise ConfigError("expected a list of texts, but this is one text; put it into a list")
     each_voice = [voices] * len(texts) if isinstance(voices, Voice) else list(voices)
     each_seed = [seeds] * len(texts) if isinstance(seeds, int) else list(seeds)
     if not len(texts) == len(each_voice) == len(each_seed):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marstts.audio import Waveform
+from marstts.errors import ConfigError
 from marstts.generation.scheduler import AsyncScheduler
 from marstts.lazy import lazy_module
 from marstts.synthesis import clone as cloning
@@ -217,8 +218,10 @@ class Synthesizer(ModelSession):
 
         `voices` and `seeds` are one value for all texts, or one value for each. The result of a text that cannot be
         spoken has its error; the other texts are spoken all the same. Raises ConfigError if the numbers of texts,
-        voices and seeds differ.
+        voices and seeds differ, for a single text instead of a list, and for a `batch` below 1.
         """
+        if batch < 1:
+            raise ConfigError(f"a batch needs room for 1 sentence or more, but has {batch}")
         return run_requests(
             self,
             iter(pair_up(texts, self.open_voices(voices), seeds)),

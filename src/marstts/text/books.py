@@ -16,10 +16,9 @@ from marstts.errors import DataError
 from marstts.file_errors import printable_name
 from marstts.reading import read_regular_file
 from marstts.text.epub import is_epub, read_epub
+from marstts.text.formats import refuse_other_formats
 
 MAX_FILE_BYTES = 64 * 2**20
-MIN_CHAPTER_CHARACTERS = 40
-"""A heading with less text behind it is a line of a table of contents."""
 
 _NUMBER_WORD = (
     "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen"
@@ -34,6 +33,9 @@ _HEADING = re.compile(
     re.IGNORECASE,
 )
 _MARKDOWN_HEADING = re.compile(r"#{1,2}[ \t]+(?P<title>\S.{0,120}?)[ \t]*#*\s*")
+_STATED = re.compile(r"\s*(?:(?:Title|Author): .{1,200}(?:\n\s*|$))+")
+"""Title and author at the beginning of a text, which are no words of its first chapter."""
+
 _GUTENBERG_START = re.compile(r"^\*\*\* ?START OF (?:THE|THIS) PROJECT GUTENBERG.{0,200}$", re.MULTILINE)
 _GUTENBERG_END = re.compile(
     r"^(?:\*\*\* ?END OF (?:THE|THIS) PROJECT GUTENBERG|End of (?:the )?Project Gutenberg)", re.MULTILINE
@@ -78,7 +80,9 @@ def read_book(path: Path | str) -> Book:
         parts = [(title, text) for title, text in content.chapters if _has_words(text) or _has_words(title)]
         found = Book(content.title or path.stem, content.author, content.language, _number(parts))
     else:
-        found = book_of_text(_decode(path), path.stem)
+        text = _decode(path)
+        refuse_other_formats(text, printable_name(path), DataError)
+        found = book_of_text(text, path.stem)
     if not found.chapters:
         raise DataError(f"{printable_name(path)}: expected a book, but there are no words in it")
     return found
@@ -89,13 +93,18 @@ def book_of_text(text: str, name: str) -> Book:
     title, author = _stated(text, "Title") or name, _stated(text, "Author")
     if start := _GUTENBERG_START.search(text):
         text = text[start.end() :]
+    elif stated := _STATED.match(text):
+        text = text[stated.end() :]
     if end := _GUTENBERG_END.search(text):
         text = text[: end.start()]
     return Book(title, author, "", _number(list(_cut_chapters(text, title))))
 
 
 def _cut_chapters(text: str, name: str) -> Iterator[tuple[str, str]]:
-    """Titles and texts. A heading stands alone between blank lines; one without text behind it is passed over."""
+    """Titles and texts. A heading stands alone between blank lines.
+
+    One without words behind it, such as a line of a table of contents, is passed over; words never are.
+    """
     title = name
     lines: list[str] = []
     blank_before = True
@@ -120,7 +129,7 @@ def _heading_of(line: str) -> str | None:
 
 def _chapter(title: str, lines: list[str]) -> Iterator[tuple[str, str]]:
     text = "\n".join(lines).strip()
-    if _has_words(text) and (len(text) >= MIN_CHAPTER_CHARACTERS or "\n" not in text):
+    if _has_words(text):
         yield title, text
 
 

@@ -78,7 +78,7 @@ def read_lexicon(path: Path | str) -> Lexicon:
 
     Raises DataError where the file cannot be read, or with every line that is no entry.
     """
-    content = read_text(path, MAX_FILE_BYTES, DataError).removeprefix("\ufeff")
+    content = read_text(path, MAX_FILE_BYTES, DataError)
     respellings: dict[str, str] = {}
     complaints = []
     for number, line in enumerate(content.splitlines(), start=1):

@@ -14,7 +14,7 @@ import torch
 
 from marstts.codec.mini import MiniCodecConfig
 from marstts.data.manifest import Utterance, write_manifest
-from marstts.errors import ConfigError, DataError
+from marstts.errors import CheckpointError, ConfigError, DataError
 from marstts.precision import Precision
 from marstts.training.codec.config import AdversarialConfig, CodecTrainingConfig, Stage
 from marstts.training.codec.export import load_codec
@@ -165,6 +165,14 @@ def test_recordings_of_another_rate_are_resampled(manifest: Path, tmp_path: Path
     samples = segments.segment(segments.known[0], 0.0, np.random.default_rng(0)).samples
     expected = 0.5 * np.sin(2 * np.pi * 500 * np.arange(len(samples)) / 24000)
     np.testing.assert_allclose(samples[200:-200], expected[200:-200], atol=0.01)
+
+
+def test_a_run_with_checkpoints_keeps_the_configuration_of_its_model(manifest: Path, tmp_path: Path) -> None:
+    run(open_task(tiny(1), manifest, tmp_path), tiny(1).loop, tmp_path)
+    narrower = tiny(2).model_copy(update={"model": TINY.model_copy(update={"decoder_width": 10})})
+    with pytest.raises(CheckpointError, match="decoder_width is 10 instead of 18"):
+        open_task(narrower, manifest, tmp_path)
+    load_codec(tmp_path)
 
 
 def test_corrupt_recordings_are_skipped_and_listed_up_to_a_ratio(manifest: Path, tmp_path: Path) -> None:

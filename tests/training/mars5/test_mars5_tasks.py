@@ -274,6 +274,12 @@ def test_runs_that_do_not_fit_are_refused(corpus: Utterances, vocabulary: JointV
     for make, name in ((ar_task, "ar"), (nar_task, "nar")):
         config = make(corpus, vocabulary, loop=LoopConfig(steps=1)).config
         train(config, corpus, vocabulary, tmp_path / name)  # type: ignore[arg-type]
+    config = ar_task(corpus, vocabulary).config
+    for folder in ("ar", "nar"):  # of another size, and of another kind
+        model = config.model.model_copy(update={"layers": config.model.layers + 1})
+        with pytest.raises(CheckpointError, match=r"of another (kind of )?model"):
+            train(config.model_copy(update={"model": model}), corpus, vocabulary, tmp_path / folder)
+    trained_models(tmp_path / "ar", tmp_path / "nar")
     other = SpeechBPE(tuple((n, n) for n in range(5)), vocabulary.speech.special, 12)
     other.save(tmp_path / "nar" / "speech_tokenizer.json")
     with pytest.raises(CheckpointError, match="different speech tokenizers"):

@@ -87,6 +87,22 @@ def test_a_run_folder_keeps_tokenizer_and_configuration_and_returns_its_model(tm
         assert torch.equal(value, learner.ema.state_dict()[name])
 
 
+def test_a_run_with_checkpoints_keeps_the_configuration_of_its_model(tmp_path):
+    settings = config()
+    open_run(tmp_path, config(model={"heads": 4}), CORPUS)  # no checkpoint yet: this may still change
+    open_run(tmp_path, settings, CORPUS)
+    save(task(settings), tmp_path, 1)
+    before = (tmp_path / "config.json").read_bytes()
+    for change in ({"width": 40}, {"heads": 4}):  # of other shapes, and of the same
+        with pytest.raises(
+            CheckpointError, match=r"config.json: the checkpoints here are of another model \(\w+ is \d"
+        ):
+            open_run(tmp_path, config(model=change), CORPUS)
+    assert (tmp_path / "config.json").read_bytes() == before
+    trained_model(tmp_path)
+    open_run(tmp_path, config(model={"dropout": 0.1}, loop={"steps": 9}), CORPUS)  # what training alone uses may change
+
+
 def test_init_from_copies_the_ema_weights_of_another_run(tmp_path):
     settings = config()
     tokenizer = open_run(tmp_path / "base", settings, CORPUS)

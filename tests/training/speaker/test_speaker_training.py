@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from marstts.audio import Waveform, write
 from marstts.cli.main import app
 from marstts.data.manifest import Utterance, read_manifest, write_manifest
-from marstts.errors import ConfigError, DataError
+from marstts.errors import CheckpointError, ConfigError, DataError
 from marstts.speaker.mini import MiniEncoderConfig
 from marstts.training.loop import LoopConfig, run
 from marstts.training.speaker.augmentation import AugmentationConfig
@@ -207,6 +207,16 @@ def test_a_run_is_loaded_by_its_configuration(manifest: Path, tmp_path: Path) ->
     loaded = load_encoder(tmp_path / "run")
     for name, value in task.model.state_dict().items():
         torch.testing.assert_close(loaded.state_dict()[name], value, rtol=0, atol=0, msg=name)
+
+
+def test_a_run_with_checkpoints_keeps_the_configuration_of_its_model(manifest: Path, tmp_path: Path) -> None:
+    settings = config(Kind.IDENTITY, loop=LoopConfig(steps=1))
+    run(open_task(settings, [manifest], tmp_path), settings.loop, tmp_path)
+    wider = config(Kind.IDENTITY, model=MODEL.model_copy(update={"width": 13}))
+    with pytest.raises(CheckpointError, match="width is 13 instead of 12"):
+        open_task(wider, [manifest], tmp_path)
+    load_encoder(tmp_path)
+    open_task(config(Kind.IDENTITY, model=MODEL.model_copy(update={"name": "renamed"})), [manifest], tmp_path)
 
 
 def test_the_command_trains_an_encoder(manifest: Path, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def people_table(root: Path, excluded: Collection[str] = ()) -> Iterator[RawUtte
 
 def read_table(path: Path) -> list[dict[str, str]]:
     """Read the table's rows as dictionaries by column name; DataError names the line that does not fit."""
-    header, *lines = read_text(path, MAX_TABLE_BYTES, DataError).removeprefix("\ufeff").splitlines() or [""]
+    header, *lines = read_text(path, MAX_TABLE_BYTES, DataError).splitlines() or [""]
     names = [EITHER_SPELLING.sub("license", name) for name in header.split("\t")]
     missing = [name for name in COLUMNS if name not in names]
     if missing:

@@ -42,6 +42,7 @@ from marstts.training.corrupt_files import CORRUPT_FILE
 from marstts.training.device import pick_device
 from marstts.training.distributed import require_one_process
 from marstts.training.optim import learning_rate, minimize
+from marstts.training.run_model import check_same_model
 
 T = TypeVar("T")
 
@@ -337,8 +338,10 @@ def open_task(
 ) -> CodecTask:
     """The task of a run folder, with the resolved configuration written there, where `load_codec` reads it.
 
-    A new run begins with the weights of `base`, a run or an exported folder, where one is given.
+    A new run begins with the weights of `base`, a run or an exported folder, where one is given. CheckpointError where
+    the folder has checkpoints of another model.
     """
+    check_same_model(run / CONFIG_FILE, config.model)
     task = CodecTask(config, manifests, device, run / CORRUPT_FILE)
     if base is not None and latest(run) is None:
         init_from(task, base)

@@ -37,6 +37,7 @@ from marstts.training.loop import best, run
 from marstts.training.mars5.batches import train_vocabulary
 from marstts.training.mars5.config import ArTrainConfig, NarTrainConfig
 from marstts.training.mars5.tasks import EMA, ArTask, Mars5Task, NarTask
+from marstts.training.run_model import check_same_model
 
 Model = TypeVar("Model", CodecLM, ResidualTransformer)
 
@@ -88,6 +89,7 @@ def train(
         task = ArTask(config, corpus, vocabulary)
     else:
         task = NarTask(config, corpus, vocabulary)
+    check_same_model(folder / CONFIG_FILE, config.model)
     if distributed.rank() == 0:
         folder.mkdir(parents=True, exist_ok=True)
         write_config(config, folder / CONFIG_FILE)

@@ -22,11 +22,15 @@ from marstts.text.normalize import normalize
 from marstts.training.checkpoint import first_readable, latest, load_weights, preferred
 from marstts.training.mars6.codec_transfer import transfer_state
 from marstts.training.mars6.config import PretrainConfig, TrainedConfig
+from marstts.training.run_model import check_same_model
 
 CONFIG_FILE, TOKENIZER_FILE = "config.json", "tokenizer.json"
 
 MODEL, EMA, TEACHER = "model", "ema", "teacher"
 """Names of the sets of weights in a checkpoint; the last one with guidance distillation only."""
+
+FREE = ("dropout", "aligned_heads")
+"""Fields of the model that a resumed run may change."""
 
 TOKENIZER_TEXTS = 200_000
 """Number of texts that a tokenizer is trained on, spread over the corpus; more change it little and take long."""
@@ -42,12 +46,14 @@ def open_run(folder: Path, config: PretrainConfig, corpus: Corpus, base: str | P
     """Write the resolved configuration to a run folder, and give it a tokenizer, which is returned.
 
     The tokenizer is the run's if it has one already, else that of `base` (a run or bundle), else a new one.
-    ConfigError where guidance is to be distilled and there are no weights to distill it from.
+    ConfigError where guidance is to be distilled and there are no weights to distill it from; CheckpointError where
+    the folder has checkpoints of another model.
     """
     if config.guidance_distillation_scale > 1 and base is None and latest(folder) is None:
         raise ConfigError(
             "guidance_distillation_scale distills the guidance of trained weights; give a run: --init-from RUN"
         )
+    check_same_model(folder / CONFIG_FILE, config.model, FREE)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / TOKENIZER_FILE
     if not path.exists():

@@ -34,6 +34,7 @@ from marstts.training.corrupt_files import CORRUPT_FILE
 from marstts.training.device import pick_device
 from marstts.training.distributed import require_one_process
 from marstts.training.optim import learning_rate, minimize
+from marstts.training.run_model import check_same_model
 from marstts.training.seeds import step_seed
 from marstts.training.speaker.augmentation import augment_mel
 from marstts.training.speaker.clips import NEUTRAL_STYLE, Clip, crop, num_frames, read_corpora, target_attributes
@@ -49,6 +50,9 @@ from marstts.training.speaker.losses import (
     masked_distance,
 )
 from marstts.training.speaker.style_attributes import TARGETS
+
+NO_SIZES = ("name", "one_speaker_similarity")
+"""Fields of the model that do not describe its weights."""
 
 VALIDATION_SECONDS = 4.0
 
@@ -257,8 +261,9 @@ def open_task(
     """`build_task`, with the resolved configuration written to the run folder, where `load_encoder` reads it.
 
     A new run begins with the weights of `base`, a run or an exported folder, where one is given; ConfigError where its
-    sizes differ.
+    sizes differ, CheckpointError where the folder has checkpoints of another model.
     """
+    check_same_model(run / CONFIG_FILE, config.model, NO_SIZES)
     task = build_task(config, manifests, device, run / CORRUPT_FILE)
     if base is not None and latest(run) is None:
         init_from(task, base)
@@ -271,7 +276,6 @@ def init_from(task: IdentityTask | StyleTask, base: Path) -> None:
     """Set the encoder's weights to those of another run or of an exported folder; its outputs on top are new."""
     model = load_encoder(base)
     wanted = task.config.model
-    no_sizes = {"name": wanted.name, "one_speaker_similarity": wanted.one_speaker_similarity}
-    if model.config.model_copy(update=no_sizes) != wanted:
+    if model.config.model_copy(update={name: getattr(wanted, name) for name in NO_SIZES}) != wanted:
         raise ConfigError(f"{base}: this encoder has other sizes than the configuration; copy its [model] table")
     task.model.load_state_dict(model.state_dict())
