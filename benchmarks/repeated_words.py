@@ -30,9 +30,9 @@ from marstts.metrics.intervals import ratio_interval
 from marstts.synthesis.attention_path import SentencePlaces
 from marstts.synthesis.forced_takes import speak_once
 from marstts.synthesis.loading import load
-from marstts.synthesis.word_counts import find_runs, syllable_peaks
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.voices import packaged_names
+from marstts.synthesis.word_counts import find_runs, syllable_peaks
 
 WORDS = (
     "gone", "stay", "cold", "home", "jump", "push", "back", "slow", "mine", "move", "dance", "light", "night", "sleep",

@@ -41,9 +41,9 @@ WITHIN = {
                   "prefix_cut", "references", "repair", "speaker_change", "speech", "stream",
                   "streamed_words", "styled", "synthesizer", "voices", "word_counts", "word_evidence", "word_times",
                   "written_forms"},
-    "text": {"blocks", "bpe", "characters", "language", "lexicon", "markdown", "normalize", "numbers", "plain",
-             "prefilter", "prefilter_grams", "prefilter_tokens", "prefilter_words", "punctuation", "reading", "rules",
-             "segments", "sentences", "ssml", "tables"},
+    "text": {"blocks", "bpe", "characters", "formats", "language", "lexicon", "markdown", "normalize", "numbers",
+             "plain", "prefilter", "prefilter_grams", "prefilter_tokens", "prefilter_words", "punctuation", "reading",
+             "rules", "segments", "sentences", "ssml", "tables"},
 }  # fmt: skip
 """Modules of each package of marstts that it may import. A longer list is a slower start; see `marstts.lazy`."""
 

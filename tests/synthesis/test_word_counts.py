@@ -75,8 +75,8 @@ def test_peaks_of_loudness_are_those_of_a_signal_library():
 @pytest.mark.parametrize("rate", [16_000, 24_000, 44_100])
 def test_each_syllable_is_a_peak(rate: int):
     times = 0.2, 0.6, 0.9, 1.5
-    heard = syllables_at(*times, seconds=2.0)
-    resampled = Waveform(np.interp(np.arange(2 * rate) / rate, np.arange(2 * RATE) / RATE, heard.samples), rate)
+    spoken = syllables_at(*times, seconds=2.0)
+    resampled = Waveform(np.interp(np.arange(2 * rate) / rate, np.arange(2 * RATE) / RATE, spoken.samples), rate)
     assert syllable_peaks(resampled) == pytest.approx(np.array(times) + 0.075, abs=0.02)
 
 

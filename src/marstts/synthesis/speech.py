@@ -82,7 +82,7 @@ class Take:
     """Takes of this sentence that were sampled, this one included."""
 
     warning: str | None = None
-    """Why the take is not acceptable, if no attempt was and this one was the best; else None."""
+    """Reason why the take is not acceptable, if no attempt was and this one was the best; else None."""
 
     extra_pause_seconds: float = 0.0
     """Silence after the take that the text asks for, in addition to the usual one."""
@@ -97,7 +97,7 @@ class Take:
     """All takes that were compared, best first, where more than one was asked for."""
 
     repaired: str | None = None
-    """How a sentence was repaired whose attempts were all flawed; None if no repair was needed, or none helped."""
+    """Remedy: how a sentence was repaired whose attempts were all flawed; None if no repair was needed, or none helped."""
 
     @property
     def seconds(self) -> float:

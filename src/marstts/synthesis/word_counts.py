@@ -40,7 +40,7 @@ MIN_DOUBLED_SECONDS = 0.6
 none has."""
 
 FLOOR_DB = 25.0
-"""What is so far below the loudest frame is silence."""
+"""Frames so far below the loudest one are silence."""
 
 _VOWELS = re.compile(r"[aeiouy]+?(?=ing$)|[aeiouy]+")
 _SILENT_END = re.compile(r"(?<=[^aeiouyl])e$|(?<=[^aeiouylcsgxz])es$|(?<=[^aeioutdy])ed$|(?<=[aeiouy][lr])es?$")
@@ -66,7 +66,7 @@ class CountedWords:
     most: int
 
     def miscount(self, num_peaks: int) -> MiscountKind | None:
-        """What this number of peaks says; None where it may be right."""
+        """The kind of miscount that this number of peaks shows; None where it may be right."""
         if num_peaks > self.most:
             return MiscountKind.TOO_MANY
         return MiscountKind.TOO_FEW if num_peaks < self.fewest else None
