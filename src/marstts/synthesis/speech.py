@@ -97,7 +97,7 @@ class Take:
     """All takes that were compared, best first, where more than one was asked for."""
 
     repaired: str | None = None
-    """Remedy: how a sentence was repaired whose attempts were all flawed; None if no repair was needed, or none helped."""
+    """Remedy for a sentence whose attempts were all flawed; None if no repair was needed, or none helped."""
 
     @property
     def seconds(self) -> float:
