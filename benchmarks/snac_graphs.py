@@ -7,8 +7,8 @@ need an idle machine. The fastest of several runs counts, after one to warm up.
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -57,7 +57,9 @@ def random_snac(folder: Path) -> Path:
 def main() -> None:
     """Print a table, and the figures as JSON."""
     torch.set_num_threads(1)
-    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 5.0
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("seconds", type=float, nargs="?", default=5.0, help="length of the decoded audio")
+    seconds = parser.parse_args().seconds
     with tempfile.TemporaryDirectory() as temporary:
         source, graphs = random_snac(Path(temporary) / "source"), Path(temporary) / "graphs"
         export_snac(source, graphs)
