@@ -163,7 +163,7 @@ def prominent_peaks(levels: Sequence[float]) -> list[int]:
 
 
 def smooth_levels(waveform: Waveform) -> NDArray[np.float64]:
-    """(F,) decibels of the band of vowels, smoothed; at least `FLOOR_DB` below the loudest frame."""
+    """(F,) decibels of the band of vowels, smoothed; none is more than `FLOOR_DB` below the loudest."""
     rate = waveform.sample_rate
     window, hop = round(WINDOW_SECONDS * rate), round(FRAME_SECONDS * rate)
     spectra = magnitude_spectrogram(waveform.samples, window, hop)
