@@ -125,3 +125,12 @@ def test_a_long_word_with_twice_its_syllables_is_said_twice(times, steps, expect
     waveform = syllables_at(*times, seconds=0.1 * len(visited))
     found = find_flaws(search, "Ten nine.", STEP_SECONDS, waveform=waveform)
     assert [(flaw.kind, flaw.word) for flaw in found] == expected
+
+
+@pytest.mark.parametrize(("steps", "is_flawed"), [(10, True), (8, False)])
+def test_a_word_is_only_said_twice_if_it_lasts_as_long_for_each_of_its_syllables(steps, is_flawed):
+    places = places_of("Buy bananas.")
+    search = search_path(places, steps_at(places, [1, 1, *[2] * steps, 3, 4], sharpness=0.97))
+    waveform = syllables_at(0.25, 0.4, 0.55, 0.7, 0.85, 1.0, seconds=0.1 * (steps + 4))
+    found = find_flaws(search, "Buy bananas.", STEP_SECONDS, waveform=waveform)
+    assert [(flaw.kind, flaw.word) for flaw in found] == [(FlawKind.REPEATED, "bananas")] * is_flawed

@@ -35,9 +35,9 @@ FRAME_SECONDS, WINDOW_SECONDS, SMOOTHING_SECONDS = 0.01, 0.03, 0.12
 MIN_DIP_DB = 6.0
 """Loudness falls by this much between two syllables and rises by it again."""
 
-MIN_DOUBLED_SECONDS = 0.6
-"""A single word that lasts this long is a word said twice where it has twice its syllables. Of 6,294 words of sentences
-none has."""
+MIN_DOUBLED_SECONDS, SECONDS_PER_DOUBLED_SYLLABLE = 0.6, 0.3
+"""A single word that lasts this long, and this long for each of its syllables, is a word said twice where it has twice
+its syllables. Of 6,294 words of sentences none has. Shorter ones are not looked at: loudness costs most of the check."""
 
 FLOOR_DB = 25.0
 """Frames so far below the loudest one are silence."""
@@ -78,7 +78,7 @@ def miscounted_words(search: PathSearch, waveform: Waveform, step_seconds: float
     waveform: the whole take, from its first step.
     """
     runs = find_runs(search.places)
-    counted = [*runs, *long_words_apart(search, runs, MIN_DOUBLED_SECONDS / step_seconds)]
+    counted = [*runs, *long_words_apart(search, runs, step_seconds)]
     if not counted or not len(waveform.samples):
         return
     peaks = syllable_peaks(waveform)
@@ -104,13 +104,16 @@ def find_runs(places: SentencePlaces) -> list[CountedWords]:
     return runs
 
 
-def long_words_apart(search: PathSearch, runs: Sequence[CountedWords], num_steps: float) -> list[CountedWords]:
-    """The words outside of runs in which the path stays for so many steps: twice their syllables are too many."""
+def long_words_apart(search: PathSearch, runs: Sequence[CountedWords], step_seconds: float) -> Iterator[CountedWords]:
+    """The words outside of runs in which the path stays so long that they may be said twice."""
     in_runs = {index for run in runs for index in run.words}
-    steps = np.bincount(search.path, minlength=len(search.places.places)).tolist()
-    found = [index for index in search.places.words if steps[index] >= num_steps and index not in in_runs]
-    words = [(index, word_at(search.places, index)) for index in found]
-    return [CountedWords((index,), 0, 2 * num_syllables(word) - 1) for index, word in words if word]
+    seconds = (np.bincount(search.path, minlength=len(search.places.places)) * step_seconds).tolist()
+    for index in search.places.words:
+        if seconds[index] < MIN_DOUBLED_SECONDS or index in in_runs or not (word := word_at(search.places, index)):
+            continue
+        syllables = num_syllables(word)
+        if seconds[index] >= SECONDS_PER_DOUBLED_SYLLABLE * syllables:
+            yield CountedWords((index,), 0, 2 * syllables - 1)
 
 
 def word_at(places: SentencePlaces, index: int) -> str:
