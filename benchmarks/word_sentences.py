@@ -10,6 +10,7 @@ from marstts.data.corpora.synthetic import split_of_sentence
 from marstts.synthesis.forced_takes import SpokenSentence, speak_once
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.voices import packaged_names
+from marstts.voice import Voice
 from marstts.text.normalize import normalize
 
 SENTENCES = Path(__file__).parents[1] / "recipes" / "mini" / "text" / "modern.tsv.gz"
@@ -26,4 +27,9 @@ def held_out_sentences(count: int, seed: int, split: str = "test") -> list[str]:
 
 def speak_sentences(synthesizer: Synthesizer, texts: list[str], seed: int = 0) -> list[SpokenSentence]:
     """Speak each text once, the packaged voices in turn."""
-    return speak_once(synthesizer, texts, [synthesizer.open_voice(name) for name in packaged_names()], seed)
+    return speak_once(synthesizer, texts, packaged_voices(synthesizer), seed)
+
+
+def packaged_voices(synthesizer: Synthesizer) -> list[Voice]:
+    """The packaged voices, in the order in which sentences take them in turn."""
+    return [synthesizer.open_voice(name) for name in packaged_names()]

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from word_sentences import held_out_sentences, speak_sentences
+from word_sentences import held_out_sentences, packaged_voices, speak_sentences
 
 from marstts.benchmark.machine import gather_metadata
 from marstts.metrics import sphinx
@@ -112,7 +112,7 @@ def flaws(
     `texts`: also takes of other texts.
     """
     thorough = replace(synthesizer, omission_check=OmissionCheck.ALL_WORDS)
-    rng = random.Random(seed + first)
+    rng, voices = random.Random(seed + first), packaged_voices(synthesizer)
     chosen = [text for text in held_out_sentences(3 * (first + count), seed) if long_words(text)][first : first + count]
     sentences = speak_sentences(synthesizer, chosen, seed + first)
     pairs = [(text, rng.choice(long_words(text))) for text in chosen]
@@ -132,9 +132,10 @@ def flaws(
         thorough_kinds: dict[str, list[str]] = {}
         for kind, row in zip(takes, forced_rows(synthesizer, spoken, list(takes.values())), strict=True):
             search = search_path(spoken.places, row.attention)
-            kinds[kind] = sorted({flaw.kind.value for flaw in synthesizer.take_flaws(search, row)})
+            waveform = synthesizer.decode(synthesizer.model.codes(takes[kind]), voices[index % len(voices)])
+            kinds[kind] = sorted({flaw.kind.value for flaw in synthesizer.take_flaws(search, row, waveform)})
             if is_thorough:
-                thorough_kinds[kind] = sorted({flaw.kind.value for flaw in thorough.take_flaws(search, row)})
+                thorough_kinds[kind] = sorted({flaw.kind.value for flaw in thorough.take_flaws(search, row, waveform)})
         checks = {"single": kinds} | ({"one of several": thorough_kinds} if is_thorough else {})
         found.append({"text": spoken.text, "patches": word[1] - word[0], **checks})
     return found
