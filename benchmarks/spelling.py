@@ -4,7 +4,8 @@ Usage: python benchmarks/spelling.py [--sentences N] [--output JSON]
 
 Held-out sentences are spoken by mini in small letters, in capitals, and in capitals that are spelled simply; sentences
 with an initialism, and with dashes for commas, in both ways. The packaged voices take turns, seeds are the same. Error
-rates are pocketsphinx's. Needs the extra eval.
+rates are pocketsphinx's. Of interjections that are whole sentences, it is counted how often pocketsphinx recognizes no
+word at all. Needs the extra eval.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from word_sentences import held_out_sentences
 
 from marstts.benchmark.machine import gather_metadata, print_json
-from marstts.mars6.spelling import DASH, PAUSE, Spelling
+from marstts.mars6.spelling import DASH, LONE_INTERJECTIONS, PAUSE, Spelling
 from marstts.metrics.intervals import bootstrap_difference, ratio, ratio_interval
 from marstts.metrics.recognition import SphinxRecognizer, character_edits
 from marstts.metrics.transcript_errors import has_repetition, is_truncated
@@ -30,6 +31,8 @@ from marstts.synthesis.voices import packaged_names
 SEED = 9
 LONGEST = 60
 """Characters of a sentence."""
+
+INTERJECTION_SEEDS = 4
 
 FRAMES = (
     "The {} met on Monday.", "She works for the {}.", "We read about the {} today.", "Do you know the {}?",
@@ -54,6 +57,18 @@ def measure(synthesizer: Synthesizer, texts: list[str], spelling: Spelling) -> t
         rows.append((edits.errors, edits.length))
         flagged.append(has_repetition(words, transcript) or is_truncated(words, transcript))
     return np.array(rows, float), float(np.mean(flagged))
+
+
+def count_unrecognized(synthesizer: Synthesizer, spelling: Spelling) -> dict[str, Any]:
+    """Takes of each lone interjection in every packaged voice, and the number in which no word is recognized."""
+    model: Any = synthesizer.model
+    spoken, recognizer = replace(synthesizer, model=replace(model, spelling=spelling)), SphinxRecognizer()
+    counts = {}
+    for interjection in LONE_INTERJECTIONS:
+        text = f"{interjection.capitalize()}."
+        takes = [spoken.speak(text, name, seed=seed) for name in packaged_names() for seed in range(INTERJECTION_SEEDS)]
+        counts[text] = sum(not recognizer.transcribe(take.waveform) for take in takes)
+    return {"takes of each": len(packaged_names()) * INTERJECTION_SEEDS, "no word recognized": counts}
 
 
 def compare(synthesizer: Synthesizer, texts: list[str]) -> dict[str, Any]:
@@ -87,6 +102,7 @@ def main() -> None:
         "capitals": compare(synthesizer, [sentence.upper() for sentence in sentences]),
         "initialisms": compare(synthesizer, letters),
         "dashes": compare(synthesizer, dashed),
+        "interjections": {spelling.value: count_unrecognized(synthesizer, spelling) for spelling in Spelling},
     }
     print_json(result, options.output)
 

@@ -49,6 +49,25 @@ def test_capitals_and_letters_are_spelled_as_words(written: str, simple: str):
 @pytest.mark.parametrize(
     ("written", "simple"),
     [
+        ("Ah.", "Ahhh."),
+        ("aha!", "ah ha!"),
+        ("UH", "Uhhh"),
+        ("Ah, Anna.", "Ah, Anna."),
+        ("Oh.", "Oh."),
+        ("Ahab.", "Ahab."),
+    ],
+)
+def test_interjections_that_are_the_whole_sentence_are_drawn_out(written: str, simple: str):
+    spelled = spell(written, Spelling.SIMPLE)
+    assert spelled.text == simple
+    assert spell(written, Spelling.AS_WRITTEN).text == written
+    assert len(spelled.places) == len(simple) + 1 and spelled.places[-1] == len(written)
+    assert (np.diff(spelled.places) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("written", "simple"),
+    [
         ("Well, well, well, what now?", "Well: well: well, what now?"),
         ("No, no, no, NO!", "No: no: no: no!"),
         ("Tick, tock, tick, tock.", "Tick: tock: tick: tock."),

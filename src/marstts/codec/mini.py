@@ -132,6 +132,34 @@ class MiniCodecConfig(Config):
         return self
 
 
+class TimbreContrast(Config):
+    """How much timbre embeddings differ from their mean when the decoder is conditioned on them.
+
+    More contrast makes voices more distinct and words less clear (`training.codec.timbre_contrast`). Embeddings in
+    voice files stay what they are.
+    """
+
+    factor: float = Field(ge=0, le=4)
+    """Factor of the part that is orthogonal to the mean; 1 = unchanged, 0 = the mean voice."""
+
+    mean: tuple[FiniteFloat, ...] = Field(min_length=1, max_length=4096)
+    """(V,) the mean timbre embedding of many speakers, of any length above 0."""
+
+    @model_validator(mode="after")
+    def _mean_has_a_direction(self) -> TimbreContrast:
+        if not any(self.mean):
+            raise ValueError("the mean timbre embedding has only zeros")
+        return self
+
+    def apply(self, embedding: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The embedding (V,) with this contrast; its norm stays."""
+        direction = np.array(self.mean) / np.linalg.norm(self.mean)
+        common = (embedding @ direction) * direction
+        changed = common + self.factor * (embedding - common)
+        norm = max(float(np.linalg.norm(changed)), 1e-9)
+        return np.asarray(changed * (float(np.linalg.norm(embedding)) / norm), np.float32)
+
+
 class MiniCodecFolder(Config):
     """`config.json` of an exported codec."""
 
@@ -143,6 +171,9 @@ class MiniCodecFolder(Config):
 
     model: MiniCodecConfig
 
+    timbre_contrast: TimbreContrast | None = None
+    """How the decoder is conditioned on timbre embeddings of other contrast than those of the timbre encoder."""
+
     activation_ranges: dict[str, tuple[FiniteFloat, FiniteFloat]] = Field(default={}, max_length=4096)
     """Smallest and largest input of the decoder's linear maps by the name of the weight, for `mini_int8`."""
 
@@ -150,6 +181,16 @@ class MiniCodecFolder(Config):
     def _timbre_encoder_has_a_name(self) -> MiniCodecFolder:
         if bool(self.timbre_encoder) != bool(self.model.timbre_width):
             raise ValueError("timbre_encoder is a name where timbre_width is above 0, and empty where it is 0")
+        return self
+
+    @model_validator(mode="after")
+    def _timbre_contrast_fits(self) -> MiniCodecFolder:
+        contrast = self.timbre_contrast
+        if contrast is not None and len(contrast.mean) != self.model.timbre_width:
+            raise ValueError(
+                f"timbre_contrast has a mean of {len(contrast.mean)} numbers, but timbre embeddings of this codec have "
+                f"{self.model.timbre_width}"
+            )
         return self
 
 
@@ -166,7 +207,7 @@ class MiniCodec:
             codebook_size=self.config.codebook_size,
             hop_lengths=self.config.hop_lengths,
         )
-        self.timbre_encoder = described.timbre_encoder
+        self.timbre_encoder, self.timbre_contrast = described.timbre_encoder, described.timbre_contrast
         config, bins = self.config, self.config.fft_size // 2 + 1
         codes = (1, None, sum(self.spec.patch_layout))
         mels, hidden = (1, None, 2 * config.strides[0], config.num_mels), (1, None, config.decoder_width)
@@ -203,7 +244,8 @@ class MiniCodec:
     def with_timbre(self, embedding: NDArray[np.float32]) -> MiniCodec:
         """This codec with its decoder conditioned on the timbre embedding (V,); both share the same sessions."""
         conditioned = copy.copy(self)
-        conditioned._timbre = np.asarray(embedding, dtype=np.float32)
+        timbre = np.asarray(embedding, dtype=np.float32)
+        conditioned._timbre = timbre if self.timbre_contrast is None else self.timbre_contrast.apply(timbre)
         return conditioned
 
     @property

@@ -3,8 +3,8 @@
 Upstream: normalized sentences.  Downstream: `prompt`, for bundles whose `spelling` asks for it.
 Deviation from the paper. A model that reads bytes and was trained on texts with hardly any capitals and initialisms
 says "STOP" and "B B C" as noise; it knows "Stop" and "bee bee see". It loses count of equal words between commas, less
-so between colons, where readers pause as long. Each character keeps the place that it came from,
-so that word times and flaws are those of the sentence as it was.
+so between colons, where readers pause as long. "Ah." as a sentence is noise, too, and "Ahhh." less so. Each character
+keeps the place that it came from, so that word times and flaws are those of the sentence as it was.
 """
 
 from __future__ import annotations
@@ -53,13 +53,18 @@ _INITIAL = re.compile(r"\. [A-Z]")
 _RUN = re.compile(r"\b([a-z]+)(?:, \1\b){2,}|\b([a-z]+, [a-z]+)(?:, \2\b)+", re.IGNORECASE)
 """Equal words, or equal pairs of words, with commas between them: "no, no, no", "tick, tock, tick, tock"."""
 
+LONE_INTERJECTIONS = {"ah": "ahhh", "aha": "ah ha", "uh": "uhhh"}
+"""Sentences of a single word that no training text has: models say noise instead."""
+
+_LONE = re.compile(rf"({'|'.join(LONE_INTERJECTIONS)})[.!?]*", re.IGNORECASE)
+
 _SURROUNDING = 5
 """Characters on each side of a word that these patterns see."""
 
 _UNUSUAL = re.compile(
     rf"[A-Za-z][A-Z]|'[A-Z]|{_STARTS_WORD}(?:[B-HJ-NP-Zb-hj-np-z](?![A-Za-z])|[AIO](?:'s)?[ -][AIO](?![A-Za-z]))|{DASH}"
 )
-"""Found in every sentence that has another spelling: a dash, an inner capital, a single letter, two of AIO."""
+"""Found in other sentences that have another spelling: a dash, an inner capital, a single letter, two of AIO."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +86,8 @@ def spell(text: str, spelling: Spelling) -> SpelledText:
     """`text` in this spelling."""
     if spelling is Spelling.SIMPLE:
         text = _RUN.sub(lambda run: run[0].replace(",", ":"), text)
-    if spelling is Spelling.AS_WRITTEN or _UNUSUAL.search(text) is None:
+    is_lone = _LONE.fullmatch(text) is not None
+    if spelling is Spelling.AS_WRITTEN or not (is_lone or _UNUSUAL.search(text)):
         return SpelledText(text, np.arange(len(text) + 1))
     places: list[int] = []
     spelled, end = "", 0
@@ -90,12 +96,22 @@ def spell(text: str, spelling: Spelling) -> SpelledText:
         places += range(end, piece.start())
         before = text[max(0, piece.start() - _SURROUNDING) : piece.start()]
         after = text[piece.end() : piece.end() + _SURROUNDING]
-        form = PAUSE if piece[0].startswith(DASH[:2]) else simple_form(piece[0], before, after)
+        form = lone_interjection(piece[0]) if is_lone else other_form(piece[0], before, after)
         spelled += form
         places += np.linspace(piece.start(), piece.end(), len(form), endpoint=False).astype(int).tolist()
         is_initial = len(piece[0]) == 1 and piece[0] not in WORD_LETTERS and piece[0].isupper() and form != piece[0]
         end = piece.end() + (is_initial and _INITIAL.match(after) is not None)
     return SpelledText(spelled + text[end:], np.array([*places, *range(end, len(text) + 1)]))
+
+
+def lone_interjection(word: str) -> str:
+    """An interjection as it is spelled where it is the whole sentence, with the first letter as it was."""
+    return word[0] + LONE_INTERJECTIONS[word.lower()][1:]
+
+
+def other_form(piece: str, before: str, after: str) -> str:
+    """The pause for a dash, or the simple form of a word."""
+    return PAUSE if piece.startswith(DASH[:2]) else simple_form(piece, before, after)
 
 
 def simple_form(word: str, before: str, after: str) -> str:
