@@ -37,7 +37,7 @@ MIN_DIP_DB = 6.0
 
 MIN_DOUBLED_SECONDS, SECONDS_PER_DOUBLED_SYLLABLE = 0.6, 0.3
 """A single word that lasts this long, and this long for each of its syllables, is a word said twice where it has twice
-its syllables. Of 6,294 words of sentences none has. Shorter ones are not looked at: loudness costs most of the check."""
+its syllables. Of 6,294 words of sentences none has. Shorter ones are not looked at: loudness is most of the cost."""
 
 FLOOR_DB = 25.0
 """Frames so far below the loudest one are silence."""
