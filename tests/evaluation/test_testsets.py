@@ -319,9 +319,9 @@ def test_a_list_names_recordings_of_subfolders_as_prepare_folder_reads_it(tmp_pa
     assert found == prepared | {tmp_path / "cleo" / "x.wav": ("cleo", "")} and len(prepared) == 5
     assert found[tmp_path / "wavs" / "three.wav"] == (tmp_path.name, "The third.")
     (tmp_path / "cleo" / "x.txt").write_text("Of its text file.")
-    (tmp_path / "bert" / "metadata.csv").write_text("one.wav|Of its own folder.\n")
+    (tmp_path / "bert" / "metadata.csv").write_text("one.wav|The nearer list.\n")
     found = {one.path.relative_to(tmp_path).as_posix(): one.transcript for one in find_recordings(tmp_path)}
-    assert (found["cleo/x.wav"], found["bert/one.wav"]) == ("Of its text file.", "Of its own folder.")
+    assert (found["cleo/x.wav"], found["bert/one.wav"]) == ("Of its text file.", "The nearer list.")
 
 
 def test_a_file_of_the_folder_itself_is_meant_before_one_of_wavs(tmp_path: Path):

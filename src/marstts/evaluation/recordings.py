@@ -84,7 +84,7 @@ def recording(path: Path, root: Path, row: Mapping[str, str]) -> Recording:
 
 
 def row_of(path: Path, root: Path, lists: Mapping[Path, Mapping[str, Mapping[str, str]]]) -> Mapping[str, str]:
-    """The row of a recording in the list of its own folder, else in that of `root`; empty where it has none."""
+    """The row of a recording in the list of its folder, else in that of `root`; empty where it has none."""
     own, below = lists.get(path.parent, {}), path.relative_to(root)
     row = own.get(path.name) or own.get(path.stem)
     if row is not None or path.parent == root:
