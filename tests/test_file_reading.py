@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import random
@@ -12,7 +13,7 @@ import tracemalloc
 import pytest
 
 from marstts.errors import ConfigError, DataError, FileError, MarsError
-from marstts.reading import parse_json, parse_object, read_json, read_regular_file, read_text
+from marstts.reading import not_utf8, parse_json, parse_object, read_json, read_regular_file, read_text
 
 posix = pytest.mark.skipif(os.name != "posix", reason="pipes and devices of POSIX")
 
@@ -70,8 +71,32 @@ def test_links_to_regular_files_are_followed(tmp_path):
 
 def test_text_is_utf8(tmp_path):
     (tmp_path / "a").write_bytes(b"caf\xe9")
-    with pytest.raises(FileError, match="expected UTF-8 text, but byte 3"):
+    with pytest.raises(
+        FileError, match="a: expected UTF-8 text, but byte 3 is no part of a letter; convert it to UTF-8"
+    ):
         read_text(tmp_path / "a", 10)
+
+
+@pytest.mark.parametrize("letters", [0, 5, 8191, 8192, 100_000])
+def test_the_place_of_a_byte_is_counted_from_the_start_of_a_file_that_is_read_in_pieces(letters, tmp_path):
+    (tmp_path / "a").write_bytes(codecs.BOM_UTF8 + "é".encode() * letters + b"caf\xe9 bleu")
+    with (tmp_path / "a").open(encoding="utf-8-sig") as opened:
+        assert f"but byte {3 + 2 * letters + 3} is no part of a letter" in complaint_of(opened)
+
+
+def test_a_pipe_does_not_know_the_place_of_a_byte():
+    reading, writing = os.pipe()
+    os.write(writing, b"caf\xe9")
+    os.close(writing)
+    with os.fdopen(reading, encoding="utf-8") as opened:
+        assert "but a byte is no part of a letter" in complaint_of(opened)
+
+
+def complaint_of(opened):
+    with pytest.raises(UnicodeDecodeError) as caught:
+        while opened.read(7):
+            pass
+    return str(not_utf8(caught.value, "a", FileError, opened))
 
 
 def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):

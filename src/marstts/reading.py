@@ -14,7 +14,7 @@ import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 from marstts.errors import FileError, MarsError
 from marstts.file_errors import describe_os_error, os_errors, printable_name, show_bytes
@@ -90,7 +90,19 @@ def decode_text(content: bytes, name: str, kind: type[MarsError] = FileError) ->
     try:
         return content.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        raise kind(f"{name}: expected UTF-8 text, but byte {error.start} is no part of a letter") from error
+        raise not_utf8(error, name, kind) from error
+
+
+def not_utf8(
+    error: UnicodeDecodeError, name: str, kind: type[MarsError] = FileError, opened: TextIO | None = None
+) -> MarsError:
+    """The exception for bytes that are no UTF-8; `opened` was decoded in pieces, of which `error` has the last one."""
+    try:
+        before = 0 if opened is None else opened.buffer.tell() - len(error.object)
+        place = f"byte {before + error.start}"
+    except OSError:  # a pipe does not know how much was read from it
+        place = "a byte"
+    return kind(f"{name}: expected UTF-8 text, but {place} is no part of a letter; convert it to UTF-8")
 
 
 def read_json(path: Path | str, max_bytes: int, kind: type[MarsError] = FileError, **bounds: int) -> Any:

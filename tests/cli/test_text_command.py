@@ -54,6 +54,16 @@ def test_files_standard_input_and_ssml_are_read(tmp_path: Path) -> None:
     assert RUN.invoke(APP, ["--file", str(ssml)]).stdout == "Hi. [pause 1 s]\nHo. [voice anna]\n"
 
 
+@pytest.mark.parametrize("long", [0, 30_000])
+def test_bytes_that_are_no_utf8_are_named_by_their_place(long: int, tmp_path: Path) -> None:
+    content = b"Hello. " * long + b"A caf\xe9."
+    (tmp_path / "a.txt").write_bytes(content)
+    complaint = f"expected UTF-8 text, but byte {7 * long + 5} is no part of a letter; convert it to UTF-8"
+    named = RUN.invoke(APP, ["--file", str(tmp_path / "a.txt")])
+    assert str(named.exception) == f"{tmp_path / 'a.txt'}: {complaint}" and isinstance(named.exception, DataError)
+    assert str(RUN.invoke(APP, ["--file", "-"], input=content).exception) == f"standard input: {complaint}"
+
+
 def test_a_lexicon_is_applied(tmp_path: Path) -> None:
     path = tmp_path / "words.tsv"
     path.write_text("nguyen\twin\n", encoding="utf-8")

@@ -348,7 +348,7 @@ def test_a_table_in_another_encoding_is_one_clear_sentence(tmp_path: Path) -> No
         app, ["prepare", "folder", "--root", str(tmp_path / "mine"), "--output", str(tmp_path / "o"), "--license", "x"]
     )
     assert result.exit_code == 2 and "metadata.csv: expected UTF-8 text" in result.stderr
-    assert "save the table as UTF-8" in result.stderr
+    assert "convert it to UTF-8" in result.stderr
 
 
 @pytest.mark.parametrize("name", ["/etc/hostname", "../outside.wav", "x" * 5000, "nul\0l", "", "."])

@@ -263,6 +263,15 @@ def test_weights_that_cannot_be_had_are_named_before_anything_is_rendered(
     assert len(asked) == 4 and not (tmp_path / "out").exists() and not (tmp_path / "root").exists()
 
 
+@pytest.mark.parametrize("speakers", ["0", "00", "", ",", "anna,,bert"])
+def test_a_number_of_no_speakers_or_an_empty_name_is_refused(speakers: str, manifest: Path, tmp_path: Path):
+    target = tmp_path / "none.jsonl"
+    arguments = ["testset", str(manifest), "--output", str(target), "--speakers", speakers, "--sentences", "1"]
+    result = RUN.invoke(evaluate_module.evaluate, arguments)
+    expected = "expected a number of speakers from 1, or their names separated by commas"
+    assert str(result.exception) == f"--speakers {speakers!r}: {expected}" and not target.exists()
+
+
 def test_a_test_set_leaves_out_the_sentences_of_another_one(manifest: Path, testset: Path, tmp_path: Path):
     arguments = ["testset", str(manifest), "--output", str(tmp_path / "rest.jsonl"), "--speakers", "anna"]
     assert "1 trials by anna" in evaluated(*arguments, "--sentences", "1")

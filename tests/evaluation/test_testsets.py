@@ -11,6 +11,8 @@ import pytest
 
 from marstts.audio import Waveform, write
 from marstts.data.corpora import synthetic as corpora_synthetic
+from marstts.data.corpora.build_manifest import RawUtterance
+from marstts.data.corpora.folder import folder
 from marstts.data.corpora.synthetic import split_of_sentence
 from marstts.data.manifest import Utterance, write_manifest
 from marstts.errors import DataError
@@ -302,6 +304,31 @@ def test_a_list_without_a_header_is_that_of_prepare_folder(tmp_path: Path):
     (tmp_path / "metadata.csv").write_text("a.wav|The first.|anna\nb|The second.|bert\nc.wav|The third.\n")
     found = [(one.speaker, one.transcript) for one in find_recordings(tmp_path)]
     assert found == [("anna", "The first."), ("bert", "The second."), (tmp_path.name, "The third.")]
+
+
+def test_a_list_names_recordings_of_subfolders_as_prepare_folder_reads_it(tmp_path: Path):
+    for name in ("anna/one.wav", "anna/two.flac", "bert/one.wav", "wavs/three.wav", "cleo/book/four.wav", "cleo/x.wav"):
+        recording(tmp_path / name)
+    lines = (
+        "anna/one.wav|The first.", " anna/two | The second. | amy ", "bert/one.wav|Of this list.", "three|The third.",
+        "cleo/book/four|The fourth.", "cleo/book/none.wav|A file that is not there.", "../x.wav|Outside.|eve",
+    )  # fmt: skip
+    (tmp_path / "metadata.csv").write_text("\n".join(lines))
+    prepared = {row.audio: (row.speaker, row.text) for row in folder(tmp_path, "CC0") if isinstance(row, RawUtterance)}
+    found = {one.path: (one.speaker, one.transcript) for one in find_recordings(tmp_path)}
+    assert found == prepared | {tmp_path / "cleo" / "x.wav": ("cleo", "")} and len(prepared) == 5
+    assert found[tmp_path / "wavs" / "three.wav"] == (tmp_path.name, "The third.")
+    (tmp_path / "cleo" / "x.txt").write_text("Of its text file.")
+    (tmp_path / "bert" / "metadata.csv").write_text("one.wav|The nearer list.\n")
+    found = {one.path.relative_to(tmp_path).as_posix(): one.transcript for one in find_recordings(tmp_path)}
+    assert (found["cleo/x.wav"], found["bert/one.wav"]) == ("Of its text file.", "The nearer list.")
+
+
+def test_a_file_of_the_folder_itself_is_meant_before_one_of_wavs(tmp_path: Path):
+    for name in ("one.wav", "wavs/one.wav"):
+        recording(tmp_path / name)
+    (tmp_path / "metadata.csv").write_text("one.wav|The first.\n")
+    assert [one.transcript for one in find_recordings(tmp_path)] == ["The first.", ""]
 
 
 def test_real_speakers_get_eight_sentences_each_from_a_reference_of_good_length(tmp_path: Path):

@@ -10,8 +10,16 @@ import pytest
 from marstts import audio
 from marstts.audio import Waveform
 from marstts.errors import ConfigError, MarsError
-from marstts.metrics import requirements
-from marstts.metrics.panel import KNOWN, Metrics, MetricsConfig, open_metrics, open_speaker_metric, parse_metrics
+from marstts.metrics import panel, requirements
+from marstts.metrics.panel import (
+    KNOWN,
+    WITH_WEIGHTS,
+    Metrics,
+    MetricsConfig,
+    open_metrics,
+    open_speaker_metric,
+    parse_metrics,
+)
 from marstts.metrics.requirements import PACKAGES, missing_packages
 from marstts.metrics.take_metrics import StyleMetric
 from marstts.metrics.testset import Trial
@@ -40,11 +48,30 @@ def test_metrics_are_a_named_set_or_a_list():
 
 @pytest.mark.parametrize(
     ("names", "complaint"),
-    [("telepathy", "no metric 'telepathy'"), ("sphinx,whisper", "at most one recognizer"), ("", "no metric ''")],
+    [
+        ("telepathy", "no metric 'telepathy'; expected offline or paper alone, or some of sphinx, whisper, "),
+        ("sphinx,whisper", "at most one recognizer"),
+        ("", "no metric ''"),
+        ("offline,foo", "'offline' is a set of metrics, which stands alone, and there is no metric 'foo'; expected "),
+        ("dnsmos,paper", "'paper' is a set of metrics, which stands alone; expected offline or paper alone, or "),
+        ("dnsmos,sphinx=folder", "weights of 'sphinx' cannot be chosen, only those of whisper, faster-whisper, wavlm"),
+        ("whisper=", "no weights after 'whisper='"),
+    ],
 )
 def test_unknown_and_conflicting_metrics_are_refused(names: str, complaint: str):
     with pytest.raises(ConfigError, match=complaint):
         parse_metrics(names, None)
+
+
+@pytest.mark.parametrize("name", WITH_WEIGHTS)
+def test_the_metrics_whose_weights_may_be_chosen_take_them(name: str, monkeypatch: pytest.MonkeyPatch):
+    opened = []
+    if name in panel.RECOGNIZERS:
+        monkeypatch.setitem(panel.RECOGNIZERS, name, lambda source: opened.append(source))
+    monkeypatch.setattr(panel, "find_wavlm", lambda source: opened.append(source))
+    monkeypatch.setattr("marstts.speaker.wavlm.WavLmEncoder", lambda path: LevelEncoder())
+    open_metrics(parse_metrics(f"{name}=folder", None), TRIALS)
+    assert opened == ["folder"]
 
 
 @pytest.mark.slow

@@ -193,11 +193,10 @@ def testset_command(
 ) -> None:
     """Pair test utterances with references by the same speaker; the same manifest gives the same test set."""
     check_not_read([output], manifest, exclude)
-    is_number = speakers.isascii() and speakers.isdigit() and len(speakers) < 10
-    named = [] if is_number else [name.strip() for name in speakers.split(",")]
+    count, named = parse_speakers(speakers)
     trials = make_testset(
         manifest,
-        num_speakers=int(speakers) if is_number else len(named),
+        num_speakers=count,
         num_sentences=sentences,
         speakers=named,
         style=None if style == "any" else style,
@@ -206,6 +205,21 @@ def testset_command(
     write_testset(trials, output)
     chosen = sorted({trial.speaker for trial in trials})
     messages().print(f"{printable_name(output)}: {len(trials)} trials by {printable_text(', '.join(chosen))}")
+
+
+def parse_speakers(speakers: str) -> tuple[int, list[str]]:
+    """Number and names of speakers; no names where only a number was given."""
+    if speakers.isascii() and speakers.isdigit() and len(speakers) < 10:
+        count, named = int(speakers), []
+    else:
+        named = [name.strip() for name in speakers.split(",")]
+        count = len(named)
+    if not count or "" in named:
+        raise DataError(
+            f"--speakers {printable_text(speakers, 100)!r}: expected a number of speakers from 1, or their names "
+            "separated by commas"
+        )
+    return count, named
 
 
 @evaluate.command("codec")

@@ -17,8 +17,8 @@ import typer
 
 from marstts.cli.terminal import warn
 from marstts.errors import ConfigError, DataError, TextError
-from marstts.file_errors import printable_name
-from marstts.reading import open_regular
+from marstts.file_errors import describe_os_error, printable_name
+from marstts.reading import not_utf8, open_regular
 from marstts.text.books import read_book
 from marstts.text.epub import is_epub_file
 from marstts.text.formats import refuse_other_formats
@@ -106,8 +106,10 @@ def _pieces(start: str, opened: TextIO, name: str) -> Iterator[str]:
 def _read(opened: TextIO, characters: int, name: str) -> str:
     try:
         return opened.read(characters)
-    except (OSError, ValueError) as error:
-        raise DataError(f"{name}: expected text in UTF-8, but it cannot be read: {error}") from error
+    except UnicodeDecodeError as error:
+        raise not_utf8(error, name, DataError, opened) from error
+    except OSError as error:
+        raise DataError(f"{name}: cannot be read: {describe_os_error(error)}") from error
 
 
 def print_passage(passage: Passage, *, explain: bool, as_json: bool) -> None:

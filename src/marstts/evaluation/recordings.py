@@ -4,8 +4,9 @@ Upstream: `FOLDER/*.wav` (or .flac), with a list in the folder, or a .txt file o
 Downstream: `reconstruction`, `testsets.folder`, `testsets.real_speakers`.
 
 A list is metadata.csv (columns separated by |), transcripts.tsv or clips.tsv (by tabs). Its first column names the
-recording; `normalised_text` or `text` is the transcript, `speaker` the speaker. A metadata.csv without such a header is
-that of `marstts prepare folder`: file, text and perhaps speaker. Without a list, a folder is a speaker.
+recording, which may lie in a subfolder (`anna/one.wav`); `normalised_text` or `text` is the transcript, `speaker` the
+speaker. A metadata.csv without such a header is that of `marstts prepare folder`: file, text and perhaps speaker.
+Without a list, a folder is a speaker.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import soundfile
 
+from marstts.data.corpora.folder import find, speaker_of
 from marstts.errors import DataError
 from marstts.file_errors import os_errors, printable_name
 from marstts.reading import read_text
@@ -47,26 +49,49 @@ class Recording:
 
 
 def find_recordings(root: Path) -> list[Recording]:
-    """All recordings in a folder and in its subfolders, sorted by path; DataError where one cannot be read."""
+    """All recordings in a folder, in its subfolders, and of its list; DataError where one cannot be read.
+
+    The list of a recording's own folder counts before that of `root`. Without a speaker in a list, the speaker is the
+    first folder below `root`, as in `marstts prepare folder`.
+    """
     if not root.is_dir():
         raise DataError(f"{printable_name(root)}: expected a folder of recordings")
     with os_errors(root, "be read", DataError):
         folders = [root, *sorted(path for path in root.iterdir() if path.is_dir())]
-    return [recording for folder in folders for recording in recordings_of(folder)]
+    lists = {folder: read_list(folder) for folder in folders}
+    deeper = {path for name in lists[root] if name.count("/") > 1 and (path := listed_file(root, name)) is not None}
+    paths = [*(path for folder in folders for path in audio_files(folder)), *sorted(deeper)]
+    return [recording(path, root, row_of(path, root, lists)) for path in paths]
 
 
-def recordings_of(folder: Path) -> list[Recording]:
+def audio_files(folder: Path) -> list[Path]:
     """The recordings of one folder, sorted."""
-    listed = read_list(folder)
-    found = []
     with os_errors(folder, "be read", DataError):
-        paths = sorted(path for path in folder.iterdir() if path.suffix in AUDIO_SUFFIXES)
-    for path in paths:
-        row = listed.get(path.name) or listed.get(path.stem) or {}
-        info = audio_info(path)
-        transcript = transcript_of(row) or transcript_file(path)
-        found.append(Recording(path, row.get("speaker") or folder.name, transcript, info.duration, info.samplerate))
-    return found
+        return sorted(path for path in folder.iterdir() if path.suffix in AUDIO_SUFFIXES)
+
+
+def listed_file(root: Path, name: str) -> Path | None:
+    """The recording that a list in `root` calls `name`; None where there is none, or none that can be read here."""
+    path = find(root, name)
+    return path if path is not None and path.suffix in AUDIO_SUFFIXES else None
+
+
+def recording(path: Path, root: Path, row: Mapping[str, str]) -> Recording:
+    """A recording with what its row says of it; a transcript may be in a .txt file as well."""
+    info = audio_info(path)
+    transcript = transcript_of(row) or transcript_file(path)
+    return Recording(path, row.get("speaker") or speaker_of(root, path), transcript, info.duration, info.samplerate)
+
+
+def row_of(path: Path, root: Path, lists: Mapping[Path, Mapping[str, Mapping[str, str]]]) -> Mapping[str, str]:
+    """The row of a recording in the list of its folder, else in that of `root`; empty where it has none."""
+    own, below = lists.get(path.parent, {}), path.relative_to(root)
+    row = own.get(path.name) or own.get(path.stem)
+    if row is not None or path.parent == root:
+        return row or {}
+    places = [below, below.relative_to("wavs")] if below.parts[0] == "wavs" else [below]
+    names = [name for place in places for name in (place.as_posix(), place.with_suffix("").as_posix())]
+    return next((lists[root][name] for name in names if name in lists[root] and find(root, name) == path), {})
 
 
 def audio_info(path: Path) -> soundfile._SoundFileInfo:
@@ -86,7 +111,7 @@ def read_list(folder: Path) -> dict[str, Mapping[str, str]]:
         if not path.exists():
             continue
         text = read_text(path, MAX_LIST_BYTES, DataError)
-        first = text.split("\n", 1)[0].strip().split(separator)
+        first = [column.strip() for column in text.split("\n", 1)[0].split(separator)]
         has_header = separator != "|" or not {"normalised_text", *COLUMNS}.isdisjoint(first)
         columns = None if has_header else COLUMNS
         lines = io.StringIO(text, newline="")
@@ -94,7 +119,8 @@ def read_list(folder: Path) -> dict[str, Mapping[str, str]]:
             rows = list(csv.DictReader(lines, columns, delimiter=separator, quoting=csv.QUOTE_NONE))
         except csv.Error as error:
             raise DataError(f"{printable_name(path)}: expected rows of columns, but {error}") from error
-        return {str(next(iter(row.values()), "")): row for row in rows}
+        stripped = [{key.strip(): (value or "").strip() for key, value in row.items() if key} for row in rows]
+        return {next(iter(row.values()), ""): row for row in stripped}
     return {}
 
 

@@ -60,6 +60,9 @@ STYLE = "style"
 OF_THE_MODEL = ("identity", STYLE)
 OTHERS = ("word-test", "prosody", STYLE)
 KNOWN = (*RECOGNIZERS, *SPEAKER_ENCODERS, *QUALITY_METRICS, *OTHERS)
+WITH_WEIGHTS = ("whisper", "faster-whisper", "wavlm")
+"""Metrics whose weights may be chosen, by a folder or a name after "="."""
+
 WAVLM_FILES = (
     ("model.safetensors", "pytorch_model.bin"),
     ("config.json",),
@@ -78,19 +81,28 @@ class MetricsConfig(Config):
 
 
 def parse_metrics(names: str, model: str | None) -> MetricsConfig:
-    """The metrics of a set's name or of a list with commas; ConfigError where one is unknown."""
-    chosen: dict[str, str | None] = {}
-    for item in SETS.get(names, names).split(","):
-        name, _, source = item.strip().partition("=")
-        if name not in KNOWN:
-            known = ", ".join((*SETS, *KNOWN))
-            raise ConfigError(f"there is no metric {name!r}; expected some of {known}, separated by commas")
-        chosen[name] = source or None
+    """The metrics of a set's name or of a list with commas; ConfigError that lists all that is wrong with them."""
+    items = [item.strip().partition("=") for item in SETS.get(names, names).split(",")]
+    if complaints := [complaint for item in items if (complaint := complaint_about(*item))]:
+        allowed = f"{' or '.join(SETS)} alone, or some of {', '.join(KNOWN)}, separated by commas"
+        raise ConfigError(f"--metrics: {', and '.join(complaints)}; expected {allowed}")
+    chosen = {name: source or None for name, _, source in items}
     if len(chosen.keys() & RECOGNIZERS.keys()) > 1:
         raise ConfigError(f"{names}: expected at most one recognizer of {', '.join(RECOGNIZERS)}")
     if model is None:
         chosen = {name: source for name, source in chosen.items() if name not in OF_THE_MODEL}
     return MetricsConfig(names=chosen, model=model)
+
+
+def complaint_about(name: str, equals: str, source: str) -> str:
+    """The fault of one item of a list of metrics; empty where there is none."""
+    if name in SETS:
+        return f"{name!r} is a set of metrics, which stands alone"
+    if name not in KNOWN:
+        return f"there is no metric {name!r}"
+    if equals and name not in WITH_WEIGHTS:
+        return f"the weights of {name!r} cannot be chosen, only those of {', '.join(WITH_WEIGHTS)}"
+    return f"there are no weights after {name + equals!r}" if equals and not source else ""
 
 
 class Metrics:

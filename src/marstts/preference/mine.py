@@ -28,6 +28,7 @@ from marstts.bundle import load_bundle
 from marstts.config import Config
 from marstts.data.manifest import Utterance, read_manifest
 from marstts.data.progress import Progress
+from marstts.data.sentence_files import NO_GZIP
 from marstts.data.workers import Executor
 from marstts.errors import DataError
 from marstts.files import lock_folder
@@ -247,7 +248,7 @@ def unzip(content: bytes, path: Path) -> bytes:
         with gzip.open(io.BytesIO(content)) as file:
             found = file.read(MAX_TEXT_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: expected sentences, one a line, but {error}") from error
+        raise DataError(f"{path}: {NO_GZIP}") from error
     if len(found) > MAX_TEXT_BYTES:
         raise DataError(f"{path}: expected at most {MAX_TEXT_BYTES} bytes of sentences")
     return found

@@ -56,10 +56,22 @@ def test_the_order_of_the_files_does_not_matter(tmp_path: Path) -> None:
     assert train_bpe(texts, 275).encode("the shells") == train_bpe(texts[::-1], 275).encode("the shells")
 
 
+def test_gzipped_sentences_of_another_encoding_or_cut_off_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    plain = b"the cat sat on the mat\n" * 1000 + "Das Mädchen.".encode("latin-1")
+    for content, complaint in (
+        (gzip.compress(plain), f"t.gz: expected UTF-8 text, but byte {23 * 1000 + 5} is no part of a letter"),
+        (gzip.compress(plain)[:40], "t.gz: expected a gzipped text, but it is corrupt or cut off; make the file again"),
+        (b"the cat sat", "t.gz: expected a gzipped text, but it is corrupt or cut off; make the file again"),
+    ):
+        (tmp_path / "t.gz").write_bytes(content)
+        result = RUN.invoke(app, ["train", "tokenizer", str(tmp_path / "t.gz"), "--output", str(tmp_path / "b.json")])
+        assert result.exit_code == 2 and complaint in result.stderr and result.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("content", "options", "complaint"),
-    [(None, (), "no such file"), (b"\xff\xfe", (), "expected sentences as UTF-8"), (b"too short", (), "more text"),
-     (b"the cat sat", ("--vocab-size", "100"), "need at least 264")],
+    [(None, (), "no such file"), (b"a\xff\xfe", (), "byte 1 is no part of a letter; convert it"),
+     (b"too short", (), "more text"), (b"the cat sat", ("--vocab-size", "100"), "need at least 264")],
 )  # fmt: skip
 def test_what_makes_no_vocabulary_is_refused_in_a_sentence(content, options, complaint: str, tmp_path: Path) -> None:
     if content is not None:

@@ -51,11 +51,7 @@ def key_of(row: RawUtterance) -> bytes:
 
 def from_table(root: Path, table: Path, license: str) -> Iterator[RawUtterance | RejectedItem]:
     """The lines of metadata.csv; a file may be named without suffix, and lie in `wavs/`."""
-    try:
-        lines = read_text(table, MAX_TABLE_BYTES, DataError).splitlines()
-    except DataError as error:
-        raise DataError(f"{error}; save the table as UTF-8") from error
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(read_text(table, MAX_TABLE_BYTES, DataError).splitlines(), start=1):
         if not line.strip():
             continue
         name, *rest = (part.strip() for part in line.split("|"))

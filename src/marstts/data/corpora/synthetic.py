@@ -7,11 +7,9 @@ machines build the same corpus. Held out: some speakers of every base voice, and
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import logging
 import re
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,6 +28,7 @@ from marstts.data.corpora.speakers import SAMPLE_RATE, STYLES, SyntheticSpeaker,
 from marstts.data.corpora.tts_engines import BASE_VOICES
 from marstts.data.manifest import Utterance, as_row
 from marstts.data.progress import Progress
+from marstts.data.sentence_files import lines_of
 from marstts.data.workers import Executor, load_nothing, run_in_order
 from marstts.errors import DataError, require
 from marstts.files import atomic_path, lock_folder
@@ -43,7 +42,6 @@ ALLOWED_TEXT = re.compile(r"[A-Za-z][A-Za-z ,.?!;:'-]*")
 HELD_OUT_TEST, HELD_OUT_VALIDATION = 30, 30
 """One sentence in 30 is for tests only, another one in 30 for validation only."""
 MIN_SECONDS, MAX_SECONDS = 0.7, 15.0
-MAX_LINE_CHARACTERS = 2**20
 CHUNK = 8
 """Utterances that a worker gets at a time."""
 
@@ -155,18 +153,6 @@ def read_sentences(files: Sequence[tuple[Path, float]], config: SyntheticConfig)
         if not found:
             raise DataError(f"the sentence files leave nothing for the {split} split; give more sentences")
     return splits
-
-
-def lines_of(path: Path) -> Iterator[str]:
-    """The lines of a file of sentences, which may be gzipped; DataError where it cannot be read."""
-    if not path.is_file():
-        raise DataError(f"{path}: no such file of sentences")
-    opener = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opener(path, "rt", encoding="utf-8") as lines:
-            yield from iter(partial(lines.readline, MAX_LINE_CHARACTERS), "")
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-        raise DataError(f"{path}: expected sentences, one a line, but {error}") from error
 
 
 def split_of_sentence(text: str) -> str:

@@ -6,23 +6,17 @@ MARS6 (arXiv:2501.05787), Sec. V-A: BPE with 512 entries.  Deviations: the speci
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from marstts.data.manifest import scan_manifest
+from marstts.data.sentence_files import lines_of
 from marstts.errors import DataError
-from marstts.file_errors import describe_os_error
 from marstts.mars6.prompt import SPECIAL_TOKENS
-from marstts.reading import open_regular
 from marstts.text.bpe import BPE
 from marstts.text.normalize import normalize
 
 VOCAB_SIZE = 512
-
-MAX_BYTES = 2**40
-"""Largest file of sentences that is read, line by line."""
 
 
 def train_bpe(texts: Iterable[str], vocab_size: int = VOCAB_SIZE) -> BPE:
@@ -41,24 +35,13 @@ def texts_of(paths: Iterable[Path]) -> Iterator[str]:
     for path in paths:
         if not path.is_file():
             raise DataError(f"{path}: no such file; expected a manifest or a file of sentences")
-        yield from manifest_texts(path) if path.suffix == ".jsonl" else sentences(path)
+        if path.suffix == ".jsonl":
+            yield from manifest_texts(path)
+        else:
+            yield from (line.rstrip("\n").rpartition("\t")[2] for line in lines_of(path))
 
 
 def manifest_texts(path: Path) -> Iterator[str]:
     """Texts of the training split; malformed lines are skipped, since `marstts tokenize` reports them."""
     lines = (line.utterance for line in scan_manifest(path))
     return (utterance.text for utterance in lines if utterance is not None and utterance.split == "train")
-
-
-def sentences(path: Path) -> Iterator[str]:
-    """The lines of a text file, plain or .gz."""
-    with open_regular(path, MAX_BYTES, DataError):
-        pass
-    opener = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opener(path, "rt", encoding="utf-8") as lines:
-            yield from (line.rstrip("\n").rpartition("\t")[2] for line in lines)
-    except (UnicodeDecodeError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{path}: expected sentences as UTF-8 text, but {error}") from error
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {describe_os_error(error)}") from error
