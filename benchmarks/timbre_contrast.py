@@ -30,7 +30,8 @@ from marstts import audio
 from marstts.audio import Waveform
 from marstts.benchmark.machine import gather_metadata, print_json
 from marstts.codec.base import TimbreConditioned
-from marstts.codec.mini import MiniCodec, TimbreContrast
+from marstts.codec.mini import MiniCodec
+from marstts.codec.timbre_contrast import TimbreContrast
 from marstts.data.manifest import read_manifest
 from marstts.errors import AudioError
 from marstts.metrics.identity import cosine

@@ -30,7 +30,7 @@ WITHIN = {
     "audio": {"completeness", "decoders", "held", "mpeg", "reader", "tempo", "wav_header", "waveform", "writer"},
     "cli": {"book_output", "logs", "main", "speak", "speak_input", "speak_options", "speak_output", "streaming",
             "terminal"},
-    "codec": {"base", "harmonics", "mini", "noise", "registry", "toy"},
+    "codec": {"base", "harmonics", "mini", "noise", "registry", "timbre_contrast", "toy"},
     "data": {"voice_activity"},
     "generation": {"engine", "layout", "loop", "priority_scheduler", "request", "scheduler", "speech_model"},
     "mars6": {"bundled", "config", "engines", "patches", "prompt", "prompt_batch", "speech", "spelling"},

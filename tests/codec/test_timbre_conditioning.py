@@ -13,8 +13,9 @@ import torch
 
 from marstts.audio import Waveform
 from marstts.codec.base import TIMBRE, noise_of, timbre_encoders, with_timbre
-from marstts.codec.mini import CONFIG_FILE, MiniCodec, MiniCodecConfig, MiniCodecFolder, TimbreContrast
+from marstts.codec.mini import CONFIG_FILE, MiniCodec, MiniCodecConfig, MiniCodecFolder
 from marstts.codec.mini_model import MiniCodecModel, pulse_train, to_hertz
+from marstts.codec.timbre_contrast import TimbreContrast
 from marstts.codec.toy import ToyCodec
 from marstts.errors import ConfigError, VoiceError
 from marstts.training.codec.export import export_codec, timbre_encoder_name
@@ -172,7 +173,7 @@ def test_contrast_scales_what_distinguishes_an_embedding_from_the_mean(factor: f
     changed = TimbreContrast(factor=factor, mean=tuple(mean)).apply(embedding)
 
     def tangent(vector: np.ndarray) -> float:
-        """Of the angle to the mean, signed."""
+        """The tangent of the angle to the mean, signed."""
         along = float(vector @ mean / np.linalg.norm(mean))
         return float(np.sqrt(max(0.0, float(vector @ vector) - along**2))) / along
 

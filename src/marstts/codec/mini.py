@@ -24,6 +24,7 @@ from marstts.checked_graph import CheckedGraph, Shape
 from marstts.codec.base import MAX_HOP, CodecSpec, Codes, check_codes, check_levels
 from marstts.codec.harmonics import interpolate_f0, phase, pulse_train
 from marstts.codec.noise import noise_spectra, spectra_of
+from marstts.codec.timbre_contrast import TimbreContrast
 from marstts.config import Config, read_config
 from marstts.errors import CheckpointError, ConfigError
 from marstts.file_errors import printable_name
@@ -132,34 +133,6 @@ class MiniCodecConfig(Config):
         return self
 
 
-class TimbreContrast(Config):
-    """How much timbre embeddings differ from their mean when the decoder is conditioned on them.
-
-    More contrast makes voices more distinct and words less clear (`training.codec.timbre_contrast`). Embeddings in
-    voice files stay what they are.
-    """
-
-    factor: float = Field(ge=0, le=4)
-    """Factor of the part that is orthogonal to the mean; 1 = unchanged, 0 = the mean voice."""
-
-    mean: tuple[FiniteFloat, ...] = Field(min_length=1, max_length=4096)
-    """(V,) the mean timbre embedding of many speakers, of any length above 0."""
-
-    @model_validator(mode="after")
-    def _mean_has_a_direction(self) -> TimbreContrast:
-        if not any(self.mean):
-            raise ValueError("the mean timbre embedding has only zeros")
-        return self
-
-    def apply(self, embedding: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The embedding (V,) with this contrast; its norm stays."""
-        direction = np.array(self.mean) / np.linalg.norm(self.mean)
-        common = (embedding @ direction) * direction
-        changed = common + self.factor * (embedding - common)
-        norm = max(float(np.linalg.norm(changed)), 1e-9)
-        return np.asarray(changed * (float(np.linalg.norm(embedding)) / norm), np.float32)
-
-
 class MiniCodecFolder(Config):
     """`config.json` of an exported codec."""
 
@@ -172,7 +145,7 @@ class MiniCodecFolder(Config):
     model: MiniCodecConfig
 
     timbre_contrast: TimbreContrast | None = None
-    """How the decoder is conditioned on timbre embeddings of other contrast than those of the timbre encoder."""
+    """Contrast that the decoder's timbre embeddings get; None = that of the timbre encoder."""
 
     activation_ranges: dict[str, tuple[FiniteFloat, FiniteFloat]] = Field(default={}, max_length=4096)
     """Smallest and largest input of the decoder's linear maps by the name of the weight, for `mini_int8`."""
