@@ -84,6 +84,19 @@ def test_events_name_each_sentence_once_where_they_are_asked_to(client: TestClie
     assert b"".join(base64.b64decode(event.get("audio", "")) for event in events) == expected_pcm(synthesizer, text)
 
 
+def test_a_sentence_of_many_chunks_is_named_with_its_first_audio(client: TestClient, synthesizer: Synthesizer):
+    text = "The cat sat on the mat and looked at the sea, where the ships came home. She sells sea shells."
+    chunks = list(synthesizer.stream(text, "ada"))
+    first = b"".join(chunk.pcm() for chunk in chunks if chunk.sentence == 1)
+    assert sum(chunk.sentence == 1 for chunk in chunks) >= 3
+    body = speech(text, response_format="pcm", stream_format="sse", sentences=True)
+    events = events_of(client.post(URL, json=body).text)
+    named = [index for index, event in enumerate(events) if "sentence" in event]
+    assert [events[index]["sentence"] for index in named] == text.replace(". ", ".|").split("|")
+    before = b"".join(base64.b64decode(event.get("audio", "")) for event in events[: named[1]])
+    assert before == first
+
+
 def test_mp3_is_the_default(client: TestClient):
     assert client.post(URL, json=speech()).headers["content-type"] == "audio/mpeg"
 

@@ -215,14 +215,14 @@ def make_pieces(
         warning, num_retries = "; ".join(speech.warnings) or None, sum(take.attempts - 1 for take in speech.takes)
         yield Piece(content, speech.seconds, num_tokens, warning, words=words, num_retries=num_retries)
         return
-    sentences = [s.text for s in PreparedText(spec.text, synthesizer.lexicon)] if spec.names_sentences else []
+    text = PreparedText(spec.text, synthesizer.lexicon) if spec.names_sentences else ()
+    to_name = {number: sentence.text for number, sentence in enumerate(text, start=1)}
     with closing(synthesizer.stream(spec.text, voice, seed=spec.seed, scheduler=scheduler, config=listener)) as chunks:
         for chunk in chunks:
             dry_seconds = listener.sent(chunk.seconds / spec.speed)
             content = encoded.push(chunk.samples) + (encoded.finish() if chunk.is_last else b"")
             num_tokens = 0 if chunk.take is None else sum(len(codes) for codes in chunk.take.codes)
-            sentence = "".join(sentences[chunk.sentence - 1 : chunk.sentence]) or None
-            sentences[chunk.sentence - 1 : chunk.sentence] = [""] * bool(sentence)
+            sentence = to_name.pop(chunk.sentence, None)
             words = tuple(word.scaled(1.0 / spec.speed) for word in chunk.words) if spec.names_words else ()
             num_retries = 0 if chunk.take is None else chunk.take.attempts - 1
             yield Piece(content, chunk.seconds, num_tokens, chunk.warning, sentence, words, num_retries, dry_seconds)
