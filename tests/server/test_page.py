@@ -126,6 +126,13 @@ class PageUser:
     def status(self) -> str:
         return self.find("status").text
 
+    @property
+    def sees_status(self) -> bool:
+        """Whether the status lies within the window."""
+        box = self.find("status").rect
+        top = self.browser.execute_script("return scrollY")
+        return box["y"] >= top and box["y"] + box["height"] <= top + self.browser.execute_script("return innerHeight")
+
 
 def judge(spoken: Waveform, reference: Waveform) -> None:
     """Fail unless a recognizer finds the words, and the cloned voice is nearer to its reference than to others."""
@@ -175,6 +182,7 @@ def test_a_user_listens_clones_the_microphone_and_deletes_the_voice(
     user.find("agreed").click()
     user.press("clone")
     user.wait(lambda: "can speak now" in user.status)
+    assert user.sees_status
     [voice] = server.service.voices.uploaded()
     assert (voice.name, voice.is_deep, voice.consent) == ("Anna", True, "I recorded my own voice.")
     assert user.find("voice").get_attribute("value") == voice.id

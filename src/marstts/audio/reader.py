@@ -174,7 +174,8 @@ def check_samples(name: str, samples: NDArray[np.float32]) -> NDArray[np.float32
 
 def too_long(name: str, max_seconds: float) -> str:
     """The message for a recording beyond the bound."""
-    return f"{name}: longer than {max_seconds / 60:g} minutes; cut out the part that matters"
+    bound = f"{max_seconds:g} s" if max_seconds < 120 else f"{max_seconds / 60:g} minutes"
+    return f"{name}: longer than {bound}; cut out the part that matters"
 
 
 def corrupt(name: str, seconds: float) -> AudioError:
