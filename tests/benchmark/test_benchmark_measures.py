@@ -51,6 +51,16 @@ def test_a_random_voice_fits_the_model_and_is_the_same_each_time(toy):
         assert np.array_equal(embedding, second.embeddings[role])
 
 
+def test_a_random_voice_has_the_timbre_embedding_of_a_codec_that_makes_one():
+    mini = load("mini", "onnx")
+    voice = random_voice(mini)
+    mini.check_fits(voice)
+    assert {role: len(embedding) for role, embedding in voice.embeddings.items()} == {
+        role: encoder.size for role, encoder in mini.encoders.items()
+    }
+    assert "timbre" in voice.embeddings
+
+
 def test_token_generation_is_timed_for_every_length_and_batch_size(toy_bundle):
     rows = measures.measure(make_case(toy_bundle, Measure.TOKENS))
     assert [(row["batch"], row["seconds"]) for row in rows] == [(1, 0.3), (1, 0.6), (3, 0.3)]

@@ -57,7 +57,7 @@ def random_voice(synthesizer: Synthesizer) -> Voice:
     rng = np.random.default_rng(0)
     return Voice(
         name="random",
-        embeddings={role: unit_vector(rng, size) for role, size in synthesizer.model.embedding_sizes.items()},
+        embeddings={role: unit_vector(rng, encoder.size) for role, encoder in synthesizer.encoders.items()},
         prefix=None,
         codec=synthesizer.codec.spec.name,
         encoders=synthesizer.encoder_names,
