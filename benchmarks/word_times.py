@@ -250,13 +250,21 @@ def measure_in_turn(speakers: dict[str, Callable[[], Any]], rounds: int) -> dict
 
 
 class WithoutAttention:
-    """An engine whose attention nobody sees."""
+    """An engine whose attention nobody sees: protocols are looked for in its class, which has the other methods."""
 
     def __init__(self, engine: Any) -> None:
-        self.layout, self.config = engine.layout, engine.config
-        self.start, self.append, self.select, self.join = engine.start, engine.append, engine.select, engine.join
-        self.next_logits, self.sample_patch = engine.next_logits, engine.sample_patch
-        self.keep_rows, self.can_start_concurrently = engine.keep_rows, engine.can_start_concurrently
+        self.engine = engine
+
+    def sample_patch(self, state: Any, inputs: Any) -> Any:
+        """Sample as the engine does."""
+        return self.engine.sample_patch(state, inputs)
+
+    def keep_rows(self, state: Any, rows: Any) -> Any:
+        """Keep rows as the engine does."""
+        return self.engine.keep_rows(state, rows)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.engine, name)
 
 
 def flaws_in_pieces(synthesizer: Synthesizer, options: argparse.Namespace) -> dict[str, Any]:
@@ -274,6 +282,17 @@ def flaws_in_pieces(synthesizer: Synthesizer, options: argparse.Namespace) -> di
     if pieces is not None:
         pieces.write_text(json.dumps(found))
     return summarize_flaws(found)
+
+
+def describe_options(options: argparse.Namespace) -> str:
+    """The options that decide the result, as in the command."""
+    found = [f"--seed {options.seed}"]
+    if options.what == "cost":
+        found.append(f"--rounds {options.rounds}")
+    if options.what == "flaws":
+        found += [f"--first {options.first}", *(["--without-texts"] if options.without_texts else [])]
+        found += ["--single"] if options.single else []
+    return " ".join(found)
 
 
 def main() -> None:
@@ -297,9 +316,8 @@ def main() -> None:
         result = cost(load("mini"), options.sentences or usual, options.seed, options.rounds)
     else:
         result = boundaries(load("mini"), options.sentences or usual, options.seed)
-    rounds = f" --rounds {options.rounds}" if options.what == "cost" else ""
     report = {
-        **gather_metadata(f"python benchmarks/word_times.py {options.what} --seed {options.seed}{rounds}"),
+        **gather_metadata(f"python benchmarks/word_times.py {options.what} {describe_options(options)}"),
         "seconds": round(time.perf_counter() - started, 1),
         **result,
     }

@@ -28,8 +28,11 @@ SHELF_DB, SHELF_Q, SHELF_HZ = 4.0, math.sqrt(0.5), 1500.0
 HIGH_PASS_Q, HIGH_PASS_HZ = 0.5, 38.0
 """The K-weighting's filters: a shelf for the acoustics of the head, and a high-pass."""
 
-PIECE_SECONDS, RINGING_SECONDS = 2.2, 0.5
-"""Weighted at a time, so few that a cache holds them; and what the filters ring on, more than enough."""
+FFT_SIZE, RINGING_SECONDS = 5 << 13, 0.15
+"""Samples of a Fourier transform at up to `MAX_RATE_OF_SIZE`, so few that a cache holds them; and how long the filters
+ring, down to 1e-14 of their input."""
+
+MAX_RATE_OF_SIZE = 96_000
 
 
 def integrated_loudness(samples: Samples, sample_rate: int) -> float:
@@ -59,8 +62,8 @@ def block_powers(weighted: Samples, sample_rate: int) -> NDArray[np.float64]:
 def k_weight(samples: Samples, sample_rate: int) -> Samples:
     """samples (N,) -> (N,) K-weighted, piece by piece."""
     ringing = round(RINGING_SECONDS * sample_rate)
-    piece = round(PIECE_SECONDS * sample_rate)
-    size = 1 << (piece + ringing - 1).bit_length()
+    size = FFT_SIZE * -(-sample_rate // MAX_RATE_OF_SIZE)
+    piece = size - ringing
     weighted = np.zeros(len(samples) + ringing)
     for start in range(0, len(samples), piece):
         part = samples[start : start + piece]

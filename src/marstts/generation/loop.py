@@ -14,12 +14,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from marstts.generation.engine import Engine, PatchSampler, PatchScorer, SamplingInputs, keep_rows, text_attention
+from marstts.generation.engine import (
+    Engine,
+    PatchSampler,
+    SamplingInputs,
+    ended_row,
+    fits_protocol,
+    keep_rows,
+    patch_vectors,
+    text_attention,
+)
 from marstts.generation.layout import TokenLayout
 from marstts.generation.request import (
     EndingState,
@@ -94,13 +103,13 @@ def step(
     state = states[0] if len(states) == 1 else engine.join(states)
     patches, state = sample_patch(engine, state, sampling_inputs(rows, layout))
     attention = text_attention(engine, state)
-    vectors = engine.patch_vectors(state) if isinstance(engine, PatchScorer) else None
+    vectors = patch_vectors(engine, state)
     nothing = [None] * len(rows)
     columns = rows, patches, nothing if attention is None else attention, nothing if vectors is None else vectors
     advanced = [row.after(patch, layout, *seen) for row, patch, *seen in zip(*columns, strict=True)]
     for index, row in enumerate(advanced):
-        if row.stop is StopReason.EOS and isinstance(engine, PatchScorer):
-            advanced[index] = replace(row, ending=EndingState(engine.ended_row(state, index)))
+        if row.stop is StopReason.EOS and (alone := ended_row(engine, state, index)) is not None:
+            advanced[index] = replace(row, ending=EndingState(alone))
     return RunningBatch((*advanced, *done_at_start), state)
 
 
@@ -186,8 +195,8 @@ def sampling_inputs(rows: Sequence[RequestState], layout: TokenLayout) -> Sampli
 
 def sample_patch(engine: Engine[Any], state: Any, inputs: SamplingInputs) -> tuple[NDArray[np.int64], Any]:
     """Tokens (B, P) of the next patch of each row, and the state after them; a `PatchSampler` samples by itself."""
-    if isinstance(engine, PatchSampler):
-        return engine.sample_patch(state, inputs)
+    if fits_protocol(type(engine), PatchSampler):
+        return cast(PatchSampler[Any], engine).sample_patch(state, inputs)
     return sample_positions(engine, state, inputs)
 
 

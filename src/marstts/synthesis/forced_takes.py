@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marstts.errors import ConfigError
-from marstts.generation.engine import PatchScorer, text_attention
+from marstts.generation.engine import ended_row, patch_vectors, text_attention
 from marstts.generation.loop import generate_requests
 from marstts.generation.request import EndingState, Generated, Request, RequestState, StopReason
 from marstts.synthesis.attention_path import SentencePlaces, search_path
@@ -68,7 +68,7 @@ def forced_rows(
     rows = [RequestState.begin(spoken.request, engine.layout)] * len(takes)
     for step in range(max(map(len, takes)) + 1):
         attention = text_attention(engine, state)
-        vectors = engine.patch_vectors(state) if isinstance(engine, PatchScorer) else None
+        vectors = patch_vectors(engine, state)
         assert attention is not None
         for index, tokens in enumerate(takes):
             row = replace(rows[index], attention=(*rows[index].attention, attention[index]))
@@ -77,7 +77,8 @@ def forced_rows(
             if step < len(tokens):
                 rows[index] = replace(row, patches=(*row.patches, tokens[step]))
             elif step == len(tokens):
-                ending = EndingState(engine.ended_row(state, index)) if isinstance(engine, PatchScorer) else None
+                alone = ended_row(engine, state, index)
+                ending = None if alone is None else EndingState(alone)
                 rows[index] = replace(row, stop=StopReason.EOS, ending=ending)
         state = engine.append(state, np.stack([tokens[min(step, len(tokens) - 1)] for tokens in takes]))
     return rows
