@@ -54,6 +54,22 @@ def test_equal_error_rate_is_printed_overall_and_by_style(tmp_path: Path):
         measure_encoder(FirstSamples(), tmp_path / "utterances.jsonl", "train", 50)
 
 
+def test_only_the_beginning_of_recordings_is_used(tmp_path: Path):
+    lengths: set[float] = set()
+
+    class Lengths(FirstSamples):
+        def embed(self, waveform: Waveform):
+            lengths.add(waveform.seconds)
+            return super().embed(waveform)
+
+    manifest = six_voices(tmp_path)
+    text = measure_encoder(Lengths(), manifest, "test", 50, seconds=0.1)
+    assert text.startswith("first-samples on the test split of utterances.jsonl, 0.1 s of each recording")
+    assert lengths == {0.1}
+    with pytest.raises(DataError, match="two recordings of at least 2 s each"):
+        measure_encoder(FirstSamples(), manifest, "test", 50, seconds=2.0)
+
+
 def test_interval_of_the_equal_error_rate_is_over_speakers():
     rng = np.random.default_rng(3)
     names = [f"s{n}" for n in range(12) for _ in range(4)]

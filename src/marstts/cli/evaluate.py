@@ -241,10 +241,14 @@ def speaker_encoder_command(
     model: Annotated[str, typer.Option(help="Model whose encoder is measured.")] = "mini",
     split: Annotated[str, typer.Option(help="train, validation or test.")] = "test",
     limit: Annotated[int, typer.Option(min=2, help="Recordings per speaker to use at most.")] = 50,
+    seconds: Annotated[
+        float | None,
+        typer.Option(min=0.5, help="Seconds of each recording to use, after silence; shorter ones are left out."),
+    ] = None,
 ) -> None:
     """Print the equal error rate of a speaker encoder, overall and by style."""
     config = MetricsConfig(names={encoder: None}, model=model)
-    typer.echo(measure_encoder(open_speaker_metric(encoder, config), manifest, split, limit))
+    typer.echo(measure_encoder(open_speaker_metric(encoder, config), manifest, split, limit, seconds))
 
 
 @evaluate.command("metrics")

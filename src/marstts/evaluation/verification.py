@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marstts import audio
+from marstts.audio import Waveform
 from marstts.data.manifest import Utterance, read_manifest
 from marstts.errors import DataError
 from marstts.evaluation.tables import markdown_table
@@ -30,13 +31,19 @@ RESAMPLES = 200
 ALL = "all"
 
 
-def measure_encoder(encoder: SpeakerEncoder, manifest: Path, split: str, limit: int) -> str:
+def measure_encoder(
+    encoder: SpeakerEncoder, manifest: Path, split: str, limit: int, seconds: float | None = None
+) -> str:
     """A Markdown table: equal error rate over all recordings of the split, and within each style.
 
-    At most `limit` recordings per speaker. DataError where the split has not two speakers with two recordings.
+    At most `limit` recordings per speaker, and of each the first `seconds` after silence; shorter ones are left out.
+    DataError where the split has not two speakers with two recordings.
     """
-    chosen = choose_recordings([u for u in read_manifest(manifest) if u.split == split], limit)
-    embeddings = np.array([encoder.embed(level(audio.read(manifest.parent / u.audio))) for u in chosen], np.float32)
+    of_split = [u for u in read_manifest(manifest) if u.split == split and u.seconds >= (seconds or 0.0)]
+    chosen = choose_recordings(of_split, limit)
+    embeddings = np.array(
+        [encoder.embed(level(beginning(audio.read(manifest.parent / u.audio), seconds))) for u in chosen], np.float32
+    )
     rows = []
     for style in (ALL, *sorted({u.style for u in chosen})):
         kept = [index for index, u in enumerate(chosen) if style in (ALL, u.style)]
@@ -45,9 +52,21 @@ def measure_encoder(encoder: SpeakerEncoder, manifest: Path, split: str, limit: 
             rate = error_rate(embeddings[kept], speakers)
             rows.append([style, str(len(kept)), str(len(set(speakers))), format_percent(rate)])
     if not rows:
-        raise DataError(f"{printable_name(manifest)}: the {split} split has not two speakers with two recordings each")
+        of_length = "" if seconds is None else f" of at least {seconds:g} s"
+        raise DataError(
+            f"{printable_name(manifest)}: the {split} split has not two speakers with two recordings{of_length} each"
+        )
     title = f"{encoder.name} on the {split} split of {manifest.name}"
+    title += "" if seconds is None else f", {seconds:g} s of each recording"
     return "\n".join([title, "", *markdown_table(["style", "recordings", "speakers", "EER %"], rows)])
+
+
+def beginning(waveform: Waveform, seconds: float | None) -> Waveform:
+    """The first `seconds` of what is audible; None: the waveform as it is."""
+    if seconds is None:
+        return waveform
+    trimmed = audio.trim_silence(waveform)
+    return Waveform(trimmed.samples[: round(seconds * waveform.sample_rate)], waveform.sample_rate)
 
 
 def choose_recordings(utterances: Sequence[Utterance], limit: int) -> list[Utterance]:
