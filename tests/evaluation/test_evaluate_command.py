@@ -276,4 +276,4 @@ def test_a_test_set_leaves_out_the_sentences_of_another_one(manifest: Path, test
     arguments = ["testset", str(manifest), "--output", str(tmp_path / "rest.jsonl"), "--speakers", "anna"]
     assert "1 trials by anna" in evaluated(*arguments, "--sentences", "1")
     result = RUN.invoke(evaluate_module.evaluate, [*arguments, "--sentences", "1", "--exclude", str(testset)])
-    assert "anna has no second test utterance" in str(result.exception)  # one of the two is left
+    assert "two utterances of a second: has no utterance of anna" in str(result.exception)  # one of the two is left

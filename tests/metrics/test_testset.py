@@ -99,13 +99,22 @@ def test_long_references_are_preferred_and_the_longest_short_one_comes_next(tmp_
     assert {references[f"anna_{n}"] for n in range(4)} == {"anna-4.wav"}
 
 
+def test_speakers_with_a_single_utterance_are_left_out(tmp_path: Path):
+    path = tmp_path / "utterances.jsonl"
+    alone = [utterance(f"alone-{n}", 0, text=NUMBERS[n]) for n in range(3)]
+    write_manifest([*alone, *(utterance("anna", n, text=NUMBERS[3 + n]) for n in range(2))], path)
+    assert {t.speaker for t in make_testset(path, num_speakers=1, num_sentences=2)} == {"anna"}
+    with pytest.raises(DataError, match="expected 2 speakers, but there are only 1"):
+        make_testset(path, num_speakers=2, num_sentences=2)
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
         ({"num_speakers": 4, "num_sentences": 4}, "there are only 3"),
         ({"num_speakers": 3, "num_sentences": 19}, "only 18"),
         ({"num_speakers": 1, "num_sentences": 1, "speakers": ["dora"]}, "no utterance of dora"),
-        ({"num_speakers": 1, "num_sentences": 1, "style": "whisper"}, "has no second test utterance"),
+        ({"num_speakers": 1, "num_sentences": 1, "style": "whisper"}, "two utterances of a second: .* only 0"),
     ],
 )
 def test_too_small_manifests_are_refused(manifest: Path, arguments: dict, complaint: str):

@@ -131,15 +131,19 @@ def make_testset(
 
     `speakers` names the speakers, else `num_speakers` are drawn. Sentences are drawn from the speakers in turn, no text
     is used twice, and each is paired with another utterance of its speaker in the same style (None: any), of at least
-    3 s if there is one. Sentences of the trials `exclude` are left out. DataError where the manifest has too few.
+    3 s if there is one. Sentences of the trials `exclude`, and those without such an utterance, are left out. DataError
+    where the manifest has too few.
     """
     excluded = {trial.text for trial in exclude}
     utterances = [
         u for u in read_manifest(manifest) if u.split == "test" and style in (None, u.style) and u.text not in excluded
     ]
     by_speaker = group_by_speaker(utterances)
-    chosen = choose_speakers(by_speaker, speakers, num_speakers, f"{manifest}, test split, style {style or 'any'!r}")
-    sentences = round_robin([by_speaker[speaker] for speaker in chosen], num_sentences)
+    usable = {name: with_reference(group) for name, group in by_speaker.items()}
+    usable = {name: group for name, group in usable.items() if group}
+    place = f"{manifest}, test split, style {style or 'any'!r}, speakers with two utterances of a second"
+    chosen = choose_speakers(usable, speakers, num_speakers, place)
+    sentences = round_robin([usable[speaker] for speaker in chosen], num_sentences)
     if len(sentences) < num_sentences:
         raise DataError(
             f"{manifest}: expected {num_sentences} sentences, but the test split has only {len(sentences)} "
@@ -147,8 +151,8 @@ def make_testset(
         )
     trials = []
     for sentence in sentences:
-        same_style = [u for u in by_speaker[sentence.speaker] if u.style == sentence.style]
-        trials.append(make_trial(sentence, choose_reference(sentence, same_style, manifest), manifest.parent))
+        reference = choose_reference(sentence, references_for(sentence, by_speaker[sentence.speaker]))
+        trials.append(make_trial(sentence, reference, manifest.parent))
     return trials
 
 
@@ -162,10 +166,10 @@ def make_trials(utterances: Sequence[Utterance], folder: Path, place: Path) -> l
         if plain_words(utterance.text):
             groups[utterance.speaker, utterance.style].append(utterance)
     trials = [
-        make_trial(sentence, choose_reference(sentence, group, place), folder)
+        make_trial(sentence, choose_reference(sentence, usable), folder)
         for _, group in sorted(groups.items())
         for sentence in group
-        if references_for(sentence, group)
+        if (usable := references_for(sentence, group))
     ]
     if not trials:
         raise DataError(f"{place}: no two recordings of one speaker and style, with different words, make a pair")
@@ -210,21 +214,24 @@ def round_robin(groups: Sequence[Sequence[Utterance]], num_sentences: int) -> li
     return drawn
 
 
-def choose_reference(sentence: Utterance, candidates: Sequence[Utterance], manifest: Path) -> Utterance:
-    """Another utterance of the speaker: a random one of 3 s or more, else the longest one that can be cloned."""
-    usable = references_for(sentence, candidates)
-    if not usable:
-        raise DataError(
-            f"{manifest}: {sentence.speaker} has no second test utterance of {MIN_REFERENCE_SECONDS:g} s in style "
-            f"{sentence.style!r} as the reference of {sentence.id}"
-        )
+def choose_reference(sentence: Utterance, usable: Sequence[Utterance]) -> Utterance:
+    """One of the utterances `usable`: a random one of 3 s or more, else the longest."""
     good = [u for u in usable if u.seconds >= GOOD_REFERENCE_SECONDS] or [max(usable, key=lambda u: (u.seconds, u.id))]
     return min(good, key=lambda u: hash_order(f"{sentence.id} {u.id}"))
 
 
 def references_for(sentence: Utterance, candidates: Sequence[Utterance]) -> list[Utterance]:
-    """The candidates with another text that are long enough to clone."""
-    return [u for u in candidates if u.text != sentence.text and u.seconds >= MIN_REFERENCE_SECONDS]
+    """The candidates of the same style with another text that are long enough to clone."""
+    return [
+        u
+        for u in candidates
+        if u.style == sentence.style and u.text != sentence.text and u.seconds >= MIN_REFERENCE_SECONDS
+    ]
+
+
+def with_reference(group: Sequence[Utterance]) -> list[Utterance]:
+    """The utterances of a speaker for which another one can be the reference."""
+    return [sentence for sentence in group if references_for(sentence, group)]
 
 
 def make_trial(sentence: Utterance, reference: Utterance, folder: Path) -> Trial:
