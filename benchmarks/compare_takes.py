@@ -1,0 +1,83 @@
+"""Differences of systems from the first one on the same trials, over several evaluations together.
+
+Usage: python benchmarks/compare_takes.py --row NAME=SYSTEM:FOLDER[,FOLDER ...] [--row ...] --output JSON
+
+FOLDER is an output of `marstts evaluate` with the metrics sphinx and resemblyzer, SYSTEM the name in its table, such as
+"mini (shallow)". Trials that every row has are compared: CER, similarity to the reference, the fraction whose own
+reference is the nearest, and takes with a repetition or truncation. Intervals are 95 % bootstrap intervals over trials.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marstts.benchmark.machine import gather_metadata, print_json
+from marstts.metrics.intervals import bootstrap_difference, ratio, ratio_interval
+from marstts.metrics.scores import TakeScore, read_scores
+
+Rows = dict[str, NDArray[np.float64]]
+"""(trials, 2) numerators and denominators of each column."""
+
+JUDGE = "resemblyzer"
+
+
+def read_row(system: str, folders: list[Path]) -> dict[tuple[int, str], TakeScore]:
+    """Scores of a system by number of the folder and trial."""
+    return {
+        (number, score.trial): score
+        for number, folder in enumerate(folders)
+        for score in read_scores(folder)
+        if score.system == system
+    }
+
+
+def columns(scores: list[TakeScore]) -> Rows:
+    """What is summed for each column."""
+    rows: dict[str, list[tuple[float, float]]] = {"cer": [], "similarity": [], "own reference first": [], "misread": []}
+    for score in scores:
+        voice = score.voices[JUDGE]
+        assert score.words is not None and voice.similarity is not None
+        rows["cer"].append((score.words.character_errors, score.words.characters))
+        rows["similarity"].append((voice.similarity, 1))
+        rows["own reference first"].append((voice.num_correct == voice.num_comparisons, 1))
+        rows["misread"].append((score.words.has_repetition or score.words.truncated, 1))
+    return {name: np.array(values, float) for name, values in rows.items()}
+
+
+def compare(rows: dict[str, Rows]) -> dict[str, Any]:
+    """Each column of each row with its interval, and its difference from the first row."""
+    first = next(iter(rows.values()))
+    table: dict[str, Any] = {}
+    for name, row in rows.items():
+        table[name] = {column: ratio_interval(*values.T).format(3) for column, values in row.items()}
+        if row is not first:
+            table[name]["difference"] = {
+                column: bootstrap_difference(values, first[column], ratio).format(3) for column, values in row.items()
+            }
+    return table
+
+
+def main() -> None:
+    """Parse, compare and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--row", action="append", required=True)
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args()
+    found = {}
+    for each in options.row:
+        name, _, source = each.partition("=")
+        system, _, folders = source.rpartition(":")
+        found[name] = read_row(system, [Path(folder) for folder in folders.split(",")])
+    trials = sorted(set.intersection(*(set(scores) for scores in found.values())))
+    rows = {name: columns([scores[trial] for trial in trials]) for name, scores in found.items()}
+    report = gather_metadata("python benchmarks/compare_takes.py") | {"trials": len(trials), "rows": compare(rows)}
+    print_json(report, options.output)
+
+
+if __name__ == "__main__":
+    main()
