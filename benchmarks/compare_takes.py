@@ -37,7 +37,7 @@ def read_row(system: str, folders: list[Path]) -> dict[tuple[int, str], TakeScor
 
 
 def columns(scores: list[TakeScore]) -> Rows:
-    """What is summed for each column."""
+    """Numerator and denominator of each trial, by column."""
     rows: dict[str, list[tuple[float, float]]] = {"cer": [], "similarity": [], "own reference first": [], "misread": []}
     for score in scores:
         voice = score.voices[JUDGE]

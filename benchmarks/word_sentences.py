@@ -10,8 +10,8 @@ from marstts.data.corpora.synthetic import split_of_sentence
 from marstts.synthesis.forced_takes import SpokenSentence, speak_once
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.voices import packaged_names
-from marstts.voice import Voice
 from marstts.text.normalize import normalize
+from marstts.voice import Voice
 
 SENTENCES = Path(__file__).parents[1] / "recipes" / "mini" / "text" / "modern.tsv.gz"
 

@@ -1,4 +1,4 @@
-"""Draws docs/figures/people_training.svg from docs/results/people/v6.3-training.json.
+"""Draws docs/figures/people_training.svg and people_mars6_training.svg from docs/results/people/*.json.
 
 python docs/results/draw_people_training.py
 """
@@ -22,7 +22,34 @@ PANELS = {
 }
 
 
+LEVELS = {"loss": "all levels", "loss0": "level 0", "loss1": "level 1", "loss2": "level 2"}
+LAST_PART = 0.8
+"""The rest is the last fifth of the run, in which losses should have stopped falling."""
+
+
 def main() -> None:
+    """Draw both figures."""
+    draw_decoder()
+    draw_mars6()
+
+
+def draw_mars6() -> None:
+    """Validation losses of the second schedule of MARS6, by level."""
+    rows = json.loads((DOCS / "results/people/mars6-second-schedule.json").read_text(encoding="utf-8"))["rows"]
+    figure, axes = plt.subplots(figsize=(6.0, 3.2))
+    for key, label in LEVELS.items():
+        line = [(row["step"], row[key]) for row in rows if row["split"] == "validation"]
+        axes.plot(*zip(*line, strict=True), marker="o", markersize=3, label=label)
+    axes.axvspan(LAST_PART * rows[-1]["step"], rows[-1]["step"], alpha=0.15, label="last fifth")
+    axes.set_xlabel("steps")
+    axes.set_ylabel("validation loss")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="small", ncols=3)
+    figure.tight_layout()
+    figure.savefig(DOCS / "figures/people_mars6_training.svg", metadata={"Date": None})
+
+
+def draw_decoder() -> None:
     """A panel per loss: training, averaged over 200 steps, and validation where it is measured."""
     rows = json.loads((DOCS / "results/people/v6.3-training.json").read_text(encoding="utf-8"))["rows"]
     figure, panels = plt.subplots(1, len(PANELS), figsize=(10.0, 3.0))
