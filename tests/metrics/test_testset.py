@@ -99,9 +99,10 @@ def test_long_references_are_preferred_and_the_longest_short_one_comes_next(tmp_
     assert {references[f"anna_{n}"] for n in range(4)} == {"anna-4.wav"}
 
 
-def test_speakers_with_a_single_utterance_are_left_out(tmp_path: Path):
+def test_speakers_without_a_second_text_are_left_out(tmp_path: Path):
     path = tmp_path / "utterances.jsonl"
-    alone = [utterance(f"alone-{n}", 0, text=NUMBERS[n]) for n in range(3)]
+    alone = [utterance(f"alone-{n}", 0, text=NUMBERS[n]) for n in range(2)]
+    alone += [utterance("same", n, text=NUMBERS[2]) for n in range(2)]
     write_manifest([*alone, *(utterance("anna", n, text=NUMBERS[3 + n]) for n in range(2))], path)
     assert {t.speaker for t in make_testset(path, num_speakers=1, num_sentences=2)} == {"anna"}
     with pytest.raises(DataError, match="expected 2 speakers, but there are only 1"):

@@ -230,8 +230,12 @@ def references_for(sentence: Utterance, candidates: Sequence[Utterance]) -> list
 
 
 def with_reference(group: Sequence[Utterance]) -> list[Utterance]:
-    """The utterances of a speaker for which another one can be the reference."""
-    return [sentence for sentence in group if references_for(sentence, group)]
+    """The utterances of a speaker for which another one can be the reference, as `references_for` finds it."""
+    texts: dict[str, set[str]] = defaultdict(set)
+    for utterance in group:
+        if utterance.seconds >= MIN_REFERENCE_SECONDS:
+            texts[utterance.style].add(utterance.text)
+    return [sentence for sentence in group if len(texts[sentence.style]) > (sentence.text in texts[sentence.style])]
 
 
 def make_trial(sentence: Utterance, reference: Utterance, folder: Path) -> Trial:
