@@ -10,6 +10,7 @@ reference is the nearest, and takes with a repetition or truncation. Intervals a
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,11 @@ def main() -> None:
         found[name] = read_row(system, [Path(folder) for folder in folders.split(",")])
     trials = sorted(set.intersection(*(set(scores) for scores in found.values())))
     rows = {name: columns([scores[trial] for trial in trials]) for name, scores in found.items()}
-    report = gather_metadata("python benchmarks/compare_takes.py") | {"trials": len(trials), "rows": compare(rows)}
+    command = shlex.join([part for row in options.row for part in ("--row", row)])
+    report = gather_metadata(f"python benchmarks/compare_takes.py {command}") | {
+        "trials": len(trials),
+        "rows": compare(rows),
+    }
     print_json(report, options.output)
 
 

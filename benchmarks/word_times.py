@@ -250,10 +250,12 @@ def measure_in_turn(speakers: dict[str, Callable[[], Any]], rounds: int) -> dict
 
 
 class WithoutAttention:
-    """An engine whose attention nobody sees: protocols are looked for in its class, which has the other methods."""
+    """An engine whose attention nobody sees: it has the methods of the other protocols in its class, which is asked."""
 
     def __init__(self, engine: Any) -> None:
-        self.engine = engine
+        self.engine, self.layout, self.config = engine, engine.layout, engine.config
+        self.start, self.append, self.select, self.join = engine.start, engine.append, engine.select, engine.join
+        self.next_logits, self.can_start_concurrently = engine.next_logits, engine.can_start_concurrently
 
     def sample_patch(self, state: Any, inputs: Any) -> Any:
         """Sample as the engine does."""
@@ -262,9 +264,6 @@ class WithoutAttention:
     def keep_rows(self, state: Any, rows: Any) -> Any:
         """Keep rows as the engine does."""
         return self.engine.keep_rows(state, rows)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.engine, name)
 
 
 def flaws_in_pieces(synthesizer: Synthesizer, options: argparse.Namespace) -> dict[str, Any]:

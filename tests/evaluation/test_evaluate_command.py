@@ -210,6 +210,8 @@ def test_metrics_are_checked_on_a_folder_of_recordings(manifest: Path, tmp_path:
 def test_the_equal_error_rate_of_a_models_encoder_is_printed(manifest: Path, stand_ins: None):
     printed = evaluated("speaker-encoder", str(manifest), "--encoder", "style")
     assert "toy-style-24 on the test split" in printed and "| all | 4 | 2 | " in printed
+    printed = evaluated("speaker-encoder", str(manifest), "--encoder", "style", "--seconds", "0.5")
+    assert "0.5 s of each recording" in printed and "| all | 4 | 2 | " in printed
 
 
 def test_codec_command_writes_its_table(tmp_path: Path):
