@@ -56,7 +56,7 @@ def test_runs_are_words_or_pairs_of_words_that_return_at_once(sentence, runs):
     ("count", "words"),
     [
         (1, "well knock the mile baked times rhythms mm"),
-        (2, "going table prices horses wanted idle apples"),
+        (2, "going table prices horses wanted idle apples x-linked three-d year-round"),
         (3, "banana already resembling w"),
     ],
 )

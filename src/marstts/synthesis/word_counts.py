@@ -117,9 +117,13 @@ def long_words_apart(search: PathSearch, runs: Sequence[CountedWords], step_seco
 
 
 def word_at(places: SentencePlaces, index: int) -> str:
-    """The letters of the word at a place, in small letters; empty where its syllables cannot be counted."""
+    """The letters of the word at a place, in small letters, its parts ("three-d") joined by hyphens.
+
+    Empty where its syllables cannot be counted.
+    """
     place = places.places[index]
-    word = "".join(filter(str.isalpha, places.sentence[place.start : place.end])).lower()
+    parts = places.sentence[place.start : place.end].lower().split("-")
+    word = "-".join(letters for part in parts if (letters := "".join(filter(str.isalpha, part))))
     return word if word.isascii() else ""
 
 
@@ -132,10 +136,13 @@ def last_of_run(words: Sequence[str], first: int, period: int) -> int:
 
 
 def num_syllables(word: str) -> int:
-    """Syllables of an English word by its letters: groups of vowels, without the silent e at its end; at least 1."""
-    if word == "w":
-        return 3
-    return max(1, len(_VOWELS.findall(_SILENT_END.sub("", word))))
+    """Syllables of an English word by its letters: groups of vowels, without the silent e at its end.
+
+    At least 1 for each part between hyphens; the name of the letter w has 3.
+    """
+    return sum(
+        3 if part == "w" else max(1, len(_VOWELS.findall(_SILENT_END.sub("", part)))) for part in word.split("-")
+    )
 
 
 def count_between(peaks: NDArray[np.float64], first: TimedSpan, last: TimedSpan, step_seconds: float) -> int:
