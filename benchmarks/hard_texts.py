@@ -5,13 +5,13 @@ Usage: python benchmarks/hard_texts.py engines --root FOLDER --takes ENGINES
            --baselines "" --output MINI
        marstts evaluate --system ENGINES --testset hard-texts --root FOLDER --metrics sphinx --baselines ""
            --metrics-model none --output READINGS
-       python benchmarks/hard_texts.py summary --scores MINI READINGS --output JSON
+       python benchmarks/hard_texts.py summary --scores MINI [MINI_OF_ANOTHER_SEED ...] READINGS --output JSON
        python benchmarks/hard_texts.py short --output JSON
 
 `engines` reads each trial with the base voice that its synthetic speaker was made from, at the regular rate. The engine
 gets the text as marstts reads it, so that only the speech differs, and silence at the edges is cut off as in a take.
 Readings that are there already are kept. `--root` is the folder of the synthetic test set. `summary` counts what the
-evaluations found, of the trials that all of them have. `short` reads the texts of one or two words with each base
+evaluations found, of the trials that all systems have. `short` reads the texts of one or two words with each base
 voice, at the regular rate and at that of the fast style, and checks the lengths as those of takes are checked. Needs
 the engines and the extras synthetic and eval.
 """
@@ -45,6 +45,9 @@ SHORTEST = "Come in."
 """The text whose take was too short."""
 
 RATES = 1.0, STYLES["fast"].rate
+
+Takes = dict[str, list[TakeScore]]
+"""Scores of the takes of each trial, one for each seed."""
 
 
 def read_with_engines(root: Path, takes: Path) -> None:
@@ -94,32 +97,32 @@ def read_short_texts(rates: Sequence[float]) -> dict[str, Any]:
 
 
 def summarize(outputs: Sequence[Path]) -> dict[str, Any]:
-    """Counts for every system, of the trials that all systems have a score for."""
-    systems: dict[str, dict[str, TakeScore]] = {}
+    """Counts for every system, of the trials that all systems have a score for; several takes of a trial all count."""
+    systems: dict[str, Takes] = {}
     for output in outputs:
         for score in read_scores(output):
-            systems.setdefault(score.system, {})[score.trial] = score
-    common = set.intersection(*(set(scores) for scores in systems.values()))
+            systems.setdefault(score.system, {}).setdefault(score.trial, []).append(score)
+    common = sorted(set.intersection(*(set(takes) for takes in systems.values())))
+    systems = {name: {trial: takes[trial] for trial in common} for name, takes in systems.items()}
+    first = next(iter(systems.values()))
     return {
         "trials": len(common),
         "systems": {
-            name: describe([score for trial, score in scores.items() if trial in common])
-            for name, scores in systems.items()
+            name: describe([score for scores in takes.values() for score in scores]) for name, takes in systems.items()
         },
         "flagged more than the first system": {
-            name: compare_flagged(next(iter(systems.values())), scores, sorted(common))
-            for name, scores in list(systems.items())[1:]
+            name: compare_flagged(first, takes) for name, takes in list(systems.items())[1:]
         },
     }
 
 
-def compare_flagged(first: dict[str, TakeScore], other: dict[str, TakeScore], trials: Sequence[str]) -> str:
+def compare_flagged(first: Takes, other: Takes) -> str:
     """Difference of the flagged shares of `other` and `first` on the same trials; texts are resampled whole."""
-    texts = sorted({text_of(trial) for trial in trials})
+    texts = sorted({text_of(trial) for trial in first})
     sums = np.zeros((2, len(texts), 2))
-    for trial in trials:
-        for system, scores in enumerate((other, first)):
-            sums[system, texts.index(text_of(trial))] += is_misread(scores[trial]), 1
+    for system, takes in enumerate((other, first)):
+        for trial, scores in takes.items():
+            sums[system, texts.index(text_of(trial))] += sum(map(is_misread, scores)), len(scores)
     difference = bootstrap_difference(sums[0], sums[1], ratio)
     assert difference is not None
     return difference.format(3)

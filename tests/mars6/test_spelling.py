@@ -35,7 +35,14 @@ from marstts.voice import Prefix, Voice
         ("THE B B C'S NEW SHOW.", "The bee bee see's new show."),
         ("He said 'STOP' and 'I B M'.", "He said 'stop' and 'I bee em'."),
         ("'TWAS A NIGHT OF ROCK 'N' ROLL.", "'Twas a night of rock 'n' roll."),
-        ("The 's' key, A-B-C, from A - Z.", "The 'ess' key, ay-bee-see, from A, zee."),
+        ("The 's' key, A-B-C, from A - Z.", "The 'ess' key, ay-bee-see, from ay, zee."),
+        ("Plan A failed, so did plan A.", "Plan ay failed, so did plan ay."),
+        ("Vitamins A, B and C, or hepatitis A?", "Vitamins ay, bee and see, or hepatitis ay?"),
+        ("He got straight A's in 'A' and \"A\".", "He got straight ay's in 'ay' and \"ay\"."),
+        ("A or B? From A to B.", "ay or bee? From ay to bee."),
+        ("A man read 'A Tale' and The Fall of A King.", "A man read 'A Tale' and The Fall of A King."),
+        ('He said, "A man came." It was a plan.', 'He said, "A man came." It was a plan.'),
+        ("And A. Smith came.", "And ay. Smith came."),
     ],
 )
 def test_capitals_and_letters_are_spelled_as_words(written: str, simple: str):
@@ -84,7 +91,13 @@ def test_three_equal_words_or_two_equal_pairs_have_colons_for_commas(written: st
 
 @pytest.mark.parametrize(
     "text",
-    ["A man and I saw O'Brien at ten o'clock.", "So am I. A dog barked.", "O no, rock 'n' roll!", "Said A, not a.", ""],
+    [
+        "A man and I saw O'Brien at ten o'clock.",
+        "So am I. A dog barked.",
+        "O no, rock 'n' roll!",
+        "Said a word, not a.",
+        "",
+    ],
 )
 def test_words_of_one_letter_stay(text: str):
     assert spell(text, Spelling.SIMPLE).text == text

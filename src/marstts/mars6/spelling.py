@@ -3,7 +3,8 @@
 Upstream: normalized sentences.  Downstream: `prompt`, for bundles whose `spelling` asks for it.
 Deviation from the paper. A model that reads bytes and was trained on texts with hardly any capitals and initialisms
 says "STOP" and "B B C" as noise; it knows "Stop" and "bee bee see". It loses count of equal words between commas, less
-so between colons, where readers pause as long. "Ah." as a sentence is noise, too, and "Ahhh." less so. Each character
+so between colons, where readers pause as long. "Ah." as a sentence is noise, too, and "Ahhh." less so. The letter A is
+said as the article, unless it is spelled "ay". Each character
 keeps the place that it came from, so that word times and flaws are those of the sentence as it was.
 """
 
@@ -47,6 +48,12 @@ _STARTS_SENTENCE = re.compile(r"""(?:^|[.!?] |[.!?]["'] (?=["']))["' ]*$""")
 """Patterns of what surrounds a word among single capitals, as in "U S A", of what precedes "A" in "IS A VERY", and of
 what precedes the first word of a sentence."""
 
+_LETTER_A = re.compile(
+    r"""[a-z] (?P<quote>["'])?A(?(quote)(?P=quote)|(?:'s(?![a-z])|[-.,;:!?)]| [a-z]| -|$))"""
+    r"""|^["']?A (?:and|or|is|to|was) """
+)
+"""The letter A, not the article: "plan A.", "vitamin A is", "A or B". Before a capital it may be in a title."""
+
 _INITIAL = re.compile(r"\. [A-Z]")
 """End of an initial, as in "J. R. Abbott". Its point is left out: models pause at "jay." and lose words."""
 
@@ -62,9 +69,10 @@ _SURROUNDING = 5
 """Characters on each side of a word that these patterns see."""
 
 _UNUSUAL = re.compile(
-    rf"[A-Za-z][A-Z]|'[A-Z]|{_STARTS_WORD}(?:[B-HJ-NP-Zb-hj-np-z](?![A-Za-z])|[AIO](?:'s)?[ -][AIO](?![A-Za-z]))|{DASH}"
+    rf"[A-Za-z][A-Z]|'[A-Z]|{_STARTS_WORD}(?:[B-HJ-NP-Zb-hj-np-z](?![A-Za-z])|[AIO](?:'s)?[ -][AIO](?![A-Za-z]))"
+    rf"|{DASH}|{_LETTER_A.pattern}"
 )
-"""Found in other sentences that have another spelling: a dash, an inner capital, a single letter, two of AIO."""
+"""Found in other sentences that have another spelling: a dash, an inner capital, a single letter, two of AIO, A."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +133,8 @@ def simple_form(word: str, before: str, after: str) -> str:
         is_among_capitals = letter.isupper() and bool(_BEFORE.search(before) or _AFTER.match(after))
         if is_among_capitals or (letter not in WORD_LETTERS and not is_cut_short):
             return LETTER_NAMES[letter.lower()] + ending
+        if letter == "A" and _LETTER_A.search(before + word + after):
+            return LETTER_NAMES["a"] + ending
         is_article = letter == "A" and _SHOUTED.search(before) is not None
         return (letter.lower() if is_article or letter not in WORD_LETTERS else letter) + ending
     if word.isupper():
