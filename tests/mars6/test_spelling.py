@@ -42,7 +42,7 @@ from marstts.voice import Prefix, Voice
         ("A or B? From A to B.", "ay or bee? From ay to bee."),
         ("A man read 'A Tale' and The Fall of A King.", "A man read 'A Tale' and The Fall of A King."),
         ('He said, "A man came." It was a plan.', 'He said, "A man came." It was a plan.'),
-        ("And A. Smith came.", "And ay. Smith came."),
+        ("A. Smith, J. A. Smith and O. Henry.", "ay Smith, jay ay Smith and oh Henry."),
     ],
 )
 def test_capitals_and_letters_are_spelled_as_words(written: str, simple: str):

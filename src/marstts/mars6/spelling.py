@@ -51,8 +51,9 @@ what precedes the first word of a sentence."""
 _LETTER_A = re.compile(
     r"""[a-z] (?P<quote>["'])?A(?(quote)(?P=quote)|(?:'s(?![a-z])|[-.,;:!?)]| [a-z]| -|$))"""
     r"""|^["']?A (?:and|or|is|to|was) """
+    r"""|\bA\. [A-Z]"""
 )
-"""The letter A, not the article: "plan A.", "vitamin A is", "A or B". Before a capital it may be in a title."""
+"""The letter A, not the article: "plan A.", "vitamin A is", "A or B", "A. Smith". A capital may follow in titles."""
 
 _INITIAL = re.compile(r"\. [A-Z]")
 """End of an initial, as in "J. R. Abbott". Its point is left out: models pause at "jay." and lose words."""
@@ -70,7 +71,7 @@ _SURROUNDING = 5
 
 _UNUSUAL = re.compile(
     rf"[A-Za-z][A-Z]|'[A-Z]|{_STARTS_WORD}(?:[B-HJ-NP-Zb-hj-np-z](?![A-Za-z])|[AIO](?:'s)?[ -][AIO](?![A-Za-z]))"
-    rf"|{DASH}|{_LETTER_A.pattern}"
+    rf"|{DASH}|{_LETTER_A.pattern}|{_STARTS_WORD}O\. [A-Z]"
 )
 """Found in other sentences that have another spelling: a dash, an inner capital, a single letter, two of AIO, A."""
 
@@ -107,7 +108,7 @@ def spell(text: str, spelling: Spelling) -> SpelledText:
         form = lone_interjection(piece[0]) if is_lone else other_form(piece[0], before, after)
         spelled += form
         places += np.linspace(piece.start(), piece.end(), len(form), endpoint=False).astype(int).tolist()
-        is_initial = len(piece[0]) == 1 and piece[0] not in WORD_LETTERS and piece[0].isupper() and form != piece[0]
+        is_initial = len(piece[0]) == 1 and piece[0].isupper() and form != piece[0]
         end = piece.end() + (is_initial and _INITIAL.match(after) is not None)
     return SpelledText(spelled + text[end:], np.array([*places, *range(end, len(text) + 1)]))
 
@@ -133,8 +134,8 @@ def simple_form(word: str, before: str, after: str) -> str:
         is_among_capitals = letter.isupper() and bool(_BEFORE.search(before) or _AFTER.match(after))
         if is_among_capitals or (letter not in WORD_LETTERS and not is_cut_short):
             return LETTER_NAMES[letter.lower()] + ending
-        if letter == "A" and _LETTER_A.search(before + word + after):
-            return LETTER_NAMES["a"] + ending
+        if (letter == "A" and _LETTER_A.search(before + word + after)) or (letter == "O" and _INITIAL.match(after)):
+            return LETTER_NAMES[letter.lower()] + ending
         is_article = letter == "A" and _SHOUTED.search(before) is not None
         return (letter.lower() if is_article or letter not in WORD_LETTERS else letter) + ending
     if word.isupper():
