@@ -3,10 +3,10 @@
 Usage: python benchmarks/spelling.py [--sentences N] [--output JSON]
 
 Held-out sentences are spoken by mini in small letters, in capitals, and in capitals that are spelled simply; sentences
-with an initialism, and with dashes for commas, in both ways. The packaged voices take turns, seeds are the same. Error
-rates are pocketsphinx's. Of interjections that are whole sentences, it is counted how often pocketsphinx recognizes no
-word at all. Of letters A ("plan A"), it is counted how often forced alignment finds the article's vowel instead of the
-letter's name. Needs the extra eval.
+with an initialism, with dashes for commas, and with quotation marks, in both ways. The packaged voices take turns,
+seeds are the same. Error rates are pocketsphinx's. Of interjections that are whole sentences, it is counted how often
+pocketsphinx recognizes no word at all. Of letters A ("plan A"), it is counted how often forced alignment finds the
+article's vowel instead of the letter's name. Needs the extra eval.
 """
 
 from __future__ import annotations
@@ -72,6 +72,15 @@ def measure(synthesizer: Synthesizer, texts: list[str], spelling: Spelling) -> t
     return np.array(rows, float), float(np.mean(flagged))
 
 
+def quote_word(text: str, index: int) -> str:
+    """The text with quotation marks around one of its words, neither the first nor the last."""
+    words = text.split()
+    place = 1 + index % max(1, len(words) - 2)
+    bare = words[place].rstrip(",;:")
+    words[place] = f'"{bare}"{words[place][len(bare) :]}'
+    return " ".join(words)
+
+
 def count_unrecognized(synthesizer: Synthesizer, spelling: Spelling) -> dict[str, Any]:
     """Takes of each lone interjection in every packaged voice, and the number in which no word is recognized."""
     model: Any = synthesizer.model
@@ -134,6 +143,8 @@ def main() -> None:
         "capitals": compare(synthesizer, [sentence.upper() for sentence in sentences]),
         "initialisms": compare(synthesizer, letters),
         "dashes": compare(synthesizer, dashed),
+        "a quoted word": compare(synthesizer, [quote_word(text, index) for index, text in enumerate(sentences)]),
+        "quoted sentences": compare(synthesizer, [f'"{text}"' for text in sentences]),
         "interjections": {spelling.value: count_unrecognized(synthesizer, spelling) for spelling in Spelling},
         "letter A": {spelling.value: count_articles(synthesizer, spelling) for spelling in Spelling},
     }

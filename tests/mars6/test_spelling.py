@@ -21,7 +21,7 @@ from marstts.voice import Prefix, Voice
         ("STOP RIGHT THERE.", "Stop right there."),
         ("Dash - and dash - AND dash.", "Dash, and dash, and dash."),
         ("THIS IS A LOUD SENTENCE.", "This is a loud sentence."),
-        ('"WHAT?" SHE SAID.', '"What?" she said.'),
+        ('"WHAT?" SHE SAID.', "What? she said."),
         ("STOP! GO AWAY.", "Stop! Go away."),
         ("PLEASE do NOT touch THIS.", "Please do not touch this."),
         ("iT wAS a mISTAKE.", "it was a mistake."),
@@ -38,10 +38,12 @@ from marstts.voice import Prefix, Voice
         ("The 's' key, A-B-C, from A - Z.", "The 'ess' key, ay-bee-see, from ay, zee."),
         ("Plan A failed, so did plan A.", "Plan ay failed, so did plan ay."),
         ("Vitamins A, B and C, or hepatitis A?", "Vitamins ay, bee and see, or hepatitis ay?"),
-        ("He got straight A's in 'A' and \"A\".", "He got straight ay's in 'ay' and \"ay\"."),
+        ("He got straight A's in 'A' and \"A\".", "He got straight ay's in 'ay' and ay."),
         ("A or B? From A to B.", "ay or bee? From ay to bee."),
         ("A man read 'A Tale' and The Fall of A King.", "A man read 'A Tale' and The Fall of A King."),
-        ('He said, "A man came." It was a plan.', 'He said, "A man came." It was a plan.'),
+        ('He said, "A man came." It was a plan.', "He said, A man came. It was a plan."),
+        ('He said "A man came" there.', "He said A man came there."),
+        ('The "best" one, said"so"?', "The best one, said so?"),
         ("A. Smith, J. A. Smith and O. Henry.", "ay Smith, jay ay Smith and oh Henry."),
     ],
 )
@@ -119,9 +121,10 @@ def test_in_any_text_places_ascend_no_letter_is_lost_and_spelling_again_changes_
     spelled = [spell(text, Spelling.SIMPLE) for text in texts]
     for text, each in zip(texts, spelled, strict=True):
         assert len(each.places) == len(each.text) + 1 and each.places[-1] == len(text)
-        assert (np.diff(each.places) >= 0).all() and each.places[0] == 0
+        assert (np.diff(each.places) >= 0).all() and not text[: each.places[0]].strip('" ')
         assert set(each.places.tolist()) >= {place for place, character in enumerate(text) if character.isalnum()}
-        assert spell(each.text, Spelling.SIMPLE).text == each.text
+        # a quotation mark shows where a sentence starts, and is lost
+        assert '"' in text or spell(each.text, Spelling.SIMPLE).text == each.text
         ends = np.arange(len(each.text))
         spans = each.original_spans(np.stack([ends, ends + 1], axis=1))
         assert ((spans[:, 0] < spans[:, 1]) & (spans[:, 1] <= len(text))).all()
@@ -130,7 +133,7 @@ def test_in_any_text_places_ascend_no_letter_is_lost_and_spelling_again_changes_
 
 
 def test_texts_without_capitals_and_single_letters_stay():
-    for text in random_texts(["stop ", "it's ", "o'clock ", "a ", "éß ", "Ж ", "7 ", ", ", "e-mail "[1:], '"'], 500):
+    for text in random_texts(["stop ", "it's ", "o'clock ", "a ", "éß ", "Ж ", "7 ", ", ", "e-mail "[1:]], 500):
         assert spell(text, Spelling.SIMPLE).text == text
 
 

@@ -4,8 +4,8 @@ Upstream: normalized sentences.  Downstream: `prompt`, for bundles whose `spelli
 Deviation from the paper. A model that reads bytes and was trained on texts with hardly any capitals and initialisms
 says "STOP" and "B B C" as noise; it knows "Stop" and "bee bee see". It loses count of equal words between commas, less
 so between colons, where readers pause as long. "Ah." as a sentence is noise, too, and "Ahhh." less so. The letter A is
-said as the article, unless it is spelled "ay". Each character
-keeps the place that it came from, so that word times and flaws are those of the sentence as it was.
+said as the article, unless it is spelled "ay". Words in quotation marks are misread, so the marks are left out. Each
+character keeps the place that it came from, so that word times and flaws are those of the sentence as it was.
 """
 
 from __future__ import annotations
@@ -36,10 +36,13 @@ WORD_LETTERS = frozenset("AIOaio")
 DASH, PAUSE = " - ", ", "
 """A dash, which the training texts have not, and the mark that they have where readers pause as long."""
 
+QUOTE = '"'
+"""A quotation mark, which the training texts hardly have: words between two of them are misread."""
+
 _STARTS_WORD = "(?<![A-Za-z])(?<![A-Za-z]')"
 """Start of a word: no letter comes before it, and no apostrophe within a word; a quoted word has an apostrophe."""
 
-_PIECE = re.compile(rf"(?: -)+ |{_STARTS_WORD}[A-Za-z]+(?:'[A-Za-z]+)*")
+_PIECE = re.compile(rf"(?: -)+ |\"|{_STARTS_WORD}[A-Za-z]+(?:'[A-Za-z]+)*")
 
 _BEFORE = re.compile(r"(?<![A-Za-z'])[A-Z](?:'[Ss])?[ -]$")
 _AFTER = re.compile(r"[ -][A-Z](?:'[Ss]?)?(?![A-Za-z'])")
@@ -71,9 +74,9 @@ _SURROUNDING = 5
 
 _UNUSUAL = re.compile(
     rf"[A-Za-z][A-Z]|'[A-Z]|{_STARTS_WORD}(?:[B-HJ-NP-Zb-hj-np-z](?![A-Za-z])|[AIO](?:'s)?[ -][AIO](?![A-Za-z]))"
-    rf"|{DASH}|{_LETTER_A.pattern}|{_STARTS_WORD}O\. [A-Z]"
+    rf"|{DASH}|\"|{_LETTER_A.pattern}|{_STARTS_WORD}O\. [A-Z]"
 )
-"""Found in other sentences that have another spelling: a dash, an inner capital, a single letter, two of AIO, A."""
+"""Found in other sentences with another spelling: a dash or quotation mark, an inner capital, a single letter."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +122,9 @@ def lone_interjection(word: str) -> str:
 
 
 def other_form(piece: str, before: str, after: str) -> str:
-    """The pause for a dash, or the simple form of a word."""
+    """The pause for a dash, nothing for a quotation mark, or the simple form of a word."""
+    if piece == QUOTE:
+        return " " if before[-1:].isalnum() and after[:1].isalnum() else ""
     return PAUSE if piece.startswith(DASH[:2]) else simple_form(piece, before, after)
 
 
