@@ -1,4 +1,4 @@
-"""Draws docs/figures/people_training.svg and people_mars6_training.svg from docs/results/people/*.json.
+"""Draws docs/figures/people_training.svg, people_mars6_training.svg and people_mars6_25m.svg from the JSON in people.
 
 python docs/results/draw_people_training.py
 """
@@ -28,9 +28,26 @@ LAST_PART = 0.8
 
 
 def main() -> None:
-    """Draw both figures."""
+    """Draw all figures."""
     draw_decoder()
     draw_mars6()
+    draw_sizes()
+
+
+def draw_sizes() -> None:
+    """Validation losses of two sizes of MARS6 from the same weights, on the same data."""
+    rows = json.loads((DOCS / "results/people/mars6-25m.json").read_text(encoding="utf-8"))["rows"]
+    figure, axes = plt.subplots(figsize=(6.0, 3.0))
+    for model in dict.fromkeys(row["model"] for row in rows):
+        line = [(row["step"], row["loss"]) for row in rows if row["model"] == model]
+        axes.plot(*zip(*line, strict=True), marker="o", markersize=3, label=f"{model} parameters")
+    axes.axvspan(LAST_PART * rows[-1]["step"], rows[-1]["step"], alpha=0.15, label="last fifth")
+    axes.set_xlabel("steps")
+    axes.set_ylabel("validation loss")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="small")
+    figure.tight_layout()
+    figure.savefig(DOCS / "figures/people_mars6_25m.svg", metadata={"Date": None})
 
 
 def draw_mars6() -> None:
