@@ -61,6 +61,7 @@ def test_capitals_and_letters_are_spelled_as_words(written: str, simple: str):
         ("Ah.", "Ahhh."),
         ("aha!", "ah ha!"),
         ("UH", "Uhhh"),
+        ('"Ah!"', "Ahhh!"),
         ("Ah, Anna.", "Ah, Anna."),
         ("Oh.", "Oh."),
         ("Ahab.", "Ahab."),

@@ -98,7 +98,7 @@ def spell(text: str, spelling: Spelling) -> SpelledText:
     """`text` in this spelling."""
     if spelling is Spelling.SIMPLE:
         text = _RUN.sub(lambda run: run[0].replace(",", ":"), text)
-    is_lone = _LONE.fullmatch(text) is not None
+    is_lone = _LONE.fullmatch(text.strip(QUOTE)) is not None
     if spelling is Spelling.AS_WRITTEN or not (is_lone or _UNUSUAL.search(text)):
         return SpelledText(text, np.arange(len(text) + 1))
     places: list[int] = []
@@ -108,7 +108,7 @@ def spell(text: str, spelling: Spelling) -> SpelledText:
         places += range(end, piece.start())
         before = text[max(0, piece.start() - _SURROUNDING) : piece.start()]
         after = text[piece.end() : piece.end() + _SURROUNDING]
-        form = lone_interjection(piece[0]) if is_lone else other_form(piece[0], before, after)
+        form = lone_interjection(piece[0]) if is_lone and piece[0] != QUOTE else other_form(piece[0], before, after)
         spelled += form
         places += np.linspace(piece.start(), piece.end(), len(form), endpoint=False).astype(int).tolist()
         is_initial = len(piece[0]) == 1 and piece[0].isupper() and form != piece[0]
