@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from marstts.synthesis.attention_path import PathSearch, SentencePlaces
 
-SUSPICIOUS = -1.25
+SUSPICIOUS = -1.0
 """Log odds, see `word_evidence`: words above it are confirmed or refuted by the engine."""
 
 MAX_SUSPECTS = 2
