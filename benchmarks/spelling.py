@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from word_sentences import held_out_sentences
+from word_times import WIDE_BEAMS
 
 from marstts.benchmark.machine import gather_metadata, print_json
 from marstts.mars6.spelling import DASH, LONE_INTERJECTIONS, PAUSE, Spelling
@@ -52,9 +53,6 @@ LETTER_A = (
 )  # fmt: skip
 ARTICLE = "a"
 """The entry of pocketsphinx's dictionary with the article's vowel; the letter's name is "a(2)"."""
-
-WIDE_BEAMS = {"beam": 1e-80, "wbeam": 1e-60, "pbeam": 1e-80}
-"""pocketsphinx fails on some takes with its usual beams."""
 
 
 def measure(synthesizer: Synthesizer, texts: list[str], spelling: Spelling) -> tuple[np.ndarray, float]:

@@ -285,7 +285,7 @@ def flaws_in_pieces(synthesizer: Synthesizer, options: argparse.Namespace) -> di
 
 def describe_options(options: argparse.Namespace) -> str:
     """The options that decide the result, as in the command."""
-    found = [f"--seed {options.seed}"]
+    found = [f"--seed {options.seed}", *([f"--sentences {options.sentences}"] if options.sentences else [])]
     if options.what == "cost":
         found.append(f"--rounds {options.rounds}")
     if options.what == "flaws":

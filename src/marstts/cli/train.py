@@ -91,7 +91,8 @@ def mars6(
     config: Annotated[Path, typer.Option(help="TOML with sizes, steps and rates.")],
     output: Annotated[Path, typer.Option(help="Run folder: checkpoints, logs, tokenizer.")],
     init_from: Annotated[
-        Path | None, typer.Option("--init-from", help="Run or bundle with the initial weights.")
+        Path | None,
+        typer.Option("--init-from", help="Run or bundle with the initial weights; its model may be smaller."),
     ] = None,
     transfer_from: Annotated[
         Path | None,
