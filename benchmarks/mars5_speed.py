@@ -31,14 +31,14 @@ from marstts.mars5.checkpoint import Models
 from marstts.mars5.config import CodecLMConfig, ResidualTransformerConfig
 from marstts.mars5.nar import ResidualTransformer
 from marstts.mars5.text import END_OF_SPEECH, END_OF_TEXT, START_OF_TEXT, JointVocabulary, SpeechBPE
-from marstts.precision import WeightFormat
 from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
-from marstts.text.bpe import BPE
+from marstts.text.tokenizers.bpe import BPE
 from marstts.training.codec.frame_codec import frame_codebooks, packaged_tables, write_frame_codec
 from marstts.training.codec.frame_content import fit_content
 from marstts.training.codec.phone_loss import PHONES
 from marstts.voice import Voice
+from marstts.io.precision import WeightFormat
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "mini5"
 

@@ -11,7 +11,7 @@ from marstts.mars5.checkpoint import Models
 from marstts.mars5.config import CodecLMConfig, ResidualTransformerConfig
 from marstts.mars5.nar import ResidualTransformer
 from marstts.mars5.text import END_OF_SPEECH, JointVocabulary, SpeechBPE
-from marstts.text.bpe import BPE
+from marstts.text.tokenizers.bpe import BPE
 
 CODES = 13
 """Codes per level."""

@@ -1,4 +1,4 @@
-"""The structure of the code: imports without cycles, models behind their protocol, and no long file or function."""
+"""The structure of the code: imports without cycles, and models behind their protocol."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[1]
-MAX_FILE_LINES, MAX_FUNCTION_LINES = 400, 60
 
 OWNERS = {
     "marstts.mars6": ("src/marstts/mars6/", "src/marstts/training/mars6/", "tests/mars6/", "tests/training/mars6/"),
@@ -30,9 +29,6 @@ class Facts(NamedTuple):
     imports: tuple[str, ...]
     """The absolute name of everything that runs as an import, in functions too; not what only types need."""
 
-    functions: Mapping[str, int]
-    """Lines of each function."""
-
 
 @cache
 def facts_of(path: Path) -> Facts:
@@ -41,7 +37,6 @@ def facts_of(path: Path) -> Facts:
 
 def read_facts(source: str) -> Facts:
     imports: list[str] = []
-    functions: dict[str, int] = {}
     waiting: list[ast.AST] = [ast.parse(source)]
     while waiting:
         node = waiting.pop()
@@ -50,12 +45,10 @@ def read_facts(source: str) -> Facts:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0 and node.module, "imports are absolute"
             imports += [f"{node.module}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            functions[node.name] = max(functions.get(node.name, 0), (node.end_lineno or 0) - node.lineno + 1)
         for field in ("body", "orelse", "finalbody", "handlers", "cases"):  # statements; expressions import nothing
             inner = getattr(node, field, [])
             waiting += inner if isinstance(inner, list) and not is_for_types(node) else []
-    return Facts(tuple(imports), functions)
+    return Facts(tuple(imports))
 
 
 def is_for_types(node: ast.AST) -> bool:
@@ -110,14 +103,3 @@ def test_a_model_is_imported_by_its_own_packages_and_tests_alone(model: str) -> 
     users = [name for name, facts in files.items() if any(f"{one}.".startswith(f"{model}.") for one in facts.imports)]
     assert len(users) > 20
     assert [name for name in users if not name.startswith((*OWNERS[model], *COMMON))] == []
-
-
-@pytest.mark.slow
-def test_files_and_functions_are_short() -> None:
-    files = {path.relative_to(ROOT).as_posix(): path for path in sources("src", "tests", "tools")}
-    lengths = {name: path.read_text(encoding="utf-8").count("\n") for name, path in files.items()}
-    assert {name: length for name, length in lengths.items() if length > MAX_FILE_LINES} == {}
-    functions = {
-        f"{name}:{function}": n for name, path in files.items() for function, n in facts_of(path).functions.items()
-    }
-    assert {name: length for name, length in functions.items() if length > MAX_FUNCTION_LINES} == {}

@@ -21,7 +21,7 @@ from marstts import audio
 from marstts.audio import Waveform, held
 from marstts.audio.writer import pcm16
 from marstts.errors import AudioError
-from marstts.files import partial_path
+from marstts.io.files import partial_path
 
 RATE = 24_000
 TONE = Waveform((0.3 * np.sin(2 * np.pi * 220 * np.arange(RATE) / RATE)).astype(np.float32), RATE)

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 import miniature_corpora
 from command_lines import commands_with
-from marstts import files
 from marstts.cli.main import app
+from marstts.io import files
 from scripted import good, scripted_synthesizer
 from test_fuzz_commands import GOLDEN, TOY_PARTS, time_limit
 

@@ -21,12 +21,12 @@ import soundfile
 from safetensors.numpy import save
 
 from marstts import audio
-from marstts.config import Config
 from marstts.errors import ConfigError, MarsError
-from marstts.jsonl import Torn, append_rows, read_rows, write_rows
-from marstts.onnx_session import open_session
-from marstts.provenance import PROVENANCE_FILE, begin_or_resume, extend_provenance
-from marstts.reading import parse_json, read_json, read_text
+from marstts.io.config import Config
+from marstts.io.jsonl import Torn, append_rows, read_rows, write_rows
+from marstts.io.provenance import PROVENANCE_FILE, begin_or_resume, extend_provenance
+from marstts.io.reading import parse_json, read_json, read_text
+from marstts.onnx.session import open_session
 
 INPUTS = int(os.environ.get("MARSTTS_FUZZ", "250"))
 SLOWEST_SECONDS = 20.0

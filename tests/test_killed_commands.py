@@ -25,9 +25,9 @@ from killed_commands import book
 from marstts import audio
 from marstts.bundle import BUNDLE_FILE, read_info
 from marstts.cli.main import app
-from marstts.config import write_config
+from marstts.io.config import write_config
 from marstts.models import load_for_training
-from marstts.text.bpe import BPE
+from marstts.text.tokenizers.bpe import BPE
 from marstts.voice import Voice
 from scripted import good, scripted_synthesizer
 from test_fuzz_files import count_inputs

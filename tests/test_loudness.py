@@ -8,8 +8,8 @@ import numpy as np
 import pyloudnorm
 import pytest
 
-from marstts import loudness
-from marstts.loudness import integrated_loudness
+from marstts.audio import loudness
+from marstts.audio.loudness import integrated_loudness
 
 
 def signal_like_speech(seconds: float, sample_rate: int, seed: int = 0) -> np.ndarray:

@@ -19,9 +19,9 @@ import pytest
 
 from command_lines import parse
 from marstts import models
-from marstts.config import Config, read_config, read_values
 from marstts.data.corpora.synthetic import SyntheticConfig, read_sentences
 from marstts.data.corpora.tts_engines import BASE_VOICES
+from marstts.io.config import Config, read_config, read_values
 from marstts.preference.mine import MineConfig
 from marstts.preference.ranking import RankConfig
 from marstts.preference.train import PreferenceConfig

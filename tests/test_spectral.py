@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from marstts import spectral
+from marstts.audio import spectral
 
 FFT, HOP, MELS, RATE = 256, 64, 20, 8000
 

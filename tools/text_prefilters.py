@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 from marstts.text.prefilter import analyze, key_of, to_json
-from marstts.text.rule_order import MARKUP, RULES
+from marstts.text.rules.order import MARKUP, RULES
 
 TARGET = Path(__file__).parents[1] / "src" / "marstts" / "text" / "data" / "prefilters.json"
 

@@ -28,15 +28,15 @@ from pydantic import Field
 
 from marstts.codec.base import Codec, timbre_encoders
 from marstts.codec.registry import CodecPart, open_codec
-from marstts.config import Config, parse_config, write_config
 from marstts.errors import CheckpointError, ConfigError, did_you_mean
-from marstts.file_errors import os_errors, printable_name
-from marstts.files import atomic_folder
 from marstts.generation.request import SamplingConfig
-from marstts.parts import MiniPart, PublishedPart
-from marstts.reading import open_regular, read_json
+from marstts.io.config import Config, parse_config, write_config
+from marstts.io.file_errors import os_errors, printable_name
+from marstts.io.files import atomic_folder
+from marstts.io.reading import open_regular, read_json
 from marstts.speaker.base import SpeakerEncoder
 from marstts.speaker.registry import EncoderPart, open_encoder
+from marstts.weights.parts import MiniPart, PublishedPart
 
 FORMAT_VERSION: Literal[2] = 2
 

@@ -33,16 +33,16 @@ from marstts.bundle import (
 )
 from marstts.codec.base import Codec
 from marstts.codec.registry import CodecPart, SnacPart, add_snac_graphs, quantize_codec
-from marstts.config import read_config
 from marstts.errors import CheckpointError
 from marstts.generation.engine import Engine, EngineKind
 from marstts.generation.request import SamplingConfig
 from marstts.generation.speech_model import SpeechModel
-from marstts.parts import MiniPart
-from marstts.precision import WeightFormat
+from marstts.io.config import read_config
+from marstts.io.precision import WeightFormat
 from marstts.speaker.base import SpeakerEncoder
 from marstts.speaker.registry import EncoderPart, ToyEncoderPart
-from marstts.text.bpe import BPE
+from marstts.text.tokenizers.bpe import BPE
+from marstts.weights.parts import MiniPart
 
 ARCHITECTURES = {"mars6": "marstts.mars6.bundled", "mars5": "marstts.mars5.bundled"}
 """Module of each architecture, imported when first used."""

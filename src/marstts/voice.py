@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from marstts.codec.base import Codes
-from marstts.config import Config, parse_config
 from marstts.errors import ConfigError, VoiceError
-from marstts.file_errors import printable_name
-from marstts.files import write_file
-from marstts.reading import read_regular_file
+from marstts.io.config import Config, parse_config
+from marstts.io.file_errors import printable_name
+from marstts.io.files import write_file
+from marstts.io.reading import read_regular_file
 
 FORMAT_VERSION = 2
 METADATA_KEY = "marstts_voice"

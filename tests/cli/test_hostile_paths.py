@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from marstts.cli.main import app
 from marstts.errors import AudioError
-from marstts.files import lock_folder
+from marstts.io.files import lock_folder
 from marstts.synthesis.loading import load
 from scripted import good, scripted_synthesizer
 from small_epub import write_small_epub

@@ -19,15 +19,16 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import miniature_corpora
-from marstts import files, pretrained
 from marstts.cli.logs import configure_logging
 from marstts.cli.main import app
 from marstts.cli.speak import send
 from marstts.errors import AudioError, CheckpointError
-from marstts.files import atomic_folder, lock_folder
+from marstts.io import files
+from marstts.io.files import atomic_folder, lock_folder
 from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.loading import load
-from marstts.text.bpe import BPE
+from marstts.text.tokenizers.bpe import BPE
+from marstts.weights import pretrained
 from scripted import good, scripted_synthesizer
 
 RUN = CliRunner()

@@ -16,7 +16,7 @@ from marstts import audio
 from marstts.cli.main import app
 from marstts.cli.streaming import open_loudspeaker
 from marstts.errors import MissingExtraError
-from marstts.files import partial_path
+from marstts.io.files import partial_path
 from marstts.synthesis.loading import EngineKind
 from scripted import ScriptedTake, good, scripted_synthesizer
 

@@ -17,7 +17,7 @@ from marstts.codec.mini_int8 import is_int8, known_ranges, measure_ranges, quant
 from marstts.codec.registry import ToyCodecPart
 from marstts.codec.registry import quantize_codec as quantize_part
 from marstts.errors import CheckpointError
-from marstts.parts import MiniPart
+from marstts.weights.parts import MiniPart
 
 SHIPPED = Path(str(files("marstts"))) / "models_data" / "mini" / "codec"
 RECORDING = Path(__file__).parents[1] / "audio" / "LJ001-0008.flac"

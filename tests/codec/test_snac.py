@@ -15,11 +15,11 @@ import safetensors.torch
 import torch
 from huggingface_hub.utils import EntryNotFoundError
 
-from marstts import pretrained
 from marstts.audio import Waveform
 from marstts.codec.snac import SnacCodec
 from marstts.errors import AudioError, CheckpointError, MissingExtraError
-from marstts.pretrained import find_file
+from marstts.weights import pretrained
+from marstts.weights.pretrained import find_file
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "mars6"
 CONFIG = json.loads((GOLDEN / "io.json").read_text(encoding="utf-8"))["snac"]["config"]

@@ -19,10 +19,10 @@ from marstts.data.corpora.folder import folder
 from marstts.data.corpora.synthetic import SyntheticConfig, finished_rows, read_sentences
 from marstts.data.corpus import load_corpus
 from marstts.data.manifest import Utterance, read_manifest, scan_manifest, write_manifest
+from marstts.data.mined_takes import GeneratedHalf, MinedTake, PlannedTake, read_takes, write_takes
 from marstts.data.pairs import Pair, PairLine, SideLine, check_pairs, read_pairs, tensors_path, write_pairs
 from marstts.data.shards import EncoderInfo, ShardInfo, shard_path, write_shard
 from marstts.generation.request import StopReason
-from marstts.generation.takes import GeneratedHalf, MinedTake, PlannedTake, read_takes, write_takes
 from marstts.preference.mine import read_texts
 from test_fuzz_files import attack
 

@@ -21,7 +21,7 @@ from marstts.data.corpora.tts_engines import BaseVoice
 from marstts.data.manifest import read_manifest
 from marstts.data.workers import Processes
 from marstts.errors import DataError, MissingExtraError
-from marstts.files import lock_folder
+from marstts.io.files import lock_folder
 
 FORMANT = 1500.0
 

@@ -17,7 +17,7 @@ from marstts.data.shards import EncoderInfo, read_info, shard_path
 from marstts.data.tokenize import tokenize_manifest
 from marstts.data.workers import Processes
 from marstts.errors import DataError
-from marstts.files import LOCK_FILE, lock_folder
+from marstts.io.files import LOCK_FILE, lock_folder
 
 SPEC = CodecSpec(name="averages", sample_rate=8000, codebook_size=19, hop_lengths=(800, 400, 200))
 
@@ -251,6 +251,6 @@ def test_a_full_disk_is_one_sentence(tmp_path, monkeypatch):
     def fail(*arguments, **options):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("marstts.files.os.replace", fail)
+    monkeypatch.setattr("marstts.io.files.os.replace", fail)
     with pytest.raises(DataError, match="the disk is full"):
         tokenize(make_corpus(tmp_path, 2), tmp_path / "shards")

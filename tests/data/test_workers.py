@@ -33,7 +33,7 @@ from marstts.data.preprocess import Encoders, PreprocessConfig
 from marstts.data.tokenize import TokenizeReport, cut_into_jobs, finish_shard, tokenize_manifest
 from marstts.data.workers import Executor, Processes, RayCluster, load_nothing, run_in_order, schedule
 from marstts.errors import ConfigError, DataError
-from marstts.files import LOCK_FILE
+from marstts.io.files import LOCK_FILE
 from marstts.speaker.toy import ToySpeakerEncoder
 
 UTTERANCES, PER_SHARD = 19, 3

@@ -13,10 +13,10 @@ from marstts.evaluation.figure import draw_wer_by_style, order_styles
 from marstts.evaluation.report import format_summary, write_report
 from marstts.evaluation.score import Provenance
 from marstts.evaluation.summary import summarize, within_noise
-from marstts.jsonl import append_rows
+from marstts.io.jsonl import append_rows
+from marstts.io.provenance import write_provenance
 from marstts.metrics.length import LengthStatus
 from marstts.metrics.scores import SCORES_FILE, Prosody, TakeScore, VoiceScore, WordScore, WordTest
-from marstts.provenance import write_provenance
 
 PERFECT = {
     "speaker": "anna",

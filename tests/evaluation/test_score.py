@@ -15,7 +15,7 @@ from marstts.evaluation.systems import (
     GroundTruth,
     TakesFolder,
 )
-from marstts.files import lock_folder
+from marstts.io.files import lock_folder
 from marstts.metrics.length import LengthStatus
 from marstts.metrics.panel import Metrics
 from marstts.metrics.recognition import SphinxRecognizer

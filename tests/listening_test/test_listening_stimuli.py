@@ -12,6 +12,7 @@ import soundfile
 from simulated_listeners import RATE, write_buzz
 
 from marstts.audio import Waveform, read
+from marstts.audio.loudness import integrated_loudness
 from marstts.errors import DataError
 from marstts.listening_test.config import Question
 from marstts.listening_test.design import Anchor, ListeningTrial, TrialKind
@@ -25,7 +26,6 @@ from marstts.listening_test.stimuli import (
     find_stimuli,
     open_stimuli,
 )
-from marstts.loudness import integrated_loudness
 
 REQUIREMENTS = AudioRequirements(None, 20.0, -23.0)
 

@@ -23,7 +23,7 @@ from marstts.mars5.text import END_OF_SPEECH, END_OF_TEXT, START_OF_TEXT, JointV
 from marstts.synthesis import clone as cloning
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.synthesizer import Synthesizer
-from marstts.text.bpe import BPE
+from marstts.text.tokenizers.bpe import BPE
 
 CODEC = ToyCodecPart(codebook_size=16, hop_lengths=(640, 640, 640))
 

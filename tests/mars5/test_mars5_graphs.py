@@ -19,6 +19,7 @@ from marstts.audio import Waveform
 from marstts.codec.registry import ToyCodecPart
 from marstts.errors import CheckpointError
 from marstts.generation.request import SamplingConfig
+from marstts.io.precision import WeightFormat
 from marstts.mars5 import array_diffusion, bundled, diffusion
 from marstts.mars5.array_diffusion import Draws
 from marstts.mars5.array_pipeline import ArrayPipeline, StepInputs
@@ -31,7 +32,6 @@ from marstts.mars5.pipeline import Pipeline
 from marstts.mars5.prompt import CloneMode
 from marstts.mars5.repaint import Given, Randomness, step_down
 from marstts.mars5.steps import DiffusionConfig, JumpNoise
-from marstts.precision import WeightFormat
 from marstts.synthesis import clone as cloning
 
 pytestmark = pytest.mark.slow  # exporting takes PyTorch seconds

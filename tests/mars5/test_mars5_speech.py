@@ -16,6 +16,7 @@ from marstts.generation.engine import EngineKind, PatchSampler
 from marstts.generation.loop import generate, sample_positions, sampling_inputs
 from marstts.generation.request import Limits, Request, RequestState, StopReason
 from marstts.generation.request import SamplingConfig as LoopSampling
+from marstts.io.precision import WeightFormat
 from marstts.mars5 import bundled
 from marstts.mars5.engines.tokens import TokenNumbers
 from marstts.mars5.engines.torch import TorchEngine
@@ -25,7 +26,6 @@ from marstts.mars5.sampling import SamplingConfig
 from marstts.mars5.speech import Mars5SpeakerEncoder, Mars5Speech, SpeechPrompt
 from marstts.mars5.steps import DiffusionConfig
 from marstts.mars5.text import END_OF_SPEECH, JointVocabulary, SpeechBPE
-from marstts.precision import WeightFormat
 from marstts.voice import Prefix, Voice
 
 CODEC = ToyCodec(codebook_size=CODES, hop_lengths=(400,) * LEVELS)

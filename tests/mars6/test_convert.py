@@ -24,10 +24,10 @@ from light_install import WITHOUT_EXTRAS
 from marstts.cli.main import app
 from marstts.codec.registry import SnacPart, has_snac_graphs
 from marstts.errors import CheckpointError
+from marstts.io.precision import WeightFormat
 from marstts.mars6 import published
 from marstts.mars6.export.quantize import is_int8
 from marstts.models import load_for_training
-from marstts.precision import WeightFormat
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ import pytest
 from marstts.errors import ConfigError, TextError, VoiceError
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.prompt import SPECIAL_TOKENS, build_prompt, prompt_string, quality_prefix
-from marstts.text.bpe import BPE
+from marstts.text.tokenizers.bpe import BPE
 from marstts.voice import Prefix, Voice
 
 CONFIG = Mars6Config(

@@ -23,7 +23,7 @@ from marstts.mars6.released import load_released
 from marstts.speaker.clap import ClapEncoder
 from marstts.speaker.registry import ClapPart, WavLmPart
 from marstts.speaker.wavlm import WavLmEncoder
-from marstts.text.minbpe import read_minbpe
+from marstts.text.tokenizers.minbpe import read_minbpe
 
 VARIABLE = "MARSTTS_WEIGHTS"
 

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from marstts import pretrained
 from marstts.bundle import PACKAGED_MODELS
 from marstts.errors import CheckpointError
 from marstts.mars6 import published
 from marstts.metrics.hub import fetch_model
+from marstts.weights import pretrained
 
 
 @pytest.fixture

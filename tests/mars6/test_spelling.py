@@ -11,7 +11,7 @@ import pytest
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.prompt import SPECIAL_TOKENS, build_prompt
 from marstts.mars6.spelling import LETTER_NAMES, Spelling, spell
-from marstts.text.bpe import BPE
+from marstts.text.tokenizers.bpe import BPE
 from marstts.voice import Prefix, Voice
 
 

@@ -12,14 +12,14 @@ from safetensors.torch import save_file
 
 import marstts.mars6.export.graphs
 from marstts.codec.registry import ToyCodecPart
-from marstts.config import write_config
+from marstts.io.config import write_config
 from marstts.mars6.bundled import write_weights
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.model import Mars6
 from marstts.mars6.prompt import SPECIAL_TOKENS
 from marstts.models import export_bundle
 from marstts.speaker.registry import ToyEncoderPart
-from marstts.text.bpe import BPE
+from marstts.text.tokenizers.bpe import BPE
 from marstts.training.loop import LoopConfig
 from marstts.training.mars6.config import PretrainConfig
 

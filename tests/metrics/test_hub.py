@@ -10,7 +10,7 @@ import pytest
 
 from marstts.errors import CheckpointError
 from marstts.metrics.hub import fetch_model
-from marstts.pretrained import NETWORK_SECONDS
+from marstts.weights.pretrained import NETWORK_SECONDS
 
 FILES = (("model.safetensors", "model.bin"), ("config.json",))
 

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from marstts.mars6.model import Mars6
 from marstts.mars6.released import load_released
-from marstts.text.bpe import BPE
-from marstts.text.minbpe import read_minbpe
+from marstts.text.tokenizers.bpe import BPE
+from marstts.text.tokenizers.minbpe import read_minbpe
 
 DEFAULT = Path(__file__).parents[1] / "golden" / "mars6"
 OPTION = "--fixtures"

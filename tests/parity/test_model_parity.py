@@ -16,11 +16,11 @@ from torch import Tensor
 
 from marstts.generation.loop import generate
 from marstts.generation.request import Generated, SamplingConfig, StopReason
+from marstts.generation.sampling import draw, keep_nucleus
 from marstts.mars6.engines.classifier_free_guidance import GuidedEngine, drop_speaker
 from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.model import Mars6
 from marstts.mars6.released import load_released
-from marstts.sampling import draw, keep_nucleus
 
 Uniforms = NDArray[np.float64]
 

@@ -15,11 +15,11 @@ from torch import Tensor
 
 from marstts.generation.loop import generate
 from marstts.generation.request import SamplingConfig
+from marstts.io.precision import WeightFormat
 from marstts.mars6.engines.onnx import OnnxEngine
 from marstts.mars6.export.graphs import export_mars6
 from marstts.mars6.export.quantize import ROUNDING, quantize
 from marstts.mars6.model import Mars6
-from marstts.precision import WeightFormat
 
 pytestmark = pytest.mark.slow
 

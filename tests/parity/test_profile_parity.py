@@ -21,8 +21,8 @@ from marstts.speaker.toy import ToySpeakerEncoder
 from marstts.synthesis.compat_turbo import TurboCompat, limits_of
 from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.synthesizer import Synthesizer
-from marstts.text.bpe import BPE
 from marstts.text.released import map_punctuation
+from marstts.text.tokenizers.bpe import BPE
 
 AMPLITUDES = {"loud": 0.3, "quiet": 0.0005, "zero": 0.0}
 

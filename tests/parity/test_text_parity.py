@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from torch import Tensor
 
+from marstts.generation.sampling import NO_ID, keep_nucleus, keep_top_k, repetition_ratio
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.patches import eos_patch, patchify, unpatchify
-from marstts.sampling import NO_ID, keep_nucleus, keep_top_k, repetition_ratio
-from marstts.text.bpe import BPE
 from marstts.text.released import map_punctuation, split_chunks
+from marstts.text.tokenizers.bpe import BPE
 
 
 def test_tokenizer_sizes(record: dict[str, Any], tokenizer: BPE) -> None:

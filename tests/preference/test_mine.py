@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 
 from marstts.data.manifest import read_manifest, write_manifest
+from marstts.data.mined_takes import PLAN_FILE, Half, TakeLine, read_takes
 from marstts.data.workers import Processes
 from marstts.errors import ConfigError, DataError
-from marstts.files import lock_folder
 from marstts.generation.loop import generate_requests
 from marstts.generation.request import Request
-from marstts.generation.takes import PLAN_FILE, Half, TakeLine, read_takes
-from marstts.jsonl import read_rows
+from marstts.io.files import lock_folder
+from marstts.io.jsonl import read_rows
+from marstts.io.provenance import PROVENANCE_FILE
 from marstts.preference.cycles import CycleGenerator, clone_any
 from marstts.preference.mine import MineConfig, choose_references, mine, read_texts
-from marstts.provenance import PROVENANCE_FILE
 from marstts.synthesis.loading import load
 
 ONE = Processes(1)

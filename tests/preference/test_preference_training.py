@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 from marstts import models
 from marstts.bundle import load_bundle
 from marstts.cli.main import app
-from marstts.config import read_config
 from marstts.data.pairs import Pair, PairLine, SideLine, read_pairs, write_pairs
 from marstts.errors import DataError
 from marstts.generation.request import Generated, StopReason
+from marstts.io.config import read_config
 from marstts.metrics.testset import make_testset, read_testset, write_testset
 from marstts.preference.scoring import decode
 from marstts.preference.train import PreferenceConfig, check_held_out

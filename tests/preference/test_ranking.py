@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from marstts.audio import Waveform
+from marstts.data.mined_takes import GeneratedHalf, Half, MinedTake, MiningProvenance, PlannedTake, read_takes
 from marstts.data.pairs import check_pairs, read_pairs
 from marstts.data.workers import Processes
 from marstts.errors import ConfigError, DataError, MissingExtraError
 from marstts.generation.request import StopReason
-from marstts.generation.takes import GeneratedHalf, Half, MinedTake, MiningProvenance, PlannedTake, read_takes
+from marstts.io.provenance import PROVENANCE_FILE
 from marstts.metrics.alignment import Alignment
 from marstts.metrics.minimal_pairs import MinimalPairResult
 from marstts.preference import scoring
@@ -25,7 +26,6 @@ from marstts.preference.mine import MineConfig, mine
 from marstts.preference.pairs import as_pair, make_pairs
 from marstts.preference.ranking import RankConfig, Scheme, choose_pairs, percentiles, rank_takes
 from marstts.preference.scoring import Metric, Score, ScoredTake, ScoringPlan
-from marstts.provenance import PROVENANCE_FILE
 from marstts.synthesis.loading import load
 
 ONE = Processes(1)

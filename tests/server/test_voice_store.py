@@ -16,8 +16,8 @@ import soundfile
 from api_server import TEXT, speech
 from starlette.testclient import TestClient
 
-from marstts import files
 from marstts.audio import Waveform, encode
+from marstts.io import files
 from marstts.server.api_errors import ApiError
 from marstts.server.app import create_app
 from marstts.server.settings import ServeLimits, ServeSettings

@@ -14,10 +14,10 @@ import torch
 from numpy.typing import NDArray
 
 from marstts.audio import Waveform, resample
+from marstts.audio.spectral import log_mel
 from marstts.errors import AudioError, CheckpointError
 from marstts.speaker.mini import GRAPH_FILE, WEIGHTS_FILE, MiniEncoderConfig, MiniSpeakerEncoder
 from marstts.speaker.mini_model import AttentiveStatistics, BatchNorm, MiniEncoderModel
-from marstts.spectral import log_mel
 from marstts.training.speaker.export import export_encoder, load_encoder
 
 SHIPPED = Path(str(files("marstts"))) / "models_data" / "mini" / "identity"

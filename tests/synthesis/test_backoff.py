@@ -84,7 +84,7 @@ def test_silence_is_kept_rather_than_dropping_the_sentence():
 def test_impossible_bounds_are_refused():
     with pytest.raises(ValueError):
         BackoffConfig(attempts=0)
-    from marstts.config import parse_config
+    from marstts.io.config import parse_config
 
     with pytest.raises(ConfigError, match="patience"):
         parse_config(BackoffConfig, {"patience": 3}, "backoff.toml")

@@ -19,7 +19,7 @@ from marstts.cli import speak as command
 from marstts.cli.speak import speak_whole
 from marstts.cli.streaming import StreamReport
 from marstts.errors import ConfigError, TextError
-from marstts.files import partial_path
+from marstts.io.files import partial_path
 from marstts.synthesis import in_order
 from marstts.synthesis.compat_turbo import TurboCompat
 from marstts.synthesis.continuation import Continuation

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from marstts.errors import DataError
-from marstts.text import epub
-from marstts.text.books import book_of_text, read_book
+from marstts.text.books import epub
+from marstts.text.books.book import book_of_text, read_book
 
 CONTAINER = (
     '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from marstts.errors import CheckpointError, DataError
-from marstts.text.bpe import BPE
+from marstts.text.tokenizers.bpe import BPE
 
 SPECIAL_TOKENS = ["<|startoftext|>", "<|endoftext|>", "[16000]", "[48000]"]
 LINES = [

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from marstts.cli.main import app
 from marstts.errors import DataError, TextError
-from marstts.text.books import read_book
-from marstts.text.formats import refuse_other_formats
+from marstts.text.books.book import read_book
+from marstts.text.books.formats import refuse_other_formats
 
 PAGE = "<!DOCTYPE html>\n<html><head><script>var x=1;</script></head><body><p>Hello.</p></body></html>"
 SOURCES = [PAGE, '<?xml version="1.0"?>\n<html><body>Hi</body></html>', r"{\rtf1\ansi Hello.\par}", "%PDF-1.4\nHello."]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from marstts.text.books import read_book
+from marstts.text.books.book import read_book
 from marstts.text.lexicon import read_lexicon
 from marstts.text.reading import read_text
 from small_epub import PARTS, write_small_epub

@@ -9,7 +9,7 @@ import pytest
 
 from marstts.errors import DataError
 from marstts.text.lexicon import Lexicon, read_lexicon, respell
-from marstts.text.rules import Trace
+from marstts.text.rules.engine import Trace
 
 
 @pytest.mark.parametrize(

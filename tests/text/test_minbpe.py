@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from marstts.errors import CheckpointError
-from marstts.text.bpe import BPE
-from marstts.text.minbpe import read_minbpe
+from marstts.text.tokenizers.bpe import BPE
+from marstts.text.tokenizers.minbpe import read_minbpe
 
 SPECIAL = "<|endoftext|> 258"
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from marstts.text.normalize import normalize
-from marstts.text.units import units
+from marstts.text.numbers.units import units
 
 SPOKEN = re.compile(r"[A-Za-z.,?!;:'\" -]*")
 

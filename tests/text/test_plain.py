@@ -7,13 +7,13 @@ import random
 import pytest
 from num2words import num2words
 
-from marstts.text.characters import fold_characters
 from marstts.text.normalize import normalize, normalize_block
-from marstts.text.numbers import grouped
+from marstts.text.numbers.words import grouped
 from marstts.text.plain import cut_passages, is_plain, is_spoken
-from marstts.text.punctuation import tidy_punctuation
-from marstts.text.rule_order import read_markup, read_written_forms
-from marstts.text.rules import Trace
+from marstts.text.rules.characters import fold_characters
+from marstts.text.rules.engine import Trace
+from marstts.text.rules.order import read_markup, read_written_forms
+from marstts.text.rules.punctuation import tidy_punctuation
 
 PARTS = [*"aAbcI' ,;:-\"", "the", "Then", " ", " ", "  ", ". ", ", ", "; ", " - ", "?", "!", ".", "'s"]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from marstts.errors import TextError
-from marstts.text.characters import is_readable
 from marstts.text.language import describe_left_out, foreign_language
 from marstts.text.lexicon import Lexicon
 from marstts.text.normalize import normalize
 from marstts.text.reading import read_stream, read_text, stream_sentences
+from marstts.text.rules.characters import is_readable
 from marstts.text.sentences import split_sentences
 
 MARKS = frozenset(".,?!;:'\" -")

@@ -14,8 +14,8 @@ from marstts.text.prefilter import analyze, key_of, prefilter_of
 from marstts.text.prefilter_grams import required_grams, strings_of, tokens_of, within_spaces
 from marstts.text.prefilter_tokens import token_parts
 from marstts.text.prefilter_words import required_words
-from marstts.text.rule_order import MARKUP, RULES
-from marstts.text.rules import Plan, Rule, Trace, apply_all, plan_of, rule
+from marstts.text.rules.engine import Plan, Rule, Trace, apply_all, plan_of, rule
+from marstts.text.rules.order import MARKUP, RULES
 
 ROWS = (Path(__file__).parent / "written_forms.tsv").read_text(encoding="utf-8").splitlines()
 TEXTS = [" ".join(line.split("\t")[0] for line in ROWS[start : start + 5]) for start in range(0, len(ROWS), 15)]

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from torch import nn
 
 from marstts.errors import CheckpointError
-from marstts.files import lock_folder
+from marstts.io.files import lock_folder
 from marstts.training.checkpoint import BEST, best, latest, restore, save
 from marstts.training.loop import LoopConfig, run
 from marstts.training.run_lock import lock_run
@@ -99,7 +99,7 @@ def test_a_checkpoint_keeps_the_position_in_the_data(tmp_path: Path):
 
 
 def test_a_second_process_in_a_run_folder_is_refused(tmp_path: Path):
-    holder = "import sys, time; from pathlib import Path; from marstts.files import lock_folder\n"
+    holder = "import sys, time; from pathlib import Path; from marstts.io.files import lock_folder\n"
     holder += "with lock_folder(Path(sys.argv[1])):\n    print('locked', flush=True)\n    time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", holder, str(tmp_path)], stdout=subprocess.PIPE) as process:
         try:

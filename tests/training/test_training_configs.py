@@ -6,8 +6,8 @@ import copy
 
 import pytest
 
-from marstts.config import Config, parse_config
 from marstts.errors import ConfigError
+from marstts.io.config import Config, parse_config
 from marstts.training.codec.config import CodecTrainingConfig
 from marstts.training.mars6.config import PretrainConfig
 from marstts.training.mars6.orpo import OrpoConfig

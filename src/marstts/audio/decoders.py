@@ -26,8 +26,8 @@ from marstts.audio import mpeg
 from marstts.audio.completeness import is_cut_short
 from marstts.audio.wav_header import contradiction
 from marstts.errors import AudioError, MissingExtraError, require
-from marstts.file_errors import describe_os_error, printable_name
-from marstts.reading import open_regular
+from marstts.io.file_errors import describe_os_error, printable_name
+from marstts.io.reading import open_regular
 
 MAX_BYTES = 2**30
 """Largest file or stream that is opened (1 GiB: a quarter of an hour of the largest common format)."""

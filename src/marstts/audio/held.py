@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from marstts.audio.waveform import TRIM_FRAME, TRIM_HOP, audible_samples, sums_of_hops
 from marstts.audio.writer import Write, check_finite, format_of, growing_file, rate_for, resampling
 from marstts.errors import AudioError
-from marstts.file_errors import os_errors
+from marstts.io.file_errors import os_errors
 
 MAX_HELD_BYTES = 16 * 2**20
 """Three minutes of samples; more of them are held on disk."""

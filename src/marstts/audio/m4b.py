@@ -13,8 +13,8 @@ from typing import Any
 import soundfile
 
 from marstts.errors import AudioError, require
-from marstts.file_errors import printable_name
-from marstts.files import atomic_path
+from marstts.io.file_errors import printable_name
+from marstts.io.files import atomic_path
 
 BIT_RATE = 64_000
 BLOCK_SAMPLES = 65_536

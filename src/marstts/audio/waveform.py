@@ -13,8 +13,8 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
+from marstts.audio.loudness import BLOCK_SECONDS, integrated_loudness
 from marstts.errors import AudioError
-from marstts.loudness import BLOCK_SECONDS, integrated_loudness
 
 TRIM_FRAME, TRIM_HOP = 2048, 512
 """Samples; the frames in which `trim_silence` looks for sound (as in the published MARS6 inference)."""

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from marstts.audio.waveform import Waveform, resample
 from marstts.errors import AudioError
-from marstts.file_errors import disk_problem, printable_name
-from marstts.files import growing_path, write_file
+from marstts.io.file_errors import disk_problem, printable_name
+from marstts.io.files import growing_path, write_file
 
 FORMATS = {
     ".wav": ("WAV", "PCM_16"),

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from marstts.config import Config
 from marstts.generation.engine import EngineKind
+from marstts.io.config import Config
 
 
 class Measure(str, Enum):

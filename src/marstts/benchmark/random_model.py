@@ -18,8 +18,8 @@ from marstts.benchmark.texts import SENTENCES
 from marstts.bundle import BUNDLE_FILE
 from marstts.codec.registry import SnacPart
 from marstts.errors import MarsError, require
-from marstts.files import atomic_folder
-from marstts.precision import WeightFormat
+from marstts.io.files import atomic_folder
+from marstts.io.precision import WeightFormat
 
 SNAC_24KHZ = {
     "sampling_rate": 24000, "encoder_dim": 48, "encoder_rates": [2, 4, 8, 8], "latent_dim": None, "decoder_dim": 1024,

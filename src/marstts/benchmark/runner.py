@@ -20,7 +20,7 @@ from marstts.benchmark.random_model import int8_bundle
 from marstts.bundle import find_bundle, model_folder, read_info
 from marstts.errors import BenchmarkError
 from marstts.generation.engine import EngineKind
-from marstts.stored_tensors import stored_tensors
+from marstts.io.stored_tensors import stored_tensors
 
 SIZES = {"70m": "marstts.benchmark.random_model"}
 """Sizes that can be measured with random weights, and the module that makes a bundle of each."""

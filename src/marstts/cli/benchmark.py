@@ -19,8 +19,8 @@ from marstts.benchmark.plan import QUICK, BenchmarkScale, Measure
 from marstts.benchmark.report import as_json, as_markdown
 from marstts.benchmark.runner import Model, has_graphs, is_int8, named_models, plan_cases, random_models, run_case
 from marstts.errors import BenchmarkError, ConfigError
-from marstts.files import write_file
 from marstts.generation.engine import EngineKind
+from marstts.io.files import write_file
 from marstts.synthesis.loading import has_gpu
 
 log = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 """`marstts speak --file book.epub --output folder/`: one tagged sound file per chapter, or an m4b with chapters.
 
-Upstream: `cli.speak`, `text.books`.  Downstream: `Synthesizer.stream`, `audio.writer`, `audio.m4b`.
+Upstream: `cli.speak`, `text.books.book`.  Downstream: `Synthesizer.stream`, `audio.writer`, `audio.m4b`.
 A chapter whose file is there, and whose entry in the report gives the same words, voice, model and settings, is not
 spoken again. An m4b is put together from such a folder, which is kept.
 """
@@ -29,11 +29,11 @@ from marstts.cli.lines import (
 from marstts.cli.streaming import play_through
 from marstts.cli.terminal import warn
 from marstts.errors import AudioError, MarsError
-from marstts.files import lock_folder
-from marstts.jsonl import open_appender
+from marstts.io.files import lock_folder
+from marstts.io.jsonl import open_appender
 from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.synthesizer import Synthesizer
-from marstts.text.books import Book, Chapter
+from marstts.text.books.book import Book, Chapter
 from marstts.voice import Voice
 
 SUFFIX = ".mp3"

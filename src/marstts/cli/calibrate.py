@@ -12,9 +12,9 @@ import typer
 
 from marstts.bundle import copy_tree_without, find_bundle, replacing
 from marstts.cli.terminal import progress_of
-from marstts.file_errors import printable_name
 from marstts.generation.engine import EngineKind
-from marstts.reading import read_text
+from marstts.io.file_errors import printable_name
+from marstts.io.reading import read_text
 from marstts.synthesis.loading import open_synthesizer
 from marstts.synthesis.voices import packaged_names
 from marstts.synthesis.word_calibrating import calibrate_words

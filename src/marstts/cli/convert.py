@@ -13,9 +13,9 @@ from marstts.cli.export import given, refuse_with_nar
 from marstts.cli.terminal import check_utf8, warn
 from marstts.codec.registry import parse_codec
 from marstts.errors import ConfigError, check_installed
-from marstts.file_errors import printable_name, printable_text
-from marstts.onnx_build import EXPORT_PACKAGES
-from marstts.precision import WeightFormat
+from marstts.io.file_errors import printable_name, printable_text
+from marstts.io.precision import WeightFormat
+from marstts.onnx.build import EXPORT_PACKAGES
 from marstts.speaker.registry import parse_encoder
 
 

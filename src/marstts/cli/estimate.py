@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from marstts.config import parse_config, read_config
 from marstts.errors import ConfigError
+from marstts.io.config import parse_config, read_config
 from marstts.training.mars6.cost_settings import GPUS, EstimateConfig
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from marstts.bundle import CODEC_FOLDER, TOKENIZER_FILE, find_bundle, parts_of, 
 from marstts.cli.calibrate import calibrate
 from marstts.cli.terminal import check_utf8, warn
 from marstts.codec.registry import open_codec, parse_codec
-from marstts.config import merged, read_values
 from marstts.errors import ConfigError, check_installed
-from marstts.file_errors import printable_name, printable_text
-from marstts.onnx_build import EXPORT_PACKAGES
-from marstts.precision import WeightFormat
+from marstts.io.config import merged, read_values
+from marstts.io.file_errors import printable_name, printable_text
+from marstts.io.precision import WeightFormat
+from marstts.onnx.build import EXPORT_PACKAGES
 from marstts.speaker.registry import parse_encoder
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A bundle with graphs, by name or folder.")]
@@ -97,7 +97,7 @@ def export(
 
 def export_mars6(run: Path, tokenizer: Path, output: Path, *, name: str, **parts: Any) -> None:
     """Write the bundle of a MARS6, and print its size; `parts` are further arguments of `models.export_bundle`."""
-    from marstts.text.bpe import BPE
+    from marstts.text.tokenizers.bpe import BPE
     from marstts.training.mars6.run_folder import trained_model  # needs PyTorch
 
     model, vocabulary = trained_model(run), BPE.load(tokenizer)

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from marstts.config import read_config
 from marstts.errors import check_installed
-from marstts.file_errors import printable_name
-from marstts.onnx_build import EXPORT_PACKAGES
+from marstts.io.config import read_config
+from marstts.io.file_errors import printable_name
+from marstts.onnx.build import EXPORT_PACKAGES
 
 
 def finetune(

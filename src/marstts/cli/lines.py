@@ -19,9 +19,9 @@ from typing import Any
 from marstts.cli.book_output import REPORT_FILE
 from marstts.cli.terminal import progress_of, warn
 from marstts.errors import AudioError, DataError
-from marstts.file_errors import os_errors, printable_name
-from marstts.files import lock_folder
-from marstts.jsonl import open_appender, scan_rows, write_rows
+from marstts.io.file_errors import os_errors, printable_name
+from marstts.io.files import lock_folder
+from marstts.io.jsonl import open_appender, scan_rows, write_rows
 from marstts.synthesis.batch import SpeakResult
 from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.synthesizer import Synthesizer

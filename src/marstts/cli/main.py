@@ -20,7 +20,7 @@ from typer.core import TyperCommand, TyperGroup
 import marstts
 from marstts.cli.logs import configure_logging, silence_libraries
 from marstts.errors import MarsError, MissingExtraError
-from marstts.file_errors import DISK_ERRNOS, describe_os_error, printable_name, printable_text
+from marstts.io.file_errors import DISK_ERRNOS, describe_os_error, printable_name, printable_text
 from marstts.lazy import lazy_module
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from marstts.config import read_config
 from marstts.data.workers import open_executor
 from marstts.errors import require
-from marstts.file_errors import printable_name
+from marstts.io.config import read_config
+from marstts.io.file_errors import printable_name
 from marstts.preference.mine import MineConfig
 from marstts.preference.mine import mine as mine_takes
 from marstts.preference.pairs import make_pairs

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from marstts.config import parse_config, read_config
 from marstts.data.corpora.build_manifest import Audio, ManifestConfig, build_manifest
 from marstts.data.corpora.catalog import RECIPES
 from marstts.data.workers import open_executor
 from marstts.errors import DataError
-from marstts.file_errors import printable_name
+from marstts.io.config import parse_config, read_config
+from marstts.io.file_errors import printable_name
 
 if TYPE_CHECKING:
     from marstts.data.corpora.build_manifest import RawUtterance, RejectedItem

@@ -16,8 +16,8 @@ from marstts.evaluation.report import format_summary, write_report
 from marstts.evaluation.summary import TOPLINES, summarize
 from marstts.evaluation.systems import Clone, Variant
 from marstts.evaluation.testsets.catalog import SYNTHETIC, open_testset, subsample
-from marstts.file_errors import printable_name
-from marstts.files import write_file
+from marstts.io.file_errors import printable_name
+from marstts.io.files import write_file
 from marstts.metrics.panel import parse_metrics
 
 

@@ -18,7 +18,7 @@ import typer
 
 from marstts.errors import ConfigError, check_installed
 from marstts.generation.engine import EngineKind
-from marstts.reading import read_text
+from marstts.io.reading import read_text
 from marstts.server.certificate import Certificate
 from marstts.server.settings import DEFAULT_VOICES_FOLDER, ServeSettings
 from marstts.synthesis.loading import load

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from marstts import audio
 from marstts.errors import AudioError, MissingExtraError, require
-from marstts.files import atomic_write
+from marstts.io.files import atomic_write
 from marstts.synthesis.speech import TakeSummary, describe_speech
 from marstts.synthesis.stream import Chunk
 from marstts.synthesis.word_times import Word

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marstts.errors import ConfigError
-from marstts.file_errors import printable_name, printable_text
+from marstts.io.file_errors import printable_name, printable_text
 from marstts.lazy import lazy_module
 from marstts.synthesis.clone import ReferenceWarning
 from marstts.voice import Voice

@@ -1,6 +1,6 @@
 """`marstts text`: the sentences that will be spoken, and with `--explain` which rule read what.
 
-Upstream: the shell.  Downstream: `text.reading`, `text.books`, `text.lexicon`. Needs no model and no PyTorch.
+Upstream: the shell.  Downstream: `text.reading`, `text.books.book`, `text.lexicon`. Needs no model and no PyTorch.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import typer
 
 from marstts.cli.terminal import warn
 from marstts.errors import ConfigError, DataError, TextError
-from marstts.file_errors import describe_os_error, printable_name
-from marstts.reading import not_utf8, open_regular
-from marstts.text.books import read_book
-from marstts.text.epub import is_epub_file
-from marstts.text.formats import refuse_other_formats
+from marstts.io.file_errors import describe_os_error, printable_name
+from marstts.io.reading import not_utf8, open_regular
+from marstts.text.books.book import read_book
+from marstts.text.books.epub import is_epub_file
+from marstts.text.books.formats import refuse_other_formats
 from marstts.text.language import warnings_of
 from marstts.text.lexicon import Lexicon, read_lexicon
 from marstts.text.reading import Passage, Reading, read_stream, read_text

@@ -10,11 +10,11 @@ from typing import Annotated
 import typer
 
 from marstts.codec.registry import open_codec
-from marstts.config import parse_config
 from marstts.data.preprocess import SHORTENED_PAUSE_SECONDS, Encoders, PreprocessConfig, Trim
 from marstts.data.tokenize import MAX_REJECT_RATIO, UTTERANCES_PER_SHARD, tokenize_manifest
 from marstts.data.workers import open_executor
-from marstts.file_errors import printable_name
+from marstts.io.config import parse_config
+from marstts.io.file_errors import printable_name
 from marstts.speaker.registry import open_encoder
 
 DEFAULTS = PreprocessConfig()

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from marstts.cli.terminal import check_not_read, check_utf8
-from marstts.config import read_config
 from marstts.errors import ConfigError, DataError
-from marstts.file_errors import printable_name, printable_text
+from marstts.io.config import read_config
+from marstts.io.file_errors import printable_name, printable_text
 
 if TYPE_CHECKING:
     from marstts.training.codec.config import CodecTrainingConfig

@@ -18,7 +18,15 @@ from marstts.audio import Waveform, resample
 from marstts.codec.base import CodecSpec, Codes
 from marstts.codec.vocos import VocosVocoder
 from marstts.errors import AudioError, CheckpointError, require
-from marstts.pretrained import EXTRA, find_file, find_weights, fingerprint, load_strictly, read_tensors, short_name
+from marstts.weights.pretrained import (
+    EXTRA,
+    find_file,
+    find_weights,
+    fingerprint,
+    load_strictly,
+    read_tensors,
+    short_name,
+)
 
 PUBLISHED = "facebook/encodec_24khz"
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")

@@ -31,11 +31,11 @@ from marstts.audio import Waveform
 from marstts.codec.base import CodecSpec, Codes, check_codes
 from marstts.codec.frame_content import ContentClassifier
 from marstts.codec.mini import MiniCodec
-from marstts.config import Config, read_config
 from marstts.errors import CheckpointError
-from marstts.file_errors import printable_name
-from marstts.reading import read_regular_file
-from marstts.stored_tensors import stored_tensors
+from marstts.io.config import Config, read_config
+from marstts.io.file_errors import printable_name
+from marstts.io.reading import read_regular_file
+from marstts.io.stored_tensors import stored_tensors
 
 CONFIG_FILE, TENSORS_FILE = "frames.json", "frames.safetensors"
 

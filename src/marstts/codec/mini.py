@@ -18,16 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, FiniteFloat, model_validator
 
-from marstts import audio, spectral
-from marstts.audio import Waveform
-from marstts.checked_graph import CheckedGraph, Shape
+from marstts import audio
+from marstts.audio import Waveform, spectral
 from marstts.codec.base import MAX_HOP, CodecSpec, Codes, check_codes, check_levels
 from marstts.codec.harmonics import interpolate_f0, phase, pulse_train
 from marstts.codec.noise import noise_spectra, spectra_of
 from marstts.codec.timbre_contrast import TimbreContrast
-from marstts.config import Config, read_config
 from marstts.errors import CheckpointError, ConfigError
-from marstts.file_errors import printable_name
+from marstts.io.config import Config, read_config
+from marstts.io.file_errors import printable_name
+from marstts.onnx.checked_graph import CheckedGraph, Shape
 
 MAX_LOG_GAIN = 5.0
 """Bound of the filters' log gain; pulses at 120 Hz and full scale have log-magnitude 3.6 before filtering."""

@@ -22,10 +22,11 @@ from numpy.typing import NDArray
 
 from marstts.audio import Waveform
 from marstts.codec.mini import CONFIG_FILE, WEIGHTS_FILE, MiniCodec, MiniCodecFolder
-from marstts.config import read_config, write_config
 from marstts.errors import CheckpointError, require
-from marstts.file_errors import printable_name
-from marstts.onnx_quantize import (
+from marstts.io.config import read_config, write_config
+from marstts.io.file_errors import printable_name
+from marstts.io.stored_tensors import stored_tensors
+from marstts.onnx.quantize import (
     StaticRounding,
     add_rounded,
     read_graph,
@@ -33,8 +34,7 @@ from marstts.onnx_quantize import (
     stored_sources,
     weights_by_use,
 )
-from marstts.onnx_session import open_session
-from marstts.stored_tensors import stored_tensors
+from marstts.onnx.session import open_session
 
 ROUNDED_GRAPHS = ("decoder", "filters")
 

@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from marstts.audio.spectral import LOG_FLOOR, hann, mel_filterbank
 from marstts.codec.harmonics import MAX_NYQUIST_RATIO
 from marstts.codec.mini import (
     HIGHEST_PITCH,
@@ -31,7 +32,6 @@ from marstts.codec.mini import (
     MiniCodecConfig,
 )
 from marstts.codec.timbre_model import Modulation, TimbreEncoder
-from marstts.spectral import LOG_FLOOR, hann, mel_filterbank
 
 # B batch · N samples · F frames (93.75 Hz, 2 per latent) · L latents (46.875 Hz) · D width · K codebook entries
 
@@ -290,7 +290,7 @@ class MiniCodecModel(nn.Module):
         self.register_buffer("window", torch.from_numpy(hann(config.fft_size).copy()), persistent=False)
 
     def log_mel(self, samples: Tensor, frequency_factors: Tensor | None = None) -> Tensor:
-        """samples (B, N) -> (B, M, N / hop); equal to `spectral.log_mel` with the codec's padding.
+        """samples (B, N) -> (B, M, N / hop); equal to `audio.spectral.log_mel` with the codec's padding.
 
         `frequency_factors` (B,) raise all frequencies of each row, see `warp_frequencies`.
         """

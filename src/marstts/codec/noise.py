@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from marstts import spectral
+from marstts.audio import spectral
 from marstts.codec.base import noise_of
 
 KEPT_PATCHES = 256

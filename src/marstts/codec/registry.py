@@ -15,10 +15,10 @@ from marstts.audio import Waveform
 from marstts.codec.base import MAX_HOP, Codec, check_levels
 from marstts.codec.mini import MiniCodec
 from marstts.codec.toy import ToyCodec
-from marstts.config import Config
 from marstts.errors import CheckpointError, ConfigError, MissingExtraError, require
+from marstts.io.config import Config
 from marstts.lazy import lazy_module
-from marstts.parts import MiniPart, PublishedPart, toy_size
+from marstts.weights.parts import MiniPart, PublishedPart, toy_size
 
 if TYPE_CHECKING:
     from marstts.codec import frame_codec, mini_int8, snac, snac_onnx

@@ -22,9 +22,17 @@ from pydantic import Field, model_validator
 
 from marstts.audio import Waveform, resample
 from marstts.codec.base import MAX_HOP, CodecSpec, Codes, check_levels, noise_of
-from marstts.config import Config, read_config
 from marstts.errors import AudioError, CheckpointError, require
-from marstts.pretrained import EXTRA, find_file, find_weights, fingerprint, load_strictly, read_tensors, short_name
+from marstts.io.config import Config, read_config
+from marstts.weights.pretrained import (
+    EXTRA,
+    find_file,
+    find_weights,
+    fingerprint,
+    load_strictly,
+    read_tensors,
+    short_name,
+)
 
 PUBLISHED = "hubertsiuzdak/snac_24khz"
 """The weights the published MARS6 was trained with."""

@@ -19,10 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marstts.codec.snac import WEIGHT_FILES, SnacConfig, SnacFolder, read_snac_config
-from marstts.config import write_config
 from marstts.errors import require
-from marstts.onnx_build import GraphBuilder, stored_tensors
-from marstts.pretrained import EXTRA, find_file, find_weights, fingerprint, load_strictly, read_tensors, short_name
+from marstts.io.config import write_config
+from marstts.onnx.build import GraphBuilder, stored_tensors
+from marstts.weights.pretrained import (
+    EXTRA,
+    find_file,
+    find_weights,
+    fingerprint,
+    load_strictly,
+    read_tensors,
+    short_name,
+)
 
 Weights = dict[str, NDArray[np.float32]]
 

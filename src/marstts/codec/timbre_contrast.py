@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, FiniteFloat, model_validator
 
-from marstts.config import Config
+from marstts.io.config import Config
 
 
 class TimbreContrast(Config):

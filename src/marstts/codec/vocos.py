@@ -18,9 +18,9 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from marstts.config import Config
 from marstts.errors import CheckpointError, DataError
-from marstts.pretrained import find_weights, fingerprint, load_strictly, read_tensors, short_name
+from marstts.io.config import Config
+from marstts.weights.pretrained import find_weights, fingerprint, load_strictly, read_tensors, short_name
 
 PUBLISHED = "charactr/vocos-encodec-24khz"
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")

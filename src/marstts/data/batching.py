@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from marstts.config import Config
 from marstts.data.corpus import Corpus
 from marstts.errors import DataError
+from marstts.io.config import Config
 
 FINAL_PUNCTUATION = ".!?,;:… "
 

@@ -22,7 +22,7 @@ from marstts.data.shards import SHARD_PATTERN, EncoderInfo, ShardInfo, embedding
 from marstts.data.stored_array import Stored, StoredArray
 from marstts.data.utterance_table import UtteranceTable
 from marstts.errors import DataError
-from marstts.jsonl import MAX_COMPLAINTS
+from marstts.io.jsonl import MAX_COMPLAINTS
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

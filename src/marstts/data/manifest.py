@@ -18,8 +18,8 @@ from pydantic import AfterValidator, ConfigDict, Field
 from marstts import audio
 from marstts.audio import Waveform
 from marstts.errors import DataError
-from marstts.file_errors import printable_name
-from marstts.jsonl import Torn, dump_row, parse_row, read_rows, scan_rows, write_rows
+from marstts.io.file_errors import printable_name
+from marstts.io.jsonl import Torn, dump_row, parse_row, read_rows, scan_rows, write_rows
 
 SPLITS = ("train", "validation", "test")
 

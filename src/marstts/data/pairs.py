@@ -21,7 +21,6 @@ from pydantic import Field
 from safetensors.numpy import save
 
 from marstts.codec.base import CodecSpec, Codes
-from marstts.config import Config
 from marstts.data.corpus import raise_all
 from marstts.data.sequences import (
     EMBEDDING,
@@ -33,8 +32,9 @@ from marstts.data.sequences import (
     unpack_embeddings,
 )
 from marstts.errors import DataError
-from marstts.files import write_file
-from marstts.jsonl import dump_row, read_rows
+from marstts.io.config import Config
+from marstts.io.files import write_file
+from marstts.io.jsonl import dump_row, read_rows
 
 CHOSEN, REJECTED, PREFIX = "chosen", "rejected", "prefix"
 """Names of the sequences in the file of tensors."""

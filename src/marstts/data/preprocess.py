@@ -21,11 +21,11 @@ from pydantic import Field
 from marstts import audio
 from marstts.audio import Waveform
 from marstts.codec.base import Codec, Codes
-from marstts.config import Config
 from marstts.data.manifest import Utterance, read_recording
 from marstts.data.shards import EncoderInfo
 from marstts.data.voice_activity import SpeechDetector, speech_ratio, trim_to_speech
 from marstts.errors import DataError, MarsError
+from marstts.io.config import Config
 from marstts.speaker.base import SpeakerEncoder
 from marstts.text.normalize import normalize
 

@@ -2,7 +2,7 @@
 
 All sequences of one kind are concatenated per level, with offsets in patches; embeddings are one tensor per role.
 
-Upstream: `data.pairs`, `generation.takes`.  Downstream: their files.
+Upstream: `data.pairs`, `data.mined_takes`.  Downstream: their files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from safetensors.numpy import load_file
 
 from marstts.codec.base import Codes
 from marstts.errors import DataError
-from marstts.reading import open_regular
+from marstts.io.reading import open_regular
 
 Tensors = Mapping[str, NDArray[Any]]
 

@@ -31,10 +31,10 @@ from marstts.codec.base import CodecSpec, Codes
 from marstts.data.manifest import Name, Utterance, as_row
 from marstts.data.stored_array import Stored, Version
 from marstts.errors import DataError
-from marstts.file_errors import os_errors
-from marstts.files import write_file
-from marstts.reading import open_regular, parse_object
-from marstts.stored_tensors import stored_tensors
+from marstts.io.file_errors import os_errors
+from marstts.io.files import write_file
+from marstts.io.reading import open_regular, parse_object
+from marstts.io.stored_tensors import stored_tensors
 
 FORMAT = "marstts-shard-2"
 OLD_FORMATS = ("marstts-shard-1",)

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marstts.errors import DataError
-from marstts.file_errors import os_errors
-from marstts.reading import open_regular
+from marstts.io.file_errors import os_errors
+from marstts.io.reading import open_regular
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from marstts.errors import DataError
 from marstts.evaluation.score import Provenance, read_provenances
-from marstts.file_errors import printable_name
+from marstts.io.file_errors import printable_name
 from marstts.metrics.scores import TakeScore, read_scores
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from marstts.errors import DataError, require
 from marstts.evaluation.summary import Summary
-from marstts.files import atomic_path
+from marstts.io.files import atomic_path
 
 STEM = "wer_by_style"
 

@@ -26,7 +26,7 @@ from marstts.evaluation.columns import Better, Metric, columns_of
 from marstts.evaluation.summary import compare, within_noise
 from marstts.evaluation.systems import ground_truth_of, resynthesize
 from marstts.evaluation.tables import markdown_table
-from marstts.files import write_file
+from marstts.io.files import write_file
 from marstts.metrics.intervals import Interval
 from marstts.metrics.scores import TakeScore, read_scores
 from marstts.metrics.testset import Trial

@@ -31,8 +31,8 @@ from marstts.evaluation.systems import (
     Variant,
     ablate,
 )
-from marstts.file_errors import printable_name
 from marstts.generation.engine import EngineKind
+from marstts.io.file_errors import printable_name
 from marstts.metrics.testset import Trial, folder_digest
 from marstts.synthesis import loading
 from marstts.synthesis.synthesizer import Synthesizer

@@ -25,8 +25,8 @@ from marstts.data.progress import Progress
 from marstts.errors import DataError
 from marstts.evaluation.recordings import AUDIO_SUFFIXES, read_list, transcript_of
 from marstts.evaluation.systems import decode_to_length
-from marstts.files import write_file
-from marstts.hash_order import hash_order
+from marstts.io.files import write_file
+from marstts.io.hash_order import hash_order
 from marstts.metrics.intervals import Interval, ratio_interval
 from marstts.metrics.recognition import Edits, Recognizer, SphinxRecognizer, character_edits
 from marstts.metrics.signal import CodebookUse, codebook_use, log_mel_distance, pesq_wideband, stoi

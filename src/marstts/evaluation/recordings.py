@@ -21,8 +21,8 @@ import soundfile
 
 from marstts.data.corpora.folder import find, speaker_of
 from marstts.errors import DataError
-from marstts.file_errors import os_errors, printable_name
-from marstts.reading import read_text
+from marstts.io.file_errors import os_errors, printable_name
+from marstts.io.reading import read_text
 
 AUDIO_SUFFIXES = (".wav", ".flac")
 LISTS = {"metadata.csv": "|", "transcripts.tsv": "\t", "clips.tsv": "\t"}

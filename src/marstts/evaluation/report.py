@@ -14,7 +14,7 @@ from typing import Any
 from marstts.evaluation.columns import Metric, columns_of
 from marstts.evaluation.summary import TOPLINES, Summary, compare, summarize, within_noise
 from marstts.evaluation.tables import as_markdown, markdown_table
-from marstts.files import write_file
+from marstts.io.files import write_file
 from marstts.metrics.intervals import Interval
 from marstts.metrics.scores import TakeScore
 

@@ -21,19 +21,19 @@ from pydantic import Field
 
 from marstts import audio
 from marstts.audio import Waveform
-from marstts.config import Config
 from marstts.data.progress import Progress
 from marstts.data.workers import Processes, run_in_order
 from marstts.errors import DataError, MarsError
 from marstts.evaluation.baselines import Baseline, BaselineMissingError
 from marstts.evaluation.systems import System, TakesFolder
-from marstts.file_errors import printable_text
-from marstts.files import lock_folder, write_file
-from marstts.jsonl import Torn, open_appender, read_rows
+from marstts.io.config import Config
+from marstts.io.file_errors import printable_text
+from marstts.io.files import lock_folder, write_file
+from marstts.io.jsonl import Torn, open_appender, read_rows
+from marstts.io.provenance import PROVENANCE_FILE, begin_or_resume, read_provenance
 from marstts.metrics.panel import Metrics
 from marstts.metrics.scores import SCORES_FILE, TakeScore, read_scores
 from marstts.metrics.testset import Trial, trials_digest, write_testset
-from marstts.provenance import PROVENANCE_FILE, begin_or_resume, read_provenance
 
 logger = logging.getLogger(__name__)
 

@@ -40,7 +40,7 @@ from marstts.generation.request import (
     SamplingConfig,
     StopReason,
 )
-from marstts.sampling import NO_ID, draw, keep_nucleus, repetition_aware_sample
+from marstts.generation.sampling import NO_ID, draw, keep_nucleus, repetition_aware_sample
 
 
 @dataclass(frozen=True, eq=False)

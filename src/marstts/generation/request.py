@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from marstts.config import Config
 from marstts.errors import ConfigError
 from marstts.generation.layout import TokenLayout
+from marstts.io.config import Config
 
 MAX_GUIDANCE = 100.0
 """Largest weight of classifier-free guidance; useful ones are below 10."""

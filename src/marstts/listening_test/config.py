@@ -14,7 +14,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints, model_validator
 
-from marstts.config import Config, read_config
+from marstts.io.config import Config, read_config
 from marstts.listening_test.evaluation_folder import EvaluationFolder, open_evaluation
 
 SystemName = Annotated[str, StringConstraints(pattern=r"^\w[^/\\]*$", max_length=80)]

@@ -13,8 +13,8 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from marstts.errors import DataError
-from marstts.file_errors import os_errors, printable_name
-from marstts.jsonl import read_rows
+from marstts.io.file_errors import os_errors, printable_name
+from marstts.io.jsonl import read_rows
 
 TRIALS_FILE, REFERENCES_FOLDER, TAKES_FOLDER = "trials.jsonl", "references", "takes"
 

@@ -21,11 +21,11 @@ import numpy as np
 from marstts import audio
 from marstts.audio import Waveform
 from marstts.errors import AudioError, DataError
-from marstts.file_errors import os_errors, printable_name
+from marstts.io.file_errors import os_errors, printable_name
+from marstts.io.reading import read_regular_file
 from marstts.listening_test.config import ListeningTestConfig, Question
 from marstts.listening_test.design import Anchor, ListeningTrial
 from marstts.listening_test.evaluation_folder import open_evaluation
-from marstts.reading import read_regular_file
 
 SUFFIXES = (".wav", ".flac")
 MAX_COMPLAINTS = 12

@@ -21,12 +21,12 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from marstts.config import Config
 from marstts.errors import DataError
-from marstts.file_errors import printable_name
+from marstts.io.config import Config
+from marstts.io.file_errors import printable_name
+from marstts.io.reading import open_regular
 from marstts.listening_test.config import Question
 from marstts.listening_test.design import ATTENTION_CHECKS, SIDES, ListeningTrial, TrialKind
-from marstts.reading import open_regular
 
 FORMAT = "marstts listening test 2"
 

@@ -25,10 +25,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from marstts.config import Config, parse_config
 from marstts.errors import DataError
-from marstts.file_errors import printable_name
-from marstts.files import atomic_folder
+from marstts.io.config import Config, parse_config
+from marstts.io.file_errors import printable_name
+from marstts.io.files import atomic_folder
+from marstts.io.reading import parse_object, read_text
 from marstts.listening_test.config import Question
 from marstts.listening_test.design import ListeningTrial, TrialKind
 from marstts.listening_test.headphones import (
@@ -42,7 +43,6 @@ from marstts.listening_test.headphones import (
 from marstts.listening_test.service import TestPlan
 from marstts.listening_test.stimuli import ROLES, Role
 from marstts.listening_test.store import Answer, SessionRecord, check_trial
-from marstts.reading import parse_object, read_text
 
 FORMAT = "marstts mechanical turk key 2"
 MAX_LAYOUT_BYTES = 65_535

@@ -18,11 +18,12 @@ from pydantic import Field
 
 from marstts.bundle import check_facts
 from marstts.codec.base import Codec, CodecSpec
-from marstts.config import Config, parse_config
 from marstts.errors import CheckpointError, require
-from marstts.file_errors import printable_name
 from marstts.generation.engine import EngineKind
 from marstts.generation.request import MAX_GUIDANCE, SamplingConfig, check_guidance
+from marstts.io.config import Config, parse_config
+from marstts.io.file_errors import printable_name
+from marstts.io.precision import WeightFormat
 from marstts.lazy import lazy_module
 from marstts.mars5.array_pipeline import ArrayPipeline
 from marstts.mars5.base_pipeline import BasePipeline
@@ -34,11 +35,10 @@ from marstts.mars5.profiles import CORRECTED, RELEASED
 from marstts.mars5.sampling import SamplingConfig as ArSamplingConfig
 from marstts.mars5.speech import ROLE, TOKENS_PER_SECOND, Mars5SpeakerEncoder, Mars5Speech
 from marstts.mars5.steps import DiffusionConfig
-from marstts.onnx_export import lossless_format
-from marstts.precision import WeightFormat
-from marstts.pretrained import fingerprint, short_name
+from marstts.onnx.export import lossless_format
 from marstts.speaker.base import SpeakerEncoder
-from marstts.text.bpe import BPE
+from marstts.text.tokenizers.bpe import BPE
+from marstts.weights.pretrained import fingerprint, short_name
 
 if TYPE_CHECKING:
     from marstts.mars5 import checkpoint, pipeline

@@ -15,9 +15,9 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from marstts.config import read_config, write_config
 from marstts.errors import CheckpointError
-from marstts.files import atomic_folder
+from marstts.io.config import read_config, write_config
+from marstts.io.files import atomic_folder
 from marstts.mars5.ar import CodecLM
 from marstts.mars5.config import Mars5Config
 from marstts.mars5.folder import (
@@ -41,7 +41,7 @@ from marstts.mars5.released import (
     read_container,
 )
 from marstts.mars5.text import JointVocabulary, read_speech_tokenizer, read_text_tokenizer
-from marstts.pretrained import read_tensors
+from marstts.weights.pretrained import read_tensors
 
 Model = TypeVar("Model", CodecLM, ResidualTransformer)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from marstts.config import Config
+from marstts.io.config import Config
 
 HEAD_SIZE = 64
 """Width of one attention head in every published stack."""

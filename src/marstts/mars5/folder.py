@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from marstts.errors import CheckpointError
 from marstts.mars5.config import CodecLMConfig, Mars5Config, ResidualTransformerConfig
 from marstts.mars5.text import JointVocabulary, SpeechBPE
-from marstts.text.bpe import BPE
+from marstts.text.tokenizers.bpe import BPE
 
 CONFIG_FILE = "config.json"
 AR_FILE, NAR_FILE = "ar.safetensors", "nar.safetensors"

@@ -20,7 +20,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from marstts.config import Config
+from marstts.io.config import Config
 from marstts.mars5.diffusion import Schedule, gumbel_draw, log_onehot, q, step_loss
 from marstts.mars5.text import JointVocabulary
 from marstts.nn.masks import length_mask

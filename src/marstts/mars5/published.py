@@ -16,7 +16,7 @@ from marstts.errors import require
 from marstts.lazy import lazy_module
 from marstts.mars5.bundled import Mars5Settings
 from marstts.mars5.config import Mars5Config
-from marstts.pretrained import cache_folder, find_file
+from marstts.weights.pretrained import cache_folder, find_file
 
 if TYPE_CHECKING:
     from marstts.mars5 import checkpoint, tts

@@ -21,7 +21,7 @@ from marstts.errors import CheckpointError
 from marstts.mars5.ar import CodecLM
 from marstts.mars5.config import HEAD_SIZE, CodecLMConfig, ResidualTransformerConfig
 from marstts.mars5.nar import ResidualTransformer
-from marstts.published_checkpoint import (
+from marstts.weights.published_checkpoint import (
     check_file,
     check_numbers,
     check_shapes,

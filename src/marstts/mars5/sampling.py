@@ -1,7 +1,7 @@
 """Sampling of the AR's next tokens: penalties, then filters, then one draw per row.
 
 Upstream: logits of `ar.CodecLM`.  Downstream: `generate`.
-Everything here is pure and works on rows; filters common to all models are `marstts.sampling`'s.  The order of the
+Everything here is pure and works on rows; filters common to all models are `generation.sampling`'s.  The order of the
 steps, their names and their defaults are the release's.
 B rows · V joint ids · N generated ids.
 """
@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import Field
 
-from marstts.config import Config
-from marstts.sampling import Ids, Logits, Uniforms, draw, keep_nucleus, keep_top_k, keep_typical
+from marstts.generation.sampling import Ids, Logits, Uniforms, draw, keep_nucleus, keep_top_k, keep_typical
+from marstts.io.config import Config
 
 ALL_TYPICAL = 0.999
 """A larger mass switches typical sampling off, as published."""

@@ -22,7 +22,7 @@ from marstts.mars5.base_pipeline import BasePipeline
 from marstts.mars5.config import Mars5Config
 from marstts.mars5.engines.tokens import TokenEngine
 from marstts.mars5.prompt import CloneMode, Prompt, Speaker, check_codes
-from marstts.text.bpe import BPE
+from marstts.text.tokenizers.bpe import BPE
 from marstts.voice import Voice
 
 ROLE = "speaker"

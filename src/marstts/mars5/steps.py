@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from marstts.config import Config
+from marstts.io.config import Config
 
 NUM_TIMESTEPS = 200
 """T of the schedule the published NAR was trained with."""

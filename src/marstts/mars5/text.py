@@ -1,8 +1,8 @@
 """The two tokenizers of MARS5 and the joint vocabulary of their ids.
 
 Upstream: text; level-0 codes.  Downstream: `prompt` (ids), `pipeline` (ids back to codes).
-Published tokenizers are texts in minbpe's format (see `text.minbpe`).  That of text is a byte-level BPE; that of speech
-is a BPE over codes: ids below `codebook_size` are codes, merge n makes id codebook_size + n.
+Published tokenizers are texts in minbpe's format (see `text.tokenizers.minbpe`).  That of text is a byte-level BPE;
+that of speech is a BPE over codes: ids below `codebook_size` are codes, merge n makes id codebook_size + n.
 Joint ids: text ids first, then speech ids.
 """
 
@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer, models, trainers
 
 from marstts.errors import CheckpointError, DataError
-from marstts.file_errors import printable_name, printable_text
-from marstts.files import write_file
-from marstts.reading import read_json
-from marstts.text.bpe import BPE
-from marstts.text.minbpe import check_special, expand, make_bpe, parse_minbpe
+from marstts.io.file_errors import printable_name, printable_text
+from marstts.io.files import write_file
+from marstts.io.reading import read_json
+from marstts.text.tokenizers.bpe import BPE
+from marstts.text.tokenizers.minbpe import check_special, expand, make_bpe, parse_minbpe
 
 END_OF_SPEECH = "<|endofspeech|>"
 START_OF_TEXT, END_OF_TEXT = "<|startoftext|>", "<|endoftext|>"

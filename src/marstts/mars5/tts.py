@@ -23,8 +23,8 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from marstts.audio import Waveform, trim_silence
-from marstts.config import Config
 from marstts.errors import AudioError, ConfigError, TextError
+from marstts.io.config import Config
 from marstts.mars5.base_pipeline import MAX_TOKENS
 from marstts.mars5.checkpoint import Models, Source, load_models, load_released
 from marstts.mars5.generate import StopReason
@@ -34,7 +34,7 @@ from marstts.mars5.prompt import CloneMode, Speaker
 from marstts.mars5.sampling import SamplingConfig
 from marstts.mars5.steps import DiffusionConfig
 from marstts.mars5.trim import audible_span
-from marstts.pretrained import find_file
+from marstts.weights.pretrained import find_file
 
 HUB_MODEL = "CAMB-AI/MARS5-TTS"
 AR_FILES, NAR_FILES = ("mars5_ar.safetensors",), ("mars5_nar.safetensors",)

@@ -22,7 +22,7 @@ from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.model import Mars6
 from marstts.mars6.prompt import Prompt, prompt_string
 from marstts.mars6.prompt_batch import collate
-from marstts.text.bpe import BPE
+from marstts.text.tokenizers.bpe import BPE
 
 MIN_ON_TEXT = 0.9
 """Share of a head's attention that is on the text, not on the speaker's slots."""

@@ -18,11 +18,13 @@ from pydantic import Field
 
 from marstts.bundle import TOKENIZER_FILE, check_facts
 from marstts.codec.base import Codec, CodecSpec
-from marstts.config import Config, parse_config, read_config, write_config
 from marstts.errors import CheckpointError, require
-from marstts.file_errors import printable_name
 from marstts.generation.engine import Engine, EngineKind
 from marstts.generation.request import MAX_GUIDANCE, SamplingConfig, check_guidance
+from marstts.io.config import Config, parse_config, read_config, write_config
+from marstts.io.file_errors import printable_name
+from marstts.io.precision import WeightFormat
+from marstts.io.stored_tensors import stored_tensors
 from marstts.lazy import lazy_module
 from marstts.mars6.config import CONFIG_FILE, WEIGHTS_FILE, Mars6Config
 from marstts.mars6.engines.classifier_free_guidance import guided
@@ -30,17 +32,15 @@ from marstts.mars6.engines.onnx import OnnxEngine
 from marstts.mars6.prompt import SPECIAL_TOKENS
 from marstts.mars6.speech import Mars6Speech
 from marstts.mars6.spelling import Spelling
-from marstts.precision import WeightFormat
 from marstts.speaker.base import SpeakerEncoder
-from marstts.stored_tensors import stored_tensors
-from marstts.text.bpe import BPE
+from marstts.text.tokenizers.bpe import BPE
 
 if TYPE_CHECKING:
-    from marstts import published_checkpoint
     from marstts.mars6.export import decoder_graphs, quantize
     from marstts.mars6.model import Mars6
+    from marstts.weights import published_checkpoint
 else:
-    published_checkpoint = lazy_module("marstts.published_checkpoint")
+    published_checkpoint = lazy_module("marstts.weights.published_checkpoint")
     decoder_graphs = lazy_module("marstts.mars6.export.decoder_graphs")
     quantize = lazy_module("marstts.mars6.export.quantize")
 

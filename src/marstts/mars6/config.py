@@ -12,8 +12,8 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from marstts.config import Config
 from marstts.generation.layout import TokenLayout
+from marstts.io.config import Config
 
 IDENTITY, STYLE = "identity", "style"
 """Roles of the two speaker embeddings: E1 and E2 of Sec. III-A."""

@@ -14,7 +14,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from marstts.config import Config
+from marstts.io.config import Config
 from marstts.mars6.config import Mars6Config
 from marstts.nn.cross_entropy import cross_entropy
 

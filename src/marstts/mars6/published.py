@@ -1,6 +1,6 @@
 """The published checkpoint as a bundle: `marstts convert`, and the model called `mars6-turbo`.
 
-Upstream: `released` and `text.minbpe`, which read the files.  Downstream: `models`, which opens the bundle.
+Upstream: `released` and `text.tokenizers.minbpe`, which read the files.  Downstream: `models`, which opens the bundle.
 
 `mars6-turbo` is downloaded, checked and converted once, into the user's cache; afterward no network is needed but for
 the published codec and speaker encoders, which have other caches.
@@ -25,14 +25,14 @@ from marstts.bundle import (
 )
 from marstts.codec.registry import CodecPart, SnacPart, add_snac_graphs
 from marstts.errors import CheckpointError, require
-from marstts.files import atomic_path
+from marstts.io.files import atomic_path
+from marstts.io.precision import WeightFormat
 from marstts.mars6.bundled import Mars6Settings, find_alignment, write_model, write_weights
 from marstts.mars6.config import IDENTITY, STYLE, Mars6Config
 from marstts.mars6.released import load_released
-from marstts.precision import WeightFormat
-from marstts.pretrained import EXTRA, NETWORK_SECONDS, cache_folder, connection_problem
 from marstts.speaker.registry import ClapPart, EncoderPart, WavLmPart
-from marstts.text.minbpe import read_minbpe
+from marstts.text.tokenizers.minbpe import read_minbpe
+from marstts.weights.pretrained import EXTRA, NETWORK_SECONDS, cache_folder, connection_problem
 
 TURBO = PUBLISHED[0]
 """The name under which the authors' model is loaded."""
@@ -96,7 +96,7 @@ def convert(
         if not onnx:
             write_weights(model, model_folder(temporary, info))
             return Converted(model.config, released.sha256, None)
-        from marstts.onnx_export import lossless_format  # for conversion only
+        from marstts.onnx.export import lossless_format  # for conversion only
 
         write_model(model, model_folder(temporary, info), weights or lossless_format(model))
         reason = add_snac_graphs(info.codec, temporary / CODEC_FOLDER)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from marstts.errors import CheckpointError, require
 from marstts.mars6.config import Conditioning, Mars6Config
-from marstts.pretrained import EXTRA
-from marstts.published_checkpoint import (
+from marstts.weights.pretrained import EXTRA
+from marstts.weights.published_checkpoint import (
     check_file,
     check_numbers,
     check_shapes,

@@ -20,7 +20,7 @@ from marstts.mars6.config import Mars6Config
 from marstts.mars6.patches import unpatchify
 from marstts.mars6.prompt import Prompt, build_prompt
 from marstts.mars6.spelling import Spelling
-from marstts.text.bpe import BPE
+from marstts.text.tokenizers.bpe import BPE
 from marstts.voice import Voice
 
 

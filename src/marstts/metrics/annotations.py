@@ -18,7 +18,7 @@ from marstts.data.manifest import Utterance, read_manifest
 from marstts.data.progress import Progress
 from marstts.data.workers import Processes, run_in_order
 from marstts.errors import DataError
-from marstts.jsonl import Torn, open_appender, scan_rows
+from marstts.io.jsonl import Torn, open_appender, scan_rows
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from marstts.errors import CheckpointError, require
-from marstts.pretrained import NETWORK_SECONDS, problem_in_time
+from marstts.weights.pretrained import NETWORK_SECONDS, problem_in_time
 
 EXTRA = "eval-models"
 Alternatives = Sequence[str]

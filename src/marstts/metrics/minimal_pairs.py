@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from marstts.errors import require
-from marstts.hash_order import hash_order
+from marstts.io.hash_order import hash_order
 from marstts.metrics import sphinx
 
 MIN_PHONES = 3

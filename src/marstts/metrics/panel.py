@@ -16,8 +16,8 @@ from typing import Any
 
 from marstts import audio
 from marstts.audio import Waveform
-from marstts.config import Config
 from marstts.errors import ConfigError
+from marstts.io.config import Config
 from marstts.metrics.hub import fetch_model
 from marstts.metrics.identity import Resemblyzer
 from marstts.metrics.length import check_length, expected_seconds

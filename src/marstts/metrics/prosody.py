@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marstts.audio import Waveform, resample, trim_silence
+from marstts.audio.spectral import log_mel
 from marstts.errors import require
-from marstts.spectral import log_mel
 
 SAMPLE_RATE = 16000
 HOP_SECONDS = 0.01

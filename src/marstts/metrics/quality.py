@@ -23,7 +23,7 @@ from marstts.audio import Waveform, resample
 from marstts.errors import ConfigError, require
 from marstts.metrics.hub import fetch_model
 from marstts.metrics.versions import package_version
-from marstts.onnx_session import open_session
+from marstts.onnx.session import open_session
 
 SAMPLE_RATE = 16000
 """Input rate of all predictors, in Hz."""

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from marstts.config import Config
-from marstts.jsonl import Torn, read_rows
+from marstts.io.config import Config
+from marstts.io.jsonl import Torn, read_rows
 from marstts.metrics.length import LengthStatus
 
 SCORES_FILE = "scores.jsonl"

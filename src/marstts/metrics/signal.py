@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marstts.audio import Waveform, resample
+from marstts.audio.spectral import log_mel
 from marstts.errors import AudioError, require
-from marstts.spectral import log_mel
 
 PESQ_RATE = 16000
 MEL_RATE = 24000

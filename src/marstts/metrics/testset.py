@@ -19,12 +19,12 @@ from pathlib import Path
 
 from pydantic import Field
 
-from marstts.config import Config
 from marstts.data.manifest import Utterance, read_manifest
 from marstts.errors import DataError
-from marstts.file_errors import printable_name
-from marstts.hash_order import hash_order
-from marstts.jsonl import read_rows, write_rows
+from marstts.io.config import Config
+from marstts.io.file_errors import printable_name
+from marstts.io.hash_order import hash_order
+from marstts.io.jsonl import read_rows, write_rows
 from marstts.metrics.words import plain_words
 
 GOOD_REFERENCE_SECONDS = 3.0

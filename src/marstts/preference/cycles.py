@@ -1,6 +1,6 @@
 """Cycles: both halves of mined takes, generated in one batch each.
 
-Upstream: `mine`, which plans them; a synthesizer.  Downstream: `generation.takes`.
+Upstream: `mine`, which plans them; a synthesizer.  Downstream: `data.mined_takes`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 from marstts import audio
 from marstts.audio import Waveform
 from marstts.codec.base import Codes
+from marstts.data.mined_takes import GeneratedHalf, Half, MinedTake, PlannedTake, write_takes
 from marstts.errors import MarsError
 from marstts.generation.loop import generate
-from marstts.generation.takes import GeneratedHalf, Half, MinedTake, PlannedTake, write_takes
 from marstts.synthesis.clone import ReferenceWarning, clone
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.voice import Voice

@@ -5,7 +5,7 @@ to any text (*forward*); the output lends its voice to the words of the recordin
 truth of the cycle, so no human needs to rate the takes.
 
 Upstream: a bundle (`synthesis.loading`), a manifest, a file of sentences.
-Downstream: `generation.takes`, then `pairs`.
+Downstream: `data.mined_takes`, then `pairs`.
 Deviations: every take is kept, whatever its quality, and none is sampled again: failures are what is looked for.
 """
 
@@ -25,19 +25,19 @@ from pathlib import Path
 from pydantic import Field
 
 from marstts.bundle import load_bundle
-from marstts.config import Config
 from marstts.data.manifest import Utterance, read_manifest
+from marstts.data.mined_takes import PLAN_FILE, MiningProvenance, PlannedTake, read_takes, shard_path
 from marstts.data.progress import Progress
 from marstts.data.sentence_files import NO_GZIP
 from marstts.data.workers import Executor
 from marstts.errors import DataError
-from marstts.files import lock_folder
-from marstts.generation.takes import PLAN_FILE, MiningProvenance, PlannedTake, read_takes, shard_path
-from marstts.jsonl import read_rows, write_rows
+from marstts.io.config import Config
+from marstts.io.files import lock_folder
+from marstts.io.jsonl import read_rows, write_rows
+from marstts.io.provenance import begin_or_resume, write_provenance
+from marstts.io.reading import decode_text, read_regular_file
 from marstts.metrics.testset import folder_digest, group_by_speaker, round_robin, take_seed
 from marstts.preference.cycles import CycleGenerator
-from marstts.provenance import begin_or_resume, write_provenance
-from marstts.reading import decode_text, read_regular_file
 from marstts.synthesis.loading import load
 from marstts.synthesis.prepared_text import has_words
 from marstts.text.normalize import normalize

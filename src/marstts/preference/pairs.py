@@ -1,6 +1,6 @@
 """Preference pairs of mined takes: score the takes, rank them, write the rejected and chosen sides.
 
-Upstream: a folder of `generation.takes`.  Downstream: `data.pairs`, then `training.mars6.orpo`; a `report` for humans.
+Upstream: a folder of `data.mined_takes`.  Downstream: `data.pairs`, then `training.mars6.orpo`; a `report` for humans.
 `scoring` computes the metrics, `ranking` chooses the pairs.
 """
 
@@ -11,11 +11,12 @@ from typing import Any
 
 from marstts.bundle import load_bundle
 from marstts.codec.base import Codec
+from marstts.data.mined_takes import Half, MinedTake, MiningProvenance, text_of
 from marstts.data.pairs import Pair, PairLine, SideLine, write_pairs
 from marstts.data.workers import Executor
 from marstts.errors import DataError, require
 from marstts.generation.request import StopReason
-from marstts.generation.takes import Half, MinedTake, MiningProvenance, text_of
+from marstts.io.provenance import read_provenance
 from marstts.preference.ranking import (
     RankConfig,
     RankedTake,
@@ -28,7 +29,6 @@ from marstts.preference.ranking import (
 )
 from marstts.preference.report import write_examples, write_report
 from marstts.preference.scoring import score_takes
-from marstts.provenance import read_provenance
 
 RECORDING = "recording"
 

@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from marstts.config import Config
+from marstts.data.mined_takes import GeneratedHalf, Half, MinedTake
 from marstts.errors import ConfigError
-from marstts.generation.takes import GeneratedHalf, Half, MinedTake
-from marstts.hash_order import hash_order
+from marstts.io.config import Config
+from marstts.io.hash_order import hash_order
 from marstts.preference.scoring import Metric, Score, ScoredTake, ScoringPlan
 
 HIGHEST_MOS = 5.0

@@ -15,11 +15,11 @@ import numpy as np
 
 from marstts import audio
 from marstts.codec.base import Codec
+from marstts.data.mined_takes import MinedTake
 from marstts.errors import DataError, require
-from marstts.file_errors import os_errors
-from marstts.files import atomic_path, write_file
 from marstts.generation.request import StopReason
-from marstts.generation.takes import MinedTake
+from marstts.io.file_errors import os_errors
+from marstts.io.files import atomic_path, write_file
 from marstts.preference.ranking import RankConfig, RankedTake, Sides, generated_of, score_of
 from marstts.preference.scoring import SCORES_FOLDER, Metric, ScoredTake, decode, scored_by
 

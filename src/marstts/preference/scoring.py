@@ -5,7 +5,7 @@ forced alignment gives the cost of the text's phones, and a MOS predictor rates 
 threshold are computed. Scores are written shard by shard, so that an interrupted run resumes, and kept for other
 rankings.
 
-Upstream: `generation.takes`; `metrics`.  Downstream: `pairs`.
+Upstream: `data.mined_takes`; `metrics`.  Downstream: `pairs`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ from pydantic import Field
 from marstts.audio import Waveform
 from marstts.bundle import load_bundle
 from marstts.codec.base import TIMBRE, Codec, Codes, with_timbre
-from marstts.config import Config
+from marstts.data.mined_takes import TAKES_PATTERN, GeneratedHalf, Half, MinedTake, read_takes, text_of
 from marstts.data.progress import Progress
 from marstts.data.workers import Executor
 from marstts.errors import ConfigError, DataError, MarsError, MissingExtraError
-from marstts.files import lock_folder
-from marstts.generation.takes import TAKES_PATTERN, GeneratedHalf, Half, MinedTake, read_takes, text_of
-from marstts.jsonl import read_rows, write_rows
+from marstts.io.config import Config
+from marstts.io.files import lock_folder
+from marstts.io.jsonl import read_rows, write_rows
+from marstts.io.provenance import PROVENANCE_FILE, extend_provenance, write_provenance
+from marstts.io.reading import parse_object, read_text
 from marstts.metrics import sphinx
 from marstts.metrics.alignment import Aligner
 from marstts.metrics.length import check_length, expected_seconds
@@ -41,8 +43,6 @@ from marstts.metrics.quality import WORST, QualityMetric, open_quality_metric
 from marstts.metrics.recognition import RECOGNIZERS, Recognizer, character_edits
 from marstts.metrics.requirements import missing_packages
 from marstts.metrics.words import plain_words
-from marstts.provenance import PROVENANCE_FILE, extend_provenance, write_provenance
-from marstts.reading import parse_object, read_text
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from marstts import models
 from marstts.bundle import Bundle, load_bundle
-from marstts.config import Config
 from marstts.data.pairs import Pair, check_pairs, read_pairs, tensors_path
 from marstts.errors import DataError
+from marstts.io.config import Config
 from marstts.metrics.testset import Trial, folder_digest, read_testset, trials_digest
 from marstts.metrics.words import plain_words
 from marstts.preference.validation import (

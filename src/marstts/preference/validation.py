@@ -24,12 +24,12 @@ from pydantic import Field
 from marstts.audio import Waveform
 from marstts.bundle import Bundle
 from marstts.codec.base import TIMBRE, with_timbre
-from marstts.config import Config
+from marstts.data.mined_takes import Half
 from marstts.generation.loop import generate
 from marstts.generation.request import Generated, Prompt, StopReason
 from marstts.generation.speech_model import SpeechModel
-from marstts.generation.takes import Half
-from marstts.jsonl import read_rows, write_rows
+from marstts.io.config import Config
+from marstts.io.jsonl import read_rows, write_rows
 from marstts.metrics.alignment import Aligner
 from marstts.metrics.identity import Embedding, cosine, level
 from marstts.metrics.intervals import Interval, ratio_interval

@@ -20,11 +20,11 @@ from pydantic import Field
 
 from marstts import audio
 from marstts.audio import encode
-from marstts.config import Config
 from marstts.errors import FileError, MarsError
-from marstts.file_errors import printable_name
-from marstts.files import write_file
-from marstts.reading import read_text
+from marstts.io.config import Config
+from marstts.io.file_errors import printable_name
+from marstts.io.files import write_file
+from marstts.io.reading import read_text
 from marstts.server.api_errors import ApiError, storage_errors
 from marstts.server.settings import ServeLimits
 

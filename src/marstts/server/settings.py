@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from marstts.config import Config
+from marstts.io.config import Config
 
 DEFAULT_VOICES_FOLDER = Path("voices")
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from marstts.audio import Waveform, resample
 from marstts.errors import AudioError, CheckpointError, require
-from marstts.pretrained import EXTRA, find_weights, fingerprint, load_strictly, read_tensors, short_name
+from marstts.weights.pretrained import EXTRA, find_weights, fingerprint, load_strictly, read_tensors, short_name
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -14,12 +14,12 @@ from pydantic import Field
 
 from marstts import audio
 from marstts.audio import Waveform
-from marstts.checked_graph import CheckedGraph
-from marstts.config import Config, read_config
+from marstts.audio.spectral import log_mel
 from marstts.errors import AudioError, CheckpointError
-from marstts.file_errors import printable_name
-from marstts.pretrained import fingerprint
-from marstts.spectral import log_mel
+from marstts.io.config import Config, read_config
+from marstts.io.file_errors import printable_name
+from marstts.onnx.checked_graph import CheckedGraph
+from marstts.weights.pretrained import fingerprint
 
 CONFIG_FILE, GRAPH_FILE, WEIGHTS_FILE = "config.json", "encoder.onnx", "encoder.safetensors"
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from marstts.config import Config
 from marstts.errors import ConfigError
+from marstts.io.config import Config
 from marstts.lazy import lazy_module
-from marstts.parts import MiniPart, PublishedPart, toy_size
 from marstts.speaker.base import SpeakerEncoder
 from marstts.speaker.mini import MiniSpeakerEncoder
 from marstts.speaker.toy import ToySpeakerEncoder
+from marstts.weights.parts import MiniPart, PublishedPart, toy_size
 
 if TYPE_CHECKING:
     from marstts.speaker import clap, wavlm

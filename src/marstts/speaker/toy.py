@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marstts.audio import Waveform, resample
+from marstts.audio.spectral import log_mel
 from marstts.errors import AudioError
-from marstts.spectral import log_mel
 
 SAMPLE_RATE = 16_000
 FFT_SIZE, HOP, NUM_MELS = 512, 160, 40

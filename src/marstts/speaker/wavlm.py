@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from marstts.audio import Waveform, resample
 from marstts.errors import AudioError, CheckpointError, require
-from marstts.pretrained import EXTRA, find_file, find_weights, fingerprint, read_tensors, short_name
+from marstts.weights.pretrained import EXTRA, find_file, find_weights, fingerprint, read_tensors, short_name
 
 PUBLISHED = "microsoft/wavlm-base-plus-sv"
 """The weights the published MARS6 was trained with."""

@@ -14,8 +14,8 @@ from enum import Enum
 
 from pydantic import Field, model_validator
 
-from marstts.config import Config
 from marstts.generation.request import Limits, StopReason
+from marstts.io.config import Config
 from marstts.synthesis.speech import Take
 
 

@@ -14,8 +14,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from marstts.errors import ConfigError
-from marstts.file_errors import printable_name
-from marstts.files import write_file
+from marstts.io.file_errors import printable_name
+from marstts.io.files import write_file
 from marstts.synthesis.word_times import Word
 
 CAPTION_SUFFIXES = (".json", ".srt", ".vtt", ".TextGrid")

@@ -14,8 +14,8 @@ from pydantic import Field
 
 from marstts.audio import Waveform
 from marstts.codec.base import Codes, check_samples, start_decoding
-from marstts.config import Config
 from marstts.generation.request import RequestState
+from marstts.io.config import Config
 from marstts.synthesis.model_session import ModelSession
 from marstts.voice import Voice
 

@@ -13,9 +13,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from marstts.codec.base import TIMBRE
-from marstts.config import Config, read_config
 from marstts.errors import VoiceError, did_you_mean
-from marstts.file_errors import printable_name
+from marstts.io.config import Config, read_config
+from marstts.io.file_errors import printable_name
 from marstts.synthesis.clone import clone
 from marstts.synthesis.model_session import ModelSession
 from marstts.voice import Voice

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marstts.audio import Waveform
-from marstts.spectral import magnitude_spectrogram
+from marstts.audio.spectral import magnitude_spectrogram
 from marstts.synthesis.attention_path import PathSearch, PlaceKind, SentencePlaces
 from marstts.synthesis.word_times import LAG_SECONDS, TimedSpan, timed_spans
 

@@ -25,9 +25,9 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from marstts.errors import CheckpointError
-from marstts.file_errors import printable_name
-from marstts.files import write_file
-from marstts.reading import read_regular_file
+from marstts.io.file_errors import printable_name
+from marstts.io.files import write_file
+from marstts.io.reading import read_regular_file
 from marstts.synthesis.attention_path import SentencePlaces
 
 CALIBRATION_FILE = "words.safetensors"

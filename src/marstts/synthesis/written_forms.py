@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from difflib import SequenceMatcher
 
 from marstts.text.reading import Passage
-from marstts.text.rules import Step
+from marstts.text.rules.engine import Step
 from marstts.text.segments import Segment
 
 _CHUNK = re.compile(r"\S+")

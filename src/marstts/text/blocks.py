@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from marstts.text.markdown import Kind, inline, read_line, read_numbered
-from marstts.text.tables import table, word_set
+from marstts.text.rules.tables import table, word_set
 
 MAX_BLOCK_CHARACTERS = 1000
 """Longer passages without a sentence end are cut at a clause or a space."""

@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Iterable
 from functools import cache
 
-from marstts.text.tables import table
+from marstts.text.rules.tables import table
 
 MAX_LANGUAGE_CHARACTERS = 20_000
 """Length of the start of a text from which its language is detected."""

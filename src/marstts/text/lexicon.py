@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from marstts.errors import DataError
-from marstts.file_errors import printable_name
-from marstts.reading import read_text
-from marstts.text.rules import Trace
-from marstts.text.tables import table
+from marstts.io.file_errors import printable_name
+from marstts.io.reading import read_text
+from marstts.text.rules.engine import Trace
+from marstts.text.rules.tables import table
 
 MAX_FILE_BYTES = 8 * 2**20
 MAX_PRONUNCIATION_CHARACTERS = 200

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 
 from marstts.lazy import lazy_module
 from marstts.text.blocks import Block, cut_blocks
-from marstts.text.characters import fold_characters
 from marstts.text.plain import cut_passages, is_spoken
-from marstts.text.punctuation import tidy_punctuation
-from marstts.text.rules import Step, Trace
+from marstts.text.rules.characters import fold_characters
+from marstts.text.rules.engine import Step, Trace
+from marstts.text.rules.punctuation import tidy_punctuation
 from marstts.text.sentences import close
 
 if TYPE_CHECKING:
-    from marstts.text import rule_order
+    from marstts.text.rules import order as rule_order
 else:
-    rule_order = lazy_module("marstts.text.rule_order")
+    rule_order = lazy_module("marstts.text.rules.order")
 
 MAX_PASSES = 12
 """Bound of the passes until nothing changes; each pass consumes what it reads, so a few suffice."""

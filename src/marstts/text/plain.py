@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from string import ascii_letters
 
-from marstts.text.tables import either, table, word_set
+from marstts.text.rules.tables import either, table, word_set
 
 _WITHOUT_SPOKEN = dict.fromkeys(map(ord, ascii_letters + " .,?!;:'\"-"))
 """Table for `str.translate` that deletes every character of spoken text, which is quicker than a pattern."""

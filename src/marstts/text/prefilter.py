@@ -78,7 +78,7 @@ def from_json(stored: list[Any]) -> Prefilter:
 
 @cache
 def _stored() -> dict[str, list[Any]]:
-    path = files("marstts.text").joinpath("data", "prefilters.json")
+    path = files("marstts.text.rules").joinpath("data", "prefilters.json")
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 

@@ -16,7 +16,7 @@ from marstts.text.language import warnings_of
 from marstts.text.lexicon import Lexicon, apply_overrides
 from marstts.text.markdown import Kind
 from marstts.text.normalize import normalize_block
-from marstts.text.rules import Step, Trace
+from marstts.text.rules.engine import Step, Trace
 from marstts.text.segments import MAX_PAUSE_SECONDS, Segment
 from marstts.text.sentences import close, split_sentences
 from marstts.text.ssml import is_ssml, read_ssml

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from marstts.errors import DataError, TextError
 from marstts.lazy import lazy_module
 from marstts.text.lexicon import respell
-from marstts.text.numbers import cardinal, one_by_one, ordinal
+from marstts.text.numbers.words import cardinal, one_by_one, ordinal
 from marstts.text.segments import MAX_PAUSE_SECONDS, MAX_RATE, MIN_RATE, Segment
 
 if TYPE_CHECKING:

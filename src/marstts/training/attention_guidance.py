@@ -13,7 +13,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from marstts.config import Config
+from marstts.io.config import Config
 from marstts.nn.masks import length_mask
 from marstts.training.bounds import Weight
 

@@ -20,11 +20,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from marstts.config import Config, parse_config
 from marstts.errors import CheckpointError, ConfigError
-from marstts.file_errors import os_errors, printable_name
-from marstts.files import atomic_folder, write_file
-from marstts.reading import open_regular, parse_object, read_text
+from marstts.io.config import Config, parse_config
+from marstts.io.file_errors import os_errors, printable_name
+from marstts.io.files import atomic_folder, write_file
+from marstts.io.reading import open_regular, parse_object, read_text
 
 STATE_FILE = "state.json"
 

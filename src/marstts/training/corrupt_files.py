@@ -11,7 +11,7 @@ from typing import Any
 
 from marstts.data.manifest import Utterance
 from marstts.errors import AudioError, DataError
-from marstts.jsonl import Torn, append_rows, scan_rows
+from marstts.io.jsonl import Torn, append_rows, scan_rows
 
 CORRUPT_FILE = "corrupt.jsonl"
 """File of a run folder: what was skipped, and why."""

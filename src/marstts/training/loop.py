@@ -21,10 +21,10 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from marstts.config import Config
 from marstts.data.progress import progress_line
 from marstts.errors import CheckpointError
-from marstts.file_errors import disk_problem, printable_name
+from marstts.io.config import Config
+from marstts.io.file_errors import disk_problem, printable_name
 from marstts.training import distributed
 from marstts.training.checkpoint import BEST, StatefulTask, best, latest, restore, save
 from marstts.training.run_lock import lock_run

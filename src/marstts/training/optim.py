@@ -16,7 +16,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from marstts.config import Config
+from marstts.io.config import Config
 from marstts.training.bounds import LearningRate, Weight
 
 ModuleType = TypeVar("ModuleType", bound=nn.Module)

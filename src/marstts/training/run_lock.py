@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from marstts.errors import CheckpointError
-from marstts.files import lock_folder
+from marstts.io.files import lock_folder
 from marstts.training import distributed
 
 _held: set[Path] = set()

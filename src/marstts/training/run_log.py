@@ -14,9 +14,9 @@ from typing import Any
 
 from pydantic import ConfigDict
 
-from marstts.config import Config
 from marstts.errors import CheckpointError
-from marstts.jsonl import Torn, append_rows, read_rows, write_rows
+from marstts.io.config import Config
+from marstts.io.jsonl import Torn, append_rows, read_rows, write_rows
 
 LOG_FILE = "log.jsonl"
 

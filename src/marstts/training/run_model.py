@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from marstts.config import Config, parse_config, read_values
 from marstts.errors import CheckpointError
-from marstts.file_errors import printable_name, printable_text
+from marstts.io.config import Config, parse_config, read_values
+from marstts.io.file_errors import printable_name, printable_text
 from marstts.training.checkpoint import latest
 
 MAX_COMPLAINT = 600

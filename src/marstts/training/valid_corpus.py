@@ -12,7 +12,7 @@ from pathlib import Path
 from marstts.data.corpus import Corpus, load_corpus
 from marstts.data.shards import SHARD_PATTERN, read_shard
 from marstts.errors import DataError
-from marstts.jsonl import write_rows
+from marstts.io.jsonl import write_rows
 from marstts.training.corrupt_files import CORRUPT_FILE
 
 logger = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.prompt import Prompt, prompt_string
 from marstts.models import load_for_training
 from marstts.synthesis.loading import load
-from marstts.text.bpe import BPE
+from marstts.text.tokenizers.bpe import BPE
 
 WEIGHT = 2.5
 

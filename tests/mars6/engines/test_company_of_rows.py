@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from marstts.io.precision import WeightFormat
+from marstts.io.stored_tensors import stored_tensors
 from marstts.mars6.config import WEIGHTS_FILE
 from marstts.mars6.engines.onnx import OnnxEngine, OnnxState
 from marstts.mars6.export.decoder_graphs import embed_patches
 from marstts.mars6.export.quantize import copy_mars6
 from marstts.mars6.prompt import Prompt
-from marstts.onnx_build import GraphBuilder
-from marstts.onnx_session import open_session
-from marstts.precision import WeightFormat
-from marstts.stored_tensors import stored_tensors
+from marstts.onnx.build import GraphBuilder
+from marstts.onnx.session import open_session
 
 TEXTS, PREFIXES = (5, 31, 47, 18, 64), (0, 60, 3, 57, 21)
 """Tokens of the texts, and patches of the prefixes: some caches grow beyond the first step of their capacity."""

@@ -12,7 +12,7 @@ from engine_inputs import CONFIG, OFFSETS, model_with, prompts
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from marstts import sampling
+from marstts.generation import sampling
 from marstts.generation.engine import Engine, PatchSampler, SamplingInputs
 from marstts.generation.loop import generate, sample_positions
 from marstts.generation.request import Generated, Limits, SamplingConfig, StopReason

@@ -14,10 +14,10 @@ from marstts.audio import Waveform
 from marstts.generation.engine import Engine, PatchSampler
 from marstts.generation.loop import RunningBatch, step
 from marstts.generation.request import Generated, Limits, Request, SamplingConfig
+from marstts.io.precision import WeightFormat
 from marstts.mars6.engines.onnx import OnnxEngine
 from marstts.mars6.export.quantize import quantize
 from marstts.mars6.prompt import Prompt
-from marstts.precision import WeightFormat
 from scripted import with_engine
 
 OFFSETS = np.repeat([0, 1, 2], (1, 2, 4)) * 64

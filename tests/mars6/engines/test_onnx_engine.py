@@ -19,6 +19,7 @@ from marstts.errors import CheckpointError
 from marstts.generation.engine import SamplingInputs
 from marstts.generation.loop import generate, sample_positions
 from marstts.generation.request import Limits, SamplingConfig
+from marstts.io.precision import WeightFormat
 from marstts.mars6.config import Conditioning
 from marstts.mars6.engines.onnx import OnnxEngine
 from marstts.mars6.engines.row_caches import CAPACITY_STEP
@@ -26,9 +27,8 @@ from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.export.graphs import encoder_graph, export_mars6
 from marstts.mars6.model import Mars6
 from marstts.mars6.prompt_batch import collate
-from marstts.onnx_export import export_graphs, lossless_format
-from marstts.onnx_session import open_session
-from marstts.precision import WeightFormat
+from marstts.onnx.export import export_graphs, lossless_format
+from marstts.onnx.session import open_session
 
 pytestmark = pytest.mark.slow  # exports another model; other tests run the engine on the toy bundle
 

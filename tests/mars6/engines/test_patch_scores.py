@@ -11,12 +11,12 @@ import torch
 from engine_inputs import OFFSETS, model_with, prompts
 
 from marstts.generation.engine import Engine, PatchScorer
+from marstts.io.precision import WeightFormat
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.engines.onnx import OnnxEngine
 from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.export.graphs import export_mars6
 from marstts.mars6.prompt import Prompt
-from marstts.precision import WeightFormat
 
 
 @pytest.fixture(scope="module", params=["torch", pytest.param("onnx", marks=pytest.mark.slow)])

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from marstts.generation.engine import Engine, text_attention
 from marstts.generation.loop import generate
 from marstts.generation.request import Generated, Limits, SamplingConfig
+from marstts.io.precision import WeightFormat
 from marstts.mars6.aligned_heads import find_aligned_heads, score_heads
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.engines import cuda
@@ -24,7 +25,6 @@ from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.export.graphs import export_mars6
 from marstts.mars6.model import Mars6
 from marstts.mars6.prompt import Prompt
-from marstts.precision import WeightFormat
 from marstts.synthesis.prefix_cut import attention_to
 
 CONFIG = Mars6Config(

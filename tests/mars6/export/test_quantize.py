@@ -13,11 +13,11 @@ from marstts.errors import CheckpointError
 from marstts.generation.engine import SamplingInputs
 from marstts.generation.loop import generate, sample_positions
 from marstts.generation.request import Limits, SamplingConfig
+from marstts.io.precision import WeightFormat
 from marstts.mars6.engines.onnx import OnnxEngine
 from marstts.mars6.export.quantize import add_blocks, is_int8
 from marstts.mars6.prompt import Prompt
 from marstts.models import load_for_training, upgrade_bundle
-from marstts.precision import WeightFormat
 
 LEVELS = np.repeat([0, 1, 2], (1, 2, 4)) * 64
 

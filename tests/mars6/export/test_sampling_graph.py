@@ -1,13 +1,13 @@
-"""The sampler as ONNX nodes must pick what `marstts.sampling` picks, on its short way and on its long one."""
+"""The sampler as ONNX nodes must pick what `generation.sampling` picks, on its short way and on its long one."""
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from onnxruntime import InferenceSession
 
+from marstts.generation.sampling import NO_ID, draw, keep_nucleus, repetition_aware_sample
 from marstts.mars6.export.sampling_graph import TOP_K, sample, sampler_inputs
-from marstts.onnx_build import GraphBuilder
-from marstts.sampling import NO_ID, draw, keep_nucleus, repetition_aware_sample
+from marstts.onnx.build import GraphBuilder
 
 IDS, WINDOW = 300, 6
 

@@ -14,7 +14,7 @@ from marstts.codec.mini import MiniCodecConfig
 from marstts.codec.mini_model import MiniCodecModel
 from marstts.data.manifest import Utterance, write_manifest
 from marstts.errors import ConfigError
-from marstts.precision import Precision
+from marstts.io.precision import Precision
 from marstts.training.codec.config import CodecTrainingConfig, Stage
 from marstts.training.codec.export import load_codec, timbre_encoder_name
 from marstts.training.codec.task import CodecTask, open_task

@@ -15,7 +15,7 @@ import torch
 from marstts.codec.mini import MiniCodecConfig
 from marstts.data.manifest import Utterance, write_manifest
 from marstts.errors import CheckpointError, ConfigError, DataError
-from marstts.precision import Precision
+from marstts.io.precision import Precision
 from marstts.training.codec.config import AdversarialConfig, CodecTrainingConfig, Stage
 from marstts.training.codec.export import load_codec
 from marstts.training.codec.phone_loss import AFTER_END, PHONES, PhoneClassificationConfig, read_phone_alignments

@@ -12,12 +12,12 @@ from safetensors.torch import save_file
 
 from marstts.codec.mini import MiniCodecConfig
 from marstts.codec.mini_model import MiniCodecModel
-from marstts.config import write_config
 from marstts.data.manifest import Utterance, write_manifest
+from marstts.data.mined_takes import GeneratedHalf, MinedTake, PlannedTake, shard_path, write_takes
 from marstts.errors import ConfigError, DataError
 from marstts.generation.request import StopReason
-from marstts.generation.takes import GeneratedHalf, MinedTake, PlannedTake, shard_path, write_takes
-from marstts.precision import Precision
+from marstts.io.config import write_config
+from marstts.io.precision import Precision
 from marstts.speaker.mini import CONFIG_FILE, WEIGHTS_FILE, MiniEncoderConfig
 from marstts.speaker.mini_model import MiniEncoderModel
 from marstts.training.codec.config import CodecTrainingConfig, Stage

@@ -15,7 +15,7 @@ import torch
 from marstts.codec.mini import MiniCodecConfig
 from marstts.data.manifest import Utterance, write_manifest
 from marstts.errors import ConfigError, DataError
-from marstts.precision import Precision
+from marstts.io.precision import Precision
 from marstts.training.codec.augmentation import AugmentationConfig
 from marstts.training.codec.config import AdversarialConfig, CodecTrainingConfig, FrequencyWarpConfig, Stage
 from marstts.training.codec.phone_loss import PhoneClassificationConfig

@@ -10,14 +10,14 @@ import soundfile
 import torch
 from safetensors.torch import save_file
 
+from marstts.audio.spectral import log_mel
 from marstts.codec.mini import MiniCodecConfig
-from marstts.config import write_config
 from marstts.data.manifest import Utterance, write_manifest
 from marstts.errors import ConfigError
-from marstts.precision import Precision
+from marstts.io.config import write_config
+from marstts.io.precision import Precision
 from marstts.speaker.mini import CONFIG_FILE, WEIGHTS_FILE, MiniEncoderConfig
 from marstts.speaker.mini_model import MiniEncoderModel
-from marstts.spectral import log_mel
 from marstts.training.codec.config import CodecTrainingConfig, Stage
 from marstts.training.codec.speaker_consistency import SpeakerConsistencyConfig, SpeakerConsistencyLoss
 from marstts.training.codec.task import CodecTask

@@ -17,6 +17,7 @@ from marstts.data.batching import BatchingConfig, TrainingItem
 from marstts.data.manifest import Utterance
 from marstts.data.utterance_table import UtteranceTable
 from marstts.errors import CheckpointError, ConfigError
+from marstts.io.precision import Precision
 from marstts.mars5.checkpoint import load_models, write_models
 from marstts.mars5.config import CodecLMConfig, ResidualTransformerConfig
 from marstts.mars5.objective import ObjectiveConfig
@@ -25,7 +26,6 @@ from marstts.mars5.prompt import CloneMode
 from marstts.mars5.sampling import SamplingConfig
 from marstts.mars5.steps import DiffusionConfig
 from marstts.mars5.text import JointVocabulary, SpeechBPE
-from marstts.precision import Precision
 from marstts.training.attention_guidance import AttentionGuidanceConfig
 from marstts.training.loop import LoopConfig, read_log, run
 from marstts.training.mars5.batches import Collator, corrupt_speech, text_attention, train_vocabulary

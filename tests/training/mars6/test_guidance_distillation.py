@@ -8,10 +8,10 @@ import torch
 from toy_training import CORPUS, TOKENIZER, config, task
 
 from marstts.errors import ConfigError
+from marstts.io.precision import autocast
 from marstts.mars6.engines.classifier_free_guidance import guided
 from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.prompt import SPECIAL_TOKENS, Prompt
-from marstts.precision import autocast
 from marstts.training.checkpoint import restore, save
 from marstts.training.loop import run
 from marstts.training.mars6.guidance_distillation import GuidanceScales, distillation_loss, drop_text, guided_probs

@@ -19,7 +19,7 @@ from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.model import Mars6
 from marstts.mars6.patches import eos_patch, patchify, unpatchify
 from marstts.mars6.prompt import Prompt
-from marstts.text.bpe import BPE
+from marstts.text.tokenizers.bpe import BPE
 from marstts.training.checkpoint import latest, restore, save
 from marstts.training.loop import run
 from marstts.training.mars6 import orpo

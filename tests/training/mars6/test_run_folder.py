@@ -16,7 +16,7 @@ from marstts.cli.main import app
 from marstts.errors import CheckpointError, DataError
 from marstts.mars6.model import Mars6
 from marstts.models import load_for_training
-from marstts.text.bpe import BPE
+from marstts.text.tokenizers.bpe import BPE
 from marstts.training.checkpoint import restore, save
 from marstts.training.mars6.run_folder import init_from, open_run, trained_model
 from marstts.training.valid_corpus import load_valid_corpus

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from marstts.io.precision import Precision
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.model import Mars6
-from marstts.precision import Precision
 from marstts.training.mars6.throughput import TRAINING_PASSES, forward_flops, measured_peak
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from marstts.cli.main import app
 from marstts.mars6.prompt import SPECIAL_TOKENS, prompt_string
-from marstts.text.bpe import BPE
+from marstts.text.tokenizers.bpe import BPE
 from marstts.training.mars6.tokenizer import VOCAB_SIZE, texts_of, train_bpe
 
 RUN = CliRunner()

@@ -9,7 +9,7 @@ from marstts.data.pairs import Pair, PairLine, SideLine
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.model import Mars6
 from marstts.mars6.prompt import SPECIAL_TOKENS
-from marstts.text.bpe import BPE
+from marstts.text.tokenizers.bpe import BPE
 from marstts.training.mars6.orpo import OrpoConfig, OrpoTask
 
 TOKENIZER = BPE.train(["the cat sat on the mat", "she sells sea shells"], 270, SPECIAL_TOKENS)

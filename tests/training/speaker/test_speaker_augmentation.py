@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from marstts.audio import Waveform
+from marstts.audio.spectral import log_mel, magnitude_spectrogram
 from marstts.speaker.mini import MiniEncoderConfig
-from marstts.spectral import log_mel, magnitude_spectrogram
 from marstts.training.speaker import augmentation
 from marstts.training.speaker.augmentation import AugmentationConfig
 

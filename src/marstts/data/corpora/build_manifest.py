@@ -24,13 +24,13 @@ import soundfile
 from pydantic import Field
 
 from marstts import audio
-from marstts.config import Config
 from marstts.data.manifest import Utterance, as_row
 from marstts.data.progress import Progress
 from marstts.errors import AudioError, DataError
-from marstts.file_errors import printable_name
-from marstts.files import atomic_path, atomic_write, lock_folder
-from marstts.jsonl import dump_row, parse_row
+from marstts.io.config import Config
+from marstts.io.file_errors import printable_name
+from marstts.io.files import atomic_path, atomic_write, lock_folder
+from marstts.io.jsonl import dump_row, parse_row
 from marstts.text.normalize import normalize
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from marstts.data.corpora.build_manifest import RawUtterance, RejectedItem, RejectKind
 from marstts.errors import DataError
-from marstts.reading import parse_object, read_text
+from marstts.io.reading import parse_object, read_text
 
 PERSON = re.compile(r"p(\d{3})")
 STYLES = {"highpitch": "high", "lowpitch": "low"}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from marstts.data.corpora.build_manifest import RawUtterance, RejectedItem, is_file
 from marstts.errors import DataError, FileError
-from marstts.reading import read_regular_file, read_text
+from marstts.io.reading import read_regular_file, read_text
 
 SUFFIXES = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a")
 TABLE = "metadata.csv"

@@ -19,7 +19,7 @@ from typing import Any
 
 from marstts.data.corpora.build_manifest import RawUtterance, RejectedItem, held_out, is_file, read_header
 from marstts.errors import AudioError, DataError, require
-from marstts.reading import read_text
+from marstts.io.reading import read_text
 
 LIBRITTS_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 """Splits by the first word of a part's name: train-clean-100, dev-other, …"""

@@ -15,7 +15,7 @@ from typing import Any
 
 from marstts.data.corpora.build_manifest import RawUtterance, RejectedItem, is_file
 from marstts.errors import DataError
-from marstts.reading import parse_object
+from marstts.io.reading import parse_object
 
 PATTERN = "libriheavy_cuts_*.jsonl.gz"
 AUDIO_FOLDER = "download/librilight/"

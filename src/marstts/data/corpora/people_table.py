@@ -17,7 +17,7 @@ from pathlib import Path
 
 from marstts.data.corpora.build_manifest import RawUtterance, RejectedItem, RejectKind
 from marstts.errors import DataError
-from marstts.reading import read_text
+from marstts.io.reading import read_text
 
 TABLE = "utterances.tsv"
 COLUMNS = ("path", "corpus", "speaker", "sample_rate", "license", "transcript")

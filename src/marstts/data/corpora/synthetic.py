@@ -21,7 +21,6 @@ import soundfile
 from pydantic import Field
 
 from marstts import audio
-from marstts.config import Config
 from marstts.data.corpora import speakers
 from marstts.data.corpora import tts_engines as engines
 from marstts.data.corpora.speakers import SAMPLE_RATE, STYLES, SyntheticSpeaker, draw_rng
@@ -31,8 +30,9 @@ from marstts.data.progress import Progress
 from marstts.data.sentence_files import lines_of
 from marstts.data.workers import Executor, load_nothing, run_in_order
 from marstts.errors import DataError, require
-from marstts.files import atomic_path, lock_folder
-from marstts.jsonl import Torn, open_appender, read_rows
+from marstts.io.config import Config
+from marstts.io.files import atomic_path, lock_folder
+from marstts.io.jsonl import Torn, open_appender, read_rows
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from marstts.evaluation.testsets.librispeech import read_librispeech
 from marstts.evaluation.testsets.real_speakers import read_real_speakers
 from marstts.evaluation.testsets.seed_tts import read_seed_tts
 from marstts.evaluation.testsets.synthetic import read_synthetic, rendering_problems
-from marstts.file_errors import printable_name
-from marstts.hash_order import hash_order
+from marstts.io.file_errors import printable_name
+from marstts.io.hash_order import hash_order
 from marstts.metrics.testset import Trial, make_trials, read_testset
 
 SYNTHETIC = "synthetic"

@@ -20,10 +20,10 @@ from importlib.resources import files
 from pathlib import Path
 
 from marstts.errors import DataError
-from marstts.file_errors import printable_name
-from marstts.hash_order import hash_order
+from marstts.io.file_errors import printable_name
+from marstts.io.hash_order import hash_order
+from marstts.io.reading import parse_object, read_text
 from marstts.metrics.testset import Trial
-from marstts.reading import parse_object, read_text
 
 SPEAKERS = tuple(f"p{number:03d}" for number in range(1, 108))
 NUM_TEST = 43

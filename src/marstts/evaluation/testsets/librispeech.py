@@ -12,10 +12,10 @@ from pathlib import Path
 
 from marstts.errors import DataError
 from marstts.evaluation.recordings import audio_info
-from marstts.file_errors import printable_name
-from marstts.hash_order import hash_order
+from marstts.io.file_errors import printable_name
+from marstts.io.hash_order import hash_order
+from marstts.io.reading import read_text
 from marstts.metrics.testset import Trial
-from marstts.reading import read_text
 
 MIN_SECONDS, MAX_SECONDS = 4.0, 10.0
 MAX_LIST_BYTES = 2**24

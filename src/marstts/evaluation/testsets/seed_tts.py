@@ -10,9 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from marstts.errors import DataError
-from marstts.file_errors import printable_name
+from marstts.io.file_errors import printable_name
+from marstts.io.reading import read_text
 from marstts.metrics.testset import Trial, is_regular_file, refuse_repeated_ids, trial_id
-from marstts.reading import read_text
 
 LIST = Path("en") / "meta.lst"
 MAX_LIST_BYTES = 2**26

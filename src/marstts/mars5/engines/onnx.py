@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from marstts.checked_graph import CheckedGraph
-from marstts.config import read_config
 from marstts.errors import CheckpointError
 from marstts.generation.engine import refuse_nan
+from marstts.io.config import read_config
 from marstts.mars5.array_diffusion import ArraySchedule
 from marstts.mars5.array_pipeline import StepInputs
 from marstts.mars5.config import CodecLMConfig, Mars5Config, ResidualTransformerConfig
 from marstts.mars5.engines.tokens import TokenEngine
 from marstts.mars5.folder import CONFIG_FILE, check_fit, read_tokenizers
 from marstts.mars5.text import JointVocabulary
+from marstts.onnx.checked_graph import CheckedGraph
 
 GRAPHS = ("ar_speaker", "ar_prompt", "ar_step", "nar_speaker", "nar_step", "nar_guided_step")
 

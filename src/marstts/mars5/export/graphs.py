@@ -15,14 +15,14 @@ import torch
 from torch import Tensor, nn
 
 from marstts.errors import CheckpointError
+from marstts.io.precision import WeightFormat
 from marstts.mars5.ar import CodecLM, KeyValues
 from marstts.mars5.checkpoint import Models
 from marstts.mars5.diffusion import mix_with_uniform
 from marstts.mars5.folder import AR_FILE, NAR_FILE
 from marstts.mars5.nar import Conditioning, ResidualTransformer
 from marstts.mars5.steps import SMALLEST
-from marstts.onnx_export import Graph, export_graphs
-from marstts.precision import WeightFormat
+from marstts.onnx.export import Graph, export_graphs
 
 MAX_PARAMETERS = 2**31 // 4 - 2**24
 """Parameters of one model that fit in an ONNX file of single precision, which is written on the way; 2 GB at most."""

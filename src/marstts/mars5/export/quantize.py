@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from marstts.errors import CheckpointError
-from marstts.file_errors import printable_name
+from marstts.io.file_errors import printable_name
+from marstts.io.stored_tensors import stored_tensors
 from marstts.mars5.folder import AR_FILE, CONFIG_FILE, NAR_FILE, SPEECH_FILE, TEXT_FILE
-from marstts.onnx_quantize import BlockRounding, add_rounded, read_graph, replace_linear, weights_by_use
-from marstts.stored_tensors import stored_tensors
+from marstts.onnx.quantize import BlockRounding, add_rounded, read_graph, replace_linear, weights_by_use
 
 ROUNDING = BlockRounding()
 

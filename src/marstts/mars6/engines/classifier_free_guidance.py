@@ -21,7 +21,7 @@ from marstts.generation.engine import Engine, SamplingInputs, can_start_concurre
 from marstts.generation.layout import TokenLayout
 from marstts.generation.loop import sample_positions
 from marstts.mars6.prompt import SPECIAL_TOKENS, Prompt
-from marstts.text.bpe import BPE
+from marstts.text.tokenizers.bpe import BPE
 
 State = TypeVar("State")
 

@@ -1,4 +1,4 @@
-"""`marstts.sampling` in PyTorch, for a device that must not wait for the host to choose a token.
+"""`marstts.generation.sampling` in PyTorch, for a device that must not wait for the host to choose a token.
 
 Upstream: logits of the local decoder.  Downstream: `cuda_step`, inside a captured graph.
 The same decisions as the NumPy functions of the same names, for the same uniform numbers: probabilities are float64
@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from marstts.sampling import NO_ID
+from marstts.generation.sampling import NO_ID
 
 
 def draw(logits: Tensor, uniforms: Tensor) -> Tensor:

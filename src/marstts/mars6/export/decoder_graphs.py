@@ -31,7 +31,7 @@ import numpy as np
 
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.export.sampling_graph import Sampler, if_else, sample, sampler_inputs
-from marstts.onnx_build import GraphBuilder, Stored, stored_tensors
+from marstts.onnx.build import GraphBuilder, Stored, stored_tensors
 
 GLOBAL, LOCAL = "global_decoder", "local_decoder"
 

@@ -16,13 +16,13 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from marstts.config import write_config
+from marstts.io.config import write_config
+from marstts.io.precision import WeightFormat
 from marstts.mars6.config import CONFIG_FILE, WEIGHTS_FILE
 from marstts.mars6.export.decoder_graphs import write_decoder_graphs
 from marstts.mars6.model import Mars6
 from marstts.nn.kv_cache import KVCache
-from marstts.onnx_export import Graph, export_graphs
-from marstts.precision import WeightFormat
+from marstts.onnx.export import Graph, export_graphs
 
 
 class EncoderGraph(nn.Module):

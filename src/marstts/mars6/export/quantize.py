@@ -17,12 +17,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from marstts.config import read_config, write_config
 from marstts.errors import CheckpointError
+from marstts.io.config import read_config, write_config
+from marstts.io.precision import WeightFormat
 from marstts.mars6.config import CONFIG_FILE, WEIGHTS_FILE, Mars6Config
 from marstts.mars6.export.decoder_graphs import LOCAL, write_decoder_graphs
-from marstts.onnx_build import stored_tensors
-from marstts.onnx_quantize import (
+from marstts.onnx.build import stored_tensors
+from marstts.onnx.quantize import (
     BlockRounding,
     TensorRounding,
     add_rounded,
@@ -30,7 +31,6 @@ from marstts.onnx_quantize import (
     replace_linear,
     weights_by_use,
 )
-from marstts.precision import WeightFormat
 
 ENCODER_FILE = "encoder.onnx"
 

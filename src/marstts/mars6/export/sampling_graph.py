@@ -1,9 +1,9 @@
-"""`marstts.sampling` as ONNX nodes, so that one run of ONNX Runtime generates a whole patch.
+"""`generation.sampling` as ONNX nodes, so that one run of ONNX Runtime generates a whole patch.
 
 Upstream: logits of one position, and the `generation.engine.SamplingInputs` of the rows as graph inputs.
 Downstream: the loop of `decoder_graphs.patch_graph`.
-MARS6 (arXiv:2501.05787), Sec. IV-B1.  Deviations: none from `marstts.sampling`, whose ids come out for the same numbers
-but where rounding decides: logits are single precision, what is summed is double.
+MARS6 (arXiv:2501.05787), Sec. IV-B1.  Deviations: none from `generation.sampling`, whose ids come out for the same
+numbers but where rounding decides: logits are single precision, what is summed is double.
 
 Sorting all ids would take longer than the model. The nucleus of a confident model has few ids: if the
 `TOP_K` most probable ids contain it in every row, only these are sorted. Otherwise weights are summed in bins by their
@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from marstts.onnx_build import GraphBuilder
-from marstts.sampling import NO_ID
+from marstts.generation.sampling import NO_ID
+from marstts.onnx.build import GraphBuilder
 
 TOP_K = 32
 """Most probable ids among which the nucleus is looked for first."""

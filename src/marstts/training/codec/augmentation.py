@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from marstts.config import Config
+from marstts.io.config import Config
 from marstts.training.bounds import PositiveRange, Probability, Range
 
 

@@ -11,8 +11,8 @@ from typing import Annotated
 from pydantic import Field
 
 from marstts.codec.mini import MiniCodecConfig
-from marstts.config import Config
-from marstts.precision import Precision
+from marstts.io.config import Config
+from marstts.io.precision import Precision
 from marstts.training.bounds import LearningRate, PositiveRange, Probability, Weight
 from marstts.training.codec.augmentation import AugmentationConfig
 from marstts.training.codec.f0_loss import F0Config

@@ -13,8 +13,8 @@ import torch
 from marstts.codec.mini import CONFIG_FILE, WEIGHTS_FILE, MiniCodecFolder
 from marstts.codec.mini_graphs import CodesGraph, HiddenGraph, PitchGraph, SourceFilterGraph, TimbreGraph
 from marstts.codec.mini_model import MiniCodecModel
-from marstts.config import read_config, write_config
-from marstts.onnx_export import Graph, export_graphs
+from marstts.io.config import read_config, write_config
+from marstts.onnx.export import Graph, export_graphs
 from marstts.training.checkpoint import checkpoints, first_readable, read_tensors
 from marstts.training.codec.config import CodecTrainingConfig
 

@@ -17,9 +17,9 @@ from pydantic import Field
 from torch import Tensor
 
 from marstts.codec.mini import MIDDLE_PITCH
-from marstts.config import Config
 from marstts.errors import DataError
-from marstts.jsonl import Torn, read_rows
+from marstts.io.config import Config
+from marstts.io.jsonl import Torn, read_rows
 from marstts.training.bounds import Weight
 
 SECONDS_PER_VALUE = 0.01

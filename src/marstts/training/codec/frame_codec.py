@@ -20,7 +20,7 @@ from marstts.codec.frame_codec import (
 )
 from marstts.codec.frame_content import MOMENTS, ContentClassifier
 from marstts.codec.mini import MiniCodecFolder
-from marstts.config import read_config, write_config
+from marstts.io.config import read_config, write_config
 
 
 def metric_tables(

@@ -1,6 +1,6 @@
 """Codes that a model generated, as a second input in the training of the codec's decoder.
 
-Upstream: folders of mined takes (`generation.takes`, written by `marstts preference mine`), and the recordings whose
+Upstream: folders of mined takes (`data.mined_takes`, written by `marstts preference mine`), and the recordings whose
 voices they have.  Downstream: `task`.
 Generated codes are less like the speaker than those of a recording. The decoder, which knows the speaker from the
 timbre embedding, can correct that. No recording of these codes exists, so speaker consistency is the only loss.
@@ -24,9 +24,9 @@ from torch import Tensor
 from marstts import audio
 from marstts.codec.base import Codes
 from marstts.codec.mini import MiniCodecConfig
-from marstts.config import Config
+from marstts.data.mined_takes import TAKES_PATTERN, read_takes
 from marstts.errors import AudioError, DataError
-from marstts.generation.takes import TAKES_PATTERN, read_takes
+from marstts.io.config import Config
 from marstts.training.bounds import Weight
 
 MAX_RECORDING_SECONDS = 60.0

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from marstts.spectral import mel_filterbank
+from marstts.audio.spectral import mel_filterbank
 
 RESOLUTIONS = ((2048, 160), (1024, 100), (512, 64))
 """(FFT size, mel bands); hops are a quarter of the FFT. None is so short that single pulses of a voice stand out: their

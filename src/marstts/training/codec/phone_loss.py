@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from marstts.config import Config
 from marstts.errors import DataError
-from marstts.jsonl import Torn, read_rows
+from marstts.io.config import Config
+from marstts.io.jsonl import Torn, read_rows
 
 PHONES = (
     "SIL", "AA", "AE", "AH", "AO", "AW", "AY", "B", "CH", "D", "DH", "EH", "ER", "EY", "F", "G", "HH", "IH", "IY", "JH",

@@ -14,9 +14,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from marstts.config import Config
+from marstts.audio.spectral import LOG_FLOOR, hann, mel_filterbank
 from marstts.errors import ConfigError
-from marstts.spectral import LOG_FLOOR, hann, mel_filterbank
+from marstts.io.config import Config
 from marstts.training.bounds import Weight
 from marstts.training.speaker.export import load_encoder
 

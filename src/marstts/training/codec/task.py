@@ -18,9 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from marstts.codec.mini_model import CodecOutput, MiniCodecModel
-from marstts.config import write_config
 from marstts.errors import ConfigError
-from marstts.precision import autocast
+from marstts.io.config import write_config
+from marstts.io.precision import autocast
 from marstts.training.checkpoint import latest
 from marstts.training.codec.config import (
     BETAS,

@@ -22,7 +22,7 @@ from marstts.mars5.objective import ObjectiveConfig, reference_length, training_
 from marstts.mars5.prompt import prompt_string
 from marstts.mars5.text import JointVocabulary, SpeechBPE
 from marstts.nn.masks import length_mask
-from marstts.text.bpe import BPE
+from marstts.text.tokenizers.bpe import BPE
 
 
 @dataclass(frozen=True, eq=False)

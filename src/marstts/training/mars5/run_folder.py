@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 from pydantic import ConfigDict, Field
 
-from marstts.config import Config, read_config, write_config
 from marstts.data.corpus import Corpus
 from marstts.errors import CheckpointError, ConfigError
+from marstts.io.config import Config, read_config, write_config
 from marstts.mars5.ar import CodecLM
 from marstts.mars5.checkpoint import (
     CONFIG_FILE,
@@ -31,7 +31,7 @@ from marstts.mars5.checkpoint import (
 from marstts.mars5.config import CodecLMConfig, ResidualTransformerConfig
 from marstts.mars5.nar import ResidualTransformer
 from marstts.mars5.text import JointVocabulary, SpeechBPE
-from marstts.text.bpe import BPE
+from marstts.text.tokenizers.bpe import BPE
 from marstts.training import distributed
 from marstts.training.loop import best, run
 from marstts.training.mars5.batches import train_vocabulary

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from marstts.data.batching import BatchingConfig, BatchSampler
 from marstts.data.corpus import Corpus
 from marstts.errors import ConfigError
+from marstts.io.precision import autocast
 from marstts.mars5.ar import CodecLM
 from marstts.mars5.config import CodecLMConfig, ResidualTransformerConfig
 from marstts.mars5.diffusion import cosine_schedule
@@ -24,7 +25,6 @@ from marstts.mars5.nar import Conditioning, ResidualTransformer
 from marstts.mars5.objective import add_noise, bound_loss, clean_code_loss, drop_references, next_token_loss
 from marstts.mars5.steps import NUM_TIMESTEPS
 from marstts.mars5.text import JointVocabulary
-from marstts.precision import autocast
 from marstts.training import distributed
 from marstts.training.attention_guidance import attention_guidance_loss, attention_scores
 from marstts.training.device import pick_device

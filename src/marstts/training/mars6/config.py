@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from pydantic import ConfigDict, Field
 
-from marstts.config import Config
 from marstts.data.batching import BatchingConfig
+from marstts.io.config import Config
+from marstts.io.precision import Precision
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.objective import ObjectiveConfig
-from marstts.precision import Precision
 from marstts.training.attention_guidance import AttentionGuidanceConfig
 from marstts.training.loop import LoopConfig
 from marstts.training.optim import OptimizerConfig

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
-from marstts.config import Config
+from marstts.io.config import Config
 
 ASSUMED_MFU = 0.2
 """Ratio of a device's peak that the model makes use of. Small models reach less than large ones."""

@@ -23,7 +23,7 @@ from marstts.data.tokenize import tokenize_manifest
 from marstts.data.workers import Processes
 from marstts.errors import CheckpointError, ConfigError, DataError
 from marstts.models import export_like, model_config
-from marstts.text.bpe import BPE
+from marstts.text.tokenizers.bpe import BPE
 from marstts.training import distributed
 from marstts.training.attention_guidance import AttentionGuidanceConfig
 from marstts.training.checkpoint import BEST, STATE_FILE, best, latest, read_state

@@ -26,16 +26,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from marstts.codec.base import Codes
-from marstts.config import Config, write_config
 from marstts.data.pairs import Pair
+from marstts.io.config import Config, write_config
+from marstts.io.precision import Precision, autocast
+from marstts.io.provenance import extend_provenance
 from marstts.mars6.config import Conditioning, Mars6Config
 from marstts.mars6.model import Mars6
 from marstts.mars6.objective import FluxConfig, flux_loss, level_targets, previous_codes
 from marstts.mars6.patches import eos_patch, patchify
 from marstts.mars6.prompt import prompt_string
-from marstts.precision import Precision, autocast
-from marstts.provenance import extend_provenance
-from marstts.text.bpe import BPE
+from marstts.text.tokenizers.bpe import BPE
 from marstts.training.bounds import Weight
 from marstts.training.device import pick_device
 from marstts.training.distributed import init_distributed, rank, world_size, wrap_ddp

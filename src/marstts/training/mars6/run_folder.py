@@ -11,14 +11,14 @@ from typing import Protocol
 from torch import nn
 
 from marstts.bundle import find_bundle
-from marstts.config import read_config, write_config
 from marstts.data.corpus import Corpus
 from marstts.errors import CheckpointError, ConfigError, DataError
+from marstts.io.config import read_config, write_config
 from marstts.mars6.model import Mars6
 from marstts.mars6.prompt import SPECIAL_TOKENS
 from marstts.models import load_for_training
-from marstts.text.bpe import BPE
 from marstts.text.normalize import normalize
+from marstts.text.tokenizers.bpe import BPE
 from marstts.training.checkpoint import first_readable, latest, load_weights, preferred
 from marstts.training.mars6.codec_transfer import transfer_state
 from marstts.training.mars6.config import PretrainConfig, TrainedConfig

@@ -20,13 +20,13 @@ from marstts.codec.base import Codec
 from marstts.data.batching import BatchSampler, TrainingItem
 from marstts.data.corpus import Corpus
 from marstts.errors import ConfigError, DataError
+from marstts.io.precision import autocast
 from marstts.mars6.config import Conditioning
 from marstts.mars6.model import Mars6
 from marstts.mars6.objective import NextTokenLoss, flux_loss, next_token_loss, previous_codes
 from marstts.mars6.prompt import SPECIAL_TOKENS
 from marstts.nn.transformer import CrossLayer, SelfLayer
-from marstts.precision import autocast
-from marstts.text.bpe import BPE
+from marstts.text.tokenizers.bpe import BPE
 from marstts.training.attention_guidance import attention_guidance_loss, attention_scores
 from marstts.training.device import pick_device
 from marstts.training.distributed import batches_of_step, init_distributed, no_sync, world_size, wrap_ddp

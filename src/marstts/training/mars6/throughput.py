@@ -12,8 +12,8 @@ import time
 import torch
 from torch import Tensor
 
+from marstts.io.precision import Precision
 from marstts.mars6.config import Conditioning, Mars6Config
-from marstts.precision import Precision
 
 TRAINING_PASSES = 3
 """A backward pass costs twice the forward one."""

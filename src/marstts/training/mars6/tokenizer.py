@@ -13,8 +13,8 @@ from marstts.data.manifest import scan_manifest
 from marstts.data.sentence_files import lines_of
 from marstts.errors import DataError
 from marstts.mars6.prompt import SPECIAL_TOKENS
-from marstts.text.bpe import BPE
 from marstts.text.normalize import normalize
+from marstts.text.tokenizers.bpe import BPE
 
 VOCAB_SIZE = 512
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from marstts.config import Config
+from marstts.audio.spectral import LOG_FLOOR, mel_filterbank
+from marstts.io.config import Config
 from marstts.speaker.mini import MiniEncoderConfig
-from marstts.spectral import LOG_FLOOR, mel_filterbank
 from marstts.training.bounds import PositiveRange, Probability, Range
 
 # B batch · M mel bands · F frequencies · T frames

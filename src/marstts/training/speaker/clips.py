@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marstts import audio
+from marstts.audio.spectral import LOG_FLOOR, magnitude_spectrogram
 from marstts.data.manifest import Utterance, read_manifest
 from marstts.errors import AudioError, DataError
 from marstts.speaker.mini import MiniEncoderConfig
-from marstts.spectral import LOG_FLOOR, magnitude_spectrogram
 from marstts.training.corrupt_files import CorruptFileLog
 from marstts.training.speaker.augmentation import vtlp_filterbank
 from marstts.training.speaker.config import Kind, SpeakerTrainingConfig

@@ -10,8 +10,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from marstts.config import Config
-from marstts.precision import Precision
+from marstts.io.config import Config
+from marstts.io.precision import Precision
 from marstts.speaker.mini import MiniEncoderConfig
 from marstts.training.bounds import LearningRate, Probability, Weight, check_range
 from marstts.training.loop import LoopConfig

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import torch
 
-from marstts.config import read_config, write_config
-from marstts.onnx_export import Graph, export_graphs
+from marstts.io.config import read_config, write_config
+from marstts.onnx.export import Graph, export_graphs
 from marstts.speaker.mini import CONFIG_FILE, GRAPH_FILE, WEIGHTS_FILE, MiniEncoderConfig
 from marstts.speaker.mini_model import MiniEncoderModel
 from marstts.training.checkpoint import checkpoints, first_readable, read_tensors

@@ -10,7 +10,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from marstts.spectral import hann
+from marstts.audio.spectral import hann
 
 ATTRIBUTES = ("f0", "f0_range", "voicing", "spectral_tilt", "rate")
 """Median F0 (octaves), its range (octaves), ratio of voiced frames, level above 1.5 kHz relative to the rest (dB), and

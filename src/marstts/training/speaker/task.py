@@ -23,9 +23,9 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from marstts.config import write_config
 from marstts.errors import ConfigError
-from marstts.precision import autocast
+from marstts.io.config import write_config
+from marstts.io.precision import autocast
 from marstts.speaker.mini import CONFIG_FILE
 from marstts.speaker.mini_model import MiniEncoderModel
 from marstts.speaker.verification import equal_error_rate, trials

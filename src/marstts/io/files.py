@@ -1,0 +1,340 @@
+"""Writing files and folders so that nothing is lost, and keeping other processes out of a folder.
+
+Upstream: every module that writes.  Downstream: the file system.  Readers are in `reading`.
+A writer fills a temporary file or folder next to the final one, flushes it to disk and renames it: killing the
+process leaves the old file or the new one. What a killed process leaves is removed by the next writer of that name.
+Every failure of the disk becomes one sentence of the exception that the caller names (`kind`), or a `FileError`.
+"""
+
+from __future__ import annotations
+
+import errno
+import glob
+import os
+import shutil
+import stat
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, BinaryIO
+
+from marstts.errors import FileError, MarsError
+from marstts.io.file_errors import DISK_ERRNOS, describe_os_error, disk_problem, os_errors, printable_name
+
+if sys.platform == "win32":
+    fcntl = None
+else:
+    import fcntl
+
+LOCK_FILE = ".lock"
+"""Name of the file that `lock_folder` locks; it stays, empty, since removing it would break the lock."""
+
+
+@contextmanager
+def atomic_path(path: Path | str, kind: type[MarsError] = FileError) -> Iterator[Path]:
+    """A path next to `path`, with its suffix, for a library that writes files; becomes `path` when the body ends.
+
+    On any error, what lay at `path` stays. Missing parent folders are made. A link's target is replaced, not the link.
+    A device or pipe that exists at `path` is given as it is. Raises `kind` where the disk is full or read-only.
+    """
+    final = Path(path)
+    with os_errors(final, kind=kind):
+        final, special = _resolve_target(final, kind)
+    if special:
+        with _disk_errors(final, final.parent, kind):
+            yield final
+        return
+    with os_errors(final, kind=kind):
+        temporary, claim = _make_temporary(final, _make_file)
+    try:
+        with _disk_errors(final, final.parent, kind):
+            yield temporary
+            _finish(temporary, final, claim)
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+        os.close(claim)
+
+
+@contextmanager
+def atomic_write(path: Path | str, kind: type[MarsError] = FileError) -> Iterator[BinaryIO]:
+    """A binary file, open for writing, that becomes `path` when the body ends; otherwise as `atomic_path`."""
+    with atomic_path(path, kind) as temporary, _open_for_writing(temporary) as file:
+        yield file
+
+
+@contextmanager
+def atomic_text(path: Path | str, kind: type[MarsError] = FileError) -> Iterator[IO[str]]:
+    """A UTF-8 text file with \\n line ends that becomes `path` when the body ends; otherwise as `atomic_path`."""
+    with atomic_path(path, kind) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
+        yield file
+
+
+def write_file(path: Path | str, content: bytes | str, kind: type[MarsError] = FileError) -> None:
+    """Write a whole file atomically; text as UTF-8."""
+    with atomic_write(path, kind) as file:
+        file.write(content.encode("utf-8") if isinstance(content, str) else content)
+
+
+def partial_path(path: Path | str) -> Path:
+    """Path of a growing file until it is complete: NAME.partial.SUFFIX, next to `path`."""
+    final = Path(path)
+    return final.with_name(f"{final.stem}.partial{final.suffix}")
+
+
+@contextmanager
+def growing_path(path: Path | str, kind: type[MarsError] = FileError) -> Iterator[Path]:
+    """A path for a file that takes long to write and is of use before it is complete; becomes `path` at the end.
+
+    It is `partial_path(path)`, an empty file, and stays there when the body raises or the process is killed, if there
+    is anything in it; the next call for the same `path` begins anew. What lay at `path` stays until then. A device or
+    pipe that exists at `path` is given as it is. Raises `kind` where another living process is writing the same file.
+    """
+    with os_errors(path, kind=kind):
+        final, special = _resolve_target(Path(path), kind)
+    if special:
+        with _disk_errors(final, final.parent, kind), _open_pipe(final):
+            yield final
+        return
+    partial = partial_path(final)
+    with os_errors(final, kind=kind):
+        claim = os.open(partial, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    try:
+        if not _lock(claim):
+            raise kind(f"{printable_name(partial)}: another process is writing this file; give another name")
+        if not stat.S_ISREG(os.fstat(claim).st_mode):
+            raise kind(f"{printable_name(partial)}: expected no file or a regular one, but this is a device or a pipe")
+        with _disk_errors(final, final.parent, kind):
+            os.ftruncate(claim, 0)
+            yield partial
+            _finish(partial, final, claim)
+    finally:
+        with suppress(OSError):
+            if os.path.samestat(partial.stat(), os.fstat(claim)) and os.fstat(claim).st_size == 0:
+                partial.unlink()
+        os.close(claim)
+
+
+@contextmanager
+def atomic_folder(
+    path: Path | str, *, replace: Callable[[Path], bool], kind: type[MarsError] = FileError
+) -> Iterator[Path]:
+    """A new, empty folder next to `path` that becomes `path` when the body ends; on errors, everything stays.
+
+    A folder that exists at `path` is replaced if it is empty or `replace(path)` is true, else `kind` is raised first,
+    as it is where another living process is writing the same folder.
+    The two folders are exchanged in one step on Linux; elsewhere the old one is renamed before the new one.
+    """
+    final = Path(path)
+    with os_errors(final, kind=kind):
+        final = final.resolve() if final.is_symlink() else final
+        if final.exists() and not final.is_dir():
+            raise kind(f"{printable_name(final)}: expected a folder to write to, but this is a file")
+        if final.is_dir() and any(final.iterdir()) and not replace(final):
+            raise kind(
+                f"{printable_name(final)}: this folder holds other files, which would be lost; give another folder"
+            )
+        final.parent.mkdir(parents=True, exist_ok=True)
+        temporary, claim = _make_temporary(final, _make_folder)
+    try:
+        if len(_temporaries(final)) > 1:  # those of dead processes were removed
+            raise kind(f"{printable_name(final)}: another process is writing this folder; wait until it ends")
+        with _disk_errors(final, final.parent, kind):
+            yield temporary
+            for file in sorted(temporary.rglob("*")):
+                _sync(file)
+            _sync(temporary)
+            _swap_folders(temporary, final)
+            _sync(final.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        os.close(claim)
+
+
+def _resolve_target(path: Path, kind: type[MarsError]) -> tuple[Path, bool]:
+    """The file to replace, and whether it is a device or pipe to write into; makes the parent folder."""
+    target = Path(os.path.realpath(path)) if path.is_symlink() else path
+    if path.is_symlink() and target.is_symlink():
+        raise OSError(errno.ELOOP, "loop")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        mode = path.stat().st_mode  # of `path`: /dev/stdout resolves to a name that cannot be opened
+    except FileNotFoundError:
+        return target, False
+    if stat.S_ISDIR(mode):
+        raise kind(f"{printable_name(path)}: expected a file to write to, but this is a folder")
+    return (target, False) if stat.S_ISREG(mode) else (path, True)
+
+
+@contextmanager
+def _disk_errors(path: Path, folder: Path, kind: type[MarsError]) -> Iterator[None]:
+    """Rephrase errors of the disk or of this module's temporary paths; other errors of the body pass."""
+    try:
+        yield
+    except MarsError:
+        raise
+    except Exception as error:
+        problem = disk_problem(error, folder)
+        if problem is None and isinstance(error, OSError) and _is_about(error, path):
+            problem = describe_os_error(error)
+        if problem is None:
+            raise
+        raise kind(f"{printable_name(path)}: cannot be written: {problem}") from error
+
+
+def _is_about(error: OSError, path: Path) -> bool:
+    names = [os.path.basename(os.fsdecode(name)) for name in (error.filename, error.filename2) if name is not None]
+    return any(name == path.name or ".partial" in name for name in names)
+
+
+def _make_temporary(final: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
+    """A new temporary file or folder next to `final`, and the descriptor that marks it as in use while it is open.
+
+    What a killed process left behind for the same `final` is removed.
+    """
+    for leftover in _temporaries(final):
+        _remove_abandoned(leftover)
+    for _ in range(10):
+        path = final.with_name(f".{_stem(final)}.{uuid.uuid4().hex[:8]}.partial{final.suffix[:20]}")
+        claim = make(path)
+        _lock(claim)
+        if path.exists():  # no other process took it for abandoned before it was locked
+            return path, claim
+        os.close(claim)
+    raise OSError(errno.EEXIST, "temporary files vanish")
+
+
+def _temporaries(final: Path) -> list[Path]:
+    """Temporary files and folders for `final`, of living and of killed processes."""
+    return list(final.parent.glob(f".{glob.escape(_stem(final))}.*.partial*"))
+
+
+def _stem(final: Path) -> str:
+    return os.fsdecode(os.fsencode(final.name)[:150])
+
+
+def _make_file(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
+
+
+def _make_folder(path: Path) -> int:
+    path.mkdir()
+    return os.open(path if fcntl else os.devnull, os.O_RDONLY)
+
+
+def _lock(descriptor: int) -> bool:
+    """Return True where the descriptor's file could be locked; always True where there are no such locks."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
+    return True
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove a temporary file or folder unless the process that made it is still at work."""
+    if fcntl is None:
+        return
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            if _lock(descriptor):
+                shutil.rmtree(path) if stat.S_ISDIR(os.fstat(descriptor).st_mode) else path.unlink()
+        finally:
+            os.close(descriptor)
+
+
+def _open_for_writing(path: Path) -> BinaryIO:
+    """`path`, open for writing; a pipe without a reader is an error rather than an endless wait."""
+    flags = os.O_WRONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
+    descriptor = os.open(path, flags)
+    if hasattr(os, "set_blocking"):
+        os.set_blocking(descriptor, True)
+    return os.fdopen(descriptor, "wb")
+
+
+@contextmanager
+def _open_pipe(path: Path) -> Iterator[None]:
+    """Hold a pipe open while the body writes to it; OSError where no process reads from it, instead of a wait."""
+    if not stat.S_ISFIFO(path.stat().st_mode):
+        yield
+        return
+    with _open_for_writing(path):
+        yield
+
+
+def _finish(temporary: Path, final: Path, claim: int) -> None:
+    """Move a complete file to its path, with the permissions of the file that it replaces or of a new file."""
+    _sync(temporary)
+    temporary.chmod(stat.S_IMODE((final.stat() if final.exists() else os.fstat(claim)).st_mode))
+    os.replace(temporary, final)
+    _sync(final.parent)
+
+
+def _sync(path: Path) -> None:
+    """Flush a file's content, or a folder's list of names, to the disk."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:  # folders cannot be opened everywhere
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno in DISK_ERRNOS:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _swap_folders(new: Path, final: Path) -> None:
+    """Move `new` to `final`; the folder that was there, if any, is removed."""
+    if not final.is_dir():
+        os.replace(new, final)
+        return
+    if not _exchange(new, final):
+        old = final.with_name(f".{final.name}.{uuid.uuid4().hex[:8]}.partial")
+        os.replace(final, old)
+        os.replace(new, final)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two folders' names in one step (Linux: renameat2); False where the system cannot."""
+    if not sys.platform.startswith("linux"):
+        return False
+    import ctypes
+
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    at_cwd, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE of <fcntl.h> and <linux/fs.h>
+    return rename is not None and rename(at_cwd, os.fsencode(one), at_cwd, os.fsencode(other), exchange) == 0
+
+
+@contextmanager
+def lock_folder(folder: Path | str, kind: type[MarsError] = FileError) -> Iterator[None]:
+    """Keep other processes out of a folder while the body runs; makes the folder if it is missing.
+
+    Raises `kind` at once where another living process holds the folder. The system frees the lock of a killed process.
+    """
+    from filelock import FileLock, Timeout
+
+    path = Path(folder)
+    with os_errors(path, "be locked", kind):
+        path.mkdir(parents=True, exist_ok=True)
+        if (path / LOCK_FILE).is_symlink():  # older versions of the library empty the file that it points to
+            raise OSError(errno.ELOOP, "a link")
+        lock = FileLock(path / LOCK_FILE)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout as error:
+            raise kind(
+                f"{printable_name(path)}: another process is working in this folder; wait until it ends, or give "
+                "another folder"
+            ) from error
+    try:
+        yield
+    finally:
+        lock.release()

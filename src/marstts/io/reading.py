@@ -1,0 +1,183 @@
+"""Readers of files from users: regular files of a bounded size, text, and JSON of bounded depth.
+
+Upstream: untrusted files.  Downstream: every module that reads.
+Folders, pipes, devices, loops of links and files beyond the bound are refused in one sentence, before anything is
+allocated for them. JSON beyond what any of our files holds (depth, digits, half letters, NaN) is refused, too.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO
+
+from marstts.errors import FileError, MarsError
+from marstts.io.file_errors import describe_os_error, os_errors, printable_name, show_bytes
+
+MAX_DEPTH = 32
+"""Levels of lists and objects in JSON."""
+
+MAX_DIGITS = 40
+"""Characters of one number in JSON."""
+
+CHUNK_BYTES = 2**20
+"""Bytes read at once where a file has more than the system says."""
+
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_LONG_NUMBER = re.compile(r"\d{16}|[eE]\+?\d{3}")
+"""Characters without which no number can be too long or too large."""
+
+
+def open_regular(path: Path | str, max_bytes: int, kind: type[MarsError] = FileError) -> BinaryIO:
+    """A regular file of at most `max_bytes`, open for reading; never waits.
+
+    Raises `kind` where it is missing, a folder, pipe or device, too large, or cannot be opened.
+    """
+    name = printable_name(path)
+    try:
+        _check_regular(os.stat(path), name, max_bytes, kind)
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        file = os.fdopen(descriptor, "rb")
+    except FileNotFoundError as error:
+        raise kind(f"{name}: no such file") from error
+    except OSError as error:
+        raise kind(f"{name}: cannot be read: {describe_os_error(error)}") from error
+    except ValueError as error:  # a name with a zero byte
+        raise kind(f"{name}: no file can have this name") from error
+    try:
+        _check_regular(os.fstat(descriptor), name, max_bytes, kind)  # what was opened, not what was there before
+    except MarsError:
+        file.close()
+        raise
+    return file
+
+
+def _check_regular(found: os.stat_result, name: str, max_bytes: int, kind: type[MarsError]) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise kind(f"{name}: expected a file, but this is a folder")
+    if not stat.S_ISREG(found.st_mode):
+        raise kind(f"{name}: expected a regular file, but this is a device or a pipe")
+    if found.st_size > max_bytes:
+        raise kind(f"{name}: expected at most {show_bytes(max_bytes)}, but the file has {show_bytes(found.st_size)}")
+
+
+def read_regular_file(path: Path | str, max_bytes: int, kind: type[MarsError] = FileError) -> bytes:
+    """All bytes of a regular file of at most `max_bytes`; raises `kind` as `open_regular` does."""
+    with open_regular(path, max_bytes, kind) as file, os_errors(path, "be read", kind):
+        content = file.read(os.fstat(file.fileno()).st_size + 1)  # memory for this file, not for the largest
+        while len(content) <= max_bytes and (more := file.read(CHUNK_BYTES)):
+            content += more
+    if len(content) > max_bytes:  # it grew, or the system does not report its size
+        raise kind(f"{printable_name(path)}: expected at most {show_bytes(max_bytes)}, but the file has more")
+    return content
+
+
+def read_text(path: Path | str, max_bytes: int, kind: type[MarsError] = FileError) -> str:
+    """All text of a regular UTF-8 file of at most `max_bytes`; raises `kind` where it is anything else.
+
+    A byte order mark at its beginning, which some editors write, is no part of the text.
+    """
+    return decode_text(read_regular_file(path, max_bytes, kind), printable_name(path), kind)
+
+
+def decode_text(content: bytes, name: str, kind: type[MarsError] = FileError) -> str:
+    """Bytes as UTF-8 text, without a byte order mark; raises `kind`, prefixed by `name`."""
+    try:
+        return content.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        raise not_utf8(error, name, kind) from error
+
+
+def not_utf8(
+    error: UnicodeDecodeError, name: str, kind: type[MarsError] = FileError, opened: TextIO | None = None
+) -> MarsError:
+    """The exception for bytes that are no UTF-8; `opened` was decoded in pieces, of which `error` has the last one."""
+    try:
+        before = 0 if opened is None else opened.buffer.tell() - len(error.object)
+        place = f"byte {before + error.start}"
+    except OSError:  # a pipe does not know how much was read from it
+        place = "a byte"
+    return kind(f"{name}: expected UTF-8 text, but {place} is no part of a letter; convert it to UTF-8")
+
+
+def read_json(path: Path | str, max_bytes: int, kind: type[MarsError] = FileError, **bounds: int) -> Any:
+    """The value of a JSON file; `bounds` (max_depth, max_digits) and errors as `parse_json`."""
+    return parse_json(read_text(path, max_bytes, kind), printable_name(path), kind, **bounds)
+
+
+def parse_json(
+    text: str,
+    name: str,
+    kind: type[MarsError] = FileError,
+    *,
+    max_depth: int = MAX_DEPTH,
+    max_digits: int = MAX_DIGITS,
+) -> Any:
+    """The value of a JSON text; raises `kind`, prefixed by `name`, where it is none or beyond the bounds.
+
+    Numbers are finite and have at most `max_digits` characters; text can be written as UTF-8.
+    """
+    try:
+        careful = max_digits < 16 or _LONG_NUMBER.search(text)
+        readers: dict[str, Any] = {"parse_int": _reader(int, max_digits), "parse_float": _reader(_finite, max_digits)}
+        value = json.loads(text, parse_constant=_refuse_constant, **(readers if careful else {}))
+        if text.count("[") + text.count("{") > max_depth:
+            _check_depth(value, max_depth)
+        if _SURROGATE.search(text):
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno} column {error.colno}"
+        raise kind(f"{name}: expected JSON, but {error.msg[:1].lower()}{error.msg[1:]} at {place}") from error
+    except UnicodeEncodeError as error:
+        raise kind(f"{name}: expected JSON, but its text has half a letter (a lone surrogate)") from error
+    except RecursionError as error:
+        raise kind(f"{name}: expected JSON of at most {max_depth} levels, but it is nested deeper") from error
+    except ValueError as error:
+        raise kind(f"{name}: expected JSON, but {error}") from error
+    return value
+
+
+def parse_object(text: str, name: str, kind: type[MarsError] = FileError, **bounds: int) -> dict[str, Any]:
+    """The keys and values of a JSON object; otherwise as `parse_json`."""
+    value = parse_json(text, name, kind, **bounds)
+    if not isinstance(value, dict):
+        raise kind(f"{name}: expected a JSON object, but this is {_WORDS.get(type(value), 'something else')}")
+    return value
+
+
+_WORDS = {list: "a list", str: "a text", int: "a number", float: "a number", bool: "true or false", type(None): "null"}
+
+
+def _check_depth(value: Any, max_depth: int) -> None:
+    level = [value]
+    for _ in range(max_depth):
+        inner = [list(one.values()) if isinstance(one, dict) else one for one in level]
+        level = [one for values in inner for one in values if isinstance(one, (dict, list))]
+        if not level:
+            return
+    raise ValueError(f"it is nested deeper than {max_depth} levels")
+
+
+def _reader(read: Callable[[str], Any], max_digits: int) -> Callable[[str], Any]:
+    def read_number(digits: str) -> Any:
+        if len(digits) > max_digits:
+            raise ValueError(f"it has a number of {len(digits)} digits")
+        return read(digits)
+
+    return read_number
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError(f"the number {digits} is too large")
+    return value
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"it has {name}, which is no number")

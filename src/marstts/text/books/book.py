@@ -1,0 +1,161 @@
+"""Books: an EPUB or a plain-text file in, its chapters with titles out.
+
+Upstream: a file.  Downstream: `reading`, chapter by chapter; the command that makes one sound file a chapter.
+An EPUB is a zip file of XHTML (https://www.w3.org/TR/epub-33). Nothing is unpacked to disk, every part is read up to a
+bound, and XML that declares entities is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from marstts.errors import DataError
+from marstts.io.file_errors import printable_name
+from marstts.io.reading import read_regular_file
+from marstts.text.books.epub import is_epub, read_epub
+from marstts.text.books.formats import refuse_other_formats
+
+MAX_FILE_BYTES = 64 * 2**20
+
+_NUMBER_WORD = (
+    "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen"
+    "|eighteen"
+    "|nineteen|twenty|thirty|forty|fifty|first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|last"
+)
+_HEADING = re.compile(
+    rf"\s*(?:(?:chapter|part|book|canto|letter|act|volume|stave)\s+(?:[ivxlc]{{1,8}}|[0-9]{{1,3}}|the\s+\w{{1,12}}"
+    rf"|(?:{_NUMBER_WORD})(?:[ -](?:{_NUMBER_WORD}))?)\b[.:\u2014 -]{{0,3}}.{{0,80}}"
+    r"|(?:prologue|epilogue|preface|introduction|foreword|afterword|appendix|dedication"
+    r"|acknowledge?ments)\b[.:]?.{0,60})\s*",
+    re.IGNORECASE,
+)
+_MARKDOWN_HEADING = re.compile(r"#{1,2}[ \t]+(?P<title>\S.{0,120}?)[ \t]*#*\s*")
+_STATED = re.compile(r"\s*(?:(?:Title|Author): .{1,200}(?:\n\s*|$))+")
+"""Title and author at the beginning of a text, which are no words of its first chapter."""
+
+_GUTENBERG_START = re.compile(r"^\*\*\* ?START OF (?:THE|THIS) PROJECT GUTENBERG.{0,200}$", re.MULTILINE)
+_GUTENBERG_END = re.compile(
+    r"^(?:\*\*\* ?END OF (?:THE|THIS) PROJECT GUTENBERG|End of (?:the )?Project Gutenberg)", re.MULTILINE
+)
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """One chapter of a book."""
+
+    number: int
+    """Counts from 1, in the order of the book."""
+
+    title: str
+    text: str
+    """Paragraphs with blank lines between; the title is no part of it."""
+
+
+@dataclass(frozen=True)
+class Book:
+    """A book and its metadata."""
+
+    title: str
+    author: str
+    language: str
+    """Code such as `en`; empty where the file names none."""
+
+    chapters: tuple[Chapter, ...]
+
+    def __iter__(self) -> Iterator[Chapter]:
+        return iter(self.chapters)
+
+
+def read_book(path: Path | str) -> Book:
+    """The book in an EPUB or text file; a text without chapter headings is one chapter.
+
+    Raises DataError where the file cannot be read, is too large, is protected, or holds no words.
+    """
+    path = Path(path)
+    if is_epub(path):
+        content = read_epub(path)
+        parts = [(title, text) for title, text in content.chapters if _has_words(text) or _has_words(title)]
+        found = Book(content.title or path.stem, content.author, content.language, _number(parts))
+    else:
+        text = _decode(path)
+        refuse_other_formats(text, printable_name(path), DataError)
+        found = book_of_text(text, path.stem)
+    if not found.chapters:
+        raise DataError(f"{printable_name(path)}: expected a book, but there are no words in it")
+    return found
+
+
+def book_of_text(text: str, name: str) -> Book:
+    """The book in a plain text; `name` is its title where the text states none."""
+    title, author = _stated(text, "Title") or name, _stated(text, "Author")
+    if start := _GUTENBERG_START.search(text):
+        text = text[start.end() :]
+    elif stated := _STATED.match(text):
+        text = text[stated.end() :]
+    if end := _GUTENBERG_END.search(text):
+        text = text[: end.start()]
+    return Book(title, author, "", _number(list(_cut_chapters(text, title))))
+
+
+def _cut_chapters(text: str, name: str) -> Iterator[tuple[str, str]]:
+    """Titles and texts. A heading stands alone between blank lines.
+
+    One without words behind it, such as a line of a table of contents, is passed over; words never are.
+    """
+    title = name
+    lines: list[str] = []
+    blank_before = True
+    rows = text.splitlines()
+    for index, line in enumerate(rows):
+        blank_after = index + 1 >= len(rows) or not rows[index + 1].strip()
+        heading = _heading_of(line) if blank_before and len(line) < 140 else None
+        if heading is not None and (blank_after or line.startswith("#")):
+            yield from _chapter(title, lines)
+            title, lines = heading, []
+        else:
+            lines.append(line)
+        blank_before = not line.strip()
+    yield from _chapter(title, lines)
+
+
+def _heading_of(line: str) -> str | None:
+    if markdown := _MARKDOWN_HEADING.fullmatch(line):
+        return markdown["title"]
+    return " ".join(line.split()) if _HEADING.fullmatch(line) else None
+
+
+def _chapter(title: str, lines: list[str]) -> Iterator[tuple[str, str]]:
+    text = "\n".join(lines).strip()
+    if _has_words(text):
+        yield title, text
+
+
+def _number(parts: list[tuple[str, str]]) -> tuple[Chapter, ...]:
+    return tuple(
+        Chapter(number, title.strip() or f"Part {number}", text) for number, (title, text) in enumerate(parts, 1)
+    )
+
+
+def _stated(text: str, field: str) -> str:
+    match = re.search(rf"^{field}: (.{{1,200}})$", text[:4000], re.MULTILINE)
+    return match[1].strip() if match else ""
+
+
+def _has_words(text: str) -> bool:
+    return any(character.isalnum() for character in text)
+
+
+def _decode(path: Path) -> str:
+    """The text of a file in UTF-8 or UTF-16; other bytes are taken as Windows-1252, as old books are."""
+    content = read_regular_file(path, MAX_FILE_BYTES, DataError)
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return content.decode("utf-16", "replace")
+    if b"\0" in content[:4096] or content.startswith(b"PK\x03\x04"):
+        raise DataError(f"{printable_name(path)}: expected an EPUB or a text file, but it holds bytes that are no text")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return content.decode("cp1252", "replace")

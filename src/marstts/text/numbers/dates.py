@@ -1,0 +1,360 @@
+"""Dates, decades and days of the week.
+
+Upstream: text whose addresses are read.  Downstream: the rules of times, money, units and plain numbers.
+"""
+
+from __future__ import annotations
+
+import re
+
+from marstts.text.numbers.words import END, RUN, cardinal, decade, number, ordinal, two_digit_year, year, year_or_number
+from marstts.text.rules.engine import Rule, rule
+from marstts.text.rules.tables import either, table, word_set
+
+MONTHS = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
+_MONTH_NAME = (
+    r"(?:January|February|March|April|May|June|July|August|September|October|November|December"
+    r"|(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept|Sep|Oct|Nov|Dec)\b\.?)"
+)
+_MONTH_FORMS = frozenset(MONTHS) | {name[:3] for name in MONTHS} | {"Sept"}
+_MONTH = rf"(?P<month>{_MONTH_NAME})"
+_DAY = r"(?P<day>0?[1-9]|[12][0-9]|3[01])(?:st|nd|rd|th)?"
+_DASH = " ?(?:-|—) ?"
+_YEAR = rf"(?P<year>[0-9]{{4}}){END}"
+_DAYS = table("abbreviations")["weekdays"]
+_COMMON_DENOMINATORS = frozenset({2, 3, 4, 5, 8, 16})
+_DAY_NAME = f"(?:{either(_DAYS)})"
+
+
+_BEFORE_DATES = word_set("names", "before_dates")
+"""Words before a date of which only the month and the day are written."""
+
+
+def _read_date(month: int, day: str, year_digits: str | None) -> str:
+    return f"{MONTHS[month - 1]} {ordinal(day)}" + (f", {year_or_number(year_digits)}" if year_digits else "")
+
+
+def _month_index(name: str) -> int:
+    return next(index for index, month in enumerate(MONTHS, start=1) if month.startswith(name[:3].capitalize()))
+
+
+def _read_iso_date(match: re.Match[str]) -> str | None:
+    month, day = int(match["month"]), int(match["day"])
+    if not (1 <= month <= 12 and 1 <= day <= 31):
+        return None
+    words = _read_date(month, str(day), match["year"])
+    return words + (", " if match["time"] else "")
+
+
+def _read_numeric_date(match: re.Match[str]) -> str | None:
+    """Month first as in America, unless only the second number can be a month or stops part them as in Europe."""
+    first, second, digits = int(match["first"]), int(match["second"]), match["year"]
+    day_first = first > 12 or (match["mark"] == "." and second <= 12)
+    if match["mark"] == "." and len(digits) == 2 and not (match["second"][0] == "0" or first > 12):
+        return None  # a version, perhaps
+    month, day = (second, first) if day_first else (first, second)
+    if not (1 <= month <= 12 and 1 <= day <= 31):
+        return " ".join(number(part) for part in re.split("[/.-]", match[0])) if match["mark"] == "/" else None
+    if len(digits) == 2:
+        return f"{MONTHS[month - 1]} {ordinal(str(day))}, {two_digit_year(digits)}"
+    return _read_date(month, str(day), digits)
+
+
+def _read_short_date(match: re.Match[str]) -> str | None:
+    month, day = int(match["month"]), int(match["day"])
+    month, day = (day, month) if month > 12 else (month, day)
+    if not (1 <= month <= 12 and 1 <= day <= 31):
+        return None
+    before = match["before"].strip()
+    return f"{_DAYS[before] + ',' if before in _DAYS else before} {_read_date(month, str(day), None)}"
+
+
+def _read_short_span(match: re.Match[str]) -> str | None:
+    """ "9/1-9/5" as two dates, but "1/2-3/4" as fractions."""
+    dates = [(int(match["first_month"]), int(match["first_day"])), (int(match["month"]), int(match["day"]))]
+    are_fractions = all(over < under and under in _COMMON_DENOMINATORS for over, under in dates)
+    if are_fractions or not all(1 <= month <= 12 and 1 <= day <= 31 for month, day in dates):
+        return None
+    return " to ".join(_read_date(month, str(day), None) for month, day in dates)
+
+
+def _read_other_dates(match: re.Match[str]) -> str | None:
+    """Dates without a year after another one: "by March third, 3/4 or 3/5"."""
+    dates = [(int(month), int(day)) for month, day in re.findall("([0-9]+)/([0-9]+)", match["others"])]
+    if not all(1 <= month <= 12 and 1 <= day <= 31 for month, day in dates):
+        return None
+    words = iter(_read_date(month, str(day), None) for month, day in dates)
+    return match["first"] + re.sub("[0-9]+/[0-9]+", lambda _: next(words), match["others"].replace("-", " to "))
+
+
+def _read_month_day(match: re.Match[str]) -> str:
+    words = _read_date(_month_index(match["month"]), match["day"], None)
+    if match["last"]:
+        words += f" to {ordinal(match['last'])}"
+    return words + (f", {year_or_number(match['year'])}" if match["year"] else "")
+
+
+def _read_day_month(match: re.Match[str]) -> str:
+    is_holiday = match.start() == 0 and match[0].startswith("4th of July")
+    words = f"{match['article'] or ('' if is_holiday else 'the ')}{ordinal(match['day'])}"
+    if match["last"]:
+        words += f" to {ordinal(match['last'])}"
+    words += f" of {MONTHS[_month_index(match['month']) - 1]}"
+    if match["short"]:
+        return f"{words}, {two_digit_year(match['short'])}"
+    return words + (f", {year_or_number(match['year'])}" if match["year"] else "")
+
+
+def _read_month_year(match: re.Match[str]) -> str:
+    return f"{MONTHS[_month_index(match['month']) - 1]} {year_or_number(match['year'])}"
+
+
+def _read_month_span(match: re.Match[str]) -> str:
+    return " to ".join(MONTHS[_month_index(match[name]) - 1] for name in ("first", "last"))
+
+
+def _read_years(match: re.Match[str]) -> str | None:
+    first, last = match["first"], match["last"]
+    return f"{year(first)} to {year(last)}" if int(last) == int(first) + 1 else None
+
+
+def _read_year_span(match: re.Match[str]) -> str | None:
+    first, last = match["first"], match["last"]
+    if int(last) <= int(first[2:]):
+        return None
+    return f"{year(first)} to {cardinal(last) if last[0] != '0' else 'oh ' + cardinal(last[1])}"
+
+
+def _read_named_year(match: re.Match[str]) -> str:
+    digits = match["year"]
+    if digits.endswith("000"):
+        return match["before"] + cardinal(digits)
+    return match["before"] + year(digits)
+
+
+def _read_era_year(match: re.Match[str]) -> str:
+    return year(match["year"]) if not match["year"].endswith("000") else cardinal(match["year"])
+
+
+_DURATION = re.compile("(?:hours?|minutes?|[0-9] ?(?:h|hrs?|m|mins?)),? (?:or|and|to) $")
+
+
+def _read_decade(match: re.Match[str]) -> str | None:
+    """90s -> nineties, unless durations precede it: 2h 15m or 90s."""
+    before = match.string[max(0, match.start() - 30) : match.start()]
+    is_duration = not match[0].startswith("'") and _DURATION.search(before)
+    return None if is_duration else decade(match["decade"])
+
+
+def _read_quarter(match: re.Match[str]) -> str:
+    digits = match["year"]
+    words = "fiscal year " + (year_or_number(digits) if len(digits) == 4 else cardinal(digits))
+    return f"{words} to {cardinal(match['last'])}" if match["last"] else words
+
+
+def _read_day_span(match: re.Match[str]) -> str:
+    words = match["days"].replace("—", "-")
+    return " to ".join(_DAYS[day.strip(" .")] for day in words.split("-"))
+
+
+def _read_lone_day(match: re.Match[str]) -> str:
+    return _DAYS[match["day"]] + match["mark"]
+
+
+RULES: list[Rule] = [
+    rule("date.pair", r"(?<![0-9/])9/11(?![0-9/])", "nine eleven"),
+    rule("date.pair", r"(?<![0-9/.,$£€-])50-50(?![0-9-])", "fifty-fifty"),
+    rule("date.pair", r"(?<![0-9/])4/20(?![0-9/])", "four twenty"),
+    rule(
+        "date.pair",
+        rf"{RUN}24/7(?P<days>/365)?{END}",
+        lambda match: "twenty-four seven" + (" three sixty-five" if match["days"] else ""),
+    ),
+    rule(
+        "date.range",
+        rf"(?<=[0-9])(?: ?— ?| ?- ?)(?={_MONTH_NAME} ?[0-9])",
+        " to ",
+        words=_MONTH_FORMS,
+    ),
+    rule(
+        "date.range",
+        rf"\b(?P<first>{_MONTH_NAME}) ?[-—] ?(?P<last>{_MONTH_NAME})(?![A-Za-z])",
+        _read_month_span,
+        words=_MONTH_FORMS,
+    ),
+    rule(
+        "date.quarter",
+        r"\b(?P<part>[QH][1-4]) ?'(?P<year>[0-9]{2})(?![0-9])",
+        r"\g<part> \g<year>",
+    ),
+    rule(
+        "date.iso",
+        rf"{RUN}(?P<year>[12][0-9]{{3}})([-/.])(?P<month>[01]?[0-9])\2(?P<day>[0-3]?[0-9])(?:(?P<time>T"
+        rf"(?=[0-9]{{2}}:))|(?![0-9]|[/.-][0-9]))",
+        _read_iso_date,
+    ),
+    rule(
+        "date.numeric",
+        rf"(?<![0-9/.-])(?P<first>[0-9]{{1,2}})(?P<mark>[/.-])(?P<second>[0-9]{{1,2}})(?P=mark)"
+        rf"(?P<year>[12][0-9]{{3}}){END}",
+        _read_numeric_date,
+    ),
+    rule(
+        "date.numeric",
+        r"(?<![0-9/.$-])(?P<first>[0-9]{1,2})(?P<mark>[/.])(?P<second>[0-9]{1,2})(?P=mark)(?P<year>[0-9]{2})(?![0-9/]|\.[0-9])",
+        _read_numeric_date,
+    ),
+    rule(
+        "date.short",
+        rf"(?P<before>\b(?:(?:{either(_BEFORE_DATES)}):?|[Oo]n|[Bb]y|[Uu]ntil|[Ss]ince|[Ff]rom|[Dd]ue|[Dd]ated|[Bb]efore"
+        r"|[Aa]fter|[Ww]eek of|[Ss]ee you"
+        r"|[Aa]s of|[Ee]ffective|[Tt]oday is|[Dd]eadline:|[Dd]ate:|Mon|Tues?|Weds?"
+        r"|Thu|Thurs?|Fri|Sat|Sun|(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day,?) )"
+        r"(?P<month>[0-9]{1,2})/(?P<day>[0-9]{1,2})(?![0-9/])(?! (?:of|cup|inch|mile|share|chance|majority))",
+        _read_short_date,
+        words=(
+            "On",
+            "on",
+            "By",
+            "by",
+            "Until",
+            "until",
+            "Since",
+            "since",
+            "From",
+            "from",
+            "Due",
+            "due",
+            "Dated",
+            "dated",
+            "Before",
+            "before",
+            "After",
+            "after",
+            "of",
+            *_BEFORE_DATES,
+            "See",
+            "see",
+            "Effective",
+            "effective",
+            "is",
+            "Deadline",
+            "deadline",
+            "Date",
+            "date",
+            *_DAYS,
+            *_DAYS.values(),
+        ),
+    ),
+    rule(
+        "date.short",
+        r"(?<![0-9/.$-])(?P<first_month>1?[0-9])/(?P<first_day>[0-9]{1,2})(?: ?(?:-|—) ?| to )"
+        r"(?P<month>1?[0-9])/(?P<day>[0-9]{1,2})(?![0-9/\"'])(?! ?(?:of|cup|inch|in|mile|lb|oz|tsp|tbsp)\b)",
+        _read_short_span,
+    ),
+    rule(
+        "date.short",
+        rf"(?P<first>(?:{'|'.join(MONTHS)}) [a-z-]{{4,16}})(?P<others>(?:(?:, and |, or |, | and | or | to | until"
+        r"| through |-)[0-9]{1,2}/[0-9]{1,2}(?![0-9/]|-[0-9])(?! (?:of|cup|inch|mile|share|chance|majority))){1,6})",
+        _read_other_dates,
+        words=MONTHS,
+    ),
+    rule(
+        "date.weekdays",
+        rf"\b(?P<days>{_DAY_NAME}\.?{_DASH}{_DAY_NAME})(?![A-Za-z])\.?(?= [a-z0-9]|[,;)])",
+        _read_day_span,
+        words=_DAYS,
+    ),
+    rule(
+        "date.weekdays",
+        rf"\b(?P<days>{_DAY_NAME}{_DASH}{_DAY_NAME})(?![A-Za-z])",
+        _read_day_span,
+        words=_DAYS,
+    ),
+    rule(
+        "date.weekday",
+        rf"\b(?P<day>{_DAY_NAME})\.?(?P<mark>,? )(?=(?:the )?(?:[0-3]?[0-9](?:st|nd|rd|th)?\b|{_MONTH_NAME} [0-9]))",
+        _read_lone_day,
+        words=_DAYS,
+    ),
+    rule(
+        "date.weekday",
+        rf"\b(?P<day>{_DAY_NAME})(?P<mark>, |/| and | or | & )(?={_DAY_NAME}(?![A-Za-z]))",
+        lambda match: _DAYS[match["day"]] + match["mark"].replace("/", " or "),
+        words=_DAYS,
+    ),
+    rule(
+        "date.weekday",
+        rf"(?P<before>day(?:, |,? and | or | & ))(?P<day>{_DAY_NAME})(?![A-Za-z'])",
+        lambda match: match["before"] + _DAYS[match["day"]],
+        words=_DAYS,
+        parted=False,
+    ),
+    rule(
+        "date.month-day",
+        rf"\b{_MONTH} {_DAY}(?:{_DASH}(?P<last>[12][0-9]|3[01]|[1-9])(?:st|nd|rd|th)?)?(?![0-9A-Za-z/]|:[0-9]"
+        rf"|[,.][0-9]{{3}}(?![0-9]))(?:,? {_YEAR}(?!,[0-9]))?",
+        _read_month_day,
+        words=_MONTH_FORMS,
+    ),
+    rule(
+        "date.day-month",
+        rf"(?P<article>\b[Tt]he )?(?<![0-9.,:/$£€-]){_DAY}(?:{_DASH}(?P<last>[12][0-9]|3[01]|[1-9])(?:st|nd|rd"
+        rf"|th)?)?(?: | of |-){_MONTH}(?![A-Za-z])(?:(?:, | |,|-){_YEAR}|-(?P<short>[0-9]{{2}})(?![0-9-]))?",
+        _read_day_month,
+        words=_MONTH_FORMS,
+    ),
+    rule(
+        "date.month-year",
+        rf"\b(?P<month>(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept|Sep|Oct|Nov|Dec)\b)\.?[ '-]+{_YEAR}",
+        _read_month_year,
+        words=_MONTH_FORMS,
+    ),
+    rule(
+        "date.fiscal-year",
+        r"\bFY ?'?(?P<year>[0-9]{4}|[0-9]{2})(?:[-—/](?P<last>[0-9]{2}))?(?![0-9])",
+        _read_quarter,
+    ),
+    rule(
+        "date.years",
+        r"(?<![0-9./-])(?P<first>1[0-9]{3}|20[0-9]{2})[-—/](?P<last>[0-9]{2})(?![0-9/-]|\.[0-9])",
+        _read_year_span,
+    ),
+    rule(
+        "date.years",
+        r"(?<![0-9./-])(?P<first>1[0-9]{3}|20[0-9]{2})/(?P<last>1[0-9]{3}|20[0-9]{2})(?![0-9/-]|\.[0-9])",
+        _read_years,
+    ),
+    rule(
+        "date.year",
+        rf"(?P<before>\b[Yy]ear (?:was |is |of )?|\bA\.?D\.? |\bcirca |\b[Ii]n the year )(?P<year>1[0-9]{{3}}"
+        rf"|2[0-9]{{3}}){END}(?![,.][0-9])",
+        _read_named_year,
+        words=("Year", "year", "A", "AD", "circa"),
+    ),
+    rule(
+        "date.year",
+        rf"(?P<before>\b(?:[Ii]n|[Ss]ince|[Uu]ntil|[Bb]efore|[Aa]fter|[Bb]y) )(?P<year>10[0-9]{{2}})"
+        rf"(?=[,;:)]|\.(?: |$)| (?:the|he|she|they|it)\b| (?:and|or|to) 1[0-9]{{3}}{END}| [A-Z])(?![,.][0-9])",
+        _read_named_year,
+    ),
+    rule(
+        "date.year",
+        rf"{RUN}(?P<year>[1-9][0-9]{{3}})(?= (?:B\.?C|A\.?D|C\.?E)\b)",
+        _read_era_year,
+        words=("B", "BC", "BCE", "A", "AD", "C", "CE"),
+    ),
+]
+
+DECADES: list[Rule] = [
+    rule("date.range", r"(?<=[0-9]s)[-—](?='?[0-9]{2,4}s)", " to "),
+    rule(
+        "date.decade",
+        r"(?<![0-9.,])'?(?P<decade>[0-9]{1,3}0)'?s(?![A-Za-z0-9])",
+        _read_decade,
+        words=("s",),
+    ),
+]

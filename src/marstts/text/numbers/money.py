@@ -1,0 +1,122 @@
+"""Amounts of money: $5.50 -> five dollars and fifty cents, £3m -> three million pounds, USD 30 -> thirty dollars.
+
+Upstream: text whose dates and identifiers are read.  Downstream: the rules of units and plain numbers.
+"""
+
+from __future__ import annotations
+
+import re
+
+from marstts.text.numbers.units import read_per
+from marstts.text.numbers.words import (
+    ATTRIBUTE_AFTER,
+    ATTRIBUTE_BEFORE,
+    NUMBER,
+    RUN,
+    WHOLE,
+    is_attribute,
+    number,
+    with_unit,
+)
+from marstts.text.rules.engine import rule
+from marstts.text.rules.tables import either, table
+
+_BEFORE_ONLY = {"Rs", "Rs."}
+_SYMBOLS = table("currencies")["symbols"]
+_CODES = table("currencies")["codes"]
+_SCALES = table("currencies")["scales"]
+
+_SYMBOL = rf"(?P<symbol>{either(_SYMBOLS)})"
+_CODE = rf"(?P<symbol>{either(_CODES)})"
+_SIGN = r"(?P<sign>(?<![\w.)-])-)?"
+_SCALE = rf"(?:[ -]?(?P<scale>{either(_SCALES)}|[Mm]illion|[Bb]illion|[Tt]rillion)(?![A-Za-z0-9]))?"
+_PER = r"(?P<per>/(?:sq\.? ?(?:ft|m|mi|yd|in)|[A-Za-z]{1,8}(?:\^[23](?![0-9]))?|100 ?k?[mg])(?![A-Za-z]))?"
+_AMOUNT = rf"(?P<number>{WHOLE}[.,][0-9]{{2}}(?![0-9])|[0-9]{{1,3}}(?:\.[0-9]{{3}})+,[0-9]{{2}}(?![0-9])|{NUMBER})"
+
+
+_SOON_SYMBOL = r"(?=[0-9.,]{1,40}[A-Za-z -]{0,11}[£€¥₹₩₽₺₴₪₫฿₦₱₿$])"
+_SOON_CODE = r"(?=[0-9.,]{1,40}[A-Za-z -]{0,11}[A-Zrs])"
+"""A quick look for what the pattern of an amount takes long to miss."""
+
+
+def _is_attribute(match: re.Match[str]) -> bool:
+    start, end = match.span()
+    before, after = match.string[max(start - ATTRIBUTE_BEFORE, 0) : start], match.string[end : end + ATTRIBUTE_AFTER]
+    return is_attribute(before, after)
+
+
+def _read_money(match: re.Match[str]) -> str:
+    minus = "minus " if match["sign"] else ""
+    one, many, *hundredths = (_SYMBOLS | _CODES)[match["symbol"]]
+    currency = [one, one if _is_attribute(match) else many, *hundredths]
+    groups = match.groupdict()
+    per = read_per(groups["per"][1:].replace("sq.", "sq")) if groups.get("per") else None
+    after = f" {per}" if per else (groups.get("per") or "").replace("/", " ")
+    if groups.get("low"):
+        low = number(groups["low"]) + (f" {_SCALES[groups['low_scale']]}" if groups["low_scale"] else "")
+        return f"{minus}{low} to {_amount(match['number'], match['scale'], currency)}{after}"
+    return f"{minus}{_amount(match['number'], match['scale'], currency)}{after}"
+
+
+def _amount(numeral: str, scale: str | None, currency: list[str]) -> str:
+    one, many, one_hundredth, many_hundredths = currency
+    numeral = _plain_decimals(numeral)
+    if scale:
+        return f"{number(numeral)} {_SCALES.get(scale, scale.lower())} {many}"
+    whole, _, decimals = numeral.partition(".")
+    if len(decimals) != 2 or not many_hundredths:
+        return with_unit(numeral, (one, many))
+    amounts = []
+    if whole.strip("0") or not int(decimals):
+        amounts.append(with_unit(whole or "0", (one, many)))
+    if int(decimals):
+        amounts.append(with_unit(str(int(decimals)), (one_hundredth, many_hundredths)))
+    return " and ".join(amounts)
+
+
+def _plain_decimals(numeral: str) -> str:
+    """A numeral without thousands separators and with a point before its decimals: 1.234,50 -> 1234.50."""
+    if re.fullmatch(r"[0-9.]+,[0-9]{2}", numeral):
+        return numeral.replace(".", "").replace(",", ".")
+    return numeral.replace(",", "")
+
+
+_RANGE = rf"(?P<low>{NUMBER})(?P<low_scale>{either(_SCALES)})?(?: ?(?:-|—) ?| to )"
+
+RULES = [
+    rule(
+        "money.span",
+        rf"(?P<low>{_SYMBOL}{NUMBER}(?:{either(_SCALES)})?)(?: ?— ?|-)(?=[$£€¥₹][0-9])",
+        r"\g<low> to ",
+    ),
+    rule(
+        "money.range",
+        rf"{_SIGN}{_SYMBOL}{_RANGE}(?![$£€¥])(?P<number>{NUMBER}){_SCALE}{_PER}",
+        _read_money,
+    ),
+    rule(
+        "money.range",
+        rf"{_SIGN}{_CODE} ?{_RANGE}(?P<number>{NUMBER}){_SCALE}{_PER}",
+        _read_money,
+        words=_CODES,
+    ),
+    rule("money.symbol", rf"{_SIGN}{_SYMBOL} ?{_AMOUNT}{_SCALE}{_PER}", _read_money),
+    rule(
+        "money.code",
+        rf"(?<![A-Za-z]){_SIGN}{_CODE} ?{_AMOUNT}{_SCALE}{_PER}",
+        _read_money,
+        words=_CODES,
+    ),
+    rule(
+        "money.symbol",
+        rf"{_SIGN}{RUN}{_SOON_SYMBOL}{_AMOUNT}{_SCALE} ?(?P<symbol>[£€¥₹₩₽₺₴₪₫฿₦₱₿]|\$(?![0-9]))(?![0-9]){_PER}",
+        _read_money,
+    ),
+    rule(
+        "money.code",
+        rf"{_SIGN}{RUN}{_SOON_CODE}{_AMOUNT}{_SCALE} ?(?P<symbol>{either(set(_CODES) - _BEFORE_ONLY)})(?![A-Za-z0-9])"
+        rf"{_PER}",
+        _read_money,
+        words=_CODES,
+    ),
+]

@@ -1,0 +1,136 @@
+"""Names made of letters and digits: verses of holy books, flights, postcodes, ions, parcels.
+
+Upstream: folded text.  Downstream: the rules of telephones, abbreviations and times, which take other digits.
+"""
+
+from __future__ import annotations
+
+import re
+
+from marstts.text.numbers.words import cardinal, in_pairs, one_by_one
+from marstts.text.rules.engine import rule
+from marstts.text.rules.tables import either, table, word_set
+
+_BOOKS = table("names")["books"]
+_CODES = tuple(code for code in table("currencies")["codes"] if code.isupper())
+_STATES = either(table("names")["states"])
+_FIRST = {"1": "First ", "2": "Second ", "3": "Third ", "I": "First ", "II": "Second ", "III": "Third "}
+
+
+def _read_verse(match: re.Match[str]) -> str:
+    """1 Cor. 13:4-7 -> First Corinthians thirteen, four to seven."""
+    words = f"{_FIRST.get(match['volume'], '')}{_BOOKS[match['book']]} {cardinal(match['chapter'])}"
+    if match["verse"]:
+        words += f", {cardinal(match['verse'])}"
+    return words + (f" to {cardinal(match['last'])}" if match["last"] else "")
+
+
+def _read_zip(match: re.Match[str]) -> str:
+    state = table("names")["states"][match["state"]]
+    return f"{match['mark']}{state} {one_by_one(match['zip'])}"
+
+
+def _spell(match: re.Match[str]) -> str:
+    return " ".join(one_by_one(each) if each.isdigit() else each for each in match["code"] if each != " ")
+
+
+def _spell_groups(match: re.Match[str]) -> str | None:
+    """The digits and letters of an identifier one by one; None where all are digits, as in a telephone number."""
+    if match["code"].replace("-", "").isdigit():
+        return None
+    groups = (re.findall("[0-9]+|[a-zA-Z]", group) for group in match["code"].split("-"))
+    return ", ".join(" ".join(one_by_one(each) if each.isdigit() else each for each in group) for group in groups)
+
+
+def _read_flight(match: re.Match[str]) -> str:
+    airline = (one_by_one(each) if each.isdigit() else each for each in match["airline"])
+    return f"{match['before'] or ''}{' '.join(airline)} {in_pairs(match['digits'])}"
+
+
+def _read_ion(match: re.Match[str]) -> str:
+    charge = f"{cardinal(match['charge'][-1])} " if match["charge"] else ""
+    element = " ".join(cardinal(each) if each.isdigit() else each for each in match["element"].upper())
+    return f"{element} {charge}{'plus' if match['sign'] == '+' else 'minus'}"
+
+
+def _read_item_number(match: re.Match[str]) -> str | None:
+    """A number before an item of a list in one line: "Steps: 1. Mix. 2. Bake." -> "Steps: 1, Mix. 2, Bake."."""
+    value, text = int(match["number"]), match.string
+    previous = re.search(rf"(?:^|[.:!?] ){value - 1}(?:\. |, )(?=[A-Z])", text[: match.start()])
+    follows = re.match(rf".{{1,200}}[.!?] {value + 1}\. [A-Z]", text[match.end() : match.end() + 210])
+    is_item = previous is not None if value > 1 else follows is not None
+    return f"{match['number']}, " if is_item else None
+
+
+RULES = [
+    rule(
+        "number.item",
+        r"(?:^|(?<=[.:!?] ))(?P<number>[1-9][0-9]?)\. (?=[A-Z][a-z])",
+        _read_item_number,
+        parted=False,
+    ),
+    rule(
+        "number.verse",
+        rf"(?<![A-Za-z0-9])(?:(?P<volume>[123]|I{{1,3}}) )?(?P<book>{either(_BOOKS)})\.? (?P<chapter>[0-9]{{1,3}}):"
+        r"(?P<verse>[0-9]{1,3})(?:[-—](?P<last>[0-9]{1,3}))?(?![0-9]|[:.][0-9]| ?[ap]\.?m)",
+        _read_verse,
+        words=_BOOKS,
+    ),
+    rule(
+        "number.verse",
+        r"(?<![A-Za-z0-9])(?P<volume>[123]|I{1,3}) (?P<book>Samuel|Kings|Chronicles|Corinthians|Thessalonians|Timothy"
+        r"|Peter) (?P<chapter>[0-9]{1,2})(?P<verse>(?!))?(?P<last>(?!))?(?![0-9]|:[0-9])",
+        _read_verse,
+        words=("Samuel", "Kings", "Chronicles", "Corinthians", "Thessalonians", "Timothy", "Peter"),
+    ),
+    rule(
+        "number.postcode",
+        r"(?<![A-Za-z0-9])(?P<code>[A-Z]{1,2}[0-9][0-9A-Z]? [0-9][A-Z]{2}|[A-Z][0-9][A-Z] [0-9][A-Z][0-9])"
+        r"(?![A-Za-z0-9])",
+        _spell,
+    ),
+    rule(
+        "number.zip",
+        rf"(?P<mark>, )(?P<state>{_STATES}),? (?P<zip>[0-9]{{5}}(?:-[0-9]{{4}})?)(?![0-9])",
+        _read_zip,
+        words=table("names")["states"],
+    ),
+    rule(
+        "number.flight",
+        r"(?P<before>\b[Ff]lights? )(?P<airline>[A-Z][A-Z0-9]) ?(?P<digits>[1-9][0-9]{0,3})(?![0-9A-Za-z]|[.,][0-9])",
+        _read_flight,
+        words=("Flight", "flight", "Flights", "flights"),
+    ),
+    rule(
+        "number.flight",
+        rf"(?P<before>)(?<![A-Za-z0-9])(?P<airline>{either(word_set('names', 'airlines'))}) ?"
+        r"(?P<digits>[1-9][0-9]{2,3})"
+        r"(?![0-9A-Za-z]|[.,][0-9])",
+        _read_flight,
+    ),
+    rule(
+        "money.pair",
+        rf"(?<![A-Za-z0-9/])(?P<code>(?:{either(_CODES)})/(?:{either(_CODES)}))(?![A-Za-z0-9/])",
+        lambda match: " ".join(match["code"].replace("/", "")),
+    ),
+    rule(
+        "number.parcel",
+        r"(?<![A-Za-z0-9])(?=[A-Z0-9]{0,20}[0-9]{4})(?=[0-9]{0,20}[A-Z])(?P<code>[A-Z0-9]{10,30})(?![A-Za-z0-9])",
+        _spell,
+    ),
+    rule(
+        "number.hash",
+        r"(?<![A-Za-z0-9-])(?=[0-9a-f]{0,39}[a-f])(?=[a-f]{0,39}[0-9])(?P<code>[0-9a-f]{7,40})(?![A-Za-z0-9-])",
+        _spell,
+    ),
+    rule(
+        "number.uuid",
+        r"(?<![A-Za-z0-9-])(?P<code>[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){1,4}(?:[0-9A-Fa-f]{8})?)(?![A-Za-z0-9-])",
+        _spell_groups,
+    ),
+    rule(
+        "number.ion",
+        r"(?<![A-Za-z0-9])(?P<element>Na|Ca|Mg|Fe|Cu|Zn|Li|Al|Ag|Cl|Br|OH|HCO3|NO3|SO4|PO4|NH4)(?P<charge>\^?[2-4])?(?P<sign>[+-])(?![A-Za-z0-9])",
+        _read_ion,
+    ),
+]

@@ -1,0 +1,39 @@
+"""Written forms whose rule is data: a pattern and its reading, from `data/forms.toml`.
+
+Upstream: raw text (`RAW`), folded text (`EARLY`), text whose abbreviations are read (`LATE`).  Downstream: the rules of
+`normalize`; most forms only bring a text into the shape that another rule reads.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from marstts.text.rules.engine import Rule, rule
+from marstts.text.rules.tables import table
+
+_GROUP = re.compile(r"\\([0-9])")
+
+
+def _rule_of(form: dict[str, Any]) -> Rule:
+    """The rule of one entry; `say` replaces what a group matched by a word."""
+    say: dict[str, str] = form.get("say", {})
+    template = form["read"]
+
+    def read(match: re.Match[str]) -> str:
+        return _GROUP.sub(lambda group: _said(match[int(group[1])], say), template)
+
+    return rule(f"form.{form['name']}", form["pattern"], read, words=form.get("words", "").split(), parted=False)
+
+
+def _said(written: str | None, say: dict[str, str]) -> str:
+    return say.get(written, written) if written else ""
+
+
+def _rules(stage: str) -> tuple[Rule, ...]:
+    return tuple(_rule_of(form) for form in table("forms").get(stage, []))
+
+
+RAW = _rules("raw")
+EARLY = _rules("early")
+LATE = _rules("late")

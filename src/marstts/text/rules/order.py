@@ -1,0 +1,53 @@
+"""All rules of written forms in the order in which they are applied.
+
+Upstream: `normalize`, which imports this module for the first text that is not plain: its tables take a while to read.
+Downstream: `rules`, which applies them; the modules of rules.
+"""
+
+from __future__ import annotations
+
+from marstts.text.numbers import dates, money, quantities, roman, telephones, times, units
+from marstts.text.rules import abbreviations, addresses, citations, forms, identifiers, symbols
+from marstts.text.rules.engine import Trace, apply_all
+from marstts.text.rules.initialisms import spell_initialisms
+from marstts.text.rules.symbol_names import name_symbols
+
+MARKUP = (*symbols.MARKUP, *forms.RAW)
+"""The rules that come before characters are folded."""
+
+RULES = (
+    *symbols.EMOTICONS,
+    *forms.EARLY,
+    *addresses.RULES,
+    *citations.RULES,
+    *telephones.TELEPHONES,
+    *abbreviations.RULES,
+    *roman.RULES,
+    *symbols.OPERATORS,
+    *dates.RULES,
+    *times.RULES,
+    *dates.DECADES,
+    *quantities.RANGES,
+    *identifiers.IDENTIFIERS,
+    *money.RULES,
+    *quantities.SCALES,
+    *units.RULES,
+    *quantities.POWERS,
+    *symbols.RULES,
+    *forms.LATE,
+    *quantities.NUMBERS,
+    *abbreviations.INITIALS,
+)
+"""Every rule on folded text, the most specific first; a numeral that no rule claims is a plain number."""
+
+
+def read_markup(text: str, trace: Trace) -> str:
+    """`text` without markup, for `characters.fold_characters`."""
+    return apply_all(MARKUP, text, trace)
+
+
+def read_written_forms(text: str, trace: Trace) -> str:
+    """Folded `text` with its written forms read: numbers, abbreviations, symbols, initialisms."""
+    text = apply_all(RULES, text, trace)
+    text = name_symbols(text, trace)
+    return spell_initialisms(text, trace)

@@ -1,0 +1,218 @@
+"""Published weights: found on disk or downloaded by name, verified, and read without running any code in them.
+
+Upstream: the Hugging Face hub, or local files.  Downstream: the adapters `codec.snac`, `speaker.wavlm` and
+`speaker.clap`, which alone request them. PyTorch and the hub's client are imported on use.
+The network is used only for files that are not in the hub client's cache, and only if the hub can be reached at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import re
+import socket
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import safetensors
+
+from marstts.errors import CheckpointError, require
+from marstts.io.file_errors import os_errors, printable_name, printable_text
+from marstts.io.reading import open_regular
+from marstts.lazy import lazy_module
+
+request = lazy_module("urllib.request")
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+"""Form of a model's name on the hub: owner/name."""
+
+EXTRA = "released"
+"""Extra with the packages that these weights need."""
+
+NETWORK_SECONDS = 5.0
+"""Longest wait for the hub to answer, before the client would start to retry."""
+
+MAX_WEIGHTS_BYTES = 64 * 2**30
+
+
+CACHE_VARIABLE = "MARSTTS_CACHE"
+"""Environment variable: folder of converted models, instead of the user's cache folder."""
+
+
+def cache_folder() -> Path:
+    """Folder of converted models."""
+    chosen = os.environ.get(CACHE_VARIABLE)
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(chosen) if chosen else Path(base) / "marstts"
+
+
+def find_weights(source: Path | str, names: Sequence[str]) -> Path:
+    """The file `source` itself, or the first of `names` in a local folder or hub model; otherwise as `find_file`."""
+    return Path(source) if Path(source).is_file() else find_file(source, names)
+
+
+def find_file(source: Path | str, names: Sequence[str]) -> Path:
+    """The first of `names` in a local folder or, if `source` is no local path, in the hub's model of that name.
+
+    A local file stands for its folder. Raises CheckpointError where none of `names` is found or the download fails.
+    """
+    folder = Path(source).parent if Path(source).is_file() else Path(source)
+    if folder.is_dir():
+        found = [folder / name for name in names if (folder / name).is_file()]
+        if not found:
+            raise CheckpointError(
+                f"{printable_name(folder)}: expected {' or '.join(names)} in this folder; the model is incomplete"
+            )
+        return found[0]
+    if not isinstance(source, str) or not HUB_NAME.fullmatch(source):
+        raise CheckpointError(
+            f"{printable_name(source)}: neither a path on this machine nor a model's name on the hub (owner/name)"
+        )
+    return _download(source, names)
+
+
+def _download(model: str, names: Sequence[str]) -> Path:
+    """The first of `names` in the client's cache, or else the first that the hub has; one attempt."""
+    hub, constants = require("huggingface_hub", EXTRA), require("huggingface_hub.constants", EXTRA)
+    for name in names:
+        # the client's HTTP library, and so its exceptions, differ between versions
+        with suppress(Exception), _offline(constants):
+            return Path(hub.hf_hub_download(model, name, local_files_only=True))
+    reason = connection_problem(constants.ENDPOINT) or answer_problem(hub, model)
+    for name in names if reason is None else ():
+        try:
+            return Path(hub.hf_hub_download(model, name, etag_timeout=NETWORK_SECONDS))
+        except hub.utils.EntryNotFoundError as error:
+            reason = error
+        except Exception as error:
+            reason = error
+            break
+    raise CheckpointError(
+        f"{model}: the download of {' or '.join(names)} failed ({_first_line(reason)});"
+        " connect to the network, or give the path of a folder that holds the files"
+    ) from reason
+
+
+@contextmanager
+def _offline(constants: Any) -> Iterator[None]:
+    """Keep the hub's client off the network: while it looks into its cache, it fetches a list for its user agent."""
+    before = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
+
+
+def connection_problem(address: str) -> Exception | None:
+    """The error of connecting to the server of a URL, or its proxy, within NETWORK_SECONDS; None if it works."""
+    url = urlsplit(address)
+    proxy = request.getproxies().get(url.scheme)
+    if proxy and not request.proxy_bypass(url.hostname or ""):
+        url = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    target = (url.hostname or "", url.port or (443 if url.scheme == "https" else 80))
+    return problem_in_time(target[0], lambda: socket.create_connection(target, timeout=NETWORK_SECONDS).close())
+
+
+def problem_in_time(server: str, attempt: Callable[[], object]) -> Exception | None:
+    """The error of an attempt, which has NETWORK_SECONDS and a little more; None if it succeeds."""
+    outcome: list[Exception | None] = []
+
+    def run() -> None:
+        try:
+            attempt()
+            outcome.append(None)
+        except Exception as error:  # the client's HTTP library, and so its exceptions, differ between versions
+            outcome.append(error)
+
+    thread = Thread(target=run, daemon=True)  # looking up a name, and an answer byte by byte, have no time limit
+    thread.start()
+    thread.join(1.5 * NETWORK_SECONDS)  # the client's own limit comes first where it has one
+    return outcome[0] if outcome else TimeoutError(f"{server} did not answer within {NETWORK_SECONDS:g} s")
+
+
+def answer_problem(hub: Any, model: str) -> Exception | None:
+    """The error of asking the hub for the description of a model, once, within NETWORK_SECONDS; None if it answers.
+
+    Where a server accepts connections and then is silent, the client would retry each download for minutes.
+    """
+    return problem_in_time("the hub", lambda: hub.HfApi().model_info(model, timeout=NETWORK_SECONDS))
+
+
+def fingerprint(path: Path, expected_sha256: str | None = None) -> str:
+    """SHA-256 of a file in hexadecimal; raises CheckpointError if it differs from the expected one."""
+    digest = hashlib.sha256()
+    with open_regular(path, MAX_WEIGHTS_BYTES, CheckpointError) as file, os_errors(path, "be read", CheckpointError):
+        while block := file.read(2**20):
+            digest.update(block)
+    found = digest.hexdigest()
+    if expected_sha256 is not None and found != expected_sha256.lower():
+        raise CheckpointError(
+            f"{printable_name(path)}: expected weights with SHA-256 {expected_sha256}, but these have {found}; "
+            "download them again"
+        )
+    return found
+
+
+def short_name(kind: str, sha256: str) -> str:
+    """Name of an adapter: its kind and the first digits of its weights' hash."""
+    return f"{kind}-{sha256[:12]}"
+
+
+def read_tensors(path: Path) -> dict[str, Any]:
+    """The content of a safetensors or PyTorch file (a state dict, or a dictionary that holds one), on the CPU.
+
+    PyTorch files are unpickled with `weights_only`: code inside them is refused, not run. Raises CheckpointError where
+    the file is something else.
+    """
+    open_regular(path, MAX_WEIGHTS_BYTES, CheckpointError).close()
+    torch = require("torch", EXTRA)
+    try:
+        if path.suffix == ".safetensors":
+            return require("safetensors.torch", EXTRA).load_file(str(path))
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except (
+        safetensors.SafetensorError,
+        pickle.UnpicklingError,
+        zipfile.BadZipFile,
+        RuntimeError,
+        ValueError,
+        EOFError,
+        OSError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        MemoryError,
+    ) as error:
+        raise CheckpointError(
+            f"{printable_name(path)}: expected weights (safetensors or a PyTorch state dict), but: {_first_line(error)}"
+        ) from error
+    if not isinstance(content, dict):
+        raise CheckpointError(
+            f"{printable_name(path)}: expected a PyTorch state dict, but it holds a {type(content).__name__}"
+        )
+    return content
+
+
+def load_strictly(module: Any, tensors: dict[str, Tensor], source: Path) -> None:
+    """Load a state dict whole or not at all; raises CheckpointError naming what does not fit."""
+    try:
+        module.load_state_dict(tensors, strict=True)
+    except RuntimeError as error:
+        first_complaints = " ".join(str(error).split())[:300]
+        raise CheckpointError(f"{source}: these weights belong to another model: {first_complaints}") from error
+
+
+def _first_line(error: Exception | None) -> str:
+    """The first line of a library's message, without its colors."""
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip().splitlines()
+    return printable_text(lines[0]) if lines else type(error).__name__

@@ -1,0 +1,126 @@
+"""Published checkpoints: files of tensors from elsewhere, read strictly, and compared with the model that they are for.
+
+Upstream: `pretrained`, which reads tensors without running code.  Downstream: `mars6.released` and `mars5.released`,
+which know the names and sizes of their models.
+Every tensor is expected and every expected tensor is there. A file that gives a wrong size, asks for code to be run, or
+was cut short is refused before anything is built from it.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from marstts.errors import CheckpointError, MarsError, require
+from marstts.weights.pretrained import EXTRA, fingerprint, read_tensors
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SUFFIXES = (".pt", ".safetensors")
+
+MAX_NAMED = 8
+"""Complaints that a message lists at most."""
+
+
+def check_file(path: Path, expected_sha256: str | None) -> str:
+    """SHA-256 of the file; CheckpointError where there is none, or it has another hash than expected."""
+    if path.suffix not in SUFFIXES:
+        raise CheckpointError(f"{path}: expected a published checkpoint, {' or '.join(SUFFIXES)}")
+    if not path.is_file():
+        raise CheckpointError(f"{path}: no such checkpoint file")
+    return fingerprint(path, expected_sha256)
+
+
+def read_content(path: Path) -> Any:
+    """Read a published file: the tensors of a `.safetensors`, the entries of a `.pt`."""
+    if path.suffix == ".pt":
+        check_archive(path)
+    try:
+        return read_tensors(path)
+    except MarsError:
+        raise
+    except Exception as error:  # a corrupt pickle may fail in any way at all
+        raise CheckpointError(f"{path}: expected a PyTorch checkpoint, but it is corrupt ({error!r})") from error
+
+
+def check_archive(path: Path) -> None:
+    """Refuse what `torch.save` does not write: compressed entries, or more content than the file has bytes.
+
+    Either could unfold to any size in memory.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        raise CheckpointError(f"{path}: expected a PyTorch checkpoint, but it is corrupt: {error}") from error
+    size = sum(entry.file_size for entry in entries)
+    if size > path.stat().st_size or any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+        raise CheckpointError(f"{path}: unfolds to {size} bytes, which PyTorch checkpoints do not; not opened")
+
+
+def check_numbers(source: str, tensors: Mapping[Any, Any], num_bytes: int | None) -> None:
+    """CheckpointError unless all are tensors of finite real numbers that a file of `num_bytes` is large enough for."""
+    torch = require("torch", EXTRA)
+    size = 0
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point() or tensor.layout != torch.strided:
+            raise CheckpointError(f"{source}: expected {name} to be a tensor of real numbers")
+        size += tensor.numel() * tensor.element_size()
+    if num_bytes is not None and size > num_bytes:
+        raise CheckpointError(f"{source}: claims {size} bytes of weights, more than the file has; fetch it again")
+    if any(not bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
+        raise CheckpointError(f"{source}: some weights are not finite numbers; fetch it again")
+
+
+@contextmanager
+def inferring_sizes(source: str, model: str) -> Iterator[None]:
+    """Turn what reading sizes off tensors raises into a CheckpointError: `source` is no published `model`."""
+    try:
+        yield
+    except KeyError as error:
+        raise CheckpointError(f"{source}: no published {model}, for it lacks {error.args[0]}") from error
+    except IndexError as error:
+        raise CheckpointError(f"{source}: no published {model}, for its tables are not matrices") from error
+    except ValidationError as error:
+        reasons = "; ".join(f"{'.'.join(map(str, e['loc']))} {e['msg']}".strip() for e in error.errors())
+        raise CheckpointError(f"{source}: no published {model}, for its sizes are impossible: {reasons}") from error
+
+
+def count_layers(tensors: Mapping[str, Any], stack: str) -> int:
+    """Number of layers of a stack."""
+    return count_numbers(tensors, rf"{re.escape(stack)}\.layers\.(\d+)\.")
+
+
+def count_numbers(tensors: Mapping[str, Any], pattern: str) -> int:
+    """Number of different numbers in names that begin with `pattern`."""
+    found = (re.match(pattern, name) for name in tensors)
+    return len({match[1] for match in found if match})
+
+
+def check_shapes(
+    source: str, model: str, tensors: Mapping[str, Tensor], expected: Mapping[str, tuple[int, ...]]
+) -> None:
+    """Raise CheckpointError naming tensors that are missing, unexpected, or of another shape."""
+    complaints = shape_complaints({name: tuple(tensor.shape) for name, tensor in tensors.items()}, expected)
+    if complaints:
+        rest = f"; and {len(complaints) - MAX_NAMED} more" if len(complaints) > MAX_NAMED else ""
+        raise CheckpointError(f"{source}: no published {model}: {'; '.join(complaints[:MAX_NAMED])}{rest}")
+
+
+def shape_complaints(shapes: Mapping[str, tuple[int, ...]], expected: Mapping[str, tuple[int, ...]]) -> list[str]:
+    """List what is missing, unexpected, or of another shape than expected."""
+    complaints = [f"{name} is missing" for name in sorted(expected.keys() - shapes.keys())]
+    complaints += [f"{name} is not expected" for name in sorted(shapes.keys() - expected.keys())]
+    complaints += [
+        f"{name} is {shapes[name]} instead of {expected[name]}"
+        for name in sorted(expected.keys() & shapes.keys())
+        if shapes[name] != expected[name]
+    ]
+    return complaints

@@ -1,0 +1,81 @@
+"""Graphs of strangers that would use all memory, or all time, are refused or fail in one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from marstts.errors import CheckpointError
+from marstts.onnx.checked_graph import CheckedGraph
+from marstts.onnx.session import open_session
+
+onnx = pytest.importorskip("onnx")
+helper, TensorProto = onnx.helper, onnx.TensorProto
+FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+
+
+def graph_of(nodes: list[Any], constants: dict[str, list[int]], opset: int = 18) -> bytes:
+    """A graph from x (n, 4) to y."""
+    initializers = [helper.make_tensor(name, INT64, [len(values)], values) for name, values in constants.items()]
+    x, y = helper.make_tensor_value_info("x", FLOAT, ["n", 4]), helper.make_tensor_value_info("y", FLOAT, None)
+    graph = helper.make_graph(nodes, "g", [x], [y], initializers)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10).SerializeToString()
+
+
+HUGE_GRAPHS = {
+    "constant": ([helper.make_node("ConstantOfShape", ["n"], ["c"]), helper.make_node("Add", ["x", "c"], ["y"])],
+                 {"n": [2**20, 2**20, 4]}),
+    "half a machine": ([helper.make_node("ConstantOfShape", ["n"], ["c"]), helper.make_node("Add", ["x", "c"], ["y"])],
+                       {"n": [2**35 // 4 * 9, 1]}),
+    "expanded": ([helper.make_node("Expand", ["x", "n"], ["y"])], {"n": [2**20, 2**20, 4]}),
+    "padded": ([helper.make_node("Pad", ["x", "n"], ["y"])], {"n": [0, 0, 2**40, 4]}),
+    "tiled": ([helper.make_node("Tile", ["x", "n"], ["y"])], {"n": [2**40, 4]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("which", HUGE_GRAPHS)
+def test_graphs_that_ask_for_terabytes_are_one_sentence(which: str, tmp_path: Path) -> None:
+    path = tmp_path / "graph.onnx"
+    path.write_bytes(graph_of(*HUGE_GRAPHS[which]))
+    with pytest.raises(CheckpointError) as caught:
+        CheckedGraph(path, {"x": (None, 4)}, {"y": (None, 4)}).run({"x": np.zeros((1, 4), np.float32)}, [(1, 4)])
+    assert "\n" not in str(caught.value)
+
+
+def loop(rounds: str, body_nodes: list[Any], name: str = "y") -> Any:
+    value = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["on"]), *body_nodes], "body",
+        [value("i", INT64, []), value("go", BOOL, []), value("before", FLOAT, None)],
+        [value("on", BOOL, []), value("after", FLOAT, None)],
+    )  # fmt: skip
+    return helper.make_node("Loop", [rounds, "", "x"], [name], body=body)
+
+
+DOUBLE = helper.make_node("Add", ["before", "before"], ["after"])
+ENDLESS = {
+    "many rounds": ([loop("n", [DOUBLE])], {"n": [2**62]}),
+    "negative rounds": ([loop("n", [DOUBLE])], {"n": [-1]}),
+    "two numbers of rounds": ([loop("n", [DOUBLE])], {"n": [3, 3]}),
+    "rounds without number": ([loop("", [DOUBLE])], {}),
+    "a constant without name": ([loop("", [DOUBLE])], {"": [0]}),
+    "computed rounds": ([helper.make_node("Mul", ["m", "m"], ["n"]), loop("n", [DOUBLE])], {"m": [2**30]}),
+    "a loop within a loop": ([loop("n", [loop("n", [DOUBLE], "after")])], {"n": [900]}),
+}
+
+
+@pytest.mark.parametrize("which", ENDLESS)
+def test_loops_that_may_not_end_are_refused(which: str, tmp_path: Path) -> None:
+    path = tmp_path / "graph.onnx"
+    path.write_bytes(graph_of(*ENDLESS[which]))
+    with pytest.raises(CheckpointError, match="a loop that is not known to end within 1000 rounds"):
+        open_session(path)
+
+
+def test_a_loop_of_a_constant_number_of_rounds_is_run(tmp_path: Path) -> None:
+    path = tmp_path / "graph.onnx"
+    path.write_bytes(graph_of([loop("n", [DOUBLE])], {"n": [5]}))
+    assert np.array_equal(open_session(path).run(None, {"x": np.ones((2, 4), np.float32)})[0], np.full((2, 4), 32.0))

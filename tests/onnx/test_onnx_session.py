@@ -1,0 +1,390 @@
+"""Graphs get their weights from safetensors files next to them, which may be links, and from nowhere else."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from marstts.errors import CheckpointError
+from marstts.onnx.graph import embed_inner, external_tensors
+from marstts.onnx.session import open_session
+
+onnx = pytest.importorskip("onnx")
+helper, TensorProto = onnx.helper, onnx.TensorProto
+FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+
+BUNDLE = Path(__file__).parents[2] / "src/marstts/models_data/mini"
+WEIGHTS = {"outer": np.arange(12, dtype=np.float32).reshape(4, 3), "inner": np.arange(9.0, 18.0, dtype=np.float32)}
+posix = pytest.mark.skipif(os.name != "posix", reason="links, pipes and devices of POSIX")
+
+
+def external(name: str, shape: tuple[int, ...], entries: dict[str, Any], data_type: int = FLOAT) -> Any:
+    tensor = TensorProto(name=name, dims=list(shape), data_type=data_type, data_location=TensorProto.EXTERNAL)
+    for key, value in entries.items():
+        tensor.external_data.add(key=key, value=str(value))
+    return tensor
+
+
+def places(path: Path) -> dict[str, dict[str, Any]]:
+    """The external data of every tensor of a safetensors file."""
+    import json
+
+    content = path.read_bytes()
+    start = 8 + struct.unpack("<Q", content[:8])[0]
+    return {
+        name: {
+            "location": path.name,
+            "offset": start + entry["data_offsets"][0],
+            "length": np.diff(entry["data_offsets"])[0],
+        }
+        for name, entry in json.loads(content[8:start]).items()
+    }
+
+
+def loop_body(tensor: Any) -> Any:
+    """Add a tensor of 9 values, reshaped to (3, 3), to what goes round."""
+    shape = helper.make_tensor("shape", INT64, [2], [3, 3])
+    nodes = [
+        helper.make_node("Reshape", [tensor.name, "shape"], ["square"]),
+        helper.make_node("MatMul", ["before", "square"], ["after"]),
+        helper.make_node("Identity", ["go"], ["go_on"]),
+    ]
+    value = helper.make_tensor_value_info
+    inputs = [value("turn", INT64, []), value("go", BOOL, []), value("before", FLOAT, None)]
+    outputs = [value("go_on", BOOL, []), value("after", FLOAT, None)]
+    return helper.make_graph(nodes, "body", inputs, outputs, [tensor, shape])
+
+
+def make_model(outer: Any, inner: Any) -> Any:
+    """x (N, 4) -> x @ outer (4, 3) @ inner (3, 3) @ inner, the latter in a loop of two turns."""
+    nodes = [
+        helper.make_node("MatMul", ["x", outer.name], ["first"]),
+        helper.make_node("Loop", ["turns", "", "first"], ["y"], body=loop_body(inner)),
+    ]
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes, "graph", [value("x", FLOAT, ["n", 4])], [value("y", FLOAT, None)],
+        [outer, helper.make_tensor("turns", INT64, [], [2])],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+
+
+def write_model(folder: Path, outer: dict[str, Any] | None = None, inner: dict[str, Any] | None = None) -> Path:
+    """A graph and its weights; `outer` and `inner` replace entries of the external data."""
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(WEIGHTS, folder / "weights.safetensors")
+    found = places(folder / "weights.safetensors")
+    model = make_model(
+        external("outer", (4, 3), {**found["outer"], **(outer or {})}),
+        external("inner", (9,), {**found["inner"], **(inner or {})}),
+    )
+    (folder / "graph.onnx").write_bytes(model.SerializeToString())
+    return folder / "graph.onnx"
+
+
+def check_computes(path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(2, 4)).astype(np.float32)
+    square = WEIGHTS["inner"].reshape(3, 3)
+    expected = x @ WEIGHTS["outer"] @ square @ square
+    np.testing.assert_allclose(open_session(path).run(None, {"x": x})[0], expected, rtol=1e-4)
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(CheckpointError) as caught:
+        open_session(path)
+    error_text = str(caught.value)
+    assert "\n" not in error_text and len(error_text) < 900
+    return error_text
+
+
+def test_weights_come_from_the_file_next_to_the_graph(tmp_path):
+    check_computes(write_model(tmp_path))
+
+
+def test_a_session_works_after_its_files_are_removed(tmp_path):
+    path = write_model(tmp_path / "model")
+    session = open_session(path)
+    x = np.ones((1, 4), np.float32)
+    before = session.run(None, {"x": x})[0]
+    shutil.rmtree(path.parent)
+    assert np.array_equal(session.run(None, {"x": x})[0], before)
+
+
+@posix
+def test_hard_links_of_package_managers_are_read(tmp_path):
+    source = write_model(tmp_path / "cache").parent
+    target = tmp_path / "installed"
+    target.mkdir()
+    for file in source.iterdir():
+        os.link(file, target / file.name)
+    check_computes(target / "graph.onnx")
+    check_computes(source / "graph.onnx")
+
+
+@posix
+def test_symbolic_links_of_hub_caches_are_read(tmp_path):
+    source = write_model(tmp_path / "made").parent
+    (tmp_path / "blobs").mkdir()
+    (tmp_path / "snapshots" / "main").mkdir(parents=True)
+    for number, file in enumerate(source.iterdir()):
+        file.rename(tmp_path / "blobs" / f"{number:064x}")
+        (tmp_path / "snapshots" / "main" / file.name).symlink_to(f"../../blobs/{number:064x}")
+    check_computes(tmp_path / "snapshots" / "main" / "graph.onnx")
+
+
+@pytest.mark.slow
+@posix
+@pytest.mark.parametrize("link", ["hard", "symbolic"])
+def test_a_packaged_bundle_of_links_opens_whole(tmp_path, link):
+    for file in BUNDLE.rglob("*"):
+        target = tmp_path / "bundle" / file.relative_to(BUNDLE)
+        if file.is_file():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            blob = tmp_path / "blobs" / "-".join(file.relative_to(BUNDLE).parts)
+            blob.parent.mkdir(exist_ok=True)
+            shutil.copyfile(file, blob)
+            os.link(blob, target) if link == "hard" else target.symlink_to(blob)
+    graphs = sorted((tmp_path / "bundle").rglob("*.onnx"))
+    assert len(graphs) == 11
+    for graph in graphs:
+        open_session(graph)
+
+
+LOCATIONS = [
+    "../weights.safetensors",
+    "../../../../../../etc/passwd",
+    "/etc/passwd",
+    "./weights.safetensors",
+    "folder/weights.safetensors",
+    "C:\\windows\\win.ini",
+    "..\\weights.safetensors",
+    "\\\\server\\share\\weights",
+    "file:///etc/passwd",
+    "*/_ORT_MEM_ADDR_/*",
+    "..",
+    ".",
+    "",
+    "weights.safetensors\0",
+    "weights\nsafetensors",
+]
+
+
+@pytest.mark.parametrize("which", ["outer", "inner"])
+@pytest.mark.parametrize("location", LOCATIONS)
+def test_a_location_that_is_no_plain_name_is_refused(tmp_path, which, location):
+    write_model(tmp_path)  # so that a file is there
+    path = write_model(tmp_path / "folder", **{which: {"location": location}})
+    assert "expected the name of a file next to it" in refusal(path)
+
+
+@posix
+@pytest.mark.parametrize("which", ["outer", "inner"])
+def test_a_link_to_a_file_that_holds_no_weights_is_refused(tmp_path, which):
+    (tmp_path / "secret").write_text("root:x:0:0:" * 1000)
+    for name, make in (("soft", Path.symlink_to), ("hard", Path.hardlink_to)):
+        path = write_model(tmp_path / name, **{which: {"location": "stolen", "offset": 0, "length": 48}})
+        make(path.parent / "stolen", tmp_path / "secret")
+        assert "expected weights as a safetensors file" in refusal(path)
+
+
+@posix
+def test_weights_that_are_no_regular_file_are_refused(tmp_path):
+    path = write_model(tmp_path)
+    weights = tmp_path / "weights.safetensors"
+
+    def refused_as(make: Any) -> str:
+        weights.unlink() if not weights.is_dir() else weights.rmdir()
+        make()
+        return refusal(path)
+
+    assert "no such file" in refused_as(lambda: None)
+    weights.touch()
+    assert "device or a pipe" in refused_as(lambda: weights.symlink_to("/dev/zero"))
+    assert "device or a pipe" in refused_as(lambda: os.mkfifo(weights))
+    assert "links form a loop" in refused_as(lambda: weights.symlink_to(weights.name))
+    assert "this is a folder" in refused_as(weights.mkdir)
+
+
+def test_missing_files_are_named(tmp_path):
+    assert "expected an ONNX graph here" in refusal(tmp_path / "none.onnx")
+    path = write_model(tmp_path)
+    (tmp_path / "weights.safetensors").unlink()
+    assert "weights.safetensors: no such file; expected the weights of graph.onnx here" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("entries", "complaint"),
+    [
+        ({"offset": 0}, "are no tensor of this file"),  # the header
+        ({"offset": 10**17}, "are no tensor of this file"),
+        ({"length": 10**17}, "are no tensor of this file|do not agree"),
+        ({"length": 4}, "do not agree|cannot be loaded"),
+        ({"offset": -1}, "expected a whole number"),
+        ({"offset": "9" * 40}, "expected a whole number"),
+        ({"offset": "٣"}, "expected a whole number"),
+        ({"checksum": "abc"}, "in an unusual way"),
+    ],
+)
+@pytest.mark.parametrize("which", ["outer", "inner"])
+def test_weights_must_be_tensors_of_their_file(tmp_path, which, entries, complaint):
+    import re
+
+    assert re.search(complaint, refusal(write_model(tmp_path, **{which: entries})))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"x" * 7,
+        struct.pack("<Q", 2**63) + b"{}",
+        struct.pack("<Q", 2) + b"[]",
+        struct.pack("<Q", 2) + b"{}" + b"more",
+        struct.pack("<Q", 4) + b'{"a"',
+        struct.pack("<Q", 40) + b'{"a":{"data_offsets":[0,99999999999999]}}'[:40],
+        struct.pack("<Q", 35) + b'{"a":{"data_offsets":[0,%d]}}      ' % 9,
+        struct.pack("<Q", 29) + b'{"a":{"data_offsets":[true]}}',
+        struct.pack("<Q", 32) + b'{"a":{"data_offsets":["x","yy"]}}'[:32],
+        struct.pack("<Q", 200) + b"[" * 200,
+    ],
+)
+def test_files_that_are_no_safetensors_are_refused(tmp_path, content):
+    path = write_model(tmp_path)
+    (tmp_path / "weights.safetensors").write_bytes(content)
+    assert "expected weights as a safetensors file" in refusal(path)
+
+
+def test_a_repeated_entry_is_refused(tmp_path):
+    path = write_model(tmp_path)
+    model = onnx.load(str(path), load_external_data=False)
+    model.graph.initializer[0].external_data.add(key="location", value="/etc/passwd")
+    path.write_bytes(model.SerializeToString())
+    assert "in an unusual way" in refusal(path)
+
+
+def everywhere(tensor: Any) -> dict[str, Any]:
+    """A model for every place where a tensor can be."""
+    value = helper.make_tensor_value_info
+    node = helper.make_node("Identity", ["x"], ["y"])
+    output = value("y", FLOAT, [1])
+
+    def model(nodes: list[Any], initializers: list[Any] = (), **more: Any) -> Any:
+        graph = helper.make_graph(nodes, "g", [value("x", FLOAT, [1])], [output], list(initializers))
+        return helper.make_model(graph, **more)
+
+    constant = helper.make_node("Constant", [], ["c"], value=tensor)
+    listed = helper.make_node("Custom", [], ["c"], domain="d", tensors=[tensor])
+    inner = helper.make_graph([constant], "inner", [], [output])
+    sparse = onnx.SparseTensorProto(dims=[1])
+    sparse.values.CopyFrom(tensor)
+    with_sparse = model([node])
+    with_sparse.graph.sparse_initializer.append(sparse)
+    function = helper.make_function("d", "f", ["x"], ["y"], [constant, node], [helper.make_opsetid("", 18)])
+    default = helper.make_function("d", "f", ["x"], ["y"], [node], [helper.make_opsetid("", 18)])
+    default.attribute_proto.append(helper.make_attribute("a", tensor))
+    training = model([node])
+    training.training_info.add().initialization.initializer.append(tensor)
+    unused = model([node], [tensor])
+    unused.graph.initializer[0].data_location = TensorProto.DEFAULT
+    return {
+        "initializer": model([node], [tensor]),
+        "marked as unused": unused,
+        "attribute": model([constant, node]),
+        "list of tensors": model([listed, node]),
+        "subgraph": model([helper.make_node("If", ["x"], ["y"], then_branch=inner, else_branch=inner)]),
+        "list of graphs": model([helper.make_node("Custom", [], ["c"], domain="d", graphs=[inner]), node]),
+        "sparse initializer": with_sparse,
+        "sparse attribute": model([helper.make_node("Constant", [], ["c"], sparse_value=sparse), node]),
+        "function": model([node], functions=[function]),
+        "function's default": model([node], functions=[default]),
+        "training": training,
+    }
+
+
+PLACES = tuple(everywhere(external("t", (1,), {"location": "w", "offset": 0, "length": 4})))
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_file_is_found_wherever_a_model_names_it(tmp_path, place):
+    evil = external("t", (1,), {"location": "/etc/passwd", "offset": 0, "length": 4})
+    content = everywhere(evil)[place].SerializeToString()
+    assert {tensor.location for tensor in external_tensors(content)} == {"/etc/passwd"}
+    (tmp_path / "graph.onnx").write_bytes(content)
+    assert "expected the name of a file next to it" in refusal(tmp_path / "graph.onnx")
+
+
+def test_inner_weights_are_taken_into_the_graph_and_nothing_else_changes(tmp_path):
+    content = write_model(tmp_path).read_bytes()
+    weights = (tmp_path / "weights.safetensors").read_bytes()
+    embedded = embed_inner(content, lambda tensor: weights[tensor.offset : tensor.offset + tensor.length])
+    expected = onnx.load_from_string(content)
+    (body,) = [a.g for node in expected.graph.node for a in node.attribute if a.name == "body"]
+    body.initializer[0].CopyFrom(
+        TensorProto(name="inner", dims=[9], data_type=FLOAT, raw_data=WEIGHTS["inner"].tobytes())
+    )
+    assert onnx.load_from_string(embedded) == expected
+
+
+def test_what_is_found_is_what_onnx_finds_in_the_packaged_graphs():
+    for path in BUNDLE.rglob("*.onnx"):
+        found = {(t.location, t.offset, t.length, t.shape) for t in external_tensors(path.read_bytes())}
+        tensors = onnx.external_data_helper._get_all_tensors(onnx.load(str(path), load_external_data=False))
+        expected = set()
+        for tensor in tensors:
+            if tensor.data_location == TensorProto.EXTERNAL:
+                error_text = {entry.key: entry.value for entry in tensor.external_data}
+                expected.add(
+                    (error_text["location"], int(error_text["offset"]), int(error_text["length"]), tuple(tensor.dims))
+                )
+        assert found == expected and found
+
+
+def test_deep_nesting_is_refused(tmp_path):
+    def field(number: int, message: bytes) -> bytes:
+        length = bytes([len(message) & 0x7F | 0x80, len(message) >> 7 & 0x7F | 0x80, len(message) >> 14])
+        return bytes([number << 3 | 2]) + length + message
+
+    graph = field(5, external("t", (1,), {"location": "w", "offset": 0, "length": 4}).SerializeToString())
+    for _ in range(40):
+        graph = field(1, field(5, field(6, graph)))  # a node, its attribute, a graph
+    (tmp_path / "graph.onnx").write_bytes(field(7, graph))
+    assert "nested deeper than 64 levels" in refusal(tmp_path / "graph.onnx")
+
+
+@pytest.mark.slow
+def test_mutated_graphs_are_opened_or_refused(tmp_path):
+    """Damage anywhere is a sentence, and never makes the runtime read another file."""
+    path = write_model(tmp_path)
+    content, rng = path.read_bytes(), random.Random(11)
+    for _ in range(400):
+        corrupt = bytearray(content)
+        for _ in range(rng.randint(1, 3)):
+            place = rng.randrange(len(corrupt))
+            corrupt[place : place + rng.randint(0, 3)] = bytes(rng.randrange(256) for _ in range(rng.randint(0, 3)))
+        path.write_bytes(corrupt[: rng.choice([len(corrupt), rng.randrange(len(corrupt))])])
+        try:
+            open_session(path)
+        except CheckpointError as error:
+            assert "\n" not in str(error)
+
+
+def test_the_runtime_stores_and_sends_no_telemetry(tmp_path):
+    environment = {**os.environ, "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+    environment.pop("ORT_DISABLE_TELEMETRY", None)
+    environment.pop("XDG_CACHE_HOME", None)
+    script = "import marstts.onnx.session, onnxruntime, os; print(os.environ['ORT_DISABLE_TELEMETRY'])"
+    command = [sys.executable, "-c", script]
+    printed = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+    assert printed.strip() == "1" and not list(tmp_path.iterdir())
+    chosen = subprocess.run(command, env={**environment, "ORT_DISABLE_TELEMETRY": "0"}, check=True, capture_output=True)
+    assert chosen.stdout.strip() == b"0", "the user's own choice is overwritten"
