@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -10,10 +11,12 @@ import pytest
 
 from marstts.audio import Waveform
 from marstts.errors import AudioError, ConfigError, TextError, VoiceError
-from marstts.generation.request import StopReason
+from marstts.generation.request import RequestState, StopReason
+from marstts.generation.scheduler import AsyncScheduler
 from marstts.synthesis import batch as many
 from marstts.synthesis.batch import SpeakResult
 from marstts.synthesis.continuation import Continuation
+from marstts.synthesis.guard import TakeGuard
 from marstts.synthesis.speech import Take
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.voice import Voice
@@ -179,6 +182,25 @@ def test_closing_stops_the_work_within_a_patch(reference: Waveform):
     made = len(patches)
     results.close()
     assert len(patches) == made < 30 and threading.active_count() == threads
+
+
+@pytest.mark.parametrize("last", [3, 7, 12])
+def test_a_take_that_ends_between_patches_of_a_shared_batch_is_spoken_once(
+    last: int, reference: Waveform, monkeypatch: pytest.MonkeyPatch
+):
+    """The caller is slower than the batch, so that several patches of a row wait for it."""
+
+    def judge(guard: TakeGuard, row: RequestState) -> RequestState:
+        time.sleep(0.02)
+        return replace(row, stop=StopReason.WORDS_DONE) if len(row.patches) == last else row
+
+    monkeypatch.setattr(TakeGuard, "judge", judge)
+    tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(40))
+    voice = tts.clone(reference)
+    alone = tts.speak(TEXTS[0], voice)
+    with AsyncScheduler(tts.engine, 8) as shared:
+        speech = tts.speak(TEXTS[0], voice, scheduler=shared)
+    assert codes_of(speech) == codes_of(alone) and len(speech.takes[0].codes[0]) == last
 
 
 def test_the_same_batch_runs_the_same_way_every_time(reference: Waveform):

@@ -218,7 +218,9 @@ class BatchSpeaker:
         """Generate one patch of every row, and hand to the decoder what fills a chunk."""
         self.num_steps += 1
         for made in self.scheduler.step():
-            attempt = self.active[made.request]
+            attempt = self.active.get(made.request)
+            if attempt is None:
+                continue  # ended at an earlier one of several patches that came together
             row = attempt.guard.judge(made)
             decodable = len(row.patches) - self.session.codec.lookahead_patches
             if row.stop is not None:
