@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 from safetensors.numpy import save_file
 
 from marstts.errors import CheckpointError
@@ -23,7 +24,6 @@ from marstts.onnx.quantize import (
     weights_by_use,
 )
 from marstts.onnx.session import Session, open_session
-from onnx import TensorProto, helper
 
 WEIGHTS = "weights.safetensors"
 RNG = np.random.default_rng(0)
