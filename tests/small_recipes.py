@@ -48,6 +48,8 @@ def copy_small(folder: Path) -> Path:
     for path in recipes.rglob("*.sh"):
         script = re.sub(r"--sentences [0-9]+", f"--sentences {SENTENCES}", path.read_text(encoding="utf-8"))
         path.write_text(script, encoding="utf-8")
+    with (recipes / "mini" / "preference.toml").open("a", encoding="utf-8") as file:
+        file.write('recognizer = "sphinx"\n')  # needs no weights
     with (recipes / "mini" / "synthetic.toml").open("a", encoding="utf-8") as file:
         file.writelines(f"{name} = {value}\n" for name, value in CORPUS.items())
     return recipes

@@ -208,6 +208,7 @@ def environment_of_recipes(output: Path, variables: Mapping[str, str] | None = N
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m marstts "$@"\n')
     command.chmod(0o755)
     environment = {**os.environ, "PATH": f"{command.parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    environment["METRICS"] = "sphinx,resemblyzer"  # need no weights
     return {**environment, **(variables or {})}
 
 

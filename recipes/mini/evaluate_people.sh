@@ -2,7 +2,7 @@
 # Scores models in the voices of held-out readers, and espeak-ng and resynthesis by the codec; every step resumes.
 # Usage: recipes/mini/evaluate_people.sh WORK_FOLDER [PEOPLE_FOLDER [MODEL...]]
 #   PEOPLE_FOLDER holds utterances.tsv and its recordings (`prepare people`), default: people; MODEL: a bundle, default: mini
-#   LIMIT=104 trials of each test set, WORKERS=1 processes for the metrics; CLONE=shallow, deep or both; models without
+#   METRICS=default, as in METRICS=default,faster-whisper=FOLDER; LIMIT=104 trials of each test set, WORKERS=1 processes for the metrics; CLONE=shallow, deep or both; models without
 #   aligned heads clone references of more than 12 s as shallow ones only
 # Readers are LibriSpeech's and LibriTTS's of no training split. Needs the extra eval and the package espeak-ng.
 #   WORK_FOLDER/voices   sentences of the synthetic test set in the readers' voices: similarity, own reference first
@@ -13,14 +13,14 @@ work=${1:?the folder of takes and scores}
 people=${2:-people}
 models=("${@:3}")
 [ ${#models[@]} -gt 0 ] || models=(mini)
-: "${LIMIT:=104}" "${CLONE:=shallow}" "${WORKERS:=1}"
+: "${LIMIT:=104}" "${CLONE:=shallow}" "${WORKERS:=1}" "${METRICS:=default}"
 export OMP_NUM_THREADS=1
 systems=()
 for model in "${models[@]}"; do systems+=(--system "$model"); done
 
 marstts prepare people --root "$people" --output "$work/readers" --min-seconds 2 \
     --exclude ljspeech --exclude common_voice --exclude vctk --exclude cmu_arctic
-options=("${systems[@]}" --limit "$LIMIT" --clone "$CLONE" --workers "$WORKERS" --metrics sphinx,resemblyzer,dnsmos,plcmos)
+options=("${systems[@]}" --limit "$LIMIT" --clone "$CLONE" --workers "$WORKERS" --metrics "$METRICS")
 marstts evaluate "${options[@]}" --testset real-speakers --root "$work/readers" --baselines espeak-ng \
     --metrics-model none --output "$work/voices"
 marstts evaluate "${options[@]}" --testset "$work/readers/utterances.jsonl" --metrics-model "${models[0]}" \

@@ -2,7 +2,7 @@
 # Preference training of mini with the synthetic corpus. An interrupted run resumes.
 # Usage: recipes/mini/preference.sh WORK_FOLDER     (that of run.sh, with the corpus and the model; about a quarter of an
 # hour on two cores, twice that with guidance; pip install 'marstts[train,eval]')
-# SCHEME=best_vs_worst recipes/mini/preference.sh WORK_FOLDER   pairs the same takes with one another.
+# METRICS are those of the evaluation (default); SCHEME=best_vs_worst recipes/mini/preference.sh WORK_FOLDER   pairs the same takes with one another.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=${1:?usage: recipes/mini/preference.sh WORK_FOLDER}
@@ -34,5 +34,5 @@ echo "5. Evaluate: both models speak 200 other sentences with the same seeds."
 marstts evaluate testset "$manifest" --speakers 8 --sentences 200 --style any --exclude "$stage/validation.jsonl" \
     --output "$stage/final.jsonl"
 marstts evaluate --system "$model" --system "$trained" --clone shallow --baselines "" \
-    --testset "$stage/final.jsonl" --metrics sphinx,word-test,resemblyzer,identity --workers "$cores" \
+    --testset "$stage/final.jsonl" --metrics "${METRICS:-default}" --workers "$cores" \
     --output "$stage/evaluation"

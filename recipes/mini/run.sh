@@ -5,7 +5,7 @@
 #   apt-get install espeak-ng flite rhvoice rhvoice-english libttspico-utils    (the last three are in Debian's non-free)
 #   pip install 'marstts[train,synthetic,eval]'
 #
-# Variable: LIMIT trials of the evaluation (all 56).
+# Variables: LIMIT trials of the evaluation (all 56); METRICS of the evaluation (default).
 #
 # The packaged weights were made this way with detours, which docs/log describes. The first stage of the codec and the
 # identity encoder were trained on an earlier, smaller corpus. The second stage of the codec ran twice, first without F0.
@@ -45,4 +45,4 @@ torchrun --nproc-per-node "$cores" --no-python marstts train mars6 --config "$he
 marstts export "$work/mars6_guidance" --codec "$work/export/codec" --identity "$work/export/identity" \
     --style "$work/export/style" --name mini --spelling simple --output "$work/mini"
 marstts evaluate --system "$work/mini" --root "$work/synthetic" --output "$work/evaluation" --workers "$cores" \
-    ${LIMIT:+--limit "$LIMIT"}
+    --metrics "${METRICS:-default}" ${LIMIT:+--limit "$LIMIT"}

@@ -44,7 +44,7 @@ def test_a_perfect_codec_scores_perfectly(tmp_path: Path):
     pytest.importorskip("pystoi")
     pytest.importorskip("pesq")
     clip = Clip(RECORDINGS / "sense-0930.flac", "he might even have been made amiable himself")
-    result = evaluate_codec(PerfectCodec(), [clip])
+    result = evaluate_codec(PerfectCodec(), [clip], "sphinx")
     [score] = result.clips
     assert score.stoi == pytest.approx(1.0, abs=1e-6) and score.estoi == pytest.approx(1.0, abs=1e-6)
     assert score.pesq == pytest.approx(4.644, abs=1e-3)

@@ -41,19 +41,21 @@ def test_metrics_are_a_named_set_or_a_list():
     paper = ["whisper", "wavlm", "resemblyzer", "utmos", "prosody"]
     assert parse_metrics("paper", None).names == dict.fromkeys(paper)
     for of_the_model in ("identity", "style"):
-        assert of_the_model in parse_metrics("offline", "mini").names
-        assert of_the_model not in parse_metrics("offline", None).names
+        assert of_the_model in parse_metrics("default", "mini").names
+        assert of_the_model not in parse_metrics("default", None).names
+    judges = parse_metrics("default,faster-whisper=folder/base", None).names
+    assert judges["faster-whisper"] == "folder/base" and "distillmos" in judges and "sphinx" not in judges
     assert parse_metrics("whisper=folder/base, dnsmos", None).names == {"whisper": "folder/base", "dnsmos": None}
 
 
 @pytest.mark.parametrize(
     ("names", "complaint"),
     [
-        ("telepathy", "no metric 'telepathy'; expected offline or paper alone, or some of sphinx, whisper, "),
+        ("telepathy", "no metric 'telepathy'; expected default, paper, sphinx, whisper, "),
         ("sphinx,whisper", "at most one recognizer"),
         ("", "no metric ''"),
-        ("offline,foo", "'offline' is a set of metrics, which stands alone, and there is no metric 'foo'; expected "),
-        ("dnsmos,paper", "'paper' is a set of metrics, which stands alone; expected offline or paper alone, or "),
+        ("default,foo", "there is no metric 'foo'; expected default, "),
+        ("default,paper", "at most one recognizer"),
         ("dnsmos,sphinx=folder", "weights of 'sphinx' cannot be chosen, only those of whisper, faster-whisper, wavlm"),
         ("whisper=", "no weights after 'whisper='"),
     ],

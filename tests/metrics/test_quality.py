@@ -12,7 +12,7 @@ import pytest
 from marstts.audio import Waveform, resample
 from marstts.errors import ConfigError, MissingExtraError
 from marstts.metrics import quality
-from marstts.metrics.quality import Dnsmos, Plcmos, Utmos, open_quality_metric
+from marstts.metrics.quality import DistillMos, Dnsmos, Plcmos, Utmos, open_quality_metric
 
 
 @pytest.mark.slow
@@ -32,6 +32,21 @@ def test_plcmos_prefers_a_recording_to_the_same_in_four_bits(surpassed: Waveform
     metric = Plcmos()
     coarse = Waveform(np.round(surpassed.samples * 8) / 8, surpassed.sample_rate)
     assert metric.rate(surpassed)["plcmos"] > metric.rate(coarse)["plcmos"] + 0.5
+
+
+@pytest.mark.slow
+def test_distillmos_prefers_recordings_to_the_same_with_noise_and_needs_no_torchaudio(
+    surpassed: Waveform, amiable: Waveform, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    pytest.importorskip("xls_r_sqa")
+    monkeypatch.setattr(quality, "is_installed", lambda package: False)
+    metric = DistillMos()
+    assert "torchaudio" not in sys.modules and capsys.readouterr().out == ""
+    for recording in (surpassed, amiable):
+        noise = np.random.default_rng(0).normal(0, 0.02, len(recording.samples)).astype(np.float32)
+        noisy = Waveform(recording.samples + noise, recording.sample_rate)
+        [clean_score], [noisy_score] = metric.rate(recording).values(), metric.rate(noisy).values()
+        assert 5 >= clean_score > noisy_score + 0.3 >= 1.3
 
 
 @pytest.mark.parametrize(
@@ -60,8 +75,9 @@ def test_utmos_gets_16_khz_and_the_downloaded_weights(monkeypatch: pytest.Monkey
 
 
 def test_unknown_quality_metrics_and_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch):
-    with pytest.raises(ConfigError, match="expected one of dnsmos, plcmos, utmos"):
+    with pytest.raises(ConfigError, match="expected one of distillmos, dnsmos, plcmos, utmos"):
         open_quality_metric("telepathy")
-    monkeypatch.setitem(sys.modules, "utmos_pytorch", None)
-    with pytest.raises(MissingExtraError, match=r"marstts\[eval-models\]"):
-        open_quality_metric("utmos")
+    for package, name, extra in (("utmos_pytorch", "utmos", "eval-models"), ("distillmos", "distillmos", "eval")):
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(MissingExtraError, match=rf"{package}.*marstts\[{extra}\]"):
+            open_quality_metric(name)

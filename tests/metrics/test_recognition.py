@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from marstts.audio import Waveform
-from marstts.errors import CheckpointError, MissingExtraError
+from marstts.errors import CheckpointError, ConfigError, MissingExtraError
 from marstts.metrics import recognition, sphinx
 from marstts.metrics.recognition import (
     Edits,
@@ -18,6 +18,7 @@ from marstts.metrics.recognition import (
     SphinxRecognizer,
     WhisperRecognizer,
     character_edits,
+    open_recognizer,
     word_edits,
 )
 
@@ -111,7 +112,7 @@ def test_faster_whisper_gets_16_khz_english(monkeypatch: pytest.MonkeyPatch, tmp
     ]
     assert recognizer.name.startswith("faster-whisper tiny (") and asked == ["Systran/faster-whisper-tiny"]
     monkeypatch.setitem(sys.modules, "faster_whisper", None)
-    with pytest.raises(MissingExtraError, match=r"marstts\[eval-models\]"):
+    with pytest.raises(MissingExtraError, match=r"marstts\[eval\]"):
         FasterWhisperRecognizer()
 
 
@@ -148,6 +149,25 @@ def test_whisper_transcribes_through_transformers(monkeypatch: pytest.MonkeyPatc
     recognizer = WhisperRecognizer("somewhere")
     assert recognizer.transcribe(Waveform(np.ones(24_000, np.float32), 24_000)) == ["the", "cat", "sat"]
     assert recognizer.name.startswith("somewhere (transformers ")
+
+
+@pytest.mark.parametrize("choice", ["ear", "sphinx=folder", "faster-whisper="])
+def test_recognizers_that_cannot_be_opened_are_refused(choice: str):
+    with pytest.raises(ConfigError, match=choice.partition("=")[0]):
+        open_recognizer(choice)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.bin"])
+def test_a_folder_whose_files_are_none_of_whisper_is_refused(name: str, tmp_path: Path):
+    pytest.importorskip("faster_whisper")
+    for file in ("model.bin", "config.json", "tokenizer.json", "vocabulary.txt"):
+        (tmp_path / file).write_text("{}")
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        open_recognizer(f"faster-whisper={tmp_path}")
+    (tmp_path / name).unlink()
+    with pytest.raises(CheckpointError, match=f"expected {name}"):
+        open_recognizer(f"faster-whisper={tmp_path}")
 
 
 @pytest.mark.slow

@@ -85,7 +85,7 @@ class ConstantAligner:
 @pytest.fixture
 def quick_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stand-ins for the metrics, wherever the package opens them."""
-    monkeypatch.setitem(recognition.RECOGNIZERS, "sphinx", CountingRecognizer)
+    monkeypatch.setitem(recognition.RECOGNIZERS, "faster-whisper", CountingRecognizer)
     monkeypatch.setattr(scoring, "open_quality_metric", lambda name: LoudnessPredictor())
     for module in (scoring, validation):
         monkeypatch.setattr(module, "MinimalPairTest", HalfCorrectPairs)

@@ -286,7 +286,7 @@ def test_scores_that_are_not_finite_are_refused_by_name(
 def test_missing_packages_are_named_before_any_take_is_scored(copy_of_mined: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(scoring, "missing_packages", lambda tools: [f"{tools[0]} needs a package"])
     executor = CountingExecutor()
-    with pytest.raises(MissingExtraError, match="sphinx needs a package"):
+    with pytest.raises(MissingExtraError, match="faster-whisper needs a package"):
         make(copy_of_mined, executor)
     assert executor.names == []
 
@@ -297,8 +297,10 @@ def test_folders_that_cannot_be_ranked_are_refused(copy_of_mined: Path, tmp_path
         make(tmp_path)
     with pytest.raises(DataError, match=r"none of .* scored takes makes a pair; relax the thresholds"):
         make(copy_of_mined, rejected_min_cer=99)
-    with pytest.raises(ConfigError, match="no recognizer 'ear'; expected one of sphinx"):
+    with pytest.raises(ConfigError, match="no recognizer 'ear'; expected one of sphinx, whisper, faster-whisper"):
         make(copy_of_mined, recognizer="ear")
+    with pytest.raises(ConfigError, match="no quality metric 'ear'; expected one of distillmos, "):
+        make(copy_of_mined, mos_predictor="ear")
     record = json.loads((copy_of_mined / PROVENANCE_FILE).read_text())
     (copy_of_mined / PROVENANCE_FILE).write_text(json.dumps(record | {"codec": "older"}))
     with pytest.raises(DataError, match="codes of 'older', but the model"):
@@ -310,23 +312,8 @@ def test_folders_that_cannot_be_ranked_are_refused(copy_of_mined: Path, tmp_path
         make(copy_of_mined)
 
 
-def test_utmos_predicts_where_available_and_dnsmos_elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    def offline(name: str):
-        raise OSError("no network")
-
-    monkeypatch.setattr(scoring, "open_quality_metric", lambda name: None)
-    assert scoring.choose_mos_predictor("auto", tmp_path) == "utmos"
-    assert scoring.choose_mos_predictor("plcmos", tmp_path) == "plcmos"
-    monkeypatch.setattr(scoring, "open_quality_metric", offline)
-    assert scoring.choose_mos_predictor("auto", tmp_path) == "dnsmos"
-    scoring.begin_scores(tmp_path, {"mos_predictor": "utmos"})
-    assert scoring.choose_mos_predictor("auto", tmp_path) == "dnsmos"
-    (tmp_path / "takes-00000.jsonl").touch()
-    assert scoring.choose_mos_predictor("auto", tmp_path) == "utmos"
-
-
 def test_silence_gets_the_worst_scores(toy_bundle: Path, quick_metrics):
-    models = scoring.load_models(str(toy_bundle), ScoringPlan("sphinx", "dnsmos", tuple(Metric), (Half.CYCLE,)))
+    models = scoring.load_models(str(toy_bundle), ScoringPlan("faster-whisper", "dnsmos", tuple(Metric), (Half.CYCLE,)))
     codes = (np.zeros(0, np.int64),) * 3
     nothing = GeneratedHalf(embeddings={}, prefix=codes, codes=codes, stop=StopReason.EOS)
     worst = Score(transcript="", cer=1.0, minimal_pair_error=1.0, alignment_nll=scoring.MAX_ALIGNMENT_NLL, mos=1.0)

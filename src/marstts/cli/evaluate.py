@@ -47,13 +47,18 @@ from marstts.evaluation.testsets.catalog import (
 from marstts.evaluation.verification import measure_encoder
 from marstts.io.file_errors import printable_name, printable_text
 from marstts.metrics.panel import MetricsConfig, fetch_weights, open_metrics, open_speaker_metric, parse_metrics
+from marstts.metrics.recognition import check_recognizer
 from marstts.metrics.requirements import missing_packages
 from marstts.metrics.testset import Trial, make_testset, read_testset, trials_digest, write_testset
 
 evaluate = typer.Typer(help="Score synthesized speech against recordings.", invoke_without_command=True)
 
 Metrics = Annotated[
-    str, typer.Option(help="offline, paper, or metrics by name, as in whisper=FOLDER,resemblyzer,dnsmos.")
+    str,
+    typer.Option(
+        help="default, paper, or metrics by name, each with a folder or name of its weights: "
+        "default,faster-whisper=FOLDER; resemblyzer,distillmos."
+    ),
 ]
 Workers = Annotated[int, typer.Option(min=1, help="Processes that compute metrics.")]
 
@@ -101,7 +106,7 @@ def evaluate_systems(
     baselines: Annotated[
         str, typer.Option(help="Systems to compare with, separated by commas; empty for none.")
     ] = ",".join(DEFAULT_BASELINES),
-    metrics: Metrics = "offline",
+    metrics: Metrics = "default",
     metrics_model: Annotated[
         str | None,
         typer.Option(
@@ -228,9 +233,11 @@ def codec_command(
     audio: Annotated[Path, typer.Option(help="Folder of recordings, or a manifest, whose test split is used.")],
     output: Annotated[Path, typer.Option(help="Folder for codec.json and codec.md.")],
     limit: Annotated[int, typer.Option(min=1, help="Recordings to use at most.")] = 40,
+    recognizer: Annotated[str, typer.Option(help="Recognizer of the CER, as for --metrics.")] = "faster-whisper",
 ) -> None:
     """Score a codec's reconstructions: STOI, PESQ, mel distance, CER, codebook use, speed."""
-    result = evaluate_codec(load_codec(codec), read_clips(audio, limit))
+    check_recognizer(recognizer)
+    result = evaluate_codec(load_codec(codec), read_clips(audio, limit), recognizer)
     typer.echo(write_reconstruction(result, output, {**run_metadata(), "audio": audio.name}))
 
 
@@ -256,7 +263,7 @@ def metrics_command(
     recordings: Annotated[Path, typer.Argument(help="Folder of recordings with transcripts.")],
     output: Annotated[Path, typer.Option(help="Folder for metrics.md and metrics.json.")],
     codec: Annotated[str, typer.Option(help="Codec of the second degradation, as for `codec`.")] = "mini",
-    metrics: Metrics = "offline",
+    metrics: Metrics = "default",
     limit: Annotated[int, typer.Option(min=1, help="Recordings to use at most.")] = 10,
     max_seconds: Annotated[float, typer.Option(help="Longest recording to use.")] = 12.0,
     workers: Workers = 2,

@@ -41,7 +41,7 @@ def report(
     root: Annotated[Path | None, typer.Option(help="Folder of its recordings.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Trials of the ablations to use at most.")] = None,
     clone: Annotated[Clone, typer.Option(help="Clones of the ablations.")] = Clone.SHALLOW,
-    metrics: Annotated[str, typer.Option(help="Metrics of the ablations, as for `marstts evaluate`.")] = "offline",
+    metrics: Annotated[str, typer.Option(help="Metrics of the ablations, as for `marstts evaluate`.")] = "default",
     seed: Annotated[int, typer.Option(help="Seed of the ablations' takes.")] = 0,
     workers: Annotated[int, typer.Option(min=1, help="Processes that compute metrics.")] = 2,
 ) -> None:

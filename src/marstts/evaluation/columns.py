@@ -237,7 +237,7 @@ def voice_columns(name: str) -> list[Metric]:
     ]
 
 
-MAIN_SCALES = ("utmos", "dnsmos_ovrl", "plcmos")
+MAIN_SCALES = ("distillmos", "utmos", "dnsmos_ovrl", "plcmos")
 """Quality scales of the main table."""
 
 

@@ -28,7 +28,7 @@ from marstts.evaluation.systems import decode_to_length
 from marstts.io.files import write_file
 from marstts.io.hash_order import hash_order
 from marstts.metrics.intervals import Interval, ratio_interval
-from marstts.metrics.recognition import Edits, Recognizer, SphinxRecognizer, character_edits
+from marstts.metrics.recognition import Edits, Recognizer, character_edits, open_recognizer
 from marstts.metrics.signal import CodebookUse, codebook_use, log_mel_distance, pesq_wideband, stoi
 from marstts.metrics.words import plain_words
 
@@ -113,9 +113,9 @@ def clips_of_folder(folder: Path) -> list[Clip]:
     return [Clip(path, texts.get(path.name, texts.get(path.stem))) for path in paths]
 
 
-def evaluate_codec(codec: Codec, clips: Sequence[Clip]) -> Reconstruction:
+def evaluate_codec(codec: Codec, clips: Sequence[Clip], recognizer_name: str) -> Reconstruction:
     """Score every clip, the codebooks over all clips, and the speed of decoding."""
-    recognizer = SphinxRecognizer() if any(clip.text for clip in clips) else None
+    recognizer = open_recognizer(recognizer_name) if any(clip.text for clip in clips) else None
     scores, codes = [], []
     progress = Progress(logger, f"clips through {codec.spec.name}", len(clips))
     for clip in clips:

@@ -22,7 +22,17 @@ __all__ = ["TOPLINES", "compare", "format_summary", "markdown_table", "summarize
 
 TERMINAL_COLUMNS = 80
 NAME_COLUMNS = 26
-SUMMARY_COLUMNS = ("wer", "cer", "similarity", "utmos", "dnsmos_ovrl", "plcmos", "failure_rate", "real_time_factor")
+SUMMARY_COLUMNS = (
+    "wer",
+    "cer",
+    "similarity",
+    "distillmos",
+    "utmos",
+    "dnsmos_ovrl",
+    "plcmos",
+    "failure_rate",
+    "real_time_factor",
+)
 """Columns of the terminal's summary, by the beginning of their keys; as many as fit, in this order."""
 
 

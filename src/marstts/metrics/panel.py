@@ -2,9 +2,10 @@
 
 Upstream: `testset`, `take_metrics`.  Downstream: `evaluation.score`, which passes in takes.
 
-Two sets of metrics have names. *offline* needs no download; *paper* has the metrics of MARS6 (arXiv:2501.05787),
-Sec. V (Whisper-base, WavLM-SV, UTMOS), and Resemblyzer, since the published model is conditioned on WavLM-SV. Any
-other set is a list of metrics, each one with its weights after "=": "whisper=openai/whisper-small,resemblyzer,dnsmos".
+Two sets of metrics have names. *default* has Whisper base in CTranslate2's format and DistillMOS. *paper* has the
+metrics of MARS6 (arXiv:2501.05787), Sec. V (Whisper-base, WavLM-SV, UTMOS), and Resemblyzer, since the published model
+is conditioned on WavLM-SV. Any other choice is a list of sets and metrics, each metric with its weights after "=", and
+the last of equal ones counts: "default,faster-whisper=FOLDER" or "whisper=openai/whisper-small,resemblyzer,dnsmos".
 Scores of different metrics are not comparable.
 """
 
@@ -18,6 +19,7 @@ from marstts import audio
 from marstts.audio import Waveform
 from marstts.errors import ConfigError
 from marstts.io.config import Config
+from marstts.metrics import recognition
 from marstts.metrics.hub import fetch_model
 from marstts.metrics.identity import Resemblyzer
 from marstts.metrics.length import check_length, expected_seconds
@@ -46,7 +48,7 @@ from marstts.metrics.words import plain_words
 from marstts.speaker.base import SpeakerEncoder
 
 SETS = {
-    "offline": "sphinx,word-test,resemblyzer,identity,style,dnsmos,plcmos,prosody",
+    "default": "faster-whisper,resemblyzer,identity,style,distillmos,prosody",
     "paper": "whisper,wavlm,resemblyzer,utmos,prosody",
 }
 """Metrics by the name of their set."""
@@ -60,7 +62,7 @@ STYLE = "style"
 OF_THE_MODEL = ("identity", STYLE)
 OTHERS = ("word-test", "prosody", STYLE)
 KNOWN = (*RECOGNIZERS, *SPEAKER_ENCODERS, *QUALITY_METRICS, *OTHERS)
-WITH_WEIGHTS = ("whisper", "faster-whisper", "wavlm")
+WITH_WEIGHTS = (*recognition.WITH_WEIGHTS, "wavlm")
 """Metrics whose weights may be chosen, by a folder or a name after "="."""
 
 WAVLM_FILES = (
@@ -82,9 +84,10 @@ class MetricsConfig(Config):
 
 def parse_metrics(names: str, model: str | None) -> MetricsConfig:
     """The metrics of a set's name or of a list with commas; ConfigError that lists all that is wrong with them."""
-    items = [item.strip().partition("=") for item in SETS.get(names, names).split(",")]
+    listed = [one for item in names.split(",") for one in SETS.get(item.strip(), item).split(",")]
+    items = [item.strip().partition("=") for item in listed]
     if complaints := [complaint for item in items if (complaint := complaint_about(*item))]:
-        allowed = f"{' or '.join(SETS)} alone, or some of {', '.join(KNOWN)}, separated by commas"
+        allowed = f"{', '.join((*SETS, *KNOWN))}, separated by commas"
         raise ConfigError(f"--metrics: {', and '.join(complaints)}; expected {allowed}")
     chosen = {name: source or None for name, _, source in items}
     if len(chosen.keys() & RECOGNIZERS.keys()) > 1:
@@ -96,8 +99,6 @@ def parse_metrics(names: str, model: str | None) -> MetricsConfig:
 
 def complaint_about(name: str, equals: str, source: str) -> str:
     """The fault of one item of a list of metrics; empty where there is none."""
-    if name in SETS:
-        return f"{name!r} is a set of metrics, which stands alone"
     if name not in KNOWN:
         return f"there is no metric {name!r}"
     if equals and name not in WITH_WEIGHTS:

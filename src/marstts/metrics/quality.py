@@ -3,24 +3,28 @@
 Upstream: takes, as waveforms.  Downstream: `panel`, `preference`.
 
 UTMOS (arXiv:2204.02152) is the paper's: MARS6 (arXiv:2501.05787), Sec. V. Its weights are downloaded on first use; the
-package `utmos-pytorch` needs no fairseq and unpickles them with `weights_only`. DNSMOS and PLCMOS contain their weights
-(`speechmos`, MIT). DNSMOS reacts to noise, quantization and vocoders but not to prosody, and rates a robot with a clean
-voice high (P.808); PLCMOS ranks human speech > unit selection > diphones > formants best. None of them is valid on
-whispers except against other whispers.
+package `utmos-pytorch` needs no fairseq and unpickles them with `weights_only`. DistillMOS (`distillmos`, MIT; the
+default), DNSMOS and PLCMOS (`speechmos`, MIT) contain their weights. DNSMOS reacts to noise, quantization and vocoders
+but not to prosody, and rates a robot with a clean voice high (P.808); PLCMOS ranks human speech > unit selection >
+diphones > formants best. None of them is valid on whispers except against other whispers.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import math
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from marstts.audio import Waveform, resample
-from marstts.errors import ConfigError, require
+from marstts.errors import ConfigError, is_installed, require
 from marstts.metrics.hub import fetch_model
 from marstts.metrics.versions import package_version
 from marstts.onnx.session import open_session
@@ -109,14 +113,62 @@ class Utmos:
         return {"utmos": float(self._model.score(samples).item())}
 
 
-QUALITY_METRICS: Mapping[str, Callable[[], QualityMetric]] = {"dnsmos": Dnsmos, "plcmos": Plcmos, "utmos": Utmos}
+class DistillMos:
+    """DistillMOS: a small network distilled from a wav2vec 2.0 predictor; three times real time on one core."""
+
+    scales = ("distillmos",)
+
+    def __init__(self) -> None:
+        self._torch = require("torch", "eval")
+        with torchaudio_stand_in():
+            package = require("distillmos", "eval")
+        self.name = f"DistillMOS (distillmos {package_version('distillmos')})"
+        with contextlib.redirect_stdout(io.StringIO()):  # it prints where its weights are
+            self._model = package.ConvTransformerSQAModel().eval()
+
+    def rate(self, waveform: Waveform) -> Mapping[str, float]:
+        """The one scale; the package averages windows of 7.68 s."""
+        with self._torch.inference_mode():
+            found = self._model(self._torch.from_numpy(as_input(waveform))[None])
+        return {"distillmos": float(found[0])}
+
+
+@contextlib.contextmanager
+def torchaudio_stand_in() -> Iterator[None]:
+    """Let modules be imported that import torchaudio and never call it, where it is not installed."""
+    names = ("torchaudio", "torchaudio.transforms")
+    if is_installed("torchaudio"):
+        yield
+        return
+    package, transforms = (ModuleType(name) for name in names)
+    vars(transforms).update(Resample=None, MFCC=None)
+    vars(package).update(transforms=transforms)
+    sys.modules.update(zip(names, (package, transforms), strict=True))
+    try:
+        yield
+    finally:
+        for name in names:
+            sys.modules.pop(name, None)
+
+
+QUALITY_METRICS: Mapping[str, Callable[[], QualityMetric]] = {
+    "distillmos": DistillMos,
+    "dnsmos": Dnsmos,
+    "plcmos": Plcmos,
+    "utmos": Utmos,
+}
 
 
 def open_quality_metric(name: str) -> QualityMetric:
     """The predictor of this name; ConfigError if there is none, MissingExtraError if its package is not installed."""
+    check_quality_metric(name)
+    return QUALITY_METRICS[name]()
+
+
+def check_quality_metric(name: str) -> None:
+    """ConfigError where there is no predictor of this name."""
     if name not in QUALITY_METRICS:
         raise ConfigError(f"there is no quality metric {name!r}; expected one of {', '.join(QUALITY_METRICS)}")
-    return QUALITY_METRICS[name]()
 
 
 def as_input(waveform: Waveform) -> NDArray[np.float32]:

@@ -11,13 +11,14 @@ from importlib.util import find_spec
 PACKAGES: Mapping[str, Mapping[str, str]] = {
     "sphinx": {"pocketsphinx": "eval", "jiwer": "eval"},
     "whisper": {"torch": "eval-models", "transformers": "eval-models", "jiwer": "eval"},
-    "faster-whisper": {"faster_whisper": "eval-models", "jiwer": "eval"},
+    "faster-whisper": {"faster_whisper": "eval", "jiwer": "eval"},
     "word-test": {"pocketsphinx": "eval"},
     "resemblyzer": {"resemblyzer": "eval"},
     "wavlm": {"torch": "released", "transformers": "released"},
     "dnsmos": {"speechmos": "eval", "librosa": "eval", "requests": "eval"},
     "plcmos": {"speechmos": "eval", "librosa": "eval", "requests": "eval"},
     "utmos": {"utmos_pytorch": "eval-models", "torch": "eval-models"},
+    "distillmos": {"distillmos": "eval", "xls_r_sqa": "eval", "torch": "eval"},
     "prosody": {"pyworld": "eval", "librosa": "eval"},
 }
 """Packages and the extra that installs each, by the name of the metric. All reports need scipy, too."""

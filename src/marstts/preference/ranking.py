@@ -47,11 +47,11 @@ class RankConfig(Config):
 
     scheme: Scheme = Scheme.GROUND_TRUTH_VS_WORST
 
-    recognizer: str = "sphinx"
-    """A recognizer of `marstts evaluate`: sphinx, whisper, faster-whisper."""
+    recognizer: str = "faster-whisper"
+    """A recognizer of `marstts evaluate`, with its weights after "=": `faster-whisper=FOLDER`."""
 
-    mos_predictor: str = "auto"
-    """utmos, dnsmos or plcmos; auto is UTMOS where its packages and weights are available, else DNSMOS."""
+    mos_predictor: str = "distillmos"
+    """distillmos, utmos, dnsmos or plcmos."""
 
     cer_weight: float = Field(1.0, ge=0.0, allow_inf_nan=False)
     minimal_pair_error_weight: float = Field(0.0, ge=0.0, allow_inf_nan=False)

@@ -14,7 +14,7 @@ import logging
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from marstts.codec.base import TIMBRE, Codec, Codes, with_timbre
 from marstts.data.mined_takes import TAKES_PATTERN, GeneratedHalf, Half, MinedTake, read_takes, text_of
 from marstts.data.progress import Progress
 from marstts.data.workers import Executor
-from marstts.errors import ConfigError, DataError, MarsError, MissingExtraError
+from marstts.errors import DataError, MissingExtraError
 from marstts.io.config import Config
 from marstts.io.files import lock_folder
 from marstts.io.jsonl import read_rows, write_rows
@@ -39,8 +39,8 @@ from marstts.metrics import sphinx
 from marstts.metrics.alignment import Aligner
 from marstts.metrics.length import check_length, expected_seconds
 from marstts.metrics.minimal_pairs import MinimalPairTest
-from marstts.metrics.quality import WORST, QualityMetric, open_quality_metric
-from marstts.metrics.recognition import RECOGNIZERS, Recognizer, character_edits
+from marstts.metrics.quality import WORST, QualityMetric, check_quality_metric, open_quality_metric
+from marstts.metrics.recognition import Recognizer, character_edits, check_recognizer, open_recognizer
 from marstts.metrics.requirements import missing_packages
 from marstts.metrics.words import plain_words
 
@@ -117,7 +117,7 @@ class ScoringPlan:
     def tools(self) -> list[str]:
         """Names of the tools that compute the metrics, as `metrics.requirements` calls them."""
         tools = {
-            Metric.CER: self.recognizer,
+            Metric.CER: check_recognizer(self.recognizer),
             Metric.MINIMAL_PAIR_ERROR: "word-test",
             Metric.ALIGNMENT_NLL: "word-test",
             Metric.MOS: self.mos_predictor,
@@ -186,16 +186,14 @@ def alignment_nll(aligner: Aligner, words: list[str], speech: Waveform | None) -
 def score_takes(mined: Path, model: str, plan: ScoringPlan, executor: Executor) -> list[tuple[MinedTake, ScoredTake]]:
     """Every take with its scores; scores that were computed before are kept.
 
-    `plan.mos_predictor` may be `auto`, see `choose_mos_predictor`. DataError if there are no takes, or a metric gives
-    no finite number; MissingExtraError, before any work, where packages are missing.
+    DataError if there are no takes, or a metric gives no finite number; MissingExtraError, before any work, where
+    packages are missing.
     """
     paths = sorted(mined.glob(TAKES_PATTERN))
     if not paths:
         raise DataError(f"{mined}: no takes here; run `marstts preference mine` first")
     folder = mined / SCORES_FOLDER
     with lock_folder(folder, DataError):
-        if Metric.MOS in plan.metrics:
-            plan = replace(plan, mos_predictor=choose_mos_predictor(plan.mos_predictor, folder))
         check_tools(plan)
         begin_scores(folder, plan.names)
         log.info("%s: metrics by %s", mined, ", ".join(plan.tools))
@@ -212,28 +210,12 @@ def score_takes(mined: Path, model: str, plan: ScoringPlan, executor: Executor) 
 
 
 def check_tools(plan: ScoringPlan) -> None:
-    """ConfigError for an unknown recognizer, MissingExtraError naming all packages that are not installed."""
-    if plan.recognizer not in RECOGNIZERS:
-        raise ConfigError(f"there is no recognizer {plan.recognizer!r}; expected one of {', '.join(RECOGNIZERS)}")
+    """ConfigError for unknown metrics, MissingExtraError naming all packages that are not installed."""
+    check_recognizer(plan.recognizer)
+    check_quality_metric(plan.mos_predictor)
     missing = missing_packages(plan.tools)
     if missing:
         raise MissingExtraError("; ".join(missing))
-
-
-def choose_mos_predictor(name: str, folder: Path) -> str:
-    """The predictor of this name. `auto` is the one that has scored in `folder`, else UTMOS where its packages and
-    weights are available, else DNSMOS.
-    """
-    if name != "auto":
-        return name
-    before = scored_by(folder).get("mos_predictor")
-    if before is not None:
-        return str(before)
-    try:
-        open_quality_metric("utmos")
-    except (MarsError, OSError):  # the latter where its weights cannot be downloaded
-        return "dnsmos"
-    return "utmos"
 
 
 def scored_by(folder: Path) -> dict[str, Any]:
@@ -277,7 +259,7 @@ def load_models(model: str, plan: ScoringPlan) -> MetricModels:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     return MetricModels(
         codec=load_bundle(model).codec,
-        recognizer=RECOGNIZERS[plan.recognizer]() if Metric.CER in plan.metrics else None,
+        recognizer=open_recognizer(plan.recognizer) if Metric.CER in plan.metrics else None,
         minimal_pairs=MinimalPairTest() if Metric.MINIMAL_PAIR_ERROR in plan.metrics else None,
         aligner=Aligner() if Metric.ALIGNMENT_NLL in plan.metrics else None,
         quality=open_quality_metric(plan.mos_predictor) if Metric.MOS in plan.metrics else None,

@@ -35,7 +35,7 @@ from marstts.metrics.identity import Embedding, cosine, level
 from marstts.metrics.intervals import Interval, ratio_interval
 from marstts.metrics.length import LengthStatus, check_length, expected_seconds
 from marstts.metrics.minimal_pairs import MinimalPairTest
-from marstts.metrics.recognition import RECOGNIZERS
+from marstts.metrics.recognition import open_recognizer
 from marstts.metrics.take_metrics import NO_SIMILARITY, score_words
 from marstts.metrics.testset import Trial, take_seed
 from marstts.metrics.words import plain_words
@@ -72,7 +72,7 @@ class ValidationConfig(Config):
     sentences: int = Field(40, gt=0)
     """The first trials of the test set."""
 
-    recognizer: str = "sphinx"
+    recognizer: str = "faster-whisper"
 
     select_by: Literal[Metric.CER, Metric.MINIMAL_PAIR_ERROR, Metric.ALIGNMENT_NLL] = Metric.CER
     """The metric that decides which step is the best."""
@@ -145,7 +145,7 @@ class Validator:
         """Clone every reference once (shallow), as in synthesis."""
         self.bundle, self.config = bundle, config
         self.trials = trials[: config.sentences]
-        self.recognizer = RECOGNIZERS[config.recognizer]()
+        self.recognizer = open_recognizer(config.recognizer)
         self.minimal_pairs, self.aligner = MinimalPairTest(), Aligner()
         self.backoff = BackoffConfig()
         with warnings.catch_warnings():
