@@ -28,7 +28,8 @@ INTRODUCTION = """# Commands
 
 `python tools/cli_reference.py` generates this page; a test compares it with the commands. Every command has `--help`.
 
-Exit code 0 is success, 2 is an error with one sentence of explanation. Results go to standard output. Progress,
+Exit code 0 is success, 2 is an error with one sentence of explanation, 3 a fine-tuning that
+did not help. Results go to standard output. Progress,
 warnings and errors go to standard error.
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,9 @@ from marstts.errors import check_installed
 from marstts.io.config import read_config
 from marstts.io.file_errors import printable_name
 from marstts.onnx.build import EXPORT_PACKAGES
+
+DID_NOT_HELP = 3
+"""Exit status where the bundle has the initial model."""
 
 
 def finetune(
@@ -31,12 +35,22 @@ def finetune(
         float, typer.Option(min=0.0, max=1.0, help="Skip corrupt shards, up to this ratio of them.")
     ] = 0.0,
     threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 = PyTorch's choice.")] = 0,
+    recognizer: Annotated[
+        str | None,
+        typer.Option(
+            help="Recognizer that judges words, such as faster-whisper=FOLDER (default: faster-whisper where it is "
+            "available, else the model's own alignment).",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
-    """Fine-tune a model on your recordings; run it again to resume."""
+    """Fine-tune a model on your recordings; run it again to resume. Exit code 3: it did not help."""
     check_installed(EXPORT_PACKAGES, "train")  # the bundle at the end has graphs
-    import torch
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when PyTorch is imported: threads that wait by
+    import torch  # spinning take ten times as long on a busy machine
 
     from marstts.cli.train import stop_after
+    from marstts.evaluation.finetuning import judge_of
     from marstts.training.mars6.config import PretrainConfig
     from marstts.training.mars6.finetune import check_folders, finetune_defaults
     from marstts.training.mars6.finetune import finetune as finetune_bundle
@@ -46,7 +60,13 @@ def finetune(
     check_folders(data)
     given = finetune_defaults(init_from) if config is None else read_config(PretrainConfig, config)
     settings = stop_after(max_minutes, given)
-    kept = finetune_bundle(init_from, data, output, settings, workers=workers, max_corrupt=max_corrupt)
-    typer.echo(kept.summary)
+    found = finetune_bundle(
+        init_from, data, output, settings, open_judge=judge_of(recognizer), workers=workers, max_corrupt=max_corrupt
+    )
+    if found is None:  # another process of torchrun than the first
+        return
     bundle = printable_name(output / "bundle")
-    typer.echo(f"{bundle}: written; try `marstts speak TEXT --model {bundle}`")
+    typer.echo(f"{found.table}\n{found.summary}")
+    typer.echo(f"{bundle}: written; listen with `marstts listening-test ab {printable_name(init_from)} {bundle}`")
+    if not found.helped:
+        raise typer.Exit(DID_NOT_HELP)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+from torch import nn
 
 from marstts.bundle import load_bundle
 from marstts.data.batching import BatchingConfig
@@ -21,19 +22,19 @@ from marstts.data.preprocess import Encoders, PreprocessConfig
 from marstts.data.shards import SHARD_PATTERN
 from marstts.data.tokenize import tokenize_manifest
 from marstts.data.workers import Processes
-from marstts.errors import CheckpointError, ConfigError, DataError
-from marstts.models import export_like, model_config
+from marstts.errors import ConfigError, DataError
+from marstts.models import export_like, load_for_training, model_config
 from marstts.text.tokenizers.bpe import BPE
 from marstts.training import distributed
 from marstts.training.attention_guidance import AttentionGuidanceConfig
-from marstts.training.checkpoint import BEST, STATE_FILE, best, latest, read_state
+from marstts.training.checkpoint import latest
 from marstts.training.loop import LoopConfig, run
 from marstts.training.mars6.config import PretrainConfig
+from marstts.training.mars6.judged import CONFIRMING_SEED, KEPT, FineTuned, JudgedTask, OpenJudge, best_step
 from marstts.training.mars6.run_folder import TOKENIZER_FILE, init_from, open_run, trained_model
 from marstts.training.mars6.task import PretrainTask
 from marstts.training.optim import OptimizerConfig, Schedule
 from marstts.training.run_lock import lock_run
-from marstts.training.run_log import read_log
 from marstts.training.valid_corpus import load_valid_corpus
 
 UNKNOWN_LICENSE = "unknown"
@@ -48,43 +49,21 @@ DROPOUT = 0.1
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class KeptCheckpoint:
-    """The checkpoint that fine-tuning keeps, and its validation loss; None where nothing was validated."""
-
-    step: int
-    loss: float | None
-    initial_loss: float | None
-    """Validation loss before the first step."""
-
-    @property
-    def summary(self) -> str:
-        """One sentence: which step was kept, and by how much it is better."""
-        if self.loss is None or self.initial_loss is None:
-            return f"step {self.step} was kept; it was not compared with others, since `patience` is 0"
-        if self.step == 0:
-            return (
-                f"no step had a lower validation loss than the initial model ({self.initial_loss:.3f}), which was kept"
-            )
-        return (
-            f"step {self.step} was kept: its validation loss is {self.loss:.3f}, {self.initial_loss - self.loss:.3f} "
-            f"lower than that of the initial model ({self.initial_loss:.3f})"
-        )
-
-
 def finetune(
     base: str,
     data: Sequence[Path],
     output: Path,
     config: PretrainConfig | None = None,
     *,
+    open_judge: OpenJudge,
     workers: int = 1,
     max_corrupt: float = 0.0,
-) -> KeptCheckpoint:
+) -> FineTuned | None:
     """Fine-tune a bundle (name or folder) on folders of recordings or of shards, and write `output/bundle`.
 
-    Run again with the same arguments, it resumes. DataError or ConfigError where the data or the base cannot be used,
-    CheckpointError where another process works in `output`.
+    The bundle has the step that speaks better by the judge, or the initial model. Under `torchrun`, the first process
+    judges, and the others return None. Run again with the same arguments, it resumes. DataError or ConfigError where
+    the data or the base cannot be used, CheckpointError where another process works in `output`.
     """
     check_folders(data)
     with lock_run(output):
@@ -92,14 +71,20 @@ def finetune(
         shards = [tokenize_recordings(one, output, base, workers) if holds_recordings(one) else one for one in data]
         corpus = load_valid_corpus(shards, output, max_corrupt)
         tokenizer = open_run(output, settings, corpus, base)
-        task = PretrainTask(settings, corpus, tokenizer)
+        initial = load_for_training(base)
+        if distributed.is_main():
+            task: PretrainTask = JudgedTask(settings, corpus, tokenizer, output, open_judge(base, corpus), initial)
+        else:
+            task = PretrainTask(settings, corpus, tokenizer)
         if latest(output) is None:
             init_from(task, base)
         logger.info("%d utterances, %.2f h; %s", len(corpus), corpus.seconds / 3600, task.summary)
         run(task, settings.loop, output)
-        if distributed.is_main():
-            export_finetuned(base, output, name=output.resolve().name)
-    return kept_checkpoint(output)
+        if not isinstance(task, JudgedTask):
+            return None
+        found = outcome(task, initial)
+        export_finetuned(base, output, trained_model(output, KEPT) if found.helped else initial)
+    return found
 
 
 def check_folders(data: Sequence[Path]) -> None:
@@ -169,21 +154,20 @@ def finetune_defaults(base: str) -> PretrainConfig:
     )
 
 
-def export_finetuned(base: str, output: Path, name: str) -> Path:
-    """Write `output/bundle`: the fine-tuned model, with everything else as in the bundle `base`."""
-    if best(output) is None:
-        raise CheckpointError(f"{output}: no checkpoint here yet; run the same command again to resume")
+def outcome(task: JudgedTask, initial: nn.Module) -> FineTuned:
+    """Compare the best step with the initial model once more, by other takes; without one, show the nearest voice."""
+    first, *steps = task.ordered
+    ceiling, best = task.judge.ceiling(), best_step(task.ordered)
+    if best is None:
+        nearest = max(steps, key=lambda one: one.similarity, default=None)
+        return FineTuned(first, nearest, ceiling, helped=False)
+    before = task.judge(initial, 0, CONFIRMING_SEED)
+    after = task.judge(trained_model(task.folder, KEPT), best.step, CONFIRMING_SEED)
+    return FineTuned(before, after, ceiling, helped=after.is_better_than(before))
+
+
+def export_finetuned(base: str, output: Path, model: nn.Module) -> Path:
+    """Write `output/bundle`: the model, with everything else as in the bundle `base`."""
     folder = output / "bundle"
-    export_like(base, folder, trained_model(output), BPE.load(output / TOKENIZER_FILE), name=name)
+    export_like(base, folder, model, BPE.load(output / TOKENIZER_FILE), name=output.resolve().name)
     return folder
-
-
-def kept_checkpoint(output: Path) -> KeptCheckpoint:
-    """The checkpoint of a run folder that its bundle was written from."""
-    checkpoint = best(output)
-    if checkpoint is None:
-        raise CheckpointError(f"{output}: no checkpoint here yet; run the same command again to resume")
-    step = read_state(checkpoint).step
-    losses = {line["step"]: line["loss"] for line in read_log(output) if line["split"] == "validation"}
-    compared = (output / BEST / STATE_FILE).exists()
-    return KeptCheckpoint(step, losses.get(step) if compared else None, losses.get(0))

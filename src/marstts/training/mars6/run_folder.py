@@ -99,12 +99,12 @@ def init_from(task: HasWeights, base: str | Path, before: Corpus | None = None, 
             raise CheckpointError(f"{base}: its weights do not fit the configuration: {error}") from error
 
 
-def trained_model(folder: Path) -> Mars6:
+def trained_model(folder: Path, checkpoint: str = "") -> Mars6:
     """The model of a run folder with the EMA weights of its best or newest readable checkpoint, in evaluation mode.
 
-    CheckpointError if there is no checkpoint, or none can be read.
+    `checkpoint` names another one. CheckpointError if there is no checkpoint, or none can be read.
     """
-    candidates = preferred(folder)
+    candidates = [folder / checkpoint] if checkpoint else preferred(folder)
     if not candidates:
         raise CheckpointError(f"{folder}: no checkpoint here; expected a folder written by `marstts train mars6`")
     model = Mars6(read_config(TrainedConfig, folder / CONFIG_FILE).model)

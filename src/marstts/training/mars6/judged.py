@@ -1,0 +1,172 @@
+"""Fine-tuning that keeps a step only if it speaks better: words and voice of takes, measured at every validation.
+
+A step counts if its voice is nearer to the speaker than that of the initial model and its words are no worse. Of those
+that count, the one with the nearest voice is kept, as checkpoint `kept/`. Other takes of both models then confirm the
+choice, for the best of many steps is partly luck.
+
+Upstream: a `Judge` (`evaluation.finetuning`), since this module scores no speech.  Downstream: `finetune`.
+In the run folder: `validation.jsonl`, one line per step.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from torch import nn
+
+from marstts.codec.base import Codec
+from marstts.data.corpus import Corpus
+from marstts.io.config import Config
+from marstts.io.jsonl import read_rows, write_rows
+from marstts.text.tokenizers.bpe import BPE
+from marstts.training.checkpoint import save
+from marstts.training.mars6.config import PretrainConfig
+from marstts.training.mars6.run_folder import EMA
+from marstts.training.mars6.task import PretrainTask
+
+VALIDATION_FILE = "validation.jsonl"
+KEPT = "kept"
+"""Checkpoint of the best step so far."""
+
+MAX_WORD_RISE = 0.01
+"""Word errors of a step are no worse if they rise by at most this much."""
+
+CONFIRMING_SEED = 1
+"""Seed of the takes that confirm the choice; those of the validations have seed 0."""
+
+logger = logging.getLogger(__name__)
+
+
+class Judgement(Config):
+    """Words and voice of a model's takes; a line of `validation.jsonl`."""
+
+    step: int
+    takes: int
+    words_by: str
+    """Recognizer, or the other means that counted the errors."""
+
+    word_errors: float
+    """Errors per unit: characters of a recognizer's transcript, else words."""
+
+    similarity: float
+    """Cosine of the takes and the speaker's held-out recordings."""
+
+    def is_better_than(self, initial: Judgement) -> bool:
+        """Whether the voice is nearer and the words are no worse."""
+        words_hold = self.word_errors <= initial.word_errors + MAX_WORD_RISE
+        return words_hold and self.similarity > initial.similarity
+
+
+class Judge(Protocol):
+    """Measures takes of held-out sentences."""
+
+    def __call__(self, model: nn.Module, step: int, seed: int = 0) -> Judgement:
+        """Words and voice of a model in evaluation mode; equal seeds give equal takes."""
+        ...
+
+    def ceiling(self) -> Judgement:
+        """Words and voice of the held-out recordings after the codec: no model can do better."""
+        ...
+
+
+class OpenJudge(Protocol):
+    """Makes the judge of a corpus; raises MissingExtraError or CheckpointError before any training."""
+
+    def __call__(self, base: str, corpus: Corpus) -> Judge: ...
+
+
+def best_step(judgements: Sequence[Judgement]) -> Judgement | None:
+    """The step with the nearest voice whose words are no worse, the earlier of equals; None where none is better.
+
+    The first of `judgements` is the initial model.
+    """
+    better = [one for one in judgements[1:] if one.is_better_than(judgements[0])]
+    return max(better, key=lambda one: (one.similarity, -one.step), default=None)
+
+
+@dataclass
+class KeptWeights:
+    """The modules of a checkpoint, as `training.checkpoint.save` takes them."""
+
+    modules: Mapping[str, nn.Module]
+    optimizers: Mapping[str, Any] = field(default_factory=dict)
+
+
+class JudgedTask(PretrainTask):
+    """Pretraining whose validations measure takes, too."""
+
+    def __init__(
+        self,
+        config: PretrainConfig,
+        corpus: Corpus,
+        tokenizer: BPE,
+        folder: Path,
+        judge: Judge,
+        initial: nn.Module,
+        codec: Codec | None = None,
+    ) -> None:
+        """Measure the initial model, unless the run folder has it; judgements by other means are dropped."""
+        super().__init__(config, corpus, tokenizer, codec)
+        self.folder, self.judge = folder, judge
+        path = folder / VALIDATION_FILE
+        found = {one.step: one for one in read_rows(Judgement, path)} if path.is_file() else {}
+        first = found.get(0)
+        if first is None or first.words_by != judge.ceiling().words_by:
+            found = {0: judge(initial, 0)}
+            write_rows(path, found.values())
+        self.judgements = found
+
+    @property
+    def ordered(self) -> list[Judgement]:
+        """All judgements by step."""
+        return [self.judgements[step] for step in sorted(self.judgements)]
+
+    def validate(self, step: int, writer: Any) -> dict[str, float]:
+        """Losses, and words and voice of takes; writes `kept/` where the step is the best so far."""
+        scores = super().validate(step, writer)
+        found = self.judgements[0] if step == 0 else self.judge(self.ema, step)
+        self.judgements[step] = found
+        if best_step(self.ordered) is found:
+            save(KeptWeights({EMA: self.ema}), self.folder, step, name=KEPT)
+        write_rows(self.folder / VALIDATION_FILE, self.ordered)  # last: a run killed before this line validates again
+        return scores | {"word_errors": found.word_errors, "similarity": found.similarity}
+
+
+@dataclass(frozen=True)
+class FineTuned:
+    """The outcome: the initial model and a step of the fine-tuning, by the same takes."""
+
+    before: Judgement
+    after: Judgement | None
+    """The kept step, or where none is better the one with the nearest voice; None where none was validated."""
+
+    ceiling: Judgement
+    helped: bool
+    """Whether `after` is in the bundle; the initial model is if not."""
+
+    @property
+    def table(self) -> str:
+        """Words and voice before and after, beside the recordings after the codec."""
+        rows = [("recordings after the codec", self.ceiling), ("before", self.before)]
+        rows += [] if self.after is None else [(f"after, step {self.after.step}", self.after)]
+        lines = [f"{'':26}  word errors  similarity"]
+        lines += [f"{name:26}  {one.word_errors:11.3f}  {one.similarity:10.3f}" for name, one in rows]
+        return "\n".join([*lines, f"{self.before.takes} takes of held-out sentences; words by {self.before.words_by}"])
+
+    @property
+    def summary(self) -> str:
+        """One sentence: which weights are in the bundle, and why."""
+        if self.after is None:
+            return "no step was validated yet: the bundle has the initial model; run the same command again to resume"
+        if self.helped:
+            return f"step {self.after.step} was kept: its voice is nearer, and its words are no worse"
+        if self.after.similarity <= self.before.similarity:
+            return "fine-tuning did not help: no step has a nearer voice; the bundle has the initial model"
+        return (
+            "fine-tuning did not help: the voice is nearer only where the words are worse; the bundle has the initial "
+            "model"
+        )
