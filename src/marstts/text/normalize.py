@@ -9,20 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-from marstts.lazy import lazy_module
 from marstts.text.blocks import Block, cut_blocks
-from marstts.text.plain import cut_passages, is_spoken
 from marstts.text.rules.characters import fold_characters
 from marstts.text.rules.engine import Step, Trace
 from marstts.text.rules.punctuation import tidy_punctuation
 from marstts.text.sentences import close
-
-if TYPE_CHECKING:
-    from marstts.text.rules import order as rule_order
-else:
-    rule_order = lazy_module("marstts.text.rules.order")
 
 MAX_PASSES = 12
 """Bound of the passes until nothing changes; each pass consumes what it reads, so a few suffice."""
@@ -34,8 +26,7 @@ def normalize(text: str) -> str:
     Line ends, headings and list items end sentences. The rules are repeated until nothing changes, since what one
     line leaves may be an abbreviation before the next.
     """
-    spoken = text if is_spoken(text) else join_blocks(read_blocks([text]))
-    return _repeat(lambda each: _read_spoken(each, Trace()), spoken)
+    return _repeat(lambda each: join_blocks(read_blocks([each])), text)
 
 
 def _repeat(read: Callable[[str], str], text: str) -> str:
@@ -89,35 +80,8 @@ def join_blocks(blocks: Iterable[tuple[Block, str, Trace]]) -> str:
 
 
 def _normalize_once(text: str, trace: Trace) -> str:
-    if not is_spoken(text):
-        text = fold_characters(rule_order.read_markup(text, trace), trace)
-    return _read_spoken(text, trace) if is_spoken(text) else _apply_rules(text, trace)
+    from marstts.text.rules.order import read_markup, read_written_forms  # the tables of the rules take 0.2 s
 
-
-def _read_spoken(text: str, trace: Trace) -> str:
-    """A text of words and marks; only its passages that are not plain are read by rules."""
-    parts = []
-    for passage, plain in cut_passages(text):
-        if plain:
-            parts.append(_with_letters(tidy_punctuation(passage)))
-            continue
-        spoken, steps, left_out = _read_passage(passage)
-        trace.steps.extend(steps)
-        trace.left_out.extend(left_out)
-        parts.append(spoken)
-    return " ".join(filter(None, parts))
-
-
-@lru_cache(maxsize=4096)
-def _read_passage(passage: str) -> tuple[str, tuple[Step, ...], tuple[str, ...]]:
-    """The passage after one application of the rules, the steps, and what has no reading; most are seen twice."""
-    trace = Trace()
-    return _apply_rules(passage, trace), tuple(trace.steps), tuple(trace.left_out)
-
-
-def _apply_rules(text: str, trace: Trace) -> str:
-    return _with_letters(tidy_punctuation(rule_order.read_written_forms(text, trace)))
-
-
-def _with_letters(text: str) -> str:
+    text = fold_characters(read_markup(text, trace), trace)
+    text = tidy_punctuation(read_written_forms(text, trace))
     return text if any(character.isalpha() for character in text) else ""

@@ -10,18 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from xml.etree.ElementTree import Element
+
+from defusedxml import DefusedXmlException
+from defusedxml.ElementTree import ParseError, fromstring
 
 from marstts.errors import DataError, TextError
-from marstts.lazy import lazy_module
 from marstts.text.lexicon import respell
 from marstts.text.numbers.words import cardinal, one_by_one, ordinal
 from marstts.text.segments import MAX_PAUSE_SECONDS, MAX_RATE, MIN_RATE, Segment
-
-if TYPE_CHECKING:
-    from xml.etree.ElementTree import Element
-
-defused, defused_tree = lazy_module("defusedxml"), lazy_module("defusedxml.ElementTree")
 
 MAX_CHARACTERS = 4 * 2**20
 MAX_DEPTH = 50
@@ -120,10 +117,10 @@ def read_ssml(text: str) -> Document:
     if len(text) > MAX_CHARACTERS:
         raise TextError(f"an SSML document of {len(text)} characters; at most {MAX_CHARACTERS} can be read")
     try:
-        root = defused_tree.fromstring(text.strip("\ufeff \t\r\n").encode("utf-8", "replace"))
-    except defused_tree.ParseError as error:
+        root = fromstring(text.strip("\ufeff \t\r\n").encode("utf-8", "replace"))
+    except ParseError as error:
         raise TextError(f"expected well-formed SSML, but {error}") from error
-    except (defused.DefusedXmlException, ValueError, LookupError) as error:
+    except (DefusedXmlException, ValueError, LookupError) as error:
         raise TextError(f"expected SSML without entities, but {type(error).__name__} was found") from error
     writer = _Writer()
     _read_element(root, Segment(), writer, depth=0)

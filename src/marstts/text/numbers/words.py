@@ -9,10 +9,6 @@ from __future__ import annotations
 import re
 from functools import cache, lru_cache
 
-from marstts.lazy import lazy_module
-
-number_words = lazy_module("num2words")
-
 MAX_CARDINAL_DIGITS = 15
 """Longer numerals are read digit by digit."""
 
@@ -92,13 +88,17 @@ def ordinal(digits: str) -> str:
     digits = digits.replace(",", "")
     if len(digits) > MAX_CARDINAL_DIGITS:
         return one_by_one(digits)
-    return number_words.num2words(int(digits), to="ordinal").replace(",", "")
+    from num2words import num2words  # 0.06 s
+
+    return num2words(int(digits), to="ordinal").replace(",", "")
 
 
 @lru_cache(maxsize=4096)
 def year(digits: str) -> str:
     """1984 -> nineteen eighty-four, 2005 -> two thousand and five."""
-    return number_words.num2words(int(digits), to="year").replace(",", "")
+    from num2words import num2words
+
+    return num2words(int(digits), to="year").replace(",", "")
 
 
 @lru_cache(maxsize=4096)

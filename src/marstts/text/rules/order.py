@@ -1,6 +1,6 @@
 """All rules of written forms in the order in which they are applied.
 
-Upstream: `normalize`, which imports this module for the first text that is not plain: its tables take a while to read.
+Upstream: `normalize`, which imports this module for the first text: its tables take a while to read.
 Downstream: `rules`, which applies them; the modules of rules.
 """
 
