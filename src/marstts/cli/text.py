@@ -90,7 +90,7 @@ def _stream(opened: TextIO, lexicon: Lexicon, name: str) -> Iterator[Passage]:
         return
     left_out: dict[str, None] = {}
     for passage in read_stream(_pieces(start, opened, name), lexicon):
-        left_out.update(dict.fromkeys("".join(passage.left_out)))
+        left_out.update(dict.fromkeys(passage.left_out))
         yield passage
     for warning in warnings_of(left_out, start[:START_CHARACTERS]):
         warn(warning)

@@ -14,6 +14,7 @@ from functools import cache
 
 from marstts.text.markdown import Kind, inline, read_line, read_numbered
 from marstts.text.rules.tables import table, word_set
+from marstts.text.tags import without_tags
 
 MAX_BLOCK_CHARACTERS = 1000
 """Longer passages without a sentence end are cut at a clause or a space."""
@@ -57,7 +58,7 @@ _MARKED_LINE = re.compile(r"\s*(?:[-*+•‣◦▪●\u2013>#|`~=_\[]|[0-9]{1,3}
 def cut_blocks(pieces: Iterable[str]) -> Iterator[Block]:
     """The blocks of the text that `pieces` make together."""
     cutter = BlockCutter()
-    for piece in pieces:
+    for piece in without_tags(pieces):
         yield from cutter.feed(piece)
     yield from cutter.flush()
 

@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from functools import cache
+from itertools import islice
 
 from marstts.text.rules.tables import table
 
@@ -20,6 +21,7 @@ MIN_FOREIGN_RATIO = 0.2
 """Least ratio of words that are frequent words of the other language."""
 
 MAX_SHOWN = 10
+STAGE_DIRECTIONS = "stage directions"
 
 _WORD = re.compile(r"[^\W\d_]+")
 _SCRIPTS = {
@@ -31,17 +33,19 @@ _SCRIPTS = {
 }
 
 
-def describe_left_out(characters: Iterable[str]) -> str | None:
-    """One sentence that names what has no reading, by its script; None where nothing was left out."""
-    groups: dict[str, list[str]] = {}
-    for run in characters:
-        for character in run:
-            shown = groups.setdefault(_group(character), [])
-            if character not in shown:
-                shown.append(character)
+def describe_left_out(runs: Iterable[str]) -> str | None:
+    """One sentence that names what has no reading, by its script; None where nothing was left out.
+
+    A run that is bracketed is a stage direction, such as `[laugh]`.
+    """
+    groups: dict[str, dict[str, None]] = {}
+    for run in runs:
+        is_direction = len(run) > 2 and run[0] in "[("
+        for each in (run,) if is_direction else run:
+            groups.setdefault(STAGE_DIRECTIONS if is_direction else _group(each), {})[each] = None
     if not groups:
         return None
-    parts = [f"{name} ({_show(name, shown)})" for name, shown in groups.items()]
+    parts = [f"{name} ({_show(name, list(islice(shown, MAX_SHOWN + 1)))})" for name, shown in groups.items()]
     return "left out what cannot be spoken: " + ", ".join(parts)
 
 
@@ -54,7 +58,9 @@ def warnings_of(left_out: Iterable[str], text: str) -> list[str]:
 
 
 def _show(name: str, characters: list[str]) -> str:
-    shown = [_name(each) if name == "emoji and signs" else _printable(each) for each in characters[:MAX_SHOWN]]
+    shown = [
+        _name(each) if name == "emoji and signs" else "".join(map(_printable, each)) for each in characters[:MAX_SHOWN]
+    ]
     return " ".join(shown) + (" …" if len(characters) > MAX_SHOWN else "")
 
 

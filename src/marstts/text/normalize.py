@@ -15,6 +15,7 @@ from marstts.text.rules.characters import fold_characters
 from marstts.text.rules.engine import Step, Trace
 from marstts.text.rules.punctuation import tidy_punctuation
 from marstts.text.sentences import close
+from marstts.text.stage_directions import leave_out_directions
 
 MAX_PASSES = 12
 """Bound of the passes until nothing changes; each pass consumes what it reads, so a few suffice."""
@@ -82,6 +83,7 @@ def join_blocks(blocks: Iterable[tuple[Block, str, Trace]]) -> str:
 def _normalize_once(text: str, trace: Trace) -> str:
     from marstts.text.rules.order import read_markup, read_written_forms  # the tables of the rules take 0.2 s
 
+    text = leave_out_directions(text, trace)
     text = fold_characters(read_markup(text, trace), trace)
     text = tidy_punctuation(read_written_forms(text, trace))
     return text if any(character.isalpha() for character in text) else ""

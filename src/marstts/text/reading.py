@@ -17,7 +17,7 @@ from marstts.text.lexicon import Lexicon, apply_overrides
 from marstts.text.markdown import Kind
 from marstts.text.normalize import normalize_block
 from marstts.text.rules.engine import Step, Trace
-from marstts.text.segments import MAX_PAUSE_SECONDS, Segment
+from marstts.text.segments import MAX_PAUSE_SECONDS, VOICE_MARK, Segment
 from marstts.text.sentences import close, split_sentences
 from marstts.text.ssml import is_ssml, read_ssml
 
@@ -25,7 +25,9 @@ MAX_SENTENCE_CHARACTERS = 160
 HEADING_PAUSE_SECONDS = 0.5
 DEFAULT_PAUSE_SECONDS = 0.5
 
-_PAUSE = re.compile(r"\[pause(?::\s?(?P<number>[0-9]{1,5}(?:\.[0-9]{1,3})?)\s?(?P<unit>ms|s)?)?\]", re.IGNORECASE)
+_MARK = re.compile(
+    rf"{VOICE_MARK}|\[pause(?::\s?(?P<number>[0-9]{{1,5}}(?:\.[0-9]{{1,3}})?)\s?(?P<unit>ms|s)?)?\]", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,7 @@ def read_text(text: str, lexicon: Lexicon | None = None) -> Reading:
 
 def read_stream(pieces: Iterable[str], lexicon: Lexicon | None = None) -> Iterator[Passage]:
     """The passages of a text that comes in pieces, each as soon as it is complete; never SSML."""
-    lexicon = lexicon or Lexicon()
-    yield from _close_all((block, _read_block(block, lexicon, Segment())) for block in cut_blocks(pieces))
+    yield from _close_all(_read_blocks(pieces, lexicon or Lexicon(), Segment()))
 
 
 def stream_sentences(pieces: Iterable[str], lexicon: Lexicon | None = None) -> Iterator[str]:
@@ -116,7 +117,7 @@ def _closed(passage: Passage) -> Passage:
 def _read_segment(part: Segment, lexicon: Lexicon) -> Iterator[Passage]:
     """The passages of one part of an SSML document; the pause of the part follows the last."""
     style = replace(part, pause_seconds=0.0)
-    passages = list(_close_all((block, _read_block(block, lexicon, style)) for block in cut_blocks([part.text])))
+    passages = list(_close_all(_read_blocks([part.text], lexicon, style)))
     if part.pause_seconds and passages and passages[-1].segments:
         *first, last = passages[-1].segments
         last = replace(last, pause_seconds=last.pause_seconds + part.pause_seconds)
@@ -126,24 +127,42 @@ def _read_segment(part: Segment, lexicon: Lexicon) -> Iterator[Passage]:
     yield from passages
 
 
-def _read_block(block: Block, lexicon: Lexicon, style: Segment) -> Passage:
+def _read_blocks(pieces: Iterable[str], lexicon: Lexicon, style: Segment) -> Iterator[tuple[Block, Passage]]:
+    """The blocks and their passages; `[voice:NAME]` changes the voice of all that follows."""
+    default = style.voice
+    for block in cut_blocks(pieces):
+        passage, voice = _read_block(block, lexicon, style, default)
+        style = replace(style, voice=voice)
+        yield block, passage
+
+
+def _read_block(block: Block, lexicon: Lexicon, style: Segment, default: str | None) -> tuple[Passage, str | None]:
+    """The passage of a block, and the voice at its end."""
     trace = Trace()
     segments: list[Segment] = []
-    try:
-        text = apply_overrides(block.text, trace)
-    except DataError as error:
-        raise TextError(f"{block.text[:40]!r}: {error}") from error
-    text = lexicon.apply(text, trace)
     start = 0
-    for mark in _PAUSE.finditer(text):
-        segments += _speak(text[start : mark.start()], trace, style)
-        segments = _pause_after(segments, _seconds(mark), style)
-        trace.record("pause", mark[0], f"{_seconds(mark):g} s of silence")
+    for mark in _MARK.finditer(block.text):
+        segments += _speak(_respelled(block.text[start : mark.start()], lexicon, trace), trace, style)
+        if mark["voice"] is None:
+            segments = _pause_after(segments, _seconds(mark), style)
+            trace.record("pause", mark[0], f"{_seconds(mark):g} s of silence")
+        else:
+            name = mark["voice"].strip()
+            style = replace(style, voice=default if name.lower() in ("", "default") else name)
+            trace.record("voice", mark[0], f"voice {name}")
         start = mark.end()
-    last = _speak(text[start:], trace, style)
+    last = _speak(_respelled(block.text[start:], lexicon, trace), trace, style)
     if last and block.kind is Kind.HEADING:
         last[-1] = replace(last[-1], pause_seconds=HEADING_PAUSE_SECONDS)
-    return Passage(block.text, tuple(segments + last), tuple(trace.steps), tuple(trace.left_out))
+    return Passage(block.text, tuple(segments + last), tuple(trace.steps), tuple(trace.left_out)), style.voice
+
+
+def _respelled(text: str, lexicon: Lexicon, trace: Trace) -> str:
+    """The text with the pronunciations that it gives itself, and those of the lexicon."""
+    try:
+        return lexicon.apply(apply_overrides(text, trace), trace)
+    except DataError as error:
+        raise TextError(f"{text[:40]!r}: {error}") from error
 
 
 def _speak(text: str, trace: Trace, style: Segment) -> list[Segment]:

@@ -11,6 +11,13 @@ MIN_RATE = 0.5
 MAX_RATE = 2.0
 MAX_PAUSE_SECONDS = 60.0
 
+BREAK_SECONDS = {"none": 0.0, "x-weak": 0.1, "weak": 0.2, "medium": 0.4, "strong": 0.7, "x-strong": 1.2}
+"""Seconds of `<break strength>`."""
+
+
+VOICE_MARK = r"\[[Vv][Oo][Ii][Cc][Ee]:\s?(?P<voice>[^\[\]\n]{0,80})\]"
+"""Pattern of the mark that names the voice of what follows; without a name, or `default`, the first one."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Segment:

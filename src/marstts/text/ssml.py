@@ -18,14 +18,13 @@ from defusedxml.ElementTree import ParseError, fromstring
 from marstts.errors import DataError, TextError
 from marstts.text.lexicon import respell
 from marstts.text.numbers.words import cardinal, one_by_one, ordinal
-from marstts.text.segments import MAX_PAUSE_SECONDS, MAX_RATE, MIN_RATE, Segment
+from marstts.text.segments import BREAK_SECONDS, MAX_PAUSE_SECONDS, MAX_RATE, MIN_RATE, Segment
 
 MAX_CHARACTERS = 4 * 2**20
 MAX_DEPTH = 50
 MAX_EMPHASIZED = 2_000
 """Emphasized words of one paragraph: each is looked for in each of its sentences."""
 
-BREAK_SECONDS = {"none": 0.0, "x-weak": 0.1, "weak": 0.2, "medium": 0.4, "strong": 0.7, "x-strong": 1.2}
 RATES = {"x-slow": 0.6, "slow": 0.8, "medium": 1.0, "default": 1.0, "fast": 1.25, "x-fast": 1.6}
 PARAGRAPH_PAUSE_SECONDS = 0.4
 

@@ -11,18 +11,15 @@ import re
 from marstts.errors import DataError
 from marstts.text.lexicon import respell
 from marstts.text.rules.engine import Rule, rule
-from marstts.text.rules.tables import table
+from marstts.text.rules.tables import either, table, word_set
+from marstts.text.segments import VOICE_MARK
 
 _LATEX = table("symbols")["latex"]
 _DRIVE = re.compile("colon  ?backslash")
 _ASSIGN = {"+": "plus", "-": "minus", "*": "times", "/": "divided by", "%": "modulo"}
-_HTML_TAGS = (
-    "a|abbr|b|big|blockquote|body|br|center|cite|code|dd|del|details|div|dl|dt|em|font|footer|h[1-6]|head|header"
-    "|hr|html"
-    "|i|img|ins|kbd|li|mark|nav|ol|p|pre|q|s|samp|section|small|span|strike|strong|style|sub|summary|sup|table"
-    "|tbody|td"
-    "|th|thead|title|tr|tt|u|ul|var"
-)
+_BLOCKS = word_set("markup", "blocks") | {"br"}
+_TAGS = (_BLOCKS | word_set("markup", "inline")) - word_set("markup", "placeholders")
+"""Tags that character references spell: `&lt;b&gt;`."""
 
 
 def _read_entity(match: re.Match[str]) -> str:
@@ -30,7 +27,7 @@ def _read_entity(match: re.Match[str]) -> str:
 
 
 def _read_tag(match: re.Match[str]) -> str:
-    return " " if match["block"] else ""
+    return " " if match["name"] in _BLOCKS else ""
 
 
 def _read_command(match: re.Match[str]) -> str:
@@ -47,6 +44,7 @@ def _read_override(match: re.Match[str]) -> str:
 
 MARKUP: list[Rule] = [
     rule("pause", r"\[[Pp][Aa][Uu][Ss][Ee](?::\s?[0-9.]{1,9}\s?(?:[Mm]?[Ss])?)?\]", ", ", parted=False),
+    rule("voice", VOICE_MARK, " ", parted=False),
     rule("override", r"\[(?P<word>[^\[\]{}]{1,80})\]\{(?P<say>[^{}]{1,200})\}", _read_override, parted=False),
     rule(
         "markup.entity",
@@ -55,10 +53,9 @@ MARKUP: list[Rule] = [
         _read_entity,
         parted=False,
     ),
-    rule("markup.comment", r"<!--[^<>]{0,500}-->", " ", parted=False),
     rule(
         "markup.tag",
-        rf"</?(?:(?P<block>br|p|div|li|tr|td|th|h[1-6]|hr)|(?:{_HTML_TAGS}))(?:\s[^<>=]{{1,40}}=[^<>]{{0,300}})?\s?/?>",
+        rf"</?(?P<name>{either(_TAGS)})(?:\s[^<>=]{{1,40}}=[^<>]{{0,300}})?\s?/?>",
         _read_tag,
         parted=False,
     ),

@@ -1,0 +1,40 @@
+"""Stage directions that no model here can act: `[laugh]`, `[sighs softly]`, `(whispers)`, `[tone: sad]`.
+
+Upstream: one block of text as it was written.  Downstream: `normalize`, which leaves them out and says so.
+Brackets may hold a sound or a style; parentheses, which prose has too, only what a person does: "(laughs)".
+"""
+
+from __future__ import annotations
+
+import re
+
+from marstts.text.rules.engine import Trace
+from marstts.text.rules.tables import word_set
+
+SOUNDS = word_set("markup", "sounds")
+"""Names that the tags of other programs have as well: `<laugh>`."""
+
+_IN_PARENTHESES = word_set("markup", "acts")
+_IN_BRACKETS = SOUNDS | _IN_PARENTHESES | word_set("markup", "bracketed")
+_MANNERS = word_set("markup", "manners")
+_MARK = re.compile(
+    r"\[(?P<kind>emotion|mood|music|sfx|sound|style|tone)\s?[:=][^\[\]\n]{1,60}\]"
+    r"|\[(?P<bracket>[a-z][a-z_,' -]{2,50})\]|\((?P<round>[a-z][a-z,' -]{2,50})\)",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"[a-z_]+")
+
+
+def leave_out_directions(text: str, trace: Trace) -> str:
+    """`text` without stage directions; each is left out in `trace`."""
+
+    def read(match: re.Match[str]) -> str:
+        if not match["kind"]:
+            words = _WORD.findall((match["bracket"] or match["round"]).lower())
+            acts = _IN_BRACKETS if match["bracket"] else _IN_PARENTHESES
+            if acts.isdisjoint(words) or not acts.union(_MANNERS).issuperset(words):
+                return match[0]
+        trace.leave_out(match[0])
+        return " "
+
+    return _MARK.sub(read, text) if "[" in text or "(" in text else text
