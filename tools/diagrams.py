@@ -26,15 +26,17 @@ LAYERS = (
     ("models",),
     ("mars6", "mars5"),
     ("bundle",),
+    ("data",),
     ("generation",),
-    ("data", "voice"),
-    ("codec", "speaker", "nn", "sampling", "text"),
-    ("spectral",),
-    ("audio", "config"),
-    ("files",),
+    ("voice",),
+    ("codec", "speaker", "nn", "text"),
+    ("audio",),
+    ("weights",),
+    ("onnx",),
+    ("io",),
     ("errors",),
 )
-"""Packages from top to bottom; imports point down. The rows below `codec` stand for several small modules each."""
+"""Packages from top to bottom; imports point down."""
 
 NOTES = {
     "cli": "one thin file per command",
@@ -49,19 +51,18 @@ NOTES = {
     "models": "opens and exports every model",
     "mars6": "arXiv:2501.05787",
     "mars5": "Camb.ai's MARS5",
-    "generation": "requests, loop, scheduler",
+    "generation": "requests, sampling, scheduler",
     "bundle": "one folder, all parts",
     "data": "manifests, shards, batches",
     "voice": "a speaker, one file",
     "codec": "mini, SNAC",
     "speaker": "mini, WavLM, CLAP",
     "nn": "layers",
-    "sampling": "logits → ids",
     "text": "strings → sentences",
-    "audio": "bounded readers",
-    "spectral": "STFT",
-    "config": "TOML",
-    "files": "atomic writes",
+    "audio": "decoders, spectra",
+    "weights": "published checkpoints",
+    "onnx": "checked graphs",
+    "io": "files, configuration",
     "errors": "one sentence",
 }
 
@@ -182,10 +183,10 @@ def draw_packages() -> Drawing:
     drawing.note(
         20,
         26,
-        "Imports point down. Packages of one row do not import each other. The last rows stand for small modules.",
+        "Imports point down. Packages of one row do not import each other.",
         "start",
     )
-    shared = {"generation", "bundle", "data", "voice", "codec", "speaker", "nn", "sampling", "text"}
+    shared = {"generation", "bundle", "data", "voice", "codec", "speaker", "nn", "text"}
     for number, names in enumerate(LAYERS):
         each = (width - 40 - gap * (len(names) - 1)) // len(names)
         for place, name in enumerate(names):
