@@ -89,7 +89,7 @@ def read_numbered(line: str) -> Line | None:
         return None
     if numbered["number"].isalpha() and numbered["mark"] == "." and not _is_lettered_item(numbered):
         return None
-    return Line(Kind.NUMBERED, f"{numbered['number']}, {inline(numbered['text'])}")
+    return Line(Kind.NUMBERED, f"{numbered['number'].lstrip('0') or '0'}, {inline(numbered['text'])}")
 
 
 def _is_lettered_item(numbered: re.Match[str]) -> bool:

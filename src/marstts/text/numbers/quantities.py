@@ -21,7 +21,24 @@ from marstts.text.numbers.words import (
     year_or_number,
 )
 from marstts.text.rules.engine import rule
-from marstts.text.rules.tables import before_places, either
+from marstts.text.rules.tables import before_places, either, word_set
+
+_COUNTED = word_set("names", "parts") | {
+    "Ch",
+    "Chap",
+    "Ep",
+    "Vol",
+    "Track",
+    "Disc",
+    "Day",
+    "Week",
+    "Slide",
+    "Task",
+    "Test",
+    "Letter",
+}
+_PARTS = either({*_COUNTED, *map(str.lower, _COUNTED), *map(str.upper, _COUNTED)} - {"Mark", "mark", "War", "war"})
+"""Words before a number that may have zeros before it: "Chapter 01"."""
 
 _SCALES = {"k": "thousand", "K": "thousand", "M": "million", "mn": "million", "mln": "million", "bn": "billion",
            "Bn": "billion", "B": "billion", "tn": "trillion", "T": "trillion"}  # fmt: skip
@@ -210,5 +227,11 @@ NUMBERS = [
         r"(?P<under>[0-9]{1,6})(?![0-9/])",
         _read_fraction,
     ),
+    rule(
+        "number.chapter",
+        rf"\b(?P<part>(?:{_PARTS})\.? (?:#|[Nn]o\. )?)0{{1,3}}(?=[1-9][0-9]{{0,2}}(?![0-9]|[.,:/-][0-9]))",
+        r"\g<part>",
+    ),
+    rule("number.chapter", "^0(?=[1-9](?:$|[.:)]$| ?[:—-] ?[A-Za-z]))", "", parted=False),
     rule("number.plain", rf"{SIGN}{RUN}(?P<number>{NUMBER})", _read_plain),
 ]

@@ -9,6 +9,8 @@ import re
 
 from marstts.text.numbers.words import END, cardinal, number, with_unit
 from marstts.text.rules.engine import Rule, rule
+from marstts.text.rules.tables import either
+from marstts.text.sentences import NUMBER_WORDS
 
 _HALF = r"(?P<half>[ap]\.m\.|[AP]\.M\.|(?:am|pm|AM|PM|a\.m|p\.m)(?![A-Za-z]))"
 _CLOCK = r"(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2}))?"
@@ -17,6 +19,22 @@ _ZONE_FOLLOWS = re.compile(" (?:[A-Z]{1,4}T|UTC)(?![A-Za-z])")
 _OPENS_WITH_TIME = re.compile(
     r"(?:^|[.!?][\"')]? )(?:At|By|On|Around|About|Until|From|Before|After|Since)(?: about| around| nearly)? $"
 )
+_BEFORE_CLOCK = re.compile(
+    r"\b(?:at|by|until|till|since|before|after|from|around|about|to|it is|it's|time is|[0-9]T?|"
+    rf"(?:{either(NUMBER_WORDS)}),?) \Z",
+    re.IGNORECASE,
+)
+"""What stands before a time of day with seconds, a date among it."""
+
+_BEFORE_LENGTH = re.compile(
+    r"\b(?:in|took|takes?|lasts?|lasted|for|of|duration|length|runtime|elapsed|under|within)(?: is| was|:)? \Z",
+    re.IGNORECASE,
+)
+_TOOK = re.compile(
+    r"\b(?:took|takes|lasts?|lasted|duration|length|runtime|elapsed)(?: is| was| of|:)? \Z", re.IGNORECASE
+)
+_ARTICLE = re.compile(r"\b(?:an?|the|his|her|my|our|their|sub)[ -]\Z", re.IGNORECASE)
+_NOUN = re.compile(" [a-z]{3}")
 _DASH = " ?(?:-|—) ?"
 
 
@@ -49,6 +67,36 @@ def _read_time(match: re.Match[str]) -> str:
     if second and int(second):
         words += f" and {with_unit(str(int(second)), ('second', 'seconds'))}"
     return words + half_of_day + (" U T C" if match["zulu"] else "")
+
+
+def _read_length(match: re.Match[str]) -> str | None:
+    """2:59:30 -> two hours fifty-nine minutes and thirty seconds; None where it is a time of day."""
+    before = match.string[max(match.start() - 30, 0) : match.start()]
+    hours = match["hours"]
+    is_length = hours == "00" or len(hours) != 2 or int(hours) > 24
+    if not (_BEFORE_LENGTH.search(before) or (is_length and not _BEFORE_CLOCK.search(before))):
+        return None
+    seconds = f"{int(match['seconds'])}{match['decimals'] or ''}"
+    values = (str(int(hours)), str(int(match["minutes"])), seconds)
+    if _ARTICLE.search(before) and _NOUN.match(match.string, match.end()):
+        return " ".join(number(value) for value in values)  # "a two fifty-nine thirty marathon"
+    return _join_length(values)
+
+
+def _read_short_length(match: re.Match[str]) -> str | None:
+    """0:45 -> forty-five seconds; "it took 7:30" -> seven minutes and thirty seconds."""
+    before = match.string[max(match.start() - 30, 0) : match.start()]
+    if match["minutes"] != "0" and not _TOOK.search(before):
+        return None
+    return _join_length(("0", str(int(match["minutes"])), str(int(match["seconds"]))))
+
+
+def _join_length(values: tuple[str, str, str]) -> str:
+    names = (("hour", "hours"), ("minute", "minutes"), ("second", "seconds"))
+    parts = [with_unit(value, name) for value, name in zip(values, names, strict=True) if float(value)]
+    if len(parts) < 2:
+        return parts[0] if parts else "zero seconds"
+    return f"{' '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _read_race_time(match: re.Match[str]) -> str:
@@ -154,6 +202,17 @@ RULES: list[Rule] = [
         rf"(?<=[0-9]:[0-9]{{2}}){_DASH}(?=[0-9]{{1,2}}(?::[0-9]{{2}})?"
         rf"(?![0-9]))",
         " to ",
+    ),
+    rule(
+        "time.length",
+        r"(?<![0-9:.])(?P<hours>[0-9]{1,3}):(?P<minutes>[0-5][0-9]):(?P<seconds>[0-5][0-9])(?P<decimals>\.[0-9]{1,3})?"
+        rf"(?![0-9:]|\.[0-9]|Z\b|[+-][0-9]| ?{_HALF}| (?:UTC|GMT|[ECMP][SD]?T)\b)",
+        _read_length,
+    ),
+    rule(
+        "time.length",
+        rf"(?<![0-9:.])(?P<minutes>[0-9]{{1,2}}):(?P<seconds>[0-5][0-9])(?![0-9:]|\.[0-9]| ?{_HALF})",
+        _read_short_length,
     ),
     rule("time.clock", rf"(?<![0-9:]){_CLOCK}(?P<zulu>Z\b)?{END}(?: ?{_HALF})?", _read_time),
     rule(

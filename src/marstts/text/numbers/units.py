@@ -9,6 +9,7 @@ import re
 from functools import cache, lru_cache
 
 from marstts.text.numbers.quantities import power_words
+from marstts.text.numbers.times import ends_sentence
 from marstts.text.numbers.words import (
     ATTRIBUTE_AFTER,
     ATTRIBUTE_BEFORE,
@@ -36,6 +37,10 @@ _INITIAL = re.compile(r"\. ?[A-Z]")
 """Pattern of what follows an initial: "2023 A. Lee"."""
 _LETTER_RANGE = re.compile("(?:[-—]| to )[A-Z](?![A-Za-z0-9])")
 """Pattern of what follows the letter of a seat: "seats 22A-C"."""
+_FOLLOWING = re.compile(r" [\"'(]?([A-Za-z0-9]+)")
+"""The word after a unit; none where the text or a clause ends."""
+_NO_DOTTED = frozenset({"am", "pm", "ac", "pc"})
+"""Abbreviations with stops that are no units, whatever their letters are together."""
 _LENGTHS = frozenset({"m", "km", "cm", "mm", "dm", "um", "μm", "nm", "ft", "mi", "yd", "in", "inch"})
 
 
@@ -111,6 +116,36 @@ def _with_power(unit: str) -> tuple[str, str] | None:
     return f"{one} {after}", f"{many} {after}"
 
 
+def _is_measure(match: re.Match[str]) -> bool:
+    """Whether a capital after a number is a unit, "a 5 V supply", and no article or name: "2001 A Space Odyssey"."""
+    following = _FOLLOWING.match(match.string, match.end())
+    unit, measured = match["unit"], table("units")["measured"]
+    is_usual = unit in measured["usual"]
+    if (
+        match["sign"]
+        or "." in match["number"]
+        or following is None
+        or match[0][-1] == "."
+        or (is_usual and not match["gap"])
+    ):
+        return True
+    word = following[1]
+    if not word.islower():
+        return word in measured["capitals"].split() or (is_usual and word.isupper() and len(word) > 1)
+    if word in measured["always"].split() or word in measured.get(unit, "").split():
+        return True
+    return is_usual and word not in measured["never"].split()
+
+
+def _read_dotted(match: re.Match[str]) -> str | None:
+    """60 m.p.h. -> 60 mph, with the stop where a sentence may end with it."""
+    unit = match["unit"].replace(".", "")
+    if unit in _NO_DOTTED or unit not in units():
+        return None
+    keeps_stop = match["unit"].endswith(".") and ends_sentence(match.string, match.end())
+    return f"{match['number']}{match['gap']}{unit}{'.' if keeps_stop else ''}"
+
+
 def _read_unit(match: re.Match[str]) -> str | None:
     names = name_unit(match["unit"])
     if names is None:
@@ -120,7 +155,7 @@ def _read_unit(match: re.Match[str]) -> str | None:
         return None
     after = match.start("unit") + 1
     is_letter = _INITIAL.match(match.string, after) or _LETTER_RANGE.match(match.string, after)
-    if len(unit) == 1 and unit.isupper() and is_letter:
+    if len(unit) == 1 and unit.isupper() and (is_letter or not _is_measure(match)):
         return None
     if len(unit) == 1 and unit.isalpha() and _PLACE.search(match.string, max(match.start() - 12, 0), match.start()):
         return None
@@ -246,6 +281,16 @@ _SOON = rf"(?=[0-9.,]{{1,40}}[ -]?[{re.escape(''.join(sorted({unit[0] for unit i
 
 _AFTER = r"(?![A-Za-z0-9']|\^)"
 _STOP = r"(?:\.(?= [a-z0-9@&]|[,;)]))?"
+
+DOTTED = [
+    rule(
+        "unit.dotted",
+        rf"{RUN}(?<![A-Za-z.])(?P<number>{NUMBER})(?P<gap>[ -]?)(?P<unit>(?:[a-z]\.){{1,4}}[a-z]\b\.?)(?![A-Za-z0-9])",
+        _read_dotted,
+        parted=False,
+    ),
+]
+"""Units with stops, which must be read before other abbreviations."""
 
 RULES = [
     rule(

@@ -6,13 +6,25 @@ Upstream: folded text.  Downstream: the rules of telephones, abbreviations and t
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from marstts.text.numbers.words import cardinal, in_pairs, one_by_one
 from marstts.text.rules.engine import rule
 from marstts.text.rules.tables import either, table, word_set
+from marstts.text.sentences import NEVER_LAST
 
 _BOOKS = table("names")["books"]
 _CODES = tuple(code for code in table("currencies")["codes"] if code.isupper())
+_WORD_END = re.compile(r"([A-Za-z]+)[\"')]*[.?!]?\Z")
+_YEAR_END = re.compile(r"(?<![0-9.,])(?:1[0-9]|20)[0-9]{2}\.\Z")
+_BEFORE_YEAR = re.compile(
+    r"(?:\b(?:[Ii]n|[Oo]f|[Ss]ince|[Bb]y|[Uu]ntil|[Ff]rom|[Tt]o|[Bb]efore|[Aa]fter|[Dd]uring|and)|,) \Z"
+)
+_POWERED = frozenset(
+    ("sin", "cos", "tan", "log", "inch", "inches", "foot", "feet", "yard", "yards", "mile", "miles", "meter", "meters")
+)
+"""Words whose raised number is a power."""
+
 _STATES = either(table("names")["states"])
 _FIRST = {"1": "First ", "2": "Second ", "3": "Third ", "I": "First ", "II": "Second ", "III": "Third "}
 
@@ -28,6 +40,23 @@ def _read_verse(match: re.Match[str]) -> str:
 def _read_zip(match: re.Match[str]) -> str:
     state = table("names")["states"][match["state"]]
     return f"{match['mark']}{state} {one_by_one(match['zip'])}"
+
+
+def _drop_note(match: re.Match[str]) -> str | None:
+    """Nothing for the number of a note; a number after an abbreviation or after a quantity is none."""
+    quoted = match.string[: match.start()]
+    before = quoted.rstrip("\"')")
+    if year := _YEAR_END.search(before):
+        return "" if _BEFORE_YEAR.search(before[: year.start()]) else None
+    word = _WORD_END.search(before)
+    if word is None or (before == quoted and word[1].lower() in _before_numbers()):
+        return None
+    return None if match["raised"] and not before.endswith((".", "?", "!")) and word[1].lower() in _POWERED else ""
+
+
+@cache
+def _before_numbers() -> frozenset[str]:
+    return NEVER_LAST | {short.lower() for short in table("abbreviations")["before_numbers"]}
 
 
 def _spell(match: re.Match[str]) -> str:
@@ -61,6 +90,19 @@ def _read_item_number(match: re.Match[str]) -> str | None:
     is_item = previous is not None if value > 1 else follows is not None
     return f"{match['number']}, " if is_item else None
 
+
+NOTES = [
+    rule(
+        "note.mark",
+        r"(?:(?<=[A-Za-z][a-z][.?!])|(?<=[A-Za-z][a-z][.?!][\"')])|(?<=[A-Za-z][a-z][\"')][.?!])|(?<=[0-9]{4}\.))"
+        r"(?P<raised>\^?)[0-9]{1,3}(?:[,—-] ?[0-9]{1,3}){0,3}(?= [\"'(]?[A-Z]|$)(?!(?<=[0-9]{4}\.[0-9])$)",
+        _drop_note,
+        parted=False,
+    ),
+    rule("note.mark", r"(?<=[a-z]{2}\")(?P<raised>\^?)[0-9]{1,2}(?=[ .,;:?!)]|$)", _drop_note, parted=False),
+    rule("note.mark", r"(?<=[a-z]{3})(?P<raised>\^)[0-9]{1,2}(?=[ .,;:?!)]|$)", _drop_note, parted=False),
+]
+"""Marks of notes that touch the word before them: "It sank.2 Then"."""
 
 RULES = [
     rule(

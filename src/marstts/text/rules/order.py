@@ -16,6 +16,8 @@ MARKUP = (*symbols.MARKUP, *forms.RAW)
 """The rules that come before characters are folded."""
 
 RULES = (
+    *citations.NOTES,
+    *units.DOTTED,
     *symbols.EMOTICONS,
     *forms.EARLY,
     *addresses.RULES,
