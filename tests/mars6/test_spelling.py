@@ -133,6 +133,17 @@ def test_in_any_text_places_ascend_no_letter_is_lost_and_spelling_again_changes_
     assert [spell(text, Spelling.SIMPLE).text for text in texts] == [each.text for each in spelled]
 
 
+@pytest.mark.parametrize(
+    ("written", "simple"),
+    [("A", "ay."), ("I", "I."), ("O", "oh."), ("a", "ay."), ("i", "I."), ("o?", "oh?"), ('"A"', "ay."), ("I.", "I.")],
+)
+def test_a_letter_that_is_the_whole_text_is_named_and_ends_with_a_mark(written: str, simple: str):
+    spelled = spell(written, Spelling.SIMPLE)
+    assert spelled.text == simple
+    assert spell(written, Spelling.AS_WRITTEN).text == written
+    assert spelled.original_spans(np.array([[0, len(simple)]]))[0].tolist()[0] == written.index(written.strip('"')[0])
+
+
 def test_texts_without_capitals_and_single_letters_stay():
     for text in random_texts(["stop ", "it's ", "o'clock ", "a ", "éß ", "Ж ", "7 ", ", ", "e-mail "[1:]], 500):
         assert spell(text, Spelling.SIMPLE).text == text

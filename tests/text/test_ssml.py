@@ -104,3 +104,23 @@ def test_ssml_is_known_by_its_start(text: str, is_one: bool) -> None:
 def test_a_namespace_changes_nothing() -> None:
     document = '<speak xmlns="http://www.w3.org/2001/10/synthesis" version="1.1">Hi <break time="1s"/></speak>'
     assert [(each.text.strip(), each.pause_seconds) for each in read_ssml(document).segments] == [("Hi", 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ('<break time="1s"/><prosody rate="90%">Hi.</prosody>', [("", 1.0), ("Hi.", 0.0)]),
+        ('<break time="2s"/><voice name="Anna">Hello.</voice>', [("", 2.0), ("Hello.", 0.0)]),
+        ('<voice name="Anna"><break strength="weak"/>Hello.</voice>', [("", 0.2), ("Hello.", 0.0)]),
+        ('<p><s>One.</s></p><break time="3s"/>', [("One.", 3.4)]),
+        ('Go.<break time="1s"/><prosody rate="slow"><break time="1s"/>Now.</prosody><break time="1s"/>',
+         [("Go.", 2.0), ("Now.", 1.0)]),
+    ],
+)  # fmt: skip
+def test_breaks_at_the_beginning_and_the_end_are_kept(body: str, expected: list[tuple[str, float]]) -> None:
+    assert [(each.text, pytest.approx(each.pause_seconds)) for each in segments(body)] == expected
+
+
+@pytest.mark.parametrize("name", ["Anna", "my voice 2", "\u00c9lise", "../x"])
+def test_any_name_of_a_voice_is_carried_through(name: str) -> None:
+    assert [each.voice for each in segments(f'One. <voice name="{name}">Two.</voice> Three.')] == [None, name, None]

@@ -31,7 +31,7 @@ LETTER_NAMES = dict(zip("abcdefghijklmnopqrstuvwxyz", _NAMES.split(), strict=Tru
 """Words that English spelling reads as the names of letters."""
 
 WORD_LETTERS = frozenset("AIOaio")
-"""Letters that are words as well: names only next to another single capital, as in "the U S A"."""
+"""Letters that are words as well: names only next to another single capital, as in "the U S A", and alone."""
 
 DASH, PAUSE = " - ", ", "
 """A dash, which the training texts have not, and the mark that they have where readers pause as long."""
@@ -69,6 +69,9 @@ LONE_INTERJECTIONS = {"ah": "ahhh", "aha": "ah ha", "uh": "uhhh"}
 
 _LONE = re.compile(rf"({'|'.join(LONE_INTERJECTIONS)})[.!?]*", re.IGNORECASE)
 
+_LONE_LETTER = re.compile(rf"\"?([{''.join(sorted(WORD_LETTERS))}])(?P<mark>[?!]?)\"?")
+"""A letter that is the whole text: without a stop, models babble."""
+
 _SURROUNDING = 5
 """Characters on each side of a word that these patterns see."""
 
@@ -98,6 +101,9 @@ def spell(text: str, spelling: Spelling) -> SpelledText:
     """`text` in this spelling."""
     if spelling is Spelling.SIMPLE:
         text = _RUN.sub(lambda run: run[0].replace(",", ":"), text)
+    if spelling is Spelling.SIMPLE and (letter := _LONE_LETTER.fullmatch(text)):
+        name = LETTER_NAMES[letter[1].lower()] + (letter["mark"] or ".")
+        return SpelledText(name, np.array([letter.start(1)] * len(name) + [len(text)]))
     is_lone = _LONE.fullmatch(text.strip(QUOTE)) is not None
     if spelling is Spelling.AS_WRITTEN or not (is_lone or _UNUSUAL.search(text)):
         return SpelledText(text, np.arange(len(text) + 1))
