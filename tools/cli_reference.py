@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 from typer.models import ArgumentInfo, OptionInfo
@@ -153,8 +153,6 @@ def parameters_of(function: Callable[..., Any]) -> Iterator[Parameter]:
     hints = get_type_hints(function, include_extras=True)
     for parameter in inspect.signature(function).parameters.values():
         hint = hints[parameter.name]
-        if get_origin(hint) is Union:  # Python 3.10 makes an Optional of what has the default None
-            hint = get_args(hint)[0]
         if get_origin(hint) is not Annotated:
             continue  # the context
         kind, *metadata = get_args(hint)

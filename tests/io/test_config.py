@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from pydantic import Field
 
 from marstts.errors import CheckpointError, ConfigError
 from marstts.io.config import MAX_BASES, Config, read_config, write_config
@@ -17,15 +18,17 @@ class Rates(Config):
 class Settings(Config):
     name: str
     rates: Rates = Rates()
+    limits: dict[str, int] = Field({})
+    is_on: bool = False
 
 
 def test_a_file_contains_only_what_differs_from_its_base(tmp_path: Path):
     (tmp_path / "deep").mkdir()
-    (tmp_path / "root.toml").write_text('name = "root"\n[rates]\nfirst = 2.0\nbetas = [0.1, 0.2, 0.3]')
+    (tmp_path / "root.toml").write_text('name = "root"\nis_on = true\n[rates]\nfirst = 2.0\nbetas = [0.1, 0.2, 0.3]')
     (tmp_path / "deep" / "middle.toml").write_text('base = "../root.toml"\n[rates]\nbetas = [0.9]')
     (tmp_path / "top.toml").write_text('base = "deep/middle.toml"\nname = "top"')
     settings = read_config(Settings, tmp_path / "top.toml")
-    assert settings == Settings(name="top", rates=Rates(first=2.0, betas=(0.9,)))
+    assert settings == Settings(name="top", is_on=True, rates=Rates(first=2.0, betas=(0.9,)))
     write_config(settings, tmp_path / "resolved.json")
     assert read_config(Settings, tmp_path / "resolved.json") == settings
 
@@ -56,6 +59,9 @@ def test_impossible_bases_are_refused(tmp_path: Path, content: str, complaint: s
         (b'name = "x"\n[rates]\nfirst = nan', "rates.first: Input should be a finite number"),
         (b'name = "x"\n[rates]\nfirst = -inf', "rates.first: Input should be a finite number"),
         (b"name = 7", "name: Input should be a valid string"),
+        (b'name = "x"\n[rates]\nfirst = true', "rates.first: expected a number, but this is true or false"),
+        (b'name = "x"\n[rates]\nbetas = [0.5, false]', "rates.betas.1: expected a number"),
+        (b'name = "x"\nlimits = {a = true}', "limits.a: expected a number"),
         (b"a = '" + b"x" * 2**22 + b"'", "expected at most 4 MiB"),
     ],
 )

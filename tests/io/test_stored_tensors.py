@@ -44,7 +44,7 @@ def header(values: object) -> bytes:
 )  # fmt: skip
 def test_malformed_headers_are_refused_in_one_sentence(tmp_path: Path, content: bytes):
     (tmp_path / "x.safetensors").write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"x\.safetensors: expected weights as safetensors") as error:
+    with pytest.raises(CheckpointError, match=r"x\.safetensors: expected weights as a safetensors file") as error:
         stored_tensors(tmp_path / "x.safetensors")
     assert "\n" not in str(error.value)
 

@@ -66,12 +66,34 @@ ENDLESS = {
     "a loop within a loop": ([loop("n", [loop("n", [DOUBLE], "after")])], {"n": [900]}),
 }
 
+SCAN = helper.make_node("Scan", ["x"], ["y"], num_scan_inputs=1, body=helper.make_graph(
+    [helper.make_node("Identity", ["row"], ["out"])], "body",
+    [helper.make_tensor_value_info("row", FLOAT, [4])], [helper.make_tensor_value_info("out", FLOAT, [4])],
+))  # fmt: skip
+BRANCH = helper.make_graph([loop("n", [DOUBLE], "z")], "branch", [], [helper.make_tensor_value_info("z", FLOAT, None)])
+ENDLESS |= {
+    "a scan": ([SCAN], {}),
+    "a loop in a branch": ([helper.make_node("If", ["x"], ["y"], then_branch=BRANCH, else_branch=BRANCH)], {"n": [3]}),
+    "a constant that a node replaces": ([helper.make_node("Shape", ["x"], ["n"]), loop("n", [DOUBLE])], {"n": [3]}),
+}
+
 
 @pytest.mark.parametrize("which", ENDLESS)
 def test_loops_that_may_not_end_are_refused(which: str, tmp_path: Path) -> None:
     path = tmp_path / "graph.onnx"
     path.write_bytes(graph_of(*ENDLESS[which]))
     with pytest.raises(CheckpointError, match="a loop that is not known to end within 1000 rounds"):
+        open_session(path)
+
+
+@pytest.mark.parametrize("name", ["graph", "node", "input"])
+def test_a_loop_hidden_behind_a_long_key_is_refused(name: str, tmp_path: Path) -> None:
+    content = graph_of(*ENDLESS["many rounds"])
+    key = {"graph": b"\x3a", "node": b"\x0a", "input": b"\x5a"}[name]
+    hidden = bytes([key[0] | 0x80, 0x80, 0x80, 0x80, 0x10])
+    path = tmp_path / "graph.onnx"
+    path.write_bytes(content.replace(key, hidden, 1))
+    with pytest.raises(CheckpointError):
         open_session(path)
 
 

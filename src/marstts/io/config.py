@@ -6,7 +6,9 @@ start with `base = "OTHER.toml"`, a path relative to its own folder; it then con
 
 from __future__ import annotations
 
-import sys
+import tomllib
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,11 +18,6 @@ from marstts.errors import ConfigError, MarsError
 from marstts.io.file_errors import printable_name, printable_text
 from marstts.io.files import write_file
 from marstts.io.reading import parse_object, read_text
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 ConfigType = TypeVar("ConfigType", bound="Config")
 
@@ -49,7 +46,7 @@ def parse_config(
 ) -> ConfigType:
     """`values` as a `model`; raises `error_type` listing every complaint, prefixed by `source`."""
     try:
-        return model.model_validate(values)
+        made = model.model_validate(values)
     except ValidationError as error:
         complaints = "; ".join(
             f"{'.'.join(map(str, found['loc'])) or model.__name__}: {found['msg']}" for found in error.errors()
@@ -57,6 +54,25 @@ def parse_config(
         raise error_type(f"{source}: {printable_text(complaints, MAX_COMPLAINTS)}") from error
     except (ValueError, RecursionError) as error:  # what a validator of the model meets in unusual values
         raise error_type(f"{source}: expected a {model.__name__}, but {printable_text(str(error))}") from error
+    if (place := truth_as_number(values, made)) is not None:
+        raise error_type(f"{source}: {printable_text(place)}: expected a number, but this is true or false")
+    return made
+
+
+def truth_as_number(value: Any, made: Any) -> str | None:
+    """Path to the first true or false from which a model made a number; None where there is none."""
+    pairs: Iterable[tuple[Any, Any, Any]] = ()
+    if isinstance(value, bool):
+        return None if isinstance(made, bool) or not isinstance(made, (int, float)) else ""
+    if isinstance(value, dict):
+        read = made.get if isinstance(made, dict) else partial(getattr, made)
+        pairs = ((key, inner, read(key, None)) for key, inner in value.items())
+    elif isinstance(value, list) and isinstance(made, (list, tuple)):
+        pairs = zip(range(len(value)), value, made, strict=False)
+    for key, inner, made_of_it in pairs:
+        if (place := truth_as_number(inner, made_of_it)) is not None:
+            return f"{key}.{place}" if place else str(key)
+    return None
 
 
 def read_config(model: type[ConfigType], path: Path, error_type: type[MarsError] = ConfigError) -> ConfigType:

@@ -1,293 +1,158 @@
-"""The weights that an ONNX graph keeps in other files: found, checked, and put where they are safe.
+"""ONNX graphs that nobody vouches for: parsed, checked, and written again with nothing but what was checked.
 
 Upstream: the bytes of a `.onnx` file, which are untrusted.  Downstream: `onnx.session`.
-A graph may name any file of its user as its weights, and versions of ONNX Runtime differ in which they refuse. So this
-module reads the part of the protobuf that names files (https://github.com/onnx/onnx/blob/main/onnx/onnx.proto) before
-the runtime sees it, and takes the weights of loop bodies into the graph, where the runtime supports no other way.
-Only what can hold a tensor is walked; a message without the key `location` cannot name a file and is passed over.
+A graph may name any file of its user as its weights, or run for ever. ONNX Runtime therefore never gets the bytes of a
+file, which it could read in another way than this module, but a message of `SCHEMA`, serialized again. The schema is
+the part of onnx.proto (https://github.com/onnx/onnx/blob/main/onnx/onnx.proto) that exporters use: a graph with any
+other field (functions, sparse tensors, training) is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
 
 from marstts.errors import CheckpointError
-
-MAX_DEPTH = 64
-"""Messages within messages."""
 
 MAX_ROUNDS = 1000
 """Rounds of a loop; ours has seven, the positions of a patch."""
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+INT64 = 7
+"""TensorProto.DataType."""
 
-_CHILDREN = {
-    "model": {7: "graph", 20: "training", 25: "function"},
-    "training": {1: "graph", 2: "graph"},
-    "function": {7: "node", 11: "attribute"},
-    "graph": {1: "node", 5: "tensor", 15: "sparse"},
-    "node": {5: "attribute"},
-    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
-    "sparse": {1: "tensor", 2: "tensor"},
-}
-"""Fields of messages that can hold a tensor, at any depth; numbers are those of onnx.proto."""
+SCHEMA = """
+Model: 1 ir_version int64, 2 producer_name string, 3 producer_version string, 4 domain string, 5 model_version int64,
+ 6 doc_string string, 7 graph Graph, 8 opset_import Opset*, 14 metadata_props Entry*
+Opset: 1 domain string, 2 version int64
+Entry: 1 key string, 2 value string
+Graph: 1 node Node*, 2 name string, 5 initializer Tensor*, 10 doc_string string, 11 input Value*, 12 output Value*,
+ 13 value_info Value*, 16 metadata_props Entry*
+Node: 1 input string*, 2 output string*, 3 name string, 4 op_type string, 5 attribute Attribute*, 6 doc_string string,
+ 7 domain string, 9 metadata_props Entry*
+Attribute: 1 name string, 2 f float, 3 i int64, 4 s bytes, 5 t Tensor, 6 g Graph, 7 floats float*, 8 ints int64*,
+ 9 strings bytes*, 13 doc_string string, 20 type int32
+Tensor: 1 dims int64*, 2 data_type int32, 4 float_data float*, 5 int32_data int32*, 6 string_data bytes*,
+ 7 int64_data int64*, 8 name string, 9 raw_data bytes, 10 double_data double*, 11 uint64_data uint64*,
+ 12 doc_string string, 13 external_data Entry*, 14 data_location int32
+Value: 1 name string, 2 type Type, 3 doc_string string, 4 metadata_props Entry*
+Type: 1 tensor_type TensorType, 6 denotation string
+TensorType: 1 elem_type int32, 2 shape Shape
+Shape: 1 dim Dimension*
+Dimension: 1 dim_value int64, 2 dim_param string, 3 denotation string
+"""
+"""Messages with the numbers, names and types of their fields; * is any number of values."""
 
-_DIMS, _DATA_TYPE, _NAME, _RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION = 1, 2, 8, 9, 13, 14
-"""Fields of a TensorProto."""
 
-_GRAPH_OF_MODEL, _FUNCTION_OF_MODEL = 7, 25
-"""Fields of a ModelProto."""
+def _model_class() -> Any:
+    """The class of the message Model of `SCHEMA`."""
+    field_class = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="marstts/onnx.proto", package="marstts.onnx")
+    for line in SCHEMA.replace("\n ", " ").strip().splitlines():
+        name, fields = line.split(": ")
+        message = file.message_type.add(name=name)
+        for number, field, kind in (entry.split() for entry in fields.split(", ")):
+            label = field_class.LABEL_REPEATED if kind.endswith("*") else field_class.LABEL_OPTIONAL
+            added = message.field.add(name=field, number=int(number), label=label)
+            if kind[0].isupper():
+                added.type_name = f".marstts.onnx.{kind.rstrip('*')}"
+                added.type = field_class.TYPE_MESSAGE
+            else:
+                added.type = field_class.Type.Value(f"TYPE_{kind.rstrip('*').upper()}")
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("marstts.onnx.Model"))
 
-_INT64, _INT64_DATA, _LOOP = 7, 7, b"Loop"
-"""TensorProto.DataType, a field of a TensorProto, and an operation."""
 
-_EXTERNAL_KEYS = ("location", "offset", "length")
-_KEY = b"location"
-
-Piece: TypeAlias = "bytes | memoryview"
-
-Read = Callable[["ExternalTensor"], Piece]
-"""The bytes of a tensor, for a graph that takes them in."""
+Model = _model_class()
 
 
 @dataclass(frozen=True)
-class ExternalTensor:
-    """A tensor whose bytes lie in another file."""
+class Place:
+    """Where the bytes of a tensor lie."""
 
-    name: str
-
-    location: str
-    """The location as the graph gives it: anything but a plain file name is refused by the reader."""
+    file: str
+    """Name of a file next to the graph."""
 
     offset: int
     length: int
-    """Length in bytes."""
-
-    data_type: int
-    """TensorProto.DataType."""
-
-    shape: tuple[int, ...]
-
-    in_main_graph: bool
-    """True for an initializer of the main graph: the runtime takes those from memory."""
+    """Number of bytes."""
 
 
-def external_tensors(content: bytes) -> list[ExternalTensor]:
-    """Every tensor of an ONNX model, at any depth, whose bytes lie in another file; CheckpointError on malformed ones.
+def parse_model(content: bytes) -> Any:
+    """The Model of these bytes; CheckpointError where they are none, or have anything that `SCHEMA` has not."""
+    try:
+        model = Model.FromString(content)
+        size = model.ByteSize()
+        model.DiscardUnknownFields()
+        known = model.ByteSize() == size
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise CheckpointError("this ONNX graph is corrupt or cut short") from error
+    if not known:
+        raise CheckpointError("this ONNX graph has parts that no graph of ours has; do not use this model")
+    return model
 
-    A tensor that names a file is one of these even if the model declares it unused.
+
+def tensors_elsewhere(graph: Any, is_main: bool = True) -> Iterator[tuple[Any, Place, bool]]:
+    """Every tensor whose bytes lie in another file, its place, and whether it belongs to the main graph.
+
+    Raises CheckpointError where such a tensor is unusual, or the graph may repeat itself for longer than ours do.
     """
-    return list(_walk(content, 0, len(content), "model", ("model",)))
+    names = [tensor.name for tensor in graph.initializer]
+    if len(names) != len(set(names)):
+        raise CheckpointError("this ONNX graph defines a tensor twice; do not use this model")
+    for tensor in graph.initializer:
+        if tensor.external_data or tensor.data_location:
+            yield tensor, _place(tensor), is_main
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.t.external_data or attribute.t.data_location:
+                raise CheckpointError("this ONNX graph names a file in an attribute; do not use this model")
+            if attribute.HasField("g"):
+                _check_rounds(graph, node, is_main)
+                yield from tensors_elsewhere(attribute.g, False)
 
 
-def check_loops(content: bytes) -> None:
-    """CheckpointError where a graph may repeat itself for longer than any of ours does.
-
-    The number of rounds must be a constant of at most MAX_ROUNDS, and no loop may be within another: a foreign graph
-    could run for ever.
-    """
-    if _LOOP in content:
-        for number, wire, _, first, last in _fields(content, 0, len(content)):
-            if wire == _BYTES and number in (_GRAPH_OF_MODEL, _FUNCTION_OF_MODEL):
-                _check_loops(content, first, last, {}, number == _FUNCTION_OF_MODEL, 0)
-
-
-def _check_loops(
-    content: bytes, start: int, end: int, known: Mapping[str, tuple[int, ...]], is_function: bool, depth: int
-) -> None:
-    """The loops of a graph or function; `known` are the constants around it."""
-    if depth > MAX_DEPTH:
-        raise CheckpointError(f"this ONNX graph is nested deeper than {MAX_DEPTH} levels")
-    fields = [field for field in _fields(content, start, end) if field[1] == _BYTES]
-    if not is_function:
-        all_constants = (_constant(content, first, last) for number, _, _, first, last in fields if number == 5)
-        constants = [(name, values) for name, values in all_constants if values]
-        names = [name for name, _ in constants]
-        known = {**known, **{name: values for name, values in constants if name and names.count(name) == 1}}
-    for number, _, _, first, last in fields:
-        if number != (7 if is_function else 1) or content.find(_LOOP, first, last) < 0:
-            continue
-        node = [field for field in _fields(content, first, last) if field[1] == _BYTES]
-        inputs = [_text(content, begin, stop) for field, _, _, begin, stop in node if field == 1]
-        is_loop = any(field == 4 and content[begin:stop] == _LOOP for field, _, _, begin, stop in node)
-        rounds = known.get(inputs[0] if inputs else "", ())
-        if is_loop and (known.get("") or len(rounds) != 1 or not 0 <= rounds[0] <= MAX_ROUNDS):
-            raise CheckpointError(
-                f"this ONNX graph has a loop that is not known to end within {MAX_ROUNDS} rounds; do not use this model"
-            )
-        for field, _, _, begin, stop in node:
-            for inner, wire, _, low, high in _fields(content, begin, stop) if field == 5 else ():
-                if inner in (6, 11) and wire == _BYTES:
-                    _check_loops(content, low, high, {**known, "": (1,)} if is_loop else known, False, depth + 1)
-
-
-def _constant(content: bytes, start: int, end: int) -> tuple[str, tuple[int, ...]]:
-    """The name of an initializer, and its values if they are few and of type int64."""
-    name, data_type, values = "", 0, []
-    for number, wire, _, first, last in _fields(content, start, end):
-        if number == _NAME and wire == _BYTES:
-            name = _text(content, first, last)
-        elif number == _DATA_TYPE and wire == _VARINT:
-            data_type = _read_varint(content, first, last)[0]
-        elif number == _INT64_DATA and last - first <= 80:
-            values += _varints(content, first, last)
-        elif number == _RAW_DATA and wire == _BYTES and last - first == 8:
-            values.append(int.from_bytes(content[first:last], "little", signed=True))
-    return name, tuple(values) if data_type == _INT64 else ()
-
-
-def embed_inner(content: bytes, read: Read) -> bytes:
-    """The same model with the bytes of all external tensors that are not the main graph's taken in."""
-    return b"".join(_rewrite(content, 0, len(content), "model", ("model",), read))
-
-
-def _walk(content: bytes, start: int, end: int, kind: str, path: tuple[str, ...]) -> Iterator[ExternalTensor]:
-    if len(path) > MAX_DEPTH:
-        raise CheckpointError(f"this ONNX graph is nested deeper than {MAX_DEPTH} levels")
-    if kind == "tensor":
-        tensor = _read_tensor(content, start, end, path == ("model", "graph", "tensor"))
-        if tensor is not None:
-            yield tensor
-        return
-    children = _CHILDREN[kind]
-    for number, wire, _, first, last in _fields(content, start, end):
-        child = children.get(number)
-        if child is not None and wire == _BYTES and content.find(_KEY, first, last) >= 0:
-            yield from _walk(content, first, last, child, (*path, child))
-
-
-def _rewrite(content: bytes, start: int, end: int, kind: str, path: tuple[str, ...], read: Read) -> list[Piece]:
-    """The pieces of a message, tensors of inner graphs with their bytes; only `join` copies weights."""
-    if kind == "tensor":
-        tensor = _read_tensor(content, start, end, path == ("model", "graph", "tensor"))
-        if tensor is None or tensor.in_main_graph:
-            return [content[start:end]]
-        return _embedded(content, start, end, read(tensor))
-    pieces: list[Piece] = []
-    copied = start
-    children = _CHILDREN[kind]
-    for number, wire, field, first, last in _fields(content, start, end):
-        child = children.get(number)
-        if child is not None and wire == _BYTES and content.find(_KEY, first, last) >= 0:
-            message = _rewrite(content, first, last, child, (*path, child), read)
-            pieces += [content[copied:field], _varint(number << 3 | _BYTES), _varint(sum(map(len, message))), *message]
-            copied = last
-    return [*pieces, content[copied:end]]
-
-
-def _embedded(content: bytes, start: int, end: int, values: Piece) -> list[Piece]:
-    """A tensor's message with its bytes inside rather than outside."""
-    dropped = (_RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION)
-    kept = [content[field:last] for number, _, field, _, last in _fields(content, start, end) if number not in dropped]
-    return [*kept, _varint(_RAW_DATA << 3 | _BYTES), _varint(len(values)), values]
-
-
-def _read_tensor(content: bytes, start: int, end: int, in_main_graph: bool) -> ExternalTensor | None:
-    """The external file of a tensor; None where it has none."""
-    name, data_type, entries = "", 0, []
-    shape: list[int] = []
-    for number, wire, _, first, last in _fields(content, start, end):
-        if number == _DIMS:
-            shape += _varints(content, first, last)
-        elif number == _DATA_TYPE and wire == _VARINT:
-            data_type = _read_varint(content, first, last)[0]
-        elif number == _NAME and wire == _BYTES:
-            name = _text(content, first, last)
-        elif number == _EXTERNAL_DATA and wire == _BYTES:
-            entries.append(_read_entry(content, first, last))
-    if not entries:
-        return None
-    values = dict(entries)
-    if len(values) != len(entries) or set(values) != set(_EXTERNAL_KEYS):
+def _place(tensor: Any) -> Place:
+    values = {entry.key: entry.value for entry in tensor.external_data}
+    if len(values) != len(tensor.external_data) or values.keys() != {"location", "offset", "length"}:
         raise CheckpointError(
             "this ONNX graph names a file in an unusual way; expected location, offset and length, each once"
         )
-    span = _number(values["offset"]), _number(values["length"])
-    return ExternalTensor(name, values["location"], *span, data_type, tuple(shape), in_main_graph)
+    if not is_plain_name(values["location"]):
+        raise CheckpointError(
+            f"this ONNX graph reads weights from {values['location'][:200]!a}; expected the name of a file next to it, "
+            "so do not use this model"
+        )
+    for text in (values["offset"], values["length"]):
+        if not (text.isascii() and text.isdigit() and len(text) <= 18):
+            raise CheckpointError(f"this ONNX graph places weights at {text[:40]!a}; expected a whole number of bytes")
+    return Place(values["location"], int(values["offset"]), int(values["length"]))
 
 
-def _read_entry(content: bytes, start: int, end: int) -> tuple[str, str]:
-    """A StringStringEntryProto: key and value, each exactly once, in this order."""
-    fields = _fields(content, start, end)
-    if [(number, wire) for number, wire, *_ in fields] != [(1, _BYTES), (2, _BYTES)]:
-        raise CheckpointError("this ONNX graph names a file in an unusual way; expected one key and one value")
-    (*_, first, last), (*_, begin, stop) = fields
-    return _text(content, first, last), _text(content, begin, stop)
+def is_plain_name(name: str) -> bool:
+    """Return True where a name is that of a file in the same folder, on every system."""
+    return name.isprintable() and name not in ("", ".", "..") and not set(name) & set('/\\:*?"<>|')
 
 
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 18):
-        raise CheckpointError(f"this ONNX graph places weights at {text[:40]!r}; expected a whole number of bytes")
-    return int(text)
+def _check_rounds(graph: Any, node: Any, is_main: bool) -> None:
+    """CheckpointError unless a node runs its inner graph a known, small number of times.
 
-
-def _text(content: bytes, first: int, last: int) -> str:
-    try:
-        return content[first:last].decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise CheckpointError("this ONNX graph has a name that is no UTF-8 text") from error
-
-
-def _fields(content: bytes, start: int, end: int) -> list[tuple[int, int, int, int, int]]:
-    """Fields of a message: number, wire type, offset, and begin and end of the value."""
-    fields = []
-    offset = start
-    while offset < end:
-        field = offset
-        key, first = content[offset], offset + 1
-        if key >= 0x80:
-            key, first = _read_varint(content, offset, end)
-        wire, number = key & 7, key >> 3
-        if wire == _BYTES:
-            length, first = _read_varint(content, first, end)
-            offset = first + length
-        elif wire == _VARINT:
-            _, offset = _read_varint(content, first, end)
-        elif wire in (_FIXED64, _FIXED32):
-            offset = first + (8 if wire == _FIXED64 else 4)
-        else:  # groups, which onnx.proto does not have
-            raise _corrupt()
-        if offset > end or number == 0:
-            raise _corrupt()
-        fields.append((number, wire, field, first, offset))
-    return fields
-
-
-def _read_varint(content: bytes, offset: int, end: int) -> tuple[int, int]:
-    """A number of seven bits a byte, least first, and where it ends."""
-    if offset < end and content[offset] < 0x80:  # by far the most
-        return content[offset], offset + 1
-    value = 0
-    for shift in range(0, 70, 7):
-        if offset >= end:
-            break
-        byte = content[offset]
-        offset += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, offset
-    raise _corrupt()
-
-
-def _varints(content: bytes, first: int, last: int) -> list[int]:
-    """Numbers one after another: a packed field, or one that is not."""
-    values = []
-    while first < last:
-        value, first = _read_varint(content, first, last)
-        values.append(value)
-    return values
-
-
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value >= 0x80:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
-def _corrupt() -> CheckpointError:
-    return CheckpointError("this ONNX graph is corrupt or cut short")
+    That is a condition, or a loop of the main graph (no loop within another) over a constant number of rounds.
+    """
+    if node.op_type == "If":
+        return
+    rounds = [tensor for tensor in graph.initializer if is_main and list(node.input[:1]) == [tensor.name]]
+    if node.op_type == "Loop" and len(rounds) == 1 and rounds[0].name and rounds[0].data_type == INT64:
+        values = [*rounds[0].int64_data]
+        if rounds[0].raw_data:
+            values.append(int.from_bytes(rounds[0].raw_data, "little", signed=True))
+        computed = any(rounds[0].name in other.output for other in graph.node)
+        if len(values) == 1 and 0 <= values[0] <= MAX_ROUNDS and not computed:
+            return
+    raise CheckpointError(
+        f"this ONNX graph has a loop that is not known to end within {MAX_ROUNDS} rounds; do not use this model"
+    )

@@ -124,7 +124,7 @@ def bounded(receive: Receive, limit: int, seconds: float) -> Receive:
         try:
             remaining = deadline - asyncio.get_running_loop().time()
             message = await asyncio.wait_for(receive(), max(0.0, remaining))
-        except asyncio.TimeoutError as error:
+        except TimeoutError as error:
             raise ApiError(408, "The body took too long to arrive.") from error
         count += len(message.get("body", b""))
         if count > limit:

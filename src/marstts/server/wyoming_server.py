@@ -154,7 +154,7 @@ class WyomingHandler(AsyncEventHandler):
         """Send an event; ConnectionError where the client reads nothing for too long."""
         try:
             await asyncio.wait_for(super().write_event(event), UNREAD_SECONDS)
-        except asyncio.TimeoutError as error:
+        except TimeoutError as error:
             self.writer.transport.abort()
             raise ConnectionError("the client reads nothing") from error
 

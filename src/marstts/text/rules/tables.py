@@ -6,17 +6,12 @@ Upstream: TOML files and one word list in the package.  Downstream: the modules 
 from __future__ import annotations
 
 import re
-import sys
+import tomllib
 from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
 from typing import Any
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 @cache
