@@ -4,10 +4,10 @@
 # Files are written to /data, the working directory; mount a folder that user 1000 may write, or add --user "$(id -u)".
 FROM python:3.12-slim AS build
 WORKDIR /source
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE constraints.txt ./
 COPY src src
 ARG EXTRAS=""
-RUN python -m venv /opt/marstts && /opt/marstts/bin/python -m pip install --no-cache-dir ".${EXTRAS}"
+RUN python -m venv /opt/marstts && /opt/marstts/bin/python -m pip install --no-cache-dir --constraint constraints.txt ".${EXTRAS}"
 
 FROM python:3.12-slim
 COPY --from=build /opt/marstts /opt/marstts

@@ -2,6 +2,7 @@
 # check: the same in an existing environment.  check-fast: without the tests over two seconds.
 # WORKERS: how pytest spreads the tests over processes, one of one thread for each core; empty for a single process.
 # dist: wheel and sdist in dist/, checked and spoken with.  site: the documents as a static site in site/.
+# lock: write the versions of the environment into constraints.txt, which `test` and the Dockerfile install.
 PYTHON ?= python3
 VENV ?= .venv
 TEXT ?= Good morning. The rain has stopped, and we can go outside.
@@ -11,7 +12,7 @@ LIMIT ?= --timeout 300 --timeout-method thread
 WORKERS ?= --numprocesses auto --maxprocesses 8 --dist worksteal
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: speak test check check-fast lint dist site format
+.PHONY: speak test check check-fast lint dist site format lock
 
 speak: $(VENV)/light
 	$(VENV)/bin/marstts speak "$(TEXT)" --reference $(REFERENCE) --output speech.wav
@@ -26,11 +27,11 @@ $(VENV)/light: pyproject.toml
 	fi
 	touch $@
 
-$(VENV)/test: pyproject.toml
+$(VENV)/test: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(VENV)/bin/python -m pip install --quiet torch==2.13.0
-	$(VENV)/bin/python -m pip install --quiet --editable . --group test
+	$(VENV)/bin/python -m pip install --quiet torch==2.13.0 --constraint constraints.txt
+	$(VENV)/bin/python -m pip install --quiet --editable . --group test --constraint constraints.txt
 	touch $@
 
 $(VENV)/release: pyproject.toml
@@ -69,6 +70,9 @@ $(VENV)/docs: pyproject.toml
 
 site: $(VENV)/docs
 	$(VENV)/bin/python -m mkdocs build --quiet --strict
+
+lock:
+	$(VENV)/bin/python -m pip freeze --exclude-editable | grep -Ev '^(torch|triton|nvidia-|pip)' > constraints.txt
 
 format:
 	$(VENV)/bin/ruff format src tests tools
