@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -47,3 +52,28 @@ def test_overlap_add_inverts_the_transform(samples: np.ndarray, padding: int) ->
 
 def test_audio_shorter_than_a_window_still_has_a_spectrum() -> None:
     assert np.isfinite(spectral.log_mel(np.ones(10, np.float32), RATE, fft_size=FFT, hop=HOP, num_mels=MELS)).all()
+
+
+CLONES = """
+import hashlib, sys
+import marstts
+tts = marstts.load()
+for path in sys.argv[1:]:
+    voice = tts.clone(path, transcript="The ship left the harbor at dawn.")
+    arrays = [*voice.embeddings.values(), *voice.prefix.codes]
+    print(hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_clones_are_equal_for_any_number_of_blas_threads() -> None:
+    recordings = sorted(str(path) for path in (Path(__file__).parents[1] / "examples").glob("*.flac"))
+    assert len(recordings) == 3
+    printed = set()
+    for threads in ("1", "2"):
+        limits = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), threads)
+        command = [sys.executable, "-c", CLONES, *recordings]
+        result = subprocess.run(command, env={**os.environ, **limits}, check=True, capture_output=True, text=True)
+        assert len(result.stdout.split()) == 3
+        printed.add(result.stdout)
+    assert len(printed) == 1

@@ -54,7 +54,11 @@ def log_mel(
     padding: int | None = None,
 ) -> NDArray[np.float32]:
     """samples (N,) -> (num_mels, T), natural logarithm of mel magnitudes; T as in `magnitude_spectrogram`."""
-    mels = mel_filterbank(sample_rate, fft_size, num_mels) @ magnitude_spectrogram(samples, fft_size, hop, padding)
+    magnitudes = magnitude_spectrogram(samples, fft_size, hop, padding)
+    mels = np.empty((num_mels, magnitudes.shape[1]), np.float32)
+    for mel, triangle in zip(mels, mel_filterbank(sample_rate, fft_size, num_mels), strict=True):
+        inside = np.flatnonzero(triangle)  # no matrix product: BLAS adds in an order that depends on its threads
+        mel[:] = (triangle[inside, None] * magnitudes[inside]).sum(axis=0)
     return np.log(np.maximum(mels, LOG_FLOOR))
 
 
