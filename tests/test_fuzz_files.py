@@ -218,7 +218,6 @@ RECORDINGS = {
     "AIFF": "PCM_16",
     "AU": "PCM_16",
     "CAF": "PCM_16",
-    "NIST": "PCM_16",
     "FLAC": "PCM_16",
     "OGG": "VORBIS",
     "MP3": "MPEG_LAYER_III",

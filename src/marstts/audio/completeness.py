@@ -1,138 +1,62 @@
-"""Completeness of recordings: the length in a container's headers, compared with the file's size.
+"""Completeness of recordings: what headers state, compared with what is there.
 
-Upstream: an open file.  Downstream: `decoders`.  A decoder that finds less than the header states
-reports no error, so half a sentence would be taken for a whole one. Writers that stream leave lengths unknown: this is
-accepted. Layouts: RIFF (Microsoft 1994), RF64 (EBU Tech 3306), Wave64 (Sony), IFF 85, Core Audio (Apple), Ogg
-(RFC 3533), NIST SPHERE; MPEG audio is in `mpeg`.
+Upstream: the log of libsndfile, which compares the lengths of chunks with the file, and Ogg pages (RFC 3533).
+Downstream: `decoders`.  A decoder that finds less than the header states reports no error, so half a sentence would be
+taken for a whole one. Writers that stream leave lengths unknown: this is accepted.
 """
 
 from __future__ import annotations
 
 import re
-import struct
-from collections.abc import Callable
 from typing import BinaryIO
 
-from marstts.audio import mpeg
-
 _UNKNOWN_FROM = 0x7FFF_0000
-"""32-bit lengths from here on are placeholders of streaming writers for an unknown length."""
+"""Lengths from here on are placeholders of streaming writers for an unknown length."""
 
-_MAX_CHUNKS = 10_000
+_STATED = re.compile(r"^ *(?:data|SSND|Data Size|riff|Riff size) *: (\d+) \(should be (\d+)\)", re.MULTILINE)
+_FORMAT = re.compile(r"^ *(Format|Channels|Sample Rate|Block Align|Bit Width|Bytes/sec) *: (\w+)", re.MULTILINE)
+_BEHIND = re.compile(r"^RIFF : (\d+).*^data : .*^\*\*\* Unknown chunk marker \(\w+\) at position (\d+)", re.M | re.S)
+"""Lines of libsndfile's log."""
+
+PCM, FLOAT, A_LAW, MU_LAW, EXTENSIBLE = 1, 3, 6, 7, 0xFFFE
+_PLAUSIBLE_RATES = range(4_000, 400_000)
+
 _OGG_TAIL = 2**17
 """Bytes at the end of an Ogg file in which its last page begins: a page has at most 65,307."""
 
 _END_OF_STREAM = 0x04
-_W64_DATA = b"data" + bytes.fromhex("f3acd3118cd100c04f8edb8a")
 
 
-def is_cut_short(file: BinaryIO, size: int) -> bool:
-    """Return True where a file of `size` bytes is shorter than its headers state; False where no header does.
+def is_cut_short(log: str) -> bool:
+    """Return True where libsndfile found less audio than the header states."""
+    return any(int(present) < int(stated) < _UNKNOWN_FROM for stated, present in _STATED.findall(log))
 
-    The file's position is where it was before.
+
+def contradiction(log: str) -> str | None:
+    """The contradiction in the header of a WAV file, of which libsndfile believes one number and drops the others.
+
+    A wrong number of channels, of bits or a wrong rate changes pitch and length of what is read; a wrong length of the
+    data leaves the rest out. Only what is refuted by two other numbers is called wrong: many writers leave the rate of
+    bytes, the size of a block or that of the file at zero.
     """
-    position = file.tell()
-    try:
-        file.seek(0)
-        start = file.read(16)
-        for pattern, check in _CHECKS:
-            if re.match(pattern, start, re.DOTALL):
-                return check(file, size)
-        return False
-    finally:
-        file.seek(position)
+    if (found := _BEHIND.search(log)) and int(found[2]) < int(found[1]):
+        return "audio lies behind the end that its header states"
+    numbers = {name: int(value, 0) for name, value in _FORMAT.findall(log)}
+    block, bits, channels = (numbers.get(name, 0) for name in ("Block Align", "Bit Width", "Channels"))
+    byte_rate, sample_rate = numbers.get("Bytes/sec", 0), numbers.get("Sample Rate", 0)
+    if numbers.get("Format") not in (PCM, FLOAT, A_LAW, MU_LAW, EXTENSIBLE) or not block:
+        return None
+    by_sample = channels * (1 if numbers["Format"] in (A_LAW, MU_LAW) else (bits + 7) // 8)
+    if by_sample != block:
+        is_refuted = byte_rate == sample_rate * block
+        return f"{channels} channels of {bits} bits are not {block} bytes" if is_refuted else None
+    if byte_rate % block == 0 and byte_rate // block in _PLAUSIBLE_RATES and byte_rate != sample_rate * block:
+        return f"{sample_rate} Hz are not {byte_rate} bytes a second"
+    return None
 
 
-def _read_at(file: BinaryIO, offset: int, count: int, size: int) -> bytes:
-    """The bytes at an offset from a header, fewer where the file ends: the offset may be beyond any number."""
-    if offset >= size:
-        return b""
-    file.seek(offset)
-    return file.read(count)
-
-
-def _riff(file: BinaryIO, size: int) -> bool:
-    file.seek(0)
-    order = ">" if file.read(4) == b"RIFX" else "<"
-    long_size: int | None = None
-    offset = 12
-    for _ in range(_MAX_CHUNKS):
-        header = _read_at(file, offset, 8, size)
-        if len(header) < 8:
-            return False
-        kind, length = header[:4], struct.unpack(f"{order}I", header[4:])[0]
-        if kind == b"ds64":
-            long_size = struct.unpack("<8xQ8x", (file.read(24) + bytes(24))[:24])[0]
-        if kind == b"data":
-            if long_size is not None and length == 0xFFFF_FFFF:
-                return offset + 8 + long_size > size
-            return length < _UNKNOWN_FROM and offset + 8 + length > size
-        offset += 8 + length + length % 2
-    return False
-
-
-def _w64(file: BinaryIO, size: int) -> bool:
-    offset = 40  # the GUIDs of RIFF and WAVE, and a length between them
-    for _ in range(_MAX_CHUNKS):
-        header = _read_at(file, offset, 24, size)
-        if len(header) < 24:
-            return False
-        length = struct.unpack("<Q", header[16:])[0]
-        if header[:16] == _W64_DATA:
-            return offset + length > size
-        offset += max(24, length + -length % 8)
-    return False
-
-
-def _iff(file: BinaryIO, size: int) -> bool:
-    offset = 12
-    for _ in range(_MAX_CHUNKS):
-        header = _read_at(file, offset, 8, size)
-        if len(header) < 8:
-            return False
-        length = struct.unpack(">I", header[4:])[0]
-        if header[:4] in (b"SSND", b"BODY"):
-            return length < _UNKNOWN_FROM and offset + 8 + length > size
-        offset += 8 + length + length % 2
-    return False
-
-
-def _caf(file: BinaryIO, size: int) -> bool:
-    offset = 8
-    for _ in range(_MAX_CHUNKS):
-        header = _read_at(file, offset, 12, size)
-        if len(header) < 12:
-            return False
-        length = struct.unpack(">q", header[4:])[0]
-        if header[:4] == b"data" or length < 0:  # -1: unknown, up to the end
-            return offset + 12 + length > size
-        offset += 12 + length
-    return False
-
-
-def _au(file: BinaryIO, size: int) -> bool:
-    file.seek(0)
-    header = file.read(12)
-    if len(header) < 12:
-        return False
-    order = ">" if header[:4] == b".snd" else "<"
-    offset, length = struct.unpack(f"{order}II", header[4:])
-    return length < _UNKNOWN_FROM and offset + length > size
-
-
-def _nist(file: BinaryIO, size: int) -> bool:
-    file.seek(0)
-    header = file.read(4096).decode("latin-1")
-    found = {name: int(value) for name, value in re.findall(r"^(\w+) -i (\d{1,18})\s*$", header, re.MULTILINE)}
-    lines = header.split("\n", 2)
-    if len(lines) < 2 or not lines[1].strip().isdigit() or "sample_count" not in found:
-        return False
-    values = found["sample_count"] * found.get("channel_count", 1) * found.get("sample_n_bytes", 2)
-    return int(lines[1].strip()[:9]) + values > size
-
-
-def _ogg(file: BinaryIO, size: int) -> bool:
-    """Return True where the last page is cut off, or is not the last of its stream."""
+def ogg_is_cut_short(file: BinaryIO, size: int) -> bool:
+    """Return True where the last page of an Ogg file is cut off, or is not the last of its stream."""
     file.seek(max(0, size - _OGG_TAIL))
     tail = file.read(_OGG_TAIL)
     start = tail.rfind(b"OggS\0")
@@ -145,15 +69,3 @@ def _ogg(file: BinaryIO, size: int) -> bool:
             return not tail[start + 5] & _END_OF_STREAM
         start = tail.rfind(b"OggS\0", 0, start)  # these letters were in the page's content
     return True
-
-
-_CHECKS: tuple[tuple[bytes, Callable[[BinaryIO, int], bool]], ...] = (
-    (rb"(RIFF|RIFX|RF64|BW64)....WAVE", _riff),
-    (rb"riff\x2e\x91\xcf\x11", _w64),
-    (rb"FORM....(AIFF|AIFC|8SVX|16SV)", _iff),
-    (rb"caff", _caf),
-    (rb"\.snd|dns\.", _au),
-    (rb"NIST_1A", _nist),
-    (rb"OggS", _ogg),
-    (rb"ID3|\xff[\xe0-\xff]", lambda file, size: mpeg.walk(file).is_cut_short),
-)

@@ -23,8 +23,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from marstts.audio import mpeg
-from marstts.audio.completeness import is_cut_short
-from marstts.audio.wav_header import contradiction
+from marstts.audio.completeness import contradiction, is_cut_short, ogg_is_cut_short
 from marstts.errors import AudioError, MissingExtraError, require
 from marstts.io.file_errors import describe_os_error, printable_name
 from marstts.io.reading import open_regular
@@ -35,8 +34,14 @@ MAX_BYTES = 2**30
 MIN_SAMPLE_RATE, MAX_SAMPLE_RATE = 8_000, 192_000
 """Hz; outside of these a header is more likely wrong than true."""
 
-FORMATS = ("WAV", "WAVEX", "RF64", "W64", "AIFF", "SVX", "AU", "CAF", "FLAC", "OGG", "MP3", "NIST", "HTK", "SDS")
+FORMATS = ("WAV", "WAVEX", "RF64", "W64", "AIFF", "AU", "CAF", "FLAC", "OGG", "MP3")
 """Formats of libsndfile that show whether a recording is complete."""
+
+BEGINNINGS = re.compile(
+    rb"(RIFF|RIFX|RF64)....WAVE|riff\x2e\x91\xcf\x11|FORM....AIF[FC]|\.snd|dns\.|caff|fLaC|OggS|\xff[\xe0-\xff]",
+    re.DOTALL,
+)
+"""First bytes of these formats; libsndfile's other parsers, of old and rare formats, never get a file."""
 
 CONTAINERS = (
     (rb".{4}ftyp", "mov", "MPEG-4 (m4a, mp4, mov, 3gp)"),
@@ -77,7 +82,7 @@ class ForgivingStream:
 
 
 class CorruptStream(Exception):
-    """There is something other than audio between parts of a stream."""
+    """A stream whose frames or pages are broken or end too early."""
 
 
 class DecodingFailed(Exception):
@@ -105,18 +110,20 @@ class Decoder(Protocol):
 class SoundfileDecoder:
     """A decoder for the formats of libsndfile."""
 
-    def __init__(self, name: str, file: BinaryIO) -> None:
+    def __init__(self, name: str, file: BinaryIO, *, whole: bool) -> None:
         try:
-            self._file = open_soundfile(file)
-        except (soundfile.SoundFileError, TypeError, OSError) as error:  # TypeError: .raw has no header with its rate
+            self._file = open_soundfile(file, whole)
+            log = self._file.extra_info
+        except (soundfile.SoundFileError, OSError) as error:
             raise undecodable(name) from error
         except CorruptStream as error:
-            raise AudioError(f"{name}: corrupt or cut short; something else than audio lies within it") from error
+            raise AudioError(f"{name}: corrupt or cut short; {error}") from error
         if self._file.format not in FORMATS:
-            raise AudioError(
-                f"{name}: audio in the format {self._file.format_info} does not show whether it is complete; "
-                "convert it to WAV or FLAC"
-            )
+            raise undecodable(name)
+        if whole and is_cut_short(log):
+            raise AudioError(f"{name}: corrupt or cut short; its header states more audio than is there")
+        if (found := contradiction(log)) is not None:
+            raise AudioError(f"{name}: the header contradicts itself ({found}); export the recording again")
         self.sample_rate, self.channels = self._file.samplerate, self._file.channels
         self.frames = None if self._file.frames >= _UNKNOWN_LENGTH else self._file.frames
 
@@ -136,16 +143,23 @@ class SoundfileDecoder:
         self._file.close()
 
 
-def open_soundfile(file: BinaryIO) -> soundfile.SoundFile:
+def open_soundfile(file: BinaryIO, whole: bool) -> soundfile.SoundFile:
     """A stream, opened by libsndfile; an MP3 without its length gets a header with it.
 
     Version 1.2.2 refuses good MP3 streams, depending on what the process did before, but takes them by name.
+    Raises CorruptStream where parts of an MP3 or Ogg file are missing.
     """
-    if not mpeg.is_mpeg(file.read(4)):
+    start = file.read(4)
+    if whole and start == b"OggS" and ogg_is_cut_short(file, file.seek(0, io.SEEK_END)):
+        raise CorruptStream("its last page is missing")
+    if not mpeg.is_mpeg(start):
         return open_in_place(file)
-    if not mpeg.has_frame_count(file) and (found := mpeg.walk(file)).frames:
+    found = mpeg.walk(file)
+    if whole and found.is_cut_short:
+        raise CorruptStream("its last frame is not whole")
+    if not mpeg.has_frame_count(file) and found.frames:
         if found.is_broken:
-            raise CorruptStream
+            raise CorruptStream("something else than audio lies within it")
         return open_mp3_copy(mpeg.missing_header(file, found), file, found.first)
     try:
         return open_in_place(file)
@@ -250,15 +264,7 @@ def open_decoder(source: Source, *, whole: bool) -> Iterator[tuple[str, Decoder]
     """
     name, file = open_source(source)
     with file:
-        size = file.seek(0, io.SEEK_END)
-        file.seek(0)
-        container = container_of(file.read(16))
-        file.seek(0)
-        if whole and is_cut_short(file, size):
-            raise AudioError(f"{name}: corrupt or cut short; its header states more audio than is there")
-        if (found := contradiction(file, size)) is not None:
-            raise AudioError(f"{name}: the header contradicts itself ({found}); export the recording again")
-        decoder = choose_decoder(name, file, container)
+        decoder = choose_decoder(name, file, whole)
         try:
             check_rate(name, decoder)
             yield name, decoder
@@ -266,18 +272,20 @@ def open_decoder(source: Source, *, whole: bool) -> Iterator[tuple[str, Decoder]
             decoder.close()
 
 
-def container_of(start: bytes) -> tuple[str, str] | None:
-    """FFmpeg's name and the usual one for a container by its first bytes; None where libsndfile decodes it."""
-    return next(((name, demuxer) for pattern, name, demuxer in CONTAINERS if re.match(pattern, start, re.DOTALL)), None)
-
-
-def choose_decoder(name: str, file: BinaryIO, container: tuple[str, str] | None) -> Any:
-    """libsndfile where it can decode the file, else FFmpeg where it may."""
-    try:
-        return SoundfileDecoder(name, file)
-    except AudioError:
-        if container is None:
-            raise
+def choose_decoder(name: str, file: BinaryIO, whole: bool) -> Any:
+    """libsndfile where it can decode the file, else FFmpeg where it may, by the first bytes."""
+    start = file.read(16)
+    container = next((names for pattern, *names in CONTAINERS if re.match(pattern, start, re.DOTALL)), None)
+    file.seek(mpeg.after_tag(file))
+    if BEGINNINGS.match(file.read(16)):
+        file.seek(0)
+        try:
+            return SoundfileDecoder(name, file, whole=whole)
+        except AudioError:
+            if container is None:
+                raise
+    if container is None:
+        raise undecodable(name)
     file.seek(0)
     try:
         return FFmpegDecoder(name, file, container[0])
