@@ -45,6 +45,9 @@ PITCH_AHEAD = 1
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "codec.safetensors"
 """Files of a codec's folder."""
 
+MAX_OVERLAP = 64
+"""Frames that may hold the same sample."""
+
 Size = Annotated[int, Field(ge=1, le=4096)]
 """A number of channels, blocks or latents."""
 
@@ -128,6 +131,8 @@ class MiniCodecConfig(Config):
             raise ValueError(f"a patch has {self.hop_lengths[0]} samples, but at most {MAX_HOP} are supported")
         if self.hop > self.fft_size:
             raise ValueError(f"hop {self.hop} is larger than fft_size {self.fft_size}: frames would not overlap")
+        if self.hop * MAX_OVERLAP < self.fft_size:
+            raise ValueError(f"hop {self.hop} is too small for fft_size {self.fft_size}")
         if self.timbre_width and self.timbre_mels > self.num_mels:
             raise ValueError(f"timbre_mels is {self.timbre_mels}, but there are only {self.num_mels} mel bands")
         return self

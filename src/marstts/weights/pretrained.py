@@ -188,7 +188,7 @@ def read_tensors(path: Path) -> dict[str, Any]:
         ValueError,
         EOFError,
         OSError,
-        KeyError,
+        LookupError,
         TypeError,
         AttributeError,
         MemoryError,
