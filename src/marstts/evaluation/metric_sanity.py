@@ -9,7 +9,6 @@ degradation to the next cannot distinguish systems either.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -27,6 +26,7 @@ from marstts.evaluation.summary import compare, within_noise
 from marstts.evaluation.systems import ground_truth_of, resynthesize
 from marstts.evaluation.tables import markdown_table
 from marstts.io.files import write_file
+from marstts.io.hash_order import hash_number
 from marstts.metrics.intervals import Interval
 from marstts.metrics.scores import TakeScore, read_scores
 from marstts.metrics.testset import Trial
@@ -49,7 +49,7 @@ class Degradation:
     def speak(self, trial: Trial) -> Waveform:
         """The degraded ground truth of a trial."""
         waveform = audio.read(ground_truth_of(trial))
-        rng = np.random.default_rng(int.from_bytes(hashlib.sha256(trial.id.encode()).digest()[:4], "little"))
+        rng = np.random.default_rng(hash_number(trial.id))
         if self.name != "clean":
             waveform = resynthesize(self._codec, waveform)
         if self.name in ("noisy", "scrambled"):

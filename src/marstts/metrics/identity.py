@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from marstts.audio import Waveform, resample
 from marstts.errors import require
 from marstts.metrics.versions import package_version
+from marstts.speaker.verification import cosine
 
 LEVEL_RMS = 0.08
 """Takes and references are normalized to -22 dBFS: recording level does not identify a speaker."""
@@ -61,12 +62,6 @@ def level(waveform: Waveform) -> Waveform:
     rms, peak = np.sqrt(np.mean(np.square(waveform.samples))), np.abs(waveform.samples).max()
     gain = min(LEVEL_RMS / max(rms, 1e-9), 0.98 / max(peak, 1e-9))
     return Waveform((waveform.samples * gain).astype(np.float32), waveform.sample_rate)
-
-
-def cosine(first: Embedding, second: Embedding) -> float:
-    """Cosine similarity; 0 where an embedding is all zeros."""
-    norms = float(np.linalg.norm(first) * np.linalg.norm(second))
-    return float(np.dot(first, second)) / norms if norms > 0 else 0.0
 
 
 def compare_speakers(take: Embedding, reference: Embedding, others: Sequence[Embedding]) -> SpeakerComparison:

@@ -23,7 +23,7 @@ from marstts.data.manifest import Utterance, read_manifest
 from marstts.errors import DataError
 from marstts.io.config import Config
 from marstts.io.file_errors import printable_name
-from marstts.io.hash_order import hash_order
+from marstts.io.hash_order import hash_number, hash_order
 from marstts.io.jsonl import read_rows, write_rows
 from marstts.metrics.words import plain_words
 
@@ -269,7 +269,7 @@ def trials_digest(trials: Sequence[Trial]) -> str:
 
 def take_seed(seed: int, trial_id: str) -> int:
     """A seed for one trial, so that a take does not depend on which other takes were generated before it."""
-    return int.from_bytes(hashlib.sha256(f"{seed} {trial_id}".encode()).digest()[:4], "little")
+    return hash_number(f"{seed} {trial_id}")
 
 
 def folder_digest(folder: Path, suffixes: tuple[str, ...] = ()) -> str:

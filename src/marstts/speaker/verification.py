@@ -1,6 +1,6 @@
-"""Speaker verification: the equal error rate of embeddings.
+"""Speaker verification: similarity of embeddings, and the equal error rate.
 
-Upstream: embeddings of any `SpeakerEncoder`.  Downstream: `training.speaker` and evaluation.
+Upstream: embeddings of any `SpeakerEncoder`.  Downstream: `training.speaker`, synthesis, metrics and evaluation.
 """
 
 from __future__ import annotations
@@ -9,6 +9,12 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+
+
+def cosine(first: NDArray[np.float32], second: NDArray[np.float32]) -> float:
+    """Cosine similarity of two embeddings (E,); 0 where one is all zeros."""
+    norms = float(np.linalg.norm(first) * np.linalg.norm(second))
+    return float(np.dot(first, second)) / norms if norms > 0 else 0.0
 
 
 def trials(embeddings: NDArray[np.float32], speakers: Sequence[str]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from marstts.audio import Waveform
 from marstts.speaker.base import SpeakerEncoder
+from marstts.speaker.verification import cosine
 
 WINDOW_SECONDS = 1.5
 """Shorter windows distinguish words rather than people."""
@@ -57,8 +58,3 @@ def least_similarity(embeddings: NDArray[np.float32]) -> float:
     """Cosine similarity (W, E) -> scalar of the mean embeddings on both sides of the least similar split; 1 if none."""
     splits = range(MIN_WINDOWS, len(embeddings) - MIN_WINDOWS + 1)
     return min((cosine(embeddings[:at].mean(axis=0), embeddings[at:].mean(axis=0)) for at in splits), default=1.0)
-
-
-def cosine(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
-    """Cosine similarity of two vectors (E,)."""
-    return float(a @ b / max(float(np.linalg.norm(a) * np.linalg.norm(b)), 1e-8))

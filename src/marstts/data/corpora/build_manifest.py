@@ -30,6 +30,7 @@ from marstts.errors import AudioError, DataError
 from marstts.io.config import Config
 from marstts.io.file_errors import printable_name
 from marstts.io.files import atomic_path, atomic_write, lock_folder
+from marstts.io.hash_order import hash_number
 from marstts.io.jsonl import dump_row, parse_row
 from marstts.text.normalize import normalize
 
@@ -325,5 +326,5 @@ def safe_name(name: str) -> str:
 def held_out(text: str) -> str:
     """The split of a text in a corpus without splits: by its letters, so that no reader of it is trained on."""
     letters = re.sub(r"[^a-z]", "", text.lower())
-    number = int.from_bytes(hashlib.sha256(letters.encode()).digest()[:4], "little") % HELD_OUT_EVERY
+    number = hash_number(letters) % HELD_OUT_EVERY
     return {0: "validation", 1: "test"}.get(number, "train")

@@ -10,13 +10,13 @@ run and for every subset of the corpora.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from marstts.data.corpora.build_manifest import RawUtterance, RejectedItem, RejectKind
 from marstts.errors import DataError
+from marstts.io.hash_order import hash_number
 from marstts.io.reading import read_text
 
 TABLE = "utterances.tsv"
@@ -83,7 +83,7 @@ def recording(root: Path, row: dict[str, str]) -> RawUtterance | RejectedItem:
 
 def split_of(speaker: str) -> str:
     """Assign a speaker to train, validation or test by a hash of the name."""
-    number = int.from_bytes(hashlib.sha256(speaker.encode()).digest()[:4], "little") % 100
+    number = hash_number(speaker) % 100
     if number < TEST_PERCENT:
         return "test"
     return "validation" if number < TEST_PERCENT + VALIDATION_PERCENT else "train"

@@ -7,7 +7,6 @@ machines build the same corpus. Held out: some speakers of every base voice, and
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import re
 from collections.abc import Iterator, Sequence
@@ -32,6 +31,7 @@ from marstts.data.workers import Executor, load_nothing, run_in_order
 from marstts.errors import DataError, require
 from marstts.io.config import Config
 from marstts.io.files import atomic_path, lock_folder
+from marstts.io.hash_order import hash_number
 from marstts.io.jsonl import Torn, open_appender, read_rows
 
 log = logging.getLogger(__name__)
@@ -158,9 +158,7 @@ def read_sentences(files: Sequence[tuple[Path, float]], config: SyntheticConfig)
 def split_of_sentence(text: str) -> str:
     """The split of a sentence by its letters alone, so that no spelling variant of a held-out one is trained on."""
     letters = re.sub(r"[^a-z]", "", text.lower())
-    place = int.from_bytes(hashlib.sha256(letters.encode()).digest()[:4], "little") % (
-        HELD_OUT_TEST * HELD_OUT_VALIDATION
-    )
+    place = hash_number(letters) % (HELD_OUT_TEST * HELD_OUT_VALIDATION)
     if place % HELD_OUT_TEST == 0:
         return "test"
     return "validation" if place % HELD_OUT_TEST == 1 else "train"
