@@ -12,21 +12,16 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 import marstts
+from marstts.cli import extras
 from marstts.cli.logs import configure_logging, silence_libraries
 from marstts.errors import MarsError, MissingExtraError
 from marstts.io.file_errors import DISK_ERRNOS, describe_os_error, printable_name, printable_text
-from marstts.lazy import lazy_module
-
-if TYPE_CHECKING:
-    from marstts.cli import extras
-else:
-    extras = lazy_module("marstts.cli.extras")
 
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 """No command uses plugins of pydantic; looking for some reads the metadata of every installed package."""

@@ -25,24 +25,19 @@ from marstts.io.config import Config, parse_config, read_config, write_config
 from marstts.io.file_errors import printable_name
 from marstts.io.precision import WeightFormat
 from marstts.io.stored_tensors import stored_tensors
-from marstts.lazy import lazy_module
 from marstts.mars6.config import CONFIG_FILE, WEIGHTS_FILE, Mars6Config
 from marstts.mars6.engines.classifier_free_guidance import guided
 from marstts.mars6.engines.onnx import OnnxEngine
+from marstts.mars6.export import decoder_graphs, quantize
 from marstts.mars6.prompt import SPECIAL_TOKENS
 from marstts.mars6.speech import Mars6Speech
 from marstts.mars6.spelling import Spelling
 from marstts.speaker.base import SpeakerEncoder
 from marstts.text.tokenizers.bpe import BPE
+from marstts.weights import published_checkpoint
 
 if TYPE_CHECKING:
-    from marstts.mars6.export import decoder_graphs, quantize
     from marstts.mars6.model import Mars6
-    from marstts.weights import published_checkpoint
-else:
-    published_checkpoint = lazy_module("marstts.weights.published_checkpoint")
-    decoder_graphs = lazy_module("marstts.mars6.export.decoder_graphs")
-    quantize = lazy_module("marstts.mars6.export.quantize")
 
 GRAPH_FILES = ("encoder.onnx", "global.onnx", "patch.onnx", "local.onnx")
 

@@ -30,13 +30,10 @@ from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from marstts.errors import ConfigError
-from marstts.lazy import lazy_module
 from marstts.server.certificate import Certificate
 from marstts.server.http_error import HTTPError
 from marstts.server.silent_connections import SilentConnections
 from marstts.server.unread_timer import UnreadTimer
-
-timed_session = lazy_module("marstts.server.timed_session")  # needs wsproto, which pages without sessions do not
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; media-src 'self' blob:; img-src 'self' data:; "
@@ -231,11 +228,16 @@ class Server:
         self.app, limits = app, cast(ServerLimits, app.state.limits)
         silent = SilentConnections(max(1, limits.max_connections // 2))
         values: dict[str, Any] = {"silent_seconds": limits.silent_seconds}
+        sessions: Any = "none"
+        if has_sessions:
+            from marstts.server.timed_session import TimedSession  # needs wsproto, which pages without sessions do not
+
+            sessions = type("Session", (TimedSession,), values)
         protocol = type("Protocol", (TimedProtocol,), {**values, "silent": silent})
         config = uvicorn.Config(
             app,
             http=protocol,
-            ws=type("Session", (timed_session.TimedSession,), values) if has_sessions else "none",
+            ws=sessions,
             ws_max_size=limits.max_body_bytes,
             access_log=False,  # addresses hold personal links
             log_level="warning",

@@ -6,22 +6,17 @@ Upstream: `bundle`, the command line.  Downstream: the encoders of this package.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from marstts.errors import ConfigError
 from marstts.io.config import Config
-from marstts.lazy import lazy_module
+from marstts.speaker import clap, wavlm
 from marstts.speaker.base import SpeakerEncoder
 from marstts.speaker.mini import MiniSpeakerEncoder
 from marstts.speaker.toy import ToySpeakerEncoder
 from marstts.weights.parts import MiniPart, PublishedPart, toy_size
-
-if TYPE_CHECKING:
-    from marstts.speaker import clap, wavlm
-else:
-    clap, wavlm = lazy_module("marstts.speaker.clap"), lazy_module("marstts.speaker.wavlm")
 
 TOY_SIZE = 64
 

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
+from urllib import request
 from urllib.parse import urlsplit
 
 import safetensors
@@ -25,9 +26,6 @@ import safetensors
 from marstts.errors import CheckpointError, require
 from marstts.io.file_errors import os_errors, printable_name, printable_text
 from marstts.io.reading import open_regular
-from marstts.lazy import lazy_module
-
-request = lazy_module("urllib.request")
 
 if TYPE_CHECKING:
     from torch import Tensor
