@@ -190,8 +190,7 @@ def test_graphs_and_the_headers_of_their_weights(tmp_path):
     helper = onnx.helper
     value = helper.make_tensor_value_info
     node = helper.make_node("MatMul", ["x", "w"], ["y"])
-    constant = helper.make_node("Constant", [], ["w2"], value=tensor)
-    made = helper.make_graph([constant, node], "g", [value("x", 1, ["n", 4])], [value("y", 1, None)], [tensor])
+    made = helper.make_graph([node], "g", [value("x", 1, ["n", 4])], [value("y", 1, None)], [tensor])
     graph = helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=10).SerializeToString()
     path, weights = tmp_path / "graph.onnx", tmp_path / "weights"
 

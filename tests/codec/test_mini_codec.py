@@ -209,10 +209,13 @@ def test_a_folder_without_graphs_is_refused_by_name(codec: MiniCodec, tmp_path: 
     [
         ({"strides": [2, 1]}, "does not fit its configuration"),
         ({"num_mels": 80}, "encoder.onnx"),
+        ({"timbre_mels": True}, "timbre_mels: expected a number"),
         ({"fft_size": 512}, "filters.onnx"),
         ({"decoder_width": 64}, "decoder.onnx"),
         ({"codebook_size": 2**63}, "codebook_size: Input should be less than or equal to 65536"),
         ({"hop": 0}, "hop: Input should be greater than or equal to 1"),
+        ({"hop": True}, "hop"),
+        ({"hop": 1}, "hop 1 is too small"),
         ({"strides": [4096, 2, 1]}, "samples, but at most"),
         ({"pitch_dilations": []}, "pitch_dilations"),
     ],

