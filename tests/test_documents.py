@@ -24,9 +24,6 @@ ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("recipes/**/*.md"), *ROOT.glob("examples/*.md")]
 )
-LOG = ROOT / "docs" / "log"
-TODAY = [document for document in DOCUMENTS if document.parent != LOG]
-"""Documents that describe the present; the log is kept as it was written."""
 
 
 def name_of(document: Path) -> str:
@@ -83,7 +80,7 @@ def test_links_lead_to_files_and_headings_that_exist(document: Path) -> None:
         assert not heading or heading in headings(target), link
 
 
-@pytest.mark.parametrize("document", TODAY, ids=name_of)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_commands_exist_and_take_their_options(document: Path) -> None:
     for line in command_lines_of(document.read_text(encoding="utf-8")):
         if "..." in line or "…" in line:
@@ -112,7 +109,7 @@ def test_the_landing_page_names_every_command_and_no_other() -> None:
     assert sorted(named) == sorted(COMMANDS)
 
 
-@pytest.mark.parametrize("document", TODAY, ids=name_of)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_python_examples_compile(document: Path) -> None:
     for number, block in enumerate(blocks_of(document.read_text(encoding="utf-8"), "python")):
         compile(block, f"{name_of(document)} block {number}", "exec")
@@ -234,17 +231,6 @@ def test_the_picture_of_packages_has_the_layers_that_are_enforced() -> None:
         assert max(above) <= min(below), (above, below)
 
 
-@pytest.mark.slow
-def test_every_plot_has_its_figures_in_the_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("matplotlib")
-    plots = load_tool("plots")
-    monkeypatch.setattr(plots, "FIGURES", tmp_path)
-    plots.main()
-    drawn = {path.name for path in tmp_path.glob("*.svg")}
-    shown = set(re.findall(r"\(figures/(\w+\.svg)\)", (ROOT / "docs" / "results.md").read_text(encoding="utf-8")))
-    assert len(drawn) == 3 and drawn <= shown
-
-
 def test_pages_that_code_and_recipes_name_exist() -> None:
     sources = [path for folder in ("src", "recipes", "tools", "benchmarks") for path in (ROOT / folder).rglob("*")]
     named = {
@@ -261,7 +247,7 @@ def test_tests_that_documents_name_exist() -> None:
     """A name may end in an ellipsis."""
     files = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py")}
     defined = "\n".join(files.values())
-    for page in TODAY:
+    for page in DOCUMENTS:
         text = page.read_text(encoding="utf-8")
         for name, ellipsis in re.findall(r"`(test_\w+)(…?)`", text):
             assert re.search(rf"^ *def {name}{'' if ellipsis else '[(]'}", defined, flags=re.MULTILINE), name
