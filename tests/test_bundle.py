@@ -105,7 +105,7 @@ def test_tensors_that_do_not_fit_are_all_named(copy: Path):
     with pytest.raises(CheckpointError, match=complaint):
         load_for_training(copy)
     path.write_bytes(b"no tensors")
-    with pytest.raises(CheckpointError, match=r"mars6.safetensors: expected weights as safetensors"):
+    with pytest.raises(CheckpointError, match=r"mars6.safetensors: expected weights as a safetensors file"):
         load_for_training(copy)
 
 

@@ -364,6 +364,14 @@ def test_keys_that_readers_understand_differently_hide_no_file(tmp_path, monkeyp
     refusal(path)
 
 
+@pytest.mark.parametrize("text", [b"weights.safetensors", b"location", b"outer"])
+def test_names_that_are_no_text_are_refused_and_nothing_is_printed(tmp_path, text, capfd):
+    path = write_model(tmp_path)
+    path.write_bytes(path.read_bytes().replace(text, b"\xff" + text[1:], 1))
+    refusal(path)
+    assert capfd.readouterr() == ("", "")
+
+
 def test_inner_weights_are_taken_into_the_graph(tmp_path):
     path = write_model(tmp_path)
     check_computes(path)

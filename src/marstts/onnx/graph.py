@@ -9,7 +9,7 @@ other field (functions, sparse tensors, training) is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,6 +102,8 @@ def tensors_elsewhere(graph: Any, is_main: bool = True) -> Iterator[tuple[Any, P
     Raises CheckpointError where such a tensor is unusual, or the graph may repeat itself for longer than ours do.
     """
     names = [tensor.name for tensor in graph.initializer]
+    if not are_text(names):
+        raise CheckpointError("this ONNX graph has a name that is no UTF-8 text")
     if len(names) != len(set(names)):
         raise CheckpointError("this ONNX graph defines a tensor twice; do not use this model")
     for tensor in graph.initializer:
@@ -118,7 +120,8 @@ def tensors_elsewhere(graph: Any, is_main: bool = True) -> Iterator[tuple[Any, P
 
 def _place(tensor: Any) -> Place:
     values = {entry.key: entry.value for entry in tensor.external_data}
-    if len(values) != len(tensor.external_data) or values.keys() != {"location", "offset", "length"}:
+    is_usual = len(values) == len(tensor.external_data) and values.keys() == {"location", "offset", "length"}
+    if not is_usual or not are_text(values.values()):
         raise CheckpointError(
             "this ONNX graph names a file in an unusual way; expected location, offset and length, each once"
         )
@@ -131,6 +134,11 @@ def _place(tensor: Any) -> Place:
         if not (text.isascii() and text.isdigit() and len(text) <= 18):
             raise CheckpointError(f"this ONNX graph places weights at {text[:40]!a}; expected a whole number of bytes")
     return Place(values["location"], int(values["offset"]), int(values["length"]))
+
+
+def are_text(values: Iterable[Any]) -> bool:
+    """Return True where all values of string fields are text: protobuf gives bytes for what is no UTF-8."""
+    return all(isinstance(value, str) for value in values)
 
 
 def is_plain_name(name: str) -> bool:

@@ -139,7 +139,7 @@ def start_session(path: Path, content: bytes, named: Mapping[str, NDArray[np.gen
         values = [onnxruntime.OrtValue.ortvalue_from_numpy(value) for value in named.values()]
         if values:
             options.add_external_initializers(list(named), values)
-        session = Session(content, options, providers=["CPUExecutionProvider"])
+        session = Session(content, options, providers=["CPUExecutionProvider"], enable_fallback=0)
     except Exception as error:  # onnxruntime raises unrelated classes for every kind of corruption
         reason = printable_text(str(error).splitlines()[0], 300) if str(error) else type(error).__name__
         raise CheckpointError(f"{printable_name(path)}: this ONNX graph cannot be loaded ({reason})") from error
