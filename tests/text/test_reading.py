@@ -193,3 +193,24 @@ def test_long_text_without_sentence_ends_is_cut_between_words() -> None:
         " ".join(segment.text for passage in passages for segment in passage.segments).split()
         == ("so it went on " * 2_000).split()
     )
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("One. Two.\n\nThree.", [("One.", "sentence"), ("Two.", "paragraph"), ("Three.", "sentence")]),
+        ("One.\n\n* * *\n\nTwo.", [("One.", "paragraph"), ("", "scene"), ("Two.", "sentence")]),
+        ("One.\n\n---\nTwo.\n\n⁂\n\nThree.",
+         [("One.", "paragraph"), ("", "scene"), ("Two.", "paragraph"), ("", "scene"), ("Three.", "sentence")]),
+        ("Title\n---\nText", [("Title.", "sentence"), ("Text", "sentence")]),
+        ("<p>One.</p><hr/><p>Two</p>", [("One.", "paragraph"), ("", "scene"), ("Two", "paragraph")]),
+        ("One\ntwo.\n\n", [("One two.", "paragraph")]),
+    ],
+)  # fmt: skip
+def test_paragraphs_and_scenes_end_with_a_segment(written: str, expected: list[tuple[str, str]]) -> None:
+    assert [(each.text, each.boundary.value) for each in read_text(written).segments] == expected
+
+
+def test_ssml_states_its_pauses_itself() -> None:
+    segments = read_text("<speak><p>One.</p><p>Two.</p></speak>").segments
+    assert {each.boundary.value for each in segments} == {"sentence"}

@@ -25,7 +25,7 @@ from marstts.text.books.formats import refuse_other_formats
 from marstts.text.language import warnings_of
 from marstts.text.lexicon import Lexicon, read_lexicon
 from marstts.text.reading import Passage, Reading, read_stream, read_text
-from marstts.text.segments import Segment
+from marstts.text.segments import Boundary, Segment
 from marstts.text.ssml import MAX_CHARACTERS, is_ssml
 
 MAX_FILE_BYTES = 2**30
@@ -139,6 +139,8 @@ def describe(segment: Segment) -> str:
         notes.append(f"rate {segment.rate:g}")
     if segment.emphasized:
         notes.append(f"emphasis on {', '.join(segment.emphasized)}")
+    if segment.boundary is not Boundary.SENTENCE:
+        notes.append(f"end of {segment.boundary.value}")
     if segment.pause_seconds:
         notes.append(f"pause {segment.pause_seconds:g} s")
     return " ".join(([segment.text] if segment.text else []) + ([f"[{'; '.join(notes)}]"] if notes else []))

@@ -42,6 +42,9 @@ class Block:
     is_cut_word: bool = False
     """Whether its last word continues in the next block: a word longer than a block."""
 
+    ends_paragraph: bool = False
+    """Whether a blank line follows it."""
+
 
 _LINE_END = re.compile("\r\n|[\n\r\v\f\x85\u2028\u2029]")
 _SENTENCE_END = re.compile(
@@ -121,7 +124,7 @@ class BlockCutter:
             yield from self._read_code(text)
             return
         if not text.strip():
-            yield from self._close_passage()
+            yield from self._close_passage(ends_paragraph=True)
             return
         line = read_line(text)
         numbered = read_numbered(text) if line.kind is Kind.PLAIN and self._starts_list(text) else None
@@ -131,7 +134,10 @@ class BlockCutter:
             self._width = max(self._width, len(line.text))
             yield from self._cut_passage()
             return
+        is_scene = line.kind is Kind.SCENE and not self._passage
         yield from self._close_passage()
+        if is_scene:
+            yield Block("", Kind.SCENE, True)
         self._in_code = line.kind is Kind.FENCE
         if line.text:
             self._passage = line.text
@@ -157,10 +163,10 @@ class BlockCutter:
         self._passage += glue + line
         self._last_line = line
 
-    def _close_passage(self, kind: Kind = Kind.PLAIN) -> Iterator[Block]:
+    def _close_passage(self, kind: Kind = Kind.PLAIN, *, ends_paragraph: bool = False) -> Iterator[Block]:
         yield from self._cut_passage()
         if self._passage.strip():
-            yield Block(inline(self._passage.strip()), kind, True)
+            yield Block(inline(self._passage.strip()), kind, True, ends_paragraph=ends_paragraph)
         self._passage, self._last_line, self._width, self._scanned = "", "", 0, 0
 
     def _cut_passage(self) -> Iterator[Block]:

@@ -22,6 +22,7 @@ class Kind(Enum):
     TABLE = "table row"
     CODE = "code"
     RULE = "rule"
+    SCENE = "scene break"
     FENCE = "fence"
 
 
@@ -41,7 +42,8 @@ _CHECKBOX = re.compile(r"\s*\[[ xX]\][ \t]+(?P<text>\S.*)$")
 _TABLE = re.compile(r"\s*\|.*\|\s*$")
 _TABLE_RULE = re.compile(r"\s*\|?\s*:?-{2,}:?\s*(?:\|\s*:?-{2,}:?\s*)*\|?\s*$")
 _FENCE = re.compile(r"\s*(?:```|~~~)[^`]{0,100}$")
-_RULE = re.compile(r"\s*(?:(?:[-*_][ \t]*){3,}|={3,})$")
+_SCENE = re.compile(r"\s*(?:(?:[-*_~•·][ \t]*){3,}|={3,}|[\u2042\u2766\u2767\u2619]|#)\s*$")
+"""A line between scenes, or below a heading."""
 
 _IMAGE = re.compile(
     r"!\[(?P<text>[^\[\]]{0,500})\]\([^()\s]{0,2000}(?:\([^()\s]{0,500}\)[^()\s]{0,500})?(?:\s\"[^\"]{0,200}\")?\)"
@@ -70,7 +72,9 @@ def read_line(line: str) -> Line:
         return Line(Kind.FENCE, "")
     if heading := _HEADING.fullmatch(line):
         return Line(Kind.HEADING, inline(heading["text"]))
-    if _RULE.fullmatch(line) or _TABLE_RULE.fullmatch(line) or _DEFINITION.fullmatch(line):
+    if _SCENE.fullmatch(line):
+        return Line(Kind.SCENE, "")
+    if _TABLE_RULE.fullmatch(line) or _DEFINITION.fullmatch(line):
         return Line(Kind.RULE, "")
     if _TABLE.fullmatch(line):
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]

@@ -17,7 +17,7 @@ from marstts.text.lexicon import Lexicon, apply_overrides
 from marstts.text.markdown import Kind
 from marstts.text.normalize import normalize_block
 from marstts.text.rules.engine import Step, Trace
-from marstts.text.segments import MAX_PAUSE_SECONDS, VOICE_MARK, Segment
+from marstts.text.segments import MAX_PAUSE_SECONDS, VOICE_MARK, Boundary, Segment
 from marstts.text.sentences import close, split_sentences
 from marstts.text.ssml import is_ssml, read_ssml
 
@@ -117,7 +117,7 @@ def _closed(passage: Passage) -> Passage:
 def _read_segment(part: Segment, lexicon: Lexicon) -> Iterator[Passage]:
     """The passages of one part of an SSML document; the pause of the part follows the last."""
     style = replace(part, pause_seconds=0.0)
-    passages = list(_close_all(_read_blocks([part.text], lexicon, style)))
+    passages = [_without_boundaries(each) for each in _close_all(_read_blocks([part.text], lexicon, style))]
     if part.pause_seconds and passages and passages[-1].segments:
         *first, last = passages[-1].segments
         last = replace(last, pause_seconds=last.pause_seconds + part.pause_seconds)
@@ -125,6 +125,14 @@ def _read_segment(part: Segment, lexicon: Lexicon) -> Iterator[Passage]:
     elif part.pause_seconds:
         passages.append(Passage("", (Segment(pause_seconds=part.pause_seconds),), (), ()))
     yield from passages
+
+
+def _without_boundaries(passage: Passage) -> Passage:
+    """The passage of an SSML document, which states its pauses itself."""
+    segments = (
+        replace(each, boundary=Boundary.SENTENCE) for each in passage.segments if each.text or each.pause_seconds
+    )
+    return replace(passage, segments=tuple(segments))
 
 
 def _read_blocks(pieces: Iterable[str], lexicon: Lexicon, style: Segment) -> Iterator[tuple[Block, Passage]]:
@@ -151,10 +159,15 @@ def _read_block(block: Block, lexicon: Lexicon, style: Segment, default: str | N
             style = replace(style, voice=default if name.lower() in ("", "default") else name)
             trace.record("voice", mark[0], f"voice {name}")
         start = mark.end()
+    if block.kind is Kind.SCENE:
+        return Passage("", (replace(style, boundary=Boundary.SCENE),), (), ()), style.voice
     last = _speak(_respelled(block.text[start:], lexicon, trace), trace, style)
     if last and block.kind is Kind.HEADING:
         last[-1] = replace(last[-1], pause_seconds=HEADING_PAUSE_SECONDS)
-    return Passage(block.text, tuple(segments + last), tuple(trace.steps), tuple(trace.left_out)), style.voice
+    segments += last
+    if segments and block.ends_paragraph:
+        segments[-1] = replace(segments[-1], boundary=Boundary.PARAGRAPH)
+    return Passage(block.text, tuple(segments), tuple(trace.steps), tuple(trace.left_out)), style.voice
 
 
 def _respelled(text: str, lexicon: Lexicon, trace: Trace) -> str:

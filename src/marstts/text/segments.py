@@ -6,6 +6,7 @@ Upstream: `reading`, `ssml`.  Downstream: the synthesizer.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 MIN_RATE = 0.5
 MAX_RATE = 2.0
@@ -17,6 +18,16 @@ BREAK_SECONDS = {"none": 0.0, "x-weak": 0.1, "weak": 0.2, "medium": 0.4, "strong
 
 VOICE_MARK = r"\[[Vv][Oo][Ii][Cc][Ee]:\s?(?P<voice>[^\[\]\n]{0,80})\]"
 """Pattern of the mark that names the voice of what follows; without a name, or `default`, the first one."""
+
+
+class Boundary(str, Enum):
+    """What ends with a segment, from which the length of the usual pause follows."""
+
+    SENTENCE = "sentence"
+    PARAGRAPH = "paragraph"
+    """A blank line follows."""
+    SCENE = "scene"
+    """A segment of its own without text: a line such as `* * *`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +45,8 @@ class Segment:
 
     voice: str | None = None
     """Name of the voice that speaks; None is the default voice."""
+
+    boundary: Boundary = Boundary.SENTENCE
 
     emphasized: tuple[str, ...] = ()
     """Words of `text` that carry emphasis, as they are spoken."""
