@@ -10,6 +10,7 @@ import pytest
 from marstts.errors import DataError
 from marstts.text.books import epub
 from marstts.text.books.book import book_of_text, read_book
+from marstts.text.books.epub import Notes
 
 CONTAINER = (
     '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'
@@ -73,6 +74,116 @@ def test_the_older_table_of_contents_is_read_too(tmp_path: Path) -> None:
     package = PACKAGE.replace(' properties="nav"', "").replace('<itemref idref="nav"/>', "")
     parts = {"OEBPS__content.opf": package, "OEBPS__nav.xhtml": ""}
     assert [chapter.title for chapter in read_book(write_epub(tmp_path / "b.epub", **parts))] == ["First", "Second"]
+
+
+def document(tmp_path: Path, body: str, **options: Notes) -> str:
+    """The text of a book whose only document has this body."""
+    package = PACKAGE.replace(' properties="nav"', "").replace('<itemref idref="nav"/>', "")
+    parts = {
+        "OEBPS__content.opf": package.replace('<itemref idref="b"/><itemref idref="c"/>', ""),
+        "OEBPS__toc.ncx": "",
+    }
+    parts |= {"OEBPS__nav.xhtml": "", "OEBPS__text__a.xhtml": f"<html><body>{body}</body></html>"}
+    [chapter] = read_book(write_epub(tmp_path / "b.epub", **parts), **options)
+    return chapter.text
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("<p>10<sup>3</sup> m, x<sup>2</sup>, 4 km<sup>2</sup></p>", "10^3 m, x^2, 4 km^2"),
+        ("<p>CO<sub>2</sub> on the 21<sup>st</sup></p>", "CO2 on the 21st"),
+        ("<p>It sank.<sup>1</sup> In 1912<sup>2</sup>.</p>", "It sank. In 1912."),
+        ('<p>It sank.<a href="#n2"><sup>2</sup></a> Then<sup><a href="c.xhtml#x">3</a></sup> rain.</p>',
+         "It sank. Then rain."),
+        ('<p>Sank<a class="noteref" href="#x">4</a>, <a role="doc-noteref" href="#y">b</a>so.</p>', "Sank, so."),
+        ('<p>See <a href="c.xhtml">page 4</a> and <a href="#fn1">the note</a>.</p>', "See page 4 and the note."),
+        ('<p>He <span epub:type="pagebreak">12</span>ran <i role="doc-pagebreak">iv</i>home.</p>', "He ran home."),
+        ('<p>So<span class="pagenum">[Pg 7]</span>on</p>', "Soon"),
+        ('<p hidden="hidden">No.</p><p style="color:red; display: none">No.</p><i aria-hidden="true">No</i><p>Yes.</p>',
+         "Yes."),
+        ("<p>One.</p><hr/><p>Two.</p><hr><p>Three.</p>", "One.\n\n* * *\n\nTwo.\n\n* * *\n\nThree."),
+    ],
+)  # fmt: skip
+def test_text_is_read_without_what_is_not_speech(tmp_path: Path, body: str, text: str) -> None:
+    assert document(tmp_path, body) == text
+
+
+NOTES = """<p>One.</p><aside epub:type="footnote"><p><a href="#r1">1</a> A note.</p></aside><p>Two.</p>
+<section role="doc-endnotes"><ol><li>Another. <a role="doc-backlink" href="#r2">up</a></li></ol></section>
+<p>Three.</p>"""
+
+
+@pytest.mark.parametrize(
+    ("notes", "text"),
+    [
+        (Notes.IN_PLACE, ["One.", "A note.", "Two.", "Another.", "Three."]),
+        (Notes.AT_END, ["One.", "Two.", "Three.", "A note.", "Another."]),
+        (Notes.LEFT_OUT, ["One.", "Two.", "Three."]),
+    ],
+)
+def test_notes_are_read_where_the_reader_wants_them(tmp_path: Path, notes: Notes, text: list[str]) -> None:
+    assert document(tmp_path, NOTES, notes=notes).split("\n\n") == text
+
+
+@pytest.mark.parametrize(
+    ("headings", "title", "text"),
+    [
+        ("<h1>Chapter 1</h1><h2>The Sea</h2>", "Chapter 1: The Sea", "It lay."),
+        ("<h1>THE SEA</h1><h2>The Sea</h2>", "The Sea", "It lay."),
+        ("<h1>Chapter 1</h1><h2>The Sea</h2>", "The Sea", "# Chapter 1\n\nIt lay."),
+        ("<p>The Sea.</p>", "The Sea", "It lay."),
+        ("<h2>The Seal</h2>", "The Sea", "# The Seal\n\nIt lay."),
+    ],
+)
+def test_a_title_is_said_once(tmp_path: Path, headings: str, title: str, text: str) -> None:
+    navigation = f'<nav epub:type="toc"><a href="text/a.xhtml">{title}</a></nav>'
+    page = f"<html><body>{headings}<p>It lay.</p></body></html>"
+    parts = {"OEBPS__nav.xhtml": navigation, "OEBPS__text__a.xhtml": page}
+    chapter = read_book(write_epub(tmp_path / "b.epub", **parts)).chapters[0]
+    assert (chapter.title, chapter.text.partition("\n\n# The Storm")[0]) == (title, text)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "declared"),
+    [
+        ("cp1252", "windows-1252"), ("iso-8859-1", "ISO-8859-1"), ("utf-16", "utf-16"), ("utf-16-le", "utf-16"),
+        ("iso-8859-15", "iso-8859-15"), ("utf-8", "utf-8"), ("cp1252", "utf-8"), ("utf-8", "no-such"),
+    ],
+)  # fmt: skip
+def test_older_encodings_are_read(tmp_path: Path, encoding: str, declared: str) -> None:
+    page = f'<?xml version="1.0" encoding="{declared}"?><html><body><p>Un café, señor.</p></body></html>'
+    path = write_epub(tmp_path / "b.epub")
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(name, page.encode(encoding) if name == "OEBPS/text/a.xhtml" else content)
+    assert read_book(path).chapters[0].text == "Un café, señor."
+
+
+def test_a_book_of_pictures_is_warned_about(tmp_path: Path) -> None:
+    pictures = {
+        f"OEBPS__text__{name}.xhtml": "<html><body><img src='x.png'/></body></html>" for name in ("a", "b b", "c")
+    }
+    [warning] = read_book(write_epub(tmp_path / "b.epub", **pictures)).warnings
+    assert "3 pages of pictures" in warning and "nothing else" in warning
+    assert read_book(write_epub(tmp_path / "c.epub")).warnings == ()
+
+
+def test_cover_and_all_authors_are_given(tmp_path: Path) -> None:
+    creators = (
+        '<dc:creator id="a">Ann Lee</dc:creator><dc:creator>Bo Ray</dc:creator><dc:creator id="t">Cy Day</dc:creator>'
+        '<meta refines="#t" property="role">trl</meta></metadata>'
+    )
+    cover = '<item id="p" href="p.png" media-type="image/png" properties="cover-image"/></manifest>'
+    package = PACKAGE.replace("<dc:creator>A. Writer</dc:creator>", "").replace("</metadata>", creators)
+    parts = {"OEBPS__content.opf": package.replace("</manifest>", cover), "OEBPS__p.png": "PNG"}
+    book = read_book(write_epub(tmp_path / "b.epub", **parts))
+    assert (book.author, book.authors, book.cover) == ("Ann Lee, Bo Ray", ("Ann Lee", "Bo Ray"), b"PNG")
+    package = PACKAGE.replace("</metadata>", '<meta name="cover" content="p"/></metadata>')
+    parts["OEBPS__content.opf"] = package.replace("</manifest>", cover.replace(' properties="cover-image"', ""))
+    assert read_book(write_epub(tmp_path / "c.epub", **parts)).cover == b"PNG"
 
 
 def test_without_contents_every_document_is_a_chapter(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from marstts.audio.tempo import check_speed
 from marstts.bundle import PUBLISHED
 from marstts.cli.book_output import is_book_output
-from marstts.cli.terminal import print_prefix, printed_warnings
+from marstts.cli.terminal import print_prefix, printed_warnings, warn
 from marstts.errors import ConfigError, TextError
 from marstts.io.file_errors import printable_name
 from marstts.io.reading import decode_text, read_text
@@ -49,7 +49,7 @@ def choose_text(text: str | None, file: str | None) -> str:
     if file is None:
         return str(text)
     if epub.is_epub_file(Path(file)):
-        return "\n\n".join(book.words_of(chapter) for chapter in books.read_book(file))
+        return "\n\n".join(book.words_of(chapter) for chapter in _read_book(file))
     return plain(read_text(file, MAX_TEXT_BYTES, TextError), printable_name(file))
 
 
@@ -63,7 +63,15 @@ def choose_book(text: str | None, file: str | None, output: str | None) -> books
     """The book to speak chapter by chapter, where the output is a folder or an m4b; None for any other text."""
     if file is None or text is not None or not is_book_output(output):
         return None
-    return books.read_book(file)
+    return _read_book(file)
+
+
+def _read_book(file: str) -> books.Book:
+    """The book; its warnings are printed."""
+    found = books.read_book(file)
+    for warning in found.warnings:
+        warn(warning)
+    return found
 
 
 def check_options(

@@ -20,7 +20,7 @@ from marstts.errors import ConfigError, DataError, TextError
 from marstts.io.file_errors import describe_os_error, printable_name
 from marstts.io.reading import not_utf8, open_regular
 from marstts.text.books.book import read_book
-from marstts.text.books.epub import is_epub_file
+from marstts.text.books.epub import Notes, is_epub_file
 from marstts.text.books.formats import refuse_other_formats
 from marstts.text.language import warnings_of
 from marstts.text.lexicon import Lexicon, read_lexicon
@@ -44,6 +44,7 @@ def text(
     lexicon: Annotated[
         str | None, typer.Option(metavar="TSV", help="A dictionary: word, tab, respelling, ARPAbet or /IPA/.")
     ] = None,
+    notes: Annotated[Notes, typer.Option(help="Where the notes of an EPUB are read.")] = Notes.IN_PLACE,
     explain: Annotated[bool, typer.Option("--explain", help="Print which rule read what.")] = False,
     json_lines: Annotated[bool, typer.Option("--json", help="Print one JSON object per passage.")] = False,
 ) -> None:
@@ -52,21 +53,24 @@ def text(
         raise ConfigError("give either a text or --file")
     known = read_lexicon(lexicon) if lexicon is not None else Lexicon()
     spoken = 0
-    for passage in passages_of(words, file, known):
+    for passage in passages_of(words, file, known, notes):
         spoken += sum(bool(segment.text) for segment in passage.segments)
         print_passage(passage, explain=explain, as_json=json_lines)
     if not spoken:
         raise TextError("there is nothing to speak in it; give a text with words or numbers")
 
 
-def passages_of(words: str | None, file: str | None, lexicon: Lexicon) -> Iterator[Passage]:
+def passages_of(words: str | None, file: str | None, lexicon: Lexicon, notes: Notes) -> Iterator[Passage]:
     """The passages of the text that was asked for; warnings are printed after the last."""
     if words is not None:
         yield from _whole(words, lexicon)
     elif file == "-":
         yield from _stream(TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig"), lexicon, "standard input")
     elif is_epub_file(Path(str(file))):
-        for chapter in read_book(str(file)):
+        book = read_book(str(file), notes)
+        for warning in book.warnings:
+            warn(warning)
+        for chapter in book:
             yield from _whole(f"# {chapter.title}\n\n{chapter.text}", lexicon)
     else:
         content = open_regular(str(file), MAX_FILE_BYTES, DataError)
@@ -139,8 +143,8 @@ def describe(segment: Segment) -> str:
         notes.append(f"rate {segment.rate:g}")
     if segment.emphasized:
         notes.append(f"emphasis on {', '.join(segment.emphasized)}")
-    if segment.boundary is not Boundary.SENTENCE:
-        notes.append(f"end of {segment.boundary.value}")
+    if segment.boundary is Boundary.SCENE:
+        notes.append("scene break")
     if segment.pause_seconds:
         notes.append(f"pause {segment.pause_seconds:g} s")
     return " ".join(([segment.text] if segment.text else []) + ([f"[{'; '.join(notes)}]"] if notes else []))

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from marstts.errors import DataError
 from marstts.io.file_errors import printable_name
 from marstts.io.reading import read_regular_file
-from marstts.text.books.epub import is_epub, read_epub
+from marstts.text.books.epub import Notes, is_epub, read_epub
 from marstts.text.books.formats import refuse_other_formats
 
 MAX_FILE_BYTES = 64 * 2**20
@@ -65,20 +65,34 @@ class Book:
 
     chapters: tuple[Chapter, ...]
 
+    authors: tuple[str, ...] = ()
+    """All authors; `author` joins them."""
+
+    cover: bytes = field(default=b"", repr=False)
+    """The picture of the cover, JPEG or PNG; empty where there is none."""
+
+    warnings: tuple[str, ...] = ()
+    """What of the book cannot be spoken."""
+
     def __iter__(self) -> Iterator[Chapter]:
         return iter(self.chapters)
 
 
-def read_book(path: Path | str) -> Book:
+def read_book(path: Path | str, notes: Notes = Notes.IN_PLACE) -> Book:
     """The book in an EPUB or text file; a text without chapter headings is one chapter.
+
+    notes: where the notes of an EPUB are read.
 
     Raises DataError where the file cannot be read, is too large, is protected, or holds no words.
     """
     path = Path(path)
     if is_epub(path):
-        content = read_epub(path)
+        content = read_epub(path, notes)
         parts = [(title, text) for title, text in content.chapters if _has_words(text) or _has_words(title)]
-        found = Book(content.title or path.stem, content.author, content.language, _number(parts))
+        about = (content.title or path.stem, ", ".join(content.authors), content.language)
+        num_texts = sum(_has_words(text) for _, text in parts)
+        warnings = _warnings(content.num_pictures, num_texts)
+        found = Book(*about, _number(parts), content.authors, content.cover, warnings)
     else:
         text = _decode(path)
         refuse_other_formats(text, printable_name(path), DataError)
@@ -86,6 +100,14 @@ def read_book(path: Path | str) -> Book:
     if not found.chapters:
         raise DataError(f"{printable_name(path)}: expected a book, but there are no words in it")
     return found
+
+
+def _warnings(num_pictures: int, num_texts: int) -> tuple[str, ...]:
+    """A warning where most of a book is pictures; a cover and some plates are in many."""
+    if num_pictures <= num_texts:
+        return ()
+    pages = f"{num_pictures} page{'s' if num_pictures > 1 else ''} of pictures without words, which cannot be spoken"
+    return (pages if num_texts else f"{pages}; nothing else is in the book",)
 
 
 def book_of_text(text: str, name: str) -> Book:

@@ -7,14 +7,17 @@ name continue the chapter before. Without one, every document of the spine is a 
 
 from __future__ import annotations
 
+import codecs
 import os
 import posixpath
+import re
 import struct
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from urllib.parse import unquote
 from xml.etree.ElementTree import Element, ParseError
@@ -26,6 +29,7 @@ from marstts.errors import DataError
 from marstts.io.file_errors import printable_name, printable_text
 from marstts.io.reading import open_regular
 from marstts.text.books.xhtml import Tag, read_xhtml
+from marstts.text.tags import raised
 
 MAX_FILE_BYTES = 1024 * 2**20
 MAX_PART_BYTES = 16 * 2**20
@@ -44,6 +48,10 @@ _CORRUPT = (
 """Exceptions that `zipfile` raises for corrupt files."""
 ENCRYPTION = "META-INF/encryption.xml"
 
+_ENCODING = re.compile(rb"(?:encoding|charset)\s*=\s*[\"']?([A-Za-z0-9._-]{2,40})", re.IGNORECASE)
+_PICTURE_TYPES = ("image/jpeg", "image/png")
+MAX_COVER_BYTES = 16 * 2**20
+
 _BLOCKS = frozenset([
     "address", "article", "aside", "blockquote", "body", "dd", "div", "dl", "dt", "figcaption", "figure",
     "footer", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "li", "main",
@@ -51,6 +59,41 @@ _BLOCKS = frozenset([
 ])  # fmt: skip
 _SILENT = frozenset(["head", "script", "style", "title", "nav", "svg", "math", "rt", "rp"])
 _HEADINGS = frozenset(["h1", "h2", "h3"])
+_EMPTY = frozenset(["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr"])
+"""Elements that have no end tag."""
+
+_PAGE_NUMBERS = frozenset(
+    ["pagebreak", "doc-pagebreak", "pagenum", "page-number", "pagenumber", "pageno", "page-break"]
+)
+_NOTE_MARKS = frozenset(["noteref", "doc-noteref", "footnote-ref", "footnoteref", "fnref", "footnote-reference"])
+_NOTES = frozenset(
+    [
+        "footnote",
+        "footnotes",
+        "endnote",
+        "endnotes",
+        "rearnote",
+        "rearnotes",
+        "doc-footnote",
+        "doc-endnote",
+        "doc-endnotes",
+    ]
+)
+_BACK_LINKS = frozenset(["backlink", "doc-backlink", "footnote-back", "footnote-backref"])
+_RAISED = frozenset(["sup", "super", "superscript"])
+_HIDDEN = re.compile(r"(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
+_NOTE_TARGET = re.compile(r"#(?:.*(?:fn|note|foot)|[nr]?[_-]?[0-9])", re.IGNORECASE)
+_MARK_OF_NOTE = re.compile(r"\s*[\[(]?(?:[0-9]{1,4}|[*\u2020\u2021\u00a7]{1,4}|[a-z]|\u21a9\ufe0e?|\u2191)[\])]?\s*")
+
+
+class Notes(str, Enum):
+    """Where footnotes and endnotes are read. Their marks in the text never are."""
+
+    IN_PLACE = "in place"
+    """Where they stand in the book."""
+    AT_END = "at the end"
+    """After the other text of their document."""
+    LEFT_OUT = "left out"
 
 
 @dataclass(frozen=True)
@@ -58,10 +101,16 @@ class EpubContent:
     """Content of an EPUB."""
 
     title: str
-    author: str
     language: str
     chapters: tuple[tuple[str, str], ...]
     """Title and text of each."""
+
+    authors: tuple[str, ...] = ()
+    cover: bytes = field(default=b"", repr=False)
+    """JPEG or PNG; empty where there is none."""
+
+    num_pictures: int = 0
+    """Documents that hold pictures and no words."""
 
 
 @dataclass
@@ -70,6 +119,8 @@ class _Section:
 
     title: str | None
     blocks: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """Notes that are read after the blocks."""
 
 
 def is_epub(path: Path) -> bool:
@@ -89,11 +140,11 @@ def is_epub_file(path: Path) -> bool:
         return False
 
 
-def read_epub(path: Path) -> EpubContent:
+def read_epub(path: Path, notes: Notes = Notes.IN_PLACE) -> EpubContent:
     """The content of an EPUB; raises DataError where it is corrupt, too large or protected."""
     try:
         with _open_archive(path) as archive:
-            return _Package(path, archive).read()
+            return _Package(path, archive, notes).read()
     except _CORRUPT as error:
         problem = printable_text(str(error), 200)
         raise DataError(f"{printable_name(path)}: expected an EPUB, but it is corrupt: {problem}") from error
@@ -118,7 +169,9 @@ def _open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
 class _Package:
     """An open EPUB."""
 
-    def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
+    def __init__(self, path: Path, archive: zipfile.ZipFile, notes: Notes) -> None:
+        self.notes = notes
+        self.num_pictures = 0
         self.name = printable_name(path)
         self.archive = archive
         self.bytes_read = 0
@@ -154,10 +207,25 @@ class _Package:
         ]
         return EpubContent(
             title=_text_of(package, "title"),
-            author=_text_of(package, "creator"),
             language=_text_of(package, "language"),
             chapters=tuple(_merge(sections, bool(contents))),
+            authors=_authors(package),
+            cover=self.cover(package, items, folder),
+            num_pictures=self.num_pictures,
         )
+
+    def cover(self, package: Element, items: dict[str, Element], folder: str) -> bytes:
+        """The picture of the cover; empty where none is named, or where it cannot be read."""
+        named = [meta.get("content", "") for meta in _named(package, "meta") if meta.get("name") == "cover"]
+        found = [item for item in items.values() if "cover-image" in item.get("properties", "").split()]
+        found += [items[each] for each in named if each in items]
+        for item in found:
+            name = _join(folder, item.get("href", ""))
+            if item.get("media-type") in _PICTURE_TYPES and name in self.names:
+                with self.archive.open(name) as file:
+                    content = file.read(MAX_COVER_BYTES + 1)
+                return content if len(content) <= MAX_COVER_BYTES else b""
+        return b""
 
     def part(self, name: str) -> bytes:
         """The bytes of a part, up to a bound."""
@@ -206,7 +274,10 @@ class _Package:
         return found
 
     def sections(self, name: str, places: dict[str, str]) -> list[_Section]:
-        return _DocumentReader(places).read(_decode(self.part(name)))
+        reader = _DocumentReader(places, self.notes)
+        sections = reader.read(_decode(self.part(name)))
+        self.num_pictures += reader.has_pictures and not any(section.blocks for section in sections)
+        return sections
 
 
 def _merge(sections: list[_Section], has_contents: bool) -> list[tuple[str, str]]:
@@ -226,69 +297,163 @@ def _first_heading(section: _Section) -> str:
 
 
 def _without_title(blocks: list[str], title: str) -> list[str]:
-    """The blocks without a first one that only repeats the title."""
-    plain = [block.removeprefix("# ") for block in blocks]
-    return plain[1:] if plain and plain[0].casefold() == title.casefold() else plain
+    """The blocks without those at the start that only repeat the title, whole or in parts: "Chapter 1", "The Sea"."""
+    whole, said, start = _letters(title), "", 0
+    for number, block in enumerate(blocks[:6]):
+        plain = _letters(block)
+        if plain == whole or (whole.startswith(said + plain) and (block.startswith("# ") or said + plain == whole)):
+            said, start = whole if plain == whole else said + plain, number + 1
+        else:
+            break
+    first = next((number for number, block in enumerate(blocks) if not block.startswith("# ")), len(blocks))
+    return [
+        each for number, each in enumerate(blocks) if number >= start and (number >= first or _letters(each) != whole)
+    ]
+
+
+def _letters(text: str) -> str:
+    """The letters and digits of a text, in small letters."""
+    return "".join(filter(str.isalnum, text.casefold()))
 
 
 class _DocumentReader:
     """Collects the text of an XHTML document, block by block, in sections that begin at named places."""
 
-    def __init__(self, places: dict[str, str]) -> None:
+    def __init__(self, places: dict[str, str], notes: Notes) -> None:
         self.places = places
+        self.notes = notes
         self.done = [_Section(places.get(""))]
+        self.has_pictures = False
         self.words: list[str] = []
-        self.silent = 0
         self.heading = False
+        self.silent = 0  # elements open within one that is not read, itself included
+        self.note = 0  # likewise of a note
+        self.mark: tuple[str, bool] | None = None  # element of raised text or of a link, and whether it is sure a note
+        self.depth = 0  # of elements with its name within it
+        self.raised: list[str] = []  # its text
 
     def read(self, document: str) -> list[_Section]:
         """The sections of the document that have text or a title."""
         for found in read_xhtml(document):
             if isinstance(found, str):
                 self.handle_text(found)
-            elif found.starts:
-                silent = self.silent
-                self.handle_start(found)
-                self.silent = silent if found.ends else self.silent
-            else:
+                continue
+            is_empty = found.ends or found.name in _EMPTY
+            if found.starts:
+                self.handle_start(found, is_empty)
+            if found.ends and not found.starts:
                 self.handle_end(found.name)
+        self.end_mark()
         self.end_block()
+        for section in self.done:
+            section.blocks += section.notes
         return [section for section in self.done if section.blocks or section.title]
 
-    def handle_start(self, tag: Tag) -> None:
+    def handle_start(self, tag: Tag, is_empty: bool) -> None:
         place = tag.attributes.get("id") or (tag.attributes.get("name") if tag.name == "a" else None)
         if tag.name in _BLOCKS:
+            self.end_mark()
             self.end_block()
         if place and place in self.places:
+            self.end_mark()
             self.end_block()
             self.done.append(_Section(self.places[place]))
-        if (
-            tag.name in _SILENT
-            or "noteref" in tag.attributes.get("epub:type", "")
-            or (self.silent and tag.name not in ("br", "img", "hr", "meta", "link", "input", "col"))
-        ):
-            self.silent += 1
+        self.has_pictures = self.has_pictures or tag.name in ("img", "svg", "image")
         if tag.name == "br":
             self.words.append("\n")
+        if tag.name == "hr" and not self.silent:
+            self.done[-1].blocks.append("* * *")
         self.heading = self.heading or tag.name in _HEADINGS
+        if is_empty:
+            return
+        kinds = _kinds(tag)
+        if self.silent or not self.is_read(tag, kinds):
+            self.silent += 1
+        elif self.note or kinds & _NOTES:
+            self.end_block() if not self.note else None
+            self.note += 1
+            if self.notes is Notes.LEFT_OUT:
+                self.silent, self.note = 1, 0
+        if self.silent:
+            return
+        if self.mark is not None:
+            self.depth += tag.name == self.mark[0]
+            is_raised_link = tag.name == "a" or (self.mark[0] == "a" and tag.name in _RAISED)
+            self.mark = (self.mark[0], self.mark[1] or is_raised_link)
+        elif tag.name in _RAISED or (tag.name == "a" and "href" in tag.attributes) or kinds & _RAISED:
+            is_link_to_note = tag.name == "a" and _NOTE_TARGET.search(tag.attributes.get("href", "")) is not None
+            self.mark, self.depth, self.raised = (tag.name, is_link_to_note), 1, []
+
+    def is_read(self, tag: Tag, kinds: frozenset[str]) -> bool:
+        """Whether what an element holds is speech."""
+        attributes = tag.attributes
+        is_hidden = "hidden" in attributes or attributes.get("aria-hidden") == "true"
+        return not (
+            tag.name in _SILENT or is_hidden or _HIDDEN.search(attributes.get("style", "")) is not None
+            or (tag.name in ("a", "sup") and kinds & _NOTES) or kinds & (_PAGE_NUMBERS | _NOTE_MARKS | _BACK_LINKS)
+        )  # fmt: skip
 
     def handle_end(self, name: str) -> None:
         if self.silent:
             self.silent -= 1
             return
+        if self.mark is not None and name == self.mark[0]:
+            self.depth -= 1
+            if not self.depth:
+                self.end_mark()
         if name in _BLOCKS:
+            self.end_mark()
             self.end_block()
+        if self.note:
+            self.note -= 1
+
+    def end_mark(self) -> None:
+        """Read what is raised or linked: a power, the end of a rank, words; nothing for the mark of a note."""
+        if self.mark is None:
+            return
+        (name, is_note), text = self.mark, "".join(self.raised)
+        self.mark = None
+        if name == "a":
+            self.words.append("" if (is_note or self.note) and _MARK_OF_NOTE.fullmatch(text) else text)
+        else:
+            self.words.append("" if is_note else raised("".join(self.words[-3:]), text))
 
     def handle_text(self, text: str) -> None:
-        if not self.silent:
-            self.words.append(" ".join(text.split("\n")) if text.strip() else " ")
+        if self.silent:
+            return
+        text = " ".join(text.split("\n")) if text.strip() else " "
+        (self.words if self.mark is None else self.raised).append(text)
 
     def end_block(self) -> None:
         lines = [" ".join(line.split()) for line in "".join(self.words).split("\n")]
         text = "\n".join(line for line in lines if line)
         if text:
-            self.done[-1].blocks.append(f"# {' '.join(text.split())}" if self.heading else text)
+            block = f"# {' '.join(text.split())}" if self.heading else text
+            section = self.done[-1]
+            (section.notes if self.note and self.notes is Notes.AT_END else section.blocks).append(block)
         self.words, self.heading = [], False
+
+
+def _kinds(tag: Tag) -> frozenset[str]:
+    """What an element says that it is: words of its type, role and class."""
+    return frozenset(" ".join(tag.attributes.get(name, "") for name in ("epub:type", "role", "class")).lower().split())
+
+
+def _authors(package: Element) -> tuple[str, ...]:
+    """The names of the authors; those whose role is another are none, unless all are."""
+    creators = [(each, " ".join("".join(each.itertext()).split())[:500]) for each in _named(package, "creator")]
+    roles = {
+        meta.get("refines", "").lstrip("#"): (meta.text or "").strip()
+        for meta in _named(package, "meta")
+        if meta.get("property") == "role"
+    }
+
+    def role_of(creator: Element) -> str:
+        own = next((value for name, value in creator.items() if name.rpartition("}")[2] == "role"), "")
+        return own or roles.get(creator.get("id", ""), "") or "aut"
+
+    authors = [name for creator, name in creators if name and role_of(creator) == "aut"]
+    return tuple(dict.fromkeys(authors or [name for _, name in creators if name]))
 
 
 def _navigation_entries(document: str) -> list[tuple[str, str]]:
@@ -343,6 +508,28 @@ def _join(folder: str, href: str) -> str:
 
 
 def _decode(content: bytes) -> str:
+    """The text of a document in the encoding that it states; bytes that are no UTF-8 are taken as Windows-1252."""
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return content.decode("utf-16", "replace")
-    return content.decode("utf-8-sig", "replace")
+    if content[:4] in (b"<\0?\0", b"<\0h\0", b"<\0!\0"):
+        return content.decode("utf-16-le", "replace")
+    if content[:4] in (b"\0<\0?", b"\0<\0h", b"\0<\0!"):
+        return content.decode("utf-16-be", "replace")
+    for encoding in ("utf-8-sig", _stated_encoding(content)):
+        try:
+            return content.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+    return content.decode("cp1252", "replace")
+
+
+def _stated_encoding(content: bytes) -> str:
+    """The name of the encoding that a document states, where it is one of bytes and known; else Windows-1252."""
+    stated = _ENCODING.search(content[:1024])
+    name = stated[1].decode("ascii").lower() if stated is not None else ""
+    try:
+        found = codecs.lookup(name)
+    except LookupError:
+        return "cp1252"
+    is_latin = found.name in ("iso8859-1", "ascii")  # browsers read Windows-1252, which holds it
+    return "cp1252" if is_latin or found.name.startswith("utf-") or not found._is_text_encoding else found.name
