@@ -127,6 +127,14 @@ def test_what_cannot_be_read_is_named() -> None:
     assert describe_left_out([]) is None
 
 
+def test_naming_many_different_characters_takes_linear_time() -> None:
+    started = time.process_time()
+    assert "\u2026" in str(
+        describe_left_out(["".join(map(chr, range(0x4E00, 0x4E00 + 20_000))), *map(chr, range(0xAC00, 0xD7A3))])
+    )
+    assert time.process_time() - started < 2.0
+
+
 @pytest.mark.parametrize(
     ("text", "language"),
     [
@@ -135,6 +143,13 @@ def test_what_cannot_be_read_is_named() -> None:
         ("El perro no está en la casa y los niños se van con su madre.", "Spanish"),
         ("The dog is in the house and the children go with their mother.", None),
         ('He said "c\'est la vie" and went on with his day in the city.', None),
+        ("Me gusta mucho esta casa.", "Spanish"),
+        ("Non so che cosa dire.", "Italian"),
+        ("Selamat pagi, apa kabar anda hari ini? Saya tidak bisa.", "Indonesian"),
+        ("Yes yes yes, I know, I know, I know.", None),
+        ("<speak><s>She said.</s><s>He did.</s><s>They sang.</s></speak>", None),
+        ("e.g., apples; i.e., fruit; 1e3, 2e4, 3e5 o o o", None),
+        ("L, D, J, S, N: 90s music, the '60s, 5 m/s and 9 s.", None),
         ("OK", None),
     ],
 )

@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pytest
 
+from marstts.text.language import foreign_language
 from marstts.text.normalize import normalize
 from marstts.text.reading import read_text
 from marstts.text.sentences import split_sentences
@@ -39,6 +40,13 @@ def test_forms_are_read_as_a_reader_reads_them() -> None:
     found = [(written, spoken, " ‖ ".join(split_sentences(normalize(written)))) for written, spoken in rows()]
     assert len(found) > 700
     assert [row for row in found if row[1] != row[2]] == []
+
+
+def test_no_line_of_our_own_seems_to_be_in_another_language(benchmark: ModuleType) -> None:
+    written = [row[0] for row in rows()]
+    written += [each for path in (HERE / "unseen").glob("*.tsv") for each, _ in benchmark.read_list(path)]
+    assert len(written) > 3000
+    assert [each for each in written if foreign_language(each)] == []
 
 
 def test_the_measured_list_is_read_right(benchmark: ModuleType) -> None:

@@ -18,12 +18,15 @@ MAX_LANGUAGE_CHARACTERS = 20_000
 
 MIN_FOREIGN_WORDS = 3
 MIN_FOREIGN_RATIO = 0.2
-"""Least ratio of words that are frequent words of the other language."""
+"""Least ratio of different words that are frequent words of the other language."""
 
 MAX_SHOWN = 10
 STAGE_DIRECTIONS = "stage directions"
 
-_WORD = re.compile(r"[^\W\d_]+")
+_WORD = re.compile(r"(?<![\w.])[^\W\d_]{2,}(?![\d_]|\.\w)")
+"""A word, and no letter of an abbreviation, a formula or a code; single letters are words of too many languages."""
+
+_TAG = re.compile(r"<[^<>]{1,300}>")
 _SCRIPTS = {
     "CJK": "Chinese characters",
     "HIRAGANA": "Japanese letters",
@@ -87,10 +90,10 @@ def _group(character: str) -> str:
 
 def foreign_language(text: str) -> str | None:
     """The name of the language that `text` seems to be in; None where that is English or cannot be known."""
-    words = [word.lower() for word in _WORD.findall(text[:MAX_LANGUAGE_CHARACTERS])]
+    words = {word.lower() for word in _WORD.findall(_TAG.sub(" ", text[:MAX_LANGUAGE_CHARACTERS]))}
     if len(words) < MIN_FOREIGN_WORDS:
         return None
-    counts = {name: sum(word in frequent for word in words) for name, frequent in _frequent_words().items()}
+    counts = {name: len(words & frequent) for name, frequent in _frequent_words().items()}
     english = counts.pop("English")
     name = max(counts, key=lambda each: counts[each])
     enough = counts[name] >= MIN_FOREIGN_WORDS and counts[name] >= MIN_FOREIGN_RATIO * len(words)
