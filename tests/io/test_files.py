@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 
 from marstts.errors import AudioError, DataError, FileError
 from marstts.io.file_errors import disk_problem, printable_name
-from marstts.io.files import atomic_folder, atomic_path, atomic_text, atomic_write, lock_folder, write_file
+from marstts.io.files import atomic_folder, atomic_path, atomic_write, lock_folder, write_file
 
 posix = pytest.mark.skipif(os.name != "posix", reason="pipes, devices and limits of POSIX")
 
@@ -32,9 +32,6 @@ def run_child(code: str, *arguments: object) -> subprocess.Popen[bytes]:
 def test_a_written_file_holds_all_of_its_content(tmp_path):
     write_file(tmp_path / "new" / "note.txt", "grün\n")
     assert (tmp_path / "new" / "note.txt").read_bytes() == "grün\n".encode()
-    with atomic_text(tmp_path / "lines.txt") as file:
-        file.write("one\ntwo\n")
-    assert (tmp_path / "lines.txt").read_bytes() == b"one\ntwo\n"
 
 
 def test_a_file_is_old_until_it_is_complete(tmp_path):

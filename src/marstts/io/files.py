@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import BinaryIO
 
 from marstts.errors import FileError, MarsError
 from marstts.io.file_errors import DISK_ERRNOS, describe_os_error, disk_problem, os_errors, printable_name
@@ -62,13 +62,6 @@ def atomic_path(path: Path | str, kind: type[MarsError] = FileError) -> Iterator
 def atomic_write(path: Path | str, kind: type[MarsError] = FileError) -> Iterator[BinaryIO]:
     """A binary file, open for writing, that becomes `path` when the body ends; otherwise as `atomic_path`."""
     with atomic_path(path, kind) as temporary, _open_for_writing(temporary) as file:
-        yield file
-
-
-@contextmanager
-def atomic_text(path: Path | str, kind: type[MarsError] = FileError) -> Iterator[IO[str]]:
-    """A UTF-8 text file with \\n line ends that becomes `path` when the body ends; otherwise as `atomic_path`."""
-    with atomic_path(path, kind) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
         yield file
 
 
