@@ -184,6 +184,27 @@ def test_files_without_answers_are_refused(tmp_path):
         AnswerStore(tmp_path / "no" / "folder.sqlite", "x")
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"key TEXT, v", b"key TEXT) \xff"),
+        (b"key TEXT, va", b"key T)  \xfe\xffva"),
+        (b"TABLE metadata", b"\xc0\xffBLE metadata"),
+    ],
+)
+def test_a_damaged_database_is_one_sentence(tmp_path, before, after):
+    path = tmp_path / "answers.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE metadata (key TEXT, value TEXT)")
+    connection.close()
+    content = path.read_bytes()
+    assert content.count(before) == 1 and len(before) == len(after)
+    path.write_bytes(content.replace(before, after))
+    for read in (read_records, lambda path: AnswerStore(path, "x")):
+        with pytest.raises(DataError, match="expected"):
+            read(path)
+
+
 MANIPULATIONS = {
     "choice off the scale": ("UPDATE answers SET choice = 9", "choice 9 is not on the scale"),
     "choice that is text": ("UPDATE answers SET choice = 'good'", "choice: Input should be a valid integer"),

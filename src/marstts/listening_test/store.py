@@ -113,7 +113,7 @@ class AnswerStore:
         except DataError:
             self.close()
             raise
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter for what a corrupt file has as text
             self.close()
             raise DataError(f"{printable_name(path)}: expected a writable file of answers, but {error}") from error
         if found.get("test") != digest:
@@ -222,7 +222,7 @@ def connect(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("SELECT name FROM sqlite_master").fetchall()
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter for what a corrupt file has as text
         raise DataError(
             f"{printable_name(path)}: expected a database of answers, or a path for one, but {error}"
         ) from error
@@ -271,7 +271,7 @@ def read_records(path: Path) -> list[SessionRecord]:
     try:
         read_metadata(connection, path)
         return load_records(connection, path)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter for what a corrupt file has as text
         raise DataError(f"{printable_name(path)}: expected answers to a listening test, but {error}") from error
     finally:
         connection.close()
