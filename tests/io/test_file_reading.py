@@ -114,19 +114,19 @@ def test_json_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "expected JSON, but expecting value at line 1"),
+        ("", "expected JSON, but EOF while parsing a value at line 1"),
         ('{"a": 1', "expected JSON"),
-        ("[" * 33 + "]" * 33, "nested deeper than 32"),
-        ("[" * 100_000, "nested deeper"),
-        ('{"a":' * 100_000, "nested deeper"),
-        ("1" * 5000, "number of 5000 digits"),
-        ("1" * 41, "number of 41 digits"),
-        ("-1." + "1" * 5000, "number of 5003 digits"),
-        ("1e999", "1e999 is too large"),
-        ("NaN", "has NaN"),
-        ("[-Infinity]", "has -Infinity"),
-        ('"\\ud800"', "half a letter"),
-        ('{"\\udfff": 1}', "half a letter"),
+        ("[" * 300 + "]" * 300, "recursion limit exceeded"),
+        ("[" * 100_000, "recursion limit exceeded"),
+        ('{"a":' * 100_000, "recursion limit exceeded"),
+        ("1" * 5000, "number out of range"),
+        ("1e999", "not JSON compliant"),
+        ("[-2E+400]", "not JSON compliant"),
+        ("NaN", "expected value"),
+        ("[-Infinity]", "expected JSON"),
+        ('"\\ud800"', "hex escape"),
+        ('{"\\udfff": 1}', "surrogate|hex escape"),
+        ('"\ud800"', "surrogates"),
     ],
 )
 def test_json_beyond_the_bounds_is_refused(text, complaint):
@@ -138,22 +138,6 @@ def test_json_beyond_the_bounds_is_refused(text, complaint):
 def test_brackets_in_strings_are_no_levels():
     text = json.dumps(["[[{{\\" * 50, '"[[[['])
     assert parse_json(text, "x") == json.loads(text)
-
-
-def test_the_depth_check_takes_linear_time():
-    started = time.monotonic()
-    for text in ('"' + '\\"' * 300_000 + "[" * 50, '["' * 300_000, '"' + "\\" * 300_001 + "[" * 50):
-        with pytest.raises(FileError):
-            parse_json(text, "x")
-    assert time.monotonic() - started < 5.0
-
-
-def test_bounds_can_be_chosen(tmp_path):
-    (tmp_path / "a.json").write_text("[[1234]]")
-    assert read_json(tmp_path / "a.json", 100, max_depth=2, max_digits=4) == [[1234]]
-    for bounds in ({"max_depth": 1}, {"max_digits": 3}):
-        with pytest.raises(FileError):
-            read_json(tmp_path / "a.json", 100, **bounds)
 
 
 def test_an_object_is_asked_for():
