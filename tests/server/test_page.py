@@ -1,62 +1,55 @@
-"""The page in a real browser with a fake microphone: choose, type, listen, download, record, clone, delete."""
+"""The page's files, and the requests that only the page makes: readings, parts of a file, a check of a transcript."""
 
 from __future__ import annotations
 
+import io
 import re
-import shutil
-from collections.abc import Iterator
-from pathlib import Path
+import zipfile
 
-import numpy as np
 import pytest
-from api_server import LiveServer, live_server
 from fastapi.testclient import TestClient
 
-from marstts.audio import Waveform, read, write
 from marstts.server.app import create_app
 from marstts.server.page import TYPES
 from marstts.server.settings import ServeSettings
 from marstts.server.voice_store import NAME_CHARACTERS
-from marstts.synthesis.loading import load
 
-SWITCHES = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--mute-audio", "--disable-dev-shm-usage", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-extensions", "--disable-sync",
-    "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream",
-    "--autoplay-policy=no-user-gesture-required",
-)  # fmt: skip
-TRANSCRIPT = "he might even have been made amiable himself"
-NOTE_MARKED_WORDS = """
-window.marked = [];
-new MutationObserver((changes) => {
-  for (const { target } of changes) {
-    const text = target.textContent;
-    if (target.classList.contains("word") && window.marked.at(-1) !== text) window.marked.push(text);
-  }
-}).observe(document.getElementById("reading"), { subtree: true, attributes: true, attributeFilter: ["class"] });
-"""
-CLONED_TEXT = "The weather is going to be good in the morning."
-DESKTOP, PHONE = (1100, 900), (390, 844)
-WAIT_SECONDS = 60.0
+LIMIT = ServeSettings().limits.input_characters
+CONTAINER = '<container><rootfiles><rootfile full-path="book.opf"/></rootfiles></container>'
+PACKAGE = """<package><metadata><title>A Small Book</title></metadata><manifest>
+<item id="a" href="a.xhtml"/><item id="b" href="b.xhtml"/></manifest>
+<spine><itemref idref="a"/><itemref idref="b"/></spine></package>"""
+
+
+def epub() -> bytes:
+    """A book of two chapters."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("META-INF/container.xml", CONTAINER)
+        archive.writestr("book.opf", PACKAGE)
+        archive.writestr("a.xhtml", "<html><body><h1>Morning</h1><p>The clocks were striking.</p></body></html>")
+        archive.writestr("b.xhtml", "<html><body><h1>Evening</h1><p>Nobody answered.</p></body></html>")
+    return content.getvalue()
 
 
 def test_the_page_and_its_files_need_no_key_and_name_no_other_site(synthesizer):
     with TestClient(create_app(synthesizer, ServeSettings(api_keys=("secret",)))) as client:
         page = client.get("/")
         assert page.headers["content-type"].startswith("text/html")
-        assert "<style" not in page.text and not re.search(r"<script(?![^>]*src=)|\son\w+=", page.text)
+        assert "unsafe" not in page.headers["content-security-policy"]
+        assert not re.search(r"<style|<script(?![^>]*src=)|\s(on\w+|style)=", page.text)
         for name, kind in TYPES.items():
             response = client.get(f"/page/{name}")
             assert response.status_code == 200 and response.headers["content-type"].startswith(kind.partition(";")[0])
-            assert not re.search(r"(https?:)?//[a-z0-9-]+\.[a-z]", response.text)
+            assert not re.search(r"(https?:)?//(?!www\.w3\.org/2000/svg)[a-z0-9-]+\.[a-z]", response.text)
+            assert not re.search(r"innerHTML|insertAdjacentHTML|document\.write|eval\(", response.text)
         imported = re.findall(r'from "\./([\w.-]+)"', "".join(client.get(f"/page/{name}").text for name in TYPES))
         assert set(imported) <= set(TYPES)
         assert client.get("/page/nothing.js").status_code == 404
 
 
-def test_the_fields_of_the_page_take_as_much_as_the_server_does(synthesizer):
-    with TestClient(create_app(synthesizer, ServeSettings())) as client:
-        found = dict(re.findall(r'id="(\w+)"[^>]* maxlength="(\d+)"', client.get("/").text))
+def test_the_fields_of_the_page_take_as_much_as_the_server_does(client):
+    found = dict(re.findall(r'id="(\w+)"[^>]* maxlength="(\d+)"', client.get("/").text))
     limits = ServeSettings().limits
     assert {name: int(length) for name, length in found.items()} == {
         "text": limits.input_characters,
@@ -66,168 +59,56 @@ def test_the_fields_of_the_page_take_as_much_as_the_server_does(synthesizer):
     }
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[LiveServer]:
-    with live_server(load("mini"), ServeSettings(voices_folder=tmp_path / "voices")) as server:
-        yield server
+@pytest.mark.parametrize("path", ["/v1/text/readings", "/v1/text/parts", "/v1/audio/transcript_check"])
+def test_the_requests_of_the_page_need_a_key(synthesizer, path):
+    with TestClient(create_app(synthesizer, ServeSettings(api_keys=("secret",)))) as client:
+        assert client.post(path, json={"input": "Hello."}).status_code == 401
 
 
-@pytest.fixture
-def browser(tmp_path: Path, reference: Waveform):
-    """Chromium with a fake microphone that plays the reference from its start, again and again."""
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-    from selenium.webdriver.chrome.service import Service
-
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if chromium is None or driver is None:
-        pytest.skip("needs chromium and chromedriver: apt-get install chromium chromium-driver")
-    microphone = tmp_path / "microphone.wav"
-    silence = np.zeros(reference.sample_rate, np.float32)
-    write(Waveform(np.concatenate([reference.samples, silence]), reference.sample_rate), microphone)
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for switch in (*SWITCHES, f"--use-file-for-fake-audio-capture={microphone}"):
-        options.add_argument(switch)
-    options.add_experimental_option("prefs", {"download.default_directory": str(tmp_path)})
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    browser = webdriver.Chrome(options=options, service=Service(driver))
-    try:
-        yield browser
-    finally:
-        browser.quit()
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Dr. Smith paid $5.", [("Dr.", "Doctor"), ("$5", "five dollars")]),
+        ("It was 2 kg, at 7:30!", [("2 kg", "two kilograms"), ("7:30", "seven thirty")]),
+        ("Nobody answered.", []),
+        ("“Don't,” she said (twice).", []),
+    ],
+)
+def test_readings_are_the_words_that_are_read_otherwise(client, text, found):
+    readings = client.post("/v1/text/readings", json={"input": text}).json()["readings"]
+    assert [(each["written"], each["read"]) for each in readings] == found
 
 
-class PageUser:
-    """Types and presses buttons, and reads the page."""
-
-    def __init__(self, browser, server: LiveServer) -> None:
-        self.browser = browser
-        browser.get(server.address + "/")
-        self.wait(lambda: len(self.find("voice").find_elements("tag name", "option")) > 0)
-
-    def find(self, name: str):
-        return self.browser.find_element("id", name)
-
-    def wait(self, condition) -> None:
-        from selenium.webdriver.support.ui import WebDriverWait
-
-        WebDriverWait(self.browser, WAIT_SECONDS, poll_frequency=0.05).until(lambda _: condition())
-
-    def type(self, name: str, text: str) -> None:
-        self.find(name).clear()
-        self.find(name).send_keys(text)
-
-    def press(self, name: str) -> None:
-        from selenium.webdriver.common.keys import Keys
-
-        self.find(name).send_keys(Keys.ENTER)
-
-    @property
-    def status(self) -> str:
-        return self.find("status").text
-
-    @property
-    def sees_status(self) -> bool:
-        """Whether the status lies within the window."""
-        box = self.find("status").rect
-        top = self.browser.execute_script("return scrollY")
-        return box["y"] >= top and box["y"] + box["height"] <= top + self.browser.execute_script("return innerHeight")
+def test_readings_name_what_is_left_out_and_refuse_long_texts(client):
+    assert "☃" in client.post("/v1/text/readings", json={"input": "A ☃ stood there."}).json()["warnings"][0]
+    assert client.post("/v1/text/readings", json={"input": "a " * LIMIT}).status_code == 400
 
 
-def judge(spoken: Waveform, reference: Waveform) -> None:
-    """Fail unless a recognizer finds the words, and the cloned voice is nearer to its reference than to others."""
-    pytest.importorskip("pocketsphinx")
-    pytest.importorskip("resemblyzer")
-    from marstts.metrics.identity import Resemblyzer, compare_speakers, level
-    from marstts.metrics.recognition import SphinxRecognizer, word_edits
-
-    edits = word_edits(CLONED_TEXT.lower().rstrip(".").split(), SphinxRecognizer().transcribe(spoken))
-    encoder, mini = Resemblyzer(), load("mini")
-    others = [encoder.embed(level(mini.speak(CLONED_TEXT, name).waveform)) for name in ("ada", "kal", "emma")]
-    compared = compare_speakers(encoder.embed(level(spoken)), encoder.embed(level(reference)), others)
-    print(edits, compared)
-    assert edits.errors <= edits.length / 2, edits
-    assert compared.num_correct >= 2, compared
-
-
-@pytest.mark.slow
-def test_a_user_listens_clones_the_microphone_and_deletes_the_voice(
-    browser, server: LiveServer, tmp_path: Path, reference: Waveform
-):
-    user = PageUser(browser, server)
-    user.type("text", "Hello there.")
-    user.press("speak")
-    user.wait(lambda: user.find("download").is_displayed())
-    assert "First audio after" in user.status
-    assert user.find("reading").text.strip() == "Hello there."
-    assert user.find("reading").find_element("class name", "playing").text == "Hello there."
-    user.find("code").find_element("tag name", "summary").click()
-    user.wait(lambda: "curl " in user.find("curl").text)
-    assert '"input":"Hello there."' in user.find("curl").text and 'input="Hello there."' in user.find("python").text
-    user.find("download").click()
-    user.wait((tmp_path / "speech.wav").exists)
-    downloaded = read(tmp_path / "speech.wav")
-    spoken = np.concatenate([chunk.samples for chunk in server.service.synthesizer.stream("Hello there.", "ada")])
-    np.testing.assert_allclose(downloaded.samples, spoken, atol=1e-4)
-    user.press("record")
-    user.wait(lambda: float(user.find("level").get_attribute("value") or 0) > 0.02)
-    browser.execute_async_script("setTimeout(arguments[0], 3000)")
-    user.press("record")
-    user.wait(lambda: user.find("preview").is_displayed())
-    user.type("transcript", TRANSCRIPT)
-    user.type("name", "Anna")
-    user.type("consent", "I recorded my own voice.")
-    user.press("clone")
-    assert not server.service.voices.uploaded(), "the box of consent is not checked"
-    user.find("agreed").click()
-    user.press("clone")
-    user.wait(lambda: "can speak now" in user.status)
-    assert user.sees_status
-    [voice] = server.service.voices.uploaded()
-    assert (voice.name, voice.is_deep, voice.consent) == ("Anna", True, "I recorded my own voice.")
-    assert user.find("voice").get_attribute("value") == voice.id
-    user.type("text", CLONED_TEXT)
-    browser.execute_script(NOTE_MARKED_WORDS)
-    user.press("speak")
-    user.wait(lambda: user.find("reading").text.strip() == CLONED_TEXT and not user.find("stop").is_enabled())
-    words = [word.text for word in user.find("reading").find_elements("css selector", "span span")]
-    assert words == CLONED_TEXT.split(), "every word is found in the sentence"
-    assert user.find("reading").find_element("class name", "word").text == words[-1]
-    marked = browser.execute_script("return window.marked")
-    assert [word for word in words if word in marked] == marked and len(marked) >= len(words) / 2, marked
-    user.find("download").click()
-    user.wait((tmp_path / "speech (1).wav").exists)
-    judge(read(tmp_path / "speech (1).wav"), reference)
-    user.press("delete")
-    user.wait(lambda: "deleted" in user.status)
-    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+@pytest.mark.parametrize(
+    ("content", "titles"),
+    [
+        (b"The clocks were striking.", ["notes.txt"]),
+        (b"Chapter 1\n\nOne day.\n\nChapter 2\n\nThe next day.\n", ["Chapter 1", "Chapter 2"]),
+        (epub(), ["Morning", "Evening"]),
+        (b"The clocks were striking. " * 200, ["notes.txt (1 of 2)", "notes.txt (2 of 2)"]),
+        (b"A paragraph of some length.\n\n" * 300, ["notes.txt (1 of 3)", "notes.txt (2 of 3)", "notes.txt (3 of 3)"]),
+    ],
+)
+def test_a_book_is_divided_into_parts_that_one_request_can_speak(client, content, titles):
+    book = client.post("/v1/text/parts", files={"file": content}, data={"name": "notes.txt"}).json()
+    assert [part["title"] for part in book["parts"]] == titles
+    assert all(1 <= len(part["text"]) <= LIMIT for part in book["parts"])
 
 
-@pytest.mark.slow
-def test_stop_stops_and_errors_are_shown(browser, server: LiveServer):
-    user = PageUser(browser, server)
-    user.type("text", "This is a long text that goes on for a while. " * 8)
-    user.press("speak")
-    user.wait(lambda: user.find("stop").is_enabled() and "First audio" in user.status)
-    user.press("stop")
-    user.wait(lambda: server.service.admission.num_active == 0)
-    assert not user.find("stop").is_enabled()
-    user.type("text", "...")
-    user.press("speak")
-    user.wait(lambda: "nothing to speak" in user.status)
+def test_no_word_is_lost_where_a_chapter_is_cut(client):
+    words = [f"word{number}" for number in range(1500)]
+    text = "\n\n".join(" ".join(words[first : first + 500]) + "." for first in range(0, 1500, 500))
+    parts = client.post("/v1/text/parts", files={"file": text.encode()}, data={"name": "a.txt"}).json()["parts"]
+    assert re.findall(r"word\d+", " ".join(part["text"] for part in parts)) == words
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("size", [DESKTOP, PHONE])
-def test_the_page_fits_its_window_and_every_field_has_a_label(browser, server: LiveServer, size):
-    browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": False},
-    )
-    PageUser(browser, server)
-    assert browser.execute_script("return document.documentElement.scrollWidth") <= size[0]
-    unlabeled = browser.execute_script(
-        "return [...document.querySelectorAll('input, select, textarea')]"
-        ".filter((field) => field.labels.length === 0).map((field) => field.id)"
-    )
-    assert unlabeled == []
+@pytest.mark.parametrize("content", [b"\x89PNG\r\n\x1a\n\0\0\0\0", b"PK\x03\x04 not a zip file", b"  \n"])
+def test_a_file_that_is_no_book_is_refused_with_its_name(client, content):
+    response = client.post("/v1/text/parts", files={"file": content}, data={"name": "notes.txt"})
+    message = response.json()["error"]["message"]
+    assert response.status_code == 400 and message.startswith("notes.txt: ") and "/" not in message

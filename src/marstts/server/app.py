@@ -72,7 +72,7 @@ def application_of(service: SpeechService) -> FastAPI:
     add_voices(app, service)
     add_consents(app, service)
     add_status(app, service)
-    add_page(app)
+    add_page(app, service)
     return app
 
 

@@ -1,31 +1,67 @@
-"""The page of the server: a few files, read once; they hold no data and need no key.
+"""The page of the server: a few files, read once, and three requests that only the page makes.
 
-Upstream: `app`.  Downstream: browsers, which use the same API as other clients.
+Upstream: `app`.  Downstream: browsers, which otherwise use the same API as other clients. The files hold no data and
+need no key; the requests need one.
 """
 
 from __future__ import annotations
 
+import io
+from collections.abc import Iterator
 from importlib.resources import files
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from fastapi import FastAPI
+from pydantic import BaseModel, Field
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
 from starlette.responses import Response
+
+from marstts import audio
+from marstts.errors import DataError
+from marstts.io.file_errors import printable_text
+from marstts.server.api_errors import ApiError
+from marstts.server.schemas import as_json, read_body
+from marstts.server.service import SpeechService
+from marstts.server.voices_api import read_upload
+from marstts.synthesis.clone import first_seconds, prepare, read_transcript
+from marstts.synthesis.synthesizer import Synthesizer
+from marstts.synthesis.transcript_check import transcript_fits
+from marstts.synthesis.written_forms import with_forms
+from marstts.text.books.book import read_book
+from marstts.text.lexicon import Lexicon
+from marstts.text.reading import read_text
+from marstts.text.sentences import split_sentences
 
 PAGE = "page.html"
 TYPES = {
     PAGE: "text/html; charset=utf-8",
     "page.css": "text/css",
-    **dict.fromkeys(
-        ("page.js", "api.js", "player.js", "reading.js", "recorder.js", "recorder-worklet.js", "wav.js"),
-        "text/javascript",
-    ),
-}
+    **{
+        f"{name}.js": "text/javascript"
+        for name in (
+            "page", "api", "captions", "clone", "dom", "editor", "player", "recorder", "recorder-worklet", "settings",
+            "take", "voices", "wav",
+        )
+    },
+}  # fmt: skip
+
+MAX_NAME_CHARACTERS = 80
 
 
-def add_page(app: FastAPI) -> None:
-    """Add the page and its files."""
+class TextBody(BaseModel):
+    """Body of `POST /v1/text/readings`."""
+
+    input: str = Field(min_length=1)
+
+
+def add_page(app: FastAPI, service: SpeechService) -> None:
+    """Add the page, its files and its requests."""
     add_file(app, "/", PAGE)
     for name in TYPES:
         add_file(app, f"/page/{name}", name)
+    add_requests(app, service)
 
 
 def add_file(app: FastAPI, path: str, name: str) -> None:
@@ -35,3 +71,101 @@ def add_file(app: FastAPI, path: str, name: str) -> None:
     @app.get(path, include_in_schema=False)
     async def send() -> Response:
         return Response(content, media_type=TYPES[name])
+
+
+def add_requests(app: FastAPI, service: SpeechService) -> None:
+    """Add what the page asks: readings, the parts of a file, and whether a transcript fits."""
+    limits = service.settings.limits
+
+    @app.post("/v1/text/readings", include_in_schema=False)
+    async def readings(request: Request) -> Response:
+        """List the words of a text that are read otherwise than they are written."""
+        text = (await read_body(request, TextBody)).input
+        if len(text) > limits.input_characters:
+            raise ApiError(400, f"input: expected at most {limits.input_characters} characters.", param="input")
+        return as_json(await run_in_threadpool(readings_of, text, service.synthesizer.lexicon))
+
+    @app.post("/v1/text/parts", include_in_schema=False)
+    async def parts(request: Request) -> Response:
+        """Divide a book or a text file into parts that one request can speak."""
+        content, fields = await read_upload(request, "file", limits.upload_bytes)
+        name = printable_text(fields.get("name", ""), MAX_NAME_CHARACTERS) or "the file"
+        return as_json(await service.run_upload(lambda: parts_of(content, name, limits.input_characters)))
+
+    @app.post("/v1/audio/transcript_check", include_in_schema=False)
+    async def transcript_check(request: Request) -> Response:
+        """Check whether a recording has the words of a transcript."""
+        recording, fields = await read_upload(request, "audio_sample", limits.upload_bytes)
+        words = fields.get("transcript", "")
+        if len(words) > limits.transcript_characters:
+            sentence = f"transcript: expected at most {limits.transcript_characters} characters."
+            raise ApiError(400, sentence, param="transcript")
+        fits = await service.run_upload(
+            lambda: recording_has_words(service.synthesizer, recording, words, limits.upload_seconds)
+        )
+        return as_json({"fits": fits})
+
+
+def readings_of(text: str, lexicon: Lexicon | None) -> dict[str, object]:
+    """Words that are read otherwise than they are written, in the order of the text, and what is left out."""
+    reading = read_text(text, lexicon)
+    segments = [segment for passage in reading.passages for segment in with_forms(passage)]
+    pairs = [(form.written, segment.text[form.start : form.end]) for segment in segments for form in segment.forms]
+    found = [without_mark(*pair) for pair in pairs if letters(pair[0]) != letters(pair[1])]
+    return {"readings": found, "warnings": list(reading.warnings)}
+
+
+def without_mark(written: str, read: str) -> dict[str, str]:
+    """A written form and its reading, without the punctuation that both end with."""
+    while written[-1:] == read[-1:] and not read[-1:].isalnum() and len(read) > 1:
+        written, read = written[:-1], read[:-1]
+    return {"written": written, "read": read}
+
+
+def letters(words: str) -> str:
+    """The letters and digits of words, without case."""
+    return "".join(character for character in words.casefold() if character.isalnum())
+
+
+def parts_of(content: bytes, name: str, max_characters: int) -> dict[str, object]:
+    """Title and parts of an EPUB or text file: its chapters, cut where they are longer than one request may be."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "book"
+        path.write_bytes(content)
+        try:
+            book = read_book(path)
+        except DataError as error:
+            raise ApiError(400, str(error).replace(str(path), name)) from error
+    parts = []
+    for chapter in book:
+        title = chapter.title if chapter.title != path.name else name
+        heading = f"{title}\n\n" if len(book.chapters) > 1 else ""
+        pieces = list(cut(heading + chapter.text, max_characters))
+        for number, text in enumerate(pieces, 1):
+            parts.append({"title": f"{title} ({number} of {len(pieces)})" if len(pieces) > 1 else title, "text": text})
+    return {"title": book.title if book.title != path.name else name, "parts": parts}
+
+
+def cut(text: str, max_characters: int) -> Iterator[str]:
+    """Whole paragraphs, or sentences of long ones, in pieces of at most so many characters."""
+    piece = ""
+    for paragraph in text.split("\n\n"):
+        short = len(paragraph) <= max_characters
+        for index, part in enumerate([paragraph] if short else split_sentences(paragraph, max_characters)):
+            joint = " " if index else "\n\n"
+            if piece and len(piece) + len(joint) + len(part) > max_characters:
+                yield piece
+                piece = ""
+            piece += (joint if piece else "") + part
+    if piece.strip():
+        yield piece
+
+
+def recording_has_words(synthesizer: Synthesizer, recording: bytes, transcript: str, max_seconds: float) -> bool:
+    """Whether a recording has the words of a transcript; AudioError or TextError for what cannot be cloned."""
+    source = "the recording"
+    words = read_transcript(transcript, source)
+    waveform = audio.read(io.BytesIO(recording), max_seconds=max_seconds)
+    voice = synthesizer.clone(waveform, keep_reference=False)
+    prepared = first_seconds(prepare(waveform, synthesizer.codec.spec.sample_rate, source))
+    return transcript_fits(prepared, words, voice, synthesizer.model, synthesizer.codec)

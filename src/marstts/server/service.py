@@ -130,13 +130,14 @@ class SpeechService:
     async def upload(self, name: str, recording: bytes, transcript: str, consent: str) -> tuple[StoredVoice, list[str]]:
         """Clone a recording on the thread for uploads, and keep the voice -> the voice, and warnings."""
         statement = self.consents.statement(consent)
-        return await self._run_upload(lambda: self.voices.create(name, recording, transcript, statement))
+        return await self.run_upload(lambda: self.voices.create(name, recording, transcript, statement))
 
     async def upload_consent(self, name: str, recording: bytes, language: str) -> Consent:
         """Keep a consent recording, on the thread for uploads."""
-        return await self._run_upload(lambda: self.consents.create(name, recording, language))
+        return await self.run_upload(lambda: self.consents.create(name, recording, language))
 
-    async def _run_upload(self, work: Callable[[], T]) -> T:
+    async def run_upload(self, work: Callable[[], T]) -> T:
+        """Run work on an uploaded file on the thread for uploads; ApiError 429 where too many wait for it."""
         if self._num_uploads >= MAX_UPLOADS:
             raise ApiError(429, "Other recordings are being cloned. Try again later.", retry_after=5)
         self._num_uploads += 1

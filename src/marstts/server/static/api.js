@@ -1,4 +1,4 @@
-// Requests to the server. Errors carry the server's sentence.
+// Requests to the server. Errors carry one sentence.
 
 let key = "";
 
@@ -13,28 +13,63 @@ export class ApiError extends Error {
   }
 }
 
+const SENTENCES = {
+  401: "This server asks for an API key: type it at the top of the page.",
+  413: "This file is too large for the server.",
+  429: "The server is busy.",
+  507: "The server cannot keep this: its disk is full.",
+};
+
 async function request(path, options = {}) {
   const headers = { ...options.headers, ...(key && { Authorization: `Bearer ${key}` }) };
-  const response = await fetch(path, { ...options, headers });
+  const response = await fetch(path, { ...options, headers }).catch((error) => {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError(0, "The server cannot be reached. Is it still running?");
+  });
   if (response.ok) return response;
   const body = await response.json().catch(() => null);
-  throw new ApiError(response.status, body?.error?.message ?? `The server answered ${response.status}.`);
+  throw new ApiError(response.status, sentenceOf(response, body?.error?.message));
+}
+
+function sentenceOf(response, message) {
+  if (response.status === 401) return key ? "The server does not know this API key." : SENTENCES[401];
+  const found = message ?? SENTENCES[response.status] ?? `The server answered with status ${response.status}.`;
+  const sentence = found.replace(/^[a-z_]+: (.)/, (_, letter) => letter.toUpperCase()); // without the field's name
+  const wait = response.headers.get("Retry-After");
+  return wait ? `${sentence} Try again in ${wait} s.` : sentence;
+}
+
+function post(path, fields, signal) {
+  const headers = { "Content-Type": "application/json" };
+  return request(path, { method: "POST", headers, body: JSON.stringify(fields), signal });
+}
+
+function upload(path, fields) {
+  const body = new FormData();
+  for (const [name, value] of Object.entries(fields)) body.append(name, value);
+  return request(path, { method: "POST", body }).then((response) => response.json());
 }
 
 export async function listVoices() {
   return (await (await request("/v1/audio/voices")).json()).voices;
 }
 
-export async function speak(input, voice, seed, signal) {
-  const fields = {
-    model: "tts-1", input, voice, seed, response_format: "pcm", stream_format: "sse", sentences: true, words: true,
-  };
-  const headers = { "Content-Type": "application/json" };
-  return request("/v1/audio/speech", { method: "POST", headers, body: JSON.stringify(fields), signal });
+function speechFields({ text, voice, seed, speed }) {
+  return { model: "tts-1", input: text, voice, seed, speed };
 }
 
-// The data of the server-sent events of a response, one after another.
-export async function* events(response) {
+// The events of a speech while it is generated: raw PCM and words.
+export async function speak(speech, signal) {
+  const extra = { response_format: "pcm", stream_format: "sse", words: true };
+  return events(await post("/v1/audio/speech", { ...speechFields(speech), ...extra }, signal));
+}
+
+// The same speech as an MP3 file: the same seed gives the same tokens.
+export async function mp3(speech) {
+  return (await post("/v1/audio/speech", { ...speechFields(speech), response_format: "mp3" })).blob();
+}
+
+async function* events(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   for (;;) {
@@ -50,15 +85,39 @@ export async function* events(response) {
   }
 }
 
-export async function createVoice(name, recording, transcript, consent) {
-  const form = new FormData();
-  form.append("name", name);
-  form.append("audio_sample", recording, "recording");
-  form.append("transcript", transcript);
-  form.append("consent", consent);
-  return (await request("/v1/audio/voices", { method: "POST", body: form })).json();
+export async function readings(input, signal) {
+  return (await post("/v1/text/readings", { input }, signal)).json();
 }
 
-export async function deleteVoice(id) {
-  return request(`/v1/audio/voices/${encodeURIComponent(id)}`, { method: "DELETE" });
+export function readParts(file) {
+  return upload("/v1/text/parts", { file, name: file.name });
+}
+
+export async function transcriptFits(recording, transcript) {
+  return (await upload("/v1/audio/transcript_check", { audio_sample: recording, transcript })).fits;
+}
+
+export function createVoice(name, recording, transcript, consent) {
+  return upload("/v1/audio/voices", { name, audio_sample: recording, transcript, consent });
+}
+
+// `keepalive`: the request is sent even while the page is closed.
+export function deleteVoice(id) {
+  return request(`/v1/audio/voices/${encodeURIComponent(id)}`, { method: "DELETE", keepalive: true });
+}
+
+// The requests of other programs that give the same speech.
+export function asCode(speech) {
+  const fields = { ...speechFields(speech), response_format: "mp3" };
+  const quoted = JSON.stringify(fields).replaceAll("'", "'\\''");
+  return {
+    curl:
+      `curl ${location.origin}/v1/audio/speech -H 'Content-Type: application/json' \\\n  -d '${quoted}' -o speech.mp3`,
+    python:
+      `import openai\n\nclient = openai.OpenAI(base_url="${location.origin}/v1", api_key="none")\n` +
+      `speech = client.audio.speech.create(\n    model="tts-1", voice=${JSON.stringify(speech.voice)},\n` +
+      `    input=${JSON.stringify(speech.text)},\n` +
+      `    speed=${speech.speed}, response_format="mp3", extra_body={"seed": ${speech.seed}},\n)\n` +
+      `speech.write_to_file("speech.mp3")`,
+  };
 }

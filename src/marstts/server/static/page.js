@@ -1,176 +1,90 @@
-// The page: choose a voice, type, listen; record or drop a file, clone.
+// The page: choose a voice, type, listen, download; record, clone. This module connects the others.
 
 import * as api from "./api.js";
-import { Player, RATE } from "./player.js";
-import { Reading } from "./reading.js";
-import { Recorder } from "./recorder.js";
-import { wavFile } from "./wav.js";
+import { startClone } from "./clone.js";
+import { attempt, byId, on, show } from "./dom.js";
+import { startEditor } from "./editor.js";
+import { player } from "./player.js";
+import { keep, restore } from "./settings.js";
+import { playingTake, Take } from "./take.js";
+import { chosenVoice, fillVoices, startVoices } from "./voices.js";
 
-const byId = (id) => document.getElementById(id);
-let player = null;
-let request = null;
-let recorder = null;
-let recording = null;
+let take = null; // the last one that was generated
 
-function show(sentence) {
-  byId("status").textContent = sentence;
-}
-
-async function attempt(act) {
-  try {
-    await act();
-  } catch (error) {
-    if (error.name === "AbortError") return;
-    byId("key-form").hidden = byId("key-form").hidden && error.status !== 401;
-    show(error.message);
-  }
-}
-
-async function fillVoices(chosen) {
-  const voices = await api.listVoices();
-  byId("voice").replaceChildren(
-    ...voices
-      .filter((voice) => !voice.description?.startsWith("alias"))
-      .map((voice) => new Option(voice.description ? `${voice.name} (${voice.description})` : voice.name, voice.id)),
-  );
-  if (chosen) byId("voice").value = chosen;
-}
-
-async function stop() {
-  request?.abort();
-  await player?.stop();
-  request = player = null;
-  byId("stop").disabled = true;
+function speechFields() {
+  return {
+    text: byId("text").value,
+    voice: chosenVoice()?.id ?? "",
+    seed: Number(byId("version").value) - 1,
+    speed: Number(byId("speed").value),
+  };
 }
 
 async function speak() {
-  await stop();
-  const [playing, asking] = [new Player(), new AbortController()];
-  [player, request] = [playing, asking];
-  byId("stop").disabled = false;
-  const reading = new Reading(byId("reading"), playing);
-  show("Speaking …");
-  const started = performance.now();
+  if (!byId("speech-form").reportValidity()) return;
+  if (!chosenVoice()) throw new Error("Choose a voice first.");
+  take?.stop();
+  show("");
+  take = new Take(speechFields(), chosenVoice().name);
+  showStop();
   try {
-    const response = await api.speak(byId("text").value, byId("voice").value, Number(byId("seed").value), asking.signal);
-    const wait = ((performance.now() - started) / 1000).toFixed(2);
-    show(`First audio after ${wait} s.`);
-    for await (const event of api.events(response)) {
-      if (event.error) throw new Error(event.error.message);
-      if (event.warning) show(event.warning);
-      if (event.sentence) reading.addSentence(event.sentence);
-      if (event.words) reading.addWords(event.words);
-      if (event.audio) playing.push(Uint8Array.from(atob(event.audio), (letter) => letter.charCodeAt(0)));
-    }
-    await playing.finish();
-    offerDownload(playing.samples());
+    await take.generate();
   } finally {
-    reading.stop();
-    if (player === playing) await stop();
+    showStop();
   }
 }
 
-function anotherTake() {
-  byId("seed").value = String((Number(byId("seed").value) + 1) % 2 ** 32);
+function anotherVersion() {
+  byId("version").value = String((Number(byId("version").value) % 2 ** 32) + 1);
+  changed();
   return speak();
 }
 
-// The requests of other programs that give the same speech.
-function showCode() {
-  const fields = {
-    model: "tts-1", voice: byId("voice").value, input: byId("text").value, seed: Number(byId("seed").value),
-    response_format: "wav",
-  };
-  const quoted = JSON.stringify(fields).replaceAll("'", "'\\''");
-  byId("curl").textContent =
-    `curl ${location.origin}/v1/audio/speech -H 'Content-Type: application/json' \\\n  -d '${quoted}' -o speech.wav`;
-  byId("python").textContent =
-    `import openai\n\nclient = openai.OpenAI(base_url="${location.origin}/v1", api_key="none")\n` +
-    `speech = client.audio.speech.create(\n    model="tts-1", voice=${JSON.stringify(fields.voice)},\n` +
-    `    input=${JSON.stringify(fields.input)},\n    response_format="wav", extra_body={"seed": ${fields.seed}},\n)\n` +
-    `speech.write_to_file("speech.wav")`;
+function stop() {
+  take?.request.abort();
+  player.stop();
+  showStop();
 }
 
-function offerDownload(samples) {
-  const link = byId("download");
-  if (link.href) URL.revokeObjectURL(link.href);
-  link.href = URL.createObjectURL(wavFile(samples, RATE));
-  link.hidden = false;
+function showStop() {
+  byId("stop").hidden = !player.sound && take?.state !== "making";
 }
 
-function keep(file) {
-  recording = file;
-  const preview = byId("preview");
-  if (preview.src) URL.revokeObjectURL(preview.src);
-  preview.src = URL.createObjectURL(file);
-  preview.hidden = false;
+// Show what was chosen, and keep it.
+function changed() {
+  const voice = chosenVoice();
+  byId("speed-value").textContent = `${Number(byId("speed").value).toFixed(2)}×`;
+  byId("chosen").textContent = voice ? `with the voice ${voice.name}` : "";
+  const { curl, python } = api.asCode(speechFields());
+  byId("curl").textContent = curl;
+  byId("python").textContent = python;
+  keep(voice?.id);
 }
 
-async function toggleRecording() {
-  const button = byId("record");
-  if (recorder) {
-    const finished = recorder;
-    recorder = null;
-    keep(await finished.stop());
-    byId("level").value = 0;
-    byId("transcript").value = byId("prompt").textContent;
-  } else {
-    recorder = await Recorder.start((level) => (byId("level").value = level));
-  }
-  button.textContent = recorder ? "Stop recording" : "Record";
-  button.setAttribute("aria-pressed", String(recorder !== null));
-}
-
-async function clone() {
-  if (!recording) throw new Error("Record yourself or choose a file first.");
-  show("Cloning …");
-  const voice = await api.createVoice(
-    byId("name").value.trim(), recording, byId("transcript").value.trim(), byId("consent").value.trim(),
-  );
-  await fillVoices(voice.id);
-  show([`The voice ${voice.name} can speak now.`, ...voice.warnings].join(" "));
-}
-
-async function deleteChosen() {
-  const chosen = byId("voice").value;
-  if (!chosen.startsWith("voice_")) throw new Error("Only uploaded voices can be deleted.");
-  await api.deleteVoice(chosen);
-  await fillVoices();
-  show("The voice was deleted.");
-}
-
-function on(id, event, act) {
-  byId(id).addEventListener(event, (happening) => {
-    happening.preventDefault();
-    attempt(() => act(happening));
-  });
-}
-
-function count() {
-  byId("count").textContent = `${byId("text").value.length} of 4096 characters`;
-}
-
+const voice = restore();
+startEditor();
+startVoices(changed);
+startClone();
 on("key-form", "submit", async () => {
   api.setKey(byId("key").value);
-  await fillVoices();
+  await fillVoices(voice);
   byId("key-form").hidden = true;
   show("");
 });
 on("speech-form", "submit", speak);
+on("speech-form", "input", changed);
 on("stop", "click", stop);
-on("again", "click", anotherTake);
-byId("code").addEventListener("toggle", showCode);
-byId("speech-form").addEventListener("input", showCode);
-on("record", "click", toggleRecording);
-on("clone-form", "submit", clone);
-on("delete", "click", deleteChosen);
-on("clone-form", "dragover", () => byId("clone-form").classList.add("drop"));
-on("clone-form", "dragleave", () => byId("clone-form").classList.remove("drop"));
-on("clone-form", "drop", (drop) => {
-  byId("clone-form").classList.remove("drop");
-  if (drop.dataTransfer.files.length) keep(drop.dataTransfer.files[0]);
+on("again", "click", anotherVersion);
+on("text", "click", () => {
+  const played = playingTake();
+  if (played?.matchesText) played.playFromCharacter(byId("text").selectionStart);
 });
-byId("file").addEventListener("change", ({ target }) => target.files.length && keep(target.files[0]));
-byId("text").addEventListener("input", count);
-count();
-attempt(() => fillVoices());
+document.addEventListener("playing", showStop);
+document.addEventListener("keydown", (press) => {
+  if (press.key === "Enter" && (press.ctrlKey || press.metaKey)) {
+    press.preventDefault();
+    attempt(speak);
+  }
+  if (press.key === "Escape") stop();
+});
+attempt(() => fillVoices(voice));

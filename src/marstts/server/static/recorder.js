@@ -3,21 +3,28 @@
 import { wavFile } from "./wav.js";
 
 export class Recorder {
-  // `onLevel` gets the peak of each block, 0 to 1.
-  static async start(onLevel) {
+  // `onBlock` gets the peak of each block, 0 to 1, and its seconds.
+  static async start(onBlock) {
     if (!navigator.mediaDevices) {
       throw new Error("This browser records only on https or on http://localhost; choose a file instead.");
     }
     const audio = { echoCancellation: false, noiseSuppression: false, autoGainControl: false, channelCount: 1 };
     const recorder = new Recorder();
-    recorder.stream = await navigator.mediaDevices.getUserMedia({ audio });
+    recorder.stream = await navigator.mediaDevices.getUserMedia({ audio }).catch(({ name }) => {
+      throw new Error(
+        name === "NotAllowedError"
+          ? "The browser does not allow the microphone on this page; allow it, or choose a file."
+          : "No microphone was found; choose a file instead.",
+      );
+    });
     recorder.context = new AudioContext();
     await recorder.context.audioWorklet.addModule("/page/recorder-worklet.js");
     const node = new AudioWorkletNode(recorder.context, "recorder");
     recorder.blocks = [];
     node.port.onmessage = ({ data }) => {
+      if (recorder.context.state === "closed" || !recorder.stream.active) return; // it has been stopped
       recorder.blocks.push(data);
-      onLevel(data.reduce((peak, value) => Math.max(peak, Math.abs(value)), 0));
+      onBlock(data.reduce((peak, value) => Math.max(peak, Math.abs(value)), 0), data.length / recorder.context.sampleRate);
     };
     recorder.context.createMediaStreamSource(recorder.stream).connect(node);
     node.connect(recorder.context.destination); // silence; nodes that lead nowhere may not run
