@@ -14,7 +14,8 @@ function cues(words) {
   const groups = [];
   for (const word of words) {
     const last = groups.at(-1);
-    const ends = last && /[.!?]["'”’)\]]*$/.test(line(last)) && word.start - last.at(-1).end >= SENTENCE_GAP_SECONDS;
+    const hasStop = last && /[.!?]["'”’)\]]*$/.test(line(last));
+    const ends = hasStop && word.start - last.at(-1).end >= SENTENCE_GAP_SECONDS;
     const isFull = last && line([...last, word]).length > MAX_CHARACTERS;
     if (!last || ends || isFull || word.end - last[0].start > MAX_SECONDS) groups.push([word]);
     else last.push(word);

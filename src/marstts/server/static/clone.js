@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { attempt, byId, clock, on, onDrop, onFile, show } from "./dom.js";
-import { Recorder } from "./recorder.js";
+import { peakOf, Recorder } from "./recorder.js";
 import { fillVoices } from "./voices.js";
 
 const MIN_SECONDS = 2;
@@ -67,7 +67,7 @@ async function chooseFile(file) {
     const samples = sound.getChannelData(0);
     for (let at = 0; at < samples.length; at += BLOCK) {
       const block = samples.subarray(at, at + BLOCK);
-      heard.add(block.reduce((peak, value) => Math.max(peak, Math.abs(value)), 0), block.length / 24000);
+      heard.add(peakOf(block), block.length / 24000);
     }
   } catch {
     throw new Error(`${file.name}: expected a recording, such as a WAV, MP3 or FLAC file.`);
@@ -84,7 +84,8 @@ async function startRecording() {
     heard.add(level, seconds);
     byId("level").value = level;
     byId("time").textContent = `${clock(heard.seconds)} / ${clock(MAX_SECONDS)}`;
-    advise(heard.complaint || (heard.shortness ? "Recording …" : "Long enough: stop when you have read all."), Boolean(heard.complaint));
+    const progress = heard.shortness ? "Recording …" : "Long enough: stop when you have read all.";
+    advise(heard.complaint || progress, Boolean(heard.complaint));
     if (heard.seconds >= MAX_SECONDS) attempt(stopRecording);
   });
   recorder.heard = heard;

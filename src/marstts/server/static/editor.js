@@ -20,7 +20,7 @@ export function locate(text, words, from) {
 }
 
 function render() {
-  const marks = [...otherwise.map((place) => ({ ...place, name: "otherwise" }))];
+  const marks = otherwise.map((place) => ({ ...place, name: "otherwise" }));
   if (playing) marks.push({ ...playing, name: "word" });
   const text = area.value;
   const cuts = [...new Set([0, text.length, ...marks.flatMap(({ from, to }) => [from, to])])].sort((a, b) => a - b);
@@ -40,7 +40,8 @@ export function markPlaying(place) {
   const [word] = byId("mirror").getElementsByClassName("word");
   if (!word) return;
   const [frame, box] = [byId("editor").getBoundingClientRect(), word.getBoundingClientRect()];
-  if (box.top < frame.top || box.bottom > frame.bottom) byId("editor").scrollTop += box.top - frame.top - frame.height / 3;
+  const isInView = box.top >= frame.top && box.bottom <= frame.bottom;
+  if (!isInView) byId("editor").scrollTop += box.top - frame.top - frame.height / 3;
 }
 
 export function setText(text) {

@@ -2,6 +2,8 @@
 
 import { wavFile } from "./wav.js";
 
+export const peakOf = (samples) => samples.reduce((peak, value) => Math.max(peak, Math.abs(value)), 0);
+
 export class Recorder {
   // `onBlock` gets the peak of each block, 0 to 1, and its seconds.
   static async start(onBlock) {
@@ -24,7 +26,7 @@ export class Recorder {
     node.port.onmessage = ({ data }) => {
       if (recorder.context.state === "closed" || !recorder.stream.active) return; // it has been stopped
       recorder.blocks.push(data);
-      onBlock(data.reduce((peak, value) => Math.max(peak, Math.abs(value)), 0), data.length / recorder.context.sampleRate);
+      onBlock(peakOf(data), data.length / recorder.context.sampleRate);
     };
     recorder.context.createMediaStreamSource(recorder.stream).connect(node);
     node.connect(recorder.context.destination); // silence; nodes that lead nowhere may not run

@@ -75,11 +75,10 @@ export class Take {
     else this.update();
   }
 
-  // Play from the word at a character of the text; whether there is one.
+  // Play from the word at a character of the text, if there is one.
   playFromCharacter(index) {
     const word = this.words.find(({ place }) => place && place.from <= index && index <= place.to);
     if (word) this.play(word.start);
-    return Boolean(word);
   }
 
   get matchesText() {
@@ -133,7 +132,8 @@ export class Take {
       this.button.ariaPressed = String(isPlaying);
     }
     const { length } = this.speech.text;
-    this.bar.max = isMade ? this.sound.seconds : Math.max(this.sound.seconds, length / CHARACTERS_PER_SECOND / this.speech.speed);
+    const expected = isMade ? 0 : length / CHARACTERS_PER_SECOND / this.speech.speed;
+    this.bar.max = Math.max(this.sound.seconds, expected);
     this.bar.value = this.position;
     this.time.textContent = clock(this.position) + (isMade ? ` / ${clock(this.sound.seconds)}` : "");
     this.progress.textContent = STATES[this.state];

@@ -37,8 +37,10 @@ function rowOf(voice, isChosen) {
   const text = make("span", {},
     make("b", { textContent: voice.name }), make("span", { className: "note", textContent: about || own }));
   const preview = iconButton("play", `Preview ${voice.name}`, () => attempt(() => hear(voice, preview)));
-  const buttons = voice.description ? [preview] : [iconButton("delete", `Delete ${voice.name}`, () => remove(voice)), preview];
-  return make("div", { className: "voice", title: source || voice.consent || "" }, make("label", {}, radio, text), ...buttons);
+  const row = make("div", { className: "voice", title: source || voice.consent || "" }, make("label", {}, radio, text));
+  if (!voice.description) row.append(iconButton("delete", `Delete ${voice.name}`, () => remove(voice)));
+  row.append(preview);
+  return row;
 }
 
 async function hear(voice, button) {
