@@ -39,6 +39,9 @@ def test_a_capital_after_a_number_is_a_unit_only_among_words_of_measures(written
         ("Why?12 Nobody knew.3,4 Nobody.", "Why? Nobody knew. Nobody."),
         ("They rowed.\u00b2 It rained.\u00b3", "They rowed. It rained."),
         ("The anchor\u00b9 held.", "The anchor held."),
+        ("He fell (p. 12).5 Then rain.", "He fell, page twelve. Then rain."),
+        ("From 1914-1918.4 The war", "From nineteen fourteen to nineteen eighteen. The war"),
+        ("It weighs 1912.5 Newtons.", "It weighs one thousand nine hundred and twelve point five Newtons."),
         ("It cost 5.2 Then 3.", "It cost five point two Then three."),
         ("See Fig.2 A dog.", "See figure two A dog."),
     ],
@@ -54,6 +57,7 @@ def test_the_mark_of_a_note_is_not_read(written: str, spoken: str) -> None:
         ("It does 30 m.p.g. Then stop.", "It does thirty miles per gallon. Then stop."),
         ("5 m.s. later, 3 k.m. on", "five milliseconds later, three kilometers on"),
         ("at 80 k.p.h. or 2 k.g.", "at eighty kilometers per hour or two kilograms."),
+        ("60 k.m.h. and 5 k.w.h. in all", "sixty kilometers per hour and five kilowatt hours in all"),
         ("at 5 p.m. and 6 a.m.", "at five P M and six A M."),
     ],
 )

@@ -83,6 +83,7 @@ def test_a_break_is_a_pause(written: str, segments: list[tuple[str, float]]) -> 
         ("Come here (whispers), quick.", "Come here, quick.", ["(whispers)"]),
         ("So <chuckle> it is.", "So it is.", ["[chuckle]"]),
         ("[tone: sad] He left. [Excited] Look!", "He left. Look!", ["[tone: sad]", "[Excited]"]),
+        ("[clear throat] Hm. [in a whisper] So.", "Hm. So.", ["[clear throat]", "[in a whisper]"]),
         ("(laughs nervously) No.", "No.", ["(laughs nervously)"]),
     ],
 )

@@ -232,6 +232,6 @@ NUMBERS = [
         rf"\b(?P<part>(?:{_PARTS})\.? (?:#|[Nn]o\. )?)0{{1,3}}(?=[1-9][0-9]{{0,2}}(?![0-9]|[.,:/-][0-9]))",
         r"\g<part>",
     ),
-    rule("number.chapter", "^0(?=[1-9](?:$|[.:)]$| ?[:—-] ?[A-Za-z]))", "", parted=False),
+    rule("number.chapter", "^0(?=[1-9](?:$|[.:)]$| ?[:—-] ?[A-Za-z]| [A-Z][a-z]))", "", parted=False),
     rule("number.plain", rf"{SIGN}{RUN}(?P<number>{NUMBER})", _read_plain),
 ]

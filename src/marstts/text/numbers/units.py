@@ -137,10 +137,21 @@ def _is_measure(match: re.Match[str]) -> bool:
     return is_usual and word not in measured["never"].split()
 
 
+@cache
+def _dotted_units() -> dict[str, str]:
+    """Small letters -> the unit that they stand for, where no other has the same letters: kwh -> kWh."""
+    found: dict[str, list[str]] = {"kmh": ["km/h"]}
+    for unit in units():
+        found.setdefault(unit.lower(), []).append(unit)
+    sure = {letters: same[0] for letters, same in found.items() if len(same) == 1}
+    return sure | {unit: unit for unit in units() if unit.islower()}
+
+
 def _read_dotted(match: re.Match[str]) -> str | None:
     """60 m.p.h. -> 60 mph, with the stop where a sentence may end with it."""
-    unit = match["unit"].replace(".", "")
-    if unit in _NO_DOTTED or unit not in units():
+    letters = match["unit"].replace(".", "")
+    unit = _dotted_units().get(letters)
+    if unit is None or letters in _NO_DOTTED:
         return None
     keeps_stop = match["unit"].endswith(".") and ends_sentence(match.string, match.end())
     return f"{match['number']}{match['gap']}{unit}{'.' if keeps_stop else ''}"

@@ -11,15 +11,19 @@ from functools import cache
 from marstts.text.numbers.words import cardinal, in_pairs, one_by_one
 from marstts.text.rules.engine import rule
 from marstts.text.rules.tables import either, table, word_set
-from marstts.text.sentences import NEVER_LAST
+from marstts.text.sentences import MONTHS, NEVER_LAST
 
 _BOOKS = table("names")["books"]
 _CODES = tuple(code for code in table("currencies")["codes"] if code.isupper())
 _WORD_END = re.compile(r"([A-Za-z]+)[\"')]*[.?!]?\Z")
-_YEAR_END = re.compile(r"(?<![0-9.,])(?:1[0-9]|20)[0-9]{2}\.\Z")
+_YEAR_END = re.compile(r"(?<![0-9.,$£€])(?:1[0-9]|20)[0-9]{2}\.\Z")
 _BEFORE_YEAR = re.compile(
-    r"(?:\b(?:[Ii]n|[Oo]f|[Ss]ince|[Bb]y|[Uu]ntil|[Ff]rom|[Tt]o|[Bb]efore|[Aa]fter|[Dd]uring|and)|,) \Z"
+    r"(?:\b(?:in|of|since|by|until|till|from|to|before|after|during|and|early|late|mid|year|circa|c\.|spring|summer|autumn"
+    rf"|winter|{either(MONTHS)}),?|,) \Z|[0-9]{{4}}[-—]\Z",
+    re.IGNORECASE,
 )
+"""What stands before a year whose stop is followed by the number of a note."""
+
 _POWERED = frozenset(
     ("sin", "cos", "tan", "log", "inch", "inches", "foot", "feet", "yard", "yards", "mile", "miles", "meter", "meters")
 )
@@ -45,9 +49,11 @@ def _read_zip(match: re.Match[str]) -> str:
 def _drop_note(match: re.Match[str]) -> str | None:
     """Nothing for the number of a note; a number after an abbreviation or after a quantity is none."""
     quoted = match.string[: match.start()]
-    before = quoted.rstrip("\"')")
+    before = quoted.rstrip("\"'") if quoted.rstrip("\"'").endswith(").") else quoted.rstrip("\"')")
     if year := _YEAR_END.search(before):
         return "" if _BEFORE_YEAR.search(before[: year.start()]) else None
+    if before.endswith(")."):
+        return ""
     word = _WORD_END.search(before)
     if word is None or (before == quoted and word[1].lower() in _before_numbers()):
         return None
@@ -94,7 +100,7 @@ def _read_item_number(match: re.Match[str]) -> str | None:
 NOTES = [
     rule(
         "note.mark",
-        r"(?:(?<=[A-Za-z][a-z][.?!])|(?<=[A-Za-z][a-z][.?!][\"')])|(?<=[A-Za-z][a-z][\"')][.?!])|(?<=[0-9]{4}\.))"
+        r"(?:(?<=[A-Za-z][a-z][.?!])|(?<=[A-Za-z][a-z][.?!][\"')])|(?<=[A-Za-z][a-z][\"')][.?!])|(?<=[a-z0-9]\)\.)|(?<=[a-z0-9]\)\.\")|(?<=[0-9]{4}\.))"
         r"(?P<raised>\^?)[0-9]{1,3}(?:[,—-] ?[0-9]{1,3}){0,3}(?= [\"'(]?[A-Z]|$)(?!(?<=[0-9]{4}\.[0-9])$)",
         _drop_note,
         parted=False,
