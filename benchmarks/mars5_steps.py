@@ -21,11 +21,10 @@ from word_sentences import held_out_sentences
 
 from marstts import audio
 from marstts.benchmark.machine import gather_metadata
-from marstts.metrics.identity import Resemblyzer
+from marstts.metrics.identity import Resemblyzer, cosine
 from marstts.metrics.recognition import SphinxRecognizer, character_edits
 from marstts.metrics.words import plain_words
 from marstts.synthesis.loading import load
-from marstts.synthesis.ranking import cosine
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.voices import packaged_names
 

@@ -207,20 +207,6 @@ def test_files_that_are_no_voices_are_refused(reference_file: Path):
         assert_refused(RUN.invoke(app, ["voice", "show", str(name)]), str(name))
 
 
-def test_compat_cuts_and_continues_as_the_published_script(reference_file: Path):
-    words = ("Mr. Smith.", "--reference", reference_file, "--json")
-    ours, theirs = (json.loads(speak(*words, *more).stdout) for more in ((), ("--compat", "mars6-turbo")))
-    assert [take["text"] for take in ours["takes"]] == ["Mister Smith."]
-    assert [take["text"] for take in theirs["takes"]] == ["Mr.", "Smith."]
-
-
-def test_options_that_do_not_go_with_compat_are_refused(reference_file: Path):
-    words = ("Hi.", "--reference", reference_file)
-    assert_refused(speak(*words, "--compat", "mars7"), "expected mars6-turbo")
-    assert_refused(speak(*words, "--compat", "mars6-turbo", "--top-p", 0.4), "do not go with --compat")
-    assert_refused(speak("Hi.", "--compat", "mars6-turbo"), "--compat needs --reference")
-
-
 def test_a_stream_is_piped_as_raw_pcm(reference_file: Path):
     result = speak("The cat sat. It rained.", "--reference", reference_file, "--stream", "--output", "-")
     assert result.exit_code == 0, result.stderr
@@ -294,13 +280,11 @@ def test_the_missing_extra_for_playing_is_named(reference_file: Path, monkeypatc
         pass
 
 
-def test_streams_and_batches_exclude_each_other_and_compat(reference_file: Path):
+def test_streams_and_batches_exclude_each_other(reference_file: Path):
     Path("lines.txt").write_text("The cat sat.")
     voice = ["--file", "lines.txt", "--reference", reference_file]
     assert_refused(speak(*voice, "--stream", "--batch", 2), "either --stream")
     assert_refused(speak("Hi.", "--reference", reference_file, "--batch", 2), "--file")
-    for way in (["--stream"], ["--batch", 2]):
-        assert_refused(speak(*voice, *way, "--compat", "mars6-turbo"), "do not go with --compat")
     Path("taken").write_text("")
     assert_refused(speak(*voice, "--batch", 2, "--output", "taken"), "taken")
     assert_refused(speak(*voice, "--stream", "--output", "no/such/out.wav"), "no/such")

@@ -113,15 +113,6 @@ def test_snac_has_graphs_where_it_can_be_had(
     assert [has_snac_graphs(tmp_path / name / "codec") for name in ("without", "with")] == [False, True]
 
 
-@pytest.mark.parametrize("mode", ["none", "fixed-reference", "per-chunk"])
-def test_it_speaks_by_the_published_rules(mode: str, light_bundle: Path, tmp_path: Path, reference_file: Path) -> None:
-    speech = ["--reference", str(reference_file), "--transcript", "Well, a test.", "--output", str(tmp_path / "a.wav")]
-    profile = ["--compat", "mars6-turbo", "--continuation", mode, "--json"]
-    result = CliRunner().invoke(app, ["speak", "No; yes.", *speech, *profile, "--model", str(light_bundle)])
-    assert result.exit_code == 0, result.stderr
-    assert [take["text"] for take in json.loads(result.stdout)["takes"]] == ["No;", "yes."]
-
-
 def test_published_components_are_named_but_not_fetched(tmp_path: Path) -> None:
     result = convert(GOLDEN / "checkpoint.safetensors", tmp_path / "turbo")
     assert result.exit_code == 0, result.stderr

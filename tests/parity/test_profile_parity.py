@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from turbo_rules import TurboCompat, limits_of
+from turbo_text import map_punctuation
 
 from marstts.audio import Waveform
 from marstts.codec.base import Codes
@@ -18,10 +20,8 @@ from marstts.mars6.config import Mars6Config
 from marstts.mars6.prompt import Prompt
 from marstts.mars6.speech import Mars6Speech
 from marstts.speaker.toy import ToySpeakerEncoder
-from marstts.synthesis.compat_turbo import TurboCompat, limits_of
 from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.synthesizer import Synthesizer
-from marstts.text.released import map_punctuation
 from marstts.text.tokenizers.bpe import BPE
 
 AMPLITUDES = {"loud": 0.3, "quiet": 0.0005, "zero": 0.0}

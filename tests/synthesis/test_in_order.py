@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import tracemalloc
-from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,14 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marstts.audio import EdgeTrim, Waveform, encode, trim_silence
+from marstts.audio import Waveform, encode
 from marstts.cli import speak as command
 from marstts.cli.speak import speak_whole
 from marstts.cli.streaming import StreamReport
 from marstts.errors import ConfigError, TextError
 from marstts.io.files import partial_path
 from marstts.synthesis import in_order
-from marstts.synthesis.compat_turbo import TurboCompat
 from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
@@ -56,18 +54,10 @@ class Louder:
         return Waveform(decoded.samples * np.float32(7.0), decoded.sample_rate)
 
 
-@pytest.mark.parametrize(
-    ("continuation", "takes"),
-    [
-        (Continuation.NONE, 1),
-        (Continuation.FIXED_REFERENCE, 1),
-        pytest.param(Continuation.FIXED_REFERENCE, 2, marks=pytest.mark.slow),
-        pytest.param(Continuation.PER_CHUNK, 1, marks=pytest.mark.slow),
-    ],
-)
-def test_the_file_is_that_of_the_whole(reference: Waveform, tmp_path: Path, continuation: Continuation, takes: int):
+@pytest.mark.parametrize("continuation", Continuation)
+def test_the_file_is_that_of_the_whole(reference: Waveform, tmp_path: Path, continuation: Continuation):
     tts = drawing()
-    choices: dict[str, Any] = {"seed": 3, "top_p": 1.0, "continuation": continuation, "takes": takes, "speed": 1.0}
+    choices: dict[str, Any] = {"seed": 3, "top_p": 1.0, "continuation": continuation, "speed": 1.0}
     voice, text = tts.clone(reference, "Her words."), " ".join(SENTENCES * 2) + " 🙂 [pause:0.7s] Ja! [pause:2s]"
     whole = tts.speak(text, voice, **choices)
     written = speak_whole(tts, text, voice, str(tmp_path / "a.wav"), None, **choices)
@@ -81,15 +71,15 @@ def without_times(report: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("takes", "speed"), [(1, 1.0), (2, 1.2)])
-def test_the_packaged_model_writes_the_bytes_and_words_of_the_whole(tmp_path: Path, takes: int, speed: float):
+@pytest.mark.parametrize("speed", [1.0, 1.2])
+def test_the_packaged_model_writes_the_bytes_and_words_of_the_whole(tmp_path: Path, speed: float):
     tts = load("mini")
     voice, output, words = tts.open_voice(), tmp_path / "a.wav", tmp_path / "a.json"
     choices: dict[str, Any] = {"seed": 1, "top_p": None, "continuation": Continuation.FIXED_REFERENCE}
     text = "The cat sat on the mat. She sells 12 sea shells, does she not? It rained."
-    whole = tts.speak(text, voice, takes=takes, speed=speed, **choices)
+    whole = tts.speak(text, voice, speed=speed, **choices)
     whole.save_words(tmp_path / "whole.json")
-    written = speak_whole(tts, text, voice, str(output), str(words), takes=takes, speed=speed, **choices)
+    written = speak_whole(tts, text, voice, str(output), str(words), speed=speed, **choices)
     assert output.read_bytes() == whole.wav_bytes()
     assert words.read_bytes() == (tmp_path / "whole.json").read_bytes() and written.words == whole.words
     assert without_times(written.report()) == without_times(whole.report())
@@ -144,7 +134,7 @@ def test_errors_come_before_a_file_is_begun(reference: Waveform, tmp_path: Path)
     voice = tts.clone(reference)
     for text, options, kind in (
         ("🙂", {}, TextError),
-        ("Hi.", {"takes": 0}, ConfigError),
+        ("Hi.", {"top_p": 2.0}, ConfigError),
         ("Hi.", {"speed": 9}, ConfigError),
     ):
         with pytest.raises(kind):
@@ -189,7 +179,7 @@ class Pipe:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["file", "pipe", "parts", "published"])
+@pytest.mark.parametrize("way", ["file", "pipe", "parts"])
 def test_the_memory_of_a_written_text_does_not_grow_with_it(
     way: str, reference: Waveform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -203,9 +193,6 @@ def test_the_memory_of_a_written_text_does_not_grow_with_it(
     def write(text: str) -> StreamReport:
         if way == "parts":
             text = f'<speak>{text}<voice name="ada">{text}</voice></speak>'
-        if way == "published":
-            rules = TurboCompat(tts, Continuation.NONE)
-            return command.save(tts, rules.speak_in_order(text, voice), output, EdgeTrim(), seed=0, started=0.0)
         return speak_whole(tts, text, voice, output, None, seed=0)
 
     def peak(sentences: int) -> tuple[int, float]:
@@ -233,7 +220,7 @@ def test_parts_of_another_voice_or_rate_are_those_of_the_whole(
 ):
     pytest.importorskip("av")
     tts = drawing()
-    choices: dict[str, Any] = {"seed": 3, "top_p": 1.0, "continuation": continuation, "takes": 1, "speed": 1.0}
+    choices: dict[str, Any] = {"seed": 3, "top_p": 1.0, "continuation": continuation, "speed": 1.0}
     voice = tts.clone(reference, "Her words.")
     whole = tts.speak(SSML, voice, **choices)
     written = speak_whole(tts, SSML, voice, str(tmp_path / "a.wav"), None, **choices)
@@ -287,33 +274,3 @@ def test_a_pipe_gets_the_file_of_the_whole(
     whole = tts.speak(TEXT[:140], voice)
     assert arrived.read_bytes() == encode(whole.waveform, suffix or ".wav")
     assert without_times(written.report()) == without_times(whole.report())
-
-
-def test_the_published_rules_write_the_file_of_the_whole_and_what_is_spoken_so_far(reference: Waveform, tmp_path: Path):
-    tts, path = drawing(), tmp_path / "a.wav"
-    rules = TurboCompat(tts, Continuation.NONE)
-    voice, text = rules.clone(reference), " ".join(SENTENCES)
-    takes = rules.speak(text, voice).takes
-    padded = np.pad(np.concatenate([take.waveform.samples for take in takes]), SILENCE)
-    whole = trim_silence(Waveform(padded, 24_000))
-    seen: list[int] = []
-
-    def note(*_: Any) -> None:
-        seen.append(partial_path(path).stat().st_size)
-
-    sentences = between_silences(rules.speak_in_order(text, voice, on_take=note))
-    written = command.save(tts, sentences, str(path), EdgeTrim(), seed=0, started=0.0)
-    assert path.read_bytes() == encode(whole, ".wav") and written.seconds == whole.seconds < len(padded) / 24_000
-    assert seen == sorted(set(seen)), "written as it is spoken"
-
-
-SILENCE = 30_001
-
-
-def between_silences(sentences: Generator[in_order.SpokenSentence, None, None]) -> Generator[Any, None, None]:
-    """The sentences with silence before and after them."""
-    silence = np.zeros(SILENCE, np.float32)
-    first = next(sentences)
-    yield replace(first, samples=np.concatenate([silence, first.samples]))
-    yield from sentences
-    yield replace(first, samples=silence)

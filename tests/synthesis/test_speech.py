@@ -108,7 +108,6 @@ def test_the_report_is_json_and_complete():
                 "warning": "flawed",
                 "repaired": None,
                 "flaws": [{"kind": "skipped", "word": "there", "at": 0.25}],
-                "ranking": [],
             }
         ],
     }

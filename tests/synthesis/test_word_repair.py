@@ -1,4 +1,4 @@
-"""Attempts, repair and rankings of sentences whose words a scripted model gets wrong."""
+"""Attempts at, and repair of sentences whose words a scripted model gets wrong."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marstts.errors import ConfigError
 from marstts.generation.request import StopReason
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.flaws import FlawKind
@@ -138,22 +137,6 @@ def test_sound_after_the_last_word_is_cut_off(reference):
     [take] = speak(script, reference)[0].takes
     assert take.stop is StopReason.WORDS_DONE and take.warning is None
     assert take.attempts == 1 and len(take.codes[0]) < 70
-
-
-def test_the_best_of_several_takes_is_kept(reference):
-    def script(attempt: int, prompt: Any) -> ReadTake:
-        return sound(prompt) if attempt == 2 else without_middle(prompt)
-
-    speech, engine = speak(script, reference, takes=4)
-    [take] = speech.takes
-    assert len(engine.prompts) == 4 and take.attempts == 4 and take.flaws == ()
-    assert take.ranking[0].take == 3 and len(take.ranking) == 4
-    assert speech.report()["takes"][0]["ranking"][0]["flaws"] == []
-
-
-def test_no_takes_are_refused(reference):
-    with pytest.raises(ConfigError, match="number of takes"):
-        speak(lambda attempt, prompt: sound(prompt), reference, takes=0)
 
 
 def test_parts_are_the_sentence():

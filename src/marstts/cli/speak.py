@@ -31,14 +31,14 @@ from marstts.voice import Voice
 
 if TYPE_CHECKING:
     from marstts.cli import book, lines
-    from marstts.synthesis import captions, compat_turbo
+    from marstts.synthesis import captions
     from marstts.synthesis.in_order import SpokenSentence
 else:
     book, lines = lazy_module("marstts.cli.book"), lazy_module("marstts.cli.lines")
-    captions, compat_turbo = lazy_module("marstts.synthesis.captions"), lazy_module("marstts.synthesis.compat_turbo")
+    captions = lazy_module("marstts.synthesis.captions")
 
 MAX_WHOLE_CHARACTERS = 20_000
-"""Longer texts are streamed to their file, without a batch, unless takes or a speed are asked for. A pipe gets a whole
+"""Longer texts are streamed to their file, without a batch, unless a speed is asked for. A pipe gets a whole
 file, whatever the length of the text."""
 
 
@@ -56,51 +56,44 @@ def speak(
     stream: options.Stream = False,
     batch: options.Batch = None,
     seed: options.Seed = 0,
-    takes: options.Takes = 1,
     speed: options.Speed = 1.0,
     top_p: options.TopP = None,
     guidance: options.Guidance = None,
-    continuation: options.Continuation = None,
-    compat: options.Compat = None,
+    continuation: options.Continuation = Continuation.FIXED_REFERENCE,
     json_report: options.JsonReport = False,
 ) -> None:
     """Speak a text."""
     check_utf8(text=text, transcript=transcript)
     check_options(
-        reference=reference, transcript=transcript, voice=voice, file=file, stream=stream, batch=batch, compat=compat,
-        top_p=top_p, words=words, takes=takes, speed=speed,
+        reference=reference, transcript=transcript, voice=voice, file=file, stream=stream, batch=batch, words=words,
+        speed=speed,
     )  # fmt: skip
     check_not_read([output, words], reference, voice, file, lexicon)
-    chapters = None if stream or batch is not None or compat is not None else choose_book(text, file, output)
-    if chapters is not None and (words is not None or takes > 1 or speed != 1.0):
-        raise ConfigError("--words, --takes and --speed go with one text; they do not go with a book")
+    chapters = None if stream or batch is not None else choose_book(text, file, output)
+    if chapters is not None and (words is not None or speed != 1.0):
+        raise ConfigError("--words and --speed go with one text; they do not go with a book")
     spoken = choose_text(text, file) if chapters is None else ""
     output = check_output(output, stream=stream, batch=batch) if chapters is None else check_book_output(str(output))
     pronunciations = None if lexicon is None else read_lexicon(lexicon)
     synthesizer = replace(load(model, engine, guidance), lexicon=pronunciations)
-    if compat is not None:
-        speak_as_published(
-            compat_turbo.TurboCompat(synthesizer, continuation or Continuation.PER_CHUNK),
-            spoken, output, reference=reference, transcript=transcript, seed=seed, as_json=json_report,
-        )  # fmt: skip
-        return
     speaker = choose_voice(synthesizer, reference, transcript, voice)
     if words is not None:
         synthesizer.check_word_times(speaker)
-    mode = continuation or Continuation.FIXED_REFERENCE
     if chapters is not None:
-        read = book.speak_book(synthesizer, chapters, Path(output), book.BookSettings(speaker, seed, top_p, mode))
+        read = book.speak_book(
+            synthesizer, chapters, Path(output), book.BookSettings(speaker, seed, top_p, continuation)
+        )
         report_lines(read, output, as_json=json_report, what="chapters")
     elif batch is not None:
         outcome = lines.speak_lines(
-            synthesizer, spoken, speaker, Path(output), seed=seed, top_p=top_p, continuation=mode, batch=batch
+            synthesizer, spoken, speaker, Path(output), seed=seed, top_p=top_p, continuation=continuation, batch=batch
         )
         report_lines(outcome, output, as_json=json_report)
-    elif stream or (len(spoken) > MAX_WHOLE_CHARACTERS and takes == 1 and speed == 1.0 and not is_pipe(output)):
-        sent = send(synthesizer, spoken, speaker, output, words, seed=seed, top_p=top_p, continuation=mode)
+    elif stream or (len(spoken) > MAX_WHOLE_CHARACTERS and speed == 1.0 and not is_pipe(output)):
+        sent = send(synthesizer, spoken, speaker, output, words, seed=seed, top_p=top_p, continuation=continuation)
         report(sent, output, as_json=json_report)
     else:
-        choices = {"seed": seed, "top_p": top_p, "continuation": mode, "takes": takes, "speed": speed}
+        choices = {"seed": seed, "top_p": top_p, "continuation": continuation, "speed": speed}
         report(speak_whole(synthesizer, spoken, speaker, output, words, **choices), output, as_json=json_report)
 
 
@@ -118,26 +111,6 @@ def speak_whole(
     if words is not None:
         captions.write_captions(speech.words, words, seconds=speech.seconds)
     return speech
-
-
-def speak_as_published(
-    rules: compat_turbo.TurboCompat,
-    text: str,
-    output: str,
-    *,
-    reference: str | None,
-    transcript: str | None,
-    seed: int,
-    as_json: bool,
-) -> None:
-    """Speak a text by the rules of the published script."""
-    assert reference is not None, "check_options asks for a reference"
-    voice = rules.clone(reference, transcript)
-    with progress_bar() as on_take:
-        started = time.perf_counter()
-        sentences = rules.speak_in_order(text, voice, seed=seed, on_take=on_take)
-        speech = save(rules.synthesizer, sentences, output, audio.EdgeTrim(), seed=seed, started=started)
-    report(speech, output, as_json=as_json)
 
 
 def save(

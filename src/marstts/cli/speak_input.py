@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marstts.audio.tempo import check_speed
-from marstts.bundle import PUBLISHED
 from marstts.cli.book_output import is_book_output
 from marstts.cli.terminal import print_prefix, printed_warnings, warn
 from marstts.errors import ConfigError, TextError
@@ -82,17 +81,14 @@ def check_options(
     file: str | None,
     stream: bool,
     batch: int | None,
-    compat: str | None,
-    top_p: float | None,
     words: str | None = None,
-    takes: int = 1,
     speed: float = 1.0,
 ) -> None:
     """Raise ConfigError where options exclude each other."""
     if words is not None:
         captions.check_captions(words)
-        if batch is not None or compat is not None:
-            raise ConfigError("--words goes with one text; it does not go with --batch or --compat")
+        if batch is not None:
+            raise ConfigError("--words goes with one text; it does not go with --batch")
     if reference is not None and voice is not None:
         raise ConfigError("give the voice either with --reference or with --voice, not both")
     if transcript is not None and reference is None:
@@ -101,19 +97,9 @@ def check_options(
         raise ConfigError("give either --stream, which sends one text while it is generated, or --batch, for many")
     if batch is not None and file is None:
         raise ConfigError("--batch speaks the lines of a text file: give it with --file")
-    if takes > 1 and (stream or batch is not None or compat is not None):
-        raise ConfigError("--takes goes with one text; it does not go with --stream, --batch or --compat")
     check_speed(speed)
-    if speed != 1.0 and (stream or batch is not None or compat is not None):
-        raise ConfigError("--speed goes with one text; it does not go with --stream, --batch or --compat")
-    if compat is None:
-        return
-    if compat != PUBLISHED[0]:
-        raise ConfigError(f"--compat {compat}: expected {PUBLISHED[0]}")
-    if stream or batch is not None or top_p is not None:
-        raise ConfigError("--stream, --batch and --top-p do not go with --compat: the published script has none")
-    if reference is None:
-        raise ConfigError("--compat needs --reference; the published script has no saved voices")
+    if speed != 1.0 and (stream or batch is not None):
+        raise ConfigError("--speed goes with one text; it does not go with --stream or --batch")
 
 
 def choose_voice(synthesizer: Synthesizer, reference: str | None, transcript: str | None, voice: str | None) -> Voice:

@@ -55,10 +55,6 @@ Batch = Annotated[
     typer.Option(min=1, metavar="N", help="Speak every line of --file into a separate file, N at a time."),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed; another one gives another reading.")]
-Takes = Annotated[
-    int,
-    typer.Option(min=1, max=64, metavar="N", help="Sample N takes of every sentence, and keep the best."),
-]
 Speed = Annotated[
     float,
     typer.Option(help="Tempo, 0.8 to 1.25 times the usual, at the same pitch (extra `formats`)."),
@@ -68,14 +64,7 @@ Guidance = Annotated[
     float | None, typer.Option(help="Weight of classifier-free guidance, 1 (none) or more (default: the model's).")
 ]
 Continuation = Annotated[
-    Mode | None,
-    typer.Option(
-        help="Prefix of each sentence: none, the reference, or the sentence before "
-        "(default: fixed-reference; with --compat per-chunk)."
-    ),
-]
-Compat = Annotated[
-    str | None, typer.Option(metavar="mars6-turbo", help="Follow the published script, for comparisons.")
+    Mode, typer.Option(help="Prefix of each sentence: none, the reference, or the sentence before.")
 ]
 JsonReport = Annotated[
     bool, typer.Option("--json", help="Print the report as JSON (with --output -: on standard error).")

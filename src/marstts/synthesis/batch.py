@@ -25,8 +25,6 @@ from marstts.synthesis.continuation import Continuation, first_voice, next_voice
 from marstts.synthesis.guard import TakeGuard
 from marstts.synthesis.incremental_decoder import IncrementalDecoder, StreamConfig
 from marstts.synthesis.model_session import ModelSession, OnTake
-from marstts.synthesis.omissions import OmissionCheck
-from marstts.synthesis.ranking import best_take, voice_similarity
 from marstts.synthesis.repair import OTHER_SEED, divide, join_parts
 from marstts.synthesis.speech import Speech, Take, at_speed
 from marstts.synthesis.voices import adapt_voice
@@ -97,12 +95,10 @@ class SentenceState:
     index: int
     voice: Voice
     sentence: Segment
-    rounds: Iterator[list[Request]]
-    """The requests of each round of attempts that is left."""
-    made: dict[int, Take] = field(default_factory=dict)
-    """Takes of the attempts so far, by the number of the attempt."""
-    num_running: int = 0
-    """Requests of the round that have not ended."""
+    attempts: Iterator[Request]
+    """The requests of the attempts that are left."""
+    takes: list[Take] = field(default_factory=list)
+    """Takes of the attempts so far."""
     in_repair: bool = False
     """Backoff is over, and the words of no take were all right."""
     whole: SentenceState | None = None
@@ -112,19 +108,12 @@ class SentenceState:
     part: int = 0
     """Number of this part, from 0."""
 
-    @property
-    def takes(self) -> list[Take]:
-        """Takes of the attempts so far, in the order in which they began."""
-        return [self.made[number] for number in sorted(self.made)]
-
 
 @dataclass(eq=False)
 class AttemptState:
     """An attempt at a sentence that is being made."""
 
     sentence: SentenceState
-    number: int
-    """Counts the attempts at the sentence, from 0."""
     decoder: IncrementalDecoder
     """Used by the decoder's thread alone."""
     guard: TakeGuard
@@ -142,16 +131,12 @@ class BatchSpeaker:
         continuation: Continuation,
         capacity: int,
         on_take: OnTake | None,
-        takes: int = 1,
         speed: float = 1.0,
     ) -> None:
-        if takes < 1:
-            raise ConfigError(f"the number of takes must be 1 or more, but is {takes}")
         check_speed(speed)
-        check = session.omission_check if takes == 1 else OmissionCheck.ALL_WORDS
-        self.session = replace(session, omission_check=check)
+        self.session = session
         self.scheduler, self.top_p, self.continuation = scheduler, top_p, continuation
-        self.capacity, self.on_take, self.num_takes, self.speed = capacity, on_take, takes, speed
+        self.capacity, self.on_take, self.speed = capacity, on_take, speed
         self.active: dict[Request, AttemptState] = {}
         """Requests that wait or run."""
         self.decoding: deque[tuple[int, AttemptState, Future[Take]]] = deque()
@@ -189,30 +174,27 @@ class BatchSpeaker:
             text = TextState(request, segments, started, voice, text_warning=prepared.warning)
             at_once = 1 if self.continuation is Continuation.PER_CHUNK else len(segments)
             states = [self.sentence_state(text, index, segments[index]) for index in range(at_once)]
-            first_rounds = [next(state.rounds) for state in states]
+            requests = [next(state.attempts) for state in states]
         except MarsError as error:
             yield SpeakResult(index=request.index, text=request.text, speech=None, error=error)
             return
-        for state, first_round in zip(states, first_rounds, strict=True):
-            self.add(state, first_round)
+        for state, attempt in zip(states, requests, strict=True):
+            self.add(state, attempt)
 
     def sentence_state(self, text: TextState, index: int, segment: Segment) -> SentenceState:
         """The state of a sentence before its first attempt."""
         seed = text.request.seed, index
-        rounds = self.session.rounds(segment.text, text.voice, self.top_p, seed, self.num_takes)
-        return SentenceState(text, index, text.voice, segment, rounds)
+        attempts = self.session.requests(segment.text, text.voice, self.top_p, seed)
+        return SentenceState(text, index, text.voice, segment, attempts)
 
-    def add(self, state: SentenceState, requests: Sequence[Request], *, urgent: bool = False) -> None:
-        """Queue a round of attempts at a sentence."""
+    def add(self, state: SentenceState, request: Request, *, urgent: bool = False) -> None:
+        """Queue an attempt at a sentence."""
         chunks = StreamConfig(first_chunk_patches=DECODE_CHUNK_PATCHES, max_chunk_patches=DECODE_CHUNK_PATCHES)
-        for request in requests:
-            number = len(state.made) + state.num_running
-            may_give_up = number + 1 < self.session.backoff.attempts
-            guard = TakeGuard(self.session, state.sentence.text, may_give_up=may_give_up)
-            decoder = IncrementalDecoder(self.session, state.voice, chunks)
-            self.active[request] = AttemptState(state, number, decoder, guard)
-            self.scheduler.add(request, urgent=urgent)
-            state.num_running += 1
+        may_give_up = len(state.takes) + 1 < self.session.backoff.attempts
+        guard = TakeGuard(self.session, state.sentence.text, may_give_up=may_give_up)
+        decoder = IncrementalDecoder(self.session, state.voice, chunks)
+        self.active[request] = AttemptState(state, decoder, guard)
+        self.scheduler.add(request, urgent=urgent)
 
     def step(self, decoder: ThreadPoolExecutor) -> None:
         """Generate one patch of every row, and hand to the decoder what fills a chunk."""
@@ -254,33 +236,19 @@ class BatchSpeaker:
             except MarsError as error:
                 yield self.fail(attempt.sentence.text, error)
             else:
-                attempt.sentence.made[attempt.number] = take
+                attempt.sentence.takes.append(take)
                 yield from self.resolve_take(attempt.sentence)
 
     def resolve_take(self, state: SentenceState) -> Iterator[SpeakResult]:
-        """Wait for the rest of the round, then keep a take or sample again."""
-        state.num_running -= 1
-        if state.num_running:
-            return
-        kept = self.choose(state)
-        if kept is None and (following := next(state.rounds, None)) is not None:
-            self.add(state, [self.session.lengthened(request, state.takes) for request in following], urgent=True)
-        elif kept is None:
-            yield from self.repair(state, best_of(state.takes, self.session.backoff))
-        else:
-            yield from self.keep(state, kept)
-
-    def choose(self, state: SentenceState) -> Take | None:
-        """The take to keep; None where none is acceptable."""
-        backoff = self.session.backoff
-        good = [take for take in state.takes if rejection_reason(take, backoff) is None]
-        if not good:
-            return None
-        if self.num_takes == 1 or state.in_repair:
+        """Keep the last take, or sample again."""
+        backoff, take = self.session.backoff, state.takes[-1]
+        if rejection_reason(take, backoff) is None:
             repaired = OTHER_SEED if state.in_repair else None
-            return replace(good[0], attempts=len(state.takes), repaired=repaired)
-        similarities = [voice_similarity(take.waveform, state.voice, self.session.encoders) for take in state.takes]
-        return replace(best_take(state.takes, similarities, backoff), attempts=len(state.takes))
+            yield from self.keep(state, replace(take, attempts=len(state.takes), repaired=repaired))
+        elif (following := next(state.attempts, None)) is not None:
+            self.add(state, self.session.lengthened(following, state.takes), urgent=True)
+        else:
+            yield from self.repair(state, best_of(state.takes, backoff))
 
     def repair(self, state: SentenceState, best: Take) -> Iterator[SpeakResult]:
         """Speak a sentence of flawed words with other seeds, then in parts; keep `best` where nothing is left."""
@@ -289,14 +257,14 @@ class BatchSpeaker:
         parts = divide(state.sentence) if best.flaws and state.whole is None else []
         if parts and not state.in_repair:
             state.in_repair = True
-            state.rounds = self.session.repairs(state.sentence.text, state.voice, self.top_p, seed)
-            self.add(state, next(state.rounds), urgent=True)
+            state.attempts = self.session.repairs(state.sentence.text, state.voice, self.top_p, seed)
+            self.add(state, next(state.attempts), urgent=True)
         elif len(parts) > 1:
             state.parts = dict.fromkeys(range(len(parts)))
             for number, part in enumerate(parts):
-                rounds = self.session.rounds(part.text, state.voice, self.top_p, (*seed, 2, number), 1)
-                part_state = SentenceState(text, state.index, state.voice, part, rounds, whole=state, part=number)
-                self.add(part_state, next(rounds), urgent=True)
+                attempts = self.session.requests(part.text, state.voice, self.top_p, (*seed, 2, number))
+                part_state = SentenceState(text, state.index, state.voice, part, attempts, whole=state, part=number)
+                self.add(part_state, next(attempts), urgent=True)
         else:
             yield from self.keep(state, best)
 
@@ -325,7 +293,7 @@ class BatchSpeaker:
             yield self.finish(text)
         elif self.continuation is Continuation.PER_CHUNK:
             following = self.sentence_state(text, index + 1, text.segments[index + 1])
-            self.add(following, next(following.rounds), urgent=True)
+            self.add(following, next(following.attempts), urgent=True)
 
     def finish(self, text: TextState) -> SpeakResult:
         """Assemble a text all of whose sentences are done."""
@@ -357,13 +325,12 @@ def run_requests(
     batch: int = DEFAULT_BATCH,
     on_take: OnTake | None = None,
     scheduler: AsyncScheduler | None = None,
-    takes: int = 1,
     speed: float = 1.0,
 ) -> Generator[SpeakResult, None, None]:
     """Speak texts, at most `batch` sentences at a time. Closing the iterator stops within a patch.
 
-    With a `scheduler` the sentences run in its batch, next to those of other callers. `takes` of every sentence are
-    sampled, and the best is kept, see `ranking`; `speed` changes the tempo of what is kept.
+    With a `scheduler` the sentences run in its batch, next to those of other callers. `speed`
+    changes the tempo of what is kept.
     """
     queue: Scheduler | SchedulerClient = Scheduler(session.engine, batch) if scheduler is None else scheduler.client()
     speaker = BatchSpeaker(
@@ -373,7 +340,6 @@ def run_requests(
         continuation=continuation,
         capacity=batch,
         on_take=on_take,
-        takes=takes,
         speed=speed,
     )
     return speaker.results(texts)

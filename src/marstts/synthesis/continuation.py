@@ -1,6 +1,6 @@
 """Continuation: the prefix that a sentence continues from.
 
-Upstream: `voice.Voice`, `speech.Take`.  Downstream: `batch`, `stream`, `compat_turbo`.
+Upstream: `voice.Voice`, `speech.Take`.  Downstream: `batch`, `stream`.
 MARS6 (arXiv:2501.05787), Sec. IV.
 """
 

@@ -116,7 +116,7 @@ class InOrderSpeaker(BatchSpeaker):
         ):
             state = self.sentence_state(following.reading.state, following.index, following.segment)
             self.order[state] = self.num_begun, following.reading
-            self.add(state, next(state.rounds))
+            self.add(state, next(state.attempts))
             self.num_begun += 1
             self.num_characters += len(following.segment.text)
             self.following = next(self.unread, None)
@@ -183,7 +183,6 @@ def run_in_order(
     top_p: float,
     continuation: Continuation,
     on_take: OnTake | None,
-    takes: int,
     speed: float,
 ) -> Generator[SpokenSentence, None, None]:
     """Speak one text, sentence by sentence: `requests` are those of its `parts`. Closing stops within a patch."""
@@ -194,7 +193,6 @@ def run_in_order(
         continuation=continuation,
         capacity=DEFAULT_BATCH,
         on_take=on_take,
-        takes=takes,
         speed=speed,
     )
     speaker.open(parts, requests)

@@ -42,7 +42,7 @@ REPAIR_SEEDS = 2
 """Attempts with other seeds at a sentence whose words stayed flawed, before it is divided."""
 
 REPAIR_STREAM = 1
-"""Sets the seeds of repairs apart from those of rounds."""
+"""Sets the seeds of repairs apart from those of backoff."""
 
 OnTake = Callable[[Take, int, int], None]
 """Called after every sentence with its take, the number of sentences done, and the number of sentences."""
@@ -119,25 +119,11 @@ class ModelSession:
             rng = np.random.default_rng((*seed, attempt))
             yield Request(prompt, attempt_top_p, limits, rng, self.sampling)
 
-    def rounds(
-        self, sentence: str, voice: Voice, top_p: float, seed: tuple[int, ...], takes: int
-    ) -> Iterator[list[Request]]:
-        """Yield the requests of each round of attempts: `takes` of the first one at once, then one by one.
-
-        The first request is that of `requests`; the others of its round differ from it in their seeds alone.
-        """
-        requests = self.requests(sentence, voice, top_p, seed)
-        first = next(requests)
-        rivals = [replace(first, rng=np.random.default_rng((*seed, 0, number))) for number in range(1, takes)]
-        yield [first, *rivals]
-        for request in requests:
-            yield [request]
-
-    def repairs(self, sentence: str, voice: Voice, top_p: float, seed: tuple[int, ...]) -> Iterator[list[Request]]:
-        """Yield rounds of one request each, with other seeds than those of `rounds`, at the first top-p."""
+    def repairs(self, sentence: str, voice: Voice, top_p: float, seed: tuple[int, ...]) -> Iterator[Request]:
+        """Yield requests with other seeds than those of `requests`, at the first top-p."""
         first = next(self.requests(sentence, voice, top_p, seed))
         for number in range(REPAIR_SEEDS):
-            yield [replace(first, rng=np.random.default_rng((*seed, REPAIR_STREAM, number)))]
+            yield replace(first, rng=np.random.default_rng((*seed, REPAIR_STREAM, number)))
 
     def lengthened(self, request: Request, rejected: Sequence[Take]) -> Request:
         """The next attempt at a sentence: longer, in patches, than the rejected takes that were too short."""

@@ -1,6 +1,6 @@
 """Opening references: a recording of any length in, a minute of samples at most out.
 
-Upstream: recordings that users bring, through `audio.read_blocks`.  Downstream: `clone`, `compat_turbo`.
+Upstream: recordings that users bring, through `audio.read_blocks`.  Downstream: `clone`.
 Short recordings are returned as they are. Of a longer one only the part that will be encoded is kept, at its own sample
 rate; its start is found by voice activity in windows of a second, and decoding stops behind it. Speech that begins
 after a minute of sound without a pause is found where it lasts for some seconds.

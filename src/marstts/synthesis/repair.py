@@ -60,6 +60,5 @@ def join_parts(segment: Segment, parts: Sequence[Take], attempts: int) -> Take:
         extra_pause_seconds=segment.pause_seconds,
         timing=partial(tuple, words),
         flaws=tuple(flaws),
-        ranking=(),
         repaired=DIVIDED,
     )

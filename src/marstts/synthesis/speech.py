@@ -46,19 +46,6 @@ WORD_PAUSE_SECONDS = 0.05
 """Silence set between two takes, by the mark the first of them ends with; takes are trimmed before they are joined."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RankedTake:
-    """One of several takes of a sentence, as `ranking` compared them."""
-
-    take: int
-    """Counts from 1, in the order of the seeds."""
-    score: float
-    seconds: float
-    similarity: float
-    """Cosine of its speaker embedding and the voice's."""
-    flaws: tuple[TakeFlaw, ...]
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Take:
     """One attempt at one sentence."""
@@ -93,9 +80,6 @@ class Take:
     flaws: tuple[TakeFlaw, ...] = ()
     """Words that are missing, repeated or broken off, and sounds after the last one, times as in `words`."""
 
-    ranking: tuple[RankedTake, ...] = ()
-    """All takes that were compared, best first, where more than one was asked for."""
-
     repaired: str | None = None
     """Remedy for a sentence whose attempts were all flawed; None if no repair was needed, or none helped."""
 
@@ -126,7 +110,6 @@ class Take:
             seconds=self.seconds,
             warning=self.warning,
             flaws=self.flaws,
-            ranking=self.ranking,
             repaired=self.repaired,
         )
 
@@ -142,7 +125,6 @@ class TakeSummary:
     seconds: float
     warning: str | None
     flaws: tuple[TakeFlaw, ...] = ()
-    ranking: tuple[RankedTake, ...] = ()
     repaired: str | None = None
 
 
@@ -243,16 +225,6 @@ def describe_speech(speech: Any) -> dict[str, Any]:
                 "warning": take.warning,
                 "repaired": take.repaired,
                 "flaws": describe_flaws(take.flaws),
-                "ranking": [
-                    {
-                        "take": ranked.take,
-                        "score": ranked.score,
-                        "seconds": ranked.seconds,
-                        "similarity": ranked.similarity,
-                        "flaws": describe_flaws(ranked.flaws),
-                    }
-                    for ranked in take.ranking
-                ],
             }
             for take in speech.takes
         ],

@@ -97,13 +97,11 @@ class Synthesizer(ModelSession):
         continuation: Continuation = Continuation.FIXED_REFERENCE,
         on_take: OnTake | None = None,
         scheduler: AsyncScheduler | None = None,
-        takes: int = 1,
         speed: float = 1.0,
     ) -> Speech:
         """Speak `text` in `voice`; its sentences share a batch.
 
-        `top_p` is the nucleus of the first attempt (default: `self.sampling.top_p`). `takes` is the number of takes
-        that are sampled of every sentence; the best one is kept, and `Take.ranking` has the scores. `speed`, 0.8 to
+        `top_p` is the nucleus of the first attempt (default: `self.sampling.top_p`). `speed`, 0.8 to
         1.25, changes the tempo at the same pitch and needs the extra `formats`. SSML may change voice and rate within
         the text. `Speech.warnings` names text that could not be spoken, and sentences without an acceptable take.
 
@@ -117,7 +115,6 @@ class Synthesizer(ModelSession):
             continuation=continuation,
             on_take=on_take,
             scheduler=scheduler,
-            takes=takes,
             speed=speed,
         )
         spoken = [speech_of(result) for result in sorted(results, key=lambda result: result.index)]
@@ -142,7 +139,6 @@ class Synthesizer(ModelSession):
         top_p: float | None = None,
         continuation: Continuation = Continuation.FIXED_REFERENCE,
         on_take: OnTake | None = None,
-        takes: int = 1,
         speed: float = 1.0,
     ) -> Generator[SpokenSentence, None, None]:
         """Speak as `speak` does, but yield each sentence as soon as it and all earlier sentences are done.
@@ -158,7 +154,6 @@ class Synthesizer(ModelSession):
             top_p=self.sampling.top_p if top_p is None else top_p,
             continuation=continuation,
             on_take=on_take,
-            takes=takes,
             speed=speed,
         )
 
@@ -212,7 +207,6 @@ class Synthesizer(ModelSession):
         continuation: Continuation = Continuation.FIXED_REFERENCE,
         batch: int = DEFAULT_BATCH,
         scheduler: AsyncScheduler | None = None,
-        takes: int = 1,
     ) -> Generator[SpeakResult, None, None]:
         """Speak each text as `speak` does, at most `batch` sentences at a time; yields results as they are done.
 
@@ -229,5 +223,4 @@ class Synthesizer(ModelSession):
             continuation=continuation,
             batch=batch,
             scheduler=scheduler,
-            takes=takes,
         )

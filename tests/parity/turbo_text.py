@@ -1,8 +1,7 @@
 """The published text rules: how marks are mapped, and where a text is cut into chunks.
 
-Upstream: text as people wrote it.  Downstream: `synthesis.compat_turbo` alone.
-Other texts are read by `normalize` and `sentences`, which make fewer errors. Kept exactly, flaws included: decimals and
-abbreviations are cut.
+The package reads texts by `normalize` and `sentences`, which make fewer errors. Kept exactly, flaws included: decimals
+and abbreviations are cut.
 """
 
 from __future__ import annotations

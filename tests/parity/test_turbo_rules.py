@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from turbo_rules import TurboCompat
 
 from marstts.audio import Waveform
 from marstts.errors import TextError, VoiceError
-from marstts.synthesis.compat_turbo import TurboCompat
 from marstts.synthesis.continuation import Continuation
 from scripted import LOUD, SILENT, Script, ScriptedPrompt, ScriptedTake, scripted_synthesizer
 
@@ -91,12 +91,6 @@ def test_takes_are_joined_end_to_end(reference: Waveform) -> None:
     whole = np.concatenate([take.waveform.samples for take in speech.takes])
     assert len(whole) == 2048 * (20 + 21 + 22)
     assert len(whole) - 2048 < len(speech.waveform.samples) <= len(whole)
-
-
-def test_every_take_is_reported(reference: Waveform) -> None:
-    profile, reported = profile_of(loud), []
-    profile.speak(TEXT, profile.clone(reference), on_take=lambda take, number, of: reported.append((number, of)))
-    assert reported == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_a_reference_of_one_patch_gives_no_prefix(reference: Waveform) -> None:

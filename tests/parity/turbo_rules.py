@@ -1,6 +1,5 @@
-"""Compatibility with the published script of mars6-turbo: `marstts speak --compat mars6-turbo`, for comparisons.
+"""The rules of the published script of mars6-turbo, as a session of this package follows them in comparisons.
 
-Upstream: a `ModelSession` (any MARS6), `text.released`.  Downstream: the command line.
 Kept as published: the mapping of marks and the cutting into chunks, limits by text tokens, references as they are,
 chunks joined end to end.
 Corrected: every chunk starts at the lowest top-p, no chunk is dropped, the shortest allowed take is accepted, an
@@ -11,12 +10,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from turbo_text import map_punctuation, split_chunks
 
 from marstts import audio
 from marstts.audio import Waveform
@@ -24,11 +24,9 @@ from marstts.errors import TextError
 from marstts.generation.loop import generate
 from marstts.generation.request import Limits
 from marstts.synthesis.continuation import Continuation, first_voice
-from marstts.synthesis.in_order import SpokenSentence
-from marstts.synthesis.model_session import ModelSession, OnTake
+from marstts.synthesis.model_session import ModelSession
 from marstts.synthesis.references import open_reference, sha256_of, source_name
 from marstts.synthesis.speech import Speech, Take
-from marstts.text.released import map_punctuation, split_chunks
 from marstts.voice import Prefix, Voice
 
 PATCHES_PER_SECOND = 12
@@ -72,13 +70,22 @@ class TurboCompat:
         kept = tuple(level[:-count] for level, count in zip(codes, layout, strict=True))
         return Prefix(transcript, kept) if len(kept[0]) else None
 
-    def speak(self, text: str, voice: Voice, *, seed: int = 0, on_take: OnTake | None = None) -> Speech:
+    def speak(self, text: str, voice: Voice, *, seed: int = 0) -> Speech:
         """`text` in a voice made by `clone`.
 
         Raises TextError for a text without words, VoiceError where the voice was made for another model.
         """
         started = time.perf_counter()
-        takes = [sentence.take for sentence in self.speak_in_order(text, voice, seed=seed, on_take=on_take)]
+        self.synthesizer.check_fits(voice)
+        chunks = [chunk for chunk in split_chunks(map_punctuation(text)) if chunk]
+        if not chunks:
+            raise TextError("there is nothing to say: the text is empty")
+        takes, voice = [], first_voice(voice, self.mode)
+        for index, chunk in enumerate(chunks):
+            take = first_valid(self.attempts(chunk, voice, (seed, index)))
+            if self.mode is Continuation.PER_CHUNK and len(take.codes[0]):
+                voice = replace(voice, prefix=Prefix(chunk, take.codes))
+            takes.append(take)
         seconds = time.perf_counter() - started
         joined = Waveform(np.concatenate([take.waveform.samples for take in takes]), takes[0].waveform.sample_rate)
         return Speech(
@@ -90,28 +97,6 @@ class TurboCompat:
             first_audio_seconds=seconds,
             text_warning=None,
         )
-
-    def speak_in_order(
-        self, text: str, voice: Voice, *, seed: int = 0, on_take: OnTake | None = None
-    ) -> Generator[SpokenSentence, None, None]:
-        """Speak as `speak`, but yield each chunk when it is done; raises its errors at once. Nothing is trimmed."""
-        self.synthesizer.check_fits(voice)
-        chunks = [chunk for chunk in split_chunks(map_punctuation(text)) if chunk]
-        if not chunks:
-            raise TextError("there is nothing to say: the text is empty")
-        return self.speak_chunks(chunks, first_voice(voice, self.mode), seed, on_take)
-
-    def speak_chunks(
-        self, chunks: Sequence[str], voice: Voice, seed: int, on_take: OnTake | None
-    ) -> Generator[SpokenSentence, None, None]:
-        """Yield the chunks, each continuing from the one before it where the mode asks for that."""
-        for index, chunk in enumerate(chunks):
-            take = first_valid(self.attempts(chunk, voice, (seed, index)))
-            if self.mode is Continuation.PER_CHUNK and len(take.codes[0]):
-                voice = replace(voice, prefix=Prefix(chunk, take.codes))
-            if on_take is not None:
-                on_take(take, index + 1, len(chunks))
-            yield SpokenSentence(take=take, samples=take.waveform.samples, words=())
 
     def attempts(self, chunk: str, voice: Voice, seed: tuple[int, ...]) -> Iterator[Take]:
         """Takes of one chunk, with rising top-p."""
