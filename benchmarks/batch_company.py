@@ -19,7 +19,9 @@ from serve_bars import TEXTS, describe
 from marstts.generation.priority_scheduler import PriorityScheduler
 from marstts.generation.request import RequestState
 from marstts.synthesis.loading import load
+from marstts.synthesis.sentence import Attempt
 from marstts.synthesis.synthesizer import Synthesizer
+from marstts.text.segments import Segment
 
 REQUESTS = 24
 
@@ -34,8 +36,9 @@ def tokens_of(
 ) -> list[bytes]:
     """Tokens of all requests, made in a batch of at most `rows`."""
     engine, voice, made = synthesizer.engine, synthesizer.open_voice("ada"), {}
+    top_p = synthesizer.sampling.top_p
     requests = [
-        next(synthesizer.requests(TEXTS[number % len(TEXTS)], voice, synthesizer.sampling.top_p, (number,)))
+        synthesizer.request(Attempt(segment=Segment(text=TEXTS[number % len(TEXTS)]), top_p=top_p, seed=(number, 0)), voice)
         for number in range(REQUESTS)
     ]
     scheduler = PriorityScheduler(engine, rows)

@@ -11,14 +11,13 @@ import sys
 import threading
 import time
 import wave
-from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
 
 from marstts import audio
-from marstts.audio import Waveform, held
+from marstts.audio import Waveform
 from marstts.audio.writer import pcm16
 from marstts.errors import AudioError
 from marstts.io.files import partial_path
@@ -223,24 +222,3 @@ def test_integers_are_those_of_libsndfile():
     expected = soundfile.read(buffer, dtype="int16")[0]
     ours = np.frombuffer(pcm16(samples), "<i2")
     assert np.abs(ours.astype(int) - expected).max() <= 1
-
-
-def test_a_disk_that_fails_while_loud_audio_is_made_quieter_loses_no_audio(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class FailingSpool(io.BytesIO):
-        def read(self, size: int | None = -1, /) -> bytes:
-            if self.tell() > 0:
-                raise OSError(5, "Input/output error")
-            return super().read(size)
-
-    monkeypatch.setattr(held, "open_spool", lambda folder: FailingSpool())
-    monkeypatch.setattr(held, "HELD_BLOCK_SAMPLES", 1_000)
-    output = tmp_path / "a.wav"
-    output.write_bytes(b"old")
-    with pytest.raises(AudioError), audio.open_held_writer(output, 24_000, audio.PeakLimit()) as sink:
-        for last in (0.3, 0.3, 1.2):
-            sink.write(np.array([*[0.3] * 999, last], np.float32))
-    assert output.read_bytes() == b"old"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.partial.wav", "a.wav"]
-    assert audio.read(tmp_path / "a.partial.wav").samples.size == 3_000

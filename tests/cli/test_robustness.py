@@ -21,7 +21,7 @@ from typer.testing import CliRunner, Result
 import miniature_corpora
 from marstts.cli.logs import configure_logging
 from marstts.cli.main import app
-from marstts.cli.speak import send
+from marstts.cli.speak import speak_at_once
 from marstts.errors import AudioError, CheckpointError
 from marstts.io import files
 from marstts.io.files import atomic_folder, lock_folder
@@ -270,7 +270,7 @@ def test_the_memory_of_a_stream_does_not_grow_with_its_text(reference_file: Path
 
     def peak(sentences: int) -> tuple[int, float]:
         tracemalloc.start()
-        sent = send(
+        sent = speak_at_once(
             tts, "The cat sat on the mat. " * sentences, voice, str(tmp_path / "a.wav"), None, seed=0, top_p=None,
             continuation=Continuation.FIXED_REFERENCE,
         )  # fmt: skip

@@ -150,15 +150,6 @@ def test_the_suffix_chooses_the_format(reference_file: Path, suffix: str):
     assert soundfile.info(f"out{suffix}").duration == pytest.approx(1.7, abs=0.2)
 
 
-def test_long_texts_are_written_as_they_are_spoken(reference_file: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("marstts.cli.speak.MAX_WHOLE_CHARACTERS", 30)
-    monkeypatch.setattr("marstts.cli.speak.Synthesizer.speak", lambda *_, **__: pytest.fail("spoken as a whole"))
-    result = speak("The cat sat on the mat. She sells sea shells.", "--reference", reference_file, "--json")
-    report = json.loads(result.stdout)
-    assert len(report["takes"]) == 2
-    assert soundfile.info("speech.wav").duration == pytest.approx(report["audio_seconds"], abs=0.001)
-
-
 def test_texts_beyond_the_limit_are_refused(reference_file: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("marstts.cli.speak_input.MAX_TEXT_BYTES", 100)
     Path("long.txt").write_text("a" * 101)

@@ -22,7 +22,9 @@ from marstts.mars5.nar import ResidualTransformer
 from marstts.mars5.text import END_OF_SPEECH, END_OF_TEXT, START_OF_TEXT, JointVocabulary, SpeechBPE
 from marstts.synthesis import clone as cloning
 from marstts.synthesis.backoff import BackoffConfig
+from marstts.synthesis.sentence import Attempt
 from marstts.synthesis.synthesizer import Synthesizer
+from marstts.text.segments import Segment
 from marstts.text.tokenizers.bpe import BPE
 
 CODEC = ToyCodecPart(codebook_size=16, hop_lengths=(640, 640, 640))
@@ -86,7 +88,8 @@ def test_a_stream_has_the_audio_of_whole_sentences(synthesizer: Synthesizer, spe
 
 
 def test_limits_count_tokens(synthesizer: Synthesizer, speech: Waveform) -> None:
-    [request, *_] = synthesizer.requests("the cat sat on", clone(synthesizer, speech), 0.2, (0,))
+    attempt = Attempt(segment=Segment(text="the cat sat on"), top_p=0.2, seed=(0,))
+    request = synthesizer.request(attempt, clone(synthesizer, speech))
     longest = BackoffConfig().longest("the cat sat on") * BackoffConfig().max_length_factor
     assert request.limits.max_patches == int(np.ceil(longest * 30))
 

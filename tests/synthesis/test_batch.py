@@ -13,12 +13,13 @@ from marstts.audio import Waveform
 from marstts.errors import AudioError, ConfigError, TextError, VoiceError
 from marstts.generation.request import RequestState, StopReason
 from marstts.generation.scheduler import AsyncScheduler
-from marstts.synthesis import batch as many
-from marstts.synthesis.batch import SpeakResult
+from marstts.synthesis import runner
 from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.guard import TakeGuard
+from marstts.synthesis.sentence import Attempt
 from marstts.synthesis.speech import Take
-from marstts.synthesis.synthesizer import Synthesizer
+from marstts.synthesis.synthesizer import SpeakResult, Synthesizer
+from marstts.text.segments import Segment
 from marstts.voice import Voice
 from scripted import CODEBOOK_SIZE, LOUD, ScriptedEngine, ScriptedTake, good, scripted_synthesizer, with_engine
 
@@ -83,7 +84,7 @@ def test_long_takes_are_decoded_while_they_are_made(reference: Waveform, monkeyp
 
     texts, voice = ["The cat sat on the mat.", "She sells sea shells there."], tts.clone(reference)
     whole = [speech.takes[0].waveform.samples for speech in (tts.speak(text, voice, top_p=1.0) for text in texts)]
-    monkeypatch.setattr(many, "DECODE_CHUNK_PATCHES", 12)
+    monkeypatch.setattr(runner, "DECODE_CHUNK_PATCHES", 12)
     results = list(replace(tts, codec=Watched()).speak_many(texts, voice, top_p=1.0, batch=2))
     reach = tts.codec.lookahead_patches
     windows = [(0, 12 + reach), (12 - reach, 12 + 2 * reach), (24 - reach, 6 + reach)]
@@ -146,9 +147,10 @@ def test_the_attempt_after_a_short_take_is_one_patch_longer_also_where_a_patch_l
     frames = tuple(np.zeros(10 * count, np.int64) for count in tts.codec.spec.patch_layout)
     sound = Waveform(np.full(1600, 0.1, np.float32), tts.codec.spec.sample_rate)
     short = Take(text="The cat sat.", codes=frames, waveform=sound, stop=StopReason.EOS, top_p=0.2)
-    request = next(tts.requests("The cat sat.", tts.clone(reference), 0.2, (0,)))
-    least = tts.lengthened(request, [short]).limits.min_patches
-    assert least == max(request.limits.min_patches, round(10 * patches_per_frame) + 1)
+    first = Attempt(segment=Segment(text="The cat sat."), top_p=0.2, seed=(0, 0))
+    voice = tts.clone(reference)
+    usual, longer = tts.request(first, voice), tts.request(replace(first, rejected=(short,)), voice)
+    assert longer.limits.min_patches == max(usual.limits.min_patches, round(10 * patches_per_frame) + 1)
 
 
 def test_the_best_of_flawed_takes_is_kept_with_a_warning(reference: Waveform):

@@ -14,6 +14,7 @@ import pytest
 
 from marstts import audio
 from marstts.audio import Waveform
+from marstts.audio.limiter import limit_peaks
 from marstts.benchmark import random_model
 from marstts.codec.mini import MiniCodec
 from marstts.codec.snac import SnacCodec
@@ -22,8 +23,8 @@ from marstts.generation.scheduler import AsyncScheduler
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.incremental_decoder import StreamConfig
-from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, Take, pause_after, silence
-from marstts.synthesis.stream import SILENCE_DB, Chunk, StreamingTrimmer
+from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, Chunk, Take, pause_after, silence
+from marstts.synthesis.stream_edges import SILENCE_DB, StreamingTrimmer
 from marstts.synthesis.synthesizer import Synthesizer
 from scripted import (
     CODEBOOK_SIZE,
@@ -77,10 +78,10 @@ def documented(tts: Synthesizer, takes: Sequence[Take]) -> np.ndarray:
     rate = tts.codec.spec.sample_rate
     pieces = []
     for index, take in enumerate(takes):
-        pieces.append(Waveform(edges_of(tts.codec.decode(take.codes).samples), rate))
+        pieces.append(limit_peaks(Waveform(edges_of(tts.codec.decode(take.codes).samples), rate)))
         if index + 1 < len(takes):
             pieces.append(silence(pause_after(take.text), rate))
-    return np.clip(audio.join(pieces).samples, -1, 1)
+    return audio.join(pieces).samples
 
 
 def with_mini_codec(tts: Synthesizer) -> Synthesizer:

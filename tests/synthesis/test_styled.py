@@ -10,26 +10,57 @@ import pytest
 from marstts.audio import Waveform
 from marstts.audio.tempo import change_tempo
 from marstts.errors import TextError, VoiceError
-from marstts.synthesis.styled import split_parts
+from marstts.synthesis.prepared_text import PreparedText
 from scripted import good, scripted_synthesizer
 
 SAMPLE_RATE = 24_000
 
 
-def test_parts_follow_voice_and_rate() -> None:
-    parts = split_parts(
+def test_sentences_have_the_voice_the_rate_and_the_pause_that_the_text_asks_for() -> None:
+    sentences = PreparedText(
         '<speak>One. <voice name="ada">Two. Three.</voice><break time="1s"/>'
-        '<prosody rate="fast">Four.</prosody> Five.</speak>',
-        None,
+        '<prosody rate="fast">Four.</prosody> Five.</speak>'
     )
-    assert [(part.text, part.voice, part.rate) for part in parts] == [
-        ("One.", None, 1.0), ("Two. Three. [pause:1s]", "ada", 1.0), ("Four.", None, 1.25), ("Five.", None, 1.0),
+    assert [(each.text, each.voice, each.rate, each.pause_seconds) for each in sentences] == [
+        ("One.", None, 1.0, 0.0), ("Two.", "ada", 1.0, 0.0), ("Three.", "ada", 1.0, 1.0), ("Four.", None, 1.25, 0.0),
+        ("Five.", None, 1.0, 0.0),
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", ["Plain words.", "<speak>Plain <emphasis>words</emphasis>.</speak>"])
-def test_other_texts_have_no_parts(text: str) -> None:
-    assert split_parts(text, None) == ()
+@pytest.mark.parametrize(
+    ("text", "before", "after"),
+    [
+        ('<speak><break time="1s"/>It sat.</speak>', 1.0, 0.0),
+        ('<speak>It sat.<break time="700ms"/></speak>', 0.0, 0.7),
+        ('<speak><break time="1s"/><break time="500ms"/><prosody rate="90%">It sat.</prosody></speak>', 1.5, 0.0),
+        ("[pause:2s] It sat. [pause:1s]", 2.0, 1.0),
+    ],
+)
+def test_pauses_before_the_first_and_after_the_last_word_are_kept(
+    text: str, before: float, after: float, reference_file: Path
+) -> None:
+    pytest.importorskip("av")
+    synthesizer = scripted_synthesizer(good)
+    speech = synthesizer.speak(text, reference_file)
+    [take] = speech.takes
+    assert speech.seconds == pytest.approx(before + take.seconds + after, abs=0.001)
+    assert not speech.samples[: round(before * SAMPLE_RATE)].any()
+    assert not speech.samples[len(speech.samples) - round(after * SAMPLE_RATE) :].any()
+    for chunks in (synthesizer.stream(text, reference_file), synthesizer.speak_in_order(text, reference_file)):
+        sent = np.concatenate([chunk.samples for chunk in chunks])
+        assert len(sent) == pytest.approx(len(speech.samples), abs=2048)
+        assert not sent[: round(before * SAMPLE_RATE)].any()
+        assert not sent[len(sent) - round(after * SAMPLE_RATE) :].any()
+
+
+def test_a_text_may_name_the_callers_voices(reference_file: Path) -> None:
+    synthesizer = scripted_synthesizer(good)
+    anna = synthesizer.clone(reference_file, "Her words.", name="Anna")
+    text = '<speak>The cat sat. <voice name="Anna">The mat sat.</voice> <voice name="ada">It sat.</voice></speak>'
+    synthesizer.speak(text, "emma", voices={"Anna": anna})
+    assert [len(prompt.prefix_tokens) > 0 for prompt in synthesizer.engine.prompts] == [False, True, False]
+    with pytest.raises(VoiceError, match="expected Anna, or one of the packaged voices"):
+        synthesizer.speak(text.replace("ada", "bert"), "emma", voices={"Anna": anna})
 
 
 @pytest.mark.parametrize("rate", [0.5, 0.8, 1.25, 2.0])
@@ -90,9 +121,9 @@ def test_a_stream_changes_voice_and_rate_as_speech_does(reference_file: Path) ->
 
 def test_a_stream_uses_the_voice_that_a_part_names(reference_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synthesizer, used = scripted_synthesizer(good), []
-    requests = type(synthesizer).requests
+    request = type(synthesizer).request
     monkeypatch.setattr(
-        type(synthesizer), "requests", lambda self, *given: used.append(given[1].name) or requests(self, *given)
+        type(synthesizer), "request", lambda self, *given: used.append(given[1].name) or request(self, *given)
     )
     list(synthesizer.stream('<speak>The cat sat. <voice name="ada">The cat sat.</voice></speak>', reference_file))
     assert used[-1].lower() == "ada" and used[0] != used[-1]

@@ -2,11 +2,11 @@
 
 Upstream: files and byte streams from users.  Downstream: codecs, speaker encoders, synthesis.
 `reader` is the bounded entry, with `decoders` and `completeness`; `waveform` works on samples; `writer` writes files,
-`held` those that change at their end.
+`held` whole ones for pipes.
 """
 
 from marstts.audio.decoders import MAX_BYTES, MAX_SAMPLE_RATE, MIN_SAMPLE_RATE, Source
-from marstts.audio.held import EdgeTrim, Ending, HeldAudio, PeakLimit, open_held_stream, open_held_writer
+from marstts.audio.held import open_held_stream
 from marstts.audio.reader import MAX_AMPLITUDE, MAX_SECONDS, SPAN_TOLERANCE_SECONDS, read, read_blocks, read_span
 from marstts.audio.waveform import (
     FADE_SECONDS,
@@ -34,10 +34,6 @@ __all__ = [
     "SUFFIXES",
     "TRIM_FRAME",
     "TRIM_HOP",
-    "EdgeTrim",
-    "Ending",
-    "HeldAudio",
-    "PeakLimit",
     "Source",
     "Tags",
     "Waveform",
@@ -47,7 +43,6 @@ __all__ = [
     "loudness_lufs",
     "normalize_loudness",
     "open_held_stream",
-    "open_held_writer",
     "open_writer",
     "read",
     "read_blocks",

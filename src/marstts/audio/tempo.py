@@ -14,6 +14,9 @@ from marstts.errors import AudioError, ConfigError, require
 MIN_SPEED, MAX_SPEED = 0.8, 1.25
 """Range for a whole text; beyond it, overlap-add becomes audible. SSML allows 0.5 to 2."""
 
+MIN_TEMPO = 0.5
+"""The filter's slowest."""
+
 BLOCK_SAMPLES = 4096
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -64,9 +64,6 @@ class Tags:
 
 Write = Callable[[NDArray[np.float32]], None]
 """Takes the next samples (N,) of a file."""
-
-Begin = Callable[[], AbstractContextManager[Write]]
-"""Begins a file."""
 
 HEADER_BYTES = 44
 """Length of `wav_header`."""
@@ -124,43 +121,19 @@ def open_writer(path: Path, sample_rate: int, tags: Tags | None = None) -> Itera
     the process finds there what was written so far: a WAV file that is right after every piece, or what can be played
     of another format. An error of the body keeps it, too.
     """
-    with growing_file(path, sample_rate, tags) as begin, begin() as write_piece:
-        yield write_piece
-
-
-@contextmanager
-def growing_file(path: Path, sample_rate: int, tags: Tags | None) -> Iterator[Begin]:
-    """A function that begins the growing file of `open_writer`; called again, it begins anew, in another file.
-
-    The other file replaces the first when it is whole.
-    """
     try:
         container, encoding = format_of(path.suffix)
         rate = rate_for(path.suffix, sample_rate)
     except AudioError as error:
         raise AudioError(f"{printable_name(path)}: {error}") from error
     opened = wav_file if container == "WAV" else encoded_file
-    is_begun = False
     with growing_path(path, AudioError) as partial:
-
-        @contextmanager
-        def begin() -> Iterator[Write]:
-            nonlocal is_begun
-            written, is_begun = (partial.with_name(f"{partial.name}.anew") if is_begun else partial), True
-            try:
-                with opened(written, rate, container, encoding, tags) as write_piece:
-                    write_any = resampling(write_piece, sample_rate, rate)
-                    yield write_any
-                    if rate != sample_rate:
-                        write_any(np.zeros(0, np.float32))
-                if written != partial:
-                    written.replace(partial)
-            finally:
-                if written != partial:
-                    written.unlink(missing_ok=True)
-
         try:
-            yield begin
+            with opened(partial, rate, container, encoding, tags) as write_piece:
+                write_any = resampling(write_piece, sample_rate, rate)
+                yield write_any
+                if rate != sample_rate:
+                    write_any(np.zeros(0, np.float32))
         except (soundfile.SoundFileError, AssertionError, struct.error) as error:  # soundfile asserts what is written
             problem = disk_problem(RuntimeError(str(error)), partial.parent) or str(error) or "libsndfile failed"
             raise AudioError(f"{printable_name(path)}: cannot be written: {problem}") from error

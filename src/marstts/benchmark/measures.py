@@ -25,7 +25,7 @@ from marstts.generation.loop import RunningBatch, sampling_inputs, step
 from marstts.generation.request import Limits, Prompt, Request, RequestState
 from marstts.generation.scheduler import AsyncScheduler
 from marstts.synthesis.loading import load
-from marstts.synthesis.stream import Chunk
+from marstts.synthesis.speech import Chunk
 from marstts.synthesis.synthesizer import Synthesizer
 
 Figures = dict[str, Any]

@@ -13,18 +13,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from marstts import audio
 from marstts.cli import speak_options as options
 from marstts.cli.speak_input import check_options, choose_book, choose_text, choose_voice
 from marstts.cli.speak_output import check_book_output, check_output, progress_bar, report, report_lines
-from marstts.cli.streaming import StreamReport, is_pipe, open_held, open_sink, play_through, write_sentences
+from marstts.cli.streaming import StreamReport, open_sink, play_through
 from marstts.cli.terminal import check_not_read, check_utf8
 from marstts.errors import ConfigError
 from marstts.generation.engine import EngineKind
 from marstts.lazy import lazy_module
 from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.loading import load
-from marstts.synthesis.model_session import ModelSession
+from marstts.synthesis.speech import Chunk
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.text.lexicon import read_lexicon
 from marstts.voice import Voice
@@ -32,14 +31,9 @@ from marstts.voice import Voice
 if TYPE_CHECKING:
     from marstts.cli import book, lines
     from marstts.synthesis import captions
-    from marstts.synthesis.in_order import SpokenSentence
 else:
     book, lines = lazy_module("marstts.cli.book"), lazy_module("marstts.cli.lines")
     captions = lazy_module("marstts.synthesis.captions")
-
-MAX_WHOLE_CHARACTERS = 20_000
-"""Longer texts are streamed to their file, without a batch, unless a speed is asked for. A pipe gets a whole
-file, whatever the length of the text."""
 
 
 def speak(
@@ -89,12 +83,13 @@ def speak(
             synthesizer, spoken, speaker, Path(output), seed=seed, top_p=top_p, continuation=continuation, batch=batch
         )
         report_lines(outcome, output, as_json=json_report)
-    elif stream or (len(spoken) > MAX_WHOLE_CHARACTERS and speed == 1.0 and not is_pipe(output)):
-        sent = send(synthesizer, spoken, speaker, output, words, seed=seed, top_p=top_p, continuation=continuation)
-        report(sent, output, as_json=json_report)
     else:
-        choices = {"seed": seed, "top_p": top_p, "continuation": continuation, "speed": speed}
-        report(speak_whole(synthesizer, spoken, speaker, output, words, **choices), output, as_json=json_report)
+        choices = {"seed": seed, "top_p": top_p, "continuation": continuation}
+        if stream:
+            spoken_text = speak_at_once(synthesizer, spoken, speaker, output, words, **choices)
+        else:
+            spoken_text = speak_whole(synthesizer, spoken, speaker, output, words, speed=speed, **choices)
+        report(spoken_text, output, as_json=json_report)
 
 
 def speak_whole(
@@ -106,44 +101,32 @@ def speak_whole(
     """
     with progress_bar() as on_take:
         started = time.perf_counter()
-        sentences = synthesizer.speak_in_order(text, voice, on_take=on_take, **choices)
-        speech = save(synthesizer, sentences, output, audio.PeakLimit(), seed=choices["seed"], started=started)
-    if words is not None:
-        captions.write_captions(speech.words, words, seconds=speech.seconds)
-    return speech
+        chunks = synthesizer.speak_in_order(text, voice, on_take=on_take, **choices)
+        return write_speech(synthesizer, chunks, output, words, choices["seed"], started, at_once=False)
 
 
-def save(
-    session: ModelSession,
-    sentences: Generator[SpokenSentence, None, None],
-    output: str,
-    ending: audio.Ending,
-    *,
-    seed: int,
-    started: float,
+def speak_at_once(
+    synthesizer: Synthesizer, text: str, voice: Voice, output: str, words: str | None, **choices: Any
 ) -> StreamReport:
-    """Write the sentences as they come."""
-    rate = session.codec.spec.sample_rate
-    with closing(sentences):
-        opened = open_held(output, rate, ending)
-        return write_sentences(sentences, opened, rate, started=started, model=session.name, seed=seed)
+    """Speak the text with these options of `Synthesizer.stream`: audio leaves while it is made."""
+    started = time.perf_counter()
+    chunks = synthesizer.stream(text, voice, **choices)
+    return write_speech(synthesizer, chunks, output, words, choices["seed"], started, at_once=True)
 
 
-def send(
+def write_speech(
     synthesizer: Synthesizer,
-    text: str,
-    voice: Voice,
+    chunks: Generator[Chunk, None, None],
     output: str,
     words: str | None,
-    *,
     seed: int,
-    top_p: float | None,
-    continuation: Continuation,
+    started: float,
+    *,
+    at_once: bool,
 ) -> StreamReport:
-    """Stream the text to `output`; the times of its words to the file `words`."""
-    chunks = synthesizer.stream(text, voice, seed=seed, top_p=top_p, continuation=continuation)
-    with open_sink(output, synthesizer.codec.spec.sample_rate) as sink, closing(chunks):
-        sent = play_through(chunks, sink, model=synthesizer.name, seed=seed)
+    """Write chunks as they come, and at the end the times of words."""
+    with closing(chunks), open_sink(output, synthesizer.codec.spec.sample_rate, at_once=at_once) as sink:
+        sent = play_through(chunks, sink, model=synthesizer.name, seed=seed, started=started)
     if words is not None:
         captions.write_captions(sent.words, words, seconds=sent.seconds)
     return sent

@@ -25,7 +25,7 @@ from marstts.synthesis.model_session import OnTake
 from marstts.synthesis.speech import Take
 
 if TYPE_CHECKING:
-    from marstts.cli.lines import Outcome
+    from marstts.cli.spoken_folder import Outcome
 
 
 def check_output(output: str | None, *, stream: bool, batch: int | None) -> str:
@@ -101,10 +101,10 @@ def report(speech: StreamReport, output: str, *, as_json: bool) -> None:
         err=piped,
     )
     for take in speech.takes:
-        attempts = "1 attempt" if take.attempts == 1 else f"{take.attempts} attempts"
+        attempts = "1 attempt" if take["attempts"] == 1 else f"{take['attempts']} attempts"
         typer.echo(
-            f"  {take.seconds:5.1f} s  stopped by {take.stop.value}, top-p {take.top_p:g}, {attempts}: "
-            f"{printable_text(take.text)}",
+            f"  {take['seconds']:5.1f} s  stopped by {take['stop']}, top-p {take['top_p']:g}, {attempts}: "
+            f"{printable_text(take['text'])}",
             err=piped,
         )
 

@@ -1,6 +1,6 @@
-"""`marstts speak --stream`: chunks to a loudspeaker, into a pipe or a growing file, as they are made.
+"""Where speech goes chunk by chunk: a loudspeaker, a pipe, or a growing file.
 
-Upstream: `cli.speak`, `Synthesizer.stream`.  Downstream: sounddevice (extra `play`), standard output, soundfile.
+Upstream: `cli.speak`, `cli.book`.  Downstream: sounddevice (extra `play`), standard output, soundfile.
 """
 
 from __future__ import annotations
@@ -9,20 +9,16 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from marstts import audio
 from marstts.errors import AudioError, MissingExtraError, require
 from marstts.io.files import atomic_write
-from marstts.synthesis.speech import TakeSummary, describe_speech
-from marstts.synthesis.stream import Chunk
+from marstts.synthesis.speech import Chunk, describe_speech
 from marstts.synthesis.word_times import Word
-
-if TYPE_CHECKING:
-    from marstts.synthesis.in_order import SpokenSentence
 
 LOUDSPEAKER, STANDARD_OUTPUT = "the loudspeaker", "-"
 
@@ -30,16 +26,33 @@ Sink = Callable[[Chunk], None]
 
 
 @contextmanager
-def open_sink(output: str, sample_rate: int) -> Iterator[Sink]:
-    """Destination of chunks: `LOUDSPEAKER`, standard output as raw 16-bit PCM, or a sound file."""
+def open_sink(output: str, sample_rate: int, *, at_once: bool) -> Iterator[Sink]:
+    """Destination of chunks: `LOUDSPEAKER`, standard output, a pipe or device, or a sound file, which grows.
+
+    Standard output gets raw 16-bit PCM `at_once`, or a whole WAV file when all is spoken; other pipes likewise.
+    """
     if output == LOUDSPEAKER:
         with open_loudspeaker(sample_rate) as sink:
             yield sink
-    elif output == STANDARD_OUTPUT:
+    elif output == STANDARD_OUTPUT and at_once:
         yield write_to_pipe
+    elif output == STANDARD_OUTPUT:
+        with audio.open_held_stream(sys.stdout.buffer, ".wav", sample_rate) as write:
+            yield lambda chunk: write(chunk.samples)
+    elif is_pipe(output) and not at_once:
+        with (
+            atomic_write(output, AudioError) as target,
+            audio.open_held_stream(target, Path(output).suffix, sample_rate) as write,
+        ):
+            yield lambda chunk: write(chunk.samples)
     else:
         with audio.open_writer(Path(output), sample_rate) as write:
             yield lambda chunk: write(chunk.samples)
+
+
+def is_pipe(output: str) -> bool:
+    """Whether an output is a pipe or device that exists."""
+    return os.path.exists(output) and not os.path.isfile(output)
 
 
 def write_to_pipe(chunk: Chunk) -> None:
@@ -70,10 +83,13 @@ def open_loudspeaker(sample_rate: int) -> Iterator[Sink]:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamReport:
-    """Report of a stream; unlike a `Speech` it holds no audio, so that a stream of hours needs no memory for it."""
+    """Report of a speech that went chunk by chunk; it holds no audio, so that hours of speech need no memory for it."""
 
     seconds: float
-    takes: tuple[TakeSummary, ...]
+
+    takes: tuple[dict[str, Any], ...]
+    """The reports of the takes."""
+
     model: str
     seed: int
     compute_seconds: float
@@ -82,83 +98,33 @@ class StreamReport:
     """Notes on text that was left out, and takes that no attempt made acceptable."""
 
     words: tuple[Word, ...] = ()
-    """Times from the beginning of the stream; empty for a model without word times."""
+    """Times from the beginning of the speech; empty for a model without word times."""
 
     def report(self) -> dict[str, Any]:
         """The object that `marstts speak --json` prints."""
-        return describe_speech(self)
+        return describe_speech(self, self.takes)
 
 
-def write_sentences(
-    sentences: Iterable[SpokenSentence],
-    opened: AbstractContextManager[audio.HeldAudio],
-    sample_rate: int,
-    *,
-    model: str,
-    seed: int,
-    started: float,
+def play_through(
+    chunks: Iterable[Chunk], sink: Sink, *, model: str, seed: int, started: float | None = None
 ) -> StreamReport:
-    """Write every sentence as it comes -> a report of the speech. `started` is when work on it began."""
-    first_audio_seconds = 0.0
-    takes: list[TakeSummary] = []
-    words: list[Word] = []
-    text_warnings: list[str] = []
-    with opened as held:
-        for sentence in sentences:
-            first_audio_seconds = first_audio_seconds or time.perf_counter() - started
-            held.write(sentence.samples)
-            takes.append(sentence.take.summary())
-            words += sentence.words
-            text_warnings += [sentence.text_warning] if sentence.text_warning else []
-    return StreamReport(
-        seconds=held.length / sample_rate,
-        takes=tuple(takes),
-        model=model,
-        seed=seed,
-        compute_seconds=time.perf_counter() - started,
-        first_audio_seconds=first_audio_seconds,
-        warnings=(*text_warnings, *(take.warning for take in takes if take.warning is not None)),
-        words=tuple(words),
-    )
-
-
-@contextmanager
-def open_held(output: str, sample_rate: int, ending: audio.Ending) -> Iterator[audio.HeldAudio]:
-    """Destination of sentences: a file that grows, or a pipe or device that gets the whole when all are spoken."""
-    if output == STANDARD_OUTPUT:
-        with audio.open_held_stream(sys.stdout.buffer, ".wav", sample_rate, ending) as held:
-            yield held
-    elif is_pipe(output):
-        with (
-            atomic_write(output, AudioError) as target,
-            audio.open_held_stream(target, Path(output).suffix, sample_rate, ending) as held,
-        ):
-            yield held
-    else:
-        with audio.open_held_writer(Path(output), sample_rate, ending) as held:
-            yield held
-
-
-def is_pipe(output: str) -> bool:
-    """Whether an output is standard output, or a pipe or device that exists: nothing there can be written anew."""
-    return output == STANDARD_OUTPUT or (os.path.exists(output) and not os.path.isfile(output))
-
-
-def play_through(chunks: Iterable[Chunk], sink: Sink, *, model: str, seed: int) -> StreamReport:
-    """Send every chunk as it comes -> a report of the stream."""
-    started = time.perf_counter()
+    """Send every chunk as it comes -> a report. `started`: when work on the speech began; now, if that is not given."""
+    started = time.perf_counter() if started is None else started
     first_audio_seconds = seconds = 0.0
-    takes: list[TakeSummary] = []
-    warnings: list[str] = []
+    takes: list[dict[str, Any]] = []
+    of_text: list[str] = []
+    of_takes: list[str] = []
     words: list[Word] = []
     for chunk in chunks:
         if len(chunk.samples):
             sink(chunk)
             seconds += chunk.seconds
             first_audio_seconds = first_audio_seconds or time.perf_counter() - started
-        takes += [chunk.take.summary()] if chunk.take is not None else []
         words += chunk.words
-        warnings += [chunk.warning] if chunk.warning else []
+        of_text += [chunk.text_warning] if chunk.text_warning else []
+        if chunk.take is not None:
+            takes.append(chunk.take.report())
+            of_takes += [chunk.take.warning] if chunk.take.warning else []
     return StreamReport(
         seconds=seconds,
         takes=tuple(takes),
@@ -166,6 +132,6 @@ def play_through(chunks: Iterable[Chunk], sink: Sink, *, model: str, seed: int) 
         seed=seed,
         compute_seconds=time.perf_counter() - started,
         first_audio_seconds=first_audio_seconds,
-        warnings=tuple(warnings),
+        warnings=(*of_text, *of_takes),
         words=tuple(words),
     )

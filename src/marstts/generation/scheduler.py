@@ -1,6 +1,6 @@
 """The batch scheduler (continuous batching): requests join the running batch as soon as others have finished.
 
-Upstream: any `Engine`, and callers that have `Request`s.  Downstream: `synthesis.batch`, `synthesis.stream`, servers.
+Upstream: any `Engine`, and callers that have `Request`s.  Downstream: `synthesis.runner`, servers.
 
 `Scheduler` is the loop: which rows share a batch follows from the order of `add` and the lengths of the rows alone, so
 that a run repeats exactly. `AsyncScheduler` runs a `PriorityScheduler` on a separate thread, for requests that arrive
@@ -48,8 +48,8 @@ class RequestScheduler(Protocol):
         """True while `step` has work."""
         ...
 
-    def add(self, request: Request, *, urgent: bool = False) -> None:
-        """Queue a request: at the end of the queue, or, if `urgent`, at its head."""
+    def add(self, request: Request, *, urgent: bool = False, needed: Needed | None = None) -> None:
+        """Queue a request: at the end of the queue, or, if `urgent`, at its head. See `AsyncScheduler.stream`."""
         ...
 
     def drop(self, request: Request) -> None:
@@ -65,6 +65,28 @@ class RequestScheduler(Protocol):
         ...
 
 
+class SharedScheduler(Protocol):
+    """A scheduler that many callers share, each through a `SchedulerClient`."""
+
+    def submit(
+        self, request: Request, events: SimpleQueue[Event], *, urgent: bool = False, needed: Needed | None = None
+    ) -> None:
+        """Queue a request whose rows go to `events`; see `AsyncScheduler`."""
+        ...
+
+    def cancel(self, request: Request) -> None:
+        """Cancel a request; nothing happens where it has ended."""
+        ...
+
+    def next_event(self, events: SimpleQueue[Event]) -> RequestState:
+        """Wait for the next row in `events`; raises the error that came instead."""
+        ...
+
+    def decode_turn(self) -> AbstractContextManager[None]:
+        """Return a context in which a caller decodes audio; servers order their callers by it."""
+        ...
+
+
 class Scheduler:
     """At most `capacity` requests in the running batch, the others in a queue."""
 
@@ -76,8 +98,8 @@ class Scheduler:
         self._cancelled: set[Request] = set()
         self._batch = RunningBatch()
 
-    def add(self, request: Request, *, urgent: bool = False) -> None:
-        """Queue a request: at the end of the queue, or, if `urgent`, at its head."""
+    def add(self, request: Request, *, urgent: bool = False, needed: Needed | None = None) -> None:
+        """Queue a request: at the end of the queue, or, if `urgent`, at its head. Every patch is returned."""
         (self._waiting.appendleft if urgent else self._waiting.append)(request)
 
     def drop(self, request: Request) -> None:
@@ -269,9 +291,9 @@ def every_patch() -> float:
 
 
 class SchedulerClient:
-    """One caller of an `AsyncScheduler`, with the interface of a `Scheduler`."""
+    """One caller of a scheduler that others share, with the interface of a `Scheduler`."""
 
-    def __init__(self, scheduler: AsyncScheduler) -> None:
+    def __init__(self, scheduler: SharedScheduler) -> None:
         self._scheduler = scheduler
         self._events: SimpleQueue[Event] = SimpleQueue()
         self._pending: set[Request] = set()

@@ -20,12 +20,10 @@ from queue import SimpleQueue
 from typing import Any
 
 from marstts.generation.engine import can_start_concurrently
-from marstts.generation.priority_scheduler import Priority
 from marstts.generation.request import Request, RequestState
 from marstts.generation.scheduler import AsyncScheduler, Event, Needed
 from marstts.server.encoders import AudioFormat, EncodedStream
 from marstts.server.listener import FIRST_AUDIO_SECONDS, Crowd, Listener, PriorityGate
-from marstts.synthesis.prepared_text import PreparedText
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.word_times import Word
 from marstts.voice import Voice
@@ -54,13 +52,13 @@ class SharedBatch:
     """Requests at work."""
 
 
-class JobScheduler(AsyncScheduler):
+class JobScheduler:
     """A shared scheduler as one job sees it; `end` makes all that the job waits for raise `JobEnded`."""
 
     def __init__(self, shared: SharedBatch, listener: Listener, *, starts_prompts: bool) -> None:
         """`starts_prompts`: encode prompts on the job's thread, where the engine can, so that no patch waits for it."""
-        self._shared, self.capacity = shared.scheduler, shared.scheduler.capacity
-        self._gate, self._listener, self._engine = shared.gate, listener, shared.synthesizer.engine
+        self._shared, self._gate, self._listener = shared.scheduler, shared.gate, listener
+        self._engine = shared.synthesizer.engine
         self._starts_prompts = starts_prompts and can_start_concurrently(self._engine)
         self._lock = threading.Lock()
         self._queues: dict[int, SimpleQueue[Event]] = {}
@@ -84,16 +82,10 @@ class JobScheduler(AsyncScheduler):
         return self._ended
 
     def submit(
-        self,
-        request: Request,
-        events: SimpleQueue[Event],
-        *,
-        urgent: bool = False,
-        needed: Needed | None = None,
-        priority: Priority | None = None,
-        state: Any = None,
+        self, request: Request, events: SimpleQueue[Event], *, urgent: bool = False, needed: Needed | None = None
     ) -> None:
         """Queue a request in the shared scheduler, by the priority of this job's listener."""
+        state: Any = None
         turn, self._first_turn = self._first_turn, None
         with turn or (self.decode_turn() if self._starts_prompts else nullcontext()):
             if self._starts_prompts:
@@ -130,10 +122,6 @@ class JobScheduler(AsyncScheduler):
             self._ended = True
             for events in self._queues.values():
                 events.put(JobEnded())
-
-    def close(self) -> None:
-        """End the job; the shared scheduler continues."""
-        self.end()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -200,7 +188,7 @@ class Piece:
 
 
 def make_pieces(
-    synthesizer: Synthesizer, scheduler: AsyncScheduler, spec: JobSpec, listener: Listener
+    synthesizer: Synthesizer, scheduler: JobScheduler, spec: JobSpec, listener: Listener
 ) -> Generator[Piece, None, None]:
     """Speak and encode. Raises MarsError before the first piece where the request cannot be spoken."""
     encoded = EncodedStream(spec.audio_format, synthesizer.codec.spec.sample_rate, spec.speed, whole=not spec.stream)
@@ -215,14 +203,14 @@ def make_pieces(
         warning, num_retries = "; ".join(speech.warnings) or None, sum(take.attempts - 1 for take in speech.takes)
         yield Piece(content, speech.seconds, num_tokens, warning, words=words, num_retries=num_retries)
         return
-    text = PreparedText(spec.text, synthesizer.lexicon) if spec.names_sentences else ()
-    to_name = {number: sentence.text for number, sentence in enumerate(text, start=1)}
+    named = 0
     with closing(synthesizer.stream(spec.text, voice, seed=spec.seed, scheduler=scheduler, config=listener)) as chunks:
         for chunk in chunks:
             dry_seconds = listener.sent(chunk.seconds / spec.speed)
             content = encoded.push(chunk.samples) + (encoded.finish() if chunk.is_last else b"")
             num_tokens = 0 if chunk.take is None else sum(len(codes) for codes in chunk.take.codes)
-            sentence = to_name.pop(chunk.sentence, None)
+            sentence = chunk.text if spec.names_sentences and chunk.sentence > named else None
+            named = chunk.sentence
             words = tuple(word.scaled(1.0 / spec.speed) for word in chunk.words) if spec.names_words else ()
             num_retries = 0 if chunk.take is None else chunk.take.attempts - 1
             yield Piece(content, chunk.seconds, num_tokens, chunk.warning, sentence, words, num_retries, dry_seconds)

@@ -1,6 +1,6 @@
 """Backoff: accept plausible takes of a sentence, else choose the most plausible one.
 
-Upstream: `batch` and `stream`, which sample a take per attempt until one is accepted.  Downstream: `Speech`.
+Upstream: `sentence`, which asks for a take per attempt until one is accepted.  Downstream: `Speech`.
 MARS6 (arXiv:2501.05787), Sec. IV-B3.  Deviations: a take that is too long, or that only the patch limit ended, is
 sampled again, too. After the last attempt the best take is kept with a warning; the published code drops the words.
 """
@@ -125,6 +125,11 @@ def badness_key(take: Take, config: BackoffConfig) -> tuple[bool, int, float]:
 def is_audible(take: Take, config: BackoffConfig) -> bool:
     """Return True where the take is audible."""
     return take.loudness_lufs >= config.min_loudness
+
+
+def phrase_late_warning(take: Take, flaw: RejectReason) -> str:
+    """The warning for a flawed take whose beginning was sent already."""
+    return f"“{take.text}”: was flawed, but its beginning had been sent already: {flaw.value} ({take.seconds:.1f} s)"
 
 
 def phrase_warning(take: Take, attempts: int, config: BackoffConfig) -> str:

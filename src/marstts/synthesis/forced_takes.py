@@ -17,8 +17,10 @@ from marstts.generation.loop import generate_requests
 from marstts.generation.request import EndingState, Generated, Request, RequestState, StopReason
 from marstts.synthesis.attention_path import SentencePlaces, search_path
 from marstts.synthesis.model_session import ModelSession
+from marstts.synthesis.sentence import Attempt
 from marstts.synthesis.speech import NO_WORD_TIMES
 from marstts.synthesis.word_times import LAG_SECONDS, timed_spans
+from marstts.text.segments import Segment
 from marstts.voice import Voice
 
 
@@ -42,7 +44,10 @@ def speak_once(
 ) -> list[SpokenSentence]:
     """Speak each text once, the voices in turn; ConfigError for a model without word times."""
     requests = [
-        next(session.requests(text, voices[index % len(voices)], session.sampling.top_p, (seed, index)))
+        session.request(
+            Attempt(segment=Segment(text=text), top_p=session.sampling.top_p, seed=(seed, index, 0)),
+            voices[index % len(voices)],
+        )
         for index, text in enumerate(texts)
     ]
     made = [

@@ -1,6 +1,6 @@
 """A model session: the steps between a text and its takes, for one model with its codec and speaker encoders.
 
-Upstream: `loading.load`.  Downstream: `batch` and `stream`, which order the steps; `synthesizer`, which users call.
+Upstream: `loading.load`.  Downstream: `runner`, which orders the steps; `synthesizer`, which users call.
 MARS6 (arXiv:2501.05787), Sec. IV.  Deviations: every sentence starts at the lowest top-p, independent of the last one.
 
     text -> sentences -> requests -> (scheduler) -> tokens -> take -> speech
@@ -9,7 +9,7 @@ MARS6 (arXiv:2501.05787), Sec. IV.  Deviations: every sentence starts at the low
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import cast
@@ -26,23 +26,17 @@ from marstts.generation.request import Request, RequestState, SamplingConfig, St
 from marstts.generation.speech_model import SpeechModel
 from marstts.speaker.base import SpeakerEncoder
 from marstts.synthesis.attention_path import PathSearch, SentencePlaces, search_path
-from marstts.synthesis.backoff import BackoffConfig, RejectReason, rejection_reason
+from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.flaws import TakeFlaw, find_flaws
 from marstts.synthesis.omissions import HiddenGain, OmissionCheck, Suspicions, word_tokens
-from marstts.synthesis.prepared_text import PreparedText
+from marstts.synthesis.sentence import Attempt, too_short
 from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, NO_WORD_TIMES, Speech, Take, join, silence
 from marstts.synthesis.word_evidence import WordCalibration
 from marstts.synthesis.word_times import TimedSpan, Word, words_of, words_on_path
-from marstts.synthesis.written_forms import forms_of
+from marstts.synthesis.written_forms import forms_of, lead_of
 from marstts.text.lexicon import Lexicon
 from marstts.text.segments import Segment
 from marstts.voice import Voice
-
-REPAIR_SEEDS = 2
-"""Attempts with other seeds at a sentence whose words stayed flawed, before it is divided."""
-
-REPAIR_STREAM = 1
-"""Sets the seeds of repairs apart from those of backoff."""
 
 OnTake = Callable[[Take, int, int], None]
 """Called after every sentence with its take, the number of sentences done, and the number of sentences."""
@@ -99,40 +93,20 @@ class ModelSession:
         """The codec with its decoder conditioned on the voice's timbre embedding, where both have one."""
         return with_timbre(self.codec, voice.embeddings.get(TIMBRE))
 
-    def prepare_text(self, text: str, voice: Voice, seed: int, top_p: float) -> PreparedText:
-        """Check that voice, seed and top_p can be used -> an iterator over the sentences of the text.
+    def request(self, attempt: Attempt, voice: Voice) -> Request:
+        """The request of an attempt at a sentence, longer, in patches, than the rejected takes that were too short.
 
-        Raises ConfigError, VoiceError or TextError.
+        It has its own random number generator. VoiceError where the voice was made for a model of another shape.
         """
-        check_choices(seed, top_p)
-        self.check_fits(voice)
-        return PreparedText(text, self.lexicon)
-
-    def requests(self, sentence: str, voice: Voice, top_p: float, seed: tuple[int, ...]) -> Iterator[Request]:
-        """Yield a request for each attempt at a sentence, with a higher top-p each time (Sec. IV-B3).
-
-        Each has its own random number generator, seeded by `seed` and the number of the attempt.
-        """
-        prompt = self.model.prompt(sentence, voice)
-        limits = self.backoff.limits(sentence, self.model.patch_rate or self.codec.spec.patch_rate)
-        for attempt, attempt_top_p in enumerate(self.backoff.top_p_schedule(top_p)):
-            rng = np.random.default_rng((*seed, attempt))
-            yield Request(prompt, attempt_top_p, limits, rng, self.sampling)
-
-    def repairs(self, sentence: str, voice: Voice, top_p: float, seed: tuple[int, ...]) -> Iterator[Request]:
-        """Yield requests with other seeds than those of `requests`, at the first top-p."""
-        first = next(self.requests(sentence, voice, top_p, seed))
-        for number in range(REPAIR_SEEDS):
-            yield replace(first, rng=np.random.default_rng((*seed, REPAIR_STREAM, number)))
-
-    def lengthened(self, request: Request, rejected: Sequence[Take]) -> Request:
-        """The next attempt at a sentence: longer, in patches, than the rejected takes that were too short."""
-        short = [take for take in rejected if rejection_reason(take, self.backoff) is RejectReason.TOO_SHORT]
-        limits, codec_rate = request.limits, self.codec.spec.patch_rate
-        per_code = (self.model.patch_rate or codec_rate) / codec_rate / self.engine.layout.codes_per_level[0]
+        sentence, codec_rate = attempt.segment.text, self.codec.spec.patch_rate
+        prompt, rate = self.model.prompt(sentence, voice), self.model.patch_rate or codec_rate
+        limits = self.backoff.limits(sentence, rate)
+        per_code = rate / codec_rate / self.engine.layout.codes_per_level[0]
+        short = too_short(attempt.rejected, self.backoff)
         least = max((int(len(take.codes[0]) * per_code) + 1 for take in short), default=0)
         least = min(max(limits.min_patches, least), limits.max_patches)
-        return replace(request, limits=replace(limits, min_patches=least)) if short else request
+        rng = np.random.default_rng(attempt.seed)
+        return Request(prompt, attempt.top_p, replace(limits, min_patches=least), rng, self.sampling)
 
     def codes_of(self, row: RequestState) -> Codes:
         """Codes of all patches of a row so far."""
@@ -165,6 +139,20 @@ class ModelSession:
             flaws=() if search is None else self.take_flaws(search, row, waveform),
             stop=row.stop,
             top_p=row.request.top_p,
+            lead_seconds=lead_of(segment),
+            extra_pause_seconds=segment.pause_seconds,
+        )
+
+    def unchecked_take(self, segment: Segment, row: RequestState, decoded: tuple[Codes, Waveform] | None) -> Take:
+        """The take of an ended row that was decoded, without its flaws and words."""
+        assert decoded is not None and row.stop is not None
+        return Take(
+            text=segment.text,
+            codes=decoded[0],
+            waveform=decoded[1],
+            stop=row.stop,
+            top_p=row.request.top_p,
+            lead_seconds=lead_of(segment),
             extra_pause_seconds=segment.pause_seconds,
         )
 
@@ -272,11 +260,3 @@ class ModelSession:
             first_audio_seconds=first_audio_seconds,
             text_warning=text_warning,
         )
-
-
-def check_choices(seed: int, top_p: float) -> None:
-    """Raise ConfigError where a seed or top_p of the caller is impossible."""
-    if not 0.0 <= top_p <= 1.0:
-        raise ConfigError(f"top_p must lie between 0 (greedy) and 1 (everything), but is {top_p:g}")
-    if seed < 0:
-        raise ConfigError(f"the seed must be 0 or more, but is {seed}")

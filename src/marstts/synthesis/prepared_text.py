@@ -1,18 +1,18 @@
-"""Prepared text: the segments of a text in order, read as they are needed, with a warning about what was left out.
+"""Prepared text: the sentences of a text in order, each with voice, rate and pauses, read as they are needed.
 
-Upstream: `text.reading`.  Downstream: `model_session`, `batch`, `stream`.
+Upstream: `text.reading`, which reads SSML as well.  Downstream: `texts`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from marstts.errors import TextError
 from marstts.synthesis.written_forms import SpokenSegment, with_forms
 from marstts.text.language import warnings_of
 from marstts.text.lexicon import Lexicon
 from marstts.text.reading import Passage, read_stream, read_text
-from marstts.text.segments import Segment
 from marstts.text.ssml import is_ssml
 
 MAX_WHOLE_CHARACTERS = 4000
@@ -29,50 +29,76 @@ class PreparedText:
 
     def __init__(self, text: str, lexicon: Lexicon | None = None) -> None:
         """Read the first segment; raises TextError where there is none, or where SSML is malformed."""
-        self._start = text[:LANGUAGE_CHARACTERS]
+        self._text, self._start = text, text[:LANGUAGE_CHARACTERS]
         self._left_out: dict[str, None] = {}
-        self._ignored: set[str] = set()
+        self._has_emphasis = False
         is_document = is_ssml(text)
         self.is_whole = is_document or len(text) <= MAX_WHOLE_CHARACTERS
-        """Whether `warning` covers all of the text from the start."""
-        passages = read_text(text, lexicon).passages if is_document else read_stream([text], lexicon)
-        self._segments = self._read(passages)
-        self._waiting = list(self._segments) if self.is_whole else [s for s in [next(self._segments, None)] if s]
-        if not self._waiting:
+        """Whether all of the text is read already, so that `warning` covers it."""
+        self._segments = self._read(read_text(text, lexicon).passages if is_document else read_stream([text], lexicon))
+        known = list(self._segments) if self.is_whole else []
+        self.voices = tuple(dict.fromkeys(segment.voice for segment in known if segment.voice is not None))
+        """Names of the voices that the text asks for, as far as it is read."""
+        self.has_rates = any(segment.rate != 1.0 for segment in known)
+        """Whether the text asks for other rates, as far as it is read."""
+        self._num_left = sum(bool(segment.text) for segment in known)
+        self._num_given = self._num_characters = 0
+        if self.is_whole:
+            self._segments = iter(known)
+        self._following, self._pause = self._next_spoken()
+        if self._following is None:
             advice = f"{ENGLISH_ONLY}; give an English text" if has_words(text) else "give a text with words or numbers"
             raise TextError(f"{quote_start(text)}: there is nothing to speak in it; {advice}")
+        self._following = replace(self._following, lead_seconds=self._pause)
 
     def __iter__(self) -> Iterator[SpokenSegment]:
         return self
 
     def __next__(self) -> SpokenSegment:
-        return self._waiting.pop(0) if self._waiting else next(self._segments)
+        segment = self._following
+        if segment is None:
+            raise StopIteration
+        self._following, pause = self._next_spoken()
+        self._num_given, self._num_characters = self._num_given + 1, self._num_characters + len(segment.text)
+        return replace(segment, pause_seconds=segment.pause_seconds + pause)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether all segments were given."""
+        return self._following is None
+
+    @property
+    def num_segments(self) -> int:
+        """Segments of the text; estimated by its characters until all of it is read."""
+        if self.is_whole:
+            return self._num_left
+        if self.is_read:
+            return self._num_given
+        return max(self._num_given + 1, round(self._num_given * len(self._text) / max(1, self._num_characters)))
 
     @property
     def warning(self) -> str | None:
         """A sentence for the user about the text read so far, if there is a problem."""
         found = warnings_of(self._left_out, self._start)
-        if self._ignored:
-            found.append(f"not supported and ignored: {', '.join(sorted(self._ignored))}")
+        if self._has_emphasis:
+            found.append("not supported and ignored: emphasis")
         return "; ".join(found) or None
+
+    def _next_spoken(self) -> tuple[SpokenSegment | None, float]:
+        """The next segment with words, if there is one, and the pauses before it that stand alone."""
+        pause = 0.0
+        for segment in self._segments:
+            if segment.text:
+                return segment, pause
+            pause += segment.pause_seconds
+        return None, pause
 
     def _read(self, passages: Iterable[Passage]) -> Iterator[SpokenSegment]:
         for passage in passages:
             self._left_out |= dict.fromkeys(passage.left_out)
             for segment in with_forms(passage):
-                self._ignored |= unsupported(segment)
-                if segment.text:
-                    yield segment
-
-
-def unsupported(segment: Segment) -> set[str]:
-    """Properties of a segment that synthesis does not honor."""
-    found = {
-        "speaking rate": segment.rate != 1.0,
-        "voice": segment.voice is not None,
-        "emphasis": bool(segment.emphasized),
-    }
-    return {name for name, is_set in found.items() if is_set}
+                self._has_emphasis |= bool(segment.emphasized)
+                yield segment
 
 
 def quote_start(text: str) -> str:

@@ -1,6 +1,6 @@
 """Repair: a sentence that stays flawed is spoken anew with other seeds, then in two parts that are joined.
 
-Upstream: `batch`, after the last attempt of backoff.  Downstream: the take that is kept, which says how it was made.
+Upstream: `sentence`, after the last attempt of backoff.  Downstream: the take that is kept, which says how it was made.
 Only flaws of words are repaired; the other sentences of a text stay as they are.
 """
 
@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from marstts.synthesis.speech import Take, join, take_offsets
-from marstts.synthesis.written_forms import SpokenSegment, WrittenForm, forms_of
+from marstts.synthesis.written_forms import SpokenSegment, WrittenForm, forms_of, lead_of
 from marstts.text.segments import Segment
 from marstts.text.sentences import split_sentences
 
@@ -57,6 +57,7 @@ def join_parts(segment: Segment, parts: Sequence[Take], attempts: int) -> Take:
         waveform=join(parts),
         attempts=attempts + sum(take.attempts for take in parts),
         warning="; ".join(warnings) or None,
+        lead_seconds=lead_of(segment),
         extra_pause_seconds=segment.pause_seconds,
         timing=partial(tuple, words),
         flaws=tuple(flaws),

@@ -1,6 +1,6 @@
-"""Takes, one for each sentence, and the speech that they are joined into.
+"""Values: takes, one for each sentence, chunks of a speech that is still spoken, and the speech of a whole text.
 
-Upstream: `synthesizer`, which makes the takes.  Downstream: callers that play, save or report.
+Upstream: `runner`, which makes the takes.  Downstream: callers that play, save or report.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import html
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from marstts import audio
 from marstts.audio import Waveform
+from marstts.audio.limiter import limit_peaks
 from marstts.audio.tempo import change_tempo
 from marstts.codec.base import Codes
 from marstts.errors import ConfigError
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from marstts.synthesis import captions
 else:
     captions = lazy_module("marstts.synthesis.captions")
+
+Samples = NDArray[np.float32]
 
 NO_WORD_TIMES = (
     "this model has no word times: no head of its attention is known to follow the text; `marstts bundle upgrade` "
@@ -71,6 +73,9 @@ class Take:
     warning: str | None = None
     """Reason why the take is not acceptable, if no attempt was and this one was the best; else None."""
 
+    lead_seconds: float = 0.0
+    """Silence before the take that the text asks for."""
+
     extra_pause_seconds: float = 0.0
     """Silence after the take that the text asks for, in addition to the usual one."""
 
@@ -100,32 +105,61 @@ class Take:
         """Integrated loudness (LUFS)."""
         return audio.loudness_lufs(self.waveform)
 
-    def summary(self) -> TakeSummary:
-        """The take without its codes and audio."""
-        return TakeSummary(
-            text=self.text,
-            stop=self.stop,
-            top_p=self.top_p,
-            attempts=self.attempts,
-            seconds=self.seconds,
-            warning=self.warning,
-            flaws=self.flaws,
-            repaired=self.repaired,
-        )
+    def report(self) -> dict[str, Any]:
+        """The take without codes and audio, for programs."""
+        return {
+            "text": self.text,
+            "stop": self.stop.value,
+            "top_p": self.top_p,
+            "attempts": self.attempts,
+            "seconds": round(self.seconds, 3),
+            "warning": self.warning,
+            "repaired": self.repaired,
+            "flaws": [{"kind": flaw.kind.value, "word": flaw.word, "at": flaw.seconds} for flaw in self.flaws],
+        }
 
 
-@dataclass(frozen=True, kw_only=True)
-class TakeSummary:
-    """A take without its codes and audio, for reports."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Chunk:
+    """The next piece of a speech: a whole sentence, or what there is of it."""
 
-    text: str
-    stop: StopReason
-    top_p: float
-    attempts: int
-    seconds: float
-    warning: str | None
-    flaws: tuple[TakeFlaw, ...] = ()
-    repaired: str | None = None
+    samples: Samples
+    """(N,) float32, at most 1 in magnitude; chunks joined are the speech. May be empty where a chunk reports `take`."""
+
+    sample_rate: int
+
+    sentence: int
+    """Number of its sentence, from 1."""
+
+    text: str = ""
+    """The normalized sentence."""
+
+    take: Take | None = None
+    """The take of the sentence, with its last chunk."""
+
+    text_warning: str | None = None
+    """Parts of the text that could not be spoken; comes with the first chunk, or with the last one of a long text."""
+
+    is_last: bool = False
+    """Whether no chunk follows."""
+
+    words: tuple[Word, ...] = ()
+    """Words that were finished since the last chunk, times from the beginning of the speech; none from a model without
+    word times. The audio of a word may still follow with the next chunk."""
+
+    @property
+    def warning(self) -> str | None:
+        """Warning for the listener: text that was left out, or a flawed take."""
+        found = (self.text_warning, None if self.take is None else self.take.warning)
+        return "; ".join(warning for warning in found if warning) or None
+
+    @property
+    def seconds(self) -> float:
+        return len(self.samples) / self.sample_rate
+
+    def pcm(self) -> bytes:
+        """The samples as 16-bit integers, little-endian."""
+        return np.rint(self.samples * 32767.0).astype("<i2").tobytes()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -195,7 +229,7 @@ class Speech:
 
     def report(self) -> dict[str, Any]:
         """The object that `marstts speak --json` prints."""
-        return describe_speech(self)
+        return describe_speech(self, [take.report() for take in self.takes])
 
     def _repr_html_(self) -> str:
         source = base64.b64encode(self.wav_bytes()).decode("ascii")
@@ -206,8 +240,8 @@ class Speech:
         return f"Speech({self.seconds:.2f} s, {len(self.takes)} takes, model={self.model!r}, seed={self.seed})"
 
 
-def describe_speech(speech: Any) -> dict[str, Any]:
-    """Describe a `Speech`, or the report of a stream, for programs."""
+def describe_speech(speech: Any, takes: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Describe a `Speech`, or what was written of one, for programs; `takes` are the reports of its takes."""
     return {
         "audio_seconds": round(speech.seconds, 3),
         "compute_seconds": round(speech.compute_seconds, 3),
@@ -215,25 +249,8 @@ def describe_speech(speech: Any) -> dict[str, Any]:
         "model": speech.model,
         "seed": speech.seed,
         "warnings": list(speech.warnings),
-        "takes": [
-            {
-                "text": take.text,
-                "stop": take.stop.value,
-                "top_p": take.top_p,
-                "attempts": take.attempts,
-                "seconds": round(take.seconds, 3),
-                "warning": take.warning,
-                "repaired": take.repaired,
-                "flaws": describe_flaws(take.flaws),
-            }
-            for take in speech.takes
-        ],
+        "takes": list(takes),
     }
-
-
-def describe_flaws(flaws: Sequence[TakeFlaw]) -> list[dict[str, Any]]:
-    """Describe flaws for programs."""
-    return [{"kind": flaw.kind.value, "word": flaw.word, "at": flaw.seconds} for flaw in flaws]
 
 
 def pause_after(text: str) -> float:
@@ -247,21 +264,36 @@ def pause_after(text: str) -> float:
 
 
 def join(takes: Sequence[Take]) -> Waveform:
-    """The takes one after another, with pauses by punctuation between them, at most 1 in magnitude."""
-    sample_rate = takes[0].waveform.sample_rate
-    pieces = [takes[0].waveform]
-    for before, take in pairwise(takes):
-        pieces += [silence(pause_after(before.text) + before.extra_pause_seconds, sample_rate), take.waveform]
-    return limit_peak(audio.join(pieces))
+    """The takes one after another, with pauses by punctuation between them."""
+    samples = [spaced(take, is_last=take is takes[-1]) for take in takes]
+    return Waveform(np.concatenate(samples), takes[0].waveform.sample_rate)
+
+
+def spaced(take: Take, *, is_last: bool) -> Samples:
+    """(N,) the take with faded ends, between the pauses that the text asks for."""
+    rate = take.waveform.sample_rate
+    before, after = silence(take.lead_seconds, rate), silence(pause_of(take, is_last=is_last), rate)
+    return np.concatenate([before.samples, audio.join([take.waveform]).samples, after.samples])
+
+
+def pause_of(take: Take, *, is_last: bool) -> float:
+    """Seconds of silence after a take; after the last one, only what the text asks for."""
+    return take.extra_pause_seconds + (0.0 if is_last else pause_after(take.text))
 
 
 def at_speed(take: Take, speed: float) -> Take:
-    """The take at another tempo, times of its words and flaws included; 1 returns it as it is."""
+    """The take at another tempo, times of its words and flaws included, and never beyond ±1."""
+    if speed == 1.0:
+        return replace(take, waveform=limit_peaks(take.waveform))
+    return replace(at_other_times(take, speed), waveform=limit_peaks(change_tempo(take.waveform, speed)))
+
+
+def at_other_times(take: Take, speed: float) -> Take:
+    """The take with the times of words and flaws at another tempo, and the same audio."""
     if speed == 1.0:
         return take
     return replace(
         take,
-        waveform=change_tempo(take.waveform, speed),
         timing=None if take.timing is None else partial(scaled_words, take.timing, 1.0 / speed),
         flaws=tuple(replace(flaw, seconds=round(flaw.seconds / speed, 2)) for flaw in take.flaws),
     )
@@ -274,11 +306,13 @@ def scaled_words(timing: Callable[[], tuple[Word, ...]], factor: float) -> tuple
 
 def take_offsets(takes: Sequence[Take]) -> list[float]:
     """Seconds from the beginning of the joined speech until each take begins."""
-    offsets = [0.0]
-    for take in takes[:-1]:
-        pause = silence(pause_after(take.text) + take.extra_pause_seconds, take.waveform.sample_rate)
-        offsets.append(offsets[-1] + take.seconds + pause.seconds)
-    return offsets[: len(takes)]
+    offsets, end = [], 0
+    for take in takes:
+        rate = take.waveform.sample_rate
+        start = end + len(silence(take.lead_seconds, rate).samples)
+        offsets.append(start / rate)
+        end = start + len(take.waveform.samples) + len(silence(pause_of(take, is_last=False), rate).samples)
+    return offsets
 
 
 def known_words(take: Take) -> tuple[Word, ...]:
@@ -290,9 +324,3 @@ def known_words(take: Take) -> tuple[Word, ...]:
 
 def silence(seconds: float, sample_rate: int) -> Waveform:
     return Waveform(np.zeros(round(seconds * sample_rate), dtype=np.float32), sample_rate)
-
-
-def limit_peak(waveform: Waveform) -> Waveform:
-    """The same audio, scaled down as a whole if its peak would be clipped in a file."""
-    peak = float(np.abs(waveform.samples).max(initial=0.0))
-    return waveform if peak <= 1.0 else Waveform(waveform.samples / np.float32(peak), waveform.sample_rate)

@@ -2,42 +2,62 @@
 
 Upstream: `loading.load`, which opens its parts.  Downstream: command line, notebooks, evaluation, servers.
 MARS6 (arXiv:2501.05787), Sec. IV.
+
+`speak` joins the sentences of a text, `speak_in_order` hands them over one by one, `stream` while they are made, and
+`speak_many` speaks many texts in one batch: four views of what `runner` does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from marstts.audio import Waveform
-from marstts.errors import ConfigError
-from marstts.generation.scheduler import AsyncScheduler
-from marstts.lazy import lazy_module
+from marstts.errors import ConfigError, MarsError
+from marstts.generation.scheduler import AsyncScheduler, RequestScheduler, Scheduler, SchedulerClient, SharedScheduler
 from marstts.synthesis import clone as cloning
-from marstts.synthesis.batch import DEFAULT_BATCH, SpeakRequest, SpeakResult, pair_up, run_requests, speech_of
 from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.incremental_decoder import ChunkSizes, StreamConfig
 from marstts.synthesis.model_session import ModelSession, OnTake
-from marstts.synthesis.speech import Speech
-from marstts.synthesis.stream import Chunk, stream_text
-from marstts.synthesis.styled import Part, join_parts, split_parts
-from marstts.synthesis.voices import open_voice, voice_of_part
+from marstts.synthesis.runner import Failed, Finished, Runner
+from marstts.synthesis.speech import Chunk, Samples, Speech, Take, pause_of, silence, spaced
+from marstts.synthesis.texts import Task, TextRun
+from marstts.synthesis.voices import open_voice
+from marstts.synthesis.word_times import Word
 from marstts.voice import Voice
 
-if TYPE_CHECKING:
-    from marstts.synthesis import in_order, styled_stream
-    from marstts.synthesis.in_order import SpokenSentence
-else:
-    in_order = lazy_module("marstts.synthesis.in_order")
-    styled_stream = lazy_module("marstts.synthesis.styled_stream")
+DEFAULT_BATCH = 8
+"""Sentences in one batch: each takes a quarter of the time that it takes alone."""
 
-SSML_TAG, SSML_START = "<speak", 2000
-"""A text is SSML only if it has this tag within its first characters."""
+MAX_AHEAD = 4 * DEFAULT_BATCH
+"""Sentences of a text in work, or waiting for one before them, at most: a batch runs, a batch waits, and the rest is
+room for sentences done before one that is sampled again."""
+
+NO_VOICES: Mapping[str, Voice] = {}
 
 AnyVoice = Voice | Path | str | None
 """A voice, a packaged voice's name, a path to a voice file or recording, or None for the default voice."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SpeakResult:
+    """The result for one of many texts."""
+
+    index: int
+    """Number of the text, from 1."""
+
+    text: str
+
+    speech: Speech | None
+    """The result of `Synthesizer.speak`; None where it raises an error."""
+
+    error: MarsError | None = None
+    """The error, if the text failed."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -96,39 +116,50 @@ class Synthesizer(ModelSession):
         top_p: float | None = None,
         continuation: Continuation = Continuation.FIXED_REFERENCE,
         on_take: OnTake | None = None,
-        scheduler: AsyncScheduler | None = None,
+        scheduler: SharedScheduler | None = None,
         speed: float = 1.0,
+        voices: Mapping[str, Voice] = NO_VOICES,
     ) -> Speech:
         """Speak `text` in `voice`; its sentences share a batch.
 
-        `top_p` is the nucleus of the first attempt (default: `self.sampling.top_p`). `speed`, 0.8 to
-        1.25, changes the tempo at the same pitch and needs the extra `formats`. SSML may change voice and rate within
-        the text. `Speech.warnings` names text that could not be spoken, and sentences without an acceptable take.
+        `top_p` is the nucleus of the first attempt (default: `self.sampling.top_p`). `speed`, 0.8 to 1.25, changes the
+        tempo at the same pitch and needs the extra `formats`. The text may change voice and rate; `voices` are those
+        that it may name, besides the packaged ones. `Speech.warnings` names text that could not be spoken, and
+        sentences without an acceptable take.
 
         Raises TextError if there is nothing to speak, and VoiceError if the voice was made for another model.
         """
-        parts, requests = self.parts_of(text, voice, seed)
-        results = run_requests(
-            self,
-            iter(requests),
-            top_p=self.sampling.top_p if top_p is None else top_p,
-            continuation=continuation,
-            on_take=on_take,
-            scheduler=scheduler,
-            speed=speed,
-        )
-        spoken = [speech_of(result) for result in sorted(results, key=lambda result: result.index)]
-        return spoken[0] if parts[0].text is text else join_parts(parts, spoken)
+        run = self._text(text, voice, seed, top_p, continuation, speed=speed, voices=voices)
+        queue = Scheduler(self.engine, DEFAULT_BATCH) if scheduler is None else SchedulerClient(scheduler)
+        [result] = self._run_texts(iter([run]), queue, DEFAULT_BATCH, on_take)
+        if result.speech is None:
+            assert result.error is not None
+            raise result.error
+        return result.speech
 
-    def parts_of(self, text: str, voice: AnyVoice, seed: int) -> tuple[tuple[Part, ...], list[SpeakRequest]]:
-        """The parts of SSML that changes voice or rate, or the whole text; and a request for each."""
-        parts = (split_parts(text, self.lexicon) if SSML_TAG in text[:SSML_START] else ()) or (Part(text),)
-        opened = self.open_voice(voice)
-        voices = [voice_of_part(self, part.voice, opened) for part in parts]
-        return parts, [
-            SpeakRequest(index=index, text=part.text, voice=own, seed=seed)
-            for index, (part, own) in enumerate(zip(parts, voices, strict=True), start=1)
-        ]
+    def speak_many(
+        self,
+        texts: Sequence[str],
+        voices: AnyVoice | Sequence[AnyVoice] = None,
+        *,
+        seeds: int | Sequence[int] = 0,
+        top_p: float | None = None,
+        continuation: Continuation = Continuation.FIXED_REFERENCE,
+        batch: int = DEFAULT_BATCH,
+        scheduler: SharedScheduler | None = None,
+    ) -> Generator[SpeakResult, None, None]:
+        """Speak each text as `speak` does, at most `batch` sentences at a time; yields results as they are done.
+
+        `voices` and `seeds` are one value for all texts, or one value for each. The result of a text that cannot be
+        spoken has its error; the other texts are spoken all the same. Raises ConfigError if the numbers of texts,
+        voices and seeds differ, for a single text instead of a list, and for a `batch` below 1.
+        """
+        if batch < 1:
+            raise ConfigError(f"a batch needs room for 1 sentence or more, but has {batch}")
+        rows = pair_up(texts, self.open_voices(voices), seeds)
+        runs = [self._text(*row, top_p, continuation, index=index) for index, row in enumerate(rows, 1)]
+        queue = Scheduler(self.engine, batch) if scheduler is None else SchedulerClient(scheduler)
+        return self._run_texts(iter(runs), queue, batch, None)
 
     def speak_in_order(
         self,
@@ -140,22 +171,16 @@ class Synthesizer(ModelSession):
         continuation: Continuation = Continuation.FIXED_REFERENCE,
         on_take: OnTake | None = None,
         speed: float = 1.0,
-    ) -> Generator[SpokenSentence, None, None]:
+        voices: Mapping[str, Voice] = NO_VOICES,
+    ) -> Generator[Chunk, None, None]:
         """Speak as `speak` does, but yield each sentence as soon as it and all earlier sentences are done.
 
         The text is read while it is spoken, and only sentences in progress are held in memory. So the number of
-        sentences that `on_take` receives is an estimate until all of the text is read. Raises the errors of `speak`,
-        most of them before the first sentence. The parts of SSML that changes voice or rate share a batch, as in
-        `speak`.
+        sentences that `on_take` receives is an estimate until all of a long text is read. Raises the errors of
+        `speak`, most of them before the first sentence. Chunks joined are the samples of `speak`.
         """
-        return in_order.run_in_order(
-            self,
-            *self.parts_of(text, voice, seed),
-            top_p=self.sampling.top_p if top_p is None else top_p,
-            continuation=continuation,
-            on_take=on_take,
-            speed=speed,
-        )
+        run = self._text(text, voice, seed, top_p, continuation, speed=speed, voices=voices).open()
+        return self._in_order(run, on_take)
 
     def stream(
         self,
@@ -166,61 +191,199 @@ class Synthesizer(ModelSession):
         top_p: float | None = None,
         continuation: Continuation = Continuation.FIXED_REFERENCE,
         config: ChunkSizes | None = None,
-        scheduler: AsyncScheduler | None = None,
+        scheduler: SharedScheduler | None = None,
+        voices: Mapping[str, Voice] = NO_VOICES,
     ) -> Generator[Chunk, None, None]:
         """Speak as `speak` does, but yield the audio in chunks, the first of them after a few patches.
 
-        Closing the generator stops all work within a patch. `synthesis.stream` lists how edges, loudness and flawed
-        takes differ from `speak`. Raises the errors of `speak`, before the first chunk. SSML may change voice and
-        rate, as in `speak`.
-        """
-        top_p, opened = self.sampling.top_p if top_p is None else top_p, self.open_voice(voice)
-        if SSML_TAG in text[:SSML_START] and (parts := split_parts(text, self.lexicon)):
-            return styled_stream.stream_parts(
-                self,
-                parts,
-                opened,
-                seed=seed,
-                top_p=top_p,
-                continuation=continuation,
-                config=config or StreamConfig(),
-                scheduler=scheduler,
-            )
-        return stream_text(
-            self,
-            self.prepare_text(text, opened, seed, top_p),
-            opened,
-            seed=seed,
-            top_p=top_p,
-            continuation=continuation,
-            config=config or StreamConfig(),
-            scheduler=scheduler,
-        )
+        The tokens are those of `speak`, and so is their audio but for the edges of sentences (`stream_edges`). A take
+        that fails before any of it was sent is sampled again; what was sent is not taken back: a flaw that is found
+        later comes as a warning with the sentence's last chunk.
 
-    def speak_many(
+        Closing the generator stops all work within a patch. Raises the errors of `speak`, before the first chunk.
+        """
+        run = self._text(text, voice, seed, top_p, continuation, voices=voices).open()
+        return self._stream(run, config or StreamConfig(), scheduler)
+
+    def _text(
         self,
-        texts: Sequence[str],
-        voices: AnyVoice | Sequence[AnyVoice] = None,
+        text: str,
+        voice: AnyVoice,
+        seed: int,
+        top_p: float | None,
+        continuation: Continuation,
         *,
-        seeds: int | Sequence[int] = 0,
-        top_p: float | None = None,
-        continuation: Continuation = Continuation.FIXED_REFERENCE,
-        batch: int = DEFAULT_BATCH,
-        scheduler: AsyncScheduler | None = None,
-    ) -> Generator[SpeakResult, None, None]:
-        """Speak each text as `speak` does, at most `batch` sentences at a time; yields results as they are done.
-
-        `voices` and `seeds` are one value for all texts, or one value for each. The result of a text that cannot be
-        spoken has its error; the other texts are spoken all the same. Raises ConfigError if the numbers of texts,
-        voices and seeds differ, for a single text instead of a list, and for a `batch` below 1.
-        """
-        if batch < 1:
-            raise ConfigError(f"a batch needs room for 1 sentence or more, but has {batch}")
-        return run_requests(
-            self,
-            iter(pair_up(texts, self.open_voices(voices), seeds)),
+        index: int = 1,
+        speed: float = 1.0,
+        voices: Mapping[str, Voice] = NO_VOICES,
+    ) -> TextRun:
+        """The text with all that decides how it is spoken; not read yet."""
+        return TextRun(
+            session=self,
+            text=text,
+            voice=voice if isinstance(voice, Voice) else self.open_voice(voice),
+            seed=seed,
             top_p=self.sampling.top_p if top_p is None else top_p,
             continuation=continuation,
-            batch=batch,
-            scheduler=scheduler,
+            voices=voices,
+            speed=speed,
+            index=index,
         )
+
+    def _run_texts(
+        self, runs: Iterator[TextRun], queue: RequestScheduler, batch: int, on_take: OnTake | None
+    ) -> Generator[SpeakResult, None, None]:
+        """Speak texts, as many sentences at a time as fit; yields results as they are done."""
+        takes: dict[TextRun, dict[int, Take]] = {}
+        first_audio: dict[TextRun, float] = {}
+        with closing(Runner(self, queue).run(Sentences(runs, batch))) as events:
+            for event in events:
+                if isinstance(event, Failed):
+                    takes.pop(event.text, None)
+                    yield SpeakResult(index=event.text.index, text=event.text.text, speech=None, error=event.error)
+                    continue
+                text, done = event.task.text, takes.setdefault(event.task.text, {})
+                assert isinstance(event, Finished), "takes are handed over whole"
+                done[event.task.index] = event.take
+                first_audio.setdefault(text, time.perf_counter() - text.started)
+                if on_take is not None:
+                    on_take(event.take, len(done), text.prepared.num_segments)
+                if text.is_done:
+                    speech = self.assemble(
+                        [done[index] for index in range(len(done))],
+                        seed=text.seed,
+                        started=text.started,
+                        first_audio_seconds=first_audio.pop(text),
+                        text_warning=text.warning,
+                    )
+                    del takes[text]
+                    yield SpeakResult(index=text.index, text=text.text, speech=speech)
+
+    def _in_order(self, text: TextRun, on_take: OnTake | None) -> Generator[Chunk, None, None]:
+        """Yield whole sentences in their order."""
+        queue, source = Scheduler(self.engine, DEFAULT_BATCH), Sentences(iter([text]), DEFAULT_BATCH, MAX_AHEAD)
+        done: dict[int, Finished] = {}
+        sent = Sent(self.codec.spec.sample_rate)
+        with closing(Runner(self, queue).run(source)) as events:
+            for event in events:
+                if isinstance(event, Failed):
+                    raise event.error
+                assert isinstance(event, Finished), "takes are handed over whole"
+                done[event.task.index] = event
+                if on_take is not None:
+                    on_take(event.take, text.num_kept, text.prepared.num_segments)
+                while source.num_handed in done:
+                    finished = done.pop(source.num_handed)
+                    source.num_handed += 1
+                    yield sent.whole(finished.task, finished.take)
+
+    def _stream(
+        self, text: TextRun, sizes: ChunkSizes, scheduler: SharedScheduler | None
+    ) -> Generator[Chunk, None, None]:
+        """Yield the pieces of the sentences, one sentence after the other."""
+        source, sent = Sentences(iter([text]), 1, 1), Sent(self.codec.spec.sample_rate)
+        with (
+            nullcontext(scheduler) if scheduler is not None else AsyncScheduler(self.engine, capacity=1) as shared,
+            closing(Runner(self, SchedulerClient(shared), sizes).run(source)) as events,
+        ):
+            for event in events:
+                if isinstance(event, Failed):
+                    raise event.error
+                if not isinstance(event, Finished):
+                    yield sent.piece(event.task, event.samples, event.words)
+                elif event.rest is None:
+                    yield sent.whole(event.task, event.take)
+                else:
+                    yield sent.piece(event.task, event.rest, event.words, event.take)
+                source.num_handed += isinstance(event, Finished)
+
+
+class Sentences:
+    """The sentences of texts in the order in which they begin, few of them ahead of those that run."""
+
+    def __init__(self, texts: Iterator[TextRun], capacity: int, max_ahead: int | None = None) -> None:
+        """`capacity`: requests that may wait. `max_ahead`: sentences that are begun and not counted by `num_handed`."""
+        self._texts, self._capacity, self._max_ahead = texts, capacity, max_ahead
+        self._unread: list[TextRun] = []
+        self._num_begun = 0
+        self.num_handed = 0
+
+    def next_task(self, num_waiting: int) -> Task | Failed | None:
+        """Return the next sentence; None while enough of them wait, run, or are done and wait for one before them."""
+        if self._max_ahead is not None and self._num_begun - self.num_handed >= self._max_ahead:
+            return None
+        has_room = num_waiting < self._capacity
+        self._unread = [text for text in self._unread if not (text.is_read or text.has_failed)]
+        for text in self._unread:
+            if (has_room or text.continues) and (item := self._read(text)) is not None:
+                return item
+        if has_room and (text := next(self._texts, None)) is not None:
+            self._unread.append(text)
+            return self._read(text)
+        return None
+
+    def _read(self, text: TextRun) -> Task | Failed | None:
+        try:
+            task = text.next_task()
+        except MarsError as error:
+            text.has_failed = True
+            return Failed(text, error)
+        self._num_begun += task is not None
+        return task
+
+
+class Sent:
+    """What was handed over of a speech: gives the chunks their places and the pauses between sentences."""
+
+    def __init__(self, sample_rate: int) -> None:
+        self._rate, self._num_samples = sample_rate, 0
+        self._task: Task | None = None
+        self._start = 0
+        """First sample of the sentence."""
+
+    def whole(self, task: Task, take: Take) -> Chunk:
+        """A sentence that is handed over at once."""
+        self._start = self._num_samples + len(silence(take.lead_seconds, self._rate).samples)
+        return self._chunk(task, spaced(take, is_last=task.is_last), take.words or (), take)
+
+    def piece(self, task: Task, samples: Samples, words: Sequence[Word], take: Take | None = None) -> Chunk:
+        """A piece of a sentence; its take comes with the last."""
+        if task is not self._task:
+            lead = silence(task.segment.lead_seconds, self._rate).samples
+            self._start, samples = self._num_samples + len(lead), np.concatenate([lead, samples])
+        if take is not None:
+            samples = np.concatenate([samples, silence(pause_of(take, is_last=task.is_last), self._rate).samples])
+        return self._chunk(task, samples, words, take)
+
+    def _chunk(self, task: Task, samples: Samples, words: Sequence[Word], take: Take | None) -> Chunk:
+        is_first, is_last = self._task is None, task.is_last and take is not None
+        offset = self._start / self._rate
+        self._num_samples, self._task = self._num_samples + len(samples), task
+        warns = is_first if task.text.prepared.is_whole else is_last
+        return Chunk(
+            samples=samples,
+            sample_rate=self._rate,
+            sentence=task.index + 1,
+            text=task.segment.text,
+            take=take,
+            text_warning=task.text.warning if warns else None,
+            is_last=is_last,
+            words=tuple(word.shifted(offset) for word in words),
+        )
+
+
+Row = tuple[str, Voice, int]
+
+
+def pair_up(texts: Sequence[str], voices: Voice | Sequence[Voice], seeds: int | Sequence[int]) -> list[Row]:
+    """Pair texts with their voices and seeds; raises ConfigError where their numbers differ, or for one text alone."""
+    if isinstance(texts, str):  # which is a sequence of its letters
+        raise ConfigError("expected a list of texts, but this is one text; put it into a list")
+    each_voice = [voices] * len(texts) if isinstance(voices, Voice) else list(voices)
+    each_seed = [seeds] * len(texts) if isinstance(seeds, int) else list(seeds)
+    if not len(texts) == len(each_voice) == len(each_seed):
+        raise ConfigError(
+            f"expected one voice and one seed for all texts or one for each, but there are {len(texts)} texts, "
+            f"{len(each_voice)} voices and {len(each_seed)} seeds"
+        )
+    return list(zip(texts, each_voice, each_seed, strict=True))

@@ -8,6 +8,7 @@ they are and under which license. They keep their reference, so that every model
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -58,17 +59,18 @@ def packaged_names() -> list[str]:
     return [entry.name for entry in voice_table().voices]
 
 
-def voice_of_part(session: ModelSession, name: str | None, default: Voice) -> Voice:
-    """The packaged voice that a part of a text asks for; never a file, since texts may come from others.
+def named_voice(session: ModelSession, name: str, voices: Mapping[str, Voice]) -> Voice:
+    """The voice that a text asks for: of the caller's `voices`, or packaged. Never a file: texts may come from others.
 
     Raises VoiceError for any other name.
     """
-    if name is None:
-        return default
-    if name not in packaged_names():
-        known = ", ".join(packaged_names())
-        raise VoiceError(f"{printable_name(name)}: expected one of the packaged voices in SSML: {known}")
-    return open_voice(session, name)
+    if name in voices:
+        return voices[name]
+    if name in packaged_names():
+        return open_voice(session, name)
+    own = f"{', '.join(map(printable_name, voices))}, or " if voices else ""
+    known = ", ".join(packaged_names())
+    raise VoiceError(f"{printable_name(name)}: expected {own}one of the packaged voices in a text: {known}")
 
 
 def open_voice(session: ModelSession, voice: Voice | Path | str | None) -> Voice:

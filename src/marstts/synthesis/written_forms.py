@@ -36,10 +36,18 @@ class SpokenSegment(Segment):
 
     forms: tuple[WrittenForm, ...] = ()
 
+    lead_seconds: float = 0.0
+    """Silence before the text, where nothing is spoken before it."""
+
 
 def forms_of(segment: Segment) -> tuple[WrittenForm, ...]:
     """The written forms of a segment's words; empty where they are not known."""
     return segment.forms if isinstance(segment, SpokenSegment) else ()
+
+
+def lead_of(segment: Segment) -> float:
+    """Seconds of silence before a segment."""
+    return segment.lead_seconds if isinstance(segment, SpokenSegment) else 0.0
 
 
 def with_forms(passage: Passage) -> tuple[SpokenSegment, ...]:

@@ -1,0 +1,264 @@
+"""The runner: samples the attempts at sentences in a running batch, and decodes them. The only loop of synthesis.
+
+Upstream: `synthesizer`, whose `texts` give the sentences.  Downstream: a scheduler, and `sentence`, which decides.
+
+A runner hands takes over whole, or piece by piece while they are made. Whole takes are decoded on another thread while
+the engine computes the next patches, in chunks that do not depend on the other rows, and are checked a fixed number of
+steps after they ended: so which rows share a batch does not depend on how fast the machine is.
+Pieces are decoded at once, and their edges are found in what is known by then (`stream_edges`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from marstts.audio import Waveform
+from marstts.errors import MarsError
+from marstts.generation.request import Request, RequestState
+from marstts.generation.scheduler import RequestScheduler
+from marstts.synthesis.guard import TakeGuard
+from marstts.synthesis.incremental_decoder import ChunkSizes, IncrementalDecoder, Samples, StreamConfig
+from marstts.synthesis.model_session import ModelSession
+from marstts.synthesis.sentence import Attempt, Delivery
+from marstts.synthesis.speech import Take, at_other_times, at_speed
+from marstts.synthesis.stream_edges import Outlet
+from marstts.synthesis.streamed_words import StreamedWords
+from marstts.synthesis.texts import Task, TextRun
+from marstts.synthesis.word_times import Word
+
+DECODE_DELAY_STEPS = 4
+"""Steps between the end of a take and its check: time to decode it while other rows go on."""
+
+DECODE_CHUNK_PATCHES = 16
+"""Patches decoded at a time, 1.4 s of speech. Smaller chunks share more of their work with their neighbors; larger ones
+leave more to decode at the end of a sentence. mini in int8 speaks ten seconds up to a fifth faster than with 12; the
+70M with SNAC as fast; both a quarter faster than with 48."""
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """A piece of a sentence that is still being made."""
+
+    task: Task
+
+    samples: Samples
+    """(N,), N > 0."""
+
+    words: tuple[Word, ...]
+    """Words that were finished with it, times from the first piece of the sentence."""
+
+
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """The end of a sentence."""
+
+    task: Task
+    take: Take
+
+    rest: Samples | None
+    """What follows the pieces; None where there were none."""
+
+    words: tuple[Word, ...] = ()
+    """Words that came with no piece."""
+
+
+@dataclass(frozen=True, eq=False)
+class Failed:
+    """The end of a text that cannot be spoken; its sentences in progress are canceled."""
+
+    text: TextRun
+    error: MarsError
+
+
+Event = Piece | Finished | Failed
+
+
+class Source(Protocol):
+    """Gives the sentences to speak."""
+
+    def next_task(self, num_waiting: int) -> Task | Failed | None:
+        """Return the next sentence, while `num_waiting` requests wait; None where none can be begun now."""
+        ...
+
+
+@dataclass(eq=False)
+class Running:
+    """An attempt that is being made."""
+
+    task: Task
+    attempt: Attempt
+    guard: TakeGuard
+    decoder: IncrementalDecoder
+    """Used by one thread alone."""
+    outlet: Outlet | None
+    """Where pieces are handed over."""
+    spoken: StreamedWords
+
+
+class Runner:
+    """All sentences in progress of one caller."""
+
+    def __init__(self, session: ModelSession, scheduler: RequestScheduler, sizes: ChunkSizes | None = None) -> None:
+        """`sizes`: those of the pieces that are handed over; None: takes are handed over whole."""
+        self._session, self._scheduler, self._sizes = session, scheduler, sizes
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="marstts-decoder")
+        self._active: dict[Request, Running] = {}
+        """Requests that wait or run."""
+        self._decoding: deque[tuple[int, Running, Future[Take]]] = deque()
+        """Takes that ended, with the step after which they are checked."""
+        self._num_steps = 0
+
+    def run(self, source: Source) -> Generator[Event, None, None]:
+        """Speak all sentences of a source. Closing the iterator stops within a patch."""
+        try:
+            while True:
+                while (item := source.next_task(self._scheduler.num_waiting)) is not None:
+                    yield from self._begin(item)
+                if self._scheduler.is_busy:
+                    yield from self._step()
+                elif not self._decoding:
+                    return
+                yield from self._check_decoded()
+        finally:
+            for unfinished in list(self._active):
+                self._scheduler.drop(unfinished)
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _begin(self, item: Task | Failed) -> Iterator[Event]:
+        if isinstance(item, Failed):
+            yield item
+            return
+        try:
+            self._add(item, item.sentence.start(), urgent=item.is_urgent)
+        except MarsError as error:
+            yield self._fail(item.text, error)
+
+    def _add(self, task: Task, attempt: Attempt, *, urgent: bool = True) -> None:
+        """Queue an attempt at a sentence."""
+        session, sizes = self._session, self._sizes
+        blocks = StreamConfig(first_chunk_patches=DECODE_CHUNK_PATCHES, max_chunk_patches=DECODE_CHUNK_PATCHES)
+        decoder = IncrementalDecoder(session, task.voice, sizes or blocks)
+        request = session.request(attempt, task.voice)
+        is_sent = sizes is not None and attempt.part is None
+        self._active[request] = Running(
+            task,
+            attempt,
+            TakeGuard(session, attempt.segment.text, may_give_up=attempt.may_give_up and sizes is None),
+            decoder,
+            Outlet(session.codec.spec.sample_rate, task.rate) if is_sent else None,
+            StreamedWords(session, attempt.segment),
+        )
+        needed = None if sizes is None else lambda: decoder.needed
+        self._scheduler.add(request, urgent=urgent, needed=needed)
+
+    def _step(self) -> Iterator[Event]:
+        """Generate one patch of every row, and decode what fills a chunk."""
+        self._num_steps += 1
+        for made in self._scheduler.step():
+            running = self._active.get(made.request)
+            if running is None:
+                continue  # ended at an earlier one of several patches that came together
+            row = running.guard.judge(made)
+            if row.stop is not None:
+                del self._active[row.request]
+                if made.stop is None:
+                    self._scheduler.drop(row.request)
+            if self._sizes is None:
+                self._decode_aside(running, row)
+            else:
+                yield from self._hand_over(running, row, self._sizes)
+
+    def _decode_aside(self, running: Running, row: RequestState) -> None:
+        """Leave it to the decoder's thread to decode a whole take."""
+        if row.stop is not None:
+            future = self._pool.submit(self._decode_take, running, row)
+            self._decoding.append((self._num_steps + DECODE_DELAY_STEPS, running, future))
+            return
+        decodable = len(row.patches) - self._session.codec.lookahead_patches
+        if decodable > 0 and decodable % DECODE_CHUNK_PATCHES == 0:
+            self._pool.submit(self._decode, running, row)  # should it fail, so will the rest
+
+    def _decode(self, running: Running, row: RequestState) -> Samples:
+        """Decode what fills a chunk; all that is left of an ended row."""
+        with self._scheduler.decode_turn():
+            return running.decoder.decode_until(row)
+
+    def _decode_take(self, running: Running, row: RequestState) -> Take:
+        """Decode the rest of an ended row, and find its flaws."""
+        self._decode(running, row)
+        return self._take_of(running, row)
+
+    def _take_of(self, running: Running, row: RequestState) -> Take:
+        """The take of an ended row that was decoded, with its flaws."""
+        segment, voice = running.attempt.segment, running.task.voice
+        return self._session.decode_take(segment, row, voice, running.decoder.decoded, running.guard.search)
+
+    def _check_decoded(self) -> Iterator[Event]:
+        """Check the takes whose time has come; all of them, where no request is left."""
+        while self._decoding and (self._decoding[0][0] <= self._num_steps or not self._scheduler.is_busy):
+            _, running, future = self._decoding.popleft()
+            if running.task.text.has_failed:
+                continue
+            try:
+                take = future.result()
+            except MarsError as error:
+                yield self._fail(running.task.text, error)
+            else:
+                yield from self._advance(running, take)
+
+    def _advance(self, running: Running, take: Take) -> Iterator[Event]:
+        """Keep a take of which nothing was handed over, or make the next attempts."""
+        task = running.task
+        following = task.sentence.advance(running.attempt, take)
+        if isinstance(following, Take):
+            kept = at_speed(following, task.rate)
+            task.text.keep(task, kept)
+            yield Finished(task, kept, None, kept.words or () if self._sizes else ())
+            return
+        for attempt in following:
+            self._add(task, attempt)
+
+    def _hand_over(self, running: Running, row: RequestState, sizes: ChunkSizes) -> Iterator[Event]:
+        """Decode what there is of a row, and hand it over."""
+        task, outlet = running.task, running.outlet
+        decoded = self._decode(running, row)
+        samples = None if outlet is None else outlet.push(decoded, is_last=row.stop is not None)
+        if row.stop is None:
+            if outlet is not None and samples is not None and len(samples):
+                outlet.has_sent = True
+                words = running.spoken.finished(row, outlet.start) if sizes.checks_sent else ()
+                yield Piece(task, samples, tuple(word.scaled(1.0 / task.rate) for word in words))
+        elif outlet is None or not outlet.has_sent:
+            yield from self._advance(running, self._take_of(running, row))
+        else:
+            assert samples is not None
+            kept = self._sent_take(running, row, outlet, sizes)
+            task.text.keep(task, kept)
+            yield Finished(task, kept, samples, running.spoken.rest(kept.words))
+
+    def _sent_take(self, running: Running, row: RequestState, outlet: Outlet, sizes: ChunkSizes) -> Take:
+        """The take of a sentence of which a part was handed over: it is kept as it is."""
+        session, task, segment = self._session, running.task, running.attempt.segment
+        sent = Waveform(outlet.all_samples, session.codec.spec.sample_rate)
+        if sizes.checks_sent:
+            take, delivery = self._take_of(running, row), Delivery.CHECKED
+        else:
+            take, delivery = session.unchecked_take(segment, row, running.decoder.decoded), Delivery.UNCHECKED
+        kept = task.sentence.advance(running.attempt, take, delivery)
+        assert isinstance(kept, Take), "a take of which a part was handed over is kept"
+        if sizes.checks_sent:
+            start = outlet.start or 0
+            kept = replace(kept, timing=session.row_timing(segment, row, start, start + outlet.num_trimmed))
+        return replace(at_other_times(kept, task.rate), waveform=sent)
+
+    def _fail(self, text: TextRun, error: MarsError) -> Failed:
+        """Give up a text: its other sentences are canceled."""
+        text.has_failed = True
+        for request in [request for request, running in self._active.items() if running.task.text is text]:
+            self._scheduler.drop(request)
+            del self._active[request]
+        return Failed(text, error)

@@ -1,0 +1,142 @@
+"""Texts in progress: which sentence of which text is spoken next, in which voice, and what it continues from.
+
+Upstream: `synthesizer`.  Downstream: `prepared_text`, `sentence`; the tasks are run by `runner`.
+MARS6 (arXiv:2501.05787), Sec. IV.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from marstts.audio.tempo import MIN_TEMPO, check_speed
+from marstts.errors import ConfigError, MissingExtraError, require
+from marstts.synthesis.continuation import Continuation, first_voice, next_voice
+from marstts.synthesis.model_session import ModelSession
+from marstts.synthesis.prepared_text import PreparedText
+from marstts.synthesis.sentence import Sentence
+from marstts.synthesis.speech import Take
+from marstts.synthesis.voices import adapt_voice, named_voice
+from marstts.synthesis.written_forms import SpokenSegment
+from marstts.voice import Voice
+
+
+@dataclass(eq=False)
+class Task:
+    """A sentence to speak."""
+
+    text: TextRun
+    index: int
+    """Its place in the text, from 0."""
+    segment: SpokenSegment
+    voice: Voice
+    rate: float
+    """Tempo of the finished take."""
+    sentence: Sentence
+    is_last: bool
+
+    is_urgent: bool
+    """Whether it goes before sentences that wait: its text has waited for the take before."""
+
+
+@dataclass(eq=False, kw_only=True)
+class TextRun:
+    """One text in progress."""
+
+    session: ModelSession
+    text: str
+    voice: Voice
+    seed: int
+    top_p: float
+    continuation: Continuation = Continuation.FIXED_REFERENCE
+    voices: Mapping[str, Voice] = field(default_factory=dict)
+    """Voices that the text may name, besides the packaged ones."""
+    speed: float = 1.0
+    index: int = 1
+    """Number of the text, from 1."""
+    num_begun: int = 0
+    num_kept: int = 0
+    has_failed: bool = False
+    is_open: bool = False
+
+    def open(self) -> TextRun:
+        """Read the beginning of the text; raises ConfigError, VoiceError, TextError or MissingExtraError."""
+        self.started = time.perf_counter()
+        check_choices(self.seed, self.top_p)
+        check_speed(self.speed)
+        if self.speed != 1.0:
+            require("av", "formats")
+        self._voices: dict[str | None, Voice] = {None: self._first_voice(self.voice)}
+        self.prepared = PreparedText(self.text, self.session.lexicon)
+        for name in self.prepared.voices:
+            self._voice_of(name)
+        self._rate_problem = missing_rates() if self.prepared.has_rates else None
+        self.is_open = True
+        return self
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the last sentence was begun."""
+        return self.is_open and self.prepared.is_read
+
+    @property
+    def continues(self) -> bool:
+        """Whether its next sentence continues from one that was begun."""
+        return self.continuation is Continuation.PER_CHUNK and self.num_begun > 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all sentences are kept."""
+        return self.is_read and self.num_kept == self.num_begun
+
+    @property
+    def warning(self) -> str | None:
+        """Warning about what was read so far: what was left out, and what of it is not honored."""
+        return "; ".join(filter(None, [self.prepared.warning, self._rate_problem])) or None
+
+    def next_task(self) -> Task | None:
+        """Read the next sentence; None after the last one, and while it waits for the take that it continues from."""
+        if not self.is_open:
+            self.open()
+        is_urgent = self.continues
+        if self.is_read or self.has_failed or (is_urgent and self.num_kept < self.num_begun):
+            return None
+        segment = next(self.prepared)
+        index, self.num_begun = self.num_begun, self.num_begun + 1
+        rate = self.speed if self._rate_problem else max(MIN_TEMPO, self.speed * segment.rate)
+        sentence = Sentence(segment, self.top_p, (self.seed, index), self.session.backoff)
+        voice = self._voice_of(segment.voice)
+        return Task(self, index, segment, voice, rate, sentence, self.is_read, is_urgent)
+
+    def keep(self, task: Task, take: Take) -> None:
+        """Note that a sentence is done: the next one of its voice may continue from it."""
+        self.num_kept += 1
+        name = task.segment.voice
+        self._voices[name] = next_voice(self._voices[name], take, self.continuation)
+
+    def _voice_of(self, name: str | None) -> Voice:
+        if name not in self._voices:
+            assert name is not None
+            self._voices[name] = self._first_voice(named_voice(self.session, name, self.voices))
+        return self._voices[name]
+
+    def _first_voice(self, voice: Voice) -> Voice:
+        return first_voice(adapt_voice(self.session, voice), self.continuation)
+
+
+def check_choices(seed: int, top_p: float) -> None:
+    """Raise ConfigError where a seed or top_p of the caller is impossible."""
+    if not 0.0 <= top_p <= 1.0:
+        raise ConfigError(f"top_p must lie between 0 (greedy) and 1 (everything), but is {top_p:g}")
+    if seed < 0:
+        raise ConfigError(f"the seed must be 0 or more, but is {seed}")
+
+
+def missing_rates() -> str | None:
+    """The warning where no rate can be made, because PyAV is not installed."""
+    try:
+        require("av", "formats")
+    except MissingExtraError as error:
+        return f"the speaking rate is not honored: {error}"
+    return None
