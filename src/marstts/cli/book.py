@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +39,8 @@ class BookSettings:
     seed: int
     top_p: float | None
     continuation: Continuation
+    voices: Mapping[str, Voice]
+    """Voices that the book may name."""
 
 
 def speak_book(synthesizer: Synthesizer, book: Book, output: Path, settings: BookSettings) -> Outcome:
@@ -60,6 +62,7 @@ def number_chapters(book: Book, synthesizer: Synthesizer, settings: BookSettings
     """The chapters as lines of a report, each with the name of its file."""
     voice_digest = hashlib.sha256(settings.voice.to_bytes()).hexdigest()
     how = f"{synthesizer.name} {settings.seed} {settings.top_p} {settings.continuation.value} {synthesizer.lexicon}"
+    how += "".join(f" {name} {voice.source_sha256}" for name, voice in sorted(settings.voices.items()))
     digits = max(2, len(str(len(book.chapters))))
     return [
         Line(
@@ -94,8 +97,9 @@ def speak_chapter(
     )
     try:
         chunks = synthesizer.speak_in_order(
-            line.text, settings.voice, seed=settings.seed, top_p=settings.top_p, continuation=settings.continuation
-        )
+            line.text, settings.voice, seed=settings.seed, top_p=settings.top_p, continuation=settings.continuation,
+            voices=settings.voices,
+        )  # fmt: skip
         sample_rate = synthesizer.codec.spec.sample_rate
         with audio.open_writer(folder / line.file, sample_rate, tags) as write, closing(chunks):
             made = play_through(chunks, lambda chunk: write(chunk.samples), model=synthesizer.name, seed=settings.seed)

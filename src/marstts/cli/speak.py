@@ -25,6 +25,7 @@ from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.loading import load
 from marstts.synthesis.speech import Chunk
 from marstts.synthesis.synthesizer import Synthesizer
+from marstts.synthesis.voices import voices_in
 from marstts.text.lexicon import read_lexicon
 from marstts.voice import Voice
 
@@ -41,6 +42,7 @@ def speak(
     reference: options.Reference = None,
     transcript: options.Transcript = None,
     voice: options.VoiceName = None,
+    voices: options.Voices = None,
     model: options.Model = "mini",
     engine: options.Engine = EngineKind.AUTO,
     file: options.File = None,
@@ -71,11 +73,12 @@ def speak(
     pronunciations = None if lexicon is None else read_lexicon(lexicon)
     synthesizer = replace(load(model, engine, guidance), lexicon=pronunciations)
     speaker = choose_voice(synthesizer, reference, transcript, voice)
+    named = {} if voices is None else voices_in(voices)
     if words is not None:
         synthesizer.check_word_times(speaker)
     if chapters is not None:
         read = book.speak_book(
-            synthesizer, chapters, Path(output), book.BookSettings(speaker, seed, top_p, continuation)
+            synthesizer, chapters, Path(output), book.BookSettings(speaker, seed, top_p, continuation, named)
         )
         report_lines(read, output, as_json=json_report, what="chapters")
     elif batch is not None:
@@ -84,7 +87,7 @@ def speak(
         )
         report_lines(outcome, output, as_json=json_report)
     else:
-        choices = {"seed": seed, "top_p": top_p, "continuation": continuation}
+        choices = {"seed": seed, "top_p": top_p, "continuation": continuation, "voices": named}
         if stream:
             spoken_text = speak_at_once(synthesizer, spoken, speaker, output, words, **choices)
         else:

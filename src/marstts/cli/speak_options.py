@@ -5,6 +5,7 @@ Upstream: the shell.  Downstream: `speak`.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -25,6 +26,10 @@ VoiceName = Annotated[
         metavar="NAME_OR_FILE",
         help="A voice of `marstts voice list`, a file of `marstts voice create`, or a recording.",
     ),
+]
+Voices = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="Voice files that the text may name, besides those of `marstts voice list`."),
 ]
 Model = Annotated[str, typer.Option(metavar="NAME_OR_FOLDER", help="The model.")]
 Engine = Annotated[

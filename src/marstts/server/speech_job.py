@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import ExitStack, closing, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any
 
@@ -148,6 +148,9 @@ class JobSpec:
     needs_words: bool = False
     """Refuse the request where the model has no word times."""
 
+    voices: Mapping[str, Voice] = field(default_factory=dict)
+    """Voices that the text may name, besides the packaged ones."""
+
     has_events: bool = False
     """Whether warnings reach the client after the first bytes."""
 
@@ -196,7 +199,7 @@ def make_pieces(
     if spec.needs_words:
         synthesizer.check_word_times(voice)
     if not spec.stream:
-        speech = synthesizer.speak(spec.text, voice, seed=spec.seed, scheduler=scheduler)
+        speech = synthesizer.speak(spec.text, voice, seed=spec.seed, scheduler=scheduler, voices=spec.voices)
         content = encoded.push(speech.samples) + encoded.finish()
         num_tokens = sum(len(codes) for take in speech.takes for codes in take.codes)
         words = tuple(word.scaled(1.0 / spec.speed) for word in speech.words) if spec.needs_words else ()
@@ -204,7 +207,10 @@ def make_pieces(
         yield Piece(content, speech.seconds, num_tokens, warning, words=words, num_retries=num_retries)
         return
     named = 0
-    with closing(synthesizer.stream(spec.text, voice, seed=spec.seed, scheduler=scheduler, config=listener)) as chunks:
+    made = synthesizer.stream(
+        spec.text, voice, seed=spec.seed, scheduler=scheduler, config=listener, voices=spec.voices
+    )
+    with closing(made) as chunks:
         for chunk in chunks:
             dry_seconds = listener.sent(chunk.seconds / spec.speed)
             content = encoded.push(chunk.samples) + (encoded.finish() if chunk.is_last else b"")

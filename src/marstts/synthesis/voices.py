@@ -66,11 +66,19 @@ def named_voice(session: ModelSession, name: str, voices: Mapping[str, Voice]) -
     """
     if name in voices:
         return voices[name]
-    if name in packaged_names():
-        return open_voice(session, name)
+    if name.lower() in packaged_names():
+        return open_voice(session, name.lower())
     own = f"{', '.join(map(printable_name, voices))}, or " if voices else ""
     known = ", ".join(packaged_names())
     raise VoiceError(f"{printable_name(name)}: expected {own}one of the packaged voices in a text: {known}")
+
+
+def voices_in(folder: Path) -> dict[str, Voice]:
+    """The voice files of a folder by their names; VoiceError where there is none."""
+    voices = {path.stem: Voice.load(path) for path in sorted(folder.glob(f"*{VOICE_SUFFIX}"))}
+    if not voices:
+        raise VoiceError(f"{printable_name(folder)}: expected a folder of voice files (*{VOICE_SUFFIX})")
+    return voices
 
 
 def open_voice(session: ModelSession, voice: Voice | Path | str | None) -> Voice:
