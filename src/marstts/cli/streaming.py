@@ -110,7 +110,7 @@ def play_through(
 ) -> StreamReport:
     """Send every chunk as it comes -> a report. `started`: when work on the speech began; now, if that is not given."""
     started = time.perf_counter() if started is None else started
-    first_audio_seconds = seconds = 0.0
+    first_audio_seconds, num_samples, sample_rate = 0.0, 0, 1
     takes: list[dict[str, Any]] = []
     of_text: list[str] = []
     of_takes: list[str] = []
@@ -118,7 +118,7 @@ def play_through(
     for chunk in chunks:
         if len(chunk.samples):
             sink(chunk)
-            seconds += chunk.seconds
+            num_samples, sample_rate = num_samples + len(chunk.samples), chunk.sample_rate
             first_audio_seconds = first_audio_seconds or time.perf_counter() - started
         words += chunk.words
         of_text += [chunk.text_warning] if chunk.text_warning else []
@@ -126,7 +126,7 @@ def play_through(
             takes.append(chunk.take.report())
             of_takes += [chunk.take.warning] if chunk.take.warning else []
     return StreamReport(
-        seconds=seconds,
+        seconds=num_samples / sample_rate,
         takes=tuple(takes),
         model=model,
         seed=seed,
