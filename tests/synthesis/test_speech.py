@@ -14,7 +14,15 @@ import soundfile
 from marstts.audio import Waveform
 from marstts.generation.request import StopReason
 from marstts.synthesis.flaws import FlawKind, TakeFlaw
-from marstts.synthesis.speech import CLAUSE_PAUSE_SECONDS, SENTENCE_PAUSE_SECONDS, Speech, Take, join, pause_after
+from marstts.synthesis.speech import (
+    CLAUSE_PAUSE_SECONDS,
+    SENTENCE_PAUSE_SECONDS,
+    Speech,
+    Take,
+    at_speed,
+    join,
+    pause_after,
+)
 
 RATE = 8_000
 
