@@ -11,8 +11,9 @@ from collections.abc import Generator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from marstts.cli import book, lines
 from marstts.cli import speak_options as options
 from marstts.cli.speak_input import check_options, choose_book, choose_text, choose_voice
 from marstts.cli.speak_output import check_book_output, check_output, progress_bar, report, report_lines
@@ -20,7 +21,7 @@ from marstts.cli.streaming import StreamReport, open_sink, play_through
 from marstts.cli.terminal import check_not_read, check_utf8
 from marstts.errors import ConfigError
 from marstts.generation.engine import EngineKind
-from marstts.lazy import lazy_module
+from marstts.synthesis import captions
 from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.loading import load
 from marstts.synthesis.speech import Chunk
@@ -28,13 +29,6 @@ from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.voices import voices_in
 from marstts.text.lexicon import read_lexicon
 from marstts.voice import Voice
-
-if TYPE_CHECKING:
-    from marstts.cli import book, lines
-    from marstts.synthesis import captions
-else:
-    book, lines = lazy_module("marstts.cli.book"), lazy_module("marstts.cli.lines")
-    captions = lazy_module("marstts.synthesis.captions")
 
 
 def speak(

@@ -7,28 +7,21 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from marstts.audio.tempo import check_speed
+from marstts.cli import book
 from marstts.cli.book_output import is_book_output
 from marstts.cli.terminal import print_prefix, printed_warnings, warn
 from marstts.errors import ConfigError, TextError
 from marstts.io.file_errors import printable_name
 from marstts.io.reading import decode_text, read_text
-from marstts.lazy import lazy_module
+from marstts.synthesis import captions
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.voices import open_voice
+from marstts.text.books import book as books
+from marstts.text.books import epub
 from marstts.text.books.formats import refuse_other_formats
 from marstts.voice import Voice
-
-if TYPE_CHECKING:
-    from marstts.cli import book
-    from marstts.synthesis import captions
-    from marstts.text.books import book as books
-    from marstts.text.books import epub
-else:
-    book, captions = lazy_module("marstts.cli.book"), lazy_module("marstts.synthesis.captions")
-    books, epub = lazy_module("marstts.text.books.book"), lazy_module("marstts.text.books.epub")
 
 STANDARD_INPUT = "-"
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,14 +23,9 @@ from marstts.audio.tempo import change_tempo
 from marstts.codec.base import Codes
 from marstts.errors import ConfigError
 from marstts.generation.request import StopReason
-from marstts.lazy import lazy_module
+from marstts.synthesis import captions
 from marstts.synthesis.flaws import TakeFlaw
 from marstts.synthesis.word_times import Word
-
-if TYPE_CHECKING:
-    from marstts.synthesis import captions
-else:
-    captions = lazy_module("marstts.synthesis.captions")
 
 Samples = NDArray[np.float32]
 
