@@ -20,6 +20,8 @@ READINGS = [
     ("<video controls src='a.mp4'>No video.</video>Yes.", ["Yes."]),
     ("<ruby>Tokyo<rp>(</rp><rt>toukyou</rt><rp>)</rp></ruby> shines.", ["Tokyo shines."]),
     ("One <!-- <b>two</b> --> three.", ["One three."]),
+    ("<|assistant|>Hello there.<|im_end|>", ["Hello there."]),
+    ('<sub alias="World Wide Web">WWW</sub> is old.', ["World Wide Web is old."]),
     ("<reasoning>cut off in the mid", []),
     # content that is speech
     ("<answer>It is 5 km.</answer>", ["It is five kilometers."]),
@@ -122,7 +124,9 @@ def test_a_speaker_before_a_colon_is_no_definition_of_a_link(text: str) -> None:
     assert read_text("[1]: http://a.bc/d\n\nYes.").sentences == ("Yes.",)
 
 
-@pytest.mark.parametrize("unit", ["<", "<a ", "<svg>", "<sup>", "<x>", "</", "<!--", "<think>", "a<b ", "<a b='"])
+@pytest.mark.parametrize(
+    "unit", ["<", "<a ", "<svg>", "<sup>", "<x>", "</", "<!--", "<think>", "<|", "<sub alias='a'>", "a<b ", "<a b='"]
+)
 def test_time_is_linear_in_tags(unit: str) -> None:
     def seconds(length: int) -> float:
         started = time.process_time()

@@ -28,6 +28,7 @@ DEFAULT_PAUSE_SECONDS = 0.5
 _MARK = re.compile(
     rf"{VOICE_MARK}|\[pause(?::\s?(?P<number>[0-9]{{1,5}}(?:\.[0-9]{{1,3}})?)\s?(?P<unit>ms|s)?)?\]", re.IGNORECASE
 )
+_VOICE = re.compile(VOICE_MARK)
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,8 @@ def _read_block(block: Block, lexicon: Lexicon, style: Segment, default: str | N
     segments += last
     if segments and block.ends_paragraph:
         segments[-1] = replace(segments[-1], boundary=Boundary.PARAGRAPH)
-    return Passage(block.text, tuple(segments), tuple(trace.steps), tuple(trace.left_out)), style.voice
+    written = _VOICE.sub(" ", block.text).strip()
+    return Passage(written, tuple(segments), tuple(trace.steps), tuple(trace.left_out)), style.voice
 
 
 def _respelled(text: str, lexicon: Lexicon, trace: Trace) -> str:

@@ -54,6 +54,7 @@ class _Writer:
     _emphasized: dict[str, None] = field(default_factory=dict)
 
     def write(self, text: str, style: Segment) -> None:
+        """Add text in a style; TextError where a paragraph emphasizes too much."""
         if self._style is None or (self._style.rate, self._style.voice) != (style.rate, style.voice):
             if not text.strip():
                 return
@@ -65,6 +66,7 @@ class _Writer:
             raise TextError(f"more than {MAX_EMPHASIZED} emphasized words in one SSML paragraph; use more paragraphs")
 
     def pause(self, seconds: float, style: Segment) -> None:
+        """Add silence after what was written; before it, as a segment of its own."""
         if not seconds:
             return
         self._finish()
@@ -75,6 +77,7 @@ class _Writer:
             self._done.append(replace(style, text="", pause_seconds=seconds, emphasized=()))
 
     def end_sentence(self) -> None:
+        """End the sentence, whatever its last mark is."""
         if self._style is None:
             return
         while self._pieces and not self._pieces[-1].strip():

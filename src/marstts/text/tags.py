@@ -28,9 +28,9 @@ _SURE = _KNOWN - word_set("markup", "placeholders")
 
 _TAG = re.compile(
     r"<(?P<end>/?)(?P<name>[A-Za-z][\w:.-]{0,40})(?P<rest>\s[^<>]{0,400}?)?\s?(?P<empty>/?)>"
-    r"|(?P<comment><!--)"
+    r"|(?P<comment><!--)|<\|(?P<token>[A-Za-z_/]{1,40})\|>"
 )
-_UNFINISHED = re.compile(r"<(?:/?(?:[A-Za-z][\w:.-]{0,40}(?:\s[^<>]{0,400})?\s?/?)?|!-?)\Z")
+_UNFINISHED = re.compile(r"<(?:\|[A-Za-z_/]{0,40}\|?|/?(?:[A-Za-z][\w:.-]{0,40}(?:\s[^<>]{0,400})?\s?/?)?|!-?)\Z")
 _ATTRIBUTE = re.compile(r"(?P<name>[A-Za-z:-]{1,40})\s?=\s?[\"']?(?P<value>[^\"'<>]{0,200})")
 _SECONDS = re.compile(r"\+?([0-9]{1,5}(?:\.[0-9]{1,3})?|\.[0-9]{1,3})(ms|s)")
 _INNER_TAG = re.compile(r"<[^<>]{0,200}>")
@@ -139,6 +139,8 @@ class TagReader:
             return (opening, "") if waits else (opening + 1, "<")
         if tag["comment"]:
             return self._enter("!--", tag.end()) if "!--" not in self._unclosed else (tag.end(), " ")
+        if tag["token"]:
+            return tag.end(), " "
         if tag.end() == len(text) and not is_last:
             return opening, ""
         if self._before.endswith("`") and text.startswith("`", tag.end()):
@@ -151,6 +153,8 @@ class TagReader:
             return opening + 1, "<"
         if name == "sup" and not tag["end"]:
             return self._raise(text, tag, opening, is_last)
+        if name == "sub" and (alias := _attributes(tag).get("alias")) and "sub" not in self._unclosed:
+            return self._enter("sub", tag.end())[0], alias
         if name in _SILENT and name not in self._unclosed and not tag["end"] and not tag["empty"]:
             return self._enter(name, tag.end())
         return tag.end(), self._words(name, tag)
@@ -183,7 +187,7 @@ class TagReader:
 
     def _words(self, name: str, tag: re.Match[str]) -> str:
         if name == "break":
-            return "" if tag["end"] else f" [pause:{_pause_seconds(tag['rest'] or ''):g}s] "
+            return "" if tag["end"] else f" [pause:{_pause_seconds(_attributes(tag)):g}s] "
         if name in SOUNDS:
             return "" if tag["end"] else f" [{name}] "
         if name == "br":
@@ -201,10 +205,13 @@ def _end_of(name: str) -> re.Pattern[str]:
     return re.compile("-->" if name == "!--" else rf"</{re.escape(name)}\s{{0,9}}>", re.IGNORECASE)
 
 
-def _pause_seconds(attributes: str) -> float:
+def _attributes(tag: re.Match[str]) -> dict[str, str]:
+    return {match["name"].lower(): match["value"].strip() for match in _ATTRIBUTE.finditer(tag["rest"] or "")}
+
+
+def _pause_seconds(attributes: dict[str, str]) -> float:
     """Seconds of a break; one whose time cannot be read is a medium one."""
-    found = {match["name"].lower(): match["value"].strip() for match in _ATTRIBUTE.finditer(attributes)}
-    time = _SECONDS.fullmatch(found.get("time", ""))
+    time = _SECONDS.fullmatch(attributes.get("time", ""))
     if time is not None:
         return float(time[1]) / (1000 if time[2] == "ms" else 1)
-    return BREAK_SECONDS.get(found.get("strength", "medium"), BREAK_SECONDS["medium"])
+    return BREAK_SECONDS.get(attributes.get("strength", "medium"), BREAK_SECONDS["medium"])

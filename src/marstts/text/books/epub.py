@@ -181,6 +181,7 @@ class _Package:
         self.names = frozenset(names)
 
     def read(self) -> EpubContent:
+        """The content of the book, in the order of its spine."""
         rootfile = next(_named(self.xml(CONTAINER), "rootfile"), None)
         package_path = unquote(rootfile.get("full-path", "")) if rootfile is not None else ""
         package = self.xml(package_path)
@@ -241,6 +242,7 @@ class _Package:
         return content
 
     def xml(self, name: str) -> Element:
+        """The root of an XML part; raises DataError where it is malformed or declares entities."""
         try:
             return fromstring(self.part(name), forbid_dtd=False)
         except (ParseError, DefusedXmlException, ValueError, LookupError) as error:
@@ -274,6 +276,7 @@ class _Package:
         return found
 
     def sections(self, name: str, places: dict[str, str]) -> list[_Section]:
+        """The sections of one document; `places`: identifier -> title from the table of contents."""
         reader = _DocumentReader(places, self.notes)
         sections = reader.read(_decode(self.part(name)))
         self.num_pictures += reader.has_pictures and not any(section.blocks for section in sections)
@@ -350,6 +353,7 @@ class _DocumentReader:
         return [section for section in self.done if section.blocks or section.title]
 
     def handle_start(self, tag: Tag, is_empty: bool) -> None:
+        """Begin an element; `is_empty`: it has no end tag."""
         place = tag.attributes.get("id") or (tag.attributes.get("name") if tag.name == "a" else None)
         if tag.name in _BLOCKS:
             self.end_mark()
@@ -394,6 +398,7 @@ class _DocumentReader:
         )  # fmt: skip
 
     def handle_end(self, name: str) -> None:
+        """End an element, and the block or the mark that it is."""
         if self.silent:
             self.silent -= 1
             return
@@ -419,12 +424,14 @@ class _DocumentReader:
             self.words.append("" if is_note else raised("".join(self.words[-3:]), text))
 
     def handle_text(self, text: str) -> None:
+        """Add text that is read; its line ends are spaces."""
         if self.silent:
             return
         text = " ".join(text.split("\n")) if text.strip() else " "
         (self.words if self.mark is None else self.raised).append(text)
 
     def end_block(self) -> None:
+        """Give the text since the last block to the section, as a heading where it is one."""
         lines = [" ".join(line.split()) for line in "".join(self.words).split("\n")]
         text = "\n".join(line for line in lines if line)
         if text:
