@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -282,10 +282,10 @@ class Synthesizer(ModelSession):
     ) -> Generator[Chunk, None, None]:
         """Yield the pieces of the sentences, one sentence after the other."""
         source, sent = Sentences(iter([text]), 1, 1), Sent(self.codec.spec.sample_rate)
-        with (
-            nullcontext(scheduler) if scheduler is not None else AsyncScheduler(self.engine, capacity=1) as shared,
-            closing(Runner(self, SchedulerClient(shared), sizes).run(source)) as events,
-        ):
+        opened: AbstractContextManager[SharedScheduler] = (
+            AsyncScheduler(self.engine, capacity=1) if scheduler is None else nullcontext(scheduler)
+        )
+        with opened as shared, closing(Runner(self, SchedulerClient(shared), sizes).run(source)) as events:
             for event in events:
                 if isinstance(event, Failed):
                     raise event.error
