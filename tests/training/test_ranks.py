@@ -11,7 +11,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from marstts.errors import ConfigError
 from marstts.training import distributed
 from marstts.training.loop import read_log
 
@@ -113,9 +112,27 @@ def test_two_processes_train_on_pairs_as_one(tmp_path):
         assert one == pytest.approx(other, rel=1e-4, abs=1e-5)
 
 
-def test_batches_are_shared_out_in_turn_and_only_evenly(monkeypatch):
-    monkeypatch.setattr(distributed, "world_size", lambda: 3)
-    monkeypatch.setattr(distributed, "rank", lambda: 1)
-    assert distributed.batches_of_step(12, 6) == [13, 16]
-    with pytest.raises(ConfigError, match="a step of 4 batches cannot be shared by 3 processes"):
-        distributed.batches_of_step(12, 4)
+@pytest.mark.parametrize(("kind", "step"), [("plain", 6), ("preference", 4)])
+def test_three_processes_share_the_rows_of_a_steps_batches(kind, step, tmp_path):
+    import ranks
+
+    getattr(ranks, kind)(tmp_path / "one")
+    torchrun(3, kind, tmp_path / "three")
+    same_as(tmp_path / "three", tmp_path / "one", step=step)
+
+
+@pytest.mark.parametrize("rows", [1, 11, 12, 13])
+@pytest.mark.parametrize(("processes", "batches"), [(1, 8), (3, 8), (5, 5), (6, 8), (7, 1), (8, 8), (32, 8), (96, 8)])
+def test_any_number_of_processes_shares_every_row_of_a_step_once(monkeypatch, processes, batches, rows):
+    monkeypatch.setattr(distributed, "world_size", lambda: processes)
+    taken, most = [], 0
+    for rank in range(processes):
+        monkeypatch.setattr(distributed, "rank", lambda rank=rank: rank)
+        shares = distributed.shares_of_step(40, batches)
+        mine = [
+            (share.number, row) for share in shares for row in range(rows)[share.rows(rows)] if not share.is_empty(rows)
+        ]
+        assert shares and all(len(range(rows)[share.rows(rows)]) for share in shares)
+        taken, most = taken + mine, max(most, len(mine))
+    assert sorted(taken) == [(40 + batch, row) for batch in range(batches) for row in range(rows)]
+    assert most <= rows * batches / processes + 1 + batches % processes

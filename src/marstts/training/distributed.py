@@ -3,14 +3,17 @@
 Upstream: PyTorch's `torchrun`, which starts the processes, gives each its rank, and starts all of them again where
 one dies (`--max-restarts`).  Downstream: `loop` and the tasks. Without `torchrun` there is one process, and all
 functions in here do nothing. Gradients are averaged by DistributedDataParallel (DDP). A step is trained on consecutive
-batches, shared out by `batches_of_step`: which ones depends on their number, not on the process that takes them.
+batches, whatever the number of processes; `shares_of_step` shares out their rows.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -68,16 +71,37 @@ def require_one_process(task: str) -> None:
         raise ConfigError(f"{task} trains in one process; start it without torchrun, or with one process")
 
 
-def batches_of_step(first: int, count: int) -> list[int]:
-    """The batches that this process takes of the `count` batches of a step, from batch `first` on.
+@dataclass(frozen=True)
+class Share:
+    """The rows of one batch that this process trains on, and their weight in the step."""
 
-    ConfigError if they cannot be shared out evenly.
+    number: int
+    """The batch."""
+
+    first: Fraction
+    last: Fraction
+    """Where its rows begin and end, as fractions of the batch."""
+
+    def rows(self, num_rows: int) -> slice:
+        """The rows of a batch of `num_rows`: at least one, for each process must take part in the averaging."""
+        begin = min(int(self.first * num_rows), num_rows - 1)
+        return slice(begin, max(begin + 1, int(self.last * num_rows)))
+
+    def is_empty(self, num_rows: int) -> bool:
+        """Return True where other processes have all rows of the batch; the one of `rows` then must not count."""
+        return int(self.first * num_rows) == int(self.last * num_rows)
+
+
+def shares_of_step(first: int, count: int) -> list[Share]:
+    """What this process takes of the `count` batches of a step, from batch `first` on: about as much as any other.
+
+    Where the number of processes does not divide `count`, batches are cut between rows.
     """
-    if count % world_size():
-        raise ConfigError(
-            f"a step of {count} batches cannot be shared by {world_size()} processes; start as many as divide it"
-        )
-    return list(range(first + rank(), first + count, world_size()))
+    begin, end = (Fraction((rank() + offset) * count, world_size()) for offset in (0, 1))
+    return [
+        Share(first + index, max(begin - index, Fraction(0)), min(end - index, Fraction(1)))
+        for index in range(math.floor(begin), math.ceil(end))
+    ]
 
 
 def wrap_ddp(module: nn.Module, all_used: bool = True) -> nn.Module:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
@@ -15,6 +16,7 @@ from marstts.codec.toy import ToyCodec
 from marstts.data.batching import TrainingItem
 from marstts.errors import ConfigError, DataError
 from marstts.training.attention_guidance import attention_scores
+from marstts.training.distributed import Share
 from marstts.training.loop import LoopConfig, run
 from marstts.training.mars6.task import PretrainTask
 
@@ -65,8 +67,8 @@ def test_accumulation_follows_the_mean_gradient_of_its_batches():
     gradients = []
     for number in (0, 1):
         apart.optimizer.zero_grad()
-        apart.backward(0, number, 0.5)
-        gradients.append([parameter.grad.clone() for parameter in apart.model.parameters()])
+        apart.backward(0, Share(number, Fraction(0), Fraction(1)))
+        gradients.append([parameter.grad / 2 for parameter in apart.model.parameters()])
     joined = [one + other for one, other in zip(*gradients, strict=True)]
     length = torch.sqrt(sum(value.square().sum() for value in joined)).clamp_min(1.0)
     for parameter, gradient in zip(both.model.parameters(), joined, strict=True):

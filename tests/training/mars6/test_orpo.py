@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from toy_pairs import CONFIG, PAIRS, QUALITY, TOKENIZER, codes, config, model, pair, task
+from toy_pairs import CONFIG, PAIRS, QUALITY, TOKENIZER, codes, config, model, task
 
 from marstts.data.pairs import Pair, SideLine
 from marstts.errors import ConfigError
@@ -22,7 +22,6 @@ from marstts.mars6.prompt import Prompt
 from marstts.text.tokenizers.bpe import BPE
 from marstts.training.checkpoint import latest, restore, save
 from marstts.training.loop import run
-from marstts.training.mars6 import orpo
 from marstts.training.mars6.orpo import (
     OrpoTask,
     PairCollator,
@@ -215,18 +214,6 @@ def test_batches_go_through_all_pairs_epoch_by_epoch():
     seen = [index for batch in range(7) for index in pairs_of_batch(5, 3, seed=1, batch=batch)]
     assert [sorted(seen[start : start + 5]) for start in (0, 5, 10, 15)] == [list(range(5))] * 4
     assert seen[:5] != seen[5:10] and pairs_of_batch(5, 3, 1, 4) == seen[12:15]
-
-
-def test_processes_share_out_the_pairs_of_a_step(monkeypatch: pytest.MonkeyPatch):
-    def voices(pairs_per_batch: int, rank: int, world_size: int) -> list[list[float]]:
-        monkeypatch.setattr(orpo, "rank", lambda: rank)
-        monkeypatch.setattr(orpo, "world_size", lambda: world_size)
-        learner = task(config(pairs_per_batch=pairs_per_batch), pairs=many)
-        return learner.training_batch(1).embeddings["identity"].chunk(2)[0].tolist()
-
-    many = [pair(seed, 2, 3) for seed in range(9)]
-    assert voices(2, 0, 2) + voices(2, 1, 2) == voices(4, 0, 1)
-    assert voices(2, 0, 2) != voices(2, 1, 2)
 
 
 def test_resumed_training_equals_uninterrupted_training(tmp_path: Path):

@@ -93,7 +93,7 @@ class Mars5Task(ABC):
 
     def train_step(self, step: int) -> dict[str, float | Tensor]:
         """One update, on one batch of each process."""
-        [number] = distributed.batches_of_step(step * distributed.world_size(), distributed.world_size())
+        number = step * distributed.world_size() + distributed.rank()
         batch = self.collate(self.sampler.items(number), number).to(self.device)
         generator = torch.Generator().manual_seed(step_seed(self.config.loop.seed, number))
         with autocast(self.device.type, self.config.precision):

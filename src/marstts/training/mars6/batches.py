@@ -53,16 +53,25 @@ class TrainingBatch:
 
     def to(self: BatchType, device: torch.device) -> BatchType:
         """The same batch on a device."""
-        moved: dict[str, Any] = {}
+        return self.map(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def rows(self: BatchType, chosen: slice) -> BatchType:
+        """Some rows of the batch, padded as far as they need it."""
+        part = self.map(lambda tensor: tensor[chosen])
+        return dataclasses.replace(
+            part,
+            text_ids=part.text_ids[:, : int(part.text_lengths.max())],
+            patches=part.patches[:, : int(part.patch_lengths.max())],
+        )
+
+    def map(self: BatchType, change: Callable[[Tensor], Tensor]) -> BatchType:
+        """The batch with every tensor changed."""
+        changed: dict[str, Any] = {}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             by_role = isinstance(value, Mapping)
-            moved[field.name] = (
-                {role: tensor.to(device, non_blocking=True) for role, tensor in value.items()}
-                if by_role
-                else value.to(device, non_blocking=True)
-            )
-        return dataclasses.replace(self, **moved)
+            changed[field.name] = {role: change(tensor) for role, tensor in value.items()} if by_role else change(value)
+        return dataclasses.replace(self, **changed)
 
     def model_inputs(self, patches: Tensor | None = None) -> tuple[Tensor, ...]:
         """The arguments of `Mars6.forward`; `patches` replace those of the batch as its input, where given."""
@@ -138,16 +147,15 @@ def pad_rows(arrays: Sequence[NDArray[np.int64]], value: int) -> Tensor:
 class Prefetcher:
     """Calls a pure function of a batch's number, one call ahead, on another thread."""
 
-    def __init__(self, make: Callable[[int], PretrainBatch], stride: int) -> None:
-        """`stride`: from the number of one call to that of the next."""
-        self.make, self.stride = make, stride
+    def __init__(self, make: Callable[[int], PretrainBatch]) -> None:
+        self.make = make
         self.executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="batches")
         self.pending: dict[int, Future[PretrainBatch]] = {}
 
-    def __call__(self, number: int) -> PretrainBatch:
+    def __call__(self, number: int, following: int | None = None) -> PretrainBatch:
+        """Batch `number`; `following` is the number that will be asked for next, if it is known."""
         batch = self.pending.pop(number).result() if number in self.pending else self.make(number)
-        following = number + self.stride
-        self.pending = {following: self.executor.submit(self.make, following)}
+        self.pending = {} if following is None else {following: self.executor.submit(self.make, following)}
         return batch
 
 

@@ -38,11 +38,11 @@ from marstts.mars6.prompt import prompt_string
 from marstts.text.tokenizers.bpe import BPE
 from marstts.training.bounds import Weight
 from marstts.training.device import pick_device
-from marstts.training.distributed import init_distributed, rank, world_size, wrap_ddp
+from marstts.training.distributed import Share, init_distributed, no_sync, shares_of_step, world_size, wrap_ddp
 from marstts.training.loop import LoopConfig
 from marstts.training.mars6.batches import PADDING, TrainingBatch, pad_rows
 from marstts.training.mars6.run_folder import CONFIG_FILE, EMA, MODEL, TOKENIZER_FILE
-from marstts.training.optim import OptimizerConfig, learning_rate, make_ema, make_optimizer, minimize, update_ema
+from marstts.training.optim import OptimizerConfig, learning_rate, make_ema, make_optimizer, optimizer_step, update_ema
 
 ValidateModel = Callable[[Mars6, int], Mapping[str, float]]
 """Scores the EMA weights at a step; returns what to log."""
@@ -63,7 +63,10 @@ class OrpoConfig(Config):
     """Flux loss of the chosen side (equation 1); its `beta` is its weight."""
 
     pairs_per_batch: int = Field(8, gt=0, le=2**14)
-    """Pairs of a step, per process."""
+    """Pairs that a process computes at a time."""
+
+    accumulation_batches: int = Field(0, ge=0)
+    """Batches of one update over all processes; 0 = one for each process."""
 
     precision: Precision = Precision.BF16
     device: str = "auto"
@@ -214,21 +217,31 @@ class OrpoTask:
         self.forward = wrap_ddp(self.model, all_used=base.config.conditioning is Conditioning.TWO_SLOTS)
         self.collate = PairCollator(pairs, tokenizer, base.config, quality)
 
-    def training_batch(self, step: int) -> PairBatch:
-        """The batch of a step, of this process."""
-        batch = step * world_size() + rank()
-        indices = pairs_of_batch(self.num_pairs, self.config.pairs_per_batch, self.config.loop.seed, batch)
-        return self.collate(indices).to(self.device)
-
     def train_step(self, step: int) -> dict[str, float | Tensor]:
-        """One update on the batch of this step."""
+        """One update on the batches of this step."""
         config = self.config
-        loss, flux = self.losses(self.forward, self.training_batch(step))
+        count = config.accumulation_batches or world_size()
+        shares = shares_of_step(step * count, count)
+        self.optimizer.zero_grad(set_to_none=True)
+        sums: dict[str, Tensor] = {}
+        for share in shares:
+            with no_sync(self.forward, active=share is not shares[-1]):
+                for name, value in self.backward(share, world_size() / count).items():
+                    sums[name] = sums.get(name, 0.0) + value
         lr = learning_rate(step, config.loop.steps, config.optimizer)
-        norm = minimize(self.optimizer, loss.total + flux, lr, config.optimizer.grad_clip_norm)
+        norm = optimizer_step(self.optimizer, lr, config.optimizer.grad_clip_norm)
         update_ema(self.ema, self.model, step, config.optimizer.ema_decay)
-        parts = {name: value.detach() for name, value in vars(loss).items() if name != "total"}
-        return {"loss": (loss.total + flux).detach(), **parts, "flux": flux.detach(), "grad_norm": norm}
+        return {**sums, "grad_norm": norm}
+
+    def backward(self, share: Share, weight: float) -> dict[str, Tensor]:
+        """Accumulate the gradient of a share of a batch that has `weight`; returns what to log, weighted alike."""
+        whole = pairs_of_batch(self.num_pairs, self.config.pairs_per_batch, self.config.loop.seed, share.number)
+        chosen = whole[share.rows(len(whole))]
+        loss, flux = self.losses(self.forward, self.collate(chosen).to(self.device))
+        weight *= 0.0 if share.is_empty(len(whole)) else len(chosen) / len(whole)
+        ((loss.total + flux) * weight).backward()
+        parts = {**vars(loss), "loss": loss.total + flux, "flux": flux}
+        return {name: value.detach() * weight for name, value in parts.items() if name != "total"}
 
     def losses(self, model: Callable[..., Any], batch: PairBatch) -> tuple[OrpoLoss, Tensor]:
         """The preference loss of a batch, and the flux loss of its chosen sides."""

@@ -29,7 +29,7 @@ from marstts.nn.transformer import CrossLayer, SelfLayer
 from marstts.text.tokenizers.bpe import BPE
 from marstts.training.attention_guidance import attention_guidance_loss, attention_scores
 from marstts.training.device import pick_device
-from marstts.training.distributed import batches_of_step, init_distributed, no_sync, world_size, wrap_ddp
+from marstts.training.distributed import Share, init_distributed, no_sync, shares_of_step, world_size, wrap_ddp
 from marstts.training.mars6.audio_samples import write_audio_samples
 from marstts.training.mars6.batches import Collator, Prefetcher, PretrainBatch, corrupt_tokens
 from marstts.training.mars6.config import PretrainConfig
@@ -124,8 +124,8 @@ class PretrainTask:
         """Continue with the batch after the last one, whatever the number of batches of a step was before."""
         self.resume_step, self.first_batch = step, state.get("batches", step * self.accumulation_batches)
 
-    def training_batches(self) -> Callable[[int], PretrainBatch]:
-        """A function that returns the batch with a number."""
+    def training_batches(self) -> Prefetcher:
+        """The training batches by their numbers."""
         corpus = self.corpus.split("train")
         sampler = BatchSampler(corpus, self.config.batching, self.config.loop.seed, spoken_text)
         collate = Collator(corpus, self.tokenizer, self.config.model, self.config.full_bandwidth_hz)
@@ -133,7 +133,7 @@ class PretrainTask:
         def make(number: int) -> PretrainBatch:
             return collate(sampler.items(number))
 
-        return Prefetcher(make, world_size()) if self.config.prefetch else make
+        return Prefetcher(make)
 
     def validation_set(self) -> tuple[list[list[TrainingItem]], Collator]:
         """The held-out batches, always the same: single utterances, with texts that are not changed at random."""
@@ -154,29 +154,40 @@ class PretrainTask:
     def train_step(self, step: int) -> dict[str, float | Tensor]:
         """One update on the batches of this step."""
         config = self.config
-        numbers = batches_of_step(self.batches_before(step), self.accumulation_batches)
+        first, count = self.batches_before(step), self.accumulation_batches
+        shares = shares_of_step(first, count)
+        upcoming = [*shares[1:], shares_of_step(first + count, count)[0]]
         self.optimizer.zero_grad(set_to_none=True)
         sums: dict[str, float | Tensor] = {}
-        for number in numbers:
-            torch.manual_seed(step_seed(config.loop.seed, number))  # dropout: the same in whichever process
-            with no_sync(self.forward, active=number != numbers[-1]):
-                for name, value in self.backward(step, number, 1 / len(numbers)).items():
+        for share, following in zip(shares, upcoming, strict=True):
+            torch.manual_seed(step_seed(config.loop.seed, share.number))  # dropout: the same in whichever process
+            with no_sync(self.forward, active=share is not shares[-1]):
+                for name, value in self.backward(step, share, following.number if config.prefetch else None).items():
                     sums[name] = sums.get(name, 0.0) + value
         lr = learning_rate(step, config.loop.steps, config.optimizer)
         norm = optimizer_step(self.optimizer, lr, config.optimizer.grad_clip_norm)
         update_ema(self.ema, self.model, step, config.optimizer.ema_decay)
         size = {name: float(sums.pop(name)) for name in ("num_patches", "flops", "model_seconds")}
-        measured = self.throughput(**size)
-        means = {name: total / len(numbers) for name, total in sums.items()}
-        return {**means, "grad_norm": norm, "learning_rate": lr, **measured}
+        return {**sums, "grad_norm": norm, "learning_rate": lr, **self.throughput(**size)}
 
-    def backward(self, step: int, number: int, weight: float) -> dict[str, float | Tensor]:
-        """Accumulate the gradient of batch `number`, times `weight`; returns what to log and to measure."""
+    def backward(self, step: int, share: Share, following: int | None = None) -> dict[str, float | Tensor]:
+        """Accumulate the gradient of a share of a batch; returns what to log, weighted alike, and what to measure.
+
+        `following` is the number of the batch that will be needed next, if it is to be collated meanwhile.
+        The weights of all shares of a step have the sum of the number of processes, over which DDP averages. Within a
+        batch they are as its patches, over which the losses are means.
+        """
         config, guidance = self.config, self.config.attention_guidance
-        on_cpu = self.training_batch(number)
-        batch = on_cpu.to(self.device)
+        whole = self.training_batch(share.number, following)
+        chosen = share.rows(len(whole.patches))
+        on_cpu = whole.rows(chosen)
+        noisy = corrupt_tokens(whole.patches, config.input_token_noise, config.model, config.loop.seed, share.number)[
+            chosen, : on_cpu.patches.shape[1]
+        ]
+        batch, inputs = on_cpu.to(self.device), noisy.to(self.device)
+        fraction = float(on_cpu.patch_lengths.sum() / whole.patch_lengths.sum())
+        weight = 0.0 if share.is_empty(len(whole.patches)) else fraction * world_size() / self.accumulation_batches
         is_guided = step < guidance.end_step and guidance.weight > 0
-        inputs = corrupt_tokens(batch.patches, config.input_token_noise, config.model, config.loop.seed, number)
         started = time.monotonic()
         output = self.losses(self.forward, batch, guidance.layers if is_guided else (), inputs)
         total, scores = output.total, output.named
@@ -197,7 +208,7 @@ class PretrainTask:
         flops = TRAINING_PASSES * forward_flops(config.model, on_cpu.text_lengths, on_cpu.patch_lengths)
         padding = 1 - num_patches / on_cpu.patches[..., 0].numel()
         size = {"num_patches": num_patches, "flops": flops, "model_seconds": model_seconds}
-        return {**scores, "padding": padding, **size}
+        return {**{name: value * weight for name, value in {**scores, "padding": padding}.items()}, **size}
 
     def losses(
         self,
