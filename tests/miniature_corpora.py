@@ -29,58 +29,67 @@ def record(path: Path, rate: int, seconds: float = SECONDS) -> None:
     soundfile.write(path, noise(seconds, rate, seed=len(path.name)), rate)
 
 
-def libriheavy(root: Path) -> None:
-    """Two readers' chapters in Libri-Light's folders, cuts of them in two lists."""
-    for subset, split in (("small", "small"), ("large", "dev")):
-        chapter = f"{subset}/100/sea_fairies_0812_librivox_64kb_mp3/01_baum_sea_fairies_64kb"
+def libriheavy(
+    root: Path,
+    seconds: float = SECONDS,
+    lists: Sequence[tuple[str, str]] = (("small", "small"), ("large", "dev")),
+    texts: Sequence[str] = TEXTS,
+) -> None:
+    """Readers' chapters in Libri-Light's folders, three cuts of each in a list of its own."""
+    for number, (subset, split) in enumerate(lists):
+        chapter = f"{subset}/100/sea_fairies_0812_librivox_64kb_mp3/0{number + 1}_baum_sea_fairies_64kb"
         source = f"download/librilight/{chapter}.flac"
-        record(root / source, 16_000, seconds=3.0)
-        cuts = [libriheavy_cut(chapter, source, number) for number in range(3)]
+        record(root / source, 16_000, seconds=3 * (seconds + 0.4))
+        cuts = [
+            libriheavy_cut(chapter, source, cut, seconds, texts[(3 * number + cut) % len(texts)]) for cut in range(3)
+        ]
         with gzip.open(root / f"libriheavy_cuts_{split}.jsonl.gz", "wt", encoding="utf-8") as lines:
             lines.writelines(json.dumps(cut) + "\n" for cut in cuts)
 
 
-def libriheavy_cut(chapter: str, source: str, number: int) -> dict:
+def libriheavy_cut(chapter: str, source: str, number: int, shortest: float, text: str) -> dict:
     """One line of a list."""
-    name, seconds = f"{chapter}_{number}", SECONDS + 0.1 * number
+    name, seconds = f"{chapter}_{number}", shortest + 0.1 * number
     supervision = {
         "id": name, "recording_id": chapter, "start": 0, "duration": seconds, "channel": 0, "language": "English",
-        "speaker": "100", "custom": {"texts": [TEXTS[number], TEXTS[number].upper()], "pre_texts": ["…", "…"],
+        "speaker": "100", "custom": {"texts": [text, text.upper()], "pre_texts": ["…", "…"],
                                      "begin_byte": 4993, "end_byte": 5120},
     }  # fmt: skip
+    whole = 3 * (shortest + 0.4)
     recording = {
         "id": chapter, "sources": [{"type": "file", "channels": [0], "source": source}], "sampling_rate": 16000,
-        "num_samples": 48000, "duration": 3.0, "channel_ids": [0],
+        "num_samples": round(16_000 * whole), "duration": whole, "channel_ids": [0],
     }  # fmt: skip
     return {
-        "id": name, "start": 0.25 + number * 0.9, "duration": seconds, "channel": 0, "supervisions": [supervision],
-        "recording": recording, "custom": {"text_path": "download/librilight_text/text.txt"}, "type": "MonoCut",
+        "id": name, "start": 0.25 + number * (shortest + 0.3), "duration": seconds, "channel": 0,
+        "supervisions": [supervision], "recording": recording,
+        "custom": {"text_path": "download/librilight_text/text.txt"}, "type": "MonoCut",
     }  # fmt: skip
 
 
-def globe(root: Path) -> None:
+def globe(root: Path, seconds: float = SECONDS) -> None:
     """Three Parquet files of two rows each."""
     for split in ("train", "val", "test"):
         rows = [
-            {"audio": stored(24_000, f"common_voice_en_{split}{number}.wav"), "speaker_id": f"S_00010{number}",
-             "transcript": TEXTS[number], "accent": "Scottish English", "duration": SECONDS, "age": "twenties",
+            {"audio": stored(24_000, f"common_voice_en_{split}{number}.wav", seconds), "speaker_id": f"S_00010{number}",
+             "transcript": TEXTS[number], "accent": "Scottish English", "duration": seconds, "age": "twenties",
              "gender": "female"}
             for number in range(2)
         ]  # fmt: skip
         write_parquet(root / "data" / f"{split}-00000-of-00001.parquet", rows)
 
 
-def anispeech(root: Path) -> None:
+def anispeech(root: Path, seconds: float = SECONDS) -> None:
     """An English file and another one."""
     for name, texts in (("ENGLISH", TEXTS), ("NON_ENGLISH", ("Guten Morgen.",))):
-        rows = [{"audio": stored(44_100, "0.wav"), "caption": text, "voice": "1"} for text in texts]
+        rows = [{"audio": stored(44_100, "0.wav", seconds), "caption": text, "voice": "1"} for text in texts]
         write_parquet(root / "data" / f"{name}-00000-of-00001.parquet", rows)
 
 
-def stored(rate: int, name: str) -> dict:
+def stored(rate: int, name: str, seconds: float = SECONDS) -> dict:
     """A recording as the hub stores it."""
     content = io.BytesIO()
-    soundfile.write(content, noise(rate=rate), rate, format="WAV")
+    soundfile.write(content, noise(seconds, rate), rate, format="WAV")
     return {"bytes": content.getvalue(), "path": name}
 
 
@@ -93,7 +102,7 @@ def write_parquet(path: Path, rows: Sequence[dict]) -> None:
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows)), path)
 
 
-def vctk(root: Path) -> None:
+def vctk(root: Path, seconds: float = SECONDS) -> None:
     """Version 0.92: two speakers, two microphones, and p315, whose texts were lost."""
     lines = ["ID  AGE  GENDER  ACCENTS  REGION COMMENTS", "p225  23  F    English    Southern  England",
              "p226  22  M    English    Surrey", "p315  18  M    American    New England (no text)"]  # fmt: skip
@@ -102,7 +111,7 @@ def vctk(root: Path) -> None:
         for number in (1, 2):
             name = f"{speaker}_{number:03d}"
             for microphone in ("mic1", "mic2"):
-                record(root / "wav48_silence_trimmed" / speaker / f"{name}_{microphone}.flac", 48_000)
+                record(root / "wav48_silence_trimmed" / speaker / f"{name}_{microphone}.flac", 48_000, seconds)
             if speaker != "p315":
                 (root / "txt" / speaker).mkdir(parents=True, exist_ok=True)
                 (root / "txt" / speaker / f"{name}.txt").write_text(TEXTS[number] + "\n")
@@ -119,6 +128,21 @@ def ccv2(root: Path) -> None:
         {"file": "0004_portuguese_nonscripted_2", "start": 0.0, "seconds": 2.0, "text": "Bom dia."},
     ]
     (root / "transcripts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+OTHER_TEXTS = ("A quiet harbor lay below.", "We met them on Tuesday.", "Bring seven oranges and a knife.")
+"""Texts of test sentences, which no pair may have."""
+
+
+def paper(root: Path) -> None:
+    """The paper's five corpora, long enough to be cloned, in a folder each."""
+    for name, build in (("globe", globe), ("vctk", vctk), ("anispeech", anispeech)):
+        (root / name).mkdir(parents=True)
+        build(root / name, 1.7)
+    (root / "ccv2").mkdir()
+    ccv2(root / "ccv2")
+    lists = (("small", "small"), ("large", "dev"), ("large", "test_clean"))
+    libriheavy(root / "libriheavy", 1.7, lists, (*TEXTS[:3], *TEXTS[:3], *OTHER_TEXTS))
 
 
 def libritts(root: Path) -> None:

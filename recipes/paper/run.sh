@@ -1,34 +1,61 @@
 #!/usr/bin/env bash
-# MARS6 as published, from five corpora to a bundle; preference.sh continues from there. An interrupted run resumes.
+# MARS6 as published, from five corpora to a bundle; preference.sh and evaluate.sh continue from there. An interrupted run
+# resumes. `marstts prepare list` names the corpora with sizes and licenses; `marstts estimate --gpus N` the cost of it all.
 #
 #   pip install 'marstts[train,data,released]'
 #   recipes/paper/run.sh WORK_FOLDER [CORPORA_FOLDER]
 #
 # CORPORA_FOLDER holds libriheavy, globe, vctk, anispeech and ccv2 as they were unpacked; `marstts prepare NAME --help` has
-# their addresses. Variables: DEVICE (cuda), WORKERS that tokenize (1), GPUS of this machine (all), and for several
-# machines TORCHRUN, such as "--nnodes 4 --rdzv-backend c10d --rdzv-endpoint HOST:29500": then run this on each of them once
-# the shards, in a folder that all share, are complete.
+# their addresses. Variables:
+#   CORPORA   names of the corpora, to leave some out (all five)
+#   DEVICE    of tokenization: cuda for all GPUs, or cpu (cuda);  WORKERS: its processes (one for each GPU)
+#   RAY       a Ray cluster that tokenizes, such as auto or HOST:6379; then WORKERS is needed
+#   GPUS      processes that train on this machine, any number (all GPUs)
+#   STAGES    some of: data train export (all)
+#   TORCHRUN  for several machines that share WORK_FOLDER, such as "--nnodes 4 --rdzv-backend c10d --rdzv-endpoint HOST:29500":
+#             run STAGES=data on one of them, then STAGES=train on each, then STAGES=export on one
+#   CODEC, IDENTITY, STYLE  (snac, wavlm, clap)
 set -euo pipefail
 work=${1:?usage: recipes/paper/run.sh WORK_FOLDER [CORPORA_FOLDER]}
-corpora=${2:-$work/corpora}
+roots=${2:-$work/corpora}
 here=$(cd "$(dirname "$0")" && pwd)
+read -ra corpora <<< "${CORPORA:-libriheavy globe vctk anispeech ccv2}"
+parts=(--codec "${CODEC:-snac}" --identity "${IDENTITY:-wavlm}" --style "${STYLE:-clap}")
 
 manifests=() shards=()
-for corpus in libriheavy globe vctk anispeech ccv2; do
-    marstts prepare "$corpus" --root "$corpora/$corpus" --output "$work/manifests/$corpus"
+for corpus in "${corpora[@]}"; do
     manifests+=("$work/manifests/$corpus/utterances.jsonl")
-    marstts tokenize "$work/manifests/$corpus/utterances.jsonl" --output "$work/shards/$corpus" \
-        --codec snac --identity wavlm --style clap --device "${DEVICE:-cuda}" --workers "${WORKERS:-1}"
     shards+=(--data "$work/shards/$corpus")
 done
 
-mkdir -p "$work/mars6"
-[ -f "$work/mars6/tokenizer.json" ] ||
-    marstts train tokenizer "${manifests[@]}" --vocab-size 512 --output "$work/mars6/tokenizer.json"
+stage() { [[ " ${STAGES:-data train export} " == *" $1 "* ]]; }
 
-export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1  # or a restart may look for processes that are dead
-# shellcheck disable=SC2086 - TORCHRUN holds several words
-torchrun ${TORCHRUN:---standalone} --nproc-per-node "${GPUS:-gpu}" --max-restarts 10 --no-python \
-    marstts train mars6 --config "$here/mars6.toml" "${shards[@]}" --output "$work/mars6" --max-corrupt 0.01 --codec snac
+if stage data; then
+    unprepared=()
+    for corpus in "${corpora[@]}"; do
+        [ -f "$work/manifests/$corpus/utterances.jsonl" ] || unprepared+=("$corpus")
+    done
+    [ ${#unprepared[@]} = 0 ] || marstts prepare check "${unprepared[@]}" --root "$roots"
+    for corpus in "${unprepared[@]}"; do
+        marstts prepare "$corpus" --root "$roots/$corpus" --output "$work/manifests/$corpus"
+    done
+    for corpus in "${corpora[@]}"; do
+        marstts tokenize "$work/manifests/$corpus/utterances.jsonl" --output "$work/shards/$corpus" "${parts[@]}" \
+            --device "${DEVICE:-cuda}" ${WORKERS:+--workers "$WORKERS"} ${RAY:+--ray "$RAY"}
+    done
+    mkdir -p "$work/mars6"
+    [ -f "$work/mars6/tokenizer.json" ] ||
+        marstts train tokenizer "${manifests[@]}" --vocab-size 512 --output "$work/mars6/tokenizer.json"
+fi
 
-marstts export "$work/mars6" --codec snac --identity wavlm --style clap --name mars6 --output "$work/bundle"
+if stage train; then
+    export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1  # or a restart may look for processes that are dead
+    # shellcheck disable=SC2086 - TORCHRUN holds several words
+    torchrun ${TORCHRUN:---standalone} --nproc-per-node "${GPUS:-gpu}" --max-restarts 10 --no-python \
+        marstts train mars6 --config "$here/mars6.toml" "${shards[@]}" --output "$work/mars6" --max-corrupt 0.01 \
+        --codec "${CODEC:-snac}"
+fi
+
+if stage export; then
+    marstts export "$work/mars6" "${parts[@]}" --name mars6 --output "$work/bundle"
+fi

@@ -90,6 +90,30 @@ def test_a_corpus_in_its_own_layout_becomes_a_manifest(name: str, tmp_path: Path
     assert all(row["kind"] == "filtered" for row in rejects_of(tmp_path / "out").values())
 
 
+def test_a_check_reads_the_first_recordings_of_all_corpora_and_names_every_problem(tmp_path: Path) -> None:
+    root = tmp_path / "corpora"
+    root.mkdir()
+    for name in ("libriheavy", "globe", "vctk", "anispeech"):
+        build(name, root / name)
+    names = ["libriheavy", "globe", "vctk", "anispeech"]
+    assert RUN.invoke(app, ["prepare", "check", *names, "--root", str(root)]).exit_code == 0
+    for path in (root / "libriheavy").rglob("*.flac"):
+        path.unlink()
+    for path in (root / "globe").rglob("*.parquet"):
+        path.unlink()
+    output = RUN.invoke(app, ["prepare", "check", *names, "ccv2", "--root", str(root)])
+    text = " ".join(output.output.split())
+    assert output.exit_code == 2 and "libriheavy: " in text and "globe: " in text and "ccv2: " in text
+    assert "vctk: " not in text and "anispeech: " not in text
+    assert "expected some of" in RUN.invoke(app, ["prepare", "check", "librispeech", "--root", str(root)]).output
+
+
+def test_every_corpus_of_the_catalog_is_listed_with_its_size_and_license() -> None:
+    rows = RUN.invoke(app, ["prepare", "list"]).output.splitlines()[1:]
+    assert {row.split()[0] for row in rows} == RECIPES.keys()
+    assert any(row.startswith("libriheavy") and "50,000" in row and "5,760  public domain" in row for row in rows)
+
+
 def test_every_corpus_of_the_catalog_has_a_miniature() -> None:
     assert EXPECTED.keys() == RECIPES.keys()
 

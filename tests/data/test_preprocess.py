@@ -21,6 +21,7 @@ from marstts.data.tokenize import fingerprint_of, tokenize_manifest
 from marstts.data.voice_activity import SpeechDetector, speech_ratio
 from marstts.errors import AudioError, DataError
 from marstts.speaker.toy import ToySpeakerEncoder
+from marstts.synthesis.clone import clone
 
 RATE = 16_000
 ROOT = Path(__file__).parents[2]
@@ -97,6 +98,38 @@ def test_one_recording_that_breaks_a_batch_is_refused_alone(tmp_path: Path) -> N
     results = UtteranceEncoder(encoders(CountingCodec()), PreprocessConfig()).encode_all(rows, tmp_path)
     assert isinstance(results[0], EncodedUtterance) and isinstance(results[2], EncodedUtterance)
     assert results[1] == "unforeseen RuntimeError: broken"
+
+
+class KeepingEncoder:
+    """Keeps what it sees, alone or together."""
+
+    name, size = "keeping", 1
+
+    def __init__(self) -> None:
+        self.seen: list[list[Waveform]] = []
+
+    def embed_batch(self, waveforms):
+        self.seen.append(list(waveforms))
+        return np.full((len(waveforms), 1), 0.5, np.float32)
+
+    def embed(self, waveform):
+        return self.embed_batch([waveform])[0]
+
+
+@pytest.mark.parametrize(("rate", "gain"), [(16_000, 1.0), (24_000, 0.05), (48_000, 0.3)])
+def test_speaker_encoders_see_the_same_in_shards_as_in_synthesis(rate: int, gain: float, tmp_path: Path) -> None:
+    speech = audio.resample(audio.read(SPEECH), rate)
+    quiet = np.zeros(rate, np.float32)
+    samples = np.concatenate([quiet, gain * speech.samples, quiet]) + np.float32(0.01)
+    audio.write(Waveform(samples, rate), tmp_path / "a.flac")
+    training, synthesis, codec = KeepingEncoder(), KeepingEncoder(), ToyCodec(64, sample_rate=24_000)
+    one = utterance("b", tmp_path, audio="a.flac", seconds=len(samples) / rate)
+    rows = [one, utterance("c", tmp_path), one]
+    UtteranceEncoder(Encoders(codec, {"identity": training}), PreprocessConfig()).encode_all(rows, tmp_path)
+    clone(tmp_path / "a.flac", codec=codec, encoders={"identity": synthesis})
+    [batch], heard = training.seen, synthesis.seen[-1][0]
+    assert len(batch) == 3 and heard.sample_rate == batch[-1].sample_rate == min(rate, 24_000)
+    np.testing.assert_allclose(batch[-1].samples, heard.samples, atol=1e-4)
 
 
 # Options

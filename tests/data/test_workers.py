@@ -31,7 +31,7 @@ from marstts.codec.toy import ToyCodec
 from marstts.data.manifest import Utterance, write_manifest
 from marstts.data.preprocess import Encoders, PreprocessConfig
 from marstts.data.tokenize import TokenizeReport, cut_into_jobs, finish_shard, tokenize_manifest
-from marstts.data.workers import Executor, Processes, RayCluster, load_nothing, run_in_order, schedule
+from marstts.data.workers import Executor, Processes, RayCluster, load_nothing, run_in_order, schedule, visible_gpus
 from marstts.errors import ConfigError, DataError
 from marstts.io.files import LOCK_FILE
 from marstts.speaker.toy import ToySpeakerEncoder
@@ -266,3 +266,22 @@ def test_a_worker_killed_in_the_middle_changes_no_byte(manifest, expected, tmp_p
     assert contents(tmp_path / "shards") == expected
     rejects = [json.loads(line) for line in (tmp_path / "shards" / "rejects.jsonl").read_text().splitlines()]
     assert [reject["id"] for reject in rejects] == ["u04"]
+
+
+def visible_gpu(job: int, models: None) -> tuple[int, str | None]:
+    return os.getpid(), os.environ.get("CUDA_VISIBLE_DEVICES")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("gpus", "used"), [((), {None}), (("3",), {"3"}), (("0", "GPU-b"), {"0", "GPU-b"})])
+def test_each_process_sees_one_gpu(gpus: tuple[str, ...], used: set[str | None], monkeypatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    seen = dict(Processes(3, gpus).run(list(range(12)), load_nothing, visible_gpu))
+    assert set(seen.values()) <= used and len(seen) <= 3
+    assert len(seen) < len(used) or set(seen.values()) == used
+
+
+@pytest.mark.parametrize(("variable", "gpus"), [("2,5", ["2", "5"]), ("", []), (" GPU-a , GPU-b", ["GPU-a", "GPU-b"])])
+def test_gpus_are_those_that_cuda_may_use(variable: str, gpus: list[str], monkeypatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
+    assert visible_gpus() == gpus

@@ -197,7 +197,7 @@ def mined(toy_bundle: Path, corpus: Path, tmp_path_factory: pytest.TempPathFacto
     folder = tmp_path_factory.mktemp("ranked")
     (folder / "texts.txt").write_text("She sells sea shells.\nthe mat sat\n")
     config = MineConfig(max_references=4, samples_per_shard=2, top_p=0.9, samples_per_text=2)
-    arguments = str(toy_bundle), corpus, folder / "texts.txt", folder / "mined", config
+    arguments = str(toy_bundle), [corpus], folder / "texts.txt", folder / "mined", config
     mine(*arguments, executor=Processes(1))
     return folder / "mined"
 

@@ -131,6 +131,12 @@ def test_the_embedding_is_the_projected_mean_of_the_log_mel_image(original, enco
     np.testing.assert_allclose(embedding, expected.numpy(), atol=2e-4)
 
 
+def test_a_batch_has_the_embeddings_of_its_recordings(encoder):
+    recordings = [warble(2.0), warble(8.5, sample_rate=24_000), warble(0.4, speed=5.0)]
+    alone = [encoder.embed(recording) for recording in recordings]
+    np.testing.assert_allclose(encoder.embed_batch(recordings), alone, atol=1e-4)
+
+
 def test_short_references_are_repeated_and_long_ones_cropped_to_the_middle(encoder):
     assert clap.fit_excerpt(np.arange(5, dtype=np.float32))[:12].tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1]
     long = warble(9)

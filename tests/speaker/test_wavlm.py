@@ -55,6 +55,14 @@ def test_the_embedding_is_the_unit_xvector_of_the_normalized_recording(folder, e
     np.testing.assert_allclose(embedding, expected / np.linalg.norm(expected), atol=1e-5)
 
 
+@pytest.mark.parametrize("lengths", [(1.0,), (0.3, 2.0, 1.1), (1.5, 1.5)])
+def test_a_batch_has_the_embeddings_of_its_recordings(encoder, lengths):
+    recordings = [noise(seconds, seed=index) for index, seconds in enumerate(lengths)]
+    alone = [encoder.embed(recording) for recording in recordings]
+    np.testing.assert_allclose(encoder.embed_batch(recordings), alone, atol=1e-5)
+    np.testing.assert_array_equal(encoder.embed(recordings[0]), alone[0])
+
+
 def test_loading_and_embedding_leave_the_callers_generator_alone(folder):
     before = torch.get_rng_state()
     WavLmEncoder(folder).embed(noise())

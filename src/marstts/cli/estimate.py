@@ -39,9 +39,18 @@ def estimate(
     config: Annotated[
         Path | None, typer.Option(help="TOML of `train mars6` with the model's sizes (default: the paper's).")
     ] = None,
+    corpus_rate: Annotated[int, typer.Option(help="Sample rate (Hz) of the recordings.")] = DEFAULTS.corpus_rate,
+    tokenize_throughput: Annotated[
+        float, typer.Option(help="Audio seconds per second and GPU of `marstts tokenize`.")
+    ] = DEFAULTS.tokenize_throughput,
+    cycles: Annotated[int, typer.Option(help="Cycles of `marstts preference mine`.")] = DEFAULTS.cycles,
+    mining_workers: Annotated[int, typer.Option(help="Its processes.")] = DEFAULTS.mining_workers,
+    mining_throughput: Annotated[
+        float, typer.Option(help="Seconds of speech that each of them generates, and scores, in a second.")
+    ] = DEFAULTS.mining_throughput,
     as_json: Annotated[bool, typer.Option("--json", help="Print figures and formulas as JSON.")] = False,
 ) -> None:
-    """Estimate tokens, steps, operations, hours, disk and memory of a training; by default the paper's."""
+    """Estimate tokens, steps, operations, hours, disk and memory of all stages; by default the paper's."""
     from marstts.training.mars6.config import PretrainConfig
     from marstts.training.mars6.cost_estimate import estimate_cost
 
@@ -49,7 +58,9 @@ def estimate(
         raise ConfigError(f"{gpu}: not a known GPU ({', '.join(GPUS)}); give its --peak-tflops")
     values = {
         "hours": hours, "gpus": gpus, "steps": steps, "batch_size": batch_size, "seconds_per_utterance": seconds,
-        "mfu": mfu, "overhead_ms": overhead_ms, "throughput": throughput,
+        "mfu": mfu, "overhead_ms": overhead_ms, "throughput": throughput, "corpus_rate": corpus_rate,
+        "tokenize_throughput": tokenize_throughput, "cycles": cycles, "mining_workers": mining_workers,
+        "mining_throughput": mining_throughput,
         "tflops": GPUS[gpu].tflops if peak_tflops is None else peak_tflops,
     }  # fmt: skip
     model = None if config is None else read_config(PretrainConfig, config).model
@@ -71,6 +82,9 @@ def notes(rows: dict[str, Row], gpu: str, mfu: float, overhead_ms: float, throug
             f"The time assumes an mfu of {mfu:.0%} and {overhead_ms:g} ms a step, which were not measured: train for "
             "some minutes, and give the --throughput of the log."
         )
+    found.append(
+        "The throughputs of tokenization and of mining are assumptions, too: take them from the first log lines."
+    )
     needed = rows["gpu_memory"].value
     if gpu in GPUS and needed > GPUS[gpu].memory_gb:
         found.append(

@@ -206,6 +206,7 @@ def testset_command(
         speakers=named,
         style=None if style == "any" else style,
         exclude=[] if exclude is None else read_testset(exclude),
+        recordings=output.with_suffix(""),
     )
     write_testset(trials, output)
     chosen = sorted({trial.speaker for trial in trials})

@@ -32,7 +32,10 @@ def preference() -> None:
 def mine(
     model: Model,
     references: Annotated[
-        Path, typer.Option(help="Corpus with the recordings whose voices are cloned: its utterances.jsonl.")
+        list[Path],
+        typer.Option(
+            help="Corpus with recordings whose voices are cloned: its utterances.jsonl. May be given several times."
+        ),
     ],
     texts: Annotated[Path, typer.Option(help="Sentences, one a line, or source<TAB>sentence; may be .gz.")],
     output: Annotated[Path, typer.Option(help="Folder for the takes; an interrupted run resumes.")],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from marstts.data.corpora.build_manifest import Audio, ManifestConfig, build_manifest
-from marstts.data.corpora.catalog import RECIPES
+from marstts.data.corpora.catalog import RECIPES, problem
 from marstts.data.workers import open_executor
 from marstts.errors import DataError
 from marstts.io.config import parse_config, read_config
@@ -61,6 +61,30 @@ def synthetic(
         f"{printable_name(output / 'utterances.jsonl')}: {report.utterances} utterances, "
         f"{report.seconds / 3600:.2f} h, {report.made_now} rendered now; {report.rejects} rejected, see rejects.jsonl"
     )
+
+
+@app.command("list")
+def list_corpora() -> None:
+    """List the corpora that have a command: hours, size as 16-bit samples, license."""
+    typer.echo(f"{'corpus':<12}{'hours':>8}{'kHz':>8}{'GB':>8}  license")
+    for name, recipe in RECIPES.items():
+        hours, size = (f"{value:,.0f}" if value is not None else "?" for value in (recipe.hours, recipe.gigabytes))
+        typer.echo(f"{name:<12}{hours:>8}{recipe.sample_rate / 1000:>8g}{size:>8}  {recipe.license}")
+
+
+@app.command()
+def check(
+    names: Annotated[list[str], typer.Argument(help="Corpora by name, see `marstts prepare list`.")],
+    root: Annotated[Path, typer.Option(help="Folder with a folder of each name.")],
+) -> None:
+    """Read the first recordings of several corpora, and name everything that is missing, before hours of work."""
+    unknown = [name for name in names if name not in RECIPES]
+    if unknown:
+        raise DataError(f"{', '.join(unknown)}: expected some of {', '.join(RECIPES)}")
+    problems = [found for name in names if (found := problem(name, root / name))]
+    if problems:
+        raise DataError("; ".join(problems))
+    typer.echo(f"{printable_name(root)}: {', '.join(names)} can be read")
 
 
 @app.command("phone-alignments")

@@ -12,7 +12,7 @@ import typer
 from marstts.codec.registry import open_codec
 from marstts.data.preprocess import SHORTENED_PAUSE_SECONDS, Encoders, PreprocessConfig, Trim
 from marstts.data.tokenize import MAX_REJECT_RATIO, UTTERANCES_PER_SHARD, tokenize_manifest
-from marstts.data.workers import open_executor
+from marstts.data.workers import open_executor, visible_gpus
 from marstts.io.config import parse_config
 from marstts.io.file_errors import printable_name
 from marstts.speaker.registry import open_encoder
@@ -26,9 +26,18 @@ def tokenize(
     codec: Annotated[str, typer.Option(help="A trained codec's folder, `snac`, or `toy:CODES`.")],
     identity: Annotated[str, typer.Option(help="A trained identity encoder's folder, `wavlm`, or `toy:SIZE`.")],
     style: Annotated[str, typer.Option(help="A trained style encoder's folder, `clap`, or `toy:SIZE`.")],
-    workers: Annotated[int, typer.Option(min=1, help="Processes (with --ray, actors).")] = 1,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Processes (with --ray, actors); by default one, or with --device cuda one for each GPU.",
+            show_default=False,
+        ),
+    ] = None,
     ray: Annotated[str | None, typer.Option(help="Ray cluster to use: HOST:PORT, `auto`, or `local`.")] = None,
-    device: Annotated[str, typer.Option(help="Where `snac`, `wavlm` and `clap` run, such as cpu or cuda.")] = "cpu",
+    device: Annotated[
+        str, typer.Option(help="Where `snac`, `wavlm` and `clap` run: cpu, or cuda for all GPUs in turn.")
+    ] = "cpu",
     shard_size: Annotated[int, typer.Option(min=1, help="Utterances per shard.")] = UTTERANCES_PER_SHARD,
     min_seconds: Annotated[float, typer.Option(help="Leave out shorter recordings.")] = DEFAULTS.min_seconds,
     max_seconds: Annotated[float, typer.Option(help="Leave out longer recordings.")] = DEFAULTS.max_seconds,
@@ -52,7 +61,7 @@ def tokenize(
     max_chars_per_second: Annotated[
         float | None, typer.Option(help="Leave out texts with more characters per second.")
     ] = DEFAULTS.max_chars_per_second,
-    batch_size: Annotated[int, typer.Option(help="Recordings that the codec encodes at a time.")] = DEFAULTS.batch_size,
+    batch_size: Annotated[int, typer.Option(help="Recordings that are encoded at a time.")] = DEFAULTS.batch_size,
     max_reject_ratio: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Stop when a larger fraction cannot be used.")
     ] = MAX_REJECT_RATIO,
@@ -65,6 +74,7 @@ def tokenize(
         "min_speech_ratio": min_speech_ratio, "max_clipped_ratio": max_clipped_ratio, "batch_size": batch_size,
         "min_chars_per_second": min_chars_per_second, "max_chars_per_second": max_chars_per_second,
     }  # fmt: skip
+    gpus = visible_gpus() if device == "cuda" and ray is None else []
     report = tokenize_manifest(
         manifest,
         output,
@@ -72,7 +82,7 @@ def tokenize(
         config=parse_config(PreprocessConfig, values, "marstts tokenize"),
         utterances_per_shard=shard_size,
         max_reject_ratio=max_reject_ratio,
-        executor=open_executor(workers, ray, gpus_per_worker=1.0 if device.startswith("cuda") else 0.0),
+        executor=open_executor(workers or max(1, len(gpus)), ray, gpus, needs_gpu=device.startswith("cuda")),
     )
     typer.echo(
         f"{printable_name(output)}: {report.utterances} utterances in {report.shards} shards, "

@@ -8,8 +8,10 @@ Upstream: `data.corpora`, or a text editor.  Downstream: `data.tokenize`, evalua
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +21,8 @@ from marstts import audio
 from marstts.audio import Waveform
 from marstts.errors import DataError
 from marstts.io.file_errors import printable_name
-from marstts.io.jsonl import Torn, dump_row, parse_row, read_rows, scan_rows, write_rows
+from marstts.io.files import atomic_path
+from marstts.io.jsonl import MAX_COMPLAINTS, Torn, dump_row, parse_row, read_rows, scan_rows, write_rows
 
 SPLITS = ("train", "validation", "test")
 
@@ -28,6 +31,10 @@ MAX_NAME_CHARACTERS, MAX_TEXT_CHARACTERS = 4096, 100_000
 
 MAX_UTTERANCE_SECONDS, MAX_SOURCE_RATE = 1e6, 1_000_000
 """Bounds of a manifest's numbers."""
+
+UNSAFE_CHARACTERS = re.compile(r"[^\w.-]+")
+MAX_FILE_NAME = 80
+"""Characters of a file name; longer names are cut and get a hash."""
 
 
 def check_not_blank(value: str) -> str:
@@ -105,16 +112,54 @@ class ManifestLine:
 def read_manifest(path: Path) -> list[Utterance]:
     """All utterances in file order; DataError naming the file and all invalid or duplicate lines.
 
-    Every utterance must be a whole file. Segments of longer files, which only `data.tokenize` reads, are refused.
+    Every utterance must be a whole file. Segments of longer files are refused: see `read_chosen`.
     """
     return read_rows(Utterance, path, unique=("id",), finish=check_whole_file)
+
+
+def read_chosen(path: Path, wanted: Callable[[Utterance], bool]) -> list[Utterance]:
+    """The wanted utterances in file order, segments of longer files included; only they are held in memory.
+
+    DataError where lines are invalid or repeat an id.
+    """
+    chosen, problems = [], []
+    for line in scan_manifest(path):
+        if line.utterance is None:
+            problems.append(f"line {line.number}: {line.problem}")
+        elif wanted(line.utterance):
+            chosen.append(line.utterance)
+    if problems:
+        more = f"; and {len(problems) - MAX_COMPLAINTS} more" if len(problems) > MAX_COMPLAINTS else ""
+        raise DataError(f"{printable_name(path)}: {'; '.join(problems[:MAX_COMPLAINTS])}{more}")
+    return chosen
+
+
+def as_whole_file(utterance: Utterance, folder: Path, output: Path) -> Utterance:
+    """The utterance as a file of its own, with an absolute path; a segment is written into `output`, once.
+
+    `folder` is the manifest's. Raises AudioError as `read_recording`.
+    """
+    if utterance.start is None:
+        return replace(utterance, audio=str((folder / utterance.audio).absolute()))
+    path = output / f"{safe_name(utterance.id)}.flac"
+    if not path.is_file():
+        waveform = read_recording(utterance, folder)
+        with atomic_path(path, DataError) as temporary:
+            audio.write(waveform, temporary)
+    return replace(utterance, audio=str(path.absolute()), start=None)
+
+
+def safe_name(name: str) -> str:
+    """A name as part of a path; different names stay different."""
+    plain = UNSAFE_CHARACTERS.sub("_", name).strip(".")[:MAX_FILE_NAME]
+    return plain if plain == name else f"{plain}-{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}"
 
 
 def check_whole_file(utterance: Utterance) -> Utterance:
     """The utterance; DataError if it is a segment of a longer file."""
     if utterance.start is not None:
         raise DataError(
-            f"{utterance.id!r} is a segment of a longer file, which only `marstts tokenize` reads; prepare the corpus "
+            f"{utterance.id!r} is a segment of a longer file, which this command does not read; prepare the corpus "
             "with `--audio flac`, which writes it as a file"
         )
     return utterance

@@ -27,6 +27,7 @@ from marstts.data.voice_activity import SpeechDetector, speech_ratio, trim_to_sp
 from marstts.errors import DataError, MarsError
 from marstts.io.config import Config
 from marstts.speaker.base import SpeakerEncoder
+from marstts.speaker.reference import encoder_input
 from marstts.text.normalize import normalize
 
 Result = TypeVar("Result")
@@ -38,6 +39,9 @@ CLIPPED = 0.999
 
 LENGTH_TOLERANCE_SECONDS, LENGTH_TOLERANCE_RATIO = 0.1, 0.02
 """A recording may differ this much from the manifest's `seconds` (the sum of both): encoders pad, manifests round."""
+
+REFERENCES = "encoders see recordings as references"
+"""Part of the signature of shards: embeddings of other shards are of recordings at their own rate and level."""
 
 SHORTENED_PAUSE_SECONDS = 0.25
 """Length of a shortened pause."""
@@ -85,7 +89,7 @@ class PreprocessConfig(Config):
     """Texts with more characters per second are left out: the recording lacks words."""
 
     batch_size: int = Field(16, gt=0)
-    """Recordings that the codec encodes at a time. It changes the time it takes and nothing else."""
+    """Recordings that codec and speaker encoders process at a time. It changes the time it takes and nothing else."""
 
     @property
     def needs_detector(self) -> bool:
@@ -98,7 +102,11 @@ class PreprocessConfig(Config):
         ignored = {"min_seconds", "max_seconds", "batch_size"}
         changed = {name: value for name, value in self.model_dump(mode="json", exclude=ignored).items()
                    if value != type(self).model_fields[name].get_default()}  # fmt: skip
-        return [f"{self.min_seconds} {self.max_seconds}", *(f"{name} {changed[name]}" for name in sorted(changed))]
+        return [
+            REFERENCES,
+            f"{self.min_seconds} {self.max_seconds}",
+            *(f"{name} {changed[name]}" for name in sorted(changed)),
+        ]
 
 
 @dataclass(frozen=True)
@@ -141,17 +149,28 @@ class UtteranceEncoder:
 
     def encode_batch(self, utterances: Sequence[Utterance], folder: Path) -> list[EncodedUtterance | str]:
         """Each utterance encoded, or the reason for rejecting it; all are in memory at the same time."""
-        waveforms = [try_or_reason(partial(self.open, utterance, folder)) for utterance in utterances]
-        valid = [waveform for waveform in waveforms if isinstance(waveform, Waveform)]
-        codes = iter(encode_waveforms(self.encoders.codec, valid))
-        results: list[EncodedUtterance | str] = []
-        for waveform in waveforms:
-            if isinstance(waveform, str):
-                results.append(waveform)
-                continue
-            found = next(codes)
-            results.append(found if isinstance(found, str) else try_or_reason(partial(self.embed, waveform, found)))
-        return results
+        opened = [try_or_reason(partial(self.open_both, utterance, folder)) for utterance in utterances]
+        encoded = iter(self.encode_opened([pair for pair in opened if not isinstance(pair, str)]))
+        return [pair if isinstance(pair, str) else next(encoded) for pair in opened]
+
+    def open_both(self, utterance: Utterance, folder: Path) -> tuple[Waveform, Waveform]:
+        """What the codec sees of a recording, and what the speaker encoders see: a reference, as in synthesis."""
+        waveform = self.open(utterance, folder)
+        return waveform, encoder_input(waveform, self.encoders.codec.spec.sample_rate)
+
+    def encode_opened(self, pairs: Sequence[tuple[Waveform, Waveform]]) -> list[EncodedUtterance | str]:
+        """Codes and embeddings of recordings from `open_both`, or the reason why there are none."""
+        codec, speaker = self.encoders.codec, self.encoders.speaker
+        waveforms, seen = ([pair[part] for pair in pairs] for part in (0, 1))
+        codes = apply_together(codec.encode, getattr(codec, "encode_batch", None), waveforms)
+        embeddings = {
+            role: apply_together(encoder.embed, getattr(encoder, "embed_batch", None), seen)
+            for role, encoder in speaker.items()
+        }
+        return [
+            join_parts(one, {role: values[index] for role, values in embeddings.items()})
+            for index, one in enumerate(codes)
+        ]
 
     def open(self, utterance: Utterance, folder: Path) -> Waveform:
         """The preprocessed recording; raises a MarsError with the reason where it is rejected."""
@@ -182,14 +201,16 @@ class UtteranceEncoder:
             raise DataError(f"{ratio:.0%} of it is speech; expected at least {self.config.min_speech_ratio:.0%}")
         return trim_to_speech(waveform, probabilities) if self.config.trim is Trim.NON_SPEECH else waveform
 
-    def embed(self, waveform: Waveform, codes: Codes) -> EncodedUtterance:
-        """The codes with the embeddings of the waveform; DataError if these are not finite in float16."""
-        embeddings = {role: encoder.embed(waveform) for role, encoder in self.encoders.speaker.items()}
+
+def join_parts(codes: Codes | str, embeddings: Mapping[str, NDArray[np.float32] | str]) -> EncodedUtterance | str:
+    """The utterance of its codes and embeddings; the reason where one is missing, or not finite in float16."""
+    for part in (codes, *embeddings.values()):
+        if isinstance(part, str):
+            return part
         with np.errstate(over="ignore"):
-            finite = all(np.isfinite(values.astype(np.float16)).all() for values in embeddings.values())
-        if not finite:
-            raise DataError("an embedding has values that are not finite")
-        return EncodedUtterance(codes, embeddings)
+            if isinstance(part, np.ndarray) and not np.isfinite(part.astype(np.float16)).all():
+                return "an embedding has values that are not finite"
+    return EncodedUtterance(codes, embeddings)
 
 
 def try_or_reason(act: Callable[[], Result]) -> Result | str:
@@ -206,14 +227,17 @@ def try_or_reason(act: Callable[[], Result]) -> Result | str:
         return f"unforeseen {type(error).__name__}: {str(error)[:300]}"
 
 
-def encode_waveforms(codec: Codec, waveforms: Sequence[Waveform]) -> list[Codes | str]:
-    """Codes of each, or the reason why not: in batches where the codec can, one by one where a batch fails."""
-    encode_batch = getattr(codec, "encode_batch", None)
-    if encode_batch is not None and waveforms:
-        together = try_or_reason(partial(encode_batch, waveforms))
+def apply_together(
+    one: Callable[[Waveform], Result],
+    batch: Callable[[Sequence[Waveform]], Sequence[Result]] | None,
+    waveforms: Sequence[Waveform],
+) -> list[Result | str]:
+    """The result of each, or the reason why not: by `batch` where there is one, one by one where a batch fails."""
+    if batch is not None and waveforms:
+        together = try_or_reason(partial(batch, waveforms))
         if not isinstance(together, str):
             return list(together)
-    return [try_or_reason(partial(codec.encode, waveform)) for waveform in waveforms]
+    return [try_or_reason(partial(one, waveform)) for waveform in waveforms]
 
 
 def check_text(text: str) -> None:

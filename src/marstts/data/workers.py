@@ -59,6 +59,9 @@ class Processes:
 
     count: int
 
+    gpus: tuple[str, ...] = ()
+    """GPUs of the processes, in turn; each process sees its own one only. Empty: all see all."""
+
     def run(self, jobs: Sequence[Job], load: Load[Models], work: Work[Job, Models, Result]) -> Iterator[Result]:
         """The result of each job, see `Executor.run`."""
         if not jobs:
@@ -67,7 +70,8 @@ class Processes:
             models = load()
             yield from (work(job, models) for job in jobs)
             return
-        workers = [WorkerProcess(load) for _ in range(min(self.count, len(jobs)))]
+        gpus = self.gpus or (None,)
+        workers = [WorkerProcess(load, gpus[index % len(gpus)]) for index in range(min(self.count, len(jobs)))]
         try:
             yield from schedule(jobs, workers, work)
         finally:
@@ -120,8 +124,8 @@ class Worker(Protocol):
 class WorkerProcess:
     """One process with its own models, replaced when it dies."""
 
-    def __init__(self, load: Load[Any]) -> None:
-        self._load = load
+    def __init__(self, load: Load[Any], gpu: str | None = None) -> None:
+        self._load, self._gpu = load, gpu
         self._processes: list[BaseProcess] = []
         self._pool = self._spawn()
 
@@ -145,7 +149,7 @@ class WorkerProcess:
 
     def _spawn(self) -> ProcessPoolExecutor:
         # spawn: forked children inherit the locks of ONNX Runtime's and PyTorch's threads, and hang
-        return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), start_process, (self._load,))
+        return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), start_process, (self._load, self._gpu))
 
 
 @contextmanager
@@ -203,8 +207,10 @@ process_models: list[Any] = []
 """Models of this worker process, or the error: an initializer that raises would break the pool without a reason."""
 
 
-def start_process(load: Load[Any]) -> None:
-    """Load the models of a new process."""
+def start_process(load: Load[Any], gpu: str | None) -> None:
+    """Load the models of a new process, which sees no GPU but this one, where one is given."""
+    if gpu is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu  # read by CUDA when it starts
     if not hasattr(signal, "pthread_sigmask"):
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -268,6 +274,17 @@ class RayWorker:
         return {"result": self._pack(self._work(self._jobs[row["index"]], self._models))}
 
 
-def open_executor(workers: int, ray: str | None = None, gpus_per_worker: float = 0.0) -> Executor:
-    """The executor that the options `--workers` and `--ray` of a command ask for."""
-    return Processes(workers) if ray is None else RayCluster(ray, workers, gpus_per_worker)
+def open_executor(workers: int, ray: str | None = None, gpus: Sequence[str] = (), needs_gpu: bool = False) -> Executor:
+    """The executor that the options `--workers` and `--ray` of a command ask for.
+
+    `gpus` are those of this machine for its processes; an actor of Ray gets a GPU of its node where it `needs_gpu`.
+    """
+    return Processes(workers, tuple(gpus)) if ray is None else RayCluster(ray, workers, float(needs_gpu))
+
+
+def visible_gpus() -> list[str]:
+    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        return [name.strip() for name in named.split(",") if name.strip()]
+    return [str(number) for number in range(require("torch", "train").cuda.device_count())]

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from marstts.data.manifest import Utterance, read_manifest
+from marstts.data.manifest import Utterance, as_whole_file, read_chosen
 from marstts.errors import DataError
 from marstts.io.config import Config
 from marstts.io.file_errors import printable_name
@@ -126,18 +126,19 @@ def make_testset(
     speakers: Sequence[str] = (),
     style: str | None = "regular",
     exclude: Sequence[Trial] = (),
+    recordings: Path | None = None,
 ) -> list[Trial]:
     """Trials from a manifest's test split: the same manifest and numbers give the same trials on every machine.
 
     `speakers` names the speakers, else `num_speakers` are drawn. Sentences are drawn from the speakers in turn, no text
     is used twice, and each is paired with another utterance of its speaker in the same style (None: any), of at least
-    3 s if there is one. Sentences of the trials `exclude`, and those without such an utterance, are left out. DataError
-    where the manifest has too few.
+    3 s if there is one. Segments of longer files are written into the folder `recordings`. Sentences of the trials
+    `exclude`, and those without such an utterance, are left out. DataError where the manifest has too few.
     """
     excluded = {trial.text for trial in exclude}
-    utterances = [
-        u for u in read_manifest(manifest) if u.split == "test" and style in (None, u.style) and u.text not in excluded
-    ]
+    utterances = read_chosen(
+        manifest, lambda u: u.split == "test" and style in (None, u.style) and u.text not in excluded
+    )
     by_speaker = group_by_speaker(utterances)
     usable = {name: with_reference(group) for name, group in by_speaker.items()}
     usable = {name: group for name, group in usable.items() if group}
@@ -152,7 +153,9 @@ def make_testset(
     trials = []
     for sentence in sentences:
         reference = choose_reference(sentence, references_for(sentence, by_speaker[sentence.speaker]))
-        trials.append(make_trial(sentence, reference, manifest.parent))
+        files = recordings or manifest.parent / "recordings"
+        whole, voice = (as_whole_file(one, manifest.parent, files) for one in (sentence, reference))
+        trials.append(make_trial(whole, voice, manifest.parent))
     return trials
 
 

@@ -17,21 +17,22 @@ import io
 import logging
 import os
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from pydantic import Field
 
 from marstts.bundle import load_bundle
-from marstts.data.manifest import Utterance, read_manifest
+from marstts.data.manifest import Utterance, as_whole_file, read_chosen
 from marstts.data.mined_takes import PLAN_FILE, MiningProvenance, PlannedTake, read_takes, shard_path
 from marstts.data.progress import Progress
 from marstts.data.sentence_files import NO_GZIP
 from marstts.data.workers import Executor
 from marstts.errors import DataError
 from marstts.io.config import Config
+from marstts.io.file_errors import printable_name
 from marstts.io.files import lock_folder
 from marstts.io.jsonl import read_rows, write_rows
 from marstts.io.provenance import begin_or_resume, write_provenance
@@ -45,6 +46,9 @@ from marstts.text.normalize import normalize
 log = logging.getLogger(__name__)
 
 MAX_TEXT_BYTES = 2**30
+
+RECORDINGS = "recordings"
+"""Folder of the references that are segments of longer files."""
 
 
 class MineConfig(Config):
@@ -60,7 +64,7 @@ class MineConfig(Config):
     split: str = "train"
     styles: tuple[str, ...] = ("regular",)
     min_source_rate: int = Field(24_000, ge=0)
-    """Hz; recordings of less bandwidth are not used."""
+    """Hz; recordings of less bandwidth are used only where there are no others, with a warning."""
 
     min_seconds: float = Field(1.5, ge=0.0, allow_inf_nan=False)
     max_seconds: float = Field(8.0, gt=0.0, allow_inf_nan=False)
@@ -103,12 +107,12 @@ class MiningShard:
 
 
 def mine(
-    model: str, references: Path, texts: Path, output: Path, config: MineConfig, *, executor: Executor
+    model: str, references: Sequence[Path], texts: Path, output: Path, config: MineConfig, *, executor: Executor
 ) -> MineReport:
     """Generate the planned takes into `output`; finished shards are kept, and do not depend on the executor.
 
-    A plan, once made, stays: recordings that were added to the manifest later are not used. ConfigError or DataError
-    where `output` was made from something else; DataError where another process works in it.
+    `references` are manifests. A plan, once made, stays: recordings that were added to them later are not used.
+    ConfigError or DataError where `output` was made from something else; DataError where another process works in it.
     """
     with lock_folder(output, DataError):
         plans = open_plan(model, references, texts, output, config)
@@ -143,24 +147,27 @@ def generate_shard(shard: MiningShard, generator: CycleGenerator) -> Path:
     return shard.path
 
 
-def open_plan(model: str, references: Path, texts: Path, output: Path, config: MineConfig) -> list[PlannedTake]:
+def open_plan(
+    model: str, references: Sequence[Path], texts: Path, output: Path, config: MineConfig
+) -> list[PlannedTake]:
     """The plan of `output`, made now if there is none; ConfigError or DataError if it was made from something else."""
     record = make_provenance(model, texts, config)
-    utterances = read_manifest(references)
     plan = output / PLAN_FILE
     if not plan.is_file():
-        plans = make_plan(utterances, references.parent, read_texts(texts, config.max_characters), config)
+        chosen = [as_whole_file(u, Path(), output / RECORDINGS) for u in choose_references(references, config)]
+        plans = make_plan(chosen, read_texts(texts, config.max_characters), config)
         write_provenance(output, record)
         write_rows(plan, plans)
         return plans
     begin_or_resume(output, record, {"model_digest": "model", "texts": "file of texts", "config": "configuration"})
     plans = read_rows(PlannedTake, plan, unique=("id",))
     planned = {one.reference for one in plans}
-    known = {utterance.id: normalize(utterance.text) for utterance in utterances if utterance.id in planned}
+    found = read_references(references, lambda utterance: utterance.id in planned)
+    known = {utterance.id: normalize(utterance.text) for utterance in found}
     unknown = [one.reference for one in plans if known.get(one.reference) != one.transcript]
     if unknown:
         raise DataError(
-            f"{references}: {len(unknown)} recordings of the plan in {output} are not in it, the first is "
+            f"{show_paths(references)}: {len(unknown)} recordings of the plan in {output} are not in it, the first is "
             f"{unknown[0]!r}; give the manifest it was made from, or choose a new --output"
         )
     return plans
@@ -179,16 +186,8 @@ def make_provenance(model: str, texts: Path, config: MineConfig) -> MiningProven
     )
 
 
-def make_plan(
-    utterances: Sequence[Utterance], folder: Path, texts: Sequence[str], config: MineConfig
-) -> list[PlannedTake]:
-    """Every cycle to be generated, by reference; a function of the manifest, the texts and the configuration."""
-    chosen = choose_references(utterances, config)
-    if not chosen:
-        raise DataError(
-            f"{folder}: no recording of split {config.split!r}, styles {', '.join(config.styles)}, "
-            f"{config.min_seconds:g} to {config.max_seconds:g} s and {config.min_source_rate} Hz; ask for others"
-        )
+def make_plan(chosen: Sequence[Utterance], texts: Sequence[str], config: MineConfig) -> list[PlannedTake]:
+    """Every cycle to be generated, by reference; a function of its arguments."""
     plans = []
     for utterance in chosen:
         for number in range(config.texts_per_reference):
@@ -199,7 +198,7 @@ def make_plan(
                     PlannedTake(
                         id=name,
                         reference=utterance.id,
-                        audio=(folder / utterance.audio).resolve(),
+                        audio=Path(utterance.audio).resolve(),
                         transcript=normalize(utterance.text),
                         speaker=utterance.speaker,
                         style=utterance.style,
@@ -210,19 +209,51 @@ def make_plan(
     return plans
 
 
-def choose_references(utterances: Sequence[Utterance], config: MineConfig) -> list[Utterance]:
-    """Recordings that fit the configuration, the speakers in turn."""
-    fit = [
-        utterance
-        for utterance in utterances
-        if utterance.split == config.split
-        and utterance.style in config.styles
-        and utterance.source_rate >= config.min_source_rate
-        and config.min_seconds <= utterance.seconds <= config.max_seconds
-    ]
+def choose_references(manifests: Sequence[Path], config: MineConfig) -> list[Utterance]:
+    """Recordings that fit the configuration, the speakers in turn; DataError where there are none."""
+    fit = read_references(manifests, partial(is_reference, config, config.min_source_rate))
+    if not fit and (fit := read_references(manifests, partial(is_reference, config, 0))):
+        log.warning("%s: all recordings have a bandwidth below %d Hz, and so will the speech of a model that is "
+                    "trained on these takes", show_paths(manifests), config.min_source_rate)  # fmt: skip
     groups = group_by_speaker(fit)
     chosen = round_robin([groups[speaker] for speaker in sorted(groups)], config.max_references)
-    return [utterance for utterance in chosen if has_words(normalize(utterance.text))]
+    spoken = [utterance for utterance in chosen if has_words(normalize(utterance.text))]
+    if not spoken:
+        raise DataError(
+            f"{show_paths(manifests)}: no recording of split {config.split!r}, styles {', '.join(config.styles)} and "
+            f"{config.min_seconds:g} to {config.max_seconds:g} s; ask for others"
+        )
+    return spoken
+
+
+def is_reference(config: MineConfig, min_source_rate: int, utterance: Utterance) -> bool:
+    """Return True for a recording that fits the configuration and has at least this bandwidth."""
+    return (
+        utterance.split == config.split
+        and utterance.style in config.styles
+        and utterance.source_rate >= min_source_rate
+        and config.min_seconds <= utterance.seconds <= config.max_seconds
+    )
+
+
+def read_references(manifests: Sequence[Path], wanted: Callable[[Utterance], bool]) -> list[Utterance]:
+    """The wanted utterances of all manifests, with absolute paths; of several, ids begin with the manifest's folder."""
+    found = []
+    for manifest in manifests:
+        folder = manifest.absolute().parent
+        place = partial(placed, folder, f"{folder.name}." if len(manifests) > 1 else "")
+        found += map(place, read_chosen(manifest, lambda one, place=place: wanted(place(one))))
+    return found
+
+
+def placed(folder: Path, prefix: str, utterance: Utterance) -> Utterance:
+    """An utterance with an absolute path, whose id has a prefix."""
+    return replace(utterance, id=prefix + utterance.id, audio=str(folder / utterance.audio))
+
+
+def show_paths(paths: Sequence[Path]) -> str:
+    """Paths for a message."""
+    return ", ".join(printable_name(path) for path in paths)
 
 
 def read_texts(path: Path, max_characters: int) -> list[str]:

@@ -15,7 +15,10 @@ from marstts.audio import Waveform
 
 
 class SpeakerEncoder(Protocol):
-    """Maps a reference waveform to an embedding. Deterministic: the same recording gives the same embedding."""
+    """Maps a reference waveform to an embedding. Deterministic: the same recording gives the same embedding.
+
+    An encoder may have `embed_batch(waveforms) -> (B, E)` as well, which gives the same, up to rounding.
+    """
 
     @property
     def name(self) -> str:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,14 +93,18 @@ class ClapEncoder:
 
     def embed(self, waveform: Waveform) -> NDArray[np.float32]:
         """The embedding, (E,) float32, not normalized, as the published MARS6 needs it."""
-        samples = resample(waveform, SAMPLE_RATE).samples
-        if len(samples) == 0:
+        return self.embed_batch([waveform])[0]
+
+    def embed_batch(self, waveforms: Sequence[Waveform]) -> NDArray[np.float32]:
+        """The embeddings of several, (B, E)."""
+        samples = [resample(waveform, SAMPLE_RATE).samples for waveform in waveforms]
+        if not all(map(len, samples)):
             raise AudioError("CLAP was given no samples")
-        excerpt = self._torch.from_numpy(fit_excerpt(samples)).to(self._device)
+        excerpts = self._torch.from_numpy(np.stack([fit_excerpt(one) for one in samples])).to(self._device)
         with self._torch.inference_mode():
-            image = log_mel_image(excerpt, self._mel_filters)  # (1, 1, T, mels)
-            pooled = self._backbone(image).pooler_output  # (1, width)
-            return project(pooled, self._projection)[0].float().cpu().numpy()
+            image = log_mel_image(excerpts, self._mel_filters)  # (B, 1, T, mels)
+            pooled = self._backbone(image).pooler_output  # (B, width)
+            return project(pooled, self._projection).float().cpu().numpy()
 
 
 def fit_excerpt(samples: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -112,13 +117,13 @@ def fit_excerpt(samples: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def log_mel_image(samples: Tensor, mel_filters: Tensor) -> Tensor:
-    """samples (N,), mel_filters (bins, mels) -> (1, 1, N // HOP + 1, mels) decibels of mel power."""
+    """samples (B, N), mel_filters (bins, mels) -> (B, 1, N // HOP + 1, mels) decibels of mel power."""
     torch = require("torch", EXTRA)
     fft_size = 2 * (len(mel_filters) - 1)
     window = torch.hann_window(fft_size, device=samples.device)
     spectrum = torch.stft(samples, fft_size, HOP, window=window, center=True, pad_mode="reflect", return_complex=True)
-    power = spectrum.abs().square().T @ mel_filters  # (T, mels)
-    return 10.0 * torch.log10(power.clamp(min=POWER_FLOOR))[None, None]
+    power = spectrum.abs().square().mT @ mel_filters  # (B, T, mels)
+    return 10.0 * torch.log10(power.clamp(min=POWER_FLOOR)).unsqueeze(1)
 
 
 def split_checkpoint(content: dict[str, Any], source: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

@@ -8,8 +8,10 @@ Deviations: resampling to 16 kHz is by soxr rather than torchaudio.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +19,9 @@ from numpy.typing import NDArray
 from marstts.audio import Waveform, resample
 from marstts.errors import AudioError, CheckpointError, require
 from marstts.weights.pretrained import EXTRA, find_file, find_weights, fingerprint, read_tensors, short_name
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PUBLISHED = "microsoft/wavlm-base-plus-sv"
 """The weights the published MARS6 was trained with."""
@@ -46,16 +51,48 @@ class WavLmEncoder:
 
     def embed(self, waveform: Waveform) -> NDArray[np.float32]:
         """The embedding, (E,) float32 of unit length."""
+        return self.embed_batch([waveform])[0]
+
+    def embed_batch(self, waveforms: Sequence[Waveform]) -> NDArray[np.float32]:
+        """The embeddings of several, (B, E)."""
+        torch = self._torch
+        rows = [torch.from_numpy(self._samples(waveform)) for waveform in waveforms]
+        lengths = torch.tensor([len(row) for row in rows])
+        padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)  # (B, N)
+        mask = (torch.arange(padded.shape[1]) < lengths[:, None]).long().to(self._device)
+        with torch.inference_mode(), one_by_one(self._model.wavlm.feature_extractor, lengths.tolist()):
+            embeddings = self._model(padded.to(self._device), attention_mask=mask if len(rows) > 1 else None).embeddings
+            unit = torch.nn.functional.normalize(embeddings, dim=-1)
+        return unit.float().cpu().numpy()
+
+    def _samples(self, waveform: Waveform) -> NDArray[np.float32]:
+        """The samples (N,) that the model takes."""
         sample_rate = self._extractor.sampling_rate
         samples = resample(waveform, sample_rate).samples
         if len(samples) == 0:
             raise AudioError("WavLM was given no samples")
         samples = np.pad(samples, (0, max(0, round(MIN_SECONDS * sample_rate) - len(samples))))
-        features = self._extractor(samples, sampling_rate=sample_rate, return_tensors="pt")
-        with self._torch.inference_mode():
-            embedding = self._model(features.input_values.to(self._device)).embeddings[0]  # (E,)
-            unit = self._torch.nn.functional.normalize(embedding, dim=-1)
-        return unit.float().cpu().numpy()
+        return self._extractor(samples, sampling_rate=sample_rate, return_tensors="np").input_values[0]
+
+
+@contextmanager
+def one_by_one(extractor: Any, lengths: Sequence[int]) -> Iterator[None]:
+    """A context in which `extractor` takes the rows of a padded batch alone and without their padding.
+
+    Its norm is over the whole time of a row, so padding would change all frames.
+    """
+    whole = extractor.forward
+    pad = require("torch", EXTRA).nn.utils.rnn.pad_sequence
+
+    def forward(padded: Tensor) -> Tensor:
+        frames = [whole(row[None, :length])[0].T for row, length in zip(padded, lengths, strict=True)]  # (T, C)
+        return pad(frames, batch_first=True).mT
+
+    extractor.forward = forward
+    try:
+        yield
+    finally:
+        del extractor.forward
 
 
 def _fetch(source: Path | str) -> Path:

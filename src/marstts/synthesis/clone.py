@@ -23,6 +23,7 @@ from marstts.data.voice_activity import SpeechDetector
 from marstts.errors import AudioError, TextError
 from marstts.generation.speech_model import SpeechModel
 from marstts.speaker.base import SpeakerEncoder
+from marstts.speaker.reference import MAX_REFERENCE_SECONDS, REFERENCE_LOUDNESS
 from marstts.synthesis.prefix_cut import AlignedReference, ReferencePart, align_reference, follows_text
 from marstts.synthesis.references import WHOLE_SECONDS, Reference, open_excerpt, sha256_of, source_name
 from marstts.synthesis.speaker_change import has_two_speakers
@@ -32,18 +33,12 @@ from marstts.voice import MAX_TRANSCRIPT, Prefix, Voice
 MIN_REFERENCE_SECONDS = 1.0
 """Less speech than this does not distinguish speakers."""
 
-MAX_REFERENCE_SECONDS = 15.0
-"""The speaker encoders see this much from the start; more adds time and little else."""
-
 MAX_PREFIX_SECONDS = 12.0
 """A deep clone continues from at most this much, and from all of a reference whose words are not found."""
 
 MAX_PAUSE_SECONDS, SHORT_PAUSE_SECONDS = 0.35, 0.25
 """Longer pauses of a reference that is continued from as a whole are shortened, where the model would allow a part:
 with them, takes lose words, for models are trained on short pauses."""
-
-REFERENCE_LOUDNESS = -23.0
-"""LUFS every reference is brought to: the distance to the microphone is not part of a voice."""
 
 CLIPPED_RATIO, CLIPPED_PILE = 0.0005, 8.0
 """A recording is clipped if more than this ratio of its samples lies at the peak, and this many times as many as just

@@ -98,6 +98,16 @@ def test_time_follows_from_gpus_peak_mfu_and_overhead_or_from_throughput() -> No
     assert again["mfu"].value == pytest.approx(0.2)
 
 
+def test_recordings_tokenization_and_mining_are_counted() -> None:
+    rows = estimate_cost(EstimateConfig(hours=50_000, gpus=8), TOY)
+    assert rows["recordings"].value == pytest.approx(3456)  # LibriHeavy's 3.5 TB
+    assert rows["tokenization"].value == pytest.approx(50_000 / 8 / 150)
+    faster = EstimateConfig(hours=50_000, gpus=2, tokenize_throughput=1000, mining_workers=4, mining_throughput=10)
+    assert estimate_cost(faster, TOY)["tokenization"].value == pytest.approx(25)
+    assert estimate_cost(faster, TOY)["mining"].value == pytest.approx(2 * 20_000 * 2 * 6 / 3600 / 40)
+    assert estimate_cost(EstimateConfig(cycles=0), TOY)["mining"].value == 0
+
+
 def test_the_command_prints_every_figure_with_its_formula() -> None:
     result = RUN.invoke(app, ["estimate", "--hours", "46000", "--gpus", "8", "--gpu", "h100"])
     assert result.exit_code == 0, result.output

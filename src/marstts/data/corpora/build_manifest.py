@@ -24,7 +24,7 @@ import soundfile
 from pydantic import Field
 
 from marstts import audio
-from marstts.data.manifest import Utterance, as_row
+from marstts.data.manifest import Utterance, as_row, safe_name
 from marstts.data.progress import Progress
 from marstts.errors import AudioError, DataError
 from marstts.io.config import Config
@@ -45,9 +45,6 @@ ENGLISH_LETTERS = 0.9
 """Least fraction of a to z, accents aside, among the letters of an English text."""
 
 HAS_LETTER = re.compile("[A-Za-z]")
-UNSAFE_CHARACTERS = re.compile(r"[^\w.-]+")
-MAX_FILE_NAME = 80
-"""Characters of a file name; longer names are cut and get a hash."""
 
 
 class RejectKind(str, Enum):
@@ -64,7 +61,7 @@ class Audio(str, Enum):
     """Location of the recordings of a manifest."""
 
     IN_PLACE = "in-place"
-    """The files of the corpus. Segments of longer files stay segments, which only `tokenize` reads."""
+    """The files of the corpus. Segments of longer files stay segments."""
 
     FLAC = "flac"
     """Each in a FLAC file below the output folder, which every command reads."""
@@ -315,12 +312,6 @@ def store_audio(raw: RawUtterance, seconds: float, output: Path, where: Audio) -
         with atomic_path(output / path, DataError) as temporary:
             audio.write(waveform, temporary)
     return path, False
-
-
-def safe_name(name: str) -> str:
-    """A name as part of a path; different names stay different."""
-    plain = UNSAFE_CHARACTERS.sub("_", name).strip(".")[:MAX_FILE_NAME]
-    return plain if plain == name else f"{plain}-{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}"
 
 
 def held_out(text: str) -> str:

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
-from marstts.data.corpora.build_manifest import RawUtterance, RejectedItem
+from marstts.data.corpora.build_manifest import RawUtterance, RejectedItem, measure
 from marstts.data.corpora.casual_conversations import casual_conversations
 from marstts.data.corpora.ears import ears
 from marstts.data.corpora.lhotse_recipes import libritts, ljspeech, vctk
 from marstts.data.corpora.libriheavy import libriheavy
 from marstts.data.corpora.parquet import ANISPEECH, GLOBE, read_parquet
-from marstts.errors import DataError
+from marstts.errors import AudioError, DataError, MarsError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +33,17 @@ class Recipe:
     download: str
     """Source, and the files that its folder must hold."""
 
+    hours: float | None
+    """Hours of speech; None where its publisher does not state them."""
+
+    sample_rate: int
+    license: str
+
+    @property
+    def gigabytes(self) -> float | None:
+        """Size as 16-bit samples; FLAC takes about 60 % of it."""
+        return None if self.hours is None else self.hours * 3600 * self.sample_rate * 2 / 1e9
+
     def open(self, root: Path) -> Iterator[RawUtterance | RejectedItem]:
         """All items in `root`; DataError with the download hint if there is no such folder."""
         if not root.is_dir():
@@ -39,50 +51,96 @@ class Recipe:
         return self.read(root)
 
 
+MAX_ITEMS = 100
+"""Items of a corpus that `problem` looks at."""
+
 RECIPES = {
     "libriheavy": Recipe(
         read=libriheavy,
+        hours=50_000,
+        sample_rate=16_000,
+        license="public domain",
         summary="LibriHeavy: 50,000 h of audiobooks, 16 kHz; public domain.",
         download="Lists: huggingface.co/datasets/pkufool/libriheavy (libriheavy_cuts_*.jsonl.gz). Audio: Libri-Light's "
         "small.tar, medium.tar and large.tar, unpacked into the lists' folder or its download/librilight/.",
     ),
     "globe": Recipe(
         read=partial(read_parquet, layout=GLOBE),
+        hours=535,
+        sample_rate=24_000,
+        license="CC0",
         summary="GLOBE: 535 h of 23,519 volunteers with accents of the world, 24 kHz; CC0.",
         download="huggingface-cli download MushanW/GLOBE --repo-type dataset --include 'data/*.parquet' --local-dir "
         "ROOT",
     ),
     "vctk": Recipe(
         read=vctk,
+        hours=44,
+        sample_rate=48_000,
+        license="CC BY 4.0",
         summary="VCTK 0.92: 44 h of 110 people, 48 kHz; CC BY 4.0.",
         download="VCTK-Corpus-0.92.zip from datashare.ed.ac.uk/handle/10283/3443, unpacked.",
     ),
     "anispeech": Recipe(
         read=partial(read_parquet, layout=ANISPEECH),
+        hours=None,
+        sample_rate=44_100,
+        license="MIT; rights in the recordings not stated",
         summary="AniSpeech: voices of animated films; published under MIT, rights in the recordings not stated.",
         download="huggingface-cli download ShoukanLabs/AniSpeech --repo-type dataset --local-dir ROOT",
     ),
     "ccv2": Recipe(
         read=casual_conversations,
+        hours=None,
+        sample_rate=48_000,
+        license="agreement with Meta",
         summary="Casual Conversations v2: 5,567 people on video; license agreement with Meta; transcribe it yourself.",
         download="Videos: ai.meta.com/datasets/casual-conversations-v2-downloads. Extract their audio with ffmpeg, "
         "and write transcripts.jsonl.",
     ),
     "libritts": Recipe(
         read=libritts,
+        hours=585,
+        sample_rate=24_000,
+        license="CC BY 4.0",
         summary="LibriTTS or LibriTTS-R: 585 h of audiobooks, 24 kHz; CC BY 4.0.",
         download="The parts' archives from openslr.org/60 (LibriTTS) or openslr.org/141 (LibriTTS-R), unpacked; ROOT "
         "is the folder with train-clean-100 and so on.",
     ),
     "ljspeech": Recipe(
         read=ljspeech,
+        hours=24,
+        sample_rate=22_050,
+        license="public domain",
         summary="LJSpeech 1.1: 24 h of one woman, 22.05 kHz; public domain.",
         download="LJSpeech-1.1.tar.bz2 from keithito.com/LJ-Speech-Dataset, unpacked.",
     ),
     "ears": Recipe(
         read=ears,
+        hours=100,
+        sample_rate=48_000,
+        license="CC BY-NC 4.0",
         summary="EARS: 100 h of 107 people in many styles, 48 kHz; CC BY-NC 4.0.",
         download="p001.zip … p107.zip, transcripts.json and speaker_statistics.json from "
         "github.com/facebookresearch/ears_dataset, unpacked into one folder.",
     ),
 }
+
+
+def problem(name: str, root: Path) -> str | None:
+    """The reason why the corpus in `root` cannot be prepared, by its first items; None where one can be read."""
+    reason = "it has no recordings"
+    try:
+        for item in islice(RECIPES[name].open(root), MAX_ITEMS):
+            if isinstance(item, RejectedItem):
+                reason = item.reason
+                continue
+            try:
+                measure(item)
+            except AudioError as error:
+                reason = str(error)
+            else:
+                return None
+    except MarsError as error:
+        reason = str(error)
+    return f"{name}: {reason}"

@@ -28,6 +28,12 @@ SHARD_BYTES_PER_UTTERANCE = 400
 TABLE_BYTES_PER_UTTERANCE = 300
 """Bytes of the same in memory, as columns (`data.utterance_table`)."""
 
+MINED_SECONDS = 6.0
+"""Mean length of a mined take: references of 1.5 to 8 s, texts of at most 100 characters."""
+
+SAMPLE_BYTES, FLAC_RATIO = 2, 0.6
+"""Bytes of a sample, and the ratio that FLAC makes of it: LibriHeavy's 50,000 hours at 16 kHz take 3.5 TB."""
+
 CODE_BYTES, EMBEDDING_BYTES, WEIGHT_BYTES = 2, 2, 4
 """uint16 codes, float16 embeddings, float32 weights."""
 
@@ -70,6 +76,7 @@ def estimate_cost(config: EstimateConfig, model: Mars6Config | None = None, code
     rows = data_rows(config, model, codec)
     rows |= compute_rows(rows, config, model)
     rows |= time_rows(rows, config)
+    rows |= stage_rows(config)
     rows |= storage_rows(rows, config, model, codec)
     return rows | memory_rows(rows, config, model)
 
@@ -133,6 +140,26 @@ def time_rows(rows: Rows, config: EstimateConfig) -> Rows:
     }
 
 
+def stage_rows(config: EstimateConfig) -> Rows:
+    """Hours of the stages before and after: tokenization and mining."""
+    tokenization = config.hours / (config.gpus * config.tokenize_throughput)
+    speech = config.cycles * 2 * MINED_SECONDS / 3600
+    mining = 2 * speech / (config.mining_workers * config.mining_throughput)
+    return {
+        "tokenization": Row(
+            "time of tokenization", tokenization, "h",
+            f"hours / ({config.gpus} GPUs · {config.tokenize_throughput:g} audio s/s)",
+        ),
+        "mined": Row(
+            "speech that is mined", speech, "h", f"{config.cycles} cycles · 2 takes · {MINED_SECONDS:g} s / 3600"
+        ),
+        "mining": Row(
+            "time of mining and scoring", mining, "h",
+            f"2 · speech that is mined / ({config.mining_workers} processes · {config.mining_throughput:g} audio s/s)",
+        ),
+    }  # fmt: skip
+
+
 def storage_rows(rows: Rows, config: EstimateConfig, model: Mars6Config, codec: CodecSpec) -> Rows:
     """Disk, and host memory of a training process."""
     utterances, size = rows["utterances"].value, model.patch_size
@@ -146,7 +173,10 @@ def storage_rows(rows: Rows, config: EstimateConfig, model: Mars6Config, codec: 
     memory_formula = (
         f"utterances · {TABLE_BYTES_PER_UTTERANCE} B; one process per GPU; codes and embeddings stay on disk"
     )
+    recordings = config.hours * 3600 * config.corpus_rate * SAMPLE_BYTES * FLAC_RATIO
+    recording_formula = f"hours · 3600 · {config.corpus_rate} Hz · {SAMPLE_BYTES} B · {FLAC_RATIO:g} (FLAC)"
     return {
+        "recordings": Row("disk: recordings", recordings / GB, "GB", recording_formula),
         "codes": Row("disk: codes", codes / GB, "GB", code_formula),
         "embeddings": Row("disk: embeddings", embeddings / GB, "GB", f"utterances · {vectors} · {EMBEDDING_BYTES} B"),
         "metadata": Row("disk: texts and names", metadata / GB, "GB", f"utterances · {SHARD_BYTES_PER_UTTERANCE} B"),

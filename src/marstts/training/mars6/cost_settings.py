@@ -19,6 +19,12 @@ ASSUMED_MFU = 0.2
 ASSUMED_OVERHEAD_MS = 20.0
 """Milliseconds of a step whatever its batch: starting some thousand kernels, the optimizer, averaging gradients."""
 
+ASSUMED_TOKENIZE_THROUGHPUT = 150.0
+"""Seconds of audio that a GPU tokenizes in a second: half of what one CPU thread decodes, resamples and levels."""
+
+ASSUMED_MINING_THROUGHPUT = 5.0
+"""Seconds of speech that a process generates in a second, and as many that it scores."""
+
 
 @dataclass(frozen=True)
 class Gpu:
@@ -71,3 +77,18 @@ class EstimateConfig(Config):
 
     throughput: float | None = Field(None, gt=0.0, le=1e12)
     """Seconds of audio per second and GPU, from a run's log; where given, it decides the hours."""
+
+    corpus_rate: int = Field(16_000, gt=0, le=10**6)
+    """Sample rate (Hz) of the recordings on disk."""
+
+    tokenize_throughput: float = Field(ASSUMED_TOKENIZE_THROUGHPUT, gt=0.0, le=1e9)
+    """Seconds of audio that a GPU tokenizes in a second."""
+
+    cycles: int = Field(20_000, ge=0, le=10**12)
+    """Cycles that are mined for preference training."""
+
+    mining_workers: int = Field(16, gt=0, le=10**9)
+    """Processes that generate and score takes."""
+
+    mining_throughput: float = Field(ASSUMED_MINING_THROUGHPUT, gt=0.0, le=1e9)
+    """Seconds of speech that such a process generates in a second, and as many that it scores."""

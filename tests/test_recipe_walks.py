@@ -1,0 +1,85 @@
+"""The recipes of the paper's size, walked whole on miniatures: every stage follows the one before, without a refusal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import miniature_corpora
+from marstts.data.mined_takes import read_takes
+from marstts.data.pairs import read_pairs
+from marstts.training.run_log import read_log
+from small_recipes import copy_tiny
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
+TOYS = {"CODEC": "toy:4096", "IDENTITY": "toy:512", "STYLE": "toy:1024", "DEVICE": "cpu", "GPUS": "2"}
+"""Toys in the sizes of SNAC, WavLM and CLAP, and two processes."""
+
+COMMANDS = {"marstts": "-m marstts", "torchrun": "-m torch.distributed.run"}
+
+
+def environment(folder: Path, variables: Mapping[str, str]) -> dict[str, str]:
+    """One thread, and this interpreter's commands."""
+    (folder / "bin").mkdir(exist_ok=True)
+    for name, module in COMMANDS.items():
+        command = folder / "bin" / name
+        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')
+        command.chmod(0o755)
+    path = f"{folder / 'bin'}:{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", **TOYS, **variables}
+
+
+def run(script: Path, *arguments: Path, **variables: str) -> str:
+    """Run a recipe to its end; its messages."""
+    done = subprocess.run(
+        [str(script), *map(str, arguments)], env=environment(script.parents[2], variables), capture_output=True,
+        text=True, timeout=900, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return done.stdout + done.stderr
+
+
+def kill(script: Path, *arguments: Path, moment: Path) -> None:
+    """Run a recipe, and kill it with all its processes as soon as `moment` exists."""
+    process = subprocess.Popen(
+        [str(script), *map(str, arguments)], env=environment(script.parents[2], {}), start_new_session=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    deadline = time.monotonic() + 600
+    try:
+        while not moment.exists():
+            assert process.poll() is None and time.monotonic() < deadline, f"{moment} was not written"
+            time.sleep(0.02)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def test_the_papers_recipe_runs_whole_after_a_kill_from_five_corpora_to_a_tuned_model(tmp_path: Path) -> None:
+    pytest.importorskip("lhotse")
+    pytest.importorskip("pyarrow")
+    recipe = copy_tiny(tmp_path / "small", "paper") / "paper"
+    work, corpora = tmp_path / "work", tmp_path / "corpora"
+    miniature_corpora.paper(corpora)
+
+    kill(recipe / "run.sh", work, corpora, moment=work / "mars6" / "step-00000002")
+    run(recipe / "run.sh", work, corpora)
+    assert (work / "bundle" / "bundle.json").is_file()
+    assert max(line["step"] for line in read_log(work / "mars6")) == 4
+
+    run(recipe / "preference.sh", work, SPEAKERS="1", SENTENCES="3")
+    takes = [take for path in (work / "preference" / "mined").glob("takes-*.jsonl") for take in read_takes(path)]
+    corpora_used = {take.plan.reference.partition(".")[0] for take in takes}
+    assert len(corpora_used) > 1 and "libriheavy" not in corpora_used, "recordings of full bandwidth lend their voices"
+    assert read_pairs(work / "preference" / "pairs.jsonl")
+    assert (work / "bundle-preference" / "bundle.json").is_file()
