@@ -1,4 +1,4 @@
-"""The recipes of the paper's size, walked whole on miniatures: every stage follows the one before, without a refusal."""
+"""The recipes of the paper's size walked whole on miniatures: each stage follows the one before, without a refusal."""
 
 from __future__ import annotations
 

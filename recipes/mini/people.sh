@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Trains the packaged mini further on recordings of people and on synthetic speech; every step resumes. Codes stay valid.
 # Usage: recipes/mini/people.sh WORK_FOLDER [PEOPLE_FOLDER]
-#   PEOPLE_FOLDER holds utterances.tsv and its recordings (`marstts prepare people`); default: people
+#   PEOPLE_FOLDER holds utterances.tsv and its recordings (people.tsv.gz lists them with sources; docs/data/corpora.md);
+#   default: people
 # Debian packages and extras as for run.sh. About 3 hours of one core.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

@@ -38,7 +38,7 @@ TRIALS = [
 
 
 def test_metrics_are_a_named_set_or_a_list():
-    paper = ["whisper", "wavlm", "resemblyzer", "utmos", "prosody"]
+    paper = ["whisper", "xvector", "resemblyzer", "utmos", "prosody"]
     assert parse_metrics("paper", None).names == dict.fromkeys(paper)
     for of_the_model in ("identity", "style"):
         assert of_the_model in parse_metrics("default", "mini").names
@@ -70,8 +70,9 @@ def test_the_metrics_whose_weights_may_be_chosen_take_them(name: str, monkeypatc
     opened = []
     if name in panel.RECOGNIZERS:
         monkeypatch.setitem(panel.RECOGNIZERS, name, lambda source: opened.append(source))
-    monkeypatch.setattr(panel, "find_wavlm", lambda source: opened.append(source))
-    monkeypatch.setattr("marstts.speaker.wavlm.WavLmEncoder", lambda path: LevelEncoder())
+    monkeypatch.setattr(panel, "find_xvector", lambda name, source: opened.append(source))
+    for encoder in ("WavLmEncoder", "XVectorEncoder"):
+        monkeypatch.setattr(f"marstts.speaker.wavlm.{encoder}", lambda path: LevelEncoder())
     open_metrics(parse_metrics(f"{name}=folder", None), TRIALS)
     assert opened == ["folder"]
 

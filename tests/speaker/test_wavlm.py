@@ -6,7 +6,7 @@ import transformers
 
 from marstts.audio import Waveform, resample
 from marstts.errors import AudioError, CheckpointError
-from marstts.speaker.wavlm import WavLmEncoder
+from marstts.speaker.wavlm import WavLmEncoder, XVectorEncoder
 
 pytestmark = pytest.mark.slow  # transformers takes seconds to import
 
@@ -61,6 +61,18 @@ def test_a_batch_has_the_embeddings_of_its_recordings(encoder, lengths):
     alone = [encoder.embed(recording) for recording in recordings]
     np.testing.assert_allclose(encoder.embed_batch(recordings), alone, atol=1e-5)
     np.testing.assert_array_equal(encoder.embed(recordings[0]), alone[0])
+
+
+def test_an_xvector_over_wav2vec_is_that_of_transformers(tmp_path):
+    torch.manual_seed(1)
+    model = transformers.Wav2Vec2ForXVector(transformers.Wav2Vec2Config(**SIZES)).eval()
+    model.save_pretrained(tmp_path)
+    transformers.Wav2Vec2FeatureExtractor(do_normalize=False).save_pretrained(tmp_path)
+    encoder = XVectorEncoder(tmp_path)
+    with torch.no_grad():
+        expected = model(torch.from_numpy(noise().samples)[None]).embeddings[0].numpy()
+    np.testing.assert_allclose(encoder.embed(noise()), expected / np.linalg.norm(expected), atol=1e-5)
+    assert encoder.name.startswith("wav2vec2-sv-") and encoder.size == 13
 
 
 def test_loading_and_embedding_leave_the_callers_generator_alone(folder):

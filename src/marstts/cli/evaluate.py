@@ -245,7 +245,9 @@ def codec_command(
 @evaluate.command("speaker-encoder")
 def speaker_encoder_command(
     manifest: Annotated[Path, typer.Argument(help="utterances.jsonl.")],
-    encoder: Annotated[str, typer.Option(help="identity or style (of --model), resemblyzer, or wavlm.")] = "identity",
+    encoder: Annotated[
+        str, typer.Option(help="identity or style (of --model), resemblyzer, xvector, or wavlm.")
+    ] = "identity",
     model: Annotated[str, typer.Option(help="Model whose encoder is measured.")] = "mini",
     split: Annotated[str, typer.Option(help="train, validation or test.")] = "test",
     limit: Annotated[int, typer.Option(min=2, help="Recordings per speaker to use at most.")] = 50,

@@ -1,9 +1,11 @@
 """Worker inside a baseline's own environment: requests as JSON lines on standard input, answers as JSON lines.
 
 Upstream: `baselines`, which starts this file as a script with that environment's Python.  Downstream: the baseline's
-public package. Nothing of marstts is imported; it need not be installed there. All settings are the packages' defaults,
-as in the comparison of MARS6 (arXiv:2501.05787); a request is {"text", "reference", "output"}, an answer
-{"error": null or a sentence}.
+public package. Nothing of marstts is imported; it need not be installed there. A request is {"text", "reference",
+"output"}, an answer {"error": null or a sentence}.
+
+MARS6 (arXiv:2501.05787), Sec. V-A, takes the best available checkpoints, and the best inference settings of each paper,
+but does not list them. `SETTINGS` has what the authors' releases use for voices that were not trained on.
 """
 
 from __future__ import annotations
@@ -13,6 +15,17 @@ import os
 import shutil
 import sys
 
+SETTINGS = {
+    "xttsv2": {"temperature": 0.75, "length_penalty": 1.0, "repetition_penalty": 5.0, "top_k": 50, "top_p": 0.85},
+    "styletts2": {"alpha": 0.3, "beta": 0.7, "diffusion_steps": 10, "embedding_scale": 1},
+    "metavoice": {"top_p": 0.95, "guidance_scale": 3.0, "temperature": 1.0},
+}
+"""Inference settings: XTTSv2's config.json; StyleTTS 2's notebook of LibriTTS, with its more diverse number of steps;
+MetaVoice's README."""
+
+MIN_REFERENCE_SECONDS = {"metavoice": 30.0}
+"""References that a package refuses if they are shorter."""
+
 
 def open_xttsv2():
     """XTTSv2 by Coqui's package `TTS` (or its successor `coqui-tts`); English."""
@@ -21,7 +34,7 @@ def open_xttsv2():
     model = TTS("tts_models/multilingual/multi-dataset/xtts_v2")
 
     def speak(text, reference, output):
-        model.tts_to_file(text=text, speaker_wav=reference, language="en", file_path=output)
+        model.tts_to_file(text=text, speaker_wav=reference, language="en", file_path=output, **SETTINGS["xttsv2"])
 
     return speak
 
@@ -33,7 +46,7 @@ def open_styletts2():
     model = tts.StyleTTS2()
 
     def speak(text, reference, output):
-        model.inference(text, target_voice_path=reference, output_wav_file=output)
+        model.inference(text, target_voice_path=reference, output_wav_file=output, **SETTINGS["styletts2"])
 
     return speak
 
@@ -45,7 +58,7 @@ def open_metavoice():
     model = TTS()
 
     def speak(text, reference, output):
-        shutil.copyfile(model.synthesise(text=text, spk_ref_path=reference), output)
+        shutil.copyfile(model.synthesise(text=text, spk_ref_path=reference, **SETTINGS["metavoice"]), output)
 
     return speak
 

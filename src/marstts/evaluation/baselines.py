@@ -10,10 +10,13 @@ folder of WAV files is scored alike (`systems.TakesFolder`).
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from marstts import audio
 from marstts.audio import Waveform
@@ -30,7 +33,9 @@ class Baseline:
     def __init__(self, name: str, python: str) -> None:
         """`python` is the interpreter of the environment that has the package."""
         self.name = name
-        self.version = f"{name}, defaults of its package"
+        settings = ", ".join(f"{key} {value}" for key, value in baseline_worker.SETTINGS[name].items())
+        self.version = f"{name}, {settings}"
+        self.min_reference_seconds = baseline_worker.MIN_REFERENCE_SECONDS.get(name, 0.0)
         self._python = python
         self._process: subprocess.Popen[str] | None = None
 
@@ -38,7 +43,8 @@ class Baseline:
         """The take; DataError where the package cannot be opened or fails on this sentence."""
         with tempfile.TemporaryDirectory() as folder:
             output = Path(folder) / "take.wav"
-            self.ask({"text": trial.text, "reference": str(trial.reference.resolve()), "output": str(output)})
+            reference = long_enough(trial.reference, self.min_reference_seconds, Path(folder))
+            self.ask({"text": trial.text, "reference": str(reference.resolve()), "output": str(output)})
             return audio.read(output)
 
     def ask(self, request: dict[str, Any]) -> None:
@@ -86,6 +92,17 @@ class Baseline:
             self._process.stdin.close()
             self._process.wait()
             self._process = None
+
+
+def long_enough(reference: Path, seconds: float, folder: Path) -> Path:
+    """The reference, or a file in `folder` in which it is repeated until it has so many seconds."""
+    if not seconds or (waveform := audio.read(reference)).seconds >= seconds:
+        return reference
+    path = folder / "repeated" / reference.with_suffix(".wav").name
+    path.parent.mkdir()
+    size = math.ceil(seconds / waveform.seconds) * len(waveform.samples)
+    audio.write(Waveform(np.resize(waveform.samples, size), waveform.sample_rate), path)
+    return path
 
 
 class BaselineMissingError(DataError):

@@ -3,10 +3,11 @@
 Upstream: `testset`, `take_metrics`.  Downstream: `evaluation.score`, which passes in takes.
 
 Two sets of metrics have names. *default* has Whisper base in CTranslate2's format and DistillMOS. *paper* has the
-metrics of MARS6 (arXiv:2501.05787), Sec. V (Whisper-base, WavLM-SV, UTMOS), and Resemblyzer, since the published model
-is conditioned on WavLM-SV. Any other choice is a list of sets and metrics, each metric with its weights after "=", and
-the last of equal ones counts: "default,faster-whisper=FOLDER" or "whisper=openai/whisper-small,resemblyzer,dnsmos".
-Scores of different metrics are not comparable.
+metrics of MARS6 (arXiv:2501.05787), Sec. V (Whisper-base, an x-vector system, UTMOS), and Resemblyzer. The paper does
+not name its x-vector system; this one is not what a model is conditioned on, as WavLM-SV is. Any other choice is a list
+of sets and metrics, each metric with its weights after "=", and the last of equal ones counts:
+"default,faster-whisper=FOLDER" or "whisper=openai/whisper-small,resemblyzer,dnsmos". Scores of different metrics are
+not comparable.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ from marstts.speaker.base import SpeakerEncoder
 
 SETS = {
     "default": "faster-whisper,resemblyzer,identity,style,distillmos,prosody",
-    "paper": "whisper,wavlm,resemblyzer,utmos,prosody",
+    "paper": "whisper,xvector,resemblyzer,utmos,prosody",
 }
 """Metrics by the name of their set."""
 
-SPEAKER_ENCODERS = ("resemblyzer", "wavlm", "identity")
+SPEAKER_ENCODERS = ("xvector", "resemblyzer", "wavlm", "identity")
 """Speaker encoders; *identity* is the one of the metrics model."""
 
 STYLE = "style"
@@ -62,7 +63,7 @@ STYLE = "style"
 OF_THE_MODEL = ("identity", STYLE)
 OTHERS = ("word-test", "prosody", STYLE)
 KNOWN = (*RECOGNIZERS, *SPEAKER_ENCODERS, *QUALITY_METRICS, *OTHERS)
-WITH_WEIGHTS = (*recognition.WITH_WEIGHTS, "wavlm")
+WITH_WEIGHTS = (*recognition.WITH_WEIGHTS, "wavlm", "xvector")
 """Metrics whose weights may be chosen, by a folder or a name after "="."""
 
 WAVLM_FILES = (
@@ -196,29 +197,29 @@ def fetch_weights(config: MetricsConfig) -> None:
         fetch_model(sources["whisper"] or WHISPER_BASE, WHISPER_FILES)
     if "faster-whisper" in sources:
         fetch_model(faster_whisper_model(sources["faster-whisper"] or FASTER_WHISPER_SIZE), FASTER_WHISPER_FILES)
-    if "wavlm" in sources:
-        find_wavlm(sources["wavlm"])
+    for name in {"wavlm", "xvector"} & sources.keys():
+        find_xvector(name, sources[name])
     if "utmos" in sources:
         fetch_model(UTMOS_MODEL, ((UTMOS_FILE,),))
 
 
-def find_wavlm(source: str | None) -> Path:
-    """The file or folder with WavLM's weights, downloaded where they are not on this machine; None: the published ones.
+def find_xvector(name: str, source: str | None) -> Path:
+    """The file or folder with weights of `wavlm` or `xvector`, downloaded where they are not on this machine.
 
-    Raises CheckpointError where that fails.
+    `source` None: the published ones. Raises CheckpointError where that fails.
     """
-    from marstts.speaker.wavlm import PUBLISHED  # needs PyTorch
+    from marstts.speaker import wavlm  # needs PyTorch
 
-    path = Path(source or PUBLISHED)
-    return path if path.exists() else fetch_model(source or PUBLISHED, WAVLM_FILES)
+    source = source or (wavlm.WavLmEncoder if name == "wavlm" else wavlm.XVectorEncoder).published
+    return Path(source) if Path(source).exists() else fetch_model(source, WAVLM_FILES)
 
 
 def open_speaker_metric(name: str, config: MetricsConfig) -> SpeakerEncoder:
     """The encoder of a speaker or style metric by its name."""
-    if name == "wavlm":
-        from marstts.speaker.wavlm import WavLmEncoder  # needs PyTorch, which the other metrics do not
+    if name in ("wavlm", "xvector"):
+        from marstts.speaker import wavlm  # needs PyTorch, which the other metrics do not
 
-        return WavLmEncoder(find_wavlm(config.names[name]))
+        return (wavlm.WavLmEncoder if name == "wavlm" else wavlm.XVectorEncoder)(find_xvector(name, config.names[name]))
     if name in OF_THE_MODEL:
         from marstts.synthesis.loading import load  # opens a whole model, which the other metrics do without
 

@@ -15,6 +15,7 @@ PACKAGES: Mapping[str, Mapping[str, str]] = {
     "word-test": {"pocketsphinx": "eval"},
     "resemblyzer": {"resemblyzer": "eval"},
     "wavlm": {"torch": "released", "transformers": "released"},
+    "xvector": {"torch": "released", "transformers": "released"},
     "dnsmos": {"speechmos": "eval", "librosa": "eval", "requests": "eval"},
     "plcmos": {"speechmos": "eval", "librosa": "eval", "requests": "eval"},
     "utmos": {"utmos_pytorch": "eval-models", "torch": "eval-models"},

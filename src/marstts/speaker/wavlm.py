@@ -39,12 +39,16 @@ class WavLmEncoder:
     Raises MissingExtraError without the packages, CheckpointError where the weights are missing or do not fit.
     """
 
-    def __init__(self, source: Path | str = PUBLISHED, *, sha256: str | None = None, device: str = "cpu") -> None:
+    published = PUBLISHED
+    kind = "WavLM"
+    """Beginning of the names of the classes of `transformers`."""
+
+    def __init__(self, source: Path | str | None = None, *, sha256: str | None = None, device: str = "cpu") -> None:
         self._torch = require("torch", EXTRA)
         transformers = require("transformers", EXTRA)
-        weights = _fetch(source)
-        self.name = short_name("wavlm-sv", fingerprint(weights, sha256))
-        self._extractor, self._model = _load(self._torch, transformers, weights)
+        weights = _fetch(source or self.published)
+        self.name = short_name(f"{self.kind.lower()}-sv", fingerprint(weights, sha256))
+        self._extractor, self._model = _load(self._torch, transformers, weights, self.kind)
         self._device = self._torch.device(device)
         self._model.to(self._device)
         self.size: int = self._model.config.xvector_output_dim
@@ -60,7 +64,8 @@ class WavLmEncoder:
         lengths = torch.tensor([len(row) for row in rows])
         padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)  # (B, N)
         mask = (torch.arange(padded.shape[1]) < lengths[:, None]).long().to(self._device)
-        with torch.inference_mode(), one_by_one(self._model.wavlm.feature_extractor, lengths.tolist()):
+        extractor = getattr(self._model, self._model.base_model_prefix).feature_extractor
+        with torch.inference_mode(), one_by_one(extractor, lengths.tolist()):
             embeddings = self._model(padded.to(self._device), attention_mask=mask if len(rows) > 1 else None).embeddings
             unit = torch.nn.functional.normalize(embeddings, dim=-1)
         return unit.float().cpu().numpy()
@@ -70,9 +75,16 @@ class WavLmEncoder:
         sample_rate = self._extractor.sampling_rate
         samples = resample(waveform, sample_rate).samples
         if len(samples) == 0:
-            raise AudioError("WavLM was given no samples")
+            raise AudioError(f"{self.kind} was given no samples")
         samples = np.pad(samples, (0, max(0, round(MIN_SECONDS * sample_rate) - len(samples))))
         return self._extractor(samples, sampling_rate=sample_rate, return_tensors="np").input_values[0]
+
+
+class XVectorEncoder(WavLmEncoder):
+    """An x-vector over wav2vec 2.0, for speaker verification (SUPERB): no model here is conditioned on it."""
+
+    published = "anton-l/wav2vec2-base-superb-sv"
+    kind = "Wav2Vec2"
 
 
 @contextmanager
@@ -102,17 +114,17 @@ def _fetch(source: Path | str) -> Path:
     return find_weights(source, WEIGHT_FILES)
 
 
-def _load(torch: Any, transformers: Any, weights: Path) -> tuple[Any, Any]:
+def _load(torch: Any, transformers: Any, weights: Path, kind: str) -> tuple[Any, Any]:
     """Feature extractor and model in evaluation mode, every tensor of the model from the file."""
     try:
         extractor = transformers.Wav2Vec2FeatureExtractor.from_pretrained(weights.parent, local_files_only=True)
-        config = transformers.WavLMConfig.from_pretrained(weights.parent, local_files_only=True)
+        config = getattr(transformers, f"{kind}Config").from_pretrained(weights.parent, local_files_only=True)
         with torch.random.fork_rng(devices=[]):  # the random initialization is overwritten
-            model = transformers.WavLMForXVector(config)
+            model = getattr(transformers, f"{kind}ForXVector")(config)
         missing = model.load_state_dict(read_tensors(weights), strict=False).missing_keys
     except (OSError, ValueError, RuntimeError, TypeError) as error:
         reason = " ".join(str(error).split())[:300]
-        raise CheckpointError(f"{weights}: cannot be loaded as WavLM-SV: {reason}") from error
+        raise CheckpointError(f"{weights}: cannot be loaded as {kind}-SV: {reason}") from error
     if missing:
-        raise CheckpointError(f"{weights}: weights of another model; WavLM-SV also needs {', '.join(missing[:3])}")
+        raise CheckpointError(f"{weights}: weights of another model; {kind}-SV also needs {', '.join(missing[:3])}")
     return extractor, model.eval()

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# The evaluation of MARS6 as published (Sec. V), after preference.sh: EARS; Whisper, an x-vector and UTMOS; three baselines, the
+# ablations, Figure 2, and a folder for the listening test. An interrupted run resumes.
+#
+#   pip install 'marstts[released,eval,eval-models,listening-test]'
+#   recipes/paper/evaluate.sh WORK_FOLDER [EARS_FOLDER]
+#
+# EARS_FOLDER holds p001 … p107 and transcripts.json (`marstts prepare ears --help`). Each baseline needs an environment with its
+# package, since these do not fit one another; weights are downloaded under their own licenses:
+#   python3.10 -m venv envs/xttsv2     && envs/xttsv2/bin/pip install coqui-tts        CPML, not for commercial use
+#   python3.10 -m venv envs/styletts2  && envs/styletts2/bin/pip install styletts2     MIT; asks for the consent of speakers
+#   python3.10 -m venv envs/metavoice  and the steps of github.com/metavoiceio/metavoice-src in it     Apache-2.0
+#
+# Variables:
+#   ENVS       folder of these environments (envs);  BASELINES  names of them, or none ("xttsv2 styletts2 metavoice")
+#   MODEL, UNTUNED  bundles (those of WORK_FOLDER; the untuned one only if it was tuned)
+#   LIMIT      trials at most, spread over the styles (all 2,193);  WORKERS  processes that compute metrics (2)
+#   METRICS    (paper);  TESTSET  (ears)
+#
+# results: WORK_FOLDER/evaluation/report/report.md has the rows and columns of Table I, with intervals, and Figure 2.
+set -euo pipefail
+work=${1:?usage: recipes/paper/evaluate.sh WORK_FOLDER [EARS_FOLDER]}
+ears=${2:-$work/corpora/ears}
+tuned=$work/bundle-preference
+[ -d "$tuned" ] && default=$tuned || default=$work/bundle
+model=${MODEL:-$default}
+[ "$model" = "$tuned" ] && before=$work/bundle || before=
+untuned=${UNTUNED:-$before}
+envs=${ENVS:-envs}
+read -ra baselines <<< "${BASELINES-xttsv2 styletts2 metavoice}"
+output=$work/evaluation
+common=(--testset "${TESTSET:-ears}" --root "$ears" --metrics "${METRICS:-paper}" --workers "${WORKERS:-2}" ${LIMIT:+--limit "$LIMIT"})
+
+missing=()
+for name in "${baselines[@]}"; do
+    [ -x "$envs/$name/bin/python" ] || missing+=("$envs/$name/bin/python")
+done
+if [ ${#missing[@]} -gt 0 ]; then
+    echo "no such interpreter: ${missing[*]}; make the environments (see the head of $0), or name those you have in BASELINES" >&2
+    exit 2
+fi
+
+echo "1. The model, shallow and deep, with recordings and resynthesis as upper bounds."
+marstts evaluate --system "$model" "${common[@]}" --output "$output/model"
+folders=("$output/model")
+
+for name in "${baselines[@]}"; do
+    echo "2. $name."
+    marstts evaluate --system "$name" --baseline-python "$name=$envs/$name/bin/python" --baselines "" \
+        --metrics-model none "${common[@]}" --output "$output/$name"
+    folders+=("$output/$name")
+done
+
+echo "3. Ablations, Table I and Figure 2."
+marstts report "${folders[@]}" --ablations "$model" ${untuned:+--untuned "$untuned"} "${common[@]}" --output "$output/report"
+
+echo "4. The listening test: one folder with the takes of all systems."
+mkdir -p "$output/listening"
+{
+    echo 'title = "How natural are these voices, and how similar?"'
+    echo 'questions = ["naturalness", "similarity"]'
+    echo "evaluation = \"$(cd "$output/model" && pwd)\""
+    echo '[systems]'
+    for folder in "${folders[@]}"; do
+        for takes in "$folder"/takes/*/; do
+            echo "\"$(basename "$takes")\" = \"$(cd "$takes" && pwd)\""
+        done
+    done
+} > "$output/listening/test.toml"
+echo "marstts listening-test serve $output/listening/test.toml"
