@@ -8,11 +8,14 @@ from __future__ import annotations
 import gzip
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import soundfile
+
+from marstts import audio
+from marstts.evaluation.testsets.ears import committed_pairs, samples_by_style
 
 SECONDS = 0.6
 TEXTS = ("Shall we go out?", "The rain has stopped at 5 o'clock.", "Nobody on the quay said a word.", "Good morning.")
@@ -23,10 +26,16 @@ def noise(seconds: float = SECONDS, rate: int = 16_000, seed: int = 0) -> np.nda
     return 0.3 * np.random.default_rng(seed).uniform(-1, 1, round(seconds * rate))
 
 
-def record(path: Path, rate: int, seconds: float = SECONDS) -> None:
-    """Write a recording of noise, and its folders."""
+def speech(seconds: float = SECONDS, rate: int = 16_000, seed: int = 0) -> np.ndarray:
+    """Samples (N,) of somebody speaking, from another point for each seed."""
+    waveform = audio.resample(audio.read(Path(__file__).parent / "audio" / "sense-0930.flac"), rate)
+    return np.resize(np.roll(waveform.samples, -1000 * seed), round(seconds * rate))
+
+
+def record(path: Path, rate: int, seconds: float = SECONDS, sound: Callable[..., np.ndarray] = noise) -> None:
+    """Write a recording, and its folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    soundfile.write(path, noise(seconds, rate, seed=len(path.name)), rate)
+    soundfile.write(path, sound(seconds, rate, seed=len(path.name)), rate)
 
 
 def libriheavy(
@@ -145,17 +154,49 @@ def paper(root: Path) -> None:
     libriheavy(root / "libriheavy", 1.7, lists, (*TEXTS[:3], *TEXTS[:3], *OTHER_TEXTS))
 
 
-def libritts(root: Path) -> None:
-    """Two parts of two utterances."""
+def libritts(
+    root: Path,
+    seconds: float = SECONDS,
+    parts: Sequence[tuple[str, str, Sequence[str]]] = (
+        ("train-clean-100", "26", TEXTS[:2]),
+        ("dev-clean", "84", TEXTS[:2]),
+    ),
+    sound: Callable[..., np.ndarray] = noise,
+) -> None:
+    """Parts of one reader each."""
     (root / "SPEAKERS.txt").write_text(";ID  |SEX| SUBSET           |MINUTES| NAME\n84   | F | dev-clean  | 8.02 | X\n")
-    for part, speaker in (("train-clean-100", "26"), ("dev-clean", "84")):
+    for part, speaker, texts in parts:
         chapter = root / part / speaker / "121123"
-        names = [f"{speaker}_121123_000007_00000{number}" for number in (0, 1)]
+        names = [f"{speaker}_121123_000007_00000{number}" for number in range(len(texts))]
         for name in names:
-            record(chapter / f"{name}.wav", 24_000)
-        lines = [f"{name}\t{text}\t{text.replace('5', 'five')}" for name, text in zip(names, TEXTS, strict=False)]
+            record(chapter / f"{name}.wav", 24_000, seconds, sound)
+        lines = [f"{name}\t{text}\t{text.replace('5', 'five')}" for name, text in zip(names, texts, strict=True)]
         (chapter / f"{speaker}_121123.trans.tsv").write_text("\n".join(lines) + "\n")
         (chapter / f"{speaker}_121123.book.tsv").write_text("".join(f"{name}\t…\t0\t20.5\n" for name in names))
+
+
+def libritts_with_a_test_part(root: Path) -> None:
+    """Three parts, the recordings long enough to be cloned."""
+    test = (*OTHER_TEXTS, "The door was green.", "Count the steps to the tower.")
+    parts = (("train-clean-100", "26", TEXTS), ("dev-clean", "84", TEXTS[:2]), ("test-clean", "61", test))
+    libritts(root, 1.7, parts, speech)
+
+
+def whole_ears(root: Path) -> None:
+    """Every recording that the test split of EARS needs: one recording under all their names."""
+    record(root / "all.wav", 48_000, 1.7, speech)
+    (root / "transcripts.json").write_text(json.dumps({name: TEXTS[len(name) % len(TEXTS)] for name in sample_names()}))
+    for pair in committed_pairs("test"):
+        (root / pair.speaker).mkdir(exist_ok=True)
+        for name in (pair.sample, pair.reference):
+            path = root / pair.speaker / f"{name}.wav"
+            if not path.exists():
+                path.hardlink_to(root / "all.wav")
+
+
+def sample_names() -> list[str]:
+    """The transcribed samples of a speaker."""
+    return [name for names in samples_by_style().values() for name in names]
 
 
 def ljspeech(root: Path) -> None:

@@ -48,15 +48,16 @@ TINY = (
 TEXTS = ("Where did the gray cat go?", "Nine boats were in the harbor.", "It was late, and we were tired.")
 
 
-def copy_tiny(folder: Path, recipe: str) -> Path:
-    """`copy_small`, and one of its recipes with a tiny model."""
+def copy_tiny(folder: Path) -> Path:
+    """`copy_small`, and the recipes of the paper's size with a tiny model."""
     recipes = copy_small(folder)
-    for path in (recipes / recipe).iterdir():
+    for path in [*(recipes / "paper").iterdir(), *(recipes / "libritts").iterdir()]:
         content = path.read_text(encoding="utf-8")
         for old, new in TINY:
             content = content.replace(old, new)
         path.write_text(content, encoding="utf-8")
-    (recipes / recipe / "texts.txt").write_text("\n".join(TEXTS) + "\n")
+    for name in ("paper", "libritts"):
+        (recipes / name / "texts.txt").write_text("\n".join(TEXTS) + "\n")
     return recipes
 
 

@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 
 import miniature_corpora
+from baseline_packages import PACKAGES, environment_of
 from marstts.data.mined_takes import read_takes
 from marstts.data.pairs import read_pairs
+from marstts.listening_test.config import read_listening_test
 from marstts.training.run_log import read_log
 from small_recipes import copy_tiny
 
@@ -48,10 +50,20 @@ def run(script: Path, *arguments: Path, **variables: str) -> str:
     return done.stdout + done.stderr
 
 
-def kill(script: Path, *arguments: Path, moment: Path) -> None:
+def refused(script: Path, *arguments: Path, **variables: str) -> str:
+    """The messages of a recipe that ends with exit code 2."""
+    done = subprocess.run(
+        [str(script), *map(str, arguments)], env=environment(script.parents[2], variables), capture_output=True,
+        text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    return done.stderr
+
+
+def kill(script: Path, *arguments: Path, moment: Path, **variables: str) -> None:
     """Run a recipe, and kill it with all its processes as soon as `moment` exists."""
     process = subprocess.Popen(
-        [str(script), *map(str, arguments)], env=environment(script.parents[2], {}), start_new_session=True,
+        [str(script), *map(str, arguments)], env=environment(script.parents[2], variables), start_new_session=True,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     deadline = time.monotonic() + 600
@@ -68,7 +80,7 @@ def kill(script: Path, *arguments: Path, moment: Path) -> None:
 def test_the_papers_recipe_runs_whole_after_a_kill_from_five_corpora_to_a_tuned_model(tmp_path: Path) -> None:
     pytest.importorskip("lhotse")
     pytest.importorskip("pyarrow")
-    recipe = copy_tiny(tmp_path / "small", "paper") / "paper"
+    recipe = copy_tiny(tmp_path / "small") / "paper"
     work, corpora = tmp_path / "work", tmp_path / "corpora"
     miniature_corpora.paper(corpora)
 
@@ -83,3 +95,38 @@ def test_the_papers_recipe_runs_whole_after_a_kill_from_five_corpora_to_a_tuned_
     assert len(corpora_used) > 1 and "libriheavy" not in corpora_used, "recordings of full bandwidth lend their voices"
     assert read_pairs(work / "preference" / "pairs.jsonl")
     assert (work / "bundle-preference" / "bundle.json").is_file()
+
+
+def test_the_middle_scale_walks_whole_from_libritts_to_one_table(tmp_path: Path) -> None:
+    pytest.importorskip("lhotse")
+    recipe, work, corpus = copy_tiny(tmp_path / "small") / "libritts", tmp_path / "work", tmp_path / "libritts"
+    corpus.mkdir()
+    miniature_corpora.libritts_with_a_test_part(corpus)
+    variables = {"ARMS": "mars6 mars6_bytes", "SPEAKERS": "1", "SENTENCES": "3", "METRICS": "sphinx", "WORKERS": "1"}
+    kill(recipe / "run.sh", work, corpus, moment=work / "runs" / "mars6" / "step-00000002", **variables)
+    run(recipe / "run.sh", work, corpus, **variables)
+    table = (work / "report" / "report.md").read_text()
+    assert all(name in table for name in ("mars6 (shallow)", "mars6_bytes (shallow)", "orpo (shallow)", "ground-truth"))
+
+
+def test_the_papers_evaluation_walks_whole_from_ears_to_table_figure_and_listening_test(
+    tmp_path: Path, toy_bundle: Path
+) -> None:
+    pytest.importorskip("pocketsphinx")
+    recipe, work, ears = copy_tiny(tmp_path / "small") / "paper", tmp_path / "work", tmp_path / "ears"
+    ears.mkdir()
+    miniature_corpora.whole_ears(ears)
+    work.mkdir()
+    variables = {"METRICS": "sphinx", "LIMIT": "2", "MODEL": str(toy_bundle), "ENVS": str(tmp_path / "envs")}
+    assert "xttsv2/bin/python" in refused(recipe / "evaluate.sh", work, ears, **variables)
+    package = environment_of(tmp_path / "package", PACKAGES["xttsv2"])
+    (tmp_path / "envs" / "xttsv2" / "bin").mkdir(parents=True)
+    (tmp_path / "envs" / "xttsv2" / "bin" / "python").symlink_to(package)
+    for _ in range(2):
+        run(recipe / "evaluate.sh", work, ears, BASELINES="xttsv2", UNTUNED=str(toy_bundle), **variables)
+    table = (work / "evaluation" / "report" / "report.md").read_text()
+    rows = ("xttsv2", "ground-truth", "codec-resynthesis", "(shallow)", "(deep)", "no-ras", "no-quality-prefix")
+    assert [name for name in rows if name not in table] == []
+    assert (work / "evaluation" / "report" / "wer_by_style.png").is_file()
+    test = read_listening_test(work / "evaluation" / "listening" / "test.toml")
+    assert {"xttsv2", "ground-truth"} <= test.systems.keys()
