@@ -4,10 +4,17 @@ FOLDER/snac/      config.json, pytorch_model.bin                          of hub
 FOLDER/wavlm/     config.json, preprocessor_config.json, pytorch_model.bin   of microsoft/wavlm-base-plus-sv
 FOLDER/clap/      CLAP_weights_2023.pth                                   of microsoft/msclap
 FOLDER/mars6/     model-2000100.pt, eng-tok-512.model
+FOLDER/mars5/     mars5_ar.safetensors, mars5_nar.safetensors             of CAMB-AI/MARS5-TTS
+FOLDER/encodec/   config.json, model.safetensors                          of facebook/encodec_24khz
+FOLDER/vocos/     config.yaml, pytorch_model.bin                          of charactr/vocos-encodec-24khz
+FOLDER/whisper/   the safetensors files                                   of openai/whisper-base
+FOLDER/xvector/   config.json, preprocessor_config.json, pytorch_model.bin   of anton-l/wav2vec2-base-superb-sv
+FOLDER/utmos/     utmos_state_dict.pt                                     of Blinorot/UTMOS-PyTorch
 """
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
@@ -15,14 +22,19 @@ import numpy as np
 import pytest
 
 import marstts
+from marstts import audio
 from marstts.audio import Waveform
-from marstts.codec.registry import SnacPart
+from marstts.codec.registry import EncodecPart, SnacPart, open_encodec
 from marstts.codec.snac import SnacCodec
+from marstts.mars5.checkpoint import load_released as load_mars5
+from marstts.mars5.published import convert as convert_mars5
 from marstts.mars6.published import CHECKPOINT_NAME, TOKENIZER_NAME, convert
 from marstts.mars6.released import load_released
+from marstts.metrics.quality import Utmos
+from marstts.metrics.recognition import WhisperRecognizer
 from marstts.speaker.clap import ClapEncoder
 from marstts.speaker.registry import ClapPart, WavLmPart
-from marstts.speaker.wavlm import WavLmEncoder
+from marstts.speaker.wavlm import WavLmEncoder, XVectorEncoder
 from marstts.text.tokenizers.minbpe import read_minbpe
 
 VARIABLE = "MARSTTS_WEIGHTS"
@@ -89,3 +101,57 @@ def test_the_published_model_speaks_with_its_codec_and_encoders(reference: Wavef
     tts = marstts.load(tmp_path / "turbo")
     speech = tts.speak("Hello there.", tts.clone(reference))
     assert 0.3 < speech.seconds < 5.0
+
+
+SENTENCE = "has never been surpassed"
+
+
+@pytest.fixture(scope="module")
+def spoken() -> Waveform:
+    """A recording of SENTENCE."""
+    return audio.read(Path(__file__).parents[1] / "audio" / "LJ001-0008.flac")
+
+
+def test_encodec_and_vocos_reconstruct_speech(spoken: Waveform) -> None:
+    codec = open_encodec(EncodecPart(source=str(weights("encodec")), vocoder=str(weights("vocos"))), "cpu")
+    codes = codec.encode(spoken)
+    frames = math.ceil(spoken.seconds * 75)
+    assert len(codes) == 8 and all(abs(len(level) - frames) <= 1 and level.max() < 1024 for level in codes)
+    decoded, truth = codec.decode(codes), audio.resample(spoken, 24_000)
+    size = min(len(decoded.samples), len(truth.samples))
+    spectra = [np.log(np.abs(np.fft.rfft(one.samples[:size]))[:9000] + 1e-3) for one in (truth, decoded)]
+    assert decoded.sample_rate == 24_000 and np.corrcoef(*spectra)[0, 1] > 0.6
+
+
+def test_mars5_has_the_published_sizes_and_a_vocabulary_of_its_text_and_speech() -> None:
+    models = load_mars5(weights("mars5", "mars5_ar.safetensors"), weights("mars5", "mars5_nar.safetensors"))
+    sizes = [sum(tensor.numel() for tensor in part.state_dict().values()) / 1e6 for part in (models.ar, models.nar)]
+    assert sizes == pytest.approx([750, 450], rel=0.15)
+    assert (models.config.ar.levels, models.config.ar.codebook_size) == (8, 1024)
+
+
+def test_mars5_speaks_with_encodec_and_vocos(spoken: Waveform, tmp_path: Path) -> None:
+    ar, nar = weights("mars5", "mars5_ar.safetensors"), weights("mars5", "mars5_nar.safetensors")
+    codec = EncodecPart(source=str(weights("encodec")), vocoder=str(weights("vocos")))
+    convert_mars5(ar, nar, tmp_path / "mars5", codec=codec)
+    tts = marstts.load(tmp_path / "mars5")
+    assert 0.3 < tts.speak("Hello there.", tts.clone(spoken)).seconds < 6.0
+
+
+def test_whisper_recognizes_a_sentence(spoken: Waveform) -> None:
+    assert WhisperRecognizer(str(weights("whisper"))).transcribe(spoken) == SENTENCE.split()
+
+
+def test_the_xvector_distinguishes_two_voices(spoken: Waveform) -> None:
+    encoder = XVectorEncoder(weights("xvector"))
+    other = audio.read(Path(__file__).parents[1] / "audio" / "sense-0930.flac")
+    halves = [Waveform(part, spoken.sample_rate) for part in np.array_split(spoken.samples, 2)]
+    first, second, third = encoder.embed_batch([*halves, other])
+    assert cosine(first, second) > cosine(first, third)
+
+
+def test_utmos_rates_speech_above_noisy_speech(spoken: Waveform) -> None:
+    metric = Utmos(weights("utmos", "utmos_state_dict.pt"))
+    noise = np.random.default_rng(0).normal(0, 0.05, len(spoken.samples)).astype(np.float32)
+    clean, noisy = (metric.rate(one)["utmos"] for one in (spoken, Waveform(spoken.samples + noise, spoken.sample_rate)))
+    assert 1 < noisy < clean < 5 and clean > 3
