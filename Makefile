@@ -50,8 +50,8 @@ check-fast: lint
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(WORKERS) $(LIMIT) -m "not slow"
 
 lint:
-	$(VENV)/bin/ruff format --check src tests tools
-	$(VENV)/bin/ruff check src tests tools
+	$(VENV)/bin/ruff format --check src tests tools recipes docs
+	$(VENV)/bin/ruff check src tests tools recipes docs
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
@@ -75,5 +75,5 @@ lock:
 	$(VENV)/bin/python -m pip freeze --exclude-editable | grep -Ev '^(torch|triton|nvidia-|pip)' > constraints.txt
 
 format:
-	$(VENV)/bin/ruff format src tests tools
-	$(VENV)/bin/ruff check --fix src tests tools
+	$(VENV)/bin/ruff format src tests tools recipes docs
+	$(VENV)/bin/ruff check --fix src tests tools recipes docs

@@ -232,7 +232,7 @@ def test_the_picture_of_packages_has_the_layers_that_are_enforced() -> None:
 
 
 def test_pages_that_code_and_recipes_name_exist() -> None:
-    sources = [path for folder in ("src", "recipes", "tools", "benchmarks") for path in (ROOT / folder).rglob("*")]
+    sources = [path for folder in ("src", "recipes", "tools") for path in (ROOT / folder).rglob("*")]
     named = {
         (page, name_of(source))
         for source in sources

@@ -14,7 +14,7 @@ from test_shared_batch import open_request, slow_synthesizer
 from marstts.server.settings import ServeSettings
 
 MAX_SECONDS = 0.5
-"""Bound of this test on a busy machine; `benchmarks/serve_bars.py` measures the time."""
+"""Bound of this test on a busy machine; `tools/serve_bars.py` measures the time."""
 
 
 @pytest.fixture

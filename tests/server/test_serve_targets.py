@@ -1,4 +1,4 @@
-"""`benchmarks/serve_targets.py`: every target of the server is met, missed or not measured."""
+"""`tools/serve_targets.py`: every target of the server is met, missed or not measured."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def targets() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("serve_targets", ROOT / "benchmarks" / "serve_targets.py")
+    spec = importlib.util.spec_from_file_location("serve_targets", ROOT / "tools" / "serve_targets.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     with pytest.MonkeyPatch.context() as patch:  # dataclasses look their module up

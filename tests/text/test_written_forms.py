@@ -29,7 +29,7 @@ def rows() -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def benchmark() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("text_reading", ROOT / "benchmarks" / "text_reading.py")
+    spec = importlib.util.spec_from_file_location("text_reading", ROOT / "tools" / "text_reading.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -50,7 +50,7 @@ def test_no_line_of_our_own_seems_to_be_in_another_language(benchmark: ModuleTyp
 
 
 def test_the_measured_list_is_read_right(benchmark: ModuleType) -> None:
-    texts = benchmark.read_list(ROOT / "benchmarks" / "text_reading.tsv")
+    texts = benchmark.read_list(ROOT / "tools" / "text_reading.tsv")
     wrong = [written for written, right in texts if not benchmark.is_right(normalize(written), right)]
     assert len(texts) > 100
     assert len(wrong) <= (1 - MIN_RIGHT_RATIO) * len(texts), wrong

@@ -1,6 +1,6 @@
 """Word times and flaws, measured: boundaries against forced alignment, corrupted takes, and the cost of the guard.
 
-Usage: python benchmarks/word_times.py boundaries|flaws|cost [--sentences N] [--first N] [--seed N] [--output JSON]
+Usage: python tools/word_times.py boundaries|flaws|cost [--sentences N] [--first N] [--seed N] [--output JSON]
 
 Sentences are held out from training (`word_sentences`). `boundaries` aligns takes with pocketsphinx, an independent
 tool. `flaws` corrupts the tokens of sound takes and makes the model say them: a word of at least two patches is cut out
@@ -316,7 +316,7 @@ def main() -> None:
     else:
         result = boundaries(load("mini"), options.sentences or usual, options.seed)
     report = {
-        **gather_metadata(f"python benchmarks/word_times.py {options.what} {describe_options(options)}"),
+        **gather_metadata(f"python tools/word_times.py {options.what} {describe_options(options)}"),
         "seconds": round(time.perf_counter() - started, 1),
         **result,
     }

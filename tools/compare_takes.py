@@ -1,6 +1,6 @@
 """Differences of systems from the first one on the same trials, over several evaluations together.
 
-Usage: python benchmarks/compare_takes.py --row NAME=SYSTEM:FOLDER[,FOLDER ...] [--row ...] --output JSON
+Usage: python tools/compare_takes.py --row NAME=SYSTEM:FOLDER[,FOLDER ...] [--row ...] --output JSON
 
 FOLDER is an output of `marstts evaluate` with the metrics sphinx and resemblyzer, SYSTEM the name in its table, such as
 "mini (shallow)". Trials that every row has are compared: CER, similarity to the reference, the fraction whose own
@@ -86,7 +86,7 @@ def main() -> None:
     trials = sorted(set.intersection(*(set(scores) for scores in found.values())))
     rows = {name: columns([scores[trial] for trial in trials]) for name, scores in found.items()}
     command = shlex.join([*(["--seeds"] if options.seeds else []), *(p for row in options.row for p in ("--row", row))])
-    report = gather_metadata(f"python benchmarks/compare_takes.py {command}") | {
+    report = gather_metadata(f"python tools/compare_takes.py {command}") | {
         "trials": len(trials),
         "takes": {name: sum(len(scores[trial]) for trial in trials) for name, scores in found.items()},
         "rows": compare(rows),

@@ -1,6 +1,6 @@
 """Time to decode 10 s on one thread: the mini codec, and SNAC 24 kHz with random weights.
 
-Usage: python benchmarks/codec_decode.py CODEC_FOLDER.  Prints a table and JSON; needs marstts[released].
+Usage: python tools/codec_decode.py CODEC_FOLDER.  Prints a table and JSON; needs marstts[released].
 Times are processor seconds, the fastest of several runs, so that other load has little influence.
 """
 

@@ -1,6 +1,6 @@
 """Written forms that are read correctly: this normalizer, an older version of it, wetext and NeMo text processing.
 
-Usage: python benchmarks/text_reading.py [--list TSV] [--system NAME=PYTHON] [--source NAME=FOLDER] [--plain FILE]
+Usage: python tools/text_reading.py [--list TSV] [--system NAME=PYTHON] [--source NAME=FOLDER] [--plain FILE]
        [--output JSON]
 
 `--system wetext=PYTHON` names an interpreter in whose environment that package is installed, `--source before=FOLDER` a
@@ -250,7 +250,7 @@ def main() -> None:
         from marstts.benchmark.machine import gather_metadata  # a worker may lack marstts
 
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        command = " ".join(["python benchmarks/text_reading.py", *(f"--system {name}=PYTHON" for name in systems)])
+        command = " ".join(["python tools/text_reading.py", *(f"--system {name}=PYTHON" for name in systems)])
         about = {"list": arguments.list.name, **gather_metadata(command)}
         arguments.output.write_text(
             json.dumps({**about, "systems": results}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"

@@ -1,6 +1,6 @@
 """Time of reading 1 MB of text and splitting it into sentences, for plain prose and for texts that are hard to read.
 
-Usage: python benchmarks/text_speed.py [--plain FILE] [--bytes N] [--output JSON].  Prints a table in processor seconds;
+Usage: python tools/text_speed.py [--plain FILE] [--bytes N] [--output JSON].  Prints a table in processor seconds;
 with fewer bytes the seconds are still those of 1 MB, for the time is linear.
 """
 
@@ -92,9 +92,7 @@ def main() -> None:
     print("\n".join(table_rows(rows)))
     if arguments.output is not None:
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        command = (
-            f"python benchmarks/text_speed.py{' --plain FILE' if arguments.plain else ''} --bytes {arguments.bytes}"
-        )
+        command = f"python tools/text_speed.py{' --plain FILE' if arguments.plain else ''} --bytes {arguments.bytes}"
         about = {**gather_metadata(command), "load": os.getloadavg()[0], "bytes": arguments.bytes}
         content = json.dumps({**about, "rows": rows}, indent=1, ensure_ascii=False)
         arguments.output.write_text(content + "\n", encoding="utf-8")

@@ -1,6 +1,6 @@
 """Speed of a MARS5 of mini5's shape with random weights, text to audio without PyTorch, by steps and weights.
 
-Usage: python benchmarks/mars5_speed.py [--seconds 4] [--steps 200,50,24,12,6] [--rounds 3] [--cache DIR] [--output F]
+Usage: python tools/mars5_speed.py [--seconds 4] [--steps 200,50,24,12,6] [--rounds 3] [--cache DIR] [--output F]
 
 Sizes are those of recipes/mini5; the codec is its shape with random codebooks over the packaged model's codec. As many
 tokens are generated as `--seconds` of speech need. The least real-time factor of all rounds counts, since other work on
@@ -26,6 +26,7 @@ from marstts.codec.frame_codec import FRAMES, PACKAGED_CODEC, VECTOR_PARTS, fram
 from marstts.codec.mini import MiniCodec
 from marstts.generation.loop import generate
 from marstts.generation.request import Limits, SamplingConfig
+from marstts.io.precision import WeightFormat
 from marstts.mars5.ar import CodecLM
 from marstts.mars5.checkpoint import Models
 from marstts.mars5.config import CodecLMConfig, ResidualTransformerConfig
@@ -38,7 +39,6 @@ from marstts.training.codec.frame_codec import frame_codebooks, packaged_tables,
 from marstts.training.codec.frame_content import fit_content
 from marstts.training.codec.phone_loss import PHONES
 from marstts.voice import Voice
-from marstts.io.precision import WeightFormat
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "mini5"
 
@@ -133,7 +133,7 @@ def main() -> None:
             rows.append({"weights": weights, "steps": steps, **{name: round(value, 4) for name, value in best.items()}})
             print(rows[-1], flush=True)
     if options.output:
-        result = {"metadata": gather_metadata("python benchmarks/mars5_speed.py"), "rows": rows}
+        result = {"metadata": gather_metadata("python tools/mars5_speed.py"), "rows": rows}
         options.output.write_text(json.dumps(result, indent=2) + "\n")
 
 

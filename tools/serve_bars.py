@@ -1,6 +1,6 @@
 """All measurements of the speech server on one machine: callers, refusals, leavers, and the engine by itself.
 
-    python benchmarks/serve_bars.py --output docs/results/server/bars.json
+    python tools/serve_bars.py --output docs/results/server/bars.json
 
 Servers run as `marstts serve` in separate processes; the callers share this process, whose CPU time is not counted.
 All callers begin at once, with different texts, and read raw PCM. A buffer is dry while a listener who began to play at

@@ -1,12 +1,12 @@
 """Hard texts: how many takes are of implausible length or misread, and the same for the corpus's own engines.
 
-Usage: python benchmarks/hard_texts.py engines --root FOLDER --takes ENGINES
+Usage: python tools/hard_texts.py engines --root FOLDER --takes ENGINES
        marstts evaluate --system mini --testset hard-texts --root FOLDER --metrics sphinx --clone shallow
            --baselines "" --output MINI
        marstts evaluate --system ENGINES --testset hard-texts --root FOLDER --metrics sphinx --baselines ""
            --metrics-model none --output READINGS
-       python benchmarks/hard_texts.py summary --scores MINI [MINI_OF_ANOTHER_SEED ...] READINGS --output JSON
-       python benchmarks/hard_texts.py short --output JSON
+       python tools/hard_texts.py summary --scores MINI [MINI_OF_ANOTHER_SEED ...] READINGS --output JSON
+       python tools/hard_texts.py short --output JSON
 
 `engines` reads each trial with the base voice that its synthetic speaker was made from, at the regular rate. The engine
 gets the text as marstts reads it, so that only the speech differs, and silence at the edges is cut off as in a take.
@@ -181,7 +181,7 @@ def main() -> None:
         read_with_engines(options.root, options.takes)
         return
     found = read_short_texts(RATES) if options.what == "short" else summarize(options.scores)
-    report = {**gather_metadata(f"python benchmarks/hard_texts.py {options.what}"), **found}
+    report = {**gather_metadata(f"python tools/hard_texts.py {options.what}"), **found}
     text = json.dumps(report, indent=1, ensure_ascii=False)
     print(text)
     options.output.write_text(text + "\n", encoding="utf-8")

@@ -1,6 +1,6 @@
 """Repeated words ("no, no, no"): how well they are counted in audio, and how often mini says a wrong number.
 
-Usage: python benchmarks/repeated_words.py [--words N] [--output JSON]
+Usage: python tools/repeated_words.py [--words N] [--output JSON]
 
 `counting`: the engines of the corpus read a word two, three and four times, and `word_counts` is asked whether it was
 three times; pocketsphinx, with a grammar of one word, is asked as well. `takes`: mini says each word two to four times
@@ -144,7 +144,7 @@ def main() -> None:
         "colons, counted": partial(checked_takes, mini),
     }
     result = {
-        **gather_metadata("python benchmarks/repeated_words.py"),
+        **gather_metadata("python tools/repeated_words.py"),
         "counting": measure_counting(words, recognizers),
         "takes": {name: measure_takes(speak, words, recognizers) for name, speak in systems.items()},
     }

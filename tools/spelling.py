@@ -1,6 +1,6 @@
 """Spelling: error rates of capitals, initialisms and dashes, as they are written and as `mars6.spelling` spells them.
 
-Usage: python benchmarks/spelling.py [--sentences N] [--output JSON]
+Usage: python tools/spelling.py [--sentences N] [--output JSON]
 
 Held-out sentences are spoken by mini in small letters, in capitals, and in capitals that are spelled simply; sentences
 with an initialism, with dashes for commas, and with quotation marks, in both ways. The packaged voices take turns,
@@ -136,7 +136,7 @@ def main() -> None:
     dashed = [text.replace(PAUSE, DASH) for text in paused[: options.sentences // 2]]
     plain, flagged = measure(synthesizer, sentences, Spelling.AS_WRITTEN)
     result = {
-        **gather_metadata("python benchmarks/spelling.py"),
+        **gather_metadata("python tools/spelling.py"),
         "small letters": {"cer": ratio_interval(plain[:, 0], plain[:, 1]).format(3), "flagged": round(flagged, 3)},
         "capitals": compare(synthesizer, [sentence.upper() for sentence in sentences]),
         "initialisms": compare(synthesizer, letters),

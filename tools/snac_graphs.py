@@ -1,6 +1,6 @@
 """SNAC 24 kHz with random weights, decoded by the package and by its graphs: difference and speed.
 
-Usage: python benchmarks/snac_graphs.py [SECONDS].  Prints a table and JSON; needs marstts[released].
+Usage: python tools/snac_graphs.py [SECONDS].  Prints a table and JSON; needs marstts[released].
 Processor seconds are of one thread, so that other load has little influence. Wall seconds are of up to two threads, and
 need an idle machine. The fastest of several runs counts, after one to warm up.
 """
