@@ -59,6 +59,18 @@ def test_every_recipe_is_a_valid_configuration(path: Path) -> None:
         read_config(KINDS[path.stem.split("_")[0]], path)
 
 
+def test_the_middle_scale_changes_one_thing_at_a_time() -> None:
+    arms = {path.stem: read_config(PretrainConfig, path) for path in (RECIPES / "libritts").glob("mars6*.toml")}
+    base = arms.pop("mars6").model_dump()
+    assert (
+        base["batching"]["batch_size"] * base["accumulation_batches"] == 96 and base["objective"]["flux"]["beta"] == 0
+    )
+    for name, arm in arms.items():
+        changed = [key for key, value in arm.model_dump().items() if value != base[key]]
+        assert changed == {"mars6_seed": ["loop"], "mars6_bytes": ["model"], "mars6_flux": ["objective"]}[name]
+    assert arms["mars6_flux"].objective.flux.epsilon <= 0.01
+
+
 @pytest.mark.parametrize("recipe", ["tiny", "mini"])
 def test_the_parts_of_a_recipe_fit_one_another(recipe: str) -> None:
     folder = RECIPES / recipe
@@ -173,7 +185,7 @@ def test_a_recipe_calls_commands_that_exist_with_options_they_take(script: Path,
         (tmp_path / name).write_text(content)
         (tmp_path / name).chmod(0o755)
     calls = tmp_path / "calls.jsonl"
-    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "CALLS": str(calls)}
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "CALLS": str(calls), "BASELINES": ""}
     environment.pop("OMP_NUM_THREADS", None)
     subprocess.run([str(script), str(tmp_path / "out")], check=True, env=environment, capture_output=True)
     commands = [json.loads(line) for line in calls.read_text().splitlines()]

@@ -41,7 +41,8 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 
 echo "1. The model, shallow and deep, with recordings and resynthesis as upper bounds."
-marstts evaluate --system "$model" "${common[@]}" --output "$output/model"
+marstts evaluate --system "$model" --system ground-truth --system codec-resynthesis --baselines "" "${common[@]}" \
+    --output "$output/model"
 folders=("$output/model")
 
 for name in "${baselines[@]}"; do

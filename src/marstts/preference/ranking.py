@@ -151,8 +151,9 @@ def rank_takes(takes: Sequence[tuple[MinedTake, ScoredTake]], config: RankConfig
 def percentiles(values: Sequence[float]) -> NDArray[np.float64]:
     """The percentile rank (N,) of each value among all, from 0 (lowest) to 1 (highest); equal values share theirs."""
     array = np.asarray(values, np.float64)
-    below = (array[:, None] > array).sum(axis=1)
-    equal = (array[:, None] == array).sum(axis=1) - 1
+    ordered = np.sort(array)
+    below = np.searchsorted(ordered, array, side="left")
+    equal = np.searchsorted(ordered, array, side="right") - below - 1
     return (below + equal / 2) / max(1, len(array) - 1)
 
 
