@@ -41,7 +41,8 @@ TINY = (
     ("encoder_layers = 8", "encoder_layers = 1"), ("local_layers = 4", "local_layers = 1"),
     ("text_vocab_size = 512", "text_vocab_size = 280"), ("--vocab-size 512", "--vocab-size 280"),
     ('"whisper"', '"sphinx"'), ('"utmos"', '"dnsmos"'), ("checkpoint_every = 10_000", "checkpoint_every = 2"),
-    ("../mini/text/modern.tsv.gz", "texts.txt"),
+    ("../mini/text/modern.tsv.gz", "texts.txt"), ("cer_weight = 1", "cer_weight = 0"),
+    ("mos_weight = 1", "mos_weight = 0\nalignment_weight = 1"), ("rejected_min_cer = 0.05", ""),
 )  # fmt: skip
 """What makes a recipe of the paper's size run on a processor in seconds, with metrics that need no download."""
 

@@ -89,7 +89,7 @@ def test_the_papers_recipe_runs_whole_after_a_kill_from_five_corpora_to_a_tuned_
     assert (work / "bundle" / "bundle.json").is_file()
     assert max(line["step"] for line in read_log(work / "mars6")) == 4
 
-    run(recipe / "preference.sh", work, SPEAKERS="1", SENTENCES="3")
+    run(recipe / "preference.sh", work, SPEAKERS="1", SENTENCES="2")
     takes = [take for path in (work / "preference" / "mined").glob("takes-*.jsonl") for take in read_takes(path)]
     corpora_used = {take.plan.reference.partition(".")[0] for take in takes}
     assert len(corpora_used) > 1 and "libriheavy" not in corpora_used, "recordings of full bandwidth lend their voices"

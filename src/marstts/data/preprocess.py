@@ -204,13 +204,17 @@ class UtteranceEncoder:
 
 def join_parts(codes: Codes | str, embeddings: Mapping[str, NDArray[np.float32] | str]) -> EncodedUtterance | str:
     """The utterance of its codes and embeddings; the reason where one is missing, or not finite in float16."""
-    for part in (codes, *embeddings.values()):
-        if isinstance(part, str):
-            return part
+    if isinstance(codes, str):
+        return codes
+    vectors = {}
+    for role, vector in embeddings.items():
+        if isinstance(vector, str):
+            return vector
         with np.errstate(over="ignore"):
-            if isinstance(part, np.ndarray) and not np.isfinite(part.astype(np.float16)).all():
+            if not np.isfinite(vector.astype(np.float16)).all():
                 return "an embedding has values that are not finite"
-    return EncodedUtterance(codes, embeddings)
+        vectors[role] = vector
+    return EncodedUtterance(codes, vectors)
 
 
 def try_or_reason(act: Callable[[], Result]) -> Result | str:
