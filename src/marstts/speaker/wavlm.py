@@ -64,11 +64,32 @@ class WavLmEncoder:
         lengths = torch.tensor([len(row) for row in rows])
         padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)  # (B, N)
         mask = (torch.arange(padded.shape[1]) < lengths[:, None]).long().to(self._device)
-        extractor = getattr(self._model, self._model.base_model_prefix).feature_extractor
-        with torch.inference_mode(), one_by_one(extractor, lengths.tolist()):
-            embeddings = self._model(padded.to(self._device), attention_mask=mask if len(rows) > 1 else None).embeddings
-            unit = torch.nn.functional.normalize(embeddings, dim=-1)
+        base = getattr(self._model, self._model.base_model_prefix)
+        with torch.inference_mode(), one_by_one(base.feature_extractor, lengths.tolist()) as frames:
+            masked = {"attention_mask": mask} if len(rows) > 1 else {}
+            output = base(padded.to(self._device), output_hidden_states=True, **masked)
+            unit = torch.nn.functional.normalize(self._xvectors(output, frames), dim=-1)
         return unit.float().cpu().numpy()
+
+    def _xvectors(self, output: Any, frames: Sequence[int]) -> Any:
+        """The x-vectors (B, E) of the transformer's output, of which each row has so many frames.
+
+        The class of `transformers` pools padding, too, where layers are dilated.
+        """
+        torch, model = self._torch, self._model
+        if model.config.use_weighted_layer_sum:
+            weights = torch.nn.functional.softmax(model.layer_weights, dim=-1)
+            hidden = (torch.stack(output.hidden_states, dim=1) * weights.view(-1, 1, 1)).sum(dim=1)
+        else:
+            hidden = output.last_hidden_state
+        hidden = model.projector(hidden)  # (B, T, C)
+        pooled = []
+        for row, length in zip(hidden, frames, strict=True):
+            row = row[None, :length]
+            for layer in model.tdnn:
+                row = layer(row)
+            pooled.append(torch.cat([row.mean(dim=1), row.std(dim=1)], dim=-1))
+        return model.feature_extractor(torch.cat(pooled))
 
     def _samples(self, waveform: Waveform) -> NDArray[np.float32]:
         """The samples (N,) that the model takes."""
@@ -88,21 +109,24 @@ class XVectorEncoder(WavLmEncoder):
 
 
 @contextmanager
-def one_by_one(extractor: Any, lengths: Sequence[int]) -> Iterator[None]:
+def one_by_one(extractor: Any, lengths: Sequence[int]) -> Iterator[list[int]]:
     """A context in which `extractor` takes the rows of a padded batch alone and without their padding.
 
+    Its value is a list, to which the number of frames of each row is added.
     Its norm is over the whole time of a row, so padding would change all frames.
     """
     whole = extractor.forward
     pad = require("torch", EXTRA).nn.utils.rnn.pad_sequence
+    counts: list[int] = []
 
     def forward(padded: Tensor) -> Tensor:
         frames = [whole(row[None, :length])[0].T for row, length in zip(padded, lengths, strict=True)]  # (T, C)
+        counts.extend(map(len, frames))
         return pad(frames, batch_first=True).mT
 
     extractor.forward = forward
     try:
-        yield
+        yield counts
     finally:
         del extractor.forward
 
