@@ -12,12 +12,12 @@ from __future__ import annotations
 import argparse
 import json
 import time
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tomllib
 
 from marstts import models
 from marstts.benchmark.machine import gather_metadata

@@ -8,7 +8,6 @@ here it is the first ones in the corpus's order.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import re
 import unicodedata
