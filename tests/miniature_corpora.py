@@ -42,7 +42,7 @@ def libriheavy(
     root: Path,
     seconds: float = SECONDS,
     lists: Sequence[tuple[str, str]] = (("small", "small"), ("large", "dev")),
-    texts: Sequence[str] = TEXTS,
+    texts: Sequence[str] = TEXTS[:3],
 ) -> None:
     """Readers' chapters in Libri-Light's folders, three cuts of each in a list of its own."""
     for number, (subset, split) in enumerate(lists):
@@ -64,13 +64,13 @@ def libriheavy_cut(chapter: str, source: str, number: int, shortest: float, text
         "speaker": "100", "custom": {"texts": [text, text.upper()], "pre_texts": ["…", "…"],
                                      "begin_byte": 4993, "end_byte": 5120},
     }  # fmt: skip
-    whole = 3 * (shortest + 0.4)
+    whole = round(3 * (shortest + 0.4), 3)
     recording = {
         "id": chapter, "sources": [{"type": "file", "channels": [0], "source": source}], "sampling_rate": 16000,
         "num_samples": round(16_000 * whole), "duration": whole, "channel_ids": [0],
     }  # fmt: skip
     return {
-        "id": name, "start": 0.25 + number * (shortest + 0.3), "duration": seconds, "channel": 0,
+        "id": name, "start": round(0.25 + number * (shortest + 0.3), 3), "duration": seconds, "channel": 0,
         "supervisions": [supervision], "recording": recording,
         "custom": {"text_path": "download/librilight_text/text.txt"}, "type": "MonoCut",
     }  # fmt: skip
