@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -51,10 +52,21 @@ def synthetic(
         list[str], typer.Option(help="File of sentences, optionally FILE:WEIGHT; may be given several times.")
     ],
     workers: Workers = 1,
+    kokoro: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of the base voice kokoro: *.onnx, voices/*.bin and vocab.json, or packages with them "
+            "(default: installed packages, and node_modules here).",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
-    """Build the synthetic corpus from open speech engines (Debian packages); an interrupted run resumes."""
+    """Build the synthetic corpus from open speech engines; an interrupted run resumes."""
+    from marstts.data.corpora.kokoro import FOLDER_VARIABLE
     from marstts.data.corpora.synthetic import SyntheticConfig, build  # keeps `prepare --help` quick
 
+    if kokoro is not None:
+        os.environ[FOLDER_VARIABLE] = str(kokoro)  # for the workers
     files = [weighted_file(item) for item in sentences]
     report = build(read_config(SyntheticConfig, config), files, output, open_executor(workers))
     typer.echo(
@@ -140,7 +152,7 @@ def folder(
     max_reject_ratio: MaxRejectRatio = DEFAULTS.max_reject_ratio,
     where: WhichAudio = DEFAULTS.audio,
 ) -> None:
-    """Your recordings, with metadata.csv (file|text or file|text|speaker) or a .txt file next to each."""
+    """Your recordings, with metadata.csv (file|text, file|text|speaker, LJSpeech's) or a .txt file next to each."""
     from marstts.data.corpora.folder import folder as read_folder  # `folder` is this command
 
     if not root.is_dir():

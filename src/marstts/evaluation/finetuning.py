@@ -101,14 +101,12 @@ class TakeJudge:
             results = list(
                 synthesizer.speak_many([one.text for one in chosen], [one.voice for one in chosen], seeds=seeds)
             )
-        errors, units, similarities = [], [], []
+        scores = []
         for result in results:
-            one, speech = chosen[result.index - 1], result.speech
+            speech = result.speech
             flaws = 1 if speech is None else sum(len(take.flaws) + (take.warning is not None) for take in speech.takes)
-            waveform = None if speech is None else speech.waveform
-            wrong, length, similarity = self._score(one, waveform, flaws)
-            errors.append(wrong), units.append(length), similarities.append(similarity)
-        return self._judgement(step, errors, units, similarities)
+            scores.append(self._score(chosen[result.index - 1], None if speech is None else speech.waveform, flaws))
+        return self._judgement(step, *zip(*scores, strict=True))
 
     def ceiling(self) -> Judgement:
         """Words and voice of the held-out recordings after the codec."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,8 @@ EDGE_SECONDS = 0.09
 """Quiet kept before and after each utterance."""
 NOISE_DB = -76.0
 """Level of the noise floor of every utterance: real recordings are never digitally silent."""
+RATE_SPREAD = 0.08
+"""Standard deviation of the logarithm of the rate, over utterances of an engine with many voices."""
 TIMBRE_TERMS = 6
 TIMBRE_DB = 3.0
 FILTER_TAPS = 511
@@ -72,6 +74,8 @@ class SyntheticSpeaker:
     rate: float
     timbre_db: tuple[float, ...]
     """Cosine terms of an equalizer over the mel scale."""
+    engine_voice: str = ""
+    """The engine's voice, where the engine has many; empty = that of the base voice."""
 
 
 def draw_rng(*key: object) -> np.random.Generator:
@@ -83,10 +87,17 @@ def draw_rng(*key: object) -> np.random.Generator:
 def draw_speaker(base: BaseVoice, number: int, per_voice: int, seed: int) -> SyntheticSpeaker:
     """Speaker `number` of `per_voice`; number 0 keeps the engine's voice. Vocal tracts are stratified over draws.
 
-    Deep male voices break below a factor of 0.92, which is why ranges differ by sex.
+    Deep male voices break below a factor of 0.92, which is why ranges differ by sex. Speakers of an engine with many
+    voices are its voices.
     """
+    unchanged = {"formants": 1.0, "semitones": 0.0, "pitch_range": 1.0, "rate": 1.0}
+    if base.draw_voice is not None:
+        voice = base.draw_voice(number, seed)
+        name = f"{base.name}.{number}"
+        return SyntheticSpeaker(
+            id=name, base=base.name, timbre_db=(0.0,) * TIMBRE_TERMS, engine_voice=voice, **unchanged
+        )
     if number == 0:
-        unchanged = {"formants": 1.0, "semitones": 0.0, "pitch_range": 1.0, "rate": 1.0}
         return SyntheticSpeaker(id=f"{base.name}.0", base=base.name, timbre_db=(0.0,) * TIMBRE_TERMS, **unchanged)
     rng = draw_rng("speaker", base.name, number, seed)
     low, high = (0.80, 1.14) if base.female else (0.92, 1.26)
@@ -107,6 +118,9 @@ def draw_speaker(base: BaseVoice, number: int, per_voice: int, seed: int) -> Syn
 def render(speaker: SyntheticSpeaker, style_name: str, text: str, rng: np.random.Generator) -> Waveform:
     """Render a sentence in the speaker's voice and the style, at 24 kHz; DataError if the engine fails."""
     base, style = BASE_VOICES[speaker.base], STYLES[style_name]
+    if speaker.engine_voice:
+        base = replace(base, engine_voice=speaker.engine_voice)
+        speaker = replace(speaker, rate=float(np.exp(np.clip(rng.normal(0, RATE_SPREAD), -0.2, 0.2))))
     if needs_vocoder(base, style):
         samples = render_by_vocoder(speaker, style, base, text)
     else:

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 MANIFEST, REJECTS = "utterances.jsonl", "rejects.jsonl"
 
-ALLOWED_TEXT = re.compile(r"[A-Za-z][A-Za-z ,.?!;:'-]*")
+ALLOWED_TEXT = re.compile(r"\"?[A-Za-z][A-Za-z ,.?!;:'\"-]*")
 HELD_OUT_TEST, HELD_OUT_VALIDATION = 30, 30
 """One sentence in 30 is for tests only, another one in 30 for validation only."""
 MIN_SECONDS, MAX_SECONDS = 0.7, 15.0
@@ -67,6 +67,9 @@ class SyntheticConfig(Config):
 
     band_limited_fraction: float = Field(0.06, ge=0, lt=1)
     """Fraction of training utterances with 16 or 8 kHz bandwidth, which the quality prefix distinguishes."""
+
+    joined_fraction: float = Field(0.0, ge=0, le=1)
+    """Fraction of utterances that are two sentences."""
 
     max_characters: int = Field(110, gt=0)
     min_characters: int = Field(8, ge=0)
@@ -210,11 +213,20 @@ def draw_utterance(
         id=f"{speaker.id}-{split}-{number:06d}",
         speaker=speaker,
         style=style,
-        text=draw_sentence(sentences[split], rng),
+        text=draw_text(sentences[split], config.joined_fraction, rng),
         split=split,
         source_rate=int(rng.choice([8000, 16000])) if limited else SAMPLE_RATE,
         seed=config.seed,
     )
+
+
+def draw_text(weighted: list[tuple[str, float]], joined_fraction: float, rng: np.random.Generator) -> str:
+    """A sentence, or two of them."""
+    text = draw_sentence(weighted, rng)
+    if not joined_fraction or rng.uniform() >= joined_fraction:
+        return text
+    ended = text if text[-1] in '.?!"' else f"{text.rstrip(' ,;:-')}."
+    return f"{ended} {draw_sentence(weighted, rng)}"
 
 
 def draw_sentence(weighted: list[tuple[str, float]], rng: np.random.Generator) -> str:

@@ -1,8 +1,10 @@
-"""Open speech engines that are Debian packages: text in, waveform out, by the name of a base voice.
+"""Open speech engines: text in, waveform out, by the name of a base voice.
 
-Upstream: `synthetic`, which plans the utterances.  Each engine is an external program, called with a text, a rate and a
-pitch; a `BaseVoice` states its abilities.  Licenses were read in each package's copyright file: *green* voices may be
-used and published freely, *amber* ones allow it with an undocumented step that a model card names.
+Upstream: `synthetic`, which plans the utterances.  An engine is a Debian package, called as a program with a text, a
+rate and a pitch, or Kokoro (`kokoro`), which has many voices; a `BaseVoice` states its abilities.
+
+Licenses were read in each package's copyright file: *green* voices may be used and published freely, *amber* ones allow
+it with an undocumented step that a model card names.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import numpy as np
 
 from marstts import audio
 from marstts.audio import Waveform
+from marstts.data.corpora import kokoro as neural
 from marstts.errors import DataError, MarsError
 
 SECONDS_PER_CALL = 60
@@ -62,12 +65,18 @@ class BaseVoice:
     mean_f0: float = 0.0
     """Usual F0 of the voice in Hz, since flite takes absolute pitches; 0 for other engines."""
 
+    draw_voice: Callable[[int, int], str] | None = None
+    """Function (number of the speaker, seed) -> `engine_voice`, of an engine with many voices: its speakers are not
+    made by warping one. It is slow and does not vary, so it is asked once."""
+
 
 def read_twice(text: str, voice: BaseVoice, rate: float, pitch: float) -> Waveform:
     """The waveform on which two readings of a text agree; DataError where four do not.
 
     A corpus must be the same on every machine, and an engine that differs once in some hundred calls would change it.
     """
+    if voice.draw_voice is not None:
+        return voice.speak(text, voice, rate, pitch)
     readings: list[Waveform] = []
     for _ in range(MAX_READINGS):
         found = voice.speak(text, voice, rate, pitch)
@@ -126,6 +135,11 @@ def espeak(text: str, voice: BaseVoice, rate: float, pitch: float) -> Waveform:
         options = ["-v", voice.engine_voice, "-s", f"{160 * rate:.0f}", "-p", f"{scale:.0f}", "-w", str(output)]
         call(["espeak-ng", *options, "--", text])
         return audio.read(output)
+
+
+def kokoro(text: str, voice: BaseVoice, rate: float, pitch: float) -> Waveform:
+    """Kokoro-82M at 24 kHz; it has no pitch control."""
+    return neural.speak(text, voice.engine_voice, rate)
 
 
 def call(command: list[str], text: str | None = None) -> None:
@@ -199,6 +213,8 @@ BASE_VOICES = {
                   bandwidth=22050),
         BaseVoice(name="espeak-f2", speak=espeak, program="espeak-ng", packages=("espeak-ng",), engine_voice="en-us+f2",
                   female=True, tier="green", license="engine GPL-3+, output free", bandwidth=22050),
+        BaseVoice(name="kokoro", speak=kokoro, program="", packages=(), engine_voice=neural.VOICES[0], female=True,
+                  tier="green", license="Apache-2.0", bandwidth=24000, has_pitch=False, draw_voice=neural.draw_voice),
     )
 }  # fmt: skip
 """The base voices by name. Non-commercial voices (MBROLA; RHVoice evgeniy-eng, lyubov) are excluded."""
@@ -213,6 +229,8 @@ def check_installed(names: Sequence[str]) -> None:
     unknown = sorted(set(names) - BASE_VOICES.keys())
     if unknown:
         raise DataError(f"unknown base voices {', '.join(unknown)}; known are {', '.join(sorted(BASE_VOICES))}")
+    if any(BASE_VOICES[name].draw_voice is not None for name in names):
+        neural.check_files()
     missing = sorted({package for name in dict.fromkeys(names) for package in missing_packages(BASE_VOICES[name])})
     if missing:
         sections = sorted({NOT_IN_MAIN[package] for package in missing if package in NOT_IN_MAIN})
@@ -225,6 +243,8 @@ def check_installed(names: Sequence[str]) -> None:
 
 def missing_packages(voice: BaseVoice) -> tuple[str, ...]:
     """The packages of a voice if its program or the voice is missing: the voice cannot speak a word."""
+    if not voice.program:
+        return ()
     if shutil.which(voice.program) is None:
         return voice.packages
     try:
