@@ -252,6 +252,69 @@ def test_a_folder_with_a_table_may_name_speakers(tmp_path: Path) -> None:
         list(folder(tmp_path / "empty", "own"))
 
 
+TABLES = {
+    "LJSpeech's": (
+        "a|In 1984, Dr. Who left.|In nineteen eighty four, Doctor Who left.\nb|Yes.|Yes.\nc|No, never!|No, never!",
+        [("In nineteen eighty four, Doctor Who left.", "mine"), ("Yes.", "mine"), ("No, never!", "mine")],
+    ),
+    "LJSpeech's, with bars": (
+        "a|Press A | B.|Press A | B.\nb|Yes, I do.|Yes, I do.\nc|No, never!|No, never!",
+        [("Press A | B.", "mine"), ("Yes, I do.", "mine"), ("No, never!", "mine")],
+    ),
+    "LJSpeech's, some not normalized": (
+        "a|Good morning.|Good morning.\nb|Yes, I do.|\nc|He paid $5.|He paid five dollars.",
+        [("Good morning.", "mine"), ("Yes, I do.", "mine"), ("He paid five dollars.", "mine")],
+    ),
+    "speakers": (
+        "a|Good morning.|anna\nb|Shall we go?|Bert Miller\nc|Press A | B.|anna",
+        [("Good morning.", "anna"), ("Shall we go?", "Bert Miller"), ("Press A | B.", "anna")],
+    ),
+    "bars in texts": (
+        "a|Press A | B.\nb|Yes.\nc|Either this | or that.",
+        [("Press A | B.", "mine"), ("Yes.", "mine"), ("Either this | or that.", "mine")],
+    ),
+    "a header": (
+        "file_name|text\na|Good morning.\nb|Yes.\nc|No.",
+        [("Good morning.", "mine"), ("Yes.", "mine"), ("No.", "mine")],
+    ),
+    "a header with the speaker first": (
+        "path|speaker_id|transcript\na|anna|Press A | B.\nb|bert|Yes.\nc|anna|No.",
+        [("Press A | B.", "anna"), ("Yes.", "bert"), ("No.", "anna")],
+    ),
+    "LJSpeech's header": (
+        "ID|Text|Normalized_Text\na|$5|five dollars\nb|7|seven\nc|No.|No.",
+        [("five dollars", "mine"), ("seven", "mine"), ("No.", "mine")],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_tables_of_common_kinds_are_understood(kind: str, tmp_path: Path) -> None:
+    table, expected = TABLES[kind]
+    for name in "abc":
+        miniature_corpora.record(tmp_path / "mine" / "wavs" / f"{name}.wav", 24_000)
+    (tmp_path / "mine" / "metadata.csv").write_text(table, encoding="utf-8")
+    rows = sorted(folder(tmp_path / "mine", "own"), key=lambda row: row.id)
+    assert [(row.text, row.speaker) for row in rows] == expected
+
+
+@pytest.mark.parametrize(
+    ("stored", "named"),
+    [
+        ("clips/a.wav", "clips\\a.wav"),
+        ("wavs/b.wav", "wavs\\b"),
+        ("wavs/cafe\u0301.wav", "caf\u00e9.wav"),
+        ("gar\u00e7on.wav", "garc\u0327on"),
+        ("a\\b.wav", "a\\b.wav"),
+    ],
+)
+def test_names_of_other_systems_are_found(stored: str, named: str, tmp_path: Path) -> None:
+    miniature_corpora.record(tmp_path / "mine" / stored, 24_000)
+    (tmp_path / "mine" / "metadata.csv").write_text(f"{named}|Good morning.\n", encoding="utf-8")
+    [row] = folder(tmp_path / "mine", "own")
+    assert row.audio == tmp_path / "mine" / stored
+
+
 # Manifests
 
 
