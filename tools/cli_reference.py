@@ -72,7 +72,6 @@ EXAMPLES = {
     "evaluate metrics": "marstts evaluate metrics recordings --output runs/metric-sanity",
     "report": "marstts report runs/evaluation runs/theirs --output runs/report",
     "listening-test serve": "marstts listening-test serve test.toml",
-    "listening-test export": "marstts listening-test export test.toml --output turk --audio-url https://example.org/audio",
     "listening-test analyze": "marstts listening-test analyze test.toml",
     "listening-test ab": "marstts listening-test ab mini runs/my-voice/bundle",
 }

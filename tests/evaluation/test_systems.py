@@ -145,6 +145,33 @@ def test_a_model_in_the_current_folder_has_the_name_of_that_folder(toy_bundle: P
     assert system.name == named.name == f"{toy_bundle.name} (shallow)"
 
 
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("before={bundle}", ["before (shallow)"]),
+        ("my voice=mini@no-ras", ["my voice@no-ras (shallow)"]),
+        ("theirs={takes}", ["theirs"]),
+        ("{odd}", ["a=b"]),
+        ("./{odd_name}", ["a=b"]),
+    ],
+)
+def test_a_system_may_be_given_a_name(
+    name: str, rows: list[str], toy_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("takes", "a=b"):
+        Path(folder).mkdir()
+    filled = name.format(bundle=toy_bundle, takes=tmp_path / "takes", odd=tmp_path / "a=b", odd_name="a=b")
+    found = find_systems(filled, SystemOptions([Clone.SHALLOW], 0, {}, None))
+    assert [system.name for system in found] == rows
+
+
+@pytest.mark.parametrize("name", ["before=nowhere", "x=ground-truth", "x="])
+def test_a_name_is_given_to_models_and_folders_only(name: str):
+    with pytest.raises(DataError, match="expected NAME=SYSTEM with a model or a folder of takes as the system"):
+        find_systems(name, SystemOptions([Clone.SHALLOW], 0, {}, None))
+
+
 @pytest.mark.slow
 def test_the_packaged_model_can_be_ablated():
     mini = marstts.load("mini")

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import marstts
+from marstts import audio
 from marstts.audio import Waveform, write
 from marstts.data.corpora import synthetic as corpora_synthetic
 from marstts.data.corpora.build_manifest import RawUtterance
@@ -227,7 +229,7 @@ def test_metrics_of_hard_texts_use_the_words_of_the_front_end():
 
 def test_the_synthetic_test_set_is_kept_in_the_users_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert catalog.cached_synthetic() == tmp_path / "marstts" / "synthetic-testset"
+    assert catalog.cached_testset("synthetic") == tmp_path / "marstts" / "synthetic-testset"
 
 
 # Seed-TTS-eval, LibriSpeech, anything
@@ -398,3 +400,14 @@ def test_lists_of_recordings_that_cannot_be_read_are_refused(tmp_path: Path):
     (tmp_path / "one.txt").mkdir()
     with pytest.raises(DataError, match=r"one\.txt: expected a file"):
         open_testset(str(tmp_path))
+
+
+def test_the_packaged_voices_are_a_test_set_that_needs_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("shutil.which", lambda program: None)
+    assert missing_for_testset("packaged-voices") == []
+    for root in (None, tmp_path / "own"):
+        trials = open_testset("packaged-voices", root)
+        assert {trial.speaker for trial in trials} == set(marstts.voices())
+        assert all(audio.read(trial.reference).seconds > 1 for trial in trials)
+        assert open_testset("packaged-voices", root) == trials

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import random
-import re
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,6 @@ from marstts.listening_test.preference import open_preference_plan
 from marstts.listening_test.rating import open_rating_plan
 from marstts.listening_test.service import SessionService
 from marstts.listening_test.store import AnswerStore, read_records
-from marstts.listening_test.turk import export_sessions, read_results
 
 pytestmark = pytest.mark.slow  # a browser plays the recordings
 
@@ -143,35 +140,3 @@ def test_a_developer_compares_two_folders_by_keyboard_and_reads_the_result(perso
             "B better: 0, A better: 2"
         )
     store.close()
-
-
-def test_a_worker_fills_in_the_form_for_mechanical_turk(person, small, tmp_path):
-    folder = tmp_path / "turk"
-    export_sessions(small.plan, folder, folder.as_uri(), 1)
-    with (folder / "inputs.csv").open(encoding="utf-8", newline="") as file:
-        [inputs] = csv.DictReader(file)
-    layout = (folder / "hit.html").read_text(encoding="utf-8")
-    page = folder / "filled.html"
-    page.write_text(re.sub(r"\$\{(\w+)\}", lambda variable: inputs[variable[1]], layout), encoding="utf-8")
-    person.resize(PHONE)
-    target = "https://workersandbox.mturk.com"
-    person.browser.get(f"{page.as_uri()}?assignmentId=A1&turkSubmitTo={target}")
-    assert person.evaluate("document.querySelector('form').action") == f"{target}/mturk/externalSubmit"
-    person.press("\t")  # a browser plays nothing before the first touch of the page
-    person.browser.execute_script(
-        "document.querySelectorAll('audio')[6].play()"
-    )  # the first after six times three tones
-    person.wait("document.querySelectorAll('audio')[6].ended")
-    person.browser.execute_script(
-        "document.querySelectorAll('fieldset').forEach((one) => one.querySelector('input[value=\"3\"]').click())"
-    )
-    sent = person.evaluate("Object.fromEntries(new FormData(document.querySelector('form')))")
-    assert sent["assignmentId"] == "A1" and person.evaluate("document.querySelector('form').checkValidity()")
-
-    results = tmp_path / "results.csv"
-    row = {"WorkerId": "W", "Input.session": inputs["session"], **{f"Answer.{name}": sent[name] for name in sent}}
-    results.write_text("\n".join(",".join(part) for part in (row, row.values())), encoding="utf-8")
-    [record] = read_results(results, folder / "key.json")
-    assert [answer.choice for answer in record.answers] == [3] * record.num_trials
-    in_time = [answer.response_seconds >= answer.audio_seconds for answer in record.answers]
-    assert in_time == [True] + [False] * (record.num_trials - 1)

@@ -38,6 +38,7 @@ from marstts.evaluation.score import score_systems
 from marstts.evaluation.systems import Clone, ground_truth_of
 from marstts.evaluation.testsets.catalog import (
     CORPORA,
+    PACKAGED_VOICES,
     RENDERED,
     SYNTHETIC,
     missing_for_testset,
@@ -83,7 +84,7 @@ def evaluate_systems(
         list[str] | None,
         typer.Option(
             help="System to score, may be given several times: a model by name or folder (mini; mini@no-ras and "
-            "mini@no-quality-prefix are ablations), a folder of <trial id>.wav, "
+            "mini@no-quality-prefix are ablations), a folder of <trial id>.wav; NAME=SYSTEM gives it a name; "
             f"{', '.join((*BASELINES, *DEFAULT_BASELINES))}.",
             show_default=False,
         ),
@@ -91,8 +92,8 @@ def evaluate_systems(
     testset: Annotated[
         str,
         typer.Option(
-            help=f"{', '.join((*RENDERED, *CORPORA))}, a testset.jsonl, an utterances.jsonl, or a folder of "
-            "recordings with their transcripts."
+            help=f"{', '.join((PACKAGED_VOICES, *RENDERED, *CORPORA))}, a testset.jsonl, an utterances.jsonl, or a "
+            "folder of recordings with their transcripts."
         ),
     ] = SYNTHETIC,
     output: Annotated[

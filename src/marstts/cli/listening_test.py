@@ -1,4 +1,4 @@
-"""`marstts listening-test`: listening tests as a page or for Mechanical Turk, and their results."""
+"""`marstts listening-test`: listening tests as a page in the browser, and their results."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import typer
 
 from marstts.cli.terminal import printed_warnings
 from marstts.errors import DataError, check_installed
-from marstts.evaluation.open_systems import SystemOptions, find_systems, model_folder
+from marstts.evaluation.open_systems import SystemOptions, find_systems, model_folder, split_label
 from marstts.evaluation.score import generate_takes
 from marstts.evaluation.systems import Clone
-from marstts.evaluation.testsets.catalog import open_testset, subsample
+from marstts.evaluation.testsets.catalog import PACKAGED_VOICES, open_testset, subsample
 from marstts.io.file_errors import printable_text
 from marstts.listening_test.analysis import analyze, as_json, as_markdown
 from marstts.listening_test.config import read_listening_test
@@ -26,7 +26,6 @@ from marstts.listening_test.preference import count_preferences, open_preference
 from marstts.listening_test.rating import open_rating_plan
 from marstts.listening_test.service import SessionService, TestPlan
 from marstts.listening_test.store import AnswerStore, read_records
-from marstts.listening_test.turk import export_sessions, read_results
 from marstts.metrics.testset import trials_digest
 
 log = logging.getLogger(__name__)
@@ -62,32 +61,14 @@ def serve(test: TestSource, address: Address = LOCAL, port: Port = 8765) -> None
         log.info(f"listeners so far: {store.count()}; `marstts listening-test analyze {test}` shows the results")
 
 
-@app.command()
-def export(
-    test: TestSource,
-    output: Annotated[Path, typer.Option(help="Folder to write; it must be new or empty.")],
-    audio_url: Annotated[str, typer.Option(help="Where you will put the folder audio/, e.g. https://host/test.")],
-    listeners: Annotated[int, typer.Option(min=1, max=10_000, help="Sessions to write, one HIT each.")] = 20,
-) -> None:
-    """Write a test for Mechanical Turk: a HIT's layout, its inputs, the recordings, and the key to them."""
-    plan = open_rating_plan(read_listening_test(test))
-    export_sessions(plan, output, audio_url, listeners)
-    log.info(f"{output}: hit.html, inputs.csv ({listeners} HITs), audio/; keep key.json secret")
-
-
 @app.command("analyze")
 def analyze_command(
     test: TestSource,
-    turk: Annotated[
-        Path | None, typer.Option(metavar="RESULTS.csv", help="Results of Mechanical Turk instead of the database.")
-    ] = None,
-    key: Annotated[Path | None, typer.Option(metavar="key.json", help="The key that `export` wrote.")] = None,
     as_data: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Exclude listeners who broke the test's rules, and print means with 95 % intervals."""
     config = read_listening_test(test)
-    records = read_results(turk, key) if turk is not None else read_records(config.database)
-    analysis = analyze(records, config.rules, config.headphones)
+    analysis = analyze(read_records(config.database), config.rules, config.headphones)
     typer.echo(json.dumps(as_json(analysis, config.rules), indent=2) if as_data else as_markdown(analysis))
 
 
@@ -96,10 +77,11 @@ def ab(
     a: Annotated[str, typer.Argument(help="A folder of takes, <sentence>.wav, or a model by name or folder.")],
     b: Annotated[str, typer.Argument(help="Another one; the same sentences.")],
     testset: Annotated[
-        str, typer.Option(help="Test set that models speak: synthetic, a testset.jsonl, …")
-    ] = "synthetic",
+        str,
+        typer.Option(help="Test set that models speak: packaged-voices, a folder of recordings, a testset.jsonl, …"),
+    ] = PACKAGED_VOICES,
     root: Annotated[Path | None, typer.Option(help="Folder of the test set's recordings.")] = None,
-    clone: Annotated[Clone, typer.Option(help="How models use a reference.")] = Clone.DEEP,
+    clone: Annotated[Clone, typer.Option(help="How models use a reference.")] = Clone.SHALLOW,
     takes: Annotated[
         Path | None, typer.Option(help="Folder that keeps the takes of models, for later runs.", show_default=False)
     ] = None,
@@ -141,15 +123,16 @@ class ModelTakes:
 
     def folder_of(self, name: str) -> Path:
         """The folder of takes of a name: itself, or what that model synthesizes; DataError where a take fails."""
-        if model_folder(name.partition("@")[0]) is None:
-            return Path(name)
-        [system] = find_systems(name, SystemOptions([self.clone], self.seed, {}, None))
+        system = split_label(name)[1]
+        if model_folder(system.partition("@")[0]) is None:
+            return Path(system)
+        [speaker] = find_systems(name, SystemOptions([self.clone], self.seed, {}, None))
         trials = subsample(open_testset(self.testset, self.root), self.limit)
-        identity = f"{system.name} {system.version} {trials_digest(trials)}"
+        identity = f"{speaker.name} {speaker.version} {trials_digest(trials)}"
         folder = self.output / hashlib.sha256(identity.encode()).hexdigest()[:16]
         folder.mkdir(parents=True, exist_ok=True)
         with printed_warnings():
-            takes = generate_takes(system, trials, folder)
+            takes = generate_takes(speaker, trials, folder)
         failed = [f"{take.trial}: {take.error}" for take in takes.values() if take.error]
         if failed:
             raise DataError(f"{name}: cannot be compared, for these takes failed: {'; '.join(failed[:3])}")

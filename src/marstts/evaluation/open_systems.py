@@ -64,7 +64,7 @@ def choose_metrics_model(named: str | None, systems: Sequence[str]) -> str | Non
     """The model of the metrics: the named one, else the first model among the systems, else mini; None for "none"."""
     if named is not None:
         return None if named == "none" else named
-    return next((model for name in systems if is_model(model := name.partition("@")[0])), "mini")
+    return next((model for name in systems if is_model(model := split_label(name)[1].partition("@")[0])), "mini")
 
 
 def is_model(name: str) -> bool:
@@ -99,8 +99,19 @@ def system_problems(names: Sequence[str], options: SystemOptions) -> list[str]:
     return [problem for name in names if (problem := system_problem(name, options)) is not None]
 
 
+def split_label(name: str) -> tuple[str, str]:
+    """The label and the system of `LABEL=SYSTEM`; no label where nothing is labeled, as in a path with an = in it."""
+    label, equals, system = name.partition("=")
+    return (label, system) if equals and not any(mark in label for mark in "/\\.") else ("", name)
+
+
 def system_problem(name: str, options: SystemOptions) -> str | None:
     """The problem that prevents opening one system; opens no model."""
+    label, system = split_label(name)
+    if label:
+        is_labeled = bool(system) and (is_model(system.partition("@")[0]) or Path(system).is_dir())
+        expected = "expected NAME=SYSTEM with a model or a folder of takes as the system"
+        return system_problem(system, options) if is_labeled else f"{printable_name(name)}: {expected}"
     if name == GROUND_TRUTH:
         return None
     if name == CODEC_RESYNTHESIS:
@@ -137,6 +148,7 @@ def find_systems(name: str, options: SystemOptions) -> list[System]:
     problem = system_problem(name, options)
     if problem is not None:
         raise DataError(problem)
+    label, name = split_label(name)
     if name == GROUND_TRUTH:
         return [GroundTruth()]
     if name == CODEC_RESYNTHESIS:
@@ -149,8 +161,8 @@ def find_systems(name: str, options: SystemOptions) -> list[System]:
     model, _, variant = name.partition("@")
     folder = model_folder(model)
     if folder is None:
-        return [TakesFolder(Path(name))]
-    return find_clones(load_model(model), row_name(Path(model)), folder_digest(folder), variant, options)
+        return [TakesFolder(Path(name), label)]
+    return find_clones(load_model(model), label or row_name(Path(model)), folder_digest(folder), variant, options)
 
 
 def row_name(model: Path) -> str:

@@ -95,7 +95,7 @@ def score_systems(
     if repeated := next((name for name in names if names.count(name) > 1), None):
         raise DataError(
             f"two systems are named {printable_text(repeated)!r}, and their scores must not mix; name each system "
-            "once, and rename one of two folders of the same name"
+            "once, and give two folders of the same name other names, as in --system before=FOLDER"
         )
     with lock_folder(output, DataError):
         metrics = load_metrics()

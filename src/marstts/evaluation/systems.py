@@ -163,10 +163,10 @@ class TakesFolder:
 
     timed = False
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, label: str = "") -> None:
         if not folder.is_dir():
             raise DataError(f"{printable_name(folder)}: expected a folder with one <trial id>.wav per trial")
-        self.name = folder.resolve().name
+        self.name = label or folder.resolve().name
         self.version = folder_digest(folder, TAKE_SUFFIXES)
         self._folder = folder
 

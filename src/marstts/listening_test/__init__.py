@@ -4,6 +4,6 @@ Upstream: folders of takes, one per system, as `marstts evaluate` writes them.  
 
 `config` describes a test, `evaluation_folder` takes its recordings from an evaluation, `stimuli` checks and encodes
 them. `design` assigns trials to listeners, `rating` and `preference` are the two kinds of test, `store` keeps the
-answers. `service` and `web` serve the page, `turk` writes the test for Mechanical Turk. `analysis` excludes listeners
+answers. `service` and `web` serve the page. `analysis` excludes listeners
 by rules and averages the others' answers.
 """

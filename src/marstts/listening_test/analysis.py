@@ -1,6 +1,6 @@
 """Excluding listeners by rules, and the mean ratings of the others.
 
-Upstream: `store.read_records`, `turk.read_results`.  Downstream: `marstts listening-test analyze`.
+Upstream: `store.read_records`.  Downstream: `marstts listening-test analyze`.
 MARS6 (arXiv:2501.05787), Sec. V, excludes anomalous listeners; `config.Rules` defines them, and an excluded listener is
 reported with every rule they broke.
 

@@ -1,6 +1,6 @@
 """The trials of each listener and their order: a function of the test, the seed and the listener's number.
 
-Upstream: names of systems and sentences from `stimuli`.  Downstream: `service`, `turk`.
+Upstream: names of systems and sentences from `stimuli`.  Downstream: `service`.
 
 Two Latin squares. The first assigns systems to sentences: over as many listeners as there are systems, each of their
 sentences is played from every system, and no listener gets a sentence twice (repeats excepted). The second, a Williams

@@ -1,6 +1,6 @@
 """The headphone check: of three tones the quietest one must be named; over loudspeakers another one seems quietest.
 
-Upstream: a random generator.  Downstream: `service`, `turk`.
+Upstream: a random generator.  Downstream: `service`.
 Woods, Siegel, Traer & McDermott, "Headphone screening to facilitate web-based auditory experiments" (2017): of three
 tones of 200 Hz one is 6 dB quieter, and one of the other two is in opposite phase left and right. Through the air the
 two channels of that one cancel, and it seems the quietest. Five of six correct is a pass.  Deviations: none known.

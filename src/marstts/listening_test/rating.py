@@ -1,6 +1,6 @@
 """A listening test of naturalness and similarity, planned and ready to be served.
 
-Upstream: `config`, `stimuli`, `design`.  Downstream: `service`, `turk`.
+Upstream: `config`, `stimuli`, `design`.  Downstream: `service`.
 """
 
 from __future__ import annotations

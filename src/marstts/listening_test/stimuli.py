@@ -1,6 +1,6 @@
 """The recordings of a listening test, checked before it starts, and the anchors made of them.
 
-Upstream: `config`, `audio.read`.  Downstream: `design` (the names), `service` and `turk` (the audio).
+Upstream: `config`, `audio.read`.  Downstream: `design` (the names), `service` (the audio).
 
 Everything wrong with the recordings is reported at once, by name; nothing is dropped silently. All are brought to one
 loudness. The degraded anchor is speech times noise at 0 dB, the reference unit of ITU-T P.810 (MNRU); the middling one

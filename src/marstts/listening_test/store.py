@@ -302,13 +302,13 @@ class AnswerRow(Config):
         if self.choice not in self.question.scale:
             raise ValueError(f"choice {self.choice} is not on the scale of {self.question.value}")
         trial = ListeningTrial(self.question, self.kind, self.system, self.sentence)
-        check_trial(trial)
+        _check_trial(trial)
         return Answer(
             name_listener(self.listener), self.position, trial, self.audio_seconds, self.choice, self.response_seconds
         )
 
 
-def check_trial(trial: ListeningTrial) -> None:
+def _check_trial(trial: ListeningTrial) -> None:
     """Raise ValueError for a trial that no design makes: the analysis relies on its anchors and sides."""
     is_preference = trial.question is Question.PREFERENCE
     anchors = {anchor.value for anchor in ATTENTION_CHECKS.get(trial.question, ())}

@@ -16,6 +16,7 @@ from marstts.evaluation.testsets.ears import VALIDATION, read_ears
 from marstts.evaluation.testsets.folder import read_folder
 from marstts.evaluation.testsets.hard_texts import read_hard_texts
 from marstts.evaluation.testsets.librispeech import read_librispeech
+from marstts.evaluation.testsets.packaged_voices import read_packaged_voices
 from marstts.evaluation.testsets.real_speakers import read_real_speakers
 from marstts.evaluation.testsets.seed_tts import read_seed_tts
 from marstts.evaluation.testsets.synthetic import read_synthetic, rendering_problems
@@ -23,7 +24,7 @@ from marstts.io.file_errors import printable_name
 from marstts.io.hash_order import hash_order
 from marstts.metrics.testset import Trial, make_trials, read_testset
 
-SYNTHETIC = "synthetic"
+SYNTHETIC, PACKAGED_VOICES = "synthetic", "packaged-voices"
 RENDERED: dict[str, Callable[[Path], list[Trial]]] = {
     SYNTHETIC: read_synthetic,
     "hard-texts": read_hard_texts,
@@ -46,8 +47,10 @@ def open_testset(name: str, root: Path | None = None) -> list[Trial]:
     A path is a testset.jsonl, a manifest (utterances.jsonl) or a folder of recordings with transcripts. The voices of
     `synthetic` and `hard-texts` are rendered into `root`, or into the user's cache. Raises DataError otherwise.
     """
+    if name == PACKAGED_VOICES:
+        return read_packaged_voices(root or cached_testset(PACKAGED_VOICES))
     if name in RENDERED:
-        return RENDERED[name](root or cached_synthetic())
+        return RENDERED[name](root or cached_testset(SYNTHETIC))
     if name in CORPORA:
         if root is None:
             raise DataError(f"the test set {name!r} is not part of the package; give its folder with --root")
@@ -65,7 +68,7 @@ def open_testset(name: str, root: Path | None = None) -> list[Trial]:
 
 def unknown_testset(name: str) -> str:
     """The sentence about a name that is neither a test set's nor a path."""
-    known = ", ".join((*RENDERED, *CORPORA))
+    known = ", ".join((PACKAGED_VOICES, *RENDERED, *CORPORA))
     return (
         f"{printable_name(name)}: there is no such test set; expected {known}, a testset.jsonl, an utterances.jsonl or "
         "a folder of recordings"
@@ -75,8 +78,8 @@ def unknown_testset(name: str) -> str:
 def missing_for_testset(name: str, root: Path | None = None) -> list[str]:
     """Requirements of the trials that are missing, in sentences; empty if nothing is."""
     if name in RENDERED:
-        return rendering_problems(root or cached_synthetic())
-    return [] if name in CORPORA or path_exists(Path(name)) else [unknown_testset(name)]
+        return rendering_problems(root or cached_testset(SYNTHETIC))
+    return [] if name == PACKAGED_VOICES or name in CORPORA or path_exists(Path(name)) else [unknown_testset(name)]
 
 
 def path_exists(path: Path) -> bool:
@@ -87,10 +90,10 @@ def path_exists(path: Path) -> bool:
         return False
 
 
-def cached_synthetic() -> Path:
-    """Folder of the rendered synthetic test set, kept between runs."""
+def cached_testset(name: str) -> Path:
+    """Folder of the recordings of a test set, kept between runs."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "marstts" / "synthetic-testset"
+    return Path(base) / "marstts" / f"{name}-testset"
 
 
 def subsample(trials: Sequence[Trial], limit: int | None) -> list[Trial]:
