@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 import marstts
+from marstts.audio import Waveform
 from marstts.synthesis.loading import load
 from marstts.synthesis.speech import Speech
 from marstts.synthesis.synthesizer import Synthesizer
+from marstts.synthesis.voices import packaged_names, voice_table, voices
 from marstts.voice import Voice
 
 
@@ -24,7 +26,12 @@ def loaded_after(statement: str) -> set[str]:
 def test_public_names_are_those_of_their_modules():
     assert (marstts.load, marstts.Voice) == (load, Voice)
     assert (marstts.Speech, marstts.Synthesizer) == (Speech, Synthesizer)
-    assert dir(marstts) == ["Speech", "Synthesizer", "Voice", "__version__", "load"]
+    assert (marstts.Waveform, marstts.voices) == (Waveform, voices)
+    assert dir(marstts) == ["Speech", "Synthesizer", "Voice", "Waveform", "__version__", "load", "voices"]
+
+
+def test_the_packaged_voices_are_listed_with_the_default_first():
+    assert marstts.voices()[0] == voice_table().default and sorted(marstts.voices()) == sorted(packaged_names())
 
 
 def test_an_unknown_name_is_an_attribute_error():

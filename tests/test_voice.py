@@ -1,3 +1,4 @@
+import copy as copies
 import dataclasses
 import json
 
@@ -21,6 +22,16 @@ def make_voice(deep=True):
         source_sha256="ab" * 32,
         consent="Ada herself, in writing",
     )
+
+
+def test_voices_are_equal_by_content(tmp_path):
+    make_voice().save(tmp_path / "ada.voice")
+    for copy in (make_voice(), Voice.load(tmp_path / "ada.voice"), copies.deepcopy(make_voice())):
+        assert copy == make_voice() and hash(copy) == hash(make_voice())
+    louder = {role: 2 * values for role, values in make_voice().embeddings.items()}
+    for change in ({"name": "Bert"}, {"prefix": None}, {"embeddings": louder}, {"reference": b"x"}):
+        assert dataclasses.replace(make_voice(), **change) != make_voice()
+    assert make_voice() != "Ada" and len({make_voice(), make_voice(deep=False), make_voice()}) == 2
 
 
 def rewrite(path, tensors=None, **changes):

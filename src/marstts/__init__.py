@@ -15,9 +15,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from marstts.audio.waveform import Waveform
     from marstts.synthesis.loading import load
     from marstts.synthesis.speech import Speech
     from marstts.synthesis.synthesizer import Synthesizer
+    from marstts.synthesis.voices import voices
     from marstts.voice import Voice
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -25,13 +27,15 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 __version__ = "0.1.0"
 
-__all__ = ["Speech", "Synthesizer", "Voice", "__version__", "load"]
+__all__ = ["Speech", "Synthesizer", "Voice", "Waveform", "__version__", "load", "voices"]
 
 _MODULES = {
     "Speech": "marstts.synthesis.speech",
     "Synthesizer": "marstts.synthesis.synthesizer",
     "Voice": "marstts.voice",
+    "Waveform": "marstts.audio.waveform",
     "load": "marstts.synthesis.loading",
+    "voices": "marstts.synthesis.voices",
 }
 
 

@@ -115,6 +115,13 @@ class Voice:
         if max(map(len, transcripts)) > MAX_TRANSCRIPT:
             raise VoiceError(f"the transcript of a voice has at most {MAX_TRANSCRIPT} characters")
 
+    def __eq__(self, other: object) -> bool:
+        """Voices are equal by content."""
+        return self.to_bytes() == other.to_bytes() if isinstance(other, Voice) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.to_bytes())
+
     def __repr__(self) -> str:
         kind = "shallow" if self.prefix is None else f"deep, {len(self.prefix.codes[0])} patches of prefix"
         return f"Voice({self.name!r}, {kind}, encoders {', '.join(self.encoders.values())})"

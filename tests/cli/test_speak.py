@@ -134,8 +134,16 @@ def test_the_voice_must_come_one_way(reference_file: Path):
 
 
 def test_text_is_read_from_standard_input(reference_file: Path):
-    result = RUN.invoke(app, ["speak", "-", "--reference", str(reference_file), "--json"], input="The cat sat.\n")
-    assert [take["text"] for take in json.loads(result.stdout)["takes"]] == ["The cat sat."]
+    for words in (["-"], ["--file", "-"], ["-", "--stream", "--output", "a.wav"]):
+        result = RUN.invoke(
+            app, ["speak", *words, "--reference", str(reference_file), "--json"], input="The cat sat.\n"
+        )
+        assert [take["text"] for take in json.loads(result.stdout)["takes"]] == ["The cat sat."]
+    result = RUN.invoke(
+        app, ["speak", "--file", "-", "--batch", "2", "--output", "lines", "--reference", str(reference_file)],
+        input="The cat sat.\nThe mat sat.\n",
+    )  # fmt: skip
+    assert result.exit_code == 0 and len(list(Path("lines").glob("*.wav"))) == 2
 
 
 def test_a_recording_can_be_given_as_the_voice(reference_file: Path):

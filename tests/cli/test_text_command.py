@@ -50,7 +50,8 @@ def test_files_standard_input_and_ssml_are_read(tmp_path: Path) -> None:
     plain.write_text("# One\n- 5 km\n", encoding="utf-8")
     ssml.write_text('<speak>Hi.<break time="1s"/><voice name="anna">Ho.</voice></speak>', encoding="utf-8")
     assert RUN.invoke(APP, ["--file", str(plain)]).stdout == "One. [pause 0.5 s]\nfive kilometers\n"
-    assert RUN.invoke(APP, ["--file", "-"], input="It is 5 km.").stdout == "It is five kilometers.\n"
+    for words in (["--file", "-"], ["-"]):
+        assert RUN.invoke(APP, words, input="It is 5 km.").stdout == "It is five kilometers.\n"
     assert RUN.invoke(APP, ["--file", str(ssml)]).stdout == "Hi. [pause 1 s]\nHo. [voice anna]\n"
 
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
@@ -56,10 +57,10 @@ class LazyCommand:
             self.raise_if_extra_is_missing(name, error)
             raise
         if isinstance(found, typer.Typer):
-            return typer.main.get_group(found)
+            return hide_types_of_flags(typer.main.get_group(found))
         single = typer.Typer(add_completion=False)
         single.command(name)(found)
-        return typer.main.get_command(single)
+        return hide_types_of_flags(typer.main.get_command(single))
 
     def raise_if_extra_is_missing(self, name: str, error: ModuleNotFoundError) -> None:
         """Raise MissingExtraError, which names the extra, where a package of it could not be imported."""
@@ -69,6 +70,23 @@ class LazyCommand:
         raise MissingExtraError(
             f"`marstts {name}` needs the package {package!r}, which is not installed: pip install 'marstts[{extra}]'"
         ) from error
+
+
+def hide_types_of_flags(command: Any) -> Any:
+    """The command, whose help shows `--json` instead of `--json <bool>`: a flag takes no value."""
+    get_params = command.get_params
+
+    def get_params_without_types(ctx: Any) -> list[Any]:
+        found = list(get_params(ctx))
+        for option in found:
+            if getattr(option, "is_flag", False):
+                option.metavar = ""
+        return found
+
+    command.get_params = get_params_without_types
+    for single in getattr(command, "commands", {}).values():
+        hide_types_of_flags(single)
+    return command
 
 
 HELP = "--help"
@@ -106,9 +124,14 @@ COMMANDS = {
 class LazyGroup(TyperGroup):
     """The group of all sub-commands. Listing them imports none; calling one imports its module."""
 
+    def main(self, *arguments: Any, **settings: Any) -> Any:
+        escape_what_streams_cannot_encode()
+        return super().main(*arguments, **settings)
+
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands = {name: TyperCommand(name, help=command.help) for name, command in COMMANDS.items()}
+        hide_types_of_flags(self)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, placeholder, rest = super().resolve_command(ctx, args)
@@ -146,6 +169,13 @@ def describe_system_error(error: OSError | MemoryError) -> str | None:
     if error.errno in RESOURCE_ERRNOS:
         return f"the command cannot go on: {describe_os_error(error)}"
     return None
+
+
+def escape_what_streams_cannot_encode() -> None:
+    """Let a console or pipe with an old encoding show characters that it lacks as escapes, instead of ending."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def replace_closed_streams() -> None:

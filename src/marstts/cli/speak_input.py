@@ -33,7 +33,7 @@ def choose_text(text: str | None, file: str | None) -> str:
     """The text to speak, given in one way; raises ConfigError for two ways or none, TextError for unreadable files."""
     if (text is None) == (file is None):
         raise ConfigError(f"give the text either as TEXT or with --file, not {'both' if file else 'neither'}")
-    if text == STANDARD_INPUT:
+    if STANDARD_INPUT in (text, file):
         content = sys.stdin.buffer.read(MAX_TEXT_BYTES + 1)
         if len(content) > MAX_TEXT_BYTES:
             raise TextError(f"standard input: the text has more than {MAX_TEXT_BYTES} bytes; split it")

@@ -36,7 +36,7 @@ START_CHARACTERS = 20_000
 
 def text(
     words: Annotated[
-        str | None, typer.Argument(metavar="TEXT", help="A text; or use --file.", show_default=False)
+        str | None, typer.Argument(metavar="TEXT", help="A text; - reads it from standard input.", show_default=False)
     ] = None,
     file: Annotated[
         str | None, typer.Option(metavar="FILE", help="Read a text, SSML or EPUB file; - is standard input.")
@@ -62,10 +62,10 @@ def text(
 
 def passages_of(words: str | None, file: str | None, lexicon: Lexicon, notes: Notes) -> Iterator[Passage]:
     """The passages of the text that was asked for; warnings are printed after the last."""
-    if words is not None:
-        yield from _whole(words, lexicon)
-    elif file == "-":
+    if "-" in (words, file):
         yield from _stream(TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig"), lexicon, "standard input")
+    elif words is not None:
+        yield from _whole(words, lexicon)
     elif is_epub_file(Path(str(file))):
         book = read_book(str(file), notes)
         for warning in book.warnings:

@@ -17,13 +17,13 @@ from pathlib import Path
 
 import numpy as np
 
-from marstts.audio import Waveform
 from marstts.errors import ConfigError, MarsError
 from marstts.generation.scheduler import AsyncScheduler, RequestScheduler, Scheduler, SchedulerClient, SharedScheduler
 from marstts.synthesis import clone as cloning
 from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.incremental_decoder import ChunkSizes, StreamConfig
 from marstts.synthesis.model_session import ModelSession, OnTake
+from marstts.synthesis.reference_types import Reference, as_reference
 from marstts.synthesis.runner import Failed, Finished, Runner
 from marstts.synthesis.speech import Chunk, Samples, Speech, Take, pause_of, silence, spaced
 from marstts.synthesis.texts import Task, TextRun
@@ -68,21 +68,29 @@ class Synthesizer(ModelSession):
     in one batch. Their results do not depend on it.
     """
 
+    def __repr__(self) -> str:
+        encoders = ", ".join(self.encoder_names.values())
+        return (
+            f"Synthesizer({self.name!r}, {self.model.architecture}, codec {self.codec.spec.name}, encoders {encoders})"
+        )
+
     def clone(
         self,
-        reference: Waveform | Path | str,
+        reference: Reference,
         transcript: str | None = None,
         *,
+        sample_rate: int | None = None,
         name: str | None = None,
         consent: str = "",
         keep_reference: bool = True,
     ) -> Voice:
         """Clone the voice of a recording: a shallow clone, or with the `transcript` of the recording a deep one.
 
-        See `synthesis.clone.clone` for the requirements on a reference.
+        `reference` is a path, a `Waveform`, the bytes of an audio file, an array with its `sample_rate`, or a pair of
+        both. See `synthesis.clone.clone` for the requirements on a reference.
         """
         return cloning.clone(
-            reference,
+            as_reference(reference, sample_rate),
             transcript,
             codec=self.codec,
             encoders=self.encoders,

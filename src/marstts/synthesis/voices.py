@@ -54,6 +54,12 @@ def voice_table() -> VoiceTable:
     return read_config(VoiceTable, PACKAGED_VOICES / "voices.toml")
 
 
+def voices() -> list[str]:
+    """Names of the voices in the package, for `speak(text, voice=NAME)`; the first one is the default."""
+    default = voice_table().default
+    return sorted(packaged_names(), key=lambda name: name != default)
+
+
 def packaged_names() -> list[str]:
     """Names of the voices in the package."""
     return [entry.name for entry in voice_table().voices]
