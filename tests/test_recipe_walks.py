@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -122,10 +124,22 @@ def test_the_papers_evaluation_walks_whole_from_ears_to_table_figure_and_listeni
     package = environment_of(tmp_path / "package", PACKAGES["xttsv2"])
     (tmp_path / "envs" / "xttsv2" / "bin").mkdir(parents=True)
     (tmp_path / "envs" / "xttsv2" / "bin" / "python").symlink_to(package)
+    untuned = shutil.copytree(toy_bundle, tmp_path / "untuned")
+    described = json.loads((untuned / "bundle.json").read_text())
+    (untuned / "bundle.json").write_text(json.dumps(described | {"name": "untuned"}))
     for _ in range(2):
-        run(recipe / "evaluate.sh", work, ears, BASELINES="xttsv2", UNTUNED=str(toy_bundle), **variables)
+        run(recipe / "evaluate.sh", work, ears, BASELINES="xttsv2", UNTUNED=str(untuned), **variables)
     table = (work / "evaluation" / "report" / "report.md").read_text()
-    rows = ("xttsv2", "ground-truth", "codec-resynthesis", "(shallow)", "(deep)", "no-ras", "no-quality-prefix")
+    rows = (
+        "xttsv2",
+        "ground-truth",
+        "codec-resynthesis",
+        "(shallow)",
+        "(deep)",
+        "no-ras",
+        "no-quality-prefix",
+        "untuned (shallow)",
+    )
     assert [name for name in rows if name not in table] == []
     assert (work / "evaluation" / "report" / "wer_by_style.png").is_file()
     test = read_listening_test(work / "evaluation" / "listening" / "test.toml")
