@@ -122,7 +122,8 @@ def read_chosen(path: Path, wanted: Callable[[Utterance], bool]) -> list[Utteran
 
     DataError where lines are invalid or repeat an id.
     """
-    chosen, problems = [], []
+    chosen: list[Utterance] = []
+    problems: list[str] = []
     for line in scan_manifest(path):
         if line.utterance is None:
             problems.append(f"line {line.number}: {line.problem}")

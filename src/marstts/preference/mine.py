@@ -238,7 +238,7 @@ def is_reference(config: MineConfig, min_source_rate: int, utterance: Utterance)
 
 def read_references(manifests: Sequence[Path], wanted: Callable[[Utterance], bool]) -> list[Utterance]:
     """The wanted utterances of all manifests, with absolute paths; of several, ids begin with the manifest's folder."""
-    found = []
+    found: list[Utterance] = []
     for manifest in manifests:
         folder = manifest.absolute().parent
         place = partial(placed, folder, f"{folder.name}." if len(manifests) > 1 else "")

@@ -208,7 +208,8 @@ class PretrainTask:
         flops = TRAINING_PASSES * forward_flops(config.model, on_cpu.text_lengths, on_cpu.patch_lengths)
         padding = 1 - num_patches / on_cpu.patches[..., 0].numel()
         size = {"num_patches": num_patches, "flops": flops, "model_seconds": model_seconds}
-        return {**{name: value * weight for name, value in {**scores, "padding": padding}.items()}, **size}
+        logged: dict[str, float | Tensor] = {**scores, "padding": padding}
+        return {**{name: value * weight for name, value in logged.items()}, **size}
 
     def losses(
         self,
