@@ -215,7 +215,11 @@ class Runner:
         task = running.task
         following = task.sentence.advance(running.attempt, take)
         if isinstance(following, Take):
-            kept = at_speed(following, task.rate)
+            try:
+                kept = at_speed(following, task.rate)
+            except MarsError as error:
+                yield self._fail(task.text, error)
+                return
             task.text.keep(task, kept)
             yield Finished(task, kept, None, kept.words or () if self._sizes else ())
             return
