@@ -21,20 +21,20 @@ SLOWEST_SECONDS = 10.0
 
 
 def timed(read: Callable[[], object]) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     try:
         read()
     except MarsError as error:
         assert "\n" not in str(error)
-    assert time.monotonic() - started < SLOWEST_SECONDS
+    assert time.process_time() - started < SLOWEST_SECONDS
 
 
 def test_comments_before_an_ssml_document_take_linear_time() -> None:
-    started = time.monotonic()
+    started = time.process_time()
     assert not is_ssml("<!---->" * 280 + "x")
     assert is_ssml("<!-- a --> <!-- b\n -->\n<speak>")
     assert not is_ssml("<!-- <speak> -->")
-    assert time.monotonic() - started < SLOWEST_SECONDS
+    assert time.process_time() - started < SLOWEST_SECONDS
 
 
 @pytest.mark.parametrize(

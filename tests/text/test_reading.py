@@ -14,6 +14,7 @@ from marstts.text.lexicon import Lexicon
 from marstts.text.normalize import normalize
 from marstts.text.reading import read_stream, read_text, stream_sentences
 from marstts.text.rules.characters import is_readable
+from marstts.text.segments import Pauses
 from marstts.text.sentences import split_sentences
 
 MARKS = frozenset(".,?!;:'\" -")
@@ -219,6 +220,7 @@ def test_long_text_without_sentence_ends_is_cut_between_words() -> None:
          [("One.", "paragraph"), ("", "scene"), ("Two.", "paragraph"), ("", "scene"), ("Three.", "sentence")]),
         ("Title\n---\nText", [("Title.", "sentence"), ("Text", "sentence")]),
         ("<p>One.</p><hr/><p>Two</p>", [("One.", "paragraph"), ("", "scene"), ("Two", "paragraph")]),
+        ("---\nOne.\n\n* * *\n", [("One.", "paragraph")]),
         ("One\ntwo.\n\n", [("One two.", "paragraph")]),
     ],
 )  # fmt: skip
@@ -226,6 +228,15 @@ def test_paragraphs_and_scenes_end_with_a_segment(written: str, expected: list[t
     assert [(each.text, each.boundary.value) for each in read_text(written).segments] == expected
 
 
+def test_pauses_of_paragraphs_and_scenes_are_options() -> None:
+    text = "# Title\n\nOne. Two.\n\n* * *\n\nThree.\n\n[pause:1s]\n\n- four\n- five"
+    usual = [each.pause_seconds for each in read_text(text).segments]
+    assert usual == [0.5, 0.0, 0.4, 1.2, 0.4, 1.4, 0.0, 0.0]
+    pauses = Pauses(heading=0.1, paragraph=0.2, scene=0.3)
+    others = [each.pause_seconds for each in read_text(text, pauses=pauses).segments]
+    assert others == [0.1, 0.0, 0.2, 0.3, 0.2, 1.2, 0.0, 0.0]
+
+
 def test_ssml_states_its_pauses_itself() -> None:
     segments = read_text("<speak><p>One.</p><p>Two.</p></speak>").segments
-    assert {each.boundary.value for each in segments} == {"sentence"}
+    assert {(each.boundary.value, each.pause_seconds) for each in segments} == {("sentence", 0.4)}

@@ -59,7 +59,20 @@ _MARKED_LINE = re.compile(r"\s*(?:[-*+•‣◦▪●\u2013>#|`~=_\[]|[0-9]{1,3}
 
 
 def cut_blocks(pieces: Iterable[str]) -> Iterator[Block]:
-    """The blocks of the text that `pieces` make together."""
+    """The blocks of the text that `pieces` make together; a scene break only between two others."""
+    scene: Block | None = None
+    has_begun = False
+    for block in _all_blocks(pieces):
+        if block.kind is Kind.SCENE:
+            scene = block if has_begun else None
+            continue
+        if scene is not None:
+            yield scene
+        scene, has_begun = None, True
+        yield block
+
+
+def _all_blocks(pieces: Iterable[str]) -> Iterator[Block]:
     cutter = BlockCutter()
     for piece in without_tags(pieces):
         yield from cutter.feed(piece)

@@ -17,13 +17,16 @@ from marstts.text.lexicon import Lexicon, apply_overrides
 from marstts.text.markdown import Kind
 from marstts.text.normalize import normalize_block
 from marstts.text.rules.engine import Step, Trace
-from marstts.text.segments import MAX_PAUSE_SECONDS, VOICE_MARK, Boundary, Segment
+from marstts.text.segments import MAX_PAUSE_SECONDS, VOICE_MARK, Boundary, Pauses, Segment
 from marstts.text.sentences import close, split_sentences
 from marstts.text.ssml import is_ssml, read_ssml
 
 MAX_SENTENCE_CHARACTERS = 160
-HEADING_PAUSE_SECONDS = 0.5
 DEFAULT_PAUSE_SECONDS = 0.5
+
+USUAL_PAUSES = Pauses()
+_STATED_PAUSES = Pauses(paragraph=0.0, scene=0.0)
+"""Those of SSML, which states its pauses itself."""
 
 _MARK = re.compile(
     rf"{VOICE_MARK}|\[pause(?::\s?(?P<number>[0-9]{{1,5}}(?:\.[0-9]{{1,3}})?)\s?(?P<unit>ms|s)?)?\]", re.IGNORECASE
@@ -63,7 +66,7 @@ class Reading:
         return tuple(segment.text for segment in self.segments if segment.text)
 
 
-def read_text(text: str, lexicon: Lexicon | None = None) -> Reading:
+def read_text(text: str, lexicon: Lexicon | None = None, pauses: Pauses = USUAL_PAUSES) -> Reading:
     """`text` as it is spoken; a text that begins with `<speak` is SSML.
 
     Raises TextError where SSML is malformed, or where an override is no pronunciation.
@@ -75,16 +78,18 @@ def read_text(text: str, lexicon: Lexicon | None = None) -> Reading:
         passages = [passage for part in document.segments for passage in _read_segment(part, lexicon or Lexicon())]
         words = " ".join(part.text for part in document.segments)
     else:
-        passages = list(read_stream([text], lexicon))
+        passages = list(read_stream([text], lexicon, pauses))
         words = text
     return Reading(
         tuple(passages), tuple(warnings + warnings_of((run for passage in passages for run in passage.left_out), words))
     )
 
 
-def read_stream(pieces: Iterable[str], lexicon: Lexicon | None = None) -> Iterator[Passage]:
+def read_stream(
+    pieces: Iterable[str], lexicon: Lexicon | None = None, pauses: Pauses = USUAL_PAUSES
+) -> Iterator[Passage]:
     """The passages of a text that comes in pieces, each as soon as it is complete; never SSML."""
-    yield from _close_all(_read_blocks(pieces, lexicon or Lexicon(), Segment()))
+    yield from _close_all(_read_blocks(pieces, lexicon or Lexicon(), Segment(), pauses))
 
 
 def stream_sentences(pieces: Iterable[str], lexicon: Lexicon | None = None) -> Iterator[str]:
@@ -118,7 +123,9 @@ def _closed(passage: Passage) -> Passage:
 def _read_segment(part: Segment, lexicon: Lexicon) -> Iterator[Passage]:
     """The passages of one part of an SSML document; the pause of the part follows the last."""
     style = replace(part, pause_seconds=0.0)
-    passages = [_without_boundaries(each) for each in _close_all(_read_blocks([part.text], lexicon, style))]
+    passages = [
+        _without_boundaries(each) for each in _close_all(_read_blocks([part.text], lexicon, style, _STATED_PAUSES))
+    ]
     if part.pause_seconds and passages and passages[-1].segments:
         *first, last = passages[-1].segments
         last = replace(last, pause_seconds=last.pause_seconds + part.pause_seconds)
@@ -136,16 +143,20 @@ def _without_boundaries(passage: Passage) -> Passage:
     return replace(passage, segments=tuple(segments))
 
 
-def _read_blocks(pieces: Iterable[str], lexicon: Lexicon, style: Segment) -> Iterator[tuple[Block, Passage]]:
+def _read_blocks(
+    pieces: Iterable[str], lexicon: Lexicon, style: Segment, pauses: Pauses
+) -> Iterator[tuple[Block, Passage]]:
     """The blocks and their passages; `[voice:NAME]` changes the voice of all that follows."""
     default = style.voice
     for block in cut_blocks(pieces):
-        passage, voice = _read_block(block, lexicon, style, default)
+        passage, voice = _read_block(block, lexicon, style, default, pauses)
         style = replace(style, voice=voice)
         yield block, passage
 
 
-def _read_block(block: Block, lexicon: Lexicon, style: Segment, default: str | None) -> tuple[Passage, str | None]:
+def _read_block(
+    block: Block, lexicon: Lexicon, style: Segment, default: str | None, pauses: Pauses
+) -> tuple[Passage, str | None]:
     """The passage of a block, and the voice at its end."""
     trace = Trace()
     segments: list[Segment] = []
@@ -161,13 +172,14 @@ def _read_block(block: Block, lexicon: Lexicon, style: Segment, default: str | N
             trace.record("voice", mark[0], f"voice {name}")
         start = mark.end()
     if block.kind is Kind.SCENE:
-        return Passage("", (replace(style, boundary=Boundary.SCENE),), (), ()), style.voice
+        return Passage("", (replace(style, boundary=Boundary.SCENE, pause_seconds=pauses.scene),), (), ()), style.voice
     last = _speak(_respelled(block.text[start:], lexicon, trace), trace, style)
     if last and block.kind is Kind.HEADING:
-        last[-1] = replace(last[-1], pause_seconds=HEADING_PAUSE_SECONDS)
+        last[-1] = replace(last[-1], pause_seconds=pauses.heading)
     segments += last
     if segments and block.ends_paragraph:
-        segments[-1] = replace(segments[-1], boundary=Boundary.PARAGRAPH)
+        seconds = segments[-1].pause_seconds + pauses.paragraph
+        segments[-1] = replace(segments[-1], boundary=Boundary.PARAGRAPH, pause_seconds=seconds)
     written = _VOICE.sub(" ", block.text).strip()
     return Passage(written, tuple(segments), tuple(trace.steps), tuple(trace.left_out)), style.voice
 

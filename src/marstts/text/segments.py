@@ -31,6 +31,16 @@ class Boundary(str, Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Pauses:
+    """Seconds of silence in addition to the usual pause after a sentence."""
+
+    heading: float = 0.5
+    paragraph: float = 0.4
+    scene: float = 1.2
+    """Of a line between scenes; the paragraph before it has its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Segment:
     """A sentence, or a pause alone, and how it is spoken."""
 

@@ -22,6 +22,7 @@ MAX_WAIT_CHARACTERS = 2000
 
 _SILENT = word_set("markup", "silent")
 _BLOCKS = word_set("markup", "blocks")
+_ITEMS = word_set("markup", "items")
 _INLINE = word_set("markup", "inline")
 _KNOWN = _SILENT | _BLOCKS | _INLINE | word_set("markup", "others") | SOUNDS
 _SURE = _KNOWN - word_set("markup", "placeholders")
@@ -194,6 +195,8 @@ class TagReader:
             return " " if self._in_row else "\n"
         if name == "hr":
             return "\n\n* * *\n\n"
+        if name in _ITEMS:
+            return "\n" if tag["end"] or name == "tr" else "\n- "
         if name in _BLOCKS:
             is_heading = len(name) == 2 and name[0] == "h" and name[1].isdigit() and not tag["end"]
             return "\n\n# " if is_heading else "\n\n"
