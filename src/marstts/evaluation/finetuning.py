@@ -144,7 +144,7 @@ class TakeJudge:
         sources: dict[str, list[int]] = {}
         for index, speaker in enumerate(train.utterances.strings("speaker")):
             sources.setdefault(speaker, []).append(index)
-        found = []
+        found: list[HeldOut] = []
         for index in range(len(validation)):
             utterance = validation.utterances[index]
             if not plain_words(utterance.text) or len(found) == self.takes:

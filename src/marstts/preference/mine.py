@@ -242,8 +242,13 @@ def read_references(manifests: Sequence[Path], wanted: Callable[[Utterance], boo
     for manifest in manifests:
         folder = manifest.absolute().parent
         place = partial(placed, folder, f"{folder.name}." if len(manifests) > 1 else "")
-        found += map(place, read_chosen(manifest, lambda one, place=place: wanted(place(one))))
+        found += map(place, read_chosen(manifest, partial(is_wanted, wanted, place)))
     return found
+
+
+def is_wanted(wanted: Callable[[Utterance], bool], place: Callable[[Utterance], Utterance], one: Utterance) -> bool:
+    """True if an utterance is wanted as it will be placed."""
+    return wanted(place(one))
 
 
 def placed(folder: Path, prefix: str, utterance: Utterance) -> Utterance:

@@ -325,9 +325,9 @@ class Sentences:
         for text in self._unread:
             if (has_room or text.continues) and (item := self._read(text)) is not None:
                 return item
-        if has_room and (text := next(self._texts, None)) is not None:
-            self._unread.append(text)
-            return self._read(text)
+        if has_room and (new := next(self._texts, None)) is not None:
+            self._unread.append(new)
+            return self._read(new)
         return None
 
     def _read(self, text: TextRun) -> Task | Failed | None:

@@ -90,15 +90,16 @@ def draw_speaker(base: BaseVoice, number: int, per_voice: int, seed: int) -> Syn
     Deep male voices break below a factor of 0.92, which is why ranges differ by sex. Speakers of an engine with many
     voices are its voices.
     """
-    unchanged = {"formants": 1.0, "semitones": 0.0, "pitch_range": 1.0, "rate": 1.0}
+    unchanged: dict[str, Any] = {"formants": 1.0, "semitones": 0.0, "pitch_range": 1.0, "rate": 1.0}
+    unchanged["timbre_db"] = (0.0,) * TIMBRE_TERMS
     if base.draw_voice is not None:
         voice = base.draw_voice(number, seed)
         name = f"{base.name}.{number}"
         return SyntheticSpeaker(
-            id=name, base=base.name, timbre_db=(0.0,) * TIMBRE_TERMS, engine_voice=voice, **unchanged
+            id=name, base=base.name, engine_voice=voice, **unchanged
         )
     if number == 0:
-        return SyntheticSpeaker(id=f"{base.name}.0", base=base.name, timbre_db=(0.0,) * TIMBRE_TERMS, **unchanged)
+        return SyntheticSpeaker(id=f"{base.name}.0", base=base.name, **unchanged)
     rng = draw_rng("speaker", base.name, number, seed)
     low, high = (0.80, 1.14) if base.female else (0.92, 1.26)
     place = (number - 1 + rng.uniform()) / max(1, per_voice - 1)

@@ -76,7 +76,7 @@ class Judge(Protocol):
 class OpenJudge(Protocol):
     """Makes the judge of a corpus; raises MissingExtraError or CheckpointError before any training."""
 
-    def __call__(self, base: str, corpus: Corpus) -> Judge: ...
+    def __call__(self, base: str, corpus: Corpus, /) -> Judge: ...
 
 
 def best_step(judgements: Sequence[Judgement]) -> Judgement | None:
