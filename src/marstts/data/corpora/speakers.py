@@ -95,9 +95,7 @@ def draw_speaker(base: BaseVoice, number: int, per_voice: int, seed: int) -> Syn
     if base.draw_voice is not None:
         voice = base.draw_voice(number, seed)
         name = f"{base.name}.{number}"
-        return SyntheticSpeaker(
-            id=name, base=base.name, engine_voice=voice, **unchanged
-        )
+        return SyntheticSpeaker(id=name, base=base.name, engine_voice=voice, **unchanged)
     if number == 0:
         return SyntheticSpeaker(id=f"{base.name}.0", base=base.name, **unchanged)
     rng = draw_rng("speaker", base.name, number, seed)
