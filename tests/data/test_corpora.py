@@ -281,6 +281,10 @@ TABLES = {
         "path|speaker_id|transcript\na|anna|Press A | B.\nb|bert|Yes.\nc|anna|No.",
         [("Press A | B.", "anna"), ("Yes.", "bert"), ("No.", "anna")],
     ),
+    "a header with the speaker last": (
+        "id|sentence|speaker\na|Press A | B.|anna\nb|Yes.|bert\nc|No.",
+        [("Press A | B.", "anna"), ("Yes.", "bert"), ("No.", "mine")],
+    ),
     "LJSpeech's header": (
         "ID|Text|Normalized_Text\na|$5|five dollars\nb|7|seven\nc|No.|No.",
         [("five dollars", "mine"), ("seven", "mine"), ("No.", "mine")],

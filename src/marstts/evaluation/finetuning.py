@@ -95,6 +95,7 @@ class TakeJudge:
             encoders={**self.bundle.voice_encoders, **models.model_encoders(speech_model, self.bundle.codec)},
         )
         chosen = list(islice(cycle(self.held_out), self.takes))
+        logger.info("step %d: %d takes of held-out sentences are spoken and measured", step, len(chosen))
         seeds = [take_seed(seed, str(number)) for number in range(len(chosen))]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of flawed takes, which are counted

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import soundfile
 
-from marstts.data.corpora.folder import find, speaker_of
+from marstts.data.corpora.folder import columns_of, find, read_columns_of, speaker_of
 from marstts.errors import DataError
 from marstts.io.file_errors import os_errors, printable_name
 from marstts.io.reading import read_text
@@ -112,16 +112,23 @@ def read_list(folder: Path) -> dict[str, Mapping[str, str]]:
             continue
         text = read_text(path, MAX_LIST_BYTES, DataError)
         first = [column.strip() for column in text.split("\n", 1)[0].split(separator)]
-        has_header = separator != "|" or not {"normalised_text", *COLUMNS}.isdisjoint(first)
-        columns = None if has_header else COLUMNS
+        if separator == "|" and {"normalised_text", *COLUMNS}.isdisjoint(first):
+            return read_table_without_header(text)
         lines = io.StringIO(text, newline="")
         try:
-            rows = list(csv.DictReader(lines, columns, delimiter=separator, quoting=csv.QUOTE_NONE))
+            rows = list(csv.DictReader(lines, delimiter=separator, quoting=csv.QUOTE_NONE))
         except csv.Error as error:
             raise DataError(f"{printable_name(path)}: expected rows of columns, but {error}") from error
         stripped = [{key.strip(): (value or "").strip() for key, value in row.items() if key} for row in rows]
         return {next(iter(row.values()), ""): row for row in stripped}
     return {}
+
+
+def read_table_without_header(text: str) -> dict[str, Mapping[str, str]]:
+    """Rows of a metadata.csv as `marstts prepare folder` reads it."""
+    rows = [columns_of(line) for line in text.splitlines() if line.strip()]
+    read = read_columns_of(rows)
+    return {row[0]: dict(zip(COLUMNS, (row[0], *read(row)), strict=True)) for row in rows if len(row) > 1}
 
 
 def transcript_of(row: Mapping[str, str]) -> str:

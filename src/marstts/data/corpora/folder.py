@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from functools import partial
 from pathlib import Path
 from unicodedata import normalize
 
@@ -67,10 +66,10 @@ def from_table(root: Path, table: Path, license: str) -> Iterator[RawUtterance |
     lines = read_text(table, MAX_TABLE_BYTES, DataError).splitlines()
     rows = {number: columns_of(line) for number, line in enumerate(lines, start=1) if line.strip()}
     first = next(iter(rows), 0)
-    header = places_in(rows[first]) if rows and files.find(rows[first][0]) is None else None
+    header = header_of(rows[first]) if rows and files.find(rows[first][0]) is None else None
     if header is not None:
         del rows[first]
-    read = read_columns_of(list(rows.values())) if header is None else partial(read_by_header, header)
+    read = read_columns_of(list(rows.values())) if header is None else header.read
     for number, columns in rows.items():
         if len(columns) < 2:
             reason = "expected file|text or file|text|speaker"
@@ -89,8 +88,26 @@ def columns_of(line: str) -> list[str]:
     return [part.strip() for part in line.split("|")]
 
 
-def places_in(columns: list[str]) -> dict[str, int] | None:
-    """The places of text and speaker by a header's names; None where the line is no header.
+@dataclass(frozen=True)
+class Header:
+    """The places of the columns that the first line names."""
+
+    width: int
+    text: int
+    speaker: int | None
+
+    def read(self, columns: list[str]) -> tuple[str, str]:
+        """(text, speaker) of a line; columns that are too many are of a text with bars."""
+        extra = max(0, len(columns) - self.width)
+        text = BAR.join(columns[self.text : self.text + 1 + extra])
+        if self.speaker is None:
+            return text, ""
+        place = self.speaker + (extra if self.speaker > self.text else 0)
+        return text, columns[place] if place < len(columns) else ""
+
+
+def header_of(columns: list[str]) -> Header | None:
+    """The header of a table by its names; None where the line is none.
 
     A normalized text counts before the text, because it is closer to what is said.
     """
@@ -98,21 +115,8 @@ def places_in(columns: list[str]) -> dict[str, int] | None:
     texts = [name for name in TEXT_NAMES if name in names[1:]]
     if names[0] not in FILE_NAMES or not texts:
         return None
-    speakers = [name for name in SPEAKER_NAMES if name in names[1:]]
-    return {"text": names.index(texts[0]), **({"speaker": names.index(speakers[0])} if speakers else {})}
-
-
-def read_by_header(places: dict[str, int], columns: list[str]) -> tuple[str, str]:
-    """(text, speaker) at their places; columns that are too many belong to the text if it is the last one."""
-    place, speaker = places["text"], places.get("speaker", len(columns))
-    text = (
-        BAR.join(columns[place:])
-        if place > places.get("speaker", 0)
-        else columns[place]
-        if place < len(columns)
-        else ""
-    )
-    return text, columns[speaker] if speaker < len(columns) else ""
+    speakers = [names.index(name) for name in SPEAKER_NAMES if name in names[1:]]
+    return Header(len(names), names.index(texts[0]), speakers[0] if speakers else None)
 
 
 def read_columns_of(rows: Sequence[list[str]]) -> Callable[[list[str]], tuple[str, str]]:
