@@ -253,3 +253,40 @@ def test_a_service_is_closed_where_the_application_cannot_begin(monkeypatch: pyt
     with pytest.raises(OSError, match="the port is taken"), TestClient(app):
         pass
     assert app.state.service.is_closing
+
+
+@pytest.mark.parametrize(
+    ("measured", "factor", "expected"), [(1, 40.0, 22), (7, 40.0, 22), (30, 40.0, 30), (1, 4000.0, 256)]
+)
+def test_a_server_that_was_busy_when_it_was_measured_admits_more_later(
+    tmp_path: Path, measured: int, factor: float, expected: int
+):
+    settings = ServeSettings(listeners=measured, capacity=4, admits_more=True, voices_folder=tmp_path)
+
+    async def run(service: SpeechService) -> tuple[int, int]:
+        service.admission.throughput = Throughput(estimate=factor)
+        tickets = [await service.admission.enter(1.0) for _ in range(measured)]
+        waiting = asyncio.ensure_future(service.admission.enter(1.0))
+        await let_tasks_run()
+        service.note_made(tickets[0], Piece(b"", audio_seconds=60.0, num_tokens=0))
+        await let_tasks_run()
+        waiting.cancel()
+        return service.admission.places, service.admission.num_active
+
+    with closing(SpeechService(scripted_synthesizer(good), settings)) as service:
+        places, num_active = asyncio.run(run(service))
+    assert expected - 3 <= places <= expected  # the busy time counts, too
+    assert num_active == measured + (expected > measured)
+
+
+@pytest.mark.parametrize("pause_seconds", [1.0, 60.0, 600.0])
+def test_pauses_are_no_sign_of_a_fast_machine(tmp_path: Path, pause_seconds: float):
+    settings = ServeSettings(listeners=2, capacity=4, admits_more=True, voices_folder=tmp_path)
+
+    async def run(service: SpeechService) -> int:
+        ticket = await service.admission.enter(1.0)
+        service.note_made(ticket, Piece(b"", audio_seconds=pause_seconds, num_tokens=0))
+        return service.admission.places
+
+    with closing(SpeechService(scripted_synthesizer(good), settings)) as service:
+        assert asyncio.run(run(service)) == 2

@@ -7,7 +7,9 @@ import io
 import re
 import resource
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,8 @@ from starlette.testclient import TestClient
 
 from marstts.audio import Waveform, encode
 from marstts.server.app import create_app
+from marstts.server.callers import ADMINISTRATOR
+from marstts.server.consents import ConsentStore
 from marstts.server.settings import ServeLimits, ServeSettings
 from marstts.voice import Voice
 
@@ -120,3 +124,25 @@ def test_a_full_disk_is_answered_in_a_sentence_and_loses_nothing(
     assert {path: path.read_bytes() for path in settings.voices_folder.rglob("*") if path.is_file()} == kept
     assert client.get(f"/v1/audio/voices/{first['id']}").json()["name"] == "Anna"
     assert not client.get(URL).json()["data"] and upload(client, recording).status_code == 200
+
+
+@pytest.mark.parametrize("first", ["rename", "delete"])
+def test_a_consent_that_is_deleted_while_it_is_renamed_stays_deleted(tmp_path: Path, recording: bytes, first: str):
+    store = ConsentStore(tmp_path, ServeLimits())
+    for number in range(8):
+        made = store.create("Anna", recording, "en", ADMINISTRATOR)
+        calls = [partial(store.rename, made.id, "Berta", ADMINISTRATOR), partial(store.delete, made.id, ADMINISTRATOR)]
+        with ThreadPoolExecutor(2) as pool:
+            for call in calls if first == "rename" else reversed(calls):
+                pool.submit(call)
+        assert not store.all(ADMINISTRATOR) and not [path for path in tmp_path.rglob("*") if path.is_file()], number
+        assert not ConsentStore(tmp_path, ServeLimits()).all(ADMINISTRATOR)
+
+
+@pytest.mark.parametrize("seconds", [-1.0, -86_400.0, 0.0])
+def test_a_clock_before_1970_is_no_error(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, recording: bytes, seconds
+):
+    monkeypatch.setattr("time.time", lambda: seconds)
+    made = upload(client, recording).json()
+    assert made["created_at"] == 0 and client.get(f"{URL}/{made['id']}").json() == made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from api_server import free_port
 from typer import Typer
 from typer.testing import CliRunner
 
@@ -24,7 +26,8 @@ KEYS = {"Authorization": "Bearer secret"}
 @pytest.fixture
 def settings_of(monkeypatch: pytest.MonkeyPatch):
     """The settings that these options make; the server is not started."""
-    monkeypatch.delenv("MARSTTS_API_KEY", raising=False)
+    for variable in ("MARSTTS_API_KEY", "MARSTTS_ADMIN_KEY"):
+        monkeypatch.delenv(variable, raising=False)
     seen: list[ServeSettings] = []
 
     def create_app(synthesizer: Any, settings: ServeSettings) -> Any:
@@ -81,16 +84,76 @@ def test_other_machines_need_keys_unless_the_option_allows_none(settings_of, tmp
         settings_of("--api-keys-file", str(empty))
 
 
+@pytest.mark.parametrize("key", ["", "correct horse", "schl\u00fcssel", " "])
+@pytest.mark.parametrize("way", ["--api-key", "--admin-key", "MARSTTS_API_KEY", "MARSTTS_ADMIN_KEY", "--api-keys-file"])
+def test_keys_that_cannot_be_sent_are_refused(settings_of, tmp_path: Path, way: str, key: str):
+    for host in ("0.0.0.0", "127.0.0.1"):
+        with pytest.raises(ConfigError, match=r"an API key|has none"):
+            if way == "--api-keys-file":
+                (tmp_path / "keys").write_text(f"{key}\n", encoding="utf-8")
+                settings_of("--host", host, way, str(tmp_path / "keys"))
+            elif way.startswith("--"):
+                settings_of("--host", host, way, key)
+            else:
+                settings_of("--host", host, **{way: key})
+
+
+def test_an_administrators_key_is_a_key_and_no_callers(settings_of):
+    settings = settings_of("--host", "0.0.0.0", "--admin-key", "admin")
+    assert settings.admin_key == "admin" and not settings.private_hosts_only
+    assert settings_of(MARSTTS_ADMIN_KEY="admin").admin_key == "admin"
+    with pytest.raises(ConfigError, match="choose another one"):
+        settings_of("--api-key", "same", "--admin-key", "same")
+
+
+@pytest.mark.parametrize("origin", ["*", "example.org", "https://example.org/page", "https://*.example.org"])
+def test_origins_are_those_that_browsers_send(settings_of, origin: str):
+    assert settings_of("--cors-origin", "https://example.org").cors_origins == ("https://example.org",)
+    with pytest.raises(ConfigError, match="--cors-origin"):
+        settings_of("--cors-origin", origin)
+
+
+def test_without_keys_a_network_serves_private_names_and_those_that_are_given(settings_of):
+    settings = settings_of("--host", "0.0.0.0", "--no-keys", "--allowed-host", "speech.example.org")
+    assert settings.private_hosts_only and settings.allowed_hosts == ("speech.example.org",)
+
+
+@pytest.mark.parametrize("options", [(), ("--wyoming-port", "10200"), ("--wyoming-host", "0.0.0.0")])
+def test_only_what_a_network_reaches_is_announced(settings_of, options):
+    pytest.importorskip("zeroconf")
+    with pytest.raises(ConfigError, match="--wyoming-port"):
+        settings_of("--zeroconf", *options)
+    assert settings_of("--zeroconf", "--wyoming-port", "10200", "--wyoming-host", "0.0.0.0").zeroconf
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "no-such-host.invalid", "x" * 70])
+def test_wyomings_address_is_tried_before_the_model_is_loaded(settings_of, host: str):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(ConfigError, match="name another --wyoming-port"),
+    ):
+        settings_of("--wyoming-port", str(taken.getsockname()[1]), "--wyoming-host", host)
+
+
+def test_what_takes_time_at_the_start_is_announced(settings_of, caplog: pytest.LogCaptureFixture):
+    with caplog.at_level("INFO"):
+        settings_of()
+    assert [word in caplog.text for word in ("loading", "measuring")] == [True, True]
+    assert settings_of().admits_more and not settings_of("--listeners", "9").admits_more
+
+
 @pytest.mark.slow
 def test_the_process_serves_and_ends_well_when_it_is_terminated(tmp_path: Path):
     script = "import typer; from marstts.cli.serve import serve; typer.run(serve)"
-    options = ["--port", "0", "--api-key", "secret", "--voices", str(tmp_path)]
+    port = free_port()
+    options = ["--port", "0", "--api-key", "secret", "--voices", str(tmp_path), "--wyoming-port", str(port)]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
         [sys.executable, "-c", script, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
     ) as process:
         assert process.stdout is not None
         address = process.stdout.readline().decode().strip()
+        socket.create_connection(("127.0.0.1", port)).close()
         body = {"model": "mini", "voice": "ada", "input": "Hello.", "response_format": "pcm"}
         response = httpx.post(f"{address}v1/audio/speech", json=body, headers=KEYS, timeout=60)
         assert response.status_code == 200 and len(response.content) > 10_000

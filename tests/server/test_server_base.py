@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 from starlette.routing import Route
@@ -17,11 +17,11 @@ from marstts.server.base import (
     Server,
     ServerLimits,
     bytes_response,
-    escape_address,
     json_endpoint,
     json_response,
     make_app,
 )
+from marstts.server.connections import escape_address
 from marstts.server.http_error import HTTPError
 
 LARGE = bytes(8 * 2**20)
@@ -181,3 +181,46 @@ def test_a_port_in_use_and_an_address_of_no_machine_are_refused():
         Server(app, *server.socket.getsockname()[:2])
     with pytest.raises(ConfigError, match="cannot listen at"):
         Server(app, "x" * 70, 0)
+
+
+@pytest.mark.parametrize("length", [b"Content-Length: 2", b"content-length: 30", b"Content-Length: 0"])
+def test_a_request_with_two_lengths_is_refused_and_the_rest_is_no_request(length: bytes):
+    smuggled = b"2\r\n{}\r\n0\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    kind = b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n"
+    head = b"POST /echo HTTP/1.1\r\nHost: x\r\n%s%s\r\n\r\n" % (kind, length)
+    with served(ServerLimits()) as server:
+        status, body = reply(server, head + smuggled)
+        assert status == 400 and b"has both" in body and b"here" not in body
+
+
+@pytest.mark.parametrize("sent", [b"", b"{", b'{"a": '])
+def test_bodies_that_never_come_keep_nobody_out(sent: bytes):
+    with served(ServerLimits(max_connections=40)) as server, ExitStack() as stack:
+        head = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n"
+        waiting = [stack.enter_context(connect(server)) for _ in range(60)]
+        for connection in waiting:
+            with suppress(OSError):
+                connection.sendall(head + sent)
+        for _ in range(3):
+            assert reply(server, get(b"/"))[0] == 200
+        assert is_closed(waiting[0])
+        rest = b'{"a": [1]}'[:9][len(sent) :]
+        waiting[-1].sendall(rest)
+        assert waiting[-1].recv(2**16).startswith(b"HTTP/1.1 400"), "the newest stays"
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        get(b"/large"),
+        get(b"/large").replace(b"close", b"keep-alive") * 2,
+        b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n",
+    ],
+)
+def test_a_server_that_stops_with_clients_who_do_nothing_prints_no_traceback(request_: bytes, capfd):
+    with served(ServerLimits(drain_seconds=1)) as server, connect(server) as connection:
+        connection.sendall(request_)
+        time.sleep(0.3)
+        server.stop()
+        time.sleep(2.0)
+    assert "Traceback" not in capfd.readouterr().err

@@ -30,13 +30,14 @@ SAVE_AND_DIE = """
 import sys
 from pathlib import Path
 from killed_commands import Killer
+from marstts.server.callers import ADMINISTRATOR
 from marstts.server.settings import ServeLimits
 from marstts.server.voice_store import VoiceStore
 from scripted import good, scripted_synthesizer
 folder, recording, point = Path(sys.argv[1]), Path(sys.argv[2]).read_bytes(), int(sys.argv[3])
 store = VoiceStore(scripted_synthesizer(good), folder, ServeLimits())
 Killer(point).install()
-store.create("Second", recording, "", "Bob agreed.")
+store.create("Second", recording, "", "Bob agreed.", ADMINISTRATOR)
 """
 SERVE = "import typer; from marstts.cli.serve import serve; typer.run(serve)"
 PART = b'--b\r\nContent-Disposition: form-data; name="audio_sample"; filename="a.wav"\r\n\r\n'
@@ -138,8 +139,8 @@ def test_an_upload_that_does_not_arrive_in_time_is_refused(tmp_path: Path, lengt
 
 @pytest.mark.slow
 def test_the_health_check_of_the_container_passes_while_the_server_runs_and_fails_after_it():
-    compose = (TESTS.parent / "compose.yaml").read_text(encoding="utf-8")
-    [script] = re.findall(r'test: \[CMD, \S+python, -c, "(.*)"\]', compose)
+    image = (TESTS.parent / "Dockerfile").read_text(encoding="utf-8")
+    [script] = re.findall(r'HEALTHCHECK .* CMD \["\S+python", "-c", "(.*)"\]', image)
     with process("--api-key", "secret") as (_, address):
         command = [sys.executable, "-c", script.replace("http://127.0.0.1:8000", address)]
         assert subprocess.run(command, check=False, timeout=60).returncode == 0

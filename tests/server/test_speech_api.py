@@ -205,7 +205,7 @@ def test_errors_name_the_field(client: TestClient, fields, status, param, code):
 
 
 def test_missing_fields_are_named(client: TestClient):
-    for field in ("model", "input", "voice"):
+    for field in ("input", "voice"):
         body = {name: value for name, value in speech().items() if name != field}
         assert client.post(URL, json=body).json()["error"]["param"] == field
 
@@ -293,3 +293,19 @@ def test_takes_that_were_refused_are_counted(settings: ServeSettings):
         for stream in (True, False):
             assert client.post(URL, json=speech(response_format="pcm", stream=stream)).status_code == 200
         assert "marstts_retries_total 2.0" in client.get("/metrics").text
+
+
+@pytest.mark.parametrize("text", [r"Hello \ud800 there.", r"\udfff", r"a \ud83d", r"\udc00\ud800"])
+def test_half_a_character_is_refused_in_a_sentence(client: TestClient, text: str):
+    content = b'{"model": "tts-1", "voice": "alloy", "input": "%s"}' % text.encode()
+    for address in (URL, f"{URL}/batch", "/dev/captioned_speech"):
+        response = client.post(address, content=content, headers={"Content-Type": "application/json"})
+        assert response.status_code == 400 and "surrogate" in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("fields", [{}, {"model": None}, {"model": "scripted"}])
+def test_the_model_need_not_be_named(client: TestClient, synthesizer: Synthesizer, fields: dict[str, Any]):
+    body = {"input": TEXT, "voice": "alloy", "response_format": "pcm", **fields}
+    assert client.post(URL, json=body).content == expected_pcm(synthesizer)
+    batch = {"voice": "alloy", "items": [{"input": TEXT}]} | fields
+    assert client.post(f"{URL}/batch", json=batch).json()["results"][0]["status"] == "success"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from api_server import TEXT, LiveServer, free_port, live_server
+from api_server import TEXT, LiveServer, free_port, live_server, wait_until
 from starlette.testclient import TestClient
 
 from marstts.server.api_errors import ApiError
@@ -215,3 +216,142 @@ def test_a_batch_speaks_each_text_or_says_why_not(client: TestClient, synthesize
     np.testing.assert_allclose(samples, synthesizer.speak(TEXT, "ada").samples, atol=1e-4)
     for wrong in ([], [{}] * 33):
         assert client.post(BATCH, json={"items": wrong}).status_code == 400
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 1000])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Steps:\n\n1. Wash.\n2. Boil.\n", ["Steps:", "1, Wash.", "2, Boil."]),
+        ("1) Wash it. Dry it.\n2) Boil it.", ["1, Wash it. Dry it.", "2, Boil it."]),
+        ("- milk\n- eggs. And more.\n\nThat is all. Bye.", ["milk", "eggs.", "And more.", "That is all.", "Bye."]),
+        ("# Title\n\nHello. You.", ["# Title", "Hello.", "You."]),
+        ("See:\n```\nx = 1. Foo\n```\nDone. Bye.", ["See:", "```\nx = 1. Foo\n```", "Done.", "Bye."]),
+        ('Hi there. <break time="0.5s" /> And you. Yes.', ["Hi there.", "[pause:0.5s] And you.", "Yes."]),
+        ('Wait<break time="1.5s"/> here. Go.', ["Wait [pause:1.5s] here.", "Go."]),
+        ("<think>What? Who. He.</think>Hello there. <i>You.</i> Go.", ["Hello there.", "You.", "Go."]),
+        ("<p>Hello there</p><p>You. Go.</p>", ["Hello there", "You.", "Go."]),
+        ("5 < 6. Yes. Is 7 > 6? No.", ["5 < 6.", "Yes.", "Is 7 > 6?", "No."]),
+        (
+            "[voice:ross] Hi there. You. [voice:emma] Go. No.",
+            ["[voice:ross] Hi there.", "[voice:ross] You.", "[voice:ross] [voice:emma] Go. No."],
+        ),
+        ("*** ... Hello there. [pause:1s] What?", ["Hello there. [pause:1s] What?"]),
+        ("<speak>Hi. <break time='1s'/> You. Go.</speak>", ["<speak>Hi. <break time='1s'/> You. Go.</speak>"]),
+        (" <?xml version='1.0'?>\n<speak>Hi. You.</speak>", ["<?xml version='1.0'?>\n<speak>Hi. You.</speak>"]),
+        ("<speaker>Hi.</speaker> You. Go.", ["Hi. You.", "Go."]),
+    ],
+)
+def test_markup_is_read_before_sentences_are_cut(text: str, expected: list[str], size: int):
+    assert [re.sub(" +", " ", sentence).removeprefix("*** ... ") for sentence in pushed(text, size)] == expected
+
+
+def messages_of(session) -> list[dict]:
+    """All messages up to the end of the session; audio is left out."""
+    return [json.loads(message) for message in session if isinstance(message, str)]
+
+
+@pytest.mark.parametrize("wordless", ["\u043f\u0440\u0438\u0432\u0435\u0442.", "\u9234\u3002", "\u00a7 \u2603."])
+def test_a_sentence_without_words_ends_no_session(server: LiveServer, wordless: str):
+    with connect(server) as session:
+        for text in (f"{wordless} ", "Hello there. ", f"{wordless} ", "Good bye."):
+            session.send(json.dumps({"type": "input.text", "text": text}))
+        session.send(json.dumps({"type": "input.done"}))
+        messages = messages_of(session)
+    assert messages[-1]["type"] == "session.done"
+    spoken = [m["text"] for m in messages if m["type"] == "audio.start"]
+    assert any("Hello there." in text for text in spoken) and "Good bye." in spoken[-1]
+    for message in messages:
+        assert "error" not in message or message["error"]["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        r'{"type": "input.text", "text": "Hello \ud800 there. More. "}',
+        r'{"type": "input.text", "text": "\udc00"}',
+        r'{"type": "session.config", "voice": "a\udfff"}',
+        r'{"type": "session.config", "\ud83d": 1}',
+    ],
+)
+def test_halves_of_characters_are_refused_in_a_sentence(server: LiveServer, message: str, caplog):
+    with connect(server) as session:
+        session.send(message)
+        answer = json.loads(session.recv())
+    assert answer["error"]["type"] == "invalid_request_error" and "surrogate" in answer["error"]["message"]
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+@pytest.mark.parametrize("text", [f"{TEXT}. " * 40, f"{TEXT}. ", f"{TEXT}. {TEXT}. More."])
+def test_clients_that_leave_a_session_leave_no_trace_in_the_log(server: LiveServer, caplog, text: str):
+    for number in range(4):
+        session = connect(server)
+        session.send(json.dumps({"type": "input.text", "text": text}))
+        if number % 2:
+            session.recv()
+        session.socket.shutdown(socket.SHUT_RDWR)
+    wait_until(lambda: server.service.admission.num_active == 0, seconds=60.0)
+    asyncio.run(asyncio.sleep(0.3))
+    assert not [record for record in caplog.records if record.exc_info], caplog.text
+
+
+def test_unknown_fields_and_empty_texts_cost_nothing(server: LiveServer):
+    with connect(server) as session:
+        for number in range(40):
+            junk = {f"field {number} {index}": index for index in range(800)}
+            session.send(json.dumps({"type": "session.config", **junk}))
+        for _ in range(2000):
+            session.send(json.dumps({"type": "input.text", "text": ""}))
+        session.send(json.dumps({"type": "input.text", "text": TEXT}))
+        session.send(json.dumps({"type": "input.done"}))
+        kinds = [message["type"] for message in messages_of(session)]
+    assert kinds == ["audio.start", "audio.done", "session.done"]
+
+
+def test_frames_are_not_deflated(server: LiveServer):
+    with connect(server) as session:
+        assert "Sec-WebSocket-Extensions" not in session.response.headers
+
+
+@pytest.mark.parametrize("text", ["\u043f\u0440\u0438\u0432\u0435\u0442", "...", "", "Hello. [pause:60s] " * 40])
+@pytest.mark.parametrize("is_stream", [True, False])
+def test_wyoming_ends_audio_whatever_the_text(server: LiveServer, text: str, is_stream: bool):
+    from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart, SynthesizeStop
+
+    stream = [SynthesizeStart().event(), SynthesizeChunk(text=text).event(), SynthesizeStop().event()]
+    last = "synthesize-stopped" if is_stream else "audio-stop"
+    events = [event.type for event in exchange(server, stream if is_stream else [Synthesize(text=text).event()], last)]
+    assert events.count("audio-start") == events.count("audio-stop") >= 1 and events[-1] == last
+
+
+def test_wyoming_reads_lists_of_text_in_pieces(server: LiveServer):
+    from wyoming.tts import SynthesizeChunk, SynthesizeStart, SynthesizeStop
+
+    pieces = ["Steps:\n\n1", ". Wa", "sh.\n2", ".", " Boil.\n"]
+    chunks = [SynthesizeChunk(text=piece).event() for piece in pieces]
+    exchange(server, [SynthesizeStart().event(), *chunks, SynthesizeStop().event()], "synthesize-stopped")
+    spoken = [prompt.text for prompt in server.service.synthesizer.engine.prompts]
+    assert spoken == ["Steps:", "one, Wash.", "two, Boil."]
+
+
+def test_wyoming_is_announced_under_its_port(tmp_path: Path):
+    zeroconf = pytest.importorskip("zeroconf")
+    settings = ServeSettings(voices_folder=tmp_path, wyoming_port=free_port(), wyoming_host="0.0.0.0", zeroconf=True)
+    found: list[int | None] = []
+
+    class Listener(zeroconf.ServiceListener):
+        def add_service(self, zc, kind: str, name: str) -> None:
+            info = zc.get_service_info(kind, name)
+            found.append(info and info.port)
+
+        def update_service(self, zc, kind: str, name: str) -> None: ...
+
+        def remove_service(self, zc, kind: str, name: str) -> None: ...
+
+    with live_server(scripted_synthesizer(good), settings):
+        browser = zeroconf.Zeroconf()
+        try:
+            zeroconf.ServiceBrowser(browser, "_wyoming._tcp.local.", Listener())
+            wait_until(lambda: settings.wyoming_port in found)
+        finally:
+            browser.close()

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import os
+import re
 import signal
+import socket
 import sys
 from collections.abc import Sequence
 from contextlib import closing, suppress
@@ -20,7 +23,7 @@ from marstts.errors import ConfigError, check_installed
 from marstts.generation.engine import EngineKind
 from marstts.io.reading import read_text
 from marstts.server.certificate import Certificate
-from marstts.server.settings import DEFAULT_VOICES_FOLDER, ServeSettings
+from marstts.server.settings import DEFAULT_VOICES_FOLDER, ServeSettings, check_key
 from marstts.synthesis.loading import load
 
 log = logging.getLogger(__name__)
@@ -32,6 +35,8 @@ not delayed by the decoding of audio."""
 
 LOCAL = "127.0.0.1"
 LOCAL_HOSTS = ("localhost", LOCAL, "[::1]")
+KEY_VARIABLE, ADMIN_KEY_VARIABLE = "MARSTTS_API_KEY", "MARSTTS_ADMIN_KEY"
+ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s*]+")
 MAX_KEY_FILE_BYTES = 2**20
 DEFAULTS = ServeSettings()
 
@@ -50,6 +55,30 @@ PrivateKey = Annotated[
 ]
 KeysFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="A file with one key per line; # begins a comment.")
+]
+AdminKey = Annotated[
+    str | None,
+    typer.Option(
+        help="A key for the voices and consents of all keys, and for those made without one; or MARSTTS_ADMIN_KEY.",
+    ),
+]
+AllowedHosts = Annotated[
+    list[str] | None,
+    typer.Option("--allowed-host", metavar="NAME", help="A host name by which a server without keys is reached, too."),
+]
+CorsOrigins = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--cors-origin",
+        metavar="ORIGIN",
+        help="A site whose pages may use the server, such as https://example.org; may be given several times.",
+    ),
+]
+Mcp = Annotated[
+    bool, typer.Option("--mcp", help="Serve assistants by MCP over standard input and output, instead of HTTP.")
+]
+Zeroconf = Annotated[
+    bool, typer.Option("--zeroconf", help="Announce Wyoming on the network, where Home Assistant finds it.")
 ]
 Queue = Annotated[int, typer.Option(min=0, help="Requests that wait for a place; further ones get status 429.")]
 
@@ -72,55 +101,130 @@ def serve(
     voices: Annotated[Path, typer.Option(help="Folder of uploaded voices.")] = DEFAULT_VOICES_FOLDER,
     api_key: Annotated[
         list[str] | None,
-        typer.Option(envvar="MARSTTS_API_KEY", help="A key that callers must send; may be given several times."),
+        typer.Option(
+            help="A key that callers must send; may be given several times, or once as the variable MARSTTS_API_KEY."
+        ),
     ] = None,
     api_keys_file: KeysFile = None,
+    admin_key: AdminKey = None,
     no_keys: Annotated[bool, typer.Option("--no-keys", help="Serve other machines without asking for a key.")] = False,
+    allowed_hosts: AllowedHosts = None,
+    cors_origins: CorsOrigins = None,
     certificate_file: CertificateFile = None,
     private_key: PrivateKey = None,
     wyoming_port: WyomingPort = None,
     wyoming_host: WyomingHost = LOCAL,
+    zeroconf: Zeroconf = False,
+    mcp: Mcp = False,
     drain: Drain = DEFAULTS.drain_seconds,
 ) -> None:
     """Serve OpenAI's speech API until interrupted."""
     check_installed(PACKAGES, "serve")
+    if mcp:
+        serve_mcp(model, engine, ServeSettings(capacity=capacity, listeners=listeners, voices_folder=voices))
+        return
+    if zeroconf:
+        check_zeroconf(wyoming_port, wyoming_host)
     from marstts.server.app import create_app  # help needs no server
     from marstts.server.base import Server
     from marstts.server.service import measure_listeners
 
-    keys = (*(api_key or ()), *(() if api_keys_file is None else read_keys(api_keys_file)))
-    check_keys(keys, host, no_keys)
+    keys = keys_of(api_key, api_keys_file)
+    admin_key = os.environ.get(ADMIN_KEY_VARIABLE) if admin_key is None else admin_key
+    check_keys(keys, admin_key, host, no_keys)
+    for origin in cors_origins or ():
+        check_origin(origin)
+    if wyoming_port:
+        check_port(wyoming_host, wyoming_port)
     certificate = certificate_of(certificate_file, private_key)
+    log.info(f"loading the model {model}")
     synthesizer = load(model, engine)
     sys.setswitchinterval(SWITCH_SECONDS)
+    if listeners is None:
+        log.info("measuring how many requests this machine can speak at a time")
+    has_keys, is_local = bool(keys or admin_key), is_loopback(host)
     settings = ServeSettings(
         capacity=capacity,
         listeners=listeners or measure_listeners(synthesizer, capacity),
+        admits_more=listeners is None,
         queue=queue,
         max_wait_seconds=max_wait,
         wyoming_port=wyoming_port,
         wyoming_host=wyoming_host,
+        zeroconf=zeroconf,
         voices_folder=voices,
         api_keys=keys,
-        allowed_hosts=LOCAL_HOSTS if is_loopback(host) and not keys else (),
+        admin_key=admin_key,
+        allowed_hosts=() if has_keys else (*(LOCAL_HOSTS if is_local else ()), *(allowed_hosts or ())),
+        private_hosts_only=not has_keys and not is_local,
+        cors_origins=tuple(cors_origins or ()),
         drain_seconds=drain,
     )
     app = create_app(synthesizer, settings)
+    log.info("warming up")
     app.state.service.warm_up()
     with closing(app.state.service), Server(app, host, port, has_sessions=True, certificate=certificate) as server:
         signal.signal(signal.SIGTERM, interrupt)
-        typer.echo(server.address)
         log.info(f"model {model}, {settings.listeners} requests at a time, {capacity} rows, voices in {voices}")
         with suppress(KeyboardInterrupt):
-            server.serve()
+            server.serve(on_start=lambda: typer.echo(server.address))
 
 
-def check_keys(keys: Sequence[str], host: str, no_keys: bool) -> None:
-    """Raise ConfigError if other machines are admitted without keys."""
-    if not keys and not no_keys and not is_loopback(host):
+def serve_mcp(model: str, engine: EngineKind, settings: ServeSettings) -> None:
+    """Serve MCP until standard input ends."""
+    check_installed(("mcp",), "mcp")
+    from marstts.server.mcp_tools import mcp_server
+    from marstts.server.service import SpeechService
+
+    log.info(f"loading the model {model}")
+    with closing(SpeechService(load(model, engine), settings)) as service, suppress(KeyboardInterrupt):
+        mcp_server(service).run("stdio")
+
+
+def check_port(host: str, port: int) -> None:
+    """Raise ConfigError where Wyoming cannot listen, before the model is loaded."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.create_server((host, port), family=family).close()
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(f"cannot listen at {host}, port {port}: {error}; name another --wyoming-port") from error
+
+
+def check_zeroconf(port: int | None, host: str) -> None:
+    """Raise ConfigError where nothing could be announced, MissingExtraError without the package."""
+    check_installed(("zeroconf",), "zeroconf")
+    if not port or is_loopback(host):
+        raise ConfigError(
+            "--zeroconf announces Wyoming to a network: give a port by --wyoming-port and --wyoming-host 0.0.0.0, too"
+        )
+
+
+def keys_of(given: Sequence[str] | None, path: Path | None) -> tuple[str, ...]:
+    """The callers' keys, of the options or of the environment, and of the file."""
+    variable = os.environ.get(KEY_VARIABLE)
+    own = given or ([] if variable is None else [variable])
+    return (*own, *([] if path is None else read_keys(path)))
+
+
+def check_keys(keys: Sequence[str], admin_key: str | None, host: str, no_keys: bool) -> None:
+    """Raise ConfigError for keys that no caller can send, and if other machines are admitted without keys."""
+    for key in (*keys, *([] if admin_key is None else [admin_key])):
+        try:
+            check_key(key)
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+    if admin_key in keys:
+        raise ConfigError("--admin-key is also a key of --api-key or of --api-keys-file; choose another one")
+    if not keys and admin_key is None and not no_keys and not is_loopback(host):
         raise ConfigError(
             f"--host {host} admits other machines, so keys are needed: give --api-key or --api-keys-file, or --no-keys"
         )
+
+
+def check_origin(origin: str) -> None:
+    """Raise ConfigError unless a browser can send this origin."""
+    if not ORIGIN.fullmatch(origin):
+        raise ConfigError(f"--cors-origin {origin}: expected a scheme and a host, such as https://example.org")
 
 
 def certificate_of(path: Path | None, private_key: Path | None) -> Certificate | None:

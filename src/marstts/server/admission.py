@@ -133,14 +133,25 @@ class Admission:
         ticket.wait_seconds = time.monotonic() - started
         return ticket
 
-    def made(self, ticket: Ticket, seconds: float) -> None:
-        """Note audio that was made for a ticket."""
+    def made(self, ticket: Ticket, seconds: float, spoken_seconds: float | None = None) -> None:
+        """Note audio that was made for a ticket; `spoken_seconds` of it were computed, the others are pauses."""
         ticket.owed_seconds = max(0.0, ticket.owed_seconds - seconds)
-        self.throughput.add(seconds)
+        self.throughput.add(seconds if spoken_seconds is None else spoken_seconds)
+
+    def admit_more(self, places: int) -> None:
+        """Have this many places, if they are more than now."""
+        if places > self.places:
+            self.places = places
+            self._fill()
 
     def leave(self, ticket: Ticket) -> None:
         """Free the place of a ticket for the first that waits."""
         self._active.discard(ticket)
+        self._fill()
+        if not self._active:
+            self.throughput.set_busy(False)
+
+    def _fill(self) -> None:
         while self._waiting and len(self._active) < self.places:
             first = min(self._waiting, key=lambda entry: self._num_active_of(entry[1].owner))
             self._waiting.remove(first)
@@ -148,8 +159,6 @@ class Admission:
             if not future.done():
                 self._start(following)
                 future.set_result(None)
-        if not self._active:
-            self.throughput.set_busy(False)
 
     @asynccontextmanager
     async def place(self, expected_seconds: float) -> AsyncIterator[Ticket]:

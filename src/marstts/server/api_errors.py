@@ -40,9 +40,12 @@ class ApiError(HTTPError):
         param: str | None = None,
         code: str | None = None,
         retry_after: float | None = None,
+        closes: bool = False,
     ) -> None:
+        """`closes`: the connection is closed after the response."""
         super().__init__(status, sentence)
-        self.param, self.code, self.retry_after = param, code or CODES.get(status), retry_after
+        self.param, self.code = param, code or CODES.get(status)
+        self.retry_after, self.closes = retry_after, closes
 
     def as_object(self) -> dict[str, Any]:
         """The value of `error`."""
@@ -51,6 +54,8 @@ class ApiError(HTTPError):
 
     def headers(self) -> dict[str, str]:
         """Headers of the response: whether and when to try again."""
+        if self.closes:
+            return {"Connection": "close"}
         if self.retry_after is None:
             return {} if self.status < 409 else {"x-should-retry": "false"}
         return {"Retry-After": str(max(1, math.ceil(self.retry_after)))}
@@ -62,9 +67,14 @@ def storage_errors() -> Iterator[None]:
     try:
         yield
     except (MarsError, OSError) as error:
-        log.error("a file cannot be kept: %s", error)
-        sentence = "The server cannot keep this: its disk is full, or cannot be written. Nothing was changed."
-        raise ApiError(507, sentence, code="insufficient_storage") from error
+        raise storage_error(error) from error
+
+
+def storage_error(error: Exception) -> ApiError:
+    """The error for a file that cannot be written."""
+    log.error("a file cannot be kept: %s", error)
+    sentence = "The server cannot keep this: its disk is full, or cannot be written. Nothing was changed."
+    return ApiError(507, sentence, code="insufficient_storage")
 
 
 def error_response(error: ApiError) -> Response:
@@ -96,11 +106,19 @@ def validation_error(complaints: Sequence[Mapping[str, Any]]) -> ApiError:
     """The first complaint about a body, with the name of its field."""
     first = complaints[0]
     if first.get("type") == "json_invalid":
-        return ApiError(400, "Expected a body in JSON.")
+        return json_error(str(first.get("msg", "")))
     names = [str(part) for part in first.get("loc", ()) if part != "body"]
     param = names[0] if names else None
     message = str(first.get("msg", "invalid")).removeprefix("Value error, ")
     return ApiError(400, f"{param}: {message}" if param else f"Expected a JSON object: {message}", param=param)
+
+
+def json_error(reason: str) -> ApiError:
+    """The error for text that the JSON reader refuses."""
+    reason = reason.removeprefix("Invalid JSON: ")
+    if "hex escape" in reason:
+        reason = f"half of a surrogate pair, \\ud800 to \\udfff, where a character should be ({reason})"
+    return ApiError(400, f"Expected JSON, but found {reason}.")
 
 
 def install_handlers(app: FastAPI) -> None:

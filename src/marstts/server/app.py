@@ -12,13 +12,15 @@ from typing import Any
 
 from fastapi import FastAPI
 from pydantic import BaseModel
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 import marstts
 from marstts.server.api_errors import ApiError, install_handlers
 from marstts.server.base import ServerLimits
-from marstts.server.batch import BatchBody, speak_batch
+from marstts.server.batch import BatchBody, as_object, speak_batch
+from marstts.server.callers import caller_of
 from marstts.server.captioned_speech import CaptionedBody, captioned_response
 from marstts.server.guard import Guard
 from marstts.server.page import add_page
@@ -26,7 +28,13 @@ from marstts.server.schemas import JSON, SpeechBody, as_json, read_body
 from marstts.server.service import SpeechService, measure_listeners
 from marstts.server.settings import ServeSettings
 from marstts.server.speech_job import JobEnded
-from marstts.server.speech_response import CLIENT_LEFT, speech_response, unless_client_leaves
+from marstts.server.speech_response import (
+    CLIENT_LEFT,
+    IGNORED_HEADER,
+    WARNING_HEADER,
+    speech_response,
+    unless_client_leaves,
+)
 from marstts.server.voices_api import add_consents, add_voices
 from marstts.server.websocket import add_websocket
 from marstts.synthesis.loading import load
@@ -65,6 +73,14 @@ def application_of(service: SpeechService) -> FastAPI:
     app = FastAPI(title="marstts", version=marstts.__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.state.service, app.state.limits = service, connection_limits(settings)
     app.add_middleware(Guard, settings=settings)
+    if settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.cors_origins,
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["Authorization", "Content-Type"],
+            expose_headers=[WARNING_HEADER, IGNORED_HEADER, "Retry-After"],
+        )
     install_handlers(app)
     add_speech(app, service)
     add_websocket(app, service)
@@ -79,7 +95,8 @@ def application_of(service: SpeechService) -> FastAPI:
 def measured_settings(synthesizer: Synthesizer) -> ServeSettings:
     """Return the default settings, for as many listeners as this machine keeps supplied."""
     settings = ServeSettings()
-    return settings.model_copy(update={"listeners": measure_listeners(synthesizer, settings.capacity)})
+    listeners = measure_listeners(synthesizer, settings.capacity)
+    return settings.model_copy(update={"listeners": listeners, "admits_more": True})
 
 
 def connection_limits(settings: ServeSettings) -> ServerLimits:
@@ -100,13 +117,13 @@ def add_speech(app: FastAPI, service: SpeechService) -> None:
     async def speech(request: Request) -> Response:
         """Speak a text."""
         body = await read_body(request, SpeechBody)
-        return await speech_response(request, service.speak(body, owner_of(request)), body)
+        return await speech_response(request, service.speak(body, caller_of(request)), body)
 
     @app.post("/dev/captioned_speech", response_class=Response, openapi_extra=body_schema(CaptionedBody))
     async def captioned(request: Request) -> Response:
         """Speak a text, with the times of its words."""
         body = await read_body(request, CaptionedBody)
-        run = service.speak(body, owner_of(request), needs_words=body.return_timestamps)
+        run = service.speak(body, caller_of(request), needs_words=body.return_timestamps)
         return await captioned_response(request, run, body)
 
     @app.post("/v1/audio/speech/batch", response_class=Response, openapi_extra=body_schema(BatchBody))
@@ -114,10 +131,10 @@ def add_speech(app: FastAPI, service: SpeechService) -> None:
         """Speak several texts."""
         body = await read_body(request, BatchBody)
         try:
-            results = await unless_client_leaves(request, speak_batch(service, body, owner_of(request)))
+            results = await unless_client_leaves(request, speak_batch(service, body, caller_of(request)))
         except JobEnded:
             return Response(status_code=CLIENT_LEFT)
-        return as_json(results)
+        return StreamingResponse(as_object(results), media_type=JSON)
 
 
 def wyoming_of(service: SpeechService, settings: ServeSettings) -> AbstractAsyncContextManager[Any]:
@@ -126,13 +143,7 @@ def wyoming_of(service: SpeechService, settings: ServeSettings) -> AbstractAsync
         return nullcontext()
     from marstts.server.wyoming_server import wyoming_server  # its package is needed only here
 
-    return wyoming_server(service, settings.wyoming_host, settings.wyoming_port)
-
-
-def owner_of(request: Request) -> str:
-    """Return who sent the request: the caller's key, or the address if there are no keys."""
-    address = request.client.host if request.client else ""
-    return request.headers.get("authorization") or address
+    return wyoming_server(service, settings)
 
 
 def body_schema(model: type[BaseModel]) -> dict[str, Any]:
@@ -143,13 +154,13 @@ def body_schema(model: type[BaseModel]) -> dict[str, Any]:
 def add_models(app: FastAPI, service: SpeechService) -> None:
     """Add the endpoints that list models."""
 
-    def as_object(name: str) -> dict[str, Any]:
+    def model_object(name: str) -> dict[str, Any]:
         return {"id": name, "object": "model", "created": service.started_at, "owned_by": "marstts"}
 
     @app.get("/v1/models")
     async def models() -> Response:
         """List the model and its aliases."""
-        return as_json({"object": "list", "data": [as_object(name) for name in service.model_names]})
+        return as_json({"object": "list", "data": [model_object(name) for name in service.model_names]})
 
     @app.get("/v1/audio/models")
     async def audio_models() -> Response:
@@ -161,7 +172,7 @@ def add_models(app: FastAPI, service: SpeechService) -> None:
         """Describe one model."""
         if model not in service.model_names:
             raise ApiError(404, "There is no such model here.", param="model", code="model_not_found")
-        return as_json(as_object(model))
+        return as_json(model_object(model))
 
 
 def add_status(app: FastAPI, service: SpeechService) -> None:

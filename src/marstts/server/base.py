@@ -9,31 +9,29 @@ another site send. Errors are JSON, `{"error": sentence}`. For the open internet
 
 from __future__ import annotations
 
+import asyncio
 import json
-import re
+import logging
 import socket
-from asyncio import Handle, Transport
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, cast
 
 import anyio
-import h11
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from marstts.errors import ConfigError
 from marstts.server.certificate import Certificate
+from marstts.server.connections import SilentConnections, TimedProtocol, timed_session
 from marstts.server.http_error import HTTPError
-from marstts.server.silent_connections import SilentConnections
-from marstts.server.unread_timer import UnreadTimer
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; media-src 'self' blob:; img-src 'self' data:; "
@@ -66,8 +64,8 @@ class ServerLimits:
     """A connection that asks for nothing more is closed after this time."""
 
     max_connections: int = 512
-    """Further connections get status 503; a browser opens up to six. Where half of these are silent, the oldest of
-    the silent ones is closed for each new one, so that they do not keep others out."""
+    """Further connections get status 503; a browser opens up to six. Where half of these have sent no whole request,
+    the oldest of them is closed for each new one, so that they do not keep others out."""
 
     drain_seconds: int = 2
     """Time that responses have to end once the server stops."""
@@ -113,6 +111,8 @@ async def read_message(request: Request) -> Any:
                     raise HTTPError(413, f"Expected a message of at most {limits.max_body_bytes} bytes.")
     except TimeoutError as error:
         raise HTTPError(408, "The message took too long to arrive.") from error
+    except ClientDisconnect as error:
+        raise HTTPError(400, "The connection was closed before the whole message had come.") from error
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -131,74 +131,46 @@ def make_app(routes: Sequence[Route], limits: ServerLimits | None = None) -> Sta
     """An application of these routes; its limits lie at `app.state.limits`."""
     handlers = {HTTPError: error_response, HTTPException: error_response, Exception: error_response}
     app = Starlette(routes=routes, exception_handlers=handlers)
+    app.add_middleware(ClearLength)
     app.state.limits = limits or ServerLimits()
     return app
 
 
-class TimedProtocol(UnreadTimer, H11Protocol):
-    """HTTP/1.1 that closes connections which neither ask, nor finish asking, nor read their response.
-
-    uvicorn limits the time between two requests only. Addresses that are not ASCII are percent-encoded.
-    """
-
-    silent: SilentConnections
-    _request_timer: Handle | None = None
-    _has_session = False
-    """Whether the connection has become a WebSocket."""
-
-    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._time_request()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_request_timer()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        if self.conn.their_state is h11.IDLE:
-            data = escape_address(data)
-        super().data_received(data)
-        if self._is_answering() or self._has_session:
-            self._stop_request_timer()
-        else:
-            self._time_request()
-
-    def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """Hand the connection over to `TimedSession`."""
-        self._has_session = True
-        self._stop_request_timer()
-        super().handle_websocket_upgrade(event)
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        if not self._is_answering():
-            self._time_request()
-
-    def timeout_keep_alive_handler(self) -> None:
-        super().timeout_keep_alive_handler()
-        self._time_request()  # closing waits for what the client has not read yet
-
-    def _is_answering(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
-
-    def _time_request(self) -> None:
-        self._request_timer = self._request_timer or self._abort_later()
-        self.silent.add(self, self.transport.abort)
-
-    def _stop_request_timer(self) -> None:
-        self.silent.remove(self)
-        if self._request_timer is not None:
-            self._request_timer.cancel()
-            self._request_timer = None
-
-    def _abort_later(self) -> Handle:
-        return self.loop.call_later(self.silent_seconds, self.transport.abort)
+TWO_LENGTHS = "Expected Content-Length or Transfer-Encoding, but the request has both."
 
 
-def escape_address(data: bytes) -> bytes:
-    """Percent-encode all bytes of the first line that are not ASCII: the line of a request that holds its address."""
-    line, end, rest = data.partition(b"\n")
-    return re.sub(rb"[\x80-\xff]", lambda found: b"%%%02X" % found[0][0], line) + end + rest
+def has_two_lengths(scope: Scope) -> bool:
+    """Whether a request states the length of its body in two ways: a proxy before it may believe the other."""
+    return {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}
+
+
+class ClearLength:
+    """An application that refuses requests with two lengths."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self.app
+        if scope["type"] == "http" and has_two_lengths(scope):
+            app = json_response({"error": TWO_LENGTHS}, 400)
+            app.headers["Connection"] = "close"
+        await app(scope, receive, send)
+
+
+class LoudServer(uvicorn.Server):
+    """uvicorn's server, which tells when it listens."""
+
+    on_start: Callable[[], object] = staticmethod(lambda: None)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.on_start()
+
+
+def is_no_cancellation(record: logging.LogRecord) -> bool:
+    """Whether a record of the log is anything but a response that was cut off because the server stops."""
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 class Server:
@@ -228,17 +200,13 @@ class Server:
         self.app, limits = app, cast(ServerLimits, app.state.limits)
         silent = SilentConnections(max(1, limits.max_connections // 2))
         values: dict[str, Any] = {"silent_seconds": limits.silent_seconds}
-        sessions: Any = "none"
-        if has_sessions:
-            from marstts.server.timed_session import TimedSession  # needs wsproto, which pages without sessions do not
-
-            sessions = type("Session", (TimedSession,), values)
         protocol = type("Protocol", (TimedProtocol,), {**values, "silent": silent})
         config = uvicorn.Config(
             app,
             http=protocol,
-            ws=sessions,
+            ws=type("Session", (timed_session(),), values) if has_sessions else "none",
             ws_max_size=limits.max_body_bytes,
+            ws_per_message_deflate=False,  # a frame would be unpacked before its size is checked
             access_log=False,  # addresses hold personal links
             log_level="warning",
             server_header=False,
@@ -249,7 +217,8 @@ class Server:
             ssl_certfile=None if certificate is None else str(certificate.path),
             ssl_keyfile=None if certificate is None else str(certificate.key_path),
         )
-        self.server = uvicorn.Server(config)
+        self.server = LoudServer(config)
+        logging.getLogger("uvicorn.error").addFilter(is_no_cancellation)
 
     def __enter__(self) -> Server:
         return self
@@ -263,8 +232,9 @@ class Server:
         host, port = self.socket.getsockname()[:2]
         return f"{self._scheme}://[{host}]:{port}/" if ":" in host else f"{self._scheme}://{host}:{port}/"
 
-    def serve(self) -> None:
-        """Answer requests until `stop` is called, or until Ctrl-C (KeyboardInterrupt)."""
+    def serve(self, on_start: Callable[[], object] = lambda: None) -> None:
+        """Answer requests until `stop` is called, or until Ctrl-C (KeyboardInterrupt); call `on_start` at the start."""
+        self.server.on_start = on_start
         self.server.run(sockets=[self.socket])
 
     def stop(self) -> None:

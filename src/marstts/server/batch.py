@@ -6,16 +6,20 @@ Upstream: clients.  Downstream: `service`; all items run in the shared batch.
 from __future__ import annotations
 
 import asyncio
-import base64
+import json
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from marstts.server.api_errors import ApiError, as_api_error, validation_error
-from marstts.server.schemas import SpeechBody
-from marstts.server.service import SpeechService
-from marstts.server.text_stream import speak_bytes
+from marstts.server.audio_budget import TOO_LONG, AudioBudget
+from marstts.server.callers import Caller
+from marstts.server.schemas import SpeechBody, audio_json
+from marstts.server.service import SpeechRun, SpeechService
+from marstts.server.text_stream import run_bytes
 
 MAX_ITEMS = 32
 
@@ -28,30 +32,63 @@ class BatchBody(BaseModel):
     items: list[dict[str, Any]] = Field(min_length=1, max_length=MAX_ITEMS)
 
 
-async def speak_batch(service: SpeechService, body: BatchBody, owner: str) -> dict[str, Any]:
-    """Speak all items -> their results in order, audio in base64 or an error each."""
-    places = asyncio.Semaphore(service.admission.places)
-    shared = body.model_extra or {}
+@dataclass(frozen=True)
+class Spoken:
+    """Audio of one item."""
 
-    async def speak(index: int, fields: dict[str, Any]) -> dict[str, Any]:
+    content: bytes
+    media_type: str
+
+
+Result = Spoken | ApiError
+
+
+async def speak_batch(service: SpeechService, body: BatchBody, caller: Caller) -> list[Result]:
+    """Speak all items -> their results in order; ApiError where all of them together are too much audio."""
+    budget, places = service.audio_budget(), asyncio.Semaphore(service.admission.places)
+    shared = body.model_extra or {}
+    runs = [await begin_item(service, {**shared, **fields, "stream": False}, caller, budget) for fields in body.items]
+
+    async def speak(run: SpeechRun | ApiError) -> Result:
+        if isinstance(run, ApiError):
+            return run
         async with places:
             try:
-                item = SpeechBody.model_validate({**shared, **fields, "stream": False})
-                async with aclosing(speak_bytes(service, item, owner)) as pieces:
+                async with aclosing(run_bytes(run)) as pieces:
                     content = b"".join([piece async for piece in pieces])
-            except ValidationError as error:
-                complaint = validation_error(error.errors(include_url=False, include_context=False))
-                return failed(index, complaint)
             except Exception as error:
-                return failed(index, as_api_error(error))
-        audio = base64.b64encode(content).decode("ascii")
-        media_type = item.response_format.media_type
-        return {"index": index, "status": "success", "audio": audio, "media_type": media_type}
+                return as_api_error(error)
+        return Spoken(content, run.spec.audio_format.media_type)
 
-    results = await asyncio.gather(*(speak(index, fields) for index, fields in enumerate(body.items)))
-    return {"object": "audio.speech.batch", "results": results}
+    return await asyncio.gather(*map(speak, runs))
 
 
-def failed(index: int, error: ApiError) -> dict[str, Any]:
-    """Return the result of an item that was not spoken."""
-    return {"index": index, "status": "error", "error": error.as_object()}
+async def begin_item(
+    service: SpeechService, fields: dict[str, Any], caller: Caller, budget: AudioBudget
+) -> SpeechRun | ApiError:
+    """A run of one item, or why it cannot be spoken; ApiError where the budget is spent."""
+    try:
+        run = service.speak(SpeechBody.model_validate(fields), caller, budget=budget)
+        await run.measure()
+    except ValidationError as error:
+        return validation_error(error.errors(include_url=False, include_context=False))
+    except Exception as error:
+        failure = as_api_error(error)
+        if failure.code == TOO_LONG:
+            raise
+        return failure
+    return run
+
+
+async def as_object(results: Sequence[Result]) -> AsyncIterator[bytes]:
+    """Results as a JSON object, in pieces; the event loop serves others between them."""
+    yield b'{"object": "audio.speech.batch", "results": ['
+    for index, result in enumerate(results):
+        yield b", " if index else b""
+        if isinstance(result, ApiError):
+            yield json.dumps({"index": index, "status": "error", "error": result.as_object()}).encode()
+            continue
+        fields = {"index": index, "status": "success", "media_type": result.media_type}
+        for part in audio_json(fields, result.content):
+            yield part
+    yield b"]}"

@@ -8,18 +8,16 @@ that were finished since the last line, in seconds from the beginning of the fil
 
 from __future__ import annotations
 
-import base64
 import json
-from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
-from marstts.server.api_errors import ApiError, as_api_error
+from marstts.server.api_errors import JSON, ApiError, as_api_error
 from marstts.server.encoders import AudioFormat
 from marstts.server.metrics import Outcome
-from marstts.server.schemas import SpeechBody
+from marstts.server.schemas import SpeechBody, audio_json
 from marstts.server.service import SpeechRun
 from marstts.server.speech_job import JobEnded, Piece
 from marstts.server.speech_response import CLIENT_LEFT, RunResponse, begin, response_headers, timestamp
@@ -49,33 +47,39 @@ async def captioned_response(request: Request, run: SpeechRun, body: CaptionedBo
         outcome = Outcome.OK
     finally:
         run.close(outcome)
-    content = json.dumps(as_object(pieces, body.response_format), ensure_ascii=False).encode()
-    return Response(content, 200, headers, "application/json")
+    return StreamingResponse(parts_of(pieces, body.response_format), 200, headers, JSON)
 
 
 async def lines(run: SpeechRun, first: Piece, following: AsyncIterator[Piece]) -> AsyncIterator[bytes]:
     """One JSON object a line for each piece."""
     audio_format = run.spec.audio_format
     try:
-        yield as_line(as_object([first], audio_format))
+        for part in line(first, audio_format):
+            yield part
         async for piece in following:
             if piece.content or piece.words:
-                yield as_line(as_object([piece], audio_format))
+                for part in line(piece, audio_format):
+                    yield part
     except Exception as error:
         failure = as_api_error(ApiError(500, "The speech was cut off.") if isinstance(error, JobEnded) else error)
-        yield as_line({"error": failure.as_object()})
+        yield json.dumps({"error": failure.as_object()}).encode() + b"\n"
         run.close(Outcome.ERROR)
 
 
-def as_object(pieces: Sequence[Piece], audio_format: AudioFormat) -> dict[str, Any]:
-    """Pieces in Kokoro-FastAPI's form."""
-    return {
-        "audio": base64.b64encode(b"".join(piece.content for piece in pieces)).decode("ascii"),
-        "audio_format": audio_format.media_type,
-        "timestamps": [timestamp(word) for piece in pieces for word in piece.words],
-    }
+def line(piece: Piece, audio_format: AudioFormat) -> Iterator[bytes]:
+    """One line of JSON, in pieces."""
+    yield from captioned([piece], audio_format)
+    yield b"\n"
 
 
-def as_line(fields: dict[str, Any]) -> bytes:
-    """One line of JSON."""
-    return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
+async def parts_of(pieces: Sequence[Piece], audio_format: AudioFormat) -> AsyncIterator[bytes]:
+    """The whole object in pieces; the event loop serves others between them."""
+    for part in captioned(pieces, audio_format):
+        yield part
+
+
+def captioned(pieces: Sequence[Piece], audio_format: AudioFormat) -> Iterator[bytes]:
+    """Pieces as an object of Kokoro-FastAPI's form, in pieces."""
+    words = [timestamp(word) for piece in pieces for word in piece.words]
+    fields = {"audio_format": audio_format.media_type, "timestamps": words}
+    return audio_json(fields, b"".join(piece.content for piece in pieces))

@@ -14,6 +14,8 @@ import secrets
 import string
 import threading
 import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import Field
@@ -23,9 +25,10 @@ from marstts.audio import encode
 from marstts.errors import FileError, MarsError
 from marstts.io.config import Config
 from marstts.io.file_errors import printable_name
-from marstts.io.files import write_file
 from marstts.io.reading import read_text
 from marstts.server.api_errors import ApiError, storage_errors
+from marstts.server.callers import Caller, owners
+from marstts.server.private_files import make_private, write_private
 from marstts.server.settings import ServeLimits
 
 log = logging.getLogger(__name__)
@@ -33,6 +36,9 @@ log = logging.getLogger(__name__)
 ID = re.compile(r"cons_[a-z0-9]{26}")
 LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8}){0,4}")
 NAME_CHARACTERS = 64
+FOLDER = "consents"
+"""Folder of an owner's consents, next to the voices."""
+
 MAX_ENTRY_BYTES = 4096
 
 
@@ -62,25 +68,38 @@ class Consent(Config):
         return f"Consent recording {self.id}, {self.name!r}, {self.language}, SHA-256 {self.sha256}"
 
 
+@dataclass(frozen=True)
+class Kept:
+    """A consent and the folder of its owner."""
+
+    consent: Consent
+    owner: str
+
+
 class ConsentStore:
-    """All consent recordings of a server; its methods may be called from any thread."""
+    """All consent recordings of a server, each seen by its owner; its methods may be called from any thread."""
 
     def __init__(self, folder: Path, limits: ServeLimits) -> None:
+        """`folder`: that of the voices; each owner's consents are in a folder in it."""
         self._folder, self._limits = folder, limits
-        self._lock = threading.Lock()
-        self._known = read_folder(folder)
+        self._lock = threading.RLock()
+        """Held while files change, so that a deleted consent does not come back."""
+        self._known = read_folders(folder)
 
-    def all(self) -> list[Consent]:
-        """All consents, the oldest first."""
+    def all(self, caller: Caller) -> list[Consent]:
+        """All consents of a caller, the oldest first."""
         with self._lock:
-            return sorted(self._known.values(), key=lambda consent: (consent.created_at, consent.id))
+            own = [kept.consent for kept in self._known.values() if caller.may_use(kept.owner)]
+        return sorted(own, key=lambda consent: (consent.created_at, consent.id))
 
-    def create(self, name: str, recording: bytes, language: str) -> Consent:
+    def create(self, name: str, recording: bytes, language: str, caller: Caller) -> Consent:
         """Keep a recording. ApiError where a field is not as it must be, AudioError for unusable recordings."""
         check_name(name)
         if not LANGUAGE.fullmatch(language):
             raise ApiError(400, "language: expected a BCP 47 tag such as en-US.", param="language")
-        if len(self.all()) >= self._limits.voices:
+        with self._lock:
+            num_kept = sum(kept.owner == caller.owner for kept in self._known.values())
+        if num_kept >= self._limits.voices:
             raise ApiError(400, f"This server keeps at most {self._limits.voices} consents; delete one first.")
         waveform = audio.read(io.BytesIO(recording), max_seconds=self._limits.upload_seconds)
         letters = string.ascii_lowercase + string.digits
@@ -88,55 +107,63 @@ class ConsentStore:
             id="cons_" + "".join(secrets.choice(letters) for _ in range(26)),
             name=name,
             language=language,
-            created_at=int(time.time()),
+            created_at=max(0, int(time.time())),  # clocks without a battery begin in 1970 or before
             sha256=hashlib.sha256(recording).hexdigest(),
         )
-        path = self._folder / f"{consent.id}.flac"
-        with storage_errors():
-            self._folder.mkdir(parents=True, exist_ok=True)
-            try:
-                write_file(path, encode(waveform, ".flac"))
-                self._write(consent)  # last: without it, there is no consent
-            except BaseException:
-                path.unlink(missing_ok=True)
-                raise
+        kept = Kept(consent, caller.owner)
+        path = self._path(kept, ".flac")
+        try:
+            write_private(path, encode(waveform, ".flac"))
+            self._write(kept)  # last: without it, there is no consent
+        except BaseException:
+            with suppress(OSError):
+                path.unlink()
+            raise
         return consent
 
-    def find(self, consent_id: str) -> Consent:
-        """The consent with this id; ApiError 404 where there is none."""
+    def find(self, consent_id: str, caller: Caller) -> Consent:
+        """The caller's consent with this id; ApiError 404 where there is none."""
+        return self._find(consent_id, caller).consent
+
+    def rename(self, consent_id: str, name: str, caller: Caller) -> Consent:
+        """Give a consent another name."""
+        check_name(name)
         with self._lock:
-            found = self._known.get(consent_id)
-        if found is None:
+            kept = self._find(consent_id, caller)
+            renamed = replace(kept, consent=kept.consent.model_copy(update={"name": name}))
+            self._write(renamed)
+        return renamed.consent
+
+    def delete(self, consent_id: str, caller: Caller) -> Consent:
+        """Delete a consent with its recording; voices that were made with it stay."""
+        with self._lock:
+            kept = self._find(consent_id, caller)
+            with storage_errors():
+                for suffix in (".json", ".flac"):
+                    self._path(kept, suffix).unlink(missing_ok=True)
+            del self._known[kept.consent.id]
+        return kept.consent
+
+    def statement(self, consent: str, caller: Caller) -> str:
+        """The statement for a voice's field `consent`, which may be the id of a recording; ApiError 404."""
+        return self.find(consent, caller).statement if ID.fullmatch(consent) else consent
+
+    def _find(self, consent_id: str, caller: Caller) -> Kept:
+        with self._lock:
+            kept = self._known.get(consent_id)
+        if kept is None or not caller.may_use(kept.owner):
             raise ApiError(
                 404, "There is no consent recording with this id.", param="consent_id", code="consent_not_found"
             )
-        return found
+        return kept
 
-    def rename(self, consent_id: str, name: str) -> Consent:
-        """Give a consent another name."""
-        check_name(name)
-        renamed = self.find(consent_id).model_copy(update={"name": name})
-        with storage_errors():
-            self._write(renamed)
-        return renamed
-
-    def delete(self, consent_id: str) -> Consent:
-        """Delete a consent with its recording; voices that were made with it stay."""
-        found = self.find(consent_id)
+    def _write(self, kept: Kept) -> None:
         with self._lock:
-            self._known.pop(found.id, None)
-        for suffix in (".json", ".flac"):
-            (self._folder / f"{found.id}{suffix}").unlink(missing_ok=True)
-        return found
+            write_private(self._path(kept, ".json"), f"{kept.consent.model_dump_json()}\n".encode())
+            self._known[kept.consent.id] = kept
 
-    def statement(self, consent: str) -> str:
-        """The statement for a voice's field `consent`, which may be the id of a recording; ApiError 404."""
-        return self.find(consent).statement if ID.fullmatch(consent) else consent
-
-    def _write(self, consent: Consent) -> None:
-        write_file(self._folder / f"{consent.id}.json", consent.model_dump_json() + "\n")
-        with self._lock:
-            self._known[consent.id] = consent
+    def _path(self, kept: Kept, suffix: str) -> Path:
+        return self._folder / kept.owner / FOLDER / f"{kept.consent.id}{suffix}"
 
 
 def check_name(name: str) -> None:
@@ -145,16 +172,20 @@ def check_name(name: str) -> None:
         raise ApiError(400, f"name: expected 1 to {NAME_CHARACTERS} printable characters.", param="name")
 
 
-def read_folder(folder: Path) -> dict[str, Consent]:
-    """All consents of a folder; what is none is left alone, with a warning."""
-    found: dict[str, Consent] = {}
-    for path in sorted(folder.glob("cons_*.json")) if folder.is_dir() else ():
-        if ID.fullmatch(path.stem):
-            try:
-                consent = Consent.model_validate_json(read_text(path, MAX_ENTRY_BYTES, FileError))
-            except (MarsError, ValueError):
-                log.warning(f"left out: {printable_name(path)} is no entry of a consent recording")
-                continue
-            if consent.id == path.stem:
-                found[consent.id] = consent
+def read_folders(folder: Path) -> dict[str, Kept]:
+    """The consents of all owners; what is none is left alone, with a warning."""
+    found: dict[str, Kept] = {}
+    for owner in owners(folder):
+        own = folder / owner / FOLDER
+        for path in sorted(own.glob("cons_*.json")) if own.is_dir() else ():
+            if ID.fullmatch(path.stem):
+                try:
+                    consent = Consent.model_validate_json(read_text(path, MAX_ENTRY_BYTES, FileError))
+                except (MarsError, ValueError):
+                    log.warning(f"left out: {printable_name(path)} is no entry of a consent recording")
+                    continue
+                if consent.id == path.stem:
+                    found[consent.id] = Kept(consent, owner)
+                    make_private(path)
+                    make_private(path.with_suffix(".flac"))
     return found

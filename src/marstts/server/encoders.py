@@ -7,6 +7,7 @@ PyAV, MP3, Opus and FLAC are encoded whole by libsndfile, and there is neither A
 
 from __future__ import annotations
 
+import io
 import struct
 from dataclasses import dataclass, field
 from enum import Enum
@@ -15,11 +16,11 @@ from importlib.util import find_spec
 from typing import Any, Protocol
 
 import numpy as np
+import soundfile
 import soxr
 from numpy.typing import NDArray
 
-from marstts import audio
-from marstts.audio import Waveform
+from marstts.audio.writer import format_of
 from marstts.errors import AudioError, require
 
 Samples = NDArray[np.float32]
@@ -27,6 +28,9 @@ Samples = NDArray[np.float32]
 EXTRA = "serve"
 API_RATE = 24_000
 """Hz of all responses: OpenAI's `pcm` is 24 kHz by definition."""
+
+PUSHED_SAMPLES = 2**16
+"""Samples that are filtered and encoded at a time, so that a long speech needs no second and third copy in memory."""
 
 UNKNOWN_LENGTH = 0xFFFF_FFFF
 """Length in the header of a WAV file whose end is not known yet."""
@@ -161,17 +165,20 @@ class WriteOnly:
 
 
 class WholeFile:
-    """Encodes with libsndfile once all samples are there."""
+    """Encoded by libsndfile into memory; the bytes are known at the end, with lengths in their headers."""
 
     def __init__(self, audio_format: AudioFormat) -> None:
-        self._suffix, self._pieces = f".{audio_format.value}", [np.zeros(0, np.float32)]
+        container, encoding = format_of(f".{audio_format.value}")
+        self._content = io.BytesIO()
+        self._file = soundfile.SoundFile(self._content, "w", API_RATE, 1, encoding, format=container)
 
     def push(self, samples: Samples) -> bytes:
-        self._pieces.append(samples)
+        self._file.write(np.clip(samples, -1.0, 1.0))
         return b""
 
     def finish(self) -> bytes:
-        return audio.encode(Waveform(np.concatenate(self._pieces), API_RATE), self._suffix)
+        self._file.close()
+        return self._content.getvalue()
 
 
 def open_encoder(audio_format: AudioFormat, *, whole: bool = False) -> Encoder:
@@ -294,6 +301,9 @@ class EncodedStream:
 
     def push(self, samples: Samples) -> bytes:
         """Take the next samples (N,) -> bytes of the file."""
+        return b"".join(map(self._push, np.split(samples, range(PUSHED_SAMPLES, len(samples), PUSHED_SAMPLES))))
+
+    def _push(self, samples: Samples) -> bytes:
         for one in self._filters:
             samples = one.push(samples)
         return self._encoder.push(samples) if len(samples) else b""

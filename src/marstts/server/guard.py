@@ -1,4 +1,4 @@
-"""Checks of every request before its endpoint: host, key, and bounds on the body; and headers on every response.
+"""Checks of every request before its endpoint: host, key, origin, and bounds on the body; and headers of responses.
 
 Upstream: any ASGI server.  Downstream: the application. A plain ASGI wrapper, so that streams pass untouched.
 """
@@ -6,95 +6,113 @@ Upstream: any ASGI server.  Downstream: the application. A plain ASGI wrapper, s
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
-from collections.abc import Sequence
+import ipaddress
+from dataclasses import replace
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from marstts.server.api_errors import ApiError, error_response
-from marstts.server.base import HEADERS
+from marstts.server.base import HEADERS, TWO_LENGTHS, has_two_lengths
+from marstts.server.callers import ADMINISTRATOR, Caller, KeyRing
 from marstts.server.settings import ServeLimits, ServeSettings
 
 OPEN_PATHS = frozenset({"/", "/health", "/metrics"})
 """Paths that need no key; so do the files of the page, which hold no data."""
 
 PAGE_PREFIX = "/page/"
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 FORM_BYTES = 65_536
 """Bytes that a form may have in addition to its recording."""
 
+PRIVATE_SUFFIXES = (".local", ".localhost", ".lan", ".internal", ".home.arpa")
+"""Ends of names that no public name server can give an address."""
 
-class KeyRing:
-    """API keys, kept as SHA-256 digests and compared in constant time."""
-
-    def __init__(self, keys: Sequence[str]) -> None:
-        self._digests = [digest(key) for key in keys]
-
-    def admits(self, authorization: str) -> bool:
-        """Whether the header `Authorization` holds one of the keys; True where there are none."""
-        scheme, _, key = authorization.partition(" ")
-        found = digest(key.strip()) if scheme.lower() == "bearer" else b""
-        matches = [hmac.compare_digest(found, known) for known in self._digests]  # all of them, for equal time
-        return not self._digests or any(matches)
-
-
-def digest(key: str) -> bytes:
-    """SHA-256 of a key."""
-    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+FOREIGN_PAGE = "A page of another site cannot use this server; its operator can admit one by --cors-origin."
 
 
 class Guard:
     """An application that refuses requests before any endpoint reads them."""
 
     def __init__(self, app: ASGIApp, settings: ServeSettings) -> None:
-        self.app, self.limits = app, settings.limits
-        self.keys = KeyRing(settings.api_keys)
-        self.hosts = frozenset(settings.allowed_hosts)
+        self.app, self.settings, self.limits = app, settings, settings.limits
+        self.keys = KeyRing(settings.api_keys, settings.admin_key)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket":
-            await self._guard_session(scope, receive, send)
-            return
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
+        is_session = scope["type"] == "websocket"
         headers = Headers(scope=scope)
         try:
-            self._check(scope["path"], headers)
-            limit = body_limit(headers, self.limits)
+            if has_two_lengths(scope):
+                raise ApiError(400, TWO_LENGTHS, closes=True)
+            self._check_host(headers)
+            if is_session or scope["method"] not in SAFE_METHODS:
+                self._check_origin(headers)
+            caller = self._find_caller(scope, headers)
+            limit = 0 if is_session else body_limit(headers, self.limits)
         except ApiError as error:
-            await error_response(error)(scope, receive, send)
+            if is_session:
+                await send({"type": "websocket.close", "code": 1008})
+            else:
+                await error_response(error)(scope, receive, send)
             return
-        await self.app(scope, bounded(receive, limit, self.limits.body_seconds), with_headers(send))
-
-    async def _guard_session(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse a WebSocket as a request would be; the origin shows pages of other sites, too."""
-        headers = Headers(scope=scope)
-        try:
-            self._check(scope["path"], headers)
-            origin = headers.get("origin")
-            if origin is not None and origin.partition("://")[2] != headers.get("host"):
-                raise ApiError(403, "A page of another site cannot use this server.")
-        except ApiError:
-            await send({"type": "websocket.close", "code": 1008})
-            return
+        scope.setdefault("state", {})["caller"] = caller
+        if not is_session:
+            receive, send = bounded(receive, limit, self.limits.body_seconds), with_headers(send)
         await self.app(scope, receive, send)
 
-    def _check(self, path: str, headers: Headers) -> None:
-        if self.hosts and host_name(headers.get("host", "")) not in self.hosts:
-            raise ApiError(400, "This host is not served here; use the address that the server printed.")
-        if path in OPEN_PATHS or path.startswith(PAGE_PREFIX):
+    def _check_host(self, headers: Headers) -> None:
+        host, allowed = host_name(headers.get("host", "")), self.settings.allowed_hosts
+        if not (allowed or self.settings.private_hosts_only):
             return
-        if not self.keys.admits(headers.get("authorization", "")):
-            raise ApiError(401, "Expected an API key of this server: the header `Authorization: Bearer KEY`.")
-        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            raise ApiError(403, "A page of another site cannot use this server.")
+        if host not in allowed and not (self.settings.private_hosts_only and is_private(host)):
+            raise ApiError(
+                400,
+                "This host is not served here; use the address that the server printed, or name it by --allowed-host.",
+            )
+
+    def _check_origin(self, headers: Headers) -> None:
+        """Refuse what a page of another site sends; programs send no origin."""
+        origin = headers.get("origin")
+        if origin is None or origin in self.settings.cors_origins:
+            return
+        if origin.partition("://")[2].lower() != headers.get("host", "").lower():
+            raise ApiError(403, FOREIGN_PAGE)
+
+    def _find_caller(self, scope: Scope, headers: Headers) -> Caller:
+        address = str(scope["client"][0]) if scope.get("client") else ""
+        if self.keys.is_empty or is_open(scope["path"]):
+            caller = replace(ADMINISTRATOR if self.keys.is_empty else Caller(), address=address)
+        else:
+            found = self.keys.find(headers.get("authorization", ""))
+            if found is None:
+                raise ApiError(401, "Expected an API key of this server: the header `Authorization: Bearer KEY`.")
+            caller = found
+        is_foreign = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+        if is_foreign and not is_open(scope["path"]) and headers.get("origin") not in self.settings.cors_origins:
+            raise ApiError(403, FOREIGN_PAGE)
+        return caller
+
+
+def is_open(path: str) -> bool:
+    """Whether a path needs no key."""
+    return path in OPEN_PATHS or path.startswith(PAGE_PREFIX)
 
 
 def host_name(host: str) -> str:
     """The header `Host` without its port."""
     return host.rpartition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0].lower()
+
+
+def is_private(host: str) -> bool:
+    """Whether a host is an address, or a name that no page of another site can have by a name server of its own."""
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return bool(host) and ("." not in host or host.endswith(PRIVATE_SUFFIXES))
+    return True
 
 
 def body_limit(headers: Headers, limits: ServeLimits) -> int:

@@ -15,6 +15,8 @@ from typing import TypeVar
 from marstts.generation.scheduler import AsyncScheduler
 from marstts.server.admission import FIRST_ESTIMATE, Admission, Throughput, Ticket
 from marstts.server.api_errors import ApiError
+from marstts.server.audio_budget import AudioBudget, measure_text, needs_reading
+from marstts.server.callers import Caller
 from marstts.server.consents import Consent, ConsentStore
 from marstts.server.encoders import AudioFormat
 from marstts.server.listener import FIRST_AUDIO_SECONDS, SOON_SECONDS, Crowd, Listener, PriorityGate
@@ -56,6 +58,9 @@ MEASURED_TEXT = "It was a bright cold day in April, and the clocks were striking
 EXPECTED_SHARE = 2.0
 """Seconds of audio for each row in a second, until the machine is measured."""
 
+MAX_LISTENERS = 256
+"""Requests that are spoken at a time on any machine."""
+
 EXTRA_SECONDS = 10.0
 """Added to the time that a request may take."""
 
@@ -66,21 +71,41 @@ class SpeechService:
     def __init__(self, synthesizer: Synthesizer, settings: ServeSettings) -> None:
         self.synthesizer, self.settings = synthesizer, settings
         self.voices = VoiceStore(synthesizer, settings.voices_folder, settings.limits)
-        self.consents = ConsentStore(settings.voices_folder / "consents", settings.limits)
+        self.consents = ConsentStore(settings.voices_folder, settings.limits)
         places = settings.listeners or settings.capacity
         throughput = Throughput(estimate=max(FIRST_ESTIMATE, (settings.listeners or 0.0) / MAX_LOAD))
         self.admission = Admission(places, settings.queue, settings.max_wait_seconds, throughput)
+        most = max(places, MAX_LISTENERS) if settings.admits_more else places
         self.batch = shared_batch(
-            synthesizer, settings.capacity, places, Crowd(lambda: self.admission.num_active, lambda: throughput.factor)
+            synthesizer, settings.capacity, most, Crowd(lambda: self.admission.num_active, lambda: throughput.factor)
         )
         self.scheduler = self.batch.scheduler
         self.metrics = Metrics(self.admission, lambda: self.scheduler.counts)
         self.metrics.voices.set_function(lambda: len(self.voices))
-        self.pool = ThreadPoolExecutor(places, thread_name_prefix="marstts-speech")
+        self.pool = ThreadPoolExecutor(most, thread_name_prefix="marstts-speech")
         self.started_at = int(time.time())
         self.is_closing = False
         self._uploads = ThreadPoolExecutor(1, thread_name_prefix="marstts-clone")
         self._num_uploads = 0
+        self.whole_seconds = 0.0
+        """Audio of whole files that are at work or wait."""
+        self._reading = ThreadPoolExecutor(1, thread_name_prefix="marstts-read")
+
+    def note_made(self, ticket: Ticket, piece: Piece) -> None:
+        """Count a piece of audio, and admit more listeners where the machine is faster than it was measured to be."""
+        layout, model = self.synthesizer.engine.layout, self.synthesizer.model
+        spoken_seconds = (
+            piece.num_tokens / layout.patch_size / (model.patch_rate or self.synthesizer.codec.spec.patch_rate)
+        )
+        self.admission.made(ticket, piece.audio_seconds, spoken_seconds)
+        self.metrics.count_piece(piece, layout.patch_size)
+        if self.settings.admits_more:
+            self.admission.admit_more(min(MAX_LISTENERS, int(MAX_LOAD * self.admission.throughput.factor)))
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether callers over HTTP need a key."""
+        return bool(self.settings.api_keys or self.settings.admin_key)
 
     @property
     def model_names(self) -> tuple[str, ...]:
@@ -98,21 +123,25 @@ class SpeechService:
         self.scheduler.close()
         self.pool.shutdown(wait=True, cancel_futures=True)
         self._uploads.shutdown(wait=True, cancel_futures=True)
+        self._reading.shutdown(wait=True, cancel_futures=True)
 
-    def speak(self, body: SpeechBody, owner: str = "", *, needs_words: bool = False) -> SpeechRun:
+    def speak(
+        self, body: SpeechBody, caller: Caller, *, needs_words: bool = False, budget: AudioBudget | None = None
+    ) -> SpeechRun:
         """Return a run of one request of a caller; ApiError where model, voice or text cannot be spoken.
 
-        `needs_words` refuses it in `SpeechRun.begin` where the model has no word times.
+        `needs_words` refuses it in `SpeechRun.begin` where the model has no word times. `budget` is shared by the runs
+        of one batch or session.
         """
         if self.is_closing:
             raise ApiError(503, "The server is stopping.", retry_after=5)
-        if body.model not in self.model_names:
+        if body.model is not None and body.model not in self.model_names:
             sentence = f"There is no model {body.model[:80]!r} here; GET /v1/models lists all."
             raise ApiError(404, sentence, param="model", code="model_not_found")
         limit = self.settings.limits.input_characters
         if len(body.input) > limit:
             raise ApiError(400, f"input: expected at most {limit} characters, not {len(body.input)}.", param="input")
-        key = self.voices.resolve(body.voice_name)
+        key = self.voices.resolve(body.voice_name, caller)
         spec = JobSpec(
             text=body.input,
             open_voice=lambda: self.voices.open(key),
@@ -125,16 +154,28 @@ class SpeechService:
             needs_words=needs_words,
             has_events=body.stream_format is StreamFormat.SSE,
         )
-        return SpeechRun(self, spec, owner)
+        return SpeechRun(self, spec, caller.name, budget or self.audio_budget())
 
-    async def upload(self, name: str, recording: bytes, transcript: str, consent: str) -> tuple[StoredVoice, list[str]]:
+    def audio_budget(self) -> AudioBudget:
+        """Return the audio that one request may ask for."""
+        return AudioBudget(self.settings.limits.audio_seconds)
+
+    async def measure_text(self, text: str) -> float:
+        """Return the seconds of audio that a text takes at speed 1; long texts are read on a thread of their own."""
+        if not needs_reading(text):
+            return self.synthesizer.backoff.usual(text)
+        return await asyncio.get_running_loop().run_in_executor(self._reading, measure_text, self.synthesizer, text)
+
+    async def upload(
+        self, name: str, recording: bytes, transcript: str, consent: str, caller: Caller
+    ) -> tuple[StoredVoice, list[str]]:
         """Clone a recording on the thread for uploads, and keep the voice -> the voice, and warnings."""
-        statement = self.consents.statement(consent)
-        return await self.run_upload(lambda: self.voices.create(name, recording, transcript, statement))
+        statement = self.consents.statement(consent, caller)
+        return await self.run_upload(lambda: self.voices.create(name, recording, transcript, statement, caller))
 
-    async def upload_consent(self, name: str, recording: bytes, language: str) -> Consent:
+    async def upload_consent(self, name: str, recording: bytes, language: str, caller: Caller) -> Consent:
         """Keep a consent recording, on the thread for uploads."""
-        return await self.run_upload(lambda: self.consents.create(name, recording, language))
+        return await self.run_upload(lambda: self.consents.create(name, recording, language, caller))
 
     async def run_upload(self, work: Callable[[], T]) -> T:
         """Run work on an uploaded file on the thread for uploads; ApiError 429 where too many wait for it."""
@@ -150,27 +191,43 @@ class SpeechService:
 class SpeechRun:
     """One request for speech, from its admission to its last byte."""
 
-    def __init__(self, service: SpeechService, spec: JobSpec, owner: str) -> None:
+    def __init__(self, service: SpeechService, spec: JobSpec, owner: str, budget: AudioBudget) -> None:
         self.service, self.spec, self.owner = service, spec, owner
-        self.expected_seconds = service.synthesizer.backoff.usual(spec.text)
+        self.expected_seconds: float | None = None
+        """Audio at speed 1, once it was measured."""
+
         self.num_tokens = 0
+        self._budget = budget
+        self._held_seconds = 0.0
         self._job: SpeechJob | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_late = False
         self._is_counted = False
 
+    async def measure(self) -> float:
+        """Take the audio from the budget -> its seconds at speed 1; ApiError where that is too much."""
+        if self.expected_seconds is None:
+            self.expected_seconds = await self.service.measure_text(self.spec.text)
+            self._budget.spend(self.expected_seconds / self.spec.speed)
+        return self.expected_seconds
+
     async def begin(self) -> tuple[Piece, AsyncIterator[Piece]]:
         """Wait for a place and for the first bytes -> the piece with them, and an iterator of all that follow.
 
-        Raises ApiError where there is no place or no audio in time, MarsError where the text cannot be spoken.
-        The caller must call `close` in the end.
+        Raises ApiError where there is too much audio, or no place or no audio in time, MarsError where the text cannot
+        be spoken. The caller must call `close` in the end.
         """
         service, started = self.service, time.monotonic()
-        ticket = await service.admission.enter(self.expected_seconds, self.owner)
+        expected_seconds = await self.measure()
+        self._reserve(expected_seconds / self.spec.speed)
+        ticket = await service.admission.enter(expected_seconds, self.owner)
         service.metrics.wait.observe(ticket.wait_seconds)
         self._job = SpeechJob(service.batch, self.spec)
         self._job.start(service.pool, lambda: service.admission.leave(ticket))
-        self._end_after(self._first_deadline() - ticket.wait_seconds)
+        limits = service.settings.limits
+        speaking_seconds = limits.seconds_per_audio_second * expected_seconds / min(self.spec.speed, 1.0)
+        can_stream = self.spec.stream and self.spec.audio_format.can_stream
+        self._end_after(limits.first_audio_seconds + (0.0 if can_stream else speaking_seconds) - ticket.wait_seconds)
         pieces = self._count_pieces(self._job.pieces(), ticket)
         first = Piece(b"")
         async for piece in pieces:
@@ -178,12 +235,23 @@ class SpeechRun:
             if first.content:
                 break
         service.metrics.first_audio.observe(time.monotonic() - started)
-        limits = service.settings.limits
-        self._end_after(EXTRA_SECONDS + limits.seconds_per_audio_second * self.expected_seconds)
+        self._end_after(EXTRA_SECONDS + speaking_seconds)
         return first, pieces
+
+    def _reserve(self, seconds: float) -> None:
+        """Note audio that is held in memory to its end; ApiError 429 where there is too much of it."""
+        if self.spec.stream:
+            return
+        if self.service.whole_seconds + seconds > self.service.settings.limits.whole_audio_seconds:
+            sentence = "The server is busy with long files. Try again later, or ask for a stream."
+            raise ApiError(429, sentence, retry_after=self.service.admission.retry_after())
+        self.service.whole_seconds += seconds
+        self._held_seconds = seconds
 
     def close(self, outcome: Outcome) -> None:
         """End what still runs, and count the request once."""
+        self.service.whole_seconds -= self._held_seconds
+        self._held_seconds = 0.0
         if self._timer is not None:
             self._timer.cancel()
         if self._job is not None:
@@ -195,20 +263,13 @@ class SpeechRun:
     async def _count_pieces(self, pieces: AsyncIterator[Piece], ticket: Ticket) -> AsyncIterator[Piece]:
         try:
             async for piece in pieces:
-                self.service.admission.made(ticket, piece.audio_seconds)
-                self.service.metrics.count_piece(piece, self.service.synthesizer.engine.layout.patch_size)
+                self.service.note_made(ticket, piece)
                 self.num_tokens += piece.num_tokens
                 yield piece
         except JobEnded as error:
             if self._is_late:
                 raise ApiError(503, "The request took too long; try again.", retry_after=5) from error
             raise
-
-    def _first_deadline(self) -> float:
-        limits = self.service.settings.limits
-        if self.spec.stream and self.spec.audio_format.can_stream:
-            return limits.first_audio_seconds
-        return limits.first_audio_seconds + limits.seconds_per_audio_second * self.expected_seconds
 
     def _end_after(self, seconds: float) -> None:
         if self._timer is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from marstts.io.config import Config
 
@@ -19,6 +19,12 @@ class ServeLimits(Config):
 
     input_characters: int = Field(4096, ge=1)
     """Longest text of a request, as OpenAI's."""
+
+    audio_seconds: float = Field(900.0, gt=0.0)
+    """Audio that a request, a batch or a session may ask for, pauses and speed included."""
+
+    whole_audio_seconds: float = Field(3600.0, gt=0.0)
+    """Audio of all whole files at work; further ones get status 429, since each is held in memory until its end."""
 
     json_bytes: int = Field(65_536, ge=1)
     """Largest JSON body."""
@@ -60,6 +66,10 @@ class ServeSettings(Config):
     listeners: int | None = Field(None, ge=1, le=256)
     """Requests that are spoken at a time; rows beyond `capacity` take turns. None: as many as `capacity`."""
 
+    admits_more: bool = False
+    """Speak more requests at a time once the machine has been seen to make audio for them: it may have been busy with
+    something else when it was measured."""
+
     queue: int = Field(32, ge=0)
     """Requests that wait for a place; further ones get status 429."""
 
@@ -72,17 +82,46 @@ class ServeSettings(Config):
     wyoming_host: str = "127.0.0.1"
     """Address for Wyoming, which has no keys."""
 
+    zeroconf: bool = False
+    """Announce Wyoming on the network, so that Home Assistant finds it."""
+
     voices_folder: Path = DEFAULT_VOICES_FOLDER
     """Folder of uploaded voices; it is created with the first voice."""
 
     api_keys: tuple[str, ...] = ()
-    """Keys of callers; without any, requests need no key."""
+    """Keys of callers, each with its own voices and consents; without any, requests need no key."""
+
+    admin_key: str | None = None
+    """A key for the voices and consents of all keys, and for those that were made without a key."""
 
     allowed_hosts: tuple[str, ...] = ()
     """Values of the header `Host` that are served, without port; empty: all. Guards a server without keys on loopback
     against pages of other sites that use another host name for it (DNS rebinding)."""
 
+    private_hosts_only: bool = False
+    """Serve only addresses and names of private networks, besides `allowed_hosts`: the same guard on a network."""
+
+    cors_origins: tuple[str, ...] = ()
+    """Origins of other sites whose pages may use this server, such as https://example.org."""
+
     drain_seconds: int = Field(10, ge=0)
     """Time that responses have to end after the server receives a signal to stop."""
 
     limits: ServeLimits = ServeLimits()
+
+    @model_validator(mode="after")
+    def _check_keys(self) -> ServeSettings:
+        """Headers can hold every key, and no key has two meanings."""
+        for key in (*self.api_keys, *([] if self.admin_key is None else [self.admin_key])):
+            check_key(key)
+        if self.admin_key in self.api_keys:
+            raise ValueError("the administrator's key is also a caller's; choose another one")
+        return self
+
+
+def check_key(key: str) -> None:
+    """ValueError unless a header can hold the key."""
+    if not key:
+        raise ValueError("an API key is empty; give one of letters, digits and marks, or none at all")
+    if not all("!" <= character <= "~" for character in key):
+        raise ValueError("an API key has a blank or a character beyond ASCII; use letters, digits and marks alone")

@@ -15,9 +15,11 @@ import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import ExitStack, closing, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 from typing import Any
+
+import numpy as np
 
 from marstts.generation.engine import can_start_concurrently
 from marstts.generation.request import Request, RequestState
@@ -29,8 +31,10 @@ from marstts.synthesis.word_times import Word
 from marstts.voice import Voice
 
 MAX_PIECES = 8
-"""Pieces that are made ahead of a client that reads slowly; a piece is at most some seconds of audio."""
+"""Pieces that are made ahead of a client that reads slowly."""
 
+MAX_PIECE_SECONDS = 5
+"""Audio of a piece, at speed 1."""
 
 PATIENCE_SECONDS = 5.0
 """A whole file is due after this time and its expected length: streams go first, but not forever."""
@@ -206,6 +210,7 @@ def make_pieces(
         warning, num_retries = "; ".join(speech.warnings) or None, sum(take.attempts - 1 for take in speech.takes)
         yield Piece(content, speech.seconds, num_tokens, warning, words=words, num_retries=num_retries)
         return
+    size = MAX_PIECE_SECONDS * synthesizer.codec.spec.sample_rate
     named = 0
     made = synthesizer.stream(
         spec.text, voice, seed=spec.seed, scheduler=scheduler, config=listener, voices=spec.voices
@@ -213,13 +218,16 @@ def make_pieces(
     with closing(made) as chunks:
         for chunk in chunks:
             dry_seconds = listener.sent(chunk.seconds / spec.speed)
-            content = encoded.push(chunk.samples) + (encoded.finish() if chunk.is_last else b"")
             num_tokens = 0 if chunk.take is None else sum(len(codes) for codes in chunk.take.codes)
             sentence = chunk.text if spec.names_sentences and chunk.sentence > named else None
             named = chunk.sentence
             words = tuple(word.scaled(1.0 / spec.speed) for word in chunk.words) if spec.names_words else ()
             num_retries = 0 if chunk.take is None else chunk.take.attempts - 1
-            yield Piece(content, chunk.seconds, num_tokens, chunk.warning, sentence, words, num_retries, dry_seconds)
+            piece = Piece(b"", chunk.seconds, num_tokens, chunk.warning, sentence, words, num_retries, dry_seconds)
+            parts = np.split(chunk.samples, range(size, len(chunk.samples), size))  # a chunk may end with a long pause
+            for number, samples in enumerate(parts, start=1):
+                content = encoded.push(samples) + (encoded.finish() if chunk.is_last and number == len(parts) else b"")
+                yield replace(piece, content=content) if number == 1 else Piece(content)
 
 
 class SpeechJob:

@@ -6,9 +6,8 @@ Upstream: `service.SpeechRun`.  Downstream: clients, which may leave at any time
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import suppress
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -19,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from marstts.server.api_errors import ApiError, as_api_error
 from marstts.server.metrics import Outcome
-from marstts.server.schemas import SpeechBody, StreamFormat
+from marstts.server.schemas import SpeechBody, StreamFormat, audio_json
 from marstts.server.service import SpeechRun
 from marstts.server.speech_job import JobEnded, Piece
 from marstts.synthesis.word_times import Word
@@ -93,10 +92,12 @@ async def contents(first: Piece, pieces: AsyncIterator[Piece]) -> AsyncIterator[
 async def events(run: SpeechRun, body: SpeechBody, first: Piece, pieces: AsyncIterator[Piece]) -> AsyncIterator[bytes]:
     """The bytes of the file as server-sent events; a failure after the first of them is an event, too."""
     try:
-        yield delta(first)
+        for part in delta(first):
+            yield part
         async for piece in pieces:
             if piece.content or piece.warning or piece.sentence or piece.words:
-                yield delta(piece)
+                for part in delta(piece):
+                    yield part
     except Exception as error:
         failure = as_api_error(ApiError(500, "The speech was cut off.") if isinstance(error, JobEnded) else error)
         yield event("speech.audio.error", {"error": failure.as_object()})
@@ -106,17 +107,14 @@ async def events(run: SpeechRun, body: SpeechBody, first: Piece, pieces: AsyncIt
     yield event("speech.audio.done", {"usage": {**usage, "total_tokens": sum(usage.values())}})
 
 
-def delta(piece: Piece) -> bytes:
-    """An event with the next bytes of the file."""
+def delta(piece: Piece) -> Iterator[bytes]:
+    """An event with the next bytes of the file, in pieces."""
     words = [{**timestamp(word), "spoken": word.spoken} for word in piece.words]
     extra = {"warning": piece.warning, "sentence": piece.sentence, "words": words}
-    return event(
-        "speech.audio.delta",
-        {
-            "audio": base64.b64encode(piece.content).decode("ascii"),
-            **{name: value for name, value in extra.items() if value},
-        },
-    )
+    kind = "speech.audio.delta"
+    yield f"event: {kind}\ndata: ".encode()
+    yield from audio_json({"type": kind, **{name: value for name, value in extra.items() if value}}, piece.content)
+    yield b"\n\n"
 
 
 def timestamp(word: Word) -> dict[str, Any]:

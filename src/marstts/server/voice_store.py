@@ -19,12 +19,15 @@ import time
 import unicodedata
 import warnings
 from collections import OrderedDict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from marstts import audio
-from marstts.errors import MarsError
+from marstts.errors import MarsError, VoiceError
 from marstts.server.api_errors import ApiError, storage_errors
+from marstts.server.callers import Caller, owners
+from marstts.server.private_files import make_private, write_private
 from marstts.server.settings import ServeLimits
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.voices import VOICE_SUFFIX, voice_table
@@ -72,6 +75,9 @@ class StoredVoice:
 
     consent: str
 
+    owner: str
+    """Whose voice it is: `Caller.owner`."""
+
     def as_object(self) -> dict[str, object]:
         """OpenAI's object for a voice, and more."""
         return {
@@ -86,7 +92,7 @@ class StoredVoice:
 
 
 class VoiceStore:
-    """All voices that a request can name; its methods may be called from any thread."""
+    """All voices that requests can name, each seen by its owner; its methods may be called from any thread."""
 
     def __init__(self, synthesizer: Synthesizer, folder: Path, limits: ServeLimits) -> None:
         self._synthesizer, self._folder, self._limits = synthesizer, folder, limits
@@ -95,39 +101,39 @@ class VoiceStore:
         """Held while a file is renamed or deleted, so that a deleted voice does not come back."""
         self._opened: OrderedDict[str, Voice] = OrderedDict()
         self._packaged = {entry.name: entry.description for entry in voice_table().voices}
-        self._stored = read_folder(folder)
+        self._stored = read_folders(folder)
 
     def __len__(self) -> int:
         """Return the number of uploaded voices."""
         return len(self._stored)
 
-    def objects(self) -> list[dict[str, object]]:
-        """Objects of all voices: packaged ones, OpenAI's names, uploaded ones."""
+    def objects(self, caller: Caller) -> list[dict[str, object]]:
+        """Objects of all voices of a caller: packaged ones, OpenAI's names, uploaded ones."""
         packaged = [packaged_object(name, description) for name, description in self._packaged.items()]
         aliases = [packaged_object(name, f"alias of {voice}") for name, voice in OPENAI_VOICES.items()]
-        return [*packaged, *aliases, *(voice.as_object() for voice in self.uploaded())]
+        return [*packaged, *aliases, *(voice.as_object() for voice in self.uploaded(caller))]
 
-    def uploaded(self) -> list[StoredVoice]:
-        """Uploaded voices, the oldest first."""
+    def uploaded(self, caller: Caller) -> list[StoredVoice]:
+        """Uploaded voices of a caller, the oldest first; an administrator's own ones before those of others."""
         with self._lock:
-            return sorted(self._stored.values(), key=lambda voice: (voice.created_at, voice.id))
+            own = [voice for voice in self._stored.values() if caller.may_use(voice.owner)]
+        return sorted(own, key=lambda voice: (voice.owner != caller.owner, voice.created_at, voice.id))
 
-    def resolve(self, name: str) -> str:
+    def resolve(self, name: str, caller: Caller) -> str:
         """The packaged voice or the id for a name, alias or id; ApiError `voice_not_found` where there is none."""
         if name in self._packaged:
             return name
         if name in OPENAI_VOICES:
             return OPENAI_VOICES[name]
-        with self._lock:
-            for voice in self._stored.values():
-                if name == voice.id or composed(name) == composed(voice.name):
-                    return voice.id
-        raise ApiError(
-            400,
-            f"There is no voice {name[:80]!r}; GET /v1/audio/voices lists all.",
-            param="voice",
-            code="voice_not_found",
-        )
+        found = self._find(name, caller)
+        if found is None:
+            raise ApiError(
+                400,
+                f"There is no voice {name[:80]!r}; GET /v1/audio/voices lists all.",
+                param="voice",
+                code="voice_not_found",
+            )
+        return found.id
 
     def open(self, key: str) -> Voice:
         """The voice that `resolve` found, ready for the model."""
@@ -135,65 +141,79 @@ class VoiceStore:
             if key in self._opened:
                 self._opened.move_to_end(key)
                 return self._opened[key]
-        voice = replace(self._synthesizer.open_voice(self._path(key) if ID.fullmatch(key) else key), reference=b"")
+            stored = self._stored.get(key)
+        if stored is None and ID.fullmatch(key):
+            raise VoiceError("the voice was deleted before it could speak; name another one")
+        voice = replace(self._synthesizer.open_voice(key if stored is None else self._path(stored)), reference=b"")
         with self._lock:
             self._opened[key] = voice
             while len(self._opened) > OPEN_VOICES:
                 self._opened.popitem(last=False)
         return voice
 
-    def create(self, name: str, recording: bytes, transcript: str, consent: str) -> tuple[StoredVoice, list[str]]:
+    def create(
+        self, name: str, recording: bytes, transcript: str, consent: str, caller: Caller
+    ) -> tuple[StoredVoice, list[str]]:
         """Clone a recording and keep the voice -> the voice, and warnings about the recording.
 
         Raises ApiError where a field is not as it must be, AudioError or TextError for unusable recordings.
         """
-        self.check_name(name)
+        check_name(name)
+        with self._lock:
+            self._check_free(name, caller.owner)
+            self._check_room(caller.owner)
         self._check_texts(transcript, consent)
         waveform = audio.read(io.BytesIO(recording), max_seconds=self._limits.upload_seconds)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             voice = self._synthesizer.clone(waveform, transcript.strip() or None, name=name, consent=consent)
-        return self._keep(voice), [str(warning.message) for warning in caught]
+        return self._keep(voice, caller.owner), [str(warning.message) for warning in caught]
 
-    def rename(self, voice_id: str, name: str) -> StoredVoice:
+    def rename(self, voice_id: str, name: str, caller: Caller) -> StoredVoice:
         """Give an uploaded voice another name."""
+        check_name(name)
         with self._changing:
-            stored = self.find(voice_id)
-            if composed(name) != composed(stored.name):
-                self.check_name(name)
+            stored = self.find(voice_id, caller)
             renamed = replace(stored, name=name)
-            path = self._path(stored.id)
-            self._write(replace(Voice.load(path), name=name), path)
-            os.utime(path, (stored.created_at, stored.created_at))  # the time of the file is that of the voice
-            with self._lock:
+            with self._lock:  # the name is taken before the file is written, so that no other voice gets it meanwhile
+                if composed(name) != composed(stored.name):
+                    self._check_free(name, stored.owner)
                 self._stored[stored.id] = renamed
+            try:
+                path = self._path(stored)
+                write_private(path, replace(Voice.load(path), name=name).to_bytes())
+                os.utime(path, (stored.created_at, stored.created_at))  # the time of the file is that of the voice
+            except BaseException:
+                with self._lock:
+                    self._stored[stored.id] = stored
+                raise
+            with self._lock:
                 self._opened.pop(stored.id, None)
         return renamed
 
-    def delete(self, voice_id: str) -> StoredVoice:
+    def delete(self, voice_id: str, caller: Caller) -> StoredVoice:
         """Delete the file of an uploaded voice; requests that speak with it go on."""
         with self._changing:
-            stored = self.find(voice_id)
+            stored = self.find(voice_id, caller)
+            with storage_errors():
+                self._path(stored).unlink(missing_ok=True)
             with self._lock:
                 self._stored.pop(stored.id, None)
                 self._opened.pop(stored.id, None)
-            self._path(stored.id).unlink(missing_ok=True)
         return stored
 
-    def find(self, voice_id: str) -> StoredVoice:
-        """The uploaded voice with this id or name; ApiError 404 where there is none."""
-        with self._lock:
-            for voice in self._stored.values():
-                if voice_id == voice.id or composed(voice_id) == composed(voice.name):
-                    return voice
-        raise ApiError(404, "There is no uploaded voice with this id.", param="voice_id", code="voice_not_found")
+    def find(self, voice_id: str, caller: Caller) -> StoredVoice:
+        """The caller's uploaded voice with this id or name; ApiError 404 where there is none."""
+        found = self._find(voice_id, caller)
+        if found is None:
+            raise ApiError(404, "There is no uploaded voice with this id.", param="voice_id", code="voice_not_found")
+        return found
 
-    def check_name(self, name: str) -> None:
-        """Raise ApiError where a new voice cannot have this name."""
-        if not 1 <= len(name) <= NAME_CHARACTERS or not name.isprintable() or name != name.strip():
-            raise ApiError(400, f"name: expected 1 to {NAME_CHARACTERS} printable characters.", param="name")
-        with self._lock:
-            self._check_free(name)
+    def _find(self, name: str, caller: Caller) -> StoredVoice | None:
+        matches = (
+            voice for voice in self.uploaded(caller) if name == voice.id or composed(name) == composed(voice.name)
+        )
+        return next(matches, None)
 
     def _check_texts(self, transcript: str, consent: str) -> None:
         if not consent.strip() or len(consent) > self._limits.consent_characters:
@@ -206,42 +226,60 @@ class VoiceStore:
         if len(transcript) > self._limits.transcript_characters:
             limit = self._limits.transcript_characters
             raise ApiError(400, f"transcript: expected at most {limit} characters.", param="transcript")
-        self._check_room()
 
-    def _keep(self, voice: Voice) -> StoredVoice:
-        voice_id = new_id()
-        stored = describe(voice_id, voice, time.time())
+    def _keep(self, voice: Voice, owner: str) -> StoredVoice:
+        stored = describe(new_id(), voice, max(0.0, time.time()), owner)
         with self._lock:  # another caller may have taken the name, or the last place, while this voice was made
-            self._check_free(voice.name)
-            self._check_room()
-            self._stored[voice_id] = stored
+            self._check_free(voice.name, owner)
+            self._check_room(owner)
+            self._stored[stored.id] = stored
         try:
-            self._write(voice, self._path(voice_id))
+            write_private(self._path(stored), voice.to_bytes())
         except BaseException:
             with self._lock:
-                self._stored.pop(voice_id, None)
+                self._stored.pop(stored.id, None)
             raise
         return stored
 
-    def _write(self, voice: Voice, path: Path) -> None:
-        """Write a voice's file; ApiError 507 where the disk is full, or cannot be written."""
-        with storage_errors():
-            self._folder.mkdir(parents=True, exist_ok=True)
-            voice.save(path)
-
-    def _check_free(self, name: str) -> None:
-        """ApiError where a voice has this name; call it under the lock."""
+    def _check_free(self, name: str, owner: str) -> None:
+        """ApiError where a voice of this owner has this name; call it under the lock."""
         taken = name in self._packaged or name in OPENAI_VOICES or ID.fullmatch(name) is not None
-        if taken or any(composed(voice.name) == composed(name) for voice in self._stored.values()):
+        own = (voice for voice in self._stored.values() if voice.owner == owner)
+        if taken or any(composed(voice.name) == composed(name) for voice in own):
             raise ApiError(400, "name: there is a voice of this name; choose another one.", param="name")
 
-    def _check_room(self) -> None:
-        if len(self) >= self._limits.voices:
+    def _check_room(self, owner: str) -> None:
+        if sum(voice.owner == owner for voice in self._stored.values()) >= self._limits.voices:
             raise ApiError(400, f"This server keeps at most {self._limits.voices} voices; delete one first.")
 
-    def _path(self, voice_id: str) -> Path:
-        assert ID.fullmatch(voice_id), "ids are made here"
-        return self._folder / f"{voice_id}{VOICE_SUFFIX}"
+    def _path(self, voice: StoredVoice) -> Path:
+        assert ID.fullmatch(voice.id), "ids are made here"
+        return self._folder / voice.owner / f"{voice.id}{VOICE_SUFFIX}"
+
+
+class CallersVoices(Mapping[str, Voice]):
+    """The voices that the text of a caller may name; each is opened when it is asked for."""
+
+    def __init__(self, store: VoiceStore, caller: Caller) -> None:
+        self._store, self._caller = store, caller
+
+    def __getitem__(self, name: str) -> Voice:
+        try:
+            return self._store.open(self._store.resolve(name, self._caller))
+        except ApiError as error:
+            raise KeyError(name) from error
+
+    def __iter__(self) -> Iterator[str]:
+        return (voice.name for voice in self._store.uploaded(self._caller))
+
+    def __len__(self) -> int:
+        return len(self._store.uploaded(self._caller))
+
+
+def check_name(name: str) -> None:
+    """ApiError where no voice can have this name."""
+    if not 1 <= len(name) <= NAME_CHARACTERS or not name.isprintable() or name != name.strip():
+        raise ApiError(400, f"name: expected 1 to {NAME_CHARACTERS} printable characters.", param="name")
 
 
 def composed(name: str) -> str:
@@ -259,7 +297,7 @@ def new_id() -> str:
     return "voice_" + "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(26))
 
 
-def describe(voice_id: str, voice: Voice, created: float) -> StoredVoice:
+def describe(voice_id: str, voice: Voice, created: float, owner: str) -> StoredVoice:
     """The entry for a voice."""
     return StoredVoice(
         id=voice_id,
@@ -268,16 +306,20 @@ def describe(voice_id: str, voice: Voice, created: float) -> StoredVoice:
         is_deep=voice.prefix is not None,
         prefix="" if voice.prefix is None else voice.prefix.transcript,
         consent=voice.consent,
+        owner=owner,
     )
 
 
-def read_folder(folder: Path) -> dict[str, StoredVoice]:
-    """Entries of all voice files in a folder; what is not a voice of a server is left alone, with a warning."""
+def read_folders(folder: Path) -> dict[str, StoredVoice]:
+    """Entries of the voices of all owners; what is not a voice of a server is left alone, with a warning."""
     found: dict[str, StoredVoice] = {}
-    for path in sorted(folder.glob(f"voice_*{VOICE_SUFFIX}")) if folder.is_dir() else ():
-        if ID.fullmatch(path.stem):
-            try:
-                found[path.stem] = describe(path.stem, Voice.load(path), path.stat().st_mtime)
-            except (MarsError, OSError) as error:
-                log.warning(f"left out: {error}")
+    for owner in owners(folder):
+        own = folder / owner
+        for path in sorted(own.glob(f"voice_*{VOICE_SUFFIX}")) if own.is_dir() else ():
+            if ID.fullmatch(path.stem):
+                try:
+                    found[path.stem] = describe(path.stem, Voice.load(path), path.stat().st_mtime, owner)
+                    make_private(path)
+                except (MarsError, OSError) as error:
+                    log.warning(f"left out: {error}")
     return found

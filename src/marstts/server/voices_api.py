@@ -6,25 +6,29 @@ Upstream: clients.  Downstream: `service`, `voice_store` and `consents`.
 from __future__ import annotations
 
 from fastapi import FastAPI
+from python_multipart.multipart import parse_options_header
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
 from starlette.responses import Response
 
-from marstts.server.api_errors import ApiError
+from marstts.server.api_errors import ApiError, storage_error
+from marstts.server.callers import caller_of
 from marstts.server.guard import too_large
 from marstts.server.schemas import RenameBody, as_json, read_body
 from marstts.server.service import SpeechService
 
 MAX_FIELDS = 8
+MAX_FIELD_BYTES = 8192
+"""Bytes of a field that is not the recording: the longest transcript has a quarter of them, or fewer."""
 
 
 def add_voices(app: FastAPI, service: SpeechService) -> None:
     """Add the endpoints for voices."""
 
     @app.get("/v1/audio/voices")
-    def voices() -> Response:
+    def voices(request: Request) -> Response:
         """List all voices."""
-        found = service.voices.objects()
+        found = service.voices.objects(caller_of(request))
         return as_json({"object": "list", "data": found, "voices": found})
 
     @app.post("/v1/audio/voices", response_class=Response)
@@ -36,24 +40,25 @@ def add_voices(app: FastAPI, service: SpeechService) -> None:
             recording,
             fields.get("transcript", "") or fields.get("ref_text", ""),
             fields.get("consent", ""),
+            caller_of(request),
         )
         return as_json({**voice.as_object(), "warnings": warnings})
 
     @app.get("/v1/audio/voices/{voice_id}")
-    def voice(voice_id: str) -> Response:
+    def voice(voice_id: str, request: Request) -> Response:
         """Describe an uploaded voice."""
-        return as_json(service.voices.find(voice_id).as_object())
+        return as_json(service.voices.find(voice_id, caller_of(request)).as_object())
 
     @app.post("/v1/audio/voices/{voice_id}")
     async def rename(voice_id: str, request: Request) -> Response:
         """Rename an uploaded voice."""
         body = await read_body(request, RenameBody)
-        return as_json(service.voices.rename(voice_id, body.name).as_object())
+        return as_json(service.voices.rename(voice_id, body.name, caller_of(request)).as_object())
 
     @app.delete("/v1/audio/voices/{voice_id}")
-    def delete(voice_id: str) -> Response:
+    def delete(voice_id: str, request: Request) -> Response:
         """Delete an uploaded voice."""
-        found = service.voices.delete(voice_id)
+        found = service.voices.delete(voice_id, caller_of(request))
         return as_json({"id": found.id, "object": "audio.voice", "deleted": True})
 
 
@@ -61,9 +66,9 @@ def add_consents(app: FastAPI, service: SpeechService) -> None:
     """Add the endpoints for consent recordings."""
 
     @app.get("/v1/audio/voice_consents")
-    def consents() -> Response:
+    def consents(request: Request) -> Response:
         """List all consent recordings."""
-        data = [consent.as_object() for consent in service.consents.all()]
+        data = [consent.as_object() for consent in service.consents.all(caller_of(request))]
         ends = {"first_id": data[0]["id"], "last_id": data[-1]["id"]} if data else {"first_id": None, "last_id": None}
         return as_json({"object": "list", "data": data, **ends, "has_more": False})
 
@@ -71,33 +76,51 @@ def add_consents(app: FastAPI, service: SpeechService) -> None:
     async def create(request: Request) -> Response:
         """Keep an uploaded consent recording."""
         recording, fields = await read_upload(request, "recording", service.settings.limits.upload_bytes)
-        consent = await service.upload_consent(fields.get("name", ""), recording, fields.get("language", ""))
+        consent = await service.upload_consent(
+            fields.get("name", ""), recording, fields.get("language", ""), caller_of(request)
+        )
         return as_json(consent.as_object())
 
     @app.get("/v1/audio/voice_consents/{consent_id}")
-    def consent(consent_id: str) -> Response:
+    def consent(consent_id: str, request: Request) -> Response:
         """Describe a consent recording."""
-        return as_json(service.consents.find(consent_id).as_object())
+        return as_json(service.consents.find(consent_id, caller_of(request)).as_object())
 
     @app.post("/v1/audio/voice_consents/{consent_id}")
     async def rename(consent_id: str, request: Request) -> Response:
         """Rename a consent recording."""
         body = await read_body(request, RenameBody)
-        return as_json(service.consents.rename(consent_id, body.name).as_object())
+        return as_json(service.consents.rename(consent_id, body.name, caller_of(request)).as_object())
 
     @app.delete("/v1/audio/voice_consents/{consent_id}")
-    def delete(consent_id: str) -> Response:
+    def delete(consent_id: str, request: Request) -> Response:
         """Delete a consent recording."""
-        found = service.consents.delete(consent_id)
+        found = service.consents.delete(consent_id, caller_of(request))
         return as_json({"id": found.id, "object": "audio.voice_consent", "deleted": True})
 
 
 async def read_upload(request: Request, field: str, max_bytes: int) -> tuple[bytes, dict[str, str]]:
     """The file of a form, and its other fields; ApiError where there is no such file, or too large a one."""
-    async with request.form(max_files=1, max_fields=MAX_FIELDS) as form:
+    check_form(request, field)
+    try:
+        form = await request.form(max_files=1, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
+    except OSError as error:  # its file is larger than what is kept in memory, and the temporary folder is full
+        raise storage_error(error) from error
+    try:
         sample = form.get(field)
         if not isinstance(sample, UploadFile):
             raise ApiError(400, f"{field}: expected a recording as a file.", param=field)
         if (sample.size or 0) > max_bytes:
             raise too_large(max_bytes)
         return await sample.read(), {key: value for key, value in form.items() if isinstance(value, str)}
+    finally:
+        await form.close()
+
+
+def check_form(request: Request, field: str) -> None:
+    """ApiError unless the body is a form in UTF-8: in others, decoding a field can take minutes."""
+    kind, options = parse_options_header(request.headers.get("content-type", ""))
+    if kind != b"multipart/form-data":
+        raise ApiError(400, f"{field}: expected a recording as a file, in multipart/form-data.", param=field)
+    if options.get(b"charset", b"utf-8").lower().replace(b"-", b"") != b"utf8":
+        raise ApiError(400, "Expected a form in UTF-8; leave `charset` out of the content type.")

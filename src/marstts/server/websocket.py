@@ -7,22 +7,27 @@ Downstream: `audio.start`, binary frames and `audio.done` for each sentence, `se
 from __future__ import annotations
 
 import asyncio
-import json
 from contextlib import aclosing
 from typing import Any
 
 from fastapi import FastAPI
 from pydantic import ValidationError
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from pydantic_core import from_json
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from marstts.server.api_errors import ApiError, as_api_error, validation_error
+from marstts.errors import TextError
+from marstts.server.api_errors import ApiError, as_api_error, json_error, validation_error
+from marstts.server.callers import caller_of
+from marstts.server.connections import SilentConnections
 from marstts.server.schemas import SpeechBody
-from marstts.server.service import SpeechService
-from marstts.server.silent_connections import SilentConnections
-from marstts.server.text_stream import SentenceBuffer, speak_bytes
+from marstts.server.service import SpeechRun, SpeechService
+from marstts.server.text_stream import SentenceBuffer, run_bytes
 
 PATH = "/v1/audio/speech/stream"
 DEFAULTS = {"model": "tts-1", "voice": "alloy", "response_format": "pcm"}
+CONFIGURED = SpeechBody.model_fields.keys() - {"input", "stream"}
+"""Fields of `session.config`; others are ignored."""
+
 SILENT_SECONDS = 60.0
 """A session that sends nothing for so long is closed."""
 
@@ -43,8 +48,6 @@ def add_websocket(app: FastAPI, service: SpeechService) -> None:
             leaving.cancel()
             if speaking.done():
                 await socket.close()
-        except (WebSocketDisconnect, RuntimeError):
-            pass  # the client has left; there is no one to tell
         except Exception as error:
             await session.refuse(error)
         finally:
@@ -58,9 +61,9 @@ class Session:
         self._socket, self._service, self._silent = socket, service, silent
         self._fields: dict[str, Any] = dict(DEFAULTS)
         self._sentences: asyncio.Queue[str | None] = asyncio.Queue()
+        self._budget = service.audio_budget()
         self._receiving: asyncio.Future[str] | None = None
-        address = socket.client.host if socket.client else ""
-        self._owner = socket.headers.get("authorization") or address
+        self._caller = caller_of(socket)
 
     async def listen(self) -> None:
         """Read messages until the text is complete. Raises ApiError for a message that is not understood."""
@@ -69,10 +72,11 @@ class Session:
             message = await self._receive()
             kind = message.pop("type", None)
             if kind == "session.config":
-                self._fields |= {name: value for name, value in message.items() if name not in ("input", "stream")}
+                self._fields |= {name: message[name] for name in CONFIGURED & message.keys()}
                 self._body("text")
             elif kind == "input.text":
-                for sentence in buffer.push(str(message.get("text", ""))):
+                text = str(message.get("text", ""))
+                for sentence in buffer.push(text) if text else ():
                     self._sentences.put_nowait(sentence)
             elif kind in ("input.done", "session.close"):
                 for sentence in buffer.finish() if kind == "input.done" else ():
@@ -89,10 +93,14 @@ class Session:
             while (sentence := await self._sentences.get()) is not None:
                 await self._socket.send_json({"type": "audio.start", "index": number, "text": sentence})
                 self._silent.remove(self)
-                async with aclosing(speak_bytes(self._service, self._body(sentence), self._owner)) as pieces:
-                    async for content in pieces:
-                        await self._socket.send_bytes(content)
-                await self._socket.send_json({"type": "audio.done", "index": number})
+                done = {"type": "audio.done", "index": number}
+                try:
+                    async with aclosing(run_bytes(self._run(sentence))) as pieces:
+                        async for content in pieces:
+                            await self._socket.send_bytes(content)
+                except TextError as error:  # of this sentence alone, such as one without words
+                    done["error"] = as_api_error(error).as_object()
+                await self._socket.send_json(done)
                 self._fall_silent()
                 number += 1
             await self._socket.send_json({"type": "session.done", "sentences": number})
@@ -105,12 +113,18 @@ class Session:
             pass
 
     async def refuse(self, error: Exception) -> None:
-        """Send an error and close."""
+        """Send an error and close; there is no one to tell once the client has left."""
+        is_closed = WebSocketState.DISCONNECTED in (self._socket.client_state, self._socket.application_state)
+        if is_closed or isinstance(error, WebSocketDisconnect):
+            return
         try:
             await self._socket.send_json({"type": "error", "error": as_api_error(error).as_object()})
             await self._socket.close(1011)
         except (WebSocketDisconnect, RuntimeError):
             pass  # it is closed already
+
+    def _run(self, text: str) -> SpeechRun:
+        return self._service.speak(self._body(text), self._caller, budget=self._budget)
 
     def _body(self, text: str) -> SpeechBody:
         try:
@@ -120,9 +134,11 @@ class Session:
 
     async def _receive(self) -> dict[str, Any]:
         try:
-            message = json.loads(await self._receive_text())
-        except (ValueError, KeyError, RecursionError) as error:
-            raise ApiError(400, "Expected a message in JSON.") from error
+            message = from_json(await self._receive_text())  # which refuses halves of surrogate pairs, unlike `json`
+        except ValueError as error:
+            raise json_error(str(error)) from error
+        except KeyError as error:
+            raise json_error("bytes") from error
         if not isinstance(message, dict):
             raise ApiError(400, "Expected a JSON object.")
         return message

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any, cast
 
 from pydantic import ValidationError
@@ -29,11 +31,14 @@ from wyoming.tts import (
 
 import marstts
 from marstts.server.api_errors import ApiError, as_api_error, validation_error
+from marstts.server.audio_budget import AudioBudget
+from marstts.server.callers import Caller
+from marstts.server.connections import SilentConnections
 from marstts.server.encoders import API_RATE, AudioFormat
 from marstts.server.schemas import SpeechBody
-from marstts.server.service import SpeechService
-from marstts.server.silent_connections import SilentConnections
-from marstts.server.text_stream import SentenceBuffer, speak_bytes
+from marstts.server.service import SpeechRun, SpeechService
+from marstts.server.settings import ServeSettings
+from marstts.server.text_stream import SentenceBuffer, run_bytes
 
 FORMAT = {"rate": API_RATE, "width": 2, "channels": 1}
 ATTRIBUTION = Attribution(name="marstts", url="")
@@ -57,21 +62,49 @@ log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def wyoming_server(service: SpeechService, host: str, port: int) -> AsyncIterator[AsyncServer]:
-    """Serve Wyoming for the body of a `with`."""
-    address = f"[{host}]" if ":" in host else host
-    server = AsyncServer.from_uri(f"tcp://{address}:{port}")
+async def wyoming_server(service: SpeechService, settings: ServeSettings) -> AsyncIterator[AsyncServer]:
+    """Serve Wyoming at the settings' port for the body of a `with`, and announce it if they say so."""
+    host, port = settings.wyoming_host, settings.wyoming_port or 0
+    server = AsyncServer.from_uri(f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}")
     silent = SilentConnections(MAX_SILENT)
     await server.start(lambda reader, writer: WyomingHandler(service, silent, reader, writer))
     try:
-        yield server
+        async with announced(host, port) if settings.zeroconf else nullcontext():
+            yield server
     finally:
         await server.stop()
 
 
-def info_of(service: SpeechService) -> Info:
-    """Return the description of this server: its model and all voices."""
-    names = {str(voice["name"]): str(voice.get("description", "uploaded")) for voice in service.voices.objects()}
+@asynccontextmanager
+async def announced(host: str, port: int) -> AsyncIterator[None]:
+    """Announce the port by zeroconf for the body of a `with`, under which Home Assistant finds it."""
+    from zeroconf.asyncio import AsyncServiceInfo, AsyncZeroconf  # an extra
+
+    address = await asyncio.to_thread(reachable_address, host)
+    name = f"marstts-{address.replace('.', '-').replace(':', '-')}"
+    kind = "_wyoming._tcp.local."
+    info = AsyncServiceInfo(kind, f"{name}.{kind}", port, parsed_addresses=[address], server=f"{name}.local.")
+    announcer = AsyncZeroconf()
+    try:
+        await announcer.async_register_service(info, allow_name_change=True)
+        yield
+    finally:
+        await announcer.async_unregister_all_services()
+        await announcer.async_close()
+
+
+def reachable_address(host: str) -> str:
+    """The address of this machine on its network, where `host` means all of its addresses."""
+    if host not in ("0.0.0.0", "::"):
+        return socket.getaddrinfo(host, None)[0][4][0]  # type: ignore[return-value]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("224.0.0.251", 5353))  # of zeroconf; nothing is sent
+        return str(probe.getsockname()[0])
+
+
+def info_of(service: SpeechService, caller: Caller) -> Info:
+    """Return the description of this server: its model and the voices of a caller."""
+    names = {str(voice["name"]): str(voice.get("description", "uploaded")) for voice in service.voices.objects(caller)}
     voices = [
         TtsVoice(
             name=name, attribution=ATTRIBUTION, installed=True, description=description, version=None, languages=["en"]
@@ -120,6 +153,17 @@ class BoundedReader:
             task.cancel()
 
 
+@dataclass(frozen=True)
+class QueuedText:
+    """A text that waits to be spoken."""
+
+    text: str
+    voice: SynthesizeVoice | None
+    budget: AudioBudget
+    ends_stream: bool = False
+    """Whether a stream of text ends with it."""
+
+
 class WyomingHandler(AsyncEventHandler):
     """One connection."""
 
@@ -133,12 +177,14 @@ class WyomingHandler(AsyncEventHandler):
         super().__init__(cast(asyncio.StreamReader, BoundedReader(reader, lambda: self._is_speaking)), writer)
         self._service, self._silent = service, silent
         peer = writer.get_extra_info("peername")
-        self._owner = str(peer[0]) if peer else ""
+        self._caller = Caller(is_admin=not service.has_keys, address=str(peer[0]) if peer else "")
+        """Without a key: where others have keys, only what was made without one, or with the administrator's."""
         self._buffer: SentenceBuffer | None = None
         """Text of a stream that has not ended."""
         self._voice: SynthesizeVoice | None = None
-        self._texts: asyncio.Queue[tuple[str, SynthesizeVoice | None, bool]] = asyncio.Queue()
-        """Texts to speak: the text, its voice, and whether a stream of text ends with it."""
+        self._budget = service.audio_budget()
+        """Audio that the stream may ask for."""
+        self._texts: asyncio.Queue[QueuedText] = asyncio.Queue()
         self._is_speaking = False
         self._silent.add(self, writer.transport.abort)
         self._speaking = asyncio.ensure_future(self._speak_all())
@@ -166,19 +212,20 @@ class WyomingHandler(AsyncEventHandler):
             await self._report(ApiError(429, "Too many texts of this connection wait."))
             return False
         if Describe.is_type(event.type):
-            await self.write_event(info_of(self._service).event())
+            await self.write_event(info_of(self._service, self._caller).event())
         elif SynthesizeStart.is_type(event.type):
             self._buffer = SentenceBuffer(self._service.settings.limits.input_characters)
             self._voice = SynthesizeStart.from_event(event).voice
+            self._budget = self._service.audio_budget()
         elif SynthesizeChunk.is_type(event.type) and self._buffer is not None:
             await self._push(SynthesizeChunk.from_event(event).text)
         elif SynthesizeStop.is_type(event.type) and self._buffer is not None:
-            rest = self._buffer.finish()
+            await self._push(None)
             self._buffer = None
-            self._texts.put_nowait((rest[0] if rest else "", self._voice, True))
+            self._texts.put_nowait(QueuedText("", self._voice, self._budget, ends_stream=True))
         elif Synthesize.is_type(event.type) and self._buffer is None:  # within a stream it is a copy of the text
             request = Synthesize.from_event(event)
-            self._texts.put_nowait((request.text, request.voice, False))
+            self._texts.put_nowait(QueuedText(request.text, request.voice, self._service.audio_budget()))
         return True
 
     async def disconnect(self) -> None:
@@ -190,48 +237,62 @@ class WyomingHandler(AsyncEventHandler):
         self._silent.remove(self)
         self._silent.add(self, self.writer.transport.abort)
 
-    async def _push(self, text: str) -> None:
+    async def _push(self, text: str | None) -> None:
+        """Append a piece of a stream, or what is left at its end."""
         assert self._buffer is not None
         try:
-            if not isinstance(text, str):  # the library takes any value of JSON
+            if text is not None and not isinstance(text, str):  # the library takes any value of JSON
                 raise ApiError(400, "text: Expected a text.")
-            for sentence in self._buffer.push(text):
-                self._texts.put_nowait((sentence, self._voice, False))
+            for sentence in self._buffer.finish() if text is None else self._buffer.push(text):
+                self._texts.put_nowait(QueuedText(sentence, self._voice, self._budget))
         except Exception as error:
             await self._report(error)
 
     async def _speak_all(self) -> None:
+        has_spoken = False  # since the stream began
         while True:
-            text, voice, ends_stream = await self._texts.get()
+            queued = await self._texts.get()
             self._is_speaking = True
             self._silent.remove(self)
-            if text:
-                try:
-                    await self._speak(text, voice)
-                except ConnectionError:
-                    return
-                except Exception as error:
-                    await self._report(error)
-            if ends_stream:
-                await self.write_event(SynthesizeStopped().event())
+            try:
+                if not queued.ends_stream or not has_spoken:
+                    await self._speak(queued)
+                if queued.ends_stream:
+                    await self.write_event(SynthesizeStopped().event())
+            except ConnectionError:
+                return
+            has_spoken = not queued.ends_stream
             if self._texts.empty():
                 self._is_speaking = False
                 self._fall_silent()
 
-    async def _speak(self, text: str, voice: SynthesizeVoice | None) -> None:
-        name = (voice.name if voice else None) or DEFAULT_VOICE
-        fields = {"model": self._service.synthesizer.name, "input": text, "voice": name}
+    async def _speak(self, queued: QueuedText) -> None:
+        """Send a text as audio, or an error; clients wait for the end of the audio, whatever happened."""
+        has_begun = False
         try:
-            body = SpeechBody.model_validate({**fields, "response_format": AudioFormat.PCM})
+            if not queued.ends_stream:
+                async with aclosing(run_bytes(self._run(queued))) as pieces:
+                    async for content in pieces:
+                        if not has_begun:
+                            await self.write_event(AudioStart(**FORMAT).event())
+                        has_begun = True
+                        await self.write_event(AudioChunk(**FORMAT, audio=content).event())
+        except ConnectionError:
+            raise
+        except Exception as error:
+            await self._report(error)
+        if not has_begun:
+            await self.write_event(AudioStart(**FORMAT).event())
+        await self.write_event(AudioStop().event())
+
+    def _run(self, queued: QueuedText) -> SpeechRun:
+        name = (queued.voice.name if queued.voice else None) or DEFAULT_VOICE
+        fields = {"input": queued.text, "voice": name, "response_format": AudioFormat.PCM}
+        try:
+            body = SpeechBody.model_validate(fields)
         except ValidationError as error:
             raise validation_error(error.errors(include_url=False, include_context=False)) from error
-        async with aclosing(speak_bytes(self._service, body, self._owner)) as pieces:
-            first = await anext(pieces)
-            await self.write_event(AudioStart(**FORMAT).event())
-            await self.write_event(AudioChunk(**FORMAT, audio=first).event())
-            async for content in pieces:
-                await self.write_event(AudioChunk(**FORMAT, audio=content).event())
-        await self.write_event(AudioStop().event())
+        return self._service.speak(body, self._caller, budget=queued.budget)
 
     async def _report(self, error: Exception) -> None:
         failure = as_api_error(error)
