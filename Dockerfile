@@ -2,6 +2,7 @@
 #   docker build -t marstts .
 #   docker run --rm -v "$PWD:/data" marstts speak "Good morning." --output hello.wav
 # Files are written to /data, the working directory; mount a folder that user 1000 may write, or add --user "$(id -u)".
+# Nothing else is written but /tmp, so that `--read-only --tmpfs /tmp` may be added.
 FROM python:3.12-slim AS build
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE constraints.txt ./
@@ -15,5 +16,8 @@ RUN useradd --uid 1000 --create-home speaker && mkdir /data && chown speaker /da
 ENV PATH=/opt/marstts/bin:$PATH PYTHONDONTWRITEBYTECODE=1 MARSTTS_CACHE=/tmp/marstts
 USER speaker
 WORKDIR /data
+# of `marstts serve`, and of --wyoming-port
+EXPOSE 8000 10200
+HEALTHCHECK --start-period=60s CMD ["/opt/marstts/bin/python", "-c", "from urllib.request import urlopen; urlopen('http://127.0.0.1:8000/health')"]
 ENTRYPOINT ["marstts"]
 CMD ["--help"]

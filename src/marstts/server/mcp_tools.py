@@ -1,0 +1,123 @@
+"""MCP: tools by which assistants speak, list voices and clone them, over standard input and output.
+
+Upstream: `marstts serve --mcp`, started by the assistant's program.  Downstream: `service`, as for callers over HTTP.
+Files are read and written as the user who runs the program; a file that exists is never overwritten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import AudioContent, TextContent
+from pydantic import Field, ValidationError
+
+import marstts
+from marstts.errors import AudioError, MarsError
+from marstts.io.file_errors import printable_name
+from marstts.io.reading import read_regular_file
+from marstts.server.api_errors import validation_error
+from marstts.server.callers import ADMINISTRATOR
+from marstts.server.encoders import AudioFormat
+from marstts.server.metrics import Outcome
+from marstts.server.schemas import SpeechBody
+from marstts.server.service import SpeechService
+
+INSTRUCTIONS = "Speaks English text in packaged and cloned voices. Clone a voice only with its speaker's consent."
+SUFFIXES = ", ".join(f".{audio_format.value}" for audio_format in AudioFormat)
+
+VoiceName = Annotated[str, Field(description="Name of a voice; list_voices has all.")]
+Speed = Annotated[float, Field(ge=0.25, le=4.0, description="1 is the usual speed.")]
+OutputFile = Annotated[
+    str, Field(description=f"Path of a new file for the audio ({SUFFIXES}); without it, the audio is in the answer.")
+]
+Recording = Annotated[str, Field(description="Path of a recording of 1 to 60 s.")]
+Consent = Annotated[str, Field(description="Who agreed that this voice is cloned, and how.")]
+Transcript = Annotated[
+    str, Field(description="The words of the recording, if they are known: the clone is then closer.")
+]
+
+
+def mcp_server(service: SpeechService) -> MCPServer:
+    """The MCP server of a service."""
+    server = MCPServer("marstts", instructions=INSTRUCTIONS, version=marstts.__version__, log_level="WARNING")
+
+    @server.tool(structured_output=False)
+    async def speak(
+        text: str, voice: VoiceName = "alloy", speed: Speed = 1.0, file: OutputFile = ""
+    ) -> list[AudioContent | TextContent]:
+        """Speak a text."""
+        path = Path(file).expanduser()
+        with tool_errors():
+            audio_format = format_of(path) if file else AudioFormat.MP3
+            fields = {"input": text, "voice": voice, "speed": speed, "response_format": audio_format, "stream": False}
+            content, warning = await whole_speech(service, SpeechBody.model_validate(fields))
+            warnings = [TextContent(type="text", text=warning)] if warning else []
+            if file:
+                await asyncio.to_thread(write_new, path, content)
+                return [TextContent(type="text", text=f"The speech is in {path}."), *warnings]
+        data = base64.b64encode(content).decode("ascii")
+        return [AudioContent(type="audio", data=data, mime_type=audio_format.media_type), *warnings]
+
+    @server.tool(structured_output=False)
+    def list_voices() -> str:
+        """List all voices, one a line."""
+        voices = service.voices.objects(ADMINISTRATOR)
+        return "\n".join(f"{voice['name']}: {voice.get('description', 'cloned')}" for voice in voices)
+
+    @server.tool(structured_output=False)
+    async def clone_voice(name: str, recording: Recording, consent: Consent, transcript: Transcript = "") -> str:
+        """Clone the voice of a recording, with the consent of its speaker, and keep it under a name."""
+        with tool_errors():
+            path, limit = Path(recording).expanduser(), service.settings.limits.upload_bytes
+            content = await asyncio.to_thread(read_regular_file, path, limit, AudioError)
+            voice, warnings = await service.upload(name, content, transcript, consent, ADMINISTRATOR)
+        return "; ".join([f"The voice {voice.name!r} can speak now", *warnings])
+
+    return server
+
+
+async def whole_speech(service: SpeechService, body: SpeechBody) -> tuple[bytes, str | None]:
+    """Speak a text -> the whole file, and a warning about it."""
+    run, outcome = service.speak(body, ADMINISTRATOR), Outcome.ERROR
+    try:
+        first, following = await run.begin()
+        pieces = [first, *[piece async for piece in following]]
+        outcome = Outcome.OK
+    finally:
+        run.close(outcome)
+    return b"".join(piece.content for piece in pieces), first.warning
+
+
+def format_of(path: Path) -> AudioFormat:
+    """The format by a path's suffix; AudioError for any other suffix."""
+    try:
+        return AudioFormat(path.suffix.lower().removeprefix("."))
+    except ValueError as error:
+        raise AudioError(f"{printable_name(path)}: expected a file that ends in {SUFFIXES}") from error
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """Write a file that must not exist; AudioError where it does, or cannot be written."""
+    try:
+        with path.open("xb") as file:
+            file.write(content)
+    except OSError as error:
+        raise AudioError(f"{printable_name(path)}: expected the path of a new file, but {error.strerror}") from error
+
+
+@contextmanager
+def tool_errors() -> Iterator[None]:
+    """Turn errors for people into errors for the assistant."""
+    try:
+        yield
+    except ValidationError as error:
+        raise ToolError(str(validation_error(error.errors(include_url=False, include_context=False)))) from error
+    except MarsError as error:
+        raise ToolError(str(error)) from error

@@ -1,0 +1,96 @@
+"""MCP: the SDK's own client speaks, lists voices and clones, in this process and over standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import soundfile
+
+from marstts.server.callers import ADMINISTRATOR
+from marstts.server.service import SpeechService
+from marstts.server.settings import ServeSettings
+from scripted import good, scripted_synthesizer
+
+mcp = pytest.importorskip("mcp", reason="mcp is not installed")
+mcp_tools = pytest.importorskip("marstts.server.mcp_tools")
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[SpeechService]:
+    settings = ServeSettings(capacity=2, voices_folder=tmp_path / "voices")
+    with closing(SpeechService(scripted_synthesizer(good), settings)) as service:
+        yield service
+
+
+def call(service: SpeechService, tool: str, **arguments: Any) -> Any:
+    async def run() -> Any:
+        async with mcp.Client(mcp_tools.mcp_server(service)) as client:
+            return await client.call_tool(tool, arguments)
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("voice", ["alloy", "ada", "ross"])
+def test_speech_is_in_the_answer(service: SpeechService, voice: str):
+    [audio] = call(service, "speak", text="Hello there.", voice=voice).content
+    assert (audio.type, audio.mime_type) == ("audio", "audio/mpeg")
+    assert soundfile.info(io.BytesIO(base64.b64decode(audio.data))).duration > 0.5
+
+
+@pytest.mark.parametrize("suffix", ["mp3", "wav", "flac"])
+def test_speech_is_written_to_a_new_file(service: SpeechService, tmp_path: Path, suffix: str):
+    path = tmp_path / f"hello.{suffix}"
+    assert not call(service, "speak", text="Hello there.", file=str(path)).is_error
+    content = path.read_bytes()
+    assert soundfile.info(path).duration > 0.5
+    again = call(service, "speak", text="Good bye.", file=str(path))
+    assert again.is_error and path.read_bytes() == content, "a file that exists is kept"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"text": ""}, "input"),
+        ({"text": "..."}, "nothing to speak"),
+        ({"text": "Hello.", "voice": "nobody"}, "no voice"),
+        ({"text": "Hello. [pause:60s] " * 40}, "at most 900 s"),
+        ({"text": "Hello.", "file": "hello.txt"}, "expected a file that ends in"),
+        ({"text": "Hello.", "speed": 9}, "speed"),
+    ],
+)
+def test_what_cannot_be_spoken_is_refused_in_a_sentence(service: SpeechService, arguments: dict[str, Any], reason: str):
+    answer = call(service, "speak", **arguments)
+    assert answer.is_error and reason in answer.content[0].text
+
+
+def test_a_voice_is_cloned_with_consent_alone(service: SpeechService, reference_file: Path):
+    for missing in ({"consent": " "}, {"recording": str(reference_file.parent)}, {"name": "ada"}):
+        fields = {"name": "Anna", "recording": str(reference_file), "consent": "Anna agreed.", **missing}
+        assert call(service, "clone_voice", **fields).is_error and not service.voices.uploaded(ADMINISTRATOR)
+    made = call(service, "clone_voice", name="Anna", recording=str(reference_file), consent="Anna agreed.")
+    assert not made.is_error and "Anna: cloned" in call(service, "list_voices").content[0].text
+    assert not call(service, "speak", text="Hello there.", voice="Anna").is_error
+
+
+@pytest.mark.slow
+def test_the_command_serves_over_standard_input_and_output(tmp_path: Path):
+    code = "import typer; from marstts.cli.serve import serve; typer.run(serve)"
+    options = ["--mcp", "--voices", str(tmp_path), "--capacity", "2"]
+    command = mcp.StdioServerParameters(command=sys.executable, args=["-c", code, *options], env=dict(os.environ))
+
+    async def run() -> tuple[set[str], Any]:
+        async with mcp.Client(command) as client:
+            tools = {tool.name for tool in (await client.list_tools()).tools}
+            return tools, await client.call_tool("speak", {"text": "Hello there."})
+
+    tools, spoken = asyncio.run(asyncio.wait_for(run(), 120))
+    assert tools == {"speak", "list_voices", "clone_voice"} and len(spoken.content[0].data) > 5000
