@@ -80,8 +80,12 @@ def test_a_batch_below_the_bound_speaks_and_names_what_it_cannot(client: TestCli
 
 
 @pytest.mark.parametrize("text", [*PAUSES[:2], DIGITS])
-def test_a_session_is_bounded(client: TestClient, text: str):
-    with client.websocket_connect(f"{URL}/stream") as socket:
+def test_a_session_is_bounded(synthesizer: Synthesizer, tmp_path: Path, text: str):
+    settings = ServeSettings(voices_folder=tmp_path, limits=ServeLimits(audio_seconds=70.0))
+    with (
+        TestClient(create_app(synthesizer, settings)) as client,
+        client.websocket_connect(f"{URL}/stream") as socket,
+    ):
         for start in range(0, len(text), 600):
             socket.send_json({"type": "input.text", "text": text[start : start + 600]})
         socket.send_json({"type": "input.done"})

@@ -80,6 +80,25 @@ def test_a_key_speaks_with_its_own_voice_of_a_name_and_with_no_other(keyed: Test
         assert keyed.post(SPEECH, json=speech(voice=voice), headers=ALPHA).status_code == 200
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[voice:Anna] Hello there.",
+        "Good day. [voice:Anna] Hello there.",
+        '<speak>Good day. <voice name="Anna">Hello there.</voice></speak>',
+    ],
+)
+def test_a_text_names_voices_of_its_caller_and_no_others(keyed: TestClient, recording: bytes, text: str):
+    upload(keyed, recording, ALPHA, transcript="he might even have been made amiable himself")
+    upload(keyed, recording, BETA, name="Berta")
+    body = speech(text, stream=False)
+    assert keyed.post(SPEECH, json=body, headers=ALPHA).status_code == 200
+    prompts = keyed.app.state.service.synthesizer.engine.prompts  # type: ignore[attr-defined]
+    assert len(prompts[-1].prefix_tokens) > 0, "a transcript makes the clone deep"
+    refused = keyed.post(SPEECH, json=body, headers=BETA)
+    assert refused.status_code == 400 and "Anna" in refused.json()["error"]["message"]
+
+
 def test_a_consent_of_another_key_cannot_be_named(keyed: TestClient, recording: bytes):
     consent = upload(keyed, recording, ALPHA, CONSENTS, "recording").json()["id"]
     assert upload(keyed, recording, BETA, consent=consent).status_code == 404

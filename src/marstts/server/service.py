@@ -24,7 +24,7 @@ from marstts.server.metrics import Metrics, Outcome
 from marstts.server.schemas import SpeechBody, StreamFormat
 from marstts.server.settings import ServeSettings
 from marstts.server.speech_job import JobEnded, JobScheduler, JobSpec, Piece, SharedBatch, SpeechJob, make_pieces
-from marstts.server.voice_store import StoredVoice, VoiceStore
+from marstts.server.voice_store import CallersVoices, StoredVoice, VoiceStore
 from marstts.synthesis.synthesizer import Synthesizer
 
 T = TypeVar("T")
@@ -145,6 +145,7 @@ class SpeechService:
         spec = JobSpec(
             text=body.input,
             open_voice=lambda: self.voices.open(key),
+            voices=CallersVoices(self.voices, caller),
             seed=body.seed,
             audio_format=body.response_format,
             speed=body.speed,

@@ -15,6 +15,7 @@ from marstts.server.metrics import Outcome
 from marstts.server.service import SpeechRun
 from marstts.text.blocks import Block, BlockCutter
 from marstts.text.markdown import Kind, read_line
+from marstts.text.reading import USUAL_PAUSES
 from marstts.text.segments import VOICE_MARK
 from marstts.text.sentences import split_sentences
 from marstts.text.tags import TagReader
@@ -122,7 +123,7 @@ class SentenceBuffer:
         for block in blocks:
             text = f"{self._held} {as_markdown(block)}".lstrip()
             if not any(character.isalnum() for character in _MARK.sub("", text)):
-                self._held = text
+                self._held = text if self._has_words or block.kind is not Kind.SCENE else ""
                 continue
             texts.append(f"{self._voice} {text}".lstrip())
             self._held, self._has_words = "", True
@@ -132,7 +133,9 @@ class SentenceBuffer:
 
 
 def as_markdown(block: Block) -> str:
-    """The text of a block, with the marks by which it is a heading or code."""
+    """The text of a block, with the marks by which it is a scene break, a heading or code."""
+    if block.kind is Kind.SCENE:
+        return f"[pause:{USUAL_PAUSES.scene:g}s]"
     if block.kind is Kind.CODE:
         return f"```\n{block.text}\n```"
     return f"# {block.text}" if block.kind is Kind.HEADING else block.text
