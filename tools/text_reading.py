@@ -214,14 +214,13 @@ def read_plain(path: Path | None, count: int = PLAIN_SENTENCES) -> list[str]:
 
 def table_rows(results: dict[str, dict[str, Any]]) -> list[str]:
     """The results as lines of a Markdown table."""
-    head = "| system | read right | plain sentences unchanged | start-up, s | characters/s | size, MB | license |"
+    head = "| system | read right | plain sentences unchanged | size, MB | license |"
     rows = [
         f"| {name} | {result['right']} of {result['of']} | {result['plain_unchanged']} of {result['plain']} "
-        f"| {result['load_seconds']:.2f} | {result['characters_per_second']:,.0f} | {result['megabytes']:.1f} "
-        f"| {result['license']} |"
+        f"| {result['megabytes']:.1f} | {result['license']} |"
         for name, result in results.items()
     ]
-    return [head, "|---|---|---|---|---|---|---|", *rows]
+    return [head, "|---|---|---|---|---|", *rows]
 
 
 def main() -> None:
