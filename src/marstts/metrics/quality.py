@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marstts.audio import Waveform, resample
-from marstts.errors import ConfigError, is_installed, require
+from marstts.errors import ConfigError, require
 from marstts.metrics.hub import fetch_model
 from marstts.metrics.versions import package_version
 from marstts.onnx.session import open_session
@@ -135,9 +135,12 @@ class DistillMos:
 
 @contextlib.contextmanager
 def torchaudio_stand_in() -> Iterator[None]:
-    """Let modules be imported that import torchaudio and never call it, where it is not installed."""
+    """Let modules be imported that import torchaudio and never call it.
+
+    An installed one stays out, too: its latest version may be older than PyTorch, and then it cannot be imported.
+    """
     names = ("torchaudio", "torchaudio.transforms")
-    if is_installed("torchaudio"):
+    if names[0] in sys.modules:
         yield
         return
     package, transforms = (ModuleType(name) for name in names)
