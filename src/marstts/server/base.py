@@ -151,17 +151,20 @@ class ClearLength:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        app = self.app
         if scope["type"] == "http" and has_two_lengths(scope):
-            app = json_response({"error": TWO_LENGTHS}, 400)
-            app.headers["Connection"] = "close"
-        await app(scope, receive, send)
+            response = json_response({"error": TWO_LENGTHS}, 400)
+            response.headers["Connection"] = "close"
+            await response(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
 
 
 class LoudServer(uvicorn.Server):
     """uvicorn's server, which tells when it listens."""
 
-    on_start: Callable[[], object] = staticmethod(lambda: None)
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.on_start: Callable[[], object] = lambda: None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

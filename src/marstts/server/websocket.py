@@ -93,7 +93,7 @@ class Session:
             while (sentence := await self._sentences.get()) is not None:
                 await self._socket.send_json({"type": "audio.start", "index": number, "text": sentence})
                 self._silent.remove(self)
-                done = {"type": "audio.done", "index": number}
+                done: dict[str, Any] = {"type": "audio.done", "index": number}
                 try:
                     async with aclosing(run_bytes(self._run(sentence))) as pieces:
                         async for content in pieces:

@@ -11,6 +11,7 @@ import io
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
+from itertools import islice
 from pathlib import Path
 
 from marstts.codec.base import TIMBRE
@@ -23,6 +24,8 @@ from marstts.voice import Voice
 
 PACKAGED_VOICES = Path(str(files("marstts"))) / "voices_data"
 VOICE_SUFFIX = ".voice"
+MAX_LISTED = 20
+"""Voices of a caller that a message names."""
 
 
 class VoiceEntry(Config):
@@ -74,7 +77,7 @@ def named_voice(session: ModelSession, name: str, voices: Mapping[str, Voice]) -
         return voices[name]
     if name.lower() in packaged_names():
         return open_voice(session, name.lower())
-    own = f"{', '.join(map(printable_name, voices))}, or " if voices else ""
+    own = f"{', '.join(map(printable_name, islice(voices, MAX_LISTED)))}, or " if voices else ""
     known = ", ".join(packaged_names())
     raise VoiceError(f"{printable_name(name)}: expected {own}one of the packaged voices in a text: {known}")
 
