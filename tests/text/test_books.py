@@ -92,6 +92,7 @@ def document(tmp_path: Path, body: str, **options: Notes) -> str:
     ("body", "text"),
     [
         ("<p>10<sup>3</sup> m, x<sup>2</sup>, 4 km<sup>2</sup></p>", "10^3 m, x^2, 4 km^2"),
+        ('<p>10<span style="vertical-align: super">6</span><a epub:type="z3998:noteref" href="#z">7</a></p>', "10^6"),
         ("<p>CO<sub>2</sub> on the 21<sup>st</sup></p>", "CO2 on the 21st"),
         ("<p>It sank.<sup>1</sup> In 1912<sup>2</sup>.</p>", "It sank. In 1912."),
         ('<p>It sank.<a href="#n2"><sup>2</sup></a> Then<sup><a href="c.xhtml#x">3</a></sup> rain.</p>',

@@ -82,6 +82,7 @@ _NOTES = frozenset(
 _BACK_LINKS = frozenset(["backlink", "doc-backlink", "footnote-back", "footnote-backref"])
 _RAISED = frozenset(["sup", "super", "superscript"])
 _HIDDEN = re.compile(r"(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
+_SUPER = re.compile(r"vertical-align\s*:\s*super", re.IGNORECASE)
 _NOTE_TARGET = re.compile(r"#(?:.*(?:fn|note|foot)|[nr]?[_-]?[0-9])", re.IGNORECASE)
 _MARK_OF_NOTE = re.compile(r"\s*[\[(]?(?:[0-9]{1,4}|[*\u2020\u2021\u00a7]{1,4}|[a-z]|\u21a9\ufe0e?|\u2191)[\])]?\s*")
 
@@ -443,7 +444,9 @@ class _DocumentReader:
 
 def _kinds(tag: Tag) -> frozenset[str]:
     """What an element says that it is: words of its type, role and class."""
-    return frozenset(" ".join(tag.attributes.get(name, "") for name in ("epub:type", "role", "class")).lower().split())
+    stated = " ".join(tag.attributes.get(name, "") for name in ("epub:type", "role", "class")).lower()
+    kinds = frozenset(stated.replace(":", " ").split())  # z3998:noteref
+    return kinds | {"super"} if _SUPER.search(tag.attributes.get("style", "")) else kinds
 
 
 def _authors(package: Element) -> tuple[str, ...]:
