@@ -33,7 +33,7 @@ SAME_WRITERS = {
         "prepare libritts", "prepare ljspeech", "prepare ears", "prepare synthetic", "prepare phone-alignments",
         "prepare f0", "evaluate testset",
     ],
-    "export": ["finetune", "bundle upgrade", "bundle calibrate", "train codec", "train speaker"],
+    "export": ["finetune", "bundle upgrade", "train codec", "train speaker"],
     "tokenize": ["preference mine", "preference pairs"],
     "report": ["evaluate", "evaluate codec", "evaluate metrics"],
     "killed training": ["train mars6", "train mars5-ar", "train mars5-nar", "preference train"],

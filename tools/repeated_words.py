@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from word_sentences import speak_once
 
 from marstts.audio import Waveform
 from marstts.benchmark.machine import gather_metadata, print_json
@@ -28,7 +29,6 @@ from marstts.mars6.spelling import Spelling
 from marstts.metrics import sphinx
 from marstts.metrics.intervals import ratio_interval
 from marstts.synthesis.attention_path import SentencePlaces
-from marstts.synthesis.forced_takes import speak_once
 from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.voices import packaged_names
@@ -107,7 +107,7 @@ def first_attempts(synthesizer: Synthesizer, text: str) -> list[Waveform]:
     voices = [synthesizer.open_voice(name) for name in packaged_names()]
     spoken = speak_once(synthesizer, [text] * len(voices), voices)
     return [
-        synthesizer.decode(synthesizer.model.codes(take.tokens, take.request.rng, take.request.prompt), voice)
+        synthesizer.decode(synthesizer.model.codes(take.generated.tokens, take.request.rng, take.request.prompt), voice)
         for take, voice in zip(spoken, voices, strict=True)
     ]
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import gzip
 import random
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from marstts.data.corpora.synthetic import split_of_sentence
-from marstts.synthesis.forced_takes import SpokenSentence, speak_once
+from marstts.generation.loop import generate_requests
+from marstts.generation.request import Generated, Request
+from marstts.synthesis.attention_path import SentencePlaces
+from marstts.synthesis.sentence import Attempt
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.voices import packaged_names
 from marstts.text.normalize import normalize
+from marstts.text.segments import Segment
 from marstts.voice import Voice
 
 SENTENCES = Path(__file__).parents[1] / "recipes" / "mini" / "text" / "modern.tsv.gz"
@@ -25,7 +31,38 @@ def held_out_sentences(count: int, seed: int, split: str = "test") -> list[str]:
     return found[:count]
 
 
-def speak_sentences(synthesizer: Synthesizer, texts: list[str], seed: int = 0) -> list[SpokenSentence]:
+@dataclass(frozen=True, eq=False)
+class SpokenOnce:
+    """A sentence as a model spoke it once, without backoff."""
+
+    text: str
+    request: Request
+    generated: Generated
+    places: SentencePlaces
+
+
+def speak_once(
+    synthesizer: Synthesizer, texts: Sequence[str], voices: Sequence[Voice], seed: int = 0, rows: int = 16
+) -> list[SpokenOnce]:
+    """Speak each text once, the voices in turn, with a model that has word times."""
+    top_p = synthesizer.sampling.top_p
+    requests = [
+        synthesizer.request(
+            Attempt(segment=Segment(text=text), top_p=top_p, seed=(seed, index, 0)), voices[index % len(voices)]
+        )
+        for index, text in enumerate(texts)
+    ]
+    batches = [requests[first : first + rows] for first in range(0, len(requests), rows)]
+    made = [result for batch in batches for result in generate_requests(synthesizer.engine, batch)]
+    spoken = []
+    for text, request, generated in zip(texts, requests, made, strict=True):
+        spans = synthesizer.model.text_spans(request.prompt)
+        assert spans is not None, "a model with word times"
+        spoken.append(SpokenOnce(text, request, generated, SentencePlaces.of(text, spans)))
+    return spoken
+
+
+def speak_sentences(synthesizer: Synthesizer, texts: list[str], seed: int = 0) -> list[SpokenOnce]:
     """Speak each text once, the packaged voices in turn."""
     return speak_once(synthesizer, texts, packaged_voices(synthesizer), seed)
 

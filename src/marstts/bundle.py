@@ -4,7 +4,6 @@ Upstream: `models.export_bundle`.  Downstream: `models.open_model` and `synthesi
 
     bundle.json          format version, name, architecture, its settings, sampling defaults, codec, speaker encoders
     tokenizer.json       text tokenizer
-    words.safetensors    optional: statistics of the words of takes without flaws, see `synthesis.word_evidence`
     ARCHITECTURE/        the model, as its package writes it: for mars6 config.json, mars6.safetensors and four graphs
     codec/               kind `mini`: config.json, codec.safetensors and graphs; kind `snac`: SNAC as graphs
     identity/, style/    a folder for each role: kind `mini`: config.json, encoder.safetensors, encoder.onnx

@@ -30,46 +30,6 @@ def test_tokens_carry_the_offset_of_their_level():
     assert result.tokens.tolist() == [[0, 18, 20, 38, 40, 42, 44], [1, 19, 21, 39, 41, 43, 45]]
 
 
-class ScoringEngine(HistoryEngine):
-    """The same as a `PatchScorer`."""
-
-    def patch_vectors(self, state):
-        return np.array([[row, len(history)] for row, history in zip(state.rows, state.history, strict=True)])
-
-    def ended_row(self, state, row):
-        return self.select(state, [row])
-
-    def score_patches(self, state, patches, span, hidden, vectors):
-        raise NotImplementedError
-
-
-def test_rows_whose_speech_ended_keep_the_state_in_which_it_did():
-    engine = ScoringEngine(lambda row, history, position: likes(C if history == 2 - row else 5))
-    requests = [
-        Request(prompt(row), 0.0, Limits(0, 2 - row), np.random.default_rng(0), SamplingConfig()) for row in (0,)
-    ]
-    requests += [Request(prompt(row), 0.0, Limits(0, 9), np.random.default_rng(0), SamplingConfig()) for row in (0, 1)]
-    ended, batch = {}, step(engine, RunningBatch(), requests)
-    while batch.rows:
-        ended |= {row.request: row for row in batch.ended}
-        batch = step(engine, batch)
-    full, later, sooner = (ended[request] for request in requests)
-    assert full.stop is StopReason.MAX_PATCHES and full.ending is None
-    for row in (later, sooner):
-        state = row.ending.state  # of this row alone, not of its batch
-        assert state.rows == (row.request.prompt.row,) and len(state.history[0]) == len(row.patches)
-        made_from = [(row.request.prompt.row, step) for step in range(len(row.patches) + 1)]
-        assert [tuple(vector) for vector in row.vectors] == made_from
-
-
-def test_engines_that_cannot_score_keep_no_state():
-    engine = HistoryEngine(lambda row, history, position: likes(C))
-    batch = step(
-        engine, RunningBatch(), [Request(prompt(0), 0.0, Limits(0, 9), np.random.default_rng(0), SamplingConfig())]
-    )
-    assert batch.ended[0].stop is StopReason.EOS and batch.ended[0].ending is None
-
-
 @pytest.mark.parametrize("position", range(7))
 def test_end_of_speech_in_any_position_drops_the_unfinished_patch(position):
     engine = HistoryEngine(lambda row, history, p: likes(C if history == 3 and p == position else 5))

@@ -13,7 +13,6 @@ import typer
 
 from marstts import audio, models
 from marstts.bundle import CODEC_FOLDER, TOKENIZER_FILE, find_bundle, parts_of, read_info
-from marstts.cli.calibrate import calibrate
 from marstts.cli.terminal import check_utf8, warn
 from marstts.codec.registry import open_codec, parse_codec
 from marstts.errors import ConfigError, check_installed
@@ -30,7 +29,7 @@ MAX_RECORDING_SECONDS = 60.0
 
 ROLES = ("identity", "style")
 
-bundle_app = typer.Typer(help="Upgrade the graphs of a bundle, or calibrate its words.", no_args_is_help=True)
+bundle_app = typer.Typer(help="Upgrade the graphs of a bundle.", no_args_is_help=True)
 
 
 def export(
@@ -183,12 +182,9 @@ def upgrade(model: Model, output: Output) -> None:
     upgrade_to(model, output, None)
 
 
-bundle_app.command()(calibrate)
-
-
 @bundle_app.callback()
 def bundles() -> None:
-    """Upgrade the graphs of a bundle, or calibrate its words."""
+    """Upgrade the graphs of a bundle."""
 
 
 def upgrade_to(model: str, output: Path, weights: WeightFormat | None, recordings: Sequence[Path] = ()) -> None:

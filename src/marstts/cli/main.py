@@ -107,9 +107,7 @@ COMMANDS = {
     ),
     "export": LazyCommand("export", "export", "Write a trained model and all it needs as one bundle.", extra="train"),
     "quantize": LazyCommand("export", "quantize", "Quantize the weights of a bundle to int8.", extra="train"),
-    "bundle": LazyCommand(
-        "export", "bundle_app", "Upgrade the graphs of a bundle, or calibrate its words.", extra="train"
-    ),
+    "bundle": LazyCommand("export", "bundle_app", "Upgrade the graphs of a bundle.", extra="train"),
     "convert": LazyCommand("convert", "convert", "Convert a published checkpoint to a bundle.", extra="released"),
     "serve": LazyCommand("serve", "serve", "Serve speech over HTTP.", extra="serve"),
     "benchmark": LazyCommand("benchmark", "benchmark", "Measure speed, latency and memory on this machine."),

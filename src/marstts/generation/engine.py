@@ -149,55 +149,9 @@ class AttentionEngine(Protocol):
         ...
 
 
-@runtime_checkable
-class PatchScorer(Protocol):
-    """An `Engine` that computes how probable the patches of a row are, were a part of its text not there."""
-
-    def patch_vectors(self, state: Any) -> NDArray[np.float32]:
-        """(B, D) what the last sampled patch was made from; the state is the one after `sample_patch`."""
-        ...
-
-    def ended_row(self, state: Any, row: int) -> Any:
-        """Return the state of a row whose speech has ended, for `score_patches` alone: it cannot go on."""
-        ...
-
-    def score_patches(
-        self,
-        state: Any,
-        patches: NDArray[np.int64],
-        span: tuple[int, int],
-        hidden: tuple[int, int],
-        vectors: NDArray[np.float32],
-    ) -> NDArray[np.float32]:
-        """(2, patches of the span) log-probability of the first code of each patch of one row: as made, and hidden.
-
-        state: `ended_row`, all its new patches (T, P) appended. span: first patch, 1 or more, and last + 1; patch T
-        is end of speech. hidden: the first text token that is not attended to within the span, and the last + 1.
-        vectors: (patches of the span, D), of `patch_vectors`.
-        """
-        ...
-
-
-def log_probabilities(logits: NDArray[np.float32], codes: NDArray[np.int64]) -> NDArray[np.float32]:
-    """logits (B, T, C + 1), codes (T,) -> (B, T)."""
-    shifted = logits - logits.max(axis=2, keepdims=True)
-    chosen = np.take_along_axis(shifted, codes[None, :, None].repeat(len(logits), axis=0), axis=2)[:, :, 0]
-    return chosen - np.log(np.exp(shifted).sum(axis=2))
-
-
 def text_attention(engine: Engine[Any], state: Any) -> NDArray[np.float32] | None:
     """`AttentionEngine.text_attention` of an engine that may be none."""
     return cast(AttentionEngine, engine).text_attention(state) if fits_protocol(type(engine), AttentionEngine) else None
-
-
-def patch_vectors(engine: Engine[Any], state: Any) -> NDArray[np.float32] | None:
-    """`PatchScorer.patch_vectors` of an engine that may be none."""
-    return cast(PatchScorer, engine).patch_vectors(state) if fits_protocol(type(engine), PatchScorer) else None
-
-
-def ended_row(engine: Engine[Any], state: Any, row: int) -> Any:
-    """`PatchScorer.ended_row` of an engine that may be none, which gives None."""
-    return cast(PatchScorer, engine).ended_row(state, row) if fits_protocol(type(engine), PatchScorer) else None
 
 
 @lru_cache(maxsize=256)

@@ -13,7 +13,7 @@ every patch, its own history, sampling parameters, limits and end.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -23,22 +23,18 @@ from marstts.generation.engine import (
     Engine,
     PatchSampler,
     SamplingInputs,
-    ended_row,
     fits_protocol,
     keep_rows,
-    patch_vectors,
     text_attention,
 )
 from marstts.generation.layout import TokenLayout
 from marstts.generation.request import (
-    EndingState,
     Generated,
     Limits,
     Prompt,
     Request,
     RequestState,
     SamplingConfig,
-    StopReason,
 )
 from marstts.generation.sampling import NO_ID, draw, keep_nucleus, repetition_aware_sample
 
@@ -103,13 +99,8 @@ def step(
     state = states[0] if len(states) == 1 else engine.join(states)
     patches, state = sample_patch(engine, state, sampling_inputs(rows, layout))
     attention = text_attention(engine, state)
-    vectors = patch_vectors(engine, state)
-    nothing = [None] * len(rows)
-    columns = rows, patches, nothing if attention is None else attention, nothing if vectors is None else vectors
-    advanced = [row.after(patch, layout, *seen) for row, patch, *seen in zip(*columns, strict=True)]
-    for index, row in enumerate(advanced):
-        if row.stop is StopReason.EOS and (alone := ended_row(engine, state, index)) is not None:
-            advanced[index] = replace(row, ending=EndingState(alone))
+    seen = [None] * len(rows) if attention is None else attention
+    advanced = [row.after(patch, layout, step) for row, patch, step in zip(rows, patches, seen, strict=True)]
     return RunningBatch((*advanced, *done_at_start), state)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,13 +107,6 @@ class Request:
 
 
 @dataclass(frozen=True, eq=False)
-class EndingState:
-    """The engine's state of a row that has ended, copied out of its batch: that of a batch would take its memory."""
-
-    state: Any
-
-
-@dataclass(frozen=True, eq=False)
 class RequestState:
     """Progress of one request; a value."""
 
@@ -128,14 +121,8 @@ class RequestState:
     attention: tuple[NDArray[np.float32], ...] = ()
     """(S or more,) of each step so far, see `engine.AttentionEngine`; empty where the engine has none."""
 
-    vectors: tuple[NDArray[np.float32], ...] = ()
-    """(D,) of each step so far, see `engine.PatchScorer`; empty where the engine is none."""
-
     stop: StopReason | None = None
     """Reason why generation ended, if it has."""
-
-    ending: EndingState | None = None
-    """The engine's state when speech ended, of engines that score patches."""
 
     @classmethod
     def begin(cls, request: Request, layout: TokenLayout) -> RequestState:
@@ -153,19 +140,17 @@ class RequestState:
         patch: NDArray[np.int64],
         layout: TokenLayout,
         attention: NDArray[np.float32] | None = None,
-        vector: NDArray[np.float32] | None = None,
     ) -> RequestState:
-        """The state with one more patch (P,), made from `vector` (D,) with this attention (S or more,), or ended.
+        """The state with one more patch (P,), made with this attention (S or more,), or ended.
 
         An unfinished patch is dropped.
         """
         attended = self.attention if attention is None else (*self.attention, attention)
-        vectors = self.vectors if vector is None else (*self.vectors, vector)
         if (patch == layout.eos).any():
-            return replace(self, attention=attended, vectors=vectors, stop=StopReason.EOS)
+            return replace(self, attention=attended, stop=StopReason.EOS)
         recent = (*self.recent, *patch[: layout.codes_per_level[0]].tolist())[-self.request.sampling.ras_window :]
         patches = (*self.patches, patch)
-        return replace(self, recent=recent, patches=patches, attention=attended, vectors=vectors).at_limit()
+        return replace(self, recent=recent, patches=patches, attention=attended).at_limit()
 
     def at_limit(self) -> RequestState:
         """The same state, ended if it has all the patches it may have."""

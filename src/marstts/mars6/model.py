@@ -9,7 +9,7 @@ Shapes: B batch · S text tokens · T patches · P positions · N scored patches
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -71,16 +71,6 @@ class GlobalState:
             memory=tuple(cache.select(rows) for cache in self.memory),
             memory_mask=self.memory_mask[rows],
             attention=None if self.attention is None else self.attention[rows],
-        )
-
-    def first(self, positions: int) -> GlobalState:
-        """The state of rows that are as long as each other, up to so many positions; `vectors` are those of the end."""
-        mask, order = front_first(self.seen_mask)
-        return replace(
-            self,
-            num_patches=torch.full_like(self.num_patches, positions - 1),
-            seen=tuple(cache.gathered(order[:, :positions]) for cache in self.seen),
-            seen_mask=mask[:, :positions],
         )
 
 

@@ -147,11 +147,8 @@ class PathSearch:
     scores: NDArray[np.float32]
     """(K,) nats of the best path to each place."""
 
-    token_attention: NDArray[np.float32]
-    """(T, S) attention of the steps so far to each token."""
-
     attention: NDArray[np.float32]
-    """(T, K) the same to each place."""
+    """(T, K) attention of the steps so far to each place."""
 
     origins: NDArray[np.int64]
     """(T, K) the place that the best path to each place was in before."""
@@ -162,9 +159,8 @@ class PathSearch:
     @classmethod
     def begin(cls, places: SentencePlaces) -> PathSearch:
         """The search before the first step: a path begins at the start or in the first word."""
-        tokens, size = len(places.spans), len(places.places)
-        no_attention = np.zeros((0, tokens), np.float32), np.zeros((0, size), np.float32)
-        return cls(places, -places.prices[0], *no_attention, np.zeros((0, size), np.int64))
+        size = len(places.places)
+        return cls(places, -places.prices[0], np.zeros((0, size), np.float32), np.zeros((0, size), np.int64))
 
     @property
     def num_steps(self) -> int:
@@ -188,7 +184,6 @@ class PathSearch:
         return PathSearch(
             self.places,
             scores,
-            np.concatenate([self.token_attention, known]),
             np.concatenate([self.attention, attention]),
             np.concatenate([self.origins, origins]),
             (*self.latest, *reached.argmax(axis=1).tolist()),

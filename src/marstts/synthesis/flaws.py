@@ -1,7 +1,7 @@
 """Flaws of a take: words that are missing, said twice or broken off, loops, and sounds after the last word.
 
 Upstream: the path of a take's attention (`attention_path`), its tokens.  Downstream: `backoff`, `guard`, reports.
-Their recall and false alarms are measured by `tools/word_times.py`, see docs/word-times.md.
+See docs/word-times.md.
 Shapes: T steps of a take · K places of the sentence · P positions of a patch.
 """
 
@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from marstts.audio import Waveform
 from marstts.synthesis.attention_path import PathSearch
-from marstts.synthesis.omissions import HiddenGain, OmissionCheck, Suspicions, omitted_words
 from marstts.synthesis.word_counts import MiscountKind, miscounted_words
 
 AT_END = 0.5
@@ -77,27 +76,17 @@ def find_flaws(
     tokens: NDArray[np.int64] | None = None,
     waveform: Waveform | None = None,
     has_ended: bool = True,
-    gain: HiddenGain | None = None,
-    suspicions: Suspicions | None = None,
-    check: OmissionCheck = OmissionCheck.SUSPECTS,
 ) -> tuple[TakeFlaw, ...]:
-    """All flaws of a take, by kind; `tokens` (T, P) and `waveform` of its patches, `has_ended`: by end of speech.
-
-    `gain` decides on words that may be missing: the suspicious ones, or those that `check` names. Without it, suspicion
-    alone decides; without `suspicions`, the path alone.
-    """
+    """All flaws of a take, by kind; `tokens` (T, P) and `waveform` of its patches, `has_ended`: by end of speech."""
     if not search.num_steps:
         return ()
-    path, at_end = search.path, search.attention[:, -1].tolist()
-    steps, places = path.tolist(), search.places.places
+    at_end = search.attention[:, -1].tolist()
+    steps, places = search.path.tolist(), search.places.places
 
     def flaw(kind: FlawKind, place: int, step: int) -> TakeFlaw:
         return TakeFlaw(kind, sentence[places[place].start : places[place].end], round(step * step_seconds, 2))
 
-    missing = dict(skipped_words(search, steps))
-    if has_ended:
-        missing = {**dict(omitted_words(search, path, gain, suspicions, check)), **missing}
-    found = [flaw(FlawKind.SKIPPED, place, step) for place, step in sorted(missing.items())]
+    found = [flaw(FlawKind.SKIPPED, place, step) for place, step in skipped_words(search, steps)]
     found += [flaw(FlawKind.REPEATED, place, step) for place, step in repeated_words(search, steps)]
     if waveform is not None:
         for kind, place in miscounted_words(search, waveform, step_seconds):

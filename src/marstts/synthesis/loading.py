@@ -6,7 +6,6 @@ Upstream: bundles, one of which, "mini", is in the package; `models`.  Downstrea
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from marstts.bundle import PUBLISHED, Bundle, find_bundle, load_bundle, read_inf
 from marstts.errors import ConfigError, MissingExtraError, require
 from marstts.generation.engine import Engine, EngineKind
 from marstts.synthesis.synthesizer import Synthesizer
-from marstts.synthesis.word_evidence import load_calibration
 
 
 def load(
@@ -32,12 +30,11 @@ def load(
     """
     kind = parse_engine(engine)
     folder = published_bundle(model, kind) if model in PUBLISHED else find_bundle(model)
-    synthesizer = open_synthesizer(folder, kind, guidance)
-    return replace(synthesizer, word_calibration=load_calibration(folder, synthesizer.codec.spec.name))
+    return open_synthesizer(folder, kind, guidance)
 
 
 def open_synthesizer(folder: Path, kind: EngineKind, guidance: float | None = None) -> Synthesizer:
-    """Open the bundle in a folder, without its calibration of words, which may be outdated."""
+    """Open the bundle in a folder."""
     bundle, opened = open_bundle_and_engine(folder, choose_engine(kind, folder))
     opened_model = models.open_model(bundle, opened, guidance)
     return Synthesizer(

@@ -12,26 +12,22 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from marstts import audio
 from marstts.audio import Waveform
 from marstts.codec.base import TIMBRE, Codec, Codes, check_samples, with_timbre
 from marstts.errors import ConfigError
-from marstts.generation.engine import AttentionEngine, Engine, PatchScorer
+from marstts.generation.engine import AttentionEngine, Engine
 from marstts.generation.request import Request, RequestState, SamplingConfig, StopReason
 from marstts.generation.speech_model import SpeechModel
 from marstts.speaker.base import SpeakerEncoder
 from marstts.synthesis.attention_path import PathSearch, SentencePlaces, search_path
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.flaws import TakeFlaw, find_flaws
-from marstts.synthesis.omissions import HiddenGain, OmissionCheck, Suspicions, word_tokens
 from marstts.synthesis.sentence import Attempt, too_short
 from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, NO_WORD_TIMES, Speech, Take, join, silence
-from marstts.synthesis.word_evidence import WordCalibration
 from marstts.synthesis.word_times import TimedSpan, Word, words_of, words_on_path
 from marstts.synthesis.written_forms import forms_of, lead_of
 from marstts.text.lexicon import Lexicon
@@ -56,12 +52,6 @@ class ModelSession:
     """Speaker encoders by role."""
 
     backoff: BackoffConfig = field(default_factory=BackoffConfig)
-
-    omission_check: OmissionCheck = OmissionCheck.SUSPECTS
-    """Extent of the search for words that takes leave out."""
-
-    word_calibration: WordCalibration | None = None
-    """Calibration of the model's words; without it, a single take is searched for missing words by its path alone."""
 
     lexicon: Lexicon | None = None
     """The user's pronunciations."""
@@ -183,31 +173,7 @@ class ModelSession:
             tokens=tokens,
             waveform=waveform,
             has_ended=row.stop is StopReason.EOS,
-            gain=self.hidden_gain(search, row, tokens),
-            suspicions=self.suspicions(search, tokens),
-            check=self.omission_check,
         )
-
-    def suspicions(self, search: PathSearch, tokens: NDArray[np.int64]) -> Suspicions | None:
-        """Return the function that computes how suspicious each word is; None without a calibration."""
-        calibration, places = self.word_calibration, search.places
-        if calibration is None:
-            return None
-        return lambda: calibration.suspicions(places, search.token_attention, tokens, search.path)
-
-    def hidden_gain(self, search: PathSearch, row: RequestState, tokens: NDArray[np.int64]) -> HiddenGain | None:
-        """Return the function that computes what patches gain without a word; None where the engine cannot."""
-        ending = row.ending
-        if ending is None:
-            return None
-        engine = cast(PatchScorer, self.engine)  # only such an engine keeps the state of a row that has ended
-
-        def gain(word: int, span: tuple[int, int]) -> float:
-            hidden, vectors = word_tokens(search.places, word), np.stack(row.vectors[span[0] : span[1]])
-            as_made, without = engine.score_patches(ending.state, tokens, span, hidden, vectors)
-            return float((without - as_made).sum())
-
-        return gain
 
     def path_search(self, sentence: str, row: RequestState, begun: PathSearch | None = None) -> PathSearch | None:
         """The path of a row's attention through its sentence; None where the model has no aligned heads.

@@ -114,13 +114,6 @@ def test_a_joined_row_leaves_with_the_memory_that_it_came_with() -> None:
     assert not np.shares_memory(copied.cache, parts[0].cache)
 
 
-def test_a_row_that_is_complete_has_what_the_batch_had_of_it() -> None:
-    batch = DecoderKVCache.copied([keys_and_values(3, 6, 0)], np.array([4, 6, 2]))
-    row = batch.complete(2)
-    assert row.lengths.tolist() == [2] and row.cache.shape[4] == 2
-    np.testing.assert_array_equal(row.cache[:, :, 0], batch.cache[:, :, 2, :, :2])
-
-
 @pytest.mark.parametrize("is_memory", [True, False])
 def test_buffers_are_freed_with_their_values_and_not_by_a_later_collection(is_memory: bool) -> None:
     first: Memory | DecoderKVCache = memory(2, 5, 0)

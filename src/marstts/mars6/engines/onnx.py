@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from onnxruntime import InferenceSession
 
 from marstts.errors import CheckpointError
-from marstts.generation.engine import SamplingInputs, log_probabilities, refuse_nan
+from marstts.generation.engine import SamplingInputs, refuse_nan
 from marstts.generation.layout import TokenLayout
 from marstts.io.config import read_config
 from marstts.io.file_errors import printable_name
@@ -206,37 +206,6 @@ class OnnxEngine:
         vectors, new, attention = self._run_global(patches[:, None], state.cache, state.memory)
         last = None if attention is None else attention[:, 0]
         return OnnxState(vectors[:, 0], state.memory, state.cache.extended(new), last)
-
-    def patch_vectors(self, state: OnnxState) -> NDArray[np.float32]:
-        """(B, D), see `generation.engine.PatchScorer`."""
-        return state.vectors
-
-    def ended_row(self, state: OnnxState, row: int) -> OnnxState:
-        """Copy what `score_patches` needs of a row."""
-        return OnnxState(state.vectors[row : row + 1], state.memory.select([row]), state.cache.complete(row))
-
-    def score_patches(
-        self,
-        state: OnnxState,
-        patches: NDArray[np.int64],
-        span: tuple[int, int],
-        hidden: tuple[int, int],
-        vectors: NDArray[np.float32],
-    ) -> NDArray[np.float32]:
-        """Log-probabilities (2, span) of first codes, see `generation.engine.PatchScorer`."""
-        first, last = span
-        seen = state.cache.lengths - (1 + len(patches) - first)  # what the span makes of itself is not used
-        bias = state.memory.bias.copy()
-        bias[:, NUM_SLOTS + hidden[0] : NUM_SLOTS + hidden[1]] = -np.inf
-        without, _, _ = self._run_global(
-            patches[None, first - 1 : last - 1],
-            DecoderKVCache(state.cache.buffer, seen),
-            Memory(state.memory.buffer, bias),
-        )
-        both = replace(state, vectors=np.concatenate([vectors, without[0]]))
-        logits, _ = self.next_logits(both, np.zeros((len(both.vectors), 0), np.int64))
-        codes = np.append(patches[:, 0], self.config.codebook_size)[first:last]
-        return log_probabilities(logits.reshape(2, last - first, -1), codes)
 
     def select(self, state: OnnxState, rows: Sequence[int]) -> OnnxState:
         """Return only these rows."""

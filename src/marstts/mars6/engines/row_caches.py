@@ -204,12 +204,6 @@ class DecoderKVCache:
         used = self.cache[:, :, :, :, : lengths.max()]
         return self.copied([used[:, :, row : row + 1] for row in rows], lengths, spare_rows=True)
 
-    def complete(self, row: int) -> DecoderKVCache:
-        """Return only this row, without room for another position."""
-        length = int(self.lengths[row])
-        copy = Buffer([self.cache[:, :, row : row + 1, :, :length]], length)
-        return DecoderKVCache(copy, self.lengths[row : row + 1])
-
     def keep_rows(self, rows: Sequence[int]) -> DecoderKVCache:
         """Return only these rows, moved in place if they can be; no value of this buffer may be used any more."""
         lengths, buffer = self.lengths[rows], self.buffer

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from marstts.generation.engine import log_probabilities, refuse_nan
+from marstts.generation.engine import refuse_nan
 from marstts.generation.layout import TokenLayout
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.model import GlobalState, Mars6, join_states
@@ -92,37 +92,6 @@ class TorchEngine(ModelOnDevice):
         """(B, S) of the aligned heads, see `generation.engine.AttentionEngine`."""
         attention = state.patches.attention
         return None if attention is None else attention[:, self.model.num_slots :].float().cpu().numpy()
-
-    def patch_vectors(self, state: TorchState) -> NDArray[np.float32]:
-        """(B, D), see `generation.engine.PatchScorer`."""
-        return state.patches.vectors.float().cpu().numpy()
-
-    def ended_row(self, state: TorchState, row: int) -> TorchState:
-        """Copy what `score_patches` needs of a row."""
-        return self.select(state, [row])
-
-    @torch.inference_mode()
-    def score_patches(
-        self,
-        state: TorchState,
-        patches: NDArray[np.int64],
-        span: tuple[int, int],
-        hidden: tuple[int, int],
-        vectors: NDArray[np.float32],
-    ) -> NDArray[np.float32]:
-        """Log-probabilities (2, span) of first codes, see `generation.engine.PatchScorer`."""
-        first, last = span
-        row = state.patches.first(int(state.patches.num_patches[0]) - len(patches) + first)
-        memory_mask, without = row.memory_mask.clone(), []
-        memory_mask[:, self.model.num_slots + hidden[0] : self.model.num_slots + hidden[1]] = False
-        row = replace(row, memory_mask=memory_mask)
-        for patch in patches[None, first - 1 : last - 1].swapaxes(0, 1):
-            row = self.model.advance(row, self.tensor(patch))
-            without.append(row.vectors)
-        both = torch.cat([self.tensor(vectors).to(self.dtype), *without])
-        logits = self.model.local_decoder.step(both, None, ())[0].float().cpu().numpy()
-        codes = np.append(patches[:, 0], self.config.codebook_size)[first:last]
-        return log_probabilities(logits.reshape(2, last - first, -1), codes)
 
     @torch.inference_mode()
     def append(self, state: TorchState, patches: NDArray[np.int64]) -> TorchState:
