@@ -80,8 +80,6 @@ def test_a_bundle_is_loaded_by_the_name_of_a_packaged_model(copy: Path, monkeypa
     assert find_bundle("copy") == copy and load_bundle("copy").name == "toy"
     with pytest.raises(CheckpointError, match=r"parrot: neither a folder nor the name of a model: copy, mars6-turbo"):
         load_bundle("parrot")
-    with pytest.raises(CheckpointError, match=r"mini5: comes with the repository, not with the package: clone it"):
-        load_bundle("mini5")
 
 
 def test_the_torch_model_has_the_exported_weights(toy_bundle: Path):

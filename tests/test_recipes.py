@@ -324,14 +324,6 @@ def test_preference_training_on_the_best_and_worst_takes_runs_whole_in_small_siz
 @pytest.mark.timeout(BUDGET_MINUTES * 60)
 @pytest.mark.slow
 @LONG
-def test_mini5_runs_whole_in_small_sizes(tmp_path: Path) -> None:
-    run_recipe("mini5/run.sh", tmp_path / "work", {"LIMIT": "4"}, copy_small(tmp_path / "small"))
-    assert (tmp_path / "work" / "speech.wav").stat().st_size > 100
-
-
-@pytest.mark.timeout(BUDGET_MINUTES * 60)
-@pytest.mark.slow
-@LONG
 @pytest.mark.skipif(not SHARED_PEOPLE.is_dir(), reason="needs recordings of people, which are not in the repository")
 @pytest.mark.parametrize(
     ("script", "result"),

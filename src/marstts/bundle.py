@@ -145,10 +145,6 @@ def find_bundle(model: Path | str) -> Path:
         return PACKAGED_MODELS / model
     folder = Path(model)
     if not folder.is_dir():
-        if model in REPOSITORY_MODELS:
-            raise CheckpointError(
-                f"{model}: comes with the repository, not with the package: clone it, `pip install -e .` there"
-            )
         names = (*known, *PUBLISHED)
         raise CheckpointError(
             f"{printable_name(model)}: neither a folder nor the name of a model: {', '.join(names)}"
@@ -161,9 +157,6 @@ def find_bundle(model: Path | str) -> Path:
         )
     return folder
 
-
-REPOSITORY_MODELS = ("mini5",)
-"""Names of packaged models that are left out of the wheel and the sdist, to keep them small."""
 
 PUBLISHED = ("mars6-turbo", "mars5-english")
 """Names of models that are downloaded and converted when they are first used."""

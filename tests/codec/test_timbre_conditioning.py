@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +11,8 @@ import torch
 
 from marstts.audio import Waveform
 from marstts.codec.base import TIMBRE, noise_of, timbre_encoders, with_timbre
-from marstts.codec.mini import CONFIG_FILE, MiniCodec, MiniCodecConfig, MiniCodecFolder
+from marstts.codec.mini import MiniCodec, MiniCodecConfig, MiniCodecFolder
 from marstts.codec.mini_model import MiniCodecModel, pulse_train, to_hertz
-from marstts.codec.timbre_contrast import TimbreContrast
 from marstts.codec.toy import ToyCodec
 from marstts.errors import ConfigError, VoiceError
 from marstts.training.codec.export import export_codec, timbre_encoder_name
@@ -164,47 +161,6 @@ def test_a_codec_folder_names_its_timbre_encoder_or_has_none() -> None:
         MiniCodecFolder(name="tiny", model=VOICED)
     with pytest.raises(ValueError, match="timbre_encoder"):
         MiniCodecFolder(name="tiny", timbre_encoder="timbre-1", model=PLAIN)
-
-
-@pytest.mark.parametrize("factor", [0.0, 0.5, 1.0, 1.5])
-def test_contrast_scales_what_distinguishes_an_embedding_from_the_mean(factor: float) -> None:
-    rng = np.random.default_rng(0)
-    mean, embedding = rng.standard_normal(6), rng.standard_normal(6).astype(np.float32)
-    changed = TimbreContrast(factor=factor, mean=tuple(mean)).apply(embedding)
-
-    def tangent(vector: np.ndarray) -> float:
-        """The tangent of the angle to the mean, signed."""
-        along = float(vector @ mean / np.linalg.norm(mean))
-        return float(np.sqrt(max(0.0, float(vector @ vector) - along**2))) / along
-
-    assert changed.dtype == np.float32
-    assert float(np.linalg.norm(changed)) == pytest.approx(float(np.linalg.norm(embedding)), rel=1e-5)
-    assert tangent(changed) == pytest.approx(factor * tangent(embedding), rel=1e-3, abs=1e-3)
-
-
-@pytest.mark.slow
-def test_a_codec_decodes_with_the_contrast_of_its_folder(codec: MiniCodec, tmp_path: Path) -> None:
-    folder = tmp_path / "codec"
-    shutil.copytree(codec.folder, folder)
-    contrast = TimbreContrast(factor=0.5, mean=(1.0, 0.0, 0.0, 0.0, 0.0, 1.0))
-    described = json.loads((folder / CONFIG_FILE).read_text())
-    (folder / CONFIG_FILE).write_text(json.dumps(described | {"timbre_contrast": contrast.model_dump()}))
-    codes, embedding = codec.encode(noise(0.08)), np.linspace(-1, 1, 6, dtype=np.float32)
-    decoded = MiniCodec(folder).with_timbre(embedding).decode(codes).samples
-    np.testing.assert_array_equal(decoded, codec.with_timbre(contrast.apply(embedding)).decode(codes).samples)
-    np.testing.assert_array_equal(MiniCodec(folder).decode(codes).samples, codec.decode(codes).samples)
-
-
-def test_a_contrast_needs_a_mean_of_the_length_of_timbre_embeddings() -> None:
-    with pytest.raises(ValueError, match="only zeros"):
-        TimbreContrast(factor=0.5, mean=(0.0, 0.0))
-    with pytest.raises(ValueError, match="mean of 2 numbers, but timbre embeddings of this codec have 6"):
-        MiniCodecFolder(
-            name="tiny",
-            timbre_encoder="timbre-1",
-            model=VOICED,
-            timbre_contrast=TimbreContrast(factor=0.5, mean=(1.0, 2.0)),
-        )
 
 
 @pytest.mark.slow

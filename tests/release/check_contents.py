@@ -25,10 +25,6 @@ REQUIRED = (
 )
 
 
-LEFT_OUT = "marstts/models_data/mini5/"
-"""A model that comes with the repository alone."""
-
-
 def problems_of(names: list[str], sizes: list[int], required: tuple[str, ...], forbidden: tuple[str, ...]) -> list[str]:
     """Missing, forbidden and doubled files among `names`."""
     found = [f"{name} is missing" for name in required if name not in names]
@@ -45,7 +41,7 @@ def wheel_problems(path: Path) -> list[str]:
         files = [info for info in archive.infolist() if not info.is_dir()]
     names = [info.filename for info in files]
     others = [f"{name} is outside the package" for name in names if not name.startswith(("marstts/", "marstts-"))]
-    forbidden = ("tests/", "marstts/tests/", LEFT_OUT)
+    forbidden = ("tests/", "marstts/tests/")
     return others + problems_of(names, [info.file_size for info in files], REQUIRED, forbidden)
 
 
@@ -55,7 +51,7 @@ def sdist_problems(path: Path) -> list[str]:
         files = [member for member in archive.getmembers() if member.isfile()]
     names = [member.name.partition("/")[2] for member in files]
     required = (*(f"src/{name}" for name in REQUIRED), "pyproject.toml", "README.md", "LICENSE", "tests/conftest.py")
-    forbidden = (".git/", "dist/", "work/", "runs/", f"src/{LEFT_OUT}")
+    forbidden = (".git/", "dist/", "work/", "runs/")
     return problems_of(names, [member.size for member in files], required, forbidden)
 
 

@@ -23,7 +23,6 @@ from marstts.audio import Waveform, spectral
 from marstts.codec.base import MAX_HOP, CodecSpec, Codes, check_codes, check_levels
 from marstts.codec.harmonics import interpolate_f0, phase, pulse_train
 from marstts.codec.noise import noise_spectra, spectra_of
-from marstts.codec.timbre_contrast import TimbreContrast
 from marstts.errors import CheckpointError, ConfigError
 from marstts.io.config import Config, read_config
 from marstts.io.file_errors import printable_name
@@ -149,9 +148,6 @@ class MiniCodecFolder(Config):
 
     model: MiniCodecConfig
 
-    timbre_contrast: TimbreContrast | None = None
-    """Contrast that the decoder's timbre embeddings get; None = that of the timbre encoder."""
-
     activation_ranges: dict[str, tuple[FiniteFloat, FiniteFloat]] = Field(default={}, max_length=4096)
     """Smallest and largest input of the decoder's linear maps by the name of the weight, for `mini_int8`."""
 
@@ -159,16 +155,6 @@ class MiniCodecFolder(Config):
     def _timbre_encoder_has_a_name(self) -> MiniCodecFolder:
         if bool(self.timbre_encoder) != bool(self.model.timbre_width):
             raise ValueError("timbre_encoder is a name where timbre_width is above 0, and empty where it is 0")
-        return self
-
-    @model_validator(mode="after")
-    def _timbre_contrast_fits(self) -> MiniCodecFolder:
-        contrast = self.timbre_contrast
-        if contrast is not None and len(contrast.mean) != self.model.timbre_width:
-            raise ValueError(
-                f"timbre_contrast has a mean of {len(contrast.mean)} numbers, but timbre embeddings of this codec have "
-                f"{self.model.timbre_width}"
-            )
         return self
 
 
@@ -185,7 +171,7 @@ class MiniCodec:
             codebook_size=self.config.codebook_size,
             hop_lengths=self.config.hop_lengths,
         )
-        self.timbre_encoder, self.timbre_contrast = described.timbre_encoder, described.timbre_contrast
+        self.timbre_encoder = described.timbre_encoder
         config, bins = self.config, self.config.fft_size // 2 + 1
         codes = (1, None, sum(self.spec.patch_layout))
         mels, hidden = (1, None, 2 * config.strides[0], config.num_mels), (1, None, config.decoder_width)
@@ -222,8 +208,7 @@ class MiniCodec:
     def with_timbre(self, embedding: NDArray[np.float32]) -> MiniCodec:
         """This codec with its decoder conditioned on the timbre embedding (V,); both share the same sessions."""
         conditioned = copy.copy(self)
-        timbre = np.asarray(embedding, dtype=np.float32)
-        conditioned._timbre = timbre if self.timbre_contrast is None else self.timbre_contrast.apply(timbre)
+        conditioned._timbre = np.asarray(embedding, dtype=np.float32)
         return conditioned
 
     @property

@@ -21,14 +21,10 @@ from marstts.lazy import lazy_module
 from marstts.weights.parts import MiniPart, PublishedPart, toy_size
 
 if TYPE_CHECKING:
-    from marstts.codec import frame_codec, mini_int8, snac, snac_onnx
+    from marstts.codec import mini_int8, snac, snac_onnx
 else:
     mini_int8 = lazy_module("marstts.codec.mini_int8")
-    frame_codec = lazy_module("marstts.codec.frame_codec")
     snac, snac_onnx = lazy_module("marstts.codec.snac"), lazy_module("marstts.codec.snac_onnx")
-
-FRAME_CODEC_CONFIG = "frames.json"
-"""A folder with this file contains a `codec.frame_codec`."""
 
 SNAC_WEIGHTS = "snac.safetensors"
 """A folder with this file contains SNAC as graphs (`codec.snac_graphs`)."""
@@ -98,10 +94,10 @@ def open_codec(codec: str | Path | CodecPart, folder: Path | None = None, device
     part = parse_codec(codec) if isinstance(codec, str) else codec
     match part:
         case Path():
-            return open_folder(part)
+            return MiniCodec(part)
         case MiniPart():
             assert folder is not None, "a codec of kind mini has a folder"
-            return open_folder(folder)
+            return MiniCodec(folder)
         case SnacPart():
             if device == "cpu" and folder is not None and has_snac_graphs(folder):
                 return snac_onnx.SnacOnnx(folder)
@@ -110,11 +106,6 @@ def open_codec(codec: str | Path | CodecPart, folder: Path | None = None, device
             return open_encodec(part, device)
         case ToyCodecPart():
             return ToyCodec(part.codebook_size, part.hop_lengths, part.sample_rate)
-
-
-def open_folder(folder: Path) -> Codec:
-    """The codec in a folder: the mini codec, or one over that of the packaged model."""
-    return frame_codec.open_frame_codec(folder) if (folder / FRAME_CODEC_CONFIG).is_file() else MiniCodec(folder)
 
 
 def open_encodec(part: EncodecPart, device: str) -> Codec:
@@ -153,7 +144,7 @@ def quantize_codec(
     The ranges of activations are measured on the recordings, or those that the codec brings. Returns why the codec
     stays as it is, where a mini codec brings none.
     """
-    if not isinstance(part, MiniPart) or (folder / FRAME_CODEC_CONFIG).exists() or mini_int8.is_int8(folder):
+    if not isinstance(part, MiniPart) or mini_int8.is_int8(folder):
         return None
     ranges = mini_int8.measure_ranges(folder, recordings) if recordings else mini_int8.known_ranges(folder)
     if not ranges:

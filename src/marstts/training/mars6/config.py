@@ -63,10 +63,6 @@ class PretrainConfig(Config):
     The model is then trained on the teacher's distribution instead of the recordings. 1 = no distillation.
     """
 
-    voice_guidance_distillation_scale: float = Field(1.0, ge=1.0, le=100.0)
-    """Scale of the guidance by the voice that is distilled along with that by the text; it needs initial weights that
-    were trained with `voice_dropout`. 1 = none."""
-
     validation_patches: int = Field(20_000, gt=0)
     """Approximate number of patches of the validation split that are scored."""
 

@@ -9,7 +9,6 @@ Shapes: B batch · S text tokens · T patches · P positions · N scored patches
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -32,52 +31,26 @@ def drop_text(text_ids: Tensor, text_lengths: Tensor, special: Sequence[int]) ->
     return ids, lengths
 
 
-@dataclass(frozen=True)
-class GuidanceScales:
-    """Scales of classifier-free guidance; 1 is none."""
-
-    text: float
-    """Away from the logits without text."""
-
-    voice: float = 1.0
-    """Away from the logits with zero speaker embeddings."""
-
-
 @torch.no_grad()
 def guided_probs(
     teacher: Mars6,
-    scales: GuidanceScales,
+    scale: float,
     special: Sequence[int],
     text_ids: Tensor,
     text_lengths: Tensor,
-    identity: Tensor,
-    style: Tensor,
-    *speech: Tensor,
+    *others: Tensor,
 ) -> tuple[Tensor, ...]:
     """The guided teacher's distribution of every token: per level (N, layout[l], C + 1) float32, summing to one.
 
-    logits = with all + (text - 1) · (with all - without text) + (voice - 1) · (with all - without voice).
-    `text_ids` to `speech` (patches, patch_lengths) are the arguments of `Mars6.forward`; `special` are the ids of
-    special tokens.
+    logits = with text + (scale - 1) · (with text - without). `text_ids` to `others` (embeddings, patches,
+    patch_lengths) are the arguments of `Mars6.forward`; `special` are the ids of special tokens.
     """
-    voice = (identity, style)
-    conditional = teacher(text_ids, text_lengths, *voice, *speech).logits
-    others = [(scales.text, teacher(*drop_text(text_ids, text_lengths, special), *voice, *speech).logits)]
-    if scales.voice != 1.0:
-        no_voice = (torch.zeros_like(identity), torch.zeros_like(style))
-        others.append((scales.voice, teacher(text_ids, text_lengths, *no_voice, *speech).logits))
+    conditional = teacher(text_ids, text_lengths, *others).logits
+    unconditional = teacher(*drop_text(text_ids, text_lengths, special), *others).logits
     return tuple(
-        extrapolate(logits.float(), [(scale, other[level].float()) for scale, other in others]).softmax(dim=-1)
-        for level, logits in enumerate(conditional)
+        (logits.float() + (scale - 1) * (logits.float() - without.float())).softmax(dim=-1)
+        for logits, without in zip(conditional, unconditional, strict=True)
     )
-
-
-def extrapolate(conditional: Tensor, others: Sequence[tuple[float, Tensor]]) -> Tensor:
-    """The logits, guided away from each of the others by its scale."""
-    guided = conditional
-    for scale, other in others:
-        guided = guided + (scale - 1) * (conditional - other)
-    return guided
 
 
 def distillation_loss(logits: Sequence[Tensor], probs: Sequence[Tensor], level_weights: Sequence[float]) -> Tensor:

@@ -22,7 +22,6 @@ from marstts.text.tokenizers.bpe import BPE
 from marstts.training.checkpoint import first_readable, latest, load_weights, preferred
 from marstts.training.mars6.codec_transfer import transfer_state
 from marstts.training.mars6.config import PretrainConfig, TrainedConfig
-from marstts.training.mars6.growth import grow_state
 from marstts.training.run_model import check_same_model
 
 CONFIG_FILE, TOKENIZER_FILE = "config.json", "tokenizer.json"
@@ -87,14 +86,13 @@ def init_from(task: HasWeights, base: str | Path, before: Corpus | None = None, 
     """Set the weights to the EMA of another run, or to a bundle's (by folder or by a packaged model's name).
 
     `before`: the corpus that the base was trained on, where the codec or the encoders of the corpus `after` are others
-    (`codec_transfer`). A model with more layers or wider feed-forward layers than the base begins with the same
-    function (`growth`). CheckpointError if the weights do not fit the configuration otherwise.
+    (`codec_transfer`). CheckpointError if the weights do not fit the configuration.
     """
     source = trained_model(Path(base)) if latest(Path(base)) else load_for_training(str(base))
     state = source.state_dict() if before is None or after is None else transfer_state(source, before, after)
     for module in task.modules.values():
         try:
-            module.load_state_dict(grow_state(state, module.state_dict()))
+            module.load_state_dict(state)
         except RuntimeError as error:
             raise CheckpointError(f"{base}: its weights do not fit the configuration: {error}") from error
 

@@ -33,7 +33,7 @@ from marstts.training.distributed import Share, init_distributed, no_sync, share
 from marstts.training.mars6.audio_samples import write_audio_samples
 from marstts.training.mars6.batches import Collator, Prefetcher, PretrainBatch, corrupt_tokens
 from marstts.training.mars6.config import PretrainConfig
-from marstts.training.mars6.guidance_distillation import GuidanceScales, distillation_loss, guided_probs
+from marstts.training.mars6.guidance_distillation import distillation_loss, guided_probs
 from marstts.training.mars6.run_folder import EMA, MODEL, TEACHER, spoken_text
 from marstts.training.mars6.throughput import TRAINING_PASSES, forward_flops, measured_peak
 from marstts.training.optim import learning_rate, make_ema, make_optimizer, optimizer_step, update_ema
@@ -229,10 +229,8 @@ class PretrainTask:
             logits, distill_loss, flux = output.logits, None, None
             if TEACHER in self.modules:
                 teacher = cast(Mars6, self.modules[TEACHER])
-                scales = GuidanceScales(
-                    self.config.guidance_distillation_scale, self.config.voice_guidance_distillation_scale
-                )
-                probs = guided_probs(teacher, scales, self.special_tokens, *arguments)
+                scale = self.config.guidance_distillation_scale
+                probs = guided_probs(teacher, scale, self.special_tokens, *arguments)
                 distill_loss = distillation_loss(logits, probs, objective.level_weights)
                 logits = tuple(level.detach() for level in logits)
             loss = next_token_loss(logits, batch.patches[output.scored], config, objective)
