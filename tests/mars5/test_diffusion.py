@@ -17,11 +17,9 @@ from marstts.mars5.diffusion import (
     prior_loss,
     q,
     q_one_step,
-    q_one_step_progressive,
     q_posterior,
     step_divergence,
     step_loss,
-    subsample,
 )
 
 K, T = 3, 4
@@ -145,24 +143,3 @@ def test_draws_have_the_frequencies_of_the_distribution() -> None:
     drawn = gumbel_draw(probabilities.log().expand(20_000, -1), uniforms)
     torch.testing.assert_close(drawn.bincount() / 20_000, probabilities, atol=0.01, rtol=0)
     assert int(gumbel_draw(torch.tensor([-torch.inf, 0.0]), torch.tensor([1.0, 0.0]))) == 1
-
-
-def test_fewer_steps_keep_the_marginals() -> None:
-    whole = cosine_schedule(50)
-    few = subsample(whole, 7)
-    assert few.timesteps.tolist() == [0, 8, 16, 24, 33, 41, 49]
-    assert torch.equal(few.log_cumprod_alpha, whole.log_cumprod_alpha[few.timesteps])
-    torch.testing.assert_close(few.log_alpha.cumsum(dim=0), few.log_cumprod_alpha)
-    torch.testing.assert_close(few.log_alpha.exp() + few.log_1_min_alpha.exp(), torch.ones(7))
-    assert subsample(whole, 50) is whole and subsample(whole, 90) is whole
-    assert subsample(whole, 1).timesteps.tolist() == [49]
-
-
-def test_progressive_jumps_spare_early_frames_and_in_the_limit_are_ordinary_ones() -> None:
-    classes = torch.zeros(1, 60, 2, dtype=torch.long)
-    noisier = q_one_step_progressive(log_onehot(classes, K), index(2), SCHEDULE, counter=3.0, jump_length=5)
-    kept = noisier.softmax(dim=-1)[0, :, :, 0]
-    assert torch.equal(kept[:, 0], kept[:, 1])
-    assert (kept[:, 0].diff() < 0).all()
-    later = q_one_step_progressive(log_onehot(classes, K), index(2), SCHEDULE, counter=-50.0, jump_length=5)
-    torch.testing.assert_close(later, q_one_step(log_onehot(classes, K), index(2), SCHEDULE), atol=1e-5, rtol=1e-4)

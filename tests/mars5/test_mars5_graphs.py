@@ -20,17 +20,15 @@ from marstts.codec.registry import ToyCodecPart
 from marstts.errors import CheckpointError
 from marstts.generation.request import SamplingConfig
 from marstts.io.precision import WeightFormat
-from marstts.mars5 import array_diffusion, bundled, diffusion
-from marstts.mars5.array_diffusion import Draws
-from marstts.mars5.array_pipeline import ArrayPipeline, StepInputs
+from marstts.mars5 import bundled
 from marstts.mars5.checkpoint import Models
-from marstts.mars5.engines.onnx import GraphModels, join_states, open_graphs
+from marstts.mars5.engines.onnx import GraphAR, join_states, open_graphs
+from marstts.mars5.engines.torch import runnable
 from marstts.mars5.export import graphs, quantize
-from marstts.mars5.guidance import make_denoiser
-from marstts.mars5.nar import Conditioning
 from marstts.mars5.pipeline import Pipeline
 from marstts.mars5.prompt import CloneMode
-from marstts.mars5.repaint import Given, Randomness, step_down
+from marstts.mars5.runtime import RunnableModels, StepInputs
+from marstts.mars5.schedule import cosine_schedule
 from marstts.mars5.steps import DiffusionConfig, JumpNoise
 from marstts.synthesis import clone as cloning
 
@@ -72,7 +70,7 @@ def torch_models(upgraded: Path) -> Models:
 
 
 @pytest.fixture(scope="module")
-def graph_models(upgraded: Path) -> GraphModels:
+def graph_models(upgraded: Path) -> RunnableModels:
     return open_graphs(upgraded / "mars5")
 
 
@@ -88,17 +86,17 @@ def array(tensor: torch.Tensor) -> np.ndarray:
     return tensor.numpy()
 
 
-@torch.inference_mode()
-def test_speakers_are_those_of_pytorch(torch_models: Models, graph_models: GraphModels) -> None:
-    codes = torch.stack([torch.from_numpy(small.codes(6)), torch.from_numpy(small.codes(6, seed=4))])
-    lengths = torch.tensor([6, 2])
-    for ours, theirs in ((graph_models.ar, torch_models.ar), (graph_models.nar, torch_models.nar)):
-        found, expected = ours.encode_speaker(array(codes), array(lengths)), theirs.encode_speaker(codes, lengths)
+def test_speakers_are_those_of_pytorch(torch_models: Models, graph_models: RunnableModels) -> None:
+    codes, lengths, run = np.stack((small.codes(6), small.codes(6, seed=4))), np.array([6, 2]), runnable(torch_models)
+    for ours, theirs in ((graph_models.ar, run.ar), (graph_models.nar, run.nar)):
+        found, expected = ours.encode_speaker(codes, lengths), theirs.encode_speaker(codes, lengths)
         np.testing.assert_allclose(found, expected, atol=1e-4, rtol=1e-4)
 
 
 @torch.inference_mode()
-def test_cached_steps_are_those_of_pytorch_beyond_the_window(torch_models: Models, graph_models: GraphModels) -> None:
+def test_cached_steps_are_those_of_pytorch_beyond_the_window(
+    torch_models: Models, graph_models: RunnableModels
+) -> None:
     generator = torch.Generator().manual_seed(5)
     tokens = torch.randint(0, small.AR.vocab_size, (2, 9), generator=generator)
     lengths, speaker = torch.tensor([9, 4]), torch.randn(2, small.AR.width, generator=generator)
@@ -112,7 +110,7 @@ def test_cached_steps_are_those_of_pytorch_beyond_the_window(torch_models: Model
     assert ours.key_positions.shape[1] < small.AR.window + 9, "old positions were dropped"
 
 
-def test_rows_of_the_ar_are_independent_when_they_are_selected_and_joined(graph_models: GraphModels) -> None:
+def test_rows_of_the_ar_are_independent_when_they_are_selected_and_joined(graph_models: RunnableModels) -> None:
     tokens, speaker = np.arange(12).reshape(2, 6), np.ones((2, small.AR.width), np.float32)
     both = graph_models.ar.begin(tokens, np.array([6, 3]), speaker)
     alone = graph_models.ar.begin(tokens[1:, :3], np.array([3]), speaker[1:])
@@ -124,48 +122,37 @@ def test_rows_of_the_ar_are_independent_when_they_are_selected_and_joined(graph_
     np.testing.assert_allclose(joined.logits, both.logits[::-1], atol=1e-5, rtol=1e-5)
 
 
-@torch.inference_mode()
 @pytest.mark.parametrize(("guidance", "greedy"), [(1.0, False), (3.0, False), (3.0, True)])
 def test_a_step_of_the_diffusion_is_that_of_pytorch_and_rows_are_independent(
-    torch_models: Models, graph_models: GraphModels, guidance: float, greedy: bool
+    torch_models: Models, graph_models: RunnableModels, guidance: float, greedy: bool
 ) -> None:
-    codes = torch.stack([torch.from_numpy(small.codes(7)), torch.from_numpy(small.codes(7, seed=4))])
-    lengths, generator = torch.tensor([7, 3]), torch.Generator().manual_seed(3)
-    given = Conditioning(torch.arange(10).reshape(2, 5), torch.tensor([5, 2]), torch.randn(2, 18, generator=generator))
-    uniforms = torch.rand((*codes.shape, small.CODES + 1), generator=generator)
-    denoise = make_denoiser(torch_models.nar, given, lengths, guidance=guidance, temperature=0.7, num_legal=small.CODES)
-    schedule, arrays = diffusion.cosine_schedule(200), array_diffusion.cosine_schedule(200)
+    codes, rng = np.stack((small.codes(7), small.codes(7, seed=4))), np.random.default_rng(3)
+    uniforms = None if greedy else rng.random((*codes.shape, small.CODES + 1), np.float32)
+    inputs = StepInputs(
+        np.array([7, 3]), np.arange(10).reshape(2, 5), np.array([5, 2]), rng.standard_normal((2, 18), np.float32),
+        guidance, 0.7, small.CODES,
+    )  # fmt: skip
+    one = StepInputs(
+        inputs.lengths[1:], inputs.text_ids[1:, :2], inputs.text_lengths[1:], inputs.speaker[1:], guidance, 0.7,
+        small.CODES,
+    )  # fmt: skip
+    schedule, theirs = cosine_schedule(200), runnable(torch_models).nar
     for step in (150, 0):
-        index = torch.full((2,), step)
-        logits = denoise(codes, schedule.timesteps[index])
-        expected = step_down(logits, codes, index, schedule, None if greedy else uniforms)
-        inputs = StepInputs(
-            array(lengths), array(given.text_ids), array(given.text_lengths), array(given.speaker), guidance, 0.7,
-            small.CODES,
-        )  # fmt: skip
-        found = graph_models.nar.step(array(codes), arrays, step, inputs, None if greedy else array(uniforms))
+        expected = theirs.step(codes, schedule, step, inputs, uniforms)
+        found = graph_models.nar.step(codes, schedule, step, inputs, uniforms)
         assert np.array_equal(found[0], expected[0]) and np.array_equal(found[1, :3], expected[1, :3])
-        one = StepInputs(
-            inputs.lengths[1:], inputs.text_ids[1:, :2], inputs.text_lengths[1:], inputs.speaker[1:], guidance, 0.7,
-            small.CODES,
-        )  # fmt: skip
-        alone = graph_models.nar.step(
-            array(codes)[1:, :3], arrays, step, one, None if greedy else array(uniforms)[1:, :3]
-        )
+        alone = graph_models.nar.step(codes[1:, :3], schedule, step, one, None if greedy else uniforms[1:, :3])
         assert np.array_equal(alone[0], found[1, :3])
 
 
 @pytest.mark.parametrize("mode", CloneMode)
 @pytest.mark.parametrize("noise", JumpNoise)
 def test_codes_are_those_of_pytorch_from_the_same_seeds(
-    torch_models: Models, graph_models: GraphModels, mode: CloneMode, noise: JumpNoise
+    torch_models: Models, graph_models: RunnableModels, mode: CloneMode, noise: JumpNoise
 ) -> None:
     results = []
-    for kind, parts in ((Pipeline, torch_models), (ArrayPipeline, graph_models)):
-        pipeline = kind(
-            ar=parts.ar, nar=parts.nar, vocabulary=parts.vocabulary,
-            diffusion=DiffusionConfig(timesteps=6, jump_n_sample=2, jump_noise=noise),
-        )  # fmt: skip
+    for parts in (runnable(torch_models), graph_models):
+        pipeline = Pipeline(parts, DiffusionConfig(timesteps=6, jump_n_sample=2, jump_noise=noise))
         speaker = pipeline.speaker(small.codes(5), "she")
         prompts = [pipeline.prompt(text, speaker, mode) for text in ("the cat", "on the mat")]
         tokens = [parts.vocabulary.encode_speech(small.codes(length, seed=length)[:, 0]) for length in (9, 4)]
@@ -174,29 +161,11 @@ def test_codes_are_those_of_pytorch_from_the_same_seeds(
     assert all(np.array_equal(one, other) for one, other in zip(*results, strict=True))
 
 
-def test_random_numbers_are_those_of_pytorch() -> None:
-    given = Given(torch.zeros(2, 9, 3, dtype=torch.long), torch.zeros(0), torch.zeros(0), (9, 5))
-    seeds = 2**62 + 12345, 7
-    theirs = Randomness([torch.Generator().manual_seed(seed) for seed in seeds], given)
-    ours = Draws(seeds, (9, 5), (2, 9, 3))
-    for _ in range(2):
-        assert np.array_equal(ours.uniforms(1025), theirs.uniforms(1025))
-        assert np.array_equal(ours.classes(1025, [0, 2]), theirs.classes(1025, [0, 2]))
-
-
-def test_schedules_are_those_of_pytorch() -> None:
-    for steps in (200, 24, 6, 1):
-        ours = array_diffusion.subsample(array_diffusion.cosine_schedule(200), steps)
-        theirs = diffusion.subsample(diffusion.cosine_schedule(200), steps)
-        for name in ours.__dataclass_fields__:
-            np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-3, atol=1e-6)
-
-
 def test_an_upgraded_bundle_speaks_the_same_on_both_engines(upgraded: Path) -> None:
     spoken = []
     for engine in ("auto", "torch"):
         synthesizer = load(upgraded, engine=engine)
-        assert isinstance(synthesizer.model.pipeline, ArrayPipeline) == (engine == "auto")
+        assert isinstance(synthesizer.model.pipeline.models.ar, GraphAR) == (engine == "auto")
         voice = cloning.clone(BUZZ, None, codec=synthesizer.codec, encoders=synthesizer.encoders, min_speech_ratio=0)
         spoken.append(synthesizer.speak("The cat sat. On the mat.", voice, seed=3).waveform.samples)
     assert len(spoken[0]) and np.array_equal(*spoken)

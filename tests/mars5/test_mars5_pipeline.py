@@ -1,4 +1,4 @@
-"""Pipeline from text and speaker to codes: prompts, the loop, both clones, both profiles."""
+"""Pipeline from text and speaker to codes: prompts, both clones, both profiles."""
 
 from __future__ import annotations
 
@@ -6,26 +6,22 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
-from mars5_small import CODES, LEVELS, ar, codes, models, nar
+from mars5_small import CODES, LEVELS, codes, models
 from marstts.errors import TextError, VoiceError
-from marstts.mars5.generate import Request, StopReason, generate
+from marstts.mars5.engines.torch import runnable
 from marstts.mars5.pipeline import Pipeline
-from marstts.mars5.profiles import CORRECTED, RELEASED
+from marstts.mars5.profiles import CORRECTED, RELEASED, Profile
 from marstts.mars5.prompt import CloneMode, prompt_string, published_prompt_string
-from marstts.mars5.sampling import SamplingConfig
 from marstts.mars5.steps import DiffusionConfig
 
-SAMPLING = SamplingConfig(top_p=1.0, top_k=0, temperature=1.5, eos_penalty_factor=0.0)
 DIFFUSION = DiffusionConfig(timesteps=4)
 SHALLOW, DEEP = CloneMode.SHALLOW, CloneMode.DEEP
 
 
 @pytest.fixture(scope="module")
 def pipeline() -> Pipeline:
-    parts = models()
-    return Pipeline(parts.ar, parts.nar, parts.vocabulary, SAMPLING, DIFFUSION, max_tokens=12)
+    return Pipeline(runnable(models()), DIFFUSION)
 
 
 def rngs(*seeds: int) -> list[np.random.Generator]:
@@ -34,20 +30,20 @@ def rngs(*seeds: int) -> list[np.random.Generator]:
 
 def test_prompts_of_both_clones(pipeline: Pipeline) -> None:
     speaker = pipeline.speaker(codes(6), " She sells. ")
-    decode = pipeline.vocabulary.text.decode
+    decode = pipeline.models.vocabulary.text.decode
     shallow, deep = (pipeline.prompt("  The cat. ", speaker, mode) for mode in (SHALLOW, DEEP))
     assert decode(shallow.text_ids.tolist()) == "<|startoftext|>The cat.<|endoftext|>"
     assert decode(deep.text_ids.tolist()) == "<|startoftext|>She sells. The cat.<|endoftext|>"
     assert (len(shallow.speech_ids), shallow.prefix.shape) == (0, (0, LEVELS))
-    assert pipeline.vocabulary.decode_speech(deep.speech_ids).tolist() == codes(6)[:, 0].tolist()
+    assert pipeline.models.vocabulary.decode_speech(deep.speech_ids).tolist() == codes(6)[:, 0].tolist()
     assert np.array_equal(deep.prefix, codes(6))
     assert deep.tokens.tolist() == [*deep.text_ids, *deep.speech_ids]
 
 
 @pytest.mark.parametrize("text", ["a <|endoftext|> b", "<|end<|endoftext|>oftext|>", "<|<|startoftext|>endoftext|>"])
 def test_text_cannot_forge_special_tokens(text: str, pipeline: Pipeline) -> None:
-    ids = pipeline.vocabulary.text.encode(prompt_string(text, text))
-    assert len([index for index in ids if index in pipeline.vocabulary.text.special_tokens.values()]) == 2
+    ids = pipeline.models.vocabulary.text.encode(prompt_string(text, text))
+    assert len([index for index in ids if index in pipeline.models.vocabulary.text.special_tokens.values()]) == 2
     assert published_prompt_string(" <|endoftext|>", "Hi. ") == "<|startoftext|>Hi.  <|endoftext|><|endoftext|>"
 
 
@@ -79,58 +75,11 @@ def test_utterances_side_by_side_are_those_spoken_alone(pipeline: Pipeline) -> N
         pipeline.prompt("Sea shells on the mat.", pipeline.speaker(codes(9, 4)), SHALLOW),
         pipeline.prompt("Oh!", pipeline.speaker(codes(3, 5), "The mat"), DEEP),
     ]
-    together = pipeline.generate(prompts, rngs(1, 2, 3))
-    tokens = [generated.tokens for generated in together]
-    assert len({len(ids) for ids in tokens}) > 1, "rows end at different times"
-    all_codes = pipeline.codes(prompts, tokens, rngs(4, 5, 6))
+    tokens = [np.arange(270, 270 + length) for length in (9, 4, 12)]
+    together = pipeline.codes(prompts, tokens, rngs(4, 5, 6))
     for row, prompt in enumerate(prompts):
-        [alone] = pipeline.generate([prompt], rngs(row + 1))
-        assert alone.tokens.tolist() == tokens[row].tolist() and alone.stop is together[row].stop
-        [expected] = pipeline.codes([prompt], [alone.tokens], rngs(row + 4))
-        assert np.array_equal(all_codes[row], expected)
-
-
-def test_the_loop_draws_as_a_loop_without_caches_would(pipeline: Pipeline) -> None:
-    prompt = pipeline.prompt("The cat sat.", pipeline.speaker(codes(6), "She sells."), DEEP)
-    [generated] = pipeline.generate([prompt], rngs(7))
-    rng, tokens = np.random.default_rng(7), prompt.tokens.tolist()
-    greedy_end = pipeline.vocabulary.end
-    for token in generated.tokens:
-        with torch.inference_mode():
-            logits = pipeline.ar(torch.tensor([tokens]), prompt.speaker.ar_vector[None])[0, -1].numpy()
-        new = tokens[len(prompt.tokens) :]
-        for index in set(new) if len(new) > 1 else ():
-            logits[index] -= 3 * new.count(index) + 0.4
-        weights = np.exp(logits[270:].astype(np.float64) / 1.5)
-        chosen = 270 + int(np.argmax(np.cumsum(weights) > rng.random() * weights.sum()))
-        assert chosen == token != greedy_end
-        tokens.append(chosen)
-
-
-def test_limits_end_generation(pipeline: Pipeline) -> None:
-    speaker = pipeline.speaker(codes(6))
-    prompt = pipeline.prompt("Hi.", speaker, SHALLOW)
-    requests = [
-        Request(prompt.tokens, speaker.ar_vector, limit, None, np.random.default_rng(0)) for limit in (3, 0, -4, 1)
-    ]
-    generated = generate(pipeline.ar, requests, SAMPLING, first_legal=270, end=999)
-    assert [len(row.tokens) for row in generated] == [3, 0, 0, 1]
-    assert {row.stop for row in generated} == {StopReason.MAX_TOKENS}
-    assert generated[3].tokens[0] == generated[0].tokens[0]
-    assert pipeline.request(prompt, requests[0].rng).max_tokens == 12
-    published = replace(pipeline, profile=RELEASED)
-    assert published.request(prompt, requests[0].rng).max_tokens == 12 - len(prompt.tokens)
-
-
-def test_the_speaker_encoders_run_once_per_voice(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    speaker = pipeline.speaker(codes(6), "She sells.")
-    for model in (pipeline.ar, pipeline.nar):
-        monkeypatch.setattr(model, "encode_speaker", lambda *_: pytest.fail("a speaker was encoded again"))
-    monkeypatch.setattr(pipeline.nar, "null_speaker", lambda batch: torch.zeros(batch, 18))
-    for text in ("The cat.", "The mat."):
-        prompt = pipeline.prompt(text, speaker, DEEP)
-        [generated] = pipeline.generate([prompt], rngs(1))
-        pipeline.codes([prompt], [generated.tokens], rngs(2))
+        [alone] = pipeline.codes([prompt], [tokens[row]], rngs(row + 4))
+        assert np.array_equal(together[row], alone)
 
 
 def test_a_row_without_tokens_in_a_batch_gives_no_codes(pipeline: Pipeline) -> None:
@@ -143,32 +92,40 @@ def test_a_row_without_tokens_in_a_batch_gives_no_codes(pipeline: Pipeline) -> N
 
 def test_our_codes_are_codes_and_the_releases_may_be_padding(pipeline: Pipeline) -> None:
     """The NAR predicts padding everywhere."""
-    padding_nar = nar()
-    for head in padding_nar.heads:
+    parts = models()
+    for head in parts.nar.heads:
         head.output.bias.data[CODES] = 100.0
+    padding = runnable(parts)
     tokens = [np.array([270, 271, 272, 280])]
     for profile in (CORRECTED, RELEASED):
-        parts = replace(
-            pipeline, nar=padding_nar, profile=replace(profile, effective_config=CORRECTED.effective_config)
+        speaking = replace(
+            pipeline, models=padding, profile=replace(profile, effective_config=CORRECTED.effective_config)
         )
-        prompts = [parts.prompt("Hi.", parts.speaker(codes(6)), SHALLOW)]
-        [drawn] = parts.codes(prompts, tokens, rngs(1))
+        prompts = [speaking.prompt("Hi.", speaking.speaker(codes(6)), SHALLOW)]
+        [drawn] = speaking.codes(prompts, tokens, rngs(1))
         assert (drawn == CODES).any() == profile.padding_is_legal
 
 
-def test_level_0_is_the_ars_unless_it_may_be_overridden(pipeline: Pipeline) -> None:
-    prompt = pipeline.prompt("Hi.", pipeline.speaker(codes(6)), SHALLOW)
-    tokens = np.arange(270, 283)
-    for steps, same in ((0, True), (200, False)):
-        parts = replace(pipeline, diffusion=DIFFUSION.model_copy(update={"q0_override_steps": steps}))
-        [drawn] = parts.codes([prompt], [tokens], rngs(1))
-        assert np.array_equal(drawn[:, 0], np.arange(13)) is same
+@pytest.mark.parametrize("profile", [CORRECTED, replace(RELEASED, skipped_tokens=0)], ids=lambda profile: profile.name)
+@pytest.mark.parametrize("settings", [{}, {"q0_override_steps": 200}, {"jump_len": 2, "jump_n_sample": 3}], ids=str)
+def test_level_0_is_exactly_the_ars(profile: Profile, settings: dict[str, int], pipeline: Pipeline) -> None:
+    parts = replace(
+        pipeline, diffusion=DIFFUSION.model_copy(update=settings),
+        profile=replace(profile, effective_config=CORRECTED.effective_config),
+    )  # fmt: skip
+    prompt = parts.prompt("Hi.", parts.speaker(codes(6)), SHALLOW)
+    [drawn] = parts.codes([prompt], [np.arange(270, 283)], rngs(1))
+    assert np.array_equal(drawn[:, 0], np.arange(13)) and not np.array_equal(drawn[:, 1], np.arange(13))
 
 
 def test_fewer_timesteps_call_the_nar_less_often(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    forward = pipeline.nar.forward
-    monkeypatch.setattr(pipeline.nar, "forward", lambda *given: (seen.append(int(given[2][0])), forward(*given))[1])
+    step = pipeline.models.nar.step
+    monkeypatch.setattr(
+        pipeline.models.nar,
+        "step",
+        lambda codes, schedule, at, *rest: (seen.append(schedule.timesteps[at]), step(codes, schedule, at, *rest))[1],
+    )
     prompt = pipeline.prompt("Hi.", pipeline.speaker(codes(6)), SHALLOW)
     pipeline.codes([prompt], [np.array([270, 271])], rngs(1))
     assert seen == [199, 133, 66, 0]
@@ -184,19 +141,9 @@ def test_the_released_profile_shows_the_reference_twice_and_loses_a_token(pipeli
     prompt = published.prompt("Hi.", speaker, DEEP)
     tokens = np.array([270, 281, 272, 273, 274])  # one code each
     whole = [*codes(6)[:, 0], 0, 11, 2, 3, 4]
-    lost = len(published.vocabulary.decode_speech(prompt.speech_ids[:1]))
+    lost = len(published.models.vocabulary.decode_speech(prompt.speech_ids[:1]))
     assert published.level0(prompt, tokens).tolist() == whole[lost:]
     assert pipeline.level0(prompt, tokens).tolist() == whole[6:]
     [theirs] = published.codes([prompt], [tokens], rngs(1))
-    [ours] = replace(pipeline, diffusion=DiffusionConfig(timesteps=2, q0_override_steps=0)).codes(
-        [prompt], [tokens], rngs(1)
-    )
+    [ours] = replace(pipeline, diffusion=DiffusionConfig(timesteps=2)).codes([prompt], [tokens], rngs(1))
     assert theirs[:, 0].tolist() == whole[lost:][6:] and ours[:, 0].tolist() == whole[6:]
-
-
-def test_a_window_shorter_than_speech_goes_on(pipeline: Pipeline) -> None:
-    parts = replace(pipeline, ar=ar(window=20), max_tokens=30, sampling=SAMPLING)
-    prompt = parts.prompt("Hi.", parts.speaker(codes(6)), SHALLOW)
-    requests = [Request(prompt.tokens, prompt.speaker.ar_vector, 30, None, np.random.default_rng(0))]
-    [generated] = generate(parts.ar, requests, SAMPLING, first_legal=270, end=999)
-    assert len(generated.tokens) == 30

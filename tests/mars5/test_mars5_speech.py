@@ -18,12 +18,13 @@ from marstts.generation.request import Limits, Request, RequestState, StopReason
 from marstts.generation.request import SamplingConfig as LoopSampling
 from marstts.io.precision import WeightFormat
 from marstts.mars5 import bundled
-from marstts.mars5.engines.tokens import TokenNumbers
-from marstts.mars5.engines.torch import TorchEngine
+from marstts.mars5.engines.tokens import TokenEngine, TokenNumbers
+from marstts.mars5.engines.torch import runnable
 from marstts.mars5.pipeline import Pipeline
 from marstts.mars5.profiles import RELEASED
+from marstts.mars5.prompt import SpeechPrompt
 from marstts.mars5.sampling import SamplingConfig
-from marstts.mars5.speech import Mars5SpeakerEncoder, Mars5Speech, SpeechPrompt
+from marstts.mars5.speech import Mars5SpeakerEncoder, Mars5Speech
 from marstts.mars5.steps import DiffusionConfig
 from marstts.mars5.text import END_OF_SPEECH, JointVocabulary, SpeechBPE
 from marstts.voice import Prefix, Voice
@@ -34,14 +35,14 @@ SAMPLING = SamplingConfig(top_k=0, temperature=1.5, eos_penalty_factor=0.0)
 
 @pytest.fixture(scope="module")
 def speech() -> Mars5Speech:
-    parts = models()
-    pipeline = Pipeline(parts.ar, parts.nar, parts.vocabulary, SAMPLING, DiffusionConfig(timesteps=3))
-    return Mars5Speech(pipeline=pipeline, engine=TorchEngine(parts, "small", SAMPLING))
+    parts = runnable(models())
+    pipeline = Pipeline(parts, DiffusionConfig(timesteps=3))
+    return Mars5Speech(pipeline=pipeline, engine=TokenEngine(parts, "small", SAMPLING))
 
 
 def voice(speech: Mars5Speech, prefix: Prefix | None = None, role: str = "speaker", size: int = 30) -> Voice:
     speaker = speech.pipeline.speaker(codes(6))
-    embedding = np.concatenate((speaker.ar_vector.numpy(), speaker.nar_vector.numpy()))
+    embedding = np.concatenate((speaker.ar_vector, speaker.nar_vector))
     return Voice(
         name="ann", embeddings={role: embedding[:size]}, prefix=prefix, codec=CODEC.spec.name, encoders={role: "e"},
         source_sha256="", consent="",
@@ -70,7 +71,7 @@ def test_a_voice_becomes_the_speaker_it_was_made_from(speech: Mars5Speech) -> No
 def test_deep_prompts_count_their_prefix_as_the_engine_does(speech: Mars5Speech) -> None:
     prompt = speech.prompt("The cat.", voice(speech, PREFIX))
     ids = speech.engine.numbers.joint_ids[prompt.prefix_tokens[:, 0]]
-    assert speech.pipeline.vocabulary.decode_speech(ids).tolist() == codes(6)[:, 0].tolist()
+    assert speech.pipeline.models.vocabulary.decode_speech(ids).tolist() == codes(6)[:, 0].tolist()
     assert speech.prompt("The cat.", voice(speech)).prefix_tokens.shape == (0, 1)
 
 
@@ -98,42 +99,48 @@ def test_requests_side_by_side_are_those_made_alone(speech: Mars5Speech) -> None
         assert alone.tokens.shape[1] == 1
 
 
-def test_the_engine_draws_what_the_pipelines_own_loop_draws(speech: Mars5Speech) -> None:
+def test_the_loop_draws_as_a_loop_without_caches_would(speech: Mars5Speech) -> None:
     prompt = speech.prompt("The cat.", voice(speech, PREFIX))
-    [ours] = run(speech, [prompt], [1])
-    uniforms = iter(np.random.default_rng(1).random((10, 1, 2))[:, 0, 0])
+    [generated] = run(speech, [prompt], [7])
+    numbers, vocabulary = speech.engine.numbers, speech.pipeline.models.vocabulary
+    rng, tokens = np.random.default_rng(7), prompt.given.tokens.tolist()
+    for token in numbers.joint_ids[generated.tokens[:, 0]]:
+        logits = whole_logits(speech, tokens, prompt)
+        new = tokens[len(prompt.given.tokens) :]
+        for index in set(new) if len(new) > 1 else ():
+            logits[index] -= 3 * new.count(index) + 0.4
+        weights = np.exp(logits[270:].astype(np.float64) / 1.5)
+        chosen = 270 + int(np.argmax(np.cumsum(weights) > rng.random((1, 2))[0, 0] * weights.sum()))
+        assert chosen == token != vocabulary.end
+        tokens.append(chosen)
 
-    class FirstOfTwo:
-        def random(self) -> float:
-            return float(next(uniforms))
 
-    sampling = SAMPLING.model_copy(update={"top_p": 1.0})
-    pipeline = Pipeline(speech.pipeline.ar, speech.pipeline.nar, speech.pipeline.vocabulary, sampling, max_tokens=9)
-    [theirs] = pipeline.generate([prompt.given], [FirstOfTwo()])  # type: ignore[list-item]
-    assert speech.engine.numbers.joint_ids[ours.tokens[:, 0]].tolist() == theirs.tokens.tolist()
+@torch.inference_mode()
+def whole_logits(speech: Mars5Speech, ids: list[int], prompt: SpeechPrompt) -> np.ndarray:
+    """Logits (V,) after a whole sequence, computed at once."""
+    speaker = torch.from_numpy(prompt.given.speaker.ar_vector)
+    return speech.engine.ar.model(torch.tensor([ids]), speaker[None])[0, -1].numpy()  # type: ignore[attr-defined]
 
 
 def test_text_guidance_extrapolates_from_the_prompt_without_text_to_the_prompt_with_it(speech: Mars5Speech) -> None:
     parts, weight = speech.engine.models, 2.5
-    guided = TorchEngine(parts, "small", SAMPLING, weight)
+    guided = TokenEngine(parts, "small", SAMPLING, weight)
     prompts = [speech.prompt("The cat.", voice(speech, PREFIX)), speech.prompt("She sells.", voice(speech))]
-    drawn = [speech.engine.numbers.of(speech.pipeline.vocabulary.encode_speech(codes(6)[:, 0]))[:3]] * 2
+    drawn = [speech.engine.numbers.of(speech.pipeline.models.vocabulary.encode_speech(codes(6)[:, 0]))[:3]] * 2
 
     state = guided.join([guided.start([prompt]) for prompt in prompts])
     for step in range(3):
         state = guided.append(state, np.stack(drawn)[:, step : step + 1])
     logits, _ = guided.next_logits(guided.select(state, [1, 0]), np.zeros((2, 0), np.int64))
 
-    def whole(prompt: SpeechPrompt, text_ids: list[int], new: np.ndarray) -> torch.Tensor:
-        """Logits after the whole sequence, computed at once."""
+    def whole(prompt: SpeechPrompt, text_ids: list[int], new: np.ndarray) -> np.ndarray:
         ids = [*text_ids, *prompt.given.speech_ids.tolist(), *guided.numbers.joint_ids[new].tolist()]
-        return parts.ar(torch.tensor([ids]), prompt.given.speaker.ar_vector[None])[0, -1]
+        return whole_logits(speech, ids, prompt)
 
     empty = parts.vocabulary.text.encode("<|startoftext|><|endoftext|>")
     for row, (prompt, new) in enumerate(zip(prompts[::-1], drawn, strict=True)):
-        with torch.inference_mode():
-            given, without = whole(prompt, prompt.given.text_ids.tolist(), new), whole(prompt, empty, new)
-        expected = (weight * given + (1 - weight) * without).numpy()[guided.numbers.joint_ids]
+        given, without = whole(prompt, prompt.given.text_ids.tolist(), new), whole(prompt, empty, new)
+        expected = (weight * given + (1 - weight) * without)[guided.numbers.joint_ids]
         np.testing.assert_allclose(logits[row], expected, atol=1e-4)
 
 
@@ -150,7 +157,7 @@ def test_logits_of_the_protocol_put_the_end_last(speech: Mars5Speech) -> None:
     state = engine.start([prompt])
     logits, _ = engine.next_logits(state, np.zeros((1, 0), np.int64))
     assert logits.shape == (1, engine.layout.codebook_size + 1)
-    assert logits[0, -1] == state.decoder.logits[0, speech.pipeline.vocabulary.end]
+    assert logits[0, -1] == state.decoder.logits[0, speech.pipeline.models.vocabulary.end]
     rows = [
         RequestState.begin(Request(prompt, 0.0, Limits(0, 3), np.random.default_rng(0), speech.sampling), engine.layout)
     ]
@@ -166,6 +173,8 @@ def test_the_end_of_speech_may_have_any_id() -> None:
     assert numbers.joint_ids.tolist() == [270, 271, 272, 273, 275, 274]
     assert numbers.of(np.array([275, 274, 270])).tolist() == [4, 5, 0]
     assert (numbers.layout.patch_size, numbers.layout.eos) == (1, 5)
+    released = TokenNumbers(vocabulary, legal_text_ids=1)
+    assert released.joint_ids.tolist() == [269, 270, 271, 272, 273, 275, 274] and released.first_legal == 269
 
 
 def test_tokens_become_codes_of_all_levels(speech: Mars5Speech) -> None:

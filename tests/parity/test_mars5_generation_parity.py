@@ -15,11 +15,16 @@ from torch import Tensor, nn
 
 from marstts.audio import Waveform
 from marstts.errors import VoiceError
-from marstts.mars5.ar import CodecLM, DecoderState
+from marstts.generation.loop import generate
+from marstts.generation.request import Limits, StopReason
+from marstts.generation.request import SamplingConfig as LoopSampling
+from marstts.mars5.ar import CodecLM, DecoderState, frames_before_padding
 from marstts.mars5.checkpoint import Models
-from marstts.mars5.generate import Generated, Request, StopReason, generate
+from marstts.mars5.engines.tokens import TokenEngine
+from marstts.mars5.engines.torch import TorchAR, runnable
 from marstts.mars5.nar import Conditioning
 from marstts.mars5.profiles import CORRECTED, RELEASED
+from marstts.mars5.prompt import Prompt, Speaker, SpeechPrompt
 from marstts.mars5.sampling import SamplingConfig
 from marstts.mars5.tts import InferenceConfig, Mars5TTS
 
@@ -39,13 +44,14 @@ def golden5(request: pytest.FixtureRequest) -> Golden:
 
 
 class Replay:
-    """A stand-in for a random generator that hands out recorded numbers."""
+    """A stand-in for a random generator that hands out recorded numbers, the first of the two of each token."""
 
     def __init__(self, numbers: list[float]) -> None:
         self.numbers = iter(numbers)
 
-    def random(self) -> float:
-        return next(self.numbers)
+    def random(self, size: tuple[int, int]) -> NDArray[np.float64]:
+        assert size == (1, 2)
+        return np.array([[next(self.numbers), 0.0]])
 
 
 def find_run(golden5: Golden, name: str) -> dict[str, Any]:
@@ -71,40 +77,50 @@ def model_of(golden5: Golden, run: dict[str, Any]) -> CodecLM:
     return model
 
 
-def request_of(golden5: Golden, run: dict[str, Any]) -> Request:
-    prompt = np.array(run["prompt"], dtype=np.int64)
-    with torch.inference_mode():
-        [speaker] = golden5.models.ar.encode_speaker(golden5.tensors["ar.spk_codes"])
-    return Request(
-        prompt, speaker, max_tokens=run["max_len"] - len(prompt), estimate=run["args"]["n_phones_gen"],
-        rng=Replay(run["uniforms"]),
-    )  # fmt: skip
-
-
-def speak(golden5: Golden, model: CodecLM, requests: list[Request], sampling: SamplingConfig) -> list[Generated]:
+def speak(golden5: Golden, model: CodecLM, runs: list[dict[str, Any]]) -> None:
+    """Generate recorded runs of equal settings in one batch, and compare their tokens."""
     vocabulary = golden5.models.vocabulary
-    first_legal = vocabulary.offset - RELEASED.legal_text_ids
-    return generate(model, requests, sampling, first_legal=first_legal, end=vocabulary.end)
+    estimates = [run["args"]["n_phones_gen"] for run in runs]
+    sampling = sampling_of(runs[0])
+    if None in estimates:  # no estimate, so no penalty
+        sampling = sampling.model_copy(update={"eos_penalty_factor": 0.0})
+    models = replace(runnable(golden5.models), ar=TorchAR(model))
+    engine = TokenEngine(models, "golden", sampling, legal_text_ids=RELEASED.legal_text_ids)
+    speaker_vector = models.ar.encode_speaker(golden5.tensors["ar.spk_codes"].numpy(), spoken_frames(golden5))[0]
+    prompts = []
+    for run, estimate in zip(runs, estimates, strict=True):
+        speaker = Speaker(speaker_vector, speaker_vector, np.zeros((0, 8), np.int64))
+        ids, nothing = np.array(run["prompt"], dtype=np.int64), np.zeros(0, np.int64)
+        given = Prompt(ids, nothing, np.zeros((0, 8), np.int64), speaker, num_characters=estimate or 0)
+        prompts.append(SpeechPrompt(given, nothing[:, None]))
+    results = generate(
+        engine, prompts, top_p=[sampling.top_p] * len(runs),
+        limits=[Limits(0, run["max_len"] - len(run["prompt"])) for run in runs],
+        rngs=[Replay(run["uniforms"]) for run in runs], sampling=LoopSampling(),  # type: ignore[misc]
+    )  # fmt: skip
+    for run, generated in zip(runs, results, strict=True):
+        tokens = engine.numbers.joint_ids[generated.tokens[:, 0]]
+        assert run["prompt"] + tokens.tolist() == run["tokens"], run["name"]
+        assert generated.stop is {"eos": StopReason.EOS, "max_len": StopReason.MAX_PATCHES}[run["ended_by"]]
+    assert vocabulary.end not in tokens
 
 
-def check(run: dict[str, Any], generated: Generated) -> None:
-    assert run["prompt"] + generated.tokens.tolist() == run["tokens"], run["name"]
-    assert generated.stop is {"eos": StopReason.EOS, "max_len": StopReason.MAX_TOKENS}[run["ended_by"]]
+def spoken_frames(golden5: Golden) -> NDArray[np.int64]:
+    """(B,) frames of the recorded reference before its padding."""
+    codes = golden5.tensors["ar.spk_codes"]
+    return frames_before_padding(codes, golden5.models.ar.config.codebook_size).numpy()
 
 
 def test_generated_tokens(ar_run: str, golden5: Golden) -> None:
     run = find_run(golden5, ar_run)
-    [generated] = speak(golden5, model_of(golden5, run), [request_of(golden5, run)], sampling_of(run))
-    check(run, generated)
+    speak(golden5, model_of(golden5, run), [run])
 
 
 def test_generated_tokens_side_by_side(golden5: Golden) -> None:
     """Runs of equal settings, prompts of different lengths and different limits, in one batch."""
     runs = [run for run in golden5.record["ar"]["generation"] if run["name"].startswith("default")]
-    assert len(runs) > 1
-    requests = [request_of(golden5, run) for run in runs]
-    for run, generated in zip(runs, speak(golden5, golden5.models.ar, requests, sampling_of(runs[0])), strict=True):
-        check(run, generated)
+    assert len({run["args"]["n_phones_gen"] is None for run in runs}) == 1 and len(runs) > 1
+    speak(golden5, golden5.models.ar, runs)
 
 
 class ScriptedAR(nn.Module):
@@ -139,6 +155,7 @@ class ScriptedNAR(nn.Module):
     def __init__(self, golden5: Golden) -> None:
         super().__init__()
         self.config = golden5.models.nar.config
+        self.nothing = nn.Parameter(torch.zeros(1))
         self.asked: list[tuple[Tensor, int]] = []
 
     def encode_speaker(self, codes: Tensor, lengths: Tensor) -> Tensor:
@@ -200,11 +217,11 @@ def test_settings_reach_the_models_as_recorded(tts_trace: str, golden5: Golden) 
         pytest.skip("recorded as an error")
     config, (_, _, codec, _) = InferenceConfig(**trace["config"]), scripted(golden5, trace)
     tts = Mars5TTS.from_models(golden5.models, "cpu", profile=RELEASED, encoder=codec, vocoder=codec)
-    pipeline = replace(tts.pipeline, sampling=config.sampling, diffusion=config.diffusion, max_tokens=config.max_tokens)
+    pipeline = replace(tts.pipeline, diffusion=config.diffusion)
     speaker = pipeline.speaker(codec.codes, trace["ref_transcript"])
-    prompt = pipeline.prompt(trace["text"], speaker, config.clone_mode)
-    request, args = pipeline.request(prompt, np.random.default_rng()), trace["ar_kwargs"]
-    assert (request.estimate, request.max_tokens + len(prompt.tokens)) == (args["n_phones_gen"], args["max_len"])
+    prompt, args = pipeline.prompt(trace["text"], speaker, config.clone_mode), trace["ar_kwargs"]
+    estimate = round(config.eos_estimated_gen_length_factor * prompt.num_characters)
+    assert (estimate, config.max_tokens) == (args["n_phones_gen"], args["max_len"])
     first_code = len(prompt.tokens) - len(prompt.speech_ids) + pipeline.profile.skipped_tokens
     assert first_code == trace["first_codec_idx"]
     assert sampling_of({"args": args}) == config.sampling.model_copy(update={"eos_estimated_gen_length_factor": 1.0})
@@ -212,7 +229,7 @@ def test_settings_reach_the_models_as_recorded(tts_trace: str, golden5: Golden) 
     names = {"x_0_temp": "x_0_temp", "guidance_w": "nar_guidance_w", "q0_override_steps": "q0_override_steps"}
     names |= {"jump_len": "jump_len", "jump_n_sample": "jump_n_sample"}
     assert {theirs: getattr(settled, ours) for theirs, ours in names.items()} == {key: recorded[key] for key in names}
-    assert len(pipeline.schedule(settled)) == trace["nar_T"]
+    assert settled.timesteps == trace["nar_T"]
 
 
 def test_our_own_profile_loses_no_token_and_shows_the_reference_once(golden5: Golden) -> None:

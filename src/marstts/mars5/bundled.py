@@ -25,12 +25,11 @@ from marstts.io.config import Config, parse_config
 from marstts.io.file_errors import printable_name
 from marstts.io.precision import WeightFormat
 from marstts.lazy import lazy_module
-from marstts.mars5.array_pipeline import ArrayPipeline
-from marstts.mars5.base_pipeline import BasePipeline
 from marstts.mars5.config import Mars5Config
-from marstts.mars5.engines.onnx import GraphModels, OnnxEngine, graphs_are_complete, open_graphs
+from marstts.mars5.engines.onnx import graphs_are_complete, open_graphs
 from marstts.mars5.engines.tokens import TokenEngine
 from marstts.mars5.folder import AR_FILE
+from marstts.mars5.pipeline import Pipeline
 from marstts.mars5.profiles import CORRECTED, RELEASED
 from marstts.mars5.sampling import SamplingConfig as ArSamplingConfig
 from marstts.mars5.speech import ROLE, TOKENS_PER_SECOND, Mars5SpeakerEncoder, Mars5Speech
@@ -41,16 +40,15 @@ from marstts.text.tokenizers.bpe import BPE
 from marstts.weights.pretrained import fingerprint, short_name
 
 if TYPE_CHECKING:
-    from marstts.mars5 import checkpoint, pipeline
+    from marstts.mars5 import checkpoint
     from marstts.mars5.checkpoint import Models
-    from marstts.mars5.engines import torch as torch_engine_module
+    from marstts.mars5.engines import torch as torch_runtime
     from marstts.mars5.export import graphs, quantize
 else:
     checkpoint = lazy_module("marstts.mars5.checkpoint")
     graphs = lazy_module("marstts.mars5.export.graphs")
-    pipeline = lazy_module("marstts.mars5.pipeline")
     quantize = lazy_module("marstts.mars5.export.quantize")
-    torch_engine_module = lazy_module("marstts.mars5.engines.torch")
+    torch_runtime = lazy_module("marstts.mars5.engines.torch")
 
 
 class ProfileName(str, Enum):
@@ -92,19 +90,17 @@ def open_engine(folder: Path, kind: EngineKind) -> TokenEngine:
     """The engine of a model's folder; `kind` is not AUTO.  Raises CheckpointError for ONNX where graphs are missing."""
     name = short_name("mars5", fingerprint(folder / AR_FILE))
     if kind is EngineKind.ONNX:
-        found = open_graphs(folder)
-        return OnnxEngine(found, name)
+        return TokenEngine(open_graphs(folder), name)
     models = load_model(folder)
     if kind is EngineKind.CUDA:
-        torch = require("torch", "torch")
-        models.ar.to("cuda", torch.float16)
+        models.ar.to("cuda")
         models.nar.to("cuda")
-    return torch_engine_module.TorchEngine(models, name)
+    return TokenEngine(torch_runtime.runnable(models), name)
 
 
 def torch_engine(module: Models) -> TokenEngine:
     """The engine of models that are in memory already."""
-    return torch_engine_module.TorchEngine(module, "mars5-in-memory")
+    return TokenEngine(torch_runtime.runnable(module), "mars5-in-memory")
 
 
 def speech_model(
@@ -119,18 +115,12 @@ def speech_model(
     if guidance is not None:
         check_guidance(guidance)
         diffusion = diffusion.model_copy(update={"nar_guidance_w": guidance})
-    kind = ArrayPipeline if isinstance(engine.models, GraphModels) else pipeline.Pipeline
-    made: BasePipeline = kind(
-        ar=engine.models.ar,
-        nar=engine.models.nar,
-        vocabulary=engine.models.vocabulary,
-        sampling=settings.sampling,
-        diffusion=diffusion,
-        profile=RELEASED if settings.profile is ProfileName.RELEASED else CORRECTED,
-    )
+    profile = RELEASED if settings.profile is ProfileName.RELEASED else CORRECTED
     return Mars5Speech(
-        pipeline=made,
-        engine=type(engine)(engine.models, engine.name, settings.sampling, settings.text_guidance),
+        pipeline=Pipeline(engine.models, diffusion, profile),
+        engine=TokenEngine(
+            engine.models, engine.name, settings.sampling, settings.text_guidance, profile.legal_text_ids
+        ),
         sampling=sampling,
         patch_rate=settings.tokens_per_second,
     )

@@ -1,75 +1,87 @@
-"""The pipeline from a text and a speaker to the codes of all levels in PyTorch: the AR, then the NAR.
+"""The pipeline from a text and a speaker to the codes of all levels: prompts, level 0, the diffusion.
 
-Upstream: `base_pipeline`, `prompt`.  Downstream: a vocoder; `tts`, `speech`.
-Shapes: B rows · R reference frames · T frames · L levels.
+Upstream: `prompt`, codes of a recording, the AR's tokens (`generation.loop`).  Downstream: `speech`, `tts`.
+The whole utterance is made at once: the NAR rewrites every frame at every step, so no code is final before the end.
+Rows of a batch do not influence each other. From the same seeds all runtimes draw the same codes, where logits that
+differ in the last bits do not change a draw.
+Shapes: B rows · S text ids · R reference frames · T frames · L levels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from marstts.mars5.base_pipeline import BasePipeline, Codes, GivenCodes
-from marstts.mars5.diffusion import Schedule, cosine_schedule, subsample
-from marstts.mars5.generate import Generated, Request, generate
-from marstts.mars5.guidance import make_denoiser
-from marstts.mars5.nar import Conditioning
-from marstts.mars5.profiles import LengthLimit
-from marstts.mars5.prompt import Prompt, Speaker
-from marstts.mars5.repaint import Given, Randomness, repaint
+from marstts.errors import TextError
+from marstts.mars5.profiles import CORRECTED, Profile
+from marstts.mars5.prompt import CloneMode, Prompt, Speaker, build_prompt, check_codes
+from marstts.mars5.repaint import Draws, Given, repaint
+from marstts.mars5.runtime import RunnableModels, StepInputs
+from marstts.mars5.schedule import cosine_schedule, subsample
 from marstts.mars5.steps import NUM_TIMESTEPS, DiffusionConfig
+
+Codes = NDArray[np.int64]
+"""(T, L) frames of codes."""
 
 
 @dataclass(frozen=True, eq=False)
-class Pipeline(BasePipeline):
-    """The pipeline of an `ar.CodecLM` and a `nar.ResidualTransformer`."""
+class Pipeline:
+    """Both models in a runtime, their tokenizers, and how they are used."""
 
-    @property
-    def device(self) -> torch.device:
-        """Device of the models."""
-        device: torch.device = next(self.ar.parameters()).device
-        return device
+    models: RunnableModels
+    diffusion: DiffusionConfig = field(default_factory=DiffusionConfig)
+    profile: Profile = CORRECTED
 
-    @torch.inference_mode()
-    def speaker_vectors(self, codes: Codes) -> tuple[Tensor, Tensor]:
-        batch = torch.from_numpy(codes)[None].to(self.device)
-        lengths = torch.tensor([len(codes)], device=self.device)
-        return self.ar.encode_speaker(batch, lengths)[0], self.nar.encode_speaker(batch, lengths)[0]
+    def speaker(self, codes: Codes, transcript: str | None = None) -> Speaker:
+        """Speaker vectors of both models for a reference (R, L); computed once per voice.
 
-    def split_embedding(self, embedding: NDArray[np.float32]) -> tuple[Tensor, Tensor]:
-        width = self.ar.config.width
-        ar_vector, nar_vector = torch.from_numpy(embedding).to(self.device).split([width, len(embedding) - width])
-        return ar_vector, nar_vector
+        Raises VoiceError where the codes do not fit the models.
+        """
+        ar, nar = self.models.ar, self.models.nar
+        check_codes(codes, ar.config.levels, ar.config.codebook_size)
+        batch, lengths = codes[None], np.array([len(codes)])
+        return Speaker(ar.encode_speaker(batch, lengths)[0], nar.encode_speaker(batch, lengths)[0], codes, transcript)
 
-    def embedding(self, speaker: Speaker) -> NDArray[np.float32]:
-        return torch.cat((speaker.ar_vector.float(), speaker.nar_vector.float())).cpu().numpy()
+    def prompt(self, text: str, speaker: Speaker, mode: CloneMode) -> Prompt:
+        """`text` to be spoken by `speaker`.
 
-    def generate(self, prompts: Sequence[Prompt], rngs: Sequence[np.random.Generator]) -> list[Generated]:
-        """The AR's speech tokens for each prompt."""
-        requests = [self.request(prompt, rng) for prompt, rng in zip(prompts, rngs, strict=True)]
-        return generate(
-            self.ar,
-            requests,
-            self.sampling,
-            first_legal=self.vocabulary.offset - self.profile.legal_text_ids,
-            end=self.vocabulary.end,
-        )
+        Raises TextError where the text is empty or too long, VoiceError where a deep clone lacks its transcript.
+        """
+        prompt = build_prompt(text, speaker, mode, self.models.vocabulary, spell=self.profile.spell)
+        num_tokens, window = len(prompt.tokens), self.models.ar.config.window
+        if num_tokens > window:
+            raise TextError(
+                f"text and reference make a prompt of {num_tokens} tokens, but the model attends to {window}: "
+                "speak the text in pieces, or give a shorter reference"
+            )
+        return prompt
 
-    def request(self, prompt: Prompt, rng: np.random.Generator) -> Request:
-        """The loop's input for a prompt."""
-        counted = len(prompt.tokens) if self.profile.limit is LengthLimit.WHOLE else 0
-        return Request(
-            tokens=prompt.tokens,
-            speaker=prompt.speaker.ar_vector,
-            max_tokens=self.max_tokens - counted,
-            estimate=round(self.sampling.eos_estimated_gen_length_factor * prompt.num_characters),
-            rng=rng,
-        )
+    def level0(self, prompt: Prompt, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Level-0 codes (T,) of generated tokens (N,), after the reference's where the profile requires it."""
+        if self.profile.reference_copies > 1:
+            tokens = np.concatenate((prompt.speech_ids, tokens))
+        return self.models.vocabulary.decode_speech(tokens[self.profile.skipped_tokens :])
+
+    def codes(
+        self,
+        prompts: Sequence[Prompt],
+        tokens: Sequence[NDArray[np.int64]],
+        rngs: Sequence[np.random.Generator],
+    ) -> list[Codes]:
+        """All levels (T, L) of the new speech of each prompt, whose AR tokens (N,) are given; T may be 0."""
+        spoken = [self.level0(prompt, ids) for prompt, ids in zip(prompts, tokens, strict=True)]
+        levels = self.models.nar.config.levels
+        results = [np.zeros((0, levels), dtype=np.int64) for _ in prompts]
+        rows = [index for index, level in enumerate(spoken) if len(level)]
+        if not rows:
+            return results
+        filled = self.fill([prompts[row] for row in rows], [spoken[row] for row in rows], [rngs[row] for row in rows])
+        for row, codes in zip(rows, filled, strict=True):
+            results[row] = codes[len(prompts[row].prefix) * self.profile.reference_copies :]
+        return results
 
     def fill(
         self,
@@ -78,45 +90,57 @@ class Pipeline(BasePipeline):
         rngs: Sequence[np.random.Generator],
     ) -> list[Codes]:
         """The NAR's codes (R + T, L) for level-0 codes (T,), T at least 1: the prefix first, as it was."""
-        config = self.profile.effective_config(self.diffusion)
-        given = self.tensors(self.given(prompts, spoken))
-        lengths = torch.tensor(given.lengths, device=self.device)
-        num_classes = self.nar.config.num_classes
-        denoise = make_denoiser(
-            self.nar,
-            self.conditioning(prompts),
-            lengths,
+        config, nar = self.profile.effective_config(self.diffusion), self.models.nar
+        given = self.given(prompts, spoken)
+        text_ids, text_lengths = self.text_batch(prompts)
+        inputs = StepInputs(
+            lengths=np.array(given.lengths),
+            text_ids=text_ids,
+            text_lengths=text_lengths,
+            speaker=np.stack([prompt.speaker.nar_vector for prompt in prompts]),
             guidance=config.nar_guidance_w,
             temperature=config.x_0_temp,
             num_legal=self.num_legal,
         )
-        generators = [torch.Generator().manual_seed(int(rng.integers(2**63))) for rng in rngs]
+        schedule = subsample(cosine_schedule(NUM_TIMESTEPS), config.timesteps)
         codes = repaint(
-            denoise,
+            lambda noisy, step, uniforms: nar.step(noisy, schedule, step, inputs, uniforms),
             given,
-            self.schedule(config).to(self.device),
+            schedule,
             config,
-            Randomness(generators, given),
-            num_classes=num_classes,
+            Draws([int(rng.integers(2**63)) for rng in rngs], given.lengths, given.codes.shape),
+            num_classes=nar.config.num_classes,
             starts=[len(prompt.prefix) for prompt in prompts],
             rules=self.profile.reverse,
         )
-        return [row[:length].cpu().numpy() for row, length in zip(codes, given.lengths, strict=True)]
+        return [row[:length] for row, length in zip(codes, given.lengths, strict=True)]
 
-    def schedule(self, config: DiffusionConfig) -> Schedule:
-        """The steps to be made."""
-        return subsample(cosine_schedule(NUM_TIMESTEPS), config.timesteps)
+    def given(self, prompts: Sequence[Prompt], spoken: Sequence[NDArray[np.int64]]) -> Given:
+        """The codes known before the diffusion: prefixes on all levels, level 0 everywhere."""
+        lengths = tuple(len(prompt.prefix) + len(level) for prompt, level in zip(prompts, spoken, strict=True))
+        shape = (len(prompts), max(lengths), self.models.nar.config.levels)
+        codes = np.zeros(shape, np.int64)
+        known, held = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
+        for row, (prompt, level) in enumerate(zip(prompts, spoken, strict=True)):
+            start = len(prompt.prefix)
+            codes[row, :start] = prompt.prefix
+            codes[row, start : lengths[row]] = level[:, None]
+            known[row, :start] = True
+            held[row, : lengths[row], 0] = True
+        if self.profile.level0_is_inpainted:
+            known = known | held
+        return Given(codes, known, held, lengths)
 
-    def tensors(self, given: GivenCodes) -> Given:
-        """The same on the device of the models."""
-        codes, known, held = (torch.from_numpy(part).to(self.device) for part in (given.codes, given.known, given.held))
-        return Given(codes, known, held, given.lengths)
+    def text_batch(self, prompts: Sequence[Prompt]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Text ids (B, S), padded with 0, and their lengths (B,)."""
+        lengths = [len(prompt.text_ids) for prompt in prompts]
+        ids = np.zeros((len(prompts), max(lengths)), np.int64)
+        for row, prompt in zip(ids, prompts, strict=True):
+            row[: len(prompt.text_ids)] = prompt.text_ids
+        return ids, np.array(lengths)
 
-    def conditioning(self, prompts: Sequence[Prompt]) -> Conditioning:
-        """Texts and speakers of the prompts, side by side."""
-        ids, lengths = self.text_batch(prompts)
-        return Conditioning(
-            text_ids=torch.from_numpy(ids).to(self.device),
-            text_lengths=torch.from_numpy(lengths).to(self.device),
-            speaker=torch.stack([prompt.speaker.nar_vector for prompt in prompts]),
-        )
+    @property
+    def num_legal(self) -> int:
+        """Classes that the NAR may draw: all, or those that are no padding."""
+        config = self.models.nar.config
+        return int(config.num_classes if self.profile.padding_is_legal else config.codebook_size)

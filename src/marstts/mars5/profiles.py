@@ -23,16 +23,6 @@ class LengthLimit(str, Enum):
     WHOLE = "prompt and new tokens"
 
 
-class Level0(str, Enum):
-    """Treatment of level 0 in the last steps of the diffusion."""
-
-    REDRAWN = "redrawn"
-    """The NAR may replace the AR's codes from `q0_override_steps` on, as documented."""
-
-    KEPT = "kept"
-    """Level 0 is noised from there on, and the AR's codes are restored in the end."""
-
-
 class Trim(str, Enum):
     """Padding of the edges of a waveform before its silence is measured."""
 
@@ -60,7 +50,8 @@ class Profile:
     reference_copies: int = 1
     """Copies of the reference before the new speech in the NAR's input: its codes, and then level 0 of them again."""
 
-    level0: Level0 = Level0.REDRAWN
+    level0_is_inpainted: bool = False
+    """Whether level 0 is noised in the last steps, and restored in the end; else it is fixed."""
 
     reverse: ReverseRules = PAPER
 
@@ -90,7 +81,7 @@ RELEASED = Profile(
     limit=LengthLimit.WHOLE,
     skipped_tokens=1,
     reference_copies=2,
-    level0=Level0.KEPT,
+    level0_is_inpainted=True,
     reverse=PUBLISHED,
     padding_is_legal=True,
     effective_config=ignore_settings,

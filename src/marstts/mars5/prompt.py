@@ -1,7 +1,7 @@
 """The prompt: a text and a reference as the numbers both models start from.
 
-Upstream: text as typed (punctuation and capitals control prosody), codes of a recording.  Downstream: `generate` (joint
-ids), `pipeline` (the NAR's conditioning).
+Upstream: text as typed (punctuation and capitals control prosody), codes of a recording.  Downstream: `engines.tokens`
+(joint ids), `pipeline` (the NAR's conditioning).
 A *shallow* clone has the reference's codes, which become the speaker vectors.  A *deep* clone has its transcript as
 well: the transcript comes before the text, and the AR continues from the reference's level-0 codes.
 Shapes: S text ids · N speech ids · R reference frames · L levels.
@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,11 +34,11 @@ class CloneMode(str, Enum):
 class Speaker:
     """All that MARS5 uses of a voice; the same for every text."""
 
-    ar_vector: Any
-    """(D,) from `CodecLM.encode_speaker`: a tensor, or an array without PyTorch."""
+    ar_vector: NDArray[np.float32]
+    """(D,) of the AR's speaker encoder."""
 
-    nar_vector: Any
-    """(D,) from `ResidualTransformer.encode_speaker`, likewise."""
+    nar_vector: NDArray[np.float32]
+    """(D,) of the NAR's."""
 
     codes: NDArray[np.int64]
     """(R, L) of the reference."""
@@ -70,6 +69,16 @@ class Prompt:
     def tokens(self) -> NDArray[np.int64]:
         """(S + N,) joint ids that the AR continues from."""
         return np.concatenate((self.text_ids, self.speech_ids))
+
+
+@dataclass(frozen=True, eq=False)
+class SpeechPrompt:
+    """A prompt in the form of `generation`'s requests."""
+
+    given: Prompt
+
+    prefix_tokens: NDArray[np.int64]
+    """(N, 1) numbers of the prefix's tokens, as the engine counts them."""
 
 
 def prompt_string(text: str, transcript: str | None = None) -> str:

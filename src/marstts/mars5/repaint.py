@@ -1,8 +1,8 @@
-"""RePaint: codes drawn by reverse diffusion, some of which are known beforehand.
+"""RePaint over arrays: codes drawn by reverse diffusion, some of which are known beforehand.
 
-Upstream: a `Denoiser` (`guidance`), the AR's level 0, a reference's codes.  Downstream: `pipeline`.
-Lugmayr et al. (arXiv:2201.09865), Algorithm 1, with multinomial diffusion (`diffusion`) in place of Gaussian; the
-sequentially progressive jump is TransFusion's (arXiv:2210.07677, Sec. 4.2).
+Upstream: `runtime.RunnableNAR` (one step), the AR's level 0, a reference's codes.  Downstream: `pipeline`.
+Lugmayr et al. (arXiv:2201.09865), Algorithm 1, with multinomial diffusion (arXiv:2102.05379, the equations of
+`diffusion`) in place of Gaussian; the sequentially progressive jump is TransFusion's (arXiv:2210.07677, Sec. 4.2).
 Deviations of the published code from the paper are values of `steps.ReverseRules`; by default we follow the paper.
 Rows are independent: each draws from its own generator as many numbers as its own frames need.
 Shapes: B batch · T frames · L levels · K classes · N steps.
@@ -10,118 +10,150 @@ Shapes: B batch · T frames · L levels · K classes · N steps.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
-from marstts.mars5.diffusion import (
-    Schedule,
-    gumbel_draw,
-    log_onehot,
-    p_posterior,
-    q,
-    q_one_step,
-    q_one_step_progressive,
-)
-from marstts.mars5.steps import PAPER, DiffusionConfig, JumpNoise, ReverseRules, walk, walk_pairs
+from marstts.mars5.schedule import Schedule
+from marstts.mars5.steps import PAPER, SMALLEST, DiffusionConfig, JumpNoise, ReverseRules, walk, walk_pairs
 
-Denoiser = Callable[[Tensor, Tensor], Tensor]
-"""Noisy codes (B, T, L) at timesteps (B,) -> logits (B, T, L, K) of the clean ones."""
+Floats = NDArray[np.float32]
+Ids = NDArray[np.int64]
+
+StepDown = Callable[[Ids, int, Floats | None], Ids]
+"""Codes (B, T, L) at a step of the schedule, and uniforms (B, T, L, K) -> codes of the step before.
+
+Without uniforms the most probable ones."""
 
 
 @dataclass(frozen=True)
 class Given:
-    """Codes that are known before sampling; B rows of up to T frames."""
+    """Codes that are known before the diffusion; B rows of up to T frames."""
 
-    codes: Tensor
+    codes: Ids
     """(B, T, L); what is not known may be any class."""
 
-    known: Tensor
+    known: NDArray[np.bool_]
     """(B, T, L) True for codes that are known to the end, and noised meanwhile (inpainting)."""
 
-    held: Tensor
-    """(B, T, L) True for codes that the model sees clean, until `q0_override_steps` lets it override them."""
+    held: NDArray[np.bool_]
+    """(B, T, L) True for codes that the model sees clean: level 0."""
 
     lengths: tuple[int, ...]
     """B frames that count; at least 1 each."""
 
 
-class Randomness:
-    """Random numbers for B rows, each from its own generator; padding gets none."""
+class Draws:
+    """Random numbers for B rows, each from its own generator; padding gets none.
 
-    def __init__(self, generators: Sequence[torch.Generator], given: Given) -> None:
-        assert len(generators) == len(given.lengths), "one generator for each row"
-        self._generators, self._given = generators, given
+    A generator is the Mersenne twister, started as PyTorch starts it on the CPU: so runs of the release are repeated.
+    """
 
-    def uniforms(self, num_classes: int) -> Tensor:
+    def __init__(self, seeds: Sequence[int], lengths: Sequence[int], shape: tuple[int, ...]) -> None:
+        """`shape`: (B, T, L) of the codes; `lengths` (B,) frames that count."""
+        self._generators = [np.random.RandomState(seed & 0xFFFFFFFF) for seed in seeds]
+        self._lengths, self._shape = lengths, shape
+
+    def uniforms(self, num_classes: int) -> Floats:
         """(B, T, L, K) in [0, 1); one half in the padding."""
-        codes = self._given.codes
-        numbers = torch.full((*codes.shape, num_classes), 0.5, device=codes.device)
-        for row, (generator, length) in enumerate(zip(self._generators, self._given.lengths, strict=True)):
-            shape = (length, codes.shape[2], num_classes)
-            numbers[row, :length] = torch.rand(shape, generator=generator, device=generator.device).to(codes.device)
+        numbers = np.full((*self._shape, num_classes), 0.5, np.float32)
+        for row, (generator, length) in enumerate(zip(self._generators, self._lengths, strict=True)):
+            drawn = raw(generator, length * self._shape[2] * num_classes) & np.uint32(0xFFFFFF)
+            numbers[row, :length] = (drawn.astype(np.float32) / np.float32(2**24)).reshape(length, -1, num_classes)
         return numbers
 
-    def classes(self, num_classes: int, starts: Sequence[int]) -> Tensor:
+    def classes(self, num_classes: int, starts: Sequence[int]) -> Ids:
         """(B, T, L) of any class, each row's from its frame in `starts` on; zeros elsewhere."""
-        codes = self._given.codes
-        numbers = torch.zeros_like(codes)
-        for row, (generator, length) in enumerate(zip(self._generators, self._given.lengths, strict=True)):
-            shape = (length - starts[row], codes.shape[2])
-            drawn = torch.randint(0, num_classes, shape, generator=generator, device=generator.device)
-            numbers[row, starts[row] : length] = drawn.to(codes.device)
+        numbers = np.zeros(self._shape, np.int64)
+        levels = self._shape[2]
+        for row, (generator, length) in enumerate(zip(self._generators, self._lengths, strict=True)):
+            drawn = raw(generator, (length - starts[row]) * levels) % np.uint32(num_classes)
+            numbers[row, starts[row] : length] = drawn.astype(np.int64).reshape(-1, levels)
         return numbers
 
 
-@torch.inference_mode()
+def raw(generator: np.random.RandomState, count: int) -> NDArray[np.uint32]:
+    """(count,) numbers of 32 bits, as the twister makes them."""
+    return generator.randint(0, 2**32, count, dtype=np.uint32)
+
+
 def repaint(
-    denoise: Denoiser,
+    step_down: StepDown,
     given: Given,
     schedule: Schedule,
     config: DiffusionConfig,
-    randomness: Randomness,
+    draws: Draws,
     *,
     num_classes: int,
     starts: Sequence[int],
     rules: ReverseRules = PAPER,
-) -> Tensor:
+) -> Ids:
     """Codes (B, T, L) drawn by the reverse process; `schedule` has the steps to be made.
 
     `starts` are the rows' first frames that begin as noise; what is before them is known entirely.
     """
-    fixed = given.known | given.held
-    x = torch.where(fixed, given.codes, randomness.classes(num_classes, starts))
+    x = np.where(given.known | given.held, given.codes, draws.classes(num_classes, starts))
     for step, following, counter in walk_pairs(walk(len(schedule), config.jump_len, config.jump_n_sample), config):
-        index = torch.full((len(x),), step, device=x.device)
         if following < step:
             greedy = config.last_greedy and following < 0
-            log_known = q(log_onehot(given.codes, num_classes), index - rules.known_lag, schedule)
-            logits = denoise(x, schedule.timesteps[index])
-            unknown = step_down(logits, x, index, schedule, None if greedy else randomness.uniforms(num_classes))
-            known = given.codes if following < 0 else gumbel_draw(log_known, randomness.uniforms(num_classes))
-            x = torch.where(given.known, known, unknown)
+            drawn = step_down(x, step, None if greedy else draws.uniforms(num_classes))
+            known = given.codes
+            if following >= 0:
+                rates = schedule.all_steps_to(step - rules.known_lag)
+                known = noised(given.codes, rates, draws.uniforms(num_classes), given.known)
+            x = np.where(given.known, known, drawn)
         else:
-            x = step_up(x, index + rules.jump_lead, schedule, config, counter, randomness.uniforms(num_classes))
-        if rules.hold(step, following, config.q0_override_steps, schedule):
-            x = torch.where(given.held, given.codes, x)
+            x = step_up(x, schedule, step + rules.jump_lead, config, counter, draws.uniforms(num_classes))
+        if rules.hold(step, config.q0_override_steps, schedule):
+            x = np.where(given.held, given.codes, x)
     return x
 
 
-def step_down(logits: Tensor, x: Tensor, index: Tensor, schedule: Schedule, uniforms: Tensor | None) -> Tensor:
-    """x_{t-1} (B, T, L) from x_t (B, T, L) and logits (B, T, L, K) of x_0; without uniforms the most probable one."""
-    log_probabilities = p_posterior(logits, log_onehot(x, logits.shape[-1]), index, schedule)
-    return log_probabilities.argmax(dim=-1) if uniforms is None else gumbel_draw(log_probabilities, uniforms)
+def noised(codes: Ids, rates: tuple[np.float32, np.float32], uniforms: Floats, wanted: NDArray[np.bool_]) -> Ids:
+    """The codes (B, T, L) with noise, where they are `wanted`: others are not computed."""
+    if not wanted.any():
+        return codes
+    keep, lose = (np.asarray(rate, np.float32) for rate in rates)
+    return gumbel_draw(noisy_logs(codes, uniforms.shape[-1], keep, lose), uniforms)
 
 
-def step_up(
-    x: Tensor, index: Tensor, schedule: Schedule, config: DiffusionConfig, counter: float, uniforms: Tensor
-) -> Tensor:
-    """x (B, T, L) with the noise of step `index` added."""
-    log_x = log_onehot(x, uniforms.shape[-1])
+def step_up(x: Ids, schedule: Schedule, step: int, config: DiffusionConfig, counter: float, uniforms: Floats) -> Ids:
+    """x (B, T, L) with the noise of one step added."""
+    rates = schedule.one_step(step)
     if config.jump_noise is JumpNoise.PROGRESSIVE:
-        noisier = q_one_step_progressive(log_x, index, schedule, counter=counter, jump_length=config.jump_len)
+        keep, lose = progressive_rates(rates, x.shape[1], counter, config.jump_len)
     else:
-        noisier = q_one_step(log_x, index, schedule)
-    return gumbel_draw(noisier, uniforms)
+        keep, lose = (np.asarray(rate, np.float32) for rate in rates)
+    return gumbel_draw(noisy_logs(x, uniforms.shape[-1], keep, lose), uniforms)
+
+
+def noisy_logs(codes: Ids, num_classes: int, log_keep: Floats, log_lose: Floats) -> Floats:
+    """log of the codes (B, T, L) mixed with uniform noise (Eqs. 11 and 12): -> (B, T, L, K).
+
+    What is kept and lost is broadcast to (B, T, L, K).
+    """
+    onehot = np.full((*codes.shape, num_classes), np.log(np.float32(SMALLEST)), np.float32)
+    np.put_along_axis(onehot, codes[..., None], np.float32(0), axis=-1)
+    return np.logaddexp(onehot + log_keep, log_lose - np.float32(math.log(num_classes)))
+
+
+def progressive_rates(
+    rates: tuple[np.float32, np.float32], num_frames: int, counter: float, jump_length: int
+) -> tuple[Floats, Floats]:
+    """Rates of each frame, (T, 1, 1), in a step of these rates, which spares early frames.
+
+    Frame i of T keeps the more the smaller s_i = sigmoid((i - T c / j + 20) / 8) is, for a counter c, a jump length j.
+    """
+    s = (np.arange(num_frames) - num_frames * counter / jump_length + 20) / 8
+    extra = -np.logaddexp(0, -s).astype(np.float32)[:, None, None]
+    return np.minimum(rates[0] - extra, 0), rates[1] + extra
+
+
+def gumbel_draw(log_probabilities: Floats, uniforms: Floats) -> Ids:
+    """One class from each distribution (..., K) -> (...).  The Gumbel-max trick."""
+    small = np.float32(SMALLEST)
+    gumbel = -np.log(np.maximum(-np.log(np.maximum(uniforms, small)), small))
+    return np.asarray((log_probabilities + gumbel).argmax(axis=-1), dtype=np.int64)

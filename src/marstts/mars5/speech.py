@@ -18,10 +18,10 @@ from marstts.audio import Waveform
 from marstts.codec.base import Codec, Codes
 from marstts.errors import VoiceError
 from marstts.generation.request import SamplingConfig
-from marstts.mars5.base_pipeline import BasePipeline
 from marstts.mars5.config import Mars5Config
 from marstts.mars5.engines.tokens import TokenEngine
-from marstts.mars5.prompt import CloneMode, Prompt, Speaker, check_codes
+from marstts.mars5.pipeline import Pipeline
+from marstts.mars5.prompt import CloneMode, Speaker, SpeechPrompt, check_codes
 from marstts.text.tokenizers.bpe import BPE
 from marstts.voice import Voice
 
@@ -31,21 +31,11 @@ TOKENS_PER_SECOND = 16.0
 """Rate of the published speech tokenizer, from its documentation: 80 tokens are 5 s."""
 
 
-@dataclass(frozen=True, eq=False)
-class SpeechPrompt:
-    """A prompt in the form of `generation`'s requests."""
-
-    given: Prompt
-
-    prefix_tokens: NDArray[np.int64]
-    """(N, 1) numbers of the prefix's tokens, as the engine counts them."""
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Mars5Speech:
     """A `SpeechModel` whose codes come with the last token."""
 
-    pipeline: BasePipeline
+    pipeline: Pipeline
     engine: TokenEngine
     sampling: SamplingConfig = field(default_factory=lambda: SamplingConfig(top_p=0.2, ras_max_ratio=1.0))
 
@@ -58,17 +48,17 @@ class Mars5Speech:
     @property
     def config(self) -> Mars5Config:
         """The sizes of both models."""
-        return Mars5Config(ar=self.pipeline.ar.config, nar=self.pipeline.nar.config)
+        return self.pipeline.models.config
 
     @property
     def tokenizer(self) -> BPE:
         """The text tokenizer."""
-        return self.pipeline.vocabulary.text
+        return self.pipeline.models.vocabulary.text
 
     @property
     def embedding_sizes(self) -> Mapping[str, int]:
         """Length of the speaker embedding: both models' widths."""
-        return {ROLE: self.pipeline.ar.config.width + self.pipeline.nar.config.width}
+        return {ROLE: self.config.ar.width + self.config.nar.width}
 
     def prompt(self, text: str, voice: Voice) -> SpeechPrompt:
         """Build the prompt of `text` spoken by `voice`: deep where the voice has a prefix.
@@ -88,13 +78,12 @@ class Mars5Speech:
                 f"voice {voice.name!r} should have a {ROLE} embedding of shape ({size},), but has {came}: clone the "
                 "recording again with this model"
             )
-        levels = self.pipeline.ar.config.levels
-        codes, transcript = np.zeros((0, levels), dtype=np.int64), None
+        sizes = self.config.ar
+        codes, transcript = np.zeros((0, sizes.levels), dtype=np.int64), None
         if voice.prefix is not None:
             codes, transcript = frames(voice), voice.prefix.transcript
-            check_codes(codes, levels, self.pipeline.ar.config.codebook_size)
-        ar_vector, nar_vector = self.pipeline.split_embedding(embedding)
-        return Speaker(ar_vector, nar_vector, codes, transcript)
+            check_codes(codes, sizes.levels, sizes.codebook_size)
+        return Speaker(embedding[: sizes.width], embedding[sizes.width :], codes, transcript)
 
     def text_spans(self, prompt: SpeechPrompt) -> None:
         """None: the attention of MARS5 is over text and speech together, and follows neither."""
@@ -120,12 +109,12 @@ def frames(voice: Voice) -> NDArray[np.int64]:
 class Mars5SpeakerEncoder:
     """A `SpeakerEncoder`: a recording through the codec, then through both models' speaker encoders."""
 
-    def __init__(self, pipeline: BasePipeline, codec: Codec, name: str) -> None:
+    def __init__(self, pipeline: Pipeline, codec: Codec, name: str) -> None:
         """`name` identifies the models' weights."""
         self.name, self._pipeline, self._codec = name, pipeline, codec
-        self.size = pipeline.ar.config.width + pipeline.nar.config.width
+        self.size = pipeline.models.ar.config.width + pipeline.models.nar.config.width
 
     def embed(self, waveform: Waveform) -> NDArray[np.float32]:
         """The embedding (E,); the waveform may have any sample rate."""
         speaker = self._pipeline.speaker(np.stack(self._codec.encode(waveform), axis=1))
-        return self._pipeline.embedding(speaker)
+        return np.concatenate((speaker.ar_vector, speaker.nar_vector))

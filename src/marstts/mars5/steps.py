@@ -1,6 +1,6 @@
 """The walk of the reverse diffusion: its settings, its steps, and where the release deviates from RePaint.
 
-Upstream: nothing; no array library is needed here.  Downstream: `repaint`, `array_pipeline`, `profiles`.
+Upstream: nothing; no array library is needed here.  Downstream: `schedule`, `repaint`, `profiles`.
 Lugmayr et al. (arXiv:2201.09865), Algorithm 1.
 """
 
@@ -51,7 +51,7 @@ class DiffusionConfig(Config):
     """Temperature of the predicted clean codes."""
 
     q0_override_steps: int = Field(20, ge=0, le=10_000)
-    """Timestep below which the NAR's level 0 overrides the AR's; 0 = never."""
+    """Timestep below which the profile `released` noises level 0, too; without that profile level 0 is fixed."""
 
     jump_len: int = Field(1, gt=0, le=10_000)
     """Steps of a jump back up (RePaint's j)."""
@@ -71,15 +71,13 @@ class DiffusionConfig(Config):
         return self
 
 
-def hold_until_override(step: int, following: int, override: int, schedule: Any) -> bool:
-    """Whether what is held is still held after a move from `step` to `following`: the step that led, or would have led,
-    down to `following` started from a timestep of at least `override`.
-    """
-    return following + 1 >= len(schedule) or int(schedule.timesteps[following + 1]) >= override
+def hold_always(step: int, override: int, schedule: Any) -> bool:
+    """Level 0 is fixed, as the papers say."""
+    return True
 
 
-def hold_as_published(step: int, following: int, override: int, schedule: Any) -> bool:
-    """The release's rule: it looks at the timestep that was left, so it is one late, after jumps too."""
+def hold_as_published(step: int, override: int, schedule: Any) -> bool:
+    """Level 0 is fixed until a timestep of at most `override` was left."""
     return int(schedule.timesteps[step]) > override
 
 
@@ -93,8 +91,8 @@ class ReverseRules:
     jump_lead: int = 1
     """A jump from t to t + 1 adds the noise of step t + jump_lead. Published: 0, one level too low."""
 
-    hold: Callable[[int, int, int, Any], bool] = hold_until_override
-    """Whether what is held stays clean after a move."""
+    hold: Callable[[int, int, Any], bool] = hold_always
+    """Whether level 0 stays clean after the move from a step, given `q0_override_steps` and the schedule."""
 
 
 PAPER = ReverseRules()

@@ -1,12 +1,12 @@
-"""The interface of the published MARS5: `Mars5TTS`, `InferenceConfig` and their names, over our pipeline.
+"""The interface of the published MARS5, `Mars5TTS` and `InferenceConfig`, for PyTorch's hub (`hubconf.py`).
 
 Upstream: published checkpoints, recordings.  Downstream: programs written for the release.
 
     tts = Mars5TTS("mars5_ar.safetensors", "mars5_nar.safetensors")
     ar_codes, waveform = tts.tts("The ship left at dawn.", reference, "We set sail.", InferenceConfig(top_k=100))
 
-On a GPU the AR runs in half precision, as in the release, and the NAR in single.  The profile is ours unless
-`RELEASED` is asked for, which keeps the defects of the release (`profiles`).
+It is an adapter over the same parts that `speech` uses. The profile is the release's, until somebody has compared both
+with the published weights; `CORRECTED` mends its defects (`profiles`).
 """
 
 from __future__ import annotations
@@ -24,13 +24,16 @@ from torch import Tensor
 
 from marstts.audio import Waveform, trim_silence
 from marstts.errors import AudioError, ConfigError, TextError
+from marstts.generation.loop import generate
+from marstts.generation.request import Limits, StopReason
+from marstts.generation.request import SamplingConfig as LoopSampling
 from marstts.io.config import Config
-from marstts.mars5.base_pipeline import MAX_TOKENS
 from marstts.mars5.checkpoint import Models, Source, load_models, load_released
-from marstts.mars5.generate import StopReason
+from marstts.mars5.engines.tokens import TokenEngine
+from marstts.mars5.engines.torch import runnable
 from marstts.mars5.pipeline import Pipeline
-from marstts.mars5.profiles import CORRECTED, LengthLimit, Profile, Trim
-from marstts.mars5.prompt import CloneMode, Speaker
+from marstts.mars5.profiles import RELEASED, LengthLimit, Profile, Trim
+from marstts.mars5.prompt import CloneMode, Prompt, Speaker, SpeechPrompt
 from marstts.mars5.sampling import SamplingConfig
 from marstts.mars5.steps import DiffusionConfig
 from marstts.mars5.trim import audible_span
@@ -38,6 +41,9 @@ from marstts.weights.pretrained import find_file
 
 HUB_MODEL = "CAMB-AI/MARS5-TTS"
 AR_FILES, NAR_FILES = ("mars5_ar.safetensors",), ("mars5_nar.safetensors",)
+
+MAX_TOKENS = 2000
+"""Longest sequence of the training, according to the release."""
 
 SAMPLE_RATE, FRAME_RATE = 24_000, 75
 
@@ -79,7 +85,7 @@ class InferenceConfig:
     max_prompt_dur: float = 12
     """Seconds; longer references bring a warning."""
     generate_max_len_override: int = -1
-    """Speech tokens at most; -1 = 2000. The profile `released` counts the prompt too."""
+    """Speech tokens at most; 1 and less = 2000. The profile `released` counts the prompt too."""
     deep_clone: bool = True
     use_kv_cache: bool = True
     """Must be True: without a cache the tokens are the same, but slower."""
@@ -124,7 +130,7 @@ class InferenceConfig:
     @property
     def max_tokens(self) -> int:
         """Limit of tokens per utterance."""
-        return MAX_TOKENS if self.generate_max_len_override == -1 else self.generate_max_len_override
+        return MAX_TOKENS if self.generate_max_len_override <= 1 else self.generate_max_len_override
 
 
 class Mars5TTS:
@@ -141,7 +147,7 @@ class Mars5TTS:
         nar_ckpt: Source,
         device: torch.device | str | None = None,
         *,
-        profile: Profile = CORRECTED,
+        profile: Profile = RELEASED,
         encoder: Encoder | None = None,
         vocoder: Vocoder | None = None,
     ) -> None:
@@ -158,7 +164,7 @@ class Mars5TTS:
         models: Models,
         device: torch.device | str | None = None,
         *,
-        profile: Profile = CORRECTED,
+        profile: Profile = RELEASED,
         encoder: Encoder | None = None,
         vocoder: Vocoder | None = None,
     ) -> Mars5TTS:
@@ -169,7 +175,7 @@ class Mars5TTS:
 
     @classmethod
     def from_pretrained(
-        cls, name: Path | str = HUB_MODEL, device: torch.device | str | None = None, *, profile: Profile = CORRECTED
+        cls, name: Path | str = HUB_MODEL, device: torch.device | str | None = None, *, profile: Profile = RELEASED
     ) -> Mars5TTS:
         """The models of a folder or of the hub: converted ones (`checkpoint`), or the published safetensors files."""
         if (Path(name) / "config.json").is_file():
@@ -185,10 +191,9 @@ class Mars5TTS:
         vocoder: Vocoder | None,
     ) -> None:
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        precision = torch.float16 if self.device.type == "cuda" else torch.float32
-        self.pipeline = Pipeline(
-            models.ar.to(self.device, precision), models.nar.to(self.device), models.vocabulary, profile=profile
-        )
+        models.ar.to(self.device)
+        models.nar.to(self.device)
+        self.pipeline = Pipeline(runnable(models), profile=profile)
         self._encoder, self._vocoder = encoder, vocoder
 
     @property
@@ -224,19 +229,43 @@ class Mars5TTS:
         Raises TextError, AudioError, VoiceError or ConfigError in words.
         """
         cfg = cfg or InferenceConfig()
-        pipeline = replace(self.pipeline, sampling=cfg.sampling, diffusion=cfg.diffusion, max_tokens=cfg.max_tokens)
+        pipeline = replace(self.pipeline, diffusion=cfg.diffusion)
         speaker = self.speaker(ref_audio, ref_transcript, cfg)
         prompt = pipeline.prompt(text, speaker, cfg.clone_mode)
         rng = np.random.default_rng(seed)
-        [generated] = pipeline.generate([prompt], [rng])
-        if generated.stop is StopReason.MAX_TOKENS:
-            warn_about_limit(pipeline, len(prompt.tokens), len(generated.tokens))
-        level0 = pipeline.level0(prompt, generated.tokens)
-        [codes] = pipeline.codes([prompt], [generated.tokens], [rng])
+        tokens = self.generate(prompt, cfg, rng)
+        level0 = pipeline.level0(prompt, tokens)
+        [codes] = pipeline.codes([prompt], [tokens], [rng])
         if len(codes) == 0:
             warnings.warn("no speech came: the model ended at once; try again, or another reference", stacklevel=2)
         samples = self.trim(self.vocoder.decode(codes), cfg.trim_db)
         return torch.from_numpy(level0), torch.from_numpy(samples)
+
+    def generate(self, prompt: Prompt, cfg: InferenceConfig, rng: np.random.Generator) -> NDArray[np.int64]:
+        """The AR's speech tokens (N,) for a prompt; warns where the limit cuts them, TextError where it leaves none."""
+        profile = self.pipeline.profile
+        engine = TokenEngine(self.pipeline.models, "mars5", cfg.sampling, legal_text_ids=profile.legal_text_ids)
+        counts_prompt = profile.limit is LengthLimit.WHOLE
+        limit = cfg.max_tokens - (len(prompt.tokens) if counts_prompt else 0)
+        if limit < 1:
+            raise TextError(
+                f"the prompt has {len(prompt.tokens)} tokens, and the limit of {cfg.max_tokens} with its prompt leaves "
+                "none for speech: raise generate_max_len_override, or give a shorter text or reference"
+            )
+        [generated] = generate(
+            engine,
+            [SpeechPrompt(prompt, engine.numbers.of(prompt.speech_ids)[:, None])],
+            top_p=[cfg.top_p],
+            limits=[Limits(0, limit)],
+            rngs=[rng],
+            sampling=LoopSampling(),
+        )
+        if generated.stop is StopReason.MAX_PATCHES:
+            warnings.warn(
+                f"the speech was cut after {len(generated.tokens)} tokens, the limit; speak the text in pieces",
+                stacklevel=3,
+            )
+        return engine.numbers.joint_ids[generated.tokens[:, 0]]
 
     def speaker(
         self, ref_audio: Tensor | NDArray[np.float32], ref_transcript: str | None, cfg: InferenceConfig
@@ -264,7 +293,7 @@ class Mars5TTS:
 
     def get_speaker_embedding(self, ref_audio: Tensor | NDArray[np.float32]) -> Tensor:
         """The AR's speaker vector (1, D) of a recording at 24 kHz."""
-        return self.speaker(ref_audio, None, InferenceConfig()).ar_vector[None]
+        return torch.from_numpy(self.speaker(ref_audio, None, InferenceConfig()).ar_vector)[None]
 
     def trim(self, samples: NDArray[np.float32], top_db: float) -> NDArray[np.float32]:
         """`samples` without the silence at its ends, measured as the profile specifies."""
@@ -310,14 +339,3 @@ def to_mono(audio: Tensor | NDArray[np.float32]) -> Waveform:
     if not np.isfinite(waveform.samples).all():
         raise AudioError("the reference holds samples that are not numbers (NaN or infinite); export it again")
     return waveform
-
-
-def warn_about_limit(pipeline: Pipeline, num_prompt: int, num_new: int) -> None:
-    """Warn that speech was cut off; TextError where no token could be generated."""
-    if num_new == 0:
-        counted = " with its prompt" if pipeline.profile.limit is LengthLimit.WHOLE else ""
-        raise TextError(
-            f"the prompt has {num_prompt} tokens, and the limit of {pipeline.max_tokens}{counted} leaves none for "
-            "speech: raise generate_max_len_override, or give a shorter text or reference"
-        )
-    warnings.warn(f"the speech was cut after {num_new} tokens, the limit; speak the text in pieces", stacklevel=3)

@@ -1,6 +1,6 @@
 """AR and NAR as ONNX graphs, in the place of the PyTorch models.
 
-Upstream: a folder written by `export.graphs`.  Downstream: `array_pipeline`, `bundled`.
+Upstream: a folder written by `export.graphs`.  Downstream: `bundled`.
 ONNX Runtime computes everything that has weights; the cache is arrays, as the graphs return them. PyTorch is not
 needed.
 Shapes: B batch · T tokens or frames · S cached positions · N layers · H heads · d head size · L levels · K classes.
@@ -19,12 +19,10 @@ from numpy.typing import NDArray
 from marstts.errors import CheckpointError
 from marstts.generation.engine import refuse_nan
 from marstts.io.config import read_config
-from marstts.mars5.array_diffusion import ArraySchedule
-from marstts.mars5.array_pipeline import StepInputs
 from marstts.mars5.config import CodecLMConfig, Mars5Config, ResidualTransformerConfig
-from marstts.mars5.engines.tokens import TokenEngine
 from marstts.mars5.folder import CONFIG_FILE, check_fit, read_tokenizers
-from marstts.mars5.text import JointVocabulary
+from marstts.mars5.runtime import Floats, Ids, RunnableModels, StepInputs
+from marstts.mars5.schedule import Schedule
 from marstts.onnx.checked_graph import CheckedGraph
 
 GRAPHS = ("ar_speaker", "ar_prompt", "ar_step", "nar_speaker", "nar_step", "nar_guided_step")
@@ -34,9 +32,6 @@ THREADS = 2
 
 EMPTY = -1
 """Position of a cache entry that holds nothing."""
-
-Floats = NDArray[np.float32]
-Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +107,8 @@ class SpeakerEncoder:
         return vector
 
 
-class GraphCodecLM:
-    """The parts of a `CodecLM` that speaking uses, as graphs."""
+class GraphAR:
+    """A `runtime.RunnableAR`: the parts of a `CodecLM` that speaking uses, as graphs."""
 
     def __init__(self, folder: Path, config: CodecLMConfig) -> None:
         """Raises CheckpointError where a graph is missing, malformed or of other sizes."""
@@ -127,10 +122,10 @@ class GraphCodecLM:
         pasts = {"past_keys": cache, "past_values": cache}
         self._step = CheckedGraph(folder / "ar_step.onnx", {**step, **pasts}, outputs)
 
-    def begin(self, tokens: Ids, lengths: Ids, speaker: Floats) -> ArrayState:
+    def begin(self, tokens: Ids, lengths: Ids, speakers: Floats) -> ArrayState:
         """See `CodecLM.begin`; there is always a speaker."""
         batch, size = tokens.shape
-        feeds: dict[str, NDArray[Any]] = {"tokens": tokens, "speaker": speaker, "lengths": lengths}
+        feeds: dict[str, NDArray[Any]] = {"tokens": tokens, "speaker": speakers, "lengths": lengths}
         logits, keys, values = self._prompt.run(feeds, self._shapes(batch, size + 1))
         refuse_nan(logits)
         positions = np.arange(size + 1)
@@ -152,14 +147,26 @@ class GraphCodecLM:
         key_positions = np.concatenate((state.key_positions, positions), axis=1)
         return ArrayState(logits, state.lengths + 1, key_positions, keys, values).evict(self.config.window)
 
+    def logits(self, state: ArrayState) -> Floats:
+        """(B, V) of the next joint id, a copy."""
+        return state.logits.copy()
+
+    def select(self, state: ArrayState, rows: Sequence[int]) -> ArrayState:
+        """Only these rows, in this order."""
+        return state.select(rows)
+
+    def join(self, states: Sequence[ArrayState]) -> ArrayState:
+        """The rows of all states."""
+        return join_states(states)
+
     def _shapes(self, batch: int, positions: int) -> list[tuple[int, ...]]:
         """Shapes of logits, keys and values."""
         cache = (self.config.layers, batch, self.config.heads, positions, self.config.head_size)
         return [(batch, self.config.vocab_size), cache, cache]
 
 
-class GraphResidualTransformer:
-    """The parts of a `ResidualTransformer` that speaking uses, as graphs: one reverse step of the diffusion each."""
+class GraphNAR:
+    """A `runtime.RunnableNAR`: the parts of a `ResidualTransformer` that speaking uses, as graphs."""
 
     def __init__(self, folder: Path, config: ResidualTransformerConfig) -> None:
         """Raises CheckpointError where a graph is missing, malformed or of other sizes."""
@@ -185,7 +192,7 @@ class GraphResidualTransformer:
         self._guided_step = CheckedGraph(folder / "nar_guided_step.onnx", guided, outputs, threads=THREADS)
         self._null_speaker = self.encode_speaker(np.zeros((1, 1, levels), np.int64), np.zeros(1, np.int64))
 
-    def step(self, codes: Ids, schedule: ArraySchedule, step: int, inputs: StepInputs, uniforms: Floats | None) -> Ids:
+    def step(self, codes: Ids, schedule: Schedule, step: int, inputs: StepInputs, uniforms: Floats | None) -> Ids:
         """Codes (B, T, L) of the step before, drawn from those at `step`; without uniforms the most probable ones."""
         classes = self.config.num_classes
         rates = [*schedule.all_steps_to(step - 1), *schedule.one_step(step)]
@@ -214,42 +221,12 @@ class GraphResidualTransformer:
         return drawn
 
 
-@dataclass(frozen=True, eq=False)
-class GraphModels:
-    """`checkpoint.Models` whose models are graphs."""
-
-    ar: GraphCodecLM
-    nar: GraphResidualTransformer
-    vocabulary: JointVocabulary
-
-
-class OnnxEngine(TokenEngine):
-    """The engine of a `GraphCodecLM`."""
-
-    def begin(self, tokens: Ids, lengths: Ids, speakers: Sequence[Floats]) -> ArrayState:
-        state: ArrayState = self.model.begin(tokens, lengths, np.stack(list(speakers)))
-        return state
-
-    def advance(self, decoder: ArrayState, tokens: Ids) -> ArrayState:
-        state: ArrayState = self.model.advance(decoder, tokens)
-        return state
-
-    def joint_logits(self, decoder: ArrayState) -> Floats:
-        return decoder.logits.copy()
-
-    def select_rows(self, decoder: ArrayState, rows: Sequence[int]) -> ArrayState:
-        return decoder.select(rows)
-
-    def join_rows(self, decoders: Sequence[ArrayState]) -> ArrayState:
-        return join_states(decoders)
-
-
 def graphs_are_complete(folder: Path) -> bool:
     """Whether a model's folder has every graph."""
     return all((folder / f"{name}.onnx").is_file() for name in GRAPHS)
 
 
-def open_graphs(folder: Path) -> GraphModels:
+def open_graphs(folder: Path) -> RunnableModels:
     """The graphs and tokenizers of a model's folder; CheckpointError or ConfigError where they are malformed."""
     if not graphs_are_complete(folder):
         raise CheckpointError(
@@ -259,4 +236,4 @@ def open_graphs(folder: Path) -> GraphModels:
     config = read_config(Mars5Config, folder / CONFIG_FILE)
     vocabulary = read_tokenizers(folder)
     check_fit(config.ar, config.nar, vocabulary, str(folder))
-    return GraphModels(GraphCodecLM(folder, config.ar), GraphResidualTransformer(folder, config.nar), vocabulary)
+    return RunnableModels(GraphAR(folder, config.ar), GraphNAR(folder, config.nar), vocabulary)

@@ -1,7 +1,7 @@
 """The AR as a `generation.engine.Engine`: one speech token per step, side by side with other requests.
 
-Upstream: `speech.SpeechPrompt`.  Downstream: `generation.loop`, its scheduler, and `speech.Mars5Speech`;
-`engines.torch` and `engines.onnx` run the model.
+Upstream: `prompt.SpeechPrompt`, a model in a runtime (`engines.torch`, `engines.onnx`).  Downstream: `generation.loop`,
+its scheduler, and `speech.Mars5Speech`.
 A patch is one speech token.  Its number counts the speech ids but the end of speech, which is the layout's last one.
 As a `PatchSampler` the engine samples as MARS5 does, penalties included; top-p, minimum length and random numbers are
 the request's.
@@ -11,22 +11,19 @@ Shapes: B rows · C speech ids but the end · V joint vocabulary.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from marstts.generation.engine import SamplingInputs
 from marstts.generation.layout import TokenLayout
-from marstts.mars5.prompt import prompt_string
+from marstts.mars5.prompt import SpeechPrompt, prompt_string
+from marstts.mars5.runtime import RunnableModels
 from marstts.mars5.sampling import SamplingConfig, sample_tokens
 from marstts.mars5.text import JointVocabulary
-
-if TYPE_CHECKING:
-    from marstts.mars5.speech import SpeechPrompt
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,11 +43,15 @@ class EngineState:
 
 
 class TokenNumbers:
-    """The numbers of an engine's tokens: speech ids without the end, which becomes the last number."""
+    """The numbers of an engine's tokens: speech ids without the end, which becomes the last number.
 
-    def __init__(self, vocabulary: JointVocabulary) -> None:
-        speech = np.arange(vocabulary.speech.vocab_size)
+    In the profile `released` the last text ids may be sampled as speech; they come first.
+    """
+
+    def __init__(self, vocabulary: JointVocabulary, legal_text_ids: int = 0) -> None:
+        speech = np.arange(-legal_text_ids, vocabulary.speech.vocab_size)
         kept = speech[speech != vocabulary.speech.end]
+        self.first_legal = vocabulary.offset - legal_text_ids
         self.layout = TokenLayout(codes_per_level=(1,), codebook_size=len(kept))
         self.joint_ids: NDArray[np.int64] = np.append(kept, vocabulary.speech.end) + vocabulary.offset
         self._numbers = np.zeros(vocabulary.size, dtype=np.int64)
@@ -61,21 +62,26 @@ class TokenNumbers:
         return self._numbers[joint_ids]
 
 
-class TokenEngine(ABC):
-    """An `Engine` and `PatchSampler`; a subclass runs the decoder with one library."""
+class TokenEngine:
+    """An `Engine` and `PatchSampler`."""
 
     def __init__(
-        self, models: Any, name: str, sampling: SamplingConfig | None = None, text_guidance: float = 1.0
+        self,
+        models: RunnableModels,
+        name: str,
+        sampling: SamplingConfig | None = None,
+        text_guidance: float = 1.0,
+        legal_text_ids: int = 0,
     ) -> None:
-        """`models` have `ar`, `nar` and `vocabulary`, such as `checkpoint.Models`; `name` identifies the weights.
+        """`name` identifies the weights.
 
         `sampling`: temperature, filters and penalties; its top-p is the requests'. `text_guidance`: w of w · logits
-        given the text + (1 - w) · logits without; 1 = none.
+        given the text + (1 - w) · logits without; 1 = none. `legal_text_ids`: see `profiles.Profile`.
         """
-        self.models, self.name, self.model = models, name, models.ar
+        self.models, self.name, self.ar = models, name, models.ar
         self.vocabulary: JointVocabulary = models.vocabulary
         self.sampling = sampling or SamplingConfig()
-        self.numbers = TokenNumbers(self.vocabulary)
+        self.numbers = TokenNumbers(self.vocabulary, legal_text_ids)
         self.text_guidance = text_guidance
         self.no_text = np.array(self.vocabulary.text.encode(prompt_string("")), dtype=np.int64)
 
@@ -84,43 +90,23 @@ class TokenEngine(ABC):
         """One token per patch."""
         return self.numbers.layout
 
-    @abstractmethod
-    def begin(self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speakers: Sequence[Any]) -> Any:
-        """The decoder's state after prompts: tokens (B, T) padded at the end, lengths (B,), B speaker vectors."""
-
-    @abstractmethod
-    def advance(self, decoder: Any, tokens: NDArray[np.int64]) -> Any:
-        """The decoder's state after one more token (B,)."""
-
-    @abstractmethod
-    def joint_logits(self, decoder: Any) -> NDArray[np.float32]:
-        """(B, V) of the next joint id, a copy."""
-
-    @abstractmethod
-    def select_rows(self, decoder: Any, rows: Sequence[int]) -> Any:
-        """The decoder's state of only these rows, in this order."""
-
-    @abstractmethod
-    def join_rows(self, decoders: Sequence[Any]) -> Any:
-        """The rows of all states."""
-
     def start(self, prompts: Sequence[SpeechPrompt]) -> EngineState:
         """Prefill text and prefix of B rows."""
-        speakers = [prompt.given.speaker.ar_vector for prompt in prompts]
-        decoder = self.begin(*padded([prompt.given.tokens for prompt in prompts]), speakers)
+        speakers = np.stack([prompt.given.speaker.ar_vector for prompt in prompts])
+        decoder = self.ar.begin(*padded([prompt.given.tokens for prompt in prompts]), speakers)
         unguided = None
         if self.text_guidance != 1:
             rows = [np.concatenate((self.no_text, prompt.given.speech_ids)) for prompt in prompts]
-            unguided = self.begin(*padded(rows), speakers)
+            unguided = self.ar.begin(*padded(rows), speakers)
         return EngineState(decoder, tuple(prompts), ((),) * len(prompts), unguided)
 
     def guided_logits(self, state: EngineState) -> NDArray[np.float32]:
         """(B, V) of the next joint id, a copy."""
-        logits = self.joint_logits(state.decoder)
+        logits = self.ar.logits(state.decoder)
         if state.unguided is None:
             return logits
         weight = np.float32(self.text_guidance)
-        return weight * logits + (1 - weight) * self.joint_logits(state.unguided)
+        return weight * logits + (1 - weight) * self.ar.logits(state.unguided)
 
     def next_logits(self, state: EngineState, tokens: NDArray[np.int64]) -> tuple[NDArray[np.float32], EngineState]:
         """Logits (B, C + 1) of the next token, the end last; tokens (B, 0)."""
@@ -138,7 +124,7 @@ class TokenEngine(ABC):
             [round(factor * prompt.given.num_characters) for prompt in state.prompts],
             self.sampling,
             inputs.uniforms[:, 0, 0],
-            first_legal=self.vocabulary.offset,
+            first_legal=self.numbers.first_legal,
             end=self.vocabulary.end,
             top_p=inputs.top_p,
         )
@@ -148,26 +134,26 @@ class TokenEngine(ABC):
         """Process the tokens (B, 1) that were drawn."""
         ids = self.numbers.joint_ids[patches[:, 0]]
         generated = tuple((*row, new) for row, new in zip(state.generated, ids.tolist(), strict=True))
-        unguided = None if state.unguided is None else self.advance(state.unguided, ids)
-        return EngineState(self.advance(state.decoder, ids), state.prompts, generated, unguided)
+        unguided = None if state.unguided is None else self.ar.advance(state.unguided, ids)
+        return EngineState(self.ar.advance(state.decoder, ids), state.prompts, generated, unguided)
 
     def select(self, state: EngineState, rows: Sequence[int]) -> EngineState:
         """Return only these rows, in this order."""
         return EngineState(
-            decoder=self.select_rows(state.decoder, rows),
+            decoder=self.ar.select(state.decoder, rows),
             prompts=tuple(state.prompts[row] for row in rows),
             generated=tuple(state.generated[row] for row in rows),
-            unguided=None if state.unguided is None else self.select_rows(state.unguided, rows),
+            unguided=None if state.unguided is None else self.ar.select(state.unguided, rows),
         )
 
     def join(self, states: Sequence[EngineState]) -> EngineState:
         """The rows of all states."""
         is_guided = states[0].unguided is not None
         return EngineState(
-            decoder=self.join_rows([state.decoder for state in states]),
+            decoder=self.ar.join([state.decoder for state in states]),
             prompts=tuple(prompt for state in states for prompt in state.prompts),
             generated=tuple(row for state in states for row in state.generated),
-            unguided=self.join_rows([state.unguided for state in states]) if is_guided else None,
+            unguided=self.ar.join([state.unguided for state in states]) if is_guided else None,
         )
 
 

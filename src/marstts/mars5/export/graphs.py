@@ -18,10 +18,9 @@ from marstts.errors import CheckpointError
 from marstts.io.precision import WeightFormat
 from marstts.mars5.ar import CodecLM, KeyValues
 from marstts.mars5.checkpoint import Models
-from marstts.mars5.diffusion import mix_with_uniform
 from marstts.mars5.folder import AR_FILE, NAR_FILE
-from marstts.mars5.nar import Conditioning, ResidualTransformer
-from marstts.mars5.steps import SMALLEST
+from marstts.mars5.nar import ResidualTransformer
+from marstts.mars5.reverse_step import ReverseStep
 from marstts.onnx.export import Graph, export_graphs
 
 MAX_PARAMETERS = 2**31 // 4 - 2**24
@@ -76,59 +75,6 @@ class StepGraph(nn.Module):
         places = torch.cat((key_positions, positions), dim=1)
         x, seen = self.model.decode(self.model.embedding(tokens), positions, places, past)
         return self.model.output(x[:, 0]), *stack(seen)
-
-
-class DiffusionStep(nn.Module):
-    """One reverse step of the diffusion: noisy codes to those of the step before.
-
-    Guidance, temperature, posterior (`diffusion.p_posterior`) and draw are all inside; the walk stays outside.
-    """
-
-    classes: Tensor
-
-    def __init__(self, model: ResidualTransformer, guided: bool) -> None:
-        """`guided`: compute the logits without the speaker, too, as further rows of the same batch."""
-        super().__init__()
-        self.model, self.guided = model, guided
-        self.register_buffer("classes", torch.arange(model.config.num_classes), persistent=False)
-
-    def forward(
-        self,
-        codes: Tensor,
-        lengths: Tensor,
-        timesteps: Tensor,
-        text_ids: Tensor,
-        text_lengths: Tensor,
-        speaker: Tensor,
-        temperature: Tensor,
-        rates: Tensor,
-        legal: Tensor,
-        noise: Tensor,
-        uniforms: Tensor,
-        null_speaker: Tensor | None = None,
-        guidance: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """codes (B, T, L), lengths and timesteps (B,), texts (B, S), speaker (B, D), uniforms (B, T, L, K).
-
-        rates (4,): logarithms of what all steps up to the one before keep and lose, and of what this one does.
-        legal (K,) is 0 for classes that may be drawn, else minus infinity. noise (1,) is 0 for the most probable codes,
-        1 for a draw. -> codes (B, T, L), and the sum of the logits (B,), which shows whether they are numbers.
-        """
-        given = Conditioning(text_ids, text_lengths, speaker)
-        if null_speaker is None or guidance is None:
-            logits = self.model(codes, lengths, timesteps, given)
-        else:
-            unknown = null_speaker.expand(speaker.shape[0], -1)
-            both = Conditioning(text_ids.repeat(2, 1), text_lengths.repeat(2), torch.cat((speaker, unknown)))
-            doubled = self.model(codes.repeat(2, 1, 1), lengths.repeat(2), timesteps.repeat(2), both)
-            known, without = doubled.unflatten(0, (2, -1)).unbind(0)
-            logits = guidance * known + (1 - guidance) * without
-        log_x0 = torch.log_softmax(logits / temperature + legal, dim=-1)
-        log_xt = (codes.unsqueeze(-1) == self.classes).float().clamp_min(SMALLEST).log()
-        before = mix_with_uniform(log_x0, rates[0], rates[1])
-        log_probabilities = torch.log_softmax(before + mix_with_uniform(log_xt, rates[2], rates[3]), dim=-1)
-        gumbel = -(-uniforms.clamp_min(SMALLEST).log()).clamp_min(SMALLEST).log()
-        return (log_probabilities + noise * gumbel).argmax(dim=-1), logits.sum(dim=(1, 2, 3))
 
 
 def stack(seen: tuple[KeyValues, ...]) -> tuple[Tensor, Tensor]:
@@ -227,7 +173,7 @@ def step_graph(model: ResidualTransformer, guided: bool) -> Graph:
         "speaker": {0: "batch"},
         "uniforms": {0: "batch", 1: "time"},
     }
-    return Graph(DiffusionStep(model, guided), inputs, ["drawn", "total"], dynamic)
+    return Graph(ReverseStep(model), inputs, ["drawn", "total"], dynamic)
 
 
 def speaker_graph(model: CodecLM | ResidualTransformer) -> Graph:
