@@ -16,12 +16,15 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import torch
 
 from command_lines import parse
 from marstts import models
 from marstts.data.corpora.synthetic import SyntheticConfig, read_sentences
 from marstts.data.corpora.tts_engines import BASE_VOICES
 from marstts.io.config import Config, read_config, read_values
+from marstts.mars5.ar import CodecLM
+from marstts.mars5.nar import ResidualTransformer
 from marstts.preference.mine import MineConfig
 from marstts.preference.ranking import RankConfig
 from marstts.preference.train import PreferenceConfig
@@ -93,6 +96,15 @@ def test_the_parts_of_mars5s_recipe_fit_one_another() -> None:
     assert set(codec.strides) == {1} and len(codec.strides) == ar.levels == nar.levels
     assert codec.codebook_size == ar.codebook_size == nar.codebook_size
     assert ar.text_vocab_size == nar.text_vocab_size
+
+
+def test_mars5s_recipe_has_the_published_sizes_and_fits_encodec() -> None:
+    ar = read_config(ArTrainConfig, RECIPES / "mars5" / "ar.toml").model
+    nar = read_config(NarTrainConfig, RECIPES / "mars5" / "nar.toml").model
+    assert (ar.levels, ar.codebook_size) == (nar.levels, nar.codebook_size) == (8, 1024)
+    with torch.device("meta"):
+        sizes = [sum(part.numel() for part in model.parameters()) for model in (CodecLM(ar), ResidualTransformer(nar))]
+    assert [round(size / 1e6, -1) for size in sizes] == [760, 450]
 
 
 def options_of(path: Path) -> set[str]:

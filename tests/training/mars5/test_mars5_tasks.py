@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -267,6 +267,29 @@ def test_two_runs_make_a_model_that_speaks(corpus: Utterances, vocabulary: Joint
     level0 = reference[:5, 0]
     [codes] = pipeline.codes([prompt], [vocabulary.encode_speech(level0)], [np.random.default_rng(1)])
     assert codes.shape == (5, 3) and np.array_equal(codes[:, 0], level0)
+
+
+@pytest.mark.parametrize("make", [ar_task, nar_task])
+def test_gradient_checkpointing_stores_less_and_changes_no_step(
+    make: Callable[..., Mars5Task], corpus: Utterances, vocabulary: JointVocabulary
+) -> None:
+    stored, gradients = [], []
+    for is_on in (False, True):
+        task, sizes = make(corpus, vocabulary, gradient_checkpointing=is_on), []
+
+        def keep(tensor: torch.Tensor, sizes: list[int] = sizes) -> torch.Tensor:
+            sizes.append(tensor.numel())
+            return tensor
+
+        batch = task.collate(task.sampler.items(0), 0)
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            loss = task.score(task.passes, batch, torch.Generator().manual_seed(0), 0)["loss"]
+            stored.append(sum(sizes))
+        loss.backward()
+        gradients.append({name: value.grad for name, value in task.model.named_parameters()})
+    assert stored[1] < 0.8 * stored[0]
+    for name, gradient in gradients[0].items():
+        torch.testing.assert_close(gradient, gradients[1][name], msg=name)
 
 
 def test_runs_that_do_not_fit_are_refused(corpus: Utterances, vocabulary: JointVocabulary, tmp_path: Path) -> None:

@@ -31,6 +31,10 @@ class TrainConfig(Config):
     device: str = "auto"
     """A PyTorch device, or `auto`: the first GPU if there is one."""
 
+    gradient_checkpointing: bool = False
+    """Compute the activations of each layer again in the backward pass (arXiv:1604.06174): a third more time, and memory
+    for the inputs of the layers alone."""
+
     validation_batches: int = Field(8, gt=0)
     """Batches of held-out utterances that are scored, as far as there are so many."""
 

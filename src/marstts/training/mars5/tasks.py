@@ -9,18 +9,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from marstts.data.batching import BatchingConfig, BatchSampler
 from marstts.data.corpus import Corpus
 from marstts.errors import ConfigError
 from marstts.io.precision import autocast
-from marstts.mars5.ar import CodecLM
+from marstts.mars5.ar import CodecLM, DecoderBlock
 from marstts.mars5.config import CodecLMConfig, ResidualTransformerConfig
 from marstts.mars5.diffusion import cosine_schedule
+from marstts.mars5.layers import DecoderLayer, EncoderLayer
 from marstts.mars5.nar import Conditioning, ResidualTransformer
 from marstts.mars5.objective import add_noise, bound_loss, clean_code_loss, drop_references, next_token_loss
 from marstts.mars5.steps import NUM_TIMESTEPS
@@ -63,6 +66,8 @@ class Mars5Task(ABC):
             torch.manual_seed(config.loop.seed)
             self.model = make_model().to(self.device).train()
         self.average = make_ema(self.model)
+        if config.gradient_checkpointing:
+            recompute_layers(self.model)
         self.passes = distributed.wrap_ddp(self.whole_pass(self.model))
         self.optimizer = make_optimizer(self.model, config.optimizer)
         self.modules: dict[str, nn.Module] = {MODEL: self.model, EMA: self.average}
@@ -194,6 +199,13 @@ class NarTask(Mars5Task):
         clean = clean_code_loss(logits, noisy, batch.lengths, self.schedule)
         total = loss.total + self.config.objective.clean_code_weight * clean
         return {"loss": total, "bound": loss.total, "clean_codes": clean, **by_level}
+
+
+def recompute_layers(model: nn.Module) -> None:
+    """Store the inputs of the layers for the backward pass, in place of all that the layers compute."""
+    for layer in model.modules():
+        if isinstance(layer, (DecoderBlock, EncoderLayer, DecoderLayer)):
+            layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)  # type: ignore[method-assign]
 
 
 def check_layers(layers: tuple[int, ...], num_layers: int) -> None:
