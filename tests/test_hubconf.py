@@ -2,21 +2,49 @@
 
 from __future__ import annotations
 
+import re
+import runpy
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import marstts
+from marstts.errors import ConfigError
+from marstts.io.config import read_values
 
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_hub_loads_the_models_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    calls: list[Any] = []
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(marstts, "load", asked.append, raising=False)
+    monkeypatch.setattr(marstts, "load", lambda name, engine="auto": calls.append((name, engine)), raising=False)
+    return calls
+
+
+def test_the_hub_loads_the_models_by_name(asked: list[Any]) -> None:
     torch.hub.load(str(ROOT), "mars6_turbo", source="local")
     torch.hub.load(str(ROOT), "mini", source="local")
-    assert asked == ["mars6-turbo", "mini"]
+    assert asked == [("mars6-turbo", "auto"), ("mini", "auto")]
+
+
+def test_the_arguments_of_the_release_are_taken(asked: list[Any]) -> None:
+    for device in ("cpu", "cuda:0", torch.device("cuda")):
+        torch.hub.load(str(ROOT), "mars6_turbo", True, False, device, torch.half, "safetensors", source="local")
+    assert [engine for _, engine in asked] == ["onnx", "cuda", "cuda"]
+    for other in ({"pretrained": False}, {"ckpt_format": "gguf"}, {"checkpoint_url": "https://name.invalid/a.pt"}):
+        with pytest.raises(ConfigError, match="marstts convert"):
+            torch.hub.load(str(ROOT), "mars6_turbo", source="local", **other)
+
+
+def test_the_hub_names_all_that_speaking_with_published_models_imports() -> None:
+    project = read_values(ROOT / "pyproject.toml")["project"]
+    packages = [*project["dependencies"], *project["optional-dependencies"]["released"]]
+    named = {
+        re.split(r"[>=;\[ ]", package)[0].replace("-", "_") for package in packages if "python_version" not in package
+    }
+    assert set(runpy.run_path(str(ROOT / "hubconf.py"))["dependencies"]) == named

@@ -28,6 +28,7 @@ from marstts.io.precision import WeightFormat
 from marstts.mars6 import published
 from marstts.mars6.export.quantize import is_int8
 from marstts.models import load_for_training
+from marstts.weights import pretrained
 
 pytestmark = pytest.mark.slow
 
@@ -182,7 +183,7 @@ def test_a_refused_download_is_one_sentence(tmp_path: Path, monkeypatch: pytest.
         raise urllib.error.URLError("no network in tests")
 
     monkeypatch.setenv("MARSTTS_CACHE", str(tmp_path))
-    monkeypatch.setattr(published, "connection_problem", lambda address: None)
+    monkeypatch.setattr(pretrained, "connection_problem", lambda address: None)
     monkeypatch.setattr(urllib.request, "urlopen", refuse)
     with pytest.raises(CheckpointError, match="marstts convert") as caught:
         marstts.load("mars6-turbo")
@@ -199,7 +200,7 @@ def test_the_published_model_is_converted_once(tmp_path: Path, monkeypatch: pyte
         return (GOLDEN / {"eng-tok-512.model": "tokenizer.model"}.get(name, "checkpoint.pt")).open("rb")
 
     monkeypatch.setenv("MARSTTS_CACHE", str(tmp_path))
-    monkeypatch.setattr(published, "connection_problem", lambda address: None)
+    monkeypatch.setattr(pretrained, "connection_problem", lambda address: None)
     monkeypatch.setattr(urllib.request, "urlopen", answer)
     folder = published.cached_bundle(onnx=False)
     assert load_for_training(folder).config.width == 16

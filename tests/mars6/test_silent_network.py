@@ -43,7 +43,6 @@ def silent_port() -> Iterator[int]:
 @pytest.fixture
 def limit(monkeypatch: pytest.MonkeyPatch) -> float:
     monkeypatch.setattr(pretrained, "NETWORK_SECONDS", 0.5)
-    monkeypatch.setattr(published, "NETWORK_SECONDS", 0.5)
     return 0.5
 
 

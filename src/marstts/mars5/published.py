@@ -14,16 +14,25 @@ from marstts.bundle import BUNDLE_FILE, TOKENIZER_FILE, BundleInfo, check_name, 
 from marstts.codec.registry import CodecPart, EncodecPart
 from marstts.errors import require
 from marstts.lazy import lazy_module
-from marstts.mars5.bundled import Mars5Settings
+from marstts.mars5.bundled import Mars5Settings, ProfileName
 from marstts.mars5.config import Mars5Config
-from marstts.weights.pretrained import cache_folder, find_file
+from marstts.weights.pretrained import cache_folder, download_release, find_file
 
 if TYPE_CHECKING:
-    from marstts.mars5 import checkpoint, tts
+    from marstts.mars5 import checkpoint
 else:
-    checkpoint, tts = lazy_module("marstts.mars5.checkpoint"), lazy_module("marstts.mars5.tts")
+    checkpoint = lazy_module("marstts.mars5.checkpoint")
 
 NAME = "mars5-english"
+
+HUB_MODEL = "CAMB-AI/MARS5-TTS"
+AR_FILES, NAR_FILES = ("mars5_ar.safetensors",), ("mars5_nar.safetensors",)
+
+RELEASES = "https://github.com/Camb-ai/MARS5-TTS/releases/download/"
+AR_PICKLE, NAR_PICKLE = "v0.4/mars5_en_checkpoints_ar-3000000.pt", "v0.3/mars5_en_checkpoints_nar-1980000.pt"
+"""The files of the release in PyTorch's format; the hub has others, as safetensors."""
+
+MAX_DOWNLOAD_BYTES = 8 * 2**30
 
 
 def convert(
@@ -38,7 +47,8 @@ def convert(
 ) -> Mars5Config:
     """Write a bundle with the published models, and return their sizes.
 
-    The codec is EnCodec with Vocos unless another is given; it is not opened.  Head counts: None = width / 64, as
+    The profile is the release's, until somebody has compared both with these weights. The codec is EnCodec with Vocos
+    unless another is given; it is not opened.  Head counts: None = width / 64, as
     published.  Nothing is written where an input is refused (CheckpointError).
     """
     check_name(name)
@@ -47,7 +57,7 @@ def convert(
     info = BundleInfo(
         name=name,
         architecture="mars5",
-        settings=Mars5Settings().model_dump(mode="json"),
+        settings=Mars5Settings(profile=ProfileName.RELEASED).model_dump(mode="json"),
         codec=part_config(codec),
         encoders={},
     )
@@ -55,6 +65,13 @@ def convert(
         models.vocabulary.text.save(temporary / TOKENIZER_FILE)
         checkpoint.write_models(models, model_folder(temporary, info))
     return models.config
+
+
+def download_pickles() -> tuple[Path, Path]:
+    """The release's `.pt` files of AR and NAR; each is fetched once."""
+    folder = cache_folder() / "downloads"
+    ar, nar = (download_release(NAME, RELEASES + name, folder, MAX_DOWNLOAD_BYTES) for name in (AR_PICKLE, NAR_PICKLE))
+    return ar, nar
 
 
 def cached_bundle(*, onnx: bool) -> Path:
@@ -66,5 +83,5 @@ def cached_bundle(*, onnx: bool) -> Path:
     require("torch", "torch")
     folder = cache_folder() / NAME
     if not (folder / BUNDLE_FILE).is_file():
-        convert(find_file(tts.HUB_MODEL, tts.AR_FILES), find_file(tts.HUB_MODEL, tts.NAR_FILES), folder)
+        convert(find_file(HUB_MODEL, AR_FILES), find_file(HUB_MODEL, NAR_FILES), folder)
     return folder

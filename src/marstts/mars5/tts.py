@@ -34,13 +34,11 @@ from marstts.mars5.engines.torch import runnable
 from marstts.mars5.pipeline import Pipeline
 from marstts.mars5.profiles import RELEASED, LengthLimit, Profile, Trim
 from marstts.mars5.prompt import CloneMode, Prompt, Speaker, SpeechPrompt
+from marstts.mars5.published import AR_FILES, HUB_MODEL, NAR_FILES, download_pickles
 from marstts.mars5.sampling import SamplingConfig
 from marstts.mars5.steps import DiffusionConfig
 from marstts.mars5.trim import audible_span
 from marstts.weights.pretrained import find_file
-
-HUB_MODEL = "CAMB-AI/MARS5-TTS"
-AR_FILES, NAR_FILES = ("mars5_ar.safetensors",), ("mars5_nar.safetensors",)
 
 MAX_TOKENS = 2000
 """Longest sequence of the training, according to the release."""
@@ -175,12 +173,22 @@ class Mars5TTS:
 
     @classmethod
     def from_pretrained(
-        cls, name: Path | str = HUB_MODEL, device: torch.device | str | None = None, *, profile: Profile = RELEASED
+        cls,
+        name: Path | str = HUB_MODEL,
+        device: torch.device | str | None = None,
+        *,
+        revision: str | None = None,
+        cache_dir: Path | str | None = None,
+        profile: Profile = RELEASED,
     ) -> Mars5TTS:
-        """The models of a folder or of the hub: converted ones (`checkpoint`), or the published safetensors files."""
+        """The models of a folder or of the hub: converted ones (`checkpoint`), or the published safetensors files.
+
+        `revision` and `cache_dir` are the hub client's.
+        """
         if (Path(name) / "config.json").is_file():
             return cls.from_models(load_models(name), device, profile=profile)
-        return cls(find_file(name, AR_FILES), find_file(name, NAR_FILES), device, profile=profile)
+        ar, nar = (find_file(name, files, revision=revision, cache_dir=cache_dir) for files in (AR_FILES, NAR_FILES))
+        return cls(ar, nar, device, profile=profile)
 
     def _build(
         self,
@@ -315,18 +323,21 @@ def mars5_english(
 ) -> tuple[Mars5TTS, type[InferenceConfig]]:
     """The result of `torch.hub.load` for the release: the model, and the class of its settings.
 
-    Without paths the published safetensors files come from the hub; `progress` is accepted and has no effect.
+    Without paths, `ckpt_format` "safetensors" comes from the Hugging Face hub, and "pt" from GitHub's releases; the
+    latter is read as `convert` reads it, and nothing in it is run. `progress` is accepted and has no effect.
     Raises ConfigError where something else is asked for.
     """
     if (ar_path is None) != (nar_path is None):
         raise ConfigError("a path was given for one of the two models: give both ar_path and nar_path, or neither")
     if ar_path is not None and nar_path is not None:
         return Mars5TTS(ar_path, nar_path, device), InferenceConfig
-    if not pretrained or ckpt_format != "safetensors":
+    if not pretrained or ckpt_format not in ("safetensors", "pt"):
         raise ConfigError(
-            "only pretrained = True and ckpt_format = 'safetensors' are fetched: "
+            "only pretrained = True with ckpt_format = 'safetensors' or 'pt' is fetched: "
             "for other files give ar_path and nar_path"
         )
+    if ckpt_format == "pt":
+        return Mars5TTS(*download_pickles(), device), InferenceConfig
     return Mars5TTS.from_pretrained(HUB_MODEL, device), InferenceConfig
 
 

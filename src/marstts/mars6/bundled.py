@@ -55,7 +55,9 @@ class Mars6Settings(Config):
     """Added to the style embedding of every voice, so that takes are as long as recordings; empty = nothing."""
 
     spelling: Spelling = Spelling.AS_WRITTEN
-    """`simple`, for models trained on texts without capitals: "STOP" is read as "stop", "B B C" as "bee bee see"."""
+    """`simple`, for models trained on texts without capitals: "STOP" is read as "stop", "B B C" as "bee bee see".
+
+    `em dashes`, for the published model, whose script has no hyphens."""
 
 
 def parse_settings(values: Mapping[str, Any], source: str) -> Mars6Settings:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from marstts.bundle import (
     BUNDLE_FILE,
@@ -24,15 +24,15 @@ from marstts.bundle import (
     part_config,
 )
 from marstts.codec.registry import CodecPart, SnacPart, add_snac_graphs
-from marstts.errors import CheckpointError, require
-from marstts.io.files import atomic_path
+from marstts.errors import require
 from marstts.io.precision import WeightFormat
 from marstts.mars6.bundled import Mars6Settings, find_alignment, write_model, write_weights
 from marstts.mars6.config import IDENTITY, STYLE, Mars6Config
 from marstts.mars6.released import load_released
+from marstts.mars6.spelling import Spelling
 from marstts.speaker.registry import ClapPart, EncoderPart, WavLmPart
 from marstts.text.tokenizers.minbpe import read_minbpe
-from marstts.weights.pretrained import EXTRA, NETWORK_SECONDS, cache_folder, connection_problem
+from marstts.weights.pretrained import EXTRA, cache_folder, download_release
 
 TURBO = PUBLISHED[0]
 """The name under which the authors' model is loaded."""
@@ -87,7 +87,7 @@ def convert(
     info = BundleInfo(
         name=name,
         architecture="mars6",
-        settings=Mars6Settings().model_dump(),
+        settings=Mars6Settings(spelling=Spelling.EM_DASHES).model_dump(),
         codec=part_config(codec),
         encoders={role: part_config(part) for role, part in encoders.items()},
     )
@@ -120,33 +120,4 @@ def cached_bundle(*, onnx: bool) -> Path:
 
 def download(name: str, folder: Path) -> Path:
     """A file of the authors' release, whole or not at all; fetched once."""
-    import urllib.request  # slow, and seldom needed
-
-    path = folder / name
-    if path.is_file():
-        return path
-    try:
-        if (problem := connection_problem(RELEASE)) is not None:
-            raise problem
-        with (
-            urllib.request.urlopen(RELEASE + name, timeout=NETWORK_SECONDS) as answer,
-            atomic_path(path, CheckpointError) as partial,
-        ):
-            save_stream(answer, partial)
-    except (OSError, ValueError) as error:
-        raise CheckpointError(
-            f"{TURBO}: the download of {RELEASE}{name} failed ({error}); connect to the network, or fetch "
-            f"{CHECKPOINT_NAME} and {TOKENIZER_NAME} elsewhere and run `marstts convert`"
-        ) from error
-    return path
-
-
-def save_stream(stream: BinaryIO, path: Path) -> None:
-    """Write what comes to a file; raises OSError where it is far too much."""
-    size = 0
-    with path.open("wb") as file:
-        while block := stream.read(2**20):
-            size += len(block)
-            if size > MAX_DOWNLOAD_BYTES:
-                raise OSError("it is far larger than the published file")
-            file.write(block)
+    return download_release(TURBO, RELEASE + name, folder, MAX_DOWNLOAD_BYTES)

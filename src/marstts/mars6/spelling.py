@@ -23,6 +23,8 @@ class Spelling(str, Enum):
 
     AS_WRITTEN = "as written"
     SIMPLE = "simple"
+    EM_DASHES = "em dashes"
+    """Every hyphen and dash is an em dash, as in the script of the published model: it never reads a hyphen."""
 
 
 _NAMES = "ay bee see dee ee eff gee aitch I jay kay el em en oh pee cue are ess tee you vee double-you ex why zee"
@@ -32,6 +34,8 @@ LETTER_NAMES = dict(zip("abcdefghijklmnopqrstuvwxyz", _NAMES.split(), strict=Tru
 
 WORD_LETTERS = frozenset("AIOaio")
 """Letters that are words as well: names only next to another single capital, as in "the U S A", and alone."""
+
+EM_DASHES = str.maketrans(dict.fromkeys("-\u2013\u2015\u2212", "\u2014"))
 
 DASH, PAUSE = " - ", ", "
 """A dash, which the training texts have not, and the mark that they have where readers pause as long."""
@@ -99,6 +103,8 @@ class SpelledText:
 
 def spell(text: str, spelling: Spelling) -> SpelledText:
     """`text` in this spelling."""
+    if spelling is Spelling.EM_DASHES:
+        return SpelledText(text.translate(EM_DASHES), np.arange(len(text) + 1))
     if spelling is Spelling.SIMPLE:
         text = _RUN.sub(lambda run: run[0].replace(",", ":"), text)
     if spelling is Spelling.SIMPLE and (letter := _LONE_LETTER.fullmatch(text)):

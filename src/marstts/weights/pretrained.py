@@ -24,6 +24,7 @@ import safetensors
 
 from marstts.errors import CheckpointError, require
 from marstts.io.file_errors import os_errors, printable_name, printable_text
+from marstts.io.files import atomic_path
 from marstts.io.reading import open_regular
 
 if TYPE_CHECKING:
@@ -57,10 +58,11 @@ def find_weights(source: Path | str, names: Sequence[str]) -> Path:
     return Path(source) if Path(source).is_file() else find_file(source, names)
 
 
-def find_file(source: Path | str, names: Sequence[str]) -> Path:
+def find_file(source: Path | str, names: Sequence[str], **hub_options: Any) -> Path:
     """The first of `names` in a local folder or, if `source` is no local path, in the hub's model of that name.
 
-    A local file stands for its folder. Raises CheckpointError where none of `names` is found or the download fails.
+    A local file stands for its folder. `hub_options` are those of the hub's client that are not None, such as
+    `revision`. Raises CheckpointError where none of `names` is found or the download fails.
     """
     folder = Path(source).parent if Path(source).is_file() else Path(source)
     if folder.is_dir():
@@ -74,20 +76,20 @@ def find_file(source: Path | str, names: Sequence[str]) -> Path:
         raise CheckpointError(
             f"{printable_name(source)}: neither a path on this machine nor a model's name on the hub (owner/name)"
         )
-    return _download(source, names)
+    return _download(source, names, {name: value for name, value in hub_options.items() if value is not None})
 
 
-def _download(model: str, names: Sequence[str]) -> Path:
+def _download(model: str, names: Sequence[str], options: dict[str, Any]) -> Path:
     """The first of `names` in the client's cache, or else the first that the hub has; one attempt."""
     hub, constants = require("huggingface_hub", EXTRA), require("huggingface_hub.constants", EXTRA)
     for name in names:
         # the client's HTTP library, and so its exceptions, differ between versions
         with suppress(Exception), _offline(constants):
-            return Path(hub.hf_hub_download(model, name, local_files_only=True))
+            return Path(hub.hf_hub_download(model, name, local_files_only=True, **options))
     reason = connection_problem(constants.ENDPOINT) or answer_problem(hub, model)
     for name in names if reason is None else ():
         try:
-            return Path(hub.hf_hub_download(model, name, etag_timeout=NETWORK_SECONDS))
+            return Path(hub.hf_hub_download(model, name, etag_timeout=NETWORK_SECONDS, **options))
         except hub.utils.EntryNotFoundError as error:
             reason = error
         except Exception as error:
@@ -97,6 +99,34 @@ def _download(model: str, names: Sequence[str]) -> Path:
         f"{model}: the download of {' or '.join(names)} failed ({_first_line(reason)});"
         " connect to the network, or give the path of a folder that holds the files"
     ) from reason
+
+
+def download_release(model: str, address: str, folder: Path, max_bytes: int) -> Path:
+    """A file of a release of `model`, whole or not at all, under its name in `folder`; fetched once.
+
+    Raises CheckpointError where it cannot be fetched, or is larger than `max_bytes`.
+    """
+    path = folder / address.rpartition("/")[2]
+    if path.is_file():
+        return path
+    try:
+        if (problem := connection_problem(address)) is not None:
+            raise problem
+        with (
+            request.urlopen(address, timeout=NETWORK_SECONDS) as answer,
+            atomic_path(path, CheckpointError) as partial,
+            partial.open("wb") as file,
+        ):
+            while block := answer.read(2**20):
+                file.write(block)
+                if file.tell() > max_bytes:
+                    raise OSError("it is far larger than the published file")
+    except (OSError, ValueError) as error:
+        raise CheckpointError(
+            f"{model}: the download of {address} failed ({error}); connect to the network, or fetch the files of the "
+            "release elsewhere and run `marstts convert`"
+        ) from error
+    return path
 
 
 @contextmanager
@@ -179,9 +209,13 @@ def read_tensors(path: Path) -> dict[str, Any]:
         if path.suffix == ".safetensors":
             return require("safetensors.torch", EXTRA).load_file(str(path))
         content = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise CheckpointError(
+            f"{printable_name(path)}: expected weights alone, but it {reason_of_refusal(error)}, and nothing in a file "
+            "is run here; save its tensors as safetensors on a machine that may trust it"
+        ) from error
     except (
         safetensors.SafetensorError,
-        pickle.UnpicklingError,
         zipfile.BadZipFile,
         RuntimeError,
         ValueError,
@@ -200,6 +234,12 @@ def read_tensors(path: Path) -> dict[str, Any]:
             f"{printable_name(path)}: expected a PyTorch state dict, but it holds a {type(content).__name__}"
         )
     return content
+
+
+def reason_of_refusal(error: pickle.UnpicklingError) -> str:
+    """The part of PyTorch's message that names what a pickle asks for."""
+    named = re.search(r"GLOBAL ([\w.]+)", str(error))
+    return f"names {printable_text(named[1])}" if named else "holds objects of other classes or is corrupt"
 
 
 def load_strictly(module: Any, tensors: dict[str, Tensor], source: Path) -> None:

@@ -1,7 +1,7 @@
 """Published checkpoints: files of tensors from elsewhere, read strictly, and compared with the model that they are for.
 
-Upstream: `pretrained`, which reads tensors without running code.  Downstream: `mars6.released` and `mars5.released`,
-which know the names and sizes of their models.
+Upstream: `pretrained` and `inert_pickle`, which read tensors without running code.  Downstream: `mars6.released` and
+`mars5.released`, which know the names and sizes of their models.
 Every tensor is expected and every expected tensor is there. A file that gives a wrong size, asks for code to be run, or
 was cut short is refused before anything is built from it.
 """
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from marstts.errors import CheckpointError, MarsError, require
+from marstts.weights.inert_pickle import read_inert
 from marstts.weights.pretrained import EXTRA, fingerprint, read_tensors
 
 if TYPE_CHECKING:
@@ -38,16 +39,23 @@ def check_file(path: Path, expected_sha256: str | None) -> str:
     return fingerprint(path, expected_sha256)
 
 
-def read_content(path: Path) -> Any:
-    """Read a published file: the tensors of a `.safetensors`, the entries of a `.pt`."""
-    if path.suffix == ".pt":
-        check_archive(path)
-    try:
+def read_content(path: Path) -> dict[str, Any]:
+    """Read a published file: the tensors of a `.safetensors`, the entries of a `.pt`.
+
+    Classes that a `.pt` names are neither imported nor run (`inert_pickle`).
+    """
+    if path.suffix != ".pt":
         return read_tensors(path)
+    check_archive(path)
+    try:
+        content, _ = read_inert(path)
     except MarsError:
         raise
     except Exception as error:  # a corrupt pickle may fail in any way at all
         raise CheckpointError(f"{path}: expected a PyTorch checkpoint, but it is corrupt ({error!r})") from error
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path}: expected a dictionary of PyTorch, but it holds a {type(content).__name__}")
+    return content
 
 
 def check_archive(path: Path) -> None:
@@ -58,8 +66,13 @@ def check_archive(path: Path) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
+            is_program = any(entry.filename.endswith("/constants.pkl") for entry in entries)
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        raise CheckpointError(f"{path}: expected a PyTorch checkpoint, but it is corrupt: {error}") from error
+        raise CheckpointError(
+            f"{path}: expected a PyTorch checkpoint, but it is corrupt, or of PyTorch before 1.6: {error}"
+        ) from error
+    if is_program:
+        raise CheckpointError(f"{path}: expected weights, but it is a program for TorchScript; not opened")
     size = sum(entry.file_size for entry in entries)
     if size > path.stat().st_size or any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
         raise CheckpointError(f"{path}: unfolds to {size} bytes, which PyTorch checkpoints do not; not opened")

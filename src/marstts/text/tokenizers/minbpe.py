@@ -86,17 +86,26 @@ def expand(merges: list[tuple[int, int]]) -> list[bytes]:
 
 
 def check_special(special: dict[str, int], num_tokens: int) -> None:
-    """Raise ValueError unless special tokens have distinct ids, near the others."""
+    """Raise ValueError unless special tokens have distinct ids, near the others, and none is that of a byte."""
     ids = sorted(special.values())
-    if len(set(ids)) < len(ids) or (ids and (ids[0] < num_tokens or ids[-1] >= num_tokens + MAX_FILE_BYTES)):
+    if len(set(ids)) < len(ids) or (ids and (ids[0] < NUM_BYTES or ids[-1] >= num_tokens + MAX_FILE_BYTES)):
         raise ValueError(f"the ids of special tokens, {ids}, are not free")
 
 
 def make_bpe(tokens: list[bytes], merges: list[tuple[int, int]], special: dict[str, int], vocab_size: int) -> BPE:
-    """The vocabulary as a `BPE`; ids that stand for nothing get names that no text can spell."""
+    """The vocabulary as a `BPE`; ids that stand for nothing get names that no text can spell.
+
+    A special token takes its id from a merge of the same id, as minbpe decodes it. That merge, and all that build on
+    it, are left out: the published text was encoded without them or with an id that means something else.
+    """
     symbols = byte_symbols()
     written = ["".join(symbols[byte] for byte in token) for token in tokens]
-    vocabulary = {name: index for index, name in enumerate(written)} | special
+    lost = set(special.values())
+    for index, pair in enumerate(merges, start=NUM_BYTES):
+        if lost & {index, *pair}:
+            lost.add(index)
+    merges = [pair for index, pair in enumerate(merges, start=NUM_BYTES) if index not in lost]
+    vocabulary = {name: index for index, name in enumerate(written) if index not in lost} | special
     taken = set(vocabulary.values())
     vocabulary |= {f"unused {index}": index for index in range(vocab_size) if index not in taken}
     model = models.BPE(vocab=vocabulary, merges=[(written[first], written[second]) for first, second in merges])

@@ -32,8 +32,8 @@ class TrainConfig(Config):
     """A PyTorch device, or `auto`: the first GPU if there is one."""
 
     gradient_checkpointing: bool = False
-    """Compute the activations of each layer again in the backward pass (arXiv:1604.06174): a third more time, and memory
-    for the inputs of the layers alone."""
+    """Compute the activations of each layer again in the backward pass (arXiv:1604.06174): a third more time, and
+    memory for the inputs of the layers alone."""
 
     validation_batches: int = Field(8, gt=0)
     """Batches of held-out utterances that are scored, as far as there are so many."""
