@@ -211,6 +211,14 @@ def published_bundle(name: str, *, onnx: bool) -> Path:
     return import_module(PUBLISHED_MODELS[name]).cached_bundle(onnx=onnx)
 
 
+def fetch_published(name: str) -> tuple[Path, Path]:
+    """The files of a published model, downloaded if they are not in a cache: of MARS6 checkpoint and tokenizer, of
+    MARS5 AR and NAR.
+    """
+    files: tuple[Path, Path] = import_module(PUBLISHED_MODELS[name]).fetch()
+    return files
+
+
 def convert_published_mars5(ar: Path, nar: Path, folder: Path, **options: Any) -> Any:
     """Convert the published checkpoints of MARS5 to a bundle; see `mars5.published.convert`."""
     return import_module(PUBLISHED_MODELS["mars5-english"]).convert(ar, nar, folder, **options)

@@ -170,3 +170,14 @@ def test_spans_of_a_prompt_are_those_of_the_sentence_as_it_was():
     assert prompt.text_spans is not None
     said = [text[start:end] for start, end in prompt.text_spans.tolist() if start >= 0]
     assert "".join(said) == "The BBB BBB CCC SPOKE."  # a token of "bee" is the letter B
+
+
+DASHES = "\u2013\u2015\u2212-"
+
+
+@pytest.mark.parametrize("text", ["A well-known fact - yes.", "ten - twenty", "No hyphen here.", DASHES])
+def test_the_published_model_reads_no_hyphen(text: str) -> None:
+    spelled = spell(text, Spelling.EM_DASHES)
+    assert not set(spelled.text) & set(DASHES) and len(spelled.text) == len(text)
+    assert spelled.text.replace("\u2014", "-") == text.translate(dict.fromkeys(map(ord, DASHES), "-"))
+    assert spelled.original_spans(np.array([[0, len(text)]])).tolist() == [[0, len(text)]]

@@ -72,6 +72,16 @@ def test_a_larger_embedding_is_filled_with_ids_that_no_text_reaches(tmp_path: Pa
         read_minbpe(path, vocab_size=258)
 
 
+@pytest.mark.parametrize(("index", "ids"), [(256, [104, 101, 108]), (257, [256, 108]), (258, [257])])
+def test_a_special_token_takes_its_id_from_a_merge_and_from_what_builds_on_it(
+    index: int, ids: list[int], tmp_path: Path
+) -> None:
+    path = written(tmp_path / "a.model", "1", f"<|endoftext|> {index}", "104 101", "256 108")
+    tokenizer = read_minbpe(path, vocab_size=260)
+    assert tokenizer.encode("hel<|endoftext|>") == [*ids, index]
+    assert tokenizer.decode([*ids, index]) == "hel<|endoftext|>" and tokenizer.vocab_size == 260
+
+
 def test_it_can_be_saved_as_ours(tmp_path: Path) -> None:
     tokenizer = read_minbpe(written(tmp_path / "a.model", "1", SPECIAL, "104 101", "256 108"))
     tokenizer.save(tmp_path / "tokenizer.json")

@@ -74,6 +74,11 @@ def download_pickles() -> tuple[Path, Path]:
     return ar, nar
 
 
+def fetch() -> tuple[Path, Path]:
+    """The files of AR and NAR on the hub, from its client's cache if they are there."""
+    return find_file(HUB_MODEL, AR_FILES), find_file(HUB_MODEL, NAR_FILES)
+
+
 def cached_bundle(*, onnx: bool) -> Path:
     """The folder of the published model in the user's cache, fetched and converted if it is not there yet.
 
@@ -83,5 +88,5 @@ def cached_bundle(*, onnx: bool) -> Path:
     require("torch", "torch")
     folder = cache_folder() / NAME
     if not (folder / BUNDLE_FILE).is_file():
-        convert(find_file(HUB_MODEL, AR_FILES), find_file(HUB_MODEL, NAR_FILES), folder)
+        convert(*fetch(), folder)
     return folder

@@ -8,7 +8,6 @@ published, or given by hand.  The AR's window is the published one.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from marstts.errors import CheckpointError
 from marstts.mars5.ar import CodecLM
 from marstts.mars5.config import HEAD_SIZE, CodecLMConfig, ResidualTransformerConfig
 from marstts.mars5.nar import ResidualTransformer
+from marstts.weights.pretrained import read_metadata
 from marstts.weights.published_checkpoint import (
     check_file,
     check_numbers,
@@ -72,13 +72,6 @@ def read_container(source: Path | str | Mapping[str, Any], expected_sha256: str 
     if path.suffix == ".safetensors":
         content = {"model": content, "vocab": read_metadata(path)}
     return make_container(str(path), content, path.stat().st_size)
-
-
-def read_metadata(path: Path) -> dict[str, str]:
-    """The strings in the header of a safetensors file that was already read."""
-    with path.open("rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        return json.loads(file.read(size)).get("__metadata__", {})
 
 
 def make_container(source: str, content: Mapping[str, Any], num_bytes: int | None) -> Container:

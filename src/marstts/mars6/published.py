@@ -112,10 +112,14 @@ def cached_bundle(*, onnx: bool) -> Path:
     folder = cache_folder() / (f"{TURBO}-{WeightFormat.INT8.value}" if onnx else TURBO)
     if (folder / BUNDLE_FILE).is_file():
         return folder
-    downloads = cache_folder() / "downloads"
-    checkpoint, tokenizer = (download(name, downloads) for name in (CHECKPOINT_NAME, TOKENIZER_NAME))
-    convert(checkpoint, tokenizer, folder, onnx=onnx, weights=WeightFormat.INT8 if onnx else None)
+    convert(*fetch(), folder, onnx=onnx, weights=WeightFormat.INT8 if onnx else None)
     return folder
+
+
+def fetch() -> tuple[Path, Path]:
+    """Checkpoint and tokenizer of the release; each is fetched once."""
+    downloads = cache_folder() / "downloads"
+    return download(CHECKPOINT_NAME, downloads), download(TOKENIZER_NAME, downloads)
 
 
 def download(name: str, folder: Path) -> Path:

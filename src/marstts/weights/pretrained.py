@@ -242,6 +242,15 @@ def reason_of_refusal(error: pickle.UnpicklingError) -> str:
     return f"names {printable_text(named[1])}" if named else "holds objects of other classes or is corrupt"
 
 
+def read_metadata(path: Path) -> dict[str, str]:
+    """The strings in the header of a safetensors file; CheckpointError where it is none."""
+    try:
+        with safetensors.safe_open(path, "numpy") as file:
+            return file.metadata() or {}
+    except (safetensors.SafetensorError, OSError) as error:
+        raise CheckpointError(f"{printable_name(path)}: expected a safetensors file, but {error}") from error
+
+
 def load_strictly(module: Any, tensors: dict[str, Tensor], source: Path) -> None:
     """Load a state dict whole or not at all; raises CheckpointError naming what does not fit."""
     try:
