@@ -74,7 +74,7 @@ class SpeechBPE:
             total += len(codes[-1])
             if total > MAX_ALL_CODES:
                 raise ValueError(f"its tokens have more than {MAX_ALL_CODES} codes together")
-        check_special(self.special, len(codes))
+        check_special(self.special, len(codes), first=len(codes))
         if END_OF_SPEECH not in self.special:
             raise ValueError(f"it has no {END_OF_SPEECH}")
         ranks: dict[Pair, int] = {}

@@ -85,10 +85,10 @@ def expand(merges: list[tuple[int, int]]) -> list[bytes]:
     return tokens
 
 
-def check_special(special: dict[str, int], num_tokens: int) -> None:
-    """Raise ValueError unless special tokens have distinct ids, near the others, and none is that of a byte."""
+def check_special(special: dict[str, int], num_tokens: int, first: int = NUM_BYTES) -> None:
+    """Raise ValueError unless special tokens have distinct ids, near the others, and none before `first`."""
     ids = sorted(special.values())
-    if len(set(ids)) < len(ids) or (ids and (ids[0] < NUM_BYTES or ids[-1] >= num_tokens + MAX_FILE_BYTES)):
+    if len(set(ids)) < len(ids) or (ids and (ids[0] < first or ids[-1] >= num_tokens + MAX_FILE_BYTES)):
         raise ValueError(f"the ids of special tokens, {ids}, are not free")
 
 
