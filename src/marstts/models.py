@@ -1,8 +1,8 @@
 """Models by architecture: the only module that imports the packages that implement `SpeechModel`.
 
-Upstream: `synthesis.loading`, training, preference tuning, benchmarks, the command line.  Downstream: `mars6`.
+Upstream: `synthesis.loading`, training, preference tuning, benchmarks, the command line.  Downstream: `mars6`, `mars5`.
 
-An architecture is a module with the functions of `mars6.bundled`; a bundle's `architecture` names it.
+A bundle's `architecture` names its `Architecture`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from marstts.audio import Waveform
 from marstts.bundle import (
@@ -23,7 +23,6 @@ from marstts.bundle import (
     check_name,
     copy_tree_without,
     find_bundle,
-    load_bundle,
     model_folder,
     new_bundle,
     part_config,
@@ -31,33 +30,97 @@ from marstts.bundle import (
     read_info,
     replacing,
 )
-from marstts.codec.base import Codec
-from marstts.codec.registry import CodecPart, SnacPart, add_snac_graphs, quantize_codec
+from marstts.codec.base import Codec, CodecSpec
+from marstts.codec.registry import CodecPart, SnacPart, add_snac_graphs, open_codec, quantize_codec
 from marstts.errors import CheckpointError
 from marstts.generation.engine import Engine, EngineKind
 from marstts.generation.request import SamplingConfig
 from marstts.generation.speech_model import SpeechModel
-from marstts.io.config import read_config
+from marstts.io.config import Config
 from marstts.io.precision import WeightFormat
 from marstts.speaker.base import SpeakerEncoder
-from marstts.speaker.registry import EncoderPart, ToyEncoderPart
+from marstts.speaker.registry import EncoderPart, ToyEncoderPart, open_encoder
 from marstts.text.tokenizers.bpe import BPE
 from marstts.weights.parts import MiniPart
 
+if TYPE_CHECKING:
+    from marstts.mars5 import bundled as mars5
+    from marstts.mars6 import bundled as mars6
+
+
+class Architecture(Protocol):
+    """How the models of an architecture are read, written and run; a module with these functions is one.
+
+    A "module" is the architecture's model in PyTorch, "settings" are what `parse_settings` returns, and "config" has the
+    sizes of a model.
+    """
+
+    def parse_settings(self, values: Mapping[str, Any], source: str) -> Config:
+        """Validate the settings of a bundle; ConfigError names `source`."""
+        ...
+
+    def read_sizes(self, folder: Path) -> Config:
+        """The sizes of the model in a model's folder."""
+        ...
+
+    def has_graphs(self, folder: Path) -> bool:
+        """Return True where ONNX Runtime can run the model."""
+        ...
+
+    def open_engine(self, folder: Path, kind: EngineKind) -> Engine[Any]:
+        """The engine of a model's folder; `kind` is not AUTO."""
+        ...
+
+    def torch_engine(self, module: Any) -> Engine[Any]:
+        """The engine of a module that is in memory already."""
+        ...
+
+    def speech_model(
+        self, engine: Any, bundle: Path, settings: Any, sampling: SamplingConfig, guidance: float | None = None
+    ) -> SpeechModel:
+        """The speech model around an engine; `guidance` replaces that of the settings."""
+        ...
+
+    def model_encoders(self, model: Any, codec: Codec) -> Mapping[str, SpeakerEncoder]:
+        """The speaker encoders by role that a model brings itself, over its codec."""
+        ...
+
+    def check_fit(
+        self, source: str, config: Any, tokenizer: BPE, codec: CodecSpec, encoders: Mapping[str, SpeakerEncoder]
+    ) -> None:
+        """Raise CheckpointError that lists everything in which a model and its parts differ."""
+        ...
+
+    def load_model(self, folder: Path) -> Any:
+        """The module of a model's folder, in float32 and evaluation mode."""
+        ...
+
+    def write_model(self, model: Any, folder: Path, weights: WeightFormat) -> None:
+        """Write a model's folder; parameters are rounded to the format in place, but for int8."""
+        ...
+
+    def rewrite_model(self, source: Path, folder: Path, weights: WeightFormat | None, tokenizer: Path) -> None:
+        """Copy a model's folder with graphs as of this version; its weights in int8, or as they are with None."""
+        ...
+
+
 ARCHITECTURES = {"mars6": "marstts.mars6.bundled", "mars5": "marstts.mars5.bundled"}
 """Module of each architecture, imported when first used."""
+
+if TYPE_CHECKING:
+    _CHECKED: tuple[Architecture, ...] = (mars6, mars5)
 
 PUBLISHED_MODELS = dict(zip(PUBLISHED, ("marstts.mars6.published", "marstts.mars5.published"), strict=True))
 """Module that downloads and converts each published model."""
 
 
-def architecture_of(name: str, source: str = "the bundle") -> Any:
-    """The module of an architecture; CheckpointError where this version has none of that name."""
+def architecture_of(name: str, source: str = "the bundle") -> Architecture:
+    """The architecture of a name; CheckpointError where this version has none of that name."""
     if name not in ARCHITECTURES:
         raise CheckpointError(
             f"{source}: architecture {name!r}, but this marstts has {', '.join(ARCHITECTURES)}; update marstts"
         )
-    return import_module(ARCHITECTURES[name])
+    return cast(Architecture, import_module(ARCHITECTURES[name]))
 
 
 def open_engine(folder: Path, kind: EngineKind) -> Engine[Any]:
@@ -77,11 +140,12 @@ def open_model(bundle: Bundle, engine: Engine[Any], guidance: float | None = Non
 
     Raises CheckpointError where the parts of the bundle do not fit one another, ConfigError for a guidance below 1.
     """
-    module, source = architecture_of(bundle.info.architecture, str(bundle.folder)), str(bundle.folder)
-    settings = module.parse_settings(bundle.info.settings, f"{source}/{BUNDLE_FILE}: settings")
-    model = module.speech_model(engine, bundle.folder, settings, bundle.info.sampling, guidance)
-    module.check_fit(source, model.config, model.tokenizer, bundle.codec.spec, bundle.encoders)
-    return model
+    source = str(bundle.folder)
+    architecture = architecture_of(bundle.info.architecture, source)
+    settings = architecture.parse_settings(bundle.info.settings, f"{source}/{BUNDLE_FILE}: settings")
+    model: Any = architecture.speech_model(engine, bundle.folder, settings, bundle.info.sampling, guidance)
+    architecture.check_fit(source, model.config, model.tokenizer, bundle.codec.spec, bundle.encoders)
+    return cast(SpeechModel, model)
 
 
 def model_encoders(model: SpeechModel, codec: Codec) -> Mapping[str, SpeakerEncoder]:
@@ -106,9 +170,10 @@ def load_for_training(model: Path | str) -> Any:
 
 
 def naive_decoder(model: Path | str, prompt: Any) -> Any:
-    """A decoder of a bundle without a KV cache, for benchmarks: `decode_patch(previous (N, P), inputs) -> (P,)`."""
-    info = read_info(find_bundle(model))
-    return architecture_of(info.architecture).naive_decoder(load_for_training(model), prompt)
+    """A decoder of a MARS6 without a KV cache, for benchmarks: `decode_patch(previous (N, P), inputs) -> (P,)`."""
+    from marstts.mars6.bundled import naive_decoder as mars6_decoder
+
+    return mars6_decoder(load_for_training(model), prompt)
 
 
 def export_bundle(
@@ -129,12 +194,14 @@ def export_bundle(
     `codec` and `encoders` (by role) are folders of exported mini ones, which are copied, or descriptions of others.
     The model's parameters are rounded to the format in place. CheckpointError if parts do not fit one another.
     """
-    module = architecture_of(architecture)
+    kind = architecture_of(architecture)
     check_name(name)
+    opened = {role: open_encoder(part, role) for role, part in encoders.items()}
+    kind.check_fit(name, model.config, tokenizer, open_codec(codec).spec, opened)
     info = BundleInfo(
         name=name,
         architecture=architecture,
-        settings=module.parse_settings(settings or {}, "settings").model_dump(),
+        settings=kind.parse_settings(settings or {}, "settings").model_dump(),
         sampling=sampling or SamplingConfig(),
         codec=part_config(codec),
         encoders={role: part_config(part) for role, part in encoders.items()},
@@ -145,16 +212,14 @@ def export_bundle(
 
             export_snac(codec.source, temporary / CODEC_FOLDER, codec.sha256)
         tokenizer.save(temporary / TOKENIZER_FILE)
-        model_folder(temporary, info).mkdir()
-        bundle = load_bundle(temporary)
-        module.check_fit(name, model.config, tokenizer, bundle.codec.spec, bundle.encoders)
-        model_folder(temporary, info).rmdir()
-        module.write_model(model, model_folder(temporary, info), weights)
+        kind.write_model(model, model_folder(temporary, info), weights)
 
 
-def find_alignment(model: Any, tokenizer: BPE, *, architecture: str = "mars6") -> None:
-    """Name in the configuration of a PyTorch module what follows the text in it, so that its bundle has word times."""
-    architecture_of(architecture).find_alignment(model, tokenizer)
+def find_alignment(model: Any, tokenizer: BPE) -> None:
+    """Name the heads that follow the text in the configuration of a MARS6, so that its bundle has word times."""
+    from marstts.mars6.bundled import find_alignment as find_heads
+
+    find_heads(model, tokenizer)
 
 
 def export_like(template: Path | str, folder: Path, model: Any, tokenizer: BPE, *, name: str, **changes: Any) -> None:
@@ -181,11 +246,11 @@ def upgrade_bundle(
     """
     source = find_bundle(source)
     info = read_info(source)
-    module = architecture_of(info.architecture, str(source))
+    architecture = architecture_of(info.architecture, str(source))
     with replacing(folder) as temporary:
         copy_tree_without(source, temporary, info.architecture)
         folders = model_folder(source, info), model_folder(temporary, info)
-        module.rewrite_model(*folders, weights, source / TOKENIZER_FILE)
+        architecture.rewrite_model(*folders, weights, source / TOKENIZER_FILE)
         if weights is WeightFormat.INT8 and isinstance(info.codec, MiniPart):
             return quantize_codec(info.codec, source / CODEC_FOLDER, temporary / CODEC_FOLDER, recordings)
         return add_snac_graphs(info.codec, temporary / CODEC_FOLDER)
@@ -193,17 +258,18 @@ def upgrade_bundle(
 
 def random_bundle(folder: Path, codec: CodecPart, sharpness: float, sentences: list[str], name: str) -> None:
     """Write a bundle of the paper's size with random weights, for measuring speed."""
-    model, tokenizer = architecture_of("mars6").random_model(sharpness, sentences)
+    from marstts.mars6.bundled import random_model
+
+    model, tokenizer = random_model(sharpness, sentences)
     encoders = {role: ToyEncoderPart(size=size) for role, size in model.config.embedding_sizes.items()}
     export_bundle(folder, model, tokenizer, codec=codec, encoders=encoders, name=name)
 
 
 def model_config(model: Path | str) -> Any:
-    """The architecture's configuration of a bundle (name or folder)."""
+    """The sizes of a bundle's model (name or folder)."""
     folder = find_bundle(model)
     info = read_info(folder)
-    module = architecture_of(info.architecture, str(folder))
-    return read_config(module.Mars6Config, model_folder(folder, info) / module.CONFIG_FILE)
+    return architecture_of(info.architecture, str(folder)).read_sizes(model_folder(folder, info))
 
 
 def published_bundle(name: str, *, onnx: bool) -> Path:

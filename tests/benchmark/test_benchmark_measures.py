@@ -18,6 +18,7 @@ from marstts.codec.snac import SnacCodec
 from marstts.errors import BenchmarkError
 from marstts.generation.loop import RunningBatch, sampling_inputs, step
 from marstts.generation.request import RequestState, StopReason
+from marstts.mars6 import bundled
 from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
 
@@ -131,13 +132,12 @@ def test_cold_start_is_timed_from_the_start_of_the_process(toy_bundle):
 def test_a_random_model_speaks_has_a_small_nucleus_and_is_made_once(tmp_path, monkeypatch):
     sizes = {"encoder_dim": 4, "decoder_dim": 32, "codebook_size": 64, "latent_dim": 64}
     monkeypatch.setattr(random_model, "SNAC_24KHZ", {**random_model.SNAC_24KHZ, **sizes})
-    architecture = models.architecture_of("mars6")
-    config = architecture.Mars6Config(
+    config = bundled.Mars6Config(
         text_vocab_size=300, codebook_size=64, width=32, encoder_layers=1, global_layers=1, local_layers=1, heads=4,
         local_heads=2, identity_size=5, style_size=7,
     )  # fmt: skip
     with monkeypatch.context() as patch:
-        patch.setattr(architecture, "Mars6Config", lambda: config)
+        patch.setattr(bundled, "Mars6Config", lambda: config)
         folder = random_model.random_bundle(tmp_path)
 
     weights = models.load_for_training(folder).local_decoder.output.weight

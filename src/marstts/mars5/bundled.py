@@ -21,14 +21,14 @@ from marstts.codec.base import Codec, CodecSpec
 from marstts.errors import CheckpointError, require
 from marstts.generation.engine import EngineKind
 from marstts.generation.request import MAX_GUIDANCE, SamplingConfig, check_guidance
-from marstts.io.config import Config, parse_config
+from marstts.io.config import Config, parse_config, read_config
 from marstts.io.file_errors import printable_name
 from marstts.io.precision import WeightFormat
 from marstts.lazy import lazy_module
 from marstts.mars5.config import Mars5Config
 from marstts.mars5.engines.onnx import graphs_are_complete, open_graphs
 from marstts.mars5.engines.tokens import TokenEngine
-from marstts.mars5.folder import AR_FILE
+from marstts.mars5.folder import AR_FILE, CONFIG_FILE
 from marstts.mars5.pipeline import Pipeline
 from marstts.mars5.profiles import CORRECTED, RELEASED
 from marstts.mars5.sampling import SamplingConfig as ArSamplingConfig
@@ -79,6 +79,11 @@ class Mars5Settings(Config):
 def parse_settings(values: Mapping[str, Any], source: str) -> Mars5Settings:
     """Validate the settings of a bundle."""
     return parse_config(Mars5Settings, dict(values), source)
+
+
+def read_sizes(folder: Path) -> Mars5Config:
+    """The sizes of both models in a model's folder."""
+    return read_config(Mars5Config, folder / CONFIG_FILE)
 
 
 def has_graphs(folder: Path) -> bool:
@@ -169,7 +174,7 @@ def write_model(model: Models, folder: Path, weights: WeightFormat = WeightForma
     checkpoint.write_models(model, folder)
 
 
-def rewrite_model(source: Path, folder: Path, weights: WeightFormat | None, tokenizer: Path | None = None) -> None:
+def rewrite_model(source: Path, folder: Path, weights: WeightFormat | None, tokenizer: Path) -> None:
     """Copy a model's folder and add graphs; with int8 weights, or with those it has.
 
     Raises CheckpointError where the weights are int8 already.

@@ -65,6 +65,11 @@ def parse_settings(values: Mapping[str, Any], source: str) -> Mars6Settings:
     return parse_config(Mars6Settings, dict(values), source)
 
 
+def read_sizes(folder: Path) -> Mars6Config:
+    """The sizes of the model in a model's folder."""
+    return read_config(Mars6Config, folder / CONFIG_FILE)
+
+
 def has_graphs(folder: Path) -> bool:
     """Return True where ONNX Runtime can run the model."""
     return all((folder / name).is_file() for name in GRAPH_FILES)

@@ -23,6 +23,7 @@ from marstts.data.shards import SHARD_PATTERN
 from marstts.data.tokenize import tokenize_manifest
 from marstts.data.workers import Processes
 from marstts.errors import ConfigError, DataError
+from marstts.mars6.config import Mars6Config
 from marstts.models import export_like, load_for_training, model_config
 from marstts.text.tokenizers.bpe import BPE
 from marstts.training import distributed
@@ -143,8 +144,11 @@ def bundle_encoders(base: str) -> Encoders:
 
 def finetune_defaults(base: str) -> PretrainConfig:
     """The configuration for minutes of speech: a low learning rate, dropout, and early stopping by validation."""
+    sizes = model_config(base)
+    if not isinstance(sizes, Mars6Config):
+        raise ConfigError(f"{base}: only a MARS6 can be fine-tuned, and this is a model of another architecture")
     return PretrainConfig(
-        model=model_config(base).model_copy(update={"dropout": DROPOUT}),
+        model=sizes.model_copy(update={"dropout": DROPOUT}),
         loop=LoopConfig(steps=600, log_every=10, validate_every=25, patience=4),
         batching=BatchingConfig(patches_per_batch=500),
         optimizer=OptimizerConfig(
