@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 class Architecture(Protocol):
     """How the models of an architecture are read, written and run; a module with these functions is one.
 
-    A "module" is the architecture's model in PyTorch, "settings" are what `parse_settings` returns, and "config" has the
+    A "module" is the model in PyTorch, "settings" are what `parse_settings` returns, and "config" has the
     sizes of a model.
     """
 

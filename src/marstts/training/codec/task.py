@@ -8,9 +8,10 @@ discriminators may be added.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import torch
@@ -35,7 +36,7 @@ from marstts.training.codec.f0_loss import f0_error_semitones, f0_loss
 from marstts.training.codec.generated_codes import GeneratedCodes
 from marstts.training.codec.losses import Discriminators, SpectralLoss, discriminator_loss, generator_loss
 from marstts.training.codec.phone_loss import AFTER_END, PhoneClassifier
-from marstts.training.codec.segments import Manifests, Segments
+from marstts.training.codec.segments import Manifests, SegmentBatch, Segments
 from marstts.training.codec.speaker_consistency import SpeakerConsistencyLoss
 from marstts.training.codec.timbre_contrast import scale_timbre_contrast
 from marstts.training.corrupt_files import CORRUPT_FILE
@@ -60,6 +61,27 @@ CONTRAST_BATCHES = 32
 """Batches whose references give the mean timbre embedding."""
 
 
+@dataclass(frozen=True)
+class CodecStep:
+    """What the losses of a step are computed from."""
+
+    step: int
+    batch: SegmentBatch
+    output: CodecOutput
+
+
+class Loss(NamedTuple):
+    """One term of the loss: a scalar that is logged, and minimized where its weight is above 0."""
+
+    name: str
+    weight: float
+    value: Tensor
+
+
+LossFunction = Callable[[CodecStep], Iterable[Loss]]
+"""The terms that belong together, such as those of the discriminators."""
+
+
 class CodecTask:
     """The `training.loop.Task` of the codec."""
 
@@ -67,22 +89,7 @@ class CodecTask:
         self, config: CodecTrainingConfig, manifests: Manifests, device: str = "cpu", corrupt: Path | None = None
     ) -> None:
         """`corrupt`: the file that lists recordings of the manifests that cannot be used."""
-        if config.phone_classification and config.stage is Stage.DECODER:
-            raise ConfigError(
-                "phone_classification trains the codes, which the decoder stage leaves as they are; drop one of both"
-            )
-        if config.frequency_warp and (config.stage is Stage.FULL or not config.model.timbre_width):
-            raise ConfigError(
-                'frequency_warp needs the decoder stage and a timbre embedding: set stage = "decoder" and '
-                "model.timbre_width"
-            )
-        knows_speakers = config.model.timbre_width and config.speaker_consistency
-        if config.generated_codes and not (knows_speakers and config.stage is Stage.DECODER):
-            raise ConfigError(
-                'generated_codes needs stage = "decoder", model.timbre_width and [speaker_consistency], its only loss'
-            )
-        if config.timbre_contrast != 1 and not config.model.timbre_width:
-            raise ConfigError("timbre_contrast needs a timbre embedding: set model.timbre_width")
+        check_options(config)
         require_one_process("a codec")
         torch.manual_seed(config.loop.seed)
         self.config, self.device = config, pick_device(device)
@@ -105,6 +112,17 @@ class CodecTask:
         self.speaker_consistency = self.add_speaker_consistency()
         self.segments = Segments(manifests, config, corrupt)
         self.generated_codes = self.read_generated_codes()
+        self.losses = self.loss_functions()
+
+    def loss_functions(self) -> list[LossFunction]:
+        """The terms of the loss that are configured, in the order in which they are added."""
+        optional: list[tuple[object, LossFunction]] = [
+            (self.phone_classifier, self.phone_losses),
+            (self.speaker_consistency, self.consistency_losses),
+            (self.generated_codes, self.generated_losses),
+            (self.discriminators, self.adversarial_losses),
+        ]
+        return [self.reconstruction_losses, *(loss for part, loss in optional if part is not None)]
 
     def add_discriminators(self) -> Discriminators | None:
         """Discriminators and their optimizer, if configured."""
@@ -145,53 +163,64 @@ class CodecTask:
         """One update of the discriminators, if any, and one of the codec."""
         config = self.config
         batch = self.segments.train(step).to(self.device)
-        target = batch.samples
         with autocast(self.device.type, config.precision):
             timbre = self.timbre_of(batch.reference)
             factors = self.frequency_factors(timbre)
-            output, codes, latents, levels, octaves, quantization = self.model(target, batch.f0, timbre, factors)
+            output = self.model(batch.samples, batch.f0, timbre, factors)
         scores: dict[str, float | Tensor] = {}
         if self.discriminators is not None:
-            scores |= self.discriminator_step(self.discriminators, output, target)
-        spectral = self.spectral(output, target, step)
-        pitch = f0_loss(octaves, batch.f0, batch.voiced, config.f0)
-        loss = config.spectral_weight * spectral + config.f0.weight * pitch
-        if config.stage is Stage.FULL:
-            loss = loss + quantization
-        if self.phone_classifier is not None and config.phone_classification:
-            phone_loss, correct = self.phone_classifier(latents, levels, batch.phones)
-            loss = loss + config.phone_classification.weight * phone_loss
-            scores |= {"phone_loss": phone_loss.detach()} | name_accuracies(correct)
-        if self.speaker_consistency is not None and config.speaker_consistency:
-            with autocast(self.device.type, config.precision):
-                other_speaker = self.speaker_consistency(output, target)
-            loss = loss + config.speaker_consistency.weight * other_speaker
-            scores["speaker_consistency"] = other_speaker.detach()
-        if self.generated_codes is not None and config.generated_codes:
-            other_speaker = self.generated_consistency(self.generated_codes, step)
-            loss = loss + config.generated_codes.weight * other_speaker
-            scores["generated_consistency"] = other_speaker.detach()
-        if self.discriminators is not None and config.adversarial and step >= config.adversarial.start_step:
-            with autocast(self.device.type, config.precision):
-                adversarial, features = generator_loss(self.discriminators, output, target)
-            loss = loss + config.adversarial.weight * adversarial
-            loss = loss + config.adversarial.feature_matching_weight * features
-            scores |= {"adversarial": adversarial.detach(), "feature_matching": features.detach()}
+            scores |= self.discriminator_step(self.discriminators, output.samples, batch.samples)
+        made = CodecStep(step, batch, output)
+        terms = [term for losses in self.losses for term in losses(made)]
+        loss = cast(Tensor, sum(term.weight * term.value for term in terms if term.weight))
         minimize(self.optimizer, loss, learning_rate(step, config.loop.steps, config.schedule), GRAD_CLIP_NORM)
         if config.stage is Stage.FULL:
-            self.reset_dead_codes(codes, target, step)
-        scores |= {f"perplexity{level}": perplexity(c, config.model.codebook_size) for level, c in enumerate(codes)}
-        return scores | {
-            "spectral": spectral.detach(), "f0_loss": pitch.detach(), "quantization": quantization.detach()
-        }  # fmt: skip
+            self.reset_dead_codes(output.codes, batch.samples, step)
+        usage = (perplexity(codes, config.model.codebook_size) for codes in output.codes)
+        scores |= {f"perplexity{level}": value for level, value in enumerate(usage)}
+        return scores | {term.name: term.value.detach() for term in terms}
 
-    def generated_consistency(self, generated: GeneratedCodes, step: int) -> Tensor:
-        """Speaker consistency () of decoded takes with the recordings whose voices they should have."""
+    def reconstruction_losses(self, made: CodecStep) -> Iterator[Loss]:
+        """Spectra, F0 and, where the codes are trained, quantization."""
+        config, batch, output = self.config, made.batch, made.output
+        yield Loss("spectral", config.spectral_weight, self.spectral(output.samples, batch.samples, made.step))
+        yield Loss("f0_loss", config.f0.weight, f0_loss(output.octaves, batch.f0, batch.voiced, config.f0))
+        yield Loss("quantization", float(config.stage is Stage.FULL), output.loss)
+
+    def phone_losses(self, made: CodecStep) -> Iterator[Loss]:
+        """Phones by the latents and by the sum of the first levels."""
+        assert self.phone_classifier is not None and self.config.phone_classification is not None
+        loss, correct = self.phone_classifier(made.output.latents, made.output.levels, made.batch.phones)
+        yield Loss("phone_loss", self.config.phone_classification.weight, loss)
+        for name, accuracy in name_accuracies(correct).items():
+            yield Loss(name, 0.0, accuracy)
+
+    def consistency_losses(self, made: CodecStep) -> Iterator[Loss]:
+        """Speaker consistency of the output."""
+        assert self.speaker_consistency is not None and self.config.speaker_consistency is not None
+        with autocast(self.device.type, self.config.precision):
+            loss = self.speaker_consistency(made.output.samples, made.batch.samples)
+        yield Loss("speaker_consistency", self.config.speaker_consistency.weight, loss)
+
+    def generated_losses(self, made: CodecStep) -> Iterator[Loss]:
+        """Speaker consistency of decoded takes with the recordings whose voices they should have."""
         assert self.speaker_consistency is not None
-        batch = generated.train(step).to(self.device)
+        assert self.generated_codes is not None and self.config.generated_codes is not None
+        batch = self.generated_codes.train(made.step).to(self.device)
         with autocast(self.device.type, self.config.precision):
             output = self.model.decode(batch.codes, self.model.timbre_of(batch.reference))
-            return self.speaker_consistency(output, batch.target)
+            loss = self.speaker_consistency(output, batch.target)
+        yield Loss("generated_consistency", self.config.generated_codes.weight, loss)
+
+    def adversarial_losses(self, made: CodecStep) -> Iterator[Loss]:
+        """The discriminators' scores and features of the output; nothing before their first steps are done."""
+        assert self.discriminators is not None and self.config.adversarial is not None
+        if made.step < self.config.adversarial.start_step:
+            return
+        with autocast(self.device.type, self.config.precision):
+            loss, features = generator_loss(self.discriminators, made.output.samples, made.batch.samples)
+        yield Loss("adversarial", self.config.adversarial.weight, loss)
+        yield Loss("feature_matching", self.config.adversarial.feature_matching_weight, features)
 
     def timbre_of(self, reference: Tensor) -> Tensor | None:
         """reference (B, N) -> timbre embeddings (B, V), random rows zero; None for a codec without them."""
@@ -297,6 +326,26 @@ class CodecTask:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             return cast(CodecOutput, self.model(samples, f0, timbre))
+
+
+def check_options(config: CodecTrainingConfig) -> None:
+    """Raise ConfigError where options contradict each other."""
+    if config.phone_classification and config.stage is Stage.DECODER:
+        raise ConfigError(
+            "phone_classification trains the codes, which the decoder stage leaves as they are; drop one of both"
+        )
+    if config.frequency_warp and (config.stage is Stage.FULL or not config.model.timbre_width):
+        raise ConfigError(
+            'frequency_warp needs the decoder stage and a timbre embedding: set stage = "decoder" and '
+            "model.timbre_width"
+        )
+    knows_speakers = config.model.timbre_width and config.speaker_consistency
+    if config.generated_codes and not (knows_speakers and config.stage is Stage.DECODER):
+        raise ConfigError(
+            'generated_codes needs stage = "decoder", model.timbre_width and [speaker_consistency], its only loss'
+        )
+    if config.timbre_contrast != 1 and not config.model.timbre_width:
+        raise ConfigError("timbre_contrast needs a timbre embedding: set model.timbre_width")
 
 
 @torch.no_grad()
