@@ -109,6 +109,7 @@ class ScriptedModel:
     embedding_sizes: Mapping[str, int] = field(default_factory=lambda: {"identity": 5, "style": 7})
     architecture: str = "scripted"
     is_incremental: bool = True
+    reads_typed_text: bool = False
     patch_rate: float | None = None
 
     def prompt(self, text: str, voice: Voice) -> ScriptedPrompt:

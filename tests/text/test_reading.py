@@ -12,7 +12,7 @@ from marstts.errors import TextError
 from marstts.text.language import describe_left_out, foreign_language
 from marstts.text.lexicon import Lexicon
 from marstts.text.normalize import normalize
-from marstts.text.reading import read_stream, read_text, stream_sentences
+from marstts.text.reading import as_typed, read_stream, read_text, stream_sentences
 from marstts.text.rules.characters import is_readable
 from marstts.text.segments import Pauses
 from marstts.text.sentences import split_sentences
@@ -240,3 +240,17 @@ def test_pauses_of_paragraphs_and_scenes_are_options() -> None:
 def test_ssml_states_its_pauses_itself() -> None:
     segments = read_text("<speak><p>One.</p><p>Two.</p></speak>").segments
     assert {(each.boundary.value, each.pause_seconds) for each in segments} == {("sentence", 0.4)}
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("It cost $5. SHE paid in 1999!", ("It cost $5.", "SHE paid in 1999!")),
+        ("The  BBC's - well-known - man\nsaid: no.", ("The BBC's - well-known - man said: no.",)),
+        ("A \u2013 dash… [pause:0.5s] Then 20%.", ("A \u2013 dash…", "Then 20%.")),
+    ],
+)
+def test_a_text_can_be_read_as_it_was_typed(text: str, sentences: tuple[str, ...]) -> None:
+    reading = read_text(text, spell=as_typed)
+    assert reading.sentences == sentences and not any(passage.left_out for passage in reading.passages)
+    assert read_text(text).sentences != sentences

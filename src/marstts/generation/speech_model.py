@@ -45,6 +45,11 @@ class SpeechModel(Protocol):
         """True where the codes of a patch are final as soon as it is sampled, so that audio can be streamed."""
         ...
 
+    @property
+    def reads_typed_text(self) -> bool:
+        """True where the model reads texts as people type them, with numbers, capitals and marks."""
+        ...
+
     def prompt(self, text: str, voice: Voice) -> Prompt:
         """Build what `engine.start` takes for `text` spoken by `voice`.
 

@@ -45,6 +45,9 @@ class Mars5Speech:
     architecture: str = "mars5"
     is_incremental: bool = False
 
+    reads_typed_text: bool = True
+    """Punctuation and capitals control prosody, as in the release."""
+
     @property
     def config(self) -> Mars5Config:
         """The sizes of both models."""

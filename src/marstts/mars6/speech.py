@@ -45,6 +45,7 @@ class Mars6Speech:
 
     architecture: str = "mars6"
     is_incremental: bool = True
+    reads_typed_text: bool = False
     patch_rate: float | None = None
 
     @property

@@ -12,7 +12,8 @@ from marstts.errors import TextError
 from marstts.synthesis.written_forms import SpokenSegment, with_forms
 from marstts.text.language import warnings_of
 from marstts.text.lexicon import Lexicon
-from marstts.text.reading import Passage, read_stream, read_text
+from marstts.text.normalize import normalize_block
+from marstts.text.reading import Passage, as_typed, read_stream, read_text
 from marstts.text.ssml import is_ssml
 
 MAX_WHOLE_CHARACTERS = 4000
@@ -27,15 +28,21 @@ LANGUAGE_CHARACTERS = 2000
 class PreparedText:
     """An iterator of segments that have words. A short text is read at once, a long one as the segments are needed."""
 
-    def __init__(self, text: str, lexicon: Lexicon | None = None) -> None:
-        """Read the first segment; raises TextError where there is none, or where SSML is malformed."""
+    def __init__(self, text: str, lexicon: Lexicon | None = None, *, is_typed: bool = False) -> None:
+        """Read the first segment; raises TextError where there is none, or where SSML is malformed.
+
+        `is_typed`: the model reads texts as people type them (`SpeechModel.reads_typed_text`).
+        """
+        spell = as_typed if is_typed else normalize_block
         self._text, self._start = text, text[:LANGUAGE_CHARACTERS]
         self._left_out: dict[str, None] = {}
         self._has_emphasis = False
         is_document = is_ssml(text)
         self.is_whole = is_document or len(text) <= MAX_WHOLE_CHARACTERS
         """Whether all of the text is read already, so that `warning` covers it."""
-        self._segments = self._read(read_text(text, lexicon).passages if is_document else read_stream([text], lexicon))
+        self._segments = self._read(
+            read_text(text, lexicon, spell=spell).passages if is_document else read_stream([text], lexicon, spell=spell)
+        )
         known = list(self._segments) if self.is_whole else []
         self.voices = tuple(dict.fromkeys(segment.voice for segment in known if segment.voice is not None))
         """Names of the voices that the text asks for, as far as it is read."""

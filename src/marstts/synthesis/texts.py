@@ -68,7 +68,7 @@ class TextRun:
         if self.speed != 1.0:
             require("av", "formats")
         self._voices: dict[str | None, Voice] = {None: self._first_voice(self.voice)}
-        self.prepared = PreparedText(self.text, self.session.lexicon)
+        self.prepared = PreparedText(self.text, self.session.lexicon, is_typed=self.session.model.reads_typed_text)
         for name in self.prepared.voices:
             self._voice_of(name)
         self._rate_problem = missing_rates() if self.prepared.has_rates else None

@@ -7,7 +7,7 @@ The text may come in pieces: a passage is given as soon as its last sentence is 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from marstts.errors import DataError, TextError
@@ -32,6 +32,15 @@ _MARK = re.compile(
     rf"{VOICE_MARK}|\[pause(?::\s?(?P<number>[0-9]{{1,5}}(?:\.[0-9]{{1,3}})?)\s?(?P<unit>ms|s)?)?\]", re.IGNORECASE
 )
 _VOICE = re.compile(VOICE_MARK)
+
+
+Speller = Callable[[str, Trace], str]
+"""A block of text as a model reads it; records which rules were applied."""
+
+
+def as_typed(text: str, trace: Trace) -> str:
+    """The block as a person typed it, for models that were trained on such texts; white space becomes one space."""
+    return " ".join(text.split())
 
 
 @dataclass(frozen=True)
@@ -66,8 +75,12 @@ class Reading:
         return tuple(segment.text for segment in self.segments if segment.text)
 
 
-def read_text(text: str, lexicon: Lexicon | None = None, pauses: Pauses = USUAL_PAUSES) -> Reading:
+def read_text(
+    text: str, lexicon: Lexicon | None = None, pauses: Pauses = USUAL_PAUSES, spell: Speller = normalize_block
+) -> Reading:
     """`text` as it is spoken; a text that begins with `<speak` is SSML.
+
+    `spell` is `as_typed` for models that read texts as people type them.
 
     Raises TextError where SSML is malformed, or where an override is no pronunciation.
     """
@@ -75,10 +88,12 @@ def read_text(text: str, lexicon: Lexicon | None = None, pauses: Pauses = USUAL_
     if is_ssml(text):
         document = read_ssml(text)
         warnings += document.warnings
-        passages = [passage for part in document.segments for passage in _read_segment(part, lexicon or Lexicon())]
+        passages = [
+            passage for part in document.segments for passage in _read_segment(part, lexicon or Lexicon(), spell)
+        ]
         words = " ".join(part.text for part in document.segments)
     else:
-        passages = list(read_stream([text], lexicon, pauses))
+        passages = list(read_stream([text], lexicon, pauses, spell))
         words = text
     return Reading(
         tuple(passages), tuple(warnings + warnings_of((run for passage in passages for run in passage.left_out), words))
@@ -86,10 +101,13 @@ def read_text(text: str, lexicon: Lexicon | None = None, pauses: Pauses = USUAL_
 
 
 def read_stream(
-    pieces: Iterable[str], lexicon: Lexicon | None = None, pauses: Pauses = USUAL_PAUSES
+    pieces: Iterable[str],
+    lexicon: Lexicon | None = None,
+    pauses: Pauses = USUAL_PAUSES,
+    spell: Speller = normalize_block,
 ) -> Iterator[Passage]:
     """The passages of a text that comes in pieces, each as soon as it is complete; never SSML."""
-    yield from _close_all(_read_blocks(pieces, lexicon or Lexicon(), Segment(), pauses))
+    yield from _close_all(_read_blocks(pieces, lexicon or Lexicon(), Segment(), pauses, spell))
 
 
 def stream_sentences(pieces: Iterable[str], lexicon: Lexicon | None = None) -> Iterator[str]:
@@ -120,11 +138,12 @@ def _closed(passage: Passage) -> Passage:
     return replace(passage, segments=(*first, replace(last, text=close(last.text) if last.text else "")))
 
 
-def _read_segment(part: Segment, lexicon: Lexicon) -> Iterator[Passage]:
+def _read_segment(part: Segment, lexicon: Lexicon, spell: Speller) -> Iterator[Passage]:
     """The passages of one part of an SSML document; the pause of the part follows the last."""
     style = replace(part, pause_seconds=0.0)
     passages = [
-        _without_boundaries(each) for each in _close_all(_read_blocks([part.text], lexicon, style, _STATED_PAUSES))
+        _without_boundaries(each)
+        for each in _close_all(_read_blocks([part.text], lexicon, style, _STATED_PAUSES, spell))
     ]
     if part.pause_seconds and passages and passages[-1].segments:
         *first, last = passages[-1].segments
@@ -144,25 +163,25 @@ def _without_boundaries(passage: Passage) -> Passage:
 
 
 def _read_blocks(
-    pieces: Iterable[str], lexicon: Lexicon, style: Segment, pauses: Pauses
+    pieces: Iterable[str], lexicon: Lexicon, style: Segment, pauses: Pauses, spell: Speller
 ) -> Iterator[tuple[Block, Passage]]:
     """The blocks and their passages; `[voice:NAME]` changes the voice of all that follows."""
     default = style.voice
     for block in cut_blocks(pieces):
-        passage, voice = _read_block(block, lexicon, style, default, pauses)
+        passage, voice = _read_block(block, lexicon, style, default, pauses, spell)
         style = replace(style, voice=voice)
         yield block, passage
 
 
 def _read_block(
-    block: Block, lexicon: Lexicon, style: Segment, default: str | None, pauses: Pauses
+    block: Block, lexicon: Lexicon, style: Segment, default: str | None, pauses: Pauses, spell: Speller
 ) -> tuple[Passage, str | None]:
     """The passage of a block, and the voice at its end."""
     trace = Trace()
     segments: list[Segment] = []
     start = 0
     for mark in _MARK.finditer(block.text):
-        segments += _speak(_respelled(block.text[start : mark.start()], lexicon, trace), trace, style)
+        segments += _speak(_respelled(block.text[start : mark.start()], lexicon, trace), trace, style, spell)
         if mark["voice"] is None:
             segments = _pause_after(segments, _seconds(mark), style)
             trace.record("pause", mark[0], f"{_seconds(mark):g} s of silence")
@@ -173,7 +192,7 @@ def _read_block(
         start = mark.end()
     if block.kind is Kind.SCENE:
         return Passage("", (replace(style, boundary=Boundary.SCENE, pause_seconds=pauses.scene),), (), ()), style.voice
-    last = _speak(_respelled(block.text[start:], lexicon, trace), trace, style)
+    last = _speak(_respelled(block.text[start:], lexicon, trace), trace, style, spell)
     if last and block.kind is Kind.HEADING:
         last[-1] = replace(last[-1], pause_seconds=pauses.heading)
     segments += last
@@ -192,8 +211,8 @@ def _respelled(text: str, lexicon: Lexicon, trace: Trace) -> str:
         raise TextError(f"{text[:40]!r}: {error}") from error
 
 
-def _speak(text: str, trace: Trace, style: Segment) -> list[Segment]:
-    sentences = split_sentences(normalize_block(text, trace), MAX_SENTENCE_CHARACTERS)
+def _speak(text: str, trace: Trace, style: Segment, spell: Speller) -> list[Segment]:
+    sentences = split_sentences(spell(text, trace), MAX_SENTENCE_CHARACTERS)
     return [
         replace(style, text=sentence, emphasized=tuple(word for word in style.emphasized if word in sentence))
         for sentence in sentences
