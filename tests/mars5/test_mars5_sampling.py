@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from marstts.mars5.sampling import SamplingConfig, filter_logits, penalize_early_end, penalize_repetition, sample_tokens
+from marstts.mars5.sampling import TokenSampling, filter_logits, penalize_early_end, penalize_repetition, sample_tokens
 
 LOGITS = np.random.default_rng(0).standard_normal((3, 11)).astype(np.float32)
-PLAIN = SamplingConfig(temperature=1.0, top_k=0, top_p=1.0, freq_penalty=0, presence_penalty=0, eos_penalty_factor=0)
+PLAIN = TokenSampling(temperature=1.0, top_k=0, top_p=1.0, freq_penalty=0, presence_penalty=0, eos_penalty_factor=0)
 
 
 def pick(
-    logits: np.ndarray, generated: list[list[int]], config: SamplingConfig, uniform: float = 0.5, **kw: int
+    logits: np.ndarray, generated: list[list[int]], config: TokenSampling, uniform: float = 0.5, **kw: int
 ) -> list:
     uniforms = np.full(len(logits), uniform)
     options = {"first_legal": 4, "end": 10} | kw
@@ -79,4 +79,4 @@ def test_filters_narrow_the_choice() -> None:
 )
 def test_impossible_settings_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        SamplingConfig(**wrong)
+        TokenSampling(**wrong)

@@ -14,8 +14,7 @@ from marstts.codec.toy import ToyCodec
 from marstts.errors import CheckpointError, ConfigError, TextError, VoiceError
 from marstts.generation.engine import EngineKind, PatchSampler
 from marstts.generation.loop import generate, sample_positions, sampling_inputs
-from marstts.generation.request import Limits, Request, RequestState, StopReason
-from marstts.generation.request import SamplingConfig as LoopSampling
+from marstts.generation.request import Limits, Request, RequestState, SamplingConfig, StopReason
 from marstts.io.precision import WeightFormat
 from marstts.mars5 import bundled
 from marstts.mars5.engines.tokens import TokenEngine, TokenNumbers
@@ -23,14 +22,14 @@ from marstts.mars5.engines.torch import runnable
 from marstts.mars5.pipeline import Pipeline
 from marstts.mars5.profiles import RELEASED
 from marstts.mars5.prompt import SpeechPrompt
-from marstts.mars5.sampling import SamplingConfig
+from marstts.mars5.sampling import TokenSampling
 from marstts.mars5.speech import Mars5SpeakerEncoder, Mars5Speech
 from marstts.mars5.steps import DiffusionConfig
 from marstts.mars5.text import END_OF_SPEECH, JointVocabulary, SpeechBPE
 from marstts.voice import Prefix, Voice
 
 CODEC = ToyCodec(codebook_size=CODES, hop_lengths=(400,) * LEVELS)
-SAMPLING = SamplingConfig(top_k=0, temperature=1.5, eos_penalty_factor=0.0)
+SAMPLING = TokenSampling(top_k=0, temperature=1.5, eos_penalty_factor=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +205,7 @@ def test_a_folder_becomes_a_speech_model(tmp_path: Path) -> None:
     engine = bundled.open_engine(tmp_path / "mars5", EngineKind.TORCH)
     values = {"sampling": {"temperature": 1.5}, "diffusion": {"timesteps": 3}, "profile": "released"}
     settings = bundled.parse_settings(values, "bundle.json")
-    sampling = LoopSampling(top_p=1.0)
+    sampling = SamplingConfig(top_p=1.0)
     model = bundled.speech_model(engine, tmp_path, settings, sampling, guidance=2.5)
     assert (model.pipeline.diffusion.nar_guidance_w, model.pipeline.profile) == (2.5, RELEASED)
     assert (model.engine.sampling.temperature, model.sampling, model.patch_rate) == (1.5, sampling, 16.0)
@@ -232,5 +231,5 @@ def test_bundles_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         bundled.open_engine(tmp_path / "mars5", EngineKind.ONNX)
     with pytest.raises(ConfigError, match="guidance"):
         engine = bundled.torch_engine(parts)
-        bundled.speech_model(engine, tmp_path, bundled.parse_settings({}, ""), LoopSampling(), guidance=0.5)
+        bundled.speech_model(engine, tmp_path, bundled.parse_settings({}, ""), SamplingConfig(), guidance=0.5)
     assert not bundled.has_graphs(tmp_path / "mars5")

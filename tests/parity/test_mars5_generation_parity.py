@@ -16,16 +16,15 @@ from torch import Tensor, nn
 from marstts.audio import Waveform
 from marstts.errors import VoiceError
 from marstts.generation.loop import generate
-from marstts.generation.request import Limits, StopReason
-from marstts.generation.request import SamplingConfig as LoopSampling
+from marstts.generation.request import Limits, SamplingConfig, StopReason
 from marstts.mars5.ar import CodecLM, DecoderState, frames_before_padding
 from marstts.mars5.checkpoint import Models
 from marstts.mars5.engines.tokens import TokenEngine
 from marstts.mars5.engines.torch import TorchAR, runnable
 from marstts.mars5.nar import Conditioning
 from marstts.mars5.profiles import CORRECTED, RELEASED
-from marstts.mars5.prompt import Prompt, Speaker, SpeechPrompt
-from marstts.mars5.sampling import SamplingConfig
+from marstts.mars5.prompt import Mars5Prompt, Speaker, SpeechPrompt
+from marstts.mars5.sampling import TokenSampling
 from marstts.mars5.tts import InferenceConfig, Mars5TTS
 
 
@@ -58,9 +57,9 @@ def find_run(golden5: Golden, name: str) -> dict[str, Any]:
     return next(run for run in golden5.record["ar"]["generation"] if run["name"] == name)
 
 
-def sampling_of(run: dict[str, Any]) -> SamplingConfig:
+def sampling_of(run: dict[str, Any]) -> TokenSampling:
     args = run["args"]
-    return SamplingConfig(
+    return TokenSampling(
         temperature=args["temperature"], top_k=args["topk"], top_p=args["top_p"], typical_p=args["typical_p"],
         freq_penalty=args["alpha_frequency"], presence_penalty=args["alpha_presence"],
         rep_penalty_window=args["penalty_window"], eos_penalty_decay=args["eos_penalty_decay"],
@@ -91,12 +90,12 @@ def speak(golden5: Golden, model: CodecLM, runs: list[dict[str, Any]]) -> None:
     for run, estimate in zip(runs, estimates, strict=True):
         speaker = Speaker(speaker_vector, speaker_vector, np.zeros((0, 8), np.int64))
         ids, nothing = np.array(run["prompt"], dtype=np.int64), np.zeros(0, np.int64)
-        given = Prompt(ids, nothing, np.zeros((0, 8), np.int64), speaker, num_characters=estimate or 0)
+        given = Mars5Prompt(ids, nothing, np.zeros((0, 8), np.int64), speaker, num_characters=estimate or 0)
         prompts.append(SpeechPrompt(given, nothing[:, None]))
     results = generate(
         engine, prompts, top_p=[sampling.top_p] * len(runs),
         limits=[Limits(0, run["max_len"] - len(run["prompt"])) for run in runs],
-        rngs=[Replay(run["uniforms"]) for run in runs], sampling=LoopSampling(),  # type: ignore[misc]
+        rngs=[Replay(run["uniforms"]) for run in runs], sampling=SamplingConfig(),  # type: ignore[misc]
     )  # fmt: skip
     for run, generated in zip(runs, results, strict=True):
         tokens = engine.numbers.joint_ids[generated.tokens[:, 0]]

@@ -7,7 +7,7 @@ import pytest
 from mars5_golden import Golden, open_golden
 from numpy.typing import NDArray
 
-from marstts.mars5.sampling import SamplingConfig, filter_logits, penalize_early_end, penalize_repetition
+from marstts.mars5.sampling import TokenSampling, filter_logits, penalize_early_end, penalize_repetition
 from marstts.mars5.text import read_speech_tokenizer, read_text_tokenizer
 from marstts.mars5.trim import audible_span
 
@@ -75,9 +75,9 @@ def apply(
             ]
         )  # fmt: skip
     if function == "top_k_top_p_filtering":
-        return filter_logits(logits, SamplingConfig.model_validate(neutral | settings))
+        return filter_logits(logits, TokenSampling.model_validate(neutral | settings))
     assert function == "apply_typical_p"
-    return filter_logits(logits, SamplingConfig.model_validate(neutral | {"typical_p": settings["mass"]}))
+    return filter_logits(logits, TokenSampling.model_validate(neutral | {"typical_p": settings["mass"]}))
 
 
 def test_trimming(golden5: Golden) -> None:

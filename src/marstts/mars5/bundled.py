@@ -31,7 +31,7 @@ from marstts.mars5.engines.tokens import TokenEngine
 from marstts.mars5.folder import AR_FILE, CONFIG_FILE
 from marstts.mars5.pipeline import Pipeline
 from marstts.mars5.profiles import CORRECTED, RELEASED
-from marstts.mars5.sampling import SamplingConfig as ArSamplingConfig
+from marstts.mars5.sampling import TokenSampling
 from marstts.mars5.speech import ROLE, TOKENS_PER_SECOND, Mars5SpeakerEncoder, Mars5Speech
 from marstts.mars5.steps import DiffusionConfig
 from marstts.onnx.export import lossless_format
@@ -61,7 +61,7 @@ class ProfileName(str, Enum):
 class Mars5Settings(Config):
     """Settings of a bundle that only MARS5 has."""
 
-    sampling: ArSamplingConfig = ArSamplingConfig()
+    sampling: TokenSampling = TokenSampling()
     """Sampling of speech tokens; top-p is in the bundle's sampling settings."""
 
     diffusion: DiffusionConfig = DiffusionConfig()

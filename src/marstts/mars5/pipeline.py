@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from marstts.errors import TextError
 from marstts.mars5.profiles import CORRECTED, Profile
-from marstts.mars5.prompt import CloneMode, Prompt, Speaker, build_prompt, check_codes
+from marstts.mars5.prompt import CloneMode, Mars5Prompt, Speaker, build_prompt, check_codes
 from marstts.mars5.repaint import Draws, Given, repaint
 from marstts.mars5.runtime import RunnableModels, StepInputs
 from marstts.mars5.schedule import cosine_schedule, subsample
@@ -45,7 +45,7 @@ class Pipeline:
         batch, lengths = codes[None], np.array([len(codes)])
         return Speaker(ar.encode_speaker(batch, lengths)[0], nar.encode_speaker(batch, lengths)[0], codes, transcript)
 
-    def prompt(self, text: str, speaker: Speaker, mode: CloneMode) -> Prompt:
+    def prompt(self, text: str, speaker: Speaker, mode: CloneMode) -> Mars5Prompt:
         """`text` to be spoken by `speaker`.
 
         Raises TextError where the text is empty or too long, VoiceError where a deep clone lacks its transcript.
@@ -59,7 +59,7 @@ class Pipeline:
             )
         return prompt
 
-    def level0(self, prompt: Prompt, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
+    def level0(self, prompt: Mars5Prompt, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
         """Level-0 codes (T,) of generated tokens (N,), after the reference's where the profile requires it."""
         if self.profile.reference_copies > 1:
             tokens = np.concatenate((prompt.speech_ids, tokens))
@@ -67,7 +67,7 @@ class Pipeline:
 
     def codes(
         self,
-        prompts: Sequence[Prompt],
+        prompts: Sequence[Mars5Prompt],
         tokens: Sequence[NDArray[np.int64]],
         rngs: Sequence[np.random.Generator],
     ) -> list[Codes]:
@@ -85,7 +85,7 @@ class Pipeline:
 
     def fill(
         self,
-        prompts: Sequence[Prompt],
+        prompts: Sequence[Mars5Prompt],
         spoken: Sequence[NDArray[np.int64]],
         rngs: Sequence[np.random.Generator],
     ) -> list[Codes]:
@@ -115,7 +115,7 @@ class Pipeline:
         )
         return [row[:length] for row, length in zip(codes, given.lengths, strict=True)]
 
-    def given(self, prompts: Sequence[Prompt], spoken: Sequence[NDArray[np.int64]]) -> Given:
+    def given(self, prompts: Sequence[Mars5Prompt], spoken: Sequence[NDArray[np.int64]]) -> Given:
         """The codes known before the diffusion: prefixes on all levels, level 0 everywhere."""
         lengths = tuple(len(prompt.prefix) + len(level) for prompt, level in zip(prompts, spoken, strict=True))
         shape = (len(prompts), max(lengths), self.models.nar.config.levels)
@@ -131,7 +131,7 @@ class Pipeline:
             known = known | held
         return Given(codes, known, held, lengths)
 
-    def text_batch(self, prompts: Sequence[Prompt]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def text_batch(self, prompts: Sequence[Mars5Prompt]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Text ids (B, S), padded with 0, and their lengths (B,)."""
         lengths = [len(prompt.text_ids) for prompt in prompts]
         ids = np.zeros((len(prompts), max(lengths)), np.int64)

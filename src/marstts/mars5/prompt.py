@@ -48,7 +48,7 @@ class Speaker:
 
 
 @dataclass(frozen=True, eq=False)
-class Prompt:
+class Mars5Prompt:
     """The prompt of one utterance."""
 
     text_ids: NDArray[np.int64]
@@ -75,7 +75,7 @@ class Prompt:
 class SpeechPrompt:
     """A prompt in the form of `generation`'s requests."""
 
-    given: Prompt
+    given: Mars5Prompt
 
     prefix_tokens: NDArray[np.int64]
     """(N, 1) numbers of the prefix's tokens, as the engine counts them."""
@@ -131,7 +131,7 @@ def build_prompt(
     vocabulary: JointVocabulary,
     *,
     spell: Callable[[str, str | None], str] = prompt_string,
-) -> Prompt:
+) -> Mars5Prompt:
     """`text` to be spoken by `speaker`; `spell` makes the string the models read of text and transcript.
 
     Raises TextError where there is no text, VoiceError where a deep clone has no transcript.
@@ -142,7 +142,7 @@ def build_prompt(
         if speaker.transcript is None or not speaker.transcript.strip():
             raise VoiceError("a deep clone needs the words of its reference: give the transcript, or clone shallowly")
         transcript, codes = speaker.transcript, speaker.codes
-    return Prompt(
+    return Mars5Prompt(
         text_ids=np.array(vocabulary.text.encode(spell(text, transcript)), dtype=np.int64),
         speech_ids=vocabulary.encode_speech(codes[:, 0]),
         prefix=codes,

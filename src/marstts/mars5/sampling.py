@@ -21,7 +21,7 @@ ALL_TYPICAL = 0.999
 """A larger mass switches typical sampling off, as published."""
 
 
-class SamplingConfig(Config):
+class TokenSampling(Config):
     """Sampling of speech tokens. Names and defaults are the release's."""
 
     temperature: float = Field(0.7, gt=0)
@@ -76,7 +76,7 @@ def penalize_early_end(
     return penalized
 
 
-def filter_logits(logits: Logits, config: SamplingConfig, top_p: ArrayLike | None = None) -> Logits:
+def filter_logits(logits: Logits, config: TokenSampling, top_p: ArrayLike | None = None) -> Logits:
     """Temperature, then top-k, top-p and typical sampling: (B, V) -> (B, V).
 
     `top_p`, a number or (B,), replaces the configuration's.
@@ -92,7 +92,7 @@ def sample_tokens(
     logits: Logits,
     generated: Sequence[Sequence[int]],
     estimates: Sequence[int | None],
-    config: SamplingConfig,
+    config: TokenSampling,
     uniforms: Uniforms,
     *,
     first_legal: int,

@@ -25,17 +25,16 @@ from torch import Tensor
 from marstts.audio import Waveform, trim_silence
 from marstts.errors import AudioError, ConfigError, TextError
 from marstts.generation.loop import generate
-from marstts.generation.request import Limits, StopReason
-from marstts.generation.request import SamplingConfig as LoopSampling
+from marstts.generation.request import Limits, SamplingConfig, StopReason
 from marstts.io.config import Config
 from marstts.mars5.checkpoint import Models, Source, load_models, load_released
 from marstts.mars5.engines.tokens import TokenEngine
 from marstts.mars5.engines.torch import runnable
 from marstts.mars5.pipeline import Pipeline
 from marstts.mars5.profiles import RELEASED, LengthLimit, Profile, Trim
-from marstts.mars5.prompt import CloneMode, Prompt, Speaker, SpeechPrompt
+from marstts.mars5.prompt import CloneMode, Mars5Prompt, Speaker, SpeechPrompt
 from marstts.mars5.published import AR_FILES, HUB_MODEL, NAR_FILES, download_pickles
-from marstts.mars5.sampling import SamplingConfig
+from marstts.mars5.sampling import TokenSampling
 from marstts.mars5.steps import DiffusionConfig
 from marstts.mars5.trim import audible_span
 from marstts.weights.pretrained import find_file
@@ -49,7 +48,7 @@ MAX_REFERENCE_SECONDS = 60.0
 """Longer references are refused: attention over their frames grows with the square, and six seconds are best."""
 
 
-class Encoder(Protocol):
+class ReferenceEncoder(Protocol):
     """Waveforms to codes (T, L); `encodec.EncodecEncoder` is one."""
 
     def encode(self, waveform: Waveform) -> NDArray[np.int64]: ...
@@ -108,9 +107,9 @@ class InferenceConfig:
             raise ConfigError(f"impossible settings: {complaints}") from error
 
     @property
-    def sampling(self) -> SamplingConfig:
+    def sampling(self) -> TokenSampling:
         """Sampling settings of the AR."""
-        return SamplingConfig(**self._part(SamplingConfig))
+        return TokenSampling(**self._part(TokenSampling))
 
     @property
     def diffusion(self) -> DiffusionConfig:
@@ -146,7 +145,7 @@ class Mars5TTS:
         device: torch.device | str | None = None,
         *,
         profile: Profile = RELEASED,
-        encoder: Encoder | None = None,
+        encoder: ReferenceEncoder | None = None,
         vocoder: Vocoder | None = None,
     ) -> None:
         """Checkpoints are files, or what `torch.load` gives for a published `.pt`.
@@ -163,7 +162,7 @@ class Mars5TTS:
         device: torch.device | str | None = None,
         *,
         profile: Profile = RELEASED,
-        encoder: Encoder | None = None,
+        encoder: ReferenceEncoder | None = None,
         vocoder: Vocoder | None = None,
     ) -> Mars5TTS:
         """The same interface over models that are there already."""
@@ -195,7 +194,7 @@ class Mars5TTS:
         models: Models,
         device: torch.device | str | None,
         profile: Profile,
-        encoder: Encoder | None,
+        encoder: ReferenceEncoder | None,
         vocoder: Vocoder | None,
     ) -> None:
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -205,7 +204,7 @@ class Mars5TTS:
         self._encoder, self._vocoder = encoder, vocoder
 
     @property
-    def encoder(self) -> Encoder:
+    def encoder(self) -> ReferenceEncoder:
         """Recordings to codes; EnCodec is fetched when it is first needed."""
         if self._encoder is None:
             from marstts.codec.encodec import EncodecEncoder
@@ -249,7 +248,7 @@ class Mars5TTS:
         samples = self.trim(self.vocoder.decode(codes), cfg.trim_db)
         return torch.from_numpy(level0), torch.from_numpy(samples)
 
-    def generate(self, prompt: Prompt, cfg: InferenceConfig, rng: np.random.Generator) -> NDArray[np.int64]:
+    def generate(self, prompt: Mars5Prompt, cfg: InferenceConfig, rng: np.random.Generator) -> NDArray[np.int64]:
         """The AR's speech tokens (N,) for a prompt; warns where the limit cuts them, TextError where it leaves none."""
         profile = self.pipeline.profile
         engine = TokenEngine(self.pipeline.models, "mars5", cfg.sampling, legal_text_ids=profile.legal_text_ids)
@@ -266,7 +265,7 @@ class Mars5TTS:
             top_p=[cfg.top_p],
             limits=[Limits(0, limit)],
             rngs=[rng],
-            sampling=LoopSampling(),
+            sampling=SamplingConfig(),
         )
         if generated.stop is StopReason.MAX_PATCHES:
             warnings.warn(

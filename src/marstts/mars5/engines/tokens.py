@@ -22,7 +22,7 @@ from marstts.generation.engine import SamplingInputs
 from marstts.generation.layout import TokenLayout
 from marstts.mars5.prompt import SpeechPrompt, prompt_string
 from marstts.mars5.runtime import RunnableModels
-from marstts.mars5.sampling import SamplingConfig, sample_tokens
+from marstts.mars5.sampling import TokenSampling, sample_tokens
 from marstts.mars5.text import JointVocabulary
 
 
@@ -69,7 +69,7 @@ class TokenEngine:
         self,
         models: RunnableModels,
         name: str,
-        sampling: SamplingConfig | None = None,
+        sampling: TokenSampling | None = None,
         text_guidance: float = 1.0,
         legal_text_ids: int = 0,
     ) -> None:
@@ -80,7 +80,7 @@ class TokenEngine:
         """
         self.models, self.name, self.ar = models, name, models.ar
         self.vocabulary: JointVocabulary = models.vocabulary
-        self.sampling = sampling or SamplingConfig()
+        self.sampling = sampling or TokenSampling()
         self.numbers = TokenNumbers(self.vocabulary, legal_text_ids)
         self.text_guidance = text_guidance
         self.no_text = np.array(self.vocabulary.text.encode(prompt_string("")), dtype=np.int64)
