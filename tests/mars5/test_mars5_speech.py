@@ -20,7 +20,6 @@ from marstts.mars5 import bundled
 from marstts.mars5.engines.tokens import TokenEngine, TokenNumbers
 from marstts.mars5.engines.torch import runnable
 from marstts.mars5.pipeline import Pipeline
-from marstts.mars5.profiles import RELEASED
 from marstts.mars5.prompt import SpeechPrompt
 from marstts.mars5.sampling import TokenSampling
 from marstts.mars5.speech import Mars5SpeakerEncoder, Mars5Speech
@@ -207,7 +206,9 @@ def test_a_folder_becomes_a_speech_model(tmp_path: Path) -> None:
     settings = bundled.parse_settings(values, "bundle.json")
     sampling = SamplingConfig(top_p=1.0)
     model = bundled.speech_model(engine, tmp_path, settings, sampling, guidance=2.5)
-    assert (model.pipeline.diffusion.nar_guidance_w, model.pipeline.profile) == (2.5, RELEASED)
+    profile = model.pipeline.profile
+    assert (model.pipeline.diffusion.nar_guidance_w, profile.name) == (2.5, "released")
+    assert profile.reference_copies == 2 and not profile.padding_is_legal
     assert (model.engine.sampling.temperature, model.sampling, model.patch_rate) == (1.5, sampling, 16.0)
     bundled.check_fit("folder", model.config, model.tokenizer, CODEC.spec, {})
     [(role, encoder)] = bundled.model_encoders(model, CODEC).items()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,6 +57,12 @@ class ProfileName(str, Enum):
 
     CORRECTED = "corrected"
     RELEASED = "released"
+
+
+PROFILES = {
+    ProfileName.CORRECTED: CORRECTED,
+    ProfileName.RELEASED: replace(RELEASED, padding_is_legal=False),  # codecs decode codes only
+}
 
 
 class Mars5Settings(Config):
@@ -120,7 +127,7 @@ def speech_model(
     if guidance is not None:
         check_guidance(guidance)
         diffusion = diffusion.model_copy(update={"nar_guidance_w": guidance})
-    profile = RELEASED if settings.profile is ProfileName.RELEASED else CORRECTED
+    profile = PROFILES[settings.profile]
     return Mars5Speech(
         pipeline=Pipeline(engine.models, diffusion, profile),
         engine=TokenEngine(
