@@ -36,6 +36,7 @@ from marstts.io.reading import open_regular, read_json
 from marstts.speaker.base import SpeakerEncoder
 from marstts.speaker.registry import EncoderPart, open_encoder
 from marstts.weights.parts import MiniPart, PublishedPart
+from marstts.weights.pretrained import HUB_SCHEME, download_folder
 
 FORMAT_VERSION: Literal[2] = 2
 
@@ -139,8 +140,13 @@ def packaged_models() -> list[str]:
 
 
 def find_bundle(model: Path | str) -> Path:
-    """The folder of a packaged model's name or of a path; a name wins, `./mini` is always a path."""
+    """The folder of a packaged model's name, of a path, or of a model on the hub: `hf://OWNER/NAME`.
+
+    A name wins, `./mini` is always a path.
+    """
     known = packaged_models()
+    if isinstance(model, str) and model.startswith(HUB_SCHEME):
+        model = download_folder(model)
     if isinstance(model, str) and model in known:
         return PACKAGED_MODELS / model
     folder = Path(model)

@@ -37,7 +37,7 @@ def weights(*parts: str) -> Path:
 
 def test_encodec_and_vocos_reconstruct_speech(reference: Waveform) -> None:
     codes = EncodecEncoder(weights("encodec")).encode(reference)
-    assert codes.shape[1] == 8 and 0 <= codes.min() and codes.max() < 1024
+    assert codes.shape[1] == 8 and codes.min() >= 0 and codes.max() < 1024
     decoded = VocosVocoder(weights("vocos")).decode(codes)
     original, made = (np.abs(np.fft.rfft(samples[:72_000])) for samples in (reference.samples, decoded))
     assert np.corrcoef(np.log(original[:9000] + 1), np.log(made[:9000] + 1))[0, 1] > 0.7
@@ -53,10 +53,9 @@ def test_mars5_is_as_recorded(tmp_path: Path) -> None:
 
 
 def test_the_published_mars5_speaks(reference: Waveform) -> None:
-    tts = Mars5TTS(
-        weights("mars5", AR_FILES[0]), weights("mars5", NAR_FILES[0]), "cpu", encoder=EncodecEncoder(weights("encodec")),
-        vocoder=VocosVocoder(weights("vocos"), padding_spills=True),
-    )  # fmt: skip
+    models = (weights("mars5", files[0]) for files in (AR_FILES, NAR_FILES))
+    encoder, vocoder = EncodecEncoder(weights("encodec")), VocosVocoder(weights("vocos"), padding_spills=True)
+    tts = Mars5TTS(*models, "cpu", encoder=encoder, vocoder=vocoder)
     settings = InferenceConfig(deep_clone=False)
     _, speech = tts.tts("Hello there.", torch.from_numpy(reference.samples), None, settings, seed=0)
     assert 0.3 < len(speech) / tts.sr < 5.0

@@ -60,6 +60,7 @@ class InertPickle:
                 return type(name, (Inert,), {})
 
         self.names, self.Unpickler = names, Unpickler
+        self.__name__ = __name__  # PyTorch asks for it, as of a module
 
     def load(self, file: IO[bytes], **options: Any) -> Any:
         """`pickle.load`."""

@@ -101,6 +101,39 @@ def _download(model: str, names: Sequence[str], options: dict[str, Any]) -> Path
     ) from reason
 
 
+HUB_SCHEME = "hf://"
+
+SAFE_PATTERNS = ("*.json", "*.safetensors", "*.onnx", "*.md", "*.txt")
+"""Files of a model's folder on the hub that are fetched: none of them is run."""
+
+
+def download_folder(address: str) -> Path:
+    """The folder of `hf://OWNER/NAME` or `hf://OWNER/NAME@REVISION`, as files in the cache of this package.
+
+    Only files that differ from those in the cache are fetched; without a network, those in the cache are used. Raises
+    CheckpointError for another address, and where there is nothing in the cache and the hub cannot be reached.
+    """
+    model, _, revision = address.removeprefix(HUB_SCHEME).partition("@")
+    if not address.startswith(HUB_SCHEME) or not HUB_NAME.fullmatch(model):
+        raise CheckpointError(f"{printable_name(address)}: expected hf://OWNER/NAME, perhaps with @REVISION")
+    hub, constants = require("huggingface_hub", EXTRA), require("huggingface_hub.constants", EXTRA)
+    folder = cache_folder() / "hub" / "--".join((*model.split("/"), *([revision] if revision else [])))
+    problem = connection_problem(constants.ENDPOINT) or answer_problem(hub, model)
+    if problem is None:
+        try:
+            hub.snapshot_download(
+                model, revision=revision or None, local_dir=str(folder), allow_patterns=list(SAFE_PATTERNS)
+            )
+        except Exception as error:  # the client's HTTP library, and so its exceptions, differ between versions
+            problem = error
+    if problem is not None and not folder.is_dir():
+        raise CheckpointError(
+            f"{address}: the download failed ({_first_line(problem)}); connect to the network, or give the path of a "
+            "folder that holds the files"
+        ) from problem
+    return folder
+
+
 def download_release(model: str, address: str, folder: Path, max_bytes: int) -> Path:
     """A file of a release of `model`, whole or not at all, under its name in `folder`; fetched once.
 
