@@ -117,7 +117,7 @@ def download_folder(address: str) -> Path:
     if not address.startswith(HUB_SCHEME) or not HUB_NAME.fullmatch(model):
         raise CheckpointError(f"{printable_name(address)}: expected hf://OWNER/NAME, perhaps with @REVISION")
     hub, constants = require("huggingface_hub", EXTRA), require("huggingface_hub.constants", EXTRA)
-    folder = cache_folder() / "hub" / "--".join((*model.split("/"), *([revision] if revision else [])))
+    folder = cache_folder() / "hub" / "--".join(re.split("[/@]", address.removeprefix(HUB_SCHEME)))
     problem = connection_problem(constants.ENDPOINT) or answer_problem(hub, model)
     if problem is None:
         try:
