@@ -19,7 +19,8 @@ from marstts.synthesis.synthesizer import Synthesizer
 def load(
     model: Path | str = "mini", engine: EngineKind | str = EngineKind.AUTO, guidance: float | None = None
 ) -> Synthesizer:
-    """Open a synthesizer by the name of a packaged model, the folder of a bundle, "mars6-turbo" or "mars5-english".
+    """Open a synthesizer by the name of a packaged model, the folder of a bundle, "hf://OWNER/NAME" for a bundle on the
+    Hugging Face hub, "mars6-turbo" or "mars5-english".
 
     The last two are published models. They are downloaded and converted when they are first used. `guidance`, 1 or
     more, is the weight of classifier-free guidance; the default is that of the bundle, 1 (none) unless the model was
