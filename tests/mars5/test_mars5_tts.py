@@ -207,7 +207,7 @@ def test_the_hubs_entry_gives_model_and_settings(tmp_path: Path, monkeypatch: py
     assert mars5_english(ar_path="ar.pt", nar_path="nar.pt", device="cpu")[1] is InferenceConfig
     assert mars5_english()[1] is InferenceConfig
     assert asked == [("ar.pt", "nar.pt", "cpu"), ("CAMB-AI/MARS5-TTS", None)]
-    for wrong in ({"ar_path": "ar.pt"}, {"pretrained": False}, {"ckpt_format": "pt"}):
+    for wrong in ({"ar_path": "ar.pt"}, {"pretrained": False}, {"ckpt_format": "gguf"}):
         with pytest.raises(ConfigError, match="nar_path"):
             mars5_english(**wrong)
 

@@ -94,7 +94,7 @@ def speak(golden5: Golden, model: CodecLM, runs: list[dict[str, Any]]) -> None:
         prompts.append(SpeechPrompt(given, nothing[:, None]))
     results = generate(
         engine, prompts, top_p=[sampling.top_p] * len(runs),
-        limits=[Limits(0, run["max_len"] - len(run["prompt"])) for run in runs],
+        limits=[Limits(0, max(0, run["max_len"] - len(run["prompt"]))) for run in runs],
         rngs=[Replay(run["uniforms"]) for run in runs], sampling=SamplingConfig(),  # type: ignore[misc]
     )  # fmt: skip
     for run, generated in zip(runs, results, strict=True):

@@ -48,7 +48,10 @@ def hub(toy_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hu
     return client
 
 
-@pytest.mark.parametrize(("address", "revision"), [("hf://ann/voice", None), ("hf://ann/voice@v2", "v2"), ("hf://ann/voice@../../up", "../../up")])
+@pytest.mark.parametrize(
+    ("address", "revision"),
+    [("hf://ann/voice", None), ("hf://ann/voice@v2", "v2"), ("hf://ann/voice@../../up", "../../up")],
+)
 def test_a_model_on_the_hub_becomes_a_bundle_in_the_cache(
     address: str, revision: str | None, hub: Hub, tmp_path: Path
 ) -> None:
