@@ -48,8 +48,8 @@ def convert(
     """Write a bundle with the published models, and return their sizes.
 
     The profile is the release's, until somebody has compared both with these weights. The codec is EnCodec with Vocos
-    unless another is given; it is not opened.  Head counts: None = width / 64, as
-    published.  Nothing is written where an input is refused (CheckpointError).
+    unless another is given; it is not opened.  Head counts: None = width / 64, as published.  Nothing is written where
+    an input is refused (CheckpointError).
     """
     check_name(name)
     models = checkpoint.load_released(ar, nar, ar_heads=ar_heads, nar_heads=nar_heads)
