@@ -139,6 +139,8 @@ def download_release(model: str, address: str, folder: Path, max_bytes: int) -> 
 
     Raises CheckpointError where it cannot be fetched, or is larger than `max_bytes`.
     """
+    from urllib import request  # imports ssl, which takes a while
+
     path = folder / address.rpartition("/")[2]
     if path.is_file():
         return path
