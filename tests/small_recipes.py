@@ -40,6 +40,7 @@ TINY = (
     ("compile = true", "compile = false"), ("width = 512", "width = 32"), ("heads = 8", "heads = 2"),
     ("encoder_layers = 8", "encoder_layers = 1"), ("local_layers = 4", "local_layers = 1"),
     ("text_vocab_size = 512", "text_vocab_size = 280"), ("--vocab-size 512", "--vocab-size 280"),
+    ("size=512", "size=280"),
     ('"whisper"', '"sphinx"'), ('"utmos"', '"dnsmos"'), ("checkpoint_every = 10_000", "checkpoint_every = 2"),
     ("../mini/text/modern.tsv.gz", "texts.txt"), ("cer_weight = 1", "cer_weight = 0"),
     ("mos_weight = 1", "mos_weight = 0\nalignment_weight = 1"), ("rejected_min_cer = 0.05", ""),
