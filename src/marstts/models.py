@@ -7,12 +7,11 @@ A bundle's `architecture` names its `Architecture`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from marstts.audio import Waveform
 from marstts.bundle import (
     BUNDLE_FILE,
     CODEC_FOLDER,
@@ -31,7 +30,7 @@ from marstts.bundle import (
     replacing,
 )
 from marstts.codec.base import Codec, CodecSpec
-from marstts.codec.registry import CodecPart, SnacPart, add_snac_graphs, open_codec, quantize_codec
+from marstts.codec.registry import CodecPart, SnacPart, add_snac_graphs, open_codec
 from marstts.errors import CheckpointError
 from marstts.generation.engine import Engine, EngineKind
 from marstts.generation.request import SamplingConfig
@@ -41,7 +40,6 @@ from marstts.io.precision import WeightFormat
 from marstts.speaker.base import SpeakerEncoder
 from marstts.speaker.registry import EncoderPart, ToyEncoderPart, open_encoder
 from marstts.text.tokenizers.bpe import BPE
-from marstts.weights.parts import MiniPart
 
 if TYPE_CHECKING:
     from marstts.mars5 import bundled as mars5
@@ -235,14 +233,11 @@ def export_like(template: Path | str, folder: Path, model: Any, tokenizer: BPE, 
     export_bundle(folder, model, tokenizer, name=name, settings=settings, **{**given, **changes})
 
 
-def upgrade_bundle(
-    source: Path | str, folder: Path, weights: WeightFormat | None = None, recordings: Sequence[Waveform] = ()
-) -> str | None:
+def upgrade_bundle(source: Path | str, folder: Path, weights: WeightFormat | None = None) -> str | None:
     """Write the bundle `source` (name or folder) to `folder`, which may be the same, with graphs as of this version.
 
-    `weights` is INT8 to quantize, None to keep them; `recordings` are those of `quantize_codec`. Returns why the codec
-    stayed as it was, where that was not meant. Raises CheckpointError for weights that are int8 already, and without
-    graphs.
+    `weights` is INT8 to quantize those of a MARS6, None to keep them. Returns why the codec stayed as it was, where
+    that was not meant. Raises CheckpointError for weights that are int8 already, and without graphs.
     """
     source = find_bundle(source)
     info = read_info(source)
@@ -251,8 +246,6 @@ def upgrade_bundle(
         copy_tree_without(source, temporary, info.architecture)
         folders = model_folder(source, info), model_folder(temporary, info)
         architecture.rewrite_model(*folders, weights, source / TOKENIZER_FILE)
-        if weights is WeightFormat.INT8 and isinstance(info.codec, MiniPart):
-            return quantize_codec(info.codec, source / CODEC_FOLDER, temporary / CODEC_FOLDER, recordings)
         return add_snac_graphs(info.codec, temporary / CODEC_FOLDER)
 
 

@@ -18,7 +18,7 @@ from marstts.generation.request import SamplingConfig
 from marstts.io.precision import WeightFormat
 from marstts.mars6.engines.onnx import OnnxEngine
 from marstts.mars6.export.graphs import export_mars6
-from marstts.mars6.export.quantize import ROUNDING, quantize
+from marstts.mars6.export.quantize import BLOCKS, quantize
 from marstts.mars6.model import Mars6
 
 pytestmark = pytest.mark.slow
@@ -66,8 +66,8 @@ def test_int8_agrees_with_single_precision(
 ) -> None:
     """Both engines get the published model's tokens and predict the same token at every position."""
     engine, io = OnnxEngine(exported), of(name, tensors)
-    if engine.config.width % ROUNDING.blocks[-1]:
-        pytest.skip(f"int8 needs widths that are multiples of {ROUNDING.blocks[-1]}, not {engine.config.width}")
+    if engine.config.width % BLOCKS[-1]:
+        pytest.skip(f"int8 needs widths that are multiples of {BLOCKS[-1]}, not {engine.config.width}")
     quantize(exported, exported / "int8")
     engines = [engine, OnnxEngine(exported / "int8")]
     same, errors = [], []

@@ -46,9 +46,11 @@ def named_models(names: Iterable[str], cache_dir: Path) -> list[Model]:
     """Bundles by name or folder, each followed by its int8 version where one can be made in `cache_dir`."""
     found = []
     for name in names:
-        found.append(Model(find_bundle(name).name, name))
-        if has_graphs(found[-1]) and not is_int8(found[-1]) and find_spec("onnx") is not None:
-            found.append(Model(found[-1].label, str(int8_bundle(find_bundle(name), cache_dir))))
+        folder = find_bundle(name)
+        found.append(Model(folder.name, name))
+        can_be_int8 = read_info(folder).architecture == "mars6" and find_spec("onnx") is not None
+        if can_be_int8 and has_graphs(found[-1]) and not is_int8(found[-1]):
+            found.append(Model(folder.name, str(int8_bundle(folder, cache_dir))))
     return found
 
 

@@ -5,13 +5,12 @@ Upstream: run folders of `marstts train`, bundles.  Downstream: `models`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from marstts import audio, models
+from marstts import models
 from marstts.bundle import CODEC_FOLDER, TOKENIZER_FILE, find_bundle, parts_of, read_info
 from marstts.cli.terminal import check_utf8, warn
 from marstts.codec.registry import open_codec, parse_codec
@@ -24,9 +23,6 @@ from marstts.speaker.registry import parse_encoder
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A bundle with graphs, by name or folder.")]
 Output = Annotated[Path, typer.Option(help="The folder to write; an older bundle there is replaced.")]
-MAX_RECORDING_SECONDS = 60.0
-"""Longest recording that ranges of activations are measured on."""
-
 ROLES = ("identity", "style")
 
 bundle_app = typer.Typer(help="Upgrade the graphs of a bundle.", no_args_is_help=True)
@@ -67,7 +63,7 @@ def export(
         Path | None, typer.Option(help="Settings of a MARS5 in TOML: text_guidance, tables sampling and diffusion.")
     ] = None,
     weights: Annotated[
-        WeightFormat, typer.Option(help="int8 is faster and smaller, but cannot be trained further.")
+        WeightFormat, typer.Option(help="int8, for a MARS6, is faster and smaller, but cannot be trained further.")
     ] = WeightFormat.FLOAT16,
 ) -> None:
     """Write a trained MARS6 with its codec and encoders as a bundle, with graphs that need no PyTorch; or a MARS5."""
@@ -164,16 +160,9 @@ def refuse_with_nar(**options: Any) -> None:
         raise ConfigError(f"{names}: not for a MARS5, which --nar makes this; leave it out")
 
 
-def quantize(
-    model: Model,
-    output: Output,
-    recordings: Annotated[
-        list[Path] | None,
-        typer.Option(help="Sound files on which the ranges of the codec's activations are measured; repeatable."),
-    ] = None,
-) -> None:
-    """Write a bundle with int8 weights: faster and smaller, for speaking only."""
-    upgrade_to(model, output, WeightFormat.INT8, recordings or [])
+def quantize(model: Model, output: Output) -> None:
+    """Write the bundle of a MARS6 with int8 weights: faster and smaller, for speaking only."""
+    upgrade_to(model, output, WeightFormat.INT8)
 
 
 @bundle_app.command()
@@ -187,11 +176,10 @@ def bundles() -> None:
     """Upgrade the graphs of a bundle."""
 
 
-def upgrade_to(model: str, output: Path, weights: WeightFormat | None, recordings: Sequence[Path] = ()) -> None:
+def upgrade_to(model: str, output: Path, weights: WeightFormat | None) -> None:
     """Write the bundle, and print its size."""
     check_installed(EXPORT_PACKAGES, "train")
-    waveforms = [audio.read(path, max_seconds=MAX_RECORDING_SECONDS) for path in recordings]
-    reason = models.upgrade_bundle(model, output, weights, waveforms)
+    reason = models.upgrade_bundle(model, output, weights)
     if reason is not None:
         warn(f"the codec stays as it was: {reason}")
     kept = "weights as before" if weights is None else weights.value

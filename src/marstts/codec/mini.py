@@ -149,7 +149,7 @@ class MiniCodecFolder(Config):
     model: MiniCodecConfig
 
     activation_ranges: dict[str, tuple[FiniteFloat, FiniteFloat]] = Field(default={}, max_length=4096)
-    """Smallest and largest input of the decoder's linear maps by the name of the weight, for `mini_int8`."""
+    """Not used any more; codecs of earlier versions have it."""
 
     @model_validator(mode="after")
     def _timbre_encoder_has_a_name(self) -> MiniCodecFolder:

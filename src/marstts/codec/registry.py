@@ -5,13 +5,11 @@ Upstream: `bundle`, the command line.  Downstream: the codecs of this package.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from marstts.audio import Waveform
 from marstts.codec.base import MAX_HOP, Codec, check_levels
 from marstts.codec.mini import MiniCodec
 from marstts.codec.toy import ToyCodec
@@ -21,9 +19,8 @@ from marstts.lazy import lazy_module
 from marstts.weights.parts import MiniPart, PublishedPart, toy_size
 
 if TYPE_CHECKING:
-    from marstts.codec import mini_int8, snac, snac_onnx
+    from marstts.codec import snac, snac_onnx
 else:
-    mini_int8 = lazy_module("marstts.codec.mini_int8")
     snac, snac_onnx = lazy_module("marstts.codec.snac"), lazy_module("marstts.codec.snac_onnx")
 
 SNAC_WEIGHTS = "snac.safetensors"
@@ -133,21 +130,4 @@ def add_snac_graphs(part: CodecPart, folder: Path) -> str | None:
         export_snac(part.source, folder, part.sha256)
     except (CheckpointError, MissingExtraError) as error:
         return str(error)
-    return None
-
-
-def quantize_codec(
-    part: Path | CodecPart, folder: Path, target: Path, recordings: Sequence[Waveform] = ()
-) -> str | None:
-    """Write the codec of a bundle in `folder` to `target` with an int8 decoder, where it is a mini codec.
-
-    The ranges of activations are measured on the recordings, or those that the codec brings. Returns why the codec
-    stays as it is, where a mini codec brings none.
-    """
-    if not isinstance(part, MiniPart) or mini_int8.is_int8(folder):
-        return None
-    ranges = mini_int8.measure_ranges(folder, recordings) if recordings else mini_int8.known_ranges(folder)
-    if not ranges:
-        return "it has no ranges of activations; give --recordings to measure them"
-    mini_int8.quantize_codec(folder, target, ranges)
     return None

@@ -8,7 +8,6 @@ A bundle needs no speaker encoders: the models contain theirs, which `model_enco
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
@@ -19,11 +18,10 @@ from pydantic import Field
 
 from marstts.bundle import check_facts
 from marstts.codec.base import Codec, CodecSpec
-from marstts.errors import CheckpointError, require
+from marstts.errors import ConfigError, require
 from marstts.generation.engine import EngineKind
 from marstts.generation.request import MAX_GUIDANCE, SamplingConfig, check_guidance
 from marstts.io.config import Config, parse_config, read_config
-from marstts.io.file_errors import printable_name
 from marstts.io.precision import WeightFormat
 from marstts.lazy import lazy_module
 from marstts.mars5.config import Mars5Config
@@ -44,11 +42,10 @@ if TYPE_CHECKING:
     from marstts.mars5 import checkpoint
     from marstts.mars5.checkpoint import Models
     from marstts.mars5.engines import torch as torch_runtime
-    from marstts.mars5.export import graphs, quantize
+    from marstts.mars5.export import graphs
 else:
     checkpoint = lazy_module("marstts.mars5.checkpoint")
     graphs = lazy_module("marstts.mars5.export.graphs")
-    quantize = lazy_module("marstts.mars5.export.quantize")
     torch_runtime = lazy_module("marstts.mars5.engines.torch")
 
 
@@ -156,24 +153,14 @@ def check_fit(
 
 
 def load_model(folder: Path) -> Models:
-    """Both models of a folder, in float32 and evaluation mode; CheckpointError for int8 weights."""
+    """Both models of a folder, in float32 and evaluation mode."""
     require("torch", "torch")
-    if (folder / AR_FILE).is_file() and quantize.is_int8(folder):
-        raise CheckpointError(
-            f"{printable_name(folder)}: int8 weights, which only ONNX Runtime takes; PyTorch needs the bundle that "
-            "they were made from"
-        )
     return checkpoint.load_models(folder)
 
 
 def write_model(model: Models, folder: Path, weights: WeightFormat = WeightFormat.FLOAT16) -> None:
-    """Write a model's folder.  Its parameters are rounded to half precision in place, unless float32 is asked for.
-
-    int8 brings graphs, too, and only they can run it.
-    """
-    if weights is WeightFormat.INT8:
-        write_int8(model, folder)
-        return
+    """Write a model's folder.  Its parameters are rounded to half precision in place, unless float32 is asked for."""
+    refuse_int8(weights)
     if weights is WeightFormat.FLOAT16:
         for module in (model.ar, model.nar):
             for parameter in module.parameters():
@@ -182,22 +169,14 @@ def write_model(model: Models, folder: Path, weights: WeightFormat = WeightForma
 
 
 def rewrite_model(source: Path, folder: Path, weights: WeightFormat | None, tokenizer: Path) -> None:
-    """Copy a model's folder and add graphs; with int8 weights, or with those it has.
-
-    Raises CheckpointError where the weights are int8 already.
-    """
+    """Copy a model's folder and add graphs."""
+    refuse_int8(weights)
     models = load_model(source)
-    if weights is WeightFormat.INT8:
-        write_int8(models, folder)
-        return
     shutil.copytree(source, folder)
     graphs.export_graphs_of(models, folder, lossless_format(models.ar, models.nar))
 
 
-def write_int8(models: Models, folder: Path) -> None:
-    """Write a model's folder with int8 weights and the graphs that read them."""
-    with tempfile.TemporaryDirectory() as temporary:
-        plain = Path(temporary) / "mars5"
-        checkpoint.write_models(models, plain)
-        graphs.export_graphs_of(models, plain, WeightFormat.FLOAT16)
-        quantize.quantize(plain, folder)
+def refuse_int8(weights: WeightFormat | None) -> None:
+    """Raise ConfigError for int8, which is no faster here."""
+    if weights is WeightFormat.INT8:
+        raise ConfigError("int8: a MARS5 is no faster with it; keep float16 or float32")

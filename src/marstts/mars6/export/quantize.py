@@ -3,8 +3,8 @@
 Upstream: a folder written by `graphs.export_mars6`.  Downstream: `engines.onnx`, which runs the folder written here.
 Not in the paper. Speed is bounded by reading weights from memory, so that integers are two to three times as
 fast. Decoder weights have one scale per output and block of inputs; activations are rounded while speaking, by row and
-block, too (`decoder_graphs.linear`). The encoder's have one scale per output, and its activations one per prompt.
-Embeddings, norms, biases and the maps into the two decoders stay as they are.
+block, too (`decoder_graphs.linear`: `MatMulNBits` of ONNX Runtime).
+The encoder, embeddings, norms, biases and the maps into the two decoders stay as they are.
 Shapes: D width · C codes per level.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -19,18 +20,14 @@ from numpy.typing import NDArray
 
 from marstts.errors import CheckpointError
 from marstts.io.config import read_config, write_config
+from marstts.io.file_errors import printable_name
 from marstts.io.precision import WeightFormat
+from marstts.io.reading import read_regular_file
+from marstts.io.stored_tensors import Stored, stored_tensors
 from marstts.mars6.config import CONFIG_FILE, WEIGHTS_FILE, Mars6Config
 from marstts.mars6.export.decoder_graphs import LOCAL, write_decoder_graphs
-from marstts.onnx.build import stored_tensors
-from marstts.onnx.quantize import (
-    BlockRounding,
-    TensorRounding,
-    add_rounded,
-    read_graph,
-    replace_linear,
-    weights_by_use,
-)
+from marstts.onnx.graph import parse_model, tensors_elsewhere
+from marstts.onnx.session import MAX_GRAPH_BYTES
 
 ENCODER_FILE = "encoder.onnx"
 
@@ -44,16 +41,15 @@ values are made once per sentence, by the encoder's graph.
 
 HEADS = f"{LOCAL}.output.weight"
 
-ROUNDING = BlockRounding((64, 32, 16))
-"""No larger blocks: ONNX Runtime would add in another order where a row is multiplied alone than where it is one of a
-pair.
+BLOCKS = (64, 32, 16)
+"""Numbers of inputs that may share a scale; the first that divides their number is used. No larger blocks: ONNX Runtime
+would add in another order where a row is multiplied alone than where it is one of a pair.
 """
 
-ENCODER_ROUNDING = TensorRounding()
-"""A prompt is encoded alone, so its tokens may share a scale."""
+SCALE = ".scale"
+"""Suffix of the name of a rounded weight's scales."""
 
-SPEAKER_SLOTS = "encoder.slots."
-"""Weights that turn the speaker embeddings into positions of the encoder: a voice is not rounded."""
+SMALLEST_SCALE = np.float32(1e-12)
 
 
 def copy_mars6(folder: Path, target: Path, weights: WeightFormat | None) -> None:
@@ -79,10 +75,6 @@ def quantize(folder: Path, target: Path) -> None:
     if not (folder / ENCODER_FILE).is_file():
         raise CheckpointError(f"{folder}: no {ENCODER_FILE} here; make the bundle with graphs first")
     config = read_config(Mars6Config, folder / CONFIG_FILE)
-    names = {stored.offset: name for name, stored in stored_tensors(folder / WEIGHTS_FILE).items()}
-    encoder = read_graph(folder / ENCODER_FILE, names)
-    linear, other = weights_by_use(encoder.graph, names)
-    encoder_weights = {name for name in linear - other if not name.startswith(SPEAKER_SLOTS)}
     tensors: dict[str, NDArray[np.generic]] = {}
     for name, weight in load_file(folder / WEIGHTS_FILE).items():
         if name == HEADS:
@@ -91,18 +83,31 @@ def quantize(folder: Path, target: Path) -> None:
                 add_blocks(tensors, f"{LOCAL}.output.{level}.weight", weight[rows])
         elif LAYER_WEIGHTS.fullmatch(name):
             add_blocks(tensors, name, weight)
-        elif name in encoder_weights:
-            add_rounded(tensors, name, weight, ENCODER_ROUNDING)
         else:
             tensors[name] = weight
     target.mkdir(parents=True, exist_ok=True)
     save_file(tensors, target / WEIGHTS_FILE)
     (target / WEIGHTS_FILE).chmod(0o644)  # safetensors writes for the owner's eyes only
     write_config(config, target / CONFIG_FILE)
-    stored = stored_tensors(target / WEIGHTS_FILE)
-    replace_linear(encoder, names, encoder_weights, stored, WEIGHTS_FILE, ENCODER_ROUNDING)
-    (target / ENCODER_FILE).write_bytes(encoder.SerializeToString())
+    names = {stored.offset: name for name, stored in stored_tensors(folder / WEIGHTS_FILE).items()}
+    graph = with_weights_at(folder / ENCODER_FILE, names, stored_tensors(target / WEIGHTS_FILE))
+    (target / ENCODER_FILE).write_bytes(graph)
     write_decoder_graphs(config, target, WEIGHTS_FILE)
+
+
+def with_weights_at(path: Path, names: Mapping[int, str], stored: Mapping[str, Stored]) -> bytes:
+    """The graph at `path`, whose weights have these names by their first bytes, with the places of another file."""
+    try:
+        model = parse_model(read_regular_file(path, MAX_GRAPH_BYTES, CheckpointError))
+        for tensor, place, _ in tensors_elsewhere(model.graph):
+            for entry in tensor.external_data:
+                if entry.key == "offset":
+                    entry.value = str(stored[names[place.offset]].offset)
+    except (CheckpointError, KeyError) as error:
+        raise CheckpointError(
+            f"{printable_name(path)}: expected an exported graph, but it is corrupt or belongs to other weights"
+        ) from error
+    return bytes(model.SerializeToString())
 
 
 def is_int8(folder: Path) -> bool:
@@ -111,8 +116,16 @@ def is_int8(folder: Path) -> bool:
 
 
 def add_blocks(tensors: dict[str, NDArray[np.generic]], name: str, weight: NDArray[np.generic]) -> None:
-    """Add a weight (out, in) in blocks; CheckpointError where its inputs make none."""
-    if not add_rounded(tensors, name, weight, ROUNDING):
+    """Add a weight (out, in) as uint8 (out, blocks, block), 128 standing for zero, and its scales (out, blocks).
+
+    Raises CheckpointError where its inputs make no blocks.
+    """
+    block = next((size for size in BLOCKS if weight.shape[1] % size == 0), None)
+    if block is None:
         raise CheckpointError(
-            f"{name} has {weight.shape[1]} inputs; int8 needs multiples of {ROUNDING.blocks[-1]}, so keep it in float32"
+            f"{name} has {weight.shape[1]} inputs; int8 needs multiples of {BLOCKS[-1]}, so keep it in float32"
         )
+    wide = weight.astype(np.float32).reshape(len(weight), -1, block)
+    scale = np.maximum(np.abs(wide).max(axis=2), SMALLEST_SCALE) / np.float32(127)
+    tensors[name] = (np.rint(wide / scale[:, :, None]) + 128).astype(np.uint8)
+    tensors[f"{name}{SCALE}"] = scale
