@@ -10,10 +10,10 @@ import pytest
 
 import marstts
 from marstts.audio import Waveform
+from marstts.synthesis.clone.voices import packaged_names, voice_table, voices
 from marstts.synthesis.loading import load
 from marstts.synthesis.speech import Speech
 from marstts.synthesis.synthesizer import Synthesizer
-from marstts.synthesis.voices import packaged_names, voice_table, voices
 from marstts.voice import Voice
 
 

@@ -8,7 +8,7 @@ Without it a voice of earlier weights is cloned whenever it is opened, which tak
 from __future__ import annotations
 
 import marstts
-from marstts.synthesis.voices import PACKAGED_VOICES, VOICE_SUFFIX, adapt_voice, packaged_names
+from marstts.synthesis.clone.voices import PACKAGED_VOICES, VOICE_SUFFIX, adapt_voice, packaged_names
 from marstts.voice import Voice
 
 

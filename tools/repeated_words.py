@@ -28,11 +28,11 @@ from marstts.errors import MarsError
 from marstts.mars6.spelling import Spelling
 from marstts.metrics import sphinx
 from marstts.metrics.intervals import ratio_interval
-from marstts.synthesis.attention_path import SentencePlaces
+from marstts.synthesis.clone.voices import packaged_names
 from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
-from marstts.synthesis.voices import packaged_names
-from marstts.synthesis.word_counts import find_runs, syllable_peaks
+from marstts.synthesis.words.attention_path import SentencePlaces
+from marstts.synthesis.words.word_counts import find_runs, syllable_peaks
 
 WORDS = (
     "gone", "stay", "cold", "home", "jump", "push", "back", "slow", "mine", "move", "dance", "light", "night", "sleep",

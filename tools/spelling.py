@@ -28,9 +28,9 @@ from marstts.metrics.intervals import bootstrap_difference, ratio, ratio_interva
 from marstts.metrics.recognition import SphinxRecognizer, character_edits
 from marstts.metrics.transcript_errors import has_repetition, is_truncated
 from marstts.metrics.words import plain_words
+from marstts.synthesis.clone.voices import packaged_names
 from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
-from marstts.synthesis.voices import packaged_names
 
 SEED = 9
 LONGEST = 60

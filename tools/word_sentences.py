@@ -11,10 +11,10 @@ from pathlib import Path
 from marstts.data.corpora.synthetic import split_of_sentence
 from marstts.generation.loop import generate_requests
 from marstts.generation.request import Generated, Request
-from marstts.synthesis.attention_path import SentencePlaces
+from marstts.synthesis.clone.voices import packaged_names
 from marstts.synthesis.sentence import Attempt
 from marstts.synthesis.synthesizer import Synthesizer
-from marstts.synthesis.voices import packaged_names
+from marstts.synthesis.words.attention_path import SentencePlaces
 from marstts.text.normalize import normalize
 from marstts.text.segments import Segment
 from marstts.voice import Voice

@@ -18,10 +18,10 @@ from word_sentences import SpokenOnce, held_out_sentences, speak_sentences
 from marstts.benchmark.machine import gather_metadata, print_json
 from marstts.metrics import sphinx
 from marstts.metrics.words import plain_words
-from marstts.synthesis.attention_path import search_path
 from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
-from marstts.synthesis.word_times import LAG_SECONDS, timed_spans
+from marstts.synthesis.words.attention_path import search_path
+from marstts.synthesis.words.word_times import LAG_SECONDS, timed_spans
 
 WIDE_BEAMS = {"beam": 1e-80, "wbeam": 1e-60, "pbeam": 1e-80}
 """pocketsphinx fails on one take of five with its usual beams."""

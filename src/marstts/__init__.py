@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from marstts.audio.waveform import Waveform
+    from marstts.synthesis.clone.voices import voices
     from marstts.synthesis.loading import load
     from marstts.synthesis.speech import Speech
     from marstts.synthesis.synthesizer import Synthesizer
-    from marstts.synthesis.voices import voices
     from marstts.voice import Voice
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -35,7 +35,7 @@ _MODULES = {
     "Voice": "marstts.voice",
     "Waveform": "marstts.audio.waveform",
     "load": "marstts.synthesis.loading",
-    "voices": "marstts.synthesis.voices",
+    "voices": "marstts.synthesis.clone.voices",
 }
 
 

@@ -23,9 +23,9 @@ from marstts.audio import Waveform
 from marstts.errors import TextError
 from marstts.generation.loop import generate
 from marstts.generation.request import Limits
+from marstts.synthesis.clone.references import open_reference, sha256_of, source_name
 from marstts.synthesis.continuation import Continuation, first_voice
 from marstts.synthesis.model_session import ModelSession
-from marstts.synthesis.references import open_reference, sha256_of, source_name
 from marstts.synthesis.speech import Speech, Take
 from marstts.voice import Prefix, Voice
 

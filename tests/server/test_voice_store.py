@@ -25,7 +25,7 @@ from marstts.server.app import create_app
 from marstts.server.callers import ADMINISTRATOR
 from marstts.server.settings import ServeLimits, ServeSettings
 from marstts.server.voice_store import OPENAI_VOICES, VoiceStore
-from marstts.synthesis.voices import packaged_names
+from marstts.synthesis.clone.voices import packaged_names
 from marstts.voice import Voice
 
 URL = "/v1/audio/voices"

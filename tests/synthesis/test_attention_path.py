@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 
-from marstts.synthesis.attention_path import PathSearch, PlaceKind, SentencePlaces, cut_places, search_path
+from marstts.synthesis.words.attention_path import PathSearch, PlaceKind, SentencePlaces, cut_places, search_path
 
 SENTENCE = "Nobody, he said, came."
 

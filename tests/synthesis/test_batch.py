@@ -15,10 +15,10 @@ from marstts.generation.request import RequestState, StopReason
 from marstts.generation.scheduler import AsyncScheduler
 from marstts.synthesis import runner
 from marstts.synthesis.continuation import Continuation
-from marstts.synthesis.guard import TakeGuard
 from marstts.synthesis.sentence import Attempt
 from marstts.synthesis.speech import Take
 from marstts.synthesis.synthesizer import SpeakResult, Synthesizer
+from marstts.synthesis.words.guard import TakeGuard
 from marstts.text.segments import Segment
 from marstts.voice import Voice
 from scripted import CODEBOOK_SIZE, LOUD, ScriptedEngine, ScriptedTake, good, scripted_synthesizer, with_engine

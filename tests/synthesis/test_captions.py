@@ -9,8 +9,8 @@ from itertools import pairwise
 import pytest
 
 from marstts.errors import ConfigError
-from marstts.synthesis.captions import check_captions, cues, write_captions
-from marstts.synthesis.word_times import Word
+from marstts.synthesis.words.captions import check_captions, cues, write_captions
+from marstts.synthesis.words.word_times import Word
 
 
 def word(written: str, start: float, end: float) -> Word:

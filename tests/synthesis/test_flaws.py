@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from test_attention_path import places_of, steps_at
 
-from marstts.synthesis.attention_path import search_path
-from marstts.synthesis.flaws import FlawKind, find_flaws, repeated_patches
+from marstts.synthesis.words.attention_path import search_path
+from marstts.synthesis.words.flaws import FlawKind, find_flaws, repeated_patches
 
 SENTENCE = "Nobody, he said, came."
 SOUND = [0, 1, 1, 1, 2, 3, 4, 4, 6, 6, 8]

@@ -14,9 +14,7 @@ from test_word_repair import reader, sound
 
 from marstts.audio import Waveform
 from marstts.errors import AudioError
-from marstts.synthesis.attention_path import search_path
-from marstts.synthesis.loading import load
-from marstts.synthesis.prefix_cut import (
+from marstts.synthesis.clone.prefix_cut import (
     MAX_PART_SECONDS,
     MIN_PART_SECONDS,
     AlignedReference,
@@ -25,8 +23,10 @@ from marstts.synthesis.prefix_cut import (
     follows_text,
     possible_words,
 )
+from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
-from marstts.synthesis.word_times import timed_spans
+from marstts.synthesis.words.attention_path import search_path
+from marstts.synthesis.words.word_times import timed_spans
 from marstts.voice import Voice
 from scripted import good, scripted_synthesizer
 

@@ -18,8 +18,8 @@ from marstts import audio
 from marstts.audio import Waveform
 from marstts.audio.decoders import FFmpegDecoder
 from marstts.errors import AudioError
-from marstts.synthesis import references
-from marstts.synthesis.references import open_excerpt
+from marstts.synthesis.clone import references
+from marstts.synthesis.clone.references import open_excerpt
 from test_ffmpeg_formats import ffmpeg_encoded
 
 RATE = 24_000

@@ -8,10 +8,10 @@ import pytest
 from marstts.audio import Waveform
 from marstts.generation.request import StopReason
 from marstts.synthesis.backoff import BackoffConfig
-from marstts.synthesis.flaws import FlawKind, TakeFlaw
 from marstts.synthesis.repair import DIVIDED, OTHER_SEED
 from marstts.synthesis.sentence import REPAIR_SEEDS, Attempt, Delivery, Sentence
 from marstts.synthesis.speech import Take
+from marstts.synthesis.words.flaws import FlawKind, TakeFlaw
 from marstts.text.segments import Segment
 
 TEXT = "the cat sat on the mat, and she sold sea shells by the shore."

@@ -14,7 +14,7 @@ from marstts.codec.toy import ToyCodec
 from marstts.speaker.mini import MiniSpeakerEncoder
 from marstts.speaker.toy import ToySpeakerEncoder
 from marstts.synthesis.clone import ReferenceWarning, clone
-from marstts.synthesis.speaker_change import WINDOW_SECONDS, has_two_speakers, least_similarity
+from marstts.synthesis.clone.speaker_change import WINDOW_SECONDS, has_two_speakers, least_similarity
 
 CODEC = ToyCodec(codebook_size=64)
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -13,7 +13,6 @@ import soundfile
 
 from marstts.audio import Waveform
 from marstts.generation.request import StopReason
-from marstts.synthesis.flaws import FlawKind, TakeFlaw
 from marstts.synthesis.speech import (
     CLAUSE_PAUSE_SECONDS,
     SENTENCE_PAUSE_SECONDS,
@@ -23,6 +22,7 @@ from marstts.synthesis.speech import (
     join,
     pause_after,
 )
+from marstts.synthesis.words.flaws import FlawKind, TakeFlaw
 
 RATE = 8_000
 

@@ -7,7 +7,7 @@ import pytest
 from test_attention_path import character_spans, places_of, steps_at
 
 from marstts.generation.request import Limits, Request, RequestState, SamplingConfig, StopReason
-from marstts.synthesis.guard import KEPT_STEPS_AT_END, TakeGuard
+from marstts.synthesis.words.guard import KEPT_STEPS_AT_END, TakeGuard
 
 SENTENCE = "Nobody, he said, came."
 SPOKEN = [1, 1, 1, 2, 3, 4, 4, 6, 6]

@@ -15,9 +15,9 @@ from marstts.audio import Waveform
 from marstts.codec.base import TIMBRE, Codes, timbre_encoders
 from marstts.codec.toy import ToyCodec
 from marstts.errors import VoiceError
+from marstts.synthesis.clone.voices import adapt_voice
 from marstts.synthesis.incremental_decoder import StreamConfig
 from marstts.synthesis.synthesizer import Synthesizer
-from marstts.synthesis.voices import adapt_voice
 from marstts.voice import Voice
 from scripted import CODEBOOK_SIZE, good, scripted_synthesizer
 

@@ -8,9 +8,9 @@ from scipy.signal import find_peaks
 from test_attention_path import places_of, steps_at
 
 from marstts.audio import Waveform
-from marstts.synthesis.attention_path import search_path
-from marstts.synthesis.flaws import FlawKind, find_flaws
-from marstts.synthesis.word_counts import (
+from marstts.synthesis.words.attention_path import search_path
+from marstts.synthesis.words.flaws import FlawKind, find_flaws
+from marstts.synthesis.words.word_counts import (
     MIN_DIP_DB,
     find_runs,
     num_syllables,

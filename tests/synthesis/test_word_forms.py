@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from marstts.synthesis.written_forms import pair_words, with_forms
+from marstts.synthesis.words.written_forms import pair_words, with_forms
 from marstts.text.reading import read_text
 
 

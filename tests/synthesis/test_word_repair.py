@@ -11,9 +11,9 @@ import pytest
 
 from marstts.generation.request import StopReason
 from marstts.synthesis.backoff import BackoffConfig
-from marstts.synthesis.flaws import FlawKind
 from marstts.synthesis.repair import DIVIDED, OTHER_SEED, divide
 from marstts.synthesis.synthesizer import Synthesizer
+from marstts.synthesis.words.flaws import FlawKind
 from marstts.text.segments import Segment
 from scripted import LOUD, Rows, ScriptedEngine, ScriptedModel, ScriptedPrompt, ScriptedTake, scripted_synthesizer
 

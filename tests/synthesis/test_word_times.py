@@ -9,12 +9,12 @@ import pytest
 from test_attention_path import places_of, steps_at
 
 from marstts.errors import ConfigError
-from marstts.synthesis import word_times
-from marstts.synthesis.attention_path import search_path
 from marstts.synthesis.loading import load
 from marstts.synthesis.speech import at_speed
-from marstts.synthesis.word_times import LAG_SECONDS, boundary, timed_spans, words_of
-from marstts.synthesis.written_forms import WrittenForm
+from marstts.synthesis.words import word_times
+from marstts.synthesis.words.attention_path import search_path
+from marstts.synthesis.words.word_times import LAG_SECONDS, boundary, timed_spans, words_of
+from marstts.synthesis.words.written_forms import WrittenForm
 
 STEP = 0.1
 

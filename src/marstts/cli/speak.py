@@ -21,12 +21,12 @@ from marstts.cli.streaming import StreamReport, open_sink, play_through
 from marstts.cli.terminal import check_not_read, check_utf8
 from marstts.errors import ConfigError
 from marstts.generation.engine import EngineKind
-from marstts.synthesis import captions
+from marstts.synthesis.clone.voices import voices_in
 from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.loading import load
 from marstts.synthesis.speech import Chunk
 from marstts.synthesis.synthesizer import Synthesizer
-from marstts.synthesis.voices import voices_in
+from marstts.synthesis.words import captions
 from marstts.text.lexicon import read_lexicon
 from marstts.voice import Voice
 

@@ -1,6 +1,6 @@
 """Inputs of `marstts speak`: which text, which voice, and which options exclude each other.
 
-Upstream: `speak`.  Downstream: `synthesis.voices`.
+Upstream: `speak`.  Downstream: `synthesis.clone.voices`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from marstts.cli.terminal import print_prefix, printed_warnings, warn
 from marstts.errors import ConfigError, TextError
 from marstts.io.file_errors import printable_name
 from marstts.io.reading import decode_text, read_text
-from marstts.synthesis import captions
+from marstts.synthesis.clone.voices import open_voice
 from marstts.synthesis.synthesizer import Synthesizer
-from marstts.synthesis.voices import open_voice
+from marstts.synthesis.words import captions
 from marstts.text.books import book as books
 from marstts.text.books import epub
 from marstts.text.books.formats import refuse_other_formats

@@ -18,7 +18,7 @@ from marstts import audio
 from marstts.errors import AudioError, MissingExtraError, require
 from marstts.io.files import atomic_write
 from marstts.synthesis.speech import Chunk, describe_speech
-from marstts.synthesis.word_times import Word
+from marstts.synthesis.words.word_times import Word
 
 LOUDSPEAKER, STANDARD_OUTPUT = "the loudspeaker", "-"
 

@@ -1,6 +1,6 @@
 """`marstts voice`: create, list and inspect voices.
 
-Upstream: the shell.  Downstream: `synthesis.clone`, `synthesis.voices`, voice files.
+Upstream: the shell.  Downstream: `synthesis.clone`, `synthesis.clone.voices`, voice files.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import typer
 from marstts.cli.terminal import check_not_read, check_utf8, print_prefix, printed_warnings
 from marstts.errors import VoiceError
 from marstts.io.file_errors import printable_name, printable_text
+from marstts.synthesis.clone.voices import voice_table
 from marstts.synthesis.loading import load
-from marstts.synthesis.voices import voice_table
 from marstts.voice import Voice
 
 app = typer.Typer(help="Create, list and inspect voices.", no_args_is_help=True)

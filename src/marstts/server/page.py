@@ -28,7 +28,7 @@ from marstts.server.voices_api import read_upload
 from marstts.synthesis.clone import first_seconds, prepare, read_transcript
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.transcript_check import transcript_fits
-from marstts.synthesis.written_forms import with_forms
+from marstts.synthesis.words.written_forms import with_forms
 from marstts.text.books.book import read_book
 from marstts.text.lexicon import Lexicon
 from marstts.text.reading import read_text

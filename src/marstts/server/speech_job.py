@@ -27,7 +27,7 @@ from marstts.generation.scheduler import AsyncScheduler, Event, Needed
 from marstts.server.encoders import AudioFormat, EncodedStream
 from marstts.server.listener import FIRST_AUDIO_SECONDS, Crowd, Listener, PriorityGate
 from marstts.synthesis.synthesizer import Synthesizer
-from marstts.synthesis.word_times import Word
+from marstts.synthesis.words.word_times import Word
 from marstts.voice import Voice
 
 MAX_PIECES = 8

@@ -21,7 +21,7 @@ from marstts.server.metrics import Outcome
 from marstts.server.schemas import SpeechBody, StreamFormat, audio_json
 from marstts.server.service import SpeechRun
 from marstts.server.speech_job import JobEnded, Piece
-from marstts.synthesis.word_times import Word
+from marstts.synthesis.words.word_times import Word
 
 WARNING_HEADER = "X-Marstts-Warning"
 IGNORED_HEADER = "X-Marstts-Ignored"

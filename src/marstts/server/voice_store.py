@@ -29,8 +29,8 @@ from marstts.server.api_errors import ApiError, storage_errors
 from marstts.server.callers import Caller, owners
 from marstts.server.private_files import make_private, write_private
 from marstts.server.settings import ServeLimits
+from marstts.synthesis.clone.voices import VOICE_SUFFIX, voice_table
 from marstts.synthesis.synthesizer import Synthesizer
-from marstts.synthesis.voices import VOICE_SUFFIX, voice_table
 from marstts.voice import Voice
 
 log = logging.getLogger(__name__)

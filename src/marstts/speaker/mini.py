@@ -56,8 +56,8 @@ class MiniEncoderConfig(Config):
     num_mels: Size = 80
 
     one_speaker_similarity: float | None = Field(None, ge=-1.0, le=1.0)
-    """Similarity of two parts of a recording below which two people speak, see `synthesis.speaker_change`; None where
-    it was not measured."""
+    """Similarity of two parts of a recording below which two people speak, see `synthesis.clone.speaker_change`; None
+    where it was not measured."""
 
 
 class MiniSpeakerEncoder:

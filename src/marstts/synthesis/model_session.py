@@ -23,13 +23,13 @@ from marstts.generation.engine import AttentionEngine, Engine
 from marstts.generation.request import Request, RequestState, SamplingConfig, StopReason
 from marstts.generation.speech_model import SpeechModel
 from marstts.speaker.base import SpeakerEncoder
-from marstts.synthesis.attention_path import PathSearch, SentencePlaces, search_path
 from marstts.synthesis.backoff import BackoffConfig
-from marstts.synthesis.flaws import TakeFlaw, find_flaws
 from marstts.synthesis.sentence import Attempt, too_short
 from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, NO_WORD_TIMES, Speech, Take, join, silence
-from marstts.synthesis.word_times import TimedSpan, Word, words_of, words_on_path
-from marstts.synthesis.written_forms import forms_of, lead_of
+from marstts.synthesis.words.attention_path import PathSearch, SentencePlaces, search_path
+from marstts.synthesis.words.flaws import TakeFlaw, find_flaws
+from marstts.synthesis.words.word_times import TimedSpan, Word, words_of, words_on_path
+from marstts.synthesis.words.written_forms import forms_of, lead_of
 from marstts.text.lexicon import Lexicon
 from marstts.text.segments import Segment
 from marstts.voice import Voice

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from marstts.errors import TextError
-from marstts.synthesis.written_forms import SpokenSegment, with_forms
+from marstts.synthesis.words.written_forms import SpokenSegment, with_forms
 from marstts.text.language import warnings_of
 from marstts.text.lexicon import Lexicon
 from marstts.text.normalize import normalize_block

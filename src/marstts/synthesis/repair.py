@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from marstts.synthesis.speech import Take, join, take_offsets
-from marstts.synthesis.written_forms import SpokenSegment, WrittenForm, forms_of, lead_of
+from marstts.synthesis.words.written_forms import SpokenSegment, WrittenForm, forms_of, lead_of
 from marstts.text.segments import Segment
 from marstts.text.sentences import split_sentences
 

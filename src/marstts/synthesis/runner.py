@@ -20,15 +20,15 @@ from marstts.audio import Waveform
 from marstts.errors import MarsError
 from marstts.generation.request import Request, RequestState
 from marstts.generation.scheduler import RequestScheduler
-from marstts.synthesis.guard import TakeGuard
 from marstts.synthesis.incremental_decoder import ChunkSizes, IncrementalDecoder, Samples, StreamConfig
 from marstts.synthesis.model_session import ModelSession
 from marstts.synthesis.sentence import Attempt, Delivery
 from marstts.synthesis.speech import Take, at_other_times, at_speed
 from marstts.synthesis.stream_edges import Outlet
-from marstts.synthesis.streamed_words import StreamedWords
 from marstts.synthesis.texts import Task, TextRun
-from marstts.synthesis.word_times import Word
+from marstts.synthesis.words.guard import TakeGuard
+from marstts.synthesis.words.streamed_words import StreamedWords
+from marstts.synthesis.words.word_times import Word
 
 DECODE_DELAY_STEPS = 4
 """Steps between the end of a take and its check: time to decode it while other rows go on."""

@@ -23,9 +23,9 @@ from marstts.audio.tempo import change_tempo
 from marstts.codec.base import Codes
 from marstts.errors import ConfigError
 from marstts.generation.request import StopReason
-from marstts.synthesis import captions
-from marstts.synthesis.flaws import TakeFlaw
-from marstts.synthesis.word_times import Word
+from marstts.synthesis.words import captions
+from marstts.synthesis.words.flaws import TakeFlaw
+from marstts.synthesis.words.word_times import Word
 
 Samples = NDArray[np.float32]
 

@@ -20,6 +20,7 @@ import numpy as np
 from marstts.errors import ConfigError, MarsError
 from marstts.generation.scheduler import AsyncScheduler, RequestScheduler, Scheduler, SchedulerClient, SharedScheduler
 from marstts.synthesis import clone as cloning
+from marstts.synthesis.clone.voices import open_voice
 from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.incremental_decoder import ChunkSizes, StreamConfig
 from marstts.synthesis.model_session import ModelSession, OnTake
@@ -27,8 +28,7 @@ from marstts.synthesis.reference_types import Reference, as_reference
 from marstts.synthesis.runner import Failed, Finished, Runner
 from marstts.synthesis.speech import Chunk, Samples, Speech, Take, pause_of, silence, spaced
 from marstts.synthesis.texts import Task, TextRun
-from marstts.synthesis.voices import open_voice
-from marstts.synthesis.word_times import Word
+from marstts.synthesis.words.word_times import Word
 from marstts.voice import Voice
 
 DEFAULT_BATCH = 8
@@ -103,7 +103,7 @@ class Synthesizer(ModelSession):
     def open_voice(self, voice: AnyVoice = None) -> Voice:
         """Open a voice for this model: a `Voice`, a packaged voice's name, a voice file, or a recording to clone.
 
-        None is the default voice; see `synthesis.voices.open_voice`.
+        None is the default voice; see `synthesis.clone.voices.open_voice`.
         """
         return open_voice(self, voice)
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from marstts.audio import Waveform
 from marstts.codec.base import Codec
 from marstts.generation.speech_model import SpeechModel
-from marstts.synthesis.prefix_cut import align_reference, possible_words, prefix_tokens
+from marstts.synthesis.clone.prefix_cut import align_reference, possible_words, prefix_tokens
 from marstts.voice import Voice
 
 MIN_FOUND, MIN_CONFIDENCE, MIN_GAIN = 0.95, 0.58, 0.6

@@ -25,7 +25,7 @@ from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.export.graphs import export_mars6
 from marstts.mars6.model import Mars6
 from marstts.mars6.prompt import Prompt
-from marstts.synthesis.prefix_cut import attention_to
+from marstts.synthesis.clone.prefix_cut import attention_to
 
 CONFIG = Mars6Config(
     text_vocab_size=31, codebook_size=13, width=24, encoder_layers=1, global_layers=3, local_layers=1, heads=4,

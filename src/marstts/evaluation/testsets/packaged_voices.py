@@ -1,7 +1,7 @@
 """A small test set that needs nothing else: sentences in the voices of the package, cloned from their references.
 
-Upstream: `synthesis.voices`.  Downstream: `metrics.testset.Trial`. It has no ground truth and no transcripts of the
-references, so clones are shallow.
+Upstream: `synthesis.clone.voices`.  Downstream: `metrics.testset.Trial`. It has no ground truth and no transcripts of
+the references, so clones are shallow.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from marstts.errors import DataError
 from marstts.io.files import atomic_path
 from marstts.metrics.testset import Trial
-from marstts.synthesis.voices import PACKAGED_VOICES, VOICE_SUFFIX, packaged_names
+from marstts.synthesis.clone.voices import PACKAGED_VOICES, VOICE_SUFFIX, packaged_names
 from marstts.voice import Voice
 
 SENTENCES = (

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from marstts.generation.request import RequestState, StopReason
-from marstts.synthesis.attention_path import PathSearch, PlaceKind, SentencePlaces
-from marstts.synthesis.flaws import AT_END, MAX_STEPS_AT_END, MAX_STEPS_IN_WORD, STEPS_PER_LETTER
 from marstts.synthesis.model_session import ModelSession
+from marstts.synthesis.words.attention_path import PathSearch, PlaceKind, SentencePlaces
+from marstts.synthesis.words.flaws import AT_END, MAX_STEPS_AT_END, MAX_STEPS_IN_WORD, STEPS_PER_LETTER
 
 KEPT_STEPS_AT_END = 2
 """Steps after the last word that stay in a take which the guard ended: the sound of a word dies away in them."""

@@ -24,8 +24,8 @@ from marstts.codec.base import Codec, Codes
 from marstts.generation.engine import AttentionEngine, text_attention
 from marstts.generation.request import Prompt
 from marstts.generation.speech_model import SpeechModel
-from marstts.synthesis.attention_path import SHORT_WORD, PathSearch, SentencePlaces, search_path
-from marstts.synthesis.word_times import LAG_SECONDS, TimedSpan, timed_spans
+from marstts.synthesis.words.attention_path import SHORT_WORD, PathSearch, SentencePlaces, search_path
+from marstts.synthesis.words.word_times import LAG_SECONDS, TimedSpan, timed_spans
 from marstts.voice import Prefix, Voice
 
 PART_SECONDS = 4.0

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from marstts.synthesis.attention_path import PathSearch
-from marstts.synthesis.written_forms import WrittenForm
+from marstts.synthesis.words.attention_path import PathSearch
+from marstts.synthesis.words.written_forms import WrittenForm
 
 LAG_SECONDS = 0.042
 """Median over words, mini: a step moves its attention to a word this long after the sound of it has begun."""

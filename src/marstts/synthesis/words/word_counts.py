@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from marstts.audio import Waveform
 from marstts.audio.spectral import magnitude_spectrogram
-from marstts.synthesis.attention_path import PathSearch, PlaceKind, SentencePlaces
-from marstts.synthesis.word_times import LAG_SECONDS, TimedSpan, timed_spans
+from marstts.synthesis.words.attention_path import PathSearch, PlaceKind, SentencePlaces
+from marstts.synthesis.words.word_times import LAG_SECONDS, TimedSpan, timed_spans
 
 MAX_PERIOD = 2
 """Words that are repeated together: "tick, tock, tick, tock"."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from marstts.errors import ConfigError
 from marstts.io.file_errors import printable_name
 from marstts.io.files import write_file
-from marstts.synthesis.word_times import Word
+from marstts.synthesis.words.word_times import Word
 
 CAPTION_SUFFIXES = (".json", ".srt", ".vtt", ".TextGrid")
 

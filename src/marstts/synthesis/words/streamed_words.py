@@ -6,9 +6,9 @@ Upstream: rows of a running batch.  Downstream: `stream`.
 from __future__ import annotations
 
 from marstts.generation.request import RequestState
-from marstts.synthesis.attention_path import PathSearch, SentencePlaces
 from marstts.synthesis.model_session import ModelSession
-from marstts.synthesis.word_times import Word, timed_spans
+from marstts.synthesis.words.attention_path import PathSearch, SentencePlaces
+from marstts.synthesis.words.word_times import Word, timed_spans
 from marstts.text.segments import Segment
 
 SETTLED_STEPS = 3

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marstts.audio import Waveform
-from marstts.synthesis.attention_path import PathSearch
-from marstts.synthesis.word_counts import MiscountKind, miscounted_words
+from marstts.synthesis.words.attention_path import PathSearch
+from marstts.synthesis.words.word_counts import MiscountKind, miscounted_words
 
 AT_END = 0.5
 """A step with this much attention to the end mark is after the last word."""
