@@ -28,7 +28,7 @@ IMPOSSIBLE = [
     (CodecTrainingConfig, "augmentation.rt60_seconds", [0.0, 0.5]),
     (CodecTrainingConfig, "augmentation.band_limit_hz", [9000.0, 3000.0]),
     (CodecTrainingConfig, "augmentation.noise_probability", 1.5),
-    (CodecTrainingConfig, "adversarial.periods", [0]), (CodecTrainingConfig, "adversarial.fft_sizes", [1]),
+    (CodecTrainingConfig, "adversarial.crop_samples", 0), (CodecTrainingConfig, "adversarial.fft_sizes", [1]),
     (CodecTrainingConfig, "f0.weight", 0), (CodecTrainingConfig, "phone_classification.levels", 0),
     (SpeakerTrainingConfig, "vtlp_factors", []), (SpeakerTrainingConfig, "vtlp_factors", [0.0]),
     (SpeakerTrainingConfig, "crop_seconds", [4.0, 1.5]), (SpeakerTrainingConfig, "crop_seconds", [0.0, 1.0]),

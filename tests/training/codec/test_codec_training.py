@@ -27,7 +27,7 @@ TINY = MiniCodecConfig(
     encoder_blocks=(1, 1), decoder_width=18, decoder_blocks=(1, 1),
     pitch_width=8, pitch_dilations=(1, 2),
 )  # fmt: skip
-ADVERSARIAL = AdversarialConfig(periods=(2, 3), fft_sizes=(256,), channels=4)
+ADVERSARIAL = AdversarialConfig(fft_sizes=(256,), channels=4)
 
 
 class Silent:
@@ -123,7 +123,7 @@ def test_discriminators_are_trained_with_the_decoder(manifest: Path) -> None:
 def test_feature_matching_changes_the_decoders_gradient(manifest: Path) -> None:
     heads = []
     for weight in (0.0, 20.0):
-        adversarial = AdversarialConfig(periods=(2, 3), fft_sizes=(256,), channels=4, feature_matching_weight=weight)
+        adversarial = AdversarialConfig(fft_sizes=(256,), channels=4, feature_matching_weight=weight)
         task = CodecTask(tiny(1, adversarial=adversarial), manifest)
         task.train_step(0)
         heads.append(next(iter(task.model.decoder.head.parameters())).grad.clone())

@@ -160,6 +160,15 @@ def test_the_timbre_encoder_learns_in_every_stage(people: Path, stage: Stage) ->
     assert torch.equal(task.model.quantizer.codebooks[0][1].entries, codebook) == (stage is Stage.DECODER)
 
 
+def test_a_frozen_timbre_keeps_voices_and_pitch_while_the_decoder_learns(people: Path) -> None:
+    task = CodecTask(settings(stage=Stage.DECODER, freeze_timbre=True), people)
+    before = {name: value.clone() for name, value in task.model.state_dict().items()}
+    for step in range(2):
+        task.train_step(step)
+    moved = {name for name, value in task.model.state_dict().items() if not torch.equal(value, before[name])}
+    assert moved and all(name.startswith("decoder.") and "pitch" not in name for name in moved)
+
+
 def test_some_segments_are_decoded_without_a_timbre(people: Path) -> None:
     task = CodecTask(settings(timbre_dropout=0.5), people)
     torch.manual_seed(0)
@@ -225,7 +234,7 @@ def test_a_corpus_without_any_phones_is_refused(synthetic: Path) -> None:
 
 
 def test_discriminators_are_trained_alone_before_the_start_step(people: Path) -> None:
-    adversarial = AdversarialConfig(periods=(2,), fft_sizes=(256,), channels=4, start_step=1)
+    adversarial = AdversarialConfig(fft_sizes=(256,), channels=4, start_step=1)
     task = CodecTask(settings(PLAIN, adversarial=adversarial), people)
     first, second = task.train_step(0), task.train_step(1)
     assert "discriminator_loss" in first and "adversarial" not in first

@@ -18,6 +18,7 @@ from marstts.training.codec.augmentation import AugmentationConfig
 from marstts.training.codec.f0_loss import F0Config
 from marstts.training.codec.generated_codes import GeneratedCodesConfig
 from marstts.training.codec.phone_loss import PhoneClassificationConfig
+from marstts.training.codec.recognizer_loss import RecognizerConfig
 from marstts.training.codec.speaker_consistency import SpeakerConsistencyConfig
 from marstts.training.loop import LoopConfig
 from marstts.training.optim import ScheduleConfig
@@ -39,9 +40,13 @@ class Stage(str, Enum):
 class AdversarialConfig(Config):
     """Discriminators, used from the first step of the stage that configures them."""
 
-    periods: tuple[Annotated[int, Field(ge=1, le=1000)], ...] = (2, 3, 5, 7, 11)
-    fft_sizes: tuple[Annotated[int, Field(ge=64, le=2**16)], ...] = (2048, 1024, 512)
-    channels: int = Field(32, gt=1, le=2**12)
+    fft_sizes: tuple[Annotated[int, Field(ge=64, le=2**16)], ...] = Field((1024, 512, 256), min_length=1)
+    """One log-magnitude discriminator each; one of them is drawn for each step."""
+
+    channels: int = Field(24, gt=1, le=2**12)
+    crop_samples: int = Field(8192, ge=1024, le=2**24)
+    """Samples of each segment that the discriminators see."""
+
     learning_rate: LearningRate = 2e-4
     weight: Weight = 1.0
     """Weight of the adversarial loss of the decoder."""
@@ -87,6 +92,9 @@ class CodecTrainingConfig(Config):
     frequency_warp: FrequencyWarpConfig | None = None
     """None = the encoder reads the segments as they are."""
 
+    recognizer: RecognizerConfig | None = None
+    """A frozen recognizer that compares output and target, so that words are kept; None = no such loss."""
+
     speaker_consistency: SpeakerConsistencyConfig | None = None
     """None = spectra and F0 alone."""
 
@@ -103,6 +111,9 @@ class CodecTrainingConfig(Config):
 
     timbre_dropout: Probability = 0.1
     """Probability that a segment is decoded without its timbre embedding, so that decoding without one works too."""
+
+    freeze_timbre: bool = False
+    """In the decoder stage: leave timbre encoder and prediction of F0 as they are, so that voices stay valid."""
 
     initial_weight_ratio: float = Field(0.0, ge=0, lt=1)
     """Ratio of the initial weights in the exported codec; the rest is the trained ones'. Less is lost of what the

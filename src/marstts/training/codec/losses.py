@@ -1,17 +1,19 @@
-"""Losses of the mini codec: spectra at several resolutions, and two kinds of discriminators.
+"""Losses of the mini codec: spectra at several resolutions, and discriminators of spectra.
 
 Upstream: `codec.mini_model` (reconstructions).  Downstream: `task`.
-Multi-resolution spectral losses after arXiv:1910.11480; multi-period discriminator after HiFi-GAN (arXiv:2010.05646);
-multi-resolution spectrogram discriminator after UnivNet (arXiv:2106.07889); hinge losses and feature matching.
+Multi-resolution spectral losses after arXiv:1910.11480; multi-resolution spectrogram discriminators after UnivNet
+(arXiv:2106.07889), on log magnitudes; hinge losses and feature matching. The phases of a source-filter decoder are not
+those of the recording, so discriminators of waveforms or complex spectra have nothing to teach it.
 """
 
 from __future__ import annotations
 
-import itertools
+import random
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
 
 from marstts.audio.spectral import mel_filterbank
 
@@ -54,31 +56,8 @@ class SpectralLoss(nn.Module):
         return torch.sqrt(spectrum.real**2 + spectrum.imag**2 + 1e-9)
 
 
-class PeriodDiscriminator(nn.Module):
-    """Discriminator of a waveform that is folded at one period."""
-
-    def __init__(self, period: int, channels: int) -> None:
-        super().__init__()
-        self.period = period
-        widths = [1, channels, 2 * channels, 4 * channels, 4 * channels]
-        self.layers = nn.ModuleList(
-            nn.Conv2d(narrow, wide, (5, 1), stride=(3, 1), padding=(2, 0))
-            for narrow, wide in itertools.pairwise(widths)
-        )
-        self.score = nn.Conv2d(widths[-1], 1, (3, 1), padding=(1, 0))
-
-    def forward(self, samples: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """samples (B, N) -> scores, and the features of each layer."""
-        trimmed = samples[:, : samples.shape[1] // self.period * self.period]
-        x, features = trimmed.reshape(len(trimmed), 1, -1, self.period), []
-        for layer in self.layers:
-            x = F.leaky_relu(layer(x), 0.1)
-            features.append(x)
-        return self.score(x), features
-
-
-class SpectrogramDiscriminator(nn.Module):
-    """Discriminator of a waveform's complex spectrogram at one resolution."""
+class MagnitudeDiscriminator(nn.Module):
+    """Discriminator of a waveform's log-magnitude spectrogram at one resolution."""
 
     window: Tensor
 
@@ -86,12 +65,13 @@ class SpectrogramDiscriminator(nn.Module):
         super().__init__()
         self.fft_size = fft_size
         self.register_buffer("window", torch.hann_window(fft_size), persistent=False)
-        widths = [2, channels, channels, channels, channels]
-        self.layers = nn.ModuleList(
-            nn.Conv2d(narrow, wide, (5, 3), stride=(2, 1), padding=(2, 1))
-            for narrow, wide in itertools.pairwise(widths)
-        )
-        self.score = nn.Conv2d(widths[-1], 1, 3, padding=1)
+        shapes = (((7, 5), (2, 1)), ((7, 5), (2, 1)), ((5, 3), (2, 2)), ((5, 3), (2, 1)), ((3, 3), (1, 1)))
+        layers = [
+            nn.Conv2d(channels if number else 1, channels, kernel, stride, (kernel[0] // 2, kernel[1] // 2))
+            for number, (kernel, stride) in enumerate(shapes)
+        ]
+        self.layers = nn.ModuleList(weight_norm(layer) for layer in layers)
+        self.score = weight_norm(nn.Conv2d(channels, 1, 3, padding=1))
 
     def forward(self, samples: Tensor) -> tuple[Tensor, list[Tensor]]:
         """samples (B, N) -> scores, and the features of each layer."""
@@ -99,9 +79,8 @@ class SpectrogramDiscriminator(nn.Module):
             spectrum = torch.stft(
                 samples.float(), self.fft_size, self.fft_size // 4, window=self.window, return_complex=True
             )
-        # compressed magnitudes: quiet treble counts next to loud bass
-        scale = (spectrum.abs() + 1e-5).pow(-0.7)
-        x, features = torch.stack([spectrum.real * scale, spectrum.imag * scale], dim=1), []
+            x = torch.log(spectrum.real**2 + spectrum.imag**2 + 1e-6)[:, None] / 4 + 1  # of about unit variance
+        features = []
         for layer in self.layers:
             x = F.leaky_relu(layer(x), 0.1)
             features.append(x)
@@ -109,39 +88,39 @@ class SpectrogramDiscriminator(nn.Module):
 
 
 class Discriminators(nn.Module):
-    """All discriminators, on the same waveforms."""
+    """Discriminators of several resolutions, one of which is drawn for each step: all cost several times as much."""
 
-    def __init__(self, periods: tuple[int, ...], fft_sizes: tuple[int, ...], channels: int) -> None:
+    def __init__(self, fft_sizes: tuple[int, ...], channels: int) -> None:
         super().__init__()
-        self.members = nn.ModuleList(
-            [
-                *(PeriodDiscriminator(period, channels // 2) for period in periods),
-                *(SpectrogramDiscriminator(size, channels) for size in fft_sizes),
-            ]
-        )
+        self.members = nn.ModuleList(MagnitudeDiscriminator(size, channels) for size in fft_sizes)
 
-    def forward(self, samples: Tensor) -> list[tuple[Tensor, list[Tensor]]]:
-        """samples (B, N) -> scores and features of each discriminator."""
-        return [member(samples) for member in self.members]
+    def of_step(self, step: int) -> nn.Module:
+        """The discriminator of a step."""
+        return self.members[random.Random(step).randrange(len(self.members))]
 
 
-def discriminator_loss(discriminators: Discriminators, output: Tensor, target: Tensor) -> Tensor:
+def crops(step: int, length: int, *waveforms: Tensor) -> list[Tensor]:
+    """The same random crop of each row of waveforms (B, N), (B, length) each; whole where they are no longer."""
+    samples = waveforms[0].shape[1]
+    if samples <= length:
+        return list(waveforms)
+    rng = random.Random(step)
+    starts = [rng.randrange(samples - length + 1) for _ in range(len(waveforms[0]))]
+    return [torch.stack([row[a : a + length] for row, a in zip(each, starts, strict=True)]) for each in waveforms]
+
+
+def discriminator_loss(discriminator: nn.Module, output: Tensor, target: Tensor) -> Tensor:
     """Hinge loss: targets above 1, outputs (detached) below -1."""
-    outputs = discriminators(torch.cat([target, output.detach()], dim=0))
-    losses = []
-    for scores, _ in outputs:
-        real, fake = scores.float().chunk(2, dim=0)
-        losses.append(F.relu(1 - real).mean() + F.relu(1 + fake).mean())
-    return torch.stack(losses).mean()
+    scores, _ = discriminator(torch.cat([target, output.detach()], dim=0))
+    real, fake = scores.float().chunk(2, dim=0)
+    return F.relu(1 - real).mean() + F.relu(1 + fake).mean()
 
 
-def generator_loss(discriminators: Discriminators, output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+def generator_loss(discriminator: nn.Module, output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Hinge loss and feature-matching distance of the output."""
-    outputs = discriminators(torch.cat([target, output], dim=0))
-    scores = [-scores.float().chunk(2, dim=0)[1].mean() for scores, _ in outputs]
+    scores, features = discriminator(torch.cat([target, output], dim=0))
     distances = []
-    for _, features in outputs:
-        for layer in features:
-            real, fake = layer.float().chunk(2, dim=0)
-            distances.append(F.l1_loss(fake, real.detach()) / (real.detach().abs().mean() + 1e-5))
-    return torch.stack(scores).mean(), torch.stack(distances).mean()
+    for layer in features:
+        real, fake = layer.float().chunk(2, dim=0)
+        distances.append(F.l1_loss(fake, real.detach()) / (real.detach().abs().mean() + 1e-5))
+    return -scores.float().chunk(2, dim=0)[1].mean(), torch.stack(distances).mean()

@@ -34,8 +34,9 @@ from marstts.training.codec.config import (
 from marstts.training.codec.export import CONFIG_FILE, load_codec
 from marstts.training.codec.f0_loss import f0_error_semitones, f0_loss
 from marstts.training.codec.generated_codes import GeneratedCodes
-from marstts.training.codec.losses import Discriminators, SpectralLoss, discriminator_loss, generator_loss
+from marstts.training.codec.losses import Discriminators, SpectralLoss, crops, discriminator_loss, generator_loss
 from marstts.training.codec.phone_loss import AFTER_END, PhoneClassifier
+from marstts.training.codec.recognizer_loss import RecognizerLoss
 from marstts.training.codec.segments import Manifests, SegmentBatch, Segments
 from marstts.training.codec.speaker_consistency import SpeakerConsistencyLoss
 from marstts.training.codec.timbre_contrast import scale_timbre_contrast
@@ -98,8 +99,10 @@ class CodecTask:
         trained = self.model.decoder if config.stage is Stage.DECODER else self.model
         self.model.requires_grad_(trained is self.model)
         trained.requires_grad_(True)
-        parameters = list(trained.parameters())
-        if self.model.timbre_encoder is not None and trained is not self.model:
+        if config.freeze_timbre and trained is not self.model:
+            self.model.decoder.pitch.requires_grad_(False)
+        parameters = [parameter for parameter in trained.parameters() if parameter.requires_grad]
+        if self.model.timbre_encoder is not None and trained is not self.model and not config.freeze_timbre:
             self.model.timbre_encoder.requires_grad_(True)
             parameters += list(self.model.timbre_encoder.parameters())
         self.optimizer = torch.optim.AdamW(
@@ -109,6 +112,7 @@ class CodecTask:
         self.optimizers: dict[str, torch.optim.Optimizer] = {"codec": self.optimizer}
         self.discriminators = self.add_discriminators()
         self.phone_classifier = self.add_phone_classifier()
+        self.recognizer = self.add_recognizer()
         self.speaker_consistency = self.add_speaker_consistency()
         self.segments = Segments(manifests, config, corrupt)
         self.generated_codes = self.read_generated_codes()
@@ -118,6 +122,7 @@ class CodecTask:
         """The terms of the loss that are configured, in the order in which they are added."""
         optional: list[tuple[object, LossFunction]] = [
             (self.phone_classifier, self.phone_losses),
+            (self.recognizer, self.recognizer_losses),
             (self.speaker_consistency, self.consistency_losses),
             (self.generated_codes, self.generated_losses),
             (self.discriminators, self.adversarial_losses),
@@ -129,7 +134,7 @@ class CodecTask:
         adversarial = self.config.adversarial
         if adversarial is None:
             return None
-        discriminators = Discriminators(adversarial.periods, adversarial.fft_sizes, adversarial.channels)
+        discriminators = Discriminators(adversarial.fft_sizes, adversarial.channels)
         self.modules["discriminators"] = discriminators.to(self.device)
         self.optimizers["discriminators"] = torch.optim.AdamW(
             discriminators.parameters(), adversarial.learning_rate, betas=BETAS
@@ -146,6 +151,11 @@ class CodecTask:
         self.modules["phones"] = classifier
         self.optimizer.add_param_group({"params": list(classifier.parameters())})
         return classifier
+
+    def add_recognizer(self) -> RecognizerLoss | None:
+        """The loss with its frozen recognizer, if configured."""
+        config = self.config.recognizer
+        return None if config is None else RecognizerLoss(config, self.config.model.sample_rate).to(self.device)
 
     def add_speaker_consistency(self) -> SpeakerConsistencyLoss | None:
         """The loss with its frozen encoder, if configured."""
@@ -169,7 +179,7 @@ class CodecTask:
             output = self.model(batch.samples, batch.f0, timbre, factors)
         scores: dict[str, float | Tensor] = {}
         if self.discriminators is not None:
-            scores |= self.discriminator_step(self.discriminators, output.samples, batch.samples)
+            scores |= self.discriminator_step(self.discriminators, output.samples, batch.samples, step)
         made = CodecStep(step, batch, output)
         terms = [term for losses in self.losses for term in losses(made)]
         loss = cast(Tensor, sum(term.weight * term.value for term in terms if term.weight))
@@ -195,6 +205,12 @@ class CodecTask:
         for name, accuracy in name_accuracies(correct).items():
             yield Loss(name, 0.0, accuracy)
 
+    def recognizer_losses(self, made: CodecStep) -> Iterator[Loss]:
+        """What a recognizer's encoder makes of the output."""
+        assert self.recognizer is not None and self.config.recognizer is not None
+        loss = self.recognizer(made.output.samples, made.batch.samples)
+        yield Loss("recognizer_loss", self.config.recognizer.weight, loss)
+
     def consistency_losses(self, made: CodecStep) -> Iterator[Loss]:
         """Speaker consistency of the output."""
         assert self.speaker_consistency is not None and self.config.speaker_consistency is not None
@@ -217,8 +233,11 @@ class CodecTask:
         assert self.discriminators is not None and self.config.adversarial is not None
         if made.step < self.config.adversarial.start_step:
             return
+        cropped = crops(made.step, self.config.adversarial.crop_samples, made.output.samples, made.batch.samples)
+        self.discriminators.requires_grad_(False)
         with autocast(self.device.type, self.config.precision):
-            loss, features = generator_loss(self.discriminators, made.output.samples, made.batch.samples)
+            loss, features = generator_loss(self.discriminators.of_step(made.step), *cropped)
+        self.discriminators.requires_grad_(True)
         yield Loss("adversarial", self.config.adversarial.weight, loss)
         yield Loss("feature_matching", self.config.adversarial.feature_matching_weight, features)
 
@@ -239,11 +258,14 @@ class CodecTask:
         moved = torch.rand(len(timbre), device=timbre.device) < warp.probability
         return torch.where(moved & timbre.any(dim=1), drawn, torch.ones_like(drawn))
 
-    def discriminator_step(self, discriminators: Discriminators, output: Tensor, target: Tensor) -> dict[str, Tensor]:
-        """Train the discriminators on the output and the target (B, N) of this step."""
+    def discriminator_step(
+        self, discriminators: Discriminators, output: Tensor, target: Tensor, step: int
+    ) -> dict[str, Tensor]:
+        """Train the discriminator of this step on crops of the output and the target (B, N)."""
         assert self.config.adversarial is not None
+        cropped = crops(step, self.config.adversarial.crop_samples, output.detach(), target)
         with autocast(self.device.type, self.config.precision):
-            loss = discriminator_loss(discriminators, output, target)
+            loss = discriminator_loss(discriminators.of_step(step), *cropped)
         optimizer = self.optimizers["discriminators"]
         minimize(optimizer, loss, self.config.adversarial.learning_rate, DISCRIMINATOR_GRAD_CLIP_NORM)
         return {"discriminator_loss": loss.detach()}
