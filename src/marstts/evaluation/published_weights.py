@@ -380,7 +380,7 @@ def speak(bundle: Path, reference: Path | None) -> list[Waveform]:
 
 def one_line(value: object) -> str:
     """A value in one line, short enough for a table."""
-    text = " ".join(str(value).replace("|", "¦").split())
+    text = " ".join(str(value).split())
     return text if len(text) <= 400 else text[:399] + "…"
 
 
@@ -413,5 +413,5 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     """A heading and a table; nothing without rows."""
     if not rows:
         return []
-    cells = [columns, ["---"] * len(columns), *([one_line(cell) for cell in row] for row in rows)]
+    cells = [columns, ["---"] * len(columns), *([one_line(cell).replace("|", r"\|") for cell in row] for row in rows)]
     return [f"## {title}", "", *(f"| {' | '.join(row)} |" for row in cells), ""]
