@@ -6,22 +6,17 @@ Upstream: `bundle`, the command line.  Downstream: the codecs of this package.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from marstts.codec import snac, snac_onnx
 from marstts.codec.base import MAX_HOP, Codec, check_levels
 from marstts.codec.mini import MiniCodec
 from marstts.codec.toy import ToyCodec
 from marstts.errors import CheckpointError, ConfigError, MissingExtraError, require
 from marstts.io.config import Config
-from marstts.lazy import lazy_module
 from marstts.weights.parts import MiniPart, PublishedPart, toy_size
-
-if TYPE_CHECKING:
-    from marstts.codec import snac, snac_onnx
-else:
-    snac, snac_onnx = lazy_module("marstts.codec.snac"), lazy_module("marstts.codec.snac_onnx")
 
 SNAC_WEIGHTS = "snac.safetensors"
 """A folder with this file contains SNAC as graphs (`codec.snac_graphs`)."""

@@ -23,7 +23,6 @@ from marstts.generation.engine import EngineKind
 from marstts.generation.request import MAX_GUIDANCE, SamplingConfig, check_guidance
 from marstts.io.config import Config, parse_config, read_config
 from marstts.io.precision import WeightFormat
-from marstts.lazy import lazy_module
 from marstts.mars5.config import Mars5Config
 from marstts.mars5.engines.onnx import graphs_are_complete, open_graphs
 from marstts.mars5.engines.tokens import TokenEngine
@@ -39,14 +38,7 @@ from marstts.text.tokenizers.bpe import BPE
 from marstts.weights.pretrained import fingerprint, short_name
 
 if TYPE_CHECKING:
-    from marstts.mars5 import checkpoint
     from marstts.mars5.checkpoint import Models
-    from marstts.mars5.engines import torch as torch_runtime
-    from marstts.mars5.export import graphs
-else:
-    checkpoint = lazy_module("marstts.mars5.checkpoint")
-    graphs = lazy_module("marstts.mars5.export.graphs")
-    torch_runtime = lazy_module("marstts.mars5.engines.torch")
 
 
 class ProfileName(str, Enum):
@@ -104,12 +96,14 @@ def open_engine(folder: Path, kind: EngineKind) -> TokenEngine:
     if kind is EngineKind.CUDA:
         models.ar.to("cuda")
         models.nar.to("cuda")
-    return TokenEngine(torch_runtime.runnable(models), name)
+    return torch_engine(models, name)
 
 
-def torch_engine(module: Models) -> TokenEngine:
+def torch_engine(module: Models, name: str = "mars5-in-memory") -> TokenEngine:
     """The engine of models that are in memory already."""
-    return TokenEngine(torch_runtime.runnable(module), "mars5-in-memory")
+    from marstts.mars5.engines.torch import runnable  # needs PyTorch
+
+    return TokenEngine(runnable(module), name)
 
 
 def speech_model(
@@ -155,7 +149,9 @@ def check_fit(
 def load_model(folder: Path) -> Models:
     """Both models of a folder, in float32 and evaluation mode."""
     require("torch", "torch")
-    return checkpoint.load_models(folder)
+    from marstts.mars5.checkpoint import load_models  # needs PyTorch
+
+    return load_models(folder)
 
 
 def write_model(model: Models, folder: Path, weights: WeightFormat = WeightFormat.FLOAT16) -> None:
@@ -165,7 +161,9 @@ def write_model(model: Models, folder: Path, weights: WeightFormat = WeightForma
         for module in (model.ar, model.nar):
             for parameter in module.parameters():
                 parameter.data = parameter.data.half().to(parameter.dtype)
-    checkpoint.write_models(model, folder)
+    from marstts.mars5.checkpoint import write_models  # needs PyTorch
+
+    write_models(model, folder)
 
 
 def rewrite_model(source: Path, folder: Path, weights: WeightFormat | None, tokenizer: Path) -> None:
@@ -173,7 +171,9 @@ def rewrite_model(source: Path, folder: Path, weights: WeightFormat | None, toke
     refuse_int8(weights)
     models = load_model(source)
     shutil.copytree(source, folder)
-    graphs.export_graphs_of(models, folder, lossless_format(models.ar, models.nar))
+    from marstts.mars5.export.graphs import export_graphs_of  # needs PyTorch
+
+    export_graphs_of(models, folder, lossless_format(models.ar, models.nar))
 
 
 def refuse_int8(weights: WeightFormat | None) -> None:

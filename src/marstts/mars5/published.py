@@ -8,20 +8,13 @@ Vocos, which have another cache.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from marstts.bundle import BUNDLE_FILE, TOKENIZER_FILE, BundleInfo, check_name, model_folder, new_bundle, part_config
 from marstts.codec.registry import CodecPart, EncodecPart
 from marstts.errors import require
-from marstts.lazy import lazy_module
 from marstts.mars5.bundled import Mars5Settings, ProfileName
 from marstts.mars5.config import Mars5Config
 from marstts.weights.pretrained import cache_folder, download_release, find_file
-
-if TYPE_CHECKING:
-    from marstts.mars5 import checkpoint
-else:
-    checkpoint = lazy_module("marstts.mars5.checkpoint")
 
 NAME = "mars5-english"
 
@@ -52,6 +45,8 @@ def convert(
     an input is refused (CheckpointError).
     """
     check_name(name)
+    from marstts.mars5 import checkpoint  # needs PyTorch
+
     models = checkpoint.load_released(ar, nar, ar_heads=ar_heads, nar_heads=nar_heads)
     codec = codec or EncodecPart()
     info = BundleInfo(
