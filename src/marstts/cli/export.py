@@ -15,6 +15,7 @@ from marstts.bundle import CODEC_FOLDER, TOKENIZER_FILE, find_bundle, parts_of, 
 from marstts.cli.terminal import check_utf8, warn
 from marstts.codec.registry import open_codec, parse_codec
 from marstts.errors import ConfigError, check_installed
+from marstts.generation.request import SamplingConfig
 from marstts.io.config import merged, read_values
 from marstts.io.file_errors import printable_name, printable_text
 from marstts.io.precision import WeightFormat
@@ -85,7 +86,7 @@ def export(
         **parts,
         name=name,
         settings={**kept, **given(quality_prefix_hz=quality_prefix_hz, guidance=guidance, spelling=spelling)},
-        sampling=models.SamplingConfig(**{**sampling, **given(top_p=top_p)}),
+        sampling=SamplingConfig(**{**sampling, **given(top_p=top_p)}),
         weights=weights,
     )
 
@@ -134,7 +135,7 @@ def export_mars5(
         name=name,
         architecture="mars5",
         settings=settings,
-        sampling=models.SamplingConfig(**given(top_p=settings["sampling"].get("top_p") if top_p is None else top_p)),
+        sampling=SamplingConfig(**given(top_p=settings["sampling"].get("top_p") if top_p is None else top_p)),
         weights=weights,
     )
     typer.echo(f"{printable_name(output)}: {printable_text(name)}, {megabytes(output):.1f} MB")

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -334,7 +335,7 @@ def examine_parts(bundle: Bundle, known: Recorded, findings: Findings) -> None:
         if encoder is None:
             findings.compare(f"{role} encoder", "there", "missing")
             continue
-        embedding = findings.attempt(f"{role} encoder: embedding", lambda encoder=encoder: encoder.embed(sound))
+        embedding = findings.attempt(f"{role} encoder: embedding", partial(encoder.embed, sound))
         if embedding is not None:
             findings.compare(f"{role} encoder: length", size, len(embedding))
             findings.numbers[f"{role} encoder: norm and first numbers"] = (

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -200,8 +201,8 @@ class PriorityScheduler:
 
     def _advance_separately(self, batch: RunningBatch, joining: Sequence[Entry]) -> tuple[RequestState, ...]:
         """Make one patch of each row alone, and park it -> the rows that did not fail."""
-        batches = [(row.request, lambda row=row: self._alone(batch, row)) for row in batch.rows]
-        batches += [(entry.request, lambda entry=entry: self._joined(entry)) for entry in joining]
+        batches = [(row.request, partial(self._alone, batch, row)) for row in batch.rows]
+        batches += [(entry.request, partial(self._joined, entry)) for entry in joining]
         rows = []
         for request, make in batches:
             try:

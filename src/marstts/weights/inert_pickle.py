@@ -43,7 +43,7 @@ class Inert(dict[Any, Any]):
     def add(self, item: Any) -> None: ...
 
     __hash__ = object.__hash__  # type: ignore[assignment]
-    __eq__ = object.__eq__  # type: ignore[assignment]
+    __eq__ = object.__eq__
 
 
 class InertPickle:

@@ -46,6 +46,8 @@ class RecognizerConfig(Config):
 class RecognizerLoss(nn.Module):
     """Distance of the encoder's last layers between two waveforms."""
 
+    taps: Tensor
+
     def __init__(self, config: RecognizerConfig, sample_rate: int) -> None:
         super().__init__()
         self.row_ratio, self.sample_rate = config.row_ratio, sample_rate
@@ -78,6 +80,9 @@ def distance(one: Tensor, other: Tensor) -> Tensor:
 
 class WhisperEncoder(nn.Module):
     """Whisper's encoder on waveforms of at most 30 s at 16 kHz."""
+
+    basis: Tensor
+    window: Tensor
 
     def __init__(self, weights: dict[str, NDArray[np.float32]]) -> None:
         """`weights` by their names in CTranslate2's format, without `encoder/`."""
