@@ -29,10 +29,9 @@ li { margin: 0 0 1.6rem; } audio { display: block; width: 100%; margin: .3rem 0;
 <body>
 <h1>Takes of mini</h1>
 <p>mini is the model in the package: 9.3 million parameters, trained on synthetic speech,
-its codec's decoder also on people.
-Takes 1 to 10 are of version 6; takes 11 to 20 are clones of real readers by version 6.1, each after its reference.
-References: LibriSpeech (c) 2014 Vassil Panayotov, CC BY 4.0, cut to 6 s.
-The takes are not selected by ear. The transcript below each player is the output of the recognizer.</p>
+its codec's decoder also on people. Each take is a shallow clone of the recording above it.
+References: LibriSpeech (c) 2014 Vassil Panayotov, and CSTR VCTK Corpus, both CC BY 4.0, cut to 6 s.
+The takes are not selected by ear. The transcript below each take is the output of Whisper base.</p>
 <ol>
 """
 
@@ -48,27 +47,14 @@ def render(table: str) -> str:
 
 
 def rows(table: str) -> list[list[str]]:
-    """Return the cells of each row: take, voice, style, clone, text, transcript; or those of `reader_entry`."""
+    """Return the cells of each row: take, reference, similarity, text, transcript."""
     lines = [line for line in table.splitlines() if line.startswith("|") and ".mp3)" in line]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
 def entry(cells: list[str]) -> str:
-    """Return one take as a list item with a player."""
-    if len(cells) == 5:
-        return reader_entry(*cells)
-    take, voice, style, clone, text, transcript = cells
-    [name] = re.findall(r"\(([^()]+\.mp3)\)", take)
-    return (
-        f"<li><strong>{escape(text)}</strong>\n"
-        f'<audio controls preload="none" src="{escape(name)}"></audio>\n'
-        f'<span class="about">{escape(style)}, {escape(clone)} clone of {escape(voice)}. '
-        f"Transcript: “{escape(transcript)}”</span></li>"
-    )
-
-
-def reader_entry(take: str, reference: str, similarity: str, text: str, transcript: str) -> str:
-    """Return one take of a reader as a list item with a player of the reference, and one of the take."""
+    """Return one take as a list item with a player of the reference, and one of the take."""
+    take, reference, similarity, text, transcript = cells
     players = "\n".join(
         f'<audio controls preload="none" src="{escape(name)}"></audio>'
         for cell in (reference, take)
@@ -77,7 +63,7 @@ def reader_entry(take: str, reference: str, similarity: str, text: str, transcri
     reader = reference.partition(" (")[0]
     return (
         f"<li><strong>{escape(text)}</strong>\n{players}\n"
-        f'<span class="about">Reference and shallow clone of {escape(reader)}, similarity {escape(similarity)}. '
+        f'<span class="about">Reference and take, {escape(reader)}, similarity {escape(similarity)}. '
         f"Transcript: “{escape(transcript)}”</span></li>"
     )
 

@@ -195,4 +195,4 @@ def test_a_slow_reader_holds_no_more_than_a_few_pieces(tmp_path: Path):
         assert float(line.split()[1]) < 600, "audio was generated for a disconnected client"
         connection.close()
         wait_until(lambda: server.service.admission.num_active == 0)
-        assert {thread.name for thread in threading.enumerate()} <= before | {"marstts-speech_0"}
+        assert {thread.name for thread in threading.enumerate()} <= before | {"marstts-speech_0", "marstts-read_0"}
