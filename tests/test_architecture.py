@@ -19,8 +19,14 @@ OWNERS = {
 }
 """Folders that may import a model: its own, its training, and the tests of both."""
 
-COMMON = ("tests/parity/",)
-"""Tests of recorded output of the published models."""
+COMMON = (
+    "src/marstts/models.py",
+    "tests/parity/",
+    "tests/benchmark/",
+    "tests/test_recipes.py",
+    "tests/mars6/test_published_weights.py",
+)
+"""The module that knows which models there are, and tests of several of them."""
 
 
 class Facts(NamedTuple):

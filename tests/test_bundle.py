@@ -181,7 +181,7 @@ def test_a_failed_export_leaves_everything_as_it_was(copy: Path, quick_export: N
     before = contents(copy)
     with pytest.raises(CheckpointError, match=r"style_size is 7"):
         export(copy, encoders={**ENCODERS, "style": ToyEncoderPart(size=8)})
-    with pytest.raises(CheckpointError, match=r"nowhere: expected the folder of an exported codec"):
+    with pytest.raises(CheckpointError, match=r"nowhere"):
         export(copy, codec=copy / "nowhere")
     with pytest.raises(CheckpointError, match=r"text_vocab_size is 270, but the tokenizer has 268"):
         export_bundle(copy, toy_model(), toy_tokenizer(268), name="new", **TOY)  # type: ignore[arg-type]

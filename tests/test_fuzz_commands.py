@@ -347,9 +347,6 @@ def test_listening_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     config.write_text(TOML.replace("FOLDER", "."), encoding="utf-8")
     read = read_listening_test(config)
     AnswerStore(read.database, open_rating_plan(read).digest).close()
-    made = tmp_path / "made"
-    export: list[str | Path] = ["listening-test", "export", config, "--output", made, "--audio-url", "https://a.org/t"]
-    attack(Entry(export, [config], makes=[made]), "listening test")
     attack(Entry(["listening-test", "analyze", config], [config, Path(read.database)]), "answers")
 
 

@@ -12,19 +12,19 @@ work=${1:?usage: recipes/mars5/run.sh WORK_FOLDER MANIFEST...}
 shift
 here=$(cd "$(dirname "$0")" && pwd)
 
-shards=() number=0
+more=() number=0
 for manifest in "$@"; do
     marstts tokenize "$manifest" --output "$work/shards/$number" --codec encodec --identity toy:8 --style toy:8 \
         --device "${DEVICE:-cuda}" --workers "${WORKERS:-1}"
-    shards+=(--data "$work/shards/$number")
+    [ "$number" = 0 ] || more+=(--data "$work/shards/$number")
     number=$((number + 1))
 done
 
 export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1  # or a restart may look for processes that are dead
 # shellcheck disable=SC2206 - TORCHRUN holds several words
 run=(torchrun ${TORCHRUN:---standalone} --nproc-per-node "${GPUS:-gpu}" --max-restarts 10 --no-python)
-"${run[@]}" marstts train mars5-ar --config "$here/ar.toml" "${shards[@]}" --output "$work/ar"
-"${run[@]}" marstts train mars5-nar --config "$here/nar.toml" "${shards[@]}" --output "$work/nar" \
+"${run[@]}" marstts train mars5-ar --config "$here/ar.toml" --data "$work/shards/0" "${more[@]}" --output "$work/ar"
+"${run[@]}" marstts train mars5-nar --config "$here/nar.toml" --data "$work/shards/0" "${more[@]}" --output "$work/nar" \
     --tokenizers-from "$work/ar"
 
 marstts export "$work/ar" --nar "$work/nar" --codec encodec --name mars5 --output "$work/bundle"

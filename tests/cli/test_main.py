@@ -293,7 +293,7 @@ def test_other_errors_of_the_system_keep_their_traceback(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of a process on Linux")
-@pytest.mark.parametrize(("limit", "value"), [("RLIMIT_NOFILE", 9), ("RLIMIT_DATA", 60 * 2**20)])
+@pytest.mark.parametrize(("limit", "value"), [("RLIMIT_NOFILE", 9), ("RLIMIT_DATA", 115 * 2**20)])
 def test_a_process_with_low_limits_ends_in_one_sentence_and_keeps_the_older_output(limit, value, tmp_path):
     import resource
 

@@ -50,7 +50,7 @@ def test_whole_seconds_are_read_as_float_and_blank_lines_skipped(tmp_path):
         (line(seconds="long"), "seconds: input should be a valid number"),
         (line(source_rate=True), "source_rate: input should be a valid integer"),
         (line(seconds=-1.0), "seconds: input should be greater than 0"),
-        (line(seconds=float("nan")), "NaN, which is no number"),
+        (line(seconds=float("nan")), "expected JSON"),
         (line(split="valid"), "expected one of train, validation, test, got 'valid'"),
         (line(id=" "), "id: value error, is empty"),
         (line(id="good"), "used before on line 1"),

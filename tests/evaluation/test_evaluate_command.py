@@ -168,7 +168,7 @@ def test_systems_are_evaluated_and_compared(testset: Path, tmp_path: Path, stand
         (["--system", "codec-resynthesis", "--metrics-model", "none"], "needs a model for its codec"),
         (
             ["--system", "ground-truth", "--testset", "no-such-set"],
-            "no-such-set: there is no such test set; expected synthetic",
+            "no-such-set: there is no such test set; expected packaged-voices, synthetic",
         ),
         (["--system", "ground-truth", "--metrics", "ears"], "there is no metric 'ears'"),
     ],

@@ -372,7 +372,7 @@ def test_real_speakers_of_a_corpus_are_those_of_no_training_split(tmp_path: Path
 def test_the_test_split_of_a_manifest_is_a_test_set_and_unknown_names_are_refused(tmp_path: Path):
     trials = open_testset(str(corpus(tmp_path / "utterances.jsonl")))
     assert len(trials) == 10 and {trial.style for trial in trials} == {"regular", "whisper"}
-    with pytest.raises(DataError, match="expected synthetic, hard-texts, ears, ears-validation, seed-tts"):
+    with pytest.raises(DataError, match=r"expected .*synthetic, hard-texts, ears, ears-validation, seed-tts"):
         open_testset("synthetics")
 
 

@@ -129,7 +129,7 @@ def test_every_metric_that_needs_packages_has_its_requirements():
 
 
 def test_null_speaker_encoders_and_models_without_one_are_refused():
-    with pytest.raises(ConfigError, match="expected one of resemblyzer, wavlm, identity, style"):
+    with pytest.raises(ConfigError, match="expected one of xvector, resemblyzer, wavlm, identity, style"):
         open_speaker_metric("telepathy", MetricsConfig(names={"telepathy": None}, model=None))
     with pytest.raises(MarsError, match="nowhere"):
         open_speaker_metric("identity", MetricsConfig(names={"identity": None}, model="nowhere"))

@@ -273,7 +273,7 @@ def test_scores_that_are_not_finite_are_refused_by_name(
     lines = [json.loads(line) for line in scores_path.read_text().splitlines()]
     next(line for line in lines if line["id"] == name)["cycle"]["cer"] = math.nan
     scores_path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    with pytest.raises(DataError, match=rf"{path.name}:\d+: .*NaN, which is no number"):
+    with pytest.raises(DataError, match=rf"{path.name}:\d+: .*expected JSON"):
         make(copy_of_mined)
     scores_path.unlink()
     broken = SimpleNamespace(scales=("mood",), rate=lambda waveform: {"mood": math.nan})
