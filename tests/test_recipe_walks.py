@@ -26,7 +26,11 @@ from small_recipes import copy_tiny
 BUDGET_SECONDS = 1200
 """Time limit of a recipe on cores that do other work, too; each takes a minute of processor time."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * BUDGET_SECONDS)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(2 * BUDGET_SECONDS),
+    pytest.mark.skipif("MARSTTS_TEST_WALKS" not in os.environ, reason="minutes each; set MARSTTS_TEST_WALKS=1"),
+]
 
 TOYS = {"CODEC": "toy:4096", "IDENTITY": "toy:512", "STYLE": "toy:1024", "DEVICE": "cpu", "GPUS": "2"}
 """Toys in the sizes of SNAC, WavLM and CLAP, and two processes."""
