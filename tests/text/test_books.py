@@ -76,14 +76,18 @@ def test_the_older_table_of_contents_is_read_too(tmp_path: Path) -> None:
     assert [chapter.title for chapter in read_book(write_epub(tmp_path / "b.epub", **parts))] == ["First", "Second"]
 
 
-def document(tmp_path: Path, body: str, **options: Notes) -> str:
+def document(
+    tmp_path: Path, body: str, *, head: str = "", parts: dict[str, str] | None = None, **options: Notes
+) -> str:
     """The text of a book whose only document has this body."""
+    added = parts or {}
     package = PACKAGE.replace(' properties="nav"', "").replace('<itemref idref="nav"/>', "")
     parts = {
         "OEBPS__content.opf": package.replace('<itemref idref="b"/><itemref idref="c"/>', ""),
         "OEBPS__toc.ncx": "",
     }
-    parts |= {"OEBPS__nav.xhtml": "", "OEBPS__text__a.xhtml": f"<html><body>{body}</body></html>"}
+    parts |= {"OEBPS__nav.xhtml": "", "OEBPS__text__a.xhtml": f"<html><head>{head}</head><body>{body}</body></html>"}
+    parts |= added
     [chapter] = read_book(write_epub(tmp_path / "b.epub", **parts), **options)
     return chapter.text
 
@@ -108,6 +112,27 @@ def document(tmp_path: Path, body: str, **options: Notes) -> str:
 )  # fmt: skip
 def test_text_is_read_without_what_is_not_speech(tmp_path: Path, body: str, text: str) -> None:
     assert document(tmp_path, body) == text
+
+
+@pytest.mark.parametrize(
+    ("sheet", "body", "text"),
+    [
+        (".gone { display: none } i.x{visibility:hidden}",
+         "<p class='gone'>No.</p><p>It <i class='a x'>not</i> is <i>so</i>.</p>", "It is so."),
+        ("/* p {display:none} */ #n, span.alt { color: red; DISPLAY : NONE; }",
+         "<div id='n'><p>No.</p></div><p>So<span class='alt'>not</span>.</p>", "So."),
+        ("@media print { p { display: none } .a { display: none } } @page {margin: 0} .b .c, p > i { display: none }",
+         "<p class='a'>One.</p><p class='b'><i class='c'>Two.</i></p>", "One.\n\nTwo."),
+        (".t { display: none } p.t { display: block }", "<p class='t'>Yes.</p><b class='t'>No.</b>", "Yes."),
+        (".up { vertical-align: super } ", "<p>It sank.<span class='up'>12</span> 10<b class='up'>6</b></p>",
+         "It sank. 10^6"),
+    ],
+)  # fmt: skip
+def test_style_sheets_hide_and_raise_text(tmp_path: Path, sheet: str, body: str, text: str) -> None:
+    head = f"<title>x</title><style type='text/css'>{sheet}</style>"
+    assert document(tmp_path, body, head=head) == text
+    link = '<link href="../css/b.css" rel="stylesheet" type="text/css"/>'
+    assert document(tmp_path, body, head=link, parts={"OEBPS__css__b.css": sheet}) == text
 
 
 NOTES = """<p>One.</p><aside epub:type="footnote"><p><a href="#r1">1</a> A note.</p></aside><p>Two.</p>

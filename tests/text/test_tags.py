@@ -23,7 +23,13 @@ READINGS = [
     ("<|assistant|>Hello there.<|im_end|>", ["Hello there."]),
     ('<sub alias="World Wide Web">WWW</sub> is old.', ["World Wide Web is old."]),
     ("<reasoning>cut off in the mid", []),
+    ('<function=get_time>\n<parameter=zone>\nUTC\n</parameter>\n</function>\nIt is noon.', ["It is noon."]),
+    ('<m:tool_use id="1">{"a": 2}</m:tool_use>Done.', ["Done."]),
     # content that is speech
+    ('See <a title="a > b" href=x>this</a> one.', ["See this one."]),
+    ("<img alt='2>1'/>Then <b data-x='>' class=\"y\">so</b>.", ["Then so."]),
+    ('<p title="5 > 3, it\'s">Yes.</p><q title=it\'s>No.</q>', ["Yes.", "No."]),
+    ("Replace <function> with yours.", ["Replace function with yours."]),
     ("<answer>It is 5 km.</answer>", ["It is five kilometers."]),
     ("<plan>Go up. Go down.</plan> End.", ["Go up.", "Go down.", "End."]),
     ('<prosody rate="slow">Go</prosody> <emphasis>now</emphasis>.', ["Go now."]),

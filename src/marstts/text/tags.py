@@ -28,10 +28,11 @@ _KNOWN = _SILENT | _BLOCKS | _INLINE | word_set("markup", "others") | SOUNDS
 _SURE = _KNOWN - word_set("markup", "placeholders")
 
 _TAG = re.compile(
-    r"<(?P<end>/?)(?P<name>[A-Za-z][\w:.-]{0,40})(?P<rest>\s[^<>]{0,400}?)?\s?(?P<empty>/?)>"
-    r"|(?P<comment><!--)|<\|(?P<token>[A-Za-z_/]{1,40})\|>"
+    r"<(?P<end>/?)(?P<name>[A-Za-z][\w:.-]{0,40})(?P<rest>[\s=](?:[^<>\"']*?(?:(?:\"[^\"<]*\"|'[^'<]*')[^<>\"']*?)*?"
+    r"|(?P<loose>[^<>]*?)))?\s?(?P<empty>/?)>|(?P<comment><!--)|<\|(?P<token>[A-Za-z_/]{1,40})\|>"
 )
-_UNFINISHED = re.compile(r"<(?:\|[A-Za-z_/]{0,40}\|?|/?(?:[A-Za-z][\w:.-]{0,40}(?:\s[^<>]{0,400})?\s?/?)?|!-?)\Z")
+"""Values of attributes may hold `>` between quotation marks; `loose` is a rest with an odd mark."""
+_UNFINISHED = re.compile(r"<(?:\|[A-Za-z_/]{0,40}\|?|/?(?:[A-Za-z][\w:.-]{0,40}(?:[\s=][^<>]*)?\s?/?)?|!-?)\Z")
 _ATTRIBUTE = re.compile(r"(?P<name>[A-Za-z:-]{1,40})\s?=\s?[\"']?(?P<value>[^\"'<>]{0,200})")
 _SECONDS = re.compile(r"\+?([0-9]{1,5}(?:\.[0-9]{1,3})?|\.[0-9]{1,3})(ms|s)")
 _INNER_TAG = re.compile(r"<[^<>]{0,200}>")
@@ -134,10 +135,12 @@ class TagReader:
 
     def _tag(self, text: str, opening: int, is_last: bool) -> tuple[int, str]:
         """Where the tag at `opening` ends, and what is read for it; `opening` again where more text must come."""
-        tag = _TAG.match(text, opening)
+        tag = _TAG.match(text, opening, opening + MAX_TAG_CHARACTERS)
+        may_go_on = not is_last and len(text) - opening < MAX_TAG_CHARACTERS
+        if may_go_on and (_UNFINISHED.match(text, opening) if tag is None else tag["loose"] is not None):
+            return opening, ""
         if tag is None:
-            waits = not is_last and len(text) - opening < MAX_TAG_CHARACTERS and _UNFINISHED.match(text, opening)
-            return (opening, "") if waits else (opening + 1, "<")
+            return opening + 1, "<"
         if tag["comment"]:
             return self._enter("!--", tag.end()) if "!--" not in self._unclosed else (tag.end(), " ")
         if tag["token"]:
@@ -156,7 +159,8 @@ class TagReader:
             return self._raise(text, tag, opening, is_last)
         if name == "sub" and (alias := _attributes(tag).get("alias")) and "sub" not in self._unclosed:
             return self._enter("sub", tag.end())[0], alias
-        if name in _SILENT and name not in self._unclosed and not tag["end"] and not tag["empty"]:
+        is_silent = name.rpartition(":")[2] in _SILENT
+        if is_silent and name not in self._unclosed and not tag["end"] and not tag["empty"]:
             return self._enter(name, tag.end())
         return tag.end(), self._words(name, tag)
 

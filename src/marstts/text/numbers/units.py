@@ -140,7 +140,7 @@ def _is_measure(match: re.Match[str]) -> bool:
 @cache
 def _dotted_units() -> dict[str, str]:
     """Small letters -> the unit that they stand for, where no other has the same letters: kwh -> kWh."""
-    found: dict[str, list[str]] = {"kmh": ["km/h"]}
+    found: dict[str, list[str]] = {"kmh": ["km/h"], "mps": ["m/s"]}
     for unit in units():
         found.setdefault(unit.lower(), []).append(unit)
     sure = {letters: same[0] for letters, same in found.items() if len(same) == 1}
