@@ -26,7 +26,7 @@ from marstts.metrics.scores import TakeScore, read_scores
 Rows = dict[str, NDArray[np.float64]]
 """(trials, 2) numerators and denominators of each column."""
 
-JUDGE = "resemblyzer"
+SPEAKER_METRIC = "resemblyzer"
 COLUMNS = "cer", "similarity", "own reference first", "misread"
 
 
@@ -48,7 +48,7 @@ def columns(trials: list[list[TakeScore]]) -> Rows:
 
 def take_columns(score: TakeScore) -> list[tuple[float, float]]:
     """Numerator and denominator of a take in each column."""
-    voice = score.voices[JUDGE]
+    voice = score.voices[SPEAKER_METRIC]
     assert score.words is not None and voice.similarity is not None
     return [
         (score.words.character_errors, score.words.characters),

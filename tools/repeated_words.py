@@ -46,7 +46,7 @@ Speak = Callable[[str], list[Waveform]]
 
 
 def repeat(word: str, count: int) -> str:
-    """The text that says a word so many times."""
+    """The text that says a word this many times."""
     return ", ".join([word] * count).capitalize() + "."
 
 

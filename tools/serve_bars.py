@@ -214,7 +214,7 @@ def leave(server: Server, *, while_waiting: bool) -> float:
 
 
 def is_free(metrics: dict[str, float], while_waiting: bool) -> bool:
-    """Whether nothing waits, and, unless another request goes on, nothing runs."""
+    """Whether nothing waits, and, unless another request runs, nothing runs."""
     waiting = metrics["marstts_waiting_requests"]
     running = metrics["marstts_active_requests"] + sum(
         value for name, value in metrics.items() if name.startswith("marstts_rows")

@@ -37,12 +37,12 @@ class Target:
 
 
 def worst(callers: int, field: str) -> Callable[[dict[str, Any]], float | None]:
-    """The largest value of a field in the runs with so many callers."""
+    """The largest value of a field in the runs with this many callers."""
     return lambda report: max((float(run[field]) for run in runs(report, callers)), default=None)
 
 
 def runs(report: dict[str, Any], callers: int) -> list[dict[str, Any]]:
-    """The runs of a report with so many callers."""
+    """The runs of a report with this many callers."""
     return [run for run in report.get("server", []) if run["callers"] == callers]
 
 

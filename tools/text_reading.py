@@ -29,7 +29,7 @@ PLAIN_SENTENCES = 100
 
 RUNS = 2
 TIMED_EVERY = 4
-"""One of so many texts is timed: some systems need a second for each."""
+"""One of this many texts is timed: some systems need a second for each."""
 
 DEPENDENCIES = {
     "marstts": ["num2words", "docopt"],

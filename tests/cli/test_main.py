@@ -266,9 +266,9 @@ def test_a_missing_extra_is_named_in_one_sentence(add_command, add_missing):
     ("error", "sentence"),
     [
         (MemoryError(), "there is not enough memory"),
-        (OSError(errno.EMFILE, "x"), "the command cannot go on: too many files are open"),
-        (OSError(errno.ENOMEM, "x"), "the command cannot go on: there is not enough memory"),
-        (OSError(errno.ENOSPC, "x"), "the command cannot go on: the disk is full"),
+        (OSError(errno.EMFILE, "x"), "the command cannot continue: too many files are open"),
+        (OSError(errno.ENOMEM, "x"), "the command cannot continue: there is not enough memory"),
+        (OSError(errno.ENOSPC, "x"), "the command cannot continue: the disk is full"),
     ],
     ids=["memory", "files", "memory of the system", "disk"],
 )

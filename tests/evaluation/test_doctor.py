@@ -148,7 +148,7 @@ PLANTED: dict[str, tuple[Callable[[Release], Release], str, str]] = {
     "fewer layers": (changed(fewer_layers), "model: encoder_layers", "1"),
     "more rows of text": (changed(more_rows), "tokenizer: entries", ""),
     "another class": (
-        changed(of_another_class), "checkpoint: classes beside tensors and plain data", "argparse.Namespace",
+        changed(of_another_class), "checkpoint: classes other than tensors and plain data", "argparse.Namespace",
     ),
     "a cut file": (cut, "checkpoint: reading", "corrupt"),
     "no end of text": (tokenizer_lines(without_end), "tokenizer: missing special tokens", "<|endoftext|>"),
@@ -232,7 +232,7 @@ class Listener:
 
 
 @pytest.mark.usefixtures("short")
-def test_each_profile_speaks_three_sentences_that_are_judged(tmp_path: Path, reference_file: Path) -> None:
+def test_each_profile_speaks_three_sentences_that_are_transcribed(tmp_path: Path, reference_file: Path) -> None:
     spoken = replace(MARS6, profiles=RECORDED["mars6-turbo"].profiles)
     found = examine(mars6(tmp_path), tmp_path, recorded=spoken, reference=reference_file, recognizer=Listener())
     assert found.differences == () and len(found.spoken) == 6

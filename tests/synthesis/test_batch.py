@@ -192,11 +192,11 @@ def test_a_take_that_ends_between_patches_of_a_shared_batch_is_spoken_once(
 ):
     """The caller is slower than the batch, so that several patches of a row wait for it."""
 
-    def judge(guard: TakeGuard, row: RequestState) -> RequestState:
+    def check(guard: TakeGuard, row: RequestState) -> RequestState:
         time.sleep(0.02)
         return replace(row, stop=StopReason.WORDS_DONE) if len(row.patches) == last else row
 
-    monkeypatch.setattr(TakeGuard, "judge", judge)
+    monkeypatch.setattr(TakeGuard, "check", check)
     tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(40))
     voice = tts.clone(reference)
     alone = tts.speak(TEXTS[0], voice)

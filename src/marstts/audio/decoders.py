@@ -99,7 +99,7 @@ class Decoder(Protocol):
     """Number of frames, where it is known before decoding; fewer decoded frames then mean a corrupt file."""
 
     def read(self, frames: int) -> NDArray[np.float32]:
-        """The next frames (N, channels), at most so many; none at the end. Raises DecodingFailed."""
+        """The next frames (N, channels), at most this many; none at the end. Raises DecodingFailed."""
         ...
 
     def skip_to(self, frame: int) -> None:

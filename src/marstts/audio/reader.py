@@ -179,5 +179,5 @@ def too_long(name: str, max_seconds: float) -> str:
 
 
 def corrupt(name: str, seconds: float) -> AudioError:
-    """The error where decoding fails after so many seconds."""
+    """The error where decoding fails after this many seconds."""
     return AudioError(f"{name}: corrupt or cut short; {seconds:.1f} s are intact")

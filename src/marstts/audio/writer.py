@@ -45,7 +45,7 @@ RATES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Tags:
-    """Tags of a sound file; formats that hold none (WAV) are written without."""
+    """Tags of an audio file; formats without tags (WAV) leave them out."""
 
     title: str
     artist: str

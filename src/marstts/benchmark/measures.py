@@ -92,7 +92,7 @@ def time_patches(tts: Synthesizer, batch: int, seconds: float, patches: int) -> 
 
 
 def fixed_request(tts: Synthesizer, prompt: Prompt, patches: int, seed: int) -> Request:
-    """A request for exactly so many patches with the default sampling parameters."""
+    """A request for exactly this many patches with the default sampling parameters."""
     return Request(prompt, tts.sampling.top_p, Limits(patches, patches), np.random.default_rng(seed), tts.sampling)
 
 
@@ -102,7 +102,7 @@ def sample_prompt(tts: Synthesizer, seconds: float) -> Prompt:
 
 
 def num_patches(tts: Synthesizer, seconds: float) -> int:
-    """Patches in so many seconds of audio, rounded up."""
+    """Patches in this many seconds of audio, rounded up."""
     return max(1, math.ceil(seconds * tts.codec.spec.patch_rate))
 
 

@@ -48,7 +48,7 @@ def random_bundle(cache_dir: Path) -> Path:
 
 
 def int8_bundle(source: Path, cache_dir: Path) -> Path:
-    """The folder of a bundle that is `source` with int8 weights; made anew, as this version quantizes."""
+    """The folder of a bundle that is `source` with int8 weights, quantized by this version."""
     folder = cache_dir / f"{source.name}-int8"
     models.upgrade_bundle(source, folder, WeightFormat.INT8)
     return folder

@@ -1,4 +1,4 @@
-"""`marstts speak --file book.epub --output folder/`: one tagged sound file per chapter, or an m4b with chapters.
+"""`marstts speak --file book.epub --output folder/`: one tagged audio file per chapter, or an m4b with chapters.
 
 Upstream: `cli.speak`, `text.books.book`.  Downstream: `Synthesizer.speak_in_order`, `spoken_folder`, `audio.m4b`.
 An m4b is put together from a folder of chapters, which is kept.

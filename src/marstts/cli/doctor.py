@@ -71,4 +71,4 @@ def open_whisper() -> tuple[Recognizer | None, str | None]:
     try:
         return FasterWhisperRecognizer(), None
     except (MissingExtraError, CheckpointError) as error:
-        return None, f"the speech was not judged, for there is no Whisper: {error}"
+        return None, f"the speech was not transcribed, because there is no Whisper: {error}"

@@ -28,7 +28,7 @@ def finetune(
         Path | None, typer.Option(help="TOML as for `train mars6` (default: a low learning rate and early stopping).")
     ] = None,
     max_minutes: Annotated[
-        float, typer.Option(min=0.0, help="Stop after so many minutes; 0 = never. The run can be resumed.")
+        float, typer.Option(min=0.0, help="Stop after this many minutes; 0 = never. The run can be resumed.")
     ] = 0,
     workers: Annotated[int, typer.Option(min=1, help="Processes that tokenize the recordings.")] = 1,
     max_corrupt: Annotated[
@@ -38,8 +38,8 @@ def finetune(
     recognizer: Annotated[
         str | None,
         typer.Option(
-            help="Recognizer that judges words, such as faster-whisper=FOLDER (default: faster-whisper where it is "
-            "available, else the model's own alignment).",
+            help="Recognizer that counts word errors, such as faster-whisper=FOLDER (default: faster-whisper where it "
+            "is available, else the model's own alignment).",
             show_default=False,
         ),
     ] = None,
@@ -50,7 +50,7 @@ def finetune(
     import torch  # spinning take ten times as long on a busy machine
 
     from marstts.cli.train import stop_after
-    from marstts.evaluation.finetuning import judge_of
+    from marstts.evaluation.finetuning import evaluator_of
     from marstts.training.mars6.config import PretrainConfig
     from marstts.training.mars6.finetune import check_folders, finetune_defaults
     from marstts.training.mars6.finetune import finetune as finetune_bundle
@@ -61,7 +61,13 @@ def finetune(
     given = finetune_defaults(init_from) if config is None else read_config(PretrainConfig, config)
     settings = stop_after(max_minutes, given)
     found = finetune_bundle(
-        init_from, data, output, settings, open_judge=judge_of(recognizer), workers=workers, max_corrupt=max_corrupt
+        init_from,
+        data,
+        output,
+        settings,
+        open_evaluator=evaluator_of(recognizer),
+        workers=workers,
+        max_corrupt=max_corrupt,
     )
     if found is None:  # another process of torchrun than the first
         return

@@ -1,4 +1,4 @@
-"""`marstts speak --file lines.txt --batch N`: one sound file per line of a text file, and a report.
+"""`marstts speak --file lines.txt --batch N`: one audio file per line of a text file, and a report.
 
 Upstream: `cli.speak`, `Synthesizer.speak_many`.  Downstream: a folder of `0001.wav`, `0002.wav`, … (`spoken_folder`).
 Files are named after their lines, blank ones included in the count.

@@ -166,7 +166,7 @@ def describe_system_error(error: OSError | MemoryError) -> str | None:
     if error.filename is not None and not isinstance(error.filename, int):
         return f"{printable_name(error.filename)}: cannot be used: {describe_os_error(error)}"
     if error.errno in RESOURCE_ERRNOS:
-        return f"the command cannot go on: {describe_os_error(error)}"
+        return f"the command cannot continue: {describe_os_error(error)}"
     return None
 
 

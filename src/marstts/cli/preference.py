@@ -82,7 +82,7 @@ def train(
     config: Annotated[Path, typer.Option(help="TOML with the tables orpo and validation.")],
     output: Annotated[Path, typer.Option(help="Run folder; its checkpoint best/ has the best weights.")],
     max_minutes: Annotated[
-        float, typer.Option(min=0.0, help="Stop after so many minutes; 0 = never. The run can be resumed.")
+        float, typer.Option(min=0.0, help="Stop after this many minutes; 0 = never. The run can be resumed.")
     ] = 0,
     threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 = PyTorch's choice.")] = 0,
 ) -> None:

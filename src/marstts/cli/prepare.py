@@ -26,14 +26,14 @@ Output = Annotated[Path, typer.Option(help="Folder for utterances.jsonl and reje
 MinSeconds = Annotated[float, typer.Option(help="Leave out shorter recordings.")]
 MaxSeconds = Annotated[float, typer.Option(help="Leave out longer recordings.")]
 MaxCharacters = Annotated[int, typer.Option(help="Leave out longer texts.")]
-MaxPerSpeaker = Annotated[int, typer.Option(help="Keep at most so many utterances of a speaker.")]
+MaxPerSpeaker = Annotated[int, typer.Option(help="Keep at most this many utterances of a speaker.")]
 Language = Annotated[str, typer.Option(help="Leave out recordings that are labeled with another language.")]
 MaxRejectRatio = Annotated[float, typer.Option(help="Stop when a larger fraction of the recordings is invalid.")]
 WhichAudio = Annotated[
     Audio, typer.Option("--audio", help="Leave recordings where they are, or write each to a FLAC file.")
 ]
 Manifest = Annotated[Path, typer.Argument(help="utterances.jsonl of a corpus.")]
-Hours = Annotated[float, typer.Option(min=0.0, help="Stop after so many hours of audio; 0 = all.")]
+Hours = Annotated[float, typer.Option(min=0.0, help="Stop after this many hours of audio; 0 = all.")]
 Workers = Annotated[int, typer.Option(min=1, help="Processes.")]
 
 app = typer.Typer(help="Prepare a corpus: recordings and utterances.jsonl.", no_args_is_help=True)

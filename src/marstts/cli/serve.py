@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 PACKAGES = ("fastapi", "uvicorn", "wsproto", "multipart", "prometheus_client", "av", "wyoming")
 SWITCH_SECONDS = 0.001
-"""A thread that computes in Python lets another one go on after this time (Python's default: 5 ms), so that patches are
+"""A thread that computes in Python yields to another one after this time (Python's default: 5 ms), so that patches are
 not delayed by the decoding of audio."""
 
 LOCAL = "127.0.0.1"

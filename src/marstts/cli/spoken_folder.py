@@ -2,7 +2,7 @@
 
 Upstream: `lines`, `book`.  Downstream: `report.jsonl`, with an entry for each file.
 A file is not made again where it is there and its entry gives the same words, voice, model and settings. Entries are
-appended as files are made, so that a run which was ended goes on where it stopped.
+appended as files are made, so that an interrupted run resumes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Line:
 
     text: str
     file: str
-    """Name of its sound file."""
+    """Name of its audio file."""
 
     fingerprint: str
     """Hash of text, voice, model and settings."""

@@ -27,7 +27,7 @@ Sink = Callable[[Chunk], None]
 
 @contextmanager
 def open_sink(output: str, sample_rate: int, *, at_once: bool) -> Iterator[Sink]:
-    """Destination of chunks: `LOUDSPEAKER`, standard output, a pipe or device, or a sound file, which grows.
+    """Destination of chunks: `LOUDSPEAKER`, standard output, a pipe or device, or an audio file, which grows.
 
     Standard output gets raw 16-bit PCM `at_once`, or a whole WAV file when all is spoken; other pipes likewise.
     """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Train a tokenizer, a codec, speaker encoders or a model.", no_args_is_help=True)
 
 MaxMinutes = Annotated[
-    float, typer.Option(min=0.0, help="Stop after so many minutes; 0 = by steps only. The run can be resumed.")
+    float, typer.Option(min=0.0, help="Stop after this many minutes; 0 = by steps only. The run can be resumed.")
 ]
 Threads = Annotated[
     int, typer.Option(min=0, help="CPU threads; 0 = PyTorch's choice. More threads than free cores are slow.")

@@ -45,7 +45,7 @@ class Span(NamedTuple):
     last: int
 
     def widened(self, by: int, size: int) -> Span:
-        """The span extended by so many positions on each side, within 0 to `size`."""
+        """The span extended by this many positions on each side, within 0 to `size`."""
         return Span(max(0, self.first - by), min(size, self.last + by))
 
     def inside(self, start: int) -> Span:

@@ -126,7 +126,7 @@ def tensors_path(path: Path) -> Path:
 
 
 def write_pairs(pairs: Sequence[Pair], path: Path, layout: Sequence[int]) -> None:
-    """Write both files, the lines last; rows are numbered anew, and paths of recordings made relative."""
+    """Write both files, the lines last; rows are renumbered, and paths of recordings made relative."""
     tensors = {
         **pack(CHOSEN, [pair.chosen for pair in pairs], layout),
         **pack(REJECTED, [pair.rejected for pair in pairs], layout),

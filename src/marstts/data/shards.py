@@ -296,4 +296,4 @@ def check_tensor(file: Any, path: Path, name: str, shape: tuple[int, ...], kind:
 
 def corrupt(path: Path, reason: str) -> DataError:
     """The error for a shard that is corrupt."""
-    return DataError(f"{path}: corrupt since it was written ({reason}); tokenize again, which makes this shard anew")
+    return DataError(f"{path}: corrupt since it was written ({reason}); tokenize again, which makes this shard again")

@@ -95,7 +95,7 @@ class Baseline:
 
 
 def long_enough(reference: Path, seconds: float, folder: Path) -> Path:
-    """The reference, or a file in `folder` in which it is repeated until it has so many seconds."""
+    """The reference, or a file in `folder` in which it is repeated to a minimum length, in seconds."""
     if not seconds or (waveform := audio.read(reference)).seconds >= seconds:
         return reference
     path = folder / "repeated" / reference.with_suffix(".wav").name

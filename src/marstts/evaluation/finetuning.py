@@ -1,7 +1,7 @@
-"""The judge of fine-tuning: words and voice of takes of held-out sentences, spoken as a user would.
+"""The evaluator of fine-tuning: words and voice of takes of held-out sentences, spoken as a user would.
 
-Upstream: a tokenized corpus, whose validation split was set aside; a bundle.  Downstream: `training.mars6.judged`,
-which calls it; `cli.finetune`.
+Upstream: a tokenized corpus, whose validation split was set aside; a bundle.  Downstream:
+`training.mars6.take_validation`, which calls it; `cli.finetune`.
 
 Words are counted by a recognizer. Without one, by the model's own alignment, which finds missing and repeated words
 but no unclear ones. The voice is the cosine of a take and the speaker's held-out recordings, by the bundle's encoder.
@@ -31,7 +31,7 @@ from marstts.metrics.recognition import Recognizer, character_edits, open_recogn
 from marstts.metrics.testset import take_seed
 from marstts.metrics.words import plain_words
 from marstts.synthesis.synthesizer import Synthesizer
-from marstts.training.mars6.judged import Judgement
+from marstts.training.mars6.take_validation import StepScores
 from marstts.voice import Voice
 
 TAKES = 24
@@ -52,7 +52,7 @@ def find_recognizer(choice: str | None) -> Recognizer | None:
     try:
         return open_recognizer("faster-whisper")
     except (MissingExtraError, CheckpointError) as error:
-        logger.warning("words are judged by %s: %s", OWN_ALIGNMENT, error)
+        logger.warning("word errors are counted by %s: %s", OWN_ALIGNMENT, error)
         return None
 
 
@@ -67,15 +67,15 @@ class HeldOut:
     """A clone of another recording of the speaker."""
 
 
-class TakeJudge:
-    """A `training.mars6.judged.Judge` over the validation split of a corpus."""
+class HeldOutEvaluator:
+    """A `training.mars6.take_validation.TakeEvaluator` over the validation split of a corpus."""
 
     def __init__(self, base: str, corpus: Corpus, recognizer: Recognizer | None, takes: int = TAKES) -> None:
         """DataError where no held-out utterance has words."""
         self.bundle, self.recognizer, self.takes = load_bundle(base), recognizer, takes
         self.words_by = OWN_ALIGNMENT if recognizer is None else f"{recognizer.name}, per character"
         self.held_out = self._find_held_out(corpus)
-        self._ceiling: Judgement | None = None
+        self._ceiling: StepScores | None = None
         validation = corpus.split("validation")
         role = IDENTITY if IDENTITY in self.bundle.encoders else next(iter(self.bundle.encoders))
         self._encoder = self.bundle.encoders[role]
@@ -85,7 +85,7 @@ class TakeJudge:
             speaker: embeddings[speakers == speaker].mean(axis=0) for speaker in set(speakers.tolist())
         }
 
-    def __call__(self, model: nn.Module, step: int, seed: int = 0) -> Judgement:
+    def __call__(self, model: nn.Module, step: int, seed: int = 0) -> StepScores:
         """Speak the held-out sentences with a model and score them."""
         speech_model = models.open_in_memory(model, self.bundle)
         synthesizer = Synthesizer(
@@ -107,13 +107,13 @@ class TakeJudge:
             speech = result.speech
             flaws = 1 if speech is None else sum(len(take.flaws) + (take.warning is not None) for take in speech.takes)
             scores.append(self._score(chosen[result.index - 1], None if speech is None else speech.waveform, flaws))
-        return self._judgement(step, *zip(*scores, strict=True))
+        return self._mean_scores(step, *zip(*scores, strict=True))
 
-    def ceiling(self) -> Judgement:
+    def ceiling(self) -> StepScores:
         """Words and voice of the held-out recordings after the codec."""
         if self._ceiling is None:
             scores = [self._score(one, self.bundle.codec.decode(one.codes), 0) for one in self.held_out]
-            self._ceiling = self._judgement(0, *zip(*scores, strict=True))
+            self._ceiling = self._mean_scores(0, *zip(*scores, strict=True))
         return self._ceiling
 
     def _score(self, one: HeldOut, waveform: Waveform | None, flaws: int) -> tuple[int, int, float]:
@@ -128,10 +128,10 @@ class TakeJudge:
         edits = character_edits(text, [] if speech is None else self.recognizer.transcribe(speech))
         return edits.errors, edits.length, similarity
 
-    def _judgement(
+    def _mean_scores(
         self, step: int, errors: Sequence[int], units: Sequence[int], similarities: Sequence[float]
-    ) -> Judgement:
-        return Judgement(
+    ) -> StepScores:
+        return StepScores(
             step=step,
             takes=len(errors),
             words_by=self.words_by,
@@ -158,7 +158,7 @@ class TakeJudge:
             )
             found.append(HeldOut(utterance.text, utterance.speaker, validation.codes_of(index), voice))
         if not found:
-            raise DataError("no held-out utterance has words, so that no step can be judged; add recordings")
+            raise DataError("no held-out utterance has words, so that no step can be validated; add recordings")
         return found
 
     def _voice(self, corpus: Corpus, index: int, speaker: str) -> Voice:
@@ -172,7 +172,7 @@ class TakeJudge:
         return Voice(speaker, embeddings, None, codec.spec.name, encoders, "", "")
 
 
-def judge_of(choice: str | None) -> Callable[[str, Corpus], TakeJudge]:
-    """Opens the judge of a corpus with a recognizer by name, or with what is available for None."""
+def evaluator_of(choice: str | None) -> Callable[[str, Corpus], HeldOutEvaluator]:
+    """Opens the evaluator of a corpus with a recognizer by name, or with what is available for None."""
     recognizer = find_recognizer(choice)
-    return lambda base, corpus: TakeJudge(base, corpus, recognizer)
+    return lambda base, corpus: HeldOutEvaluator(base, corpus, recognizer)

@@ -137,8 +137,8 @@ class SpokenSentence:
     profile: str
     text: str
     seconds: float
-    heard: str
-    """What the recognizer heard; empty without one."""
+    transcript: str
+    """The recognizer's transcript; empty without one."""
 
     error_rate: float | None
     """Word error rate; None without a recognizer."""
@@ -239,7 +239,7 @@ def examine_file(role: str, path: Path, known: Recorded, findings: Findings) -> 
     tensors = (
         {name: part for name, part in stored.items() if hasattr(part, "dtype")} if isinstance(stored, dict) else {}
     )
-    findings.compare(f"{role}: classes beside tensors and plain data", "none", ", ".join(classes) or "none")
+    findings.compare(f"{role}: classes other than tensors and plain data", "none", ", ".join(classes) or "none")
     formats = Counter(str(tensor.dtype).removeprefix("torch.") for tensor in tensors.values())
     findings.numbers[f"{role}: tensors"] = (
         f"{len(tensors)}, {sum(tensor.numel() for tensor in tensors.values())} numbers, "
@@ -250,7 +250,7 @@ def examine_file(role: str, path: Path, known: Recorded, findings: Findings) -> 
 
 
 def read_entries(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The entries of a file, "model" and perhaps "vocab", and the classes that it names beside them."""
+    """The entries of a file, "model" and perhaps "vocab", and the other classes that it names."""
     if path.suffix == ".safetensors":
         return {"model": read_tensors(path), "vocab": read_metadata(path)}, ()
     check_archive(path)
@@ -365,10 +365,10 @@ def speak_profiles(
         write_config(info.model_copy(update={"settings": {**info.settings, **settings}}), bundle / BUNDLE_FILE)
         spoken = findings.attempt(f"speech, {profile}", lambda: speak(bundle, reference))
         for text, waveform in zip(SENTENCES, spoken or (), strict=False):
-            heard = [] if recognizer is None else recognizer.transcribe(waveform)
-            edits = None if recognizer is None else word_edits(plain_words(text), heard)
+            transcript = [] if recognizer is None else recognizer.transcribe(waveform)
+            edits = None if recognizer is None else word_edits(plain_words(text), transcript)
             rate = None if edits is None else edits.errors / edits.length
-            findings.spoken.append(SpokenSentence(profile, text, waveform.seconds, " ".join(heard), rate))
+            findings.spoken.append(SpokenSentence(profile, text, waveform.seconds, " ".join(transcript), rate))
     write_config(info, bundle / BUNDLE_FILE)
 
 
@@ -393,12 +393,12 @@ def page(examination: Examination) -> str:
     lines += table("Differences", ("what", "recorded", "found"), [row_of(check) for check in differences])
     spoken = [
         (
-            sentence.profile, sentence.text, f"{sentence.seconds:.2f} s", sentence.heard,
+            sentence.profile, sentence.text, f"{sentence.seconds:.2f} s", sentence.transcript,
             "" if sentence.error_rate is None else f"{sentence.error_rate:.2f}",
         )
         for sentence in examination.spoken
     ]  # fmt: skip
-    lines += table("Speech", ("profile", "text", "length", "heard", "word error rate"), spoken)
+    lines += table("Speech", ("profile", "text", "length", "transcript", "word error rate"), spoken)
     lines += [f"- {note}" for note in examination.notes] + ([""] if examination.notes else [])
     lines += table("Numbers without a recorded value", ("what", "found"), list(examination.numbers.items()))
     agreeing = [row_of(check) for check in examination.checks if check.agrees]

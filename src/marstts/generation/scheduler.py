@@ -116,7 +116,7 @@ class Scheduler:
 
     @property
     def num_active(self) -> int:
-        """Rows of the running batch that go on."""
+        """Rows of the running batch that continue."""
         return sum(row.request not in self._cancelled for row in self._batch.active)
 
     @property

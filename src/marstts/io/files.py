@@ -82,7 +82,7 @@ def growing_path(path: Path | str, kind: type[MarsError] = FileError) -> Iterato
     """A path for a file that takes long to write and is of use before it is complete; becomes `path` at the end.
 
     It is `partial_path(path)`, an empty file, and stays there when the body raises or the process is killed, if there
-    is anything in it; the next call for the same `path` begins anew. What lay at `path` stays until then. A device or
+    is anything in it; the next call for the same `path` begins again. What lay at `path` stays until then. A device or
     pipe that exists at `path` is given as it is. Raises `kind` where another living process is writing the same file.
     """
     with os_errors(path, kind=kind):

@@ -6,7 +6,7 @@ Upstream: published checkpoints, recordings.  Downstream: programs written for t
     ar_codes, waveform = tts.tts("The ship left at dawn.", reference, "We set sail.", InferenceConfig(top_k=100))
 
 It is an adapter over the same parts that `speech` uses. The profile is the release's, until somebody has compared both
-with the published weights; `CORRECTED` mends its defects (`profiles`).
+with the published weights; `CORRECTED` corrects its defects (`profiles`).
 """
 
 from __future__ import annotations

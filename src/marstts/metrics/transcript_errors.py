@@ -14,7 +14,7 @@ MAX_REPEATED_WORDS = 4
 """Longest run of words that is searched for."""
 
 TRUNCATED_RATIO, TRUNCATED_WORDS = 0.2, 2
-"""A take is truncated if this fraction of the text, and at least so many words, are missing at its end."""
+"""A take is truncated if this fraction of the text, and at least this many words, are missing at its end."""
 
 
 def has_repetition(text: Sequence[str], transcript: Sequence[str]) -> bool:

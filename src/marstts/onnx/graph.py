@@ -1,4 +1,4 @@
-"""ONNX graphs that nobody vouches for: parsed, checked, and written again with nothing but what was checked.
+"""Untrusted ONNX graphs: parsed, checked, and written again with nothing but what was checked.
 
 Upstream: the bytes of a `.onnx` file, which are untrusted.  Downstream: `onnx.session`.
 A graph may name any file of its user as its weights, or run for ever. ONNX Runtime therefore never gets the bytes of a

@@ -24,7 +24,7 @@ FIRST_AUDIO_SECONDS = 0.15
 """Callers without audio go before those whose buffers last longer than this."""
 
 FIRST_PATCHES = ((4, 2), (12, 3), (24, 5))
-"""Listeners up to which the first chunk of a sentence has so many patches. The more callers there are, the longer its
+"""Listeners up to which the first chunk of a sentence has this many patches. The more callers there are, the longer its
 audio must last until the second chunk comes: with two patches, the buffers of 24 callers would run dry."""
 
 CROWDED_PATCHES, MIN_PATCHES, MAX_PATCHES = 6, 4, 24

@@ -147,7 +147,7 @@ def parts_of(content: bytes, name: str, max_characters: int) -> dict[str, object
 
 
 def cut(text: str, max_characters: int) -> Iterator[str]:
-    """Whole paragraphs, or sentences of long ones, in pieces of at most so many characters."""
+    """Whole paragraphs, or sentences of long ones, in pieces of limited length, in characters."""
     piece = ""
     for paragraph in text.split("\n\n"):
         short = len(paragraph) <= max_characters

@@ -192,7 +192,7 @@ class VoiceStore:
         return renamed
 
     def delete(self, voice_id: str, caller: Caller) -> StoredVoice:
-        """Delete the file of an uploaded voice; requests that speak with it go on."""
+        """Delete the file of an uploaded voice; requests that speak with it continue."""
         with self._changing:
             stored = self.find(voice_id, caller)
             with storage_errors():

@@ -72,7 +72,7 @@ class WavLmEncoder:
         return unit.float().cpu().numpy()
 
     def _xvectors(self, output: Any, frames: Sequence[int]) -> Any:
-        """The x-vectors (B, E) of the transformer's output, of which each row has so many frames.
+        """The x-vectors (B, E) of the transformer's output, of which each row has this many frames.
 
         The class of `transformers` pools padding, too, where layers are dilated.
         """

@@ -1,4 +1,4 @@
-"""Repair: a sentence that stays flawed is spoken anew with other seeds, then in two parts that are joined.
+"""Repair: a sentence that stays flawed is sampled again with other seeds, then in two parts that are joined.
 
 Upstream: `sentence`, after the last attempt of backoff.  Downstream: the take that is kept, which says how it was made.
 Only flaws of words are repaired; the other sentences of a text stay as they are.
@@ -21,7 +21,7 @@ from marstts.text.sentences import split_sentences
 MIN_PART_CHARACTERS = 12
 """Shorter parts sound cut off."""
 
-OTHER_SEED, DIVIDED = "spoken anew with another seed", "divided at a clause"
+OTHER_SEED, DIVIDED = "spoken again with another seed", "divided at a clause"
 
 
 def divide(segment: Segment) -> list[SpokenSegment]:

@@ -31,7 +31,7 @@ from marstts.synthesis.words.streamed_words import StreamedWords
 from marstts.synthesis.words.word_times import Word
 
 DECODE_DELAY_STEPS = 4
-"""Steps between the end of a take and its check: time to decode it while other rows go on."""
+"""Steps between the end of a take and its check: time to decode it while other rows continue."""
 
 DECODE_CHUNK_PATCHES = 16
 """Patches decoded at a time, 1.4 s of speech. Smaller chunks share more of their work with their neighbors; larger ones
@@ -162,7 +162,7 @@ class Runner:
             running = self._active.get(made.request)
             if running is None:
                 continue  # ended at an earlier one of several patches that came together
-            row = running.guard.judge(made)
+            row = running.guard.check(made)
             if row.stop is not None:
                 del self._active[row.request]
                 if made.stop is None:

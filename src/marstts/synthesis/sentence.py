@@ -58,7 +58,7 @@ class Attempt:
 
 @dataclass(eq=False)
 class Sentence:
-    """A sentence in progress. It knows no engine, no codec and no clock."""
+    """A sentence in progress. It depends on no engine, codec or clock."""
 
     segment: Segment
     top_p: float

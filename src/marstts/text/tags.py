@@ -124,7 +124,7 @@ class TagReader:
         return "".join(given)
 
     def _skip(self, text: str, place: int, is_last: bool) -> int:
-        """Pass over the content of the silent element; return where it ends, or where the search goes on."""
+        """Pass over the content of the silent element; return where it ends, or where the search continues."""
         ending = _end_of(self._silent).search(text, place)
         if ending is not None:
             self._silent, self._content = "", []

@@ -31,7 +31,7 @@ class AttentionGuidanceConfig(Config):
     """Layers of the decoder, from 0, that are guided, and whose attention is logged."""
 
     heads: int = Field(2, gt=0)
-    """The first so many heads of each layer are guided; the others are free."""
+    """The first this many heads of each layer are guided; the others are free."""
 
     end_step: int = Field(20_000, ge=0)
     """No guidance from this step on."""

@@ -227,7 +227,7 @@ def refuse(path: Path, complaints: Sequence[str]) -> None:
         rest = f" and {more} more" if more > 0 else ""
         raise CheckpointError(
             f"{printable_name(path)}: these weights do not fit the configuration: "
-            f"{', '.join(complaints[:MAX_COMPLAINTS])}{rest}; use another folder to start anew"
+            f"{', '.join(complaints[:MAX_COMPLAINTS])}{rest}; use another folder for a new run"
         )
 
 

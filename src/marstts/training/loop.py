@@ -206,6 +206,6 @@ def validate(task: Task, config: LoopConfig, folder: Path, step: int, writer: An
 
 
 def is_due(config: LoopConfig, step: int, seconds: float) -> bool:
-    """True where a checkpoint is due at this step, so many seconds after the last one."""
+    """True where a checkpoint is due at this step, this many seconds after the last one."""
     by_steps = bool(config.checkpoint_every) and step % config.checkpoint_every == 0
     return by_steps or seconds > config.checkpoint_minutes * 60

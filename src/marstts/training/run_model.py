@@ -34,7 +34,7 @@ def check_same_model(path: Path, model: Config, free: Collection[str] = ()) -> N
         before = parse_config(type(model), known, name, CheckpointError)
     except CheckpointError as error:
         raise CheckpointError(
-            f"{name}: the checkpoints here are of another kind of model; use another folder to start anew"
+            f"{name}: the checkpoints here are of another kind of model; use another folder for a new run"
         ) from error
     changes = [
         f"{key} is {getattr(model, key)} instead of {getattr(before, key)}"
@@ -44,5 +44,5 @@ def check_same_model(path: Path, model: Config, free: Collection[str] = ()) -> N
     if changes:
         raise CheckpointError(
             f"{name}: the checkpoints here are of another model ({printable_text(', '.join(changes), MAX_COMPLAINT)}); "
-            "give its [model] table, or use another folder to start anew"
+            "give its [model] table, or use another folder for a new run"
         )

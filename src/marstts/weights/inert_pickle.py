@@ -1,7 +1,7 @@
 """Pickles of published checkpoints, read without running or importing anything that they name.
 
 Upstream: a `.pt` file of `torch.save`.  Downstream: `published_checkpoint`, and so `marstts convert` alone.
-A checkpoint may hold objects of any class beside its tensors: a configuration, a path, a NumPy number. Each such class
+A checkpoint may hold objects of any class next to its tensors: a configuration, a path, a NumPy number. Each such class
 is replaced by an `Inert` one, and the tensors and plain data around it are kept. The names that are not replaced are
 those of `ALLOWED`, which make tensors of numbers that the file holds.
 """

@@ -23,7 +23,7 @@ from marstts.training.mars6.finetune import (
     holds_recordings,
     tokenize_recordings,
 )
-from marstts.training.mars6.judged import Judgement, best_step
+from marstts.training.mars6.take_validation import StepScores, best_step
 from marstts.training.run_log import read_log
 
 TEXTS = ("She sells sea shells.", "The cat sat on the mat.", "The mat sat.", "She sat on shells.")
@@ -48,21 +48,21 @@ def run_command(*words: object) -> Result:
     return CliRunner().invoke(app, ["finetune", *map(str, words)])
 
 
-class ScriptedJudge:
+class ScriptedEvaluator:
     """Gives the initial model and every later step the scores of a script, without speaking."""
 
     def __init__(self, words: tuple[float, float, float], voice: tuple[float, float, float]) -> None:
         """Of the initial model, of a step by its validation, and of the step by the confirming takes."""
         self.words, self.voice = words, voice
 
-    def __call__(self, model: torch.nn.Module, step: int, seed: int = 0) -> Judgement:
+    def __call__(self, model: torch.nn.Module, step: int, seed: int = 0) -> StepScores:
         which = 0 if step == 0 else 1 + seed
-        return Judgement(
+        return StepScores(
             step=step, takes=3, words_by="script", word_errors=self.words[which], similarity=self.voice[which]
         )
 
-    def ceiling(self) -> Judgement:
-        return Judgement(step=0, takes=3, words_by="script", word_errors=0.05, similarity=0.9)
+    def ceiling(self) -> StepScores:
+        return StepScores(step=0, takes=3, words_by="script", word_errors=0.05, similarity=0.9)
 
 
 @pytest.mark.slow
@@ -80,7 +80,7 @@ def test_a_step_is_kept_where_the_voice_is_nearer_and_the_words_are_no_worse(
     words: tuple[float, float, float], voice: tuple[float, float, float], exit_code: int, sentence: str,
     toy_bundle: Path, my_voice: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ):  # fmt: skip
-    monkeypatch.setattr(finetuning, "judge_of", lambda choice: lambda base, corpus: ScriptedJudge(words, voice))
+    monkeypatch.setattr(finetuning, "evaluator_of", lambda choice: lambda base, corpus: ScriptedEvaluator(words, voice))
     config = finetune_defaults(str(toy_bundle))
     loop = config.loop.model_copy(update={"steps": 1, "validate_every": 1})
     write_config(config.model_copy(update={"loop": loop}), tmp_path / "config.json")
@@ -97,7 +97,7 @@ def test_a_step_is_kept_where_the_voice_is_nearer_and_the_words_are_no_worse(
     )
     result = run_command(*words_of_command)
     assert (result.exit_code, sentence in result.stdout) == (exit_code, True), result.output
-    assert [row.step for row in read_rows(Judgement, run / "validation.jsonl")] == [0, 1]
+    assert [row.step for row in read_rows(StepScores, run / "validation.jsonl")] == [0, 1]
     tuned, before = (load_for_training(folder).state_dict() for folder in (run / "bundle", toy_bundle))
     assert tuned.keys() == before.keys()
     unchanged = all(torch.equal(tuned[name], before[name]) for name in tuned)
@@ -105,7 +105,7 @@ def test_a_step_is_kept_where_the_voice_is_nearer_and_the_words_are_no_worse(
 
 
 @pytest.mark.slow
-def test_one_command_judges_takes_of_the_held_out_recordings(
+def test_one_command_validates_takes_of_the_held_out_recordings(
     toy_bundle: Path, my_voice: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(finetuning, "find_recognizer", lambda choice: None)
@@ -125,8 +125,8 @@ def test_one_command_judges_takes_of_the_held_out_recordings(
         assert line in result.stdout
 
 
-def judgement(step: int, words: float, voice: float) -> Judgement:
-    return Judgement(step=step, takes=9, words_by="script", word_errors=words, similarity=voice)
+def step_scores(step: int, words: float, voice: float) -> StepScores:
+    return StepScores(step=step, takes=9, words_by="script", word_errors=words, similarity=voice)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def judgement(step: int, words: float, voice: float) -> Judgement:
 def test_the_best_step_has_the_nearest_voice_among_those_with_words_no_worse(
     steps: list[tuple[int, float, float]], best: int | None
 ):
-    found = best_step([judgement(0, 0.08, 0.7), *(judgement(*step) for step in steps)])
+    found = best_step([step_scores(0, 0.08, 0.7), *(step_scores(*step) for step in steps)])
     assert (None if found is None else found.step) == best
 
 

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 MANIFEST, REJECTS = "utterances.jsonl", "rejects.jsonl"
 
 HELD_OUT_EVERY = 100
-"""Held-out fraction: where a corpus has no splits, one text in so many is for validation and another one for tests."""
+"""Held-out fraction: without splits, one text in this many is for validation and another one for tests."""
 
 ENGLISH_LETTERS = 0.9
 """Least fraction of a to z, accents aside, among the letters of an English text."""

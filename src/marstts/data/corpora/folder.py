@@ -20,7 +20,7 @@ SUFFIXES = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a")
 TABLE = "metadata.csv"
 
 VALIDATION_EVERY, MOST_VALIDATION = 10, 100
-"""One recording in so many is held out, and never more than that; fine-tuning to a voice needs no test split."""
+"""One recording in this many is held out, and never more than that; fine-tuning to a voice needs no test split."""
 
 FILE_NAMES = ("file", "filename", "file name", "path", "audio", "audio file", "wav", "wav file", "id", "name")
 TEXT_NAMES = ("normalized text", "text", "transcript", "transcription", "sentence", "raw text")

@@ -4,7 +4,7 @@ Upstream: `mars6.model.Mars6`, `cuda_step`.  Downstream: `generation.loop`, by w
 Batch, cache and memory are padded to powers of two, with a captured step for each combination that was met. The rows of
 a state lie in slots of caches. A state is used once: the state made from it takes its slots over, and only the newest
 state of a batch can continue. Batches take turns: when another batch needs the cache of a captured step, the rows that
-are in it are copied to a separate cache; so are rows that were parked, once the others of their batch go on.
+are in it are copied to a separate cache; so are parked rows, once the others of their batch continue.
 Shapes: P positions of a patch · D width · C codes per level · L, H, d global layers, heads and head width.
 """
 

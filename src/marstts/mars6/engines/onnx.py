@@ -97,7 +97,7 @@ class OnnxEngine:
         if "cache" not in {value.name for value in self._global.get_outputs()}:
             raise CheckpointError(
                 f"{printable_name(folder / 'global.onnx')}: a graph of an older version; write the bundle's graphs "
-                "anew with `marstts bundle upgrade BUNDLE --output NEW_BUNDLE`"
+                "again with `marstts bundle upgrade BUNDLE --output NEW_BUNDLE`"
             )
         sessions = {"encoder": self._encoder, "global": self._global, "patch": self._patch}
         for name, expected in graph_inputs(self.config).items():

@@ -61,7 +61,7 @@ class Buffer:
                 self.cache[:, :, place, :, :length] = self.cache[:, :, row, :, :length]
 
     def wastes(self, rows: int, positions: int, step: int) -> bool:
-        """Return True where a new buffer for so many rows and positions would be much smaller."""
+        """Return True where a new buffer for this many rows and positions would be much smaller."""
         return (
             2 * round_up(rows, ROWS_STEP) <= self.cache.shape[2]
             or round_up(positions, step) + step < self.cache.shape[4]

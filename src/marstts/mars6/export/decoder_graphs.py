@@ -7,7 +7,7 @@ arithmetic in the order that ONNX Runtime does fastest, and tests compare both.
 - `global.onnx`, once for the prefix and then once per patch: patches -> one vector per patch. Caches come in as they
   lie in the engine's buffers, and the outputs are only the new entries: nothing is copied.
 - `patch.onnx`, once per patch: that vector -> seven tokens, sampled inside, by a loop over positions. A loop rather
-  than seven copies of its body, for ONNX Runtime packs the weights of every copy anew, and what does not fit into the
+  than seven copies of its body, for ONNX Runtime packs the weights of every copy again, and what does not fit into the
   processor's cache takes three times as long.
 - `local.onnx`, one position of the local decoder: for guidance, and for callers that need the logits.
 

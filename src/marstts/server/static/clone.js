@@ -16,8 +16,8 @@ let recorder = null;
 let recording = null;
 let isOwn = false; // recorded here, not chosen as a file
 
-// What has been heard: seconds, seconds that are not silent, and the highest level.
-class Heard {
+// What has been recorded: seconds, seconds that are not silent, and the highest level.
+class Recorded {
   seconds = 0;
   loudSeconds = 0;
   peak = 0;
@@ -46,9 +46,9 @@ function advise(sentence, isBad) {
   byId("advice").classList.toggle("bad", isBad);
 }
 
-function judge(heard) {
-  const wrong = heard.complaint || heard.shortness;
-  byId("time").textContent = `${heard.seconds.toFixed(1)} s`;
+function report(recorded) {
+  const wrong = recorded.complaint || recorded.shortness;
+  byId("time").textContent = `${recorded.seconds.toFixed(1)} s`;
   advise(wrong || "Good: listen to it, then give it a name.", Boolean(wrong));
 }
 
@@ -61,13 +61,13 @@ function keep(file) {
 }
 
 async function chooseFile(file) {
-  const heard = new Heard();
+  const recorded = new Recorded();
   try {
     const sound = await new OfflineAudioContext(1, 1, 24000).decodeAudioData(await file.arrayBuffer());
     const samples = sound.getChannelData(0);
     for (let at = 0; at < samples.length; at += BLOCK) {
       const block = samples.subarray(at, at + BLOCK);
-      heard.add(peakOf(block), block.length / 24000);
+      recorded.add(peakOf(block), block.length / 24000);
     }
   } catch {
     throw new Error(`${file.name}: expected a recording, such as a WAV, MP3 or FLAC file.`);
@@ -75,20 +75,20 @@ async function chooseFile(file) {
   keep(file);
   isOwn = false;
   byId("transcript").value = "";
-  judge(heard);
+  report(recorded);
 }
 
 async function startRecording() {
-  const heard = new Heard();
+  const recorded = new Recorded();
   recorder = await Recorder.start((level, seconds) => {
-    heard.add(level, seconds);
+    recorded.add(level, seconds);
     byId("level").value = level;
-    byId("time").textContent = `${clock(heard.seconds)} / ${clock(MAX_SECONDS)}`;
-    const progress = heard.shortness ? "Recording …" : "Long enough: stop when you have read all.";
-    advise(heard.complaint || progress, Boolean(heard.complaint));
-    if (heard.seconds >= MAX_SECONDS) attempt(stopRecording);
+    byId("time").textContent = `${clock(recorded.seconds)} / ${clock(MAX_SECONDS)}`;
+    const progress = recorded.shortness ? "Recording …" : "Long enough: stop when you have read all.";
+    advise(recorded.complaint || progress, Boolean(recorded.complaint));
+    if (recorded.seconds >= MAX_SECONDS) attempt(stopRecording);
   });
-  recorder.heard = heard;
+  recorder.recorded = recorded;
   showRecording();
 }
 
@@ -100,7 +100,7 @@ async function stopRecording() {
   keep(await finished.stop());
   isOwn = true;
   fillTranscript();
-  judge(finished.heard);
+  report(finished.recorded);
 }
 
 function showRecording() {
@@ -135,7 +135,7 @@ async function clone() {
     const warnings = [];
     if (transcript && !(await api.transcriptFits(recording, transcript))) {
       transcript = "";
-      warnings.push("Its words were not heard with certainty in the recording, so it uses the sound alone.");
+      warnings.push("Its words were not found with certainty in the recording, so it uses the sound alone.");
     }
     const name = byId("name").value.trim();
     const voice = await api.createVoice(name, recording, transcript, byId("consent").value.trim());

@@ -13,7 +13,7 @@ const leaving = new Map(); // voices that are deleted unless that is undone: id 
 
 export const chosenVoice = () => voices.find(({ id }) => byId(`voice-${id}`)?.checked) ?? null;
 
-// Read the voices anew; `chosen` is the id of the one to choose.
+// Read the voices again; `chosen` is the id of the one to choose.
 export async function fillVoices(chosen) {
   const found = (await api.listVoices()).filter((voice) => !voice.description?.startsWith("alias"));
   const isOwn = (voice) => !voice.description;

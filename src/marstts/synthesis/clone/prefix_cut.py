@@ -156,7 +156,7 @@ def align_reference(
 ) -> AlignedReference | None:
     """Find the words of a prepared reference; None for a model whose attention does not follow the text.
 
-    `voice` has the embeddings of the reference. The transcript may go on behind the end of the recording.
+    `voice` has the embeddings of the reference. The transcript may continue after the end of the recording.
     """
     shallow, words = voice.without_prefix(), possible_words(transcript, waveform.seconds)
     prompt = model.prompt(words, shallow)

@@ -31,7 +31,7 @@ WINDOW_SECONDS = 1.0
 """Length of the parts in which a long recording is searched for speech."""
 
 EVERY_WINDOW, STRIDE = 60, 4
-"""Windows of sound without a pause that are all searched, and of further ones one in so many: the detector is slow."""
+"""Windows of sound without a pause that are all searched; of further ones, one in `STRIDE`: the detector is slow."""
 
 WINDOW_SPEECH_RATIO = 0.25
 """Least ratio of speech in the window that speech begins in; noise, hum, music and tones have at most 0.03."""
@@ -156,7 +156,7 @@ class SpeechFinder:
         """Windows of sound since the last quiet one."""
 
     def finds_speech(self, window: Waveform) -> bool:
-        """Whether the next window holds speech; some are left out where sound goes on and on."""
+        """Whether the next window holds speech; some are left out where sound has no pause."""
         reduced = self._reduced(window)
         if reduced is None:
             self._num_sounding = 0

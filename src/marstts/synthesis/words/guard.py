@@ -44,7 +44,7 @@ class TakeGuard:
         """The path of the first steps, as far as it was followed; None for a model without word times."""
         return self._search
 
-    def judge(self, row: RequestState) -> RequestState:
+    def check(self, row: RequestState) -> RequestState:
         """The row as it is, or ended; a row whose model has no word times is never ended here."""
         num_steps = len(row.attention)
         if num_steps < self._next_look or row.stop is not None or (self._search is None and not self._begin(row)):

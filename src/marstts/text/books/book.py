@@ -1,6 +1,6 @@
 """Books: an EPUB or a plain-text file in, its chapters with titles out.
 
-Upstream: a file.  Downstream: `reading`, chapter by chapter; the command that makes one sound file a chapter.
+Upstream: a file.  Downstream: `reading`, chapter by chapter; the command that writes an audio file for each chapter.
 An EPUB is a zip file of XHTML (https://www.w3.org/TR/epub-33). Nothing is unpacked to disk, every part is read up to a
 bound, and XML that declares entities is refused.
 """

@@ -5,7 +5,7 @@ Upstream: `eng-tok-512.model`.  Downstream: `marstts convert`, which saves it as
     minbpe v1
     SPLIT PATTERN                 not used: published text was cut with the GPT-4 pattern whatever stands here
     NUMBER OF SPECIAL TOKENS
-    TOKEN ID                      so many lines
+    TOKEN ID                      this many lines
     ID ID                         merge n of two earlier ids makes id 256 + n; ids below 256 are bytes
 """
 

@@ -1,4 +1,4 @@
-"""Recognizer loss: what a frozen speech recognizer's encoder hears must be the same in output and target.
+"""Recognizer loss: the features of a frozen speech recognizer's encoder must be equal for output and target.
 
 Upstream: Whisper's encoder in CTranslate2's format (a folder with `model.bin`, as faster-whisper loads it).
 Downstream: `task`. Discriminators make what the codes leave open sound fluent, wrong words included; this loss keeps
@@ -61,8 +61,8 @@ class RecognizerLoss(nn.Module):
         rows = max(1, round(self.row_ratio * len(output)))
         with torch.no_grad():
             expected = self.encoder(self.resample(target[:rows]))[-NUM_LAYERS:]
-        heard = self.encoder(self.resample(output[:rows]))[-NUM_LAYERS:]
-        return torch.stack([distance(one, other) for one, other in zip(heard, expected, strict=True)]).mean()
+        features = self.encoder(self.resample(output[:rows]))[-NUM_LAYERS:]
+        return torch.stack([distance(one, other) for one, other in zip(features, expected, strict=True)]).mean()
 
     def resample(self, samples: Tensor) -> Tensor:
         """(B, N) -> (B, N 16000 / sample_rate): a low pass and linear interpolation, which log-mels do not notice."""

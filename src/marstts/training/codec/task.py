@@ -49,7 +49,7 @@ from marstts.training.run_model import check_same_model
 T = TypeVar("T")
 
 RESET_EVERY, DEAD_CODE_USAGE = 25, 0.03
-"""Codes that are used less than this ratio of the mean are reset to fresh latents, once in so many steps. Without it,
+"""Codes that are used less than this ratio of the mean are reset to fresh latents, once in this many steps. Without it,
 codebooks collapse to a few dozen entries within the first fifty steps."""
 
 USAGE_DECAY, RESET_USAGE = 0.97, 0.3

@@ -36,7 +36,7 @@ class TrainConfig(Config):
     memory for the inputs of the layers alone."""
 
     validation_batches: int = Field(8, gt=0)
-    """Batches of held-out utterances that are scored, as far as there are so many."""
+    """Most batches of held-out utterances that are scored."""
 
 
 class ArTrainConfig(TrainConfig):

@@ -79,7 +79,7 @@ def train(
     vocabulary: JointVocabulary,
     folder: Path,
 ) -> int:
-    """Train the model that the configuration is of, or go on with it; returns the step reached.
+    """Train the configured model, or resume; returns the step reached.
 
     Raises ConfigError or DataError where corpus, tokenizers and model do not fit, CheckpointError where the folder
     holds a training of another configuration.

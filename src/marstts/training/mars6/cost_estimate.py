@@ -215,7 +215,7 @@ def num_parameters(model: Mars6Config) -> int:
 
 
 def activation_bytes(model: Mars6Config, slots: int, patches: int) -> float:
-    """Bytes that a forward pass over so many memory slots and patches keeps for the backward pass."""
+    """Bytes that a forward pass over this many memory slots and patches keeps for the backward pass."""
     factor, width = model.feed_forward_factor, model.width
     self_bytes, cross_bytes = (base + per_factor * factor for base, per_factor in (SELF_LAYER_BYTES, CROSS_LAYER_BYTES))
     encoder = slots * model.encoder_layers * self_bytes * width

@@ -31,8 +31,15 @@ from marstts.training.attention_guidance import AttentionGuidanceConfig
 from marstts.training.checkpoint import latest
 from marstts.training.loop import LoopConfig, run
 from marstts.training.mars6.config import PretrainConfig
-from marstts.training.mars6.judged import CONFIRMING_SEED, KEPT, FineTuned, JudgedTask, OpenJudge, best_step
 from marstts.training.mars6.run_folder import TOKENIZER_FILE, init_from, open_run, trained_model
+from marstts.training.mars6.take_validation import (
+    CONFIRMING_SEED,
+    KEPT,
+    FineTuned,
+    FineTuneTask,
+    OpenEvaluator,
+    best_step,
+)
 from marstts.training.mars6.task import PretrainTask
 from marstts.training.optim import OptimizerConfig, Schedule
 from marstts.training.run_lock import lock_run
@@ -56,14 +63,14 @@ def finetune(
     output: Path,
     config: PretrainConfig | None = None,
     *,
-    open_judge: OpenJudge,
+    open_evaluator: OpenEvaluator,
     workers: int = 1,
     max_corrupt: float = 0.0,
 ) -> FineTuned | None:
     """Fine-tune a bundle (name or folder) on folders of recordings or of shards, and write `output/bundle`.
 
-    The bundle has the step that speaks better by the judge, or the initial model. Under `torchrun`, the first process
-    judges, and the others return None. Run again with the same arguments, it resumes. DataError or ConfigError where
+    The bundle has the step with the better takes, or the initial model. Under `torchrun`, the first process
+    validates, and the others return None. Run again with the same arguments, it resumes. DataError or ConfigError where
     the data or the base cannot be used, CheckpointError where another process works in `output`.
     """
     check_folders(data)
@@ -74,14 +81,16 @@ def finetune(
         tokenizer = open_run(output, settings, corpus, base)
         initial = load_for_training(base)
         if distributed.is_main():
-            task: PretrainTask = JudgedTask(settings, corpus, tokenizer, output, open_judge(base, corpus), initial)
+            task: PretrainTask = FineTuneTask(
+                settings, corpus, tokenizer, output, open_evaluator(base, corpus), initial
+            )
         else:
             task = PretrainTask(settings, corpus, tokenizer)
         if latest(output) is None:
             init_from(task, base)
         logger.info("%d utterances, %.2f h; %s", len(corpus), corpus.seconds / 3600, task.summary)
         run(task, settings.loop, output)
-        if not isinstance(task, JudgedTask):
+        if not isinstance(task, FineTuneTask):
             return None
         found = outcome(task, initial)
         export_finetuned(base, output, trained_model(output, KEPT) if found.helped else initial)
@@ -158,15 +167,15 @@ def finetune_defaults(base: str) -> PretrainConfig:
     )
 
 
-def outcome(task: JudgedTask, initial: nn.Module) -> FineTuned:
+def outcome(task: FineTuneTask, initial: nn.Module) -> FineTuned:
     """Compare the best step with the initial model once more, by other takes; without one, show the nearest voice."""
     first, *steps = task.ordered
-    ceiling, best = task.judge.ceiling(), best_step(task.ordered)
+    ceiling, best = task.evaluator.ceiling(), best_step(task.ordered)
     if best is None:
         nearest = max(steps, key=lambda one: one.similarity, default=None)
         return FineTuned(first, nearest, ceiling, helped=False)
-    before = task.judge(initial, 0, CONFIRMING_SEED)
-    after = task.judge(trained_model(task.folder, KEPT), best.step, CONFIRMING_SEED)
+    before = task.evaluator(initial, 0, CONFIRMING_SEED)
+    after = task.evaluator(trained_model(task.folder, KEPT), best.step, CONFIRMING_SEED)
     return FineTuned(before, after, ceiling, helped=after.is_better_than(before))
 
 

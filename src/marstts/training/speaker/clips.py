@@ -100,7 +100,7 @@ def within_hours(utterances: list[Utterance], hours: float) -> list[Utterance]:
 
 
 def num_frames(seconds: float, model: MiniEncoderConfig) -> int:
-    """Spectral frames in so many seconds."""
+    """Spectral frames in this many seconds."""
     return int(seconds * model.sample_rate / model.hop)
 
 

@@ -4,7 +4,7 @@ A step counts if its voice is nearer to the speaker than that of the initial mod
 that count, the one with the nearest voice is kept, as checkpoint `kept/`. Other takes of both models then confirm the
 choice, for the best of many steps is partly luck.
 
-Upstream: a `Judge` (`evaluation.finetuning`), since this module scores no speech.  Downstream: `finetune`.
+Upstream: a `TakeEvaluator` (`evaluation.finetuning`), since this module scores no speech.  Downstream: `finetune`.
 In the run folder: `validation.jsonl`, one line per step.
 """
 
@@ -41,7 +41,7 @@ CONFIRMING_SEED = 1
 logger = logging.getLogger(__name__)
 
 
-class Judgement(Config):
+class StepScores(Config):
     """Words and voice of a model's takes; a line of `validation.jsonl`."""
 
     step: int
@@ -55,36 +55,36 @@ class Judgement(Config):
     similarity: float
     """Cosine of the takes and the speaker's held-out recordings."""
 
-    def is_better_than(self, initial: Judgement) -> bool:
+    def is_better_than(self, initial: StepScores) -> bool:
         """Whether the voice is nearer and the words are no worse."""
         words_hold = self.word_errors <= initial.word_errors + MAX_WORD_RISE
         return words_hold and self.similarity > initial.similarity
 
 
-class Judge(Protocol):
+class TakeEvaluator(Protocol):
     """Measures takes of held-out sentences."""
 
-    def __call__(self, model: nn.Module, step: int, seed: int = 0) -> Judgement:
+    def __call__(self, model: nn.Module, step: int, seed: int = 0) -> StepScores:
         """Words and voice of a model in evaluation mode; equal seeds give equal takes."""
         ...
 
-    def ceiling(self) -> Judgement:
+    def ceiling(self) -> StepScores:
         """Words and voice of the held-out recordings after the codec: no model can do better."""
         ...
 
 
-class OpenJudge(Protocol):
-    """Makes the judge of a corpus; raises MissingExtraError or CheckpointError before any training."""
+class OpenEvaluator(Protocol):
+    """Makes the evaluator of a corpus; raises MissingExtraError or CheckpointError before any training."""
 
-    def __call__(self, base: str, corpus: Corpus, /) -> Judge: ...
+    def __call__(self, base: str, corpus: Corpus, /) -> TakeEvaluator: ...
 
 
-def best_step(judgements: Sequence[Judgement]) -> Judgement | None:
+def best_step(scores: Sequence[StepScores]) -> StepScores | None:
     """The step with the nearest voice whose words are no worse, the earlier of equals; None where none is better.
 
-    The first of `judgements` is the initial model.
+    The first of `scores` is the initial model.
     """
-    better = [one for one in judgements[1:] if one.is_better_than(judgements[0])]
+    better = [one for one in scores[1:] if one.is_better_than(scores[0])]
     return max(better, key=lambda one: (one.similarity, -one.step), default=None)
 
 
@@ -96,7 +96,7 @@ class KeptWeights:
     optimizers: Mapping[str, Any] = field(default_factory=dict)
 
 
-class JudgedTask(PretrainTask):
+class FineTuneTask(PretrainTask):
     """Pretraining whose validations measure takes, too."""
 
     def __init__(
@@ -105,31 +105,31 @@ class JudgedTask(PretrainTask):
         corpus: Corpus,
         tokenizer: BPE,
         folder: Path,
-        judge: Judge,
+        evaluator: TakeEvaluator,
         initial: nn.Module,
         codec: Codec | None = None,
     ) -> None:
-        """Measure the initial model, unless the run folder has it; judgements by other means are dropped."""
+        """Measure the initial model, unless the run folder has it; scores by another recognizer are dropped."""
         super().__init__(config, corpus, tokenizer, codec)
-        self.folder, self.judge = folder, judge
+        self.folder, self.evaluator = folder, evaluator
         path = folder / VALIDATION_FILE
-        found = {one.step: one for one in read_rows(Judgement, path)} if path.is_file() else {}
+        found = {one.step: one for one in read_rows(StepScores, path)} if path.is_file() else {}
         first = found.get(0)
-        if first is None or first.words_by != judge.ceiling().words_by:
-            found = {0: judge(initial, 0)}
+        if first is None or first.words_by != evaluator.ceiling().words_by:
+            found = {0: evaluator(initial, 0)}
             write_rows(path, found.values())
-        self.judgements = found
+        self.step_scores = found
 
     @property
-    def ordered(self) -> list[Judgement]:
-        """All judgements by step."""
-        return [self.judgements[step] for step in sorted(self.judgements)]
+    def ordered(self) -> list[StepScores]:
+        """All scores by step."""
+        return [self.step_scores[step] for step in sorted(self.step_scores)]
 
     def validate(self, step: int, writer: Any) -> dict[str, float]:
         """Losses, and words and voice of takes; writes `kept/` where the step is the best so far."""
         scores = super().validate(step, writer)
-        found = self.judgements[0] if step == 0 else self.judge(self.ema, step)
-        self.judgements[step] = found
+        found = self.step_scores[0] if step == 0 else self.evaluator(self.ema, step)
+        self.step_scores[step] = found
         if best_step(self.ordered) is found:
             save(KeptWeights({EMA: self.ema}), self.folder, step, name=KEPT)
         write_rows(self.folder / VALIDATION_FILE, self.ordered)  # last: a run killed before this line validates again
@@ -140,17 +140,17 @@ class JudgedTask(PretrainTask):
 class FineTuned:
     """The outcome: the initial model and a step of the fine-tuning, by the same takes."""
 
-    before: Judgement
-    after: Judgement | None
+    before: StepScores
+    after: StepScores | None
     """The kept step, or where none is better the one with the nearest voice; None where none was validated."""
 
-    ceiling: Judgement
+    ceiling: StepScores
     helped: bool
     """Whether `after` is in the bundle; the initial model is if not."""
 
     @property
     def table(self) -> str:
-        """Words and voice before and after, beside the recordings after the codec."""
+        """Words and voice before and after, and of the recordings after the codec."""
         rows = [("recordings after the codec", self.ceiling), ("before", self.before)]
         rows += [] if self.after is None else [(f"after, step {self.after.step}", self.after)]
         lines = [f"{'':26}  word errors  similarity"]
