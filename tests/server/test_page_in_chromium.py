@@ -376,7 +376,7 @@ def test_a_recording_of_other_words_than_the_transcript_costs_nothing(user: Page
         user.type("transcript", words)
     clone(user, "Anna")
     [voice] = uploaded(server)
-    assert voice["kind"] == "shallow" and "not heard with certainty" in user.status
+    assert voice["kind"] == "shallow" and "not found with certainty" in user.status
 
 
 def test_a_recording_with_its_own_words_is_a_deep_clone(user: PageUser, server: LiveServer, tmp_path: Path):
@@ -388,7 +388,7 @@ def test_a_recording_with_its_own_words_is_a_deep_clone(user: PageUser, server: 
     user.type("transcript", words)
     clone(user, "Anna")
     [voice] = uploaded(server)
-    assert voice["kind"] == "deep" and "not heard" not in user.status
+    assert voice["kind"] == "deep" and "not found" not in user.status
 
 
 @pytest.mark.parametrize(

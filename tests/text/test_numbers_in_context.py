@@ -80,6 +80,8 @@ def test_units_with_stops_are_units(written: str, spoken: str) -> None:
         ("At 9:05:30 it rang.", "At nine oh five and thirty seconds it rang."),
         ("At 7:30 we ate.", "At seven thirty we ate."),
         ("23:59:59", "twenty-three fifty-nine and fifty-nine seconds"),
+        ("At 7:05, 8:10:30, and 9:20.", "At seven oh five, eight ten and thirty seconds, and nine twenty."),
+        ("0:45, 1:30:20", "forty-five seconds, one hour thirty minutes and twenty seconds"),
     ],
 )
 def test_durations_name_their_hours_and_minutes(written: str, spoken: str) -> None:

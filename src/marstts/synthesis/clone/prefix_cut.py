@@ -115,12 +115,12 @@ class AlignedReference:
         pairs = list(self.pairs(MIN_PART_SECONDS, MAX_PART_SECONDS))
         if not pairs:
             return None
-        return self.part(*min(pairs, key=lambda pair: (pair[0].seconds > 0, cost(*pair))))
+        return self.part(*min(pairs, key=lambda pair: (pair[0].seconds > 0, cost(*pair, seconds=PART_SECONDS))))
 
     def longest_part(self, max_seconds: float) -> ReferencePart | None:
-        """The longest part that has at most this length; None where no words were found with certainty."""
+        """A part of nearly this length, cut in pauses; None where no words were found with certainty."""
         pairs = list(self.pairs(MIN_PART_SECONDS, max_seconds))
-        return self.part(*max(pairs, key=lambda pair: pair[1].seconds - pair[0].seconds)) if pairs else None
+        return self.part(*min(pairs, key=lambda pair: cost(*pair, seconds=max_seconds))) if pairs else None
 
     def pairs(self, least: float, most: float) -> Iterator[tuple[Cut, Cut]]:
         """Cuts before and after each part of this length whose words were found."""
@@ -139,9 +139,9 @@ class AlignedReference:
         return float(np.mean(inside)) if inside else 0.0
 
 
-def cost(begin: Cut, end: Cut) -> float:
-    """Seconds from the wanted length, less what pauses and punctuation at the cuts are worth."""
-    return abs(end.seconds - begin.seconds - PART_SECONDS) - begin.gain - end.gain
+def cost(begin: Cut, end: Cut, *, seconds: float) -> float:
+    """Difference from the wanted length, less what pauses and punctuation at the cuts are worth."""
+    return abs(end.seconds - begin.seconds - seconds) - begin.gain - end.gain
 
 
 def follows_text(model: SpeechModel) -> bool:

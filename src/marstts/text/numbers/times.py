@@ -21,10 +21,10 @@ _OPENS_WITH_TIME = re.compile(
 )
 _BEFORE_CLOCK = re.compile(
     r"\b(?:at|by|until|till|since|before|after|from|around|about|to|it is|it's|time is|[0-9]T?|"
-    rf"(?:{either(NUMBER_WORDS)}),?) \Z",
+    rf"(?:{either(NUMBER_WORDS)}),?|(?<![0-9:])(?!0:)[0-9]{{1,2}}:[0-9]{{2}},) \Z",
     re.IGNORECASE,
 )
-"""What stands before a time of day with seconds, a date among it."""
+"""What stands before a time of day with seconds: words, a date, or another time of day in a list."""
 
 _BEFORE_LENGTH = re.compile(
     r"\b(?:in|took|takes?|lasts?|lasted|for|of|duration|length|runtime|elapsed|under|within)(?: is| was|:)? \Z",
