@@ -7,7 +7,6 @@ import inspect
 import re
 import shlex
 import sys
-from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
@@ -216,19 +215,6 @@ def test_the_player_plays_every_sample() -> None:
     folder = ROOT / "docs" / "samples"
     played = re.findall(r'<audio [^>]*src="([^"]+)"', (folder / "player.html").read_text(encoding="utf-8"))
     assert sorted(played) == sorted(path.name for path in folder.glob("*.mp3"))
-
-
-def test_the_picture_of_packages_has_the_layers_that_are_enforced() -> None:
-    """Every package of the picture that the import contract names: in the contract's order, and no two layers mixed."""
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    [layers] = re.findall(r"^layers = \[(.*?)^\]", text, flags=re.MULTILINE | re.DOTALL)
-    rows = [re.findall(r"marstts\.(\w+)", line) for line in layers.splitlines() if line.strip()]
-    level = {name: number for number, row in enumerate(rows) for name in row}
-    drawn = [[level[name] for name in row if name in level] for row in load_tool("diagrams").LAYERS]
-    assert sum(map(len, drawn)) > 15
-    flat = [row for row in drawn if row]
-    for above, below in pairwise(flat):
-        assert max(above) <= min(below), (above, below)
 
 
 def test_pages_that_code_and_recipes_name_exist() -> None:

@@ -2,41 +2,24 @@
 
     python tools/diagrams.py                 write docs/images/network.svg and docs/images/packages.svg
 
-Upstream: nothing; the layers are those of the import-linter contract in pyproject.toml, which a test compares.
+Upstream: the import statements of src/marstts.
 Downstream: README.md, docs/architecture.md.
 """
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
 from html import escape
 from pathlib import Path
 
-IMAGES = Path(__file__).parents[1] / "docs" / "images"
+ROOT = Path(__file__).parents[1]
+IMAGES = ROOT / "docs" / "images"
 
 INK, MUTED, EDGE = "#1f2937", "#6b7280", "#4b5563"
 BLUE, GREEN, ORANGE, GRAY, PAPER = "#dbeafe", "#dcfce7", "#ffedd5", "#f3f4f6", "#ffffff"
-
-LAYERS = (
-    ("cli",),
-    ("preference",),
-    ("evaluation", "benchmark", "listening_test"),
-    ("metrics", "server"),
-    ("synthesis", "training"),
-    ("models",),
-    ("mars6", "mars5"),
-    ("bundle",),
-    ("data",),
-    ("generation",),
-    ("voice",),
-    ("codec", "speaker", "nn", "text"),
-    ("audio",),
-    ("weights",),
-    ("onnx",),
-    ("io",),
-    ("errors",),
-)
-"""Packages from top to bottom; imports point down."""
 
 NOTES = {
     "cli": "one thin file per command",
@@ -176,23 +159,72 @@ def draw_patch(drawing: Drawing, x: int, y: int) -> None:
     drawing.note(x + 75, y + 52, "patch: 1/12 s of speech")
 
 
+def imports_of_packages(source: Path) -> dict[str, set[str]]:
+    """For each package and module of the first level below `source`, those that it imports."""
+    names = {path.stem for path in source.iterdir() if path.suffix == ".py" or any(path.glob("*.py"))}
+    found: dict[str, set[str]] = {name: set() for name in names if not name.startswith("__")}
+    for path in source.rglob("*.py"):
+        importer = path.relative_to(source).parts[0].removesuffix(".py")
+        if importer in found:
+            modules = [
+                name for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) for name in modules_of(node)
+            ]
+            found[importer] |= {part for name in modules for part in name.split(".")[1:2] if part in found}
+    return {importer: imported - {importer} for importer, imported in found.items()}
+
+
+def modules_of(node: ast.AST) -> list[str]:
+    """The modules of this package that an import statement names."""
+    if isinstance(node, ast.ImportFrom) and node.module is not None:
+        named = [node.module] if node.module != "marstts" else [f"marstts.{alias.name}" for alias in node.names]
+    else:
+        named = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+    return [name for name in named if name.startswith("marstts.")]
+
+
+def without_detours(imports: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """The imports without those that a longer chain of imports implies (the transitive reduction)."""
+    below: dict[str, set[str]] = {}
+    for name in TopologicalSorter(imports).static_order():
+        below[name] = imports[name].union(*(below[other] for other in imports[name]))
+    return {
+        name: {other for other in imported if not any(other in below[between] for between in imported)}
+        for name, imported in imports.items()
+    }
+
+
+def rows_of_packages(imports: Mapping[str, set[str]]) -> list[list[str]]:
+    """The packages from top to bottom, each directly above the highest one that it imports."""
+    height: dict[str, int] = {}
+    for name in TopologicalSorter(imports).static_order():
+        height[name] = 1 + max((height[other] for other in imports[name]), default=-1)
+    return [
+        sorted(name for name in height if height[name] == level) for level in sorted(set(height.values()), reverse=True)
+    ]
+
+
 def draw_packages() -> Drawing:
-    """Draw the layers of packages."""
-    width, row, gap = 1000, 40, 10
-    drawing = Drawing(width, 50 + len(LAYERS) * (row + gap), "The packages of marstts; imports point down")
-    drawing.note(
-        20,
-        26,
-        "Imports point down. Packages of one row do not import each other.",
-        "start",
-    )
-    shared = {"generation", "bundle", "data", "voice", "codec", "speaker", "nn", "text"}
-    for number, names in enumerate(LAYERS):
-        each = (width - 40 - gap * (len(names) - 1)) // len(names)
+    """Draw the packages with their imports, as the source has them."""
+    imports = imports_of_packages(ROOT / "src" / "marstts")
+    rows = rows_of_packages(imports)
+    width, row, gap, box = 1000, 40, 32, 176
+    drawing = Drawing(width, 60 + len(rows) * (row + gap), "The packages of marstts; imports point down")
+    drawing.note(20, 26, "Drawn from the imports. An import that others imply has no arrow.", "start")
+    corner: dict[str, tuple[int, int]] = {}
+    for number, names in enumerate(rows):
+        shift = 90 if number % 2 else -90  # so that arrows pass beside the boxes between
+        start = (width - len(names) * box - (len(names) - 1) * gap) // 2 + (shift if len(names) < 4 else 0)
         for place, name in enumerate(names):
-            fill = GREEN if name in ("mars6", "mars5") else BLUE if name in shared else GRAY
-            fill = ORANGE if name in ("synthesis", "training", "models") else fill
-            drawing.box(20 + place * (each + gap), 40 + number * (row + gap), each, row, (name, NOTES[name]), fill)
+            corner[name] = (start + place * (box + gap), 44 + number * (row + gap))
+    for name, imported in sorted(without_detours(imports).items()):
+        for other in sorted(imported):
+            (left, top), (left_below, top_below) = corner[name], corner[other]
+            drawing.arrow((left + box // 2, top + row), (left_below + box // 2, top_below))
+    shared = {"generation", "bundle", "data", "voice", "codec", "speaker", "nn", "text"}
+    for name, (left, top) in corner.items():
+        fill = GREEN if name in ("mars6", "mars5") else BLUE if name in shared else GRAY
+        fill = ORANGE if name in ("synthesis", "training", "models") else fill
+        drawing.box(left, top, box, row, (name, NOTES[name]), fill)
     return drawing
 
 
