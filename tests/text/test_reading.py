@@ -12,7 +12,7 @@ from marstts.errors import TextError
 from marstts.text.language import describe_left_out, foreign_language
 from marstts.text.lexicon import Lexicon
 from marstts.text.normalize import normalize
-from marstts.text.reading import as_typed, read_stream, read_text, stream_sentences
+from marstts.text.reading import Manner, as_typed, read_stream, read_text, stream_sentences
 from marstts.text.rules.characters import is_readable
 from marstts.text.segments import Pauses
 from marstts.text.sentences import split_sentences
@@ -232,9 +232,9 @@ def test_pauses_of_paragraphs_and_scenes_are_options() -> None:
     text = "# Title\n\nOne. Two.\n\n* * *\n\nThree.\n\n[pause:1s]\n\n- four\n- five"
     usual = [each.pause_seconds for each in read_text(text).segments]
     assert usual == [0.5, 0.0, 0.4, 1.2, 0.4, 1.4, 0.0, 0.0]
-    pauses = Pauses(heading=0.1, paragraph=0.2, scene=0.3)
-    others = [each.pause_seconds for each in read_text(text, pauses=pauses).segments]
-    assert others == [0.1, 0.0, 0.2, 0.3, 0.2, 1.2, 0.0, 0.0]
+    pauses = Pauses(sentence=0.35, heading=0.4, paragraph=0.5, scene=0.8)
+    others = [each.pause_seconds for each in read_text(text, manner=Manner(pauses=pauses)).segments]
+    assert others == [0.1, 0.05, 0.2, 0.3, 0.2, 1.2, 0.0, 0.0]
 
 
 def test_ssml_states_its_pauses_itself() -> None:
@@ -251,6 +251,6 @@ def test_ssml_states_its_pauses_itself() -> None:
     ],
 )
 def test_a_text_can_be_read_as_it_was_typed(text: str, sentences: tuple[str, ...]) -> None:
-    reading = read_text(text, spell=as_typed)
+    reading = read_text(text, manner=Manner(spell=as_typed))
     assert reading.sentences == sentences and not any(passage.left_out for passage in reading.passages)
     assert read_text(text).sentences != sentences

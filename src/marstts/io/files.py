@@ -92,21 +92,33 @@ def growing_path(path: Path | str, kind: type[MarsError] = FileError) -> Iterato
             yield final
         return
     partial = partial_path(final)
-    with os_errors(final, kind=kind):
-        claim = os.open(partial, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    with claim_file(partial, kind) as claim:
+        try:
+            with _disk_errors(final, final.parent, kind):
+                os.ftruncate(claim, 0)
+                yield partial
+                _finish(partial, final, claim)
+        finally:
+            with suppress(OSError):
+                if os.path.samestat(partial.stat(), os.fstat(claim)) and os.fstat(claim).st_size == 0:
+                    partial.unlink()
+
+
+@contextmanager
+def claim_file(path: Path, kind: type[MarsError] = FileError) -> Iterator[int]:
+    """A descriptor of a file that keeps its content and is made where it is missing; no other process may claim it.
+
+    Raises `kind` where another living process has claimed it, and where it is a link or no regular file.
+    """
+    with os_errors(path, kind=kind):
+        claim = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
     try:
         if not _lock(claim):
-            raise kind(f"{printable_name(partial)}: another process is writing this file; give another name")
+            raise kind(f"{printable_name(path)}: another process is writing this file; give another name")
         if not stat.S_ISREG(os.fstat(claim).st_mode):
-            raise kind(f"{printable_name(partial)}: expected no file or a regular one, but this is a device or a pipe")
-        with _disk_errors(final, final.parent, kind):
-            os.ftruncate(claim, 0)
-            yield partial
-            _finish(partial, final, claim)
+            raise kind(f"{printable_name(path)}: expected no file or a regular one, but this is a device or a pipe")
+        yield claim
     finally:
-        with suppress(OSError):
-            if os.path.samestat(partial.stat(), os.fstat(claim)) and os.fstat(claim).st_size == 0:
-                partial.unlink()
         os.close(claim)
 
 

@@ -11,9 +11,16 @@ from dataclasses import replace
 from marstts.errors import TextError
 from marstts.synthesis.words.written_forms import SpokenSegment, with_forms
 from marstts.text.language import warnings_of
-from marstts.text.lexicon import Lexicon
-from marstts.text.normalize import normalize_block
-from marstts.text.reading import Passage, as_typed, read_stream, read_text
+from marstts.text.reading import (
+    USUAL_MANNER,
+    USUAL_PAUSES,
+    Manner,
+    Passage,
+    read_stream,
+    read_text,
+    voices_named_in,
+    without_usual,
+)
 from marstts.text.ssml import is_ssml
 
 MAX_WHOLE_CHARACTERS = 4000
@@ -28,24 +35,22 @@ LANGUAGE_CHARACTERS = 2000
 class PreparedText:
     """An iterator of segments that have words. A short text is read at once, a long one as the segments are needed."""
 
-    def __init__(self, text: str, lexicon: Lexicon | None = None, *, is_typed: bool = False) -> None:
-        """Read the first segment; raises TextError where there is none, or where SSML is malformed.
-
-        `is_typed`: the model reads texts as people type them (`SpeechModel.reads_typed_text`).
-        """
-        spell = as_typed if is_typed else normalize_block
+    def __init__(self, text: str, manner: Manner = USUAL_MANNER) -> None:
+        """Read the first segment; raises TextError where there is none, or where SSML is malformed."""
         self._text, self._start = text, text[:LANGUAGE_CHARACTERS]
         self._left_out: dict[str, None] = {}
         self._has_emphasis = False
         is_document = is_ssml(text)
+        self._pauses = USUAL_PAUSES if is_document else manner.pauses
         self.is_whole = is_document or len(text) <= MAX_WHOLE_CHARACTERS
         """Whether all of the text is read already, so that `warning` covers it."""
         self._segments = self._read(
-            read_text(text, lexicon, spell=spell).passages if is_document else read_stream([text], lexicon, spell=spell)
+            read_text(text, manner=manner).passages if is_document else read_stream([text], manner=manner)
         )
         known = list(self._segments) if self.is_whole else []
-        self.voices = tuple(dict.fromkeys(segment.voice for segment in known if segment.voice is not None))
-        """Names of the voices that the text asks for, as far as it is read."""
+        named = (segment.voice for segment in known) if self.is_whole else voices_named_in(text)
+        self.voices = tuple(dict.fromkeys(name for name in named if name is not None))
+        """Names of the voices that the text asks for."""
         self.has_rates = any(segment.rate != 1.0 for segment in known)
         """Whether the text asks for other rates, as far as it is read."""
         self._num_left = sum(bool(segment.text) for segment in known)
@@ -67,7 +72,8 @@ class PreparedText:
             raise StopIteration
         self._following, pause = self._next_spoken()
         self._num_given, self._num_characters = self._num_given + 1, self._num_characters + len(segment.text)
-        return replace(segment, pause_seconds=segment.pause_seconds + pause)
+        own = segment.pause_seconds if self._following else without_usual(segment, self._pauses) + self._pauses.end
+        return replace(segment, pause_seconds=own + pause)
 
     @property
     def is_read(self) -> bool:

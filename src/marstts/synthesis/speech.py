@@ -26,6 +26,8 @@ from marstts.generation.request import StopReason
 from marstts.synthesis.words import captions
 from marstts.synthesis.words.flaws import TakeFlaw
 from marstts.synthesis.words.word_times import Word
+from marstts.text.segments import SENTENCE_PAUSE_SECONDS
+from marstts.text.sentences import last_mark
 
 Samples = NDArray[np.float32]
 
@@ -37,7 +39,6 @@ NO_WORD_TIMES = (
 EDGE_BELOW_PEAK_DB = 40.0
 """Frames at the edges of a take that are this much below its loudest frame are silence; the end of an "f" is louder."""
 
-SENTENCE_PAUSE_SECONDS = 0.30
 CLAUSE_PAUSE_SECONDS = 0.15
 WORD_PAUSE_SECONDS = 0.05
 """Silence set between two takes, by the mark the first of them ends with; takes are trimmed before they are joined."""
@@ -137,6 +138,9 @@ class Chunk:
 
     is_last: bool = False
     """Whether no chunk follows."""
+
+    voice: str | None = None
+    """Name of the voice that says it, where the text or `dialogue` names one."""
 
     words: tuple[Word, ...] = ()
     """Words that were finished since the last chunk, times from the beginning of the speech; none from a model without
@@ -250,7 +254,7 @@ def describe_speech(speech: Any, takes: Sequence[dict[str, Any]]) -> dict[str, A
 
 def pause_after(text: str) -> float:
     """Seconds of silence after `text`, by its last punctuation mark."""
-    mark = text.rstrip("\"')] ")[-1:]
+    mark = last_mark(text)
     if mark and mark in ".!?":
         return SENTENCE_PAUSE_SECONDS
     if mark and mark in ",;:—-":
@@ -273,7 +277,7 @@ def spaced(take: Take, *, is_last: bool) -> Samples:
 
 def pause_of(take: Take, *, is_last: bool) -> float:
     """Seconds of silence after a take; after the last one, only what the text asks for."""
-    return take.extra_pause_seconds + (0.0 if is_last else pause_after(take.text))
+    return max(0.0, take.extra_pause_seconds + (0.0 if is_last else pause_after(take.text)))
 
 
 def at_speed(take: Take, speed: float) -> Take:

@@ -14,6 +14,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +30,8 @@ from marstts.synthesis.runner import Failed, Finished, Runner
 from marstts.synthesis.speech import Chunk, Samples, Speech, Take, pause_of, silence, spaced
 from marstts.synthesis.texts import Task, TextRun
 from marstts.synthesis.words.word_times import Word
+from marstts.text.reading import USUAL_PAUSES
+from marstts.text.segments import Pauses
 from marstts.voice import Voice
 
 DEFAULT_BATCH = 8
@@ -127,17 +130,22 @@ class Synthesizer(ModelSession):
         scheduler: SharedScheduler | None = None,
         speed: float = 1.0,
         voices: Mapping[str, Voice] = NO_VOICES,
+        dialogue: str | None = None,
+        pauses: Pauses = USUAL_PAUSES,
     ) -> Speech:
         """Speak `text` in `voice`; its sentences share a batch.
 
         `top_p` is the nucleus of the first attempt (default: `self.sampling.top_p`). `speed`, 0.8 to 1.25, changes the
         tempo at the same pitch and needs the extra `formats`. The text may change voice and rate; `voices` are those
-        that it may name, besides the packaged ones. `Speech.warnings` names text that could not be spoken, and
-        sentences without an acceptable take.
+        that it may name, besides the packaged ones. `dialogue` names the one of them that says what stands in
+        quotation marks. `pauses` is the silence after sentences, paragraphs, scenes and the whole.
+        `Speech.warnings` names text that could not be spoken, and sentences without an acceptable take.
 
         Raises TextError if there is nothing to speak, and VoiceError if the voice was made for another model.
         """
-        run = self._text(text, voice, seed, top_p, continuation, speed=speed, voices=voices)
+        run = self._text(
+            text, voice, seed, top_p, continuation, speed=speed, voices=voices, dialogue=dialogue, pauses=pauses
+        )
         queue = Scheduler(self.engine, DEFAULT_BATCH) if scheduler is None else SchedulerClient(scheduler)
         [result] = self._run_texts(iter([run]), queue, DEFAULT_BATCH, on_take)
         if result.speech is None:
@@ -180,14 +188,23 @@ class Synthesizer(ModelSession):
         on_take: OnTake | None = None,
         speed: float = 1.0,
         voices: Mapping[str, Voice] = NO_VOICES,
+        dialogue: str | None = None,
+        pauses: Pauses = USUAL_PAUSES,
+        start: int = 0,
     ) -> Generator[Chunk, None, None]:
         """Speak as `speak` does, but yield each sentence as soon as it and all earlier sentences are done.
 
         The text is read while it is spoken, and only sentences in progress are held in memory. So the number of
         sentences that `on_take` receives is an estimate until all of a long text is read. Raises the errors of
         `speak`, most of them before the first sentence. Chunks joined are the samples of `speak`.
+
+        `start`: the number of sentences that were spoken before, which are passed over; the others are as they would
+        be without it, unless each continues from the one before.
         """
-        run = self._text(text, voice, seed, top_p, continuation, speed=speed, voices=voices).open()
+        run = self._text(
+            text, voice, seed, top_p, continuation, speed=speed, voices=voices, dialogue=dialogue, pauses=pauses,
+            num_skipped=start,
+        ).open()  # fmt: skip
         return self._in_order(run, on_take)
 
     def stream(
@@ -201,6 +218,8 @@ class Synthesizer(ModelSession):
         config: ChunkSizes | None = None,
         scheduler: SharedScheduler | None = None,
         voices: Mapping[str, Voice] = NO_VOICES,
+        dialogue: str | None = None,
+        pauses: Pauses = USUAL_PAUSES,
     ) -> Generator[Chunk, None, None]:
         """Speak as `speak` does, but yield the audio in chunks, the first of them after a few patches.
 
@@ -210,7 +229,7 @@ class Synthesizer(ModelSession):
 
         Closing the generator stops all work within a patch. Raises the errors of `speak`, before the first chunk.
         """
-        run = self._text(text, voice, seed, top_p, continuation, voices=voices).open()
+        run = self._text(text, voice, seed, top_p, continuation, voices=voices, dialogue=dialogue, pauses=pauses).open()
         return self._stream(run, config or StreamConfig(), scheduler)
 
     def _text(
@@ -220,10 +239,7 @@ class Synthesizer(ModelSession):
         seed: int,
         top_p: float | None,
         continuation: Continuation,
-        *,
-        index: int = 1,
-        speed: float = 1.0,
-        voices: Mapping[str, Voice] = NO_VOICES,
+        **others: Any,
     ) -> TextRun:
         """The text with all that decides how it is spoken; not read yet."""
         return TextRun(
@@ -233,9 +249,7 @@ class Synthesizer(ModelSession):
             seed=seed,
             top_p=self.sampling.top_p if top_p is None else top_p,
             continuation=continuation,
-            voices=voices,
-            speed=speed,
-            index=index,
+            **others,
         )
 
     def _run_texts(
@@ -270,6 +284,7 @@ class Synthesizer(ModelSession):
     def _in_order(self, text: TextRun, on_take: OnTake | None) -> Generator[Chunk, None, None]:
         """Yield whole sentences in their order."""
         queue, source = Scheduler(self.engine, DEFAULT_BATCH), Sentences(iter([text]), DEFAULT_BATCH, MAX_AHEAD)
+        source.num_begun = source.num_handed = text.num_skipped
         done: dict[int, Finished] = {}
         sent = Sent(self.codec.spec.sample_rate)
         with closing(Runner(self, queue).run(source)) as events:
@@ -313,12 +328,12 @@ class Sentences:
         """`capacity`: requests that may wait. `max_ahead`: sentences that are begun and not counted by `num_handed`."""
         self._texts, self._capacity, self._max_ahead = texts, capacity, max_ahead
         self._unread: list[TextRun] = []
-        self._num_begun = 0
+        self.num_begun = 0
         self.num_handed = 0
 
     def next_task(self, num_waiting: int) -> Task | Failed | None:
         """Return the next sentence; None while enough of them wait, run, or are done and wait for one before them."""
-        if self._max_ahead is not None and self._num_begun - self.num_handed >= self._max_ahead:
+        if self._max_ahead is not None and self.num_begun - self.num_handed >= self._max_ahead:
             return None
         has_room = num_waiting < self._capacity
         self._unread = [text for text in self._unread if not (text.is_read or text.has_failed)]
@@ -336,7 +351,7 @@ class Sentences:
         except MarsError as error:
             text.has_failed = True
             return Failed(text, error)
-        self._num_begun += task is not None
+        self.num_begun += task is not None
         return task
 
 
@@ -376,6 +391,7 @@ class Sent:
             take=take,
             text_warning=task.text.warning if warns else None,
             is_last=is_last,
+            voice=task.segment.voice,
             words=tuple(word.shifted(offset) for word in words),
         )
 

@@ -19,6 +19,10 @@ from marstts.synthesis.prepared_text import PreparedText
 from marstts.synthesis.sentence import Sentence
 from marstts.synthesis.speech import Take
 from marstts.synthesis.words.written_forms import SpokenSegment
+from marstts.text.lexicon import Lexicon
+from marstts.text.normalize import normalize_block
+from marstts.text.reading import USUAL_PAUSES, Manner, as_typed
+from marstts.text.segments import Pauses
 from marstts.voice import Voice
 
 
@@ -52,9 +56,14 @@ class TextRun:
     continuation: Continuation = Continuation.FIXED_REFERENCE
     voices: Mapping[str, Voice] = field(default_factory=dict)
     """Voices that the text may name, besides the packaged ones."""
+    dialogue: str | None = None
+    """Name of the voice of what is said in quotation marks."""
+    pauses: Pauses = USUAL_PAUSES
     speed: float = 1.0
     index: int = 1
     """Number of the text, from 1."""
+    num_skipped: int = 0
+    """Sentences at the beginning that are not spoken."""
     num_begun: int = 0
     num_kept: int = 0
     has_failed: bool = False
@@ -68,8 +77,11 @@ class TextRun:
         if self.speed != 1.0:
             require("av", "formats")
         self._voices: dict[str | None, Voice] = {None: self._first_voice(self.voice)}
-        self.prepared = PreparedText(self.text, self.session.lexicon, is_typed=self.session.model.reads_typed_text)
-        for name in self.prepared.voices:
+        spell = as_typed if self.session.model.reads_typed_text else normalize_block
+        lexicon = self.session.lexicon or Lexicon()
+        manner = Manner(lexicon=lexicon, pauses=self.pauses, spell=spell, dialogue=self.dialogue)
+        self.prepared = PreparedText(self.text, manner)
+        for name in dict.fromkeys([*self.prepared.voices, *([self.dialogue] if self.dialogue else [])]):
             self._voice_of(name)
         self._rate_problem = missing_rates() if self.prepared.has_rates else None
         self.is_open = True
@@ -99,6 +111,9 @@ class TextRun:
         """Read the next sentence; None after the last one, and while it waits for the take that it continues from."""
         if not self.is_open:
             self.open()
+        while self.num_begun < self.num_skipped and not self.is_read:
+            next(self.prepared)
+            self.num_begun, self.num_kept = self.num_begun + 1, self.num_kept + 1
         is_urgent = self.continues
         if self.is_read or self.has_failed or (is_urgent and self.num_kept < self.num_begun):
             return None

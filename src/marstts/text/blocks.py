@@ -42,8 +42,14 @@ class Block:
     is_cut_word: bool = False
     """Whether its last word continues in the next block: a word longer than a block."""
 
+    goes_on: bool = False
+    """Whether its line or paragraph goes on in the next block."""
+
     ends_paragraph: bool = False
     """Whether a blank line follows it."""
+
+    quotes: tuple[tuple[int, int], ...] = ()
+    """First characters and ends of what is said in quotation marks, where that was asked for (`dialogue`)."""
 
 
 _LINE_END = re.compile("\r\n|[\n\r\v\f\x85\u2028\u2029]")
@@ -193,9 +199,10 @@ class BlockCutter:
                 if len(text) - start < MAX_BLOCK_CHARACTERS + LOOK_AHEAD:
                     break
                 end = _forced_end(text, start)
-                yield Block(inline(text[start:end].strip()), Kind.PLAIN, False, not text[end - 1].isspace())
+                is_cut_word = not text[end - 1].isspace()
+                yield Block(inline(text[start:end].strip()), Kind.PLAIN, False, is_cut_word, goes_on=True)
             else:
-                yield Block(inline(text[start:end].strip()), Kind.PLAIN, True)
+                yield Block(inline(text[start:end].strip()), Kind.PLAIN, True, goes_on=True)
             start = position = end
         self._passage = text[start:]
         self._scanned = len(self._passage)

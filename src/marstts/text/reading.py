@@ -8,24 +8,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from marstts.errors import DataError, TextError
 from marstts.text.blocks import Block, cut_blocks
+from marstts.text.dialogue import with_quotes
 from marstts.text.language import warnings_of
 from marstts.text.lexicon import Lexicon, apply_overrides
 from marstts.text.markdown import Kind
 from marstts.text.normalize import normalize_block
 from marstts.text.rules.engine import Step, Trace
-from marstts.text.segments import MAX_PAUSE_SECONDS, VOICE_MARK, Boundary, Pauses, Segment
-from marstts.text.sentences import close, split_sentences
+from marstts.text.segments import (
+    MAX_PAUSE_SECONDS,
+    SENTENCE_PAUSE_SECONDS,
+    VOICE_MARK,
+    Boundary,
+    Pauses,
+    Segment,
+)
+from marstts.text.sentences import close, last_mark, split_sentences
 from marstts.text.ssml import is_ssml, read_ssml
 
 MAX_SENTENCE_CHARACTERS = 160
 DEFAULT_PAUSE_SECONDS = 0.5
+DEFAULT_VOICE = "default"
 
 USUAL_PAUSES = Pauses()
-_STATED_PAUSES = Pauses(paragraph=0.0, scene=0.0)
+_STATED_PAUSES = Pauses(paragraph=SENTENCE_PAUSE_SECONDS, scene=SENTENCE_PAUSE_SECONDS)
 """Those of SSML, which states its pauses itself."""
 
 _MARK = re.compile(
@@ -41,6 +51,23 @@ Speller = Callable[[str, Trace], str]
 def as_typed(text: str, trace: Trace) -> str:
     """The block as a person typed it, for models that were trained on such texts; white space becomes one space."""
     return " ".join(text.split())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manner:
+    """How texts are read."""
+
+    lexicon: Lexicon = field(default_factory=Lexicon)
+    pauses: Pauses = USUAL_PAUSES
+    spell: Speller = normalize_block
+    """`as_typed` for models that read texts as people type them."""
+
+    dialogue: str | None = None
+    """Name of the voice of what is said in quotation marks, where no mark names another one; None: no voice of its
+    own. SSML names its voices itself."""
+
+
+USUAL_MANNER = Manner()
 
 
 @dataclass(frozen=True)
@@ -75,25 +102,21 @@ class Reading:
         return tuple(segment.text for segment in self.segments if segment.text)
 
 
-def read_text(
-    text: str, lexicon: Lexicon | None = None, pauses: Pauses = USUAL_PAUSES, spell: Speller = normalize_block
-) -> Reading:
-    """`text` as it is spoken; a text that begins with `<speak` is SSML.
-
-    `spell` is `as_typed` for models that read texts as people type them.
+def read_text(text: str, lexicon: Lexicon | None = None, manner: Manner = USUAL_MANNER) -> Reading:
+    """`text` as it is spoken; a text that begins with `<speak` is SSML. A `lexicon` replaces that of the manner.
 
     Raises TextError where SSML is malformed, or where an override is no pronunciation.
     """
     warnings: list[str] = []
+    manner = manner if lexicon is None else replace(manner, lexicon=lexicon)
     if is_ssml(text):
         document = read_ssml(text)
         warnings += document.warnings
-        passages = [
-            passage for part in document.segments for passage in _read_segment(part, lexicon or Lexicon(), spell)
-        ]
+        stated = replace(manner, pauses=_STATED_PAUSES, dialogue=None)
+        passages = [passage for part in document.segments for passage in _read_segment(part, stated)]
         words = " ".join(part.text for part in document.segments)
     else:
-        passages = list(read_stream([text], lexicon, pauses, spell))
+        passages = list(read_stream([text], manner=manner))
         words = text
     return Reading(
         tuple(passages), tuple(warnings + warnings_of((run for passage in passages for run in passage.left_out), words))
@@ -101,19 +124,23 @@ def read_text(
 
 
 def read_stream(
-    pieces: Iterable[str],
-    lexicon: Lexicon | None = None,
-    pauses: Pauses = USUAL_PAUSES,
-    spell: Speller = normalize_block,
+    pieces: Iterable[str], lexicon: Lexicon | None = None, manner: Manner = USUAL_MANNER
 ) -> Iterator[Passage]:
     """The passages of a text that comes in pieces, each as soon as it is complete; never SSML."""
-    yield from _close_all(_read_blocks(pieces, lexicon or Lexicon(), Segment(), pauses, spell))
+    manner = manner if lexicon is None else replace(manner, lexicon=lexicon)
+    yield from _close_all(_read_blocks(pieces, Segment(), manner))
 
 
 def stream_sentences(pieces: Iterable[str], lexicon: Lexicon | None = None) -> Iterator[str]:
     """The spoken sentences of a text that comes in pieces."""
     for passage in read_stream(pieces, lexicon):
         yield from (segment.text for segment in passage.segments if segment.text)
+
+
+def voices_named_in(text: str) -> Iterator[str]:
+    """The names in the voice marks of a text that is not SSML."""
+    names = (mark["voice"].strip() for mark in _VOICE.finditer(text))
+    return (name for name in names if name.lower() not in ("", DEFAULT_VOICE))
 
 
 def _close_all(read: Iterable[tuple[Block, Passage]]) -> Iterator[Passage]:
@@ -138,13 +165,10 @@ def _closed(passage: Passage) -> Passage:
     return replace(passage, segments=(*first, replace(last, text=close(last.text) if last.text else "")))
 
 
-def _read_segment(part: Segment, lexicon: Lexicon, spell: Speller) -> Iterator[Passage]:
+def _read_segment(part: Segment, manner: Manner) -> Iterator[Passage]:
     """The passages of one part of an SSML document; the pause of the part follows the last."""
     style = replace(part, pause_seconds=0.0)
-    passages = [
-        _without_boundaries(each)
-        for each in _close_all(_read_blocks([part.text], lexicon, style, _STATED_PAUSES, spell))
-    ]
+    passages = [_without_boundaries(each) for each in _close_all(_read_blocks([part.text], style, manner))]
     if part.pause_seconds and passages and passages[-1].segments:
         *first, last = passages[-1].segments
         last = replace(last, pause_seconds=last.pause_seconds + part.pause_seconds)
@@ -162,45 +186,57 @@ def _without_boundaries(passage: Passage) -> Passage:
     return replace(passage, segments=tuple(segments))
 
 
-def _read_blocks(
-    pieces: Iterable[str], lexicon: Lexicon, style: Segment, pauses: Pauses, spell: Speller
-) -> Iterator[tuple[Block, Passage]]:
+def _read_blocks(pieces: Iterable[str], style: Segment, manner: Manner) -> Iterator[tuple[Block, Passage]]:
     """The blocks and their passages; `[voice:NAME]` changes the voice of all that follows."""
     default = style.voice
-    for block in cut_blocks(pieces):
-        passage, voice = _read_block(block, lexicon, style, default, pauses, spell)
+    blocks = cut_blocks(pieces)
+    for block in blocks if manner.dialogue is None else with_quotes(blocks):
+        passage, voice = _read_block(block, style, default, manner)
         style = replace(style, voice=voice)
         yield block, passage
 
 
-def _read_block(
-    block: Block, lexicon: Lexicon, style: Segment, default: str | None, pauses: Pauses, spell: Speller
-) -> tuple[Passage, str | None]:
+def _read_block(block: Block, style: Segment, default: str | None, manner: Manner) -> tuple[Passage, str | None]:
     """The passage of a block, and the voice at its end."""
     trace = Trace()
     segments: list[Segment] = []
+    pauses = manner.pauses
+    if block.kind is Kind.SCENE:
+        scene = replace(style, boundary=Boundary.SCENE, pause_seconds=pauses.added(Boundary.SCENE))
+        return Passage("", (scene,), (), ()), style.voice
     start = 0
     for mark in _MARK.finditer(block.text):
-        segments += _speak(_respelled(block.text[start : mark.start()], lexicon, trace), trace, style, spell)
+        segments += _speak(block, start, mark.start(), style, default, manner, trace)
         if mark["voice"] is None:
             segments = _pause_after(segments, _seconds(mark), style)
             trace.record("pause", mark[0], f"{_seconds(mark):g} s of silence")
         else:
             name = mark["voice"].strip()
-            style = replace(style, voice=default if name.lower() in ("", "default") else name)
+            style = replace(style, voice=default if name.lower() in ("", DEFAULT_VOICE) else name)
             trace.record("voice", mark[0], f"voice {name}")
         start = mark.end()
-    if block.kind is Kind.SCENE:
-        return Passage("", (replace(style, boundary=Boundary.SCENE, pause_seconds=pauses.scene),), (), ()), style.voice
-    last = _speak(_respelled(block.text[start:], lexicon, trace), trace, style, spell)
-    if last and block.kind is Kind.HEADING:
-        last[-1] = replace(last[-1], pause_seconds=pauses.heading)
+    last = _speak(block, start, len(block.text), style, default, manner, trace)
     segments += last
+    if last and block.kind is Kind.HEADING:
+        segments[-1] = _ended(segments[-1], Boundary.HEADING, pauses)
     if segments and block.ends_paragraph:
-        seconds = segments[-1].pause_seconds + pauses.paragraph
-        segments[-1] = replace(segments[-1], boundary=Boundary.PARAGRAPH, pause_seconds=seconds)
+        segments[-1] = _ended(segments[-1], Boundary.PARAGRAPH, pauses)
     written = _VOICE.sub(" ", block.text).strip()
     return Passage(written, tuple(segments), tuple(trace.steps), tuple(trace.left_out)), style.voice
+
+
+def _speak(
+    block: Block, start: int, end: int, style: Segment, default: str | None, manner: Manner, trace: Trace
+) -> list[Segment]:
+    """The segments of a part of a block; what is said in it has a voice of its own where it has no other."""
+    quotes = block.quotes if style.voice == default else ()
+    cuts = sorted({start, end, *(place for quote in quotes for place in quote if start < place < end)})
+    segments: list[Segment] = []
+    for first, last in pairwise(cuts):
+        is_said = any(opening <= first < closing for opening, closing in quotes)
+        spoken = replace(style, voice=manner.dialogue) if is_said else style
+        segments += _sentences(_respelled(block.text[first:last], manner.lexicon, trace), spoken, manner, trace)
+    return segments
 
 
 def _respelled(text: str, lexicon: Lexicon, trace: Trace) -> str:
@@ -211,13 +247,35 @@ def _respelled(text: str, lexicon: Lexicon, trace: Trace) -> str:
         raise TextError(f"{text[:40]!r}: {error}") from error
 
 
-def _speak(text: str, trace: Trace, style: Segment, spell: Speller) -> list[Segment]:
-    sentences = split_sentences(spell(text, trace), MAX_SENTENCE_CHARACTERS)
+def _sentences(text: str, style: Segment, manner: Manner, trace: Trace) -> list[Segment]:
+    sentences = split_sentences(manner.spell(text, trace), MAX_SENTENCE_CHARACTERS)
     return [
-        replace(style, text=sentence, emphasized=tuple(word for word in style.emphasized if word in sentence))
+        replace(
+            style,
+            text=sentence,
+            emphasized=tuple(word for word in style.emphasized if word in sentence),
+            pause_seconds=usual_pause(sentence, Boundary.SENTENCE, manner.pauses),
+        )
         for sentence in sentences
         if any(character.isalnum() for character in sentence)
     ]
+
+
+def _ended(segment: Segment, boundary: Boundary, pauses: Pauses) -> Segment:
+    """The segment with another boundary at its end, and the pause of that."""
+    pause = without_usual(segment, pauses) + usual_pause(segment.text, boundary, pauses)
+    return replace(segment, boundary=boundary, pause_seconds=round(pause, 6))
+
+
+def without_usual(segment: Segment, pauses: Pauses) -> float:
+    """The pause of a segment that was read with `pauses`, without the usual one of its boundary."""
+    return segment.pause_seconds - usual_pause(segment.text, segment.boundary, pauses)
+
+
+def usual_pause(text: str, boundary: Boundary, pauses: Pauses) -> float:
+    """What `pauses` add after a text; a clause that a long sentence was cut at is no end of a sentence."""
+    is_cut = boundary is Boundary.SENTENCE and last_mark(text) not in (".", "!", "?")
+    return 0.0 if is_cut else pauses.added(boundary)
 
 
 def _pause_after(segments: list[Segment], seconds: float, style: Segment) -> list[Segment]:

@@ -8,9 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from marstts.errors import ConfigError
+
 MIN_RATE = 0.5
 MAX_RATE = 2.0
 MAX_PAUSE_SECONDS = 60.0
+
+SENTENCE_PAUSE_SECONDS = 0.30
+"""The usual pause after a sentence."""
 
 BREAK_SECONDS = {"none": 0.0, "x-weak": 0.1, "weak": 0.2, "medium": 0.4, "strong": 0.7, "x-strong": 1.2}
 """Seconds of `<break strength>`."""
@@ -24,6 +29,7 @@ class Boundary(str, Enum):
     """What ends with a segment, from which the length of the usual pause follows."""
 
     SENTENCE = "sentence"
+    HEADING = "heading"
     PARAGRAPH = "paragraph"
     """A blank line follows."""
     SCENE = "scene"
@@ -32,12 +38,27 @@ class Boundary(str, Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Pauses:
-    """Seconds of silence in addition to the usual pause after a sentence."""
+    """Seconds of silence after what a text consists of."""
 
-    heading: float = 0.5
-    paragraph: float = 0.4
-    scene: float = 1.2
-    """Of a line between scenes; the paragraph before it has its own."""
+    sentence: float = SENTENCE_PAUSE_SECONDS
+    heading: float = 0.8
+    paragraph: float = 0.7
+    scene: float = 1.9
+    """At a line between scenes."""
+    end: float = 0.0
+    """After the last sentence."""
+
+    def __post_init__(self) -> None:
+        for name, seconds in vars(self).items():
+            if not 0.0 <= seconds <= MAX_PAUSE_SECONDS:
+                raise ConfigError(
+                    f"the pause {name} must lie between 0 and {MAX_PAUSE_SECONDS:g} s, but is {seconds:g}"
+                )
+
+    def added(self, boundary: Boundary) -> float:
+        """Seconds in addition to the usual pause after a sentence."""
+        before = self.paragraph if boundary is Boundary.SCENE else SENTENCE_PAUSE_SECONDS
+        return round(float(getattr(self, boundary.value)) - before, 6)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +69,7 @@ class Segment:
     """Spoken words; empty for a pause alone."""
 
     pause_seconds: float = 0.0
-    """Silence after the text, in addition to the usual one."""
+    """Silence after the text, in addition to the usual one; negative where it is shorter."""
 
     rate: float = 1.0
     """Speaking rate; 2 is twice as fast."""

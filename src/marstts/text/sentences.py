@@ -215,6 +215,11 @@ def _chunks(word: str, size: int) -> list[str]:
     return [word[start : start + size] for start in range(0, len(word), size)]
 
 
+def last_mark(spoken: str) -> str:
+    """The last character but for closing quotation marks and brackets; empty where there is none."""
+    return spoken.rstrip("\"')]\u2019\u201d ")[-1:]
+
+
 def close(spoken: str) -> str:
     """`spoken` with a mark at its end that ends a sentence."""
     if not spoken.rstrip("\"'") or spoken.rstrip("\"'").endswith((".", "?", "!")):
