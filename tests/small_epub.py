@@ -19,9 +19,19 @@ PARTS = {
 }
 
 
-def write_small_epub(path: Path) -> Path:
-    """Write the book to `path`."""
+def write_small_epub(path: Path, cover: bytes = b"", authors: tuple[str, ...] = (), page: str = "") -> Path:
+    """Write the book to `path`; `page` in place of its first page."""
+    package = PARTS["b.opf"]
+    if authors:
+        creators = "".join(f"<dc:creator>{author}</dc:creator>" for author in authors)
+        package = package.replace("<dc:creator>A. Writer</dc:creator>", creators)
+    if cover:
+        item = '<item id="c" href="c.jpg" media-type="image/jpeg" properties="cover-image"/></manifest>'
+        package = package.replace("</manifest>", item)
+    parts = {**PARTS, "b.opf": package, "a.xhtml": page or PARTS["a.xhtml"]}
     with zipfile.ZipFile(path, "w") as archive:
-        for name, content in PARTS.items():
+        for name, content in parts.items():
             archive.writestr(name, content)
+        if cover:
+            archive.writestr("c.jpg", cover)
     return path

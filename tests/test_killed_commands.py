@@ -153,7 +153,8 @@ def test_a_killed_book_is_continued_and_its_finished_chapters_stay(
 ) -> None:
     monkeypatch.setattr("marstts.cli.speak.load", lambda *how: scripted_synthesizer(good))
     target, names = folder / "target", ["01-the-harbor.mp3", "02-the-storm.mp3"]
-    num_kept = []
+    texts = ["The Harbor.", "It lay still in the fog.", "The Storm.", "It blew all night."]
+    num_kept, num_spoken = [], []
 
     def check() -> None:
         found = {
@@ -166,16 +167,24 @@ def test_a_killed_book_is_continued_and_its_finished_chapters_stay(
         report = target / "report.jsonl"
         lines = report.read_text(encoding="utf-8").split("\n")[:-1] if report.exists() else []
         finished = {entry["file"] for entry in map(json.loads, lines)}
-        result = CliRunner().invoke(app, [*book(folder), "--json"])
+        words, tts = book(folder), scripted_synthesizer(good)
+        monkeypatch.setattr("marstts.cli.speak.load", lambda *how: tts)
+        result = CliRunner().invoke(app, [*words, "--json"])
         assert result.exit_code == 0, result.stderr
+        entries = [json.loads(line) for line in report.read_text(encoding="utf-8").splitlines()]
+        assert [take["text"] for entry in entries for take in entry["takes"]] == texts
+        for name, entry in zip(names, entries, strict=True):
+            assert audio.read(target / name).seconds == pytest.approx(entry["audio_seconds"], abs=0.1)
+            assert entry["audio_seconds"] == pytest.approx(4.2, abs=0.3)
+        num_spoken.append(len(tts.engine.prompts))
         assert json.loads(result.stdout) == {"spoken": 2 - len(finished), "kept": len(finished), "failed": []}
         assert sorted(path.name for path in target.glob("[0-9]*.mp3")) == names
         for name in finished:
             assert found[name] == ((target / name).stat().st_mtime_ns, (target / name).read_bytes())
         num_kept.append(len(finished))
 
-    kill_everywhere("book", folder, check, largest=30_000)
-    assert {0, 1} <= set(num_kept)
+    kill_everywhere("book", folder, check, largest=150_000)
+    assert {0, 1} <= set(num_kept) and set(num_spoken) & {1, 3}, "some run went on within a chapter"
 
 
 def test_shards_are_whole_and_a_killed_run_is_continued(folder: Path) -> None:

@@ -19,13 +19,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import miniature_corpora
+from marstts.cli.choices import Choices
 from marstts.cli.logs import configure_logging
 from marstts.cli.main import app
 from marstts.cli.speak import speak_at_once
 from marstts.errors import AudioError, CheckpointError
 from marstts.io import files
 from marstts.io.files import atomic_folder, lock_folder
-from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.loading import load
 from marstts.text.tokenizers.bpe import BPE
 from marstts.weights import pretrained
@@ -271,9 +271,8 @@ def test_the_memory_of_a_stream_does_not_grow_with_its_text(reference_file: Path
     def peak(sentences: int) -> tuple[int, float]:
         tracemalloc.start()
         sent = speak_at_once(
-            tts, "The cat sat on the mat. " * sentences, voice, str(tmp_path / "a.wav"), None, seed=0, top_p=None,
-            continuation=Continuation.FIXED_REFERENCE,
-        )  # fmt: skip
+            tts, "The cat sat on the mat. " * sentences, Choices(voice=voice), str(tmp_path / "a.wav"), None
+        )
         used = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return used, sent.seconds

@@ -15,6 +15,7 @@ import pytest
 
 from marstts.audio import Waveform, encode
 from marstts.cli import speak as command
+from marstts.cli.choices import Choices
 from marstts.cli.speak import speak_whole
 from marstts.cli.streaming import StreamReport
 from marstts.errors import ConfigError, TextError
@@ -60,7 +61,7 @@ def test_the_file_is_that_of_the_whole(reference: Waveform, tmp_path: Path, cont
     choices: dict[str, Any] = {"seed": 3, "top_p": 1.0, "continuation": continuation, "speed": 1.0}
     voice, text = tts.clone(reference, "Her words."), " ".join(SENTENCES * 2) + " 🙂 [pause:0.7s] Ja! [pause:2s]"
     whole = tts.speak(text, voice, **choices)
-    written = speak_whole(tts, text, voice, str(tmp_path / "a.wav"), None, **choices)
+    written = speak_whole(tts, text, Choices(voice=voice, **choices), str(tmp_path / "a.wav"), None)
     assert (tmp_path / "a.wav").read_bytes() == whole.wav_bytes()
     assert without_times(written.report()) == without_times(whole.report())
     assert [p.name for p in tmp_path.iterdir() if p.suffix == ".wav"] == ["a.wav"]
@@ -79,7 +80,7 @@ def test_the_packaged_model_writes_the_bytes_and_words_of_the_whole(tmp_path: Pa
     text = "The cat sat on the mat. She sells 12 sea shells, does she not? It rained."
     whole = tts.speak(text, voice, speed=speed, **choices)
     whole.save_words(tmp_path / "whole.json")
-    written = speak_whole(tts, text, voice, str(output), str(words), speed=speed, **choices)
+    written = speak_whole(tts, text, Choices(voice=voice, speed=speed, **choices), str(output), str(words))
     assert output.read_bytes() == whole.wav_bytes()
     assert words.read_bytes() == (tmp_path / "whole.json").read_bytes() and written.words == whole.words
     assert without_times(written.report()) == without_times(whole.report())
@@ -90,7 +91,7 @@ def test_audio_beyond_full_scale_is_limited_in_the_file_as_in_the_whole(referenc
     tts = replace(tts, codec=Louder(tts.codec))
     whole = tts.speak(TEXT[:140], voice)
     assert 0.99 < np.abs(whole.samples).max() <= 1.0
-    speak_whole(tts, TEXT[:140], voice, str(tmp_path / "a.wav"), None, seed=0)
+    speak_whole(tts, TEXT[:140], Choices(voice=voice), str(tmp_path / "a.wav"), None)
     assert (tmp_path / "a.wav").read_bytes() == whole.wav_bytes()
 
 
@@ -134,7 +135,7 @@ def test_errors_come_before_a_file_is_begun(reference: Waveform, tmp_path: Path)
         ("Hi.", {"speed": 9}, ConfigError),
     ):
         with pytest.raises(kind):
-            speak_whole(tts, text, voice, str(tmp_path / "a.wav"), None, **{"seed": 0, **options})
+            speak_whole(tts, text, Choices(voice=voice, **options), str(tmp_path / "a.wav"), None)
     assert [path.name for path in tmp_path.iterdir()] == []
 
 
@@ -155,7 +156,7 @@ def test_an_interrupt_keeps_what_was_spoken_and_the_older_file(
 
     monkeypatch.setattr(command, "play_through", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        speak_whole(tts, TEXT, tts.clone(reference), str(path), None, seed=0)
+        speak_whole(tts, TEXT, Choices(voice=tts.clone(reference)), str(path), None)
     assert path.read_bytes() == b"old"
     assert 3 * 1.5 * 48_000 < partial_path(path).stat().st_size < 3 * 2.2 * 48_000
 
@@ -189,7 +190,7 @@ def test_the_memory_of_a_written_text_does_not_grow_with_it(
     def write(text: str) -> StreamReport:
         if way == "parts":
             text = f'<speak>{text}<voice name="ada">{text}</voice></speak>'
-        return speak_whole(tts, text, voice, output, None, seed=0)
+        return speak_whole(tts, text, Choices(voice=voice), output, None)
 
     def peak(sentences: int) -> tuple[int, float]:
         tracemalloc.start()
@@ -219,7 +220,7 @@ def test_parts_of_another_voice_or_rate_are_those_of_the_whole(
     choices: dict[str, Any] = {"seed": 3, "top_p": 1.0, "continuation": continuation, "speed": 1.0}
     voice = tts.clone(reference, "Her words.")
     whole = tts.speak(SSML, voice, **choices)
-    written = speak_whole(tts, SSML, voice, str(tmp_path / "a.wav"), None, **choices)
+    written = speak_whole(tts, SSML, Choices(voice=voice, **choices), str(tmp_path / "a.wav"), None)
     assert (tmp_path / "a.wav").read_bytes() == whole.wav_bytes()
     assert without_times(written.report()) == without_times(whole.report())
     assert written.warnings == ("not supported and ignored: emphasis",) and len(written.takes) == 6
@@ -256,13 +257,13 @@ def test_a_pipe_gets_the_file_of_the_whole(
     with arrived.open("wb") as file:
         if suffix is None:
             monkeypatch.setattr("marstts.cli.streaming.sys.stdout", SimpleNamespace(buffer=file))
-            written = speak_whole(tts, TEXT[:140], voice, "-", None, seed=0)
+            written = speak_whole(tts, TEXT[:140], Choices(voice=voice), "-", None)
         else:
             os.mkfifo(pipe := tmp_path / f"pipe{suffix}")
             reader = subprocess.Popen(["cat", str(pipe)], stdout=file)
             try:
                 descriptor = os.open(pipe, os.O_WRONLY)  # waits for the reader
-                written = speak_whole(tts, TEXT[:140], voice, str(pipe), None, seed=0)
+                written = speak_whole(tts, TEXT[:140], Choices(voice=voice), str(pipe), None)
                 os.close(descriptor)
                 reader.wait(timeout=20)
             finally:

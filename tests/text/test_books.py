@@ -192,9 +192,9 @@ def test_a_book_of_pictures_is_warned_about(tmp_path: Path) -> None:
     pictures = {
         f"OEBPS__text__{name}.xhtml": "<html><body><img src='x.png'/></body></html>" for name in ("a", "b b", "c")
     }
-    [warning] = read_book(write_epub(tmp_path / "b.epub", **pictures)).warnings
+    [warning, _] = read_book(write_epub(tmp_path / "b.epub", **pictures)).warnings
     assert "3 pages of pictures" in warning and "nothing else" in warning
-    assert read_book(write_epub(tmp_path / "c.epub")).warnings == ()
+    assert "pictures" not in str(read_book(write_epub(tmp_path / "c.epub")).warnings)
 
 
 def test_cover_and_all_authors_are_given(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_without_contents_every_document_is_a_chapter(tmp_path: Path) -> None:
         ({"META-INF__container.xml": "<container/>"}, "missing"),
         ({"OEBPS__content.opf": "<package"}, "malformed"),
         ({"OEBPS__content.opf": '<!DOCTYPE p [<!ENTITY a "b">]><package>&a;</package>'}, "malformed"),
-        ({"OEBPS__content.opf": PACKAGE.replace("itemref", "x")}, "no words"),
+        ({"OEBPS__content.opf": PACKAGE.replace("<item", "<x")}, "no words"),
         ({"META-INF__encryption.xml": '<e><CipherReference URI="OEBPS/text/a.xhtml"/></e>'}, "encrypted"),
     ],
 )
@@ -315,3 +315,31 @@ def test_files_without_words_are_refused(tmp_path: Path, content: bytes) -> None
         read_book(path)
     with pytest.raises(DataError, match="no such file"):
         read_book(tmp_path / "nope.epub")
+
+
+@pytest.mark.parametrize("spine", ["<spine/>", "<spine></spine>", '<spine><itemref idref="unknown"/></spine>', ""])
+def test_without_a_spine_the_documents_are_read_in_the_order_of_the_parts(tmp_path: Path, spine: str) -> None:
+    start, end = PACKAGE.index("<spine>"), PACKAGE.index("</spine>") + len("</spine>")
+    parts = {"OEBPS__content.opf": PACKAGE[:start] + spine + PACKAGE[end:]}
+    book = read_book(write_epub(tmp_path / "b.epub", **parts))
+    assert [chapter.title for chapter in book] == ["The Harbor", "The Boat", "The Storm"]
+
+
+def test_parts_that_the_file_does_not_hold_are_warned_about(tmp_path: Path) -> None:
+    assert read_book(write_epub(tmp_path / "b.epub")).warnings == ("the book names 1 part that the file does not hold",)
+
+
+def test_a_title_that_the_book_does_not_state_is_not_spoken(tmp_path: Path) -> None:
+    (tmp_path / "draft-7.txt").write_text("It rained.\n\nChapter 2\n\nIt snowed.")
+    spoken = [chapter.spoken for chapter in read_book(tmp_path / "draft-7.txt")]
+    assert spoken == ["It rained.", "# Chapter 2\n\nIt snowed."]
+    assert book_of_text("Title: The Rain\n\nIt rained.", "f").chapters[0].spoken == "# The Rain\n\nIt rained."
+    untitled = {"OEBPS__nav.xhtml": "", "OEBPS__toc.ncx": "", "OEBPS__text__a.xhtml": "<body><p>It rained.</p></body>"}
+    first = read_book(write_epub(tmp_path / "b.epub", **untitled)).chapters[0]
+    assert (first.title, first.spoken) == ("Part 1", "It rained.")
+
+
+def test_notes_follow_the_text_of_a_chapter_of_several_documents(tmp_path: Path) -> None:
+    note = '<html><body><p>It blew.</p><aside epub:type="footnote"><p>A note.</p></aside></body></html>'
+    book = read_book(write_epub(tmp_path / "b.epub", **{"OEBPS__text__b b.xhtml": note}), Notes.AT_END)
+    assert book.chapters[-1].text == "It blew.\n\nAnd it went on blowing.\n\nA note."

@@ -5,6 +5,7 @@ Upstream: sound files, one a chapter.  Downstream: players of audio books.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -17,26 +18,63 @@ from marstts.io.file_errors import printable_name
 from marstts.io.files import atomic_path
 
 BIT_RATE = 64_000
+PICTURES = {b"\xff\xd8\xff": "jpeg_pipe", b"\x89PNG\r\n": "png_pipe"}
+"""First bytes of a picture, and its format: no other format may be tried on what a book holds."""
 BLOCK_SAMPLES = 65_536
 MILLISECONDS = Fraction(1, 1000)
 
 
-def write_m4b(path: Path, chapters: Sequence[tuple[str, Path]], *, title: str, author: str) -> None:
+def write_m4b(path: Path, chapters: Sequence[tuple[str, Path]], *, title: str, author: str, cover: bytes = b"") -> None:
     """Write the sound files of `chapters` (title, file) one after another, with a chapter mark each.
 
-    All files have the sample rate of the first. Raises MissingExtraError without PyAV, AudioError where a file cannot
-    be read or written.
+    All files have the sample rate of the first; `is_picture` is true for the cover, if there is one. Raises
+    MissingExtraError without PyAV, AudioError where a file cannot be read or written.
     """
     av = require("av", "formats")
     try:
         rate = soundfile.info(chapters[0][1]).samplerate
-        with atomic_path(path, AudioError) as temporary, av.open(str(temporary), "w", format="ipod") as container:
+        with atomic_path(path, AudioError) as temporary, _open(av, temporary) as container:
             container.metadata.update({"title": title, "album": title, "artist": author, "genre": "Audiobook"})
             stream = container.add_stream("aac", rate=rate, layout="mono", bit_rate=BIT_RATE)
             container.set_chapters(_chapter_marks(chapters, rate))
+            if cover:
+                container.mux(_add_cover(av, container, cover))
             _encode(av, container, stream, [file for _, file in chapters], rate)
     except (av.FFmpegError, soundfile.SoundFileError) as error:
         raise AudioError(f"{printable_name(path)}: the audio book cannot be written: {error}") from error
+
+
+def _open(av: Any, path: Path) -> Any:
+    """An MP4 of the brand that players of audio books know; PyAV lets the format `ipod` have no picture."""
+    return av.open(str(path), "w", format="mp4", options={"brand": "M4B "})
+
+
+def is_picture(cover: bytes) -> bool:
+    """Whether the bytes are a JPEG or PNG that can be the cover."""
+    av = require("av", "formats")
+    try:
+        with _open_picture(av, cover) as picture:
+            return len(picture.streams.video) == 1 and next(picture.demux()).size > 0
+    except (av.FFmpegError, ValueError, StopIteration):
+        return False
+
+
+def _open_picture(av: Any, cover: bytes) -> Any:
+    kind = next((kind for start, kind in PICTURES.items() if cover.startswith(start)), None)
+    if kind is None:
+        raise ValueError("expected a JPEG or a PNG")
+    return av.open(io.BytesIO(cover), format=kind)
+
+
+def _add_cover(av: Any, container: Any, cover: bytes) -> Any:
+    """Add the stream of the cover; returns its packet."""
+    with _open_picture(av, cover) as picture:
+        source = picture.streams.video[0]
+        stream = container.add_stream_from_template(source)
+        stream.disposition = av.stream.Disposition.attached_pic
+        packet = next(picture.demux(source))
+    packet.stream, packet.pts, packet.dts = stream, 0, 0
+    return packet
 
 
 def _chapter_marks(chapters: Sequence[tuple[str, Path]], rate: int) -> list[dict[str, Any]]:

@@ -7,9 +7,10 @@ The format is that of the suffix: WAV and FLAC in 16 bits, Ogg Vorbis, Opus and 
 from __future__ import annotations
 
 import io
+import os
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -20,9 +21,9 @@ import soxr
 from numpy.typing import NDArray
 
 from marstts.audio.waveform import Waveform, resample
-from marstts.errors import AudioError
-from marstts.io.file_errors import disk_problem, printable_name
-from marstts.io.files import growing_path, write_file
+from marstts.errors import AudioError, MarsError
+from marstts.io.file_errors import disk_problem, os_errors, printable_name
+from marstts.io.files import atomic_path, claim_file, growing_path, write_file
 
 FORMATS = {
     ".wav": ("WAV", "PCM_16"),
@@ -64,6 +65,9 @@ class Tags:
 
 Write = Callable[[NDArray[np.float32]], None]
 """Takes the next samples (N,) of a file."""
+
+BLOCK_SAMPLES = 65_536
+"""Samples that are encoded at a time."""
 
 HEADER_BYTES = 44
 """Length of `wav_header`."""
@@ -114,12 +118,18 @@ def write(waveform: Waveform, target: Path | str | BinaryIO, *, suffix: str = ".
 
 
 @contextmanager
-def open_writer(path: Path, sample_rate: int, tags: Tags | None = None) -> Iterator[Write]:
+def open_writer(
+    path: Path,
+    sample_rate: int,
+    tags: Tags | None = None,
+    *,
+    target: Callable[[Path, type[MarsError]], AbstractContextManager[Path]] = growing_path,
+) -> Iterator[Write]:
     """A function that takes the next samples of a file in the format of the path's suffix; clipped to ±1.
 
     The file grows next to `path`, at `files.partial_path(path)`, and becomes `path` when the body ends. Killing
     the process finds there what was written so far: a WAV file that is right after every piece, or what can be played
-    of another format. An error of the body keeps it, too.
+    of another format. An error of the body keeps it, too. `target`: `atomic_path` for a file that is made at once.
     """
     try:
         container, encoding = format_of(path.suffix)
@@ -127,7 +137,7 @@ def open_writer(path: Path, sample_rate: int, tags: Tags | None = None) -> Itera
     except AudioError as error:
         raise AudioError(f"{printable_name(path)}: {error}") from error
     opened = wav_file if container == "WAV" else encoded_file
-    with growing_path(path, AudioError) as partial:
+    with target(path, AudioError) as partial:
         try:
             with opened(partial, rate, container, encoding, tags) as write_piece:
                 write_any = resampling(write_piece, sample_rate, rate)
@@ -140,13 +150,34 @@ def open_writer(path: Path, sample_rate: int, tags: Tags | None = None) -> Itera
 
 
 @contextmanager
-def wav_file(path: Path, sample_rate: int, container: str, encoding: str, tags: Tags | None) -> Iterator[Write]:
-    """A WAV file in 16 bits that can be read at any moment; it holds no tags.
+def open_kept_wav(path: Path, sample_rate: int, num_kept: int) -> Iterator[Write]:
+    """A function that takes the next samples of a WAV file, of which the first `num_kept` are kept.
+
+    AudioError where another process writes the file, where it is no regular file, or the disk is full.
+    """
+    with claim_file(path, AudioError) as claim:
+        os.ftruncate(claim, 0 if not num_kept else HEADER_BYTES + 2 * num_kept)
+        with os_errors(path, kind=AudioError), wav_file(path, sample_rate, "WAV", "PCM_16", None, num_kept) as write:
+            yield resampling(write, sample_rate, sample_rate)
+
+
+def encode_file(wav: Path, path: Path, tags: Tags | None = None) -> None:
+    """Write the audio of a WAV file in the format of the path's suffix, all or nothing."""
+    with open_writer(path, soundfile.info(wav).samplerate, tags, target=atomic_path) as write:
+        for block in soundfile.blocks(wav, BLOCK_SAMPLES, dtype="float32"):
+            write(block)
+
+
+@contextmanager
+def wav_file(
+    path: Path, sample_rate: int, container: str, encoding: str, tags: Tags | None, num_kept: int = 0
+) -> Iterator[Write]:
+    """A WAV file in 16 bits that can be read at any moment; it holds no tags. Samples that it holds may be kept.
 
     A killed process leaves the samples up to the header's end, or a piece more: sizes are written at once.
     """
-    written = 0
-    with path.open("wb") as file:
+    written = 2 * num_kept
+    with path.open("r+b" if num_kept else "wb") as file:
 
         def write_piece(samples: NDArray[np.float32]) -> None:
             nonlocal written

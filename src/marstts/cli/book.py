@@ -1,84 +1,116 @@
 """`marstts speak --file book.epub --output folder/`: one tagged audio file per chapter, or an m4b with chapters.
 
-Upstream: `cli.speak`, `text.books.book`.  Downstream: `Synthesizer.speak_in_order`, `spoken_folder`, `audio.m4b`.
-An m4b is put together from a folder of chapters, which is kept.
+Upstream: `cli.speak`, `text.books.book`.  Downstream: `kept_sentences`, `spoken_folder`, `audio.m4b`.
+An m4b is put together from a folder of chapters, which is kept; they are FLAC, so that audio is encoded once.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from marstts import audio
-from marstts.audio.m4b import write_m4b
+from marstts.audio.m4b import is_picture, write_m4b
+from marstts.cli import kept_sentences
 from marstts.cli.book_output import report_folder
-from marstts.cli.spoken_folder import Line, Outcome, hash_of, speak_missing
-from marstts.cli.streaming import play_through
-from marstts.errors import AudioError, MarsError
-from marstts.synthesis.continuation import Continuation
+from marstts.cli.choices import Choices
+from marstts.cli.spoken_folder import Line, Outcome, read_report, speak_missing
+from marstts.cli.terminal import progress_of, warn
+from marstts.errors import AudioError, ConfigError, MarsError
+from marstts.io.file_errors import printable_name
+from marstts.synthesis.model_session import OnTake
+from marstts.synthesis.speech import Take
 from marstts.synthesis.synthesizer import Synthesizer
+from marstts.synthesis.words import captions
+from marstts.synthesis.words.word_times import Word
 from marstts.text.books.book import Book, Chapter
-from marstts.voice import Voice
 
-SUFFIX = ".mp3"
+SUFFIX, LOSSLESS = ".mp3", ".flac"
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9]+")
+_RANGE = re.compile(r"(?P<first>[0-9]{0,5})(?P<to>-)?(?P<last>[0-9]{0,5})")
 MAX_NAME = 50
+SENTENCE_CHARACTERS = 60
+"""Characters of a usual sentence, by which sentences are counted before any is read."""
+
+MAX_TITLES = 100
+"""Chapters that a message lists."""
 
 
-@dataclass(frozen=True)
-class BookSettings:
-    """Voice and settings for a book."""
+def choose_chapters(book: Book, ranges: str | None) -> list[Chapter]:
+    """The chapters of ranges such as "3", "2-5" or "1,4-"; all of them without any. ConfigError for other ranges."""
+    if ranges is None:
+        return list(book)
+    count, chosen = len(book.chapters), set[int]()
+    for each in ranges.replace(" ", "").split(","):
+        match = _RANGE.fullmatch(each)
+        if match is None or not (match["first"] or (match["to"] and match["last"])):
+            raise ConfigError(f"--chapters {ranges}: expected numbers and ranges such as 3 or 2-5 or 1,4-")
+        first = int(match["first"] or 1)
+        last = int(match["last"] or count) if match["to"] else first
+        if not 1 <= first <= last <= count:
+            titles = "; ".join(f"{chapter.number} {chapter.title}" for chapter in book.chapters[:MAX_TITLES])
+            raise ConfigError(f"--chapters {ranges}: the book has {count} chapter{'' if count == 1 else 's'}: {titles}")
+        chosen.update(range(first, last + 1))
+    return [chapter for chapter in book if chapter.number in chosen]
 
-    voice: Voice
-    seed: int
-    top_p: float | None
-    continuation: Continuation
-    voices: Mapping[str, Voice]
-    """Voices that the book may name."""
 
+def speak_book(
+    synthesizer: Synthesizer,
+    book: Book,
+    chapters: Sequence[Chapter],
+    output: Path,
+    choices: Choices,
+    words: str | None = None,
+) -> Outcome:
+    """Speak the chapters that were not spoken before; AudioError where the output cannot be written.
 
-def speak_book(synthesizer: Synthesizer, book: Book, output: Path, settings: BookSettings) -> Outcome:
-    """Speak every chapter that was not spoken before; AudioError where the output cannot be written."""
+    words: a file for the times of words from the beginning of the first of the chapters.
+    """
     folder = report_folder(output)
-    chapters = number_chapters(book, synthesizer, settings)
+    lines = number_chapters(book, chapters, synthesizer, choices, SUFFIX if folder == output else LOSSLESS)
 
-    def speak(lines: list[Line]) -> Iterator[dict[str, Any]]:
-        return (speak_chapter(synthesizer, book, line, folder, settings) for line in lines)
+    def speak(missing: list[Line]) -> Iterator[dict[str, Any]]:
+        with progress_of("speaking") as progress:
+            bar = None if progress is None else SentenceBar(progress, missing)
+            for line in missing:
+                on_take = None if bar is None else bar.begin(line)
+                yield speak_chapter(synthesizer, book, line, folder, choices, on_take)
+                kept_sentences.forget(folder / line.file, also_list=False)  # its entry is in the report
 
-    outcome = speak_missing(chapters, folder, speak)
-    if folder != output and not outcome.failed:
-        files = [(chapter.title, folder / line.file) for chapter, line in zip(book, chapters, strict=True)]
-        write_m4b(output, files, title=book.title, author=book.author)
+    others = [chapter.number for chapter in book]
+    outcome = speak_missing(lines, folder, speak, others=others, shows_progress=False)
+    if outcome.failed:
+        return outcome
+    if folder != output:
+        files = [(chapter.title, folder / line.file) for chapter, line in zip(chapters, lines, strict=True)]
+        cover = book.cover if book.cover and is_picture(book.cover) else b""
+        if book.cover and not cover:
+            warn("the picture of the cover cannot be read; the audio book has none")
+        write_m4b(output, files, title=book.title, author=book.author, cover=cover)
+    if words is not None:
+        found, seconds = words_of(lines, folder, synthesizer, choices)
+        captions.write_captions(found, words, seconds=seconds)
     return outcome
 
 
-def number_chapters(book: Book, synthesizer: Synthesizer, settings: BookSettings) -> list[Line]:
+def number_chapters(
+    book: Book, chapters: Sequence[Chapter], synthesizer: Synthesizer, choices: Choices, suffix: str
+) -> list[Line]:
     """The chapters as lines of a report, each with the name of its file."""
-    voice_digest = hashlib.sha256(settings.voice.to_bytes()).hexdigest()
-    how = f"{synthesizer.name} {settings.seed} {settings.top_p} {settings.continuation.value} {synthesizer.lexicon}"
-    how += "".join(f" {name} {voice.source_sha256}" for name, voice in sorted(settings.voices.items()))
     digits = max(2, len(str(len(book.chapters))))
     return [
         Line(
             chapter.number,
-            words_of(chapter),
-            f"{chapter.number:0{digits}d}{name_of(chapter.title)}{SUFFIX}",
-            hash_of(words_of(chapter), book.title, book.author, voice_digest, how),
+            chapter.spoken,
+            f"{chapter.number:0{digits}d}{name_of(chapter.title)}{suffix}",
+            choices.fingerprint(synthesizer, chapter.spoken, book.title, book.author),
             "chapter",
         )
-        for chapter in book
+        for chapter in chapters
     ]
-
-
-def words_of(chapter: Chapter) -> str:
-    """The text of a chapter with its title as a heading."""
-    return f"# {chapter.title}\n\n{chapter.text}"
 
 
 def name_of(title: str) -> str:
@@ -88,23 +120,56 @@ def name_of(title: str) -> str:
 
 
 def speak_chapter(
-    synthesizer: Synthesizer, book: Book, line: Line, folder: Path, settings: BookSettings
+    synthesizer: Synthesizer, book: Book, line: Line, folder: Path, choices: Choices, on_take: OnTake | None
 ) -> dict[str, Any]:
     """Speak one chapter into its file: its entry in the report, with an error where it has no words to speak."""
-    shown = line.text[:80]
+    shown, path = line.text[:80], folder / line.file
     tags = audio.Tags(
         title=book.chapters[line.number - 1].title, artist=book.author, album=book.title, track=line.number
     )
     try:
-        chunks = synthesizer.speak_in_order(
-            line.text, settings.voice, seed=settings.seed, top_p=settings.top_p, continuation=settings.continuation,
-            voices=settings.voices,
-        )  # fmt: skip
-        sample_rate = synthesizer.codec.spec.sample_rate
-        with audio.open_writer(folder / line.file, sample_rate, tags) as write, closing(chunks):
-            made = play_through(chunks, lambda chunk: write(chunk.samples), model=synthesizer.name, seed=settings.seed)
+        made, _ = kept_sentences.speak_kept(synthesizer, line.text, choices, path, on_take=on_take)
+        kept_sentences.finish(path, tags)
     except AudioError:
         raise
     except MarsError as error:
         return line.failed(error, folder, shown)
     return line.spoken(made.report(), shown)
+
+
+def words_of(
+    lines: Sequence[Line], folder: Path, synthesizer: Synthesizer, choices: Choices
+) -> tuple[list[Word], float]:
+    """The words of the chapters with times that run over all of them, and the seconds of all."""
+    entries, found, seconds = read_report(folder), list[Word](), 0.0
+    for line in lines:
+        rows = kept_sentences.read_list(folder / line.file, choices.fingerprint(synthesizer, line.text))
+        if not rows:
+            path = printable_name(folder / line.file)
+            raise AudioError(f"{path}: the times of its words are lost; remove the file, and it is spoken again")
+        found += [word.shifted(seconds) for word in kept_sentences.words_of(rows)]
+        seconds += float(entries[line.number]["audio_seconds"])
+    return found, seconds
+
+
+class SentenceBar:
+    """A bar over the sentences of chapters. How many are left is estimated by the length of what was not read yet."""
+
+    def __init__(self, progress: Any, lines: Sequence[Line]) -> None:
+        self.progress, self.bar = progress, progress.add_task("speaking", total=None)
+        self.characters_left = sum(len(line.text) for line in lines)
+        self.done = 0  # sentences of finished chapters
+
+    def begin(self, line: Line) -> Callable[[Take, int, int], None]:
+        """The function that counts the sentences of a chapter; those of an earlier run do not count."""
+        self.characters_left -= len(line.text)
+        before, kept = self.done, None
+
+        def on_take(take: Take, number: int, sentences: int) -> None:
+            nonlocal kept
+            kept = number - 1 if kept is None else kept
+            self.done = before + number - kept
+            left = sentences - number + round(self.characters_left / SENTENCE_CHARACTERS)
+            self.progress.update(self.bar, completed=self.done, total=self.done + left)
+
+        return on_take

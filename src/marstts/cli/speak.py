@@ -11,24 +11,27 @@ from collections.abc import Generator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from marstts.cli import book, lines
 from marstts.cli import speak_options as options
+from marstts.cli.cast import NARRATOR, add_dialogue, open_cast, read_pauses
+from marstts.cli.choices import Choices
+from marstts.cli.kept_sentences import finish, forget, partial_wav, speak_kept
 from marstts.cli.speak_input import check_options, choose_book, choose_text, choose_voice
 from marstts.cli.speak_output import check_book_output, check_output, progress_bar, report, report_lines
-from marstts.cli.streaming import StreamReport, open_sink, play_through
+from marstts.cli.stems import write_stems
+from marstts.cli.streaming import STANDARD_OUTPUT, StreamReport, is_pipe, open_sink, play_through
 from marstts.cli.terminal import check_not_read, check_utf8
 from marstts.errors import ConfigError
 from marstts.generation.engine import EngineKind
-from marstts.synthesis.clone.voices import voices_in
 from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.loading import load
+from marstts.synthesis.prepared_text import MAX_WHOLE_CHARACTERS
 from marstts.synthesis.speech import Chunk
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.words import captions
+from marstts.text.books.epub import Notes
 from marstts.text.lexicon import read_lexicon
-from marstts.voice import Voice
 
 
 def speak(
@@ -37,12 +40,17 @@ def speak(
     transcript: options.Transcript = None,
     voice: options.VoiceName = None,
     voices: options.Voices = None,
+    cast: options.Cast = None,
+    dialogue: options.Dialogue = None,
     model: options.Model = "mini",
     engine: options.Engine = EngineKind.AUTO,
     file: options.File = None,
+    chapters: options.Chapters = None,
+    notes: options.BookNotes = Notes.IN_PLACE,
     lexicon: options.LexiconFile = None,
     output: options.Output = None,
     words: options.Words = None,
+    stems: options.Stems = None,
     stream: options.Stream = False,
     batch: options.Batch = None,
     seed: options.Seed = 0,
@@ -50,80 +58,99 @@ def speak(
     top_p: options.TopP = None,
     guidance: options.Guidance = None,
     continuation: options.Continuation = Continuation.FIXED_REFERENCE,
+    pauses: options.PauseSeconds = None,
     json_report: options.JsonReport = False,
 ) -> None:
     """Speak a text."""
     check_utf8(text=text, transcript=transcript)
     check_options(
         reference=reference, transcript=transcript, voice=voice, file=file, stream=stream, batch=batch, words=words,
-        speed=speed,
+        stems=stems, names_voices=any((voices, cast, dialogue, pauses)), speed=speed,
     )  # fmt: skip
-    check_not_read([output, words], reference, voice, file, lexicon)
-    chapters = None if stream or batch is not None else choose_book(text, file, output)
-    if chapters is not None and (words is not None or speed != 1.0):
-        raise ConfigError("--words and --speed go with one text; they do not go with a book")
-    spoken = choose_text(text, file) if chapters is None else ""
-    output = check_output(output, stream=stream, batch=batch) if chapters is None else check_book_output(str(output))
+    check_not_read([output, words], reference, voice, file, lexicon, cast)
+    silence = read_pauses(pauses)
+    read = None if stream or batch is not None else choose_book(text, file, output, notes)
+    if read is not None and stems is not None:
+        raise ConfigError("--stems goes with one text; it does not go with a book")
+    parts = [] if read is None else book.choose_chapters(read, chapters)
+    spoken = choose_text(text, file, notes, chapters) if read is None else ""
+    output = check_output(output, stream=stream, batch=batch) if read is None else check_book_output(str(output))
     pronunciations = None if lexicon is None else read_lexicon(lexicon)
     synthesizer = replace(load(model, engine, guidance), lexicon=pronunciations)
-    speaker = choose_voice(synthesizer, reference, transcript, voice)
-    named = {} if voices is None else voices_in(voices)
+    named = open_cast(synthesizer, cast, voices)
+    speaker = choose_voice(synthesizer, reference, transcript, voice or named.get(NARRATOR))
     if words is not None:
         synthesizer.check_word_times(speaker)
-    if chapters is not None:
-        read = book.speak_book(
-            synthesizer, chapters, Path(output), book.BookSettings(speaker, seed, top_p, continuation, named)
-        )
-        report_lines(read, output, as_json=json_report, what="chapters")
+    choices = Choices(
+        voice=speaker, seed=seed, top_p=top_p, continuation=continuation, speed=speed,
+        dialogue=add_dialogue(synthesizer, named, dialogue), voices=named, pauses=silence,
+    )  # fmt: skip
+    if read is not None:
+        outcome = book.speak_book(synthesizer, read, parts, Path(output), choices, words)
+        report_lines(outcome, output, as_json=json_report, what="chapters")
     elif batch is not None:
         outcome = lines.speak_lines(
             synthesizer, spoken, speaker, Path(output), seed=seed, top_p=top_p, continuation=continuation, batch=batch
         )
         report_lines(outcome, output, as_json=json_report)
+    elif stream:
+        report(speak_at_once(synthesizer, spoken, choices, output, words), output, as_json=json_report)
     else:
-        choices = {"seed": seed, "top_p": top_p, "continuation": continuation, "voices": named}
-        if stream:
-            spoken_text = speak_at_once(synthesizer, spoken, speaker, output, words, **choices)
-        else:
-            spoken_text = speak_whole(synthesizer, spoken, speaker, output, words, speed=speed, **choices)
-        report(spoken_text, output, as_json=json_report)
+        report(speak_whole(synthesizer, spoken, choices, output, words, stems), output, as_json=json_report)
 
 
 def speak_whole(
-    synthesizer: Synthesizer, text: str, voice: Voice, output: str, words: str | None, **choices: Any
+    synthesizer: Synthesizer, text: str, choices: Choices, output: str, words: str | None, stems: Path | None = None
 ) -> StreamReport:
-    """Speak the text with these options of `Synthesizer.speak`, and write audio and word times.
+    """Speak the text, and write audio, word times and stems.
 
-    A file is written sentence by sentence; standard output, devices and pipes get the whole at the end.
+    A file is written sentence by sentence, and a long text goes on after the sentences of an earlier run; standard
+    output, devices and pipes get the whole at the end.
     """
+    is_file = output != STANDARD_OUTPUT and not is_pipe(output)
     with progress_bar() as on_take:
-        started = time.perf_counter()
-        chunks = synthesizer.speak_in_order(text, voice, on_take=on_take, **choices)
-        return write_speech(synthesizer, chunks, output, words, choices["seed"], started, at_once=False)
+        if is_file and (stems is not None or len(text) > MAX_WHOLE_CHARACTERS):
+            path = Path(output)
+            made, rows = speak_kept(synthesizer, text, choices, path, on_take=on_take)
+            finish(path)
+            if stems is not None:
+                write_stems(partial_wav(path), rows, stems)
+            forget(path)
+        else:
+            started = time.perf_counter()
+            chunks = choices.chunks(synthesizer, text, on_take=on_take)
+            made = write_speech(synthesizer, chunks, output, choices.seed, started, at_once=False)
+    write_words(made, words)
+    return made
 
 
 def speak_at_once(
-    synthesizer: Synthesizer, text: str, voice: Voice, output: str, words: str | None, **choices: Any
+    synthesizer: Synthesizer, text: str, choices: Choices, output: str, words: str | None
 ) -> StreamReport:
-    """Speak the text with these options of `Synthesizer.stream`: audio leaves while it is made."""
+    """Speak the text; audio leaves while it is made."""
     started = time.perf_counter()
-    chunks = synthesizer.stream(text, voice, **choices)
-    return write_speech(synthesizer, chunks, output, words, choices["seed"], started, at_once=True)
+    how = {name: value for name, value in vars(choices).items() if name != "speed"}
+    chunks = synthesizer.stream(text, **how)
+    made = write_speech(synthesizer, chunks, output, choices.seed, started, at_once=True)
+    write_words(made, words)
+    return made
+
+
+def write_words(made: StreamReport, words: str | None) -> None:
+    """Write the times of words, if a file is given for them."""
+    if words is not None:
+        captions.write_captions(made.words, words, seconds=made.seconds)
 
 
 def write_speech(
     synthesizer: Synthesizer,
     chunks: Generator[Chunk, None, None],
     output: str,
-    words: str | None,
     seed: int,
     started: float,
     *,
     at_once: bool,
 ) -> StreamReport:
-    """Write chunks as they come, and at the end the times of words."""
+    """Write chunks as they come."""
     with closing(chunks), open_sink(output, synthesizer.codec.spec.sample_rate, at_once=at_once) as sink:
-        sent = play_through(chunks, sink, model=synthesizer.name, seed=seed, started=started)
-    if words is not None:
-        captions.write_captions(sent.words, words, seconds=sent.seconds)
-    return sent
+        return play_through(chunks, sink, model=synthesizer.name, seed=seed, started=started)

@@ -20,6 +20,7 @@ from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.words import captions
 from marstts.text.books import book as books
 from marstts.text.books import epub
+from marstts.text.books.epub import Notes
 from marstts.text.books.formats import refuse_other_formats
 from marstts.voice import Voice
 
@@ -29,10 +30,13 @@ MAX_TEXT_BYTES = 16 * 2**20
 """About two weeks of speech."""
 
 
-def choose_text(text: str | None, file: str | None) -> str:
+def choose_text(text: str | None, file: str | None, notes: Notes = Notes.IN_PLACE, chapters: str | None = None) -> str:
     """The text to speak, given in one way; raises ConfigError for two ways or none, TextError for unreadable files."""
     if (text is None) == (file is None):
         raise ConfigError(f"give the text either as TEXT or with --file, not {'both' if file else 'neither'}")
+    is_file = file is not None and file != STANDARD_INPUT
+    if chapters is not None and not is_file:
+        raise ConfigError("--chapters goes with the --file of a book")
     if STANDARD_INPUT in (text, file):
         content = sys.stdin.buffer.read(MAX_TEXT_BYTES + 1)
         if len(content) > MAX_TEXT_BYTES:
@@ -40,8 +44,9 @@ def choose_text(text: str | None, file: str | None) -> str:
         return plain(decode_text(content, "standard input", TextError), "standard input")
     if file is None:
         return str(text)
-    if epub.is_epub_file(Path(file)):
-        return "\n\n".join(book.words_of(chapter) for chapter in _read_book(file))
+    if chapters is not None or epub.is_epub_file(Path(file)):
+        chosen = book.choose_chapters(_read_book(file, notes), chapters)
+        return "\n\n".join(chapter.spoken for chapter in chosen)
     return plain(read_text(file, MAX_TEXT_BYTES, TextError), printable_name(file))
 
 
@@ -51,16 +56,18 @@ def plain(text: str, name: str) -> str:
     return text
 
 
-def choose_book(text: str | None, file: str | None, output: str | None) -> books.Book | None:
+def choose_book(
+    text: str | None, file: str | None, output: str | None, notes: Notes = Notes.IN_PLACE
+) -> books.Book | None:
     """The book to speak chapter by chapter, where the output is a folder or an m4b; None for any other text."""
     if file is None or text is not None or not is_book_output(output):
         return None
-    return _read_book(file)
+    return _read_book(file, notes)
 
 
-def _read_book(file: str) -> books.Book:
+def _read_book(file: str, notes: Notes) -> books.Book:
     """The book; its warnings are printed."""
-    found = books.read_book(file)
+    found = books.read_book(file, notes)
     for warning in found.warnings:
         warn(warning)
     return found
@@ -75,6 +82,8 @@ def check_options(
     stream: bool,
     batch: int | None,
     words: str | None = None,
+    stems: Path | None = None,
+    names_voices: bool = False,
     speed: float = 1.0,
 ) -> None:
     """Raise ConfigError where options exclude each other."""
@@ -82,6 +91,10 @@ def check_options(
         captions.check_captions(words)
         if batch is not None:
             raise ConfigError("--words goes with one text; it does not go with --batch")
+    if batch is not None and names_voices:
+        raise ConfigError("--voices, --cast, --dialogue and --pauses do not go with --batch")
+    if stems is not None and (stream or batch is not None):
+        raise ConfigError("--stems goes with one text; it does not go with --stream or --batch")
     if reference is not None and voice is not None:
         raise ConfigError("give the voice either with --reference or with --voice, not both")
     if transcript is not None and reference is None:
@@ -95,7 +108,9 @@ def check_options(
         raise ConfigError("--speed goes with one text; it does not go with --stream or --batch")
 
 
-def choose_voice(synthesizer: Synthesizer, reference: str | None, transcript: str | None, voice: str | None) -> Voice:
+def choose_voice(
+    synthesizer: Synthesizer, reference: str | None, transcript: str | None, voice: Voice | str | None
+) -> Voice:
     """Clone the recording, or open the voice; without either, the default voice."""
     with printed_warnings():
         if reference is None:

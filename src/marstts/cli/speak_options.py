@@ -12,6 +12,7 @@ import typer
 
 from marstts.generation.engine import EngineKind
 from marstts.synthesis.continuation import Continuation as Mode
+from marstts.text.books.epub import Notes
 
 Text = Annotated[
     str | None, typer.Argument(help="Text to speak; - reads standard input. Or use --file.", show_default=False)
@@ -30,6 +31,33 @@ VoiceName = Annotated[
 Voices = Annotated[
     Path | None,
     typer.Option(metavar="FOLDER", help="Voice files that the text may name, besides those of `marstts voice list`."),
+]
+Cast = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Voices by name, `NAME = voice` in each line; narrator and dialogue are names too."
+    ),
+]
+Dialogue = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME_OR_FILE", help="The voice of what is said in quotation marks: a name in --cast, a voice."
+    ),
+]
+PauseSeconds = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME=SECONDS,...",
+        help="Silence after a sentence (0.3), heading (0.8), paragraph (0.7), scene (1.9) and the end (0).",
+    ),
+]
+BookNotes = Annotated[Notes, typer.Option(help="Where the notes of an EPUB are read.")]
+Chapters = Annotated[
+    str | None, typer.Option(metavar="RANGES", help="Chapters of the book, such as 3 or 2-5 or 1,4- (default: all).")
+]
+Stems = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="Write a WAV file for each voice as well, all as long as the whole."),
 ]
 Model = Annotated[str, typer.Option(metavar="NAME_OR_FOLDER", help="The model.")]
 Engine = Annotated[

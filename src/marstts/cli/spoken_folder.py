@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,9 +69,17 @@ class Outcome:
 
 
 def speak_missing(
-    lines: Sequence[Line], folder: Path, speak: Callable[[list[Line]], Iterator[dict[str, Any]]]
+    lines: Sequence[Line],
+    folder: Path,
+    speak: Callable[[list[Line]], Iterator[dict[str, Any]]],
+    *,
+    others: Collection[int] = (),
+    shows_progress: bool = True,
 ) -> Outcome:
     """Make the files that are not there yet: `speak` yields the entry of each line when it is done.
+
+    others: numbers of lines that are not asked for, whose entries stay.
+    shows_progress: False where `speak` shows it.
 
     AudioError where another process writes to the folder or it cannot be written, DataError for a foreign report.
     """
@@ -83,14 +91,15 @@ def speak_missing(
         write_report(folder, list(entries.values()))
         with (
             open_appender(folder / REPORT_FILE, kind=AudioError) as append,
-            progress_of_lines(len(lines), len(lines) - len(missing)) as advance,
+            progress_of_lines(len(lines), len(lines) - len(missing), shown=shows_progress) as advance,
         ):
             for entry in speak(missing):
                 entries[entry["line"]] = entry
                 append(entry)
                 failed += [entry["line"]] if entry["file"] is None else []
                 advance()
-        write_report(folder, [entries[line.number] for line in lines])
+        kept = {line.number for line in lines}.union(others)
+        write_report(folder, [entry for number, entry in entries.items() if number in kept])
     return Outcome(len(missing) - len(failed), len(lines) - len(missing), tuple(sorted(failed)))
 
 
@@ -138,9 +147,9 @@ def write_report(folder: Path, entries: list[dict[str, Any]]) -> None:
 
 
 @contextmanager
-def progress_of_lines(total: int, done: int) -> Iterator[Any]:
-    """A bar on standard error that moves with every line; nothing where that is piped."""
-    with progress_of("speaking") as progress:
+def progress_of_lines(total: int, done: int, *, shown: bool) -> Iterator[Any]:
+    """A bar on standard error that moves with every line; nothing where that is piped or not `shown`."""
+    with progress_of("speaking") if shown else nullcontext() as progress:
         if progress is None:
             yield lambda: None
             return

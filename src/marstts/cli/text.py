@@ -71,7 +71,7 @@ def passages_of(words: str | None, file: str | None, lexicon: Lexicon, notes: No
         for warning in book.warnings:
             warn(warning)
         for chapter in book:
-            yield from _whole(f"# {chapter.title}\n\n{chapter.text}", lexicon)
+            yield from _whole(chapter.spoken, lexicon)
     else:
         content = open_regular(str(file), MAX_FILE_BYTES, DataError)
         with TextIOWrapper(content, encoding="utf-8-sig") as opened:

@@ -28,6 +28,9 @@ MAX_CUE_SECONDS = 5.0
 MIN_SENTENCE_GAP_SECONDS = 0.15
 """A stop without a pause after it is an abbreviation's."""
 
+PARAGRAPH_GAP_SECONDS = 0.6
+"""A pause after which a line ends whatever its last mark is: a heading has none."""
+
 
 def check_captions(path: Path | str) -> None:
     """Raise ConfigError unless `path` names a format and lies in a folder that exists."""
@@ -59,7 +62,8 @@ def cues(words: Sequence[Word]) -> list[list[Word]]:
     for word in words:
         line = " ".join(shown.written for shown in groups[-1]) if groups else ""
         is_full = len(line) + 1 + len(word.written) > MAX_CUE_CHARACTERS
-        is_new_sentence = _ends(line) and word.start - groups[-1][-1].end >= MIN_SENTENCE_GAP_SECONDS
+        gap = word.start - groups[-1][-1].end if groups else 0.0
+        is_new_sentence = gap >= (MIN_SENTENCE_GAP_SECONDS if _ends(line) else PARAGRAPH_GAP_SECONDS)
         if not groups or is_full or is_new_sentence or word.end - groups[-1][0].start > MAX_CUE_SECONDS:
             groups.append([word])
         else:

@@ -53,6 +53,14 @@ class Chapter:
     text: str
     """Paragraphs with blank lines between; the title is no part of it."""
 
+    is_titled: bool = True
+    """Whether the book states the title; False where it is made up from its number or the file's name."""
+
+    @property
+    def spoken(self) -> str:
+        """The text with its title as a heading, if the book states one."""
+        return f"# {self.title}\n\n{self.text}" if self.is_titled else self.text
+
 
 @dataclass(frozen=True)
 class Book:
@@ -91,43 +99,54 @@ def read_book(path: Path | str, notes: Notes = Notes.IN_PLACE) -> Book:
         parts = [(title, text) for title, text in content.chapters if _has_words(text) or _has_words(title)]
         about = (content.title or path.stem, ", ".join(content.authors), content.language)
         num_texts = sum(_has_words(text) for _, text in parts)
-        warnings = _warnings(content.num_pictures, num_texts)
+        warnings = _warnings(content.num_pictures, num_texts, content.num_lost)
         found = Book(*about, _number(parts), content.authors, content.cover, warnings)
     else:
         text = _decode(path)
         refuse_other_formats(text, printable_name(path), DataError)
         found = book_of_text(text, path.stem)
     if not found.chapters:
-        raise DataError(f"{printable_name(path)}: expected a book, but there are no words in it")
+        problem = "; ".join(["there are no words in it", *found.warnings])
+        raise DataError(f"{printable_name(path)}: expected a book, but {problem}")
     return found
 
 
-def _warnings(num_pictures: int, num_texts: int) -> tuple[str, ...]:
-    """A warning where most of a book is pictures; a cover and some plates are in many."""
-    if num_pictures <= num_texts:
-        return ()
-    pages = f"{num_pictures} page{'s' if num_pictures > 1 else ''} of pictures without words, which cannot be spoken"
-    return (pages if num_texts else f"{pages}; nothing else is in the book",)
+def _warnings(num_pictures: int, num_texts: int, num_lost: int) -> tuple[str, ...]:
+    """Warnings where most of a book is pictures (a cover and some plates are in many), and where parts are missing."""
+    found = []
+    if num_pictures > num_texts:
+        pages = (
+            f"{num_pictures} page{'s' if num_pictures > 1 else ''} of pictures without words, which cannot be spoken"
+        )
+        found.append(pages if num_texts else f"{pages}; nothing else is in the book")
+    if num_lost:
+        found.append(f"the book names {num_lost} part{'s' if num_lost > 1 else ''} that the file does not hold")
+    return tuple(found)
 
 
 def book_of_text(text: str, name: str) -> Book:
     """The book in a plain text; `name` is its title where the text states none."""
-    title, author = _stated(text, "Title") or name, _stated(text, "Author")
+    stated_title, author = _stated(text, "Title"), _stated(text, "Author")
+    title = stated_title or name
     if start := _GUTENBERG_START.search(text):
         text = text[start.end() :]
     elif stated := _STATED.match(text):
         text = text[stated.end() :]
     if end := _GUTENBERG_END.search(text):
         text = text[: end.start()]
-    return Book(title, author, "", _number(list(_cut_chapters(text, title))))
+    chapters = (
+        Chapter(number, heading or title, part, is_titled=bool(heading or stated_title))
+        for number, (heading, part) in enumerate(_cut_chapters(text), 1)
+    )
+    return Book(title, author, "", tuple(chapters))
 
 
-def _cut_chapters(text: str, name: str) -> Iterator[tuple[str, str]]:
-    """Titles and texts. A heading stands alone between blank lines.
+def _cut_chapters(text: str) -> Iterator[tuple[str, str]]:
+    """Titles and texts; what stands before the first heading has no title. A heading stands alone between blank lines.
 
     One without words behind it, such as a line of a table of contents, is passed over; words never are.
     """
-    title = name
+    title = ""
     lines: list[str] = []
     blank_before = True
     rows = text.splitlines()
@@ -157,7 +176,8 @@ def _chapter(title: str, lines: list[str]) -> Iterator[tuple[str, str]]:
 
 def _number(parts: list[tuple[str, str]]) -> tuple[Chapter, ...]:
     return tuple(
-        Chapter(number, title.strip() or f"Part {number}", text) for number, (title, text) in enumerate(parts, 1)
+        Chapter(number, title.strip() or f"Part {number}", text, is_titled=bool(title.strip()))
+        for number, (title, text) in enumerate(parts, 1)
     )
 
 

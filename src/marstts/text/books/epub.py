@@ -16,7 +16,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from urllib.parse import unquote
@@ -51,6 +51,7 @@ ENCRYPTION = "META-INF/encryption.xml"
 
 _ENCODING = re.compile(rb"(?:encoding|charset)\s*=\s*[\"']?([A-Za-z0-9._-]{2,40})", re.IGNORECASE)
 _PICTURE_TYPES = ("image/jpeg", "image/png")
+_DOCUMENT_TYPES = ("application/xhtml+xml", "text/html", "text/x-oeb1-document")
 MAX_COVER_BYTES = 16 * 2**20
 
 _BLOCKS = frozenset([
@@ -89,11 +90,11 @@ _MARK_OF_NOTE = re.compile(r"\s*[\[(]?(?:[0-9]{1,4}|[*\u2020\u2021\u00a7]{1,4}|[
 class Notes(str, Enum):
     """Where footnotes and endnotes are read. Their marks in the text never are."""
 
-    IN_PLACE = "in place"
+    IN_PLACE = "in-place"
     """Where they stand in the book."""
-    AT_END = "at the end"
-    """After the other text of their document."""
-    LEFT_OUT = "left out"
+    AT_END = "at-end"
+    """After the other text of their chapter."""
+    LEFT_OUT = "left-out"
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,9 @@ class EpubContent:
 
     num_pictures: int = 0
     """Documents that hold pictures and no words."""
+
+    num_lost: int = 0
+    """Documents that the book names and does not hold."""
 
 
 @dataclass
@@ -171,7 +175,7 @@ class _Package:
 
     def __init__(self, path: Path, archive: zipfile.ZipFile, notes: Notes) -> None:
         self.notes = notes
-        self.num_pictures = 0
+        self.num_pictures = self.num_lost = 0
         self.name = printable_name(path)
         self.archive = archive
         self.bytes_read = 0
@@ -188,12 +192,7 @@ class _Package:
         package = self.xml(package_path)
         folder = posixpath.dirname(package_path)
         items = {item.get("id", ""): item for item in _named(package, "item")}
-        spine = [
-            _join(folder, items[ref.get("idref", "")].get("href", ""))
-            for ref in _named(package, "itemref")
-            if ref.get("idref", "") in items and ref.get("linear", "yes") != "no"
-        ]
-        spine = [name for name in dict.fromkeys(spine) if name in self.names]
+        spine = self.spine(package, items, folder)
         self.refuse_protected(spine)
         navigation = {
             _join(folder, each.get("href", ""))
@@ -214,7 +213,19 @@ class _Package:
             authors=_authors(package),
             cover=self.cover(package, items, folder),
             num_pictures=self.num_pictures,
+            num_lost=self.num_lost,
         )
+
+    def spine(self, package: Element, items: dict[str, Element], folder: str) -> list[str]:
+        """The documents in the order in which they are read: that of the spine, else that of the list of parts."""
+        stated = [ref for ref in _named(package, "itemref") if ref.get("linear", "yes") != "no"]
+        found = [items[ref.get("idref", "")] for ref in stated if ref.get("idref", "") in items]
+        if not found:
+            found = [item for item in items.values() if item.get("media-type") in _DOCUMENT_TYPES]
+        names = list(dict.fromkeys(_join(folder, item.get("href", "")) for item in found))
+        known = [name for name in names if name in self.names]
+        self.num_lost = max(0, len(stated) - len(found)) + len(names) - len(known)
+        return known
 
     def cover(self, package: Element, items: dict[str, Element], folder: str) -> bytes:
         """The picture of the cover; empty where none is named, or where it cannot be read."""
@@ -281,7 +292,7 @@ class _Package:
         document = _decode(self.part(name))
         reader = _DocumentReader(places, self.notes, self.styles_of(name, document))
         sections = reader.read(document)
-        self.num_pictures += reader.has_pictures and not any(section.blocks for section in sections)
+        self.num_pictures += reader.has_pictures and not any(section.blocks or section.notes for section in sections)
         return sections
 
     def styles_of(self, name: str, document: str) -> Styles:
@@ -301,13 +312,18 @@ class _Package:
 
 def _merge(sections: list[_Section], has_contents: bool) -> list[tuple[str, str]]:
     """Chapters of sections: one that the contents do not name continues the chapter before it."""
-    chapters: list[tuple[str, list[str]]] = []
+    chapters: list[_Section] = []
     for section in sections:
         if chapters and has_contents and section.title is None:
-            chapters[-1][1].extend(section.blocks)
-        elif section.blocks or section.title:
-            chapters.append((section.title or _first_heading(section), section.blocks))
-    return [(title, "\n\n".join(_without_title(blocks, title))) for title, blocks in chapters]
+            chapters[-1].blocks += section.blocks
+            chapters[-1].notes += section.notes
+        else:
+            chapters.append(replace(section, title=section.title or _first_heading(section)))
+    return [
+        (title, "\n\n".join([*_without_title(chapter.blocks, title), *chapter.notes]))
+        for chapter in chapters
+        if (title := chapter.title or "") or chapter.blocks or chapter.notes
+    ]
 
 
 def _first_heading(section: _Section) -> str:
@@ -365,9 +381,7 @@ class _DocumentReader:
                 self.handle_end(found.name)
         self.end_mark()
         self.end_block()
-        for section in self.done:
-            section.blocks += section.notes
-        return [section for section in self.done if section.blocks or section.title]
+        return [section for section in self.done if section.blocks or section.notes or section.title]
 
     def handle_start(self, tag: Tag, is_empty: bool) -> None:
         """Begin an element; `is_empty`: it has no end tag."""

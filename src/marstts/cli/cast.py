@@ -1,0 +1,81 @@
+"""The cast of a text: which voice speaks under which name.
+
+Upstream: the options of `marstts speak`, a file of lines `NAME = voice`.  Downstream: `synthesis.clone.voices`.
+The names `narrator` and `dialogue` give the voice of the text, and of what is said in quotation marks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+from marstts.errors import ConfigError, VoiceError, did_you_mean
+from marstts.io.file_errors import printable_name, printable_text
+from marstts.io.reading import read_text
+from marstts.synthesis.clone.voices import open_voice, packaged_names, voices_in
+from marstts.synthesis.synthesizer import Synthesizer
+from marstts.text.segments import Pauses
+from marstts.voice import Voice
+
+NARRATOR, DIALOGUE = "narrator", "dialogue"
+MAX_BYTES = 2**20
+
+
+def read_cast(path: Path) -> dict[str, str]:
+    """Names and voices of a cast file, TOML or plain; a voice is a packaged one's name, or a file beside the cast file.
+
+    Raises VoiceError for a line without a name and a voice, or a name that comes twice.
+    """
+    cast: dict[str, str] = {}
+    for number, line in enumerate(read_text(path, MAX_BYTES, VoiceError).splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, voice = (_unquoted(part) for part in line.partition("=")[::2])
+        if not name or not voice or name in cast:
+            problem = "this name has a voice already" if name in cast else "expected NAME = voice"
+            raise VoiceError(
+                f"{printable_name(path)}:{number}: {problem}, but came {printable_text(line.strip(), 80)!r}"
+            )
+        cast[name] = voice if voice in packaged_names() else str(path.parent / voice)
+    return cast
+
+
+def _unquoted(part: str) -> str:
+    """A name or value without its quotation marks, or without the comment behind it."""
+    part = part.strip()
+    if part[:1] in ("'", '"') and (end := part.find(part[0], 1)) > 0:
+        return part[1:end].strip()
+    return part.partition(" #")[0].strip()
+
+
+def open_cast(synthesizer: Synthesizer, cast: Path | None, folder: Path | None) -> dict[str, Voice]:
+    """The voices of a folder and of a cast file, by name; an error names the line's voice that cannot be opened."""
+    voices = {} if folder is None else voices_in(folder)
+    for name, voice in ({} if cast is None else read_cast(cast)).items():
+        voices[name] = open_voice(synthesizer, voice)
+    return voices
+
+
+def add_dialogue(synthesizer: Synthesizer, voices: dict[str, Voice], dialogue: str | None) -> str | None:
+    """The name of the voice of dialogue: one of `voices`, to which a packaged voice or a file is added."""
+    if dialogue is None:
+        return DIALOGUE if DIALOGUE in voices else None
+    if dialogue not in voices:
+        voices[dialogue] = open_voice(synthesizer, dialogue)
+    return dialogue
+
+
+def read_pauses(stated: str | None) -> Pauses:
+    """Pauses such as "paragraph=1,scene=3"; ConfigError for other names or values."""
+    known, chosen = [field.name for field in fields(Pauses)], {}
+    for each in [] if stated is None else stated.split(","):
+        name, _, seconds = (part.strip() for part in each.partition("="))
+        if name not in known:
+            raise ConfigError(
+                f"--pauses {stated}: expected {', '.join(known)}, each as NAME=SECONDS{did_you_mean(name, known)}"
+            )
+        try:
+            chosen[name] = float(seconds)
+        except ValueError as error:
+            raise ConfigError(f"--pauses {stated}: expected seconds after {name}=, but came {seconds!r}") from error
+    return Pauses(**chosen)
