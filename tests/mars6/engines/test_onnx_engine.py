@@ -24,10 +24,10 @@ from marstts.mars6.config import Conditioning
 from marstts.mars6.engines.onnx import OnnxEngine
 from marstts.mars6.engines.row_caches import CAPACITY_STEP
 from marstts.mars6.engines.torch import TorchEngine
-from marstts.mars6.export.graphs import encoder_graph, export_mars6
+from marstts.mars6.export.graphs import export_mars6
 from marstts.mars6.model import Mars6
 from marstts.mars6.prompt_batch import collate
-from marstts.onnx.export import export_graphs, lossless_format
+from marstts.onnx.export import lossless_format
 from marstts.onnx.session import open_session
 
 pytestmark = pytest.mark.slow  # exports another model; other tests run the engine on the toy bundle
@@ -126,7 +126,7 @@ def test_the_published_conditioning_is_exported_too(tmp_path: Path):
     """The encoder alone differs."""
     shallow = {"encoder_layers": 1, "global_layers": 1, "local_layers": 1}
     model = model_with(CONFIG.model_copy(update={"conditioning": Conditioning.FUSED, **shallow})).eval()
-    export_graphs(tmp_path, "mars6.safetensors", model, {"encoder": encoder_graph(model)})
+    export_mars6(model, tmp_path, WeightFormat.FLOAT32)
     batch = collate(prompts())
     arrays = {
         "text_ids": batch.text_ids,

@@ -14,9 +14,8 @@ from marstts.generation.engine import SamplingInputs
 from marstts.generation.loop import generate, sample_positions
 from marstts.generation.request import Limits, SamplingConfig
 from marstts.io.precision import WeightFormat
-from marstts.io.stored_tensors import stored_tensors
 from marstts.mars6.engines.onnx import OnnxEngine
-from marstts.mars6.export.quantize import add_blocks, is_int8, with_weights_at
+from marstts.mars6.export.quantize import add_blocks, is_int8
 from marstts.mars6.prompt import Prompt
 from marstts.models import load_for_training, upgrade_bundle
 
@@ -57,17 +56,6 @@ def test_rounding_in_blocks_leaves_at_most_half_a_step_per_weight(inputs: int, b
     back = (tensors["w"].astype(np.float32) - 128) * steps[:, :, None]
     error = np.abs(back - weight.reshape(back.shape))
     assert (error <= steps[:, :, None] / 2 * 1.0001).all() and (back[3] == 0).all()
-
-
-def test_an_encoder_of_other_weights_is_refused(toy_bundle: Path, tmp_path: Path):
-    path, stored = toy_bundle / "mars6" / "encoder.onnx", stored_tensors(toy_bundle / "mars6" / "mars6.safetensors")
-    with pytest.raises(
-        CheckpointError, match=r"encoder\.onnx: expected an exported graph, but it is corrupt or belongs"
-    ):
-        with_weights_at(path, {}, stored)
-    (tmp_path / "encoder.onnx").write_bytes(b"no graph")
-    with pytest.raises(CheckpointError, match="corrupt"):
-        with_weights_at(tmp_path / "encoder.onnx", {}, stored)
 
 
 def test_widths_that_make_no_blocks_are_refused():

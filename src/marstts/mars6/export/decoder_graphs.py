@@ -134,6 +134,16 @@ def embed_patches(g: GraphBuilder, config: Mars6Config, patches: str, first: str
     embedded = g.cast(g.op("Gather", g.weight(f"{name}.tokens.weight"), tokens), "FLOAT")
     within = np.arange(size, dtype=np.int64) - size  # patch n is at position n + 1
     positions = g.cast(g.op("Add", g.op("Mul", patch_positions, np.int64(size)), within), "FLOAT")
+    waves = sinusoids(g, positions, width)
+    x = g.op("Add", embedded, g.op("Mul", waves, g.as_float32(f"{name}.positions.alpha")))
+    mixed = linear(g, g.op("Reshape", x, [-1, size * width]), f"{name}.output")
+    shape = g.op("Concat", g.op("Shape", patches, end=2), [config.width], axis=0)
+    is_start = g.op("Equal", patch_positions, np.int64(0))
+    return g.op("Where", is_start, g.as_float32(f"{GLOBAL}.start"), g.op("Reshape", mixed, shape))
+
+
+def sinusoids(g: GraphBuilder, positions: str, width: int) -> str:
+    """`nn.positions.sinusoids`: positions (A, B, C) -> (A, B, C, width)."""
     exponents = np.arange(0, width, 2, dtype=np.float32) / np.float32(width)
     frequencies = np.exp(np.float32(-math.log(10_000.0)) * exponents)
     frequencies = np.pad(frequencies, (0, -len(frequencies) % LANES))
@@ -141,12 +151,8 @@ def embed_patches(g: GraphBuilder, config: Mars6Config, patches: str, first: str
     waves = [g.op("Unsqueeze", g.op(wave, angles), [4]) for wave in ("Sin", "Cos")]
     waves_in_turn = g.op("Reshape", g.op("Concat", *waves, axis=4), [0, 0, 0, -1])
     if width % (2 * LANES):
-        waves_in_turn = g.op("Slice", waves_in_turn, [0], [width], [3])
-    x = g.op("Add", embedded, g.op("Mul", waves_in_turn, g.as_float32(f"{name}.positions.alpha")))
-    mixed = linear(g, g.op("Reshape", x, [-1, size * width]), f"{name}.output")
-    shape = g.op("Concat", g.op("Shape", patches, end=2), [config.width], axis=0)
-    is_start = g.op("Equal", patch_positions, np.int64(0))
-    return g.op("Where", is_start, g.as_float32(f"{GLOBAL}.start"), g.op("Reshape", mixed, shape))
+        return g.op("Slice", waves_in_turn, [0], [width], [3])
+    return waves_in_turn
 
 
 def cross_attention(

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -20,16 +19,11 @@ from numpy.typing import NDArray
 
 from marstts.errors import CheckpointError
 from marstts.io.config import read_config, write_config
-from marstts.io.file_errors import printable_name
 from marstts.io.precision import WeightFormat
-from marstts.io.reading import read_regular_file
-from marstts.io.stored_tensors import Stored, stored_tensors
+from marstts.io.stored_tensors import stored_tensors
 from marstts.mars6.config import CONFIG_FILE, WEIGHTS_FILE, Mars6Config
-from marstts.mars6.export.decoder_graphs import LOCAL, write_decoder_graphs
-from marstts.onnx.graph import parse_model, tensors_elsewhere
-from marstts.onnx.session import MAX_GRAPH_BYTES
-
-ENCODER_FILE = "encoder.onnx"
+from marstts.mars6.export.decoder_graphs import LOCAL
+from marstts.mars6.export.encoder_graph import write_graphs
 
 LAYER_WEIGHTS = re.compile(
     r"(global|local)_decoder\.layers\.\d+\."
@@ -53,27 +47,25 @@ SMALLEST_SCALE = np.float32(1e-12)
 
 
 def copy_mars6(folder: Path, target: Path, weights: WeightFormat | None) -> None:
-    """Write `target`, the MARS6 in `folder` with decoder graphs as of this version; weights in int8, or as they are."""
+    """Write `target`, the MARS6 in `folder` with graphs as of this version; weights in int8, or as they are."""
     if weights is WeightFormat.INT8:
         quantize(folder, target)
         return
     target.mkdir(parents=True, exist_ok=True)
-    for name in (CONFIG_FILE, WEIGHTS_FILE, ENCODER_FILE):
+    for name in (CONFIG_FILE, WEIGHTS_FILE):
         shutil.copyfile(folder / name, target / name)
-    write_decoder_graphs(read_config(Mars6Config, folder / CONFIG_FILE), target, WEIGHTS_FILE)
+    write_graphs(read_config(Mars6Config, folder / CONFIG_FILE), target, WEIGHTS_FILE)
 
 
 def quantize(folder: Path, target: Path) -> None:
     """Write `target`, an int8 version of the MARS6 in `folder` that stands by itself.
 
-    Raises CheckpointError where there is nothing to round any more, or no graph of the encoder.
+    Raises CheckpointError where there is nothing to round any more.
     """
     from safetensors.numpy import load_file, save_file
 
     if is_int8(folder):
         raise CheckpointError(f"{folder}: these weights are int8 already; give the bundle they were made from")
-    if not (folder / ENCODER_FILE).is_file():
-        raise CheckpointError(f"{folder}: no {ENCODER_FILE} here; make the bundle with graphs first")
     config = read_config(Mars6Config, folder / CONFIG_FILE)
     tensors: dict[str, NDArray[np.generic]] = {}
     for name, weight in load_file(folder / WEIGHTS_FILE).items():
@@ -89,25 +81,7 @@ def quantize(folder: Path, target: Path) -> None:
     save_file(tensors, target / WEIGHTS_FILE)
     (target / WEIGHTS_FILE).chmod(0o644)  # safetensors writes for the owner's eyes only
     write_config(config, target / CONFIG_FILE)
-    names = {stored.offset: name for name, stored in stored_tensors(folder / WEIGHTS_FILE).items()}
-    graph = with_weights_at(folder / ENCODER_FILE, names, stored_tensors(target / WEIGHTS_FILE))
-    (target / ENCODER_FILE).write_bytes(graph)
-    write_decoder_graphs(config, target, WEIGHTS_FILE)
-
-
-def with_weights_at(path: Path, names: Mapping[int, str], stored: Mapping[str, Stored]) -> bytes:
-    """The graph at `path`, whose weights have these names by their first bytes, with the places of another file."""
-    try:
-        model = parse_model(read_regular_file(path, MAX_GRAPH_BYTES, CheckpointError))
-        for tensor, place, _ in tensors_elsewhere(model.graph):
-            for entry in tensor.external_data:
-                if entry.key == "offset":
-                    entry.value = str(stored[names[place.offset]].offset)
-    except (CheckpointError, KeyError) as error:
-        raise CheckpointError(
-            f"{printable_name(path)}: expected an exported graph, but it is corrupt or belongs to other weights"
-        ) from error
-    return bytes(model.SerializeToString())
+    write_graphs(config, target, WEIGHTS_FILE)
 
 
 def is_int8(folder: Path) -> bool:
