@@ -1,48 +1,100 @@
 #!/usr/bin/env bash
 # All stages of mini. An interrupted run resumes.
-# Usage: recipes/mini/run.sh WORK_FOLDER     (about 5 hours on two cores)
+# Usage: recipes/mini/run.sh WORK_FOLDER [PEOPLE_FOLDER]     (about 5 hours on two cores; with PEOPLE_FOLDER 10)
 #
 #   apt-get install espeak-ng flite rhvoice rhvoice-english libttspico-utils    (the last three are in Debian's non-free)
 #   pip install 'marstts[train,synthetic,eval]'
 #
-# Variables: LIMIT trials of the evaluation (all 56); METRICS of the evaluation (default).
+# PEOPLE_FOLDER holds utterances.tsv and its recordings (people.tsv.gz lists them with sources; docs/data/corpora.md). With it,
+# the codec's decoder is trained further on people (steps 5 to 7), which needs Kokoro's packages (docs/data/corpora.md), too.
 #
-# The packaged weights were made this way with detours, which docs/log describes. The first stage of the codec and the
-# identity encoder were trained on an earlier, smaller corpus. The second stage of the codec ran twice, first without F0.
-# MARS6 began with weights that were trained on former codes.
+# Variables: LIMIT trials of the evaluation (all 56); METRICS of the evaluation (default); WHISPER: folder of a Whisper tiny.en
+# in CTranslate2's format, such as Systran/faster-whisper-tiny.en, for step 7.
+#
+# It does not repeat how the packaged weights came about in four respects: codec and identity encoder began on an earlier,
+# smaller corpus; step 2 trained the decoder twice, first without F0; MARS6 began with weights that were trained on former
+# codes; and step 7 began with the decoder of a larger codec, which had been trained with discriminators on people.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-work=${1:?usage: recipes/mini/run.sh WORK_FOLDER}
+work=${1:?usage: recipes/mini/run.sh WORK_FOLDER [PEOPLE_FOLDER]}
+people=${2:-}
+whisper=${WHISPER:-whisper-tiny.en}
 cores=$(nproc)  # before the next line, which nproc would obey
 export OMP_NUM_THREADS=1
+if [ -n "$people" ] && [ ! -d "$whisper" ]; then
+    echo "$whisper: no such folder; name that of a Whisper tiny.en in CTranslate2's format in WHISPER" >&2
+    exit 2
+fi
 
+echo "1. The synthetic corpus."
 marstts prepare synthetic --config "$here/synthetic.toml" --output "$work/synthetic" --workers "$cores" \
     --sentences "$here/text/english.txt.gz:0.2" --sentences "$here/text/modern.tsv.gz:0.72" \
     --sentences "$here/text/short.tsv.gz:0.08"
 manifest=$work/synthetic/utterances.jsonl
-
 marstts prepare f0 "$manifest" --hours 8 --workers "$cores"
-marstts train codec --config "$here/codec.toml" --data "$manifest" --output "$work/codec"
 marstts prepare phone-alignments "$manifest" --hours 4 --workers "$cores"
+
+echo "2. The codec."
+marstts train codec --config "$here/codec.toml" --data "$manifest" --output "$work/codec"
 marstts train codec --config "$here/codec_phones.toml" --data "$manifest" --output "$work/codec_phones" \
     --init-from "$work/codec"
 marstts train codec --config "$here/codec_decoder.toml" --data "$manifest" --output "$work/codec_decoder" \
     --init-from "$work/codec_phones" --export "$work/export/codec" --name mini-codec-3
+
+echo "3. The speaker encoders."
 marstts train speaker --config "$here/identity.toml" --data "$manifest" --output "$work/identity" \
     --export "$work/export/identity"
 marstts train speaker --config "$here/style.toml" --data "$manifest" --output "$work/style" \
     --export "$work/export/style"
 
+echo "4. MARS6, and its guidance. One process per core; drop torchrun to train in a single process."
 marstts tokenize "$manifest" --output "$work/shards" --workers "$cores" \
     --codec "$work/export/codec" --identity "$work/export/identity" --style "$work/export/style"
-
-# one process per core; drop torchrun to train in a single process
 torchrun --nproc-per-node "$cores" --no-python marstts train mars6 --config "$here/mars6.toml" \
     --data "$work/shards" --output "$work/mars6"
 torchrun --nproc-per-node "$cores" --no-python marstts train mars6 --config "$here/mars6_guidance.toml" \
     --data "$work/shards" --init-from "$work/mars6" --output "$work/mars6_guidance"
 
-marstts export "$work/mars6_guidance" --codec "$work/export/codec" --identity "$work/export/identity" \
-    --style "$work/export/style" --name mini --spelling simple --output "$work/mini"
+bundle() {  # CODEC OUTPUT
+    marstts export "$work/mars6_guidance" --codec "$1" --identity "$work/export/identity" \
+        --style "$work/export/style" --name mini --spelling simple --output "$2"
+}
+
+if [ -z "$people" ]; then
+    bundle "$work/export/codec" "$work/mini"
+else
+    mkdir -p "$work/recipes"
+    for config in codec_people codec_generated codec_adversarial; do
+        sed -e "s|\"IDENTITY|\"$work/export/identity|; s|\"TAKES|\"$work/takes|g; s|\"WHISPER|\"$whisper|" \
+            "$here/$config.toml" > "$work/recipes/$config.toml"
+    done
+
+    echo "5. The codec's decoder on people."
+    marstts prepare people --root "$people" --output "$work/people" --exclude ljspeech --audio flac
+    marstts prepare f0 "$work/people/utterances.jsonl" --workers "$cores"
+    both=(--data "$work/people/utterances.jsonl:0.6" --data "$manifest:0.4")
+    marstts train codec --config "$work/recipes/codec_people.toml" --init-from "$work/codec_decoder" \
+        --output "$work/codec_people" "${both[@]}"
+
+    echo "6. The same on codes that the model generates."
+    bundle "$work/export/codec" "$work/mini_synthetic"
+    for corpus in people synthetic; do
+        marstts preference mine "$work/mini_synthetic" --references "$work/$corpus/utterances.jsonl" \
+            --texts "$here/text/modern.tsv.gz" --output "$work/takes/$corpus" --config "$here/mine_$corpus.toml" \
+            --workers "$cores"
+    done
+    marstts train codec --config "$work/recipes/codec_generated.toml" --init-from "$work/codec_people" \
+        --output "$work/codec_generated" "${both[@]}"
+
+    echo "7. The same against discriminators."
+    marstts prepare synthetic --config "$here/synthetic_kokoro.toml" --output "$work/kokoro" --workers "$cores" \
+        --sentences "$here/text/modern.tsv.gz"
+    marstts train codec --config "$work/recipes/codec_adversarial.toml" --init-from "$work/codec_generated" \
+        --output "$work/codec_adversarial" --export "$work/export/codec_people" --name mini-codec-3 \
+        --data "$work/people/utterances.jsonl:0.92" --data "$work/kokoro/utterances.jsonl:0.08"
+    bundle "$work/export/codec_people" "$work/mini"
+fi
+
+echo "8. Scores."
 marstts evaluate --system "$work/mini" --root "$work/synthetic" --output "$work/evaluation" --workers "$cores" \
     --metrics "${METRICS:-default}" ${LIMIT:+--limit "$LIMIT"}
