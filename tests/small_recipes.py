@@ -20,9 +20,9 @@ from marstts.data.corpora.people_table import TABLE, read_table, recording
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 SIZES = {
-    "steps": 4, "validate_every": 2, "log_every": 1, "warmup_steps": 1, "start_step": 2, "end_step": 3,
-    "train_hours": 0.04, "speakers_per_voice": 2, "max_hours": 0.02, "batch_size": 4, "pairs_per_batch": 2,
-    "max_references": 4, "sentences": 4, "pairs_per_speaker": 0, "min_margin": 0.0,
+    "steps": 4, "validate_every": 2, "checkpoint_every": 2, "log_every": 1, "warmup_steps": 1, "start_step": 2,
+    "end_step": 3, "train_hours": 0.04, "speakers_per_voice": 2, "max_hours": 0.02, "batch_size": 4,
+    "pairs_per_batch": 2, "max_references": 4, "sentences": 4, "pairs_per_speaker": 0, "min_margin": 0.0,
     "rejected_min_minimal_pair_error": 0.0, "chosen_max_minimal_pair_error": 1.0,
 }  # fmt: skip
 """Values that replace those of the recipes, wherever a recipe has one of that name."""
@@ -37,13 +37,16 @@ VALUE = re.compile(r"^(\w+) = [0-9._e-]+$", re.MULTILINE)
 
 
 TINY = (
-    ("compile = true", "compile = false"), ("width = 512", "width = 32"), ("heads = 8", "heads = 2"),
-    ("encoder_layers = 8", "encoder_layers = 1"), ("local_layers = 4", "local_layers = 1"),
-    ("text_vocab_size = 512", "text_vocab_size = 280"), ("--vocab-size 512", "--vocab-size 280"),
-    ("size=512", "size=280"),
-    ('"whisper"', '"sphinx"'), ('"utmos"', '"dnsmos"'), ("checkpoint_every = 10_000", "checkpoint_every = 2"),
-    ("../mini/text/modern.tsv.gz", "texts.txt"), ("cer_weight = 1", "cer_weight = 0"),
-    ("mos_weight = 1", "mos_weight = 0\nalignment_weight = 1"), ("rejected_min_cer = 0.05", ""),
+    ("compile = true", "compile = false"), ('precision = "bf16"', 'precision = "fp32"'),
+    ("accumulation_batches = 8", "accumulation_batches = 2"), ("validate_every = 2", "validate_every = 4"),
+    ("width = 512", "width = 32"), ("heads = 8", "heads = 2"), ("encoder_layers = 8", "encoder_layers = 1"),
+    ("global_layers = 8", "global_layers = 6"), ("local_layers = 4", "local_layers = 1"),
+    ("codebook_size = 4096", "codebook_size = 64"), ("identity_size = 512", "identity_size = 24"),
+    ("style_size = 1024", "style_size = 40"), ("text_vocab_size = 512", "text_vocab_size = 280"),
+    ("--vocab-size 512", "--vocab-size 280"), ("size=512", "size=280"),
+    ('"whisper"', '"sphinx"'), ('"utmos"', '"dnsmos"'), ("../mini/text/modern.tsv.gz", "texts.txt"),
+    ("cer_weight = 1", "cer_weight = 0"), ("mos_weight = 1", "mos_weight = 0\nalignment_weight = 1"),
+    ("rejected_min_cer = 0.05", ""),
 )  # fmt: skip
 """What makes a recipe of the paper's size run on a processor in seconds, with metrics that need no download."""
 
