@@ -17,7 +17,8 @@ class Precision(str, Enum):
     """Number format of matrix products in training."""
 
     BF16 = "bf16"
-    """Mixed precision: products in bfloat16, weights and optimizer in float32."""
+    """Mixed precision: products in bfloat16, weights and optimizer in float32. A processor without instructions for
+    bfloat16, on which such products take some fifty times as long, computes as with `FP32`."""
 
     FP32 = "fp32"
 
@@ -35,7 +36,15 @@ class WeightFormat(str, Enum):
     """Decoder weights stored and computed in integers, for inference with ONNX only."""
 
 
-def autocast(device_type: str, precision: Precision) -> AbstractContextManager[None]:
-    """PyTorch's mixed precision on a type of device ("cpu", "cuda") where the precision asks for it."""
+def supported(device_type: str, precision: Precision) -> Precision:
+    """The precision that a type of device ("cpu", "cuda") computes in where `precision` is asked for."""
     torch = require("torch", "train")
-    return torch.autocast(device_type, torch.bfloat16, enabled=precision is Precision.BF16)
+    if device_type == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        return Precision.FP32
+    return precision
+
+
+def autocast(device_type: str, precision: Precision) -> AbstractContextManager[None]:
+    """PyTorch's mixed precision on a type of device ("cpu", "cuda") where the precision asks for it, and it has it."""
+    torch = require("torch", "train")
+    return torch.autocast(device_type, torch.bfloat16, enabled=supported(device_type, precision) is Precision.BF16)

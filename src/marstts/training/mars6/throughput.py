@@ -12,7 +12,7 @@ import time
 import torch
 from torch import Tensor
 
-from marstts.io.precision import Precision
+from marstts.io.precision import Precision, supported
 from marstts.mars6.config import Conditioning, Mars6Config
 
 TRAINING_PASSES = 3
@@ -47,8 +47,8 @@ def speaker_multiplications(config: Mars6Config) -> int:
 
 def measured_peak(device: torch.device, precision: Precision, rounds: int = 4) -> float:
     """Operations per second in a product of square matrices: what the device reaches when nothing else matters."""
-    size = 256 if device.type == "cpu" else 1024  # the larger one takes seconds in bfloat16 on a CPU
-    dtype = torch.bfloat16 if precision is Precision.BF16 else torch.float32
+    size = 512 if device.type == "cpu" else 4096  # enough for a time that can be measured
+    dtype = torch.bfloat16 if supported(device.type, precision) is Precision.BF16 else torch.float32
     matrix = torch.ones(size, size, device=device, dtype=dtype)
     fastest = float("inf")
     for _ in range(rounds):
