@@ -1,6 +1,6 @@
 """Corrupt files: each reader returns a value or one sentence, without a traceback, a hang or access to other files.
 
-A few hundred inputs per reader by default; `MARSTTS_FUZZ=20000 pytest tests/test_fuzz_files.py` tries so many of each.
+A hundred inputs per reader by default; `MARSTTS_FUZZ=20000 pytest tests/test_fuzz_files.py` tries so many of each.
 Inputs follow from their number and from `MARSTTS_FUZZ_SEED` alone; a failure names the number.
 `MARSTTS_FUZZ_COUNTS=FILE` appends the counts to a file.
 """
@@ -28,7 +28,7 @@ from marstts.io.provenance import PROVENANCE_FILE, begin_or_resume, extend_prove
 from marstts.io.reading import parse_json, read_json, read_text
 from marstts.onnx.session import open_session
 
-INPUTS = int(os.environ.get("MARSTTS_FUZZ", "250"))
+INPUTS = int(os.environ.get("MARSTTS_FUZZ", "100"))
 SLOWEST_SECONDS = 20.0
 """Far above what any of these inputs takes, so that a busy machine is no failure."""
 

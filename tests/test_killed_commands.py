@@ -32,7 +32,7 @@ from marstts.voice import Voice
 from scripted import good, scripted_synthesizer
 from test_fuzz_files import count_inputs
 
-POINTS = int(os.environ.get("MARSTTS_FUZZ", "12"))
+POINTS = int(os.environ.get("MARSTTS_FUZZ", "5"))
 PIECE, PIECES = map(int, os.environ.get("MARSTTS_FUZZ_PIECE", "0/1").split("/"))
 HARNESS = Path(__file__).with_name("killed_commands.py")
 
