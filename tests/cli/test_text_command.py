@@ -80,3 +80,8 @@ def test_what_cannot_be_read_is_one_sentence(arguments: list[str], error: type[M
     result = RUN.invoke(APP, arguments)
     assert isinstance(result.exception, error)
     assert "\n" not in str(result.exception)
+
+
+def test_the_voice_of_dialogue_is_shown() -> None:
+    result = RUN.invoke(APP, ['"Is it you?" she asked.', "--dialogue", "Anna"])
+    assert result.stdout.splitlines() == ['"Is it you?" [voice Anna]', "she asked."]

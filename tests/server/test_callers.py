@@ -80,18 +80,22 @@ def test_a_key_speaks_with_its_own_voice_of_a_name_and_with_no_other(keyed: Test
         assert keyed.post(SPEECH, json=speech(voice=voice), headers=ALPHA).status_code == 200
 
 
+@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
-    "text",
+    ("text", "more"),
     [
-        "[voice:Anna] Hello there.",
-        "Good day. [voice:Anna] Hello there.",
-        '<speak>Good day. <voice name="Anna">Hello there.</voice></speak>',
+        ("[voice:Anna] Hello there.", {}),
+        ("Good day. [voice:Anna] Hello there.", {}),
+        ('<speak>Good day. <voice name="Anna">Hello there.</voice></speak>', {}),
+        ('Good day. "Hello there."', {"dialogue": "Anna"}),
     ],
 )
-def test_a_text_names_voices_of_its_caller_and_no_others(keyed: TestClient, recording: bytes, text: str):
+def test_a_text_names_voices_of_its_caller_and_no_others(
+    keyed: TestClient, recording: bytes, text: str, more: dict[str, str], stream: bool
+):
     upload(keyed, recording, ALPHA, transcript="he might even have been made amiable himself")
     upload(keyed, recording, BETA, name="Berta")
-    body = speech(text, stream=False)
+    body = speech(text, stream=stream, **more)
     assert keyed.post(SPEECH, json=body, headers=ALPHA).status_code == 200
     prompts = keyed.app.state.service.synthesizer.engine.prompts  # type: ignore[attr-defined]
     assert len(prompts[-1].prefix_tokens) > 0, "a transcript makes the clone deep"

@@ -44,7 +44,9 @@ def list_of_sentences(path: Path) -> Path:
 def speak_kept(
     synthesizer: Synthesizer, text: str, choices: Choices, path: Path, *, on_take: OnTake | None = None
 ) -> tuple[StreamReport, list[Row]]:
-    """Speak what is missing of `text` into `partial_wav(path)`; the report and the sentences of all of it.
+    """Speak what is missing of `text` into `partial_wav(path)`; the report of all of it, and its sentences.
+
+    Both are without words, which only `list_of_sentences(path)` has: a long text has many.
 
     Raises the errors of `Synthesizer.speak_in_order`, and AudioError where a file cannot be written.
     """
@@ -64,8 +66,9 @@ def speak_kept(
                 for chunk in chunks:
                     write(chunk.samples)
                     num_samples += len(chunk.samples)
-                    rows.append(row_of(chunk, num_samples, offset))
-                    append(rows[-1])
+                    row = row_of(chunk, num_samples, offset)
+                    append(row)
+                    rows.append({**row, "words": []})
                     first_audio = first_audio or time.perf_counter() - started
     except KeyboardInterrupt:
         told = f"{len(rows)} sentences are kept in {printable_name(partial_wav(path))}"
@@ -81,7 +84,6 @@ def speak_kept(
         compute_seconds=time.perf_counter() - started,
         first_audio_seconds=first_audio,
         warnings=(*warnings, *flaws),
-        words=words_of(rows),
     )
     return report, rows
 

@@ -16,7 +16,7 @@ from marstts.cli import book, lines
 from marstts.cli import speak_options as options
 from marstts.cli.cast import NARRATOR, add_dialogue, open_cast, read_pauses
 from marstts.cli.choices import Choices
-from marstts.cli.kept_sentences import finish, forget, partial_wav, speak_kept
+from marstts.cli.kept_sentences import finish, forget, partial_wav, read_list, speak_kept, words_of
 from marstts.cli.speak_input import check_options, choose_book, choose_text, choose_voice
 from marstts.cli.speak_output import check_book_output, check_output, progress_bar, report, report_lines
 from marstts.cli.stems import write_stems
@@ -115,6 +115,8 @@ def speak_whole(
             finish(path)
             if stems is not None:
                 write_stems(partial_wav(path), rows, stems)
+            if words is not None:
+                made = replace(made, words=words_of(read_list(path)))
             forget(path)
         else:
             started = time.perf_counter()

@@ -24,7 +24,7 @@ from marstts.text.books.epub import Notes, is_epub_file
 from marstts.text.books.formats import refuse_other_formats
 from marstts.text.language import warnings_of
 from marstts.text.lexicon import Lexicon, read_lexicon
-from marstts.text.reading import Passage, Reading, read_stream, read_text
+from marstts.text.reading import Manner, Passage, Reading, read_stream, read_text
 from marstts.text.segments import Boundary, Segment
 from marstts.text.ssml import MAX_CHARACTERS, is_ssml
 
@@ -45,6 +45,9 @@ def text(
         str | None, typer.Option(metavar="TSV", help="A dictionary: word, tab, respelling, ARPAbet or /IPA/.")
     ] = None,
     notes: Annotated[Notes, typer.Option(help="Where the notes of an EPUB are read.")] = Notes.IN_PLACE,
+    dialogue: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name the voice of what is said in quotation marks.")
+    ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Print which rule read what.")] = False,
     json_lines: Annotated[bool, typer.Option("--json", help="Print one JSON object per passage.")] = False,
 ) -> None:
@@ -52,48 +55,49 @@ def text(
     if (words is None) == (file is None):
         raise ConfigError("give either a text or --file")
     known = read_lexicon(lexicon) if lexicon is not None else Lexicon()
+    manner = Manner(lexicon=known, dialogue=dialogue)
     spoken = 0
-    for passage in passages_of(words, file, known, notes):
+    for passage in passages_of(words, file, manner, notes):
         spoken += sum(bool(segment.text) for segment in passage.segments)
         print_passage(passage, explain=explain, as_json=json_lines)
     if not spoken:
         raise TextError("there is nothing to speak in it; give a text with words or numbers")
 
 
-def passages_of(words: str | None, file: str | None, lexicon: Lexicon, notes: Notes) -> Iterator[Passage]:
+def passages_of(words: str | None, file: str | None, manner: Manner, notes: Notes) -> Iterator[Passage]:
     """The passages of the text that was asked for; warnings are printed after the last."""
     if "-" in (words, file):
-        yield from _stream(TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig"), lexicon, "standard input")
+        yield from _stream(TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig"), manner, "standard input")
     elif words is not None:
-        yield from _whole(words, lexicon)
+        yield from _whole(words, manner)
     elif is_epub_file(Path(str(file))):
         book = read_book(str(file), notes)
         for warning in book.warnings:
             warn(warning)
         for chapter in book:
-            yield from _whole(chapter.spoken, lexicon)
+            yield from _whole(chapter.spoken, manner)
     else:
         content = open_regular(str(file), MAX_FILE_BYTES, DataError)
         with TextIOWrapper(content, encoding="utf-8-sig") as opened:
-            yield from _stream(opened, lexicon, printable_name(str(file)))
+            yield from _stream(opened, manner, printable_name(str(file)))
 
 
-def _whole(words: str, lexicon: Lexicon) -> Iterator[Passage]:
-    reading: Reading = read_text(words, lexicon)
+def _whole(words: str, manner: Manner) -> Iterator[Passage]:
+    reading: Reading = read_text(words, manner=manner)
     yield from reading.passages
     for warning in reading.warnings:
         warn(warning)
 
 
-def _stream(opened: TextIO, lexicon: Lexicon, name: str) -> Iterator[Passage]:
+def _stream(opened: TextIO, manner: Manner, name: str) -> Iterator[Passage]:
     """The passages of an open file as they are read; SSML is read whole."""
     start = _read(opened, PIECE_CHARACTERS, name)
     refuse_other_formats(start, name, TextError)
     if is_ssml(start):
-        yield from _whole(start + _read(opened, MAX_CHARACTERS, name), lexicon)
+        yield from _whole(start + _read(opened, MAX_CHARACTERS, name), manner)
         return
     left_out: dict[str, None] = {}
-    for passage in read_stream(_pieces(start, opened, name), lexicon):
+    for passage in read_stream(_pieces(start, opened, name), manner=manner):
         left_out.update(dict.fromkeys(passage.left_out))
         yield passage
     for warning in warnings_of(left_out, start[:START_CHARACTERS]):

@@ -75,6 +75,9 @@ class SpeechBody(BaseModel):
     seed: int = Field(0, ge=0, le=MAX_SEED)
     """Not OpenAI's: another seed gives another reading."""
 
+    dialogue: str | None = Field(None, max_length=200)
+    """Not OpenAI's: the voice of what is said in quotation marks."""
+
     @model_validator(mode="before")
     @classmethod
     def _leave_out_nulls(cls, values: Any) -> Any:

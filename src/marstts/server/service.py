@@ -146,6 +146,7 @@ class SpeechService:
             text=body.input,
             open_voice=lambda: self.voices.open(key),
             voices=CallersVoices(self.voices, caller),
+            dialogue=body.dialogue,
             seed=body.seed,
             audio_format=body.response_format,
             speed=body.speed,

@@ -155,6 +155,9 @@ class JobSpec:
     voices: Mapping[str, Voice] = field(default_factory=dict)
     """Voices that the text may name, besides the packaged ones."""
 
+    dialogue: str | None = None
+    """Name of the one that says what stands in quotation marks."""
+
     has_events: bool = False
     """Whether warnings reach the client after the first bytes."""
 
@@ -203,7 +206,9 @@ def make_pieces(
     if spec.needs_words:
         synthesizer.check_word_times(voice)
     if not spec.stream:
-        speech = synthesizer.speak(spec.text, voice, seed=spec.seed, scheduler=scheduler, voices=spec.voices)
+        speech = synthesizer.speak(
+            spec.text, voice, seed=spec.seed, scheduler=scheduler, voices=spec.voices, dialogue=spec.dialogue
+        )
         content = encoded.push(speech.samples) + encoded.finish()
         num_tokens = sum(len(codes) for take in speech.takes for codes in take.codes)
         words = tuple(word.scaled(1.0 / spec.speed) for word in speech.words) if spec.needs_words else ()
@@ -213,8 +218,9 @@ def make_pieces(
     size = MAX_PIECE_SECONDS * synthesizer.codec.spec.sample_rate
     named = 0
     made = synthesizer.stream(
-        spec.text, voice, seed=spec.seed, scheduler=scheduler, config=listener, voices=spec.voices
-    )
+        spec.text, voice, seed=spec.seed, scheduler=scheduler, config=listener, voices=spec.voices,
+        dialogue=spec.dialogue,
+    )  # fmt: skip
     with closing(made) as chunks:
         for chunk in chunks:
             dry_seconds = listener.sent(chunk.seconds / spec.speed)

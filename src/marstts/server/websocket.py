@@ -25,7 +25,7 @@ from marstts.server.text_stream import SentenceBuffer, run_bytes
 
 PATH = "/v1/audio/speech/stream"
 DEFAULTS = {"model": "tts-1", "voice": "alloy", "response_format": "pcm"}
-CONFIGURED = SpeechBody.model_fields.keys() - {"input", "stream"}
+CONFIGURED = SpeechBody.model_fields.keys() - {"input", "stream", "dialogue"}
 """Fields of `session.config`; others are ignored."""
 
 SILENT_SECONDS = 60.0
