@@ -183,16 +183,20 @@ def test_an_interrupted_book_goes_on_after_its_last_sentence(
     assert not list(Path("walk").glob("*.partial*"))
 
 
-def test_sentences_of_other_choices_are_spoken_again(
-    book: Path, reference_file: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [([], ["--pauses", "sentence=1"]), ([], ["--seed", "4"]), (["--continuation", "per-chunk"],) * 2],
+)
+def test_sentences_of_other_choices_and_those_that_the_next_needs_are_spoken_again(
+    book: Path, reference_file: Path, monkeypatch: pytest.MonkeyPatch, first: list[str], second: list[str]
 ) -> None:
     arguments = ("--file", book, "--output", "walk/", "--reference", reference_file)
     with monkeypatch.context() as patch:
         interrupt_after(patch, 2)
-        speak(*arguments)
+        speak(*arguments, *first)
     tts = scripted_synthesizer(good)
     monkeypatch.setattr("marstts.cli.speak.load", lambda *how: tts)
-    assert speak(*arguments, "--pauses", "sentence=1").exit_code == 0
+    assert speak(*arguments, *second).exit_code == 0
     assert len(tts.engine.prompts) == 7
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from itertools import pairwise
+
 import pytest
 
 from marstts.text.dialogue import quotes_in
@@ -92,3 +95,14 @@ def test_a_long_speech_is_dialogue_to_its_end_however_it_comes_in_pieces() -> No
         ]
         narrated = [segment.text for segment in read if segment.voice is None]
         assert narrated == ["He spoke.", "Then he left.", "It was late."]
+
+
+@pytest.mark.parametrize(
+    "piece", ["('a", '("a', "'a ", '"a ', '"1', "\u2018a\u2019", '"A." ', "'a.' ", "\u201c", "'", '"Go." 12" ']
+)
+def test_marks_without_end_take_linear_time(piece: str) -> None:
+    text = piece * 5_000
+    started = time.process_time()
+    quotes = quotes_in(text)
+    assert time.process_time() - started < 1.0
+    assert all(first < last <= after for (first, last), (after, _) in pairwise(quotes))

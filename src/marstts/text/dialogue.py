@@ -21,6 +21,9 @@ DOUBLE, SINGLE = '"\u201c\u201d\u201e', "'\u2018\u2019"
 MIN_SAID_WORDS = 5
 """Words from which on a quotation within a sentence is taken as said, whatever stands around it."""
 
+MAX_NEAR = 40
+"""Characters around a quotation that are looked at."""
+
 _BEFORE_OPENING = re.compile(r"(?:^|[\s(\[{*_/\u2013\u2014\u2026\"'\u2018\u201c-])\Z")
 _SAID_MARKS = ",.?!\u2026\u2013\u2014-;:"
 _CLOSING = "\"'\u2019\u201d)]*_"
@@ -54,11 +57,18 @@ def _marked(passage: list[Block], following: str) -> Iterator[Block]:
         yield from passage
         return
     said = quotes_in(" ".join(block.text for block in passage), following)
-    start = 0
+    start = number = 0
     for block in passage:
         end = start + len(block.text)
-        inside = ((max(first, start) - start, min(last, end) - start) for first, last in said)
-        yield replace(block, quotes=tuple((first, last) for first, last in inside if first < last))
+        inside: list[tuple[int, int]] = []
+        while number < len(said) and said[number][0] < end:
+            first, last = said[number]
+            if last > start:
+                inside.append((max(first, start) - start, min(last, end) - start))
+            if last > end:
+                break
+            number += 1
+        yield replace(block, quotes=tuple(inside))
         start = end + 1
 
 
@@ -89,7 +99,7 @@ def _opens(text: str, place: int) -> bool:
     """Whether the mark at `place` can begin a quotation."""
     mark, after = text[place], text[place + 1 : place + 2]
     if mark in "\u201d\u2019" or not after.strip() or _BEFORE_OPENING.search(text[max(0, place - 1) : place]) is None:
-        return mark == "\u201e" and bool(after.strip())
+        return False
     if mark in DOUBLE:
         return True
     word = _WORD.match(text, place + 1)
@@ -101,7 +111,7 @@ def _end_of(text: str, opening: int, marks: str) -> tuple[int, bool]:
     for place in range(opening + 1, len(text)):
         if text[place] not in marks:
             continue
-        if _opens(text, place) and text[place - 1].isspace():
+        if _opens(text, place) and (marks == SINGLE or text[place - 1].isspace()):
             return place, False
         if _closes(text, place, marks):
             return place + 1, True
@@ -114,7 +124,7 @@ def _closes(text: str, place: int, marks: str) -> bool:
         return (before in _SAID_MARKS or before in '"\u201d)') and not after.isalnum()
     if before.isdigit() and text[place] in '"\u201d':  # inches, where another mark closes the quotation
         return not _closes_later(text, place, marks)
-    return text[place] != "\u201e" and (not before.isspace() or not after.strip())
+    return not before.isspace() or not after.strip()
 
 
 def _closes_later(text: str, place: int, marks: str) -> bool:
@@ -125,14 +135,15 @@ def _closes_later(text: str, place: int, marks: str) -> bool:
 
 def _is_said(text: str, opening: int, end: int) -> bool:
     """Whether a quotation is said, and no word or title that a sentence quotes."""
-    inside, before, after = text[opening + 1 : end - 1], text[:opening].rstrip(), text[end:]
+    inside, after = text[opening + 1 : end - 1], text[end : end + MAX_NEAR]
+    before = text[max(0, opening - MAX_NEAR) : opening].rstrip()
     ends = inside.rstrip(_CLOSING)[-1:] in _SAID_MARKS
-    is_alone = not before and not any(map(str.isalnum, after))
+    is_alone = not before and len(text) - end < MAX_NEAR and not any(map(str.isalnum, after))
     is_fresh = not before or not before[-1].isalnum()
     is_announced = before.endswith((",", ":")) and not after.lstrip()[:1].isalnum()
     if is_alone or (is_fresh and ends) or is_announced or len(inside.split()) >= MIN_SAID_WORDS:
         return True
-    near = [*_WORD.findall(before[-40:])[-2:], *_WORD.findall(after[:40])[:2]]
+    near = [*_WORD.findall(before)[-2:], *_WORD.findall(after)[:2]]
     return any(word.lower() in _verbs() for word in near)
 
 
