@@ -167,13 +167,6 @@ def load_for_training(model: Path | str) -> Any:
     return architecture_of(info.architecture, str(folder)).load_model(model_folder(folder, info))
 
 
-def naive_decoder(model: Path | str, prompt: Any) -> Any:
-    """A decoder of a MARS6 without a KV cache, for benchmarks: `decode_patch(previous (N, P), inputs) -> (P,)`."""
-    from marstts.mars6.bundled import naive_decoder as mars6_decoder
-
-    return mars6_decoder(load_for_training(model), prompt)
-
-
 def export_bundle(
     folder: Path,
     model: Any,

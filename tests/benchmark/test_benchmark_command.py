@@ -35,15 +35,14 @@ def test_a_model_is_measured_in_int8_too(toy_bundle, tmp_path):
 def test_every_engine_gets_the_measurements_that_apply_to_it(toy_bundle):
     model = runner.Model("toy", str(toy_bundle))
     engines = [EngineKind.ONNX, EngineKind.TORCH, EngineKind.CUDA]
-    cases = runner.plan_cases(model, engines, list(Measure), BenchmarkScale(), naive=True)
+    cases = runner.plan_cases(model, engines, list(Measure), BenchmarkScale())
     assert [(one.engine, one.weights, one.measure.value) for one in cases] == [
         *(("onnx", "float32", name) for name in ("tokens", "speech", "concurrency", "memory", "cold-start")),
         ("torch", "float32", "tokens"),
-        *(("cuda", "half", name) for name in ("tokens", "speech", "concurrency", "memory")),
-        ("torch", "float32", "naive"),
+        *(("cuda", "float32", name) for name in ("tokens", "speech", "concurrency", "memory")),
     ]
     assert cases[0].lengths == (2, 5, 10, 20, 60) and cases[5].lengths == (10,) and cases[6].batches == (1, 8, 64)
-    assert runner.plan_cases(model, [], list(Measure), QUICK, naive=False) == []
+    assert runner.plan_cases(model, [], list(Measure), QUICK) == []
     assert command.choose_engines([], model)[:2] == [EngineKind.ONNX, EngineKind.TORCH]
     assert command.choose_engines([EngineKind.TORCH], model) == [EngineKind.TORCH]
 
@@ -53,12 +52,12 @@ def test_baselines_are_measured_at_one_length(toy_bundle, tmp_path):
     engines = [EngineKind.ONNX, EngineKind.TORCH, EngineKind.CUDA]
     baseline = single._replace(is_baseline=True)
     measures = [Measure.TOKENS, Measure.CONCURRENCY]
-    cases = runner.plan_cases(baseline, engines, measures, BenchmarkScale(), naive=False)
+    cases = runner.plan_cases(baseline, engines, measures, BenchmarkScale())
     assert [(one.engine, one.measure.value, one.lengths[1:], one.batches) for one in cases] == [
         ("onnx", "tokens", (), (1,)), ("torch", "tokens", (), (1,)),
         ("cuda", "tokens", (5, 10, 20, 60), (1, 8, 64)), ("cuda", "concurrency", (5, 10, 20, 60), (1, 8, 64)),
     ]  # fmt: skip
-    cases = runner.plan_cases(int8, [EngineKind.ONNX], list(Measure), BenchmarkScale(), naive=False)
+    cases = runner.plan_cases(int8, [EngineKind.ONNX], list(Measure), BenchmarkScale())
     assert len(cases) == 5 and {one.lengths for one in cases} == {(2, 5, 10, 20, 60)}
 
 

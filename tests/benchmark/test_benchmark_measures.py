@@ -11,13 +11,12 @@ import pytest
 from benchmark_rows import make_case
 
 from marstts import models
-from marstts.benchmark import measures, process, random_model
+from marstts.benchmark import measures, random_model
 from marstts.benchmark.plan import Measure
 from marstts.benchmark.texts import CHARACTERS_PER_SECOND, fixed_length_backoff, random_voice, sample_text
 from marstts.codec.snac import SnacCodec
 from marstts.errors import BenchmarkError
-from marstts.generation.loop import RunningBatch, sampling_inputs, step
-from marstts.generation.request import RequestState, StopReason
+from marstts.generation.request import StopReason
 from marstts.mars6 import bundled
 from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
@@ -89,37 +88,16 @@ def test_peak_memory_includes_everything_the_process_held(toy_bundle):
     [row] = measures.measure(make_case(toy_bundle, Measure.MEMORY))
     assert row["peak_megabytes"] > 20
     ballast = np.ones(2**23)  # 64 MiB
-    assert process.peak_megabytes() >= row["peak_megabytes"] and ballast.sum()
-
-
-def test_naive_decoding_samples_the_same_tokens_as_the_engine(toy_bundle):
-    tts = load(toy_bundle, "torch")
-    layout, prompt = tts.engine.layout, measures.sample_prompt(tts, 0.6)
-    running = step(tts.engine, RunningBatch(), [measures.fixed_request(tts, prompt, 4, seed=3)])
-    while running.active:
-        running = step(tts.engine, running)
-    expected = np.stack(running.rows[0].patches)
-
-    naive = models.naive_decoder(toy_bundle, prompt)
-    row = RequestState.begin(measures.fixed_request(tts, prompt, 4, seed=3), layout)
-    for number in range(4):
-        patch = naive.decode_patch(expected[:number], sampling_inputs([row], layout))
-        assert patch.tolist() == expected[number].tolist()
-        row = row.after(patch, layout)
-
-
-def test_naive_decoding_is_timed_at_every_nth_patch(toy_bundle):
-    [row] = measures.measure(make_case(toy_bundle, Measure.NAIVE, "torch", naive_every=2))
-    assert row["timed_patches"] == 2 and row["rtf"] > 0 and row["seconds"] == 0.3
+    assert measures.peak_megabytes() >= row["peak_megabytes"] and ballast.sum()
 
 
 @pytest.mark.slow
 def test_the_first_output_of_a_command_is_timed_and_failures_are_reported():
-    assert process.first_output_seconds(["sh", "-c", "sleep 0.2; printf abcd; sleep 0.2"], 3) >= 0.2
+    assert measures.first_output_seconds(["sh", "-c", "sleep 0.2; printf abcd; sleep 0.2"], 3) >= 0.2
     with pytest.raises(BenchmarkError, match="out of steam"):
-        process.first_output_seconds(["sh", "-c", "echo out of steam >&2; exit 3"], 3)
+        measures.first_output_seconds(["sh", "-c", "echo out of steam >&2; exit 3"], 3)
     with pytest.raises(BenchmarkError, match="failed"):
-        process.first_output_seconds(["sh", "-c", "printf ab"], 3)
+        measures.first_output_seconds(["sh", "-c", "printf ab"], 3)
 
 
 @pytest.mark.slow

@@ -1,32 +1,38 @@
 """The measurements, each a function from a `Case` to rows of figures.
 
-Upstream: `plan.Case`.  Downstream: `child`, which runs one in a fresh process.
+Upstream: `plan.Case`.  Downstream: `runner`, which starts `python -m marstts.benchmark.measures` for each case, a `Case` as
+JSON in, rows as JSON out: caches, threads and peak memory of one case must not influence another.
 A row is a flat dictionary, see docs/performance.md. Times are wall time; lengths are fixed, so that every engine
 generates the same number of patches; random numbers come from fixed seeds.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import shlex
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from marstts import models
 from marstts.benchmark.plan import Case, Measure
-from marstts.benchmark.process import first_sample_seconds, peak_megabytes
 from marstts.benchmark.texts import fixed_length_backoff, random_voice, sample_text
-from marstts.generation.loop import RunningBatch, sampling_inputs, step
-from marstts.generation.request import Limits, Prompt, Request, RequestState
+from marstts.errors import BenchmarkError, MarsError
+from marstts.generation.loop import RunningBatch, step
+from marstts.generation.request import Limits, Prompt, Request
 from marstts.generation.scheduler import AsyncScheduler
 from marstts.synthesis.loading import load
 from marstts.synthesis.speech import Chunk
 from marstts.synthesis.synthesizer import Synthesizer
+from marstts.voice import Voice
 
 Figures = dict[str, Any]
 
@@ -44,7 +50,6 @@ def measure(case: Case) -> list[Figures]:
         Measure.CONCURRENCY: measure_concurrency,
         Measure.MEMORY: measure_memory,
         Measure.COLD_START: measure_cold_start,
-        Measure.NAIVE: measure_naive,
     }
     variant = {"measure": case.measure.value, "model": case.label, "engine": case.engine, "weights": case.weights}
     return [{**variant, **row} for row in functions[case.measure](case)]
@@ -104,32 +109,6 @@ def sample_prompt(tts: Synthesizer, seconds: float) -> Prompt:
 def num_patches(tts: Synthesizer, seconds: float) -> int:
     """Patches in this many seconds of audio, rounded up."""
     return max(1, math.ceil(seconds * tts.codec.spec.patch_rate))
-
-
-def measure_naive(case: Case) -> list[Figures]:
-    """Naive decoding at the reference length, in PyTorch on the CPU with PyTorch's number of threads."""
-    tts = load(case.model, case.engine)
-    layout, patches = tts.engine.layout, num_patches(tts, case.reference_seconds)
-    request = fixed_request(tts, sample_prompt(tts, case.reference_seconds), patches, seed=0)
-    naive = models.naive_decoder(case.model, request.prompt)
-    codes = np.random.default_rng(1).integers(layout.codebook_size, size=(patches, layout.patch_size))
-    tokens = codes + np.array(layout.position_levels) * layout.codebook_size
-    inputs = sampling_inputs([RequestState.begin(request, layout)], layout)
-    naive.decode_patch(tokens[:1], inputs)
-    timed = range(0, patches, case.naive_every)
-    seconds = [fastest_run(partial(naive.decode_patch, tokens[:number], inputs), case.runs) for number in timed]
-    rtf = float(np.mean(np.interp(range(patches), timed, seconds))) * tts.codec.spec.patch_rate
-    return [{"batch": 1, "seconds": case.reference_seconds, "rtf": rtf, "timed_patches": len(timed)}]
-
-
-def fastest_run(work: Callable[[], object], runs: int) -> float:
-    """Seconds of the fastest of several runs."""
-    times = []
-    for _ in range(runs):
-        started = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - started)
-    return min(times)
 
 
 def measure_speech(case: Case) -> list[Figures]:
@@ -211,3 +190,56 @@ def measure_cold_start(case: Case) -> list[Figures]:
         first_sample_seconds(case.model, case.engine, sample_text(WARM_UP_SECONDS), voice) for _ in range(case.runs + 1)
     ]
     return [{"first_sample_seconds": min(times)}]
+
+
+SAMPLE_BYTES = 2
+
+
+def first_sample_seconds(model: str, engine: str, text: str, voice: Voice) -> float:
+    """Seconds from the start of a `marstts speak --stream` process to its first sample."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "random.voice"
+        voice.save(path)
+        command = [sys.executable, "-m", "marstts", "speak", text, "--model", model, "--voice", str(path)]
+        return first_output_seconds([*command, "--engine", engine, "--stream", "--output", "-"], SAMPLE_BYTES)
+
+
+def first_output_seconds(command: list[str], count: int) -> float:
+    """Seconds until a command has written `count` bytes to standard output; waits for the end of the command."""
+    started = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        received = process.stdout.read(count)
+        seconds = time.perf_counter() - started
+        _, errors = process.communicate()
+    if process.returncode or len(received) < count:
+        raise BenchmarkError(f"{shlex.join(command)} failed: {errors.decode(errors='replace').strip()}")
+    return seconds
+
+
+def peak_megabytes() -> float:
+    """Peak memory of this process.
+
+    Linux counts it per program; `getrusage` may include the memory of the parent at the time of the fork.
+    """
+    status = Path("/proc/self/status")
+    if status.is_file():
+        [line] = [line for line in status.read_text(encoding="utf-8").splitlines() if line.startswith("VmHWM:")]
+        return int(line.split()[1]) / 1024
+    import resource  # not on Windows
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 1024
+
+
+def main() -> None:
+    """Read the case from standard input, and print the rows or exit with a sentence."""
+    try:
+        rows = measure(Case.model_validate_json(sys.stdin.read()))
+    except MarsError as error:
+        sys.exit(str(error))
+    print(json.dumps(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -31,9 +31,6 @@ class Measure(str, Enum):
     COLD_START = "cold-start"
     """Time from the start of a `marstts speak` process to its first sample."""
 
-    NAIVE = "naive"
-    """Speed of token generation without a KV cache."""
-
 
 class Case(Config):
     """One measurement of one model on one engine."""
@@ -62,7 +59,7 @@ class Case(Config):
     """Threads that ask for speech at the same time."""
 
     reference_seconds: float = 10.0
-    """Length at which batches, naive decoding and memory are measured."""
+    """Length at which batches and memory are measured."""
 
     caller_seconds: float = 4.0
     """Length of each request of a caller."""
@@ -73,9 +70,6 @@ class Case(Config):
     runs: int = 2
     """Runs of each measurement up to the reference length; longer ones have one run. The fastest counts, since
     disturbances only make a run slower."""
-
-    naive_every: int = 10
-    """Naive decoding is timed at every n-th patch only; the cost of a patch is a smooth function of its number."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Figures of a benchmark as tables to read and as JSON to compute with.
 
-Upstream: `measures`, `targets`.  Downstream: readers of the results.
+Upstream: `measures`.  Downstream: readers of the results.
 """
 
 from __future__ import annotations
@@ -8,33 +8,74 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from marstts.benchmark.plan import Measure
-from marstts.benchmark.targets import Figures, MeasuredRows, Variant, check_targets, speedup_over_naive, variant_of
 
 Table = tuple[list[str], list[list[str]]]
 """Column names and rows."""
 
 
+Figures = dict[str, Any]
+
+
+class Variant(NamedTuple):
+    """A model on an engine, with a format of weights."""
+
+    model: str
+    engine: str
+    weights: str
+
+
+class MeasuredRows:
+    """All rows of a benchmark that were measured, by variant."""
+
+    def __init__(self, rows: Sequence[Figures]) -> None:
+        self.rows = [row for row in rows if "failed" not in row]
+
+    @property
+    def variants(self) -> list[Variant]:
+        """The variants in the order of their first rows."""
+        return list(dict.fromkeys(map(variant_of, self.rows)))
+
+    def of(self, variant: Variant, measure: Measure, **values: Any) -> list[Figures]:
+        """The rows of one measurement of a variant with these values."""
+        return [row for row in self.rows if variant_of(row) == variant and matches(row, measure, **values)]
+
+    def one(self, variant: Variant, measure: Measure, figure: str, **values: Any) -> float | None:
+        """A figure of the first row with these values, if there is one."""
+        rows = self.of(variant, measure, **values)
+        return float(rows[0][figure]) if rows else None
+
+    def lengths(self, measure: Measure) -> list[float]:
+        """Lengths that were measured, in ascending order."""
+        return sorted({row["seconds"] for row in self.rows if matches(row, measure)})
+
+    @property
+    def reference(self) -> float:
+        """The length at which batches were measured."""
+        return next((float(row["seconds"]) for row in self.rows if row.get("batch", 1) > 1), 10.0)
+
+
+def variant_of(row: Figures) -> Variant:
+    """The variant that a row belongs to."""
+    return Variant(row["model"], row["engine"], row["weights"])
+
+
+def matches(row: Figures, measure: Measure, **values: Any) -> bool:
+    """Whether a row belongs to a measurement and has these values."""
+    return row["measure"] == measure.value and all(row.get(name) == value for name, value in values.items())
+
+
 def as_json(metadata: dict[str, Any], rows: Sequence[Figures]) -> str:
-    """Metadata, all rows, and the result of each target."""
-    targets = [
-        {
-            "target": result.target.name, **result.variant._asdict(), "limit": result.target.limit,
-            "figure": result.figure, "met": result.is_met,
-        }
-        for result in check_targets(rows)
-    ]  # fmt: skip
-    values = {"metadata": metadata, "rows": list(rows), "targets": targets}
-    return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
+    """Metadata and all rows."""
+    return json.dumps({"metadata": metadata, "rows": list(rows)}, indent=2, ensure_ascii=False) + "\n"
 
 
 def as_markdown(metadata: dict[str, Any], rows: Sequence[Figures]) -> str:
     """The metadata and all tables that are not empty."""
     measured = MeasuredRows(rows)
     sections = {
-        "Targets": targets_table(rows),
         "Tokens, one text: RTF": tokens_table(measured),
         f"Tokens, several texts of {measured.reference:g} s in a batch": batches_table(measured),
         "Text to audio: RTF": speech_table(measured),
@@ -58,18 +99,6 @@ def metadata_paragraph(metadata: dict[str, Any]) -> str:
     )
 
 
-def targets_table(rows: Sequence[Figures]) -> Table:
-    """A row for each target and variant."""
-    lines = []
-    for result in check_targets(rows):
-        target = result.target
-        bound = f"{'at least' if target.at_least else 'at most'} {format_number(target.limit)}{unit(target.unit)}"
-        mark = "met" if result.is_met else "**missed**"
-        measured = f"{format_number(result.figure)}{unit(target.unit)}"
-        lines.append([target.name, name_of(result.variant), bound, measured, mark])
-    return ["figure", "model", "target", "measured", "met / missed"], lines
-
-
 def tokens_table(measured: MeasuredRows) -> Table:
     """A column for every length, and further figures of the reference length."""
     lengths, reference = measured.lengths(Measure.TOKENS), measured.reference
@@ -82,9 +111,8 @@ def tokens_table(measured: MeasuredRows) -> Table:
         cells.append(measured.one(variant, Measure.TOKENS, "tokens_per_second", **single))
         first = measured.one(variant, Measure.TOKENS, "first_patch_seconds", **single)
         cells.append(None if first is None else 1000 * first)
-        cells.append(speedup_over_naive(measured, variant, reference))
         lines.append([name_of(variant), *map(format_number, cells)])
-    further = ["tokens per second", "first patch, ms", "speedup over naive decoding"]
+    further = ["tokens per second", "first patch, ms"]
     return ["model", *(f"{length:g} s" for length in lengths), *(f"{one}, {reference:g} s" for one in further)], lines
 
 
@@ -160,8 +188,3 @@ def format_number(value: float | None) -> str:
         return f"{value:g}"
     decimals = max(0, 2 - math.floor(math.log10(abs(value))))
     return f"{value:,.{decimals}f}"
-
-
-def unit(name: str) -> str:
-    """A unit after a number."""
-    return f" {name}" if name else ""

@@ -62,13 +62,13 @@ def random_models(size: str, cache_dir: Path) -> list[Model]:
 
 
 def plan_cases(
-    model: Model, engines: Sequence[EngineKind], measures: Sequence[Measure], scale: BenchmarkScale, naive: bool
+    model: Model, engines: Sequence[EngineKind], measures: Sequence[Measure], scale: BenchmarkScale
 ) -> list[Case]:
-    """The cases of a model in order; with `naive`, naive decoding is measured once."""
+    """The cases of a model in order."""
     found = []
     for engine in engines:
         for measure in measures:
-            if measure is Measure.NAIVE or (is_baseline(model, engine) and measure is not Measure.TOKENS):
+            if is_baseline(model, engine) and measure is not Measure.TOKENS:
                 continue
             if measure is Measure.COLD_START and engine is not EngineKind.ONNX:
                 continue
@@ -78,13 +78,6 @@ def plan_cases(
                     weights=weights_of(model, engine), **scale.of(engine, is_baseline(model, engine)),
                 )
             )  # fmt: skip
-    if naive and Measure.NAIVE in measures:
-        found.append(
-            Case(
-                measure=Measure.NAIVE, model=model.source, label=model.label, engine=EngineKind.TORCH.value,
-                weights="float32", **scale.of(EngineKind.TORCH, is_baseline=True),
-            )
-        )  # fmt: skip
     return found
 
 
@@ -95,8 +88,6 @@ def is_baseline(model: Model, engine: EngineKind) -> bool:
 
 def weights_of(model: Model, engine: EngineKind) -> str:
     """Format of the weights that the engine computes with."""
-    if engine is EngineKind.CUDA:
-        return "half"
     return "int8" if is_int8(model) else "float32"
 
 
@@ -116,7 +107,7 @@ def run_case(case: Case) -> list[dict[str, Any]]:
     """The rows of a case; a single row with the reason where the case failed."""
     try:
         rows: list[dict[str, Any]] = json.loads(
-            run_python(["-m", "marstts.benchmark.child"], case.model_dump_json()).splitlines()[-1]
+            run_python(["-m", "marstts.benchmark.measures"], case.model_dump_json()).splitlines()[-1]
         )
     except BenchmarkError as error:
         variant = {"measure": case.measure.value, "model": case.label, "engine": case.engine, "weights": case.weights}

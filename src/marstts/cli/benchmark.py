@@ -71,8 +71,7 @@ def benchmark(
     scale = choose_scale(quick, lengths, concurrency)
     cases = []
     for one in choose_models(model or [], shape, cache_dir):
-        naive = find_spec("torch") is not None and not is_int8(one)
-        cases += plan_cases(one, choose_engines(engine or [], one), measure or list(Measure), scale, naive)
+        cases += plan_cases(one, choose_engines(engine or [], one), measure or list(Measure), scale)
     rows = []
     for number, case in enumerate(cases, start=1):
         log.info(f"{number} of {len(cases)}: {case.label}, {case.engine} {case.weights}, {case.measure.value}")

@@ -33,7 +33,7 @@ class EngineKind(str, Enum):
     """PyTorch on the CPU."""
 
     CUDA = "cuda"
-    """PyTorch on a GPU, the model in half precision; codec and speaker encoders too."""
+    """PyTorch on a GPU; codec and speaker encoders too."""
 
 
 class Engine(Protocol[State]):

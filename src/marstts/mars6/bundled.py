@@ -81,12 +81,7 @@ def open_engine(folder: Path, kind: EngineKind) -> Engine[Any]:
         return OnnxEngine(folder)
     from marstts.mars6.engines.torch import TorchEngine  # needs PyTorch
 
-    model = load_model(folder)
-    if kind is EngineKind.TORCH:
-        return TorchEngine(model)
-    from marstts.mars6.engines.cuda import StaticEngine, half_precision
-
-    return StaticEngine(model.to("cuda", half_precision()))
+    return TorchEngine(load_model(folder).to("cuda" if kind is EngineKind.CUDA else "cpu"))
 
 
 def torch_engine(module: Mars6) -> Engine[Any]:
@@ -94,13 +89,6 @@ def torch_engine(module: Mars6) -> Engine[Any]:
     from marstts.mars6.engines.torch import TorchEngine  # needs PyTorch
 
     return TorchEngine(module)
-
-
-def naive_decoder(module: Mars6, prompt: Any) -> Any:
-    """A decoder without a KV cache, for benchmarks: `decode_patch(previous, inputs)`."""
-    from marstts.mars6.engines.naive import NaiveDecoder  # needs PyTorch
-
-    return NaiveDecoder(module, prompt)
 
 
 def speech_model(

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.encoder import EMBEDDING_STD
-from marstts.nn.kv_cache import KVCache, Past
+from marstts.nn.kv_cache import KVCache
 from marstts.nn.positions import ScaledSinusoids
 from marstts.nn.transformer import CrossLayer, SelfLayer, initialize
 
@@ -105,7 +105,7 @@ class GlobalDecoder(nn.Module):
     def step(
         self,
         x: Tensor,
-        past: Sequence[Past],
+        past: Sequence[KVCache],
         past_mask: Tensor,
         memory: tuple[KVCache, ...],
         memory_mask: Tensor,

@@ -6,19 +6,11 @@ Upstream: `attention.Attention.project_kv`.  Downstream: decoders that run one p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-
-
-class Past(Protocol):
-    """Earlier positions, in any kind of storage."""
-
-    def extended(self, later: KVCache) -> KVCache:
-        """All positions that may be attended to: the past, then `later` positions."""
-        ...
 
 
 class KVCache(NamedTuple):

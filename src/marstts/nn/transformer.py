@@ -12,7 +12,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from marstts.nn.attention import Attention
-from marstts.nn.kv_cache import KVCache, Past
+from marstts.nn.kv_cache import KVCache
 from marstts.nn.mish import Mish
 
 
@@ -42,7 +42,7 @@ class SelfLayer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(
-        self, x: Tensor, mask: Tensor | None = None, causal: bool = False, past: Past | None = None
+        self, x: Tensor, mask: Tensor | None = None, causal: bool = False, past: KVCache | None = None
     ) -> tuple[Tensor, KVCache]:
         """x (B, T, D) -> (B, T, D), and the KV cache of `past` and x together.
 
@@ -87,7 +87,7 @@ class CrossLayer(nn.Module):
         memory_mask: Tensor | None = None,
         mask: Tensor | None = None,
         causal: bool = False,
-        past: Past | None = None,
+        past: KVCache | None = None,
         show_attention: bool = False,
     ) -> CrossLayerOutput:
         """x (B, T, D), memory from `cross_attention.project_kv`, masks broadcastable to (B, H, T, S), True = attend.
@@ -106,7 +106,7 @@ class CrossLayer(nn.Module):
         return CrossLayerOutput(x + self.dropout(self.feed_forward(self.feed_forward_norm(x))), seen, shown)
 
 
-def extend(past: Past | None, new: KVCache) -> KVCache:
+def extend(past: KVCache | None, new: KVCache) -> KVCache:
     """The KV cache of `past`, if there is one, extended by `new`."""
     return new if past is None else past.extended(new)
 

@@ -20,7 +20,6 @@ from marstts.generation.request import Generated, Limits, Request, SamplingConfi
 from marstts.generation.scheduler import Scheduler
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.engines.classifier_free_guidance import GuidedEngine, drop_speaker
-from marstts.mars6.engines.cuda import StaticEngine
 from marstts.mars6.engines.onnx import OnnxEngine
 from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.export.quantize import quantize
@@ -46,12 +45,7 @@ def int8_engine() -> OnnxEngine:
         return OnnxEngine(Path(folder) / "mars6")
 
 
-def static_engine() -> StaticEngine:
-    """The engine for GPUs, whose states are used once, on the CPU."""
-    return StaticEngine(model_with())
-
-
-@pytest.fixture(scope="module", params=[torch_engine, guided_engine, onnx_engine, int8_engine, static_engine])
+@pytest.fixture(scope="module", params=[torch_engine, guided_engine, onnx_engine, int8_engine])
 def engine(request: pytest.FixtureRequest) -> Engine[Any]:
     return request.param()
 

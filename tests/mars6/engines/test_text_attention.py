@@ -17,9 +17,7 @@ from marstts.generation.request import Generated, Limits, SamplingConfig
 from marstts.io.precision import WeightFormat
 from marstts.mars6.aligned_heads import find_aligned_heads, score_heads
 from marstts.mars6.config import Mars6Config
-from marstts.mars6.engines import cuda
 from marstts.mars6.engines.classifier_free_guidance import GuidedEngine
-from marstts.mars6.engines.cuda import StaticEngine
 from marstts.mars6.engines.onnx import OnnxEngine
 from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.export.graphs import export_mars6
@@ -101,13 +99,9 @@ def test_text_beyond_a_row_gets_no_attention(model):
         assert all((step[len(prompt.text_ids) :] == 0).all() for step in generated.attention)
 
 
-@pytest.mark.parametrize("kind", ["onnx", "cuda"])
 @pytest.mark.slow
-def test_engines_report_the_same_attention(model, onnx_engine, kind, monkeypatch):
-    monkeypatch.setattr(cuda, "MIN_CAPACITY", 4)
-    monkeypatch.setattr(cuda, "MIN_MEMORY", 4)
-    other = onnx_engine if kind == "onnx" else StaticEngine(model_with(CONFIG))
-    for prompt, one, two in zip(prompts(), speak(TorchEngine(model)), speak(other), strict=True):
+def test_engines_report_the_same_attention(model, onnx_engine):
+    for prompt, one, two in zip(prompts(), speak(TorchEngine(model)), speak(onnx_engine), strict=True):
         assert one.tokens.tolist() == two.tokens.tolist()
         width = len(prompt.text_ids)
         for ours, theirs in zip(one.attention, two.attention, strict=True):
@@ -122,7 +116,7 @@ def test_reporting_attention_leaves_tokens_as_they_are(model):
 @pytest.mark.slow
 def test_engines_without_aligned_heads_report_none(tmp_path):
     export_mars6(model_with(PLAIN), tmp_path, WeightFormat.FLOAT32)
-    for engine in (TorchEngine(model_with(PLAIN)), OnnxEngine(tmp_path), StaticEngine(model_with(PLAIN))):
+    for engine in (TorchEngine(model_with(PLAIN)), OnnxEngine(tmp_path)):
         assert all(made.attention == () for made in speak(engine))
 
 
@@ -136,16 +130,14 @@ def test_guidance_reports_the_attention_of_the_rows_with_text(model):
 
 
 @pytest.mark.slow
-def test_engines_attend_alike_to_a_text_that_they_are_made_to_say(model, onnx_engine, monkeypatch):
-    monkeypatch.setattr(cuda, "MIN_CAPACITY", 4)
-    monkeypatch.setattr(cuda, "MIN_MEMORY", 4)
+def test_engines_attend_alike_to_a_text_that_they_are_made_to_say(model, onnx_engine):
     prompt = next(prompt for prompt in prompts() if not len(prompt.prefix_tokens))
     tokens = next(prompt.prefix_tokens for prompt in prompts() if len(prompt.prefix_tokens))
     guided = GuidedEngine(TorchEngine(model), lambda prompt: prompt, 2.0)
     width = len(prompt.text_ids)
     said: Any = SimpleNamespace(tokens=tokens, attention=range(len(tokens) + 1))
     expected = teacher_forced(model, prompt, said)
-    for engine in (TorchEngine(model), onnx_engine, StaticEngine(model_with(CONFIG)), guided):
+    for engine in (TorchEngine(model), onnx_engine, guided):
         speech_model: Any = SimpleNamespace(engine=engine)
         steps = attention_to(speech_model, prompt, tokens)
         assert steps is not None and len(steps) == len(tokens) + 1
