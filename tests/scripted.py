@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from marstts.codec.base import Codes
 from marstts.codec.toy import ToyCodec
 from marstts.errors import VoiceError
-from marstts.generation.engine import Engine
-from marstts.generation.layout import TokenLayout
+from marstts.generation.engine import Engine, TokenLayout
 from marstts.generation.request import SamplingConfig
 from marstts.speaker.toy import ToySpeakerEncoder
 from marstts.synthesis.synthesizer import Synthesizer

@@ -18,7 +18,7 @@ from marstts.data.tokenize import tokenize_manifest
 from marstts.data.workers import Processes
 from marstts.errors import DataError
 from marstts.io.files import LOCK_FILE, lock_folder
-from marstts.speaker.reference import encoder_input
+from marstts.speaker.base import encoder_input
 
 SPEC = CodecSpec(name="averages", sample_rate=8000, codebook_size=19, hop_lengths=(800, 400, 200))
 

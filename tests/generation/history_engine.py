@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from marstts.generation.layout import TokenLayout
+from marstts.generation.engine import TokenLayout
 
 C, EOS = 16, 48
 LAYOUT = TokenLayout((1, 2, 4), C)

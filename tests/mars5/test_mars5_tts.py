@@ -16,8 +16,8 @@ from mars5_published import AR, NAR, ar_content, nar_content, save
 from marstts.audio import Waveform
 from marstts.errors import AudioError, CheckpointError, ConfigError, TextError, VoiceError
 from marstts.mars5.checkpoint import convert, load_released
+from marstts.mars5.pipeline import audible_span
 from marstts.mars5.profiles import CORRECTED, RELEASED, Profile
-from marstts.mars5.trim import audible_span
 from marstts.mars5.tts import InferenceConfig, Mars5TTS, mars5_english
 
 QUICK: dict[str, Any] = {"timesteps": 2, "generate_max_len_override": 6, "deep_clone": False}

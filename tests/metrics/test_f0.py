@@ -13,7 +13,7 @@ import soundfile
 from marstts.audio import Waveform
 from marstts.data.manifest import Utterance, write_manifest
 from marstts.errors import DataError
-from marstts.metrics.f0 import extract_corpus_f0, extract_f0
+from marstts.metrics.annotations import extract_corpus_f0, extract_f0
 
 
 def utterance(name: str, seconds: float, split: str = "train") -> Utterance:

@@ -11,8 +11,7 @@ import soundfile
 
 from marstts.audio import Waveform
 from marstts.data.manifest import Utterance, write_manifest
-from marstts.metrics.annotations import first_hours
-from marstts.metrics.phone_alignment import align_corpus, align_utterance
+from marstts.metrics.annotations import align_corpus, align_utterance, first_hours
 from marstts.training.codec.phone_loss import PHONES
 
 

@@ -3,9 +3,8 @@
 import torch
 from torch import nn
 
-from marstts.nn.attention import Attention, attend_eager, attend_sdpa
+from marstts.nn.attention import Attention, ScaledSinusoids, attend_eager, attend_sdpa, sinusoids
 from marstts.nn.kv_cache import KVCache
-from marstts.nn.positions import ScaledSinusoids, sinusoids
 from marstts.nn.transformer import CrossLayer, SelfLayer, initialize
 
 B, T, S, D, H = 3, 5, 4, 12, 2

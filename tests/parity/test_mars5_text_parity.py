@@ -7,9 +7,9 @@ import pytest
 from mars5_golden import Golden, open_golden
 from numpy.typing import NDArray
 
+from marstts.mars5.pipeline import audible_span
 from marstts.mars5.sampling import TokenSampling, filter_logits, penalize_early_end, penalize_repetition
 from marstts.mars5.text import read_speech_tokenizer, read_text_tokenizer
-from marstts.mars5.trim import audible_span
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from torch import nn
 from marstts.errors import CheckpointError
 from marstts.io.files import lock_folder
 from marstts.training.checkpoint import BEST, best, latest, restore, save
+from marstts.training.distributed import lock_run
 from marstts.training.loop import LoopConfig, run
-from marstts.training.run_lock import lock_run
 from marstts.training.run_log import read_log
 
 

@@ -1,7 +1,7 @@
 """The measurements, each a function from a `Case` to rows of figures.
 
-Upstream: `plan.Case`.  Downstream: `runner`, which starts `python -m marstts.benchmark.measures` for each case, a `Case` as
-JSON in, rows as JSON out: caches, threads and peak memory of one case must not influence another.
+Upstream: `plan.Case`.  Downstream: `runner`, which starts `python -m marstts.benchmark.measures` for each case, with
+the case as JSON in and rows as JSON out: caches, threads and peak memory of one case must not influence another.
 A row is a flat dictionary, see docs/performance.md. Times are wall time; lengths are fixed, so that every engine
 generates the same number of patches; random numbers come from fixed seeds.
 """

@@ -107,7 +107,7 @@ def phone_alignments(
     workers: Workers = 1,
 ) -> None:
     """Align the phones of each recording, to train a codec with phone classification; an interrupted run resumes."""
-    from marstts.metrics.phone_alignment import align_corpus  # needs pocketsphinx
+    from marstts.metrics.annotations import align_corpus  # needs pocketsphinx
 
     align_corpus(manifest, output or manifest.parent / "phones.jsonl", hours=hours, workers=workers)
 
@@ -120,7 +120,7 @@ def f0(
     workers: Workers = 1,
 ) -> None:
     """Measure the F0 of each recording, to train a codec with an F0 loss; an interrupted run resumes."""
-    from marstts.metrics.f0 import extract_corpus_f0  # needs pyworld
+    from marstts.metrics.annotations import extract_corpus_f0  # needs pyworld
 
     extract_corpus_f0(manifest, output or manifest.parent / "f0.jsonl", hours=hours, workers=workers)
 

@@ -65,8 +65,8 @@ def codec(
     from marstts.training.codec.export import export_codec
     from marstts.training.codec.segments import weighted_manifest
     from marstts.training.codec.task import open_task
+    from marstts.training.distributed import lock_run
     from marstts.training.loop import run
-    from marstts.training.run_lock import lock_run
 
     if export is not None and not name:
         raise ConfigError("an exported codec needs a --name, which voices and models store")
@@ -115,11 +115,11 @@ def mars6(
     from marstts.codec.registry import open_codec
     from marstts.data.corpus import load_corpus
     from marstts.training.checkpoint import latest
+    from marstts.training.distributed import lock_run
     from marstts.training.loop import run
     from marstts.training.mars6 import run_folder
     from marstts.training.mars6.config import PretrainConfig
     from marstts.training.mars6.task import PretrainTask
-    from marstts.training.run_lock import lock_run
     from marstts.training.valid_corpus import check_data_folders, load_valid_corpus
 
     if threads:
@@ -182,8 +182,8 @@ def train_mars5(
     """Train the model that the configuration is of, or resume its run."""
     import torch
 
+    from marstts.training.distributed import lock_run
     from marstts.training.mars5.run_folder import open_vocabulary, train
-    from marstts.training.run_lock import lock_run
     from marstts.training.valid_corpus import check_data_folders, load_valid_corpus
 
     if threads:
@@ -236,8 +236,8 @@ def speaker(
     """Train a speaker encoder on recordings; run it again to resume."""
     import torch
 
+    from marstts.training.distributed import lock_run
     from marstts.training.loop import run
-    from marstts.training.run_lock import lock_run
     from marstts.training.speaker.config import SpeakerTrainingConfig
     from marstts.training.speaker.export import export_encoder, load_encoder
     from marstts.training.speaker.task import open_task

@@ -26,8 +26,7 @@ from marstts.data.shards import EncoderInfo
 from marstts.data.voice_activity import SpeechDetector, speech_ratio, trim_to_speech
 from marstts.errors import DataError, MarsError
 from marstts.io.config import Config
-from marstts.speaker.base import SpeakerEncoder
-from marstts.speaker.reference import encoder_input
+from marstts.speaker.base import SpeakerEncoder, encoder_input
 from marstts.text.normalize import normalize
 
 Result = TypeVar("Result")

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from marstts.errors import CheckpointError
-from marstts.generation.layout import TokenLayout
 
 State = TypeVar("State")
 
@@ -168,3 +167,38 @@ def refuse_nan(values: NDArray[np.float32]) -> NDArray[np.float32]:
     if not np.isfinite(values).all():
         raise CheckpointError("the model computed NaN or infinity; its weights are corrupt: export it again")
     return values
+
+
+# Token layout: how many tokens one decoding step makes, and which codec level each of them belongs to.
+# MARS6 (arXiv:2501.05787), Sec. III-B, makes a patch of seven tokens per step.
+
+
+@dataclass(frozen=True)
+class TokenLayout:
+    """The tokens of one patch, which is what one decoding step makes."""
+
+    codes_per_level: tuple[int, ...]
+    """Codes of each level in one patch, coarse to fine, e.g. (1, 2, 4)."""
+
+    codebook_size: int
+    """C, codes of each level. Token = code + level * C."""
+
+    @cached_property
+    def patch_size(self) -> int:
+        """P, tokens of one patch."""
+        return sum(self.codes_per_level)
+
+    @cached_property
+    def position_levels(self) -> tuple[int, ...]:
+        """Level of each of the P positions, e.g. (0, 1, 1, 2, 2, 2, 2)."""
+        return tuple(level for level, count in enumerate(self.codes_per_level) for _ in range(count))
+
+    @property
+    def vocab_size(self) -> int:
+        """V, codes of all levels and end of speech."""
+        return len(self.codes_per_level) * self.codebook_size + 1
+
+    @property
+    def eos(self) -> int:
+        """The end-of-speech token, last of the vocabulary."""
+        return self.vocab_size - 1

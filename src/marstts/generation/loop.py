@@ -23,11 +23,11 @@ from marstts.generation.engine import (
     Engine,
     PatchSampler,
     SamplingInputs,
+    TokenLayout,
     fits_protocol,
     keep_rows,
     text_attention,
 )
-from marstts.generation.layout import TokenLayout
 from marstts.generation.request import (
     Generated,
     Limits,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from marstts.errors import ConfigError
-from marstts.generation.layout import TokenLayout
+from marstts.generation.engine import TokenLayout
 from marstts.io.config import Config
 
 MAX_GUIDANCE = 100.0

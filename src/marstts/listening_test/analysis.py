@@ -21,9 +21,8 @@ import numpy as np
 
 from marstts.listening_test.config import Headphones, Question, Rules
 from marstts.listening_test.design import Anchor, TrialKind
-from marstts.listening_test.intervals import cluster_interval
 from marstts.listening_test.store import Answer, SessionRecord
-from marstts.metrics.intervals import Interval
+from marstts.metrics.intervals import COVERAGE, RESAMPLES, Interval
 
 
 @dataclass(frozen=True)
@@ -248,3 +247,26 @@ def format_mean(rating: SystemRating) -> str:
     if rating.interval is None:
         return f"{rating.mean:.2f} (no interval: one listener or one sentence)"
     return rating.interval.format(2)
+
+
+# 95 % intervals of a listening test.
+
+
+def cluster_interval(clusters: Sequence[Sequence[int]]) -> Interval | None:
+    """The mean of all numbers, and its bootstrap interval where whole clusters are resampled (percentile method).
+
+    None for fewer than two clusters, which do not show how much clusters differ.
+    """
+    if len(clusters) < 2:
+        return None
+    from scipy import stats  # half a second of imports that serving the page need not wait for
+
+    sums = np.array([sum(cluster) for cluster in clusters], dtype=float)
+    counts = np.array([len(cluster) for cluster in clusters], dtype=float)
+    found = stats.bootstrap(
+        (sums, counts), lambda top, bottom, axis: top.sum(axis=axis) / bottom.sum(axis=axis), paired=True,
+        vectorized=True, n_resamples=RESAMPLES, confidence_level=COVERAGE, method="percentile",
+        rng=np.random.default_rng(0),
+    )  # fmt: skip
+    bounds = found.confidence_interval
+    return Interval(float(sums.sum() / counts.sum()), float(bounds.low), float(bounds.high))

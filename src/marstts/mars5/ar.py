@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from marstts.mars5.config import CodecLMConfig
 from marstts.mars5.layers import WEIGHT_STD, SpeakerEncoder, SwiGLU, initialize
-from marstts.nn.masks import length_mask
+from marstts.nn.attention import length_mask
 
 RMS_EPSILON = 1e-5
 ROTARY_BASE = 10_000.0

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from marstts.nn.masks import length_mask
-from marstts.nn.positions import ScaledSinusoids
+from marstts.nn.attention import ScaledSinusoids, length_mask
 
 NORM_EPSILON = 4e-5
 

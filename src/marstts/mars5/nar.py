@@ -27,7 +27,7 @@ from marstts.mars5.layers import (
     initialize,
     length_mask,
 )
-from marstts.nn.positions import ScaledSinusoids
+from marstts.nn.attention import ScaledSinusoids
 
 LONGEST_WAVE = 10_000.0
 """Timesteps per radian of the slowest cosine, as for positions."""

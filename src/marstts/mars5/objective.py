@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from marstts.io.config import Config
 from marstts.mars5.diffusion import TensorSchedule, gumbel_draw, log_onehot, q, step_loss
 from marstts.mars5.text import JointVocabulary
-from marstts.nn.masks import length_mask
+from marstts.nn.attention import length_mask
 
 
 class ObjectiveConfig(Config):

@@ -30,13 +30,12 @@ from marstts.io.config import Config
 from marstts.mars5.checkpoint import Models, Source, load_models, load_released
 from marstts.mars5.engines.tokens import TokenEngine
 from marstts.mars5.engines.torch import runnable
-from marstts.mars5.pipeline import Pipeline
+from marstts.mars5.pipeline import Pipeline, audible_span
 from marstts.mars5.profiles import RELEASED, LengthLimit, Profile, Trim
 from marstts.mars5.prompt import CloneMode, Mars5Prompt, Speaker, SpeechPrompt
 from marstts.mars5.published import AR_FILES, HUB_MODEL, NAR_FILES, download_pickles
 from marstts.mars5.sampling import TokenSampling
 from marstts.mars5.steps import DiffusionConfig
-from marstts.mars5.trim import audible_span
 from marstts.weights.pretrained import find_file
 
 MAX_TOKENS = 2000

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from marstts.generation.layout import TokenLayout
+from marstts.generation.engine import TokenLayout
 from marstts.io.config import Config
 
 IDENTITY, STYLE = "identity", "style"

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from marstts.mars6.config import NUM_SLOTS, Conditioning, Mars6Config
-from marstts.nn.masks import length_mask
-from marstts.nn.positions import ScaledSinusoids
+from marstts.nn.attention import ScaledSinusoids, length_mask
 from marstts.nn.transformer import SelfLayer, initialize
 
 EMBEDDING_STD = 0.5

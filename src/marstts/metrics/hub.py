@@ -7,6 +7,7 @@ file for tens of seconds without a network; here the list of files is asked for 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from marstts.errors import CheckpointError, require
@@ -74,3 +75,14 @@ def _download(model: str, files: Sequence[Alternatives]) -> Path:
             f"{model}: these weights are not on this machine and cannot be downloaded ({reason}); connect to the "
             "network, or name a folder that holds them"
         ) from error
+
+
+# Versions of the packages that compute metrics: scores of two versions are not comparable.
+
+
+def package_version(package: str) -> str:
+    """The installed version of a distribution, or "unknown"."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "unknown"

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from marstts.audio import Waveform, resample
 from marstts.errors import require
-from marstts.metrics.versions import package_version
+from marstts.metrics.hub import package_version
 from marstts.speaker.verification import cosine
 
 LEVEL_RMS = 0.08

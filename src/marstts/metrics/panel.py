@@ -21,7 +21,7 @@ from marstts.audio import Waveform
 from marstts.errors import ConfigError
 from marstts.io.config import Config
 from marstts.metrics import recognition
-from marstts.metrics.hub import fetch_model
+from marstts.metrics.hub import fetch_model, package_version
 from marstts.metrics.identity import Resemblyzer
 from marstts.metrics.length import check_length, expected_seconds
 from marstts.metrics.quality import QUALITY_METRICS, UTMOS_FILE, UTMOS_MODEL, QualityMetric
@@ -44,7 +44,6 @@ from marstts.metrics.take_metrics import (
     score_words,
 )
 from marstts.metrics.testset import Trial
-from marstts.metrics.versions import package_version
 from marstts.metrics.words import plain_words
 from marstts.speaker.base import SpeakerEncoder
 

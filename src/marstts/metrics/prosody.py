@@ -1,6 +1,6 @@
 """Prosody: correlation of a take's F0 and energy contours with those of the ground-truth recording of its text.
 
-Upstream: takes and ground-truth recordings.  Downstream: `panel`, `f0`.
+Upstream: takes and ground-truth recordings.  Downstream: `panel`, `annotations`.
 
 Both are cut into frames of 10 ms and aligned by dynamic time warping of their mel spectra (librosa), so that tempo and
 pauses do not count. The correlation of log F0 (WORLD's DIO and StoneMask) is over frames voiced in both, that of log

@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 
 from marstts.audio import Waveform, resample
 from marstts.errors import ConfigError, require
-from marstts.metrics.hub import fetch_model
-from marstts.metrics.versions import package_version
+from marstts.metrics.hub import fetch_model, package_version
 from marstts.onnx.session import open_session
 
 SAMPLE_RATE = 16000

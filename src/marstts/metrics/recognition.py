@@ -16,8 +16,7 @@ from typing import Protocol
 from marstts.audio import Waveform, resample
 from marstts.errors import CheckpointError, ConfigError, require
 from marstts.metrics import sphinx
-from marstts.metrics.hub import fetch_model
-from marstts.metrics.versions import package_version
+from marstts.metrics.hub import fetch_model, package_version
 from marstts.metrics.words import plain_words
 
 WHISPER_BASE = "openai/whisper-base"

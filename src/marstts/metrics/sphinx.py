@@ -1,6 +1,6 @@
 """pocketsphinx for the metrics: decoders, pronunciations, and audio at the level that decoders expect.
 
-Upstream: takes, as waveforms.  Downstream: `recognition`, `minimal_pairs`, `alignment`, `phone_alignment`.
+Upstream: takes, as waveforms.  Downstream: `recognition`, `minimal_pairs`, `alignment`, `annotations`.
 
 pocketsphinx (BSD) contains its acoustic model, dictionary (CMUdict) and language model. Its absolute scores mix accent
 and channel with intelligibility: compare systems on the same sentences and references only.

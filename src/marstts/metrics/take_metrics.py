@@ -14,6 +14,7 @@ from marstts import audio
 from marstts.audio import Waveform
 from marstts.metrics import prosody, sphinx
 from marstts.metrics.alignment import Aligner, Alignment
+from marstts.metrics.hub import package_version
 from marstts.metrics.identity import Embedding, compare_speakers, level
 from marstts.metrics.minimal_pairs import MinimalPairResult, MinimalPairTest, near_homophones
 from marstts.metrics.quality import WORST, QualityMetric
@@ -21,7 +22,6 @@ from marstts.metrics.recognition import Recognizer, character_edits, word_edits
 from marstts.metrics.scores import Prosody, VoiceScore, WordScore, WordTest
 from marstts.metrics.testset import Trial
 from marstts.metrics.transcript_errors import has_repetition, is_truncated
-from marstts.metrics.versions import package_version
 from marstts.speaker.base import SpeakerEncoder
 from marstts.speaker.verification import cosine
 

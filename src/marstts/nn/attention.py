@@ -6,6 +6,8 @@ Shapes: B batch · T query positions · S key positions · D width · H heads ·
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -78,3 +80,34 @@ def attention_probabilities(queries: Tensor, keys: Tensor, mask: Tensor | None) 
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf)
     return scores.softmax(dim=-1)
+
+
+# Masks of padded batches.
+
+
+def length_mask(lengths: Tensor, size: int) -> Tensor:
+    """lengths (B,) -> (B, size), True for the first `lengths[b]` positions of row b."""
+    return torch.arange(size, device=lengths.device) < lengths.unsqueeze(1)
+
+
+# Sinusoidal positions with a learned scale.
+# Vaswani et al. (arXiv:1706.03762), Sec. 3.5; the learned scale is that of Li et al. (arXiv:1809.08895).
+
+
+def sinusoids(positions: Tensor, width: int) -> Tensor:
+    """positions (...) -> (..., width) float32: even columns sin(p · 10000^(-2i/width)), odd ones the cosines."""
+    exponents = torch.arange(0, width, 2, device=positions.device, dtype=torch.float32) / width
+    angles = positions.float().unsqueeze(-1) * torch.exp(-math.log(10_000.0) * exponents)
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(start_dim=-2)[..., :width]
+
+
+class ScaledSinusoids(nn.Module):
+    """x + alpha · sinusoids(positions), alpha learned, initially one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alpha = nn.Parameter(torch.ones(1))
+
+    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
+        """x (..., T, width), positions broadcastable to (..., T) -> x with positions, in x's dtype."""
+        return x + (self.alpha * sinusoids(positions, x.shape[-1])).to(x.dtype)

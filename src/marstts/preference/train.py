@@ -26,10 +26,9 @@ from marstts.preference.validation import (
     Validator,
     check_validation,
 )
-from marstts.training.distributed import init_distributed, is_main
+from marstts.training.distributed import init_distributed, is_main, lock_run
 from marstts.training.loop import run
 from marstts.training.mars6.orpo import OrpoConfig, OrpoTask, files_hash, open_orpo_run
-from marstts.training.run_lock import lock_run
 
 log = logging.getLogger(__name__)
 

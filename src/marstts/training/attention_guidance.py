@@ -14,7 +14,7 @@ from pydantic import Field
 from torch import Tensor
 
 from marstts.io.config import Config
-from marstts.nn.masks import length_mask
+from marstts.nn.attention import length_mask
 from marstts.training.bounds import Weight
 
 

@@ -32,3 +32,15 @@ Range = Annotated[tuple[Finite, Finite], AfterValidator(check_range)]
 
 PositiveRange = Annotated[tuple[Positive, Positive], AfterValidator(check_range)]
 """Two finite numbers above 0, the smaller one first."""
+
+
+# The seed of everything that training draws at random: a function of the configured seed and of a number.
+# Without state between steps, resumed training equals uninterrupted training.
+
+PRIME = 1_000_003
+"""Distance of the streams of neighboring seeds, which therefore do not meet for a million steps."""
+
+
+def step_seed(seed: int, number: int) -> int:
+    """The seed of step or batch `number` in a training that is configured with `seed`."""
+    return seed * PRIME + number

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -21,8 +21,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from marstts.errors import CheckpointError, ConfigError
-from marstts.io.config import Config, parse_config
-from marstts.io.file_errors import os_errors, printable_name
+from marstts.io.config import Config, parse_config, read_values
+from marstts.io.file_errors import os_errors, printable_name, printable_text
 from marstts.io.files import atomic_folder, write_file
 from marstts.io.reading import open_regular, parse_object, read_text
 
@@ -265,3 +265,41 @@ def unflatten_optimizer(
     complaints += [f"parameter {index} lacks a part of its state" for index in state if needed - state[index].keys()]
     refuse(path, complaints)
     return state
+
+
+# The model of a run folder, which stays the same as long as the run has checkpoints.
+# It describes the
+# weights of the checkpoints, so a resumed run must not replace it by that of another model. Sizes are not all: other
+# attention heads, for one, fit the same weights and make another model of them.
+
+MAX_COMPLAINT = 600
+"""Characters of the message that names what differs."""
+
+
+def check_same_model(path: Path, model: Config, free: Collection[str] = ()) -> None:
+    """CheckpointError where the run of `path`, its config.json, has checkpoints of another model than `model`.
+
+    `free` fields may differ: those that change neither the weights nor what the model computes with them.
+    """
+    if latest(path.parent) is None or not path.is_file():
+        return
+    name = printable_name(path)
+    stored = read_values(path, CheckpointError).get("model")
+    known = stored if isinstance(stored, dict) else {}
+    known = {key: value for key, value in known.items() if key in type(model).model_fields}  # those of this version
+    try:
+        before = parse_config(type(model), known, name, CheckpointError)
+    except CheckpointError as error:
+        raise CheckpointError(
+            f"{name}: the checkpoints here are of another kind of model; use another folder for a new run"
+        ) from error
+    changes = [
+        f"{key} is {getattr(model, key)} instead of {getattr(before, key)}"
+        for key in type(model).model_fields
+        if key not in free and getattr(model, key) != getattr(before, key)
+    ]
+    if changes:
+        raise CheckpointError(
+            f"{name}: the checkpoints here are of another model ({printable_text(', '.join(changes), MAX_COMPLAINT)}); "
+            "give its [model] table, or use another folder for a new run"
+        )

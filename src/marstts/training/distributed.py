@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,7 +22,9 @@ from torch import Tensor, nn
 from torch import distributed as torch_distributed
 from torch.nn.parallel import DistributedDataParallel
 
-from marstts.errors import ConfigError
+from marstts.errors import CheckpointError, ConfigError
+from marstts.io.files import lock_folder
+from marstts.training import distributed
 
 
 def init_distributed() -> None:
@@ -140,3 +143,46 @@ def broadcast_bool(choice: bool) -> bool:
     decision = torch.tensor(float(choice), device="cuda" if torch_distributed.get_backend() == "nccl" else "cpu")
     torch_distributed.broadcast(decision, 0)
     return bool(decision)
+
+
+# One training per run folder: a second process that writes to the same folder is refused.
+# Under `torchrun` the first process holds the lock for all. A process may enter the lock of a folder again: commands
+# hold it while they prepare the folder, and so does the training loop.
+
+_held: set[Path] = set()
+"""Folders that this process has locked."""
+
+
+@contextmanager
+def lock_run(folder: Path) -> Iterator[None]:
+    """Hold the lock of a run folder, which is made if it is missing, while the body runs.
+
+    CheckpointError where another living process holds it; the system frees the lock of a killed process.
+    """
+    distributed.init_distributed()
+    resolved = folder.resolve()
+    if not distributed.is_main() or resolved in _held:
+        yield
+        return
+    with lock_folder(folder, CheckpointError):
+        _held.add(resolved)
+        try:
+            yield
+        finally:
+            _held.discard(resolved)
+
+
+# The device that a training runs on.
+
+
+def pick_device(name: str) -> torch.device:
+    """The device of this name; `auto` is the first GPU, or the CPU without one. ConfigError for other names."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"device: expected `auto`, `cpu`, `cuda` or `cuda:N`, got {name!r}") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(f"device: {name} needs a GPU that PyTorch can use, and there is none; choose `cpu`")
+    return device

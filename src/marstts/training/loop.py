@@ -26,10 +26,10 @@ from marstts.errors import CheckpointError
 from marstts.io.config import Config
 from marstts.io.file_errors import disk_problem, printable_name
 from marstts.training import distributed
+from marstts.training.bounds import step_seed
 from marstts.training.checkpoint import BEST, StatefulTask, best, latest, restore, save
-from marstts.training.run_lock import lock_run
+from marstts.training.distributed import lock_run
 from marstts.training.run_log import LOG_FILE, drop_log_after, is_stalled, read_log, report, validations_since_best
-from marstts.training.seeds import step_seed
 
 __all__ = [
     "BEST",

@@ -13,7 +13,7 @@ from marstts.data.corpus import Corpus, load_corpus
 from marstts.data.shards import SHARD_PATTERN, read_shard
 from marstts.errors import DataError
 from marstts.io.jsonl import write_rows
-from marstts.training.corrupt_files import CORRUPT_FILE
+from marstts.training.run_log import CORRUPT_FILE
 
 logger = logging.getLogger(__name__)
 

@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from marstts.generation.engine import SamplingInputs
-from marstts.generation.layout import TokenLayout
+from marstts.generation.engine import SamplingInputs, TokenLayout
 from marstts.mars5.prompt import SpeechPrompt, prompt_string
 from marstts.mars5.runtime import RunnableModels
 from marstts.mars5.sampling import TokenSampling, sample_tokens

@@ -17,8 +17,14 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from marstts.generation.engine import Engine, SamplingInputs, can_start_concurrently, keep_rows, text_attention
-from marstts.generation.layout import TokenLayout
+from marstts.generation.engine import (
+    Engine,
+    SamplingInputs,
+    TokenLayout,
+    can_start_concurrently,
+    keep_rows,
+    text_attention,
+)
 from marstts.generation.loop import sample_positions
 from marstts.mars6.prompt import SPECIAL_TOKENS, Prompt
 from marstts.text.tokenizers.bpe import BPE

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from onnxruntime import InferenceSession
 
 from marstts.errors import CheckpointError
-from marstts.generation.engine import SamplingInputs, refuse_nan
-from marstts.generation.layout import TokenLayout
+from marstts.generation.engine import SamplingInputs, TokenLayout, refuse_nan
 from marstts.io.config import read_config
 from marstts.io.file_errors import printable_name
 from marstts.mars6.config import NUM_SLOTS, Mars6Config

@@ -16,8 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from marstts.generation.engine import refuse_nan
-from marstts.generation.layout import TokenLayout
+from marstts.generation.engine import TokenLayout, refuse_nan
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.model import GlobalState, Mars6, join_states
 from marstts.mars6.prompt import Prompt

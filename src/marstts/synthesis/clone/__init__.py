@@ -22,8 +22,7 @@ from marstts.codec.base import Codec
 from marstts.data.voice_activity import SpeechDetector
 from marstts.errors import AudioError, TextError
 from marstts.generation.speech_model import SpeechModel
-from marstts.speaker.base import SpeakerEncoder
-from marstts.speaker.reference import MAX_REFERENCE_SECONDS, REFERENCE_LOUDNESS
+from marstts.speaker.base import MAX_REFERENCE_SECONDS, REFERENCE_LOUDNESS, SpeakerEncoder
 from marstts.synthesis.clone.prefix_cut import AlignedReference, ReferencePart, align_reference, follows_text
 from marstts.synthesis.clone.references import WHOLE_SECONDS, Reference, open_excerpt, sha256_of, source_name
 from marstts.synthesis.clone.speaker_change import has_two_speakers

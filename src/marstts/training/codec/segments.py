@@ -25,7 +25,7 @@ from marstts.training.codec.augmentation import augment_waveform
 from marstts.training.codec.config import CodecTrainingConfig
 from marstts.training.codec.f0_loss import f0_at, read_f0
 from marstts.training.codec.phone_loss import AFTER_END, PhoneAlignment, phone_ids_at, read_phone_alignments
-from marstts.training.corrupt_files import CorruptFileLog
+from marstts.training.run_log import CorruptFileLog
 
 MAX_VALIDATION_SEGMENTS = 96
 GAIN_DB = (-9.0, 6.0)

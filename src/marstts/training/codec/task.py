@@ -22,7 +22,7 @@ from marstts.codec.mini_model import CodecOutput, MiniCodecModel
 from marstts.errors import ConfigError
 from marstts.io.config import write_config
 from marstts.io.precision import autocast
-from marstts.training.checkpoint import latest
+from marstts.training.checkpoint import check_same_model, latest
 from marstts.training.codec.config import (
     BETAS,
     DISCRIMINATOR_GRAD_CLIP_NORM,
@@ -40,11 +40,9 @@ from marstts.training.codec.recognizer_loss import RecognizerLoss
 from marstts.training.codec.segments import Manifests, SegmentBatch, Segments
 from marstts.training.codec.speaker_consistency import SpeakerConsistencyLoss
 from marstts.training.codec.timbre_contrast import scale_timbre_contrast
-from marstts.training.corrupt_files import CORRUPT_FILE
-from marstts.training.device import pick_device
-from marstts.training.distributed import require_one_process
+from marstts.training.distributed import pick_device, require_one_process
 from marstts.training.optim import learning_rate, minimize
-from marstts.training.run_model import check_same_model
+from marstts.training.run_log import CORRUPT_FILE
 
 T = TypeVar("T")
 

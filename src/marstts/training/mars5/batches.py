@@ -21,7 +21,7 @@ from marstts.errors import ConfigError
 from marstts.mars5.objective import ObjectiveConfig, reference_length, training_tokens
 from marstts.mars5.prompt import prompt_string
 from marstts.mars5.text import JointVocabulary, SpeechBPE
-from marstts.nn.masks import length_mask
+from marstts.nn.attention import length_mask
 from marstts.text.tokenizers.bpe import BPE
 
 

@@ -33,11 +33,11 @@ from marstts.mars5.nar import ResidualTransformer
 from marstts.mars5.text import JointVocabulary, SpeechBPE
 from marstts.text.tokenizers.bpe import BPE
 from marstts.training import distributed
+from marstts.training.checkpoint import check_same_model
 from marstts.training.loop import best, run
 from marstts.training.mars5.batches import train_vocabulary
 from marstts.training.mars5.config import ArTrainConfig, NarTrainConfig
 from marstts.training.mars5.tasks import EMA, ArTask, Mars5Task, NarTask
-from marstts.training.run_model import check_same_model
 
 Model = TypeVar("Model", CodecLM, ResidualTransformer)
 

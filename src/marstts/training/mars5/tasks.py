@@ -30,11 +30,11 @@ from marstts.mars5.steps import NUM_TIMESTEPS
 from marstts.mars5.text import JointVocabulary
 from marstts.training import distributed
 from marstts.training.attention_guidance import attention_guidance_loss, attention_scores
-from marstts.training.device import pick_device
+from marstts.training.bounds import step_seed
+from marstts.training.distributed import pick_device
 from marstts.training.mars5.batches import Batch, Collator, check_codec, corrupt_speech, text_attention
 from marstts.training.mars5.config import ArTrainConfig, NarTrainConfig, TrainConfig
 from marstts.training.optim import learning_rate, make_ema, make_optimizer, minimize, update_ema
-from marstts.training.seeds import step_seed
 
 MODEL, EMA = "model", "average"
 """Names of the sets of weights in a checkpoint."""

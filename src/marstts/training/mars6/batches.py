@@ -24,7 +24,7 @@ from marstts.mars6.config import Mars6Config
 from marstts.mars6.patches import eos_patch, patchify
 from marstts.mars6.prompt import QUALITY_RATES, prompt_string
 from marstts.text.tokenizers.bpe import BPE
-from marstts.training.seeds import step_seed
+from marstts.training.bounds import step_seed
 
 PADDING = -100
 """Token of padded patches."""

@@ -29,6 +29,7 @@ from marstts.text.tokenizers.bpe import BPE
 from marstts.training import distributed
 from marstts.training.attention_guidance import AttentionGuidanceConfig
 from marstts.training.checkpoint import latest
+from marstts.training.distributed import lock_run
 from marstts.training.loop import LoopConfig, run
 from marstts.training.mars6.config import PretrainConfig
 from marstts.training.mars6.run_folder import TOKENIZER_FILE, init_from, open_run, trained_model
@@ -42,7 +43,6 @@ from marstts.training.mars6.take_validation import (
 )
 from marstts.training.mars6.task import PretrainTask
 from marstts.training.optim import OptimizerConfig, Schedule
-from marstts.training.run_lock import lock_run
 from marstts.training.valid_corpus import load_valid_corpus
 
 UNKNOWN_LICENSE = "unknown"

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from marstts.mars6.model import Mars6
-from marstts.nn.masks import length_mask
+from marstts.nn.attention import length_mask
 
 
 def drop_text(text_ids: Tensor, text_lengths: Tensor, special: Sequence[int]) -> tuple[Tensor, Tensor]:

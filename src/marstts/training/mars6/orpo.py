@@ -37,8 +37,15 @@ from marstts.mars6.patches import eos_patch, patchify
 from marstts.mars6.prompt import prompt_string
 from marstts.text.tokenizers.bpe import BPE
 from marstts.training.bounds import Weight
-from marstts.training.device import pick_device
-from marstts.training.distributed import Share, init_distributed, no_sync, shares_of_step, world_size, wrap_ddp
+from marstts.training.distributed import (
+    Share,
+    init_distributed,
+    no_sync,
+    pick_device,
+    shares_of_step,
+    world_size,
+    wrap_ddp,
+)
 from marstts.training.loop import LoopConfig
 from marstts.training.mars6.batches import PADDING, TrainingBatch, pad_rows
 from marstts.training.mars6.run_folder import CONFIG_FILE, EMA, MODEL, TOKENIZER_FILE

@@ -19,10 +19,9 @@ from marstts.mars6.prompt import SPECIAL_TOKENS
 from marstts.models import load_for_training
 from marstts.text.normalize import normalize
 from marstts.text.tokenizers.bpe import BPE
-from marstts.training.checkpoint import first_readable, latest, load_weights, preferred
+from marstts.training.checkpoint import check_same_model, first_readable, latest, load_weights, preferred
 from marstts.training.mars6.codec_transfer import transfer_state
 from marstts.training.mars6.config import PretrainConfig, TrainedConfig
-from marstts.training.run_model import check_same_model
 
 CONFIG_FILE, TOKENIZER_FILE = "config.json", "tokenizer.json"
 

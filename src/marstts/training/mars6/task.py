@@ -28,8 +28,16 @@ from marstts.mars6.prompt import SPECIAL_TOKENS
 from marstts.nn.transformer import CrossLayer, SelfLayer
 from marstts.text.tokenizers.bpe import BPE
 from marstts.training.attention_guidance import attention_guidance_loss, attention_scores
-from marstts.training.device import pick_device
-from marstts.training.distributed import Share, init_distributed, no_sync, shares_of_step, world_size, wrap_ddp
+from marstts.training.bounds import step_seed
+from marstts.training.distributed import (
+    Share,
+    init_distributed,
+    no_sync,
+    pick_device,
+    shares_of_step,
+    world_size,
+    wrap_ddp,
+)
 from marstts.training.mars6.audio_samples import write_audio_samples
 from marstts.training.mars6.batches import Collator, Prefetcher, PretrainBatch, corrupt_tokens
 from marstts.training.mars6.config import PretrainConfig
@@ -37,7 +45,6 @@ from marstts.training.mars6.guidance_distillation import distillation_loss, guid
 from marstts.training.mars6.run_folder import EMA, MODEL, TEACHER, spoken_text
 from marstts.training.mars6.throughput import TRAINING_PASSES, forward_flops, measured_peak
 from marstts.training.optim import learning_rate, make_ema, make_optimizer, optimizer_step, update_ema
-from marstts.training.seeds import step_seed
 
 
 @dataclass(frozen=True)

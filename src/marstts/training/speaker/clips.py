@@ -19,7 +19,7 @@ from marstts.audio.spectral import LOG_FLOOR, magnitude_spectrogram
 from marstts.data.manifest import Utterance, read_manifest
 from marstts.errors import AudioError, DataError
 from marstts.speaker.mini import MiniEncoderConfig
-from marstts.training.corrupt_files import CorruptFileLog
+from marstts.training.run_log import CorruptFileLog
 from marstts.training.speaker.augmentation import vtlp_filterbank
 from marstts.training.speaker.config import Kind, SpeakerTrainingConfig
 from marstts.training.speaker.style_attributes import f0_level, measure_attributes, relative_to_speaker

@@ -29,13 +29,11 @@ from marstts.io.precision import autocast
 from marstts.speaker.mini import CONFIG_FILE
 from marstts.speaker.mini_model import MiniEncoderModel
 from marstts.speaker.verification import equal_error_rate, trials
-from marstts.training.checkpoint import latest
-from marstts.training.corrupt_files import CORRUPT_FILE
-from marstts.training.device import pick_device
-from marstts.training.distributed import require_one_process
+from marstts.training.bounds import step_seed
+from marstts.training.checkpoint import check_same_model, latest
+from marstts.training.distributed import pick_device, require_one_process
 from marstts.training.optim import learning_rate, minimize
-from marstts.training.run_model import check_same_model
-from marstts.training.seeds import step_seed
+from marstts.training.run_log import CORRUPT_FILE
 from marstts.training.speaker.augmentation import augment_mel
 from marstts.training.speaker.clips import NEUTRAL_STYLE, Clip, crop, num_frames, read_corpora, target_attributes
 from marstts.training.speaker.config import GRAD_CLIP_NORM, Kind, SpeakerTrainingConfig
