@@ -16,7 +16,7 @@ import pytest
 import soundfile
 
 from marstts import audio
-from marstts.audio import decoders, mpeg, reader
+from marstts.audio import completeness, decoders, reader
 from marstts.errors import AudioError
 
 RATE = 24_000
@@ -144,14 +144,14 @@ def test_data_after_the_audio_is_ignored():
 def without_xing(content: bytes) -> bytes:
     """An MP3 without its first frame, which holds the header with its length and no sound."""
     assert b"Xing" in content[:200] or b"Info" in content[:200]
-    return content[mpeg.frame_length(content[:4]) :]
+    return content[completeness.frame_length(content[:4]) :]
 
 
 @pytest.mark.parametrize("tag", [b"", b"ID3\x03\0\0\0\0\0\x10" + bytes(16)])
 @pytest.mark.parametrize("samples", [TONE, NOISE, np.concatenate([np.zeros(RATE, np.float32), NOISE])])
 def test_an_mp3_without_a_length_is_read(samples, tag):
     content = tag + without_xing(encoded(samples, "MP3", "MPEG_LAYER_III"))
-    assert not mpeg.has_frame_count(io.BytesIO(content))
+    assert not completeness.has_frame_count(io.BytesIO(content))
     assert audio.read(content).seconds == pytest.approx(len(samples) / RATE, abs=0.15)
     for corrupt in (content[:-30], content[: len(content) // 2] + bytes(range(1, 250)) + content[len(content) // 2 :]):
         with pytest.raises(AudioError, match="cut short"):
@@ -179,14 +179,14 @@ def test_frame_lengths_follow_the_standard(version, layer):
     """Layer I: 384 samples in slots of 4 bytes; II: 1152; III: 1152, or 576 at low sampling frequencies."""
     for bitrate in range(1, 15):
         for rate in range(3):
-            kilobits = mpeg._BITRATES[1 if version == 3 else 2, layer][bitrate]
-            hertz = mpeg._RATES[version][rate]
+            kilobits = completeness._BITRATES[1 if version == 3 else 2, layer][bitrate]
+            hertz = completeness._RATES[version][rate]
             samples = 384 if layer == 1 else 1152 if layer == 2 or version == 3 else 576
             slot = 4 if layer == 1 else 1
             expected = samples * kilobits * 1000 // 8 // hertz // slot * slot
             header = 0x7FF << 21 | version << 19 | (4 - layer) << 17 | bitrate << 12 | rate << 10
-            assert mpeg.frame_length(header.to_bytes(4, "big")) == expected
-            assert mpeg.frame_length((header | 1 << 9).to_bytes(4, "big")) == expected + slot
+            assert completeness.frame_length(header.to_bytes(4, "big")) == expected
+            assert completeness.frame_length((header | 1 << 9).to_bytes(4, "big")) == expected + slot
 
 
 # Block by block

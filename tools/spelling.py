@@ -26,8 +26,7 @@ from marstts.mars6.spelling import DASH, LONE_INTERJECTIONS, PAUSE, Spelling
 from marstts.metrics import sphinx
 from marstts.metrics.intervals import bootstrap_difference, ratio, ratio_interval
 from marstts.metrics.recognition import SphinxRecognizer, character_edits
-from marstts.metrics.transcript_errors import has_repetition, is_truncated
-from marstts.metrics.words import plain_words
+from marstts.metrics.words import has_repetition, is_truncated, plain_words
 from marstts.synthesis.clone.voices import packaged_names
 from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer

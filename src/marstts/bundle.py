@@ -30,9 +30,8 @@ from marstts.codec.registry import CodecPart, open_codec
 from marstts.errors import CheckpointError, ConfigError, did_you_mean
 from marstts.generation.request import SamplingConfig
 from marstts.io.config import Config, parse_config, write_config
-from marstts.io.file_errors import os_errors, printable_name
 from marstts.io.files import atomic_folder
-from marstts.io.reading import open_regular, read_json
+from marstts.io.reading import open_regular, os_errors, printable_name, read_json
 from marstts.speaker.base import SpeakerEncoder
 from marstts.speaker.registry import EncoderPart, open_encoder
 from marstts.weights.parts import MiniPart, PublishedPart

@@ -108,7 +108,7 @@ ARCHITECTURES = {"mars6": "marstts.mars6.bundled", "mars5": "marstts.mars5.bundl
 if TYPE_CHECKING:
     _CHECKED: tuple[Architecture, ...] = (mars6, mars5)
 
-PUBLISHED_MODELS = dict(zip(PUBLISHED, ("marstts.mars6.published", "marstts.mars5.published"), strict=True))
+PUBLISHED_MODELS = dict(zip(PUBLISHED, ("marstts.mars6.released", "marstts.mars5.released"), strict=True))
 """Module that downloads and converts each published model."""
 
 
@@ -272,10 +272,10 @@ def fetch_published(name: str) -> tuple[Path, Path]:
 
 
 def convert_published_mars5(ar: Path, nar: Path, folder: Path, **options: Any) -> Any:
-    """Convert the published checkpoints of MARS5 to a bundle; see `mars5.published.convert`."""
+    """Convert the published checkpoints of MARS5 to a bundle; see `mars5.released.convert`."""
     return import_module(PUBLISHED_MODELS["mars5-english"]).convert(ar, nar, folder, **options)
 
 
 def convert_published(checkpoint: Path, tokenizer: Path, folder: Path, **options: Any) -> Any:
-    """Convert the published checkpoint and tokenizer of MARS6 to a bundle; see `mars6.published.convert`."""
+    """Convert the published checkpoint and tokenizer of MARS6 to a bundle; see `mars6.released.convert`."""
     return import_module(PUBLISHED_MODELS["mars6-turbo"]).convert(checkpoint, tokenizer, folder, **options)

@@ -26,9 +26,8 @@ from pydantic import Field
 from marstts.codec.base import Codes
 from marstts.errors import ConfigError, VoiceError
 from marstts.io.config import Config, parse_config
-from marstts.io.file_errors import printable_name
 from marstts.io.files import write_file
-from marstts.io.reading import read_regular_file
+from marstts.io.reading import printable_name, read_regular_file
 
 FORMAT_VERSION = 2
 METADATA_KEY = "marstts_voice"

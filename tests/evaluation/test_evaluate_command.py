@@ -23,7 +23,7 @@ from marstts.errors import CheckpointError, MarsError
 from marstts.evaluation import open_systems
 from marstts.evaluation.testsets import synthetic
 from marstts.generation.request import SamplingConfig
-from marstts.metrics import panel, recognition, requirements
+from marstts.metrics import panel, recognition
 from marstts.metrics.testset import read_testset, write_testset
 from marstts.metrics.words import plain_words
 from marstts.speaker.toy import ToySpeakerEncoder
@@ -229,7 +229,7 @@ def test_codec_command_writes_its_table(tmp_path: Path):
 def test_everything_that_is_missing_is_named_before_anything_is_rendered(
     tmp_path: Path, stand_ins: None, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(requirements, "find_spec", lambda name: None)
+    monkeypatch.setattr(panel, "find_spec", lambda name: None)
     monkeypatch.setattr(synthetic.engines.shutil, "which", lambda program: None)
     monkeypatch.setattr(synthetic, "render", lambda line, root: pytest.fail("rendered before the check"))
     arguments = ["--system", "nowhere", "--root", str(tmp_path / "root"), "--output", str(tmp_path / "out")]
@@ -251,7 +251,7 @@ def test_weights_that_cannot_be_had_are_named_before_anything_is_rendered(
         asked.append(source)
         raise CheckpointError(f"{source}: these weights cannot be downloaded")
 
-    monkeypatch.setattr(requirements, "find_spec", lambda name: object())
+    monkeypatch.setattr(panel, "find_spec", lambda name: object())
     monkeypatch.setattr(evaluate_module, "missing_for_testset", lambda testset, root: [])
     monkeypatch.setattr(panel, "fetch_model", refuse)
     monkeypatch.setattr(synthetic, "render", lambda line, root: pytest.fail("rendered before the check"))

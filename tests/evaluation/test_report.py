@@ -9,8 +9,7 @@ import pytest
 
 from marstts.errors import DataError
 from marstts.evaluation.comparison import gather_scores
-from marstts.evaluation.figure import draw_wer_by_style, order_styles
-from marstts.evaluation.report import format_summary, write_report
+from marstts.evaluation.report import draw_wer_by_style, format_summary, order_styles, write_report
 from marstts.evaluation.score import Provenance
 from marstts.evaluation.summary import summarize, within_noise
 from marstts.io.jsonl import append_rows

@@ -15,8 +15,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from marstts.errors import AudioError, DataError, FileError
-from marstts.io.file_errors import disk_problem, printable_name
 from marstts.io.files import atomic_folder, atomic_path, atomic_write, lock_folder, write_file
+from marstts.io.reading import disk_problem, printable_name
 
 posix = pytest.mark.skipif(os.name != "posix", reason="pipes, devices and limits of POSIX")
 

@@ -19,7 +19,7 @@ from marstts.audio import Waveform
 from marstts.cli.main import app
 from marstts.codec.registry import ToyCodecPart
 from marstts.generation.request import SamplingConfig
-from marstts.mars5.folder import AR_FILE, NAR_FILE, SPEECH_FILE
+from marstts.mars5.text import AR_FILE, NAR_FILE, SPEECH_FILE
 from marstts.voice import Prefix
 
 RATE = 24_000

@@ -28,8 +28,7 @@ from marstts.mars5.export import graphs
 from marstts.mars5.pipeline import Pipeline
 from marstts.mars5.prompt import CloneMode
 from marstts.mars5.runtime import RunnableModels, StepInputs
-from marstts.mars5.schedule import cosine_schedule
-from marstts.mars5.steps import DiffusionConfig, JumpNoise
+from marstts.mars5.steps import DiffusionConfig, JumpNoise, cosine_schedule
 from marstts.synthesis import clone as cloning
 
 pytestmark = pytest.mark.slow  # exporting takes PyTorch seconds

@@ -21,8 +21,18 @@ from marstts.mars5.repaint import (
     progressive_rates,
     repaint,
 )
-from marstts.mars5.schedule import Schedule, cosine_schedule, subsample
-from marstts.mars5.steps import PAPER, PUBLISHED, DiffusionConfig, JumpNoise, ReverseRules, walk, walk_pairs
+from marstts.mars5.steps import (
+    PAPER,
+    PUBLISHED,
+    DiffusionConfig,
+    JumpNoise,
+    ReverseRules,
+    Schedule,
+    cosine_schedule,
+    subsample,
+    walk,
+    walk_pairs,
+)
 
 JOINT = torch.tensor([[0.30, 0.02, 0.02], [0.02, 0.25, 0.02], [0.05, 0.02, 0.30]])
 """Probabilities of two codes of three classes."""

@@ -15,7 +15,7 @@ from marstts.mars5.diffusion import gumbel_draw, log_onehot, p_posterior
 from marstts.mars5.engines.torch import TorchNAR
 from marstts.mars5.nar import Conditioning, ResidualTransformer, timestep_waves
 from marstts.mars5.runtime import StepInputs
-from marstts.mars5.schedule import cosine_schedule
+from marstts.mars5.steps import cosine_schedule
 
 
 def given(model: ResidualTransformer, lengths: list[int], seed: int = 0) -> Conditioning:

@@ -25,7 +25,7 @@ from marstts.cli.main import app
 from marstts.codec.registry import SnacPart, has_snac_graphs
 from marstts.errors import CheckpointError
 from marstts.io.precision import WeightFormat
-from marstts.mars6 import published
+from marstts.mars6 import released
 from marstts.mars6.export.quantize import is_int8
 from marstts.models import load_for_training
 from marstts.weights import pretrained
@@ -110,7 +110,7 @@ def test_snac_has_graphs_where_it_can_be_had(
     config = json.loads((GOLDEN / "io.json").read_text(encoding="utf-8"))["snac"]["config"]
     (source / "config.json").write_text(json.dumps(config))
     files, part = (GOLDEN / "checkpoint.pt", GOLDEN / "tokenizer.model"), SnacPart(source=str(source))
-    assert published.convert(*files, tmp_path / "with", onnx=True, codec=part).without_codec is None
+    assert released.convert(*files, tmp_path / "with", onnx=True, codec=part).without_codec is None
     assert [has_snac_graphs(tmp_path / name / "codec") for name in ("without", "with")] == [False, True]
 
 
@@ -202,9 +202,9 @@ def test_the_published_model_is_converted_once(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("MARSTTS_CACHE", str(tmp_path))
     monkeypatch.setattr(pretrained, "connection_problem", lambda address: None)
     monkeypatch.setattr(urllib.request, "urlopen", answer)
-    folder = published.cached_bundle(onnx=False)
+    folder = released.cached_bundle(onnx=False)
     assert load_for_training(folder).config.width == 16
-    assert published.cached_bundle(onnx=False) == folder
+    assert released.cached_bundle(onnx=False) == folder
     assert fetched == ["model-2000100.pt", "eng-tok-512.model"]
 
 
@@ -215,8 +215,8 @@ def test_without_a_gpu_the_published_model_is_int8(tmp_path: Path, monkeypatch: 
         asked.append((folder.name, onnx, weights))
 
     monkeypatch.setenv("MARSTTS_CACHE", str(tmp_path))
-    monkeypatch.setattr(published, "download", lambda name, folder: folder / name)
-    monkeypatch.setattr(published, "convert", note)
-    assert published.cached_bundle(onnx=True) == tmp_path / "mars6-turbo-int8"
-    assert published.cached_bundle(onnx=False) == tmp_path / "mars6-turbo"
+    monkeypatch.setattr(released, "download", lambda name, folder: folder / name)
+    monkeypatch.setattr(released, "convert", note)
+    assert released.cached_bundle(onnx=True) == tmp_path / "mars6-turbo-int8"
+    assert released.cached_bundle(onnx=False) == tmp_path / "mars6-turbo"
     assert asked == [("mars6-turbo-int8", True, WeightFormat.INT8), ("mars6-turbo", False, None)]

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from marstts.errors import DataError
-from marstts.mars6.config import Mars6Config
-from marstts.mars6.patches import eos_patch, patchify, unpatchify
+from marstts.mars6.config import Mars6Config, eos_patch, patchify, unpatchify
 
 LAYOUT, SIZE = (1, 2, 4), 10
 

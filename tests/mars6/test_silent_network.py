@@ -17,7 +17,7 @@ import pytest
 
 from marstts.bundle import PACKAGED_MODELS
 from marstts.errors import CheckpointError
-from marstts.mars6 import published
+from marstts.mars6 import released
 from marstts.metrics.hub import fetch_model
 from marstts.weights import pretrained
 
@@ -59,10 +59,10 @@ def test_the_published_checkpoint_is_asked_for_in_limited_time(
     limit: float, silent_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     for address in (f"http://127.0.0.1:{silent_port}/", "http://name.invalid/"):
-        monkeypatch.setattr(published, "RELEASE", address)
+        monkeypatch.setattr(released, "RELEASE", address)
         started = time.monotonic()
         with pytest.raises(CheckpointError, match=r"mars6-turbo: the download of .* failed .*connect to the network"):
-            published.download("model.pt", tmp_path)
+            released.download("model.pt", tmp_path)
         assert time.monotonic() < started + 5 and not list(tmp_path.iterdir())
 
 

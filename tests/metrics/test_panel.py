@@ -10,17 +10,18 @@ import pytest
 from marstts import audio
 from marstts.audio import Waveform
 from marstts.errors import ConfigError, MarsError
-from marstts.metrics import panel, requirements
+from marstts.metrics import panel
 from marstts.metrics.panel import (
     KNOWN,
+    PACKAGES,
     WITH_WEIGHTS,
     Metrics,
     MetricsConfig,
+    missing_packages,
     open_metrics,
     open_speaker_metric,
     parse_metrics,
 )
-from marstts.metrics.requirements import PACKAGES, missing_packages
 from marstts.metrics.take_metrics import StyleMetric
 from marstts.metrics.testset import Trial
 
@@ -116,7 +117,7 @@ def test_style_is_correct_where_the_nearest_reference_has_it(tmp_path: Path):
 
 def test_missing_packages_are_named_by_extra_in_one_go(monkeypatch: pytest.MonkeyPatch):
     absent = {"jiwer", "pocketsphinx", "utmos_pytorch"}
-    monkeypatch.setattr(requirements, "find_spec", lambda name: None if name in absent else object())
+    monkeypatch.setattr(panel, "find_spec", lambda name: None if name in absent else object())
     assert missing_packages(["sphinx", "utmos", "prosody"]) == [
         "the metrics need the Python packages jiwer, pocketsphinx: pip install 'marstts[eval]'",
         "the metrics need the Python packages utmos_pytorch: pip install 'marstts[eval-models]'",

@@ -12,7 +12,7 @@ import soundfile
 from marstts.audio import Waveform
 from marstts.data.manifest import Utterance, write_manifest
 from marstts.metrics.annotations import align_corpus, align_utterance, first_hours
-from marstts.training.codec.phone_loss import PHONES
+from marstts.training.codec.losses import PHONES
 
 
 def utterance(number: int, text: str, seconds: float, split: str = "train") -> Utterance:

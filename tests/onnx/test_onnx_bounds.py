@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from marstts.errors import CheckpointError
-from marstts.onnx.checked_graph import CheckedGraph
-from marstts.onnx.session import open_session
+from marstts.onnx.session import CheckedGraph, open_session
 
 onnx = pytest.importorskip("onnx")
 helper, TensorProto = onnx.helper, onnx.TensorProto

@@ -10,7 +10,7 @@ import torch
 from mars5_golden import Golden, open_golden, read_record
 from torch import Tensor
 
-from marstts.mars5 import schedule as arrays
+from marstts.mars5 import steps as arrays
 from marstts.mars5.diffusion import (
     TensorSchedule,
     cosine_schedule,

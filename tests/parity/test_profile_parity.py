@@ -20,7 +20,7 @@ from marstts.mars6.config import Mars6Config
 from marstts.mars6.prompt import Prompt
 from marstts.mars6.speech import Mars6Speech
 from marstts.speaker.toy import ToySpeakerEncoder
-from marstts.synthesis.continuation import Continuation
+from marstts.synthesis.speech import Continuation
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.text.tokenizers.bpe import BPE
 

@@ -11,8 +11,7 @@ from torch import Tensor
 from turbo_text import map_punctuation, split_chunks
 
 from marstts.generation.sampling import NO_ID, keep_nucleus, keep_top_k, repetition_ratio
-from marstts.mars6.config import Mars6Config
-from marstts.mars6.patches import eos_patch, patchify, unpatchify
+from marstts.mars6.config import Mars6Config, eos_patch, patchify, unpatchify
 from marstts.text.tokenizers.bpe import BPE
 
 

@@ -10,7 +10,7 @@ from turbo_rules import TurboCompat
 
 from marstts.audio import Waveform
 from marstts.errors import TextError, VoiceError
-from marstts.synthesis.continuation import Continuation
+from marstts.synthesis.speech import Continuation
 from scripted import LOUD, SILENT, Script, ScriptedPrompt, ScriptedTake, scripted_synthesizer
 
 TEXT = "The cat sat. She sells shells! It ends;"

@@ -24,9 +24,8 @@ from marstts.errors import TextError
 from marstts.generation.loop import generate
 from marstts.generation.request import Limits
 from marstts.synthesis.clone.references import open_reference, sha256_of, source_name
-from marstts.synthesis.continuation import Continuation, first_voice
 from marstts.synthesis.model_session import ModelSession
-from marstts.synthesis.speech import Speech, Take
+from marstts.synthesis.speech import Continuation, Speech, Take, first_voice
 from marstts.voice import Prefix, Voice
 
 PATCHES_PER_SECOND = 12

@@ -14,9 +14,8 @@ from marstts.errors import AudioError, ConfigError, TextError, VoiceError
 from marstts.generation.request import RequestState, StopReason
 from marstts.generation.scheduler import AsyncScheduler
 from marstts.synthesis import runner
-from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.sentence import Attempt
-from marstts.synthesis.speech import Take
+from marstts.synthesis.speech import Continuation, Take
 from marstts.synthesis.synthesizer import SpeakResult, Synthesizer
 from marstts.synthesis.words.guard import TakeGuard
 from marstts.text.segments import Segment

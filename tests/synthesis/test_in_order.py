@@ -21,8 +21,8 @@ from marstts.cli.streaming import StreamReport
 from marstts.errors import ConfigError, TextError
 from marstts.io.files import partial_path
 from marstts.synthesis import synthesizer
-from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.loading import load
+from marstts.synthesis.speech import Continuation
 from marstts.synthesis.synthesizer import Synthesizer
 from scripted import CODEBOOK_SIZE, LOUD, SOFT, ScriptedEngine, ScriptedTake, good, scripted_synthesizer, with_engine
 
@@ -180,7 +180,7 @@ class Pipe:
 def test_the_memory_of_a_written_text_does_not_grow_with_it(
     way: str, reference: Waveform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("marstts.audio.held.MAX_HELD_BYTES", 1)
+    monkeypatch.setattr("marstts.audio.writer.MAX_HELD_BYTES", 1)
     monkeypatch.setattr(synthesizer, "MAX_AHEAD", 4)  # so that both texts are longer than what is in work
     monkeypatch.setattr("marstts.cli.streaming.sys.stdout", Pipe())
     tts = scripted_synthesizer(good)
@@ -250,7 +250,7 @@ def test_a_sentence_of_a_part_comes_before_the_part_is_spoken(reference: Wavefor
 def test_a_pipe_gets_the_file_of_the_whole(
     suffix: str | None, held: int, reference: Waveform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("marstts.audio.held.MAX_HELD_BYTES", held)
+    monkeypatch.setattr("marstts.audio.writer.MAX_HELD_BYTES", held)
     tts, voice = drawing(), drawing().clone(reference)
     tts = replace(tts, codec=Louder(tts.codec))
     arrived = tmp_path / "arrived"

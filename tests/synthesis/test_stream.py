@@ -21,9 +21,8 @@ from marstts.codec.snac import SnacCodec
 from marstts.errors import TextError
 from marstts.generation.scheduler import AsyncScheduler
 from marstts.synthesis.backoff import BackoffConfig
-from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.incremental_decoder import StreamConfig
-from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, Chunk, Take, pause_after, silence
+from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, Chunk, Continuation, Take, pause_after, silence
 from marstts.synthesis.stream_edges import SILENCE_DB, StreamingTrimmer
 from marstts.synthesis.synthesizer import Synthesizer
 from scripted import (

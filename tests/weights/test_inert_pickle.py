@@ -15,9 +15,8 @@ import pytest
 import torch
 
 from marstts.errors import CheckpointError
-from marstts.weights.inert_pickle import read_inert
 from marstts.weights.pretrained import read_tensors
-from marstts.weights.published_checkpoint import read_content
+from marstts.weights.published_checkpoint import read_content, read_inert
 
 
 class Settings(dict):

@@ -2,11 +2,10 @@
 
 Upstream: files and byte streams from users.  Downstream: codecs, speaker encoders, synthesis.
 `reader` is the bounded entry, with `decoders` and `completeness`; `waveform` works on samples; `writer` writes files,
-`held` whole ones for pipes.
+`writer` whole ones for pipes.
 """
 
 from marstts.audio.decoders import MAX_BYTES, MAX_SAMPLE_RATE, MIN_SAMPLE_RATE, Source
-from marstts.audio.held import open_held_stream
 from marstts.audio.reader import MAX_AMPLITUDE, MAX_SECONDS, SPAN_TOLERANCE_SECONDS, read, read_blocks, read_span
 from marstts.audio.waveform import (
     FADE_SECONDS,
@@ -21,7 +20,7 @@ from marstts.audio.waveform import (
     shorten_pauses,
     trim_silence,
 )
-from marstts.audio.writer import SUFFIXES, Tags, encode, open_writer, write
+from marstts.audio.writer import SUFFIXES, Tags, encode, open_held_stream, open_writer, write
 
 __all__ = [
     "FADE_SECONDS",

@@ -22,11 +22,10 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from marstts.audio import mpeg
+from marstts.audio import completeness
 from marstts.audio.completeness import contradiction, is_cut_short, ogg_is_cut_short
 from marstts.errors import AudioError, MissingExtraError, require
-from marstts.io.file_errors import describe_os_error, printable_name
-from marstts.io.reading import open_regular
+from marstts.io.reading import describe_os_error, open_regular, printable_name
 
 MAX_BYTES = 2**30
 """Largest file or stream that is opened (1 GiB: a quarter of an hour of the largest common format)."""
@@ -152,15 +151,15 @@ def open_soundfile(file: BinaryIO, whole: bool) -> soundfile.SoundFile:
     start = file.read(4)
     if whole and start == b"OggS" and ogg_is_cut_short(file, file.seek(0, io.SEEK_END)):
         raise CorruptStream("its last page is missing")
-    if not mpeg.is_mpeg(start):
+    if not completeness.is_mpeg(start):
         return open_in_place(file)
-    found = mpeg.walk(file)
+    found = completeness.walk(file)
     if whole and found.is_cut_short:
         raise CorruptStream("its last frame is not whole")
-    if not mpeg.has_frame_count(file) and found.frames:
+    if not completeness.has_frame_count(file) and found.frames:
         if found.is_broken:
             raise CorruptStream("something else than audio lies within it")
-        return open_mp3_copy(mpeg.missing_header(file, found), file, found.first)
+        return open_mp3_copy(completeness.missing_header(file, found), file, found.first)
     try:
         return open_in_place(file)
     except soundfile.SoundFileError:
@@ -276,7 +275,7 @@ def choose_decoder(name: str, file: BinaryIO, whole: bool) -> Any:
     """libsndfile where it can decode the file, else FFmpeg where it may, by the first bytes."""
     start = file.read(16)
     container = next((names for pattern, *names in CONTAINERS if re.match(pattern, start, re.DOTALL)), None)
-    file.seek(mpeg.after_tag(file))
+    file.seek(completeness.after_tag(file))
     if BEGINNINGS.match(file.read(16)):
         file.seek(0)
         try:

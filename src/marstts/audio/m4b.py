@@ -14,8 +14,8 @@ from typing import Any
 import soundfile
 
 from marstts.errors import AudioError, require
-from marstts.io.file_errors import printable_name
 from marstts.io.files import atomic_path
+from marstts.io.reading import printable_name
 
 BIT_RATE = 64_000
 PICTURES = {b"\xff\xd8\xff": "jpeg_pipe", b"\x89PNG\r\n": "png_pipe"}

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import struct
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO, cast
 
 import numpy as np
 import soundfile
@@ -22,8 +24,8 @@ from numpy.typing import NDArray
 
 from marstts.audio.waveform import Waveform, resample
 from marstts.errors import AudioError, MarsError
-from marstts.io.file_errors import disk_problem, os_errors, printable_name
 from marstts.io.files import atomic_path, claim_file, growing_path, write_file
+from marstts.io.reading import disk_problem, os_errors, printable_name
 
 FORMATS = {
     ".wav": ("WAV", "PCM_16"),
@@ -241,3 +243,33 @@ def pcm16(samples: NDArray[np.floating]) -> bytes:
     """Samples (N,) as signed 16-bit integers, little-endian, as libsndfile rounds them; clipped to ±1."""
     full_scale = np.rint(np.asarray(samples, np.float64) * 2.0**31)
     return np.clip(np.floor(full_scale / 2.0**16), -(2.0**15), 2.0**15 - 1).astype("<i2").tobytes()
+
+
+# Whole files for pipes, whose header says how long they are: nothing is sent before all of the audio is there.
+# Until then the encoded file waits in memory while it is small, later on disk without a name, so that hours of speech
+# need no memory.
+
+MAX_HELD_BYTES = 16 * 2**20
+"""Larger files are held on disk."""
+
+TEMPORARY = "the temporary file of the audio"
+"""Its name in messages."""
+
+
+@contextmanager
+def open_held_stream(target: BinaryIO, suffix: str, sample_rate: int) -> Iterator[Write]:
+    """Write a whole file in the format of `suffix` to a pipe when the body ends -> takes the next samples (N,)."""
+    container, encoding = format_of(suffix)
+    rate = rate_for(suffix, sample_rate)
+    with cast("IO[bytes]", tempfile.SpooledTemporaryFile(MAX_HELD_BYTES)) as encoded:
+        with (
+            os_errors(TEMPORARY, kind=AudioError),
+            soundfile.SoundFile(encoded, "w", rate, 1, encoding, format=container) as file,
+        ):
+            write_any = resampling(lambda samples: file.write(np.clip(samples, -1.0, 1.0)), sample_rate, rate)
+            yield write_any
+            if rate != sample_rate:
+                write_any(np.zeros(0, np.float32))
+        encoded.seek(0)
+        shutil.copyfileobj(encoded, target)
+        target.flush()

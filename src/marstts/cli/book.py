@@ -19,7 +19,7 @@ from marstts.cli.choices import Choices
 from marstts.cli.spoken_folder import Line, Outcome, read_report, speak_missing
 from marstts.cli.terminal import progress_of, warn
 from marstts.errors import AudioError, ConfigError, MarsError
-from marstts.io.file_errors import printable_name
+from marstts.io.reading import printable_name
 from marstts.synthesis.model_session import OnTake
 from marstts.synthesis.speech import Take
 from marstts.synthesis.synthesizer import Synthesizer

@@ -10,8 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from marstts.errors import ConfigError, VoiceError, did_you_mean
-from marstts.io.file_errors import printable_name, printable_text
-from marstts.io.reading import read_text
+from marstts.io.reading import printable_name, printable_text, read_text
 from marstts.synthesis.clone.voices import open_voice, packaged_names, voices_in
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.text.segments import Pauses

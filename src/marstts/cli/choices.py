@@ -10,9 +10,8 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 
 from marstts.cli.spoken_folder import hash_of
-from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.model_session import OnTake
-from marstts.synthesis.speech import Chunk
+from marstts.synthesis.speech import Chunk, Continuation
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.text.reading import USUAL_PAUSES
 from marstts.text.segments import Pauses

@@ -13,8 +13,8 @@ from marstts.cli.export import given, refuse_with_nar
 from marstts.cli.terminal import check_utf8, warn
 from marstts.codec.registry import parse_codec
 from marstts.errors import ConfigError, check_installed
-from marstts.io.file_errors import printable_name, printable_text
 from marstts.io.precision import WeightFormat
+from marstts.io.reading import printable_name, printable_text
 from marstts.onnx.build import EXPORT_PACKAGES
 from marstts.speaker.registry import parse_encoder
 

@@ -15,8 +15,8 @@ from marstts.cli.terminal import warn
 from marstts.codec.registry import parse_codec
 from marstts.errors import CheckpointError, ConfigError, MissingExtraError, check_installed
 from marstts.evaluation.published_weights import Release, examine, page
-from marstts.io.file_errors import printable_name
 from marstts.io.files import write_file
+from marstts.io.reading import printable_name
 from marstts.metrics.recognition import FasterWhisperRecognizer, Recognizer
 from marstts.speaker.registry import parse_encoder
 

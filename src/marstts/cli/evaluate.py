@@ -46,10 +46,16 @@ from marstts.evaluation.testsets.catalog import (
     subsample,
 )
 from marstts.evaluation.verification import measure_encoder
-from marstts.io.file_errors import printable_name, printable_text
-from marstts.metrics.panel import MetricsConfig, fetch_weights, open_metrics, open_speaker_metric, parse_metrics
+from marstts.io.reading import printable_name, printable_text
+from marstts.metrics.panel import (
+    MetricsConfig,
+    fetch_weights,
+    missing_packages,
+    open_metrics,
+    open_speaker_metric,
+    parse_metrics,
+)
 from marstts.metrics.recognition import check_recognizer
-from marstts.metrics.requirements import missing_packages
 from marstts.metrics.testset import Trial, make_testset, read_testset, trials_digest, write_testset
 
 evaluate = typer.Typer(help="Score synthesized speech against recordings.", invoke_without_command=True)

@@ -17,8 +17,8 @@ from marstts.codec.registry import open_codec, parse_codec
 from marstts.errors import ConfigError, check_installed
 from marstts.generation.request import SamplingConfig
 from marstts.io.config import merged, read_values
-from marstts.io.file_errors import printable_name, printable_text
 from marstts.io.precision import WeightFormat
+from marstts.io.reading import printable_name, printable_text
 from marstts.onnx.build import EXPORT_PACKAGES
 from marstts.speaker.registry import parse_encoder
 

@@ -10,7 +10,7 @@ import typer
 
 from marstts.errors import check_installed
 from marstts.io.config import read_config
-from marstts.io.file_errors import printable_name
+from marstts.io.reading import printable_name
 from marstts.onnx.build import EXPORT_PACKAGES
 
 DID_NOT_HELP = 3

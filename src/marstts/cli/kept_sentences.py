@@ -19,9 +19,9 @@ from marstts.cli.choices import Choices
 from marstts.cli.streaming import StreamReport
 from marstts.cli.terminal import messages
 from marstts.errors import AudioError
-from marstts.io.file_errors import os_errors, printable_name
 from marstts.io.files import partial_path
 from marstts.io.jsonl import Torn, open_appender, scan_rows, write_rows
+from marstts.io.reading import os_errors, printable_name
 from marstts.synthesis.model_session import OnTake
 from marstts.synthesis.speech import Chunk
 from marstts.synthesis.synthesizer import Synthesizer

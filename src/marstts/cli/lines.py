@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from marstts.cli.spoken_folder import Line, Outcome, hash_of, speak_missing
-from marstts.synthesis.continuation import Continuation
+from marstts.synthesis.speech import Continuation
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.voice import Voice
 

@@ -19,7 +19,7 @@ from marstts.evaluation.open_systems import SystemOptions, find_systems, model_f
 from marstts.evaluation.score import generate_takes
 from marstts.evaluation.systems import Clone
 from marstts.evaluation.testsets.catalog import PACKAGED_VOICES, open_testset, subsample
-from marstts.io.file_errors import printable_text
+from marstts.io.reading import printable_text
 from marstts.listening_test.analysis import analyze, as_json, as_markdown
 from marstts.listening_test.config import read_listening_test
 from marstts.listening_test.preference import count_preferences, open_preference_plan

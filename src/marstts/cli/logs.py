@@ -10,7 +10,7 @@ import logging
 import sys
 import warnings
 
-from marstts.io.file_errors import printable_text
+from marstts.io.reading import printable_text
 
 MAX_LINE = 4000
 """Characters of a record that are printed."""

@@ -22,7 +22,7 @@ import marstts
 from marstts.cli import extras
 from marstts.cli.logs import configure_logging, silence_libraries
 from marstts.errors import MarsError, MissingExtraError
-from marstts.io.file_errors import DISK_ERRNOS, describe_os_error, printable_name, printable_text
+from marstts.io.reading import DISK_ERRNOS, describe_os_error, printable_name, printable_text
 
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 """No command uses plugins of pydantic; looking for some reads the metadata of every installed package."""

@@ -10,7 +10,7 @@ import typer
 from marstts.data.workers import open_executor
 from marstts.errors import require
 from marstts.io.config import read_config
-from marstts.io.file_errors import printable_name
+from marstts.io.reading import printable_name
 from marstts.preference.mine import MineConfig
 from marstts.preference.mine import mine as mine_takes
 from marstts.preference.pairs import make_pairs

@@ -14,7 +14,7 @@ from marstts.data.corpora.catalog import RECIPES, problem
 from marstts.data.workers import open_executor
 from marstts.errors import DataError
 from marstts.io.config import parse_config, read_config
-from marstts.io.file_errors import printable_name
+from marstts.io.reading import printable_name
 
 if TYPE_CHECKING:
     from marstts.data.corpora.build_manifest import RawUtterance, RejectedItem

@@ -24,10 +24,9 @@ from marstts.cli.streaming import STANDARD_OUTPUT, StreamReport, is_pipe, open_s
 from marstts.cli.terminal import check_not_read, check_utf8
 from marstts.errors import ConfigError
 from marstts.generation.engine import EngineKind
-from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.loading import load
 from marstts.synthesis.prepared_text import MAX_WHOLE_CHARACTERS
-from marstts.synthesis.speech import Chunk
+from marstts.synthesis.speech import Chunk, Continuation
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.words import captions
 from marstts.text.books.epub import Notes

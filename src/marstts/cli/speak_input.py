@@ -13,8 +13,7 @@ from marstts.cli import book
 from marstts.cli.book_output import is_book_output
 from marstts.cli.terminal import print_prefix, printed_warnings, warn
 from marstts.errors import ConfigError, TextError
-from marstts.io.file_errors import printable_name
-from marstts.io.reading import decode_text, read_text
+from marstts.io.reading import decode_text, printable_name, read_text
 from marstts.synthesis.clone.voices import open_voice
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.words import captions

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from marstts.generation.engine import EngineKind
-from marstts.synthesis.continuation import Continuation as Mode
+from marstts.synthesis.speech import Continuation as Mode
 from marstts.text.books.epub import Notes
 
 Text = Annotated[

@@ -20,7 +20,7 @@ from marstts.cli.book_output import M4B_SUFFIX, REPORT_FILE, report_folder
 from marstts.cli.streaming import LOUDSPEAKER, STANDARD_OUTPUT, StreamReport
 from marstts.cli.terminal import progress_of, warn
 from marstts.errors import AudioError, require
-from marstts.io.file_errors import printable_name, printable_text
+from marstts.io.reading import printable_name, printable_text
 from marstts.synthesis.model_session import OnTake
 from marstts.synthesis.speech import Take
 

@@ -18,9 +18,9 @@ from typing import Any
 from marstts.cli.book_output import REPORT_FILE
 from marstts.cli.terminal import progress_of, warn
 from marstts.errors import AudioError, DataError, MarsError
-from marstts.io.file_errors import os_errors, printable_name
 from marstts.io.files import lock_folder
 from marstts.io.jsonl import open_appender, scan_rows, write_rows
+from marstts.io.reading import os_errors, printable_name
 
 
 @dataclass(frozen=True)

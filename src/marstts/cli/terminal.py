@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marstts.errors import ConfigError
-from marstts.io.file_errors import printable_name, printable_text
+from marstts.io.reading import printable_name, printable_text
 from marstts.synthesis.clone import ReferenceWarning
 from marstts.voice import Voice
 

@@ -17,8 +17,7 @@ import typer
 
 from marstts.cli.terminal import warn
 from marstts.errors import ConfigError, DataError, TextError
-from marstts.io.file_errors import describe_os_error, printable_name
-from marstts.io.reading import not_utf8, open_regular
+from marstts.io.reading import describe_os_error, not_utf8, open_regular, printable_name
 from marstts.text.books.book import read_book
 from marstts.text.books.epub import Notes, is_epub_file
 from marstts.text.books.formats import refuse_other_formats

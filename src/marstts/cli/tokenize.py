@@ -14,7 +14,7 @@ from marstts.data.preprocess import SHORTENED_PAUSE_SECONDS, Encoders, Preproces
 from marstts.data.tokenize import MAX_REJECT_RATIO, UTTERANCES_PER_SHARD, tokenize_manifest
 from marstts.data.workers import open_executor, visible_gpus
 from marstts.io.config import parse_config
-from marstts.io.file_errors import printable_name
+from marstts.io.reading import printable_name
 from marstts.speaker.registry import open_encoder
 
 DEFAULTS = PreprocessConfig()

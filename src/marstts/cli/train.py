@@ -10,7 +10,7 @@ import typer
 from marstts.cli.terminal import check_not_read, check_utf8
 from marstts.errors import ConfigError, DataError
 from marstts.io.config import read_config
-from marstts.io.file_errors import printable_name, printable_text
+from marstts.io.reading import printable_name, printable_text
 
 if TYPE_CHECKING:
     from marstts.training.codec.config import CodecTrainingConfig
@@ -120,7 +120,7 @@ def mars6(
     from marstts.training.mars6 import run_folder
     from marstts.training.mars6.config import PretrainConfig
     from marstts.training.mars6.task import PretrainTask
-    from marstts.training.valid_corpus import check_data_folders, load_valid_corpus
+    from marstts.training.run_log import check_data_folders, load_valid_corpus
 
     if threads:
         torch.set_num_threads(threads)
@@ -184,7 +184,7 @@ def train_mars5(
 
     from marstts.training.distributed import lock_run
     from marstts.training.mars5.run_folder import open_vocabulary, train
-    from marstts.training.valid_corpus import check_data_folders, load_valid_corpus
+    from marstts.training.run_log import check_data_folders, load_valid_corpus
 
     if threads:
         torch.set_num_threads(threads)

@@ -13,7 +13,7 @@ import typer
 
 from marstts.cli.terminal import check_not_read, check_utf8, print_prefix, printed_warnings
 from marstts.errors import VoiceError
-from marstts.io.file_errors import printable_name, printable_text
+from marstts.io.reading import printable_name, printable_text
 from marstts.synthesis.clone.voices import voice_table
 from marstts.synthesis.loading import load
 from marstts.voice import Voice

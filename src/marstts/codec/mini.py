@@ -25,8 +25,8 @@ from marstts.codec.harmonics import interpolate_f0, phase, pulse_train
 from marstts.codec.noise import noise_spectra, spectra_of
 from marstts.errors import CheckpointError, ConfigError
 from marstts.io.config import Config, read_config
-from marstts.io.file_errors import printable_name
-from marstts.onnx.checked_graph import CheckedGraph, Shape
+from marstts.io.reading import printable_name
+from marstts.onnx.session import CheckedGraph, Shape
 
 MAX_LOG_GAIN = 5.0
 """Bound of the filters' log gain; pulses at 120 Hz and full scale have log-magnitude 3.6 before filtering."""

@@ -23,7 +23,7 @@ from marstts.codec.base import Codes, check_codes, noise_of
 from marstts.codec.snac import SnacConfig, SnacFolder, whole_patches
 from marstts.errors import CheckpointError
 from marstts.io.config import read_config
-from marstts.onnx.checked_graph import CheckedGraph, Shape
+from marstts.onnx.session import CheckedGraph, Shape
 
 WINDOW_PATCHES = 8
 """Patches decoded at a time: the activations of a block then take a few megabytes."""

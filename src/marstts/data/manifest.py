@@ -20,9 +20,9 @@ from pydantic import AfterValidator, ConfigDict, Field
 from marstts import audio
 from marstts.audio import Waveform
 from marstts.errors import DataError
-from marstts.io.file_errors import printable_name
 from marstts.io.files import atomic_path
 from marstts.io.jsonl import MAX_COMPLAINTS, Torn, dump_row, parse_row, read_rows, scan_rows, write_rows
+from marstts.io.reading import printable_name
 
 SPLITS = ("train", "validation", "test")
 

@@ -12,8 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from marstts.errors import DataError
-from marstts.io.file_errors import describe_os_error, printable_name
-from marstts.io.reading import not_utf8, open_regular
+from marstts.io.reading import describe_os_error, not_utf8, open_regular, printable_name
 
 MAX_BYTES = 2**40
 """Largest file that is read, line by line."""

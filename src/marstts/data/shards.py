@@ -31,9 +31,8 @@ from marstts.codec.base import CodecSpec, Codes
 from marstts.data.manifest import Name, Utterance, as_row
 from marstts.data.stored_array import Stored, Version
 from marstts.errors import DataError
-from marstts.io.file_errors import os_errors
 from marstts.io.files import write_file
-from marstts.io.reading import open_regular, parse_object
+from marstts.io.reading import open_regular, os_errors, parse_object
 from marstts.io.stored_tensors import stored_tensors
 
 FORMAT = "marstts-shard-2"

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marstts.errors import DataError
-from marstts.io.file_errors import os_errors
-from marstts.io.reading import open_regular
+from marstts.io.reading import open_regular, os_errors
 
 
 @dataclass(frozen=True)

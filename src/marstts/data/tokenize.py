@@ -28,9 +28,9 @@ from marstts.data.progress import Progress
 from marstts.data.shards import SHARD_PATTERN, ShardInfo, read_info, read_shard, shard_path, write_shard
 from marstts.data.workers import Executor, Load, Processes
 from marstts.errors import DataError
-from marstts.io.file_errors import os_errors
 from marstts.io.files import lock_folder
 from marstts.io.jsonl import write_rows
+from marstts.io.reading import os_errors
 
 log = logging.getLogger(__name__)
 

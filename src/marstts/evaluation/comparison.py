@@ -1,6 +1,6 @@
 """Comparison of systems: the scores of several output folders of `marstts evaluate` as one set.
 
-Upstream: output folders of `score`.  Downstream: `report`, `figure`. Only systems with the same trials and the same
+Upstream: output folders of `score`.  Downstream: `report`, `report`. Only systems with the same trials and the same
 versions of the same metrics are compared; DataError names what differs.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from marstts.errors import DataError
 from marstts.evaluation.score import Provenance, read_provenances
-from marstts.io.file_errors import printable_name
+from marstts.io.reading import printable_name
 from marstts.metrics.scores import TakeScore, read_scores
 
 

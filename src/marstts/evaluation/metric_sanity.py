@@ -22,9 +22,9 @@ from marstts import audio
 from marstts.audio import Waveform
 from marstts.codec.base import Codec
 from marstts.evaluation.columns import Better, Metric, columns_of
+from marstts.evaluation.report import markdown_table
 from marstts.evaluation.summary import compare, within_noise
 from marstts.evaluation.systems import ground_truth_of, resynthesize
-from marstts.evaluation.tables import markdown_table
 from marstts.io.files import write_file
 from marstts.io.hash_order import hash_number
 from marstts.metrics.intervals import Interval

@@ -32,7 +32,7 @@ from marstts.evaluation.systems import (
     ablate,
 )
 from marstts.generation.engine import EngineKind
-from marstts.io.file_errors import printable_name
+from marstts.io.reading import printable_name
 from marstts.metrics.testset import Trial, folder_digest
 from marstts.synthesis import loading
 from marstts.synthesis.synthesizer import Synthesizer

@@ -31,9 +31,8 @@ from marstts.speaker.registry import EncoderPart
 from marstts.synthesis.loading import open_synthesizer
 from marstts.text.tokenizers.bpe import BPE
 from marstts.text.tokenizers.minbpe import MAX_FILE_BYTES, parse_minbpe
-from marstts.weights.inert_pickle import read_inert
 from marstts.weights.pretrained import fingerprint, read_metadata, read_tensors
-from marstts.weights.published_checkpoint import check_archive
+from marstts.weights.published_checkpoint import check_archive, read_inert
 
 SENTENCES = (
     "The ship left the harbor at dawn, and nobody saw it go.",

@@ -21,8 +21,7 @@ import soundfile
 
 from marstts.data.corpora.folder import columns_of, find, read_columns_of, speaker_of
 from marstts.errors import DataError
-from marstts.io.file_errors import os_errors, printable_name
-from marstts.io.reading import read_text
+from marstts.io.reading import os_errors, printable_name, read_text
 
 AUDIO_SUFFIXES = (".wav", ".flac")
 LISTS = {"metadata.csv": "|", "transcripts.tsv": "\t", "clips.tsv": "\t"}

@@ -27,10 +27,10 @@ from marstts.errors import DataError, MarsError
 from marstts.evaluation.baselines import Baseline, BaselineMissingError
 from marstts.evaluation.systems import System, TakesFolder
 from marstts.io.config import Config
-from marstts.io.file_errors import printable_text
 from marstts.io.files import lock_folder, write_file
 from marstts.io.jsonl import Torn, open_appender, read_rows
 from marstts.io.provenance import PROVENANCE_FILE, begin_or_resume, read_provenance
+from marstts.io.reading import printable_text
 from marstts.metrics.panel import Metrics
 from marstts.metrics.scores import SCORES_FILE, TakeScore, read_scores
 from marstts.metrics.testset import Trial, trials_digest, write_testset

@@ -1,6 +1,6 @@
 """Summaries of systems: every column's score with its interval, overall and by style, and the distance to the best.
 
-Upstream: `metrics.scores.TakeScore`, `columns`.  Downstream: `report`, `tables`, `figure`, `metric_sanity`.
+Upstream: `metrics.scores.TakeScore`, `columns`.  Downstream: `report`, `report`, `report`, `metric_sanity`.
 
 The objective columns are those of Table I of MARS6 (arXiv:2501.05787) and more. Differences between systems are
 bootstrapped over the same sentences. The ground truth and its resynthesis are upper bounds and are not ranked.

@@ -20,7 +20,7 @@ from marstts.audio import Waveform
 from marstts.codec.base import TIMBRE, Codec, Codes, timbre_encoders, with_timbre
 from marstts.data.corpora import tts_engines as engines
 from marstts.errors import AudioError, DataError
-from marstts.io.file_errors import printable_name
+from marstts.io.reading import printable_name
 from marstts.metrics.testset import Trial, folder_digest, take_seed
 
 if TYPE_CHECKING:

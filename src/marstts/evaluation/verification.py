@@ -19,9 +19,9 @@ from marstts import audio
 from marstts.audio import Waveform
 from marstts.data.manifest import Utterance, read_manifest
 from marstts.errors import DataError
-from marstts.evaluation.tables import markdown_table
-from marstts.io.file_errors import printable_name
+from marstts.evaluation.report import markdown_table
 from marstts.io.hash_order import hash_order
+from marstts.io.reading import printable_name
 from marstts.metrics.identity import level
 from marstts.metrics.intervals import Interval, bootstrap_distribution, bounds
 from marstts.speaker.base import SpeakerEncoder

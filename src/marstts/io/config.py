@@ -15,9 +15,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from marstts.errors import ConfigError, MarsError
-from marstts.io.file_errors import printable_name, printable_text
 from marstts.io.files import write_file
-from marstts.io.reading import parse_object, read_text
+from marstts.io.reading import parse_object, printable_name, printable_text, read_text
 
 ConfigType = TypeVar("ConfigType", bound="Config")
 

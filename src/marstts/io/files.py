@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from marstts.errors import FileError, MarsError
-from marstts.io.file_errors import DISK_ERRNOS, describe_os_error, disk_problem, os_errors, printable_name
+from marstts.io.reading import DISK_ERRNOS, describe_os_error, disk_problem, os_errors, printable_name
 
 if sys.platform == "win32":
     fcntl = None

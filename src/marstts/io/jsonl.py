@@ -21,9 +21,17 @@ from typing import Any, BinaryIO, Generic, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from marstts.errors import DataError, MarsError
-from marstts.io.file_errors import os_errors, printable_name, printable_text, show_bytes
 from marstts.io.files import atomic_write
-from marstts.io.reading import LARGE_EXPONENT, decode_text, open_regular, parse_object
+from marstts.io.reading import (
+    LARGE_EXPONENT,
+    decode_text,
+    open_regular,
+    os_errors,
+    parse_object,
+    printable_name,
+    printable_text,
+    show_bytes,
+)
 
 Row = TypeVar("Row")
 

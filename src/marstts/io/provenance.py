@@ -14,9 +14,8 @@ from typing import Any
 
 from marstts.errors import ConfigError, MarsError
 from marstts.io.config import Config, ConfigType, parse_config
-from marstts.io.file_errors import printable_name, printable_text
 from marstts.io.files import write_file
-from marstts.io.reading import parse_object, read_text
+from marstts.io.reading import parse_object, printable_name, printable_text, read_text
 
 PROVENANCE_FILE = "provenance.json"
 

@@ -13,8 +13,7 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 
 from marstts.errors import CheckpointError, MarsError
-from marstts.io.file_errors import printable_name
-from marstts.io.reading import open_regular
+from marstts.io.reading import open_regular, printable_name
 
 MAX_WEIGHTS_BYTES = 64 * 2**30
 MAX_HEADER_BYTES = 16 * 2**20

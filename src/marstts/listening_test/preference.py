@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from marstts.errors import DataError
-from marstts.io.file_errors import printable_name
+from marstts.io.reading import printable_name
 from marstts.listening_test.config import Question
 from marstts.listening_test.design import SIDES, ListeningTrial, TrialKind
 from marstts.listening_test.stimuli import AudioRequirements, Role, Stimuli, find_stimuli

@@ -21,11 +21,9 @@ import numpy as np
 from marstts import audio
 from marstts.audio import Waveform
 from marstts.errors import AudioError, DataError
-from marstts.io.file_errors import os_errors, printable_name
-from marstts.io.reading import read_regular_file
-from marstts.listening_test.config import ListeningTestConfig, Question
+from marstts.io.reading import os_errors, printable_name, read_regular_file
+from marstts.listening_test.config import ListeningTestConfig, Question, open_evaluation
 from marstts.listening_test.design import Anchor, ListeningTrial
-from marstts.listening_test.evaluation_folder import open_evaluation
 
 SUFFIXES = (".wav", ".flac")
 MAX_COMPLAINTS = 12

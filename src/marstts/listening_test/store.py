@@ -23,8 +23,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from marstts.errors import DataError
 from marstts.io.config import Config
-from marstts.io.file_errors import printable_name
-from marstts.io.reading import open_regular
+from marstts.io.reading import open_regular, printable_name
 from marstts.listening_test.config import Question
 from marstts.listening_test.design import ATTENTION_CHECKS, SIDES, ListeningTrial, TrialKind
 

@@ -26,12 +26,12 @@ from marstts.io.precision import WeightFormat
 from marstts.mars5.config import Mars5Config
 from marstts.mars5.engines.onnx import graphs_are_complete, open_graphs
 from marstts.mars5.engines.tokens import TokenEngine
-from marstts.mars5.folder import AR_FILE, CONFIG_FILE
 from marstts.mars5.pipeline import Pipeline
 from marstts.mars5.profiles import CORRECTED, RELEASED
 from marstts.mars5.sampling import TokenSampling
 from marstts.mars5.speech import ROLE, TOKENS_PER_SECOND, Mars5SpeakerEncoder, Mars5Speech
 from marstts.mars5.steps import DiffusionConfig
+from marstts.mars5.text import AR_FILE, CONFIG_FILE
 from marstts.onnx.export import lossless_format
 from marstts.speaker.base import SpeakerEncoder
 from marstts.text.tokenizers.bpe import BPE

@@ -1,7 +1,7 @@
 """A MARS5 on disk: two safetensors files, two tokenizers and their configuration, in one folder.
 
 Upstream: published checkpoints (`convert`), training (`write_models`).  Downstream: `tts`, `pipeline`.
-The files are `folder`'s.
+The files are `text`'s.
 """
 
 from __future__ import annotations
@@ -20,15 +20,6 @@ from marstts.io.config import read_config, write_config
 from marstts.io.files import atomic_folder
 from marstts.mars5.ar import CodecLM
 from marstts.mars5.config import Mars5Config
-from marstts.mars5.folder import (
-    AR_FILE,
-    CONFIG_FILE,
-    NAR_FILE,
-    SPEECH_FILE,
-    TEXT_FILE,
-    check_fit,
-    read_tokenizers,
-)
 from marstts.mars5.nar import ResidualTransformer
 from marstts.mars5.released import (
     SPEECH_TOKENIZER,
@@ -40,7 +31,18 @@ from marstts.mars5.released import (
     load_nar,
     read_container,
 )
-from marstts.mars5.text import JointVocabulary, read_speech_tokenizer, read_text_tokenizer
+from marstts.mars5.text import (
+    AR_FILE,
+    CONFIG_FILE,
+    NAR_FILE,
+    SPEECH_FILE,
+    TEXT_FILE,
+    JointVocabulary,
+    check_fit,
+    read_speech_tokenizer,
+    read_text_tokenizer,
+    read_tokenizers,
+)
 from marstts.weights.pretrained import read_tensors
 
 Model = TypeVar("Model", CodecLM, ResidualTransformer)

@@ -20,8 +20,7 @@ from marstts.mars5.profiles import CORRECTED, Profile
 from marstts.mars5.prompt import CloneMode, Mars5Prompt, Speaker, build_prompt, check_codes
 from marstts.mars5.repaint import Draws, Given, repaint
 from marstts.mars5.runtime import RunnableModels, StepInputs
-from marstts.mars5.schedule import cosine_schedule, subsample
-from marstts.mars5.steps import NUM_TIMESTEPS, DiffusionConfig
+from marstts.mars5.steps import NUM_TIMESTEPS, DiffusionConfig, cosine_schedule, subsample
 
 Codes = NDArray[np.int64]
 """(T, L) frames of codes."""

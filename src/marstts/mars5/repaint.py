@@ -17,8 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from marstts.mars5.schedule import Schedule
-from marstts.mars5.steps import PAPER, SMALLEST, DiffusionConfig, JumpNoise, ReverseRules, walk, walk_pairs
+from marstts.mars5.steps import PAPER, SMALLEST, DiffusionConfig, JumpNoise, ReverseRules, Schedule, walk, walk_pairs
 
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
@@ -91,7 +90,7 @@ def repaint(
     starts: Sequence[int],
     rules: ReverseRules = PAPER,
 ) -> Ids:
-    """Codes (B, T, L) drawn by the reverse process; `schedule` has the steps to be made.
+    """Codes (B, T, L) drawn by the reverse process; `steps` has the steps to be made.
 
     `starts` are the rows' first frames that begin as noise; what is before them is known entirely.
     """

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marstts.mars5.config import CodecLMConfig, Mars5Config, ResidualTransformerConfig
-from marstts.mars5.schedule import Schedule
+from marstts.mars5.steps import Schedule
 from marstts.mars5.text import JointVocabulary
 
 Floats = NDArray[np.float32]

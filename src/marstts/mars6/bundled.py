@@ -22,8 +22,8 @@ from marstts.errors import CheckpointError, require
 from marstts.generation.engine import Engine, EngineKind
 from marstts.generation.request import MAX_GUIDANCE, SamplingConfig, check_guidance
 from marstts.io.config import Config, parse_config, read_config, write_config
-from marstts.io.file_errors import printable_name
 from marstts.io.precision import WeightFormat
+from marstts.io.reading import printable_name
 from marstts.io.stored_tensors import stored_tensors
 from marstts.mars6.config import CONFIG_FILE, WEIGHTS_FILE, Mars6Config
 from marstts.mars6.engines.classifier_free_guidance import guided

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marstts.errors import ConfigError, DataError, TextError, VoiceError
-from marstts.mars6.config import IDENTITY, STYLE, Mars6Config
-from marstts.mars6.patches import patchify
+from marstts.mars6.config import IDENTITY, STYLE, Mars6Config, patchify
 from marstts.mars6.spelling import Spelling, spell
 from marstts.text.tokenizers.bpe import BPE
 from marstts.voice import Voice

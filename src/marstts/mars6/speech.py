@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from marstts.codec.base import Codes
 from marstts.generation.engine import Engine
 from marstts.generation.request import SamplingConfig
-from marstts.mars6.config import Mars6Config
-from marstts.mars6.patches import unpatchify
+from marstts.mars6.config import Mars6Config, unpatchify
 from marstts.mars6.prompt import Prompt, build_prompt
 from marstts.mars6.spelling import Spelling
 from marstts.text.tokenizers.bpe import BPE

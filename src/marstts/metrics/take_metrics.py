@@ -21,7 +21,7 @@ from marstts.metrics.quality import WORST, QualityMetric
 from marstts.metrics.recognition import Recognizer, character_edits, word_edits
 from marstts.metrics.scores import Prosody, VoiceScore, WordScore, WordTest
 from marstts.metrics.testset import Trial
-from marstts.metrics.transcript_errors import has_repetition, is_truncated
+from marstts.metrics.words import has_repetition, is_truncated
 from marstts.speaker.base import SpeakerEncoder
 from marstts.speaker.verification import cosine
 

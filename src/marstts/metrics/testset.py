@@ -22,9 +22,9 @@ from pydantic import Field
 from marstts.data.manifest import Utterance, as_whole_file, read_chosen
 from marstts.errors import DataError
 from marstts.io.config import Config
-from marstts.io.file_errors import printable_name
 from marstts.io.hash_order import hash_number, hash_order
 from marstts.io.jsonl import read_rows, write_rows
+from marstts.io.reading import printable_name
 from marstts.metrics.words import plain_words
 
 GOOD_REFERENCE_SECONDS = 3.0

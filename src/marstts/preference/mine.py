@@ -32,11 +32,10 @@ from marstts.data.sentence_files import NO_GZIP
 from marstts.data.workers import Executor
 from marstts.errors import DataError
 from marstts.io.config import Config
-from marstts.io.file_errors import printable_name
 from marstts.io.files import lock_folder
 from marstts.io.jsonl import read_rows, write_rows
 from marstts.io.provenance import begin_or_resume, write_provenance
-from marstts.io.reading import decode_text, read_regular_file
+from marstts.io.reading import decode_text, printable_name, read_regular_file
 from marstts.metrics.testset import folder_digest, group_by_speaker, round_robin, take_seed
 from marstts.preference.cycles import CycleGenerator
 from marstts.synthesis.loading import load

@@ -1,6 +1,6 @@
 """Preference pairs of mined takes: score the takes, rank them, write the rejected and chosen sides.
 
-Upstream: a folder of `data.mined_takes`.  Downstream: `data.pairs`, then `training.mars6.orpo`; a `report` for humans.
+Upstream: a folder of `data.mined_takes`.  Downstream: `data.pairs`, then `training.mars6.orpo`; a `ranking` for humans.
 `scoring` computes the metrics, `ranking` chooses the pairs.
 """
 
@@ -26,8 +26,9 @@ from marstts.preference.ranking import (
     half_of,
     rank_takes,
     score_of,
+    write_examples,
+    write_report,
 )
-from marstts.preference.report import write_examples, write_report
 from marstts.preference.scoring import score_takes
 
 RECORDING = "recording"

@@ -39,9 +39,9 @@ from marstts.metrics import sphinx
 from marstts.metrics.alignment import Aligner
 from marstts.metrics.length import check_length, expected_seconds
 from marstts.metrics.minimal_pairs import MinimalPairTest
+from marstts.metrics.panel import missing_packages
 from marstts.metrics.quality import WORST, QualityMetric, check_quality_metric, open_quality_metric
 from marstts.metrics.recognition import Recognizer, character_edits, check_recognizer, open_recognizer
-from marstts.metrics.requirements import missing_packages
 from marstts.metrics.words import plain_words
 
 log = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ class ScoringPlan:
 
     @property
     def tools(self) -> list[str]:
-        """Names of the tools that compute the metrics, as `metrics.requirements` calls them."""
+        """Names of the tools that compute the metrics, as `metrics.panel` calls them."""
         tools = {
             Metric.CER: check_recognizer(self.recognizer),
             Metric.MINIMAL_PAIR_ERROR: "word-test",

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from marstts.errors import ConfigError
-from marstts.io.file_errors import printable_name
-from marstts.io.reading import read_regular_file
+from marstts.io.reading import printable_name, read_regular_file
 
 MAX_BYTES = 2**20
 """Longest file of certificates or of a key."""

@@ -24,8 +24,7 @@ from marstts import audio
 from marstts.audio import encode
 from marstts.errors import FileError, MarsError
 from marstts.io.config import Config
-from marstts.io.file_errors import printable_name
-from marstts.io.reading import read_text
+from marstts.io.reading import printable_name, read_text
 from marstts.server.api_errors import ApiError, storage_errors
 from marstts.server.callers import Caller, owners
 from marstts.server.private_files import make_private, write_private

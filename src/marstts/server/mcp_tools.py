@@ -20,8 +20,7 @@ from pydantic import Field, ValidationError
 
 import marstts
 from marstts.errors import AudioError, MarsError
-from marstts.io.file_errors import printable_name
-from marstts.io.reading import read_regular_file
+from marstts.io.reading import printable_name, read_regular_file
 from marstts.server.api_errors import validation_error
 from marstts.server.callers import ADMINISTRATOR
 from marstts.server.encoders import AudioFormat

@@ -20,7 +20,7 @@ from starlette.responses import Response
 
 from marstts import audio
 from marstts.errors import DataError
-from marstts.io.file_errors import printable_text
+from marstts.io.reading import printable_text
 from marstts.server.api_errors import ApiError
 from marstts.server.schemas import as_json, read_body
 from marstts.server.service import SpeechService

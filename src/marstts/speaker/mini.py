@@ -17,8 +17,8 @@ from marstts.audio import Waveform
 from marstts.audio.spectral import log_mel
 from marstts.errors import AudioError, CheckpointError
 from marstts.io.config import Config, read_config
-from marstts.io.file_errors import printable_name
-from marstts.onnx.checked_graph import CheckedGraph
+from marstts.io.reading import printable_name
+from marstts.onnx.session import CheckedGraph
 from marstts.weights.pretrained import fingerprint
 
 CONFIG_FILE, GRAPH_FILE, WEIGHTS_FILE = "config.json", "encoder.onnx", "encoder.safetensors"

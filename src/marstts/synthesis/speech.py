@@ -9,6 +9,7 @@ import base64
 import html
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from marstts.synthesis.words.flaws import TakeFlaw
 from marstts.synthesis.words.word_times import Word
 from marstts.text.segments import SENTENCE_PAUSE_SECONDS
 from marstts.text.sentences import last_mark
+from marstts.voice import Prefix, Voice
 
 Samples = NDArray[np.float32]
 
@@ -323,3 +325,32 @@ def known_words(take: Take) -> tuple[Word, ...]:
 
 def silence(seconds: float, sample_rate: int) -> Waveform:
     return Waveform(np.zeros(round(seconds * sample_rate), dtype=np.float32), sample_rate)
+
+
+# Continuation: the prefix that a sentence continues from.
+# MARS6 (arXiv:2501.05787), Sec. IV.
+
+
+class Continuation(str, Enum):
+    """The prefix of each sentence."""
+
+    NONE = "none"
+    """No prefix: a deep voice is used as a shallow one."""
+
+    FIXED_REFERENCE = "fixed-reference"
+    """The voice's prefix for every sentence; a shallow voice has none. Errors cannot accumulate."""
+
+    PER_CHUNK = "per-chunk"
+    """The voice's prefix for the first sentence, then the take before: prosody continues, the voice may drift."""
+
+
+def first_voice(voice: Voice, continuation: Continuation) -> Voice:
+    """The voice of the first sentence."""
+    return voice.without_prefix() if continuation is Continuation.NONE else voice
+
+
+def next_voice(voice: Voice, take: Take, continuation: Continuation) -> Voice:
+    """The voice of the sentence after `take`. A flawed take is never continued from."""
+    if continuation is not Continuation.PER_CHUNK or take.warning is not None:
+        return voice
+    return replace(voice, prefix=Prefix(transcript=take.text, codes=take.codes))

@@ -22,12 +22,11 @@ from marstts.errors import ConfigError, MarsError
 from marstts.generation.scheduler import AsyncScheduler, RequestScheduler, Scheduler, SchedulerClient, SharedScheduler
 from marstts.synthesis import clone as cloning
 from marstts.synthesis.clone.voices import open_voice
-from marstts.synthesis.continuation import Continuation
 from marstts.synthesis.incremental_decoder import ChunkSizes, StreamConfig
 from marstts.synthesis.model_session import ModelSession, OnTake
 from marstts.synthesis.reference_types import Reference, as_reference
 from marstts.synthesis.runner import Failed, Finished, Runner
-from marstts.synthesis.speech import Chunk, Samples, Speech, Take, pause_of, silence, spaced
+from marstts.synthesis.speech import Chunk, Continuation, Samples, Speech, Take, pause_of, silence, spaced
 from marstts.synthesis.texts import Task, TextRun
 from marstts.synthesis.words.word_times import Word
 from marstts.text.reading import USUAL_PAUSES

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from marstts.audio.tempo import MIN_TEMPO, check_speed
 from marstts.errors import ConfigError, MissingExtraError, require
 from marstts.synthesis.clone.voices import adapt_voice, named_voice
-from marstts.synthesis.continuation import Continuation, first_voice, next_voice
 from marstts.synthesis.model_session import ModelSession
 from marstts.synthesis.prepared_text import PreparedText
 from marstts.synthesis.sentence import Sentence
-from marstts.synthesis.speech import Take
+from marstts.synthesis.speech import Continuation, Take, first_voice, next_voice
 from marstts.synthesis.words.written_forms import SpokenSegment
 from marstts.text.lexicon import Lexicon
 from marstts.text.normalize import normalize_block

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from marstts.errors import DataError
-from marstts.io.file_errors import printable_name
-from marstts.io.reading import read_text
+from marstts.io.reading import printable_name, read_text
 from marstts.text.rules.engine import Trace
 from marstts.text.rules.tables import table
 

@@ -22,9 +22,8 @@ from torch import Tensor, nn
 
 from marstts.errors import CheckpointError, ConfigError
 from marstts.io.config import Config, parse_config, read_values
-from marstts.io.file_errors import os_errors, printable_name, printable_text
 from marstts.io.files import atomic_folder, write_file
-from marstts.io.reading import open_regular, parse_object, read_text
+from marstts.io.reading import open_regular, os_errors, parse_object, printable_name, printable_text, read_text
 
 STATE_FILE = "state.json"
 

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from marstts.data.progress import progress_line
 from marstts.errors import CheckpointError
 from marstts.io.config import Config
-from marstts.io.file_errors import disk_problem, printable_name
+from marstts.io.reading import disk_problem, printable_name
 from marstts.training import distributed
 from marstts.training.bounds import step_seed
 from marstts.training.checkpoint import BEST, StatefulTask, best, latest, restore, save

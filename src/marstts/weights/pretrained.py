@@ -23,9 +23,8 @@ from urllib.parse import urlsplit
 import safetensors
 
 from marstts.errors import CheckpointError, require
-from marstts.io.file_errors import os_errors, printable_name, printable_text
 from marstts.io.files import atomic_path
-from marstts.io.reading import open_regular
+from marstts.io.reading import open_regular, os_errors, printable_name, printable_text
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -16,9 +16,8 @@ from marstts.data.manifest import Utterance, write_manifest
 from marstts.errors import ConfigError
 from marstts.io.precision import Precision
 from marstts.training.codec.config import CodecTrainingConfig, Stage
-from marstts.training.codec.export import load_codec, timbre_encoder_name
+from marstts.training.codec.export import load_codec, scale_timbre_contrast, timbre_encoder_name
 from marstts.training.codec.task import CodecTask, open_task
-from marstts.training.codec.timbre_contrast import scale_timbre_contrast
 from marstts.training.loop import LoopConfig, run
 
 MODEL = MiniCodecConfig(

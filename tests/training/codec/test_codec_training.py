@@ -18,7 +18,7 @@ from marstts.errors import CheckpointError, ConfigError, DataError
 from marstts.io.precision import Precision
 from marstts.training.codec.config import AdversarialConfig, CodecTrainingConfig, Stage
 from marstts.training.codec.export import load_codec
-from marstts.training.codec.phone_loss import AFTER_END, PHONES, PhoneClassificationConfig, read_phone_alignments
+from marstts.training.codec.losses import AFTER_END, PHONES, PhoneClassificationConfig, read_phone_alignments
 from marstts.training.codec.task import CodecTask, open_task, perplexity
 from marstts.training.loop import LoopConfig, run
 

@@ -22,7 +22,7 @@ from marstts.speaker.mini import CONFIG_FILE, WEIGHTS_FILE, MiniEncoderConfig
 from marstts.speaker.mini_model import MiniEncoderModel
 from marstts.training.codec.config import CodecTrainingConfig, Stage
 from marstts.training.codec.generated_codes import GeneratedCodes, GeneratedCodesConfig
-from marstts.training.codec.speaker_consistency import SpeakerConsistencyConfig
+from marstts.training.codec.losses import SpeakerConsistencyConfig
 from marstts.training.codec.task import CodecTask
 from marstts.training.loop import LoopConfig
 

@@ -18,7 +18,7 @@ from marstts.errors import ConfigError, DataError
 from marstts.io.precision import Precision
 from marstts.training.codec.augmentation import AugmentationConfig
 from marstts.training.codec.config import AdversarialConfig, CodecTrainingConfig, FrequencyWarpConfig, Stage
-from marstts.training.codec.phone_loss import PhoneClassificationConfig
+from marstts.training.codec.losses import PhoneClassificationConfig
 from marstts.training.codec.segments import Segments, sampling_weights, weighted_manifest
 from marstts.training.codec.task import CodecTask, open_task
 from marstts.training.loop import LoopConfig, run

@@ -19,7 +19,7 @@ from marstts.io.precision import Precision
 from marstts.speaker.mini import CONFIG_FILE, WEIGHTS_FILE, MiniEncoderConfig
 from marstts.speaker.mini_model import MiniEncoderModel
 from marstts.training.codec.config import CodecTrainingConfig, Stage
-from marstts.training.codec.speaker_consistency import SpeakerConsistencyConfig, SpeakerConsistencyLoss
+from marstts.training.codec.losses import SpeakerConsistencyConfig, SpeakerConsistencyLoss
 from marstts.training.codec.task import CodecTask
 from marstts.training.loop import LoopConfig
 

@@ -15,9 +15,9 @@ from marstts.data.pairs import Pair, SideLine
 from marstts.errors import ConfigError
 from marstts.generation.loop import generate
 from marstts.generation.request import Limits, SamplingConfig
+from marstts.mars6.config import eos_patch, patchify, unpatchify
 from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.model import Mars6
-from marstts.mars6.patches import eos_patch, patchify, unpatchify
 from marstts.mars6.prompt import Prompt
 from marstts.text.tokenizers.bpe import BPE
 from marstts.training.checkpoint import latest, restore, save

@@ -19,7 +19,7 @@ from marstts.models import load_for_training
 from marstts.text.tokenizers.bpe import BPE
 from marstts.training.checkpoint import restore, save
 from marstts.training.mars6.run_folder import init_from, open_run, trained_model
-from marstts.training.valid_corpus import load_valid_corpus
+from marstts.training.run_log import load_valid_corpus
 
 
 def test_corrupt_shards_are_skipped_and_listed_up_to_a_ratio(tmp_path, caplog):

@@ -27,10 +27,10 @@ from marstts.data.manifest import Utterance, as_row, safe_name
 from marstts.data.progress import Progress
 from marstts.errors import AudioError, DataError
 from marstts.io.config import Config
-from marstts.io.file_errors import printable_name
 from marstts.io.files import atomic_path, atomic_write, lock_folder
 from marstts.io.hash_order import hash_number
 from marstts.io.jsonl import dump_row, parse_row
+from marstts.io.reading import printable_name
 from marstts.text.normalize import normalize
 
 log = logging.getLogger(__name__)

@@ -20,8 +20,8 @@ from marstts.evaluation.testsets.packaged_voices import read_packaged_voices
 from marstts.evaluation.testsets.real_speakers import read_real_speakers
 from marstts.evaluation.testsets.seed_tts import read_seed_tts
 from marstts.evaluation.testsets.synthetic import read_synthetic, rendering_problems
-from marstts.io.file_errors import printable_name
 from marstts.io.hash_order import hash_order
+from marstts.io.reading import printable_name
 from marstts.metrics.testset import Trial, make_trials, read_testset
 
 SYNTHETIC, PACKAGED_VOICES = "synthetic", "packaged-voices"

@@ -20,9 +20,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from marstts.errors import DataError
-from marstts.io.file_errors import printable_name
 from marstts.io.hash_order import hash_order
-from marstts.io.reading import parse_object, read_text
+from marstts.io.reading import parse_object, printable_name, read_text
 from marstts.metrics.testset import Trial
 
 SPEAKERS = tuple(f"p{number:03d}" for number in range(1, 108))

@@ -10,7 +10,7 @@ from pathlib import Path
 from marstts.data.manifest import Utterance
 from marstts.errors import DataError
 from marstts.evaluation.recordings import AUDIO_SUFFIXES, LISTS, Recording, find_recordings
-from marstts.io.file_errors import printable_name
+from marstts.io.reading import printable_name
 from marstts.metrics.testset import Trial, make_trials
 
 

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from marstts.errors import DataError
 from marstts.evaluation.recordings import audio_info
-from marstts.io.file_errors import printable_name
 from marstts.io.hash_order import hash_order
-from marstts.io.reading import read_text
+from marstts.io.reading import printable_name, read_text
 from marstts.metrics.testset import Trial
 
 MIN_SECONDS, MAX_SECONDS = 4.0, 10.0

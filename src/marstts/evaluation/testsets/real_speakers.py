@@ -17,8 +17,8 @@ from marstts.data.manifest import read_manifest
 from marstts.errors import DataError
 from marstts.evaluation.recordings import Recording, find_recordings
 from marstts.evaluation.testsets.synthetic import committed_lines
-from marstts.io.file_errors import printable_name
 from marstts.io.hash_order import hash_order
+from marstts.io.reading import printable_name
 from marstts.metrics.testset import GOOD_REFERENCE_SECONDS, MIN_REFERENCE_SECONDS, Trial, trial_id
 
 SENTENCES_PER_SPEAKER = 8

@@ -10,8 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from marstts.errors import DataError
-from marstts.io.file_errors import printable_name
-from marstts.io.reading import read_text
+from marstts.io.reading import printable_name, read_text
 from marstts.metrics.testset import Trial, is_regular_file, refuse_repeated_ids, trial_id
 
 LIST = Path("en") / "meta.lst"

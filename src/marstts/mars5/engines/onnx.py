@@ -20,10 +20,10 @@ from marstts.errors import CheckpointError
 from marstts.generation.engine import refuse_nan
 from marstts.io.config import read_config
 from marstts.mars5.config import CodecLMConfig, Mars5Config, ResidualTransformerConfig
-from marstts.mars5.folder import CONFIG_FILE, check_fit, read_tokenizers
 from marstts.mars5.runtime import Floats, Ids, RunnableModels, StepInputs
-from marstts.mars5.schedule import Schedule
-from marstts.onnx.checked_graph import CheckedGraph
+from marstts.mars5.steps import Schedule
+from marstts.mars5.text import CONFIG_FILE, check_fit, read_tokenizers
+from marstts.onnx.session import CheckedGraph
 
 GRAPHS = ("ar_speaker", "ar_prompt", "ar_step", "nar_speaker", "nar_step", "nar_guided_step")
 

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from marstts.generation.engine import refuse_nan
 from marstts.mars5.ar import CodecLM, DecoderState, join_states
 from marstts.mars5.checkpoint import Models
+from marstts.mars5.diffusion import ReverseStep
 from marstts.mars5.nar import ResidualTransformer
-from marstts.mars5.reverse_step import ReverseStep
 from marstts.mars5.runtime import Floats, Ids, RunnableModels, StepInputs
-from marstts.mars5.schedule import Schedule
+from marstts.mars5.steps import Schedule
 
 
 def runnable(models: Models) -> RunnableModels:

@@ -18,9 +18,9 @@ from marstts.errors import CheckpointError
 from marstts.io.precision import WeightFormat
 from marstts.mars5.ar import CodecLM, KeyValues
 from marstts.mars5.checkpoint import Models
-from marstts.mars5.folder import AR_FILE, NAR_FILE
+from marstts.mars5.diffusion import ReverseStep
 from marstts.mars5.nar import ResidualTransformer
-from marstts.mars5.reverse_step import ReverseStep
+from marstts.mars5.text import AR_FILE, NAR_FILE
 from marstts.onnx.export import Graph, export_graphs
 
 MAX_PARAMETERS = 2**31 // 4 - 2**24
@@ -84,7 +84,7 @@ def stack(seen: tuple[KeyValues, ...]) -> tuple[Tensor, Tensor]:
 
 
 def export_graphs_of(models: Models, folder: Path, storage: WeightFormat) -> None:
-    """Write weights and graphs of both models to `folder`; parameters are rounded to `storage` in place.
+    """Write weights and graphs of both models to `text`; parameters are rounded to `storage` in place.
 
     Raises CheckpointError where a model is too large for one ONNX file.
     """

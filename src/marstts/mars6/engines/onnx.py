@@ -25,13 +25,12 @@ from onnxruntime import InferenceSession
 from marstts.errors import CheckpointError
 from marstts.generation.engine import SamplingInputs, TokenLayout, refuse_nan
 from marstts.io.config import read_config
-from marstts.io.file_errors import printable_name
+from marstts.io.reading import printable_name
 from marstts.mars6.config import NUM_SLOTS, Mars6Config
 from marstts.mars6.engines.row_caches import DecoderKVCache, Memory, attention_bias, fit_axis
 from marstts.mars6.prompt import Prompt
 from marstts.mars6.prompt_batch import PATCH_PADDING, collate
-from marstts.onnx.checked_graph import Shape, check_signature, fits
-from marstts.onnx.session import open_session
+from marstts.onnx.session import Shape, check_signature, fits, open_session
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from pathlib import Path
 from marstts.codec.base import TIMBRE
 from marstts.errors import VoiceError, did_you_mean
 from marstts.io.config import Config, read_config
-from marstts.io.file_errors import printable_name
+from marstts.io.reading import printable_name
 from marstts.synthesis.clone import clone
 from marstts.synthesis.model_session import ModelSession
 from marstts.voice import Voice

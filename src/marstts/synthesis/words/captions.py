@@ -14,8 +14,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from marstts.errors import ConfigError
-from marstts.io.file_errors import printable_name
 from marstts.io.files import write_file
+from marstts.io.reading import printable_name
 from marstts.synthesis.words.word_times import Word
 
 CAPTION_SUFFIXES = (".json", ".srt", ".vtt", ".TextGrid")

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from marstts.errors import DataError
-from marstts.io.file_errors import printable_name
-from marstts.io.reading import read_regular_file
+from marstts.io.reading import printable_name, read_regular_file
 from marstts.text.books.epub import Notes, is_epub, read_epub
 from marstts.text.books.formats import refuse_other_formats
 

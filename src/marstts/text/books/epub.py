@@ -26,8 +26,7 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
 from marstts.errors import DataError
-from marstts.io.file_errors import printable_name, printable_text
-from marstts.io.reading import open_regular
+from marstts.io.reading import open_regular, printable_name, printable_text
 from marstts.text.books.styles import Styles, sheets_in
 from marstts.text.books.xhtml import Tag, read_xhtml
 from marstts.text.tags import raised

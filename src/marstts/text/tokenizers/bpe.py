@@ -16,9 +16,8 @@ from typing import Any
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from marstts.errors import CheckpointError, DataError
-from marstts.io.file_errors import printable_name, printable_text
 from marstts.io.files import write_file
-from marstts.io.reading import parse_object, read_text
+from marstts.io.reading import parse_object, printable_name, printable_text, read_text
 
 NUM_BYTES = 256
 

@@ -15,11 +15,9 @@ from marstts.io.config import Config
 from marstts.io.precision import Precision
 from marstts.training.bounds import LearningRate, PositiveRange, Probability, Weight
 from marstts.training.codec.augmentation import AugmentationConfig
-from marstts.training.codec.f0_loss import F0Config
 from marstts.training.codec.generated_codes import GeneratedCodesConfig
-from marstts.training.codec.phone_loss import PhoneClassificationConfig
+from marstts.training.codec.losses import F0Config, PhoneClassificationConfig, SpeakerConsistencyConfig
 from marstts.training.codec.recognizer_loss import RecognizerConfig
-from marstts.training.codec.speaker_consistency import SpeakerConsistencyConfig
 from marstts.training.loop import LoopConfig
 from marstts.training.optim import ScheduleConfig
 

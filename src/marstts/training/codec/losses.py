@@ -9,13 +9,26 @@ those of the recording, so discriminators of waveforms or complex spectra have n
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Annotated, Literal, cast
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from marstts.audio.spectral import mel_filterbank
+from marstts.audio.spectral import LOG_FLOOR, hann, mel_filterbank
+from marstts.codec.mini import MIDDLE_PITCH
+from marstts.errors import ConfigError, DataError
+from marstts.io.config import Config
+from marstts.io.jsonl import Torn, read_rows
+from marstts.training.bounds import Weight
+from marstts.training.speaker.export import load_encoder
 
 RESOLUTIONS = ((2048, 160), (1024, 100), (512, 64))
 """(FFT size, mel bands); hops are a quarter of the FFT. None is so short that single pulses of a voice stand out: their
@@ -124,3 +137,224 @@ def generator_loss(discriminator: nn.Module, output: Tensor, target: Tensor) -> 
         real, fake = layer.float().chunk(2, dim=0)
         distances.append(F.l1_loss(fake, real.detach()) / (real.detach().abs().mean() + 1e-5))
     return -scores.float().chunk(2, dim=0)[1].mean(), torch.stack(distances).mean()
+
+
+# F0 loss: the codec's decoder is trained to predict the F0 of the voice, which is read from `f0.jsonl`.
+# Shapes: B batch · F spectral frames.
+
+SECONDS_PER_VALUE = 0.01
+MIN_VOICED = 3
+"""Voiced values of a recording; with fewer it has no F0 contour."""
+
+MAX_HERTZ = 1e5
+
+
+class F0Config(Config):
+    """F0 loss of the codec."""
+
+    file: str = "f0.jsonl"
+    """File next to the manifest, made by `marstts prepare f0`. Recordings that it lacks are left out."""
+
+    weight: float = Field(4.0, gt=0, allow_inf_nan=False)
+    """Weight of the F0 loss next to the spectral loss."""
+
+    unvoiced_weight: Weight = 0.03
+    """Weight of an unvoiced frame; a voiced frame has 1. There F0 is interpolated between voiced frames."""
+
+
+class F0Row(Config):
+    """One line of the file: Hertz every 10 ms, 0 where unvoiced."""
+
+    id: str
+    f0: list[Annotated[float, Field(ge=0, le=MAX_HERTZ, allow_inf_nan=False)]]
+
+
+def read_f0(path: Path) -> dict[str, NDArray[np.float32]]:
+    """The F0 of every recording by utterance id, (T,) in Hertz; DataError if the file is missing or malformed."""
+    if not path.exists():
+        raise DataError(f"{path}: no such file; make the F0 of the recordings with `marstts prepare f0`")
+    rows = read_rows(F0Row, path, torn=Torn.READ)
+    return {row.id: np.array(row.f0, dtype=np.float32) for row in rows}
+
+
+def f0_at(f0: NDArray[np.float32], times: NDArray[np.float64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """times (F,) in seconds -> Hertz (F,) without gaps, and 1 (F,) where the recording is voiced, else 0.
+
+    Gaps are interpolated linearly in octaves, and held at both ends; without voiced values all is the middle pitch.
+    """
+    voiced = np.flatnonzero(f0 > 0)
+    if len(voiced) < MIN_VOICED:
+        return np.full(len(times), MIDDLE_PITCH, np.float32), np.zeros(len(times), np.float32)
+    positions = times / SECONDS_PER_VALUE
+    hertz = 2 ** np.interp(positions, voiced, np.log2(f0[voiced]))
+    nearest = np.round(positions).astype(int)
+    is_voiced = (nearest < len(f0)) & (f0[np.minimum(nearest, len(f0) - 1)] > 0)
+    return hertz.astype(np.float32), is_voiced.astype(np.float32)
+
+
+def f0_loss(octaves: Tensor, f0: Tensor, voiced: Tensor, config: F0Config) -> Tensor:
+    """Mean smooth L1 distance in octaves of predictions about the middle pitch (B, F) and F0 (B, F) in Hertz."""
+    weights = voiced + config.unvoiced_weight
+    distances = F.smooth_l1_loss(octaves, torch.log2(f0 / MIDDLE_PITCH), reduction="none", beta=0.05)
+    return (weights * distances).sum() / weights.sum().clamp(min=1e-6)  # a batch of whispers may have no weight
+
+
+def f0_error_semitones(octaves: Tensor, f0: Tensor, voiced: Tensor) -> Tensor:
+    """Median F0 error over voiced frames, in semitones; 0 where there are none."""
+    distances = 12 * (octaves - torch.log2(f0 / MIDDLE_PITCH)).abs()[voiced > 0]
+    return distances.median() if len(distances) else octaves.new_zeros(())
+
+
+# Phone classification: a loss that makes the codec's coarse levels predict the phones of the recordings.
+# Codes that follow the phones can be predicted from text, which is MARS6's task; trained on spectra alone, the
+# coarsest level follows loudness and pitch as well. The idea is that of SpeechTokenizer (arXiv:2308.16692) and Mimi
+# (arXiv:2410.00037), with phones in place of another model's features. Shapes: B segments · L latents (46.875 Hz) · D
+# width · levels coarse to fine.
+
+PHONES = (
+    "SIL", "AA", "AE", "AH", "AO", "AW", "AY", "B", "CH", "D", "DH", "EH", "ER", "EY", "F", "G", "HH", "IH", "IY", "JH",
+    "K", "L", "M", "N", "NG", "OW", "OY", "P", "R", "S", "SH", "T", "TH", "UH", "UW", "V", "W", "Y", "Z", "ZH",
+)  # fmt: skip
+"""Silence and the 39 phones of CMUdict."""
+
+AFTER_END = -100
+"""Label of a moment after the recording; it has no loss."""
+
+PhoneAlignment = tuple[NDArray[np.float64], NDArray[np.int64]]
+"""Starts (N,) in seconds, ascending, and the phone (N,) that begins at each."""
+
+
+class PhoneClassificationConfig(Config):
+    """Phone classification from the coarse levels."""
+
+    file: str = "phones.jsonl"
+    """File next to the manifest; recordings that it lacks are left out."""
+
+    weight: float = Field(1.0, gt=0, allow_inf_nan=False)
+    """Weight of the mean cross-entropy, in nats, over the classified levels."""
+
+    levels: int = Field(2, gt=0)
+    """Number of levels, from the coarsest: the first alone, the sum of the first two, …"""
+
+    width: int = Field(256, gt=0, le=2**14)
+    """Hidden units of each level's classifier."""
+
+
+class PhoneClassifier(nn.Module):
+    """Classifiers of the phone at each latent. Each sees the time of one code, and no context.
+
+    One classifier reads the encoder's output before quantization, which makes it follow the phones sooner. The others
+    read the first level, the sum of the first two levels, …
+    """
+
+    def __init__(self, latent_width: int, strides: Sequence[int], config: PhoneClassificationConfig) -> None:
+        super().__init__()
+        self.strides = (1, *strides[: config.levels])
+        self.heads = nn.ModuleList(
+            nn.Sequential(
+                nn.Linear(latent_width, config.width), nn.GELU(), nn.Linear(config.width, stride * len(PHONES))
+            )
+            for stride in self.strides
+        )
+
+    def forward(self, latents: Tensor, levels: Sequence[Tensor], labels: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """latents and each level (B, D, L), labels (B, L) -> (mean cross-entropy (), phone accuracies ()).
+
+        Accuracies are of the encoder's output, then of each classified level.
+        """
+        inputs = [latents, *accumulate(levels)]
+        losses, correct = [], []
+        known = labels != AFTER_END
+        num_known = known.sum().clamp(min=1)  # a batch may have no phone labels at all
+        for stride, head, features in zip(self.strides, self.heads, inputs, strict=False):
+            logits = head(features[:, :, ::stride].transpose(1, 2)).float().reshape(len(labels), -1, len(PHONES))
+            total = F.cross_entropy(
+                logits.flatten(0, 1), labels.flatten(), ignore_index=AFTER_END, reduction="sum"
+            )  # fmt: skip
+            losses.append(total / num_known)
+            correct.append((logits.argmax(dim=2) == labels)[known].float().sum() / num_known)
+        return torch.stack(losses).mean(), correct
+
+
+Seconds = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class PhoneRow(Config):
+    """One line of the file: phones with their starts and lengths in seconds."""
+
+    id: str
+    phones: list[tuple[Literal[PHONES], Seconds, Seconds]]  # type: ignore[valid-type]
+
+
+def read_phone_alignments(path: Path) -> dict[str, PhoneAlignment]:
+    """The phone alignment of every recording by utterance id; DataError if the file is missing or malformed."""
+    if not path.exists():
+        raise DataError(f"{path}: no such file; align the phones with `marstts prepare phone-alignments`")
+    alignments = {}
+    for row in read_rows(PhoneRow, path, torn=Torn.READ):
+        starts = np.array([start for _, start, _ in row.phones], dtype=np.float64)
+        phones = np.array([PHONES.index(phone) for phone, _, _ in row.phones], dtype=np.int64)
+        alignments[row.id] = (starts, phones)
+    return alignments
+
+
+def phone_ids_at(alignment: PhoneAlignment, times: NDArray[np.float64]) -> NDArray[np.int64]:
+    """times (L,) in seconds -> index (L,) of the phone at each; silence before the first one, and without phones."""
+    starts, phones = alignment
+    if not len(phones):
+        return np.full(len(times), PHONES.index("SIL"))
+    index = np.searchsorted(starts, times, side="right") - 1
+    return np.where(index < 0, PHONES.index("SIL"), phones[np.maximum(index, 0)])
+
+
+# Speaker consistency loss: the output should have the speaker embedding of its target.
+# After YourTTS (arXiv:2112.02418), whose loss compares with the target, too. Shapes: B batch · N samples · M mel
+# bands · T frames · E embedding size.
+
+SMALL_POWER = 1e-10
+"""Keeps the gradient of a magnitude finite; it is the square of the smallest mel magnitude."""
+
+
+class SpeakerConsistencyConfig(Config):
+    """Speaker consistency loss: one minus the cosine of the embeddings of output and target."""
+
+    encoder: str = Field(min_length=1)
+    """Folder of an identity encoder: a run of `marstts train speaker`, or an exported one."""
+
+    weight: Weight = 1.0
+
+
+class SpeakerConsistencyLoss(nn.Module):
+    """One minus the cosine of the identity embeddings of two waveforms; the encoder is not trained."""
+
+    window: Tensor
+    basis: Tensor
+
+    def __init__(self, config: SpeakerConsistencyConfig, sample_rate: int) -> None:
+        super().__init__()
+        self.encoder = load_encoder(Path(config.encoder)).requires_grad_(False)
+        sizes = self.encoder.config
+        if sizes.sample_rate != sample_rate:
+            raise ConfigError(
+                f"{config.encoder}: this encoder reads {sizes.sample_rate} Hz, but the codec has {sample_rate} Hz"
+            )
+        basis = mel_filterbank(sizes.sample_rate, sizes.fft_size, sizes.num_mels)
+        self.register_buffer("basis", torch.from_numpy(basis), persistent=False)
+        self.register_buffer("window", torch.from_numpy(hann(sizes.fft_size).copy()), persistent=False)
+
+    def forward(self, output: Tensor, target: Tensor) -> Tensor:
+        """output (B, N), target (B, N) -> the mean over the batch."""
+        with torch.no_grad():
+            wanted = self.embed(target)
+        return 1 - (self.embed(output) * wanted).sum(dim=1).mean()
+
+    def embed(self, samples: Tensor) -> Tensor:
+        """samples (B, N) -> embeddings (B, E) of unit length."""
+        sizes = self.encoder.config
+        with torch.autocast(samples.device.type, enabled=False):
+            spectrum = torch.stft(
+                samples.float(), sizes.fft_size, sizes.hop, window=self.window, pad_mode="reflect", return_complex=True
+            )
+            magnitudes = torch.sqrt(spectrum.real**2 + spectrum.imag**2 + SMALL_POWER)
+            log_mel = torch.log(torch.clamp(self.basis @ magnitudes, min=LOG_FLOOR))
+        return cast(Tensor, self.encoder(log_mel))

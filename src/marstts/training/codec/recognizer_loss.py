@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from marstts.errors import CheckpointError, require
 from marstts.io.config import Config
-from marstts.io.file_errors import printable_name
+from marstts.io.reading import printable_name
 from marstts.training.bounds import Weight
 
 WHISPER_RATE, FFT_SIZE, HOP, NUM_MELS = 16000, 400, 160, 80

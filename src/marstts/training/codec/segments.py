@@ -23,8 +23,7 @@ from marstts.data.manifest import Utterance, read_manifest
 from marstts.errors import AudioError, ConfigError, DataError
 from marstts.training.codec.augmentation import augment_waveform
 from marstts.training.codec.config import CodecTrainingConfig
-from marstts.training.codec.f0_loss import f0_at, read_f0
-from marstts.training.codec.phone_loss import AFTER_END, PhoneAlignment, phone_ids_at, read_phone_alignments
+from marstts.training.codec.losses import AFTER_END, PhoneAlignment, f0_at, phone_ids_at, read_f0, read_phone_alignments
 from marstts.training.run_log import CorruptFileLog
 
 MAX_VALIDATION_SEGMENTS = 96

@@ -31,15 +31,22 @@ from marstts.training.codec.config import (
     CodecTrainingConfig,
     Stage,
 )
-from marstts.training.codec.export import CONFIG_FILE, load_codec
-from marstts.training.codec.f0_loss import f0_error_semitones, f0_loss
+from marstts.training.codec.export import CONFIG_FILE, load_codec, scale_timbre_contrast
 from marstts.training.codec.generated_codes import GeneratedCodes
-from marstts.training.codec.losses import Discriminators, SpectralLoss, crops, discriminator_loss, generator_loss
-from marstts.training.codec.phone_loss import AFTER_END, PhoneClassifier
+from marstts.training.codec.losses import (
+    AFTER_END,
+    Discriminators,
+    PhoneClassifier,
+    SpeakerConsistencyLoss,
+    SpectralLoss,
+    crops,
+    discriminator_loss,
+    f0_error_semitones,
+    f0_loss,
+    generator_loss,
+)
 from marstts.training.codec.recognizer_loss import RecognizerLoss
 from marstts.training.codec.segments import Manifests, SegmentBatch, Segments
-from marstts.training.codec.speaker_consistency import SpeakerConsistencyLoss
-from marstts.training.codec.timbre_contrast import scale_timbre_contrast
 from marstts.training.distributed import pick_device, require_one_process
 from marstts.training.optim import learning_rate, minimize
 from marstts.training.run_log import CORRUPT_FILE

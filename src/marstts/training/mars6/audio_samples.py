@@ -14,9 +14,9 @@ from marstts.codec.base import Codec
 from marstts.data.batching import TrainingItem
 from marstts.generation.loop import generate
 from marstts.generation.request import Limits, SamplingConfig
+from marstts.mars6.config import unpatchify
 from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.model import Mars6
-from marstts.mars6.patches import unpatchify
 from marstts.mars6.prompt import Prompt
 from marstts.training.mars6.batches import Collator
 

@@ -20,8 +20,7 @@ from torch import Tensor
 
 from marstts.data.batching import TrainingItem
 from marstts.data.corpus import Corpus
-from marstts.mars6.config import Mars6Config
-from marstts.mars6.patches import eos_patch, patchify
+from marstts.mars6.config import Mars6Config, eos_patch, patchify
 from marstts.mars6.prompt import QUALITY_RATES, prompt_string
 from marstts.text.tokenizers.bpe import BPE
 from marstts.training.bounds import step_seed

@@ -43,7 +43,7 @@ from marstts.training.mars6.take_validation import (
 )
 from marstts.training.mars6.task import PretrainTask
 from marstts.training.optim import OptimizerConfig, Schedule
-from marstts.training.valid_corpus import load_valid_corpus
+from marstts.training.run_log import load_valid_corpus
 
 UNKNOWN_LICENSE = "unknown"
 """License of recordings that stay where they are."""

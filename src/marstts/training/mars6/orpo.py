@@ -30,10 +30,9 @@ from marstts.data.pairs import Pair
 from marstts.io.config import Config, write_config
 from marstts.io.precision import Precision, autocast
 from marstts.io.provenance import extend_provenance
-from marstts.mars6.config import Conditioning, Mars6Config
+from marstts.mars6.config import Conditioning, Mars6Config, eos_patch, patchify
 from marstts.mars6.model import Mars6
 from marstts.mars6.objective import FluxConfig, flux_loss, level_targets, previous_codes
-from marstts.mars6.patches import eos_patch, patchify
 from marstts.mars6.prompt import prompt_string
 from marstts.text.tokenizers.bpe import BPE
 from marstts.training.bounds import Weight
