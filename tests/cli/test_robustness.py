@@ -25,7 +25,7 @@ from marstts.cli.main import app
 from marstts.cli.speak import speak_at_once
 from marstts.errors import AudioError, CheckpointError
 from marstts.io import files
-from marstts.io.files import atomic_folder, lock_folder
+from marstts.io.files import lock_folder
 from marstts.synthesis.loading import load
 from marstts.text.tokenizers.bpe import BPE
 from marstts.weights import pretrained
@@ -187,17 +187,6 @@ def test_a_second_batch_in_one_folder_is_refused(reference_file: Path) -> None:
     with lock_folder("out", AudioError):
         assert "another process is working in this folder" in sentence_of(marstts(*words))
     assert marstts(*words).exit_code == 0
-
-
-def test_a_second_writer_of_one_bundle_is_refused(tmp_path: Path) -> None:
-    with atomic_folder(tmp_path / "bundle", replace=lambda old: True, kind=CheckpointError) as first:
-        (first / "a").write_text("first")
-        with (
-            pytest.raises(CheckpointError, match="another process is writing this folder"),
-            atomic_folder(tmp_path / "bundle", replace=lambda old: True, kind=CheckpointError),
-        ):
-            pass
-    assert (tmp_path / "bundle" / "a").read_text() == "first" and len(list(tmp_path.iterdir())) == 1
 
 
 def test_a_vocabulary_on_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

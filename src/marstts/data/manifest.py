@@ -21,7 +21,7 @@ from marstts import audio
 from marstts.audio import Waveform
 from marstts.errors import DataError
 from marstts.io.files import atomic_path
-from marstts.io.jsonl import MAX_COMPLAINTS, Torn, dump_row, parse_row, read_rows, scan_rows, write_rows
+from marstts.io.jsonl import MAX_COMPLAINTS, Scanned, dump_row, parse_row, read_rows, scan_rows, write_rows
 from marstts.io.reading import printable_name
 
 SPLITS = ("train", "validation", "test")
@@ -91,24 +91,6 @@ class Utterance:
     """Second at which the utterance begins in a longer file; None where the utterance is the whole file."""
 
 
-@dataclass(frozen=True)
-class ManifestLine:
-    """One line of a manifest as `scan_manifest` finds it."""
-
-    number: int
-    """Line number, from 1."""
-
-    first_byte: int
-    last_byte: int
-    """Byte offsets of this line and of the next one."""
-
-    utterance: Utterance | None
-    """The utterance; None for an invalid line."""
-
-    problem: str
-    """The reason why the line is invalid; empty for a valid one."""
-
-
 def read_manifest(path: Path) -> list[Utterance]:
     """All utterances in file order; DataError naming the file and all invalid or duplicate lines.
 
@@ -125,10 +107,10 @@ def read_chosen(path: Path, wanted: Callable[[Utterance], bool]) -> list[Utteran
     chosen: list[Utterance] = []
     problems: list[str] = []
     for line in scan_manifest(path):
-        if line.utterance is None:
+        if line.row is None:
             problems.append(f"line {line.number}: {line.problem}")
-        elif wanted(line.utterance):
-            chosen.append(line.utterance)
+        elif wanted(line.row):
+            chosen.append(line.row)
     if problems:
         more = f"; and {len(problems) - MAX_COMPLAINTS} more" if len(problems) > MAX_COMPLAINTS else ""
         raise DataError(f"{printable_name(path)}: {'; '.join(problems[:MAX_COMPLAINTS])}{more}")
@@ -166,18 +148,12 @@ def check_whole_file(utterance: Utterance) -> Utterance:
     return utterance
 
 
-def scan_manifest(path: Path) -> Iterator[ManifestLine]:
+def scan_manifest(path: Path) -> Iterator[Scanned[Utterance]]:
     """Every line that is not blank, with the reason if it is invalid: malformed, or an id that was used before.
 
     The first of two equal ids is valid. Only the ids are held in memory. DataError only where the file cannot be read.
     """
-    for line in scan_rows(Utterance, path, unique=("id",)):
-        yield ManifestLine(line.number, line.first_byte, line.last_byte, line.row, line.problem)
-
-
-def read_finished(path: Path) -> list[Utterance]:
-    """The utterances of a manifest that another process may still append to; an unfinished last line is dropped."""
-    return read_rows(Utterance, path, unique=("id",), torn=Torn.DROP) if path.is_file() else []
+    return scan_rows(Utterance, path, unique=("id",))
 
 
 def read_recording(utterance: Utterance, folder: Path) -> Waveform:

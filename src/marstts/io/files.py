@@ -39,19 +39,18 @@ def atomic_path(path: Path | str, kind: type[MarsError] = FileError) -> Iterator
     On any error, what lay at `path` stays. Missing parent folders are made. A link's target is replaced, not the link.
     A device or pipe that exists at `path` is given as it is. Raises `kind` where the disk is full or read-only.
     """
-    final = Path(path)
-    with os_errors(final, kind=kind):
-        final, special = _resolve_target(final, kind)
-    if special:
-        with _disk_errors(final, final.parent, kind):
+    with os_errors(path, kind=kind):
+        final, is_special = _resolve_target(Path(path), kind)
+    if is_special:
+        with _disk_errors(final, kind):
             yield final
         return
     with os_errors(final, kind=kind):
-        temporary, claim = _make_temporary(final, _make_file)
+        temporary, claim = _make_temporary(final, is_folder=False)
     try:
-        with _disk_errors(final, final.parent, kind):
+        with _disk_errors(final, kind):
             yield temporary
-            _finish(temporary, final, claim)
+            _finish(temporary, final, os.fstat(claim).st_mode)
     finally:
         with suppress(OSError):
             temporary.unlink()
@@ -86,18 +85,18 @@ def growing_path(path: Path | str, kind: type[MarsError] = FileError) -> Iterato
     pipe that exists at `path` is given as it is. Raises `kind` where another living process is writing the same file.
     """
     with os_errors(path, kind=kind):
-        final, special = _resolve_target(Path(path), kind)
-    if special:
-        with _disk_errors(final, final.parent, kind), _open_pipe(final):
+        final, is_special = _resolve_target(Path(path), kind)
+    if is_special:
+        with _disk_errors(final, kind), _open_for_writing(final):  # held open, so that a pipe is not closed early
             yield final
         return
     partial = partial_path(final)
     with claim_file(partial, kind) as claim:
         try:
-            with _disk_errors(final, final.parent, kind):
+            with _disk_errors(final, kind):
                 os.ftruncate(claim, 0)
                 yield partial
-                _finish(partial, final, claim)
+                _finish(partial, final, os.fstat(claim).st_mode)
         finally:
             with suppress(OSError):
                 if os.path.samestat(partial.stat(), os.fstat(claim)) and os.fstat(claim).st_size == 0:
@@ -128,9 +127,8 @@ def atomic_folder(
 ) -> Iterator[Path]:
     """A new, empty folder next to `path` that becomes `path` when the body ends; on errors, everything stays.
 
-    A folder that exists at `path` is replaced if it is empty or `replace(path)` is true, else `kind` is raised first,
-    as it is where another living process is writing the same folder.
-    The two folders are exchanged in one step on Linux; elsewhere the old one is renamed before the new one.
+    A folder that exists at `path` is replaced if it is empty or `replace(path)` is true, else `kind` is raised first.
+    It is renamed to `.NAME.….old` before the new one takes its place, and then removed.
     """
     final = Path(path)
     with os_errors(final, kind=kind):
@@ -142,17 +140,19 @@ def atomic_folder(
                 f"{printable_name(final)}: this folder holds other files, which would be lost; give another folder"
             )
         final.parent.mkdir(parents=True, exist_ok=True)
-        temporary, claim = _make_temporary(final, _make_folder)
+        temporary, claim = _make_temporary(final, is_folder=True)
     try:
-        if len(_temporaries(final)) > 1:  # those of dead processes were removed
-            raise kind(f"{printable_name(final)}: another process is writing this folder; wait until it ends")
-        with _disk_errors(final, final.parent, kind):
+        with _disk_errors(final, kind):
             yield temporary
             for file in sorted(temporary.rglob("*")):
                 _sync(file)
             _sync(temporary)
-            _swap_folders(temporary, final)
+            old = final.with_name(f".{final.name}.{uuid.uuid4().hex[:8]}.old")
+            if final.is_dir():
+                os.replace(final, old)
+            os.replace(temporary, final)
             _sync(final.parent)
+            shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         os.close(claim)
@@ -161,8 +161,6 @@ def atomic_folder(
 def _resolve_target(path: Path, kind: type[MarsError]) -> tuple[Path, bool]:
     """The file to replace, and whether it is a device or pipe to write into; makes the parent folder."""
     target = Path(os.path.realpath(path)) if path.is_symlink() else path
-    if path.is_symlink() and target.is_symlink():
-        raise OSError(errno.ELOOP, "loop")
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         mode = path.stat().st_mode  # of `path`: /dev/stdout resolves to a name that cannot be opened
@@ -174,14 +172,14 @@ def _resolve_target(path: Path, kind: type[MarsError]) -> tuple[Path, bool]:
 
 
 @contextmanager
-def _disk_errors(path: Path, folder: Path, kind: type[MarsError]) -> Iterator[None]:
+def _disk_errors(path: Path, kind: type[MarsError]) -> Iterator[None]:
     """Rephrase errors of the disk or of this module's temporary paths; other errors of the body pass."""
     try:
         yield
     except MarsError:
         raise
     except Exception as error:
-        problem = disk_problem(error, folder)
+        problem = disk_problem(error, path.parent)
         if problem is None and isinstance(error, OSError) and _is_about(error, path):
             problem = describe_os_error(error)
         if problem is None:
@@ -194,39 +192,22 @@ def _is_about(error: OSError, path: Path) -> bool:
     return any(name == path.name or ".partial" in name for name in names)
 
 
-def _make_temporary(final: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
-    """A new temporary file or folder next to `final`, and the descriptor that marks it as in use while it is open.
+def _make_temporary(final: Path, *, is_folder: bool) -> tuple[Path, int]:
+    """A new temporary file or folder next to `final`, and the descriptor whose lock marks it as in use.
 
-    What a killed process left behind for the same `final` is removed.
+    What killed processes left behind for the same `final` is removed.
     """
-    for leftover in _temporaries(final):
+    stem = os.fsdecode(os.fsencode(final.name)[:150])
+    for leftover in final.parent.glob(f".{glob.escape(stem)}.*.partial*"):
         _remove_abandoned(leftover)
-    for _ in range(10):
-        path = final.with_name(f".{_stem(final)}.{uuid.uuid4().hex[:8]}.partial{final.suffix[:20]}")
-        claim = make(path)
-        _lock(claim)
-        if path.exists():  # no other process took it for abandoned before it was locked
-            return path, claim
-        os.close(claim)
-    raise OSError(errno.EEXIST, "temporary files vanish")
-
-
-def _temporaries(final: Path) -> list[Path]:
-    """Temporary files and folders for `final`, of living and of killed processes."""
-    return list(final.parent.glob(f".{glob.escape(_stem(final))}.*.partial*"))
-
-
-def _stem(final: Path) -> str:
-    return os.fsdecode(os.fsencode(final.name)[:150])
-
-
-def _make_file(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
-
-
-def _make_folder(path: Path) -> int:
-    path.mkdir()
-    return os.open(path if fcntl else os.devnull, os.O_RDONLY)
+    path = final.with_name(f".{stem}.{uuid.uuid4().hex[:8]}.partial{final.suffix[:20]}")
+    if is_folder:
+        path.mkdir()
+        claim = os.open(path if fcntl else os.devnull, os.O_RDONLY)
+    else:
+        claim = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+    _lock(claim)
+    return path, claim
 
 
 def _lock(descriptor: int) -> bool:
@@ -248,7 +229,7 @@ def _remove_abandoned(path: Path) -> None:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             if _lock(descriptor):
-                shutil.rmtree(path) if stat.S_ISDIR(os.fstat(descriptor).st_mode) else path.unlink()
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
         finally:
             os.close(descriptor)
 
@@ -262,20 +243,10 @@ def _open_for_writing(path: Path) -> BinaryIO:
     return os.fdopen(descriptor, "wb")
 
 
-@contextmanager
-def _open_pipe(path: Path) -> Iterator[None]:
-    """Hold a pipe open while the body writes to it; OSError where no process reads from it, instead of a wait."""
-    if not stat.S_ISFIFO(path.stat().st_mode):
-        yield
-        return
-    with _open_for_writing(path):
-        yield
-
-
-def _finish(temporary: Path, final: Path, claim: int) -> None:
-    """Move a complete file to its path, with the permissions of the file that it replaces or of a new file."""
+def _finish(temporary: Path, final: Path, mode: int) -> None:
+    """Move a complete file to its path, with the permissions of the file that it replaces, or else those of `mode`."""
     _sync(temporary)
-    temporary.chmod(stat.S_IMODE((final.stat() if final.exists() else os.fstat(claim)).st_mode))
+    temporary.chmod(stat.S_IMODE(final.stat().st_mode if final.exists() else mode))
     os.replace(temporary, final)
     _sync(final.parent)
 
@@ -295,29 +266,6 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _swap_folders(new: Path, final: Path) -> None:
-    """Move `new` to `final`; the folder that was there, if any, is removed."""
-    if not final.is_dir():
-        os.replace(new, final)
-        return
-    if not _exchange(new, final):
-        old = final.with_name(f".{final.name}.{uuid.uuid4().hex[:8]}.partial")
-        os.replace(final, old)
-        os.replace(new, final)
-        shutil.rmtree(old, ignore_errors=True)
-
-
-def _exchange(one: Path, other: Path) -> bool:
-    """Exchange two folders' names in one step (Linux: renameat2); False where the system cannot."""
-    if not sys.platform.startswith("linux"):
-        return False
-    import ctypes
-
-    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    at_cwd, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE of <fcntl.h> and <linux/fs.h>
-    return rename is not None and rename(at_cwd, os.fsencode(one), at_cwd, os.fsencode(other), exchange) == 0
-
-
 @contextmanager
 def lock_folder(folder: Path | str, kind: type[MarsError] = FileError) -> Iterator[None]:
     """Keep other processes out of a folder while the body runs; makes the folder if it is missing.
@@ -329,8 +277,6 @@ def lock_folder(folder: Path | str, kind: type[MarsError] = FileError) -> Iterat
     path = Path(folder)
     with os_errors(path, "be locked", kind):
         path.mkdir(parents=True, exist_ok=True)
-        if (path / LOCK_FILE).is_symlink():  # older versions of the library empty the file that it points to
-            raise OSError(errno.ELOOP, "a link")
         lock = FileLock(path / LOCK_FILE)
         try:
             lock.acquire(timeout=0)

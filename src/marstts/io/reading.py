@@ -8,7 +8,6 @@ allocated for them.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 import shutil
@@ -24,9 +23,6 @@ from marstts.errors import FileError, MarsError
 
 CHUNK_BYTES = 2**20
 """Bytes read at once where a file has more than the system says."""
-
-LARGE_EXPONENT = re.compile(r"[eE]\+?\d{3}")
-"""Text without which no number is infinite."""
 
 
 def open_regular(path: Path | str, max_bytes: int, kind: type[MarsError] = FileError) -> BinaryIO:
@@ -113,12 +109,9 @@ def parse_json(text: str, name: str, kind: type[MarsError] = FileError) -> Any:
     surrogates), and numbers that are not finite.
     """
     try:
-        value = from_json(text.encode("utf-8"), allow_inf_nan=False)
-        if LARGE_EXPONENT.search(text):
-            json.dumps(value, allow_nan=False)
+        return from_json(text.encode("utf-8"), allow_inf_nan=False)
     except ValueError as error:
         raise kind(f"{name}: expected JSON, but {error}") from error
-    return value
 
 
 def parse_object(text: str, name: str, kind: type[MarsError] = FileError) -> dict[str, Any]:
@@ -137,26 +130,8 @@ _WORDS = {list: "a list", str: "a text", int: "a number", float: "a number", boo
 MAX_NAME = 200
 """Characters of a name that are printed."""
 
-PROBLEMS = {
-    errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "the disk quota is used up",
-    errno.EFBIG: "the file would be larger than the system allows",
-    errno.EROFS: "the disk is read-only",
-    errno.EACCES: "permission denied",
-    errno.EPERM: "permission denied",
-    errno.EIO: "the disk reports an input/output error",
-    errno.ENOENT: "no such file or folder",
-    errno.ENOTDIR: "part of the path is a file, not a folder",
-    errno.EISDIR: "this is a folder",
-    errno.EEXIST: "a file of this name is in the way",
-    errno.ELOOP: "its symbolic links form a loop",
-    errno.ENAMETOOLONG: "the name is too long",
-    errno.ENXIO: "no process reads from this pipe",
-    errno.EMFILE: "too many files are open",
-    errno.ENFILE: "too many files are open",
-    errno.ENOMEM: "there is not enough memory",
-    errno.EAGAIN: "the system has too many processes or too little memory",
-}
+PROBLEMS = {errno.ENOSPC: "the disk is full", errno.ENXIO: "no process reads from this pipe"}
+"""Sentences that are clearer than the system's."""
 
 DISK_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO})
 """Error numbers for which the disk, not the caller, is the cause."""
@@ -201,7 +176,7 @@ def disk_problem(error: BaseException, folder: Path) -> str | None:
         return describe_os_error(error) if error.errno in DISK_ERRNOS else None
     found = _RUST_ERRNO.search(str(error))
     if found and int(found[1]) in DISK_ERRNOS:
-        return PROBLEMS[int(found[1])]
+        return describe_os_error(OSError(int(found[1]), os.strerror(int(found[1]))))
     with suppress(OSError):
         if isinstance(error, (OSError, RuntimeError)) and shutil.disk_usage(folder).free < _FULL_BYTES:
             return PROBLEMS[errno.ENOSPC]

@@ -15,13 +15,8 @@ from marstts.mars6.config import Mars6Config
 from marstts.mars6.model import Mars6
 from marstts.mars6.objective import ObjectiveConfig, next_token_loss
 from marstts.nn import attention
-from marstts.training.mars6.cost_estimate import (
-    EstimateConfig,
-    activation_bytes,
-    estimate_cost,
-    num_parameters,
-    row_flops,
-)
+from marstts.training.mars6.cost_estimate import activation_bytes, estimate_cost, num_parameters, row_flops
+from marstts.training.mars6.cost_settings import EstimateConfig
 
 ROWS, TEXT, PATCHES = 3, 29, 41
 TOY = Mars6Config(

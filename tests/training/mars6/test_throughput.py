@@ -7,7 +7,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from marstts.io.precision import Precision
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.model import Mars6
-from marstts.training.mars6.cost_estimate import TRAINING_PASSES, forward_flops, measured_peak
+from marstts.training.mars6.throughput import TRAINING_PASSES, forward_flops, measured_peak
 
 
 @pytest.mark.parametrize("conditioning", ["two_slots", "fused"])

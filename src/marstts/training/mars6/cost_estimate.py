@@ -1,24 +1,21 @@
 """The cost of a training: tokens, steps, operations, hours, disk and memory, each with its formula.
 
-Upstream: `cost_estimate`, `throughput.forward_flops`, sizes of the model.  Downstream: `marstts estimate`.
+Upstream: `cost_settings`, `throughput.forward_flops`, sizes of the model.  Downstream: `marstts estimate`.
 Nothing is measured in here.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass
 
 import torch
-from pydantic import Field
-from torch import Tensor
 
 from marstts.codec.base import CodecSpec
-from marstts.io.config import Config
-from marstts.io.precision import Precision
-from marstts.mars6.config import Conditioning, Mars6Config
+from marstts.mars6.config import Mars6Config
 from marstts.mars6.model import Mars6
+from marstts.training.mars6.cost_settings import EstimateConfig
+from marstts.training.mars6.throughput import TRAINING_PASSES, forward_flops
 
 GB, TERA = 1e9, 1e12
 
@@ -224,134 +221,3 @@ def activation_bytes(model: Mars6Config, slots: int, patches: int) -> float:
     encoder = slots * model.encoder_layers * self_bytes * width
     per_patch = (model.global_layers * cross_bytes + model.patch_size * model.local_layers * self_bytes) * width
     return encoder + patches * (per_patch + model.patch_size * (model.codebook_size + 1) * LOGIT_BYTES)
-
-
-# Settings of `marstts estimate`: the corpus, the steps, the GPUs. Importing this module needs no PyTorch.
-# Model FLOPs utilization follows from no formula: `ASSUMED_MFU` and `ASSUMED_OVERHEAD_MS` are assumptions, to be
-# replaced by the values of a run's log.
-
-ASSUMED_MFU = 0.2
-"""Ratio of a device's peak that the model makes use of. Small models reach less than large ones."""
-
-ASSUMED_OVERHEAD_MS = 20.0
-"""Milliseconds of a step whatever its batch: starting some thousand kernels, the optimizer, averaging gradients."""
-
-ASSUMED_TOKENIZE_THROUGHPUT = 150.0
-"""Seconds of audio that a GPU tokenizes in a second: half of what one CPU thread decodes, resamples and levels."""
-
-ASSUMED_MINING_THROUGHPUT = 5.0
-"""Seconds of speech that a process generates in a second, and as many that it scores."""
-
-
-@dataclass(frozen=True)
-class Gpu:
-    """A GPU by its data sheet."""
-
-    tflops: float
-    """10^12 operations a second: dense matrix products in bf16 (fp16 where there is no bf16), no sparsity."""
-
-    memory_gb: float
-
-
-GPUS = {
-    "h200": Gpu(989, 141),
-    "h100": Gpu(989, 80),
-    "h100-pcie": Gpu(756, 80),
-    "a100": Gpu(312, 80),
-    "a100-40": Gpu(312, 40),
-    "l40s": Gpu(362, 48),
-    "l4": Gpu(121, 24),
-    "a10": Gpu(125, 24),
-    "rtx4090": Gpu(165, 24),
-    "rtx3090": Gpu(71, 24),
-    "v100": Gpu(125, 32),
-    "t4": Gpu(65, 16),
-}
-
-
-class EstimateConfig(Config):
-    """The training whose cost is estimated. Defaults are the paper's (MARS6, Sec. V-A)."""
-
-    hours: float = Field(46_000.0, gt=0.0, le=1e12)
-    """Hours of speech in the corpus."""
-
-    seconds_per_utterance: float = Field(12.0, gt=0.0, le=1e6)
-    """Mean length of a recording."""
-
-    steps: int = Field(2_000_000, gt=0, le=10**12)
-    batch_size: int = Field(96, gt=0, le=10**9)
-    """Utterances of a step, on all GPUs together."""
-
-    gpus: int = Field(1, gt=0, le=10**9)
-    tflops: float = Field(989.0, gt=0.0, le=1e9)
-    """Peak of one GPU, 10^12 operations a second."""
-
-    mfu: float = Field(ASSUMED_MFU, gt=0.0, le=1.0)
-    """Model FLOPs utilization while the matrix products run."""
-
-    overhead_ms: float = Field(ASSUMED_OVERHEAD_MS, ge=0.0, le=1e9)
-    """Milliseconds of a step in which they do not run."""
-
-    throughput: float | None = Field(None, gt=0.0, le=1e12)
-    """Seconds of audio per second and GPU, from a run's log; where given, it decides the hours."""
-
-    corpus_rate: int = Field(16_000, gt=0, le=10**6)
-    """Sample rate (Hz) of the recordings on disk."""
-
-    tokenize_throughput: float = Field(ASSUMED_TOKENIZE_THROUGHPUT, gt=0.0, le=1e9)
-    """Seconds of audio that a GPU tokenizes in a second."""
-
-    cycles: int = Field(20_000, ge=0, le=10**12)
-    """Cycles that are mined for preference training."""
-
-    mining_workers: int = Field(16, gt=0, le=10**9)
-    """Processes that generate and score takes."""
-
-    mining_throughput: float = Field(ASSUMED_MINING_THROUGHPUT, gt=0.0, le=1e9)
-    """Seconds of speech that such a process generates in a second, and as many that it scores."""
-
-
-# Model FLOPs utilization (MFU): floating-point operations by formula, and the peak of a device.
-# A multiplication with its addition counts as two operations; norms, activations, softmax and padding are left out.
-# Shapes: B batch · S text tokens · T patches · D width.
-
-TRAINING_PASSES = 3
-"""A backward pass costs twice the forward one."""
-
-SPEAKER_SLOTS = 2
-
-
-def forward_flops(config: Mars6Config, text_lengths: Tensor, patch_lengths: Tensor) -> float:
-    """Operations of a forward pass over rows of text_lengths (B,) tokens and patch_lengths (B,) patches."""
-    width, inner = config.width, config.feed_forward_factor * config.width
-    slots, patches = (text_lengths + SPEAKER_SLOTS).double(), patch_lengths.double()  # (B,)
-    feed_forward, attention = 2 * width * inner, 4 * width * width  # multiplications per token
-    encoder = config.encoder_layers * (slots * (attention + feed_forward) + 2 * width * slots * slots)
-    per_patch = attention + 2 * width * width + feed_forward  # of cross-attention only queries and output
-    memory = 2 * width * width * slots + 2 * width * patches * slots
-    global_decoder = config.global_layers * (patches * per_patch + 2 * width * patches * patches + memory)
-    positions = config.patch_size
-    local = config.local_layers * (positions * (attention + feed_forward) + 2 * width * positions * positions)
-    ends = width * width + positions * width * (config.codebook_size + 1)  # local input and logits
-    embedding = (patches - 1) * positions * config.patch_token_width * width
-    total = encoder + global_decoder + patches * (local + ends) + embedding
-    return 2 * float((total + speaker_multiplications(config)).sum())
-
-
-def speaker_multiplications(config: Mars6Config) -> int:
-    """Multiplications of the input layers of the speaker embeddings, per row."""
-    half, width = config.width // 2, config.width
-    projections = half * (config.identity_size + config.style_size) + 4 * half * width
-    return projections + (2 * width * width if config.conditioning is Conditioning.FUSED else 0)
-
-
-def measured_peak(device: torch.device, precision: Precision, size: int = 1024, rounds: int = 4) -> float:
-    """Operations per second in a product of square matrices: what the device reaches when nothing else matters."""
-    dtype = torch.bfloat16 if precision is Precision.BF16 else torch.float32
-    matrix = torch.ones(size, size, device=device, dtype=dtype)
-    fastest = float("inf")
-    for _ in range(rounds):
-        started = time.monotonic()
-        float((matrix @ matrix)[0, 0])  # reading the result waits for it
-        fastest = min(fastest, time.monotonic() - started)
-    return 2 * size**3 / fastest

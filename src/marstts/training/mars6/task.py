@@ -41,9 +41,9 @@ from marstts.training.distributed import (
 from marstts.training.mars6.audio_samples import write_audio_samples
 from marstts.training.mars6.batches import Collator, Prefetcher, PretrainBatch, corrupt_tokens
 from marstts.training.mars6.config import PretrainConfig
-from marstts.training.mars6.cost_estimate import TRAINING_PASSES, forward_flops, measured_peak
 from marstts.training.mars6.guidance_distillation import distillation_loss, guided_probs
 from marstts.training.mars6.run_folder import EMA, MODEL, TEACHER, spoken_text
+from marstts.training.mars6.throughput import TRAINING_PASSES, forward_flops, measured_peak
 from marstts.training.optim import learning_rate, make_ema, make_optimizer, optimizer_step, update_ema
 
 

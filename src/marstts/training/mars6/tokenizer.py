@@ -43,5 +43,5 @@ def texts_of(paths: Iterable[Path]) -> Iterator[str]:
 
 def manifest_texts(path: Path) -> Iterator[str]:
     """Texts of the training split; malformed lines are skipped, since `marstts tokenize` reports them."""
-    lines = (line.utterance for line in scan_manifest(path))
+    lines = (line.row for line in scan_manifest(path))
     return (utterance.text for utterance in lines if utterance is not None and utterance.split == "train")
