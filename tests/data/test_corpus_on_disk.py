@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,16 +63,12 @@ def test_rows_read_from_disk_are_those_of_the_shards(tmp_path: Path) -> None:
     np.testing.assert_array_equal(corpus.codes[1][7:-9], whole[7:-9])
 
 
-def test_a_shard_that_is_changed_while_it_is_used_is_one_sentence(tmp_path: Path) -> None:
+def test_a_shard_that_is_cut_or_removed_while_it_is_used_is_one_sentence(tmp_path: Path) -> None:
     [path] = write_shards(tmp_path, shards=1, rows=3, patches=6)
     corpus = load_corpus(tmp_path)
-    corpus.codes_of(0)
-    os.utime(path, ns=(0, 0))
-    with pytest.raises(DataError, match="was changed while it was used"):
-        corpus.codes_of(0)
-    path.write_bytes(path.read_bytes() + b"more")
-    with pytest.raises(DataError, match="expected at most"):
-        corpus.embeddings_of([1])
+    path.write_bytes(path.read_bytes()[:-4000])
+    with pytest.raises(DataError, match="was cut short while it was used"):
+        corpus.codes_of(2)
     path.unlink()
     with pytest.raises(DataError, match="no such file"):
         corpus.embeddings_of([1])
@@ -96,35 +89,3 @@ def test_a_table_gives_back_its_utterances() -> None:
     with pytest.raises(IndexError):
         table[3]
     assert list(UtteranceTable()) == []
-
-
-MEASURE = """
-import re, sys
-from pathlib import Path
-from marstts.data.corpus import load_corpus
-corpus = load_corpus(Path(sys.argv[1]))
-for index in range(len(corpus)):
-    corpus.codes_of(index)
-    corpus.embeddings_of([index])
-status = Path("/proc/self/status").read_text()  # ru_maxrss would be the peak of the test's process, if it is larger
-print(len(corpus), re.search(r"VmHWM:\\s+(\\d+) kB", status)[1])
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="measures with Linux's /proc")
-def test_memory_does_not_grow_with_the_size_of_the_shards(tmp_path: Path) -> None:
-    """Peak resident memory of a process that reads every row; 4 MB a shard."""
-
-    def peak_bytes(shards: int) -> int:
-        folder = tmp_path / str(shards)
-        folder.mkdir()
-        write_shards(folder, shards, rows=20, patches=9_000, size=2_000)
-        command = [sys.executable, "-c", MEASURE, str(folder)]
-        rows, peak = map(int, subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
-        assert rows == 20 * shards
-        return peak * 1024
-
-    one, many = peak_bytes(2), peak_bytes(30)
-    size = sum(path.stat().st_size for path in (tmp_path / "30").glob("*.safetensors"))
-    assert size > 30 * 2**20 and many - one < size / 10, f"{one} bytes for 2 shards, {many} for 30 of {size} bytes"

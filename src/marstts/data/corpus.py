@@ -3,7 +3,7 @@
 Codes and embeddings stay on disk, and each row is read when it is used (46,000 h are 28 GB of codes and 50 GB of
 embeddings). In memory are the texts and labels, as columns. Splits and selections share everything.
 
-Upstream: `data.shards`, `data.utterance_table`, `data.stored_array`.  Downstream: `data.batching`, `training`.
+Upstream: `data.shards`, `data.utterance_table`, `data.shards`.  Downstream: `data.batching`, `training`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,16 @@ from numpy.typing import NDArray
 
 from marstts.codec.base import CodecSpec, Codes
 from marstts.data.manifest import Utterance
-from marstts.data.shards import SHARD_PATTERN, EncoderInfo, ShardInfo, embedding_name, read_shard, stored_arrays
-from marstts.data.stored_array import Stored, StoredArray
+from marstts.data.shards import (
+    SHARD_PATTERN,
+    EncoderInfo,
+    ShardInfo,
+    Stored,
+    StoredArray,
+    embedding_name,
+    read_shard,
+    stored_arrays,
+)
 from marstts.data.utterance_table import UtteranceTable
 from marstts.errors import DataError
 from marstts.io.jsonl import MAX_COMPLAINTS

@@ -13,11 +13,11 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,7 +29,6 @@ from safetensors.numpy import save
 
 from marstts.codec.base import CodecSpec, Codes
 from marstts.data.manifest import Name, Utterance, as_row
-from marstts.data.stored_array import Stored, Version
 from marstts.errors import DataError
 from marstts.io.files import write_file
 from marstts.io.reading import open_regular, os_errors, parse_object
@@ -223,11 +222,9 @@ def read_shard(path: Path) -> Shard:
 
 def stored_arrays(path: Path) -> dict[str, Stored]:
     """Positions of the arrays of a shard in its file, by name, once `read_shard` has accepted it."""
-    with open_regular(path, MAX_BYTES, DataError) as file, os_errors(path, "be read", DataError):
-        version = Version.of(os.fstat(file.fileno()))
     found = stored_tensors(path, DataError, MAX_METADATA_BYTES)
     return {
-        name: Stored(path, version, tensor.offset, np.dtype(DTYPES[tensor.dtype]), tensor.shape)
+        name: Stored(path, tensor.offset, np.dtype(DTYPES[tensor.dtype]), tensor.shape)
         for name, tensor in found.items()
     }
 
@@ -296,3 +293,62 @@ def check_tensor(file: Any, path: Path, name: str, shape: tuple[int, ...], kind:
 def corrupt(path: Path, reason: str) -> DataError:
     """The error for a shard that is corrupt."""
     return DataError(f"{path}: corrupt since it was written ({reason}); tokenize again, which makes this shard again")
+
+
+# Arrays that stay on disk: those of one name in many shards, as one array whose rows are read when they are used.
+# Nothing is kept in memory: files that are read often are in the system's cache, which all processes of a machine
+# share.
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One array in one file."""
+
+    path: Path
+    first_byte: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """The rows from `start` up to, not including, `stop`; DataError where the file is shorter."""
+        width = prod(self.shape[1:])
+        first, count = self.first_byte + start * width * self.dtype.itemsize, (stop - start) * width
+        with os_errors(self.path, "be read", DataError):
+            values = np.fromfile(self.path, self.dtype, count, offset=first)
+        if len(values) != count:
+            raise DataError(f"{self.path}: this shard was cut short while it was used; tokenize again")
+        return values.reshape(stop - start, *self.shape[1:])
+
+
+class StoredArray:
+    """Arrays one after another along their first axis."""
+
+    def __init__(self, parts: Sequence[Stored]) -> None:
+        """`parts` agree in type and in all axes but the first; there is at least one."""
+        self._parts = tuple(parts)
+        self._starts = np.cumsum([0, *(part.shape[0] for part in parts)])
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def __getitem__(self, rows: slice | NDArray[np.int64]) -> NDArray[Any]:
+        """The rows of a slice (of step 1), or at these indices (N,)."""
+        if isinstance(rows, slice):
+            return self._span(*rows.indices(len(self))[:2])
+        return np.concatenate([self._span(0, 0), *(self._span(row, row + 1) for row in rows.tolist())])
+
+    def _span(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows `start` to `stop`, which may lie in several files."""
+        number = int(np.searchsorted(self._starts, start, side="right")) - 1
+        pieces = []
+        while start < stop:
+            part, first = self._parts[number], int(self._starts[number])
+            end = min(stop, first + part.shape[0])
+            if start < end:
+                pieces.append(part.read(start - first, end - first))
+                start = end
+            number += 1
+        return np.concatenate(pieces) if pieces else self._empty()
+
+    def _empty(self) -> NDArray[Any]:
+        return np.zeros((0, *self._parts[0].shape[1:]), self._parts[0].dtype)
