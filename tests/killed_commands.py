@@ -78,32 +78,6 @@ def book(folder: Path) -> list[str]:
     return [words[0], "--file", str(folder / "book.epub"), *words[2:5], f"{folder / 'target'}/"]
 
 
-def voice(folder: Path) -> list[str]:
-    import marstts.cli.voice
-    from scripted import good, scripted_synthesizer
-
-    marstts.cli.voice.load = lambda model: scripted_synthesizer(good)
-    words = ["voice", "create", str(folder / "reference.wav"), "--name", "New", "--transcript", "He might."]
-    return [*words, "--output", str(folder / "target.voice")]
-
-
-def export(folder: Path) -> list[str]:
-    """`bundle upgrade` and `export` write through the same `atomic_folder`; graphs are not computed here."""
-    import pytest
-
-    sys.path.insert(0, str(Path(__file__).parent / "mars6"))
-    from toy_mars6 import export_weights_only
-
-    export_weights_only(pytest.MonkeyPatch())
-    parts = ["--codec", "toy:64", "--identity", "toy:5", "--style", "toy:7"]
-    return ["export", str(folder / "run"), "--name", "new", "--output", str(folder / "target"), *parts]
-
-
-def tokenize(folder: Path) -> list[str]:
-    parts = ["--codec", "toy:64", "--identity", "toy:5", "--style", "toy:7"]
-    return ["tokenize", str(folder / "m.jsonl"), "--output", str(folder / "target"), "--shard-size", "1", *parts]
-
-
 def train(folder: Path) -> list[str]:
     """A training without TensorBoard, whose thread would write at other points each time."""
     import torch
@@ -116,14 +90,11 @@ def train(folder: Path) -> list[str]:
 
 
 SCENARIOS = {
-    "tokenize": tokenize,
     "train": train,
     "speak": speak,
     "stream": stream,
     "batch": batch,
     "book": book,
-    "voice": voice,
-    "export": export,
 }
 
 
@@ -154,7 +125,7 @@ def main(scenario: str, folder: Path, points: list[str]) -> None:
     warnings.simplefilter("ignore")
     words = SCENARIOS[scenario](folder)
     CliRunner().invoke(app, [*words[:1], "--help"])  # imports the command
-    if scenario in ("export", "train"):
+    if scenario == "train":
         import torch
 
         torch.set_num_threads(1)

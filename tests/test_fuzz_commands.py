@@ -21,7 +21,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import miniature_corpora
 from marstts.cli.main import app
 from scripted import good, scripted_synthesizer
 from test_fuzz_files import SLOWEST_SECONDS, count_inputs, input_rng, mutated
@@ -202,31 +201,6 @@ def test_bundles(bundle: Path, toy_voice: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_bundles_in_pytorch(bundle: Path, toy_voice: Path, tmp_path: Path) -> None:
-    output = tmp_path / "out.wav"
-    files = [bundle / "bundle.json", *(bundle / "mars6" / name for name in ("config.json", "mars6.safetensors"))]
-    command = speak("--model", bundle, "--voice", toy_voice, "--engine", "torch", "--output", output)
-    attack(Entry(command, files, output), "bundle in PyTorch")
-
-
-@pytest.mark.slow
-def test_packaged_parts(tmp_path: Path, reference_file: Path) -> None:
-    """A codec and speaker encoders of kind mini, from whom a voice is made."""
-    from marstts.bundle import PACKAGED_MODELS
-
-    folder = Path(shutil.copytree(PACKAGED_MODELS / "mini", tmp_path / "mini", copy_function=os.link))
-    files = [*(folder / "codec").iterdir(), *(folder / "identity").iterdir()]
-    for path in files:  # attacked files must not be those of the package
-        content = path.read_bytes()
-        path.unlink()
-        path.write_bytes(content)
-    output = tmp_path / "a.voice"
-    command: list[str | Path] = ["voice", "create", reference_file, "--transcript", "He might.", "--name", "A"]
-    entry = Entry([*command, "--model", folder, "--output", output], sorted(files), output)
-    attack(entry, "parts", max(1, INPUTS // 5))
-
-
-@pytest.mark.slow
 def test_voices(toy_voice: Path, tmp_path: Path, scripted: None) -> None:
     output = tmp_path / "out.wav"
     attack(Entry(["voice", "show", toy_voice], [toy_voice]), "voice show", 10 * INPUTS)
@@ -246,63 +220,6 @@ def test_texts_references_and_batches(tmp_path: Path, reference_file: Path, scri
 
 
 @pytest.mark.slow
-def test_manifests(tmp_path: Path) -> None:
-    miniature_corpora.own_folder(tmp_path / "mine")
-    corpus, shards = tmp_path / "corpus", tmp_path / "shards"
-    options = ["--root", str(tmp_path / "mine"), "--output", str(corpus), "--license", "own"]
-    assert RUN.invoke(app, ["prepare", "folder", *options]).exit_code == 0
-    manifest = corpus / "utterances.jsonl"
-    command: list[str | Path] = ["tokenize", manifest, "--output", shards, *TOY_PARTS]
-    attack(Entry(command, [manifest], makes=[shards]), "manifest")
-    config = RECIPES / "tiny" / "mars6.toml"
-    assert RUN.invoke(app, [*map(str, command)]).exit_code == 0
-    run = tmp_path / "run"
-    train: list[str | Path] = ["train", "mars6", "--data", shards, "--config", config, "--output", run]
-    shard = next(shards.glob("*.safetensors"))
-    content = shard.read_bytes()
-    for kind in special_files(shard):
-        invoke(Entry(train, [shard], makes=[run]), f"shard, {kind}")
-    for number in range(INPUTS):
-        corrupt = mutated(content[:4000], input_rng(f"shard {number}")) + content[4000:]
-        if corrupt != content:
-            shard.write_bytes(corrupt)
-            invoke(Entry(train, [shard], makes=[run]), f"shard, input {number}")
-    count_inputs("shard of a training", INPUTS + NUM_SPECIAL)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["codec", "identity", "mars6", "mine", "pairs", "preference"])
-def test_configurations(name: str, tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    config, gone, run = tmp_path / "config.toml", tmp_path / "gone", tmp_path / "run"
-    shutil.copy(RECIPES / "tiny" / f"{name}.toml", config)
-    empty = tmp_path / "empty.jsonl"
-    empty.touch()
-    options: dict[str, list[str | Path]] = {
-        "codec": ["train", "codec", "--data", empty],
-        "identity": ["train", "speaker", "--data", empty],
-        "mars6": ["train", "mars6", "--data", tmp_path],
-        "mine": ["preference", "mine", gone, "--references", empty, "--texts", empty],
-        "pairs": ["preference", "pairs", gone],
-        "preference": ["preference", "train", gone, "--pairs", empty, "--held-out", empty],
-    }
-    attack(Entry([*options[name], "--config", config, "--output", run], [config], makes=[run]), f"{name}.toml")
-
-
-@pytest.mark.slow
-def test_run_folders(toy_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from toy_mars6 import export_by_copying, write_toy_run
-
-    export_by_copying(toy_bundle, monkeypatch)
-    run = write_toy_run(tmp_path / "run")
-    checkpoint = run / "step-00000007"
-    made = tmp_path / "made"
-    command: list[str | Path] = ["export", run, "--output", made, "--name", "n", *TOY_PARTS]
-    files = [run / "config.json", run / "tokenizer.json", *sorted(checkpoint.iterdir())]
-    attack(Entry(command, files, makes=[made]), "run folder")
-
-
-@pytest.mark.slow
 def test_published_checkpoints(tmp_path: Path) -> None:
     checkpoint, tokenizer = tmp_path / "checkpoint.pt", tmp_path / "tokenizer.model"
     shutil.copy(GOLDEN / "checkpoint.pt", checkpoint)
@@ -311,73 +228,3 @@ def test_published_checkpoints(tmp_path: Path) -> None:
     parts = ["--codec", "toy:4096", "--identity", "toy:512", "--style", "toy:1024"]
     command: list[str | Path] = ["convert", checkpoint, "--tokenizer", tokenizer, "--output", made, *parts]
     attack(Entry(command, [checkpoint, tokenizer], makes=[made]), "published")
-
-
-@pytest.mark.slow
-def test_upgrades(bundle: Path, tmp_path: Path) -> None:
-    made = tmp_path / "made"
-    files = sorted(path for path in bundle.rglob("*") if path.is_file() and path.name != "tokenizer.json")
-    attack(Entry(["quantize", bundle, "--output", made], files, makes=[made]), "quantize", max(2, INPUTS // 2))
-
-
-@pytest.mark.slow
-def test_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("matplotlib")
-    monkeypatch.syspath_prepend(str(Path(__file__).parent / "evaluation"))
-    from test_report import many, write_output
-
-    folder, made = write_output(tmp_path / "a", many("mini", 1)), tmp_path / "made"
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    attack(Entry(["report", folder, "--output", made], files, makes=[made]), "scores")
-
-
-@pytest.mark.slow
-def test_listening_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("starlette")
-    pytest.importorskip("scipy")
-    monkeypatch.syspath_prepend(str(Path(__file__).parent / "listening_test"))
-    from simulated_listeners import TOML, write_folders
-
-    from marstts.listening_test.config import read_listening_test
-    from marstts.listening_test.rating import open_rating_plan
-    from marstts.listening_test.store import AnswerStore
-
-    write_folders(tmp_path)
-    config = tmp_path / "test.toml"
-    config.write_text(TOML.replace("FOLDER", "."), encoding="utf-8")
-    read = read_listening_test(config)
-    AnswerStore(read.database, open_rating_plan(read).digest).close()
-    attack(Entry(["listening-test", "analyze", config], [config, Path(read.database)]), "answers")
-
-
-@pytest.mark.slow
-def test_bundles_with_word_times(tmp_path: Path) -> None:
-    """The packaged model, whose attention gives the times of words: its settings, and its graph of attention."""
-    from marstts.bundle import PACKAGED_MODELS
-
-    folder = Path(shutil.copytree(PACKAGED_MODELS / "mini", tmp_path / "mini", copy_function=os.link))
-    files = [folder / "bundle.json", folder / "mars6" / "config.json", folder / "mars6" / "patch.onnx"]
-    for path in files:  # attacked files must not be those of the package
-        content = path.read_bytes()
-        path.unlink()
-        path.write_bytes(content)
-    output, words = tmp_path / "out.wav", tmp_path / "words.srt"
-    command = speak("--voice", "ada", "--model", folder, "--words", words, "--output", output)
-    inputs = max(2, INPUTS // 3)
-    for path in files:
-        content = path.read_bytes()
-        for number in range(inputs):
-            label = f"words {path.name}"
-            path.write_bytes(mutation(content, path.name, input_rng(f"{label} {number}")))
-            invoke(Entry(command, [], output, makes=[words]), f"{label}, input {number}")
-        path.write_bytes(content)
-        count_inputs(f"words {path.name}", inputs)
-
-
-@pytest.mark.slow
-def test_outputs_of_words_that_cannot_be_written(tmp_path: Path) -> None:
-    output, words = tmp_path / "out.wav", tmp_path / "words.json"
-    for kind in special_files(words):
-        if kind in ("folder", "pipe", "full device"):
-            invoke(Entry(speak("--voice", "ada", "--words", words, "--output", output), []), f"words to {kind}")
-    count_inputs("outputs of words", 3)
