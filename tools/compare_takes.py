@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from marstts.benchmark.machine import gather_metadata, print_json
+from marstts.benchmark.report import gather_metadata, print_json
 from marstts.metrics.intervals import bootstrap_difference, ratio, ratio_interval
 from marstts.metrics.scores import TakeScore, read_scores
 

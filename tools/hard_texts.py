@@ -30,7 +30,7 @@ import numpy as np
 
 from marstts import audio
 from marstts.audio import Waveform
-from marstts.benchmark.machine import gather_metadata
+from marstts.benchmark.report import gather_metadata
 from marstts.data.corpora.speakers import STYLES
 from marstts.data.corpora.tts_engines import BASE_VOICES, BaseVoice
 from marstts.evaluation.testsets.hard_texts import committed_texts, read_hard_texts

@@ -22,7 +22,7 @@ import numpy as np
 from word_sentences import speak_once
 
 from marstts.audio import Waveform
-from marstts.benchmark.machine import gather_metadata, print_json
+from marstts.benchmark.report import gather_metadata, print_json
 from marstts.data.corpora.tts_engines import BASE_VOICES
 from marstts.errors import MarsError
 from marstts.mars6.spelling import Spelling

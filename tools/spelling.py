@@ -21,7 +21,7 @@ import numpy as np
 from word_sentences import held_out_sentences
 from word_times import WIDE_BEAMS
 
-from marstts.benchmark.machine import gather_metadata, print_json
+from marstts.benchmark.report import gather_metadata, print_json
 from marstts.mars6.spelling import DASH, LONE_INTERJECTIONS, PAUSE, Spelling
 from marstts.metrics import sphinx
 from marstts.metrics.intervals import bootstrap_difference, ratio, ratio_interval

@@ -16,7 +16,7 @@ from typing import Any
 
 from text_reading import read_list, read_plain
 
-from marstts.benchmark.machine import gather_metadata
+from marstts.benchmark.report import gather_metadata
 from marstts.text.normalize import normalize
 from marstts.text.reading import stream_sentences
 from marstts.text.sentences import split_sentences

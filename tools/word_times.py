@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from word_sentences import SpokenOnce, held_out_sentences, speak_sentences
 
-from marstts.benchmark.machine import gather_metadata, print_json
+from marstts.benchmark.report import gather_metadata, print_json
 from marstts.metrics import sphinx
 from marstts.metrics.words import plain_words
 from marstts.synthesis.loading import load

@@ -34,8 +34,7 @@ from marstts.io.files import atomic_folder
 from marstts.io.reading import open_regular, os_errors, printable_name, read_json
 from marstts.speaker.base import SpeakerEncoder
 from marstts.speaker.registry import EncoderPart, open_encoder
-from marstts.weights.parts import MiniPart, PublishedPart
-from marstts.weights.pretrained import HUB_SCHEME, download_folder
+from marstts.weights.pretrained import HUB_SCHEME, MiniPart, PublishedPart, download_folder
 
 FORMAT_VERSION: Literal[2] = 2
 

@@ -13,7 +13,7 @@ from benchmark_rows import make_case
 from marstts import models
 from marstts.benchmark import measures, random_model
 from marstts.benchmark.plan import Measure
-from marstts.benchmark.texts import CHARACTERS_PER_SECOND, fixed_length_backoff, random_voice, sample_text
+from marstts.benchmark.random_model import CHARACTERS_PER_SECOND, fixed_length_backoff, random_voice, sample_text
 from marstts.codec.snac import SnacCodec
 from marstts.errors import BenchmarkError
 from marstts.generation.request import StopReason

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from benchmark_rows import make_row, tokens_row
 
-from marstts.benchmark import machine, report
+from marstts.benchmark import report
 from marstts.benchmark.plan import Measure
 
 
@@ -20,7 +20,7 @@ def test_the_report_holds_everything_that_was_measured_and_every_failure():
         make_row(Measure.CONCURRENCY, concurrency=4, first_audible_p50=0.2, first_audible_p95=0.3),
         make_row(Measure.MEMORY, seconds=10, peak_megabytes=650.0), make_row(Measure.COLD_START, failed="out of steam"),
     ]  # fmt: skip
-    metadata = machine.gather_metadata("marstts benchmark")
+    metadata = report.gather_metadata("marstts benchmark")
     text = report.as_markdown(metadata, rows)
     assert "| 70m, onnx int8 | 0.0700 | 0.0750 | 1,093 | 10.0 |" in text
     assert "| 70m, onnx int8 | 8 | 0.0200 | 50.0 | 3.75 |" in text

@@ -18,9 +18,8 @@ from typer.testing import CliRunner
 
 import marstts
 from light_install import WITHOUT_EXTRAS
-from marstts.cli.extras import extra_with
-from marstts.cli.logs import silence_libraries
 from marstts.cli.main import COMMANDS, LazyCommand, app
+from marstts.cli.terminal import extra_with, silence_libraries
 from marstts.errors import DataError, require
 
 RUN = CliRunner()

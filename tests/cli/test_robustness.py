@@ -20,9 +20,9 @@ from typer.testing import CliRunner, Result
 
 import miniature_corpora
 from marstts.cli.choices import Choices
-from marstts.cli.logs import configure_logging
 from marstts.cli.main import app
 from marstts.cli.speak import speak_at_once
+from marstts.cli.terminal import configure_logging
 from marstts.errors import AudioError, CheckpointError
 from marstts.io import files
 from marstts.io.files import lock_folder

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from marstts.errors import DataError
-from marstts.evaluation.comparison import gather_scores
 from marstts.evaluation.report import draw_wer_by_style, format_summary, order_styles, write_report
 from marstts.evaluation.score import Provenance
-from marstts.evaluation.summary import summarize, within_noise
+from marstts.evaluation.summary import gather_scores, summarize, within_noise
 from marstts.io.jsonl import append_rows
 from marstts.io.provenance import write_provenance
 from marstts.metrics.length import LengthStatus

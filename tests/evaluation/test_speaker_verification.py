@@ -12,7 +12,7 @@ from marstts.audio import Waveform
 from marstts.data.manifest import Utterance, write_manifest
 from marstts.errors import DataError
 from marstts.evaluation.verification import error_rate, error_rate_of_drawn, measure_encoder
-from marstts.speaker.verification import equal_error_rate, trials
+from marstts.speaker.base import equal_error_rate, trials
 
 
 class FirstSamples:

@@ -14,8 +14,7 @@ from marstts import audio
 from marstts.audio import Waveform
 from marstts.listening_test.config import Question
 from marstts.listening_test.design import Anchor, Design, ListeningTrial, plan_session
-from marstts.listening_test.headphones import ToneTrial
-from marstts.listening_test.service import SessionService
+from marstts.listening_test.service import SessionService, ToneTrial
 from marstts.listening_test.store import Answer, SessionRecord
 
 RATE = 16_000

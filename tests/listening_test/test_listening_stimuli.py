@@ -16,7 +16,7 @@ from marstts.audio.loudness import integrated_loudness
 from marstts.errors import DataError
 from marstts.listening_test.config import Question
 from marstts.listening_test.design import Anchor, ListeningTrial, TrialKind
-from marstts.listening_test.headphones import ToneTrial, count_correct, plan_tones, synthesize_tones
+from marstts.listening_test.service import ToneTrial, count_correct, plan_tones, synthesize_tones
 from marstts.listening_test.stimuli import (
     OTHER_VOICE_FACTOR,
     AudioRequirements,

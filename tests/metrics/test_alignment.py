@@ -7,7 +7,7 @@ import pytest
 
 from marstts.audio import Waveform
 from marstts.metrics import sphinx
-from marstts.metrics.alignment import Aligner
+from marstts.metrics.sphinx import Aligner
 
 SENTENCE = ["he", "might", "even", "have", "been", "made", "amiable", "himself"]
 

@@ -10,7 +10,7 @@ import pytest
 from marstts.audio import Waveform
 from marstts.errors import MissingExtraError
 from marstts.metrics.identity import Resemblyzer, compare_speakers, level, spoof_eer
-from marstts.speaker.verification import cosine, equal_error_rate
+from marstts.speaker.base import cosine, equal_error_rate
 
 
 def unit(degrees: float) -> np.ndarray:

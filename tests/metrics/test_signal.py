@@ -7,7 +7,7 @@ import pytest
 
 from marstts.audio import Waveform
 from marstts.errors import AudioError
-from marstts.metrics.signal import codebook_use, log_mel_distance, pesq_wideband, stoi
+from marstts.metrics.quality import codebook_use, log_mel_distance, pesq_wideband, stoi
 
 
 def noise(seconds: float, rate: int, seed: int = 0) -> Waveform:

@@ -3,8 +3,7 @@
 import torch
 from torch import nn
 
-from marstts.nn.attention import Attention, ScaledSinusoids, attend_eager, attend_sdpa, sinusoids
-from marstts.nn.kv_cache import KVCache
+from marstts.nn.attention import Attention, KVCache, ScaledSinusoids, attend_eager, attend_sdpa, sinusoids
 from marstts.nn.transformer import CrossLayer, SelfLayer, initialize
 
 B, T, S, D, H = 3, 5, 4, 12, 2

@@ -10,8 +10,7 @@ import pytest
 from marstts.audio import Waveform, write
 from marstts.data.manifest import Utterance, write_manifest
 from marstts.metrics import recognition
-from marstts.metrics.alignment import Alignment
-from marstts.metrics.minimal_pairs import MinimalPairResult
+from marstts.metrics.sphinx import Alignment, MinimalPairResult
 from marstts.preference import scoring, validation
 
 RATE = 24_000

@@ -23,8 +23,7 @@ from marstts.generation.request import Request
 from marstts.io.files import lock_folder
 from marstts.io.jsonl import read_rows
 from marstts.io.provenance import PROVENANCE_FILE
-from marstts.preference.cycles import CycleGenerator, clone_any
-from marstts.preference.mine import MineConfig, choose_references, mine, read_texts
+from marstts.preference.mine import CycleGenerator, MineConfig, choose_references, clone_any, mine, read_texts
 from marstts.synthesis.loading import load
 
 ONE = Processes(1)

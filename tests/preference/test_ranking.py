@@ -19,8 +19,7 @@ from marstts.data.workers import Processes
 from marstts.errors import ConfigError, DataError, MissingExtraError
 from marstts.generation.request import StopReason
 from marstts.io.provenance import PROVENANCE_FILE
-from marstts.metrics.alignment import Alignment
-from marstts.metrics.minimal_pairs import MinimalPairResult
+from marstts.metrics.sphinx import Alignment, MinimalPairResult
 from marstts.preference import scoring
 from marstts.preference.mine import MineConfig, mine
 from marstts.preference.pairs import as_pair, make_pairs

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from marstts.audio import read
+from marstts.speaker.base import equal_error_rate, trials
 from marstts.speaker.mini import MiniSpeakerEncoder
-from marstts.speaker.verification import equal_error_rate, trials
 
 CLIPS = Path(__file__).parents[3] / "shared/speech/librispeech"
 ENCODER = Path(str(resources.files("marstts"))) / "models_data/mini/identity"

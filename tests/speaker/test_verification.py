@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from marstts.speaker.verification import equal_error_rate, trials
+from marstts.speaker.base import equal_error_rate, trials
 
 
 def test_every_pair_is_compared_once() -> None:

@@ -14,9 +14,8 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from marstts.benchmark.machine import gather_metadata, gpu_name
 from marstts.benchmark.plan import QUICK, BenchmarkScale, Measure
-from marstts.benchmark.report import as_json, as_markdown
+from marstts.benchmark.report import as_json, as_markdown, gather_metadata, gpu_name
 from marstts.benchmark.runner import Model, has_graphs, is_int8, named_models, plan_cases, random_models, run_case
 from marstts.errors import BenchmarkError, ConfigError
 from marstts.generation.engine import EngineKind

@@ -19,7 +19,6 @@ import marstts
 from marstts.cli.terminal import check_not_read, messages, printed_warnings
 from marstts.errors import DataError
 from marstts.evaluation.baseline_worker import BASELINES
-from marstts.evaluation.comparison import gather_scores
 from marstts.evaluation.metric_sanity import all_degradations, run_sanity_check, write_sanity_check
 from marstts.evaluation.open_systems import (
     DEFAULT_BASELINES,
@@ -35,6 +34,7 @@ from marstts.evaluation.reconstruction import evaluate_codec, read_clips, write_
 from marstts.evaluation.recordings import audio_info
 from marstts.evaluation.report import format_summary, write_report
 from marstts.evaluation.score import score_systems
+from marstts.evaluation.summary import gather_scores
 from marstts.evaluation.systems import Clone, ground_truth_of
 from marstts.evaluation.testsets.catalog import (
     CORPORA,

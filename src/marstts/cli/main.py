@@ -19,8 +19,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import marstts
-from marstts.cli import extras
-from marstts.cli.logs import configure_logging, silence_libraries
+from marstts.cli import terminal
+from marstts.cli.terminal import configure_logging, silence_libraries
 from marstts.errors import MarsError, MissingExtraError
 from marstts.io.reading import DISK_ERRNOS, describe_os_error, printable_name, printable_text
 
@@ -65,7 +65,7 @@ class LazyCommand:
     def raise_if_extra_is_missing(self, name: str, error: ModuleNotFoundError) -> None:
         """Raise MissingExtraError, which names the extra, where a package of it could not be imported."""
         package = (error.name or "").partition(".")[0]
-        if package in ("", "marstts") or (extra := self.extra or extras.extra_with(package)) is None:
+        if package in ("", "marstts") or (extra := self.extra or terminal.extra_with(package)) is None:
             return
         raise MissingExtraError(
             f"`marstts {name}` needs the package {package!r}, which is not installed: pip install 'marstts[{extra}]'"

@@ -9,10 +9,9 @@ import typer
 
 from marstts.cli.evaluate import check_before_work, run_metadata, score_into
 from marstts.errors import DataError
-from marstts.evaluation.comparison import gather_scores
 from marstts.evaluation.open_systems import SystemOptions, choose_metrics_model, default_baselines
 from marstts.evaluation.report import STEM, draw_wer_by_style, format_summary, write_report
-from marstts.evaluation.summary import TOPLINES, summarize
+from marstts.evaluation.summary import TOPLINES, gather_scores, summarize
 from marstts.evaluation.systems import Clone, Variant
 from marstts.evaluation.testsets.catalog import SYNTHETIC, open_testset, subsample
 from marstts.io.files import write_file

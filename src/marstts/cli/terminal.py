@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, requires
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -98,3 +101,70 @@ def printed_warnings() -> Iterator[None]:
             warn(str(warning.message))
         else:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+
+
+# Logging of the command line: what the package logs, as plain lines on standard error.
+# The library itself stays silent unless its caller configures the logger `marstts`.
+
+MAX_LINE = 4000
+"""Characters of a record that are printed."""
+
+LIBRARY_WARNINGS = (r"pkg_resources is deprecated", r".*torchvision", r".*copyreg")
+"""Beginnings of warnings of libraries about themselves, about which a user of the commands can do nothing."""
+
+LIBRARY_LOGGERS = ("torch.onnx._internal.exporter._registration",)
+"""Loggers that warn of packages which no command needs (torchvision); their errors are shown."""
+
+
+class StandardError(logging.Handler):
+    """Writes each record as one harmless line to standard error as it is now (tests and notebooks replace it)."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        prefix = "warning: " if record.levelno >= logging.WARNING else ""
+        text = self.format(record) if record.exc_info else printable_text(record.getMessage(), MAX_LINE)
+        print(f"{prefix}{text}", file=sys.stderr, flush=True)
+
+
+def configure_logging(level: int = logging.INFO) -> None:
+    """Show the records of the logger `marstts` from `level` on; calling it again changes nothing but the level."""
+    logger = logging.getLogger("marstts")
+    logger.setLevel(level)
+    if not any(isinstance(handler, StandardError) for handler in logger.handlers):
+        logger.addHandler(StandardError())
+
+
+def silence_libraries() -> None:
+    """Hide what libraries warn of themselves, unless Python's option -W or PYTHONWARNINGS asks for warnings."""
+    if sys.warnoptions:
+        return
+    for category in (DeprecationWarning, PendingDeprecationWarning, FutureWarning):
+        warnings.simplefilter("ignore", category)
+    for message in LIBRARY_WARNINGS:
+        warnings.filterwarnings("ignore", message=message)
+    for name in LIBRARY_LOGGERS:
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+# The extras of the package by the optional packages that they install.
+
+REQUIREMENT = re.compile(r"([\w.-]+).*;.*\bextra\s*==\s*['\"]([\w.-]+)['\"]")
+
+
+def packages_by_extra() -> Mapping[str, frozenset[str]]:
+    """Names of packages, normalized as for import, by extra; empty where marstts was not installed."""
+    try:
+        lines = requires("marstts") or []
+    except PackageNotFoundError:
+        return {}
+    found: dict[str, set[str]] = {}
+    for line in lines:
+        if match := REQUIREMENT.match(line):
+            found.setdefault(match[2], set()).add(match[1].replace("-", "_").lower())
+    return {extra: frozenset(packages) for extra, packages in found.items()}
+
+
+def extra_with(package: str) -> str | None:
+    """The smallest extra that installs a package; None where none does."""
+    packages = packages_by_extra()
+    holding = [extra for extra, names in packages.items() if package.lower() in names]
+    return min(holding, key=lambda extra: (len(packages[extra]), extra), default=None)

@@ -21,8 +21,7 @@ from pydantic import Field, FiniteFloat, model_validator
 from marstts import audio
 from marstts.audio import Waveform, spectral
 from marstts.codec.base import MAX_HOP, CodecSpec, Codes, check_codes, check_levels
-from marstts.codec.harmonics import interpolate_f0, phase, pulse_train
-from marstts.codec.noise import noise_spectra, spectra_of
+from marstts.codec.harmonics import interpolate_f0, noise_spectra, phase, pulse_train, spectra_of
 from marstts.errors import CheckpointError, ConfigError
 from marstts.io.config import Config, read_config
 from marstts.io.reading import printable_name

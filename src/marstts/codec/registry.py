@@ -16,7 +16,7 @@ from marstts.codec.mini import MiniCodec
 from marstts.codec.toy import ToyCodec
 from marstts.errors import CheckpointError, ConfigError, MissingExtraError, require
 from marstts.io.config import Config
-from marstts.weights.parts import MiniPart, PublishedPart, toy_size
+from marstts.weights.pretrained import MiniPart, PublishedPart, toy_size
 
 SNAC_WEIGHTS = "snac.safetensors"
 """A folder with this file contains SNAC as graphs (`codec.snac_graphs`)."""

@@ -24,9 +24,8 @@ import numpy as np
 
 from marstts.data.manifest import Utterance, parse_utterance, scan_manifest, utterance_line
 from marstts.data.preprocess import EncodedUtterance, Encoders, PreprocessConfig, UtteranceEncoder
-from marstts.data.progress import Progress
 from marstts.data.shards import SHARD_PATTERN, ShardInfo, read_info, read_shard, shard_path, write_shard
-from marstts.data.workers import Executor, Load, Processes
+from marstts.data.workers import Executor, Load, Processes, Progress
 from marstts.errors import DataError
 from marstts.io.files import lock_folder
 from marstts.io.jsonl import write_rows

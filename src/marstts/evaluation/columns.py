@@ -1,6 +1,6 @@
 """Columns of the reports: each score as a statistic over sentences, so that one bootstrap serves all.
 
-Upstream: `metrics.scores.TakeScore`.  Downstream: `report`, `comparison`, `metric_sanity`.
+Upstream: `metrics.scores.TakeScore`.  Downstream: `report`, `summary`, `metric_sanity`.
 
 A column takes a few numbers from each take and computes one score of the numbers of all takes: a ratio of sums (errors
 over words, a mean over a count) or the spoof EER. A column that some take of a system lacks is not averaged over the

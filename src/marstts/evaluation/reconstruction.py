@@ -21,15 +21,15 @@ from marstts import audio
 from marstts.audio import Waveform
 from marstts.codec.base import Codec, Codes
 from marstts.data.manifest import read_manifest
-from marstts.data.progress import Progress
+from marstts.data.workers import Progress
 from marstts.errors import DataError
 from marstts.evaluation.recordings import AUDIO_SUFFIXES, read_list, transcript_of
 from marstts.evaluation.systems import decode_to_length
 from marstts.io.files import write_file
 from marstts.io.hash_order import hash_order
 from marstts.metrics.intervals import Interval, ratio_interval
+from marstts.metrics.quality import CodebookUse, codebook_use, log_mel_distance, pesq_wideband, stoi
 from marstts.metrics.recognition import Edits, Recognizer, character_edits, open_recognizer
-from marstts.metrics.signal import CodebookUse, codebook_use, log_mel_distance, pesq_wideband, stoi
 from marstts.metrics.words import plain_words
 
 logger = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 """Reports: results.md with all tables, results.json with the same figures, and a summary for the terminal.
 
-Upstream: `metrics.scores.TakeScore` lines, `summary`, `report`.  Downstream: readers, `docs/results.md`.
+Upstream: `metrics.scores.TakeScore` lines, `summary`.  Downstream: readers, `docs/results.md`.
 """
 
 from __future__ import annotations

@@ -21,8 +21,7 @@ from pydantic import Field
 
 from marstts import audio
 from marstts.audio import Waveform
-from marstts.data.progress import Progress
-from marstts.data.workers import Processes, run_in_order
+from marstts.data.workers import Processes, Progress, run_in_order
 from marstts.errors import DataError, MarsError
 from marstts.evaluation.baselines import Baseline, BaselineMissingError
 from marstts.evaluation.systems import System, TakesFolder

@@ -24,8 +24,7 @@ from marstts.io.hash_order import hash_order
 from marstts.io.reading import printable_name
 from marstts.metrics.identity import level
 from marstts.metrics.intervals import Interval, bootstrap_distribution, bounds
-from marstts.speaker.base import SpeakerEncoder
-from marstts.speaker.verification import equal_error_rate, trials
+from marstts.speaker.base import SpeakerEncoder, equal_error_rate, trials
 
 RESAMPLES = 200
 ALL = "all"

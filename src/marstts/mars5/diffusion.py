@@ -1,6 +1,6 @@
 """Multinomial diffusion: noise makes codes uniform step by step, and a prediction of the clean codes reverses it.
 
-Upstream: clean codes, or `nar`'s prediction of them.  Downstream: `objective` (training), `diffusion` (speaking).
+Upstream: clean codes, or `nar`'s prediction of them.  Downstream: `objective` (training), `engines.torch` (speaking).
 Hoogeboom et al. (arXiv:2102.05379), Sec. 4; equation numbers are theirs.  Everything is a pure function on log
 probabilities; K classes on the last axis, batch on the first, anything between.
 As published for MARS5, a one-hot vector has logarithms of 1e-7 instead of minus infinity.

@@ -1,6 +1,6 @@
 """The walk of the reverse diffusion: its settings, its steps, and where the release deviates from RePaint.
 
-Upstream: nothing; no array library is needed here.  Downstream: `steps`, `repaint`, `profiles`.
+Upstream: nothing; no array library is needed here.  Downstream: `repaint`, `profiles`, the runtimes.
 Lugmayr et al. (arXiv:2201.09865), Algorithm 1.
 """
 

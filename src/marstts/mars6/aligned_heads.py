@@ -20,8 +20,7 @@ from marstts.generation.request import Limits, SamplingConfig
 from marstts.mars6.encoder import FusedSlot
 from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.model import Mars6
-from marstts.mars6.prompt import Prompt, prompt_string
-from marstts.mars6.prompt_batch import collate
+from marstts.mars6.prompt import Prompt, collate, prompt_string
 from marstts.text.tokenizers.bpe import BPE
 
 MIN_ON_TEXT = 0.9

@@ -18,8 +18,7 @@ from torch.nn import functional as F
 
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.encoder import EMBEDDING_STD
-from marstts.nn.attention import ScaledSinusoids
-from marstts.nn.kv_cache import KVCache
+from marstts.nn.attention import KVCache, ScaledSinusoids
 from marstts.nn.transformer import CrossLayer, SelfLayer, initialize
 
 

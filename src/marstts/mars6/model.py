@@ -18,8 +18,7 @@ from torch.nn import functional as F
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.decoders import GlobalDecoder, LocalDecoder
 from marstts.mars6.encoder import Encoder
-from marstts.nn.attention import length_mask
-from marstts.nn.kv_cache import KVCache
+from marstts.nn.attention import KVCache, length_mask
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from pydantic import BaseModel
 
 from marstts import audio
 from marstts.data.manifest import Utterance, read_manifest
-from marstts.data.progress import Progress
-from marstts.data.workers import Processes, run_in_order
+from marstts.data.workers import Processes, Progress, run_in_order
 from marstts.errors import AudioError, DataError
 from marstts.io.jsonl import Torn, open_appender, scan_rows
 from marstts.metrics import sphinx

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from marstts.audio import Waveform, resample
 from marstts.errors import require
 from marstts.metrics.hub import package_version
-from marstts.speaker.verification import cosine
+from marstts.speaker.base import cosine
 
 LEVEL_RMS = 0.08
 """Takes and references are normalized to -22 dBFS: recording level does not identify a speaker."""
@@ -78,7 +78,7 @@ def spoof_eer(real: NDArray[np.float64], generated: NDArray[np.float64]) -> NDAr
     similarities of references and other recordings of the same speaker (label 1), `generated` (..., M) those of
     references and takes (label 0); -> (...). At 50 takes and recordings are indistinguishable by the encoder. Takes
     that are nearer to their references than recordings count as 50, too. The threshold is that of
-    `speaker.verification.equal_error_rate`, for many resamples at once.
+    `speaker.base.equal_error_rate`, for many resamples at once.
     """
     scores = np.concatenate([real, generated], axis=-1)
     order = np.argsort(scores, axis=-1, kind="stable")

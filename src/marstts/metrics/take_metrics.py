@@ -13,17 +13,15 @@ from pathlib import Path
 from marstts import audio
 from marstts.audio import Waveform
 from marstts.metrics import prosody, sphinx
-from marstts.metrics.alignment import Aligner, Alignment
 from marstts.metrics.hub import package_version
 from marstts.metrics.identity import Embedding, compare_speakers, level
-from marstts.metrics.minimal_pairs import MinimalPairResult, MinimalPairTest, near_homophones
 from marstts.metrics.quality import WORST, QualityMetric
 from marstts.metrics.recognition import Recognizer, character_edits, word_edits
 from marstts.metrics.scores import Prosody, VoiceScore, WordScore, WordTest
+from marstts.metrics.sphinx import Aligner, Alignment, MinimalPairResult, MinimalPairTest, near_homophones
 from marstts.metrics.testset import Trial
 from marstts.metrics.words import has_repetition, is_truncated
-from marstts.speaker.base import SpeakerEncoder
-from marstts.speaker.verification import cosine
+from marstts.speaker.base import SpeakerEncoder, cosine
 
 NO_SIMILARITY = -1.0
 """Cosine of a take without speech: the lowest there is."""

@@ -1,6 +1,6 @@
 """The one normalizer of all word-based metrics: a text or a transcript as a list of plain words.
 
-Upstream: test-set texts and recognizers' hypotheses.  Downstream: `recognition`, `minimal_pairs`, `alignment`.
+Upstream: test-set texts and recognizers' hypotheses.  Downstream: `recognition`, `sphinx`.
 
 The rules, in order: accents dropped; typographic apostrophes straightened; "&", "mr.", "mrs.", "dr.", "i.e." and "etc."
 written out; whole numbers read by num2words ("1984" is "one thousand nine hundred and eighty four"); lower case;

@@ -7,12 +7,12 @@ Shapes: B batch · T query positions · S key positions · D width · H heads ·
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-
-from marstts.nn.kv_cache import KVCache
 
 
 class Attention(nn.Module):
@@ -111,3 +111,32 @@ class ScaledSinusoids(nn.Module):
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
         """x (..., T, width), positions broadcastable to (..., T) -> x with positions, in x's dtype."""
         return x + (self.alpha * sinusoids(positions, x.shape[-1])).to(x.dtype)
+
+
+# The KV cache: keys and values of earlier positions, as a value that the caller holds.
+
+
+class KVCache(NamedTuple):
+    """Keys and values of one attention layer, (B, H, S, d) each; never changed in place."""
+
+    keys: Tensor
+    values: Tensor
+
+    def extended(self, later: KVCache) -> KVCache:
+        """These positions followed by `later` ones."""
+        return KVCache(torch.cat((self.keys, later.keys), dim=2), torch.cat((self.values, later.values), dim=2))
+
+    def select(self, rows: Tensor) -> KVCache:
+        """Return only the rows (N,) of the batch, in that order."""
+        return KVCache(self.keys.index_select(0, rows), self.values.index_select(0, rows))
+
+    def gathered(self, positions: Tensor) -> KVCache:
+        """Return only the given positions (B, N) of each row, in that order."""
+        index = positions[:, None, :, None]
+        return KVCache(*(part.take_along_dim(index, dim=2) for part in self))
+
+    @classmethod
+    def joined(cls, caches: Sequence[KVCache], length: int) -> KVCache:
+        """The rows of all caches, each padded at its end to `length` positions."""
+        parts = zip(*caches, strict=True)
+        return cls(*(torch.cat([F.pad(x, (0, 0, 0, length - x.shape[2])) for x in part]) for part in parts))

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from marstts.nn.attention import Attention
-from marstts.nn.kv_cache import KVCache
+from marstts.nn.attention import Attention, KVCache
 from marstts.nn.mish import Mish
 
 

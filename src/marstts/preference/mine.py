@@ -16,31 +16,48 @@ import hashlib
 import io
 import logging
 import os
+import warnings
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 from pydantic import Field
 
+from marstts import audio
+from marstts.audio import Waveform
 from marstts.bundle import load_bundle
+from marstts.codec.base import Codes
 from marstts.data.manifest import Utterance, as_whole_file, read_chosen
-from marstts.data.mined_takes import PLAN_FILE, MiningProvenance, PlannedTake, read_takes, shard_path
-from marstts.data.progress import Progress
+from marstts.data.mined_takes import (
+    PLAN_FILE,
+    GeneratedHalf,
+    Half,
+    MinedTake,
+    MiningProvenance,
+    PlannedTake,
+    read_takes,
+    shard_path,
+    write_takes,
+)
 from marstts.data.sentence_files import NO_GZIP
-from marstts.data.workers import Executor
-from marstts.errors import DataError
+from marstts.data.workers import Executor, Progress
+from marstts.errors import DataError, MarsError
+from marstts.generation.loop import generate
 from marstts.io.config import Config
 from marstts.io.files import lock_folder
 from marstts.io.jsonl import read_rows, write_rows
 from marstts.io.provenance import begin_or_resume, write_provenance
 from marstts.io.reading import decode_text, printable_name, read_regular_file
 from marstts.metrics.testset import folder_digest, group_by_speaker, round_robin, take_seed
-from marstts.preference.cycles import CycleGenerator
+from marstts.synthesis.clone import ReferenceWarning, clone
 from marstts.synthesis.loading import load
 from marstts.synthesis.prepared_text import has_words
+from marstts.synthesis.synthesizer import Synthesizer
 from marstts.text.normalize import normalize
+from marstts.voice import Voice
 
 log = logging.getLogger(__name__)
 
@@ -287,3 +304,115 @@ def unzip(content: bytes, path: Path) -> bytes:
     if len(found) > MAX_TEXT_BYTES:
         raise DataError(f"{path}: expected at most {MAX_TEXT_BYTES} bytes of sentences")
     return found
+
+
+# Cycles: both halves of mined takes, generated in one batch each.
+
+
+def clone_any(synthesizer: Synthesizer, reference: Path | Waveform, transcript: str | None = None) -> Voice:
+    """The voice of a reference, whether it holds speech or not: the output of a weak model must not be excluded."""
+    return clone(
+        reference,
+        transcript,
+        codec=synthesizer.codec,
+        encoders=synthesizer.encoders,
+        keep_reference=False,
+        min_speech_ratio=0.0,
+    )
+
+
+class CycleGenerator:
+    """Generates cycles with a model, many in a batch."""
+
+    def __init__(self, synthesizer: Synthesizer, *, deep_clone: bool = False, top_p: float | None = None) -> None:
+        self.synthesizer, self.deep_clone = synthesizer, deep_clone
+        self.top_p = synthesizer.sampling.top_p if top_p is None else top_p
+
+    def write(self, plans: Sequence[PlannedTake], path: Path) -> None:
+        """Generate planned takes and write their shard."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ReferenceWarning)  # of corpus recordings: too many to read
+            takes = self.generate_cycles(plans)
+        sizes = {role: encoder.size for role, encoder in self.synthesizer.encoders.items()}
+        write_takes(takes, path, self.synthesizer.codec.spec.patch_layout, sizes)
+
+    def generate_cycles(self, plans: Sequence[PlannedTake]) -> list[MinedTake]:
+        """Both halves of every cycle; errors are kept in the take."""
+        errors: dict[str, str] = {}
+        ground_truths = {plan.id: self.encode_ground_truth(plan, errors) for plan in plans}
+        voices = {plan: self.clone(plan, plan.audio, plan.transcript, errors) for plan in plans}
+        forward = self.generate_half(Half.FORWARD, voices)
+        cloned = {
+            plan: None if (one := forward.get(plan.id)) is None else self.clone_output(plan, voice, one, errors)
+            for plan, voice in voices.items()
+        }
+        cycle = self.generate_half(Half.CYCLE, cloned)
+        return [
+            MinedTake(
+                plan=plan,
+                top_p=self.top_p,
+                ground_truth=ground_truths[plan.id],
+                forward=forward.get(plan.id),
+                cycle=cycle.get(plan.id),
+                error=errors.get(plan.id),
+            )
+            for plan in plans
+        ]
+
+    def encode_ground_truth(self, plan: PlannedTake, errors: dict[str, str]) -> Codes:
+        """The codes of the recording, none where it cannot be read."""
+        try:
+            return self.synthesizer.codec.encode(audio.read(plan.audio))
+        except MarsError as error:
+            errors[plan.id] = str(error)
+            return self.no_codes()
+
+    def clone(
+        self, plan: PlannedTake, reference: Path | Waveform, transcript: str, errors: dict[str, str]
+    ) -> Voice | None:
+        """The voice of a reference, as in synthesis, or None and an error."""
+        if plan.id in errors:
+            return None
+        try:
+            return clone_any(self.synthesizer, reference, transcript if self.deep_clone else None)
+        except MarsError as error:
+            errors[plan.id] = str(error)
+            return None
+
+    def clone_output(
+        self, plan: PlannedTake, voice: Voice | None, half: GeneratedHalf, errors: dict[str, str]
+    ) -> Voice | None:
+        """The voice of the output of the first half, which was generated in `voice`."""
+        assert voice is not None, "nothing is generated without a voice"
+        return self.clone(plan, self.synthesizer.decode(half.codes, voice), plan.text, errors)
+
+    def generate_half(self, half: Half, voices: Mapping[PlannedTake, Voice | None]) -> dict[str, GeneratedHalf]:
+        """One half of every cycle that has a voice, in one batch."""
+        ready = [(plan, voice) for plan, voice in voices.items() if voice is not None]
+        if not ready:
+            return {}
+        model, rate = self.synthesizer.model, self.synthesizer.codec.spec.patch_rate
+        texts = [plan.text if half is Half.FORWARD else plan.transcript for plan, _ in ready]
+        rngs = [np.random.default_rng((plan.seed, half is Half.CYCLE)) for plan, _ in ready]
+        prompts = [model.prompt(text, voice) for text, (_, voice) in zip(texts, ready, strict=True)]
+        generated = generate(
+            model.engine,
+            prompts,
+            top_p=[self.top_p] * len(ready),
+            limits=[self.synthesizer.backoff.limits(text, rate) for text in texts],
+            rngs=rngs,
+            sampling=model.sampling,
+        )
+        return {
+            plan.id: GeneratedHalf(
+                embeddings=voice.embeddings,
+                prefix=self.no_codes() if voice.prefix is None else voice.prefix.codes,
+                codes=model.codes(one.tokens, rng, prompt),
+                stop=one.stop,
+            )
+            for (plan, voice), one, rng, prompt in zip(ready, generated, rngs, prompts, strict=True)
+        }
+
+    def no_codes(self) -> Codes:
+        """Codes of no patches."""
+        return tuple(np.zeros(0, np.int64) for _ in self.synthesizer.codec.spec.patch_layout)

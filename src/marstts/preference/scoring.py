@@ -27,8 +27,7 @@ from marstts.audio import Waveform
 from marstts.bundle import load_bundle
 from marstts.codec.base import TIMBRE, Codec, Codes, with_timbre
 from marstts.data.mined_takes import TAKES_PATTERN, GeneratedHalf, Half, MinedTake, read_takes, text_of
-from marstts.data.progress import Progress
-from marstts.data.workers import Executor
+from marstts.data.workers import Executor, Progress
 from marstts.errors import DataError, MissingExtraError
 from marstts.io.config import Config
 from marstts.io.files import lock_folder
@@ -36,12 +35,11 @@ from marstts.io.jsonl import read_rows, write_rows
 from marstts.io.provenance import PROVENANCE_FILE, extend_provenance, write_provenance
 from marstts.io.reading import parse_object, read_text
 from marstts.metrics import sphinx
-from marstts.metrics.alignment import Aligner
 from marstts.metrics.length import check_length, expected_seconds
-from marstts.metrics.minimal_pairs import MinimalPairTest
 from marstts.metrics.panel import missing_packages
 from marstts.metrics.quality import WORST, QualityMetric, check_quality_metric, open_quality_metric
 from marstts.metrics.recognition import Recognizer, character_edits, check_recognizer, open_recognizer
+from marstts.metrics.sphinx import Aligner, MinimalPairTest
 from marstts.metrics.words import plain_words
 
 log = logging.getLogger(__name__)
@@ -62,7 +60,7 @@ class Metric(str, Enum):
     """Fraction of words that the minimal-pair test takes for others; 0 where no word has a near-homophone."""
 
     ALIGNMENT_NLL = "alignment_nll"
-    """Cost of aligning the phones of the text to the audio, in nats per frame, see `metrics.alignment`. Human speech
+    """Cost of aligning the phones of the text to the audio, in nats per frame, see `metrics.sphinx`. Human speech
     has 3 to 4; a take that cannot be aligned has `MAX_ALIGNMENT_NLL`."""
 
     MOS = "mos"

@@ -30,12 +30,11 @@ from marstts.generation.request import Generated, Prompt, StopReason
 from marstts.generation.speech_model import SpeechModel
 from marstts.io.config import Config
 from marstts.io.jsonl import read_rows, write_rows
-from marstts.metrics.alignment import Aligner
 from marstts.metrics.identity import Embedding, level
 from marstts.metrics.intervals import Interval, ratio_interval
 from marstts.metrics.length import LengthStatus, check_length, expected_seconds
-from marstts.metrics.minimal_pairs import MinimalPairTest
 from marstts.metrics.recognition import open_recognizer
+from marstts.metrics.sphinx import Aligner, MinimalPairTest
 from marstts.metrics.take_metrics import NO_SIMILARITY, score_words
 from marstts.metrics.testset import Trial, take_seed
 from marstts.metrics.words import plain_words
@@ -47,7 +46,7 @@ from marstts.preference.scoring import (
     decode,
     minimal_pair_error,
 )
-from marstts.speaker.verification import cosine
+from marstts.speaker.base import cosine
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.clone import ReferenceWarning, clone
 from marstts.text.normalize import normalize

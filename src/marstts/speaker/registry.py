@@ -16,7 +16,7 @@ from marstts.speaker import clap, wavlm
 from marstts.speaker.base import SpeakerEncoder
 from marstts.speaker.mini import MiniSpeakerEncoder
 from marstts.speaker.toy import ToySpeakerEncoder
-from marstts.weights.parts import MiniPart, PublishedPart, toy_size
+from marstts.weights.pretrained import MiniPart, PublishedPart, toy_size
 
 TOY_SIZE = 64
 

@@ -21,7 +21,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from marstts.data.progress import progress_line
+from marstts.data.workers import progress_line
 from marstts.errors import CheckpointError
 from marstts.io.config import Config
 from marstts.io.reading import disk_problem, printable_name

@@ -17,12 +17,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 import safetensors
 
 from marstts.errors import CheckpointError, require
+from marstts.io.config import Config
 from marstts.io.files import atomic_path
 from marstts.io.reading import open_regular, os_errors, printable_name, printable_text
 
@@ -298,3 +299,32 @@ def _first_line(error: Exception | None) -> str:
     """The first line of a library's message, without its colors."""
     lines = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip().splitlines()
     return printable_text(lines[0]) if lines else type(error).__name__
+
+
+# Descriptions that codecs and speaker encoders share in `bundle.json`.
+
+
+class MiniPart(Config):
+    """A codec or speaker encoder trained with this package, in a folder of the bundle."""
+
+    kind: Literal["mini"] = "mini"
+
+
+class PublishedPart(Config):
+    """Weights published by other authors."""
+
+    source: str
+    """A file, a folder or a name on the hub."""
+
+    sha256: str | None = None
+    """Refuse any other weights."""
+
+
+def toy_size(name: str, default: int) -> int | None:
+    """Size N of "toy:N", the default for "toy", None for any other name."""
+    kind, _, size = name.partition(":")
+    if kind != "toy":
+        return None
+    if not size:
+        return default
+    return int(size) if size.isdecimal() and len(size) <= 5 and 0 < int(size) <= 2**16 else None

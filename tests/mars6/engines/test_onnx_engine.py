@@ -26,7 +26,7 @@ from marstts.mars6.engines.row_caches import CAPACITY_STEP
 from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.export.graphs import export_mars6
 from marstts.mars6.model import Mars6
-from marstts.mars6.prompt_batch import collate
+from marstts.mars6.prompt import collate
 from marstts.onnx.export import lossless_format
 from marstts.onnx.session import open_session
 

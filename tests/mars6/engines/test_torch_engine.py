@@ -7,7 +7,7 @@ from engine_inputs import CONFIG, model_with, prompts, slow_greedy, speak
 
 from marstts.mars6.config import Conditioning, Mars6Config
 from marstts.mars6.engines.torch import TorchEngine
-from marstts.mars6.prompt_batch import collate
+from marstts.mars6.prompt import collate
 
 FUSED = CONFIG.model_copy(update={"conditioning": Conditioning.FUSED})
 

@@ -22,8 +22,7 @@ from marstts.training.loop import LoopConfig, run
 from marstts.training.speaker.augmentation import AugmentationConfig
 from marstts.training.speaker.config import Kind, SpeakerTrainingConfig
 from marstts.training.speaker.export import load_encoder
-from marstts.training.speaker.losses import ReverseGradient, angular_margin
-from marstts.training.speaker.style_attributes import TARGETS
+from marstts.training.speaker.losses import TARGETS, ReverseGradient, angular_margin
 from marstts.training.speaker.task import build_task, open_task
 
 RATE = 24_000

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from marstts.audio import Waveform
-from marstts.training.speaker.style_attributes import f0_level, measure_attributes, relative_to_speaker
+from marstts.training.speaker.losses import f0_level, measure_attributes, relative_to_speaker
 
 RATE = 24_000
 

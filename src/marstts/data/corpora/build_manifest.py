@@ -24,7 +24,7 @@ from pydantic import Field
 
 from marstts import audio
 from marstts.data.manifest import Utterance, as_row, safe_name
-from marstts.data.progress import Progress
+from marstts.data.workers import Progress
 from marstts.errors import AudioError, DataError
 from marstts.io.config import Config
 from marstts.io.files import atomic_path, atomic_write, lock_folder

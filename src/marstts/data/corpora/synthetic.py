@@ -25,9 +25,8 @@ from marstts.data.corpora import tts_engines as engines
 from marstts.data.corpora.speakers import SAMPLE_RATE, STYLES, SyntheticSpeaker, draw_rng
 from marstts.data.corpora.tts_engines import BASE_VOICES
 from marstts.data.manifest import Utterance, as_row
-from marstts.data.progress import Progress
 from marstts.data.sentence_files import lines_of
-from marstts.data.workers import Executor, load_nothing, run_in_order
+from marstts.data.workers import Executor, Progress, load_nothing, run_in_order
 from marstts.errors import DataError, require
 from marstts.io.config import Config
 from marstts.io.files import atomic_path, lock_folder

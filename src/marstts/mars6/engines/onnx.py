@@ -28,8 +28,7 @@ from marstts.io.config import read_config
 from marstts.io.reading import printable_name
 from marstts.mars6.config import NUM_SLOTS, Mars6Config
 from marstts.mars6.engines.row_caches import DecoderKVCache, Memory, attention_bias, fit_axis
-from marstts.mars6.prompt import Prompt
-from marstts.mars6.prompt_batch import PATCH_PADDING, collate
+from marstts.mars6.prompt import PATCH_PADDING, Prompt, collate
 from marstts.onnx.session import Shape, check_signature, fits, open_session
 
 

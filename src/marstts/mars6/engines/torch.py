@@ -19,9 +19,8 @@ from torch import Tensor
 from marstts.generation.engine import TokenLayout, refuse_nan
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.model import GlobalState, Mars6, join_states
-from marstts.mars6.prompt import Prompt
-from marstts.mars6.prompt_batch import PromptBatch, collate
-from marstts.nn.kv_cache import KVCache
+from marstts.mars6.prompt import Prompt, PromptBatch, collate
+from marstts.nn.attention import KVCache
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marstts.audio import Waveform
-from marstts.speaker.base import SpeakerEncoder
-from marstts.speaker.verification import cosine
+from marstts.speaker.base import SpeakerEncoder, cosine
 
 WINDOW_SECONDS = 1.5
 """Shorter windows distinguish words rather than people."""

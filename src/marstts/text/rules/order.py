@@ -10,7 +10,7 @@ from marstts.text.numbers import dates, money, quantities, roman, telephones, ti
 from marstts.text.rules import abbreviations, addresses, citations, forms, identifiers, symbols
 from marstts.text.rules.engine import Trace, apply_all
 from marstts.text.rules.initialisms import spell_initialisms
-from marstts.text.rules.symbol_names import name_symbols
+from marstts.text.rules.symbols import name_symbols
 
 MARKUP = (*symbols.MARKUP, *forms.RAW)
 """The rules that come before characters are folded."""

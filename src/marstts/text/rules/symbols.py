@@ -1,6 +1,6 @@
 """Symbols and operators: a <= b -> a less than or equal to b, ~5 -> about five; emoticons, markup, LaTeX.
 
-Upstream: folded text (`MARKUP`, `EMOTICONS`), text whose numerals are read (`RULES`).  Downstream: `symbol_names`.
+Upstream: folded text (`MARKUP`, `EMOTICONS`), text whose numerals are read (`RULES`).  Downstream: `order`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 
 from marstts.errors import DataError
 from marstts.text.lexicon import respell
-from marstts.text.rules.engine import Rule, rule
+from marstts.text.rules.engine import Rule, Trace, rule
 from marstts.text.rules.tables import either, table, word_set
 from marstts.text.segments import VOICE_MARK
 
@@ -273,3 +273,28 @@ RULES: list[Rule] = [
     rule("symbol.percent", r"(?<=[a-z] )%(?= [a-z0-9])", "modulo", parted=False),
     rule("symbol.citation", r"(?<=[.,;)\"'])(?:\[[0-9]{1,3}\]){1,5}", " ", parted=False),
 ]
+
+
+# Names of the symbols that no rule has read: @ -> at; brackets become commas, and what has no name is left out.
+
+_NAMED = table("symbols")["named"]
+_NAMED_SYMBOL = re.compile(f"[{re.escape(''.join(_NAMED))}]")
+_BRACKETS = re.compile(r"[()\[\]{}]+")
+_NOT_READ = re.compile(r"[^A-Za-z.,?!;:'\" -]")
+
+
+def name_symbols(text: str, trace: Trace) -> str:
+    """Symbols with a name are read; brackets part like commas; the others part like spaces and are left out."""
+
+    def name(match: re.Match[str]) -> str:
+        trace.record("symbol.named", match[0], _NAMED[match[0]])
+        return f" {_NAMED[match[0]]} "
+
+    def drop(match: re.Match[str]) -> str:
+        trace.leave_out(match[0])
+        return " "
+
+    text = _NAMED_SYMBOL.sub(name, text)
+    text = _BRACKETS.sub(" , ", text)
+    text = text.replace("—", " - ")
+    return _NOT_READ.sub(drop, text)

@@ -22,7 +22,7 @@ from marstts.speaker.mini import MiniEncoderConfig
 from marstts.training.run_log import CorruptFileLog
 from marstts.training.speaker.augmentation import vtlp_filterbank
 from marstts.training.speaker.config import Kind, SpeakerTrainingConfig
-from marstts.training.speaker.style_attributes import f0_level, measure_attributes, relative_to_speaker
+from marstts.training.speaker.losses import f0_level, measure_attributes, relative_to_speaker
 
 NEUTRAL_STYLE = "regular"
 

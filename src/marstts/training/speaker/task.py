@@ -26,9 +26,9 @@ from torch import Tensor, nn
 from marstts.errors import ConfigError
 from marstts.io.config import write_config
 from marstts.io.precision import autocast
+from marstts.speaker.base import equal_error_rate, trials
 from marstts.speaker.mini import CONFIG_FILE
 from marstts.speaker.mini_model import MiniEncoderModel
-from marstts.speaker.verification import equal_error_rate, trials
 from marstts.training.bounds import step_seed
 from marstts.training.checkpoint import check_same_model, latest
 from marstts.training.distributed import pick_device, require_one_process
@@ -39,6 +39,7 @@ from marstts.training.speaker.clips import NEUTRAL_STYLE, Clip, crop, num_frames
 from marstts.training.speaker.config import GRAD_CLIP_NORM, Kind, SpeakerTrainingConfig
 from marstts.training.speaker.export import load_encoder
 from marstts.training.speaker.losses import (
+    TARGETS,
     Prototypes,
     ReverseGradient,
     StyleHead,
@@ -47,7 +48,6 @@ from marstts.training.speaker.losses import (
     correlation,
     masked_distance,
 )
-from marstts.training.speaker.style_attributes import TARGETS
 
 NO_SIZES = ("name", "one_speaker_similarity")
 """Fields of the model that do not describe its weights."""
