@@ -15,7 +15,6 @@ import sys
 import warnings
 from pathlib import Path
 from typing import Any
-from unittest.mock import MagicMock
 
 EVENTS = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.chmod", "os.link", "os.symlink"}
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
@@ -78,19 +77,7 @@ def book(folder: Path) -> list[str]:
     return [words[0], "--file", str(folder / "book.epub"), *words[2:5], f"{folder / 'target'}/"]
 
 
-def train(folder: Path) -> list[str]:
-    """A training without TensorBoard, whose thread would write at other points each time."""
-    import torch
-    import torch.utils.tensorboard
-
-    torch.set_num_threads(1)
-    torch.utils.tensorboard.SummaryWriter = lambda *arguments, **options: MagicMock()
-    words = ["train", "mars6", "--data", str(folder / "shards"), "--config", str(folder / "config.json")]
-    return [*words, "--output", str(folder / "target")]
-
-
 SCENARIOS = {
-    "train": train,
     "speak": speak,
     "stream": stream,
     "batch": batch,
@@ -125,10 +112,6 @@ def main(scenario: str, folder: Path, points: list[str]) -> None:
     warnings.simplefilter("ignore")
     words = SCENARIOS[scenario](folder)
     CliRunner().invoke(app, [*words[:1], "--help"])  # imports the command
-    if scenario == "train":
-        import torch
-
-        torch.set_num_threads(1)
     shutil.copytree(folder, folder.with_name("kept"), symlinks=True)
     for point in points:
         sys.stdout.flush()

@@ -23,7 +23,6 @@ from typer.testing import CliRunner
 from killed_commands import book
 from marstts import audio
 from marstts.cli.main import app
-from marstts.io.config import write_config
 from scripted import good, scripted_synthesizer
 from test_fuzz_files import count_inputs
 
@@ -167,34 +166,3 @@ def test_a_killed_book_is_continued_and_its_finished_chapters_stay(
 
     kill_everywhere("book", folder, check, largest=150_000)
     assert {0, 1} <= set(num_kept) and set(num_spoken) & {1, 3}, "some run went on within a chapter"
-
-
-def test_a_killed_training_keeps_a_whole_checkpoint_and_log(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("torch")
-    monkeypatch.syspath_prepend(str(Path(__file__).parent / "training" / "mars6"))
-    from toy_training import config, write_shards
-
-    from marstts.training.mars6.run_folder import trained_model
-    from marstts.training.run_log import read_log
-
-    write_shards(folder / "shards")
-    path, target = folder / "config.json", folder / "target"
-    loop = {"checkpoint_every": 1, "log_every": 1, "validate_every": 2}
-    write_config(config(loop={**loop, "steps": 2}, num_audio_samples=0, prefetch=False), path)
-    with killed_at("train", folder, ["0"]) as following:
-        whole = following()
-        assert whole["exit"] == 0, whole
-        begun = shutil.copytree(target, folder.with_name("begun"))
-    shutil.rmtree(folder.with_name("kept"))
-    shutil.rmtree(target, ignore_errors=True)
-    shutil.copytree(begun, target)
-    write_config(config(loop={**loop, "steps": 5}, num_audio_samples=0, prefetch=False), path)
-
-    def check() -> None:
-        newest = max(int(one.name.removeprefix("step-")) for one in target.glob("step-????????"))
-        assert newest >= 2
-        trained_model(target)
-        lines = [line["step"] for line in read_log(target) if line["split"] == "train"]
-        assert lines == list(range(1, len(lines) + 1)) and len(lines) >= 2
-
-    kill_everywhere("train", folder, check, largest=60_000)
