@@ -13,14 +13,13 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 import marstts
 from light_install import WITHOUT_EXTRAS
 from marstts.cli.main import COMMANDS, LazyCommand, app
 from marstts.cli.terminal import extra_with, silence_libraries
-from marstts.errors import DataError, require
+from marstts.errors import DataError
 
 RUN = CliRunner()
 
@@ -55,11 +54,6 @@ def test_every_command_prints_its_help(name: str):
     assert result.exit_code == 0 and f" {name} " in result.stdout
 
 
-@pytest.mark.parametrize("words", [["--help"], ["text", "--help"], ["voice", "list", "--help"]])
-def test_help_shows_no_type_behind_flags(words: list[str]):
-    assert "<bool>" not in RUN.invoke(app, words).stdout
-
-
 @pytest.mark.parametrize("encoding", ["cp1252", "ascii", "cp437"])
 @pytest.mark.parametrize(
     "words", [["text", "--explain", "a \u2248 b \u65e5"], ["voice", "show", "\u65e5.voice"], ["--help"]]
@@ -89,11 +83,6 @@ def test_version_is_printed():
 def test_mistyped_names_are_refused_with_a_suggestion(arguments: list[str], suggestion: str):
     result = RUN.invoke(app, arguments)
     assert result.exit_code == 2 and suggestion in result.stderr
-
-
-def test_an_unknown_command_like_no_other_gets_no_suggestion():
-    result = RUN.invoke(app, ["zzzz"])
-    assert result.exit_code == 2 and "No such command 'zzzz'" in result.stderr and "mean" not in result.stderr
 
 
 ALL_HELPS = """
@@ -165,12 +154,6 @@ def test_the_extra_of_a_package_is_read_from_the_metadata():
     assert found == {"torch": "torch", "sounddevice": "play", "prometheus_client": "serve", "no_such_package": None}
 
 
-def test_the_help_of_a_command_whose_extra_is_missing_names_the_extra(add_missing):
-    result = RUN.invoke(app, ["needs", "run", "--help"])
-    assert result.exit_code == 0 and "Needs a package." in result.stdout
-    assert "'a_missing_package'" in result.stdout and "'marstts[train]'" in " ".join(result.stdout.split())
-
-
 def test_warnings_of_libraries_about_themselves_are_hidden_unless_asked_for(monkeypatch: pytest.MonkeyPatch):
     def shown() -> list[str]:
         with warnings.catch_warnings(record=True) as caught:
@@ -207,23 +190,6 @@ def test_the_exporter_does_not_warn_of_torchvision(monkeypatch: pytest.MonkeyPat
     assert len(messages) == 1
 
 
-def test_a_command_may_be_a_function(add_command):
-    def command(count: int = 1) -> None:
-        """Count something."""
-        typer.echo(f"counted {count}")
-
-    add_command("count", command=command)
-    assert RUN.invoke(app, ["count", "--count", "3"]).stdout.strip() == "counted 3"
-    assert "Count something" in RUN.invoke(app, ["count", "--help"]).stdout
-
-
-def test_a_command_may_be_an_app_of_a_single_command(add_command):
-    command = typer.Typer()
-    command.command("corpus")(lambda: typer.echo("built"))
-    add_command("build", command=command)
-    assert RUN.invoke(app, ["build", "corpus"]).stdout.strip() == "built"
-
-
 def test_errors_for_users_are_one_sentence_and_exit_code_2(add_command):
     def command() -> None:
         raise DataError("utterances.jsonl: no such manifest")
@@ -242,25 +208,6 @@ def test_bugs_keep_their_traceback(add_command):
     assert isinstance(RUN.invoke(app, ["crash"]).exception, ZeroDivisionError)
 
 
-@pytest.fixture
-def add_missing(monkeypatch: pytest.MonkeyPatch, tmp_path):
-    """Adds the command `needs`, whose module imports a package that is not installed."""
-    (tmp_path / "needs_extra.py").write_text("import a_missing_package\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("marstts.cli.__path__", [str(tmp_path), *sys.modules["marstts.cli"].__path__])
-    monkeypatch.setitem(COMMANDS, "needs", LazyCommand("needs_extra", "command", "Needs a package.", extra="train"))
-
-
-def test_a_missing_extra_is_named_in_one_sentence(add_command, add_missing):
-    result = RUN.invoke(app, ["needs"])
-    assert result.exit_code == 2
-    assert "a_missing_package" in result.stderr and "pip install 'marstts[train]'" in result.stderr
-    assert result.stderr.count("\n") == 1
-
-    add_command("late", command=lambda: require("another_missing_package", "eval"))
-    assert "pip install 'marstts[eval]'" in RUN.invoke(app, ["late"]).stderr
-
-
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
@@ -277,15 +224,6 @@ def test_what_the_machine_lacks_is_one_sentence(error, sentence, monkeypatch):
     result = RUN.invoke(app, ["text", "Hi.", "--lexicon", "a.txt"])
     assert result.exit_code == 2
     assert result.stderr.startswith(f"marstts: {sentence}") and len(result.stderr.splitlines()) == 1
-
-
-def test_other_errors_of_the_system_keep_their_traceback(monkeypatch):
-    def fail(*_: object) -> None:
-        raise OSError(errno.ENOTCONN, "a bug")
-
-    monkeypatch.setattr("marstts.cli.text.read_lexicon", fail)
-    result = RUN.invoke(app, ["text", "Hi.", "--lexicon", "a.txt"])
-    assert isinstance(result.exception, OSError)
 
 
 @pytest.mark.slow

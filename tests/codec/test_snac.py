@@ -1,11 +1,8 @@
 """SNAC through the `snac` package: recorded results, geometry, and weights that are refused."""
 
 import hashlib
-import io
 import json
-import socket
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +10,6 @@ import pytest
 import safetensors.numpy
 import safetensors.torch
 import torch
-from huggingface_hub.utils import EntryNotFoundError
 
 from marstts.audio import Waveform
 from marstts.codec.snac import SnacCodec
@@ -108,12 +104,6 @@ def test_the_decoders_noise_is_deterministic_and_leaves_the_callers_generator_al
     assert not np.array_equal(first.samples, other.samples)
 
 
-def test_the_name_depends_on_the_weights(tmp_path, folder, recorded):
-    changed = recorded | {"weights.decoder.model.0.bias": recorded["weights.decoder.model.0.bias"] + 1}
-    other = SnacCodec(write_model(tmp_path / "other", changed))
-    assert SnacCodec(folder).spec.name == SnacCodec(str(folder)).spec.name != other.spec.name
-
-
 def test_a_file_of_any_name_is_found_with_the_configuration_next_to_it(tmp_path, folder, recorded):
     codec = SnacCodec(write_model(tmp_path / "named", recorded, "snac-v2.safetensors") / "snac-v2.safetensors")
     assert codec.spec.hop_lengths == SnacCodec(folder).spec.hop_lengths
@@ -202,27 +192,6 @@ def test_a_failed_download_is_one_attempt_and_one_sentence(monkeypatch):
     )  # one attempt: the second name is not tried after a broken connection
 
 
-def test_files_of_the_hub_are_downloaded_one_by_one(monkeypatch, folder):
-    import huggingface_hub
-
-    fetched = []
-
-    def fetch(model, name, local_files_only=False, etag_timeout=None):
-        if local_files_only:
-            raise FileNotFoundError(name)
-        fetched.append((model, name))
-        if not (folder / name).exists():
-            raise EntryNotFoundError(name)
-        return str(folder / name)
-
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", fetch)
-    monkeypatch.setattr(pretrained, "connection_problem", lambda address: None)
-    monkeypatch.setattr(pretrained, "answer_problem", lambda hub, model: None)
-    assert SnacCodec("someone/snac").spec == SnacCodec(folder).spec
-    assert fetched == [("someone/snac", "config.json"), ("someone/snac", "model.safetensors")]
-    assert find_file("someone/snac", ["missing.bin", "config.json"]) == folder / "config.json"
-
-
 def test_cached_files_of_the_hub_need_no_network(monkeypatch, folder):
     import huggingface_hub
 
@@ -233,53 +202,6 @@ def test_cached_files_of_the_hub_need_no_network(monkeypatch, folder):
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", cached)
     monkeypatch.setattr(pretrained, "connection_problem", lambda address: pytest.fail("used the network"))
     assert SnacCodec("someone/snac").spec == SnacCodec(folder).spec
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seconds", [0.0, 30.0])
-def test_without_a_network_the_sentence_comes_within_the_time_limit(monkeypatch, seconds):
-    """Connecting fails at once, or gets no response."""
-    import huggingface_hub
-
-    def connect(target, timeout):
-        assert timeout == pretrained.NETWORK_SECONDS
-        time.sleep(seconds)
-        raise OSError("no network")
-
-    def cache_only(model, name, local_files_only=False, etag_timeout=None):
-        assert local_files_only, "the client, which retries, must not be asked"
-        raise FileNotFoundError(name)
-
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", cache_only)
-    monkeypatch.setattr(pretrained, "NETWORK_SECONDS", 0.3)
-    monkeypatch.setattr(socket, "create_connection", connect)
-    started = time.monotonic()
-    with pytest.raises(CheckpointError, match=r"download of config.json failed \((no network|.* did not answer)"):
-        find_file("owner/model", ["config.json"])
-    assert time.monotonic() < started + 5
-
-
-def test_a_server_that_never_answers_is_asked_once(monkeypatch, tmp_path):
-    """The hub's client retries each download for minutes where a connection is accepted and then silent."""
-    constants = pytest.importorskip("huggingface_hub.constants")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{server.getsockname()[1]}")
-        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-        monkeypatch.setattr(pretrained, "NETWORK_SECONDS", 0.3)
-        started = time.monotonic()
-        with pytest.raises(CheckpointError, match=r"owner/model: the download of config\.json failed \(.*timed out"):
-            find_file("owner/model", ["config.json"])
-        assert time.monotonic() < started + 5
-
-
-def test_a_proxy_is_connected_to_instead_of_the_hub(monkeypatch):
-    targets = []
-    monkeypatch.setattr(socket, "create_connection", lambda target, timeout: targets.append(target) or io.BytesIO())
-    monkeypatch.setattr("urllib.request.getproxies", lambda: {"https": "http://proxy.example:3128"})
-    monkeypatch.setattr("urllib.request.proxy_bypass", lambda host: host == "inside.example")
-    for address in ("https://hub.example", "https://inside.example", "http://plain.example:81"):
-        assert pretrained.connection_problem(address) is None
-    assert targets == [("proxy.example", 3128), ("inside.example", 443), ("plain.example", 81)]
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch, folder):

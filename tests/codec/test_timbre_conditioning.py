@@ -10,11 +10,9 @@ import pytest
 import torch
 
 from marstts.audio import Waveform
-from marstts.codec.base import TIMBRE, noise_of, timbre_encoders, with_timbre
+from marstts.codec.base import TIMBRE, noise_of, timbre_encoders
 from marstts.codec.mini import MiniCodec, MiniCodecConfig, MiniCodecFolder
 from marstts.codec.mini_model import MiniCodecModel, pulse_train, to_hertz
-from marstts.codec.toy import ToyCodec
-from marstts.errors import ConfigError, VoiceError
 from marstts.training.codec.export import export_codec, timbre_encoder_name
 
 PLAIN = MiniCodecConfig(
@@ -46,13 +44,6 @@ def model() -> MiniCodecModel:
 def codec(model: MiniCodecModel, tmp_path_factory: pytest.TempPathFactory) -> MiniCodec:
     folder = tmp_path_factory.mktemp("codec")
     export_codec(model, "tiny", folder)
-    return MiniCodec(folder)
-
-
-@pytest.fixture(scope="module")
-def plain_codec(tmp_path_factory: pytest.TempPathFactory) -> MiniCodec:
-    folder = tmp_path_factory.mktemp("plain")
-    export_codec(MiniCodecModel(PLAIN).eval(), "plain", folder)
     return MiniCodec(folder)
 
 
@@ -114,32 +105,12 @@ def test_exported_decoder_equals_the_trained_models_with_a_timbre(model: MiniCod
 
 
 @pytest.mark.slow
-def test_a_codec_with_a_timbre_leaves_the_original_as_it_is(codec: MiniCodec) -> None:
-    codes = codec.encode(noise(0.08))
-    before = codec.decode(codes).samples
-    conditioned = with_timbre(codec, np.ones(6, np.float32))
-    assert not np.allclose(conditioned.decode(codes).samples, before)
-    np.testing.assert_array_equal(codec.decode(codes).samples, before)
-
-
-@pytest.mark.slow
 def test_windows_with_a_timbre_equal_the_whole(codec: MiniCodec) -> None:
     conditioned = codec.with_timbre(np.ones(6, np.float32))
     codes = conditioned.encode(noise(0.2))
     decoding, patches = conditioned.decoding(), len(codes[0])
     parts = [decoding.decode_until(codes, stop) for stop in range(0, patches + 1)]
     np.testing.assert_allclose(np.concatenate(parts), conditioned.decode(codes).samples, atol=1e-4)
-
-
-@pytest.mark.slow
-def test_codecs_without_timbre_embeddings_stay_what_they_were(plain_codec: MiniCodec) -> None:
-    assert timbre_encoders(plain_codec) == {}
-    assert with_timbre(plain_codec, None) is plain_codec
-    assert with_timbre(plain_codec, np.ones(6, np.float32)) is plain_codec
-    toy = ToyCodec(24)
-    assert timbre_encoders(toy) == {} and with_timbre(toy, np.ones(6, np.float32)) is toy
-    with pytest.raises(ConfigError, match="no timbre embeddings"):
-        plain_codec.timbre_embedding(noise(0.1))
 
 
 @pytest.mark.slow
@@ -161,18 +132,3 @@ def test_a_codec_folder_names_its_timbre_encoder_or_has_none() -> None:
         MiniCodecFolder(name="tiny", model=VOICED)
     with pytest.raises(ValueError, match="timbre_encoder"):
         MiniCodecFolder(name="tiny", timbre_encoder="timbre-1", model=PLAIN)
-
-
-@pytest.mark.slow
-def test_a_vector_of_another_length_is_refused(codec: MiniCodec) -> None:
-    with pytest.raises(VoiceError, match=r"length 6, but one of shape \(5,\)"):
-        with_timbre(codec, np.ones(5, np.float32))
-
-
-@pytest.mark.slow
-def test_a_folder_without_its_timbre_graph_is_refused(codec: MiniCodec, tmp_path: Path) -> None:
-    for path in codec.folder.iterdir():
-        if path.name != "timbre.onnx":
-            (tmp_path / path.name).write_bytes(path.read_bytes())
-    with pytest.raises(Exception, match=r"timbre\.onnx"):
-        MiniCodec(tmp_path)

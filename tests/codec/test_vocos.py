@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from marstts.codec.encodec import EncodecVocos
-from marstts.codec.vocos import WINDOW, Polar, Vocos, VocosConfig, VocosVocoder
+from marstts.codec.vocos import WINDOW, Vocos, VocosConfig, VocosVocoder
 from marstts.errors import CheckpointError, DataError
 
 SMALL = VocosConfig(levels=9, width=12, inner_width=20, code_width=6, blocks=2)
@@ -42,13 +42,6 @@ def weights(tmp_path: Path) -> Path:
 
 def codes(frames: int, levels: int = 8) -> np.ndarray:
     return np.random.default_rng(frames).integers(0, 1024, (frames, levels))
-
-
-def test_the_defaults_have_the_published_size() -> None:
-    with torch.device("meta"):
-        model = Vocos()
-    assert len(model.state_dict()) == 81
-    assert sum(parameter.numel() for parameter in model.parameters()) == 10_081_410
 
 
 def test_samples_follow_the_formulas(weights: Path) -> None:
@@ -88,23 +81,6 @@ def slow_synthesis(spectrum: np.ndarray) -> np.ndarray:
         samples[320 * frame : 320 * frame + 1280] += np.fft.irfft(bins, 1280) * window
         weights[320 * frame : 320 * frame + 1280] += window**2
     return (samples / np.maximum(weights, 1e-30))[480:-480]
-
-
-def test_synthesis_undoes_a_spectrogram() -> None:
-    """Frames that overlap by three quarters hold every sample; those of the first and last are at the edges."""
-    samples = np.random.default_rng(0).standard_normal(320 * 9).astype(np.float32)
-    padded = torch.from_numpy(np.pad(samples, 480))
-    window = torch.hann_window(1280)
-    spectrum = torch.fft.rfft(padded.unfold(0, 1280, 320) * window)
-    ours = Vocos(SMALL).synthesize(Polar(spectrum.abs().log()[None], spectrum.angle()[None]))[0]
-    assert len(ours) == len(samples)
-    np.testing.assert_allclose(ours.detach().numpy()[1:], samples[1:], atol=1e-3)
-
-
-def test_any_number_of_levels_and_frames(weights: Path) -> None:
-    vocoder = VocosVocoder(weights)
-    for frames, levels in ((0, 4), (1, 1), (7, 9)):
-        assert vocoder.decode(codes(frames, levels)).shape == (320 * frames,)
 
 
 def test_the_bandwidth_matters_and_must_be_known(weights: Path) -> None:

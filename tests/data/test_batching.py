@@ -133,11 +133,6 @@ def test_the_reference_is_another_utterance_of_the_speaker_with_the_configured_p
     assert abs(others / len(items) - probability) < 0.05
 
 
-def test_a_single_utterance_of_a_speaker_is_also_the_reference():
-    sampler = BatchSampler(make_corpus(5, speakers=5), BatchingConfig(cross_reference_probability=1.0), seed=0)
-    assert all(item.reference == item.parts[0] for item in sampler.items(0))
-
-
 def test_spelling_varies_with_the_configured_probabilities():
     plain = BatchSampler(
         CORPUS, BatchingConfig(lower_case_probability=0.0, strip_final_punctuation_probability=0.0), seed=0
@@ -154,12 +149,6 @@ def test_spelling_varies_with_the_configured_probabilities():
         *before, last = item.texts
         assert last == CORPUS.utterances[item.parts[-1]].text.lower().rstrip(".")
         assert before == [CORPUS.utterances[part].text.lower() for part in item.parts[:-1]]
-
-
-def test_options_do_not_disturb_one_another():
-    quiet = BatchSampler(CORPUS, BatchingConfig(lower_case_probability=0.0), seed=0).items(5)
-    loud = BatchSampler(CORPUS, BatchingConfig(lower_case_probability=1.0), seed=0).items(5)
-    assert [(i.parts, i.reference) for i in quiet] == [(i.parts, i.reference) for i in loud]
 
 
 def test_rows_are_cut_into_runs_that_cover_all_even_when_there_are_fewer_rows_than_runs():

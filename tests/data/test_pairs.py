@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -75,13 +74,6 @@ def test_pairs_are_read_as_they_were_written(file: Path, pairs: list[Pair], reco
     assert json.loads(file.read_text().splitlines()[0])["chosen"]["audio"] == "../audio/one.wav"
 
 
-def test_lines_may_be_deleted_and_moved(file: Path, pairs: list[Pair]):
-    lines = file.read_text().splitlines()
-    file.write_text(f"{lines[2]}\n\n{lines[1]}\n")
-    third, second = read_pairs(file)
-    assert same(third, pairs[2]) and same(second, pairs[1])
-
-
 def edited(file: Path, number: int, **changes) -> Path:
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     for key, value in changes.items():
@@ -150,13 +142,6 @@ def test_codes_and_embeddings_of_another_kind_are_refused(pairs: list[Pair]):
         check([replace(first, embeddings={role: values * np.nan for role, values in first.embeddings.items()})])
 
 
-def test_all_invalid_pairs_are_named_up_to_ten(pairs: list[Pair]):
-    empty = [replace(pair(number, None), rejected=codes(0, 0)) for number in range(14)]
-    with pytest.raises(DataError, match=r"(?s)'p0'.*'p9'.*; and 4 more") as caught:
-        check(empty)
-    assert "'p10'" not in str(caught.value)
-
-
 def test_missing_and_corrupt_files_are_named(file: Path, tmp_path: Path):
     with pytest.raises(DataError, match=r"none\.jsonl: no such file"):
         read_pairs(tmp_path / "none.jsonl")
@@ -166,18 +151,3 @@ def test_missing_and_corrupt_files_are_named(file: Path, tmp_path: Path):
     tensors_path(file).unlink()
     with pytest.raises(DataError, match=r"no such file.*keep both files together"):
         read_pairs(file)
-
-
-@pytest.mark.slow
-def test_changed_bytes_of_either_file_never_end_in_a_traceback(file: Path):
-    whole = {path: path.read_bytes() for path in (file, tensors_path(file))}
-    rng = np.random.default_rng(3)
-    for number in range(300):
-        path = list(whole)[number % 2]
-        corrupt = bytearray(whole[path])
-        for place in rng.integers(0, len(corrupt), rng.integers(1, 4)):
-            corrupt[place] = rng.integers(256)
-        path.write_bytes(corrupt[: rng.integers(len(corrupt))] if number % 5 == 0 else corrupt)
-        with contextlib.suppress(DataError):
-            check(read_pairs(file))
-        path.write_bytes(whole[path])

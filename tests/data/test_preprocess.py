@@ -18,7 +18,6 @@ from marstts.data.manifest import Utterance, utterance_line
 from marstts.data.preprocess import EncodedUtterance, Encoders, PreprocessConfig, Trim, UtteranceEncoder
 from marstts.data.shards import shard_path
 from marstts.data.tokenize import fingerprint_of, tokenize_manifest
-from marstts.data.voice_activity import SpeechDetector, speech_ratio
 from marstts.errors import AudioError, DataError
 from marstts.speaker.toy import ToySpeakerEncoder
 from marstts.synthesis.clone import clone
@@ -91,13 +90,6 @@ def test_recordings_of_similar_length_share_batches_and_come_back_in_order(tmp_p
         assert isinstance(alone, EncodedUtterance) and isinstance(result, EncodedUtterance)
         for ours, theirs in zip(result.codes, alone.codes, strict=True):
             np.testing.assert_array_equal(ours, theirs)
-
-
-def test_one_recording_that_breaks_a_batch_is_refused_alone(tmp_path: Path) -> None:
-    rows = [utterance("good", tmp_path), utterance("broken", tmp_path, tone(9999 / RATE)), utterance("fine", tmp_path)]
-    results = UtteranceEncoder(encoders(CountingCodec()), PreprocessConfig()).encode_all(rows, tmp_path)
-    assert isinstance(results[0], EncodedUtterance) and isinstance(results[2], EncodedUtterance)
-    assert results[1] == "unforeseen RuntimeError: broken"
 
 
 class KeepingEncoder:
@@ -264,34 +256,3 @@ def test_too_many_rejects_stop_the_run_with_a_clear_error(tmp_path: Path, monkey
         run(0.34)
     assert not shard_path(shards, 2).exists()  # it did not go on to the end
     assert len((shards / "rejects.jsonl").read_text().splitlines()) == 2
-
-
-def test_corrupt_shards_are_all_named_in_training_and_made_again_by_tokenization(tmp_path: Path) -> None:
-    manifest, shards = tmp_path / "utterances.jsonl", tmp_path / "shards"
-    manifest.write_text("".join(utterance_line(utterance(f"u{i}", tmp_path)) + "\n" for i in range(6)))
-
-    def run():
-        return tokenize_manifest(manifest, shards, encoders, utterances_per_shard=2)
-
-    run()
-    before = {path.name: path.read_bytes() for path in shards.iterdir()}
-    flipped = bytearray(before["shard-00000.safetensors"])
-    flipped[-1] ^= 1  # one bit of an embedding
-    shard_path(shards, 0).write_bytes(flipped)
-    shard_path(shards, 2).write_bytes(before["shard-00002.safetensors"][:-10])
-    with pytest.raises(DataError, match=r"shard-00000.*checksum differs.*shard-00002"):
-        load_corpus(shards)
-    assert run().shards_made == 2
-    assert {path.name: path.read_bytes() for path in shards.iterdir()} == before
-    assert len(load_corpus(shards)) == 6
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("min_ratio", [0.05, 0.3, 0.6, 0.99])
-def test_enough_speech_is_found_without_reading_all_of_it(amiable: Waveform, min_ratio: float) -> None:
-    silence = np.zeros(2 * amiable.sample_rate, np.float32)
-    mixed = Waveform(np.concatenate([amiable.samples, silence]), amiable.sample_rate)
-    detector = SpeechDetector()
-    ratio = speech_ratio(detector.probabilities(mixed))
-    found, reported = detector.has_speech(mixed, min_ratio)
-    assert found == (ratio >= min_ratio) and (found or reported == pytest.approx(ratio))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import numpy as np
@@ -119,29 +118,6 @@ def test_metadata_out_of_bounds_is_refused(shard: Path, what: str) -> None:
     rewrite(shard, {}, METADATA[what])
     with pytest.raises(DataError, match=r"shard-00000.safetensors: corrupt since it was written .*tokenize again"):
         read_shard(shard)
-
-
-@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero")])
-def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, make) -> None:
-    make(shard_path(tmp_path, 0))
-    with pytest.raises(DataError, match="expected a"):
-        read_info(shard_path(tmp_path, 0))
-
-
-def test_flipped_and_missing_bytes_never_end_in_a_traceback(shard: Path) -> None:
-    content, rng = shard.read_bytes(), np.random.default_rng(1)
-    for number in range(300):
-        corrupt = bytearray(content)
-        for place in rng.integers(0, len(content), rng.integers(1, 4)):
-            corrupt[place] = rng.integers(256)
-        if number % 3 == 0:
-            corrupt = corrupt[: rng.integers(len(corrupt))]
-        if bytes(corrupt) == content:
-            continue
-        shard.write_bytes(corrupt)
-        with pytest.raises(DataError):
-            load_corpus(shard.parent)
-            pytest.fail("a changed shard was read")
 
 
 def test_embeddings_that_are_not_finite_are_not_written(tmp_path: Path) -> None:

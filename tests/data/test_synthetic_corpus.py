@@ -6,7 +6,6 @@ import dataclasses
 import gzip
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +19,7 @@ from marstts.data.corpora.speakers import STYLES, SyntheticSpeaker
 from marstts.data.corpora.tts_engines import BaseVoice
 from marstts.data.manifest import read_manifest
 from marstts.data.workers import Processes
-from marstts.errors import DataError, MissingExtraError
-from marstts.io.files import lock_folder
+from marstts.errors import DataError
 
 FORMANT = 1500.0
 
@@ -117,15 +115,6 @@ def test_whispers_are_aperiodic(base: BaseVoice) -> None:
     assert abs(periodicity(samples, 240)) < 0.3
 
 
-def test_the_same_key_draws_the_same_speaker(base: BaseVoice) -> None:
-    assert speakers.draw_speaker(base, 3, 8, 0) == speakers.draw_speaker(base, 3, 8, 0)
-    assert speakers.draw_speaker(base, 3, 8, 0) != speakers.draw_speaker(base, 3, 8, 1)
-
-
-def test_speaker_zero_keeps_the_engines_voice(base: BaseVoice) -> None:
-    assert speakers.draw_speaker(base, 0, 8, 0).formants == 1.0
-
-
 def test_spelling_variants_of_a_sentence_share_a_split() -> None:
     assert synthetic.split_of_sentence("Don't go, now!") == synthetic.split_of_sentence("dont go now")
 
@@ -189,11 +178,6 @@ def test_band_limited_utterances_state_their_source_rate(
     assert rates & {8000, 16000} and 24000 in rates
 
 
-def test_lines_with_other_characters_are_left_out(config: synthetic.SyntheticConfig, sentences: Path) -> None:
-    texts = [text for split in synthetic.read_sentences([(sentences, 1.0)], config).values() for text, _ in split]
-    assert not any("1984" in text or text == "x" for text in texts)
-
-
 def test_the_shortest_text_and_the_fraction_of_regular_speech_follow_the_configuration(
     base: BaseVoice, config: synthetic.SyntheticConfig, sentences: Path
 ) -> None:
@@ -226,55 +210,6 @@ def test_missing_engines_are_named_with_their_packages(monkeypatch: pytest.Monke
         engines.check_installed(("flite-slt",))
 
 
-def test_packages_outside_of_main_are_named_with_their_sections(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines.shutil, "which", lambda program: None)
-    section = r" \(the package sources must include non-free\)$"
-    with pytest.raises(DataError, match=f"apt-get install libttspico-utils rhvoice rhvoice-english{section}"):
-        engines.check_installed(("rhvoice-bdl", "pico-us"))
-    with pytest.raises(DataError, match=f"apt-get install rhvoice rhvoice-english{section}"):
-        engines.check_installed(("rhvoice-alan",))
-
-
-def test_an_engine_without_its_voice_is_found_before_anything_is_rendered(
-    base: BaseVoice, config: synthetic.SyntheticConfig, sentences: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(text: str, voice: BaseVoice, rate: float, pitch: float) -> Waveform:
-        raise DataError("no such voice")
-
-    monkeypatch.setitem(engines.BASE_VOICES, "pulse", dataclasses.replace(base, speak=fail))
-    with pytest.raises(DataError, match="not installed: apt-get install dash"):
-        synthetic.build(config, [(sentences, 1.0)], tmp_path / "out", Processes(1))
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_missing_python_package_is_found_before_anything_is_rendered(
-    base: BaseVoice, config: synthetic.SyntheticConfig, sentences: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "pyworld", None)
-    with pytest.raises(MissingExtraError, match=r"marstts\[synthetic\]"):
-        synthetic.build(config, [(sentences, 1.0)], tmp_path / "out", Processes(1))
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_manifest_torn_in_its_last_line_is_continued(
-    base: BaseVoice, config: synthetic.SyntheticConfig, sentences: Path, tmp_path: Path, without_vocoder: None
-) -> None:
-    report = synthetic.build(config, [(sentences, 1.0)], tmp_path, Processes(1))
-    manifest = tmp_path / "utterances.jsonl"
-    whole = manifest.read_bytes()
-    manifest.write_bytes(whole[:-30])
-    again = synthetic.build(config, [(sentences, 1.0)], tmp_path, Processes(1))
-    assert manifest.read_bytes() == whole and again.made_now == 1
-    assert (again.utterances, again.seconds) == (report.utterances, pytest.approx(report.seconds))
-
-
-def test_two_builds_in_one_folder_are_refused(
-    base: BaseVoice, config: synthetic.SyntheticConfig, sentences: Path, tmp_path: Path
-) -> None:
-    with lock_folder(tmp_path), pytest.raises(DataError, match="another process is working in this folder"):
-        synthetic.build(config, [(sentences, 1.0)], tmp_path, Processes(1))
-
-
 def test_files_of_sentences_that_cannot_be_read_are_named(config: synthetic.SyntheticConfig, tmp_path: Path) -> None:
     (tmp_path / "torn.gz").write_bytes(gzip.compress(b"The ship left.\n" * 999)[:-20])
     (tmp_path / "latin.txt").write_bytes("Das Mädchen.\n".encode("latin-1"))
@@ -286,11 +221,6 @@ def test_files_of_sentences_that_cannot_be_read_are_named(config: synthetic.Synt
     for name, complaint in complaints.items():
         with pytest.raises(DataError, match=f"{name}: {complaint}$"):
             synthetic.read_sentences([(tmp_path / name, 1.0)], config)
-
-
-def test_unknown_voices_are_named() -> None:
-    with pytest.raises(DataError, match="unknown base voices nobody; known are"):
-        engines.check_installed(("nobody",))
 
 
 @pytest.mark.slow
@@ -311,12 +241,6 @@ def test_every_installed_engine_speaks_at_its_rate(name: str) -> None:
 )
 def test_files_of_sentences_may_have_weights(item: str, expected: tuple[str, float]) -> None:
     assert weighted_file(item) == (Path(expected[0]), expected[1])
-
-
-@pytest.mark.parametrize("weight", ["x", "nan", "inf", "0", "-1"])
-def test_impossible_weights_are_refused(weight: str) -> None:
-    with pytest.raises(DataError, match="as the weight"):
-        weighted_file(f"a.txt:{weight}")
 
 
 def test_an_engine_that_differs_once_leaves_the_corpus_as_it_is(base: BaseVoice) -> None:

@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -179,14 +178,6 @@ def test_results_come_in_the_order_of_the_jobs(executor: Executor, chunk_size: i
     results = run_in_order(executor, range(10), load_nothing, square, chunk_size=chunk_size)
     assert list(results) == [number * number for number in range(10)]
     assert list(run_in_order(executor, [], load_nothing, square, chunk_size=chunk_size)) == []
-
-
-@pytest.mark.slow
-def test_no_thread_of_a_pool_outlives_its_run():
-    """At exit Python would wake such a thread by a pipe that closes meanwhile: a traceback after the last line."""
-    before = set(threading.enumerate())
-    assert sorted(Processes(2).run([1, 2, 3], load_nothing, square)) == [1, 4, 9]
-    assert set(threading.enumerate()) <= before
 
 
 @pytest.mark.slow

@@ -19,12 +19,11 @@ from marstts.cli import evaluate as evaluate_module
 from marstts.cli import report as report_module
 from marstts.codec.toy import ToyCodec
 from marstts.data.manifest import Utterance, write_manifest
-from marstts.errors import CheckpointError, MarsError
+from marstts.errors import MarsError
 from marstts.evaluation import open_systems
 from marstts.evaluation.testsets import synthetic
 from marstts.generation.request import SamplingConfig
 from marstts.metrics import panel, recognition
-from marstts.metrics.testset import read_testset, write_testset
 from marstts.metrics.words import plain_words
 from marstts.speaker.toy import ToySpeakerEncoder
 
@@ -181,18 +180,6 @@ def test_impossible_options_are_refused_in_a_sentence(
     assert isinstance(result.exception, MarsError) and complaint in str(result.exception)
 
 
-def test_trials_without_ground_truth_have_no_upper_bounds(testset: Path, tmp_path: Path, stand_ins: None):
-    trials = [trial.model_copy(update={"ground_truth": None}) for trial in read_testset(testset)]
-    write_testset(trials, tmp_path / "no_truth.jsonl")
-    table = evaluated(
-        "--system", "mini", "--clone", "shallow", "--testset", str(tmp_path / "no_truth.jsonl"), "--baselines",
-        "ground-truth,codec-resynthesis",
-        "--metrics", "identity", "--workers", "1", "--output", str(tmp_path / "out"),
-    )  # fmt: skip
-    firsts = [line.split()[0] for line in table.splitlines()[:-1]]
-    assert firsts[firsts.index("system") :] == ["system", "mini"]  # after the lines of progress
-
-
 @pytest.mark.slow
 def test_metrics_are_checked_on_a_folder_of_recordings(manifest: Path, tmp_path: Path, stand_ins: None):
     for number, words in enumerate(("Has never been surpassed.", "Has never been surpassed. Indeed.")):
@@ -240,38 +227,6 @@ def test_everything_that_is_missing_is_named_before_anything_is_rendered(
     ):  # fmt: skip
         assert complaint in str(result.exception)
     assert not (tmp_path / "out").exists() and not (tmp_path / "root").exists()
-
-
-def test_weights_that_cannot_be_had_are_named_before_anything_is_rendered(
-    tmp_path: Path, stand_ins: None, monkeypatch: pytest.MonkeyPatch
-):
-    asked = []
-
-    def refuse(source: str, files: object) -> Path:
-        asked.append(source)
-        raise CheckpointError(f"{source}: these weights cannot be downloaded")
-
-    monkeypatch.setattr(panel, "find_spec", lambda name: object())
-    monkeypatch.setattr(evaluate_module, "missing_for_testset", lambda testset, root: [])
-    monkeypatch.setattr(panel, "fetch_model", refuse)
-    monkeypatch.setattr(synthetic, "render", lambda line, root: pytest.fail("rendered before the check"))
-    arguments = ["--system", "mini", "--root", str(tmp_path / "root"), "--output", str(tmp_path / "out")]
-    for metrics, source in {
-        "paper": "openai/whisper-base", "utmos": "Blinorot/UTMOS-PyTorch", "wavlm=a/b": "a/b",
-        "faster-whisper=small": "Systran/faster-whisper-small",
-    }.items():  # fmt: skip
-        result = RUN.invoke(evaluate_module.evaluate, [*arguments, "--baselines", "", "--metrics", metrics])
-        assert isinstance(result.exception, CheckpointError) and asked[-1] == source
-    assert len(asked) == 4 and not (tmp_path / "out").exists() and not (tmp_path / "root").exists()
-
-
-@pytest.mark.parametrize("speakers", ["0", "00", "", ",", "anna,,bert"])
-def test_a_number_of_no_speakers_or_an_empty_name_is_refused(speakers: str, manifest: Path, tmp_path: Path):
-    target = tmp_path / "none.jsonl"
-    arguments = ["testset", str(manifest), "--output", str(target), "--speakers", speakers, "--sentences", "1"]
-    result = RUN.invoke(evaluate_module.evaluate, arguments)
-    expected = "expected a number of speakers from 1, or their names separated by commas"
-    assert str(result.exception) == f"--speakers {speakers!r}: {expected}" and not target.exists()
 
 
 def test_a_test_set_leaves_out_the_sentences_of_another_one(manifest: Path, testset: Path, tmp_path: Path):

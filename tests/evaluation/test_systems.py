@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import marstts
 from marstts import audio
 from marstts.audio import Waveform
 from marstts.errors import DataError
@@ -164,19 +163,6 @@ def test_a_system_may_be_given_a_name(
     filled = name.format(bundle=toy_bundle, takes=tmp_path / "takes", odd=tmp_path / "a=b", odd_name="a=b")
     found = find_systems(filled, SystemOptions([Clone.SHALLOW], 0, {}, None))
     assert [system.name for system in found] == rows
-
-
-@pytest.mark.parametrize("name", ["before=nowhere", "x=ground-truth", "x="])
-def test_a_name_is_given_to_models_and_folders_only(name: str):
-    with pytest.raises(DataError, match="expected NAME=SYSTEM with a model or a folder of takes as the system"):
-        find_systems(name, SystemOptions([Clone.SHALLOW], 0, {}, None))
-
-
-@pytest.mark.slow
-def test_the_packaged_model_can_be_ablated():
-    mini = marstts.load("mini")
-    assert ablate(mini, Variant.NO_RAS).sampling.ras_max_ratio == 1.0
-    assert ablate(mini, Variant.NO_QUALITY_PREFIX).model.quality_prefix_hz is None
 
 
 @pytest.mark.skipif(shutil.which("espeak-ng") is None, reason="espeak-ng is not installed")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from dataclasses import dataclass, replace
 from typing import Any
@@ -51,17 +49,6 @@ def run(scheduler: Scheduler, requests: list[Request]) -> tuple[dict[Request, Ge
         companies.append(len(rows))
         results |= {row.request: row.result(LAYOUT) for row in rows if row.stop is not None}
     return results, companies
-
-
-@pytest.mark.parametrize("capacity", [1, 2, 5])
-def test_tokens_are_the_same_in_any_batch(capacity: int):
-    requests = [request(seed) for seed in range(5)]
-    results, companies = run(Scheduler(history_engine(), capacity), requests)
-    assert max(companies) == capacity
-    for seed, one in enumerate(requests):
-        expected = alone(seed)
-        assert np.array_equal(results[one].tokens, expected.tokens) and results[one].stop is expected.stop
-    assert len({result.tokens.tobytes() for result in results.values()}) == 5
 
 
 def test_a_batch_is_full_while_requests_wait():
@@ -170,17 +157,3 @@ def test_closing_raises_in_waiting_callers():
         list(rows)
     with pytest.raises(RuntimeError, match="closed"):
         next(scheduler.stream(request(1)))
-
-
-@pytest.mark.slow
-def test_an_unclosed_stream_does_not_break_the_interpreters_exit():
-    """Python stops its threads wherever they are; one that is within the engine would abort the process."""
-    program = """if True:
-        from marstts.synthesis.loading import load
-
-        tts = load("mini")
-        stream = tts.stream("The cat sat on the mat, and not a word was said.")
-        next(stream)
-    """
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert (ended.returncode, ended.stderr) == (0, "")

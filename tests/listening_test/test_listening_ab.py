@@ -14,11 +14,9 @@ from simulated_listeners import RATE, Clock, write_buzz
 from typer.testing import CliRunner
 
 from marstts.audio import read
-from marstts.cli import listening_test
 from marstts.cli.main import app
 from marstts.errors import DataError
 from marstts.evaluation import open_systems
-from marstts.evaluation.systems import TakesFolder
 from marstts.listening_test.preference import count_preferences, open_preference_plan, sign_test
 from marstts.listening_test.service import SessionService
 from marstts.listening_test.stimuli import Role
@@ -203,25 +201,6 @@ def test_models_synthesize_the_test_set_once_and_are_compared_like_folders(pair,
         assert spoken == [(f"Line {number}.", voice) for number in range(9)] * (clone == "shallow" or voice is not None)
         spoken.clear()
     assert read(next((tmp_path / "takes").rglob("s3.wav"))).sample_rate == RATE
-
-
-def test_a_model_with_a_failed_take_is_not_compared(pair, tmp_path, monkeypatch):
-    model = tmp_path / "model"
-    model.mkdir()
-    (model / "bundle.json").write_text("{}", encoding="utf-8")
-    monkeypatch.setattr(listening_test, "find_systems", lambda name, options: [TakesFolder(model)])
-    testset = tmp_path / "testset.jsonl"
-    testset.write_text(
-        '{"id": "a", "text": "A.", "speaker": "x", "style": "regular", "reference": "r.wav",'
-        ' "reference_transcript": "B.", "ground_truth": null}\n',
-        encoding="utf-8",
-    )
-    write_buzz(tmp_path / "r.wav")
-    result = CliRunner().invoke(app, ["listening-test", "ab", str(pair[0]), str(model), "--testset", str(testset)])
-    assert result.exit_code == 2 and "these takes failed: a:" in result.stderr
-    elsewhere = ["--testset", "librispeech", "--root", str(tmp_path / "nowhere")]
-    result = CliRunner().invoke(app, ["listening-test", "ab", str(pair[0]), str(model), *elsewhere])
-    assert result.exit_code == 2 and str(tmp_path / "nowhere") in result.stderr
 
 
 def test_the_last_reply_reaches_the_page_before_the_command_ends(pair, monkeypatch):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulated_listeners import SIMILARITY, SYSTEMS, always_four, guess, opinion, simulate_record
-from typer.testing import CliRunner
+from simulated_listeners import guess, opinion, simulate_record
 
-from marstts.cli.main import app
 from marstts.listening_test.analysis import analyze, rate_system
 from marstts.listening_test.config import Headphones, Question, Rules
 from marstts.listening_test.design import Anchor, ListeningTrial, TrialKind
@@ -19,31 +16,6 @@ from marstts.listening_test.store import Answer, SessionRecord
 
 def checks(records, **rules):
     return analyze(records, Rules(**rules), Headphones.REQUIRED).checks
-
-
-def mostly_low(trial, rng):
-    """A pattern that does not depend on the recording."""
-    return 1 + rng.randrange(2) + 2 * (rng.random() < 0.3)
-
-
-@pytest.mark.slow
-def test_attentive_listeners_count_and_random_and_straightlining_ones_are_excluded(config, config_file, invite):
-    """Covers the service, the store and the command."""
-    listeners = [(guess, 3.0), (always_four, 3.0), (mostly_low, 3.0), (opinion, -9.0), *[(opinion, 3.0)] * 4]
-    for seed, (choose, pace) in enumerate(listeners):
-        invite(choose, seed, pace=pace).proceed()
-    result = CliRunner().invoke(app, ["listening-test", "analyze", str(config_file), "--json"])
-    found = json.loads(result.stdout)
-    assert [one["counts"] for one in found["listeners"]] == [False] * 4 + [True] * 4
-    scores = {(row["question"], row["system"]): row for row in found["ratings"]}
-    for question, levels in (("naturalness", SYSTEMS), ("similarity", SIMILARITY)):
-        for system, level in levels.items():
-            row = scores[question, system]
-            assert (row["num_ratings"], row["num_listeners"]) == (4 * 4, 4)
-            assert abs(row["mean"] - level) < 0.5 and row["low"] < row["mean"] < row["high"]
-    text = CliRunner().invoke(app, ["listening-test", "analyze", str(config_file)]).stdout
-    assert "Listeners: 4 count, 4 excluded:" in text and "- listener 2: failed 4 of 8 attention checks" in text
-    assert "before the recording could end" in text and "| source |" in text.splitlines()[4]
 
 
 @pytest.mark.slow
@@ -144,12 +116,6 @@ def test_the_wider_interval_is_over_listeners_where_these_differ_and_over_senten
         error = severity[:, 0].std() / np.sqrt(40)
         assert score.resampled == unit and score.mean == choices.mean()
         assert score.interval.high - score.interval.low == pytest.approx(2 * 1.96 * error, rel=0.08)
-
-
-@pytest.mark.parametrize("shape", [(1, 9), (9, 1)])
-def test_one_listener_or_one_sentence_gives_no_interval(shape):
-    choices = np.random.default_rng(0).integers(1, 6, shape)
-    assert rate_system(Question.NATURALNESS, "mini", ratings(choices)).interval is None
 
 
 def test_examples_attention_checks_and_repeats_do_not_enter_the_mean():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 
 import pytest
@@ -52,22 +51,6 @@ def test_the_page_gets_no_system_and_no_attention_check_by_name(service, invite)
             assert secret not in shown
         assert ('"example": true' in shown) == (trials[position].kind is TrialKind.EXAMPLE)
         listener.proceed(answers=1)
-
-
-def test_states_of_attention_checks_have_the_fields_of_ratings(service, invite):
-    """All values are equal as well, the position in the session excepted."""
-    listener = invite()
-    trials = service.store.trials(0)
-    seen = {}
-    for trial in trials:
-        state = service.state(listener.link)
-        words = json.dumps(
-            {k: v for k, v in state["trial"].items() if k not in ("number", "opens_part", "ends_examples")}
-        )
-        if trial.kind is not TrialKind.EXAMPLE:
-            seen.setdefault(trial.question, set()).add(words)
-        listener.proceed(answers=1)
-    assert [len(one) for one in seen.values()] == [1, 1]
 
 
 def test_recordings_are_those_of_the_session(service, plan, invite):
@@ -149,17 +132,6 @@ def test_listeners_beyond_the_maximum_are_refused(plan, config, clock, tmp_path)
     store.close()
 
 
-def test_response_time_is_counted_from_the_previous_answer_or_visit(service, config, clock, invite):
-    link = invite().link
-    clock.now += 100.0
-    service.state(link)
-    clock.now += 4.0
-    service.answer(link, {"position": 0, "choice": 3, "plays": 2})
-    clock.now += 5.5
-    service.answer(link, {"position": 1, "choice": 3, "plays": 1})
-    assert [answer.response_seconds for answer in read_records(config.database)[0].answers] == [4.0, 5.5]
-
-
 def test_answers_of_one_test_are_not_mixed_with_those_of_another(service, config):
     with pytest.raises(DataError, match="holds answers to another test"):
         AnswerStore(config.database, "another")
@@ -203,60 +175,6 @@ def test_a_damaged_database_is_one_sentence(tmp_path, before, after):
     for read in (read_records, lambda path: AnswerStore(path, "x")):
         with pytest.raises(DataError, match="expected"):
             read(path)
-
-
-MANIPULATIONS = {
-    "choice off the scale": ("UPDATE answers SET choice = 9", "choice 9 is not on the scale"),
-    "choice that is text": ("UPDATE answers SET choice = 'good'", "choice: Input should be a valid integer"),
-    "choice that is huge": ("UPDATE answers SET choice = 9e99", "choice: Input should be a valid integer"),
-    "unknown question": ("UPDATE trials SET question = 'taste'", "question: Input should be"),
-    "unknown kind": ("UPDATE trials SET kind = 'trap'", "kind: Input should be"),
-    "unknown anchor": ("UPDATE trials SET system = 'mini'", "'mini' instead of an anchor"),
-    "infinite time": ("UPDATE answers SET response_seconds = 9e999", "response_seconds: Input should be a finite"),
-    "negative position": ("UPDATE trials SET position = -1 - position", "position: Input should be greater than or"),
-    "bytes for a name": ("UPDATE trials SET sentence = x'00ff'", "sentence: Input should be a valid string"),
-    "long name": ("UPDATE trials SET sentence = hex(zeroblob(1000))", "at most 1000 characters"),
-    "listener without a session": ("INSERT INTO listeners VALUES (7, 'l', 'c', 0, 0)", "greater than or equal to 1"),
-    "older format": ("UPDATE metadata SET value = 'marstts listening test 1'", "but it has 'marstts listening test 1'"),
-    "view": ("CREATE VIEW w AS SELECT 1", "tables are others"),
-    "trigger": ("CREATE TRIGGER t AFTER UPDATE ON answers BEGIN DELETE FROM answers; END", "tables are others"),
-    "endless view": (
-        "DROP TABLE answers; CREATE VIEW answers AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x FROM n)"
-        " SELECT x FROM n",
-        "tables are others",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("manipulation", MANIPULATIONS)
-def test_a_manipulated_database_is_refused_in_one_sentence(service, plan, config, invite, manipulation):
-    invite().proceed(answers=7)
-    service.store.close()
-    command, sentence = MANIPULATIONS[manipulation]
-    with sqlite3.connect(config.database) as connection:
-        connection.executescript(f"PRAGMA foreign_keys = OFF; {command}")
-    connection.close()
-    for open_file in (lambda: read_records(config.database), lambda: AnswerStore(config.database, plan.digest)):
-        with pytest.raises(DataError, match=sentence) as error:
-            open_file()
-        assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("kind", ["folder", "pipe", "device", "loop", "truncated", "garbage"])
-def test_files_that_are_no_database_are_refused_without_waiting(service, config, tmp_path, kind):
-    content = config.database.read_bytes()
-    path = tmp_path / "other.sqlite"
-    {
-        "folder": path.mkdir,
-        "pipe": lambda: os.mkfifo(path),
-        "device": lambda: path.symlink_to("/dev/zero"),
-        "loop": lambda: path.symlink_to(path),
-        "truncated": lambda: path.write_bytes(content[: len(content) // 2]),
-        "garbage": lambda: path.write_bytes(content[:200] + bytes(reversed(content[200:]))),
-    }[kind]()
-    for open_file in (read_records, lambda path: AnswerStore(path, "x")):
-        with pytest.raises(DataError, match=r"other\.sqlite"):
-            open_file(path)
 
 
 def test_the_database_stores_a_number_a_secret_and_times_of_a_listener_only(service, invite):

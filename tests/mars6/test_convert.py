@@ -114,15 +114,6 @@ def test_snac_has_graphs_where_it_can_be_had(
     assert [has_snac_graphs(tmp_path / name / "codec") for name in ("without", "with")] == [False, True]
 
 
-def test_published_components_are_named_but_not_fetched(tmp_path: Path) -> None:
-    result = convert(GOLDEN / "checkpoint.safetensors", tmp_path / "turbo")
-    assert result.exit_code == 0, result.stderr
-    description = (tmp_path / "turbo" / "bundle.json").read_text()
-    for name in ("hubertsiuzdak/snac_24khz", "microsoft/wavlm-base-plus-sv", "microsoft/msclap"):
-        assert name in description
-    assert load_for_training(tmp_path / "turbo").config.text_vocab_size == 322
-
-
 class Harmful:
     """Leaves a file behind where it is unpickled."""
 
@@ -166,16 +157,6 @@ def test_a_refused_checkpoint_writes_nothing(kind: str, tmp_path: Path) -> None:
     assert result.stderr.startswith("marstts: ") and result.stderr.count("\n") == 1
     assert not (tmp_path / "witness").exists()
     assert not output.exists() and not list(tmp_path.glob("output/*"))
-
-
-def test_a_refused_checkpoint_leaves_the_older_bundle(tmp_path: Path) -> None:
-    output = tmp_path / "turbo"
-    assert convert(GOLDEN / "checkpoint.safetensors", output).exit_code == 0
-    before = {path: path.read_bytes() for path in output.rglob("*") if path.is_file()}
-    checkpoint, _ = write_broken("cut", tmp_path)
-    assert convert(checkpoint, output).exit_code == 2
-    assert {path: path.read_bytes() for path in output.rglob("*") if path.is_file()} == before
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.pt", "turbo"]
 
 
 def test_a_refused_download_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

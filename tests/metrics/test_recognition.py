@@ -48,22 +48,6 @@ def test_character_edits_count_the_spaces_between_words(transcript: str, errors:
     assert character_edits(["ab", "cd"], transcript.split()) == Edits(errors, 5)
 
 
-def test_edits_agree_with_the_textbook_recursion():
-    def distance(first: str, second: str) -> int:
-        if not first or not second:
-            return len(first) + len(second)
-        return min(
-            distance(first[1:], second) + 1,
-            distance(first, second[1:]) + 1,
-            distance(first[1:], second[1:]) + (first[0] != second[0]),
-        )
-
-    rng = np.random.default_rng(3)
-    for _ in range(20):
-        first, second = ("".join(rng.choice(list("abc"), rng.integers(1, 6))) for _ in range(2))
-        assert word_edits(list(first), list(second)).errors == distance(first, second)
-
-
 @pytest.mark.slow
 def test_human_speech_is_transcribed(recognizer: SphinxRecognizer, surpassed: Waveform):
     assert recognizer.transcribe(surpassed) == ["has", "never", "been", "surpassed"]
@@ -72,15 +56,6 @@ def test_human_speech_is_transcribed(recognizer: SphinxRecognizer, surpassed: Wa
 @pytest.mark.slow
 def test_silence_has_an_empty_transcript(recognizer: SphinxRecognizer):
     assert recognizer.transcribe(Waveform(np.zeros(8000, np.float32), 16000)) == []
-
-
-@pytest.mark.slow
-def test_transcripts_do_not_depend_on_earlier_utterances(surpassed: Waveform, amiable: Waveform):
-    fresh, used = SphinxRecognizer(), SphinxRecognizer()
-    noise = np.random.default_rng(0).standard_normal(16000).astype(np.float32)
-    used.transcribe(Waveform(noise, 16000))
-    used.transcribe(surpassed)
-    assert used.transcribe(amiable) == fresh.transcribe(amiable)
 
 
 def test_prepared_audio_does_not_depend_on_level(surpassed: Waveform):
@@ -155,19 +130,6 @@ def test_whisper_transcribes_through_transformers(monkeypatch: pytest.MonkeyPatc
 def test_recognizers_that_cannot_be_opened_are_refused(choice: str):
     with pytest.raises(ConfigError, match=choice.partition("=")[0]):
         open_recognizer(choice)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.bin"])
-def test_a_folder_whose_files_are_none_of_whisper_is_refused(name: str, tmp_path: Path):
-    pytest.importorskip("faster_whisper")
-    for file in ("model.bin", "config.json", "tokenizer.json", "vocabulary.txt"):
-        (tmp_path / file).write_text("{}")
-    with pytest.raises(CheckpointError, match="cannot be read"):
-        open_recognizer(f"faster-whisper={tmp_path}")
-    (tmp_path / name).unlink()
-    with pytest.raises(CheckpointError, match=f"expected {name}"):
-        open_recognizer(f"faster-whisper={tmp_path}")
 
 
 @pytest.mark.slow

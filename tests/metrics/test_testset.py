@@ -109,20 +109,6 @@ def test_speakers_without_a_second_text_are_left_out(tmp_path: Path):
         make_testset(path, num_speakers=2, num_sentences=2)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        ({"num_speakers": 4, "num_sentences": 4}, "there are only 3"),
-        ({"num_speakers": 3, "num_sentences": 19}, "only 18"),
-        ({"num_speakers": 1, "num_sentences": 1, "speakers": ["dora"]}, "no utterance of dora"),
-        ({"num_speakers": 1, "num_sentences": 1, "style": "whisper"}, "two utterances of a second: .* only 0"),
-    ],
-)
-def test_too_small_manifests_are_refused(manifest: Path, arguments: dict, complaint: str):
-    with pytest.raises(DataError, match=complaint):
-        make_testset(manifest, **arguments)
-
-
 def test_a_written_test_set_reads_back_from_another_folder(manifest: Path, tmp_path: Path):
     trials = make_testset(manifest, num_speakers=2, num_sentences=4)
     path = tmp_path / "elsewhere" / "deep" / "testset.jsonl"
@@ -152,39 +138,6 @@ def test_unusable_lines_are_named(manifest: Path, change: dict, complaint: str):
     lines = path.read_text().splitlines()
     path.write_text(lines[0] + "\n" + json.dumps({**json.loads(lines[1]), **change}) + "\n")
     with pytest.raises(MarsError, match=rf"testset\.jsonl:2: .*{complaint}"):
-        read_testset(path)
-
-
-def test_missing_empty_and_repeating_test_sets_are_refused(manifest: Path):
-    path = manifest.with_name("testset.jsonl")
-    with pytest.raises(DataError, match="no such file"):
-        read_testset(path)
-    path.write_text("\n")
-    with pytest.raises(DataError, match="no trials"):
-        read_testset(path)
-    write_testset(make_testset(manifest, num_speakers=1, num_sentences=1) * 2, path)
-    with pytest.raises(DataError, match="used before on line 1"):
-        read_testset(path)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        '{"id": ' + "9" * 5000 + "}",
-        "[" * 3000,
-        '{"id": "a", "text": "\\ud800", "speaker": "s", "style": "x", "reference": "a", "reference_transcript": ""}',
-        '{"id": "a", "text": "hi", "speaker": "s", "style": "x", "reference": "a\\u0000b", "reference_transcript": ""}',
-        '{"id": "a", "text": "hi", "speaker": "s", "style": "x", "reference": "'
-        + "a" * 5000
-        + '", "reference_transcript": ""}',
-        "null",
-    ],
-    ids=["digits", "depth", "half-letter", "zero-byte", "long-name", "null"],
-)
-def test_malformed_test_sets_are_refused_in_a_sentence(tmp_path: Path, line: str):
-    path = tmp_path / "testset.jsonl"
-    path.write_text(line + "\n", encoding="utf-8")
-    with pytest.raises(MarsError, match=r"testset\.jsonl:1: "):
         read_testset(path)
 
 

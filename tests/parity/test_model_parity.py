@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from golden_runs import greedy_runs, in_first_language, limits_of, of, prompt_of
+from golden_runs import in_first_language, limits_of, of, prompt_of
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -141,17 +141,6 @@ def test_generated_tokens(
     [generated] = speak(models[name], [run], of(name, tensors), [slowly.uniforms])
     assert generated.tokens.tolist() == run["tokens"]
     assert generated.stop is {"eos": StopReason.EOS, "max_len": StopReason.MAX_PATCHES}[run["ended_by"]]
-
-
-@pytest.mark.slow
-def test_generated_tokens_side_by_side(
-    name: str, record: dict[str, Any], tensors: dict[str, Tensor], models: dict[str, Mars6]
-) -> None:
-    """Rows with and without prefix, of different lengths and limits, in one batch."""
-    runs = greedy_runs(record[name])
-    assert runs
-    for run, generated in zip(runs, speak(models[name], runs, of(name, tensors)), strict=True):
-        assert generated.tokens.tolist() == run["tokens"], run["name"]
 
 
 def speak(

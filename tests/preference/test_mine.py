@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import json
-import pickle
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +13,12 @@ import pytest
 
 from marstts import audio
 from marstts.data.manifest import read_manifest, write_manifest
-from marstts.data.mined_takes import PLAN_FILE, Half, TakeLine, read_takes
+from marstts.data.mined_takes import PLAN_FILE, Half, read_takes
 from marstts.data.workers import Processes
 from marstts.errors import ConfigError, DataError
 from marstts.generation.loop import generate_requests
 from marstts.generation.request import Request
 from marstts.io.files import lock_folder
-from marstts.io.jsonl import read_rows
 from marstts.io.provenance import PROVENANCE_FILE
 from marstts.preference.mine import CycleGenerator, MineConfig, choose_references, clone_any, mine, read_texts
 from marstts.synthesis.loading import load
@@ -96,20 +93,6 @@ def test_a_resumed_run_equals_an_uninterrupted_one(mined, toy_bundle, corpus, tm
     assert report.generated_now == 1 and report.takes == 4
     assert files_of(tmp_path / "out") == files_of(mined / "out")
     assert again(mined, toy_bundle, corpus, tmp_path / "out").generated_now == 0
-
-
-class Backwards:
-    """Two workers with a pickled model each, which do the last jobs first."""
-
-    def run(self, jobs, load, work):
-        models = [pickle.loads(pickle.dumps(load))() for _ in range(2)]
-        yield from (work(job, models[index % 2]) for index, job in enumerate(reversed(jobs)))
-
-
-@pytest.mark.slow
-def test_many_workers_generate_the_same_takes_as_one(mined, toy_bundle, corpus, tmp_path):
-    again(mined, toy_bundle, corpus, tmp_path / "out", executor=Backwards())
-    assert files_of(tmp_path / "out") == files_of(mined / "out")
 
 
 def test_the_plan_stays_when_the_corpus_grows_but_not_when_it_shrinks(mined, toy_bundle, corpus, tmp_path):
@@ -207,15 +190,6 @@ def test_segments_of_longer_files_lend_their_voices(mined, toy_bundle, corpus, t
         assert ours.plan.audio.is_relative_to(tmp_path / "out") and ours.error is None
 
 
-@pytest.mark.slow
-def test_several_texts_and_takes_of_a_reference_have_different_seeds(mined, toy_bundle, corpus, tmp_path):
-    settings = config(max_references=1, texts_per_reference=2, samples_per_text=2, samples_per_shard=9)
-    again(mined, toy_bundle, corpus, tmp_path / "out", settings=settings)
-    lines = read_rows(TakeLine, tmp_path / "out" / "takes-00000.jsonl")
-    assert len({line.plan.seed for line in lines}) == len({line.plan.id for line in lines}) == 4
-    assert lines[0].plan.text == lines[1].plan.text
-
-
 def test_texts_are_read_once_each_and_lines_without_words_are_left_out(texts: Path, tmp_path: Path):
     assert read_texts(texts, 100) == ["She sells sea shells.", "the mat sat"]
     assert read_texts(texts, 15) == ["the mat sat"]
@@ -239,19 +213,3 @@ def test_a_folder_of_something_else_is_named(tmp_path: Path, toy_bundle: Path, c
 def test_two_processes_in_one_folder_are_refused(toy_bundle: Path, corpus: Path, texts: Path, tmp_path: Path):
     with lock_folder(tmp_path), pytest.raises(DataError, match="another process is working in this folder"):
         mine(str(toy_bundle), [corpus], texts, tmp_path, config(), executor=ONE)
-
-
-def test_changed_bytes_of_takes_never_end_in_a_traceback(mined: Path, tmp_path: Path):
-    shutil.copytree(mined / "out", tmp_path / "out")
-    path = tmp_path / "out" / "takes-00000.jsonl"
-    whole = {one: one.read_bytes() for one in (path, path.with_suffix(".safetensors"))}
-    rng = np.random.default_rng(5)
-    for number in range(200):
-        changed = list(whole)[number % 2]
-        corrupt = bytearray(whole[changed])
-        for place in rng.integers(0, min(2000, len(corrupt)), rng.integers(1, 4)):
-            corrupt[place] = rng.integers(256)
-        changed.write_bytes(corrupt[: rng.integers(len(corrupt))] if number % 5 == 0 else corrupt)
-        with contextlib.suppress(DataError):
-            read_takes(path)
-        changed.write_bytes(whole[changed])

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,7 +21,6 @@ from marstts.preference.scoring import decode
 from marstts.preference.train import PreferenceConfig, check_held_out
 from marstts.preference.train import train as train_model
 from marstts.preference.validation import (
-    BestCheckpointKeeper,
     TakeResult,
     ValidationConfig,
     ValidationResult,
@@ -82,19 +79,6 @@ INITIAL = validation(0, 0.5)
 )
 def test_the_best_is_chosen_by_the_stated_rule(later: list[ValidationResult], best: int):
     assert best_of([INITIAL, *later]).step == best
-
-
-@pytest.mark.parametrize("metric", ["minimal_pair_error", "alignment_nll"])
-def test_another_metric_may_decide(metric: str):
-    later = [
-        validation(10, 0.3, **{metric: 0.4}),
-        validation(20, 0.4, **{metric: 0.2}),
-        validation(30, 0.1, 0.7, **{metric: 0.1}),
-    ]
-    initial = validation(0, 0.5, **{metric: 0.45})
-    assert best_of([initial, *later], ValidationConfig(select_by=metric).select_by).step == 20
-    with pytest.raises(ValueError, match="select_by"):
-        ValidationConfig(select_by="mos")
 
 
 def test_a_validation_that_does_not_count_has_a_reason():
@@ -239,29 +223,6 @@ def test_every_failure_of_a_take_is_found(toy_bundle: Path, testset: Path, quick
     empty = score(0)
     assert empty.is_empty and empty.similarity == -1 and empty.character_errors == empty.characters
     assert (empty.minimal_pair_error, empty.alignment_nll, plausible.minimal_pair_error) == (1.0, 20.0, 0.5)
-
-
-def test_validations_before_an_interruption_still_count(tmp_path: Path, toy_bundle: Path):
-    found = {0: INITIAL, 5: validation(5, 0.2), 10: validation(10, 0.3)}
-    validator = SimpleNamespace(validate=lambda model, step: found[step], config=ValidationConfig())
-    module = models.load_for_training(toy_bundle)
-    first = BestCheckpointKeeper(tmp_path, validator, lambda module: module)
-    assert not first.has_begun
-    for step in (0, 5):
-        first(module, step)
-    resumed = BestCheckpointKeeper(tmp_path, validator, lambda module: module)
-    assert resumed.has_begun and dict(resumed(module, 10))["cer"] == 0.3
-    assert resumed.best.step == 5 and json.loads((tmp_path / "best" / "state.json").read_text()) == {"step": 5}
-
-
-@pytest.mark.slow
-def test_another_test_set_needs_another_folder(toy_bundle, pairs, testset, tmp_path, quick_metrics):
-    train(toy_bundle, pairs, testset, tmp_path / "run", CONFIG.replace("steps = 4", "steps = 1"))
-    lines = testset.read_text().splitlines()
-    other = shutil.copy(testset, testset.with_name("other.jsonl"))
-    Path(other).write_text(lines[0] + "\n")
-    with pytest.raises(AssertionError, match="was started with another testset"):
-        train(toy_bundle, pairs, Path(other), tmp_path / "run")
 
 
 def test_sentences_of_the_pairs_are_refused_for_validation(

@@ -13,18 +13,17 @@ import numpy as np
 import pytest
 
 from marstts.audio import Waveform
-from marstts.data.mined_takes import GeneratedHalf, Half, MinedTake, MiningProvenance, PlannedTake, read_takes
+from marstts.data.mined_takes import GeneratedHalf, MinedTake, MiningProvenance, PlannedTake
 from marstts.data.pairs import check_pairs, read_pairs
 from marstts.data.workers import Processes
-from marstts.errors import ConfigError, DataError, MissingExtraError
+from marstts.errors import ConfigError
 from marstts.generation.request import StopReason
-from marstts.io.provenance import PROVENANCE_FILE
 from marstts.metrics.sphinx import Alignment, MinimalPairResult
 from marstts.preference import scoring
 from marstts.preference.mine import MineConfig, mine
 from marstts.preference.pairs import as_pair, make_pairs
 from marstts.preference.ranking import RankConfig, Scheme, choose_pairs, percentiles, rank_takes
-from marstts.preference.scoring import Metric, Score, ScoredTake, ScoringPlan
+from marstts.preference.scoring import Metric, Score, ScoredTake
 from marstts.synthesis.loading import load
 
 ONE = Processes(1)
@@ -120,18 +119,6 @@ def test_equals_are_ordered_by_their_ids_alone():
 )
 def test_thresholds_and_quotas(changes: dict, expected: list[str]):
     assert rejected(TAKES, **changes) == expected
-
-
-def test_incomplete_and_empty_takes_are_not_rejected():
-    incomplete = replace(take("x"), cycle=None, error="too short to clone")
-    empty = replace(take("y"), cycle=GeneratedHalf({}, (), codes(0, 0), StopReason.EOS))
-    without_recording = replace(take("z"), ground_truth=codes(0, 0))
-    others = [
-        (incomplete, ScoredTake(id="x", forward=None, cycle=None)),
-        scored(empty, 2.0, 1.0),
-        scored(without_recording, 2.0, 1.0),
-    ]
-    assert rejected([*TAKES, *others]) == rejected(TAKES)
 
 
 def test_a_take_that_equals_its_recording_is_not_rejected():
@@ -255,70 +242,6 @@ def test_takes_are_scored_once(copy_of_mined: Path, quick_metrics):
     assert executor.names == [shards[2]]
     with pytest.raises(ConfigError, match=r"another mos_predictor \(mos_predictor: dnsmos before, plcmos now\)"):
         make(copy_of_mined, mos_predictor="plcmos")
-
-
-@pytest.mark.slow
-def test_scores_that_are_not_finite_are_refused_by_name(
-    copy_of_mined: Path, quick_metrics, monkeypatch: pytest.MonkeyPatch
-):
-    make(copy_of_mined)
-    path, name = next(
-        (path, take.id)
-        for path in sorted(copy_of_mined.glob("takes-*.jsonl"))
-        for take in read_takes(path)
-        if take.cycle is not None
-    )
-    scores_path = copy_of_mined / "scores" / path.name
-    lines = [json.loads(line) for line in scores_path.read_text().splitlines()]
-    next(line for line in lines if line["id"] == name)["cycle"]["cer"] = math.nan
-    scores_path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    with pytest.raises(DataError, match=rf"{path.name}:\d+: .*expected JSON"):
-        make(copy_of_mined)
-    scores_path.unlink()
-    broken = SimpleNamespace(scales=("mood",), rate=lambda waveform: {"mood": math.nan})
-    monkeypatch.setattr(scoring, "open_quality_metric", lambda name: broken)
-    with pytest.raises(DataError, match=f"take '{name}': its cycle mos is nan, which is not finite"):
-        make(copy_of_mined)
-
-
-@pytest.mark.slow
-def test_missing_packages_are_named_before_any_take_is_scored(copy_of_mined: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(scoring, "missing_packages", lambda tools: [f"{tools[0]} needs a package"])
-    executor = CountingExecutor()
-    with pytest.raises(MissingExtraError, match="faster-whisper needs a package"):
-        make(copy_of_mined, executor)
-    assert executor.names == []
-
-
-@pytest.mark.slow
-def test_folders_that_cannot_be_ranked_are_refused(copy_of_mined: Path, tmp_path: Path, quick_metrics):
-    with pytest.raises(DataError, match="expected a folder that `marstts preference mine` wrote"):
-        make(tmp_path)
-    with pytest.raises(DataError, match=r"none of .* scored takes makes a pair; relax the thresholds"):
-        make(copy_of_mined, rejected_min_cer=99)
-    with pytest.raises(ConfigError, match="no recognizer 'ear'; expected one of sphinx, whisper, faster-whisper"):
-        make(copy_of_mined, recognizer="ear")
-    with pytest.raises(ConfigError, match="no quality metric 'ear'; expected one of distillmos, "):
-        make(copy_of_mined, mos_predictor="ear")
-    record = json.loads((copy_of_mined / PROVENANCE_FILE).read_text())
-    (copy_of_mined / PROVENANCE_FILE).write_text(json.dumps(record | {"codec": "older"}))
-    with pytest.raises(DataError, match="codes of 'older', but the model"):
-        make(copy_of_mined)
-    for path in copy_of_mined.glob("takes-*.jsonl"):
-        path.unlink()
-    (copy_of_mined / PROVENANCE_FILE).write_text(json.dumps(record))
-    with pytest.raises(DataError, match="no takes here"):
-        make(copy_of_mined)
-
-
-def test_silence_gets_the_worst_scores(toy_bundle: Path, quick_metrics):
-    models = scoring.load_models(str(toy_bundle), ScoringPlan("faster-whisper", "dnsmos", tuple(Metric), (Half.CYCLE,)))
-    codes = (np.zeros(0, np.int64),) * 3
-    nothing = GeneratedHalf(embeddings={}, prefix=codes, codes=codes, stop=StopReason.EOS)
-    worst = Score(transcript="", cer=1.0, minimal_pair_error=1.0, alignment_nll=scoring.MAX_ALIGNMENT_NLL, mos=1.0)
-    assert models.score("the cat sat", nothing, Score()) == worst
-    before = Score(transcript="", cer=0.5, mos=2)
-    assert models.score("the cat sat", nothing, before).cer == 0.5
 
 
 @pytest.mark.slow

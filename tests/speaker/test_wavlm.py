@@ -6,7 +6,7 @@ import transformers
 
 from marstts.audio import Waveform, resample
 from marstts.errors import AudioError, CheckpointError
-from marstts.speaker.wavlm import WavLmEncoder, XVectorEncoder
+from marstts.speaker.wavlm import WavLmEncoder
 
 pytestmark = pytest.mark.slow  # transformers takes seconds to import
 
@@ -61,18 +61,6 @@ def test_a_batch_has_the_embeddings_of_its_recordings(encoder, lengths):
     alone = [encoder.embed(recording) for recording in recordings]
     np.testing.assert_allclose(encoder.embed_batch(recordings), alone, atol=1e-5)
     np.testing.assert_array_equal(encoder.embed(recordings[0]), alone[0])
-
-
-def test_an_xvector_over_wav2vec_is_that_of_transformers(tmp_path):
-    torch.manual_seed(1)
-    model = transformers.Wav2Vec2ForXVector(transformers.Wav2Vec2Config(**SIZES)).eval()
-    model.save_pretrained(tmp_path)
-    transformers.Wav2Vec2FeatureExtractor(do_normalize=False).save_pretrained(tmp_path)
-    encoder = XVectorEncoder(tmp_path)
-    with torch.no_grad():
-        expected = model(torch.from_numpy(noise().samples)[None]).embeddings[0].numpy()
-    np.testing.assert_allclose(encoder.embed(noise()), expected / np.linalg.norm(expected), atol=1e-5)
-    assert encoder.name.startswith("wav2vec2-sv-") and encoder.size == 13
 
 
 def test_loading_and_embedding_leave_the_callers_generator_alone(folder):
@@ -131,18 +119,3 @@ def test_weights_of_another_model_are_refused(tmp_path, folder):
     (other / "config.json").write_text("{")
     with pytest.raises(CheckpointError, match="cannot be loaded as WavLM-SV"):
         WavLmEncoder(other)
-
-
-def test_pytorch_files_of_older_versions_load_alike(tmp_path, folder, encoder):
-    """The published file is pickled and names the two halves of a normalized weight as older PyTorch did."""
-    older = copy_without(folder, tmp_path / "older", "model.safetensors")
-    tensors = safetensors.torch.load_file(folder / "model.safetensors")
-    renamed = {
-        key.replace("parametrizations.weight.original0", "weight_g").replace(
-            "parametrizations.weight.original1", "weight_v"
-        ): tensor
-        for key, tensor in tensors.items()
-    }
-    assert set(renamed) != set(tensors)
-    torch.save(renamed, older / "pytorch_model.bin")
-    np.testing.assert_array_equal(WavLmEncoder(older).embed(noise()), encoder.embed(noise()))

@@ -14,11 +14,9 @@ from marstts.errors import AudioError, ConfigError, TextError, VoiceError
 from marstts.generation.request import RequestState, StopReason
 from marstts.generation.scheduler import AsyncScheduler
 from marstts.synthesis import runner
-from marstts.synthesis.sentence import Attempt
-from marstts.synthesis.speech import Continuation, Take
+from marstts.synthesis.speech import Continuation
 from marstts.synthesis.synthesizer import SpeakResult, Synthesizer
 from marstts.synthesis.words.guard import TakeGuard
-from marstts.text.segments import Segment
 from marstts.voice import Voice
 from scripted import CODEBOOK_SIZE, LOUD, ScriptedEngine, ScriptedTake, good, scripted_synthesizer, with_engine
 
@@ -136,22 +134,6 @@ def test_retries_climb_the_ladder_in_the_same_batch(reference: Waveform):
     assert [(take.attempts, take.top_p, take.warning) for take in takes] == [(3, 0.6, None)] * 3
 
 
-@pytest.mark.parametrize("patches_per_frame", [1.0, 0.2])
-def test_the_attempt_after_a_short_take_is_one_patch_longer_also_where_a_patch_lasts_several_frames(
-    reference: Waveform, patches_per_frame: float
-):
-    tts = scripted_synthesizer(good)
-    rate = tts.codec.spec.patch_rate * patches_per_frame
-    tts = replace(tts, model=replace(tts.model, patch_rate=rate))
-    frames = tuple(np.zeros(10 * count, np.int64) for count in tts.codec.spec.patch_layout)
-    sound = Waveform(np.full(1600, 0.1, np.float32), tts.codec.spec.sample_rate)
-    short = Take(text="The cat sat.", codes=frames, waveform=sound, stop=StopReason.EOS, top_p=0.2)
-    first = Attempt(segment=Segment(text="The cat sat."), top_p=0.2, seed=(0, 0))
-    voice = tts.clone(reference)
-    usual, longer = tts.request(first, voice), tts.request(replace(first, rejected=(short,)), voice)
-    assert longer.limits.min_patches == max(usual.limits.min_patches, round(10 * patches_per_frame) + 1)
-
-
 def test_the_best_of_flawed_takes_is_kept_with_a_warning(reference: Waveform):
     tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(2))
     [result] = tts.speak_many(["She sells sea shells on the sea shore."], tts.clone(reference))
@@ -202,27 +184,6 @@ def test_a_take_that_ends_between_patches_of_a_shared_batch_is_spoken_once(
     with AsyncScheduler(tts.engine, 8) as shared:
         speech = tts.speak(TEXTS[0], voice, scheduler=shared)
     assert codes_of(speech) == codes_of(alone) and len(speech.takes[0].codes[0]) == last
-
-
-def test_the_same_batch_runs_the_same_way_every_time(reference: Waveform):
-    """The composition of batches depends on no clock."""
-
-    def companies() -> list[int]:
-        sizes: list[int] = []
-
-        class Counting(ByTextStepper):
-            def next_logits(self, state, tokens):
-                if tokens.shape[1] == 0:
-                    sizes.append(len(state.takes))
-                return super().next_logits(state, tokens)
-
-        tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(1 if attempt % 3 == 1 else 15))
-        tts = with_engine(tts, Counting(tts.engine.script, tts.engine.layout))
-        list(tts.speak_many(TEXTS, tts.clone(reference), batch=3))
-        return sizes
-
-    first = companies()
-    assert first == companies() and max(first) == 3
 
 
 def test_numbers_of_texts_voices_and_seeds_must_agree(reference: Waveform):

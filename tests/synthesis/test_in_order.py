@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,14 +16,13 @@ from marstts.audio import Waveform, encode
 from marstts.cli import speak as command
 from marstts.cli.choices import Choices
 from marstts.cli.speak import speak_whole
-from marstts.cli.streaming import StreamReport
 from marstts.errors import ConfigError, TextError
 from marstts.io.files import partial_path
 from marstts.synthesis import synthesizer
 from marstts.synthesis.loading import load
 from marstts.synthesis.speech import Continuation
 from marstts.synthesis.synthesizer import Synthesizer
-from scripted import CODEBOOK_SIZE, LOUD, SOFT, ScriptedEngine, ScriptedTake, good, scripted_synthesizer, with_engine
+from scripted import CODEBOOK_SIZE, ScriptedEngine, ScriptedTake, good, scripted_synthesizer, with_engine
 
 SENTENCES = ["The cat sat on the mat.", "She sells sea shells, all day long, there.", "It rained.", "Who was it?"]
 TEXT = " ".join(SENTENCES * 10)
@@ -107,25 +105,6 @@ def test_a_sentence_comes_before_the_text_is_read(reference: Waveform):
     assert seen[0][0] == 1 and seen[0][1] == pytest.approx(1000, rel=0.1)
 
 
-def test_few_sentences_wait_for_one_that_is_sampled_again(reference: Waveform, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(synthesizer, "MAX_AHEAD", 12)
-    lengths = iter([2, 2, 2])  # too short
-
-    def script(attempt: int, prompt: Any) -> ScriptedTake:
-        is_first = bytes(prompt.text_ids.astype(np.uint8)).endswith(b"the first one.")
-        return ScriptedTake(next(lengths, 20) if is_first else 4 + attempt % 2, LOUD if is_first else SOFT)
-
-    tts = scripted_synthesizer(script)
-    done: list[str] = []
-    text = "It was the first one. " + "Go. " * 60
-    sentences = tts.speak_in_order(text, tts.clone(reference), on_take=lambda take, *_: done.append(take.text))
-    first = next(sentences)
-    assert first.take.text == "It was the first one." and first.take.attempts == 4
-    assert len(done) <= 12
-    rest = [sentence.take.text for sentence in sentences]
-    assert rest == ["Go."] * 60 and len(done) == 61
-
-
 def test_errors_come_before_a_file_is_begun(reference: Waveform, tmp_path: Path):
     tts = scripted_synthesizer(good)
     voice = tts.clone(reference)
@@ -159,50 +138,6 @@ def test_an_interrupt_keeps_what_was_spoken_and_the_older_file(
         speak_whole(tts, TEXT, Choices(voice=tts.clone(reference)), str(path), None)
     assert path.read_bytes() == b"old"
     assert 3 * 1.5 * 48_000 < partial_path(path).stat().st_size < 3 * 2.2 * 48_000
-
-
-class Pipe:
-    """Standard output that keeps nothing."""
-
-    def __init__(self) -> None:
-        self.buffer, self.num_bytes = self, 0
-
-    def write(self, content: bytes) -> int:
-        self.num_bytes += len(content)
-        return len(content)
-
-    def flush(self) -> None:
-        pass
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("way", ["file", "pipe", "parts"])
-def test_the_memory_of_a_written_text_does_not_grow_with_it(
-    way: str, reference: Waveform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("marstts.audio.writer.MAX_HELD_BYTES", 1)
-    monkeypatch.setattr(synthesizer, "MAX_AHEAD", 4)  # so that both texts are longer than what is in work
-    monkeypatch.setattr("marstts.cli.streaming.sys.stdout", Pipe())
-    tts = scripted_synthesizer(good)
-    voice = tts.clone(reference)
-    output = "-" if way == "pipe" else str(tmp_path / "a.wav")
-
-    def write(text: str) -> StreamReport:
-        if way == "parts":
-            text = f'<speak>{text}<voice name="ada">{text}</voice></speak>'
-        return speak_whole(tts, text, Choices(voice=voice), output, None)
-
-    def peak(sentences: int) -> tuple[int, float]:
-        tracemalloc.start()
-        written = write("The cat sat on the mat. " * sentences)
-        used = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return used, written.seconds
-
-    counts = (40 if way == "file" else 8), 100  # what is in work differs by up to MAX_AHEAD sentences from run to run
-    peak(2)
-    (short, _), (long, seconds) = map(peak, counts)
-    assert long - short < seconds * 24_000 * 4 / 10, f"{counts} sentences: {short} and {long} bytes ({seconds:.0f} s)"
 
 
 SSML = (

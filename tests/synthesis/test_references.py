@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,9 @@ import soundfile
 
 from marstts import audio
 from marstts.audio import Waveform
-from marstts.audio.decoders import FFmpegDecoder
 from marstts.errors import AudioError
 from marstts.synthesis.clone import references
 from marstts.synthesis.clone.references import open_excerpt
-from test_ffmpeg_formats import ffmpeg_encoded
 
 RATE = 24_000
 
@@ -60,14 +57,6 @@ def test_of_a_long_recording_the_part_that_begins_with_speech_is_kept(recording:
     assert 3.0 <= excerpt.waveform.seconds <= 5.0
     whole = audio.read(path).samples[12 * RATE :]
     np.testing.assert_array_equal(excerpt.waveform.samples, whole[: len(excerpt.waveform.samples)])
-
-
-@pytest.mark.slow
-def test_files_and_samples_have_the_same_excerpt(recording: Callable[..., Path]):
-    path = recording(7.3, "speech", "speech")
-    from_file, from_memory = open_excerpt(path, 2.0), open_excerpt(audio.read(path), 2.0)
-    assert from_file.start_seconds == from_memory.start_seconds
-    np.testing.assert_array_equal(from_file.waveform.samples, from_memory.waveform.samples)
 
 
 def test_decoding_stops_behind_the_excerpt(recording: Callable[..., Path], monkeypatch: pytest.MonkeyPatch):
@@ -128,28 +117,6 @@ def test_speech_after_minutes_of_noise_is_found_by_one_window_of_four(
         assert searched < 10 + seconds / 4 + 8
 
 
-@pytest.mark.slow
-def test_a_long_recording_of_noise_is_refused_when_the_longest_length_is_reached(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    """The container states two minutes; nothing behind the limit is decoded."""
-    monkeypatch.setattr(references.SpeechDetector, "has_speech", lambda *arguments: (False, 0.0))
-    path, decoded, read = tmp_path / "noise.m4a", 0, FFmpegDecoder.read
-
-    def counted(decoder: FFmpegDecoder, frames: int) -> Any:
-        nonlocal decoded
-        block = read(decoder, frames)
-        decoded += len(block)
-        return block
-
-    monkeypatch.setattr(FFmpegDecoder, "read", counted)
-    monkeypatch.setattr(references.audio, "read_blocks", partial(audio.read_blocks, max_seconds=20.0))
-    path.write_bytes(ffmpeg_encoded("mp4", "aac", seconds=120.0))
-    with pytest.raises(AudioError, match=r"longer than 20 s; cut out the part that matters"):
-        open_excerpt(path, 3.0)
-    assert decoded < 35 * RATE
-
-
 FORK = """
 import os, sys
 import marstts
@@ -169,33 +136,3 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_process_that_forks_after_a_clone_clones_and_speaks(reference_file: Path):
     subprocess.run([sys.executable, "-c", FORK, str(reference_file)], check=True, timeout=120)
-
-
-CLONE = """
-import pathlib, re, sys
-from marstts.codec.toy import ToyCodec
-from marstts.speaker.toy import ToySpeakerEncoder
-from marstts.synthesis.clone import clone
-encoders = {"identity": ToySpeakerEncoder("identity", 5), "style": ToySpeakerEncoder("style", 7)}
-clone(sys.argv[1], codec=ToyCodec(codebook_size=64), encoders=encoders)
-status = pathlib.Path("/proc/self/status").read_text()  # ru_maxrss would count the parent's memory at the fork
-print(int(re.search(r"VmHWM:\\s+(\\d+) kB", status)[1]) // 1024)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_peak_memory_does_not_grow_with_the_length_of_the_reference(reference: Waveform, tmp_path: Path):
-    """Speech after one and after ten minutes of silence: 540 s at 48 kHz are 104 MB in mono."""
-    speech = np.repeat((audio.resample(reference, 48_000).samples * 32767).astype(np.int16)[:, None], 8, axis=1)
-    peaks = []
-    for seconds in (60, 600):
-        path = tmp_path / f"{seconds}.flac"
-        with soundfile.SoundFile(path, "w", 48_000, 8, "PCM_16") as file:
-            for _ in range(seconds):
-                file.write(np.zeros((48_000, 8), np.int16))
-            file.write(speech)
-        done = subprocess.run([sys.executable, "-c", CLONE, path], capture_output=True, text=True, check=True)
-        peaks.append(int(done.stdout))
-    assert peaks[1] < peaks[0] + 15
-    assert peaks[1] < 400

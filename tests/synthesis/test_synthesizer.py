@@ -170,12 +170,6 @@ def test_top_p_is_that_of_the_first_attempt(reference: Waveform):
             tts.speak("The cat sat.", tts.clone(reference), top_p=impossible)
 
 
-def test_a_negative_seed_is_refused(reference: Waveform):
-    tts = scripted_synthesizer(good)
-    with pytest.raises(ConfigError, match="seed"):
-        tts.speak("The cat sat.", tts.clone(reference), seed=-1)
-
-
 def test_a_shallow_clone_continues_from_nothing(reference: Waveform):
     tts = scripted_synthesizer(good)
     tts.speak(TEXT, tts.clone(reference))
@@ -256,26 +250,6 @@ def test_what_cannot_be_spoken_is_named(reference: Waveform):
     speech = tts.speak("The café 🙂 sat on the 垫子 mat, “really”.", tts.clone(reference))
     assert len(speech.warnings) == 1
     assert all(lost in speech.warnings[0] for lost in "🙂垫子") and "é" not in speech.warnings[0]
-
-
-@pytest.mark.slow
-def test_twenty_thousand_characters_are_spoken_whole(reference: Waveform):
-    tts = replace(
-        scripted_synthesizer(lambda attempt, prompt: ScriptedTake(3)),
-        backoff=BackoffConfig(max_chars_per_second=1e4, attempts=1),
-    )
-    text = "Seven sailors sang seven songs to the sea, and the sea sang one of them back, low and slow and long. " * 198
-    assert len(text) >= 19_900
-    speech = tts.speak(text, tts.clone(reference))
-    assert " ".join(take.text for take in speech.takes) == text.strip()
-    assert speech.warnings == ()
-
-
-def test_one_endless_word_is_cut_not_refused(reference: Waveform):
-    tts = replace(scripted_synthesizer(good), backoff=BackoffConfig(attempts=1))
-    speech = tts.speak("a" * 2_000, tts.clone(reference))
-    assert "".join(take.text for take in speech.takes).count("a") == 2_000
-    assert max(len(take.text) for take in speech.takes) < 200
 
 
 def test_a_voice_of_another_model_is_refused(reference: Waveform):

@@ -13,7 +13,6 @@ from marstts.generation.request import StopReason
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.repair import DIVIDED, OTHER_SEED, divide
 from marstts.synthesis.synthesizer import Synthesizer
-from marstts.synthesis.words.flaws import FlawKind
 from marstts.text.segments import Segment
 from scripted import LOUD, Rows, ScriptedEngine, ScriptedModel, ScriptedPrompt, ScriptedTake, scripted_synthesizer
 
@@ -120,14 +119,6 @@ def test_only_the_flawed_sentence_of_a_text_is_repaired(reference):
 
     before, flawed = speak(script, reference, "she sells sea shells. " + TEXT)[0].takes
     assert before.attempts == 1 and before.repaired is None and flawed.repaired == DIVIDED
-
-
-@pytest.mark.slow
-def test_a_sentence_that_cannot_be_repaired_is_kept_with_a_warning(reference):
-    speech, _ = speak(lambda attempt, prompt: without_middle(prompt), reference)
-    assert "not all words are said once" in speech.warnings[0]
-    assert FlawKind.SKIPPED in {flaw.kind for flaw in speech.takes[0].flaws}
-    assert len(speech.words) < len(TEXT.split())
 
 
 def test_sound_after_the_last_word_is_cut_off(reference):

@@ -110,13 +110,3 @@ def test_malformed_files_are_refused_in_one_sentence(lines: tuple[str, ...], com
     with pytest.raises(CheckpointError, match=complaint) as caught:
         read_minbpe(written(tmp_path / "a.model", *lines))
     assert "\n" not in str(caught.value)
-
-
-def test_other_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="first line"):
-        read_minbpe(written(tmp_path / "a.model", "0", header="minbpe v2"))
-    (tmp_path / "b.model").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(CheckpointError, match=r"b\.model|minbpe"):
-        read_minbpe(tmp_path / "b.model")
-    with pytest.raises(CheckpointError, match="no such file"):
-        read_minbpe(tmp_path / "none.model")

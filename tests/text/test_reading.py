@@ -13,7 +13,6 @@ from marstts.text.language import describe_left_out, foreign_language
 from marstts.text.lexicon import Lexicon
 from marstts.text.normalize import normalize
 from marstts.text.reading import Manner, as_typed, read_stream, read_text, stream_sentences
-from marstts.text.rules.characters import is_readable
 from marstts.text.segments import Pauses
 from marstts.text.sentences import split_sentences
 
@@ -157,19 +156,6 @@ def test_naming_many_different_characters_takes_linear_time() -> None:
 def test_other_languages_are_noticed(text: str, language: str | None) -> None:
     assert foreign_language(text) == language
     assert any(str(language) in warning for warning in read_text(text).warnings) == (language is not None)
-
-
-@pytest.mark.slow
-def test_random_unicode_is_read_without_a_crash_and_without_a_silent_loss() -> None:
-    rng = random.Random(12)
-    for _ in range(NUM_RANDOM_TEXTS):
-        text = "".join(chr(rng.randrange(0x110000 if rng.random() < 0.3 else 0x2FF)) for _ in range(30))
-        reading = read_text(text)
-        assert set("".join(reading.sentences)) <= MARKS | set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
-        left_out = set("".join("".join(passage.left_out) for passage in reading.passages))
-        silent = {character for character in text if not is_readable(character)} - left_out
-        assert not silent, (text, silent)
-        assert bool(left_out) == any("left out" in warning for warning in reading.warnings)
 
 
 @pytest.mark.slow

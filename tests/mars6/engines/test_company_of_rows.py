@@ -87,15 +87,6 @@ def test_prompts_that_are_started_together_have_the_bits_of_prompts_alone(
     assert np.array_equal(run(engine, engine.start(prompts), [*range(5)]), alone)
 
 
-def test_a_parked_row_goes_on_with_the_same_bits(
-    engine: OnnxEngine, prompts: list[Prompt], alone: NDArray[np.float32]
-) -> None:
-    parked = engine.select(engine.start(prompts), [2])
-    assert np.array_equal(run(engine, parked, [2]), alone[:, [2]])
-    joined = engine.join([engine.start([prompts[4]]), parked])
-    assert np.array_equal(run(engine, joined, [4, 2]), alone[:, [4, 2]])
-
-
 def test_embeddings_of_patches_do_not_depend_on_their_row(engine: OnnxEngine, tmp_path: Path) -> None:
     """Sines are computed several at a time: those of some positions differ where a row begins within such a group."""
     source = Path(str(files("marstts"))) / "models_data/mini/mars6"

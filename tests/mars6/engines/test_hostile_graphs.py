@@ -76,10 +76,6 @@ def folder(toy_bundle: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(toy_bundle / "mars6", tmp_path / "mars6"))
 
 
-def test_the_graphs_run_as_they_were_written(folder: Path) -> None:
-    run(folder)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["encoder", "global", "patch", "local"])
 @pytest.mark.parametrize("change", [repeat_output, double_the_rank, compute_text])
@@ -93,13 +89,6 @@ def test_other_outputs_are_refused_in_one_sentence(name: str, change: Change, fo
 def test_tokens_outside_the_vocabulary_are_refused(number: int, folder: Path) -> None:
     edit(folder / "patch.onnx", add(number, TensorProto.INT64))
     with pytest.raises(CheckpointError, match=r"patch\.onnx: this graph cannot be run"):
-        run(folder)
-
-
-@pytest.mark.parametrize("number", [np.nan, np.inf])
-def test_numbers_that_are_none_are_refused(number: float, folder: Path) -> None:
-    edit(folder / "global.onnx", add(number, TensorProto.FLOAT))
-    with pytest.raises(CheckpointError, match="NaN or infinity"):
         run(folder)
 
 

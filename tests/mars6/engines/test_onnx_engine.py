@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 import torch
 from engine_inputs import CONFIG, OFFSETS, model_with, prompts, slow_greedy, speak
@@ -17,12 +15,10 @@ from safetensors.torch import load_file
 
 from marstts.errors import CheckpointError
 from marstts.generation.engine import SamplingInputs
-from marstts.generation.loop import generate, sample_positions
-from marstts.generation.request import Limits, SamplingConfig
+from marstts.generation.loop import sample_positions
 from marstts.io.precision import WeightFormat
 from marstts.mars6.config import Conditioning
 from marstts.mars6.engines.onnx import OnnxEngine
-from marstts.mars6.engines.row_caches import CAPACITY_STEP
 from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.export.graphs import export_mars6
 from marstts.mars6.model import Mars6
@@ -111,17 +107,6 @@ def test_a_patch_sampled_in_one_run_equals_one_made_position_by_position(engine:
     assert ends > 5, "ends of speech are among what was compared"
 
 
-def test_when_all_rows_have_ended_the_rest_of_the_patch_is_end_of_speech(engine: OnnxEngine):
-    state, rng = engine.start(prompts()), np.random.default_rng(2)
-    everywhere = np.full((3, 7, 2), 1 - 1e-12)  # the last id of the full distribution, which is end of speech
-    draws = draws_for(3, rng, uniforms=everywhere, top_p=np.ones(3), may_end=np.ones(3, bool), max_ratio=np.ones(3))
-    tokens, _ = engine.sample_patch(state, draws)
-    assert (tokens == CONFIG.eos).all()
-    forbidden = draws_for(3, rng, uniforms=everywhere, top_p=np.ones(3), may_end=np.zeros(3, bool))
-    tokens, _ = engine.sample_patch(state, forbidden)
-    assert (tokens != CONFIG.eos).all()
-
-
 def test_the_published_conditioning_is_exported_too(tmp_path: Path):
     """The encoder alone differs."""
     shallow = {"encoder_layers": 1, "global_layers": 1, "local_layers": 1}
@@ -141,26 +126,6 @@ def test_the_published_conditioning_is_exported_too(tmp_path: Path):
     np.testing.assert_allclose(keys[0], remembered.keys, atol=1e-5)
     np.testing.assert_allclose(values[0], remembered.values, atol=1e-5)
     assert np.array_equal(mask, memory_mask)
-
-
-def test_caches_outgrow_their_buffers(model: Mars6, engine: OnnxEngine):
-    some = prompts(((6, 0), (9, 50)))
-    limit, long = Limits(CAPACITY_STEP + 9, CAPACITY_STEP + 9), SamplingConfig(ras_max_ratio=1.0)
-    rngs = [np.random.default_rng(row) for row in range(2)]
-    ours = generate(engine, some, top_p=[0.0] * 2, limits=[limit] * 2, rngs=rngs, sampling=long)
-    theirs = generate(TorchEngine(model), some, top_p=[0.0] * 2, limits=[limit] * 2, rngs=rngs, sampling=long)
-    for mine, other in zip(ours, theirs, strict=True):
-        assert len(mine.tokens) == CAPACITY_STEP + 9 and np.array_equal(mine.tokens, other.tokens)
-
-
-def test_sampled_tokens_do_not_depend_on_other_rows_or_order(engine: OnnxEngine):
-    some = prompts(((6, 0), (9, 4), (4, 1), (7, 2)))
-    together = speak(engine, some, 0.7, [4, 5, 6, 7])
-    backwards = speak(engine, some[::-1], 0.7, [7, 6, 5, 4])[::-1]
-    for index, result in enumerate(together):
-        [alone] = speak(engine, [some[index]], 0.7, [4 + index])
-        assert np.array_equal(alone.tokens, result.tokens) and np.array_equal(backwards[index].tokens, result.tokens)
-    assert len({result.tokens.tobytes() for result in together}) == 4
 
 
 def test_a_state_can_be_continued_in_two_ways(engine: OnnxEngine):
@@ -211,33 +176,12 @@ def test_weights_are_stored_once(folder: Path, engine: OnnxEngine):
     assert set(sizes) == {"encoder.onnx", "global.onnx", "local.onnx", "patch.onnx"} and max(sizes.values()) < 60_000
 
 
-def test_weights_are_in_the_loop_body_that_multiplies_by_them(folder: Path):
-    """ONNX Runtime does not pack weights from an outer graph, and takes two times as long."""
-    graph = onnx.load(str(folder / "patch.onnx"), load_external_data=False).graph
-    assert all(math.prod(tensor.dims) < 100 for tensor in graph.initializer)
-    [loop] = [node for node in graph.node if node.op_type == "Loop"]
-    [body] = [attribute.g for attribute in loop.attribute if attribute.name == "body"]
-    assert sum(math.prod(tensor.dims) for tensor in body.initializer) > CONFIG.local_layers * 8 * CONFIG.width**2
-
-
 def test_the_engine_runs_without_torch(folder: Path, engine: OnnxEngine):
     code = (
         "import sys; from pathlib import Path; from marstts.mars6.engines.onnx import OnnxEngine\n"
         f"OnnxEngine(Path({str(folder)!r})); print('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
-
-
-def test_incomplete_folders_are_refused(tmp_path: Path, folder: Path, engine: OnnxEngine):
-    with pytest.raises(CheckpointError, match=r"config.json"):
-        OnnxEngine(tmp_path)
-    for name in ("config.json", "encoder.onnx", "mars6.safetensors", "patch.onnx"):
-        (tmp_path / name).write_bytes((folder / name).read_bytes())
-    with pytest.raises(CheckpointError, match=r"global.onnx"):
-        OnnxEngine(tmp_path)
-    (tmp_path / "global.onnx").write_text("no graph")
-    with pytest.raises(CheckpointError, match=r"global.onnx"):
-        OnnxEngine(tmp_path)
 
 
 def test_graphs_of_an_older_version_are_refused_with_the_command_to_upgrade(

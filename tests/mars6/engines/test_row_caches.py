@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
-from typing import Any
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -101,30 +97,3 @@ def test_a_buffer_that_is_far_too_large_is_left_for_a_smaller_one() -> None:
     assert not np.shares_memory(many.keep_rows([0, 1]).cache, many.cache)
     wordy = Memory.join([memory(1, 5, 0), memory(1, 3 * MEMORY_STEP, 1)])
     assert wordy.keep_rows([0]).cache.shape[4] < wordy.cache.shape[4]
-
-
-def test_a_joined_row_leaves_with_the_memory_that_it_came_with() -> None:
-    parts = [memory(1, 5 + seed, seed) for seed in range(4)]
-    batch = Memory.join([Memory.join(parts[:2]), *parts[2:]])
-    assert np.shares_memory(batch.select([2]).cache, parts[2].cache)
-    kept = batch.keep_rows([0, 3])
-    np.testing.assert_array_equal(attended(kept.select([1]), 0), attended(parts[3], 0))
-    assert np.shares_memory(kept.select([1]).cache, parts[3].cache)
-    copied = Memory.join([memory(2, 5, 9), parts[0]]).select([1])  # of two rows that came together
-    assert not np.shares_memory(copied.cache, parts[0].cache)
-
-
-@pytest.mark.parametrize("is_memory", [True, False])
-def test_buffers_are_freed_with_their_values_and_not_by_a_later_collection(is_memory: bool) -> None:
-    first: Memory | DecoderKVCache = memory(2, 5, 0)
-    if not is_memory:
-        first = DecoderKVCache.copied([keys_and_values(2, 5, 0)], np.array([5, 3]))
-        first = first.extended(keys_and_values(2, 1, 1))
-    joined: Any = type(first).join([first, first])  # type: ignore[list-item]
-    buffer = weakref.ref(joined.buffer)
-    gc.disable()
-    try:
-        del joined
-        assert buffer() is None
-    finally:
-        gc.enable()

@@ -11,8 +11,7 @@ from safetensors.numpy import load_file
 from marstts.bundle import load_bundle
 from marstts.errors import CheckpointError
 from marstts.generation.engine import SamplingInputs
-from marstts.generation.loop import generate, sample_positions
-from marstts.generation.request import Limits, SamplingConfig
+from marstts.generation.loop import sample_positions
 from marstts.io.precision import WeightFormat
 from marstts.mars6.engines.onnx import OnnxEngine
 from marstts.mars6.export.quantize import add_blocks, is_int8
@@ -89,18 +88,6 @@ def test_int8_patches_equal_the_same_model_position_by_position(engines: dict[st
         state = engine.append(after, np.where(tokens == engine.config.eos, LEVELS, tokens))
 
 
-def test_int8_tokens_do_not_depend_on_other_rows(engines: dict[str, OnnxEngine]):
-    def speak(some: list[Prompt], seeds: list[int]) -> list[list[list[int]]]:
-        spoken = generate(
-            engines["int8"], some, top_p=[0.8] * len(some), limits=[Limits(6, 6)] * len(some),
-            rngs=[np.random.default_rng(seed) for seed in seeds], sampling=SamplingConfig(),
-        )  # fmt: skip
-        return [generated.tokens.tolist() for generated in spoken]
-
-    together = speak(prompts(4), [0, 1, 2, 3])
-    assert [speak([prompt], [row])[0] for row, prompt in enumerate(prompts(4))] == together
-
-
 def test_an_int8_bundle_is_smaller_and_self_contained(toy_bundle: Path, int8_bundle: Path):
     weights = load_file(int8_bundle / "mars6" / "mars6.safetensors")
     rounded = [name for name, weight in weights.items() if weight.dtype == np.uint8]
@@ -110,16 +97,6 @@ def test_an_int8_bundle_is_smaller_and_self_contained(toy_bundle: Path, int8_bun
     sizes = [(folder / "mars6" / "mars6.safetensors").stat().st_size for folder in (int8_bundle, toy_bundle)]
     assert sizes[0] < sizes[1]
     assert load_bundle(int8_bundle).info == load_bundle(toy_bundle).info
-
-
-@pytest.mark.slow
-def test_graphs_are_written_anew_in_place(toy_bundle: Path, tmp_path: Path):
-    copy = tmp_path / "copy"
-    upgrade_bundle(toy_bundle, copy)
-    (copy / "mars6" / "patch.onnx").write_text("of long ago")
-    upgrade_bundle(copy, copy)
-    for path in (toy_bundle / "mars6").iterdir():
-        assert (copy / "mars6" / path.name).read_bytes() == path.read_bytes(), path.name
 
 
 @pytest.mark.slow
