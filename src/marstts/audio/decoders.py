@@ -23,7 +23,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from marstts.audio import completeness
-from marstts.audio.completeness import contradiction, is_cut_short, ogg_is_cut_short
+from marstts.audio.completeness import is_cut_short, ogg_is_cut_short
 from marstts.errors import AudioError, MissingExtraError, require
 from marstts.io.reading import describe_os_error, open_regular, printable_name
 
@@ -121,8 +121,6 @@ class SoundfileDecoder:
             raise undecodable(name)
         if whole and is_cut_short(log):
             raise AudioError(f"{name}: corrupt or cut short; its header states more audio than is there")
-        if (found := contradiction(log)) is not None:
-            raise AudioError(f"{name}: the header contradicts itself ({found}); export the recording again")
         self.sample_rate, self.channels = self._file.samplerate, self._file.channels
         self.frames = None if self._file.frames >= _UNKNOWN_LENGTH else self._file.frames
 
