@@ -120,6 +120,16 @@ def test_samples_that_are_not_finite_are_refused_while_writing(tmp_path):
             pass
 
 
+@posix
+def test_one_process_writes_a_growing_file(tmp_path):
+    path = tmp_path / "a.wav"
+    with audio.open_writer(path, RATE) as write:
+        write(TONE.samples)
+        with pytest.raises(AudioError, match="another process is writing"), audio.open_writer(path, RATE):
+            pass
+    assert audio.read(path).seconds == 1.0
+
+
 SPEAKER = """
 import sys, numpy as np
 from pathlib import Path
