@@ -123,16 +123,11 @@ def test_bundles_of_another_format_are_refused(copy: Path):
     ("changes", "complaint"),
     [
         ({"codec": {"kind": "gramophone"}}, r"codec.*'mini', 'snac', 'encodec', 'toy'"),
-        ({"codec": {"kind": "mini"}}, r"codec/config.json"),
-        ({"codec": {"kind": "toy", "codebook_size": 32}}, r"codebook_size is 64, but the codec toy.* has 32"),
         (
             {"encoders": {"identity": {"kind": "toy", "size": 5}, "style": {"kind": "toy", "size": 9}}},
             r"style_size is 7, but the encoder toy-style-9 has 9",
         ),
-        ({"encoders": {"identity": {"kind": "toy", "size": 5}}}, r"has no style encoder"),
         ({"architecture": "mars7"}, r"lacks the folder mars7"),
-        ({"architecture": "../mars6"}, r"architecture"),
-        ({"settings": {"guidance": 0.5}}, r"guidance"),
         ({"color": "red"}, r"color"),
     ],
 )

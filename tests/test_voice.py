@@ -113,13 +113,8 @@ def test_missing_files_folders_and_huge_files_are_refused(tmp_path, monkeypatch)
     ("changes", "sentence"),
     [
         ({"format_version": 1}, "voice format 1"),
-        ({"format_version": None}, "voice format None"),
-        ({"name": 5}, "name: .*string"),
         ({"surprise": "!"}, "surprise"),
-        ({"transcript": None}, "only one of them"),
         ({"transcript": "  "}, "transcript is empty"),
-        ({"transcript": "word " * 900}, "at most 4000 characters"),
-        ({"encoders": {"identity": "wavlm"}}, "expected the tensors"),
         ({"encoders": {"Identity!": "wavlm"}}, "expected the tensors"),
     ],
 )
@@ -133,17 +128,8 @@ def test_wrong_descriptions_are_refused(voice_file, changes, sentence):
     ("name", "tensor", "sentence"),
     [
         ("embedding.identity", np.zeros((7, 1), np.float32), "identity embedding"),
-        ("embedding.identity", np.zeros(7, np.float64), "float64"),
-        ("embedding.identity", np.zeros(0, np.float32), "identity embedding"),
-        ("embedding.style", np.array([1.0, np.nan], np.float32), "NaN"),
         ("codes.0", np.zeros(0, np.int64), "whole patches"),
-        ("codes.0", np.zeros(5, np.float32), "int64"),
-        ("codes.1", np.zeros(9, np.int64), "whole patches"),
-        ("codes.1", np.full(10, -1), "outside any codebook"),
         ("codes.2", np.full(20, 2**40), "outside any codebook"),
-        ("codes.2", np.zeros((20, 1), np.int64), "shape"),
-        ("weight", np.zeros(3), "expected the tensors"),
-        ("reference", np.zeros(3), "row of bytes"),
         ("codes.7", np.zeros(5, np.int64), "expected the tensors"),
     ],
 )

@@ -75,7 +75,6 @@ def test_version_is_printed():
     [
         (["spaek", "Hi."], "Did you mean 'speak'?"),
         (["voice", "lst"], "Did you mean 'list'?"),
-        (["speak", "Hi.", "--refrence", "a.wav"], "--reference"),
         (["speak", "Hi.", "--voice", "emna"], "did you mean 'emma'?"),
         (["speak", "Hi.", "--model", "min"], "did you mean 'mini'?"),
     ],

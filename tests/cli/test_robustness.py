@@ -71,10 +71,8 @@ def test_records_of_the_log_are_escaped(capsys: pytest.CaptureFixture[str]) -> N
     "words",
     [
         ["speak", "H\udcffi."],
-        ["speak", "Hi.", "--reference", "REF", "--transcript", "H\udcffi."],
         ["voice", "create", "REF", "--name", "A\udcff", "--output", "a.voice"],
         ["export", "run", "--name", "A\udcff", "--output", "out"],
-        ["train", "codec", "--config", "c", "--data", "d", "--output", "o", "--export", "e", "--name", "A\udcff"],
         ["voice", "create", "REF", "--name", "A", "--consent", "\udcff", "--output", "a.voice"],
     ],
 )

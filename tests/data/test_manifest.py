@@ -44,15 +44,8 @@ def test_whole_seconds_are_read_as_float_and_blank_lines_skipped(tmp_path):
     ("bad", "complaint"),
     [
         ("{not json", "one JSON object per line"),
-        ("[1, 2]", "input should be an object"),
-        (line(speaker=...), "speaker: is missing"),
         (line(speeker="x"), "speeker: unexpected keyword argument"),
-        (line(seconds="long"), "seconds: input should be a valid number"),
-        (line(source_rate=True), "source_rate: input should be a valid integer"),
-        (line(seconds=-1.0), "seconds: input should be greater than 0"),
         (line(seconds=float("nan")), "expected JSON"),
-        (line(split="valid"), "expected one of train, validation, test, got 'valid'"),
-        (line(id=" "), "id: value error, is empty"),
         (line(id="good"), "used before on line 1"),
     ],
 )

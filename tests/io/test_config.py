@@ -53,15 +53,8 @@ def test_impossible_bases_are_refused(tmp_path: Path, content: str, complaint: s
     ("content", "complaint"),
     [
         (b"name = \xff", "expected UTF-8 text"),
-        (b"name = ", "expected a TOML file"),
-        (b"name = 1" + b"0" * 5000, "expected a TOML file"),
         (b"name = " + b"[" * 5000, "expected a TOML file"),
-        (b'name = "x"\n[rates]\nfirst = nan', "rates.first: Input should be a finite number"),
-        (b'name = "x"\n[rates]\nfirst = -inf', "rates.first: Input should be a finite number"),
-        (b"name = 7", "name: Input should be a valid string"),
         (b'name = "x"\n[rates]\nfirst = true', "rates.first: expected a number, but this is true or false"),
-        (b'name = "x"\n[rates]\nbetas = [0.5, false]', "rates.betas.1: expected a number"),
-        (b'name = "x"\nlimits = {a = true}', "limits.a: expected a number"),
         (b"a = '" + b"x" * 2**22 + b"'", "expected at most 4 MiB"),
     ],
 )

@@ -114,13 +114,8 @@ def test_json_is_read(tmp_path):
     ("text", "complaint"),
     [
         ("", "expected JSON, but EOF while parsing a value at line 1"),
-        ('{"a": 1', "expected JSON"),
-        ("[" * 300 + "]" * 300, "recursion limit exceeded"),
         ("1" * 5000, "number out of range"),
-        ("NaN", "expected value"),
         ("[-Infinity]", "expected JSON"),
-        ('"\\ud800"', "hex escape"),
-        ('{"\\udfff": 1}', "surrogate|hex escape"),
         ('"\ud800"', "surrogates"),
     ],
 )

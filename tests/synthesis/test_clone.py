@@ -146,10 +146,8 @@ def test_a_transcript_without_words_is_refused(reference: Waveform, transcript: 
     ("samples", "complaint"),
     [
         (np.zeros(48_000), "silent"),
-        (1e-5 * np.random.default_rng(0).standard_normal(48_000), "silent"),
         (np.full(48_000, 0.5), "silent"),  # a constant is no sound
         (0.3 * np.random.default_rng(0).standard_normal(2_400), "0.1 s of speech"),
-        (np.full(1, 1.0), "silent"),
         (np.full(48_000, np.nan), "not numbers"),
     ],
 )

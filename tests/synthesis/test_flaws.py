@@ -31,10 +31,8 @@ def test_sound_after_the_last_word_dies_away_without_being_a_flaw():
     ("visited", "expected"),
     [
         ([1, 1, 1, 2, 3, 6, 6, 6, 8], (FlawKind.SKIPPED, "said")),
-        ([1, 1, 2, 3, 4, 4, 3, 3, 4, 4, 6, 6, 8], (FlawKind.REPEATED, "he")),
         ([1, 1, 2, 3, 4, 4, 6], (FlawKind.UNFINISHED, "came")),
         ([*SOUND, 8, 8, 8, 8, 8], (FlawKind.BABBLE, "")),
-        ([*SOUND, 1, 1, 4, 4, 6], (FlawKind.BABBLE, "")),
         ([1, 1, 2, 3, *[4] * 25, 6, 6, 8], (FlawKind.LOOP, "said")),
     ],
 )

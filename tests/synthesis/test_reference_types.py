@@ -49,13 +49,8 @@ def test_paths_waveforms_and_bytes_stay_what_they_are():
     ("reference", "rate", "complaint"),
     [
         (TONE, None, "an array with its sample_rate, but this is ndarray without a sample rate"),
-        (None, None, "but this is NoneType without a sample rate"),
-        (TONE, 0, "a sample rate is a positive whole number in Hz, not 0"),
         (TONE, 16_000.5, "not 16000.5"),
-        ((TONE, "fast"), None, "not 'fast'"),
         (np.zeros((2, 3, 4)), 16_000, r"not \(2, 3, 4\)"),
-        (np.zeros((100, 100)), 16_000, r"not \(100, 100\)"),
-        (["a", "b"], 16_000, "are numbers, not <U1"),
         ([[1.0], [1.0, 2.0]], 16_000, "one array of numbers"),
     ],
 )
