@@ -115,6 +115,7 @@ def test_json_is_read(tmp_path):
     [
         ("", "expected JSON, but EOF while parsing a value at line 1"),
         ("1" * 5000, "number out of range"),
+        ("[-2E+400]", "not JSON compliant"),
         ("[-Infinity]", "expected JSON"),
         ('"\ud800"', "surrogates"),
     ],

@@ -22,9 +22,11 @@ from pydantic import TypeAdapter, ValidationError
 from marstts.errors import DataError, MarsError
 from marstts.io.files import atomic_write
 from marstts.io.reading import (
+    LARGE_EXPONENT,
     decode_text,
     open_regular,
     os_errors,
+    parse_object,
     printable_name,
     printable_text,
     show_bytes,
@@ -138,6 +140,8 @@ def parse_row(model: type[Row], content: bytes) -> Row:
     if len(content) > MAX_LINE_BYTES:
         raise DataError(f"expected at most {show_bytes(MAX_LINE_BYTES)} in a line, but this one is longer")
     text = decode_text(content, "the line", DataError)
+    if LARGE_EXPONENT.search(text) or "NaN" in text or "Infinity" in text:  # which pydantic takes for numbers
+        parse_object(text, "the line", DataError)
     try:
         return _adapter(model).validate_json(text)
     except ValidationError as error:

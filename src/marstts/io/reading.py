@@ -8,6 +8,7 @@ allocated for them.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import shutil
@@ -20,6 +21,9 @@ from typing import Any, BinaryIO, TextIO
 from pydantic_core import from_json
 
 from marstts.errors import FileError, MarsError
+
+LARGE_EXPONENT = re.compile(r"[eE]\+?\d{3}")
+"""Text without which no number is infinite."""
 
 CHUNK_BYTES = 2**20
 """Bytes read at once where a file has more than the system says."""
@@ -109,9 +113,12 @@ def parse_json(text: str, name: str, kind: type[MarsError] = FileError) -> Any:
     surrogates), and numbers that are not finite.
     """
     try:
-        return from_json(text.encode("utf-8"), allow_inf_nan=False)
+        value = from_json(text.encode("utf-8"), allow_inf_nan=False)
+        if LARGE_EXPONENT.search(text):
+            json.dumps(value, allow_nan=False)
     except ValueError as error:
         raise kind(f"{name}: expected JSON, but {error}") from error
+    return value
 
 
 def parse_object(text: str, name: str, kind: type[MarsError] = FileError) -> dict[str, Any]:
