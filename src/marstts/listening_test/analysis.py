@@ -22,7 +22,7 @@ import numpy as np
 from marstts.listening_test.config import Headphones, Question, Rules
 from marstts.listening_test.design import Anchor, TrialKind
 from marstts.listening_test.store import Answer, SessionRecord
-from marstts.metrics.intervals import COVERAGE, RESAMPLES, Interval
+from marstts.metrics.intervals import Interval, bootstrap, ratio
 
 
 @dataclass(frozen=True)
@@ -259,14 +259,4 @@ def cluster_interval(clusters: Sequence[Sequence[int]]) -> Interval | None:
     """
     if len(clusters) < 2:
         return None
-    from scipy import stats  # half a second of imports that serving the page need not wait for
-
-    sums = np.array([sum(cluster) for cluster in clusters], dtype=float)
-    counts = np.array([len(cluster) for cluster in clusters], dtype=float)
-    found = stats.bootstrap(
-        (sums, counts), lambda top, bottom, axis: top.sum(axis=axis) / bottom.sum(axis=axis), paired=True,
-        vectorized=True, n_resamples=RESAMPLES, confidence_level=COVERAGE, method="percentile",
-        rng=np.random.default_rng(0),
-    )  # fmt: skip
-    bounds = found.confidence_interval
-    return Interval(float(sums.sum() / counts.sum()), float(bounds.low), float(bounds.high))
+    return bootstrap(np.array([[sum(cluster), len(cluster)] for cluster in clusters], float), ratio)
