@@ -1,4 +1,4 @@
-"""Figures of a benchmark as tables to read and as JSON to compute with.
+"""Figures of a benchmark as tables to read and as JSON to compute with, and the machine that they are of.
 
 Upstream: `measures`.  Downstream: readers of the results.
 """

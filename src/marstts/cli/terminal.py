@@ -1,4 +1,4 @@
-"""Messages of the commands: on standard error, so that standard output can be piped."""
+"""Messages and logs of the commands, on standard error, so that standard output can be piped; missing extras."""
 
 from __future__ import annotations
 

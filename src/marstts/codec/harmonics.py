@@ -1,4 +1,4 @@
-"""The harmonic source of speech: pulses at its F0, which a codec's decoder then filters.
+"""The sources of speech that a codec's decoder filters: pulses at its F0, and noise.
 
 Upstream: F0 for each spectral frame.  Downstream: `codec.mini`; `codec.mini_model` makes the same in PyTorch.
 All harmonics below the Nyquist frequency have the same amplitude; their sum is computed in closed form (the Dirichlet

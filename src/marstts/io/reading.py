@@ -1,4 +1,4 @@
-"""Readers of files from users: regular files of a bounded size, text, and JSON of bounded depth.
+"""Readers of files from users: regular files of a bounded size, text, JSON of bounded depth; errors as sentences.
 
 Upstream: untrusted files.  Downstream: every module that reads.
 Folders, pipes, devices, loops of links and files beyond the bound are refused in one sentence, before anything is

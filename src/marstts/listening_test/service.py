@@ -1,4 +1,4 @@
-"""Sessions of a listening test: what the page may ask, and what it receives.
+"""Sessions of a listening test: what the page may ask, what it receives, and the headphone check.
 
 Upstream: `web`, which carries it over HTTP; tests, which call it.  Downstream: `store`, and a `TestPlan`: `rating` or
 `preference`.

@@ -1,4 +1,4 @@
-"""The two tokenizers of MARS5 and the joint vocabulary of their ids.
+"""The two tokenizers of MARS5, the joint vocabulary of their ids, and the folder that holds them.
 
 Upstream: text; level-0 codes.  Downstream: `prompt` (ids), `pipeline` (ids back to codes).
 Published tokenizers are texts in minbpe's format (see `text.tokenizers.minbpe`).  That of text is a byte-level BPE;

@@ -1,4 +1,4 @@
-"""The sizes and choices that make a MARS6 (arXiv:2501.05787, Sec. III and V-A).
+"""The sizes and choices that make a MARS6 (arXiv:2501.05787, Sec. III and V-A), and the layout of its patches.
 
 The defaults are the paper's model. Where the paper does not specify a size, the default is that of the published
 checkpoint. Only with it has the model the paper's 70M parameters: feed-forward layers are twice as wide as the model.

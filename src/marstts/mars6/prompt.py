@@ -1,4 +1,4 @@
-"""The prompt: a sentence and a voice as the numbers the model starts from.
+"""The prompt: a sentence and a voice as the numbers the model starts from, alone and in batches.
 
 Upstream: `text` (normalized sentences, BPE), `voice.Voice`.  Downstream: `generation` and the engines; training builds
 its strings here too, so that prompts have the form of the training data.

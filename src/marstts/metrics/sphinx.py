@@ -1,4 +1,4 @@
-"""pocketsphinx for the metrics: decoders, pronunciations, and audio at the level that decoders expect.
+"""pocketsphinx for the metrics: decoders and pronunciations, the test of minimal pairs, and forced alignment.
 
 Upstream: takes, as waveforms.  Downstream: `recognition`, `annotations`, `take_metrics`.
 

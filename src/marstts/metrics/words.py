@@ -1,4 +1,4 @@
-"""The one normalizer of all word-based metrics: a text or a transcript as a list of plain words.
+"""Words of metrics: a text or a transcript as a list of plain words; repetition and truncation in transcripts.
 
 Upstream: test-set texts and recognizers' hypotheses.  Downstream: `recognition`, `sphinx`.
 

@@ -1,4 +1,4 @@
-"""Multi-head attention in which keys and values are projected separately from queries.
+"""Multi-head attention, with keys and values projected separately from queries; its masks, positions and KV cache.
 
 Upstream: hidden vectors.  Downstream: `transformer`.  Vaswani et al. (arXiv:1706.03762), Sec. 3.2.2, with biases.
 Shapes: B batch · T query positions · S key positions · D width · H heads · d = D / H.

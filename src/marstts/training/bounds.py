@@ -1,4 +1,4 @@
-"""Types of configuration values with bounds, which the configurations of trainings share.
+"""Types of configuration values with bounds, which trainings share, and seeds of their steps.
 
 Upstream: TOML files.  Downstream: the `config` and `augmentation` modules of all trainings.
 """
