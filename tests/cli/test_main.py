@@ -54,12 +54,11 @@ def test_every_command_prints_its_help(name: str):
     assert result.exit_code == 0 and f" {name} " in result.stdout
 
 
-@pytest.mark.parametrize("encoding", ["cp1252", "ascii", "cp437"])
 @pytest.mark.parametrize(
     "words", [["text", "--explain", "a \u2248 b \u65e5"], ["voice", "show", "\u65e5.voice"], ["--help"]]
 )
-def test_an_old_encoding_of_the_console_ends_no_command(encoding: str, words: list[str]):
-    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+def test_an_old_encoding_of_the_console_ends_no_command(words: list[str]):
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     found = subprocess.run([sys.executable, "-m", "marstts", *words], env=environment, capture_output=True, check=False)
     assert found.returncode == (2 if "show" in words else 0) and b"Traceback" not in found.stderr
     assert found.stdout + found.stderr
