@@ -70,7 +70,7 @@ def mars5(folder: Path) -> Release:
 @pytest.fixture(autouse=True)
 def unaligned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Word times, which take seconds to find, are no part of an examination."""
-    monkeypatch.setattr("marstts.mars6.published.find_alignment", lambda model, tokenizer: None)
+    monkeypatch.setattr("marstts.mars6.released.find_alignment", lambda model, tokenizer: None)
 
 
 def differences(release: Release, recorded: Recorded, folder: Path) -> dict[str, Check]:
