@@ -21,7 +21,7 @@ import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from runpy import run_module
+from runpy import run_module, run_path
 from typing import Any
 
 COMMANDS = {"marstts": "marstts", "torchrun": "torch.distributed.run"}
@@ -51,10 +51,11 @@ sys.exit(int(server.recv(9) or 137))
 class ForkedCommands:
     """A server, and a folder of commands that it runs."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **scripts: Path) -> None:
+        """`scripts` are files of Python that are commands, too."""
         self.address, self.bin = str(folder / "server"), folder / "bin"
         self.bin.mkdir()
-        for name, module in COMMANDS.items():
+        for name, module in {**COMMANDS, **{name: str(path) for name, path in scripts.items()}}.items():
             client = CLIENT.format(python=sys.executable, address=self.address, module=module)
             (self.bin / name).write_text(client)
             (self.bin / name).chmod(0o755)
@@ -129,7 +130,10 @@ def run(connection: socket.socket, call: Mapping[str, Any], streams: list[int], 
             sys.addaudithook(lambda event, values: kill_all(address) if is_rename_to(target, event, values) else None)
         sys.argv = [call["module"], *call["arguments"]]
         with end_at_once():
-            run_module(call["module"], run_name="__main__", alter_sys=True)
+            if call["module"].endswith(".py"):
+                run_path(call["module"], run_name="__main__")
+            else:
+                run_module(call["module"], run_name="__main__", alter_sys=True)
     for stream in streams:
         os.close(stream)
     ended = os.pidfd_open(child)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from forked_commands import ForkedCommands
 from marstts.training import distributed
 from marstts.training.loop import read_log
 
@@ -19,12 +20,21 @@ pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).with_name("ranks.py")
 
 
-def torchrun(processes: int, *arguments: object) -> str:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--max-restarts", "1"]
-    command += ["--nproc-per-node", str(processes), str(SCRIPT), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout + done.stderr
+@pytest.fixture(scope="module")
+def torchrun(tmp_path_factory) -> Iterator[Callable[..., str]]:
+    """Run the script in some processes; their output."""
+    commands = ForkedCommands(tmp_path_factory.mktemp("commands"), ranks=SCRIPT)
+
+    def run(processes: int, *arguments: object) -> str:
+        command = [str(commands.bin / "torchrun"), "--standalone", "--max-restarts", "1", "--nproc-per-node"]
+        command += [str(processes), "--no-python", "ranks", *map(str, arguments)]
+        environment = commands.environment({})
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout + done.stderr
+
+    yield run
+    commands.close()
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +48,7 @@ def alone(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def disturbed(tmp_path_factory) -> tuple[Path, str]:
+def disturbed(tmp_path_factory, torchrun) -> tuple[Path, str]:
     """The run of two processes, one of which dies after three steps; and their output."""
     folder = tmp_path_factory.mktemp("ranks") / "two"
     folder.mkdir()
@@ -85,7 +95,7 @@ def test_two_processes_train_on_the_same_batches_as_one(alone, disturbed):
         assert values == pytest.approx(theirs[step], rel=1e-4, abs=1e-5)
 
 
-def test_four_processes_resume_the_run_of_two(alone, disturbed, tmp_path):
+def test_four_processes_resume_the_run_of_two(alone, disturbed, tmp_path, torchrun):
     checkpoint = "step-00000002"
     shutil.copytree(disturbed[0] / checkpoint, tmp_path / "four" / checkpoint)
     torchrun(4, "pretrain", tmp_path / "four")
@@ -96,7 +106,7 @@ def test_four_processes_resume_the_run_of_two(alone, disturbed, tmp_path):
         assert values == pytest.approx(theirs[step], rel=1e-4, abs=1e-5)
 
 
-def test_two_processes_train_on_pairs_as_one(tmp_path):
+def test_two_processes_train_on_pairs_as_one(tmp_path, torchrun):
     from ranks import preference
 
     preference(tmp_path / "one")
@@ -113,7 +123,7 @@ def test_two_processes_train_on_pairs_as_one(tmp_path):
 
 
 @pytest.mark.parametrize(("kind", "step"), [("plain", 6), ("preference", 4)])
-def test_three_processes_share_the_rows_of_a_steps_batches(kind, step, tmp_path):
+def test_three_processes_share_the_rows_of_a_steps_batches(kind, step, tmp_path, torchrun):
     import ranks
 
     getattr(ranks, kind)(tmp_path / "one")
