@@ -106,7 +106,13 @@ def test_the_papers_evaluation_walks_whole_from_ears_to_table_figure_and_listeni
     ears.mkdir()
     miniature_corpora.whole_ears(ears)
     work.mkdir()
-    variables = {"METRICS": "sphinx", "LIMIT": "2", "MODEL": str(toy_bundle), "ENVS": str(tmp_path / "envs")}
+    variables = {
+        "METRICS": "sphinx",
+        "WORKERS": "1",
+        "LIMIT": "2",
+        "MODEL": str(toy_bundle),
+        "ENVS": str(tmp_path / "envs"),
+    }
     assert "xttsv2/bin/python" in walk.run("evaluate.sh", work, ears, code=2, **variables)
     package = environment_of(tmp_path / "package", PACKAGES["xttsv2"])
     (tmp_path / "envs" / "xttsv2" / "bin").mkdir(parents=True)
