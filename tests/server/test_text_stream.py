@@ -19,6 +19,8 @@ from starlette.testclient import TestClient
 from marstts.server.api_errors import ApiError
 from marstts.server.settings import ServeSettings
 from marstts.server.text_stream import SentenceBuffer
+from marstts.synthesis.speech import pause_after
+from marstts.text.reading import read_text
 from scripted import good, scripted_synthesizer
 
 websockets = pytest.importorskip("websockets.sync.client", reason="websockets is not installed")
@@ -26,6 +28,7 @@ client_module = pytest.importorskip("wyoming.client", reason="wyoming is not ins
 
 TWO = "The cat sat on the mat. Dr. Smith sells 3.5 shells."
 SENTENCES = ["The cat sat on the mat.", "Dr. Smith sells 3.5 shells."]
+PAUSED = [SENTENCES[0], f"[pause:0.3s] {SENTENCES[1]}"]
 BATCH = "/v1/audio/speech/batch"
 
 
@@ -39,7 +42,7 @@ def pushed(text: str, size: int) -> list[str]:
 def test_sentences_do_not_depend_on_where_the_text_is_cut(size):
     text = f"{TWO}\n Is that so?  She said: no! Well…"
     assert pushed(text, size) == pushed(text, 1000)
-    assert pushed(text, size)[:2] == SENTENCES
+    assert pushed(text, size)[:2] == PAUSED
 
 
 def test_a_sentence_comes_once_the_next_one_has_begun():
@@ -79,7 +82,7 @@ def test_a_websocket_speaks_each_sentence_of_text_that_arrives_in_pieces(server:
     events = [json.loads(message) for message in messages if isinstance(message, str)]
     assert [event["type"] for event in events] == ["audio.start", "audio.done"] * 2 + ["session.done"]
     assert [event["text"] for event in events if "text" in event] == SENTENCES
-    assert audio == b"".join(pcm_of(server, sentence) for sentence in SENTENCES)
+    assert audio == b"".join(pcm_of(server, sentence) for sentence in PAUSED)
 
 
 @pytest.mark.slow
@@ -166,7 +169,7 @@ def test_wyoming_speaks_text_as_it_arrives_and_ignores_its_copy(server: LiveServ
         "audio-start", "audio-stop", "audio-start", "audio-stop", "synthesize-stopped",
     ]  # fmt: skip
     audio = b"".join(AudioChunk.from_event(event).audio for event in events if event.type == "audio-chunk")
-    assert audio == b"".join(pcm_of(server, sentence) for sentence in SENTENCES)
+    assert audio == b"".join(pcm_of(server, sentence) for sentence in PAUSED)
 
 
 def test_wyoming_reports_what_cannot_be_spoken(server: LiveServer):
@@ -243,7 +246,41 @@ def test_a_batch_speaks_each_text_or_says_why_not(client: TestClient, synthesize
     ],
 )
 def test_markup_is_read_before_sentences_are_cut(text: str, expected: list[str], size: int):
-    assert [re.sub(" +", " ", sentence).removeprefix("*** ... ") for sentence in pushed(text, size)] == expected
+    found = [re.sub(r"\[pause:0\.[37]s\]\s", "", re.sub(" +", " ", each)) for each in pushed(text, size)]
+    assert [each.removeprefix("*** ... ") for each in found] == expected
+
+
+def gaps_of(texts: list[str]) -> list[tuple[str, float]]:
+    """The sentences of texts that are spoken one after another, each with the silence before it."""
+    found: list[tuple[str, float]] = []
+    silence = 0.0
+    for text in texts:
+        segments = read_text(text).segments
+        last = max(index for index, segment in enumerate(segments) if segment.text)
+        for index, segment in enumerate(segments):
+            if segment.text:
+                found.append((segment.text.rstrip(".,"), round(silence, 2)))
+                silence = 0.0 if index == last else pause_after(segment.text)
+            silence += segment.pause_seconds
+    return found
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "One cat. Two dogs.\n\nThree.\n\n* * *\n\nFour birds,\n\n\nFive.",
+        "# Title\n\nHello. You.\n\n\n\nGo.\n- a b\n- c d\n\nEnd.",
+        "Hi there\n\nWho? [pause:2s] Me.\n\n[pause:1s]\n\nYes.",
+        "A cat. [voice:ross] A dog.\n\n# A bird\n\nGo.",
+        "1. Wash it.\n\nDone. Bye.\n```\nx = 1\n\ny = 2\n```\nOk.",
+        "<p>Hello there</p><p>You. Go.</p><hr/>Now.",
+    ],
+)
+def test_sentences_of_a_text_in_pieces_have_the_pauses_of_the_whole_text(text: str, size: int):
+    *_, last = read_text(text).sentences
+    whole = gaps_of([f"{text}\n\nEnd."])[:-1]
+    assert gaps_of(pushed(text, size)) == whole and whole[-1][0] == last.rstrip(".")
 
 
 def messages_of(session) -> list[dict]:

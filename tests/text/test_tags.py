@@ -78,6 +78,10 @@ def test_pieces_change_nothing(size: int) -> None:
         ("One.<break time='250ms'></break>Two.", [("One.", 0.25), ("Two.", 0.0)]),
         ('<break time="2s"/>Hi.', [("", 2.0), ("Hi.", 0.0)]),
         ('End.<break strength="strong"/>', [("End.", 0.7)]),
+        ("Hi [pause:60s][pause:60s] you.", [("Hi", 120.0), ("you.", 0.0)]),
+        ("[PAUSE:2s][Pause] Hi.", [("", 2.5), ("Hi.", 0.0)]),
+        ("[note][pause:1s] Hi.", [("note,", 1.0), ("Hi.", 0.0)]),
+        ("[pause:1s]: ab.cd/", [("", 1.0), ("ab dot cd", 0.0)]),
     ],
 )
 def test_a_break_is_a_pause(written: str, segments: list[tuple[str, float]]) -> None:
@@ -93,6 +97,7 @@ def test_a_break_is_a_pause(written: str, segments: list[tuple[str, float]]) -> 
         ("[tone: sad] He left. [Excited] Look!", "He left. Look!", ["[tone: sad]", "[Excited]"]),
         ("[clear throat] Hm. [in a whisper] So.", "Hm. So.", ["[clear throat]", "[in a whisper]"]),
         ("(laughs nervously) No.", "No.", ["(laughs nervously)"]),
+        ("[sigh][laughs] Oh. [cough][sobs] No.", "Oh. No.", ["[sigh]", "[laughs]", "[cough]"]),
     ],
 )
 def test_stage_directions_are_left_out_with_one_warning(written: str, spoken: str, left_out: list[str]) -> None:
@@ -117,6 +122,7 @@ def test_other_brackets_are_read(text: str) -> None:
         ("One.\n\n[voice: bob]\n\nTwo.\n\nThree.", [("One.", None), ("Two.", "bob"), ("Three.", "bob")]),
         ("[Voice:x]A cat. [voice:default]A dog.", [("A cat.", "x"), ("A dog.", None)]),
         ("[voice:a][pause:1s] Now.", [("", "a"), ("Now.", "a")]),
+        ("So [it][voice:b] is.", [("So, it,", None), ("is.", "b")]),
     ],
 )
 def test_a_mark_changes_the_voice_of_what_follows(written: str, segments: list[tuple[str, str | None]]) -> None:

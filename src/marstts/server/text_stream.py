@@ -2,7 +2,8 @@
 
 Upstream: `websocket`, `wyoming_server`.  Downstream: `service`, one request for each sentence; `text.tags` and
 `text.blocks`, which read tags and Markdown. A line of prose is cut at each certain sentence; any other line is read
-whole first, so that a list, a heading or code is what it is in a whole text.
+whole first, so that a list, a heading or code is what it is in a whole text. Each sentence but the first begins with
+the pause that `speak` sets before it.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from collections.abc import AsyncGenerator, Iterable
 from marstts.server.api_errors import ApiError
 from marstts.server.metrics import Outcome
 from marstts.server.service import SpeechRun
+from marstts.synthesis.speech import pause_after
 from marstts.text.blocks import Block, BlockCutter
 from marstts.text.markdown import Kind, read_line
-from marstts.text.reading import USUAL_PAUSES
-from marstts.text.segments import VOICE_MARK
-from marstts.text.sentences import split_sentences
+from marstts.text.reading import MARK, USUAL_PAUSES
+from marstts.text.segments import VOICE_MARK, Boundary
+from marstts.text.sentences import close, split_sentences
 from marstts.text.tags import TagReader
 
 UNCUT = 10**9
@@ -53,6 +55,10 @@ class SentenceBuffer:
         self._voice = ""
         """The mark of the voice that speaks what follows."""
         self._has_words = False
+        self._pause_seconds = 0.0
+        """Usual silence before the next sentence."""
+        self._in_paragraph = False
+        """Whether the next blank line ends a paragraph."""
 
     def push(self, text: str) -> list[str]:
         """Append text, which may end within a word -> sentences that are certain; ApiError where it is too much."""
@@ -87,6 +93,8 @@ class SentenceBuffer:
             self._line = line
             certain += self._sentences_of_line(line)
             certain += self._spoken(self._cutter.feed(self._line + "\n"))
+            if is_whole and not line.strip() and self._in_paragraph:
+                self._pause_seconds, self._in_paragraph = self._pause_seconds + USUAL_PAUSES.added(Boundary.PARAGRAPH), False
             self._in_code ^= is_whole and read_line(line).kind is Kind.FENCE
             self._line, self._is_prose, self._is_endless = following, False, False
         return certain + self._sentences_of_line(self._line.rpartition(" ")[0])
@@ -121,12 +129,18 @@ class SentenceBuffer:
         """Texts of blocks, as Markdown that is read again as the same blocks."""
         texts = []
         for block in blocks:
-            text = f"{self._held} {as_markdown(block)}".lstrip()
+            self._in_paragraph = block.kind is Kind.PLAIN
+            spoken = as_markdown(block)
+            text = f"{self._held} {spoken}".strip()
             if not any(character.isalnum() for character in _MARK.sub("", text)):
                 self._held = text if self._has_words or block.kind is not Kind.SCENE else ""
                 continue
-            texts.append(f"{self._voice} {text}".lstrip())
+            pause = f"[pause:{self._pause_seconds:g}s]" if self._pause_seconds else ""
+            marks = " ".join(filter(None, (self._voice, pause, self._held)))
+            gap = "\n" if block.kind in (Kind.HEADING, Kind.CODE) else " "
+            texts.append(f"{marks}{gap}{spoken}".strip())
             self._held, self._has_words = "", True
+            self._pause_seconds = pause_after(close(block.text) if block.is_closed else block.text)
             for mark in _VOICE.finditer(text):
                 self._voice = mark[0]
         return texts
@@ -135,10 +149,15 @@ class SentenceBuffer:
 def as_markdown(block: Block) -> str:
     """The text of a block, with the marks by which it is a scene break, a heading or code."""
     if block.kind is Kind.SCENE:
-        return f"[pause:{USUAL_PAUSES.scene:g}s]"
+        return f"[pause:{USUAL_PAUSES.added(Boundary.SCENE):g}s]"
     if block.kind is Kind.CODE:
         return f"```\n{block.text}\n```"
     return f"# {block.text}" if block.kind is Kind.HEADING else block.text
+
+
+def shown(sentence: str) -> str:
+    """A sentence without the marks of pauses and voices."""
+    return " ".join(MARK.sub(" ", sentence).split())
 
 
 async def run_bytes(run: SpeechRun) -> AsyncGenerator[bytes, None]:

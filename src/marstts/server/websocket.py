@@ -21,7 +21,7 @@ from marstts.server.callers import caller_of
 from marstts.server.connections import SilentConnections
 from marstts.server.schemas import SpeechBody
 from marstts.server.service import SpeechRun, SpeechService
-from marstts.server.text_stream import SentenceBuffer, run_bytes
+from marstts.server.text_stream import SentenceBuffer, run_bytes, shown
 
 PATH = "/v1/audio/speech/stream"
 DEFAULTS = {"model": "tts-1", "voice": "alloy", "response_format": "pcm"}
@@ -91,7 +91,7 @@ class Session:
         number = 0
         try:
             while (sentence := await self._sentences.get()) is not None:
-                await self._socket.send_json({"type": "audio.start", "index": number, "text": sentence})
+                await self._socket.send_json({"type": "audio.start", "index": number, "text": shown(sentence)})
                 self._silent.remove(self)
                 done: dict[str, Any] = {"type": "audio.done", "index": number}
                 try:

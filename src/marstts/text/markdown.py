@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
+from marstts.text.stage_directions import is_direction
+
 
 class Kind(Enum):
     """Kind of a line."""
@@ -45,15 +47,19 @@ _FENCE = re.compile(r"\s*(?:```|~~~)[^`]{0,100}$")
 _SCENE = re.compile(r"\s*(?:(?:[-*_~•·][ \t]*){3,}|={3,}|[\u2042\u2766\u2767\u2619]|#)\s*$")
 """A line between scenes, or below a heading."""
 
+_NO_MARK = r"(?!(?:[Vv][Oo][Ii][Cc][Ee]|[Pp][Aa][Uu][Ss][Ee])[:\]])"
+"""The brackets of a pause or a voice are no part of a link."""
+
 _IMAGE = re.compile(
-    r"!\[(?P<text>[^\[\]]{0,500})\]\([^()\s]{0,2000}(?:\([^()\s]{0,500}\)[^()\s]{0,500})?(?:\s\"[^\"]{0,200}\")?\)"
+    r"!\[" + _NO_MARK + r"(?P<text>[^\[\]]{0,500})\]"
+    r"\([^()\s]{0,2000}(?:\([^()\s]{0,500}\)[^()\s]{0,500})?(?:\s\"[^\"]{0,200}\")?\)"
 )
 _LINK = re.compile(
-    r"(?<!!)\[(?!(?:[Vv]oice|[Pp]ause)[:\]])(?P<text>[^\[\]]{1,500})\]\((?:<[^<>]{0,2000}>|[^()\s]{0,2000}(?:\([^()\s]{0,500}\)[^()\s]{0,500})?)"
-    r"(?:\s[\"'][^\"']{0,200}[\"'])?\)"
+    r"(?<!!)\[" + _NO_MARK + r"(?P<text>[^\[\]]{1,500})\]"
+    r"\((?:<[^<>]{0,2000}>|[^()\s]{0,2000}(?:\([^()\s]{0,500}\)[^()\s]{0,500})?)(?:\s[\"'][^\"']{0,200}[\"'])?\)"
 )
-_REFERENCE_LINK = re.compile(r"\[(?!(?:[Vv]oice|[Pp]ause)[:\]])(?P<text>[^\[\]]{1,500})\]\[[^\[\]]{0,100}\]")
-_DEFINITION = re.compile(r" {0,3}\[[^\[\]]{1,100}\]:[ \t]+(?:<\S+>|\S*[/.#@]\S*)(?:[ \t]+[\"'(].*)?$")
+_REFERENCE_LINK = re.compile(r"\[" + _NO_MARK + r"(?P<text>[^\[\]]{1,500})\]\[" + _NO_MARK + r"[^\[\]]{0,100}\]")
+_DEFINITION = re.compile(r" {0,3}\[" + _NO_MARK + r"[^\[\]]{1,100}\]:[ \t]+(?:<\S+>|\S*[/.#@]\S*)(?:[ \t]+[\"'(].*)?$")
 _FOOTNOTE = re.compile(r"\[\^[A-Za-z0-9_-]{1,30}\]")
 _AUTOLINK = re.compile(r"<(?P<text>(?:https?://|mailto:)[^<>\s]{1,2000})>")
 _STRONG = re.compile(r"(?<![\w*\\])\*{1,3}(?=[^\s*])(?P<text>[^*\n]{1,500}?)(?<=[^\s*])\*{1,3}(?![\w*])")
@@ -107,7 +113,7 @@ def inline(text: str) -> str:
         text = _IMAGE.sub(r"\g<text>", text)
         text = _LINK.sub(r"\g<text>", text)
         text = _FOOTNOTE.sub("", text)
-        text = _REFERENCE_LINK.sub(r"\g<text>", text)
+        text = _REFERENCE_LINK.sub(lambda link: link[0] if is_direction(f"[{link['text']}]") else link["text"], text)
     if "<" in text:
         text = _AUTOLINK.sub(r"\g<text>", text)
     if "~~" in text:

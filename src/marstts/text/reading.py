@@ -38,11 +38,12 @@ USUAL_PAUSES = Pauses()
 _STATED_PAUSES = Pauses(paragraph=SENTENCE_PAUSE_SECONDS, scene=SENTENCE_PAUSE_SECONDS)
 """Those of SSML, which states its pauses itself."""
 
-_MARK = re.compile(
+MARK = re.compile(
     rf"{VOICE_MARK}|\[pause(?::\s?(?P<number>[0-9]{{1,5}}(?:\.[0-9]{{1,3}})?)\s?(?P<unit>ms|s)?)?\]", re.IGNORECASE
 )
-_VOICE = re.compile(VOICE_MARK)
+"""A mark of a pause or of a voice."""
 
+_VOICE = re.compile(VOICE_MARK)
 
 Speller = Callable[[str, Trace], str]
 """A block of text as a model reads it; records which rules were applied."""
@@ -205,7 +206,7 @@ def _read_block(block: Block, style: Segment, default: str | None, manner: Manne
         scene = replace(style, boundary=Boundary.SCENE, pause_seconds=pauses.added(Boundary.SCENE))
         return Passage("", (scene,), (), ()), style.voice
     start = 0
-    for mark in _MARK.finditer(block.text):
+    for mark in MARK.finditer(block.text):
         segments += _speak(block, start, mark.start(), style, default, manner, trace)
         if mark["voice"] is None:
             segments = _pause_after(segments, _seconds(mark), style)

@@ -25,15 +25,22 @@ _MARK = re.compile(
 _WORD = re.compile(r"[a-z_]+")
 
 
+def is_direction(mark: str) -> bool:
+    """Whether these brackets or parentheses, with what they hold, are a stage direction."""
+    match = _MARK.fullmatch(mark)
+    if match is None or match["kind"]:
+        return match is not None
+    words = _WORD.findall((match["bracket"] or match["round"]).lower())
+    acts = _IN_BRACKETS if match["bracket"] else _IN_PARENTHESES
+    return not acts.isdisjoint(words) and acts.union(_MANNERS).issuperset(words)
+
+
 def leave_out_directions(text: str, trace: Trace) -> str:
     """`text` without stage directions; each is left out in `trace`."""
 
     def read(match: re.Match[str]) -> str:
-        if not match["kind"]:
-            words = _WORD.findall((match["bracket"] or match["round"]).lower())
-            acts = _IN_BRACKETS if match["bracket"] else _IN_PARENTHESES
-            if acts.isdisjoint(words) or not acts.union(_MANNERS).issuperset(words):
-                return match[0]
+        if not is_direction(match[0]):
+            return match[0]
         trace.leave_out(match[0])
         return " "
 
