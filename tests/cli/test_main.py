@@ -6,6 +6,7 @@ import errno
 import json
 import logging
 import os
+import signal
 import subprocess
 import sys
 import warnings
@@ -20,6 +21,7 @@ from light_install import WITHOUT_EXTRAS
 from marstts.cli.main import COMMANDS, LazyCommand, app
 from marstts.cli.terminal import extra_with, silence_libraries
 from marstts.errors import DataError
+from scripted import ScriptedPrompt, ScriptedTake, good, scripted_synthesizer
 
 RUN = CliRunner()
 
@@ -35,6 +37,32 @@ def add_command(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setitem(COMMANDS, name, LazyCommand(name, "command", "A command of this test.", extra="train"))
 
     return add
+
+
+@pytest.mark.parametrize("words", [["out.wav"], ["out.wav", "--stream"], ["out.flac"]])
+def test_sigterm_ends_a_command_with_one_line_and_whole_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words):
+    def end(attempt: int, prompt: ScriptedPrompt) -> ScriptedTake:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return good(attempt, prompt)
+
+    monkeypatch.setattr("marstts.cli.speak.load", lambda *how: scripted_synthesizer(end))
+    monkeypatch.chdir(tmp_path)
+    Path(words[0]).write_bytes(b"an older recording")
+    result = RUN.invoke(app, ["speak", "The cat sat.", "--output", *words])
+    assert (result.exit_code, result.output) == (143, "marstts: ended by SIGTERM\n")
+    assert Path(words[0]).read_bytes() == b"an older recording"
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_sigterm_ends_forked_processes_as_before(add_command):
+    def command() -> None:
+        if (child := os.fork()) == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+            os._exit(0)
+        typer.echo(f"{-os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}")
+
+    add_command("forks", command=command)
+    assert RUN.invoke(app, ["forks"]).stdout == f"{signal.SIGTERM.value}\n"
 
 
 def test_help_lists_every_command_without_importing_any(monkeypatch: pytest.MonkeyPatch):

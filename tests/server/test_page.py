@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import re
 import zipfile
@@ -112,3 +113,15 @@ def test_a_file_that_is_no_book_is_refused_with_its_name(client, content):
     response = client.post("/v1/text/parts", files={"file": content}, data={"name": "notes.txt"})
     message = response.json()["error"]["message"]
     assert response.status_code == 400 and message.startswith("notes.txt: ") and "/" not in message
+
+
+@pytest.mark.parametrize("where", ["tempfile.mkdtemp", "pathlib.Path.write_bytes"])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EDQUOT])
+def test_a_full_temporary_folder_is_no_error_of_the_client(client, monkeypatch, where, number):
+    def fail(*arguments, **options):
+        raise OSError(number, "the disk", "/tmp/secret")
+
+    monkeypatch.setattr(where, fail)
+    response = client.post("/v1/text/parts", files={"file": b"Some words."}, data={"name": "notes.txt"})
+    assert response.status_code == 507 and "secret" not in response.text
+    assert response.json()["error"]["code"] == "insufficient_storage"

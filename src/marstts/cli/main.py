@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from io import TextIOWrapper
@@ -139,7 +142,11 @@ class LazyGroup(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         replace_closed_streams()
         try:
-            return self.invoke_with_extras(ctx)
+            with ended_by_sigterm():
+                return self.invoke_with_extras(ctx)
+        except Terminated as error:
+            typer.echo("marstts: ended by SIGTERM", err=True)
+            raise typer.Exit(code=128 + signal.SIGTERM) from error
         except MarsError as error:
             typer.echo(f"marstts: {printable_text(str(error), MAX_SENTENCE)}", err=True)
             raise typer.Exit(code=2) from error
@@ -157,6 +164,31 @@ class LazyGroup(TyperGroup):
             if (command := COMMANDS.get(ctx.invoked_subcommand or "")) is not None:
                 command.raise_if_extra_is_missing(ctx.invoked_subcommand, error)
             raise
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came: the command ends as by Ctrl-C, so that it removes its temporary files."""
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Raise Terminated in the body where SIGTERM comes; forked processes die of it as before."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+    process = os.getpid()
+
+    def end(number: int, frame: Any) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        if os.getpid() != process:
+            os.kill(os.getpid(), number)
+        raise Terminated
+
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def describe_system_error(error: OSError | MemoryError) -> str | None:

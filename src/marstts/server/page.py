@@ -21,7 +21,7 @@ from starlette.responses import Response
 from marstts import audio
 from marstts.errors import DataError
 from marstts.io.reading import printable_text
-from marstts.server.api_errors import ApiError
+from marstts.server.api_errors import ApiError, storage_error
 from marstts.server.schemas import as_json, read_body
 from marstts.server.service import SpeechService
 from marstts.server.voices_api import read_upload
@@ -129,13 +129,15 @@ def letters(words: str) -> str:
 
 def parts_of(content: bytes, name: str, max_characters: int) -> dict[str, object]:
     """Title and parts of an EPUB or text file: its chapters, cut where they are longer than one request may be."""
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "book"
-        path.write_bytes(content)
-        try:
+    try:
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "book"
+            path.write_bytes(content)
             book = read_book(path)
-        except DataError as error:
-            raise ApiError(400, str(error).replace(str(path), name)) from error
+    except DataError as error:
+        raise ApiError(400, str(error).replace(str(path), name)) from error
+    except OSError as error:
+        raise storage_error(error) from error
     parts = []
     for chapter in book:
         title = chapter.title if chapter.title != path.name else name

@@ -94,7 +94,8 @@ class SentenceBuffer:
             certain += self._sentences_of_line(line)
             certain += self._spoken(self._cutter.feed(self._line + "\n"))
             if is_whole and not line.strip() and self._in_paragraph:
-                self._pause_seconds, self._in_paragraph = self._pause_seconds + USUAL_PAUSES.added(Boundary.PARAGRAPH), False
+                self._pause_seconds += USUAL_PAUSES.added(Boundary.PARAGRAPH)
+                self._in_paragraph = False
             self._in_code ^= is_whole and read_line(line).kind is Kind.FENCE
             self._line, self._is_prose, self._is_endless = following, False, False
         return certain + self._sentences_of_line(self._line.rpartition(" ")[0])
