@@ -258,10 +258,10 @@ def test_a_service_is_closed_where_the_application_cannot_begin(monkeypatch: pyt
 @pytest.mark.parametrize(
     ("measured", "factor", "expected"), [(1, 40.0, 22), (7, 40.0, 22), (30, 40.0, 30), (1, 4000.0, 256)]
 )
-def test_a_server_that_was_busy_when_it_was_measured_admits_more_later(
+def test_a_server_that_was_busy_when_it_was_measured_adapts_places_later(
     tmp_path: Path, measured: int, factor: float, expected: int
 ):
-    settings = ServeSettings(listeners=measured, capacity=4, admits_more=True, voices_folder=tmp_path)
+    settings = ServeSettings(listeners=measured, capacity=4, adapts_places=True, voices_folder=tmp_path)
 
     async def run(service: SpeechService) -> tuple[int, int]:
         service.admission.throughput = Throughput(estimate=factor)
@@ -279,9 +279,34 @@ def test_a_server_that_was_busy_when_it_was_measured_admits_more_later(
     assert num_active == measured + (expected > measured)
 
 
+@pytest.mark.parametrize(
+    ("factor", "dry_seconds", "expected"),
+    [(8.0, 0.4, 4), (1.0, 2.0, 1), (20.0, 0.01, 11), (30.0, 0.5, 16), (1.0, 0.0, 12)],
+)
+def test_fewer_are_admitted_while_the_machine_makes_too_little_for_them(
+    tmp_path: Path, factor: float, dry_seconds: float, expected: int
+):
+    settings = ServeSettings(listeners=12, capacity=4, adapts_places=True, voices_folder=tmp_path)
+
+    async def run(service: SpeechService) -> tuple[int, int]:
+        service.admission.throughput = Throughput(estimate=factor)
+        tickets = [await service.admission.enter(1.0) for _ in range(12)]
+        service.note_made(tickets[0], Piece(b"", dry_seconds=dry_seconds))
+        places = service.admission.places
+        for ticket in tickets:
+            service.admission.leave(ticket)
+        service.admission.throughput = Throughput(estimate=40.0)
+        service.note_made(await service.admission.enter(1.0), Piece(b""))
+        return places, service.admission.places
+
+    with closing(SpeechService(scripted_synthesizer(good), settings)) as service:
+        places, later = asyncio.run(run(service))
+    assert expected - 1 <= places <= expected and 20 <= later <= 22  # the busy time counts, too
+
+
 @pytest.mark.parametrize("pause_seconds", [1.0, 60.0, 600.0])
 def test_pauses_are_no_sign_of_a_fast_machine(tmp_path: Path, pause_seconds: float):
-    settings = ServeSettings(listeners=2, capacity=4, admits_more=True, voices_folder=tmp_path)
+    settings = ServeSettings(listeners=2, capacity=4, adapts_places=True, voices_folder=tmp_path)
 
     async def run(service: SpeechService) -> int:
         ticket = await service.admission.enter(1.0)

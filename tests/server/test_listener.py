@@ -53,6 +53,20 @@ def test_a_listener_whose_buffer_was_empty_goes_on_with_the_next_audio():
     assert listener.sent(0.5) == 2.0 and listener.dry_at == 104.0
 
 
+@pytest.mark.parametrize("held", [0.5, 3.0, 100.0])
+def test_a_client_that_reads_slowly_has_no_empty_buffer(held: float):
+    now = 100.0
+    listener = Listener(CODEC, 0.5, clock=lambda: now)
+    listener.held(1.0)
+    assert listener.dry_at == 100.5
+    listener.sent(1.0)
+    now += held
+    listener.held(held)
+    assert listener.dry_at == 101.0 + held and listener.sent(0.5) == 0.0
+    now = listener.dry_at + 2.0
+    assert listener.sent(0.5) == 2.0
+
+
 def test_patches_that_can_be_decoded_count_as_sent():
     listener = Listener(CODEC, 0.5, clock=lambda: 0.0)
     size = listener.first()

@@ -139,7 +139,7 @@ def test_what_takes_time_at_the_start_is_announced(settings_of, caplog: pytest.L
     with caplog.at_level("INFO"):
         settings_of()
     assert [word in caplog.text for word in ("loading", "measuring")] == [True, True]
-    assert settings_of().admits_more and not settings_of("--listeners", "9").admits_more
+    assert settings_of().adapts_places and not settings_of("--listeners", "9").adapts_places
 
 
 @pytest.mark.slow

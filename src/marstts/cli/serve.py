@@ -146,7 +146,7 @@ def serve(
     settings = ServeSettings(
         capacity=capacity,
         listeners=listeners or measure_listeners(synthesizer, capacity),
-        admits_more=listeners is None,
+        adapts_places=listeners is None,
         queue=queue,
         max_wait_seconds=max_wait,
         wyoming_port=wyoming_port,

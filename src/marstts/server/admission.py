@@ -138,11 +138,10 @@ class Admission:
         ticket.owed_seconds = max(0.0, ticket.owed_seconds - seconds)
         self.throughput.add(seconds if spoken_seconds is None else spoken_seconds)
 
-    def admit_more(self, places: int) -> None:
-        """Have this many places, if they are more than now."""
-        if places > self.places:
-            self.places = places
-            self._fill()
+    def set_places(self, places: int) -> None:
+        """Have this many places; requests at work beyond them go on."""
+        self.places = places
+        self._fill()
 
     def leave(self, ticket: Ticket) -> None:
         """Free the place of a ticket for the first that waits."""

@@ -96,7 +96,7 @@ def measured_settings(synthesizer: Synthesizer) -> ServeSettings:
     """Return the default settings, for as many listeners as this machine keeps supplied."""
     settings = ServeSettings()
     listeners = measure_listeners(synthesizer, settings.capacity)
-    return settings.model_copy(update={"listeners": listeners, "admits_more": True})
+    return settings.model_copy(update={"listeners": listeners, "adapts_places": True})
 
 
 def connection_limits(settings: ServeSettings) -> ServerLimits:

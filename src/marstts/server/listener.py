@@ -94,6 +94,11 @@ class Listener:
         self._sent_seconds += seconds
         return dry_seconds
 
+    def held(self, seconds: float) -> None:
+        """Note that the client did not take what was made for so long: it has that much more to play."""
+        if self._playing_since is not None:
+            self._playing_since += seconds
+
     def priority(self, row: RequestState | None) -> float:
         """When the buffer will be empty, counting what can be decoded of a row by now.
 

@@ -75,7 +75,7 @@ class SpeechService:
         places = settings.listeners or settings.capacity
         throughput = Throughput(estimate=max(FIRST_ESTIMATE, (settings.listeners or 0.0) / MAX_LOAD))
         self.admission = Admission(places, settings.queue, settings.max_wait_seconds, throughput)
-        most = max(places, MAX_LISTENERS) if settings.admits_more else places
+        most = max(places, MAX_LISTENERS) if settings.adapts_places else places
         self.batch = shared_batch(
             synthesizer, settings.capacity, most, Crowd(lambda: self.admission.num_active, lambda: throughput.factor)
         )
@@ -92,15 +92,24 @@ class SpeechService:
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="marstts-read")
 
     def note_made(self, ticket: Ticket, piece: Piece) -> None:
-        """Count a piece of audio, and admit more listeners where the machine is faster than it was measured to be."""
+        """Count a piece of audio, and admit more or fewer listeners where the machine is faster or slower than it was."""
         layout, model = self.synthesizer.engine.layout, self.synthesizer.model
         spoken_seconds = (
             piece.num_tokens / layout.patch_size / (model.patch_rate or self.synthesizer.codec.spec.patch_rate)
         )
         self.admission.made(ticket, piece.audio_seconds, spoken_seconds)
         self.metrics.count_piece(piece, layout.patch_size)
-        if self.settings.admits_more:
-            self.admission.admit_more(min(MAX_LISTENERS, int(MAX_LOAD * self.admission.throughput.factor)))
+        if self.settings.adapts_places:
+            self._adapt_places(has_run_dry=piece.dry_seconds > 0)
+
+    def _adapt_places(self, *, has_run_dry: bool) -> None:
+        """Admit as many listeners as were supplied: more at once, fewer only where the buffer of one has run dry.
+
+        Few listeners need less audio than the machine can make, so little audio alone shows nothing.
+        """
+        supplied = min(MAX_LISTENERS, max(1, int(MAX_LOAD * self.admission.throughput.factor)))
+        if supplied > self.admission.places or (has_run_dry and supplied < self.admission.num_active):
+            self.admission.set_places(supplied)
 
     @property
     def has_keys(self) -> bool:

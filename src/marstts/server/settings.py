@@ -66,9 +66,8 @@ class ServeSettings(Config):
     listeners: int | None = Field(None, ge=1, le=256)
     """Requests that are spoken at a time; rows beyond `capacity` take turns. None: as many as `capacity`."""
 
-    admits_more: bool = False
-    """Speak more requests at a time once the machine has been seen to make audio for them: it may have been busy with
-    something else when it was measured."""
+    adapts_places: bool = False
+    """Speak more or fewer requests at a time as the machine is seen to make audio for them: what else it does changes."""
 
     queue: int = Field(32, ge=0)
     """Requests that wait for a place; further ones get status 429."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import ExitStack, closing, contextmanager, nullcontext
@@ -201,7 +202,7 @@ def make_pieces(
     synthesizer: Synthesizer, scheduler: JobScheduler, spec: JobSpec, listener: Listener
 ) -> Generator[Piece, None, None]:
     """Speak and encode. Raises MarsError before the first piece where the request cannot be spoken."""
-    encoded = EncodedStream(spec.audio_format, synthesizer.codec.spec.sample_rate, spec.speed, whole=not spec.stream)
+    rate = synthesizer.codec.spec.sample_rate
     voice = spec.open_voice()
     if spec.needs_words:
         synthesizer.check_word_times(voice)
@@ -209,13 +210,15 @@ def make_pieces(
         speech = synthesizer.speak(
             spec.text, voice, seed=spec.seed, scheduler=scheduler, voices=spec.voices, dialogue=spec.dialogue
         )
+        encoded = EncodedStream(spec.audio_format, rate, spec.speed, whole=True)
         content = encoded.push(speech.samples) + encoded.finish()
         num_tokens = sum(len(codes) for take in speech.takes for codes in take.codes)
         words = tuple(word.scaled(1.0 / spec.speed) for word in speech.words) if spec.needs_words else ()
         warning, num_retries = "; ".join(speech.warnings) or None, sum(take.attempts - 1 for take in speech.takes)
         yield Piece(content, speech.seconds, num_tokens, warning, words=words, num_retries=num_retries)
         return
-    size = MAX_PIECE_SECONDS * synthesizer.codec.spec.sample_rate
+    encoded = EncodedStream(spec.audio_format, rate, spec.speed, whole=False)
+    size = MAX_PIECE_SECONDS * rate
     named = 0
     made = synthesizer.stream(
         spec.text, voice, seed=spec.seed, scheduler=scheduler, config=listener, voices=spec.voices,
@@ -278,7 +281,9 @@ class SpeechJob:
             made = make_pieces(self._synthesizer, self._scheduler, self._spec, self._listener)
             with self._scheduler.first_turn(), closing(made):
                 for piece in made:
+                    started = time.monotonic()
                     self._slots.acquire()
+                    self._listener.held(time.monotonic() - started)
                     if self._scheduler.has_ended:
                         raise JobEnded
                     self._put(piece)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import suppress
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -170,8 +169,7 @@ async def unless_client_leaves(request: Request, work: Coroutine[Any, Any, Resul
     finally:
         for task in (doing, leaving):
             task.cancel()
-        with suppress(BaseException):
-            await asyncio.gather(doing, leaving, return_exceptions=True)
+        await asyncio.gather(doing, leaving, return_exceptions=True)
 
 
 async def wait_until_left(request: Request) -> None:
