@@ -57,6 +57,50 @@ def read_facts(source: str) -> Facts:
     return Facts(tuple(imports))
 
 
+UNPICKLING = {"weights/published_checkpoint.py", "weights/pretrained.py", "data/workers.py"}
+"""Modules that unpickle: foreign files without running them, and results of the own processes of a Ray cluster."""
+
+
+def unpickles(source: str) -> bool:
+    """Whether a module calls something that may run code of a file."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in UNPICKLERS:
+            owner, _, name = ast.unparse(node.func).rpartition(".")
+            if owner.rpartition(".")[2] in UNPICKLERS[name]:
+                return True
+        if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
+            return not (isinstance(node.value, ast.Constant) and node.value.value is False)
+    return False
+
+
+UNPICKLERS = {
+    "load": {"torch", "pickle", "cloudpickle", "dill", "joblib", "jit"},
+    "loads": {"pickle", "cloudpickle", "dill", "marshal"},
+    "Unpickler": {"pickle"},
+    "load_state_dict_from_url": {"hub"},
+}
+
+
+def test_pickles_are_read_by_the_modules_that_run_nothing_of_them():
+    package = ROOT / "src" / "marstts"
+    sources = {path.relative_to(package).as_posix(): path.read_text("utf-8") for path in package.rglob("*.py")}
+    assert {name for name, source in sources.items() if unpickles(source)} == UNPICKLING
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("torch.load(p, weights_only=False)", True),
+        ("import pickle\npickle.loads(b)", True),
+        ("np.load(p, allow_pickle=True)", True),
+        ("np.load(p, allow_pickle=False)", False),
+        ("json.load(f)", False),
+    ],
+)
+def test_what_unpickles_is_found(source: str, expected: bool):
+    assert unpickles(source) == expected
+
+
 def is_for_types(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 

@@ -32,7 +32,7 @@ from marstts.synthesis.loading import open_synthesizer
 from marstts.text.tokenizers.bpe import BPE
 from marstts.text.tokenizers.minbpe import MAX_FILE_BYTES, parse_minbpe
 from marstts.weights.pretrained import fingerprint, read_metadata, read_tensors
-from marstts.weights.published_checkpoint import check_archive, read_inert
+from marstts.weights.published_checkpoint import read_archive
 
 SENTENCES = (
     "The ship left the harbor at dawn, and nobody saw it go.",
@@ -252,12 +252,7 @@ def read_entries(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The entries of a file, "model" and perhaps "vocab", and the other classes that it names."""
     if path.suffix == ".safetensors":
         return {"model": read_tensors(path), "vocab": read_metadata(path)}, ()
-    check_archive(path)
-    try:
-        content, classes = read_inert(path)
-    except Exception as error:  # a corrupt pickle may fail in any way at all
-        raise CheckpointError(f"{path.name}: it cannot be read ({type(error).__name__})") from error
-    return content if isinstance(content, dict) else {}, classes
+    return read_archive(path)
 
 
 def tokenizer_text(release: Release) -> str:

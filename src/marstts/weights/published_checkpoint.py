@@ -1,9 +1,10 @@
 """Published checkpoints: files of tensors from elsewhere, read strictly, and compared with the model that they are for.
 
-Upstream: `pretrained` and `load_inert`, which read tensors without running code.  Downstream: `mars6.released` and
+Upstream: `pretrained` and `read_inert`, which read tensors without running code.  Downstream: `mars6.released` and
 `mars5.released`, which know the names and sizes of their models.
 Every tensor is expected and every expected tensor is there. A file that gives a wrong size, asks for code to be run, or
-was cut short is refused before anything is built from it.
+was cut short is refused before anything is built from it. Foreign pickles are read here, where every class that they name
+is replaced (`read_inert`), or by `pretrained.read_tensors`, which takes tensors alone; nowhere else.
 """
 
 from __future__ import annotations
@@ -44,18 +45,21 @@ def read_content(path: Path) -> dict[str, Any]:
 
     Classes that a `.pt` names are neither imported nor run (`published_checkpoint`).
     """
-    if path.suffix != ".pt":
-        return read_tensors(path)
+    return read_archive(path)[0] if path.suffix == ".pt" else read_tensors(path)
+
+
+def read_archive(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The entries of a `.pt`, and the other classes that it names."""
     check_archive(path)
     try:
-        content, _ = read_inert(path)
+        content, classes = read_inert(path)
     except MarsError:
         raise
     except Exception as error:  # a corrupt pickle may fail in any way at all
         raise CheckpointError(f"{path}: expected a PyTorch checkpoint, but it is corrupt ({error!r})") from error
     if not isinstance(content, dict):
         raise CheckpointError(f"{path}: expected a dictionary of PyTorch, but it holds a {type(content).__name__}")
-    return content
+    return content, classes
 
 
 def check_archive(path: Path) -> None:
