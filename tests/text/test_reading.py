@@ -151,6 +151,9 @@ def test_naming_many_different_characters_takes_linear_time() -> None:
         ("e.g., apples; i.e., fruit; 1e3, 2e4, 3e5 o o o", None),
         ("L, D, J, S, N: 90s music, the '60s, 5 m/s and 9 s.", None),
         ("OK", None),
+        ("Des Moines, Los Angeles, San Jose, El Paso, La Jolla.", None),
+        ("De Niro, Van Gogh and El Greco in Las Vegas", None),
+        ("Le Mans, La Haye, Les Halles", None),
     ],
 )
 def test_other_languages_are_noticed(text: str, language: str | None) -> None:

@@ -26,6 +26,9 @@ STAGE_DIRECTIONS = "stage directions"
 _WORD = re.compile(r"(?<![\w.])[^\W\d_]{2,}(?![\d_]|\.\w)")
 """A word, and no letter of an abbreviation, a formula or a code; single letters are words of too many languages."""
 
+_NAME = re.compile(r"\b[A-Z][a-z]{1,3} (?=[A-Z][a-z])")
+"""The first word of a name: "Los Angeles", "El Paso"."""
+
 _TAG = re.compile(r"<[^<>]{1,300}>")
 _SCRIPTS = {
     "CJK": "Chinese characters",
@@ -90,7 +93,8 @@ def _group(character: str) -> str:
 
 def foreign_language(text: str) -> str | None:
     """The name of the language that `text` seems to be in; None where that is English or cannot be known."""
-    words = {word.lower() for word in _WORD.findall(_TAG.sub(" ", text[:MAX_LANGUAGE_CHARACTERS]))}
+    text = _NAME.sub("", _TAG.sub(" ", text[:MAX_LANGUAGE_CHARACTERS]))
+    words = {word.lower() for word in _WORD.findall(text)}
     if len(words) < MIN_FOREIGN_WORDS:
         return None
     counts = {name: len(words & frequent) for name, frequent in _frequent_words().items()}

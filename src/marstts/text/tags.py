@@ -29,10 +29,14 @@ _SURE = _KNOWN - word_set("markup", "placeholders")
 
 _TAG = re.compile(
     r"<(?P<end>/?)(?P<name>[A-Za-z][\w:.-]{0,40})(?P<rest>[\s=](?:[^<>\"']*?(?:(?:\"[^\"<]*\"|'[^'<]*')[^<>\"']*?)*?"
-    r"|(?P<loose>[^<>]*?)))?\s?(?P<empty>/?)>|(?P<comment><!--)|<\|(?P<token>[A-Za-z_/]{1,40})\|>"
+    r"|(?P<loose>[^<>]*?)))?\s?(?P<empty>/?)>|(?P<comment><!--)|<\|(?P<token>[A-Za-z_/]{1,40})\|>(?:(?:assistant|system|tool|user)(?=\s|<\|))?"
+    r"|(?P<declaration><!(?:doctype|DOCTYPE)\s[^<>]*>|<\?[a-z]{2,10}\s[^<>]*\?>)"
 )
 """Values of attributes may hold `>` between quotation marks; `loose` is a rest with an odd mark."""
-_UNFINISHED = re.compile(r"<(?:\|[A-Za-z_/]{0,40}\|?|/?(?:[A-Za-z][\w:.-]{0,40}(?:[\s=][^<>]*)?\s?/?)?|!-?)\Z")
+_UNFINISHED = re.compile(r"<(?:\|[A-Za-z_/]{0,40}\|?|/?(?:[A-Za-z][\w:.-]{0,40}(?:[\s=][^<>]*)?\s?/?)?|!-?|(?:![A-Za-z]{1,7}|\?[a-z]{0,10})(?:\s[^<>]*)?)\Z")
+_ROLE_MAY_FOLLOW = re.compile(r"<\|[A-Za-z_/]{1,40}\|>[a-z]{0,9}<?\Z")
+"""After a token of a chat model, which the name of a speaker may follow."""
+
 _ATTRIBUTE = re.compile(r"(?P<name>[A-Za-z:-]{1,40})\s?=\s?[\"']?(?P<value>[^\"'<>]{0,200})")
 _SECONDS = re.compile(r"\+?([0-9]{1,5}(?:\.[0-9]{1,3})?|\.[0-9]{1,3})(ms|s)")
 _INNER_TAG = re.compile(r"<[^<>]{0,200}>")
@@ -139,11 +143,13 @@ class TagReader:
         may_go_on = not is_last and len(text) - opening < MAX_TAG_CHARACTERS
         if may_go_on and (_UNFINISHED.match(text, opening) if tag is None else tag["loose"] is not None):
             return opening, ""
+        if may_go_on and _ROLE_MAY_FOLLOW.match(text, opening):
+            return opening, ""
         if tag is None:
             return opening + 1, "<"
         if tag["comment"]:
             return self._enter("!--", tag.end()) if "!--" not in self._unclosed else (tag.end(), " ")
-        if tag["token"]:
+        if tag["token"] or tag["declaration"]:
             return tag.end(), " "
         if tag.end() == len(text) and not is_last:
             return opening, ""

@@ -35,8 +35,8 @@ _NEVER_BARE = frozenset("BFHT")
 _PLACE = before_places()
 _INITIAL = re.compile(r"\. ?[A-Z]")
 """Pattern of what follows an initial: "2023 A. Lee"."""
-_LETTER_RANGE = re.compile("(?:[-—]| to )[A-Z](?![A-Za-z0-9])")
-"""Pattern of what follows the letter of a seat: "seats 22A-C"."""
+_LETTER_RANGE = re.compile("(?:[-—]| to )[A-Z](?![A-Za-z0-9])|-(?!rated|powered|hour)[a-z0-9]")
+"""Pattern of what follows the letter of a seat or of a compound: "seats 22A-C", "2 A-list stars", "3 W-2 forms"."""
 _FOLLOWING = re.compile(r" [\"'(]?([A-Za-z0-9]+)")
 """The word after a unit; none where the text or a clause ends."""
 _NO_DOTTED = frozenset({"am", "pm", "ac", "pc"})

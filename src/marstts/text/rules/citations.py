@@ -15,7 +15,7 @@ from marstts.text.sentences import MONTHS, NEVER_LAST
 
 _BOOKS = table("names")["books"]
 _CODES = tuple(code for code in table("currencies")["codes"] if code.isupper())
-_WORD_END = re.compile(r"([A-Za-z]+)[\"')]*[.?!]?\Z")
+_WORD_END = re.compile(r"([A-Za-z]+)[\"')]*(?:\.\.\.|[?!]{0,2}|\.)\Z")
 _YEAR_END = re.compile(r"(?<![0-9.,$£€])(?:1[0-9]|20)[0-9]{2}\.\Z")
 _BEFORE_YEAR = re.compile(
     r"(?:\b(?:in|of|since|by|until|till|from|to|before|after|during|and|early|late|mid|year|circa|c\.|spring|summer|autumn"
@@ -100,7 +100,7 @@ def _read_item_number(match: re.Match[str]) -> str | None:
 NOTES = [
     rule(
         "note.mark",
-        r"(?:(?<=[A-Za-z][a-z][.?!])|(?<=[A-Za-z][a-z][.?!][\"')])|(?<=[A-Za-z][a-z][\"')][.?!])|(?<=[a-z0-9]\)\.)|(?<=[a-z0-9]\)\.\")|(?<=[0-9]{4}\.))"
+        r"(?:(?<=[A-Za-z][a-z][.?!])|(?<=[a-z][?!][?!])|(?<=[a-z]\.\.\.)|(?<=[A-Za-z][a-z][.?!][\"')])|(?<=[A-Za-z][a-z][\"')][.?!])|(?<=[a-z0-9]\)\.)|(?<=[a-z0-9]\)\.\")|(?<=[0-9]{4}\.))"
         r"(?P<raised>\^?)[0-9]{1,3}(?:[,—-] ?[0-9]{1,3}){0,3}(?= [\"'(]?[A-Z]|$)(?!(?<=[0-9]{4}\.[0-9])$)",
         _drop_note,
         parted=False,
