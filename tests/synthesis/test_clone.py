@@ -136,6 +136,14 @@ def test_a_clipped_reference_speaks_with_a_warning(reference: Waveform):
         assert make_voice(clipped).embeddings["identity"].shape == (5,)
 
 
+@pytest.mark.parametrize("transcript", ["Test.", "He said", "voice 01", "A b c d e f g."])
+def test_with_a_transcript_that_lacks_words_the_clone_is_shallow(reference: Waveform, transcript: str):
+    longer = repeated(reference, 2)
+    with pytest.warns(ReferenceWarning, match="lacks words, and the clone is shallow"):
+        voice = make_voice(longer, transcript)
+    assert voice.prefix is None and voice == make_voice(longer)
+
+
 @pytest.mark.parametrize("transcript", ["", "  ", "🙂", "..."])
 def test_a_transcript_without_words_is_refused(reference: Waveform, transcript: str):
     with pytest.raises(TextError, match="transcript"):

@@ -252,6 +252,15 @@ def test_what_cannot_be_spoken_is_named(reference: Waveform):
     assert all(lost in speech.warnings[0] for lost in "🙂垫子") and "é" not in speech.warnings[0]
 
 
+@pytest.mark.parametrize("value", [None, ["Two.", "Texts."], 5, b"Bytes."])
+def test_what_is_no_text_is_refused_in_a_sentence(reference: Waveform, value: object):
+    tts = scripted_synthesizer(good)
+    with pytest.raises(TextError, match=f"expected a text, but this is a {type(value).__name__}"):
+        tts.speak(value, tts.clone(reference))  # type: ignore[arg-type]
+    with pytest.raises(TextError, match="expected a text"):
+        list(tts.stream(value, tts.clone(reference)))  # type: ignore[arg-type]
+
+
 def test_a_voice_of_another_model_is_refused(reference: Waveform):
     tts = scripted_synthesizer(good)
     with pytest.raises(VoiceError, match="identity encoder"):

@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from marstts.audio import Waveform
 from marstts.generation.request import StopReason
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.repair import DIVIDED, OTHER_SEED, divide
+from marstts.synthesis.sentence import Attempt
+from marstts.synthesis.speech import Take
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.text.segments import Segment
-from scripted import LOUD, Rows, ScriptedEngine, ScriptedModel, ScriptedPrompt, ScriptedTake, scripted_synthesizer
+from scripted import LOUD, Rows, ScriptedEngine, ScriptedModel, ScriptedPrompt, ScriptedTake, good, scripted_synthesizer
 
 TEXT = "the cat sat on the mat, and she sells sea shells there."
 SEED_ATTEMPTS = BackoffConfig().attempts
@@ -88,6 +91,29 @@ def test_a_take_that_reads_everything_is_kept_at_once(reference):
 def test_a_skipped_word_is_sampled_again(reference):
     speech, engine = speak(lambda attempt, prompt: sound(prompt) if attempt else without_middle(prompt), reference)
     assert len(engine.prompts) == 2 and speech.takes[0].attempts == 2 and speech.warnings == ()
+
+
+def continues_from_prefix(tts: Synthesizer, reference, text: str, *rejected: Take) -> bool:
+    """Whether an attempt at a sentence by a deep clone continues from its prefix."""
+    deep = scripted_synthesizer(good).clone(reference, "Her words.")
+    attempt = Attempt(segment=Segment(text=text), top_p=0.2, seed=(0, 0, 0), rejected=rejected)
+    return len(tts.request(attempt, deep).prompt.prefix_tokens) > 0
+
+
+@pytest.mark.parametrize("text", ["Yes.", "Tomorrow!", '"Why?"'])
+def test_a_word_alone_does_not_continue_from_a_prefix(reference, text: str):
+    tts = reader(lambda attempt, prompt: sound(prompt))
+    assert not continues_from_prefix(tts, reference, text)
+    assert continues_from_prefix(tts, reference, f"{text} The cat sat.")
+
+
+@pytest.mark.parametrize("text", ["Oh no.", "I do not know.", "She left at noon, they say."])
+def test_a_sentence_whose_take_was_too_short_does_not_continue_from_the_prefix_again(reference, text: str):
+    tts = reader(lambda attempt, prompt: sound(prompt))
+    [take] = tts.speak(text, tts.clone(reference)).takes
+    short = replace(take, waveform=Waveform(take.waveform.samples[:100], take.waveform.sample_rate))
+    assert continues_from_prefix(tts, reference, text, take)
+    assert not continues_from_prefix(tts, reference, text, take, short)
 
 
 @pytest.mark.slow

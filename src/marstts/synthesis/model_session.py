@@ -86,13 +86,16 @@ class ModelSession:
     def request(self, attempt: Attempt, voice: Voice) -> Request:
         """The request of an attempt at a sentence, longer, in patches, than the rejected takes that were too short.
 
-        It has its own random number generator. VoiceError where the voice was made for a model of another shape.
+        A word alone, and a sentence after a take that was too short, do not continue from a prefix. It has its own random
+        number generator. VoiceError where the voice was made for a model of another shape.
         """
         sentence, codec_rate = attempt.segment.text, self.codec.spec.patch_rate
+        short = too_short(attempt.rejected, self.backoff)
+        if isinstance(self.engine, AttentionEngine) and (short or len(sentence.split()) == 1):
+            voice = voice.without_prefix()  # after some prefixes, short texts end at once, with any seed
         prompt, rate = self.model.prompt(sentence, voice), self.model.patch_rate or codec_rate
         limits = self.backoff.limits(sentence, rate)
         per_code = rate / codec_rate / self.engine.layout.codes_per_level[0]
-        short = too_short(attempt.rejected, self.backoff)
         least = max((int(len(take.codes[0]) * per_code) + 1 for take in short), default=0)
         least = min(max(limits.min_patches, least), limits.max_patches)
         rng = np.random.default_rng(attempt.seed)

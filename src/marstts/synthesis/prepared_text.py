@@ -37,6 +37,8 @@ class PreparedText:
 
     def __init__(self, text: str, manner: Manner = USUAL_MANNER) -> None:
         """Read the first segment; raises TextError where there is none, or where SSML is malformed."""
+        if not isinstance(text, str):
+            raise TextError(f"expected a text, but this is a {type(text).__name__}; `speak_many` takes several texts")
         self._text, self._start = text, text[:LANGUAGE_CHARACTERS]
         self._left_out: dict[str, None] = {}
         self._has_emphasis = False

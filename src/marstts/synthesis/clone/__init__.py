@@ -23,7 +23,13 @@ from marstts.data.voice_activity import SpeechDetector
 from marstts.errors import AudioError, TextError
 from marstts.generation.speech_model import SpeechModel
 from marstts.speaker.base import MAX_REFERENCE_SECONDS, REFERENCE_LOUDNESS, SpeakerEncoder
-from marstts.synthesis.clone.prefix_cut import AlignedReference, ReferencePart, align_reference, follows_text
+from marstts.synthesis.clone.prefix_cut import (
+    MIN_CHARACTERS_PER_SECOND,
+    AlignedReference,
+    ReferencePart,
+    align_reference,
+    follows_text,
+)
 from marstts.synthesis.clone.references import WHOLE_SECONDS, Reference, open_excerpt, sha256_of, source_name
 from marstts.synthesis.clone.speaker_change import has_two_speakers
 from marstts.text.normalize import normalize
@@ -34,6 +40,9 @@ MIN_REFERENCE_SECONDS = 1.0
 
 MAX_PREFIX_SECONDS = 12.0
 """A deep clone continues from at most this much, and from all of a reference whose words are not found."""
+
+MAX_SILENT_SECONDS = 1.0
+"""Pauses of a reference for which its transcript has no words."""
 
 MAX_PAUSE_SECONDS, SHORT_PAUSE_SECONDS = 0.35, 0.25
 """Longer pauses of a reference that is continued from as a whole are shortened, where the model would allow a part:
@@ -77,8 +86,8 @@ def clone(
 
     Raises AudioError if the recording is unreadable, silent, without speech or shorter than MIN_REFERENCE_SECONDS, or
     if it is longer than MAX_PREFIX_SECONDS and a deep clone would continue from all of it. Raises TextError if the
-    transcript has no words, or too many. Warns (ReferenceWarning) of clipping, of a second speaker, and of a long
-    reference of which only the start is used.
+    transcript has no words, or too many. Warns (ReferenceWarning) of clipping, of a second speaker, of a long
+    reference of which only the start is used, and of a transcript that lacks words, with which the clone is shallow.
     """
     source = source_name(reference)
     reader = model if transcript is not None and model is not None and follows_text(model) else None
@@ -110,9 +119,10 @@ def clone(
     )
     if words is None:
         return voice
-    if reader is None:
-        return replace(voice, prefix=Prefix(transcript=words, codes=codec.encode(waveform)))
-    return continue_from_part(voice, ReferencePart(waveform, words), reader, codec, source)
+    whole = ReferencePart(waveform, words)
+    if reader is not None:
+        return continue_from_part(voice, whole, reader, codec, source)
+    return continue_from_whole(voice, whole, codec, source)
 
 
 def continue_from_part(voice: Voice, whole: ReferencePart, model: SpeechModel, codec: Codec, source: str) -> Voice:
@@ -122,8 +132,23 @@ def continue_from_part(voice: Voice, whole: ReferencePart, model: SpeechModel, c
     if aligned is None or part is None:
         check_prefix_length(whole.waveform, source)
         sound = audio.shorten_pauses(whole.waveform, MAX_PAUSE_SECONDS, SHORT_PAUSE_SECONDS)
-        return replace(voice, prefix=Prefix(transcript=whole.words, codes=codec.encode(sound)))
+        return continue_from_whole(voice, ReferencePart(sound, whole.words), codec, source)
     return continued_from(part, voice, aligned, whole, codec)
+
+
+def continue_from_whole(voice: Voice, whole: ReferencePart, codec: Codec, source: str) -> Voice:
+    """The voice with all of its reference as prefix; a shallow clone, with a warning, where the transcript lacks words.
+
+    A model that continues from more sound than words takes the text for said, and ends within 0.2 s.
+    """
+    seconds, num_characters = whole.waveform.seconds, len(whole.words)
+    if num_characters < MIN_CHARACTERS_PER_SECOND * (seconds - MAX_SILENT_SECONDS):
+        warn(
+            f"{source}: the transcript has {num_characters} characters for {seconds:.1f} s of speech, so it lacks words, "
+            "and the clone is shallow; a deep one needs all words that are said"
+        )
+        return voice
+    return replace(voice, prefix=Prefix(transcript=whole.words, codes=codec.encode(whole.waveform)))
 
 
 def continued_from(
