@@ -59,7 +59,7 @@ def test_sigterm_ends_forked_processes_as_before(add_command):
         if (child := os.fork()) == 0:
             os.kill(os.getpid(), signal.SIGTERM)
             os._exit(0)
-        typer.echo(f"{-os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}")
+        print(f"{-os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}")
 
     add_command("forks", command=command)
     assert RUN.invoke(app, ["forks"]).stdout == f"{signal.SIGTERM.value}\n"

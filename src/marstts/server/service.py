@@ -92,7 +92,7 @@ class SpeechService:
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="marstts-read")
 
     def note_made(self, ticket: Ticket, piece: Piece) -> None:
-        """Count a piece of audio, and admit more or fewer listeners where the machine is faster or slower than it was."""
+        """Count a piece of audio, and admit more or fewer listeners where the machine became faster or slower."""
         layout, model = self.synthesizer.engine.layout, self.synthesizer.model
         spoken_seconds = (
             piece.num_tokens / layout.patch_size / (model.patch_rate or self.synthesizer.codec.spec.patch_rate)

@@ -67,7 +67,7 @@ class ServeSettings(Config):
     """Requests that are spoken at a time; rows beyond `capacity` take turns. None: as many as `capacity`."""
 
     adapts_places: bool = False
-    """Speak more or fewer requests at a time as the machine is seen to make audio for them: what else it does changes."""
+    """Speak more or fewer requests at a time as the machine is seen to make audio for them."""
 
     queue: int = Field(32, ge=0)
     """Requests that wait for a place; further ones get status 429."""

@@ -86,8 +86,8 @@ class ModelSession:
     def request(self, attempt: Attempt, voice: Voice) -> Request:
         """The request of an attempt at a sentence, longer, in patches, than the rejected takes that were too short.
 
-        A word alone, and a sentence after a take that was too short, do not continue from a prefix. It has its own random
-        number generator. VoiceError where the voice was made for a model of another shape.
+        A word alone, and a sentence after a take that was too short, do not continue from a prefix. The request has its
+        own random number generator. VoiceError where the voice was made for a model of another shape.
         """
         sentence, codec_rate = attempt.segment.text, self.codec.spec.patch_rate
         short = too_short(attempt.rejected, self.backoff)

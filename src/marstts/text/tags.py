@@ -33,7 +33,10 @@ _TAG = re.compile(
     r"|(?P<declaration><!(?:doctype|DOCTYPE)\s[^<>]*>|<\?[a-z]{2,10}\s[^<>]*\?>)"
 )
 """Values of attributes may hold `>` between quotation marks; `loose` is a rest with an odd mark."""
-_UNFINISHED = re.compile(r"<(?:\|[A-Za-z_/]{0,40}\|?|/?(?:[A-Za-z][\w:.-]{0,40}(?:[\s=][^<>]*)?\s?/?)?|!-?|(?:![A-Za-z]{1,7}|\?[a-z]{0,10})(?:\s[^<>]*)?)\Z")
+_UNFINISHED = re.compile(
+    r"<(?:\|[A-Za-z_/]{0,40}\|?|/?(?:[A-Za-z][\w:.-]{0,40}(?:[\s=][^<>]*)?\s?/?)?|!-?"
+    r"|(?:![A-Za-z]{1,7}|\?[a-z]{0,10})(?:\s[^<>]*)?)\Z"
+)
 _ROLE_MAY_FOLLOW = re.compile(r"<\|[A-Za-z_/]{1,40}\|>[a-z]{0,9}<?\Z")
 """After a token of a chat model, which the name of a speaker may follow."""
 

@@ -3,8 +3,8 @@
 Upstream: `pretrained` and `read_inert`, which read tensors without running code.  Downstream: `mars6.released` and
 `mars5.released`, which know the names and sizes of their models.
 Every tensor is expected and every expected tensor is there. A file that gives a wrong size, asks for code to be run, or
-was cut short is refused before anything is built from it. Foreign pickles are read here, where every class that they name
-is replaced (`read_inert`), or by `pretrained.read_tensors`, which takes tensors alone; nowhere else.
+was cut short is refused before anything is built from it. Foreign pickles are read here, where every class that they
+name is replaced (`read_inert`), or by `pretrained.read_tensors`, which takes tensors alone; nowhere else.
 """
 
 from __future__ import annotations

@@ -144,8 +144,8 @@ def continue_from_whole(voice: Voice, whole: ReferencePart, codec: Codec, source
     seconds, num_characters = whole.waveform.seconds, len(whole.words)
     if num_characters < MIN_CHARACTERS_PER_SECOND * (seconds - MAX_SILENT_SECONDS):
         warn(
-            f"{source}: the transcript has {num_characters} characters for {seconds:.1f} s of speech, so it lacks words, "
-            "and the clone is shallow; a deep one needs all words that are said"
+            f"{source}: the transcript has {num_characters} characters for {seconds:.1f} s of speech, so it lacks "
+            "words, and the clone is shallow; a deep one needs all words that are said"
         )
         return voice
     return replace(voice, prefix=Prefix(transcript=whole.words, codes=codec.encode(whole.waveform)))
