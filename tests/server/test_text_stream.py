@@ -319,6 +319,14 @@ def test_halves_of_characters_are_refused_in_a_sentence(server: LiveServer, mess
     assert not [record for record in caplog.records if record.exc_info]
 
 
+@pytest.mark.parametrize("text", [None, ["Hello."], 5, {"a": "b"}])
+def test_what_is_no_text_is_refused_and_not_spoken(server: LiveServer, text: object):
+    with connect(server) as session:
+        session.send(json.dumps({"type": "input.text", "text": text}))
+        answer = json.loads(session.recv())
+    assert answer["error"]["type"] == "invalid_request_error" and answer["error"]["param"] == "text"
+
+
 @pytest.mark.parametrize("text", [f"{TEXT}. " * 40, f"{TEXT}. ", f"{TEXT}. {TEXT}. More."])
 def test_clients_that_leave_a_session_leave_no_trace_in_the_log(server: LiveServer, caplog, text: str):
     for number in range(4):

@@ -75,7 +75,9 @@ class Session:
                 self._fields |= {name: message[name] for name in CONFIGURED & message.keys()}
                 self._body("text")
             elif kind == "input.text":
-                text = str(message.get("text", ""))
+                text = message.get("text", "")
+                if not isinstance(text, str):
+                    raise ApiError(400, "text: expected a text.", param="text")
                 for sentence in buffer.push(text) if text else ():
                     self._sentences.put_nowait(sentence)
             elif kind in ("input.done", "session.close"):
