@@ -65,6 +65,11 @@ def test_sigterm_ends_forked_processes_as_before(add_command):
     assert RUN.invoke(app, ["forks"]).stdout == f"{signal.SIGTERM.value}\n"
 
 
+@pytest.mark.parametrize("words", [["--help"], ["text", "--help"], ["voice", "list", "--help"]])
+def test_help_shows_no_type_behind_flags(words: list[str]):
+    assert "<bool>" not in RUN.invoke(app, words).stdout
+
+
 def test_help_lists_every_command_without_importing_any(monkeypatch: pytest.MonkeyPatch):
     for module in [name for name in sys.modules if name.startswith("marstts.cli.") and name != "marstts.cli.main"]:
         monkeypatch.delitem(sys.modules, module)  # put back afterward: other tests hold them already

@@ -85,6 +85,17 @@ def test_loops_that_may_not_end_are_refused(which: str, tmp_path: Path) -> None:
         open_session(path)
 
 
+@pytest.mark.parametrize("name", ["graph", "node", "input"])
+def test_a_loop_hidden_behind_a_long_key_is_refused(name: str, tmp_path: Path) -> None:
+    content = graph_of(*ENDLESS["many rounds"])
+    key = {"graph": b"\x3a", "node": b"\x0a", "input": b"\x5a"}[name]
+    hidden = bytes([key[0] | 0x80, 0x80, 0x80, 0x80, 0x10])
+    path = tmp_path / "graph.onnx"
+    path.write_bytes(content.replace(key, hidden, 1))
+    with pytest.raises(CheckpointError):
+        open_session(path)
+
+
 def test_a_loop_of_a_constant_number_of_rounds_is_run(tmp_path: Path) -> None:
     path = tmp_path / "graph.onnx"
     path.write_bytes(graph_of([loop("n", [DOUBLE])], {"n": [5]}))
