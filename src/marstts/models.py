@@ -108,7 +108,7 @@ ARCHITECTURES = {"mars6": "marstts.mars6.bundled", "mars5": "marstts.mars5.bundl
 if TYPE_CHECKING:
     _CHECKED: tuple[Architecture, ...] = (mars6, mars5)
 
-PUBLISHED_MODELS = dict(zip(PUBLISHED, ("marstts.mars6.released", "marstts.mars5.released"), strict=True))
+PUBLISHED_MODELS = dict(zip(PUBLISHED, ("marstts.mars6.released", "marstts.mars5.published"), strict=True))
 """Module that downloads and converts each published model."""
 
 
@@ -272,7 +272,7 @@ def fetch_published(name: str) -> tuple[Path, Path]:
 
 
 def convert_published_mars5(ar: Path, nar: Path, folder: Path, **options: Any) -> Any:
-    """Convert the published checkpoints of MARS5 to a bundle; see `mars5.released.convert`."""
+    """Convert the published checkpoints of MARS5 to a bundle; see `mars5.published.convert`."""
     return import_module(PUBLISHED_MODELS["mars5-english"]).convert(ar, nar, folder, **options)
 
 

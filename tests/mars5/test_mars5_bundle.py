@@ -14,7 +14,7 @@ from marstts.audio import Waveform
 from marstts.codec.registry import ToyCodecPart
 from marstts.errors import CheckpointError
 from marstts.generation.request import SamplingConfig
-from marstts.mars5 import released
+from marstts.mars5 import published
 from marstts.mars5.ar import CodecLM
 from marstts.mars5.checkpoint import Models
 from marstts.mars5.config import CodecLMConfig, ResidualTransformerConfig
@@ -109,14 +109,14 @@ def test_the_published_model_is_converted_once_by_its_name(tmp_path: Path, monke
     ar, nar = save(ar_content(), tmp_path / "ar.pt"), save(nar_content(), tmp_path / "nar.pt")
     codec = ToyCodecPart(codebook_size=1024, hop_lengths=(320,) * 8)
     monkeypatch.setenv("MARSTTS_CACHE", str(tmp_path))
-    released.convert(ar, nar, tmp_path / "mars5-english", codec=codec, ar_heads=4, nar_heads=3)
+    published.convert(ar, nar, tmp_path / "mars5-english", codec=codec, ar_heads=4, nar_heads=3)
     assert models.published_bundle("mars5-english", onnx=True) == tmp_path / "mars5-english"
     synthesizer = load("mars5-english")
     assert synthesizer.name == "mars5-english"
     assert synthesizer.model.architecture == "mars5"
     fetched: list[tuple[str, ...]] = []
-    monkeypatch.setattr(released, "find_file", lambda model, names: (fetched.append((model, *names)), tmp_path)[1])
-    monkeypatch.setattr(released, "convert", lambda *given: None)
+    monkeypatch.setattr(published, "find_file", lambda model, names: (fetched.append((model, *names)), tmp_path)[1])
+    monkeypatch.setattr(published, "convert", lambda *given: None)
     monkeypatch.setenv("MARSTTS_CACHE", str(tmp_path / "elsewhere"))
     models.published_bundle("mars5-english", onnx=False)
     assert fetched == [("CAMB-AI/MARS5-TTS", "mars5_ar.safetensors"), ("CAMB-AI/MARS5-TTS", "mars5_nar.safetensors")]

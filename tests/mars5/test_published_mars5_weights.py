@@ -19,7 +19,7 @@ from marstts.codec.encodec import EncodecEncoder
 from marstts.codec.vocos import VocosVocoder
 from marstts.evaluation.published_weights import RECORDED, Release, examine
 from marstts.mars5.checkpoint import load_released
-from marstts.mars5.released import AR_FILES, NAR_FILES
+from marstts.mars5.published import AR_FILES, NAR_FILES
 from marstts.mars5.tts import InferenceConfig, Mars5TTS
 
 pytestmark = pytest.mark.published

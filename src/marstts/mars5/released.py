@@ -16,14 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from marstts.bundle import BUNDLE_FILE, TOKENIZER_FILE, BundleInfo, check_name, model_folder, new_bundle, part_config
-from marstts.codec.registry import CodecPart, EncodecPart
-from marstts.errors import CheckpointError, require
+from marstts.errors import CheckpointError
 from marstts.mars5.ar import CodecLM
-from marstts.mars5.bundled import Mars5Settings, ProfileName
-from marstts.mars5.config import HEAD_SIZE, CodecLMConfig, Mars5Config, ResidualTransformerConfig
+from marstts.mars5.config import HEAD_SIZE, CodecLMConfig, ResidualTransformerConfig
 from marstts.mars5.nar import ResidualTransformer
-from marstts.weights.pretrained import cache_folder, download_release, find_file, read_metadata
+from marstts.weights.pretrained import read_metadata
 from marstts.weights.published_checkpoint import (
     check_file,
     check_numbers,
@@ -256,78 +253,3 @@ def layer_names(theirs: str, ours: str, layers: int, *, cross: bool) -> Names:
                 both = (f"{target}.{part}.query.{kind}", f"{target}.{part}.key_value.{kind}")
                 yield f"{source}.{their_part}.in_proj_{kind}", both
                 yield f"{source}.{their_part}.out_proj.{kind}", (f"{target}.{part}.output.{kind}",)
-
-
-# The published checkpoints as a bundle: the model called `mars5-english`.
-# It is fetched, checked and converted once, into the user's cache; afterward no network is needed but for EnCodec and
-# Vocos, which have another cache.
-
-NAME = "mars5-english"
-
-HUB_MODEL = "CAMB-AI/MARS5-TTS"
-AR_FILES, NAR_FILES = ("mars5_ar.safetensors",), ("mars5_nar.safetensors",)
-
-RELEASES = "https://github.com/Camb-ai/MARS5-TTS/releases/download/"
-AR_PICKLE, NAR_PICKLE = "v0.4/mars5_en_checkpoints_ar-3000000.pt", "v0.3/mars5_en_checkpoints_nar-1980000.pt"
-"""The files of the release in PyTorch's format; the hub has others, as safetensors."""
-
-MAX_DOWNLOAD_BYTES = 8 * 2**30
-
-
-def convert(
-    ar: Path,
-    nar: Path,
-    folder: Path,
-    *,
-    name: str = NAME,
-    codec: Path | CodecPart | None = None,
-    ar_heads: int | None = None,
-    nar_heads: int | None = None,
-) -> Mars5Config:
-    """Write a bundle with the published models, and return their sizes.
-
-    The profile is the release's, until somebody has compared both with these weights. The codec is EnCodec with Vocos
-    unless another is given; it is not opened.  Head counts: None = width / 64, as published.  Nothing is written where
-    an input is refused (CheckpointError).
-    """
-    check_name(name)
-    from marstts.mars5 import checkpoint  # needs PyTorch
-
-    models = checkpoint.load_released(ar, nar, ar_heads=ar_heads, nar_heads=nar_heads)
-    codec = codec or EncodecPart()
-    info = BundleInfo(
-        name=name,
-        architecture="mars5",
-        settings=Mars5Settings(profile=ProfileName.RELEASED).model_dump(mode="json"),
-        codec=part_config(codec),
-        encoders={},
-    )
-    with new_bundle(folder, info, codec, {}) as temporary:
-        models.vocabulary.text.save(temporary / TOKENIZER_FILE)
-        checkpoint.write_models(models, model_folder(temporary, info))
-    return models.config
-
-
-def download_pickles() -> tuple[Path, Path]:
-    """The release's `.pt` files of AR and NAR; each is fetched once."""
-    folder = cache_folder() / "downloads"
-    ar, nar = (download_release(NAME, RELEASES + name, folder, MAX_DOWNLOAD_BYTES) for name in (AR_PICKLE, NAR_PICKLE))
-    return ar, nar
-
-
-def fetch() -> tuple[Path, Path]:
-    """The files of AR and NAR on the hub, from its client's cache if they are there."""
-    return find_file(HUB_MODEL, AR_FILES), find_file(HUB_MODEL, NAR_FILES)
-
-
-def cached_bundle(*, onnx: bool) -> Path:
-    """The folder of the published model in the user's cache, fetched and converted if it is not there yet.
-
-    `onnx` makes no difference: the AR is too large for graphs, so PyTorch runs it.  Raises CheckpointError where the
-    download is refused.
-    """
-    require("torch", "torch")
-    folder = cache_folder() / NAME
-    if not (folder / BUNDLE_FILE).is_file():
-        convert(*fetch(), folder)
-    return folder

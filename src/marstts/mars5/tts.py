@@ -33,7 +33,7 @@ from marstts.mars5.engines.torch import runnable
 from marstts.mars5.pipeline import Pipeline, audible_span
 from marstts.mars5.profiles import RELEASED, LengthLimit, Profile, Trim
 from marstts.mars5.prompt import CloneMode, Mars5Prompt, Speaker, SpeechPrompt
-from marstts.mars5.released import AR_FILES, HUB_MODEL, NAR_FILES, download_pickles
+from marstts.mars5.published import AR_FILES, HUB_MODEL, NAR_FILES, download_pickles
 from marstts.mars5.sampling import TokenSampling
 from marstts.mars5.steps import DiffusionConfig
 from marstts.weights.pretrained import find_file
