@@ -2,8 +2,9 @@
 # Scores models in the voices of held-out readers, and espeak-ng and resynthesis by the codec; every step resumes.
 # Usage: recipes/mini/evaluate_people.sh WORK_FOLDER [PEOPLE_FOLDER [MODEL...]]
 #   PEOPLE_FOLDER holds utterances.tsv and its recordings (`prepare people`), default: people; MODEL: a bundle, default: mini
-#   METRICS=default, as in METRICS=default,faster-whisper=FOLDER; LIMIT=104 trials of each test set, WORKERS=1 processes for the metrics; CLONE=shallow, deep or both; models without
-#   aligned heads clone references of more than 12 s as shallow ones only
+#   METRICS=default, as in METRICS=default,faster-whisper=FOLDER; LIMIT=104 trials of each test set; WORKERS=1 processes for
+#   the metrics; CLONE=shallow, deep or both; models without aligned heads clone references of more than 12 s as shallow
+#   ones only
 # Readers are LibriSpeech's and LibriTTS's of no training split. Needs the extra eval and the package espeak-ng.
 #   WORK_FOLDER/voices   sentences of the synthetic test set in the readers' voices: similarity, own reference first
 #   WORK_FOLDER/texts    the readers' own sentences: CER over the codec's, length over the recording's

@@ -2,7 +2,8 @@
 # Preference training of mini with the synthetic corpus. An interrupted run resumes.
 # Usage: recipes/mini/preference.sh WORK_FOLDER     (that of run.sh, with the corpus and the model; about a quarter of an
 # hour on two cores, twice that with guidance; pip install 'marstts[train,eval]')
-# METRICS are those of the evaluation (default); SCHEME=best_vs_worst recipes/mini/preference.sh WORK_FOLDER   pairs the same takes with one another.
+# METRICS are those of the evaluation (default). SCHEME=best_vs_worst recipes/mini/preference.sh WORK_FOLDER pairs the same
+# takes with one another.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=${1:?usage: recipes/mini/preference.sh WORK_FOLDER}

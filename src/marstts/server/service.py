@@ -37,7 +37,7 @@ MAX_UPLOADS = 8
 
 MAX_LOAD = 0.55
 """Share of the measured throughput that listeners may use. Many callers who begin at once get small chunks, which cost
-more to decode: with 0.9, the buffers of 64 callers ran dry for a second (docs/log, 2026-11-24)."""
+more to decode: with 0.9, the buffers of 64 callers ran dry for a second (dev/LOG.md)."""
 
 WARMING_TEXT = "Hello there."
 

@@ -2,9 +2,9 @@
 
 Upstream: `clone`, with a prepared reference and its transcript.  Downstream: `voice.Prefix`.
 MARS6 (arXiv:2501.05787), Sec. IV: a deep clone continues from its reference.  Deviation: from about four seconds of it;
-takes that continue from more lose words where the reference is a person's (docs/results.md). The model is
-made to say the reference, and its attention shows which word each patch belongs to (`attention_path`). The recording
-is cut at a pause near that boundary, if there is one.
+takes that continue from more lose words where the reference is a person's. The model is made to say the reference, and
+its attention shows which word each patch belongs to (`attention_path`). The recording is cut at a pause near that
+boundary, if there is one.
 Shapes: T patches of the reference · S text tokens · F frames of a hundredth of a second.
 """
 
