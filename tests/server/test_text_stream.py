@@ -327,14 +327,15 @@ def test_what_is_no_text_is_refused_and_not_spoken(server: LiveServer, text: obj
     assert answer["error"]["type"] == "invalid_request_error" and answer["error"]["param"] == "text"
 
 
-@pytest.mark.parametrize("text", [f"{TEXT}. " * 40, f"{TEXT}. ", f"{TEXT}. {TEXT}. More."])
+@pytest.mark.parametrize("text", [f"{TEXT}. " * 40, f"{TEXT}. {TEXT}. More."])
 def test_clients_that_leave_a_session_leave_no_trace_in_the_log(server: LiveServer, caplog, text: str):
     for number in range(4):
         session = connect(server)
         session.send(json.dumps({"type": "input.text", "text": text}))
         if number % 2:
             session.recv()
-        session.socket.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError):  # the server may have closed it first
+            session.socket.shutdown(socket.SHUT_RDWR)
     wait_until(lambda: server.service.admission.num_active == 0, seconds=60.0)
     asyncio.run(asyncio.sleep(0.3))
     assert not [record for record in caplog.records if record.exc_info], caplog.text
