@@ -439,6 +439,17 @@ def test_an_error_is_one_sentence(user: PageUser, status: int, message: str | No
     assert box["y"] + box["height"] <= user.run("return scrollY + innerHeight") and not user.all("#takes li")
 
 
+def test_a_message_does_not_catch_the_clicks_of_what_it_covers(user: PageUser):
+    user.run(ANSWER_WITH, 500, "Expected less.", {})
+    user.find("speak").click()
+    user.wait(lambda: "Expected less." in user.status)
+    at_message = """const { x, y, height } = document.getElementById("toast").getBoundingClientRect();
+        return document.elementFromPoint(x + 4, y + height / 2).closest("#toast") === null;"""
+    assert user.run(at_message)
+    user.find("dismiss").click()
+    assert user.status == ""
+
+
 def test_a_key_is_asked_for_and_used(user: PageUser):
     user.run(ANSWER_WITH, 401, "Expected an API key.", {})
     user.find("speak").click()
