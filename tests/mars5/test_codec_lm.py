@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -9,6 +10,8 @@ from torch import Tensor
 from mars5_small import CODES, LEVELS, ar, codes
 from marstts.mars5.ar import CodecLM, join_states, rotate
 from marstts.mars5.config import CodecLMConfig
+from marstts.mars5.engines import torch as engine
+from marstts.mars5.engines.torch import TorchAR
 
 
 def tokens(batch: int, length: int, seed: int = 5) -> Tensor:
@@ -172,3 +175,27 @@ def test_half_precision_stays_half_precision() -> None:
     state = model.begin(tokens(1, 5), torch.tensor([5]), speaker(model))
     assert state.logits.dtype is torch.bfloat16
     assert model.advance(state, torch.tensor([3])).seen[0].keys.dtype is torch.bfloat16
+
+
+def test_on_a_gpu_products_are_in_half_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not TorchAR(ar()).mixed_precision
+    monkeypatch.setattr(engine, "device_of", lambda model: torch.device("cuda"))
+    assert TorchAR(ar()).mixed_precision
+
+
+@pytest.mark.parametrize("scale", [1, 1e6], ids=["usual sums", "sums beyond float16"])
+def test_half_precision_leaves_weights_and_residual_sums_in_float32(scale: float) -> None:
+    """1e6 is infinite in float16, so weights or sums in it would make logits that are not numbers."""
+    model = ar()
+    with torch.no_grad():
+        model.embedding.weight.mul_(scale)
+    runs, logits = [TorchAR(model), TorchAR(model)], []
+    runs[1].mixed_precision = True
+    for run in runs:
+        state = run.begin(tokens(1, 6).numpy(), np.array([6]), speaker(model).detach().numpy() * scale)
+        for token in tokens(4, 1):
+            state = run.advance(state, token.numpy())
+        logits.append(run.logits(state))
+    assert state.seen[0].keys.dtype == state.seen[-1].values.dtype == torch.float16
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    assert 0 < np.abs(logits[1] - logits[0]).max() < 0.01 * np.abs(logits[0]).max()

@@ -1,7 +1,8 @@
 """MARS5 in PyTorch, as a runtime: arrays in, arrays out.
 
 Upstream: `checkpoint.Models`.  Downstream: `bundled`, `tts`.
-On a GPU the AR computes as the release does: weights and residual sums in float32, products in float16 (autocast).
+On a GPU the AR computes as the release does: weights and residual sums in float32, products and KV cache in float16
+(autocast). Only the speaker vector, which is computed once, is in float32 throughout.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class TorchAR:
 
     def __init__(self, model: CodecLM) -> None:
         self.model, self.config, self.device = model, model.config, device_of(model)
+        self.mixed_precision = self.device.type == "cuda"
 
     @torch.inference_mode()
     def encode_speaker(self, codes: Ids, lengths: Ids) -> Floats:
@@ -39,12 +41,12 @@ class TorchAR:
 
     @torch.inference_mode()
     def begin(self, tokens: Ids, lengths: Ids, speakers: Floats) -> DecoderState:
-        with self._mixed_precision():
+        with self._autocast():
             return self.model.begin(*(torch.from_numpy(part).to(self.device) for part in (tokens, lengths, speakers)))
 
     @torch.inference_mode()
     def advance(self, state: DecoderState, tokens: Ids) -> DecoderState:
-        with self._mixed_precision():
+        with self._autocast():
             return self.model.advance(state, torch.from_numpy(tokens).to(self.device))
 
     def logits(self, state: DecoderState) -> Floats:
@@ -56,8 +58,8 @@ class TorchAR:
     def join(self, states: Sequence[DecoderState]) -> DecoderState:
         return join_states(states)
 
-    def _mixed_precision(self) -> AbstractContextManager[None]:
-        return torch.autocast(self.device.type, torch.float16, enabled=self.device.type == "cuda")
+    def _autocast(self) -> AbstractContextManager[None]:
+        return torch.autocast(self.device.type, torch.float16, enabled=self.mixed_precision)
 
 
 class TorchNAR:
