@@ -121,6 +121,13 @@ def test_another_model_configuration_or_text_needs_another_folder(mined, toy_bun
         again(mined, toy_bundle, corpus, tmp_path / "out")
 
 
+def test_mining_goes_on_when_the_model_card_has_changed(mined, toy_bundle, corpus, tmp_path):
+    shutil.copytree(mined / "out", tmp_path / "out")
+    bundle = shutil.copytree(toy_bundle, tmp_path / "bundle")
+    (bundle / "README.md").write_text("A corrected card.\n")
+    assert again(mined, bundle, corpus, tmp_path / "out").generated_now == 0
+
+
 @pytest.mark.slow
 def test_deep_clones_continue_from_the_first_half(mined, toy_bundle, corpus, tmp_path):
     again(mined, toy_bundle, corpus, tmp_path / "out", settings=config(deep_clone=True, max_references=2))

@@ -33,7 +33,7 @@ from marstts.evaluation.systems import (
 )
 from marstts.generation.engine import EngineKind
 from marstts.io.reading import printable_name
-from marstts.metrics.testset import Trial, folder_digest
+from marstts.metrics.testset import Trial, model_digest
 from marstts.synthesis import loading
 from marstts.synthesis.synthesizer import Synthesizer
 
@@ -162,7 +162,7 @@ def find_systems(name: str, options: SystemOptions) -> list[System]:
     folder = model_folder(model)
     if folder is None:
         return [TakesFolder(Path(name), label)]
-    return find_clones(load_model(model), label or row_name(Path(model)), folder_digest(folder), variant, options)
+    return find_clones(load_model(model), label or row_name(Path(model)), model_digest(folder), variant, options)
 
 
 def row_name(model: Path) -> str:

@@ -275,6 +275,11 @@ def take_seed(seed: int, trial_id: str) -> int:
     return hash_number(f"{seed} {trial_id}")
 
 
+def model_digest(folder: Path) -> str:
+    """Hash of what a bundle's takes depend on: all its files but the model card, which may be corrected meanwhile."""
+    return folder_digest(folder, (".json", ".onnx", ".safetensors"))
+
+
 def folder_digest(folder: Path, suffixes: tuple[str, ...] = ()) -> str:
     """Hash of the names and bytes of the files in a folder, all or those with one of the suffixes."""
     digest = hashlib.sha256()

@@ -51,7 +51,7 @@ from marstts.io.files import lock_folder
 from marstts.io.jsonl import read_rows, write_rows
 from marstts.io.provenance import begin_or_resume, write_provenance
 from marstts.io.reading import decode_text, printable_name, read_regular_file
-from marstts.metrics.testset import folder_digest, group_by_speaker, round_robin, take_seed
+from marstts.metrics.testset import group_by_speaker, model_digest, round_robin, take_seed
 from marstts.synthesis.clone import ReferenceWarning, clone
 from marstts.synthesis.loading import load
 from marstts.synthesis.prepared_text import has_words
@@ -194,7 +194,7 @@ def make_provenance(model: str, texts: Path, config: MineConfig) -> MiningProven
     bundle = load_bundle(model)
     return MiningProvenance(
         model=model,
-        model_digest=folder_digest(bundle.folder),
+        model_digest=model_digest(bundle.folder),
         codec=bundle.codec.spec.name,
         encoders={role: encoder.name for role, encoder in bundle.encoders.items()},
         texts=hashlib.sha256(read_regular_file(texts, MAX_TEXT_BYTES, DataError)).hexdigest()[:16],

@@ -17,7 +17,7 @@ from marstts.bundle import Bundle, load_bundle
 from marstts.data.pairs import Pair, check_pairs, read_pairs, tensors_path
 from marstts.errors import DataError
 from marstts.io.config import Config
-from marstts.metrics.testset import Trial, folder_digest, read_testset, trials_digest
+from marstts.metrics.testset import Trial, model_digest, read_testset, trials_digest
 from marstts.metrics.words import plain_words
 from marstts.preference.validation import (
     BestCheckpointKeeper,
@@ -54,7 +54,7 @@ def train(model: str, pairs: Path, held_out: Path, output: Path, config: Prefere
     check_held_out(trials, found, held_out)
     base = models.load_for_training(model)
     provenance = {
-        "model": folder_digest(bundle.folder),
+        "model": model_digest(bundle.folder),
         "pairs": files_hash(pairs, tensors_path(pairs)),
         "testset": trials_digest(trials),
     }
