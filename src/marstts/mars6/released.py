@@ -116,13 +116,11 @@ def load_released(path: Path, expected_sha256: str | None = None) -> ReleasedMod
     sha256 = check_file(path, expected_sha256)
     tensors = read_released(path)
     config = infer_config(tensors, path)
-    with torch.device("meta"):  # sizes only: nothing is allocated for tensors that may not fit
+    with torch.device("meta"):  # sizes only: the tensors of the file replace the parameters
         model = Mars6(config)
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     check_shapes(str(path), "MARS6", tensors, published_shapes(config, shapes))
-    with torch.random.fork_rng(devices=[]):  # random weights are overwritten; the caller's random state stays
-        model = Mars6(config)
-    model.load_state_dict(rename(tensors, config))
+    model.load_state_dict(rename(tensors, config), assign=True)
     return ReleasedModel(model.eval(), sha256)
 
 
@@ -186,7 +184,7 @@ def rename(tensors: Mapping[str, Tensor], config: Mars6Config) -> dict[str, Tens
             renamed[targets[0]] = tensor
         else:  # query, then key and value
             query, key_value = targets
-            renamed[query], renamed[key_value] = tensor[: config.width], tensor[config.width :]
+            renamed[query], renamed[key_value] = tensor[: config.width].clone(), tensor[config.width :].clone()
     return renamed
 
 

@@ -1,0 +1,394 @@
+"""The examination of releases whose files, tensors and sizes have the published names and shapes; weights are random.
+
+Names and shapes are written out here, from the description of the released code, not taken from the package.
+`MARSTTS_TRUE_SIZES=1 pytest tests/evaluation/test_doctor_true_sizes.py` also writes what takes minutes and 10 GB of memory: the
+published encoders and codec of MARS6, with a sentence, and both models of MARS5.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from marstts.codec.registry import CodecPart, SnacPart, ToyCodecPart
+from marstts.evaluation import published_weights
+from marstts.evaluation.published_weights import RECORDED, Release, examine
+from marstts.mars5.released import Container, load_ar, load_nar
+from marstts.speaker.registry import ClapPart, EncoderPart, ToyEncoderPart, WavLmPart
+
+pytestmark = pytest.mark.slow  # converts models
+
+takes_minutes = pytest.mark.skipif("MARSTTS_TRUE_SIZES" not in os.environ, reason="takes minutes: MARSTTS_TRUE_SIZES=1")
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+def weights_and_biases(name: str, *shape: int) -> Shapes:
+    return {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
+
+
+def attention(name: str, width: int) -> Shapes:
+    joint = {f"{name}.in_proj_weight": (3 * width, width), f"{name}.in_proj_bias": (3 * width,)}
+    return joint | weights_and_biases(f"{name}.out_proj", width, width)
+
+
+def mars6_shapes() -> Shapes:
+    """313 tensors."""
+    width, ids, part = 512, 3 * 4096 + 1, 146  # part: of the seventh of an embedded patch
+    shapes: Shapes = {
+        "inp_emb.weight": (512, width), "encoder_pos_emb.alpha": (1,), "lang_embed.weight": (1, width),
+        "lang_cross_embed.weight": (1, width), "spk_emb_mask.weight": (1, 512), "clap_emb_mask.weight": (1, 1024),
+        "bos_embed.weight": (1, width), "dec_proj.emb.weight": (ids, part), "dec_proj.pos_emb.alpha": (1,),
+        "dec_proj.out_lin.weight": (width, 7 * part), "fast_inp_emb.weight": (ids, width),
+        "fast_pos_emb.weight": (7, width), "out_proj.weight": (ids, width),
+        **weights_and_biases("spk_emb_joiner", width, 2 * width), **weights_and_biases("slow2fast_proj", width, width),
+    }  # fmt: skip
+    for name, size in (("spk_emb_proj", 512), ("clap_emb_proj", 1024)):
+        shapes |= weights_and_biases(f"{name}.0", width // 2, size)
+        shapes |= {f"{name}.1.{gate}.weight": (width, width // 2) for gate in "VW"}
+    for stack, layers in (("encoder", 8), ("decoder", 8), ("fastencoder", 4)):
+        for layer in (f"{stack}.layers.{index}" for index in range(layers)):
+            attentions = ("self_attn", "multihead_attn") if stack == "decoder" else ("self_attn",)
+            for name in attentions:
+                shapes |= attention(f"{layer}.{name}", width)
+            for number in range(1, len(attentions) + 2):
+                shapes |= weights_and_biases(f"{layer}.norm{number}", width)
+            shapes |= weights_and_biases(f"{layer}.linear1", 2 * width, width)
+            shapes |= weights_and_biases(f"{layer}.linear2", width, 2 * width)
+    return shapes
+
+
+def swiglu_layers(stack: str, layers: int, width: int, *attentions: str) -> Shapes:
+    """Layers of MARS5's speaker encoders and NAR."""
+    shapes: Shapes = {}
+    for layer in (f"{stack}.layers.{index}" for index in range(layers)):
+        for name in attentions:
+            shapes |= attention(f"{layer}.{name}", width)
+        for number in range(1, len(attentions) + 2):
+            shapes |= weights_and_biases(f"{layer}.norm{number}", width)
+        shapes |= weights_and_biases(f"{layer}.linear2", width, 3 * width)
+        shapes |= {f"{layer}.activation.{gate}.weight": (3 * width, width) for gate in "VW"}
+    return shapes
+
+
+TEXT_IDS, SPEECH_IDS = 2200, 5800
+"""About as many as the sizes of the published files suggest."""
+
+
+def ar_shapes() -> Shapes:
+    """273 tensors."""
+    width, inner = 1536, 3584
+    shapes: Shapes = {
+        "embed.weight": (TEXT_IDS + SPEECH_IDS, width), "ar.output.weight": (TEXT_IDS + SPEECH_IDS, width),
+        "ar.norm.weight": (width,), "pos_embedding.alpha": (1,), "spk_identity_emb.weight": (1, width),
+        **weights_and_biases("spk_encoder.norm", width),
+        **{f"ref_chunked_emb.embs.{level}.weight": (1025, width // 8) for level in range(8)},
+        **swiglu_layers("spk_encoder", 2, width, "self_attn"),
+    }  # fmt: skip
+    for layer in (f"ar.layers.{index}" for index in range(26)):
+        shapes |= {f"{layer}.attention.w{part}.weight": (width, width) for part in "qkvo"}
+        shapes |= {f"{layer}.feed_forward.w{part}.weight": (inner, width) for part in "13"}
+        shapes |= {f"{layer}.feed_forward.w2.weight": (width, inner)}
+        shapes |= {f"{layer}.{norm}.weight": (width,) for norm in ("attention_norm", "ffn_norm")}
+    return shapes
+
+
+def nar_shapes() -> Shapes:
+    """487 tensors."""
+    width = 1024
+    shapes: Shapes = {
+        "text_embed.weight": (TEXT_IDS + 1, width), "spk_identity_emb.weight": (1, width),
+        **{f"{name}pos_embedding.alpha": (1,) for name in ("", "cond_", "ref_")},
+        **swiglu_layers("spk_encoder", 3, width, "self_attn"),
+        **swiglu_layers("tfm.encoder", 8, width, "self_attn"),
+        **swiglu_layers("tfm.decoder", 16, width, "self_attn", "multihead_attn"),
+    }  # fmt: skip
+    for stack in ("spk_encoder", "tfm.encoder", "tfm.decoder"):
+        shapes |= weights_and_biases(f"{stack}.norm", width)
+    for name in ("timestep_encoder_emb", "timestep_decoder_emb"):
+        shapes |= weights_and_biases(f"{name}.0", width, 1024) | weights_and_biases(f"{name}.2", width, width)
+    for level in range(8):
+        shapes |= {f"{name}.embs.{level}.weight": (1025, width // 8) for name in ("ref_embedder", "residual_encoder")}
+        shapes |= weights_and_biases(f"residual_decoder.{level}.0", width)
+        shapes |= weights_and_biases(f"residual_decoder.{level}.1", 1025, width)
+    return shapes
+
+
+def randomly(shapes: Shapes) -> dict[str, Tensor]:
+    """Random numbers of half precision in these shapes: different places of one block, which is quickly made."""
+    block = torch.empty(2**20).normal_(0, 0.02, generator=torch.Generator().manual_seed(0)).half()
+    tensors = {}
+    for index, (name, shape) in enumerate(shapes.items()):
+        size = math.prod(shape)
+        turned = block.roll(1009 * index)
+        tensors[name] = turned.repeat(-(-size // len(block)))[:size].reshape(shape).clone()
+    return tensors
+
+
+def minbpe(ids: int, units: range, first: int, special: str) -> str:
+    """A tokenizer of `ids` ids in minbpe's format: pairs of `units` from the id `first` on, then special tokens."""
+    names = special.split()
+    pairs = itertools.product(units, units)
+    lines = ["minbpe v1", "unused", str(len(names))]
+    lines += [f"{name} {ids - len(names) + index}" for index, name in enumerate(names)]
+    lines += [f"{one} {other}" for one, other in itertools.islice(pairs, ids - len(names) - first)]
+    return "\n".join(lines) + "\n"
+
+
+TEXT_TOKENS = "<|startoftext|> <|endoftext|>"
+
+ENCODERS: dict[str, Path | EncoderPart] = {"identity": ToyEncoderPart(size=512), "style": ToyEncoderPart(size=1024)}
+
+
+@pytest.fixture(scope="module")
+def tensors() -> dict[str, Tensor]:
+    """The tensors of `mars6-turbo`; the end of speech is far more probable than all else."""
+    made = {f"module.{name}": tensor for name, tensor in randomly(mars6_shapes()).items()}
+    made["module.fast_pos_emb.weight"][0, 0] = made["module.out_proj.weight"][-1, 0] = 100
+    return made
+
+
+@pytest.fixture
+def mars6(tmp_path: Path) -> Release:
+    """`mars6-turbo` without its checkpoint."""
+    files = {"checkpoint": tmp_path / "model-2000100.pt", "tokenizer": tmp_path / "eng-tok-512.model"}
+    files["tokenizer"].write_text(minbpe(512, range(97, 123), 256, TEXT_TOKENS))
+    return Release("mars6-turbo", files, ToyCodecPart(), ENCODERS)
+
+
+def save(tensors: dict[str, Tensor], release: Release, cfg: Any = None) -> None:
+    """Write the checkpoint."""
+    sizes = {"dim": 512, "n_layers": 8, "fast_n_layers": 4, "languages": ["en-us"]}
+    torch.save({"model": tensors, "cfg": cfg or sizes}, release.files["checkpoint"])
+
+
+def differences(release: Release, work: Path) -> dict[str, str]:
+    """What differs from the recorded facts of the published model, without speech."""
+    found = examine(release, work, recorded=replace(RECORDED[release.model], profiles={}))
+    return {check.subject: check.found for check in found.differences}
+
+
+@pytest.fixture(autouse=True)
+def unaligned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Word times, which take seconds to find, are no part of an examination."""
+    monkeypatch.setattr("marstts.mars6.released.find_alignment", lambda model, tokenizer: None)
+
+
+def test_the_tables_have_the_published_numbers_of_tensors_and_parameters() -> None:
+    tables = mars6_shapes(), ar_shapes(), nar_shapes()
+    assert [len(table) for table in tables] == [313, 273, 487]
+    sizes = [sum(map(math.prod, table.values())) for table in tables]
+    assert sizes[0] == 67_344_532
+    assert (sizes[1] - 2 * 8000 * 1536) / 1e6 == pytest.approx(737.8, abs=0.05)
+    assert (sizes[2] - 2200 * 1024) / 1e6 == pytest.approx(450.2, abs=0.05)
+
+
+def without(part: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor for name, tensor in tensors.items() if part not in name}
+
+
+def test_tensors_that_are_missing_unexpected_or_of_another_shape_are_found(
+    tensors: dict[str, Tensor], mars6: Release, tmp_path: Path
+) -> None:
+    planted = without("decoder.layers.7.norm3.bias", tensors)
+    save(planted | {"module.norm.bias": torch.zeros(512), "module.fast_pos_emb.weight": torch.zeros(8, 512)}, mars6)
+    found = differences(mars6, tmp_path)
+    for words in (
+        "decoder.layers.7.norm3.bias is missing", "norm.bias is not expected", "(8, 512) instead of (7, 512)",
+    ):  # fmt: skip
+        assert words in found["model: reading"]
+    assert found.keys() == {"model: reading"}
+
+
+def test_a_weight_that_is_no_number_is_found(tensors: dict[str, Tensor], mars6: Release, tmp_path: Path) -> None:
+    output = tensors["module.out_proj.weight"].clone()
+    output[12_000, 511] = torch.nan
+    save(tensors | {"module.out_proj.weight": output}, mars6)
+    found = differences(mars6, tmp_path)
+    assert found.keys() == {"model: reading"} and "not finite" in found["model: reading"]
+
+
+def test_a_file_that_was_cut_is_found(tensors: dict[str, Tensor], mars6: Release, tmp_path: Path) -> None:
+    save(tensors, mars6)
+    with mars6.files["checkpoint"].open("r+b") as file:
+        file.truncate(100_000_000)
+    found = differences(mars6, tmp_path)
+    assert found.keys() == {"checkpoint: reading", "model: reading"} and "corrupt" in found["checkpoint: reading"]
+
+
+def test_differences_with_which_the_model_is_read_are_all_found(
+    tensors: dict[str, Tensor], mars6: Release, tmp_path: Path
+) -> None:
+    """Nine at once: three stacks with fewer layers, another class, more rows of text, two special tokens, two parts."""
+    planted = tensors
+    for layer in ("module.encoder.layers.7.", "module.decoder.layers.7.", "module.fastencoder.layers.3."):
+        planted = without(layer, planted)
+    rows = planted["module.inp_emb.weight"]
+    save(planted | {"module.inp_emb.weight": torch.cat((rows, rows[:7]))}, mars6, Namespace(dim=512))
+    tokenizer = mars6.files["tokenizer"]
+    text = tokenizer.read_text().replace("<|startoftext|> 510", "<|startoftext|> 256")
+    tokenizer.write_text(text.replace("<|endoftext|>", "<|end|>"))
+    parts = {**ENCODERS, "style": ToyEncoderPart(size=512)}
+    release = replace(mars6, codec=ToyCodecPart(hop_lengths=(1024, 512, 256)), encoders=parts)
+    assert differences(release, tmp_path) == {
+        "model: encoder_layers": "7",
+        "model: global_layers": "7",
+        "model: local_layers": "3",
+        "checkpoint: classes other than tensors and plain data": "argparse.Namespace",
+        "tokenizer: entries": "511",
+        "tokenizer: missing special tokens": "<|endoftext|>",
+        "tokenizer: special tokens with the id of a byte or merge": "<|startoftext|>",
+        "codec: hop_lengths": "(1024, 512, 256)",
+        "style encoder: length": "512",
+    }
+
+
+def test_a_release_of_mars6_as_recorded_has_no_difference(
+    tensors: dict[str, Tensor], mars6: Release, tmp_path: Path
+) -> None:
+    save(tensors, mars6)
+    assert differences(mars6, tmp_path) == {}
+
+
+def test_the_models_of_mars5_are_read_from_the_published_names_and_shapes() -> None:
+    """Tensors without numbers, which are as large as one likes."""
+
+    def container(shapes: Shapes) -> Container:
+        return Container("release", {name: torch.empty(one, device="meta") for name, one in shapes.items()}, None, None)
+
+    ar, nar = load_ar(container(ar_shapes()), TEXT_IDS), load_nar(container(nar_shapes()))
+    for name, expected in RECORDED["mars5-english"].sizes.items():
+        model, size = name.split(".")
+        assert getattr({"ar": ar, "nar": nar}[model].config, size) == expected, name
+
+
+# What takes minutes.
+
+
+def save_snac(folder: Path) -> CodecPart:
+    """SNAC 24 kHz, as the hub has it."""
+    snac = pytest.importorskip("snac")
+    config = {
+        "sampling_rate": 24_000, "encoder_dim": 48, "encoder_rates": [2, 4, 8, 8], "decoder_dim": 1024,
+        "decoder_rates": [8, 8, 4, 2], "attn_window_size": None, "codebook_size": 4096, "codebook_dim": 8,
+        "vq_strides": [4, 2, 1], "noise": True, "depthwise": True,
+    }  # fmt: skip
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    torch.save(snac.SNAC(**config).state_dict(), folder / "pytorch_model.bin")
+    return SnacPart(source=str(folder))
+
+
+def save_wavlm(folder: Path, head: bool = True) -> EncoderPart:
+    """WavLM base plus with the head for speaker verification, or without."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.WavLMConfig(use_weighted_layer_sum=True)
+    with torch.device("meta"):
+        model = transformers.WavLMForXVector(config)
+    config.save_pretrained(folder)
+    transformers.Wav2Vec2FeatureExtractor(do_normalize=True).save_pretrained(folder)
+    shapes = {
+        name.replace("parametrizations.weight.original0", "weight_g").replace(
+            "parametrizations.weight.original1", "weight_v"
+        ): tuple(tensor.shape)
+        for name, tensor in model.state_dict().items()
+        if head or name.startswith("wavlm.")
+    }
+    assert sum(map(math.prod, shapes.values())) > 90e6
+    torch.save({name: tensor.float() for name, tensor in randomly(shapes).items()}, folder / "pytorch_model.bin")
+    return WavLmPart(source=str(folder))
+
+
+def clap_shapes() -> Shapes:
+    """The audio branch of MS-CLAP 2023: HTSAT-base and its projection."""
+    shapes: Shapes = {
+        "patch_embed.proj.weight": (96, 1, 4, 4), "patch_embed.proj.bias": (96,), "logmel_extractor.melW": (513, 64),
+        "bn0.num_batches_tracked": (), "tscam_conv.weight": (527, 768, 2, 3), "tscam_conv.bias": (527,),
+        **weights_and_biases("patch_embed.norm", 96), **weights_and_biases("bn0", 64),
+        **weights_and_biases("norm", 768), **weights_and_biases("head", 527, 527),
+        **{f"bn0.running_{name}": (64,) for name in ("mean", "var")},
+    }  # fmt: skip
+    for layer, (depth, heads) in enumerate(zip((2, 2, 6, 2), (4, 8, 16, 32), strict=True)):
+        width = 96 * 2**layer
+        for block in (f"layers.{layer}.blocks.{index}" for index in range(depth)):
+            shapes |= weights_and_biases(f"{block}.norm1", width) | weights_and_biases(f"{block}.norm2", width)
+            shapes |= weights_and_biases(f"{block}.attn.qkv", 3 * width, width)
+            shapes |= weights_and_biases(f"{block}.attn.proj", width, width)
+            shapes |= weights_and_biases(f"{block}.mlp.fc1", 4 * width, width)
+            shapes |= weights_and_biases(f"{block}.mlp.fc2", width, 4 * width)
+            shapes |= {f"{block}.attn.relative_position_bias_table": (225, heads)}
+            shapes |= {f"{block}.attn.relative_position_index": (64, 64)}
+        if layer < 3:
+            shapes |= {f"layers.{layer}.downsample.reduction.weight": (2 * width, 4 * width)}
+            shapes |= weights_and_biases(f"layers.{layer}.downsample.norm", 4 * width)
+    shapes = {f"base.htsat.{name}": shape for name, shape in shapes.items()}
+    shapes |= {"projection.linear1.weight": (1024, 768), "projection.linear2.weight": (1024, 1024)}
+    shapes |= weights_and_biases("projection.layer_norm", 1024)
+    return {f"audio_encoder.{name}": shape for name, shape in shapes.items()}
+
+
+def save_clap(folder: Path) -> EncoderPart:
+    folder.mkdir()
+    made = {name: tensor.abs().float() for name, tensor in randomly(clap_shapes()).items()}
+    torch.save({"model": made}, folder / "CLAP_weights_2023.pth")
+    return ClapPart(source=str(folder))
+
+
+@takes_minutes
+@pytest.mark.timeout(1800)
+def test_the_published_parts_of_mars6_open_and_a_sentence_is_spoken(
+    tensors: dict[str, Tensor], mars6: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(published_weights, "SENTENCES", ("I.",))
+    save(tensors, mars6)
+    encoders = {"identity": save_wavlm(tmp_path / "wavlm"), "style": save_clap(tmp_path / "clap")}
+    release = replace(mars6, codec=save_snac(tmp_path / "snac"), encoders=encoders)
+    found = examine(release, tmp_path)
+    assert found.differences == () and {one.profile for one in found.spoken} == {"published spelling", "hyphens"}
+    headless = {**encoders, "identity": save_wavlm(tmp_path / "base", head=False)}
+    assert (
+        "weights of another model"
+        in differences(replace(release, encoders=headless), tmp_path)["codec and encoders: opening"]
+    )
+
+
+@takes_minutes
+@pytest.mark.timeout(1800)
+def test_differences_of_mars5_are_all_found(tmp_path: Path) -> None:
+    """None in the release as recorded; then seven at once."""
+    speech = minbpe(SPEECH_IDS, range(1024), 1024, "<|endofspeech|>")
+    vocabulary = {"texttok.model": minbpe(TEXT_IDS, range(32, 127), 256, TEXT_TOKENS), "speechtok.model": speech}
+    files = {"ar": tmp_path / "mars5_ar.safetensors", "nar": tmp_path / "mars5_nar.safetensors"}
+    ar, nar = randomly(ar_shapes()), randomly(nar_shapes())
+    save_file(ar, files["ar"], metadata=vocabulary)
+    save_file(nar, files["nar"], metadata=vocabulary)
+    release = Release("mars5-english", files, ToyCodecPart(codebook_size=1024, hop_lengths=(320,) * 8))
+    assert differences(release, tmp_path / "as recorded") == {}
+    for layer in ("ar.layers.25.", "spk_encoder.layers.1."):
+        ar = without(layer, ar)
+    for layer in ("tfm.encoder.layers.7.", "tfm.decoder.layers.15.", "spk_encoder.layers.2."):
+        nar = without(layer, nar)
+    nar["text_embed.weight"] = nar["text_embed.weight"].float()
+    save_file(ar, files["ar"], metadata=vocabulary)
+    save_file(nar, files["nar"], metadata=vocabulary)
+    found = differences(replace(release, codec=ToyCodecPart(codebook_size=2048, hop_lengths=(320,) * 8)), tmp_path)
+    assert found == {
+        "nar: number format": "float16, float32",
+        "model: ar.layers": "25",
+        "model: ar.speaker_layers": "1",
+        "model: nar.encoder_layers": "7",
+        "model: nar.decoder_layers": "15",
+        "model: nar.speaker_layers": "2",
+        "codec: codebook_size": "2048",
+    }
