@@ -2,7 +2,7 @@
 # Does BPE help, does flux loss with a small ε, does ORPO? The paper's model on LibriTTS (585 hours), one GPU, about a day.
 # docs/training/libritts.md has costs, what the curves must show, and how to decide. An interrupted run resumes.
 #
-#   pip install 'marstts[train,data,released,eval,eval-models]'
+#   pip install '.[train,data,released,eval,eval-models]'
 #   recipes/libritts/run.sh WORK_FOLDER [LIBRITTS_FOLDER]
 #
 # LIBRITTS_FOLDER holds train-clean-100 and the other parts (`marstts prepare libritts --help`). Variables:

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # A MARS5 of 1.2 billion parameters on EnCodec's codes, from manifests to a bundle. An interrupted run resumes.
 #
-#   pip install 'marstts[train,data,released]'
+#   pip install '.[train,data,released]'
 #   recipes/mars5/run.sh WORK_FOLDER MANIFEST...
 #
 # MANIFESTs are the files of `marstts prepare`. A process needs 15 GB for weights, gradients, optimizer and EMA of the AR;
-# gradient checkpointing keeps the activations small. Variables: DEVICE (cuda), WORKERS that tokenize (1), GPUS (all),
-# TORCHRUN as in recipes/paper/run.sh. Nobody has run this recipe whole.
+# gradient checkpointing keeps the activations small. Variables: DEVICE (cuda), WORKERS that tokenize (one for each GPU), GPUS
+# (all), TORCHRUN as in recipes/paper/run.sh. Nobody has run this recipe whole.
 set -euo pipefail
 work=${1:?usage: recipes/mars5/run.sh WORK_FOLDER MANIFEST...}
 shift
@@ -15,7 +15,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 more=() number=0
 for manifest in "$@"; do
     marstts tokenize "$manifest" --output "$work/shards/$number" --codec encodec --identity toy:8 --style toy:8 \
-        --device "${DEVICE:-cuda}" --workers "${WORKERS:-1}"
+        --device "${DEVICE:-cuda}" ${WORKERS:+--workers "$WORKERS"}
     [ "$number" = 0 ] || more+=(--data "$work/shards/$number")
     number=$((number + 1))
 done

@@ -3,7 +3,7 @@
 # An interrupted run resumes.
 #
 #   apt-get install flite espeak-ng
-#   pip install 'marstts[train,synthetic]'
+#   pip install '.[train,synthetic]'
 #   recipes/mars5_tiny/run.sh runs/mars5_tiny
 set -euo pipefail
 output=${1:?usage: recipes/mars5_tiny/run.sh OUTPUT}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Preference training of mini with the synthetic corpus. An interrupted run resumes.
 # Usage: recipes/mini/preference.sh WORK_FOLDER     (that of run.sh, with the corpus and the model; about a quarter of an
-# hour on two cores, twice that with guidance; pip install 'marstts[train,eval]')
+# hour on two cores, twice that with guidance; pip install '.[train,eval]')
 # METRICS are those of the evaluation (default). SCHEME=best_vs_worst recipes/mini/preference.sh WORK_FOLDER pairs the same
 # takes with one another.
 set -euo pipefail

@@ -3,7 +3,7 @@
 # Usage: recipes/mini/run.sh WORK_FOLDER [PEOPLE_FOLDER]     (about 5 hours on two cores; with PEOPLE_FOLDER 10)
 #
 #   apt-get install espeak-ng flite rhvoice rhvoice-english libttspico-utils    (the last three are in Debian's non-free)
-#   pip install 'marstts[train,synthetic,eval]'
+#   pip install '.[train,synthetic,eval]'
 #
 # PEOPLE_FOLDER holds utterances.tsv and its recordings (people.tsv.gz lists them with sources; docs/data/corpora.md). With it,
 # the codec's decoder is trained further on people (steps 5 to 7), which needs Kokoro's packages (docs/data/corpora.md), too.

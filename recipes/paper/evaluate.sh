@@ -2,14 +2,14 @@
 # The evaluation of MARS6 as published (Sec. V), after preference.sh: EARS; Whisper, an x-vector and UTMOS; three baselines, the
 # ablations, Figure 2, and a folder for the listening test. An interrupted run resumes.
 #
-#   pip install 'marstts[released,eval,eval-models,listening-test]'
+#   pip install '.[released,eval,eval-models,listening-test]'
 #   recipes/paper/evaluate.sh WORK_FOLDER [EARS_FOLDER]
 #
 # EARS_FOLDER holds p001 … p107 and transcripts.json (`marstts prepare ears --help`). Each baseline needs an environment with its
 # package, since these do not fit one another; weights are downloaded under their own licenses:
 #   python3.10 -m venv envs/xttsv2     && envs/xttsv2/bin/pip install coqui-tts        CPML, not for commercial use
 #   python3.10 -m venv envs/styletts2  && envs/styletts2/bin/pip install styletts2     MIT; asks for the consent of speakers
-#   python3.10 -m venv envs/metavoice  and the steps of github.com/metavoiceio/metavoice-src in it     Apache-2.0
+#   python3.10 -m venv envs/metavoice  and the steps of github.com/metavoiceio/metavoice-src in it     Apache-2.0, GPU of 12 GB
 #
 # Variables:
 #   ENVS       folder of these environments (envs);  BASELINES  names of them, or none ("xttsv2 styletts2 metavoice")
@@ -68,4 +68,5 @@ mkdir -p "$output/listening"
         done
     done
 } > "$output/listening/test.toml"
-echo "marstts listening-test serve $output/listening/test.toml"
+echo "marstts listening-test serve $output/listening/test.toml      # prints the address of the page; Ctrl-C ends it"
+echo "marstts listening-test analyze $output/listening/test.toml    # naturalness and similarity, with intervals"

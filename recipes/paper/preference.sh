@@ -2,7 +2,7 @@
 # The preference stage of MARS6 as published (Sec. IV-A), after run.sh: mine cycles, rank them by Whisper and UTMOS, train with
 # ORPO. An interrupted run resumes. Recordings of full bandwidth lend their voices, so LibriHeavy does only by itself.
 #
-#   pip install 'marstts[train,data,released,eval,eval-models]'
+#   pip install '.[train,data,released,eval,eval-models]'
 #   recipes/paper/preference.sh WORK_FOLDER
 #
 # Variables: CORPORA that lend their voices (all of run.sh), HELD_OUT corpus of validation (libriheavy), with its SPEAKERS

@@ -2,7 +2,7 @@
 # MARS6 as published, from five corpora to a bundle; preference.sh and evaluate.sh continue from there. An interrupted run
 # resumes. `marstts prepare list` names the corpora with sizes and licenses; `marstts estimate --gpus N` the cost of it all.
 #
-#   pip install 'marstts[train,data,released]'
+#   pip install '.[train,data,released]'
 #   recipes/paper/run.sh WORK_FOLDER [CORPORA_FOLDER]
 #
 # CORPORA_FOLDER holds libriheavy, globe, vctk, anispeech and ccv2 as they were unpacked; `marstts prepare NAME --help` has

@@ -3,7 +3,7 @@
 # The corpus is that of recipes/tiny. Codes and embeddings are those of toys in the sizes of SNAC, WavLM and CLAP.
 #
 #   apt-get install flite espeak-ng
-#   pip install 'marstts[train,synthetic]'
+#   pip install '.[train,synthetic]'
 #   recipes/paper/smoke.sh WORK_FOLDER
 #
 # Variable: MINUTES after which training stops early (none; all steps take an hour).

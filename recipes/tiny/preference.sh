@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Preference training of the tiny model, after run.sh: the whole stage in a minute. The model still babbles.
-# Usage: recipes/tiny/preference.sh OUTPUT     (that of run.sh; pip install 'marstts[train,eval]')
+# Usage: recipes/tiny/preference.sh OUTPUT     (that of run.sh; pip install '.[train,eval]')
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=${1:?usage: recipes/tiny/preference.sh OUTPUT}

@@ -3,7 +3,7 @@
 # An interrupted run resumes.
 #
 #   apt-get install flite espeak-ng
-#   pip install 'marstts[train,synthetic]'
+#   pip install '.[train,synthetic]'
 #   recipes/tiny/run.sh runs/tiny
 set -euo pipefail
 output=${1:?usage: recipes/tiny/run.sh OUTPUT}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -141,6 +143,32 @@ def test_styles_and_segments_are_read_from_names_and_tables(tmp_path: Path) -> N
     ccv2 = prepare("ccv2", build("ccv2", tmp_path / "ccv2"), tmp_path / "b")
     assert [(u.style, u.start) for u in ccv2] == [("regular", 0.0), ("spontaneous", 0.2), ("spontaneous", 1.3)]
     assert "portuguese" in rejects_of(tmp_path / "b")["ccv2-0004_portuguese_nonscripted_2-00000.000"]["reason"]
+
+
+def test_the_transcripts_of_the_page_are_those_that_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class WhisperModel:
+        def __init__(self, name: str) -> None: ...
+
+        def transcribe(self, audio: str) -> tuple[list[SimpleNamespace], None]:
+            return [SimpleNamespace(start=0.5, end=1.75, text=" Good morning, everyone.")], None
+
+    root = build("ccv2", tmp_path / "ROOT")
+    for path in root.glob("audio/*/*.wav"):
+        path.rename(root / "audio" / path.name)
+    (root / "transcripts.jsonl").unlink()
+    page = (Path(__file__).parents[2] / "docs" / "data" / "corpora.md").read_text(encoding="utf-8")
+    monkeypatch.setitem(sys.modules, "faster_whisper", SimpleNamespace(WhisperModel=WhisperModel))
+    monkeypatch.chdir(tmp_path)
+    exec(page.split("```python\n")[1].split("```")[0], {})
+    utterances = prepare("ccv2", root, tmp_path / "out")
+    assert {(u.start, u.seconds, u.text) for u in utterances} == {(0.5, 1.25, "Good morning, everyone.")}
+
+
+def test_the_list_names_license_and_source_of_every_corpus() -> None:
+    output = RUN.invoke(app, ["prepare", "list"]).output
+    for name, recipe in RECIPES.items():
+        assert f"\n{name}: {recipe.download}" in output and recipe.license in output
+        assert recipe.hours or recipe.recordings, "a length"
 
 
 @pytest.mark.parametrize("name", ["libritts", "ljspeech", "vctk"])

@@ -77,11 +77,14 @@ def synthetic(
 
 @app.command("list")
 def list_corpora() -> None:
-    """List the corpora that have a command: hours, size as 16-bit samples, license."""
-    typer.echo(f"{'corpus':<12}{'hours':>8}{'kHz':>8}{'GB':>8}  license")
+    """List the corpora that have a command: length, size as 16-bit samples, license, source."""
+    typer.echo(f"{'corpus':<12}{'length':>14}{'kHz':>8}{'GB':>8}  license")
     for name, recipe in RECIPES.items():
-        hours, size = (f"{value:,.0f}" if value is not None else "?" for value in (recipe.hours, recipe.gigabytes))
-        typer.echo(f"{name:<12}{hours:>8}{recipe.sample_rate / 1000:>8g}{size:>8}  {recipe.license}")
+        length = f"{recipe.recordings:,} files" if recipe.hours is None else f"{recipe.hours:,.0f} h"
+        size = "?" if recipe.gigabytes is None else f"{recipe.gigabytes:,.0f}"
+        typer.echo(f"{name:<12}{length:>14}{recipe.sample_rate / 1000:>8g}{size:>8}  {recipe.license}")
+    for name, recipe in RECIPES.items():
+        typer.echo(f"\n{name}: {recipe.download}")
 
 
 @app.command()

@@ -21,7 +21,7 @@ SETTINGS = {
     "metavoice": {"top_p": 0.95, "guidance_scale": 3.0, "temperature": 1.0},
 }
 """Inference settings: XTTSv2's config.json; StyleTTS 2's notebook of LibriTTS, with its more diverse number of steps;
-MetaVoice's README."""
+the defaults of MetaVoice's `fast_inference`."""
 
 MIN_REFERENCE_SECONDS = {"metavoice": 30.0}
 """References that a package refuses if they are shorter."""

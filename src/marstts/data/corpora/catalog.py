@@ -39,6 +39,9 @@ class Recipe:
     sample_rate: int
     license: str
 
+    recordings: int | None = None
+    """Recordings, where the hours are not stated."""
+
     @property
     def gigabytes(self) -> float | None:
         """Size as 16-bit samples; FLAC takes about 60 % of it."""
@@ -59,10 +62,11 @@ RECIPES = {
         read=libriheavy,
         hours=50_000,
         sample_rate=16_000,
-        license="public domain",
-        summary="LibriHeavy: 50,000 h of audiobooks, 16 kHz; public domain.",
-        download="Lists: huggingface.co/datasets/pkufool/libriheavy (libriheavy_cuts_*.jsonl.gz). Audio: Libri-Light's "
-        "small.tar, medium.tar and large.tar, unpacked into the lists' folder or its download/librilight/.",
+        license="public domain; lists Apache-2.0",
+        summary="LibriHeavy: 50,000 h of audiobooks, 16 kHz; public domain, its lists Apache-2.0.",
+        download="Lists: huggingface.co/datasets/pkufool/libriheavy (libriheavy_cuts_*.jsonl.gz). Audio: "
+        "github.com/facebookresearch/libri-light (small.tar, medium.tar, large.tar), unpacked into the lists' folder "
+        "or its download/librilight/.",
     ),
     "globe": Recipe(
         read=partial(read_parquet, layout=GLOBE),
@@ -86,7 +90,8 @@ RECIPES = {
         hours=None,
         sample_rate=44_100,
         license="MIT; rights in the recordings not stated",
-        summary="AniSpeech: voices of animated films; published under MIT, rights in the recordings not stated.",
+        recordings=23_656,
+        summary="AniSpeech: 23,656 lines of animated films, 44.1 kHz; MIT, rights in the recordings not stated.",
         download="huggingface-cli download ShoukanLabs/AniSpeech --repo-type dataset --local-dir ROOT",
     ),
     "ccv2": Recipe(
@@ -94,7 +99,8 @@ RECIPES = {
         hours=None,
         sample_rate=48_000,
         license="agreement with Meta",
-        summary="Casual Conversations v2: 5,567 people on video; license agreement with Meta; transcribe it yourself.",
+        recordings=26_467,
+        summary="Casual Conversations v2: 26,467 videos of 5,567 people; agreement with Meta; transcribe it yourself.",
         download="Videos: ai.meta.com/datasets/casual-conversations-v2-downloads. Extract their audio with ffmpeg, "
         "and write transcripts.jsonl.",
     ),
