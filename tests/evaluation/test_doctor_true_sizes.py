@@ -1,8 +1,8 @@
 """The examination of releases whose files, tensors and sizes have the published names and shapes; weights are random.
 
-Names and shapes are written out here, from the description of the released code, not taken from the package.
-`MARSTTS_TRUE_SIZES=1 pytest tests/evaluation/test_doctor_true_sizes.py` also writes what takes minutes and 10 GB of memory: the
-published encoders and codec of MARS6, with a sentence, and both models of MARS5.
+Names and shapes are written out in the tests, from the description of the released code, not taken from the package.
+With `MARSTTS_TRUE_SIZES=1` it also writes what takes minutes and 10 GB of memory: the published encoders and codec of
+MARS6, with a sentence, and both models of MARS5.
 """
 
 from __future__ import annotations
@@ -21,26 +21,15 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from mars5_published import SPEECH_IDS, TEXT_IDS, Shapes, ar_shapes, attention, nar_shapes, weights_and_biases
 from marstts.codec.registry import CodecPart, SnacPart, ToyCodecPart
 from marstts.evaluation import published_weights
 from marstts.evaluation.published_weights import RECORDED, Release, examine
-from marstts.mars5.released import Container, load_ar, load_nar
 from marstts.speaker.registry import ClapPart, EncoderPart, ToyEncoderPart, WavLmPart
 
 pytestmark = pytest.mark.slow  # converts models
 
 takes_minutes = pytest.mark.skipif("MARSTTS_TRUE_SIZES" not in os.environ, reason="takes minutes: MARSTTS_TRUE_SIZES=1")
-
-Shapes = dict[str, tuple[int, ...]]
-
-
-def weights_and_biases(name: str, *shape: int) -> Shapes:
-    return {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
-
-
-def attention(name: str, width: int) -> Shapes:
-    joint = {f"{name}.in_proj_weight": (3 * width, width), f"{name}.in_proj_bias": (3 * width,)}
-    return joint | weights_and_biases(f"{name}.out_proj", width, width)
 
 
 def mars6_shapes() -> Shapes:
@@ -66,62 +55,6 @@ def mars6_shapes() -> Shapes:
                 shapes |= weights_and_biases(f"{layer}.norm{number}", width)
             shapes |= weights_and_biases(f"{layer}.linear1", 2 * width, width)
             shapes |= weights_and_biases(f"{layer}.linear2", width, 2 * width)
-    return shapes
-
-
-def swiglu_layers(stack: str, layers: int, width: int, *attentions: str) -> Shapes:
-    """Layers of MARS5's speaker encoders and NAR."""
-    shapes: Shapes = {}
-    for layer in (f"{stack}.layers.{index}" for index in range(layers)):
-        for name in attentions:
-            shapes |= attention(f"{layer}.{name}", width)
-        for number in range(1, len(attentions) + 2):
-            shapes |= weights_and_biases(f"{layer}.norm{number}", width)
-        shapes |= weights_and_biases(f"{layer}.linear2", width, 3 * width)
-        shapes |= {f"{layer}.activation.{gate}.weight": (3 * width, width) for gate in "VW"}
-    return shapes
-
-
-TEXT_IDS, SPEECH_IDS = 2200, 5800
-"""About as many as the sizes of the published files suggest."""
-
-
-def ar_shapes() -> Shapes:
-    """273 tensors."""
-    width, inner = 1536, 3584
-    shapes: Shapes = {
-        "embed.weight": (TEXT_IDS + SPEECH_IDS, width), "ar.output.weight": (TEXT_IDS + SPEECH_IDS, width),
-        "ar.norm.weight": (width,), "pos_embedding.alpha": (1,), "spk_identity_emb.weight": (1, width),
-        **weights_and_biases("spk_encoder.norm", width),
-        **{f"ref_chunked_emb.embs.{level}.weight": (1025, width // 8) for level in range(8)},
-        **swiglu_layers("spk_encoder", 2, width, "self_attn"),
-    }  # fmt: skip
-    for layer in (f"ar.layers.{index}" for index in range(26)):
-        shapes |= {f"{layer}.attention.w{part}.weight": (width, width) for part in "qkvo"}
-        shapes |= {f"{layer}.feed_forward.w{part}.weight": (inner, width) for part in "13"}
-        shapes |= {f"{layer}.feed_forward.w2.weight": (width, inner)}
-        shapes |= {f"{layer}.{norm}.weight": (width,) for norm in ("attention_norm", "ffn_norm")}
-    return shapes
-
-
-def nar_shapes() -> Shapes:
-    """487 tensors."""
-    width = 1024
-    shapes: Shapes = {
-        "text_embed.weight": (TEXT_IDS + 1, width), "spk_identity_emb.weight": (1, width),
-        **{f"{name}pos_embedding.alpha": (1,) for name in ("", "cond_", "ref_")},
-        **swiglu_layers("spk_encoder", 3, width, "self_attn"),
-        **swiglu_layers("tfm.encoder", 8, width, "self_attn"),
-        **swiglu_layers("tfm.decoder", 16, width, "self_attn", "multihead_attn"),
-    }  # fmt: skip
-    for stack in ("spk_encoder", "tfm.encoder", "tfm.decoder"):
-        shapes |= weights_and_biases(f"{stack}.norm", width)
-    for name in ("timestep_encoder_emb", "timestep_decoder_emb"):
-        shapes |= weights_and_biases(f"{name}.0", width, 1024) | weights_and_biases(f"{name}.2", width, width)
-    for level in range(8):
-        shapes |= {f"{name}.embs.{level}.weight": (1025, width // 8) for name in ("ref_embedder", "residual_encoder")}
-        shapes |= weights_and_biases(f"residual_decoder.{level}.0", width)
-        shapes |= weights_and_biases(f"residual_decoder.{level}.1", 1025, width)
     return shapes
 
 
@@ -259,18 +192,6 @@ def test_a_release_of_mars6_as_recorded_has_no_difference(
 ) -> None:
     save(tensors, mars6)
     assert differences(mars6, tmp_path) == {}
-
-
-def test_the_models_of_mars5_are_read_from_the_published_names_and_shapes() -> None:
-    """Tensors without numbers, which are as large as one likes."""
-
-    def container(shapes: Shapes) -> Container:
-        return Container("release", {name: torch.empty(one, device="meta") for name, one in shapes.items()}, None, None)
-
-    ar, nar = load_ar(container(ar_shapes()), TEXT_IDS), load_nar(container(nar_shapes()))
-    for name, expected in RECORDED["mars5-english"].sizes.items():
-        model, size = name.split(".")
-        assert getattr({"ar": ar, "nar": nar}[model].config, size) == expected, name
 
 
 # What takes minutes.

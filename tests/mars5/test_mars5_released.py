@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 import torch
 
-from mars5_published import AR, NAR, ar_content, nar_content, save
+from mars5_published import AR, NAR, TEXT_IDS, Shapes, ar_content, ar_shapes, nar_content, nar_shapes, save
 from marstts.errors import CheckpointError, ConfigError
+from marstts.evaluation.published_weights import RECORDED
 from marstts.mars5.checkpoint import convert, load_models, load_released, write_models
-from marstts.mars5.released import read_container
+from marstts.mars5.released import Container, load_ar, load_nar, read_container
 
 HEADS = {"ar_heads": 4, "nar_heads": 3}
 
@@ -199,3 +200,15 @@ def test_incomplete_folders_are_refused(tmp_path: Path) -> None:
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(ConfigError, match=r"ar\.depth"):
         load_models(folder)
+
+
+def test_models_are_read_from_the_published_names_and_shapes() -> None:
+    """Of tensors without numbers, which take no memory."""
+
+    def container(shapes: Shapes) -> Container:
+        return Container("release", {name: torch.empty(one, device="meta") for name, one in shapes.items()}, None, None)
+
+    ar, nar = load_ar(container(ar_shapes()), TEXT_IDS), load_nar(container(nar_shapes()))
+    for name, expected in RECORDED["mars5-english"].sizes.items():
+        model, size = name.split(".")
+        assert getattr({"ar": ar, "nar": nar}[model].config, size) == expected, name
