@@ -13,7 +13,7 @@ from marstts.audio import Waveform
 from marstts.errors import AudioError, ConfigError, TextError, VoiceError
 from marstts.generation.request import RequestState, StopReason
 from marstts.generation.scheduler import AsyncScheduler
-from marstts.synthesis import runner
+from marstts.synthesis import runner, texts
 from marstts.synthesis.speech import Continuation
 from marstts.synthesis.synthesizer import SpeakResult, Synthesizer
 from marstts.synthesis.words.guard import TakeGuard
@@ -88,6 +88,32 @@ def test_long_takes_are_decoded_while_they_are_made(reference: Waveform, monkeyp
     assert calls == [window for window in windows for _ in range(2)]
     for result in results:
         np.testing.assert_allclose(result.speech.takes[0].waveform.samples, whole[result.index - 1], atol=1e-5)
+
+
+def test_long_texts_are_decoded_in_larger_pieces_the_same_for_every_caller(
+    reference: Waveform, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(texts, "DEFAULT_BATCH", 2)
+    monkeypatch.setattr(runner, "DECODE_CHUNK_PATCHES", 5)
+    monkeypatch.setattr(runner, "LONG_TEXT_CHUNK_PATCHES", 12)
+    tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(20))
+    tts = with_engine(tts, ByTextStepper(tts.engine.script, tts.engine.layout))
+    codec, pieces = tts.codec, list[int]()
+
+    class Watched:
+        spec, lookahead_patches = codec.spec, codec.lookahead_patches
+
+        def decode(self, codes, first=0):
+            pieces.append(len(codes[0]))
+            return codec.decode(codes, first)
+
+    tts, voice, sentence = replace(tts, codec=Watched()), tts.clone(reference), "She sells sea shells there. "
+    short, long = (tts.speak(sentence * count, voice, top_p=1.0) for count in (2, 3))
+    assert len(pieces) == 2 * 4 + 3 * 2
+    ordered = np.concatenate([chunk.samples for chunk in tts.speak_in_order(sentence * 3, voice, top_p=1.0)])
+    np.testing.assert_array_equal(ordered, long.samples)
+    for result in tts.speak_many([sentence * 2, sentence * 3], voice, top_p=1.0, batch=3):
+        np.testing.assert_array_equal(result.speech.samples, (short, long)[result.index - 1].samples)
 
 
 def test_texts_that_fail_carry_their_error_and_the_others_are_spoken(reference: Waveform):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +22,7 @@ from marstts.synthesis import synthesizer
 from marstts.synthesis.loading import load
 from marstts.synthesis.speech import Continuation
 from marstts.synthesis.synthesizer import Synthesizer
-from scripted import CODEBOOK_SIZE, ScriptedEngine, ScriptedTake, good, scripted_synthesizer, with_engine
+from scripted import CODEBOOK_SIZE, ENDLESS, ScriptedEngine, ScriptedTake, good, scripted_synthesizer, with_engine
 
 SENTENCES = ["The cat sat on the mat.", "She sells sea shells, all day long, there.", "It rained.", "Who was it?"]
 TEXT = " ".join(SENTENCES * 10)
@@ -35,6 +35,17 @@ class DrawingEngine(ScriptedEngine):
         logits, state = super().next_logits(state, tokens)
         logits[logits[:, -1] < 0, 8:CODEBOOK_SIZE] = 0.0
         return logits, state
+
+
+@dataclass
+class CountingEngine(ScriptedEngine):
+    """An engine that counts the rows of every patch."""
+
+    rows: list[int] = field(default_factory=list)
+
+    def append(self, state: Any, patches: np.ndarray) -> Any:
+        self.rows.append(len(patches))
+        return super().append(state, patches)
 
 
 def drawing() -> Synthesizer:
@@ -91,6 +102,22 @@ def test_audio_beyond_full_scale_is_limited_in_the_file_as_in_the_whole(referenc
     assert 0.99 < np.abs(whole.samples).max() <= 1.0
     speak_whole(tts, TEXT[:140], Choices(voice=voice), str(tmp_path / "a.wav"), None)
     assert (tmp_path / "a.wav").read_bytes() == whole.wav_bytes()
+
+
+def test_a_batch_stays_full_while_a_sentence_is_sampled_again(reference: Waveform, monkeypatch: pytest.MonkeyPatch):
+    batch, ahead = 4, 4 * synthesizer.MAX_AHEAD // synthesizer.DEFAULT_BATCH
+    monkeypatch.setattr(synthesizer, "DEFAULT_BATCH", batch)
+    monkeypatch.setattr(synthesizer, "MAX_AHEAD", ahead)
+
+    def script(attempt: int, prompt: Any) -> ScriptedTake:
+        return ScriptedTake(ENDLESS if prompt.text == "Who?" else 18)
+
+    tts = scripted_synthesizer(script)
+    tts = with_engine(tts, CountingEngine(script, tts.engine.layout))
+    sentences = tts.speak_in_order(f"Who? {'It rained. ' * 50}", tts.clone(reference))
+    assert next(sentences).take.attempts == tts.backoff.attempts
+    sentences.close()
+    assert np.mean(tts.engine.rows) > 0.8 * batch
 
 
 def test_a_sentence_comes_before_the_text_is_read(reference: Waveform):

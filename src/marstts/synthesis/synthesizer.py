@@ -27,18 +27,16 @@ from marstts.synthesis.model_session import ModelSession, OnTake
 from marstts.synthesis.reference_types import Reference, as_reference
 from marstts.synthesis.runner import Failed, Finished, Runner
 from marstts.synthesis.speech import Chunk, Continuation, Samples, Speech, Take, pause_of, silence, spaced
-from marstts.synthesis.texts import Task, TextRun
+from marstts.synthesis.texts import DEFAULT_BATCH, Task, TextRun
 from marstts.synthesis.words.word_times import Word
 from marstts.text.reading import USUAL_PAUSES
 from marstts.text.segments import Pauses
 from marstts.voice import Voice
 
-DEFAULT_BATCH = 8
-"""Sentences in one batch: each takes a quarter of the time that it takes alone."""
-
-MAX_AHEAD = 4 * DEFAULT_BATCH
+MAX_AHEAD = 8 * DEFAULT_BATCH
 """Sentences of a text in work, or waiting for one before them, at most: a batch runs, a batch waits, and the rest is
-room for sentences done before one that is sampled again."""
+room for sentences done before one that is sampled again. It takes up to seven attempts, one after the other, and would
+run alone with less."""
 
 NO_VOICES: Mapping[str, Voice] = {}
 

@@ -24,6 +24,9 @@ from marstts.text.reading import USUAL_PAUSES, Manner, as_typed
 from marstts.text.segments import Pauses
 from marstts.voice import Voice
 
+DEFAULT_BATCH = 16
+"""Sentences in one batch: each takes a quarter of the time that it takes alone."""
+
 
 @dataclass(eq=False)
 class Task:
@@ -90,6 +93,11 @@ class TextRun:
     def is_read(self) -> bool:
         """Whether the last sentence was begun."""
         return self.is_open and self.prepared.is_read
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it has more sentences than a batch; the same for every caller."""
+        return not self.prepared.is_whole or self.prepared.num_segments > DEFAULT_BATCH
 
     @property
     def continues(self) -> bool:
