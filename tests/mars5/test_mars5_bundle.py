@@ -114,6 +114,8 @@ def test_the_published_model_is_converted_once_by_its_name(tmp_path: Path, monke
     synthesizer = load("mars5-english")
     assert synthesizer.name == "mars5-english"
     assert synthesizer.model.architecture == "mars5"
+    assert synthesizer.model.reads_typed_text, "capitals and punctuation steer it"
+    assert synthesizer.model.pipeline.profile.name == "released"
     fetched: list[tuple[str, ...]] = []
     monkeypatch.setattr(published, "find_file", lambda model, names: (fetched.append((model, *names)), tmp_path)[1])
     monkeypatch.setattr(published, "convert", lambda *given: None)
