@@ -7,7 +7,7 @@ import pytest
 import safetensors.numpy
 
 from marstts.errors import VoiceError
-from marstts.voice import METADATA_KEY, Prefix, Voice
+from marstts.voice import METADATA_KEY, Prefix, Voice, average_voice
 
 
 def make_voice(deep=True):
@@ -32,6 +32,29 @@ def test_voices_are_equal_by_content(tmp_path):
     for change in ({"name": "Bert"}, {"prefix": None}, {"embeddings": louder}, {"reference": b"x"}):
         assert dataclasses.replace(make_voice(), **change) != make_voice()
     assert make_voice() != "Ada" and len({make_voice(), make_voice(deep=False), make_voice()}) == 2
+
+
+def test_the_voice_of_several_clones_lies_in_their_middle():
+    first = make_voice()
+    turned = {role: values[::-1].copy() for role, values in first.embeddings.items()}
+    second = dataclasses.replace(make_voice(deep=False), embeddings=turned, source_sha256="cd" * 32)
+    both = average_voice([first, second])
+    for role, values in both.embeddings.items():
+        ends = [first.embeddings[role], second.embeddings[role]]
+        cosines = [values @ end / np.linalg.norm(values) / np.linalg.norm(end) for end in ends]
+        assert cosines[0] == pytest.approx(cosines[1]) and cosines[0] > ends[0] @ ends[1] / np.linalg.norm(ends[0]) ** 2
+        assert np.linalg.norm(values) == pytest.approx(np.linalg.norm(ends[0]), rel=1e-5) and values.dtype == np.float32
+    assert (both.name, both.prefix, both.consent) == (first.name, first.prefix, first.consent)
+    assert both.source_sha256 not in (first.source_sha256, second.source_sha256)
+    assert average_voice([first]) == first
+
+
+def test_clones_by_other_encoders_and_no_clones_have_no_common_voice():
+    other = dataclasses.replace(make_voice(), encoders={"identity": "other", "style": "clap"})
+    with pytest.raises(VoiceError, match="clone the recordings with one model"):
+        average_voice([make_voice(), other])
+    with pytest.raises(VoiceError, match="at least one recording"):
+        average_voice([])
 
 
 def rewrite(path, tensors=None, **changes):

@@ -10,9 +10,10 @@ file is executable.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -181,6 +182,33 @@ class Voice:
             consent=self.consent,
             reference_transcript=self.reference_transcript,
         )
+
+
+def average_voice(voices: Sequence[Voice]) -> Voice:
+    """The voice of several clones of one speaker, which is nearer to the speaker than that of one recording.
+
+    Its embeddings have the direction of their mean and their mean length; all else is that of the first clone, but for
+    the hash of the sources. VoiceError without voices, or if they are of different encoders.
+    """
+    if not voices:
+        raise VoiceError("a voice needs at least one recording")
+    first = voices[0]
+    if len(voices) == 1:
+        return first
+    if any(voice.encoders != first.encoders for voice in voices):
+        raise VoiceError("voices by different speaker encoders cannot be averaged; clone the recordings with one model")
+    return replace(
+        first,
+        embeddings={role: mean_embedding([voice.embeddings[role] for voice in voices]) for role in first.embeddings},
+        source_sha256=hashlib.sha256("".join(voice.source_sha256 for voice in voices).encode()).hexdigest(),
+    )
+
+
+def mean_embedding(embeddings: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+    """(E,) each -> (E,): the direction of their mean, with their mean length."""
+    mean = np.mean(embeddings, axis=0, dtype=np.float64)
+    length = np.linalg.norm(embeddings, axis=1).mean()
+    return np.asarray(mean * (length / max(float(np.linalg.norm(mean)), 1e-9)), dtype=np.float32)
 
 
 class VoiceMetadata(Config):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import sys
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 import soundfile
 from typer.testing import CliRunner, Result
@@ -18,6 +20,7 @@ from marstts.cli.streaming import open_loudspeaker
 from marstts.errors import MissingExtraError
 from marstts.io.files import partial_path
 from marstts.synthesis.loading import EngineKind
+from marstts.voice import Voice
 from scripted import ScriptedTake, good, scripted_synthesizer
 
 RUN = CliRunner()
@@ -112,6 +115,18 @@ def test_a_voice_is_made_shown_and_spoken_with(reference_file: Path):
         assert held in shown.stdout
     result = speak("The cat sat.", "--voice", "anna.voice")
     assert result.exit_code == 0 and Path("speech.wav").exists()
+
+
+def test_a_voice_is_made_of_several_recordings(reference_file: Path):
+    for name, recordings in {"one": 1, "two": 2}.items():
+        files = [str(reference_file), str(reference_file.with_name("reference-2.wav"))][:recordings]
+        shutil.copy(reference_file, reference_file.with_name("reference-2.wav"))
+        made = RUN.invoke(app, ["voice", "create", *files, "--name", "A", "--output", f"{name}.voice"])
+        assert made.exit_code == 0, made.stderr
+    one, two = (Voice.load(f"{name}.voice") for name in ("one", "two"))
+    np.testing.assert_allclose(one.embeddings["identity"], two.embeddings["identity"], rtol=1e-5)
+    refused = RUN.invoke(app, ["voice", "create", *files, "missing.wav", "--name", "A", "--output", "three.voice"])
+    assert refused.exit_code == 2 and "missing.wav" in refused.stderr and not Path("three.voice").exists()
 
 
 def test_a_shallow_voice_is_reported(reference_file: Path):

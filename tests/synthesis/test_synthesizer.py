@@ -14,7 +14,7 @@ from marstts.generation.request import SamplingConfig, StopReason
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.incremental_decoder import StreamConfig
 from marstts.synthesis.synthesizer import Continuation, Synthesizer
-from marstts.voice import Voice
+from marstts.voice import Voice, average_voice
 from scripted import (
     CODEBOOK_SIZE,
     ENDLESS,
@@ -289,6 +289,18 @@ def test_a_path_in_place_of_a_voice_is_cloned(reference: Waveform, reference_fil
     assert np.array_equal(by_path.samples, by_voice.samples)
     with pytest.raises(VoiceError, match=r"neither a file nor the name of a voice"):
         tts.speak(TEXT, "unknown-of-this-name")
+
+
+def test_several_recordings_make_one_voice(reference: Waveform):
+    synthesizer = scripted_synthesizer(good)
+    louder_highs = Waveform(np.diff(reference.samples, prepend=0).astype(np.float32), reference.sample_rate)
+    alone = [synthesizer.clone(one, keep_reference=False) for one in (reference, louder_highs)]
+    assert synthesizer.clone([reference, louder_highs], keep_reference=False) == average_voice(alone)
+    deep = synthesizer.clone([reference, louder_highs], "It was said.", name="Anna")
+    assert deep.prefix is not None and deep.prefix.transcript == "It was said."
+    assert deep.name == "Anna" and deep.reference == synthesizer.clone(reference).reference
+    with pytest.raises(VoiceError, match="at least one recording"):
+        synthesizer.clone([])
 
 
 def from_another_encoder(voice: Voice) -> Voice:

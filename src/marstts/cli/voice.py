@@ -23,11 +23,16 @@ app = typer.Typer(help="Create, list and inspect voices.", no_args_is_help=True)
 
 @app.command()
 def create(
-    reference: Annotated[str, typer.Argument(metavar="REF.wav", help="A recording of the voice.")],
+    references: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="REF.wav...", help="A recording of the voice, or several of them, which makes words clearer."
+        ),
+    ],
     name: Annotated[str, typer.Option(help="The voice's name.")],
     output: Annotated[str, typer.Option(metavar="NAME.voice", help="The file to write.")],
     transcript: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="The words of the recording: makes the clone deep.")
+        str | None, typer.Option(metavar="TEXT", help="The words of the first recording: makes the clone deep.")
     ] = None,
     model: Annotated[str, typer.Option(metavar="NAME_OR_FOLDER", help="The model the voice is for.")] = "mini",
     consent: Annotated[
@@ -35,17 +40,17 @@ def create(
     ] = "",
     keep_reference: Annotated[
         bool,
-        typer.Option(help="Keep the recording in the file, so that other models can clone it again."),
+        typer.Option(help="Keep the first recording in the file, so that other models can clone it again."),
     ] = True,
 ) -> None:
-    """Clone the voice of a recording and write it to a file."""
+    """Clone the voice of one or more recordings and write it to a file."""
     check_utf8(name=name, transcript=transcript, consent=consent)
     if not Path(output).parent.is_dir():
         raise VoiceError(f"{printable_name(output)}: there is no folder {printable_name(Path(output).parent)}")
-    check_not_read([output], reference)
+    check_not_read([output], *references)
     with printed_warnings():
         synthesizer = load(model)
-        voice = synthesizer.clone(reference, transcript, name=name, consent=consent, keep_reference=keep_reference)
+        voice = synthesizer.clone([*references], transcript, name=name, consent=consent, keep_reference=keep_reference)
     print_prefix(voice, synthesizer.codec.spec.patch_rate)
     voice.save(Path(output))
     typer.echo(f"{printable_name(output)}: {describe_depth(voice)}")

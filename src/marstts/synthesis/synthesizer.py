@@ -31,7 +31,7 @@ from marstts.synthesis.texts import DEFAULT_BATCH, Task, TextRun
 from marstts.synthesis.words.word_times import Word
 from marstts.text.reading import USUAL_PAUSES
 from marstts.text.segments import Pauses
-from marstts.voice import Voice
+from marstts.voice import Voice, average_voice
 
 MAX_AHEAD = 8 * DEFAULT_BATCH
 """Sentences of a text in work, or waiting for one before them, at most: a batch runs, a batch waits, and the rest is
@@ -76,7 +76,7 @@ class Synthesizer(ModelSession):
 
     def clone(
         self,
-        reference: Reference,
+        reference: Reference | list[Reference],
         transcript: str | None = None,
         *,
         sample_rate: int | None = None,
@@ -87,8 +87,14 @@ class Synthesizer(ModelSession):
         """Clone the voice of a recording: a shallow clone, or with the `transcript` of the recording a deep one.
 
         `reference` is a path, a `Waveform`, the bytes of an audio file, an array with its `sample_rate`, or a pair of
-        both. See `synthesis.clone.clone` for the requirements on a reference.
+        both. A list of several, all of one speaker, gives a voice that is nearer to the speaker
+        (`voice.average_voice`); the transcript, the prefix and the kept reference are those of the first.
+        See `synthesis.clone.clone` for the requirements on a reference.
         """
+        if isinstance(reference, list) and sample_rate is None:
+            texts = [transcript, *[None] * (len(reference) - 1)]
+            given = {"name": name, "consent": consent, "keep_reference": keep_reference}
+            return average_voice([self.clone(one, text, **given) for one, text in zip(reference, texts, strict=False)])
         return cloning.clone(
             as_reference(reference, sample_rate),
             transcript,
