@@ -317,21 +317,18 @@ NEEDS_PEOPLE = pytest.mark.skipif(
 @pytest.mark.slow
 @LONG
 @pytest.mark.parametrize("has_people", [False, pytest.param(True, marks=NEEDS_PEOPLE)])
-def test_mini_runs_whole_in_small_sizes_from_corpus_to_preference_training(has_people: bool, tmp_path: Path) -> None:
+def test_mini_runs_whole_in_small_sizes(has_people: bool, tmp_path: Path) -> None:
     """All stages with a few steps."""
     recipes, work = copy_small(tmp_path / "small"), tmp_path / "work"
     people = [copy_people(SHARED_PEOPLE, tmp_path / "people")] if has_people else []
     run_recipe("mini/run.sh", work, {"LIMIT": "4"}, recipes, *people)
     assert (work / "evaluation" / "results.md").stat().st_size > 100
-    if not has_people:
-        run_recipe("mini/preference.sh", work, None, recipes)
-        assert (work / "mini-preference" / "bundle.json").is_file()
 
 
 @pytest.mark.timeout(BUDGET_MINUTES * 60)
 @pytest.mark.slow
 @LONG
-def test_preference_training_on_the_best_and_worst_takes_runs_whole_in_small_sizes(tmp_path: Path) -> None:
+def test_preference_training_of_mini_runs_whole_in_small_sizes(tmp_path: Path) -> None:
     """The packaged model takes the place of a trained one: takes of an untrained model are all equally bad."""
     recipes, work = copy_small(tmp_path / "small"), tmp_path / "work"
     work.mkdir()
@@ -339,8 +336,8 @@ def test_preference_training_on_the_best_and_worst_takes_runs_whole_in_small_siz
     corpus = ["prepare", "synthetic", "--config", str(recipes / "mini" / "synthetic.toml")]
     texts = ["--sentences", f"{recipes / 'mini' / 'text' / 'english.txt.gz'}:1"]
     subprocess.run(["marstts", *corpus, *texts, "--output", str(work / "synthetic")], check=True, timeout=600)
-    run_recipe("mini/preference.sh", work, {"SCHEME": "best_vs_worst"}, recipes)
-    assert (work / "mini-preference-best_vs_worst" / "bundle.json").is_file()
+    run_recipe("mini/preference.sh", work, None, recipes)
+    assert (work / "mini-preference" / "bundle.json").is_file()
 
 
 HANGING = """

@@ -1,35 +1,35 @@
 #!/usr/bin/env bash
 # Preference training of mini with the synthetic corpus. An interrupted run resumes.
-# Usage: recipes/mini/preference.sh WORK_FOLDER     (that of run.sh, with the corpus and the model; about a quarter of an
-# hour on two cores, twice that with guidance; pip install '.[train,eval]')
-# METRICS are those of the evaluation (default). SCHEME=best_vs_worst recipes/mini/preference.sh WORK_FOLDER pairs the same
-# takes with one another.
+# Usage: recipes/mini/preference.sh WORK_FOLDER     (that of run.sh, with the corpus and the model; about an hour of two
+# cores; pip install '.[train,eval]')
+# With people in WORK_FOLDER (run.sh with PEOPLE_FOLDER), their recordings lend the voices, else the synthetic ones.
+# METRICS are those of the evaluation (default).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=${1:?usage: recipes/mini/preference.sh WORK_FOLDER}
-pairs=pairs${SCHEME:+_$SCHEME}
 cores=$(nproc)  # before the next line, which nproc would obey
 export OMP_NUM_THREADS=1
-manifest=$work/synthetic/utterances.jsonl
+manifest=$work/people/utterances.jsonl
+[ -f "$manifest" ] || manifest=$work/synthetic/utterances.jsonl
 model=$work/mini
 stage=$work/preference
-trained=$work/mini-preference${SCHEME:+-$SCHEME}
+trained=$work/mini-preference
 
-echo "1. Mine: the model clones recordings, and then clones its output."
+echo "1. Mine: the model speaks sentences in the voices of recordings, four times each."
 marstts preference mine "$model" --references "$manifest" --texts "$here/text/modern.tsv.gz" \
     --config "$here/mine.toml" --output "$stage/mined" --workers "$cores"
 
-echo "2. Pairs: metrics score the takes; the worst are paired with the recordings, or with better takes."
-marstts preference pairs "$stage/mined" --config "$here/$pairs.toml" --output "$stage/$pairs.jsonl" \
+echo "2. Pairs: a recognizer scores the takes; worse ones are paired with better ones of the same sentence."
+marstts preference pairs "$stage/mined" --config "$here/pairs.toml" --output "$stage/pairs.jsonl" \
     --workers "$cores"
 
 echo "3. Train: the model is trained on the pairs, and is validated on held-out speakers."
 marstts evaluate testset "$manifest" --speakers 8 --sentences 40 --output "$stage/validation.jsonl"
-torchrun --nproc-per-node "$cores" --no-python marstts preference train "$model" --pairs "$stage/$pairs.jsonl" \
-    --held-out "$stage/validation.jsonl" --config "$here/preference.toml" --output "$stage/run-$pairs" --threads 1
+torchrun --nproc-per-node "$cores" --no-python marstts preference train "$model" --pairs "$stage/pairs.jsonl" \
+    --held-out "$stage/validation.jsonl" --config "$here/preference.toml" --output "$stage/run" --threads 1
 
 echo "4. Export: the best weights become a bundle."
-marstts export "$stage/run-$pairs" --template "$model" --name "$(basename "$trained")" --output "$trained"
+marstts export "$stage/run" --template "$model" --name "$(basename "$trained")" --output "$trained"
 
 echo "5. Evaluate: both models speak 200 other sentences with the same seeds."
 marstts evaluate testset "$manifest" --speakers 8 --sentences 200 --style any --exclude "$stage/validation.jsonl" \

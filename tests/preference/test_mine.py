@@ -121,6 +121,15 @@ def test_another_model_configuration_or_text_needs_another_folder(mined, toy_bun
         again(mined, toy_bundle, corpus, tmp_path / "out")
 
 
+def test_without_cycles_forward_takes_are_the_same(mined, toy_bundle, corpus, tmp_path):
+    again(mined, toy_bundle, corpus, tmp_path / "out", settings=config(cycle=False))
+    for path in sorted((mined / "out").glob("takes-*.jsonl")):
+        for whole, half in zip(read_takes(path), read_takes(tmp_path / "out" / path.name), strict=True):
+            assert half.cycle is None and half.error == whole.error
+            for one, other in zip(whole.forward.codes, half.forward.codes, strict=True):
+                np.testing.assert_array_equal(one, other)
+
+
 def test_mining_goes_on_when_the_model_card_has_changed(mined, toy_bundle, corpus, tmp_path):
     shutil.copytree(mined / "out", tmp_path / "out")
     bundle = shutil.copytree(toy_bundle, tmp_path / "bundle")

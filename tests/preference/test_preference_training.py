@@ -165,7 +165,7 @@ def test_training_keeps_the_best_checkpoint_and_resumes(toy_bundle, pairs, tests
     assert state == {"step": best.step}
     assert trained_model(tmp_path / "whole").config == models.load_for_training(toy_bundle).config
     log = [json.loads(line) for line in (tmp_path / "whole" / "log.jsonl").read_text().splitlines()]
-    assert {"chosen_nll", "odds_ratio_loss", "margin", "preference_accuracy", "flux"} <= log[0].keys()
+    assert {"chosen_nll", "preference_loss", "margin", "preference_accuracy", "flux"} <= log[0].keys()
 
     train(
         toy_bundle,

@@ -162,17 +162,22 @@ def test_best_against_worst_compares_takes_of_the_same_words():
     assert rejected(takes, scheme="best_vs_worst", min_margin=0.99) == []
 
 
-def test_both_sides_scores_a_take_by_its_cycle_too():
+def test_forward_takes_of_a_text_are_paired_better_with_worse():
     takes = [
-        scored(take("a1", "a"), 0.1, 3.0, (0.6, 3.0)), scored(take("a2", "a"), 0.9, 1.0, (0.5, 3.0)),
-        scored(take("b1", "b"), 0.2, 3.0, (0.3, 3.0)), scored(take("b2", "b", text="other"), 0.9, 1.0, (0.9, 1.0)),
+        scored(take("a1", "a"), 0.9, 3.0, (0.3, 3.0)), scored(take("a2", "a"), 0.1, 3.0, (0.5, 3.0)),
+        scored(take("a3", "a"), 0.1, 3.0, (0.9, 3.0)), scored(take("a4", "a"), 0.1, 3.0, (0.9, 3.0)),
+        scored(take("b1", "b", text="other"), 0.2, 3.0, (0.0, 3.0)),
     ]  # fmt: skip
-    config = RankConfig(scheme=Scheme.BOTH_SIDES, rejected_fraction=1.0)
-    [(worst, best)] = choose_pairs(rank_takes(takes, config), config)
-    assert (worst.take.id, best.take.id) == ("a2", "a1")
-    pair = as_pair(worst, best, config.scheme, MADE_BY)
+    config = RankConfig(scheme=Scheme.FORWARD_TAKES, rejected_fraction=1.0, mos_weight=0.0)
+    pairs = choose_pairs(rank_takes(takes, config), config)
+    found = {(worse.take.id, better.take.id) for worse, better in pairs}
+    assert found == {("a3", "a1"), ("a4", "a1"), ("a3", "a2"), ("a4", "a2"), ("a2", "a1")}
+    assert {worse.take.id for worse, _ in pairs[:4]} == {"a3", "a4"}  # the worst first
+    pair = as_pair(*next(pair for pair in pairs if pair[0].take.id == "a2"), config.scheme, MADE_BY)
     assert (pair.line.text, pair.line.rejected.source, pair.line.rejected.cer) == ("hello", "forward a2", 0.5)
     assert pair.embeddings["identity"].tolist() == [1.0] * 5
+    strict = config.model_copy(update={"chosen_max_cer": 0.4})
+    assert {better.take.id for _, better in choose_pairs(rank_takes(takes, strict), strict)} == {"a1"}
 
 
 # ---- from a folder of takes
@@ -232,7 +237,7 @@ def test_takes_are_scored_once(copy_of_mined: Path, quick_metrics):
     for changes, expected in (
         ({}, shards),
         ({"cer_weight": 0.5}, []),
-        ({"scheme": "both_sides", "rejected_fraction": 1}, shards),  # scores both halves
+        ({"scheme": "forward_takes", "rejected_fraction": 1}, shards),  # scores the other half
     ):
         executor = CountingExecutor()
         make(copy_of_mined, executor, **changes)

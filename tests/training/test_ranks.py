@@ -112,7 +112,7 @@ def test_two_processes_train_on_pairs_as_one(tmp_path, torchrun):
     preference(tmp_path / "one")
     torchrun(2, "preference", tmp_path / "two")
     same_as(tmp_path / "two", tmp_path / "one", step=4)
-    names = ("loss", "chosen_nll", "odds_ratio_loss", "margin", "preference_accuracy", "grad_norm")
+    names = ("loss", "chosen_nll", "preference_loss", "margin", "preference_accuracy", "grad_norm")
     ours, theirs = (
         [[line[name] for name in names] for line in read_log(tmp_path / run) if line["split"] == "train"]
         for run in ("two", "one")

@@ -87,6 +87,9 @@ class MineConfig(Config):
     max_characters: int = Field(100, gt=0)
     """Longer texts are left out."""
 
+    cycle: bool = True
+    """False: forward takes alone, all that the scheme `forward_takes` needs, in half of the time."""
+
     deep_clone: bool = False
     """Both halves continue from a prefix (recording and transcript); else they have the voice's embeddings only."""
 
@@ -154,7 +157,7 @@ def mine(
 def open_generator(model: str, config: MineConfig) -> CycleGenerator:
     """The generator of a worker, by a packaged model's name or a bundle's folder."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    return CycleGenerator(load(model), deep_clone=config.deep_clone, top_p=config.top_p)
+    return CycleGenerator(load(model), cycle=config.cycle, deep_clone=config.deep_clone, top_p=config.top_p)
 
 
 def generate_shard(shard: MiningShard, generator: CycleGenerator) -> Path:
@@ -324,8 +327,10 @@ def clone_any(synthesizer: Synthesizer, reference: Path | Waveform, transcript: 
 class CycleGenerator:
     """Generates cycles with a model, many in a batch."""
 
-    def __init__(self, synthesizer: Synthesizer, *, deep_clone: bool = False, top_p: float | None = None) -> None:
-        self.synthesizer, self.deep_clone = synthesizer, deep_clone
+    def __init__(
+        self, synthesizer: Synthesizer, *, cycle: bool = True, deep_clone: bool = False, top_p: float | None = None
+    ) -> None:
+        self.synthesizer, self.cycle, self.deep_clone = synthesizer, cycle, deep_clone
         self.top_p = synthesizer.sampling.top_p if top_p is None else top_p
 
     def write(self, plans: Sequence[PlannedTake], path: Path) -> None:
@@ -337,7 +342,7 @@ class CycleGenerator:
         write_takes(takes, path, self.synthesizer.codec.spec.patch_layout, sizes)
 
     def generate_cycles(self, plans: Sequence[PlannedTake]) -> list[MinedTake]:
-        """Both halves of every cycle; errors are kept in the take."""
+        """Both halves of every cycle, or the first alone; errors are kept in the take."""
         errors: dict[str, str] = {}
         ground_truths = {plan.id: self.encode_ground_truth(plan, errors) for plan in plans}
         voices = {plan: self.clone(plan, plan.audio, plan.transcript, errors) for plan in plans}
@@ -345,6 +350,7 @@ class CycleGenerator:
         cloned = {
             plan: None if (one := forward.get(plan.id)) is None else self.clone_output(plan, voice, one, errors)
             for plan, voice in voices.items()
+            if self.cycle
         }
         cycle = self.generate_half(Half.CYCLE, cloned)
         return [

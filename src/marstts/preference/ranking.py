@@ -3,8 +3,8 @@
 Upstream: `scoring`.  Downstream: `pairs`, which writes the pairs.
 MARS6 (arXiv:2501.05787): the worst cyclic takes, by recognizer and MOS predictor, are rejected, and the recordings
 chosen (`Scheme.GROUND_TRUTH_VS_WORST`).
-Deviations: thresholds keep good takes from being rejected only because some take must be the worst; `both_sides`
-follows RIO (arXiv:2407.02243), which has no paired prompts, as far as pairs allow.
+Deviations: thresholds keep good takes from being rejected only because some take must be the worst; two schemes pair
+takes with one another.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,9 @@ class Scheme(str, Enum):
     GROUND_TRUTH_VS_WORST = "ground_truth_vs_worst"
     """The paper's: the worst cyclic takes, against the recordings of the same words."""
 
-    BOTH_SIDES = "both_sides"
-    """The best against the worst of all forward takes of one text in one voice; a take is scored by itself and by the
-    cycle that continues it. Needs several takes per text."""
+    FORWARD_TAKES = "forward_takes"
+    """Every better against every worse one of all forward takes of one text in one voice. Needs several takes per text,
+    and no cycles."""
 
     BEST_VS_WORST = "best_vs_worst"
     """The best against the worst of all cyclic takes of one recording's words, in the voice of the worst."""
@@ -124,8 +125,8 @@ class RankConfig(Config):
 
     @property
     def plan(self) -> ScoringPlan:
-        """The metrics to compute, and for which halves."""
-        return ScoringPlan(self.recognizer, self.mos_predictor, self.metrics, scored_halves(self.scheme))
+        """The metrics to compute, and for which half."""
+        return ScoringPlan(self.recognizer, self.mos_predictor, self.metrics, half_of(self.scheme))
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,15 +144,13 @@ def rank_takes(takes: Sequence[tuple[MinedTake, ScoredTake]], config: RankConfig
     weights = {metric: weight for metric, weight in config.weights.items() if weight}
     if not weights:
         raise ConfigError("the weights of all metrics are 0, so there is nothing to rank by")
-    halves = scored_halves(config.scheme)
-    complete = [(take, line) for take, line in takes if all(getattr(line, half.value) is not None for half in halves)]
+    half = half_of(config.scheme).value
+    complete = [(take, line) for take, line in takes if getattr(line, half) is not None]
+    scores: list[Score] = [getattr(line, half) for _, line in complete]
     rank_scores = np.zeros(len(complete))
-    for half in halves:
-        scores: list[Score] = [getattr(line, half.value) for _, line in complete]
-        for metric, weight in weights.items():
-            sign = 1 if metric.higher_is_worse else -1
-            rank_scores += weight * percentiles([sign * score.on(metric) for score in scores])
-    rank_scores /= sum(weights.values()) * len(halves)
+    for metric, weight in weights.items():
+        sign = 1 if metric.higher_is_worse else -1
+        rank_scores += weight / sum(weights.values()) * percentiles([sign * score.on(metric) for score in scores])
     ranked = [RankedTake(take, line, float(value)) for (take, line), value in zip(complete, rank_scores, strict=True)]
     return sorted(ranked, key=lambda one: (-one.rank_score, hash_order(one.take.id)))
 
@@ -175,7 +174,7 @@ def choose_pairs(ranked: Sequence[RankedTake], config: RankConfig) -> list[Sides
     if config.scheme is Scheme.GROUND_TRUTH_VS_WORST:
         candidates = [(one, None) for one in ranked if len(one.take.ground_truth[0])]
     else:
-        candidates = best_and_worst(ranked, config)
+        candidates = better_and_worse(ranked, config)
     count = math.ceil(config.rejected_fraction * len(candidates))
     pairs: list[Sides] = []
     of_speaker: Counter[str] = Counter()
@@ -189,31 +188,34 @@ def choose_pairs(ranked: Sequence[RankedTake], config: RankConfig) -> list[Sides
     return pairs
 
 
-def best_and_worst(ranked: Sequence[RankedTake], config: RankConfig) -> list[Sides]:
-    """The worst and the best take of every group with the same words and recording, if they differ enough."""
+def better_and_worse(ranked: Sequence[RankedTake], config: RankConfig) -> list[Sides]:
+    """Pairs of takes of the same words and recording that differ enough: all, or the worst and the best of each group.
+
+    The rejected sides are in the order of `ranked`.
+    """
+    takes_all = config.scheme is Scheme.FORWARD_TAKES
     groups: dict[tuple[str, str], list[RankedTake]] = defaultdict(list)
     for one in ranked:
         plan = one.take.plan
-        text = plan.text if config.scheme is Scheme.BOTH_SIDES else ""
-        groups[plan.reference, text].append(one)
-    pairs = [(group[0], group[-1]) for group in groups.values()]
+        groups[plan.reference, plan.text if takes_all else ""].append(one)
+    order = {id(one): number for number, one in enumerate(ranked)}
+    pairs = [
+        pair
+        for group in groups.values()
+        for pair in (combinations(group, 2) if takes_all else [(group[0], group[-1])])
+    ]
     return [
-        (worst, best)
-        for worst, best in pairs
-        if worst.rank_score > best.rank_score
-        and worst.rank_score - best.rank_score >= config.min_margin
-        and may_be_chosen(best, config)
+        (worse, better)
+        for worse, better in sorted(pairs, key=lambda pair: order[id(pair[0])])
+        if worse.rank_score > better.rank_score
+        and worse.rank_score - better.rank_score >= config.min_margin
+        and may_be_chosen(better, config)
     ]
 
 
-def scored_halves(scheme: Scheme) -> tuple[Half, ...]:
-    """The halves of a cycle that the scheme scores."""
-    return (Half.FORWARD, Half.CYCLE) if scheme is Scheme.BOTH_SIDES else (Half.CYCLE,)
-
-
 def half_of(scheme: Scheme) -> Half:
-    """The half of a cycle that is a side of a pair."""
-    return Half.FORWARD if scheme is Scheme.BOTH_SIDES else Half.CYCLE
+    """The half of a cycle that is scored, and is a side of a pair."""
+    return Half.FORWARD if scheme is Scheme.FORWARD_TAKES else Half.CYCLE
 
 
 def score_of(one: RankedTake, scheme: Scheme) -> Score:

@@ -98,12 +98,12 @@ class ScoredTake(Config):
 
 @dataclass(frozen=True)
 class ScoringPlan:
-    """The metrics to compute, and for which halves."""
+    """The metrics to compute, and for which half."""
 
     recognizer: str
     mos_predictor: str
     metrics: tuple[Metric, ...]
-    halves: tuple[Half, ...]
+    half: Half
 
     @property
     def names(self) -> dict[str, str]:
@@ -233,14 +233,13 @@ def begin_scores(folder: Path, names: dict[str, str]) -> None:
 
 
 def is_scored(shard: ScoringShard) -> bool:
-    """Return True where every half in the plan has its scores."""
+    """Return True where the half in the plan has its scores."""
     takes, plan = read_takes(shard.takes), shard.plan
     before = lines_before(shard, takes)
     return bool(before) and all(
-        (score := getattr(before[take.id], half.value)) is not None and getattr(score, metric.value) is not None
+        (score := getattr(before[take.id], plan.half.value)) is not None and getattr(score, metric.value) is not None
         for take in takes
-        for half in plan.halves
-        if take.half(half) is not None
+        if take.half(plan.half) is not None
         for metric in plan.metrics
     )
 
@@ -282,7 +281,7 @@ def score_half(
 ) -> Score | None:
     """The score of one half; None where it was not generated, or never scored. DataError unless it is finite."""
     generated = take.half(half)
-    if generated is None or half not in plan.halves:
+    if generated is None or half is not plan.half:
         return before
     score = models.score(text_of(take, half), generated, before or Score())
     for metric in plan.metrics:

@@ -216,7 +216,7 @@ class Validator:
 def check_validation(config: ValidationConfig) -> None:
     """ConfigError or MissingExtraError where the metrics cannot be computed: before any model is loaded."""
     metrics = (Metric.CER, Metric.MINIMAL_PAIR_ERROR, Metric.ALIGNMENT_NLL)
-    check_tools(ScoringPlan(config.recognizer, "dnsmos", metrics, (Half.CYCLE,)))
+    check_tools(ScoringPlan(config.recognizer, "dnsmos", metrics, Half.CYCLE))
 
 
 def summarize(step: int, takes: Sequence[TakeResult]) -> ValidationResult:

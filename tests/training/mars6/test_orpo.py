@@ -25,6 +25,7 @@ from marstts.training.loop import run
 from marstts.training.mars6.orpo import (
     OrpoTask,
     PairCollator,
+    dpo_loss,
     mean_log_probabilities,
     open_orpo_run,
     orpo_loss,
@@ -208,6 +209,33 @@ def test_the_initial_model_is_left_as_it_was():
     before = {name: value.clone() for name, value in base.state_dict().items()}
     OrpoTask(config(), PAIRS, base, TOKENIZER, quality=QUALITY).train_step(0)
     assert all(torch.equal(value, before[name]) for name, value in base.state_dict().items())
+
+
+def test_the_loss_of_dpo_equals_the_one_written_out():
+    rng = np.random.default_rng(1)
+    chosen, rejected, first, second = -rng.uniform(0.05, 6, (4, 5))
+    beta, weight = 2.5, 0.3
+    sides = [torch.tensor(values) for values in (chosen, rejected, first, second)]
+    loss = dpo_loss(sides[0], sides[1], (sides[2], sides[3]), beta, weight)
+    margins = (chosen - first) - (rejected - second)
+    by_hand = np.mean(np.log(1 + np.exp(-beta * margins)))
+    assert loss.preference_loss.item() == pytest.approx(by_hand, abs=1e-9)
+    assert loss.total.item() == pytest.approx(by_hand - weight * chosen.mean(), abs=1e-9)
+    assert loss.margin.item() == pytest.approx(margins.mean(), abs=1e-9)
+
+
+def test_dpo_begins_at_the_initial_model_and_moves_the_chosen_sides_ahead_of_it():
+    learner = task(config(dpo_beta=20.0, likelihood_weight=0.1))
+    first, *_, last = [learner.train_step(step) for step in range(8)]
+    assert float(first["margin"]) == pytest.approx(0.0, abs=1e-6)
+    assert float(first["preference_loss"]) == pytest.approx(math.log(2), abs=1e-5)
+    assert float(last["margin"]) > 0.01 and float(last["preference_loss"]) < math.log(2)
+
+
+def test_without_likelihood_only_the_preference_counts():
+    chosen, rejected = torch.tensor([-1.0, -2.0]), torch.tensor([-1.5, -1.0])
+    loss = orpo_loss(chosen, rejected, 0.5, likelihood_weight=0.0)
+    assert loss.total.item() == pytest.approx(0.5 * loss.preference_loss.item())
 
 
 def test_batches_go_through_all_pairs_epoch_by_epoch():

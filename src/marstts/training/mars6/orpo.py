@@ -5,7 +5,7 @@ know it; a function that validates the model (`ValidateModel`), since this modul
 MARS6 (arXiv:2501.05787), Sec. III-D and IV-A, with odds-ratio preference optimization (ORPO, arXiv:2403.07691) and
 equation 1.  Deviations: log-probabilities are means over all seven positions of all patches, so that a long take is not
 improbable for its length; a truncated take has no end of speech to score; a take that was generated with
-classifier-free guidance is scored without it.
+classifier-free guidance is scored without it; DPO (arXiv:2305.18290) may replace ORPO.
 Shapes: B pairs · R = 2B rows, the chosen sides first · S text tokens · T patches, prefix included · P positions ·
 N scored patches.
 """
@@ -65,6 +65,13 @@ class OrpoConfig(Config):
     orpo_lambda: Weight = 0.2
     """λ: weight of the odds-ratio loss next to the likelihood of the chosen side; 0 = plain fine-tuning on it."""
 
+    dpo_beta: Weight = 0.0
+    """β of DPO (arXiv:2305.18290), whose reference is the initial model, in place of the odds-ratio loss, on mean
+    log-probabilities of a token; 0 = ORPO, as in the paper."""
+
+    likelihood_weight: Weight = 1.0
+    """Weight of the likelihood of the chosen side."""
+
     flux: FluxConfig = FluxConfig(beta=0.1)
     """Flux loss of the chosen side (equation 1); its `beta` is its weight."""
 
@@ -100,18 +107,18 @@ class PairBatch(TrainingBatch):
 
 
 @dataclass(frozen=True)
-class OrpoLoss:
+class PreferenceLoss:
     """The preference loss and its parts; scalars."""
 
     total: Tensor
     chosen_nll: Tensor
     """Mean negative log-probability of a chosen token, in nats."""
 
-    odds_ratio_loss: Tensor
-    """-log sigmoid of the log odds ratio: ln 2 where both sides are equally likely."""
+    preference_loss: Tensor
+    """-log sigmoid of the margin (with DPO, of β times it): ln 2 where both sides are equally likely."""
 
     margin: Tensor
-    """The log odds ratio."""
+    """ORPO: the log odds ratio. DPO: how much more the chosen side has gained on the initial model, in nats a token."""
 
     preference_accuracy: Tensor
     """Ratio of pairs whose chosen side is more likely than the rejected one."""
@@ -138,13 +145,34 @@ def log_odds(log_probabilities: Tensor) -> Tensor:
     return log_probabilities - torch.log(-torch.expm1(log_probabilities))
 
 
-def orpo_loss(chosen: Tensor, rejected: Tensor, orpo_lambda: float) -> OrpoLoss:
+def orpo_loss(
+    chosen: Tensor, rejected: Tensor, orpo_lambda: float, likelihood_weight: float = 1.0
+) -> PreferenceLoss:
     """chosen, rejected (B,) mean log-probabilities of both sides of B pairs. arXiv:2403.07691, equations 4 to 7."""
     margin = log_odds(chosen) - log_odds(rejected)
-    chosen_nll, odds_ratio_loss = -chosen.mean(), -F.logsigmoid(margin).mean()
-    accuracy = (chosen > rejected).to(chosen.dtype).mean()
-    total = chosen_nll + orpo_lambda * odds_ratio_loss
-    return OrpoLoss(total, chosen_nll, odds_ratio_loss, margin.mean(), accuracy)
+    preference = -F.logsigmoid(margin).mean()
+    nll = -chosen.mean()
+    total = likelihood_weight * nll + orpo_lambda * preference
+    return PreferenceLoss(total, nll, preference, margin.mean(), share_preferred(chosen, rejected))
+
+
+def dpo_loss(
+    chosen: Tensor, rejected: Tensor, reference: tuple[Tensor, Tensor], beta: float, likelihood_weight: float
+) -> PreferenceLoss:
+    """chosen, rejected (B,) and those of the initial model, mean log-probabilities. arXiv:2305.18290, equation 7.
+
+    Deviations: means over a take's tokens instead of sums; the likelihood of the chosen side is added.
+    """
+    margin = (chosen - reference[0]) - (rejected - reference[1])
+    preference = -F.logsigmoid(beta * margin).mean()
+    nll = -chosen.mean()
+    total = likelihood_weight * nll + preference
+    return PreferenceLoss(total, nll, preference, margin.mean(), share_preferred(chosen, rejected))
+
+
+def share_preferred(chosen: Tensor, rejected: Tensor) -> Tensor:
+    """The ratio of pairs whose chosen side is more likely."""
+    return (chosen > rejected).to(chosen.dtype).mean()
 
 
 class PairCollator:
@@ -217,6 +245,7 @@ class OrpoTask:
         self.device = pick_device(config.device)
         self.model = make_ema(base).requires_grad_(True).to(self.device).train()
         self.ema = make_ema(self.model)
+        self.initial = make_ema(self.model) if config.dpo_beta else self.model
         self.modules: dict[str, nn.Module] = {MODEL: self.model, EMA: self.ema}
         self.optimizer = make_optimizer(self.model, config.optimizer)
         self.optimizers: dict[str, torch.optim.Optimizer] = {"model": self.optimizer}
@@ -249,18 +278,29 @@ class OrpoTask:
         parts = {**vars(loss), "loss": loss.total + flux, "flux": flux}
         return {name: value.detach() * weight for name, value in parts.items() if name != "total"}
 
-    def losses(self, model: Callable[..., Any], batch: PairBatch) -> tuple[OrpoLoss, Tensor]:
+    def losses(self, model: Callable[..., Any], batch: PairBatch) -> tuple[PreferenceLoss, Tensor]:
         """The preference loss of a batch, and the flux loss of its chosen sides."""
-        config = self.model.config
-        with autocast(self.device.type, self.config.precision):
-            logits, scored = teacher_forced(model, batch)
-        token_values = token_log_probabilities(logits, batch.patches[scored], config)
-        chosen, rejected = mean_log_probabilities(token_values, scored).chunk(2)
+        config = self.config
+        (chosen, rejected), logits, scored = self.log_probabilities(model, batch)
         half = len(chosen)
         count = int(scored[:half].sum())
-        previous = previous_codes(batch.patches[:half], scored[:half], config)
-        flux = flux_loss(logits[0][:count], previous, self.config.flux)
-        return orpo_loss(chosen, rejected, self.config.orpo_lambda), flux
+        previous = previous_codes(batch.patches[:half], scored[:half], self.model.config)
+        flux = flux_loss(logits[:count], previous, config.flux)
+        if not config.dpo_beta:
+            return orpo_loss(chosen, rejected, config.orpo_lambda, config.likelihood_weight), flux
+        with torch.no_grad():
+            reference = self.log_probabilities(self.initial, batch)[0]
+        return dpo_loss(chosen, rejected, reference, config.dpo_beta, config.likelihood_weight), flux
+
+    def log_probabilities(
+        self, model: Callable[..., Any], batch: PairBatch
+    ) -> tuple[tuple[Tensor, Tensor], Tensor, Tensor]:
+        """Mean log-probabilities of both sides (B,), coarse logits (N, layout[0], C + 1), and scored (R, T)."""
+        with autocast(self.device.type, self.config.precision):
+            logits, scored = teacher_forced(model, batch)
+        token_values = token_log_probabilities(logits, batch.patches[scored], self.model.config)
+        chosen, rejected = mean_log_probabilities(token_values, scored).chunk(2)
+        return (chosen, rejected), logits[0], scored
 
     @torch.no_grad()
     def validate(self, step: int, writer: Any) -> dict[str, float]:
