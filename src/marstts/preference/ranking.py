@@ -200,9 +200,7 @@ def better_and_worse(ranked: Sequence[RankedTake], config: RankConfig) -> list[S
         groups[plan.reference, plan.text if takes_all else ""].append(one)
     order = {id(one): number for number, one in enumerate(ranked)}
     pairs = [
-        pair
-        for group in groups.values()
-        for pair in (combinations(group, 2) if takes_all else [(group[0], group[-1])])
+        pair for group in groups.values() for pair in (combinations(group, 2) if takes_all else [(group[0], group[-1])])
     ]
     return [
         (worse, better)

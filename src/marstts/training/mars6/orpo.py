@@ -145,9 +145,7 @@ def log_odds(log_probabilities: Tensor) -> Tensor:
     return log_probabilities - torch.log(-torch.expm1(log_probabilities))
 
 
-def orpo_loss(
-    chosen: Tensor, rejected: Tensor, orpo_lambda: float, likelihood_weight: float = 1.0
-) -> PreferenceLoss:
+def orpo_loss(chosen: Tensor, rejected: Tensor, orpo_lambda: float, likelihood_weight: float = 1.0) -> PreferenceLoss:
     """chosen, rejected (B,) mean log-probabilities of both sides of B pairs. arXiv:2403.07691, equations 4 to 7."""
     margin = log_odds(chosen) - log_odds(rejected)
     preference = -F.logsigmoid(margin).mean()
