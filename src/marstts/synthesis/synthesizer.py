@@ -92,9 +92,18 @@ class Synthesizer(ModelSession):
         See `synthesis.clone.clone` for the requirements on a reference.
         """
         if isinstance(reference, list) and sample_rate is None:
-            texts = [transcript, *[None] * (len(reference) - 1)]
-            given = {"name": name, "consent": consent, "keep_reference": keep_reference}
-            return average_voice([self.clone(one, text, **given) for one, text in zip(reference, texts, strict=False)])
+            return average_voice(
+                [
+                    self.clone(
+                        one,
+                        None if number else transcript,
+                        name=name,
+                        consent=consent,
+                        keep_reference=keep_reference and not number,
+                    )
+                    for number, one in enumerate(reference)
+                ]
+            )
         return cloning.clone(
             as_reference(reference, sample_rate),
             transcript,
