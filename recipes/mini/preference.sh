@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Preference training of mini with the synthetic corpus. An interrupted run resumes.
+# Preference training of mini on its own takes, ranked by Whisper. An interrupted run resumes.
 # Usage: recipes/mini/preference.sh WORK_FOLDER     (that of run.sh, with the corpus and the model; about an hour of two
 # cores; pip install '.[train,eval]')
 # With people in WORK_FOLDER (run.sh with PEOPLE_FOLDER), their recordings lend the voices, else the synthetic ones.
