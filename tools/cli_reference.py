@@ -47,7 +47,6 @@ EXAMPLES = {
     "prepare f0": f"marstts prepare f0 {MANIFEST} --workers 2",
     "prepare folder": "marstts prepare folder --root recordings --output corpus --license CC0",
     "tokenize": f"marstts tokenize {MANIFEST} --output shards --codec codec --identity identity --style style",
-    "estimate": "marstts estimate --config recipes/mini/mars6.toml --hours 24",
     "train tokenizer": f"marstts train tokenizer {MANIFEST} --output tokenizer.json",
     "train codec": f"marstts train codec --config recipes/mini/codec.toml --data {MANIFEST} --output runs/codec",
     "train speaker": f"marstts train speaker --config recipes/mini/style.toml --data {MANIFEST} --output runs/style",

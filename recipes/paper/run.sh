@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # MARS6 as published, from five corpora to a bundle; preference.sh and evaluate.sh continue from there. An interrupted run
-# resumes. `marstts prepare list` names the corpora with sizes and licenses; `marstts estimate --gpus N` the cost of it all.
+# resumes. `marstts prepare list` names the corpora with sizes and licenses.
 #
 #   pip install '.[train,data,released]'
 #   recipes/paper/run.sh WORK_FOLDER [CORPORA_FOLDER]

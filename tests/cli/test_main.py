@@ -142,7 +142,6 @@ def test_every_command_prints_its_options_in_the_light_install():
 
 
 CALLS_THAT_NEED_AN_EXTRA = {
-    "estimate": "train",
     "train codec --config c.toml --data u.jsonl --output out": "train",
     "train mars6 --config c.toml --data shards --output out": "train",
     "train speaker --config c.toml --data u.jsonl --output out": "train",

@@ -94,14 +94,6 @@ def mars6(
         Path | None,
         typer.Option("--init-from", help="Run or bundle with the initial weights; its model may be smaller."),
     ] = None,
-    transfer_from: Annotated[
-        Path | None,
-        typer.Option(
-            "--transfer-from",
-            help="Shards of the same recordings, by the codec and the encoders that the --init-from model was "
-            "trained with.",
-        ),
-    ] = None,
     codec: Annotated[
         str | None, typer.Option(help="Codec of audio samples in TensorBoard: a folder, `snac`, or `toy:CODES`.")
     ] = None,
@@ -113,7 +105,6 @@ def mars6(
     import torch
 
     from marstts.codec.registry import open_codec
-    from marstts.data.corpus import load_corpus
     from marstts.training.checkpoint import latest
     from marstts.training.distributed import lock_run
     from marstts.training.loop import run
@@ -124,18 +115,15 @@ def mars6(
 
     if threads:
         torch.set_num_threads(threads)
-    check_data_folders([*data, *([] if transfer_from is None else [transfer_from])])
+    check_data_folders(data)
     check_shards(data)
-    if transfer_from is not None and init_from is None:
-        raise ConfigError("--transfer-from needs the model that was trained on those shards; add --init-from RUN")
     settings = stop_after(max_minutes, read_config(PretrainConfig, config))
     with lock_run(output):
         corpus = load_valid_corpus(data, output, max_corrupt)
         tokenizer = run_folder.open_run(output, settings, corpus, init_from)
         task = PretrainTask(settings, corpus, tokenizer, None if codec is None else open_codec(codec))
         if init_from is not None and latest(output) is None:
-            before = None if transfer_from is None else load_corpus(transfer_from)
-            run_folder.init_from(task, init_from, before, task.corpus)
+            run_folder.init_from(task, init_from)
         typer.echo(f"{len(corpus)} utterances, {corpus.seconds / 3600:.1f} h; {task.summary}")
         run(task, settings.loop, output)
 

@@ -42,9 +42,6 @@ class PretrainConfig(Config):
     A step is then trained on the same batches whatever the number of processes. 0 = one batch for each process.
     """
 
-    peak_tflops: float = Field(0.0, ge=0.0, le=1e9)
-    """Peak of one device in 10^12 operations a second, for `mfu` in the log; 0 = measured by a matrix product."""
-
     prefetch: bool = True
     """Collate the next batch on another thread during a step."""
 

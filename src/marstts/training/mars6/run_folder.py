@@ -20,7 +20,6 @@ from marstts.models import load_for_training
 from marstts.text.normalize import normalize
 from marstts.text.tokenizers.bpe import BPE
 from marstts.training.checkpoint import check_same_model, first_readable, latest, load_weights, preferred
-from marstts.training.mars6.codec_transfer import transfer_state
 from marstts.training.mars6.config import PretrainConfig, TrainedConfig
 
 CONFIG_FILE, TOKENIZER_FILE = "config.json", "tokenizer.json"
@@ -81,17 +80,15 @@ def spoken_text(text: str) -> str:
     return spoken
 
 
-def init_from(task: HasWeights, base: str | Path, before: Corpus | None = None, after: Corpus | None = None) -> None:
+def init_from(task: HasWeights, base: str | Path) -> None:
     """Set the weights to the EMA of another run, or to a bundle's (by folder or by a packaged model's name).
 
-    `before`: the corpus that the base was trained on, where the codec or the encoders of the corpus `after` are others
-    (`codec_transfer`). CheckpointError if the weights do not fit the configuration.
+    CheckpointError if the weights do not fit the configuration.
     """
     source = trained_model(Path(base)) if latest(Path(base)) else load_for_training(str(base))
-    state = source.state_dict() if before is None or after is None else transfer_state(source, before, after)
     for module in task.modules.values():
         try:
-            module.load_state_dict(state)
+            module.load_state_dict(source.state_dict())
         except RuntimeError as error:
             raise CheckpointError(f"{base}: its weights do not fit the configuration: {error}") from error
 

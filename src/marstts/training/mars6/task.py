@@ -43,7 +43,6 @@ from marstts.training.mars6.batches import Collator, Prefetcher, PretrainBatch, 
 from marstts.training.mars6.config import PretrainConfig
 from marstts.training.mars6.guidance_distillation import distillation_loss, guided_probs
 from marstts.training.mars6.run_folder import EMA, MODEL, TEACHER, spoken_text
-from marstts.training.mars6.throughput import TRAINING_PASSES, forward_flops, measured_peak
 from marstts.training.optim import learning_rate, make_ema, make_optimizer, optimizer_step, update_ema
 
 
@@ -101,7 +100,6 @@ class PretrainTask:
             compile_layers(self.model)
         self.forward = wrap_ddp(self.model, all_used=config.model.conditioning is Conditioning.TWO_SLOTS)
         self.resume_step, self.first_batch = 0, 0
-        self.peak = config.peak_tflops * 1e12 or measured_peak(self.device, config.precision)
         self.corpus = corpus
         self.seconds_per_patch = 1 / corpus.codec.patch_rate
         self.training_batch = self.training_batches()
@@ -174,11 +172,11 @@ class PretrainTask:
         lr = learning_rate(step, config.loop.steps, config.optimizer)
         norm = optimizer_step(self.optimizer, lr, config.optimizer.grad_clip_norm)
         update_ema(self.ema, self.model, step, config.optimizer.ema_decay)
-        size = {name: float(sums.pop(name)) for name in ("num_patches", "flops", "model_seconds")}
-        return {**sums, "grad_norm": norm, "learning_rate": lr, **self.throughput(**size)}
+        throughput = self.throughput(float(sums.pop("num_patches")))
+        return {**sums, "grad_norm": norm, "learning_rate": lr, "audio_seconds_per_second": throughput}
 
     def backward(self, step: int, share: Share, following: int | None = None) -> dict[str, float | Tensor]:
-        """Accumulate the gradient of a share of a batch; returns what to log, weighted alike, and what to measure.
+        """Accumulate the gradient of a share of a batch; returns what to log, weighted alike, and its `num_patches`.
 
         `following` is the number of the batch that will be needed next, if it is to be collated meanwhile.
         The weights of all shares of a step have the sum of the number of processes, over which DDP averages. Within a
@@ -195,7 +193,6 @@ class PretrainTask:
         fraction = float(on_cpu.patch_lengths.sum() / whole.patch_lengths.sum())
         weight = 0.0 if share.is_empty(len(whole.patches)) else fraction * world_size() / self.accumulation_batches
         is_guided = step < guidance.end_step and guidance.weight > 0
-        started = time.monotonic()
         output = self.losses(self.forward, batch, guidance.layers if is_guided else (), inputs)
         total, scores = output.total, output.named
         if is_guided:
@@ -209,14 +206,11 @@ class PretrainTask:
             )
             total, scores["attention_guidance"] = total + guidance.weight * loss, loss.detach()
         (total * weight).backward()
-        model_seconds = time.monotonic() - started
         scores |= attention_scores(output.cross_attention, batch.patch_lengths, guidance.heads)
         num_patches = int(on_cpu.patch_lengths.sum())
-        flops = TRAINING_PASSES * forward_flops(config.model, on_cpu.text_lengths, on_cpu.patch_lengths)
         padding = 1 - num_patches / on_cpu.patches[..., 0].numel()
-        size = {"num_patches": num_patches, "flops": flops, "model_seconds": model_seconds}
         logged: dict[str, float | Tensor] = {**scores, "padding": padding}
-        return {**{name: value * weight for name, value in logged.items()}, **size}
+        return {**{name: value * weight for name, value in logged.items()}, "num_patches": num_patches}
 
     def losses(
         self,
@@ -246,20 +240,11 @@ class PretrainTask:
                 flux = flux_loss(output.logits[0], previous, objective.flux)
         return LossOutput(loss, flux, distill_loss, output.cross_attention)
 
-    def throughput(self, num_patches: float, flops: float, model_seconds: float) -> dict[str, float]:
-        """Seconds of audio per second of training over all processes, and model FLOPs utilization (`mfu`).
-
-        On CPUs `data_and_overhead_fraction`, too: the fraction of the time outside of the forward and backward passes
-        (waiting for batches, optimizer, EMA, reports). A GPU returns from a pass before it is done, so there is none.
-        """
+    def throughput(self, num_patches: float) -> float:
+        """Seconds of audio per second since the last step, over all processes."""
         now, before = time.monotonic(), self.last_step_at
         self.last_step_at = now
-        rates = {
-            "audio_seconds_per_second": num_patches * self.seconds_per_patch * world_size() / (now - before),
-            "mfu": flops / (now - before) / self.peak,
-        }
-        on_cpu = self.device.type == "cpu"
-        return rates | ({"data_and_overhead_fraction": 1 - model_seconds / (now - before)} if on_cpu else {})
+        return num_patches * self.seconds_per_patch * world_size() / (now - before)
 
     @torch.no_grad()
     def validate(self, step: int, writer: Any) -> dict[str, float]:
