@@ -50,6 +50,19 @@ def test_a_word_that_was_not_said_has_no_time():
     assert [span.first_character for span in spans_of([1, 1, 1, 2, 3, 6, 6, 6, 8])] == [0, 8, 17]
 
 
+def test_a_word_without_attention_keeps_its_place_among_the_words_of_captions():
+    sentence = "Nobody, he said, came."
+    forms = [WrittenForm(sentence[a:b].strip(",."), a, b) for a, b in ((0, 7), (8, 10), (11, 16), (17, 22))]
+
+    def words(visited):
+        return words_of(sentence, forms, spans_of(visited), step_seconds=STEP, audible=(0.0, 1.0))
+
+    found = words([1, 1, 1, 2, 3, 6, 6, 6, 8])
+    assert [word.written for word in found] == ["Nobody", "he", "said", "came"]
+    assert found[2].start == found[2].end == found[3].start and found[2].confidence == 0
+    assert [word.written for word in words([1, 1, 1, 2, 3, 4, 4])] == ["Nobody", "he", "said"], "the end is missing"
+
+
 def test_several_spoken_words_share_the_time_of_their_written_form():
     sentence = "five dollars then"
     spans = spans_of([1, 1, 2, 2, 3, 4], sentence)

@@ -38,7 +38,7 @@ class Word:
     end: float
 
     confidence: float
-    """Mean attention to the word while it is said, 0 to 1; below 0.3 the times are doubtful."""
+    """Mean attention to the word while it is said, 0 to 1; below 0.3 the times are doubtful, at 0 so is the word."""
 
     def shifted(self, seconds: float) -> Word:
         """The word, `seconds` later."""
@@ -107,10 +107,11 @@ def words_of(
     step_seconds: float,
     audible: tuple[float, float],
 ) -> tuple[Word, ...]:
-    """The words of a take with times from its first audible sample; those that were not said are left out.
+    """The words of a take with times from its first audible sample, up to the last that was said.
 
-    `forms` may be empty: each word is written as it is spoken then. `audible`: seconds in which the take is audible,
-    from its first step. No word begins before it or ends after it.
+    A word before it that no step attends to is often said all the same ("a"): it lasts no time, where the next word
+    begins, with confidence 0. `forms` may be empty: each word is written as it is spoken then. `audible`: seconds in
+    which the take is audible, from its first step. No word begins before it or ends after it.
     """
     groups = forms or [
         WrittenForm(sentence[span.first_character : span.last_character], span.first_character, span.last_character)
@@ -121,19 +122,21 @@ def words_of(
     def seconds(steps: float) -> float:
         return round(min(max(steps * step_seconds - LAG_SECONDS, begin), end) - begin, 3)
 
-    words = []
+    words: list[Word] = []
+    unattended: list[WrittenForm] = []
     for form in groups:
         said = [span for span in spans if form.start <= span.first_character < form.end]
-        if said:
-            words.append(
-                Word(
-                    written=form.written,
-                    spoken=sentence[form.start : form.end],
-                    start=seconds(said[0].start),
-                    end=seconds(said[-1].end),
-                    confidence=round(float(np.mean([span.confidence for span in said])), 3),
-                )
-            )
+        if not said:
+            unattended.append(form)
+            continue
+        first, last = seconds(said[0].start), seconds(said[-1].end)
+        confidence = round(float(np.mean([span.confidence for span in said])), 3)
+        for one in unattended:
+            words.append(Word(written=one.written, spoken=sentence[one.start : one.end], start=first, end=first,
+                              confidence=0.0))  # fmt: skip
+        words.append(Word(written=form.written, spoken=sentence[form.start : form.end], start=first, end=last,
+                          confidence=confidence))  # fmt: skip
+        unattended.clear()
     return tuple(words)
 
 
