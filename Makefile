@@ -9,6 +9,7 @@ TEXT ?= Good morning. The rain has stopped, and we can go outside.
 REFERENCE ?= examples/reference.flac
 # LIMIT: a test that takes longer hangs, and its process is ended with a traceback.
 LIMIT ?= --timeout 300 --timeout-method thread
+SOURCES = src tests listening_test tools recipes docs
 WORKERS ?= --numprocesses auto --maxprocesses 8 --dist worksteal
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
@@ -27,11 +28,11 @@ $(VENV)/light: pyproject.toml
 	fi
 	touch $@
 
-$(VENV)/test: pyproject.toml constraints.txt
+$(VENV)/test: pyproject.toml listening_test/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(VENV)/bin/python -m pip install --quiet torch==2.13.0 --constraint constraints.txt
-	$(VENV)/bin/python -m pip install --quiet --editable . --group test --constraint constraints.txt
+	$(VENV)/bin/python -m pip install --quiet --editable . --editable listening_test --group test --constraint constraints.txt
 	touch $@
 
 $(VENV)/release: pyproject.toml
@@ -50,8 +51,8 @@ check-fast: lint
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(WORKERS) $(LIMIT) -m "not slow"
 
 lint:
-	$(VENV)/bin/ruff format --check src tests tools recipes docs
-	$(VENV)/bin/ruff check src tests tools recipes docs
+	$(VENV)/bin/ruff format --check $(SOURCES)
+	$(VENV)/bin/ruff check $(SOURCES)
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
@@ -75,5 +76,5 @@ lock:
 	$(VENV)/bin/python -m pip freeze --exclude-editable | grep -Ev '^(torch|triton|nvidia-|pip)' > constraints.txt
 
 format:
-	$(VENV)/bin/ruff format src tests tools recipes docs
-	$(VENV)/bin/ruff check --fix src tests tools recipes docs
+	$(VENV)/bin/ruff format $(SOURCES)
+	$(VENV)/bin/ruff check --fix $(SOURCES)

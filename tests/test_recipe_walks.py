@@ -20,8 +20,8 @@ from baseline_packages import PACKAGES, environment_of
 from forked_commands import KILL_BEFORE, ForkedCommands
 from marstts.data.mined_takes import read_takes
 from marstts.data.pairs import read_pairs
-from marstts.listening_test.config import read_listening_test
 from marstts.training.run_log import read_log
+from marstts_listening_test.config import read_listening_test
 from small_recipes import copy_tiny
 
 BUDGET_SECONDS = 600

@@ -71,9 +71,6 @@ EXAMPLES = {
     "evaluate speaker-encoder": f"marstts evaluate speaker-encoder {MANIFEST} --encoder identity",
     "evaluate metrics": "marstts evaluate metrics recordings --output runs/metric-sanity",
     "report": "marstts report runs/evaluation runs/theirs --output runs/report",
-    "listening-test serve": "marstts listening-test serve test.toml",
-    "listening-test analyze": "marstts listening-test analyze test.toml",
-    "listening-test ab": "marstts listening-test ab mini runs/my-voice/bundle",
 }
 """A command line for each command; tests/test_cli_reference.py parses each."""
 

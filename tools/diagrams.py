@@ -26,7 +26,6 @@ NOTES = {
     "preference": "takes, pairs, ORPO",
     "evaluation": "test sets, systems, tables",
     "benchmark": "speed and memory",
-    "listening_test": "browser page",
     "server": "HTTP base",
     "metrics": "WER, SIM, MOS predictors",
     "synthesis": "text + voice → speech",

@@ -2,7 +2,7 @@
 # The evaluation of MARS6 as published (Sec. V), after preference.sh: EARS; Whisper, an x-vector and UTMOS; three baselines, the
 # ablations, Figure 2, and a folder for the listening test. An interrupted run resumes.
 #
-#   pip install '.[released,eval,eval-models,listening-test]'
+#   pip install '.[released,eval,eval-models]' ./listening_test
 #   recipes/paper/evaluate.sh WORK_FOLDER [EARS_FOLDER]
 #
 # EARS_FOLDER holds p001 … p107 and transcripts.json (`marstts prepare ears --help`). Each baseline needs an environment with its
@@ -68,5 +68,5 @@ mkdir -p "$output/listening"
         done
     done
 } > "$output/listening/test.toml"
-echo "marstts listening-test serve $output/listening/test.toml      # prints the address of the page; Ctrl-C ends it"
-echo "marstts listening-test analyze $output/listening/test.toml    # naturalness and similarity, with intervals"
+echo "marstts-listening-test serve $output/listening/test.toml      # prints the address of the page; Ctrl-C ends it"
+echo "marstts-listening-test analyze $output/listening/test.toml    # naturalness and similarity, with intervals"

@@ -152,7 +152,6 @@ CALLS_THAT_NEED_AN_EXTRA = {
     "convert model.pt --tokenizer t --output out": "released",
     "serve": "serve",
     "evaluate --system mini": "eval",
-    "listening-test ab mini mini": "listening-test",
     "speak Hi. --engine torch": "torch",
     "speak Hi. --stream": "play",
 }

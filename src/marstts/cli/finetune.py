@@ -73,6 +73,6 @@ def finetune(
         return
     bundle = printable_name(output / "bundle")
     typer.echo(f"{found.table}\n{found.summary}")
-    typer.echo(f"{bundle}: written; listen with `marstts listening-test ab {printable_name(init_from)} {bundle}`")
+    typer.echo(f"{bundle}: written; listen with `marstts-listening-test ab {printable_name(init_from)} {bundle}`")
     if not found.helped:
         raise typer.Exit(DID_NOT_HELP)

@@ -116,18 +116,43 @@ COMMANDS = {
     "benchmark": LazyCommand("benchmark", "benchmark", "Measure speed, latency and memory on this machine."),
     "evaluate": LazyCommand("evaluate", "evaluate", "Score synthesized speech against recordings.", extra="eval"),
     "report": LazyCommand("report", "report", "Compare the scores of several systems.", extra="eval"),
-    "listening-test": LazyCommand(
-        "listening_test", "app", "Run a listening test in the browser.", extra="listening-test"
-    ),
 }
 
 
-class LazyGroup(TyperGroup):
-    """The group of all sub-commands. Listing them imports none; calling one imports its module."""
+class CommandGroup(TyperGroup):
+    """A group of commands that ends an error for users as one sentence, with exit code 2."""
+
+    program = "marstts"
+    """Name before the sentence."""
 
     def main(self, *arguments: Any, **settings: Any) -> Any:
         escape_what_streams_cannot_encode()
         return super().main(*arguments, **settings)
+
+    def invoke(self, ctx: Any) -> Any:
+        replace_closed_streams()
+        try:
+            with ended_by_sigterm():
+                return self.run(ctx)
+        except Terminated as error:
+            typer.echo(f"{self.program}: ended by SIGTERM", err=True)
+            raise typer.Exit(code=128 + signal.SIGTERM) from error
+        except MarsError as error:
+            typer.echo(f"{self.program}: {printable_text(str(error), MAX_SENTENCE)}", err=True)
+            raise typer.Exit(code=2) from error
+        except (OSError, MemoryError) as error:
+            if (sentence := describe_system_error(error)) is None:
+                raise
+            typer.echo(f"{self.program}: {sentence}", err=True)
+            raise typer.Exit(code=2) from error
+
+    def run(self, ctx: Any) -> Any:
+        """Run the command that was named."""
+        return super().invoke(ctx)
+
+
+class LazyGroup(CommandGroup):
+    """The group of all sub-commands. Listing them imports none; calling one imports its module."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -138,27 +163,10 @@ class LazyGroup(TyperGroup):
         name, placeholder, rest = super().resolve_command(ctx, args)
         return name, placeholder if name is None else open_command(name, rest), rest
 
-    def invoke(self, ctx: Any) -> Any:
-        replace_closed_streams()
-        try:
-            with ended_by_sigterm():
-                return self.invoke_with_extras(ctx)
-        except Terminated as error:
-            typer.echo("marstts: ended by SIGTERM", err=True)
-            raise typer.Exit(code=128 + signal.SIGTERM) from error
-        except MarsError as error:
-            typer.echo(f"marstts: {printable_text(str(error), MAX_SENTENCE)}", err=True)
-            raise typer.Exit(code=2) from error
-        except (OSError, MemoryError) as error:
-            if (sentence := describe_system_error(error)) is None:
-                raise
-            typer.echo(f"marstts: {sentence}", err=True)
-            raise typer.Exit(code=2) from error
-
-    def invoke_with_extras(self, ctx: Any) -> Any:
+    def run(self, ctx: Any) -> Any:
         """Run the command; packages that it imports only when they are needed may be missing as well."""
         try:
-            return super().invoke(ctx)
+            return super().run(ctx)
         except ModuleNotFoundError as error:
             if (command := COMMANDS.get(ctx.invoked_subcommand or "")) is not None:
                 command.raise_if_extra_is_missing(ctx.invoked_subcommand, error)

@@ -1,6 +1,6 @@
 """Systems by name: names on the command line are checked before any work and then opened.
 
-Upstream: `cli.evaluate`, `cli.report`, `cli.listening_test`.  Downstream: `systems`, `baselines`, `synthesis.loading`.
+Upstream: `cli.evaluate`, `cli.report`, the listening test.  Downstream: `systems`, `baselines`, `synthesis.loading`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Generates all takes of all systems, then scores them; a killed run resumes where it stopped.
 
-Upstream: `metrics.testset`, `systems`, `metrics.panel`.  Downstream: `report`, `listening_test`.
+Upstream: `metrics.testset`, `systems`, `metrics.panel`.  Downstream: `report`, `marstts_listening_test`.
 
 The output folder has `takes/<system>/<trial>.wav` with `takes.jsonl` (generation time, or the error) and
 `provenance.json` (versions of the system, the test set and the metrics), `scores.jsonl`, `trials.jsonl` and

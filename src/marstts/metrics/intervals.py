@@ -1,6 +1,6 @@
 """Bootstrap intervals: how far a score could move with other sentences of the same kind.
 
-Upstream: per-sentence counts of `scores`.  Downstream: `evaluation.report`, `preference`, `listening_test`.
+Upstream: per-sentence counts of `scores`.  Downstream: `evaluation.report`, `preference`, `marstts_listening_test`.
 
 A score is a statistic of one row of numbers per sentence: a ratio of sums (errors over characters, a mean over a
 count) or any other function. `scipy.stats.bootstrap` resamples sentences with replacement; speakers are not resampled,

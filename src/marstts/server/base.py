@@ -1,6 +1,6 @@
 """A small HTTP server that is safe by default: bounded messages, connections closed in time, one set of headers.
 
-Upstream: applications made of a few routes, such as `listening_test.web`.  Downstream: Starlette and uvicorn.
+Upstream: applications made of a few routes, such as `marstts_listening_test.web`.  Downstream: Starlette and uvicorn.
 
 Messages are bounded in size and time, connections in number and in the time for which they may stay silent. Responses
 let a browser load nothing from other sites. A message must be JSON by its content type, which browsers let no page of

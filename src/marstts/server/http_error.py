@@ -1,6 +1,6 @@
 """The error that becomes a response of HTTP. Raising it needs no server package.
 
-Upstream: `listening_test.service`, the endpoints.  Downstream: `base`, which answers with it.
+Upstream: `marstts_listening_test.service`, the endpoints.  Downstream: `base`, which answers with it.
 """
 
 from __future__ import annotations

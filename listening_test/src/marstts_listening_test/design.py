@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from marstts.errors import ConfigError
-from marstts.listening_test.config import ListeningTestConfig, Question
+from marstts_listening_test.config import ListeningTestConfig, Question
 
 MAX_PER_SYSTEM = 8
 """Default number of sentences of each system: a session should not outlast attention."""

@@ -14,9 +14,9 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.support.ui import WebDriverWait
 
-from marstts.listening_test.service import SessionService
-from marstts.listening_test.web import open_server
 from marstts.server.base import Server
+from marstts_listening_test.service import SessionService
+from marstts_listening_test.web import open_server
 
 SWITCHES = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--mute-audio", "--disable-dev-shm-usage", "--no-first-run",

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulated_listeners import guess, opinion, simulate_record
 
-from marstts.listening_test.analysis import analyze, rate_system
-from marstts.listening_test.config import Headphones, Question, Rules
-from marstts.listening_test.design import Anchor, ListeningTrial, TrialKind
-from marstts.listening_test.store import Answer, SessionRecord
+from marstts_listening_test.analysis import analyze, rate_system
+from marstts_listening_test.config import Headphones, Question, Rules
+from marstts_listening_test.design import Anchor, ListeningTrial, TrialKind
+from marstts_listening_test.store import Answer, SessionRecord
+from simulated_listeners import guess, opinion, simulate_record
 
 
 def checks(records, **rules):

@@ -7,15 +7,15 @@ import shutil
 from pathlib import Path
 
 import pytest
-from simulated_listeners import write_buzz
 from typer.testing import CliRunner
 
-from marstts.cli.main import app
 from marstts.errors import DataError
 from marstts.evaluation.score import write_trials
-from marstts.listening_test.config import Question, read_listening_test
-from marstts.listening_test.rating import open_rating_plan
 from marstts.metrics.testset import Trial
+from marstts_listening_test.command import app
+from marstts_listening_test.config import Question, read_listening_test
+from marstts_listening_test.rating import open_rating_plan
+from simulated_listeners import write_buzz
 
 SENTENCES = [f"s{number}" for number in range(7)]
 SYSTEMS = ["codec-resynthesis", "ground-truth", "mini (deep)"]
@@ -71,7 +71,7 @@ def test_systems_of_an_evaluation_may_differ_in_sample_rate(evaluation: Path, tm
 def test_a_folder_that_is_no_evaluation_is_refused_by_the_command(evaluation: Path, part: str):
     path = evaluation / part
     path.unlink() if path.is_file() else shutil.rmtree(path)
-    result = CliRunner().invoke(app, ["listening-test", "serve", str(evaluation)])
+    result = CliRunner().invoke(app, ["serve", str(evaluation)])
     assert result.exit_code == 2 and "expected the folder of an evaluation" in result.stderr
 
 

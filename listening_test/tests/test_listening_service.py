@@ -6,16 +6,16 @@ import json
 import sqlite3
 
 import pytest
-from simulated_listeners import SYSTEMS, opinion
 
 from marstts.errors import DataError
-from marstts.listening_test.config import Headphones
-from marstts.listening_test.design import Anchor, TrialKind
-from marstts.listening_test.rating import RatingPlan
-from marstts.listening_test.service import SessionService
-from marstts.listening_test.stimuli import ROLES
-from marstts.listening_test.store import AnswerStore, read_records
 from marstts.server.http_error import HTTPError
+from marstts_listening_test.config import Headphones
+from marstts_listening_test.design import Anchor, TrialKind
+from marstts_listening_test.rating import RatingPlan
+from marstts_listening_test.service import SessionService
+from marstts_listening_test.stimuli import ROLES
+from marstts_listening_test.store import AnswerStore, read_records
+from simulated_listeners import SYSTEMS, opinion
 
 
 def refusal(act, *arguments) -> tuple[int, str]:

@@ -6,15 +6,15 @@ import random
 from pathlib import Path
 
 import pytest
-from listening_browser import DESKTOP, PHONE, PageUser, open_browser, served
-from simulated_listeners import opinion
 
-from marstts.listening_test.analysis import analyze
-from marstts.listening_test.config import read_listening_test
-from marstts.listening_test.preference import open_preference_plan
-from marstts.listening_test.rating import open_rating_plan
-from marstts.listening_test.service import SessionService
-from marstts.listening_test.store import AnswerStore, read_records
+from listening_browser import DESKTOP, PHONE, PageUser, open_browser, served
+from marstts_listening_test.analysis import analyze
+from marstts_listening_test.config import read_listening_test
+from marstts_listening_test.preference import open_preference_plan
+from marstts_listening_test.rating import open_rating_plan
+from marstts_listening_test.service import SessionService
+from marstts_listening_test.store import AnswerStore, read_records
+from simulated_listeners import opinion
 
 pytestmark = pytest.mark.slow  # a browser plays the recordings
 

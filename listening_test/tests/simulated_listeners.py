@@ -12,10 +12,10 @@ import numpy as np
 
 from marstts import audio
 from marstts.audio import Waveform
-from marstts.listening_test.config import Question
-from marstts.listening_test.design import Anchor, Design, ListeningTrial, plan_session
-from marstts.listening_test.service import SessionService, ToneTrial
-from marstts.listening_test.store import Answer, SessionRecord
+from marstts_listening_test.config import Question
+from marstts_listening_test.design import Anchor, Design, ListeningTrial, plan_session
+from marstts_listening_test.service import SessionService, ToneTrial
+from marstts_listening_test.store import Answer, SessionRecord
 
 RATE = 16_000
 SYSTEMS = {"source": 4.6, "mini": 3.4, "robot": 1.9}

@@ -1,6 +1,6 @@
 """Preference between two checkpoints: the same sentences from both, blind, for developers.
 
-Upstream: two folders of takes.  Downstream: `service`; `marstts listening-test ab`, which prints the result.
+Upstream: two folders of takes.  Downstream: `service`; `marstts-listening-test ab`, which prints the result.
 
 Each sentence comes once, its sides in random order, each folder first half of the time. Answers "no difference" are
 counted and excluded from the test. Without a difference each of the others is equally likely to name A or B, so the
@@ -18,10 +18,10 @@ from typing import Any
 
 from marstts.errors import DataError
 from marstts.io.reading import printable_name
-from marstts.listening_test.config import Question
-from marstts.listening_test.design import SIDES, ListeningTrial, TrialKind
-from marstts.listening_test.stimuli import AudioRequirements, Role, Stimuli, find_stimuli
 from marstts.metrics.intervals import COVERAGE, Interval
+from marstts_listening_test.config import Question
+from marstts_listening_test.design import SIDES, ListeningTrial, TrialKind
+from marstts_listening_test.stimuli import AudioRequirements, Role, Stimuli, find_stimuli
 
 A, B = SIDES
 MAX_SECONDS = 60.0

@@ -12,10 +12,10 @@ from importlib.resources import files
 import pytest
 from typer.testing import CliRunner
 
-from marstts.cli.main import app
-from marstts.listening_test import web
-from marstts.listening_test.service import SessionService
 from marstts.server.base import Server
+from marstts_listening_test import web
+from marstts_listening_test.command import app
+from marstts_listening_test.service import SessionService
 
 
 @pytest.fixture
@@ -133,8 +133,8 @@ def test_other_machines_are_admitted_only_on_request(config_file, monkeypatch):
             served.append(self.socket.getsockname()[0])
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("marstts.listening_test.web.open_server", StoppedServer)
+    monkeypatch.setattr("marstts_listening_test.web.open_server", StoppedServer)
     for extra in ([], ["--address", "0.0.0.0"]):
-        result = CliRunner().invoke(app, ["listening-test", "serve", str(config_file), "--port", "0", *extra])
+        result = CliRunner().invoke(app, ["serve", str(config_file), "--port", "0", *extra])
         assert result.exit_code == 0 and "http://" in result.stdout and "listeners so far: 0" in result.stderr
     assert served == ["127.0.0.1", "0.0.0.0"]

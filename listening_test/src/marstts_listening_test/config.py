@@ -162,7 +162,7 @@ class ListeningTestConfig(Config):
             raise ValueError("questions: name each once: naturalness, similarity")
         if Question.PREFERENCE in self.questions:
             raise ValueError(
-                "questions: for preference use `marstts listening-test ab`; expected naturalness, similarity"
+                "questions: for preference use `marstts-listening-test ab`; expected naturalness, similarity"
             )
         if self.evaluation is not None:
             return self

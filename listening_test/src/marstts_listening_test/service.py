@@ -22,10 +22,10 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from marstts.listening_test.design import ListeningTrial, TrialKind
-from marstts.listening_test.stimuli import ROLES, Role
-from marstts.listening_test.store import AnswerStore, Listener
 from marstts.server.http_error import HTTPError
+from marstts_listening_test.design import ListeningTrial, TrialKind
+from marstts_listening_test.stimuli import ROLES, Role
+from marstts_listening_test.store import AnswerStore, Listener
 
 CACHED_SOUNDS = 64
 MAX_NUMBER = 10_000

@@ -1,4 +1,7 @@
-"""`marstts listening-test`: listening tests as a page in the browser, and their results."""
+"""The command `marstts-listening-test`: listening tests as a page in the browser, and their results.
+
+Upstream: the shell.  Downstream: `rating` and `preference`, the two kinds of test; `web`, which serves one; `analysis`.
+"""
 
 from __future__ import annotations
 
@@ -13,25 +16,34 @@ from typing import Annotated
 
 import typer
 
-from marstts.cli.terminal import printed_warnings
-from marstts.errors import DataError, check_installed
+from marstts.cli.main import CommandGroup
+from marstts.cli.terminal import configure_logging, printed_warnings, silence_libraries
+from marstts.errors import DataError
 from marstts.evaluation.open_systems import SystemOptions, find_systems, model_folder, split_label
 from marstts.evaluation.score import generate_takes
 from marstts.evaluation.systems import Clone
 from marstts.evaluation.testsets.catalog import PACKAGED_VOICES, open_testset, subsample
 from marstts.io.reading import printable_text
-from marstts.listening_test.analysis import analyze, as_json, as_markdown
-from marstts.listening_test.config import read_listening_test
-from marstts.listening_test.preference import count_preferences, open_preference_plan
-from marstts.listening_test.rating import open_rating_plan
-from marstts.listening_test.service import SessionService, TestPlan
-from marstts.listening_test.store import AnswerStore, read_records
 from marstts.metrics.testset import trials_digest
+from marstts_listening_test.analysis import analyze, as_json, as_markdown
+from marstts_listening_test.config import read_listening_test
+from marstts_listening_test.preference import count_preferences, open_preference_plan
+from marstts_listening_test.rating import open_rating_plan
+from marstts_listening_test.service import SessionService, TestPlan
+from marstts_listening_test.store import AnswerStore, read_records
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("marstts.listening_test")  # below the logger whose records the commands of marstts show
 
 LOCAL = "127.0.0.1"
-app = typer.Typer(help="Run a listening test with human listeners.", no_args_is_help=True)
+
+
+class ListeningTestGroup(CommandGroup):
+    """The group of the commands."""
+
+    program = "marstts-listening-test"
+
+
+app = typer.Typer(cls=ListeningTestGroup, no_args_is_help=True, pretty_exceptions_enable=False)
 
 TestSource = Annotated[
     Path,
@@ -43,10 +55,17 @@ Address = Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 admits
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at; 0 for any free one.")]
 
 
+@app.callback()
+def main() -> None:
+    """Run a listening test with human listeners."""
+    configure_logging()
+    silence_libraries()
+
+
 @app.command()
 def serve(test: TestSource, address: Address = LOCAL, port: Port = 8765) -> None:
     """Serve the page of a test until interrupted; each answer is stored in its database at once."""
-    from marstts.listening_test.web import open_server  # help needs no server
+    from marstts_listening_test.web import open_server  # help needs no server
 
     config = read_listening_test(test)
     plan = open_rating_plan(config)
@@ -58,7 +77,7 @@ def serve(test: TestSource, address: Address = LOCAL, port: Port = 8765) -> None
         typer.echo(server.address)
         with suppress(KeyboardInterrupt):
             server.serve()
-        log.info(f"listeners so far: {store.count()}; `marstts listening-test analyze {test}` shows the results")
+        log.info(f"listeners so far: {store.count()}; `marstts-listening-test analyze {test}` shows the results")
 
 
 @app.command("analyze")
@@ -96,7 +115,6 @@ def ab(
     port: Port = 8766,
 ) -> None:
     """Compare two checkpoints in a blind test; ends with the result once all sentences are answered."""
-    check_installed(("starlette", "uvicorn", "scipy"), "listening-test")  # before models speak
     with tempfile.TemporaryDirectory() as scratch:
         models = ModelTakes(testset, root, limit, clone, seed, takes or Path(scratch) / "takes")
         folders = [models.folder_of(name) for name in (a, b)]
@@ -141,7 +159,7 @@ class ModelTakes:
 
 def serve_once(plan: TestPlan, store: AnswerStore, address: str, port: int) -> int:
     """Serve until one listener has answered everything, perhaps in an earlier run; their number."""
-    from marstts.listening_test.web import open_server
+    from marstts_listening_test.web import open_server
 
     finished = store.finished()
     if not finished:

@@ -9,15 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
-from simulated_listeners import RATE, write_buzz
 
 from marstts.audio import Waveform, read
 from marstts.audio.loudness import integrated_loudness
 from marstts.errors import DataError
-from marstts.listening_test.config import Question
-from marstts.listening_test.design import Anchor, ListeningTrial, TrialKind
-from marstts.listening_test.service import ToneTrial, count_correct, plan_tones, synthesize_tones
-from marstts.listening_test.stimuli import (
+from marstts_listening_test.config import Question
+from marstts_listening_test.design import Anchor, ListeningTrial, TrialKind
+from marstts_listening_test.service import ToneTrial, count_correct, plan_tones, synthesize_tones
+from marstts_listening_test.stimuli import (
     OTHER_VOICE_FACTOR,
     AudioRequirements,
     Role,
@@ -26,6 +25,7 @@ from marstts.listening_test.stimuli import (
     find_stimuli,
     open_stimuli,
 )
+from simulated_listeners import RATE, write_buzz
 
 REQUIREMENTS = AudioRequirements(None, 20.0, -23.0)
 
@@ -120,7 +120,9 @@ def test_the_digest_changes_with_any_recording(tmp_path):
 
 
 @pytest.mark.parametrize("decibels", [0.0, 20.0])
-def test_modulated_noise_has_the_requested_ratio_and_vanishes_in_silence(reference, decibels):
+def test_modulated_noise_has_the_requested_ratio_and_vanishes_in_silence(decibels):
+    buzz = np.sign(np.sin(2 * np.pi * 120 * np.arange(RATE) / RATE)).astype(np.float32)
+    reference = Waveform(np.concatenate([np.zeros(RATE // 5, np.float32), 0.2 * buzz]), RATE)
     noise = add_modulated_noise(reference, decibels).samples - reference.samples
     assert 10 * np.log10(np.sum(reference.samples**2) / np.sum(noise**2)) == pytest.approx(decibels, abs=0.2)
     assert not noise[reference.samples == 0].any()

@@ -1,6 +1,6 @@
 """Excluding listeners by rules, and the mean ratings of the others.
 
-Upstream: `store.read_records`.  Downstream: `marstts listening-test analyze`.
+Upstream: `store.read_records`.  Downstream: `marstts-listening-test analyze`.
 MARS6 (arXiv:2501.05787), Sec. V, excludes anomalous listeners; `config.Rules` defines them, and an excluded listener is
 reported with every rule they broke.
 
@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from marstts.listening_test.config import Headphones, Question, Rules
-from marstts.listening_test.design import Anchor, TrialKind
-from marstts.listening_test.store import Answer, SessionRecord
 from marstts.metrics.intervals import Interval, bootstrap, ratio
+from marstts_listening_test.config import Headphones, Question, Rules
+from marstts_listening_test.design import Anchor, TrialKind
+from marstts_listening_test.store import Answer, SessionRecord
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from marstts import audio
 from marstts.audio import Waveform
 from marstts.errors import AudioError, DataError
 from marstts.io.reading import os_errors, printable_name, read_regular_file
-from marstts.listening_test.config import ListeningTestConfig, Question, open_evaluation
-from marstts.listening_test.design import Anchor, ListeningTrial
+from marstts_listening_test.config import ListeningTestConfig, Question, open_evaluation
+from marstts_listening_test.design import Anchor, ListeningTrial
 
 SUFFIXES = (".wav", ".flac")
 MAX_COMPLAINTS = 12

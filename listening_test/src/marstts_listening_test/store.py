@@ -24,8 +24,8 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from marstts.errors import DataError
 from marstts.io.config import Config
 from marstts.io.reading import open_regular, printable_name
-from marstts.listening_test.config import Question
-from marstts.listening_test.design import ATTENTION_CHECKS, SIDES, ListeningTrial, TrialKind
+from marstts_listening_test.config import Question
+from marstts_listening_test.design import ATTENTION_CHECKS, SIDES, ListeningTrial, TrialKind
 
 FORMAT = "marstts listening test 2"
 
@@ -264,7 +264,7 @@ def read_records(path: Path) -> list[SessionRecord]:
     """All sessions of a file and their answers; DataError where it is no file of answers."""
     if not path.exists():
         raise DataError(
-            f"{printable_name(path)}: there are no answers yet; `marstts listening-test serve` collects them"
+            f"{printable_name(path)}: there are no answers yet; `marstts-listening-test serve` collects them"
         )
     connection = connect(path)
     try:

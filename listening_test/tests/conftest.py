@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from simulated_listeners import TOML, Clock, Listener, opinion, write_folders
 
-from marstts.listening_test.config import ListeningTestConfig, read_listening_test
-from marstts.listening_test.design import ListeningTrial
-from marstts.listening_test.rating import RatingPlan, open_rating_plan
-from marstts.listening_test.service import SessionService
-from marstts.listening_test.store import AnswerStore
+from marstts_listening_test.config import ListeningTestConfig, read_listening_test
+from marstts_listening_test.design import ListeningTrial
+from marstts_listening_test.rating import RatingPlan, open_rating_plan
+from marstts_listening_test.service import SessionService
+from marstts_listening_test.store import AnswerStore
+from simulated_listeners import TOML, Clock, Listener, opinion, write_folders
 
 
 @pytest.fixture(scope="session")

@@ -7,11 +7,11 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from simulated_listeners import DESIGN, SYSTEMS
 
 from marstts.errors import ConfigError
-from marstts.listening_test.config import Question, read_listening_test
-from marstts.listening_test.design import Anchor, TrialKind, make_design, plan_session, williams_square
+from marstts_listening_test.config import Question, read_listening_test
+from marstts_listening_test.design import Anchor, TrialKind, make_design, plan_session, williams_square
+from simulated_listeners import DESIGN, SYSTEMS
 
 
 @pytest.mark.parametrize("count", range(1, 8))
@@ -101,7 +101,7 @@ def test_by_default_all_sentences_are_used_up_to_eight_per_system(config):
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        ('["naturalness", "similarity"]', '["preference"]', "for preference use `marstts listening-test ab`"),
+        ('["naturalness", "similarity"]', '["preference"]', "for preference use `marstts-listening-test ab`"),
         ("recordings =", "# recordings =", "naturalness needs `recordings`"),
         ("references =", "# references =", "similarity needs `references`"),
         ('robot = "', '"../robot" = "', "systems"),

@@ -1,6 +1,6 @@
 """The page of a listening test over HTTP: a few addresses; no file is read by a name that came from outside.
 
-Upstream: `marstts listening-test serve` and `ab`.  Downstream: `service`; `server.base`, which bounds what clients do.
+Upstream: `marstts-listening-test serve` and `ab`.  Downstream: `service`; `server.base`, which bounds what clients do.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from marstts.listening_test.service import SessionService
-from marstts.listening_test.stimuli import Role
 from marstts.server import base
 from marstts.server.base import (
     Server,
@@ -26,6 +24,8 @@ from marstts.server.base import (
     static_file,
 )
 from marstts.server.http_error import HTTPError
+from marstts_listening_test.service import SessionService
+from marstts_listening_test.stimuli import Role
 
 PAGE, SCRIPT, STYLE = "page.html", "page.js", "page.css"
 TYPES = {PAGE: "text/html", SCRIPT: "text/javascript", STYLE: "text/css"}

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from marstts.listening_test.config import Headphones, ListeningTestConfig
-from marstts.listening_test.design import Design, ListeningTrial, make_design, plan_session
-from marstts.listening_test.stimuli import Role, Stimuli, open_stimuli
+from marstts_listening_test.config import Headphones, ListeningTestConfig
+from marstts_listening_test.design import Design, ListeningTrial, make_design, plan_session
+from marstts_listening_test.stimuli import Role, Stimuli, open_stimuli
 
 
 @dataclass(frozen=True)

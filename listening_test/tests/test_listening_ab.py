@@ -10,19 +10,19 @@ from math import comb
 from types import SimpleNamespace
 
 import pytest
-from simulated_listeners import RATE, Clock, write_buzz
 from typer.testing import CliRunner
 
 from marstts.audio import read
-from marstts.cli.main import app
 from marstts.errors import DataError
 from marstts.evaluation import open_systems
-from marstts.listening_test.preference import count_preferences, open_preference_plan, sign_test
-from marstts.listening_test.service import SessionService
-from marstts.listening_test.stimuli import Role
-from marstts.listening_test.store import AnswerStore
-from marstts.listening_test.web import make_app
 from marstts.server.base import Server
+from marstts_listening_test.command import app
+from marstts_listening_test.preference import count_preferences, open_preference_plan, sign_test
+from marstts_listening_test.service import SessionService
+from marstts_listening_test.stimuli import Role
+from marstts_listening_test.store import AnswerStore
+from marstts_listening_test.web import make_app
+from simulated_listeners import RATE, Clock, write_buzz
 
 
 @pytest.fixture(scope="session")
@@ -128,14 +128,13 @@ class AnsweringServer(Server):
 
 @pytest.fixture
 def answered(monkeypatch):
-    monkeypatch.setattr("marstts.listening_test.web.open_server", AnsweringServer)
+    monkeypatch.setattr("marstts_listening_test.web.open_server", AnsweringServer)
 
 
 def test_the_command_ends_with_the_result_and_reads_it_from_the_database_the_next_time(
     pair, tmp_path, answered, monkeypatch
 ):
     words = [
-        "listening-test",
         "ab",
         *map(str, pair),
         "--limit",
@@ -151,14 +150,14 @@ def test_the_command_ends_with_the_result_and_reads_it_from_the_database_the_nex
     result = CliRunner().invoke(app, [*words, "--json"])
     found = json.loads(result.stdout)
     assert (found["a_better"], found["b_better"], found["no_difference"]) == (2, 2, 0) and found["a"] == str(pair[0])
-    monkeypatch.setattr("marstts.listening_test.web.open_server", None)  # no page is needed any more
+    monkeypatch.setattr("marstts_listening_test.web.open_server", None)  # no page is needed any more
     assert "not significant" in CliRunner().invoke(app, words).stdout
 
 
 def test_stopping_early_gives_no_result(pair, monkeypatch):
     monkeypatch.setattr(AnsweringServer, "serve", lambda self: None)
-    monkeypatch.setattr("marstts.listening_test.web.open_server", AnsweringServer)
-    result = CliRunner().invoke(app, ["listening-test", "ab", *map(str, pair), "--port", "0"])
+    monkeypatch.setattr("marstts_listening_test.web.open_server", AnsweringServer)
+    result = CliRunner().invoke(app, ["ab", *map(str, pair), "--port", "0"])
     assert result.exit_code == 2 and "--database FILE" in result.stderr
 
 
@@ -186,7 +185,6 @@ def test_models_synthesize_the_test_set_once_and_are_compared_like_folders(pair,
     testset.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     write_buzz(tmp_path / "r.wav")
     words = [
-        "listening-test",
         "ab",
         str(pair[1]),
         str(model),
@@ -215,9 +213,9 @@ def test_the_last_reply_reaches_the_page_before_the_command_ends(pair, monkeypat
             started.put(self.socket.getsockname()[:2])
             super().serve()
 
-    monkeypatch.setattr("marstts.listening_test.web.open_server", AnnouncedServer)
+    monkeypatch.setattr("marstts_listening_test.web.open_server", AnnouncedServer)
     with ThreadPoolExecutor() as pool:
-        words = ["listening-test", "ab", *map(str, pair), "--limit", "2", "--port", "0", "--json"]
+        words = ["ab", *map(str, pair), "--limit", "2", "--port", "0", "--json"]
         command = pool.submit(CliRunner().invoke, app, words)
         connection = HTTPConnection(*started.get(timeout=60), timeout=60)
 
