@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from api_server import TEXT, free_port, live_server, speech
+from api_server import free_port, live_server, speech
 from starlette.testclient import TestClient
 
 from marstts.server.api_errors import ApiError
@@ -52,46 +51,6 @@ def test_too_much_audio_is_refused_with_the_seconds_allowed(client: TestClient, 
 def test_the_speed_counts(client: TestClient, speed: float, status: int):
     text = "Hello there. [pause:40s] " * 8 + "Good bye."
     assert client.post(URL, json=speech(text, speed=speed, response_format="pcm")).status_code == status
-
-
-def test_captions_are_bounded(client: TestClient):
-    for text in PAUSES[:3]:
-        refusal(client.post("/dev/captioned_speech", json=speech(text, return_timestamps=False)))
-
-
-@pytest.mark.parametrize(
-    "items",
-    [
-        [{"input": text} for text in PAUSES],
-        [{"input": "Hello there. [pause:60s] Good bye."}] * 20,
-        [{"input": "She sells sea shells by the sea shore. " * 45, "speed": 0.25}] * 32,
-    ],
-)
-def test_all_texts_of_a_batch_share_the_bound(client: TestClient, app, items: list[dict[str, Any]]):
-    before = len(app.state.service.synthesizer.engine.prompts)
-    refusal(client.post(f"{URL}/batch", json={"model": "tts-1", "voice": "alloy", "items": items}))
-    assert len(app.state.service.synthesizer.engine.prompts) == before, "nothing is spoken"
-
-
-def test_a_batch_below_the_bound_speaks_and_names_what_it_cannot(client: TestClient):
-    items = [{"input": TEXT}, {"input": "<speak>Hello"}, {"input": "Hello. [pause:5s] Good bye."}]
-    results = client.post(f"{URL}/batch", json={"model": "tts-1", "voice": "alloy", "items": items}).json()["results"]
-    assert [result["status"] for result in results] == ["success", "error", "success"]
-
-
-@pytest.mark.parametrize("text", [*PAUSES[:2], DIGITS])
-def test_a_session_is_bounded(synthesizer: Synthesizer, tmp_path: Path, text: str):
-    settings = ServeSettings(voices_folder=tmp_path, limits=ServeLimits(audio_seconds=70.0))
-    with (
-        TestClient(create_app(synthesizer, settings)) as client,
-        client.websocket_connect(f"{URL}/stream") as socket,
-    ):
-        for start in range(0, len(text), 600):
-            socket.send_json({"type": "input.text", "text": text[start : start + 600]})
-        socket.send_json({"type": "input.done"})
-        while "text" not in (message := socket.receive()) or json.loads(message["text"])["type"] != "error":
-            assert message["type"] != "websocket.close"
-    assert json.loads(message["text"])["error"]["code"] == "audio_too_long"
 
 
 def test_wyoming_is_bounded(tmp_path: Path):

@@ -26,12 +26,12 @@ def server(tmp_path: Path) -> Iterator[LiveServer]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", ["/v1/audio/speech", "/v1/audio/speech/batch", "/dev/captioned_speech"])
 def test_a_client_that_leaves_within_its_body_is_no_error_of_the_server(
-    path: str, server: LiveServer, caplog: pytest.LogCaptureFixture
+    server: LiveServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     host = urlsplit(server.address).netloc
-    head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{{"
+    head = f"POST /v1/audio/speech HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+    head += "Content-Length: 99\r\n\r\n{"
     name, _, port = host.partition(":")
     with caplog.at_level("DEBUG"), socket.create_connection((name, int(port)), timeout=10) as connection:
         connection.sendall(head.encode())

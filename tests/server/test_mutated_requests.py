@@ -34,7 +34,7 @@ FIELDS = (
     "name", "unknown",
 )  # fmt: skip
 PATHS = (
-    ("POST", "/v1/audio/speech"), ("POST", "/v1/audio/speech/batch"), ("POST", "/v1/audio/voices"),
+    ("POST", "/v1/audio/speech"), ("POST", "/v1/audio/voices"),
     ("POST", "/v1/audio/voices/alloy"), ("GET", "/v1/audio/voices/../../etc/passwd"), ("GET", "/page/..%2f..%2fapp.py"),
     ("DELETE", "/v1/audio/voices/%00"), ("POST", "/v1/audio/voice_consents"),
     ("GET", "/v1/models/%2e%2e"), ("PUT", "/v1/audio/speech"),

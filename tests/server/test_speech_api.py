@@ -298,14 +298,11 @@ def test_takes_that_were_refused_are_counted(settings: ServeSettings):
 @pytest.mark.parametrize("text", [r"Hello \ud800 there.", r"\udfff", r"a \ud83d", r"\udc00\ud800"])
 def test_half_a_character_is_refused_in_a_sentence(client: TestClient, text: str):
     content = b'{"model": "tts-1", "voice": "alloy", "input": "%s"}' % text.encode()
-    for address in (URL, f"{URL}/batch", "/dev/captioned_speech"):
-        response = client.post(address, content=content, headers={"Content-Type": "application/json"})
-        assert response.status_code == 400 and "surrogate" in response.json()["error"]["message"]
+    response = client.post(URL, content=content, headers={"Content-Type": "application/json"})
+    assert response.status_code == 400 and "surrogate" in response.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("fields", [{}, {"model": None}, {"model": "scripted"}])
 def test_the_model_need_not_be_named(client: TestClient, synthesizer: Synthesizer, fields: dict[str, Any]):
     body = {"input": TEXT, "voice": "alloy", "response_format": "pcm", **fields}
     assert client.post(URL, json=body).content == expected_pcm(synthesizer)
-    batch = {"voice": "alloy", "items": [{"input": TEXT}]} | fields
-    assert client.post(f"{URL}/batch", json=batch).json()["results"][0]["status"] == "success"

@@ -1,6 +1,6 @@
 """Tempo: the same voice, faster or slower, at the same pitch.
 
-Upstream: `synthesis.speech`.  Downstream: files, players.
+Upstream: `synthesis.speech`, `server.encoders`.  Downstream: files, players.
 FFmpeg's `atempo` filter (waveform similarity overlap-add, LGPL) by way of PyAV, which the extra `formats` installs.
 """
 
@@ -37,7 +37,7 @@ def change_tempo(waveform: Waveform, speed: float) -> Waveform:
 
 
 class TempoFilter:
-    """Changes the tempo of audio that comes in pieces; what it holds back comes out with the last."""
+    """Changes the tempo of audio that comes in pieces, 0.25 to 4; what it holds back comes out with the last."""
 
     def __init__(self, speed: float, sample_rate: int) -> None:
         """Open FFmpeg's filter; raises MissingExtraError without PyAV."""
@@ -45,10 +45,12 @@ class TempoFilter:
         self._sample_rate = sample_rate
         self._num_pushed = 0
         self._graph = self._av.filter.Graph()
-        source = self._graph.add_abuffer(format="flt", sample_rate=sample_rate, layout="mono", time_base=None)
-        tempo, sink = self._graph.add("atempo", f"{speed:.6f}"), self._graph.add("abuffersink")
-        source.link_to(tempo)
-        tempo.link_to(sink)
+        last = self._graph.add_abuffer(format="flt", sample_rate=sample_rate, layout="mono", time_base=None)
+        for factor in (speed,) if speed >= MIN_TEMPO else (MIN_TEMPO, speed / MIN_TEMPO):
+            tempo = self._graph.add("atempo", f"{factor:.6f}")
+            last.link_to(tempo)
+            last = tempo
+        last.link_to(self._graph.add("abuffersink"))
         self._graph.configure()
 
     def push(self, samples: np.ndarray, *, is_last: bool = False) -> np.ndarray:
@@ -61,7 +63,7 @@ class TempoFilter:
             self._graph.push(frame)
             pieces += self._ready()
         self._num_pushed += len(samples)
-        if is_last:
+        if is_last and self._num_pushed:
             self._graph.push(None)
             pieces += self._ready()
         return np.concatenate(pieces) if pieces else np.zeros(0, np.float32)

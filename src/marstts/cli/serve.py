@@ -28,7 +28,7 @@ from marstts.synthesis.loading import load
 
 log = logging.getLogger(__name__)
 
-PACKAGES = ("fastapi", "uvicorn", "wsproto", "multipart", "prometheus_client", "av", "wyoming")
+PACKAGES = ("fastapi", "uvicorn", "multipart", "prometheus_client", "av", "wyoming")
 SWITCH_SECONDS = 0.001
 """A thread that computes in Python yields to another one after this time (Python's default: 5 ms), so that patches are
 not delayed by the decoding of audio."""
@@ -163,7 +163,7 @@ def serve(
     app = create_app(synthesizer, settings)
     log.info("warming up")
     app.state.service.warm_up()
-    with closing(app.state.service), Server(app, host, port, has_sessions=True, certificate=certificate) as server:
+    with closing(app.state.service), Server(app, host, port, has_lifespan=True, certificate=certificate) as server:
         signal.signal(signal.SIGTERM, interrupt)
         log.info(f"model {model}, {settings.listeners} requests at a time, {capacity} rows, voices in {voices}")
         with suppress(KeyboardInterrupt):

@@ -14,29 +14,19 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 import marstts
 from marstts.server.api_errors import ApiError, install_handlers
 from marstts.server.base import ServerLimits
-from marstts.server.batch import BatchBody, as_object, speak_batch
 from marstts.server.callers import caller_of
-from marstts.server.captioned_speech import CaptionedBody, captioned_response
 from marstts.server.guard import Guard
 from marstts.server.page import add_page
 from marstts.server.schemas import JSON, SpeechBody, as_json, read_body
 from marstts.server.service import SpeechService, measure_listeners
 from marstts.server.settings import ServeSettings
-from marstts.server.speech_job import JobEnded
-from marstts.server.speech_response import (
-    CLIENT_LEFT,
-    IGNORED_HEADER,
-    WARNING_HEADER,
-    speech_response,
-    unless_client_leaves,
-)
+from marstts.server.speech_response import IGNORED_HEADER, WARNING_HEADER, speech_response
 from marstts.server.voices_api import add_consents, add_voices
-from marstts.server.websocket import add_websocket
 from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
 
@@ -83,7 +73,6 @@ def application_of(service: SpeechService) -> FastAPI:
         )
     install_handlers(app)
     add_speech(app, service)
-    add_websocket(app, service)
     add_models(app, service)
     add_voices(app, service)
     add_consents(app, service)
@@ -118,23 +107,6 @@ def add_speech(app: FastAPI, service: SpeechService) -> None:
         """Speak a text."""
         body = await read_body(request, SpeechBody)
         return await speech_response(request, service.speak(body, caller_of(request)), body)
-
-    @app.post("/dev/captioned_speech", response_class=Response, openapi_extra=body_schema(CaptionedBody))
-    async def captioned(request: Request) -> Response:
-        """Speak a text, with the times of its words."""
-        body = await read_body(request, CaptionedBody)
-        run = service.speak(body, caller_of(request), needs_words=body.return_timestamps)
-        return await captioned_response(request, run, body)
-
-    @app.post("/v1/audio/speech/batch", response_class=Response, openapi_extra=body_schema(BatchBody))
-    async def batch(request: Request) -> Response:
-        """Speak several texts."""
-        body = await read_body(request, BatchBody)
-        try:
-            results = await unless_client_leaves(request, speak_batch(service, body, caller_of(request)))
-        except JobEnded:
-            return Response(status_code=CLIENT_LEFT)
-        return StreamingResponse(as_object(results), media_type=JSON)
 
 
 def wyoming_of(service: SpeechService, settings: ServeSettings) -> AbstractAsyncContextManager[Any]:

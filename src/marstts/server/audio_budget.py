@@ -14,12 +14,9 @@ from marstts.text.reading import read_text
 PLAIN_CHARACTERS = 300
 """Shorter texts without brackets are not measured: none of them takes more than some minutes at the lowest speed."""
 
-TOO_LONG = "audio_too_long"
-"""Code of the error."""
-
 
 class AudioBudget:
-    """Seconds of audio that one request, batch or session may still ask for."""
+    """Seconds of audio that one request or session may still ask for."""
 
     def __init__(self, seconds: float) -> None:
         self._limit = self._left = seconds
@@ -33,7 +30,7 @@ class AudioBudget:
                 f"input: expected at most {self._limit:g} s of audio, pauses and speed included, but this takes about "
                 f"{asked:.0f} s; use less text, shorter pauses or a higher speed.",
                 param="input",
-                code=TOO_LONG,
+                code="audio_too_long",
             )
         self._left -= seconds
 

@@ -30,7 +30,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from marstts.errors import ConfigError
 from marstts.server.certificate import Certificate
-from marstts.server.connections import SilentConnections, TimedProtocol, timed_session
+from marstts.server.connections import SilentConnections, TimedProtocol
 from marstts.server.http_error import HTTPError
 
 HEADERS = {
@@ -185,12 +185,12 @@ class Server:
         address: str,
         port: int,
         *,
-        has_sessions: bool = False,
+        has_lifespan: bool = False,
         certificate: Certificate | None = None,
     ) -> None:
         """Take the port (0: any free one); ConfigError where it cannot be taken.
 
-        `has_sessions`: run the application's lifespan, and serve its WebSockets. `certificate`: serve https.
+        `has_lifespan`: run the application's lifespan. `certificate`: serve https.
         """
         if certificate is not None:
             certificate.check()
@@ -202,18 +202,15 @@ class Server:
             raise ConfigError(f"cannot listen at {address}, port {port}: {error}; name another --port") from error
         self.app, limits = app, cast(ServerLimits, app.state.limits)
         silent = SilentConnections(max(1, limits.max_connections // 2))
-        values: dict[str, Any] = {"silent_seconds": limits.silent_seconds}
-        protocol = type("Protocol", (TimedProtocol,), {**values, "silent": silent})
+        protocol = type("Protocol", (TimedProtocol,), {"silent_seconds": limits.silent_seconds, "silent": silent})
         config = uvicorn.Config(
             app,
             http=protocol,
-            ws=type("Session", (timed_session(),), values) if has_sessions else "none",
-            ws_max_size=limits.max_body_bytes,
-            ws_per_message_deflate=False,  # a frame would be unpacked before its size is checked
+            ws="none",
             access_log=False,  # addresses hold personal links
             log_level="warning",
             server_header=False,
-            lifespan="on" if has_sessions else "off",
+            lifespan="on" if has_lifespan else "off",
             limit_concurrency=limits.max_connections,
             timeout_keep_alive=limits.idle_seconds,
             timeout_graceful_shutdown=limits.drain_seconds,

@@ -20,6 +20,7 @@ import soundfile
 import soxr
 from numpy.typing import NDArray
 
+from marstts.audio.tempo import TempoFilter
 from marstts.audio.writer import format_of
 from marstts.errors import AudioError, require
 
@@ -132,7 +133,9 @@ class FFmpegEncoder:
 
     def push(self, samples: Samples) -> bytes:
         if len(samples):
-            frame = make_frame(self._av, samples, "fltp", self._num_samples)
+            clipped = np.ascontiguousarray(np.clip(samples, -1.0, 1.0)[None, :])
+            frame = self._av.AudioFrame.from_ndarray(clipped, format="fltp", layout="mono")
+            frame.sample_rate, frame.pts, frame.time_base = API_RATE, self._num_samples, Fraction(1, API_RATE)
             self._num_samples += len(samples)
             self._mux(frame)
         return self._sink.take()
@@ -207,111 +210,31 @@ def to_pcm16(samples: Samples) -> bytes:
     return np.rint(np.clip(samples, -1.0, 1.0) * np.float32(32767.0)).astype("<i2").tobytes()
 
 
-def make_frame(av: Any, samples: Samples, sample_format: str, start: int) -> Any:
-    """Samples (N,) as a frame of FFmpeg that begins at sample `start`."""
-    clipped = np.clip(samples, -1.0, 1.0)[None, :]
-    frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(clipped), format=sample_format, layout="mono")
-    frame.sample_rate, frame.pts, frame.time_base = API_RATE, start, Fraction(1, API_RATE)
-    return frame
+class EncodedStream:
+    """A resampler, a filter for the speed and an encoder, one after another."""
 
-
-class Filter(Protocol):
-    """Changes samples piece by piece."""
-
-    def push(self, samples: Samples) -> Samples:
-        """Take the next samples (N,) -> those that are certain by now."""
-        ...
-
-    def finish(self) -> Samples:
-        """Return the rest."""
-        ...
-
-
-class Resampler:
-    """Brings samples of a model to API_RATE (soxr); passes them on where they have it."""
-
-    def __init__(self, sample_rate: int) -> None:
-        same = sample_rate == API_RATE
-        self._stream = None if same else soxr.ResampleStream(sample_rate, API_RATE, 1, dtype="float32")
-
-    def push(self, samples: Samples) -> Samples:
-        return samples if self._stream is None else self._stream.resample_chunk(samples)
-
-    def finish(self) -> Samples:
-        nothing = np.zeros(0, np.float32)
-        return nothing if self._stream is None else self._stream.resample_chunk(nothing, last=True)
-
-
-class TimeStretcher:
-    """Changes the speed, not the pitch (FFmpeg's filter `atempo`, twice below 0.5)."""
-
-    def __init__(self, speed: float) -> None:
-        if not has_ffmpeg():
+    def __init__(self, audio_format: AudioFormat, sample_rate: int, speed: float, *, whole: bool) -> None:
+        """Raise AudioError where the speed cannot be had."""
+        if speed != 1.0 and not has_ffmpeg():
             raise AudioError(
                 f"speed {speed:g} needs the package 'av' on the server (pip install 'marstts[{EXTRA}]'); use speed 1"
             )
-        self._av = require("av", EXTRA)
-        self._graph = self._av.filter.Graph()
-        self._source = self._graph.add_abuffer(
-            sample_rate=API_RATE, format="flt", layout="mono", time_base=Fraction(1, API_RATE)
-        )
-        last = self._source
-        for factor in (speed,) if speed >= 0.5 else (0.5, speed / 0.5):
-            tempo = self._graph.add("atempo", f"{factor:.6f}")
-            last.link_to(tempo)
-            last = tempo
-        self._sink = self._graph.add("abuffersink")
-        last.link_to(self._sink)
-        self._graph.configure()
-        self._num_samples = 0
-
-    def push(self, samples: Samples) -> Samples:
-        if len(samples):
-            self._source.push(make_frame(self._av, samples, "flt", self._num_samples))
-            self._num_samples += len(samples)
-        return self._drain()
-
-    def finish(self) -> Samples:
-        if not self._num_samples:
-            return np.zeros(0, np.float32)
-        self._source.push(None)
-        return self._drain()
-
-    def _drain(self) -> Samples:
-        pieces = [np.zeros(0, np.float32)]
-        while True:
-            try:
-                pieces.append(self._sink.pull().to_ndarray().reshape(-1))
-            except (self._av.error.BlockingIOError, self._av.error.EOFError):
-                return np.concatenate(pieces)
-
-
-def open_filters(sample_rate: int, speed: float) -> list[Filter]:
-    """The filters between a model of this rate and an encoder; AudioError where the speed cannot be had."""
-    filters: list[Filter] = [Resampler(sample_rate)]
-    return filters if speed == 1.0 else [*filters, TimeStretcher(speed)]
-
-
-class EncodedStream:
-    """Filters and an encoder, one after another."""
-
-    def __init__(self, audio_format: AudioFormat, sample_rate: int, speed: float, *, whole: bool) -> None:
-        self._filters = open_filters(sample_rate, speed)
+        same = sample_rate == API_RATE
+        self._resampler = None if same else soxr.ResampleStream(sample_rate, API_RATE, 1, dtype="float32")
+        self._tempo = None if speed == 1.0 else TempoFilter(speed, API_RATE)
         self._encoder = open_encoder(audio_format, whole=whole)
 
     def push(self, samples: Samples) -> bytes:
         """Take the next samples (N,) -> bytes of the file."""
         return b"".join(map(self._push, np.split(samples, range(PUSHED_SAMPLES, len(samples), PUSHED_SAMPLES))))
 
-    def _push(self, samples: Samples) -> bytes:
-        for one in self._filters:
-            samples = one.push(samples)
+    def _push(self, samples: Samples, *, is_last: bool = False) -> bytes:
+        if self._resampler is not None:
+            samples = self._resampler.resample_chunk(samples, last=is_last)
+        if self._tempo is not None:
+            samples = self._tempo.push(np.clip(samples, -1.0, 1.0), is_last=is_last)
         return self._encoder.push(samples) if len(samples) else b""
 
     def finish(self) -> bytes:
         """Return the rest of the file."""
-        rest = np.zeros(0, np.float32)
-        for one in self._filters:
-            rest = np.concatenate([one.push(rest), one.finish()])
-        content = self._encoder.push(rest) if len(rest) else b""
-        return content + self._encoder.finish()
+        return self._push(np.zeros(0, np.float32), is_last=True) + self._encoder.finish()

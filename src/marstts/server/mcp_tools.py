@@ -24,7 +24,6 @@ from marstts.io.reading import printable_name, read_regular_file
 from marstts.server.api_errors import validation_error
 from marstts.server.callers import ADMINISTRATOR
 from marstts.server.encoders import AudioFormat
-from marstts.server.metrics import Outcome
 from marstts.server.schemas import SpeechBody
 from marstts.server.service import SpeechService
 
@@ -56,8 +55,10 @@ def mcp_server(service: SpeechService) -> MCPServer:
         with tool_errors():
             audio_format = format_of(path) if file else AudioFormat.MP3
             fields = {"input": text, "voice": voice, "speed": speed, "response_format": audio_format, "stream": False}
-            content, warning = await whole_speech(service, SpeechBody.model_validate(fields))
-            warnings = [TextContent(type="text", text=warning)] if warning else []
+            run = service.speak(SpeechBody.model_validate(fields), ADMINISTRATOR)
+            pieces = [piece async for piece in run.all_pieces()]
+            content = b"".join(piece.content for piece in pieces)
+            warnings = [TextContent(type="text", text=piece.warning) for piece in pieces if piece.warning]
             if file:
                 await asyncio.to_thread(write_new, path, content)
                 return [TextContent(type="text", text=f"The speech is in {path}."), *warnings]
@@ -80,18 +81,6 @@ def mcp_server(service: SpeechService) -> MCPServer:
         return "; ".join([f"The voice {voice.name!r} can speak now", *warnings])
 
     return server
-
-
-async def whole_speech(service: SpeechService, body: SpeechBody) -> tuple[bytes, str | None]:
-    """Speak a text -> the whole file, and a warning about it."""
-    run, outcome = service.speak(body, ADMINISTRATOR), Outcome.ERROR
-    try:
-        first, following = await run.begin()
-        pieces = [first, *[piece async for piece in following]]
-        outcome = Outcome.OK
-    finally:
-        run.close(outcome)
-    return b"".join(piece.content for piece in pieces), first.warning
 
 
 def format_of(path: Path) -> AudioFormat:

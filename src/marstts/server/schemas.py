@@ -5,9 +5,7 @@ Upstream: clients.  Downstream: the endpoints.
 
 from __future__ import annotations
 
-import base64
 import json
-from collections.abc import Iterator
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -22,8 +20,6 @@ Body = TypeVar("Body", bound=BaseModel)
 
 NAME_CHARACTERS = 200
 MAX_SEED = 2**32 - 1
-BASE64_BYTES = 3 * 2**14
-"""Bytes of audio that are encoded at a time, so that other callers need not wait; a multiple of 3."""
 
 
 class StreamFormat(str, Enum):
@@ -111,11 +107,3 @@ async def read_body(request: Request, model: type[Body]) -> Body:
 def as_json(value: Any, status: int = 200) -> Response:
     """A value as JSON."""
     return Response(json.dumps(value, ensure_ascii=False).encode(), status, media_type=JSON)
-
-
-def audio_json(fields: dict[str, Any], audio: bytes) -> Iterator[bytes]:
-    """Yield a JSON object in pieces: the fields, of which there is at least one, then `audio` in base64."""
-    yield json.dumps(fields, ensure_ascii=False).encode()[:-1] + b', "audio": "'
-    for start in range(0, len(audio), BASE64_BYTES):
-        yield base64.b64encode(audio[start : start + BASE64_BYTES])
-    yield b'"}'

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -134,13 +134,10 @@ class SpeechService:
         self._uploads.shutdown(wait=True, cancel_futures=True)
         self._reading.shutdown(wait=True, cancel_futures=True)
 
-    def speak(
-        self, body: SpeechBody, caller: Caller, *, needs_words: bool = False, budget: AudioBudget | None = None
-    ) -> SpeechRun:
+    def speak(self, body: SpeechBody, caller: Caller, *, budget: AudioBudget | None = None) -> SpeechRun:
         """Return a run of one request of a caller; ApiError where model, voice or text cannot be spoken.
 
-        `needs_words` refuses it in `SpeechRun.begin` where the model has no word times. `budget` is shared by the runs
-        of one batch or session.
+        `budget` is shared by the runs of one session.
         """
         if self.is_closing:
             raise ApiError(503, "The server is stopping.", retry_after=5)
@@ -161,8 +158,7 @@ class SpeechService:
             speed=body.speed,
             stream=body.stream,
             names_sentences=body.sentences,
-            names_words=body.words or needs_words,
-            needs_words=needs_words,
+            names_words=body.words,
             has_events=body.stream_format is StreamFormat.SSE,
         )
         return SpeechRun(self, spec, caller.name, budget or self.audio_budget())
@@ -204,9 +200,6 @@ class SpeechRun:
 
     def __init__(self, service: SpeechService, spec: JobSpec, owner: str, budget: AudioBudget) -> None:
         self.service, self.spec, self.owner = service, spec, owner
-        self.expected_seconds: float | None = None
-        """Audio at speed 1, once it was measured."""
-
         self.num_tokens = 0
         self._budget = budget
         self._held_seconds = 0.0
@@ -215,13 +208,6 @@ class SpeechRun:
         self._is_late = False
         self._is_counted = False
 
-    async def measure(self) -> float:
-        """Take the audio from the budget -> its seconds at speed 1; ApiError where that is too much."""
-        if self.expected_seconds is None:
-            self.expected_seconds = await self.service.measure_text(self.spec.text)
-            self._budget.spend(self.expected_seconds / self.spec.speed)
-        return self.expected_seconds
-
     async def begin(self) -> tuple[Piece, AsyncIterator[Piece]]:
         """Wait for a place and for the first bytes -> the piece with them, and an iterator of all that follow.
 
@@ -229,7 +215,8 @@ class SpeechRun:
         be spoken. The caller must call `close` in the end.
         """
         service, started = self.service, time.monotonic()
-        expected_seconds = await self.measure()
+        expected_seconds = await service.measure_text(self.spec.text)
+        self._budget.spend(expected_seconds / self.spec.speed)
         self._reserve(expected_seconds / self.spec.speed)
         ticket = await service.admission.enter(expected_seconds, self.owner)
         service.metrics.wait.observe(ticket.wait_seconds)
@@ -248,6 +235,21 @@ class SpeechRun:
         service.metrics.first_audio.observe(time.monotonic() - started)
         self._end_after(EXTRA_SECONDS + speaking_seconds)
         return first, pieces
+
+    async def all_pieces(self) -> AsyncGenerator[Piece, None]:
+        """Yield all pieces as they are made; close it to end the request."""
+        outcome = Outcome.LEFT
+        try:
+            first, following = await self.begin()
+            yield first
+            async for piece in following:
+                yield piece
+            outcome = Outcome.OK
+        except Exception:
+            outcome = Outcome.ERROR
+            raise
+        finally:
+            self.close(outcome)
 
     def _reserve(self, seconds: float) -> None:
         """Note audio that is held in memory to its end; ApiError 429 where there is too much of it."""

@@ -21,7 +21,7 @@ class ServeLimits(Config):
     """Longest text of a request, as OpenAI's."""
 
     audio_seconds: float = Field(900.0, gt=0.0)
-    """Audio that a request, a batch or a session may ask for, pauses and speed included."""
+    """Audio that a request or a session may ask for, pauses and speed included."""
 
     whole_audio_seconds: float = Field(3600.0, gt=0.0)
     """Audio of all whole files at work; further ones get status 429, since each is held in memory until its end."""

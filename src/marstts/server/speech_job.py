@@ -150,9 +150,6 @@ class JobSpec:
     names_words: bool = False
     """Whether pieces name words and their times."""
 
-    needs_words: bool = False
-    """Refuse the request where the model has no word times."""
-
     voices: Mapping[str, Voice] = field(default_factory=dict)
     """Voices that the text may name, besides the packaged ones."""
 
@@ -204,8 +201,6 @@ def make_pieces(
     """Speak and encode. Raises MarsError before the first piece where the request cannot be spoken."""
     rate = synthesizer.codec.spec.sample_rate
     voice = spec.open_voice()
-    if spec.needs_words:
-        synthesizer.check_word_times(voice)
     if not spec.stream:
         speech = synthesizer.speak(
             spec.text, voice, seed=spec.seed, scheduler=scheduler, voices=spec.voices, dialogue=spec.dialogue
@@ -213,9 +208,8 @@ def make_pieces(
         encoded = EncodedStream(spec.audio_format, rate, spec.speed, whole=True)
         content = encoded.push(speech.samples) + encoded.finish()
         num_tokens = sum(len(codes) for take in speech.takes for codes in take.codes)
-        words = tuple(word.scaled(1.0 / spec.speed) for word in speech.words) if spec.needs_words else ()
         warning, num_retries = "; ".join(speech.warnings) or None, sum(take.attempts - 1 for take in speech.takes)
-        yield Piece(content, speech.seconds, num_tokens, warning, words=words, num_retries=num_retries)
+        yield Piece(content, speech.seconds, num_tokens, warning, num_retries=num_retries)
         return
     encoded = EncodedStream(spec.audio_format, rate, spec.speed, whole=False)
     size = MAX_PIECE_SECONDS * rate

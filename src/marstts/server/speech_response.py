@@ -6,6 +6,7 @@ Upstream: `service.SpeechRun`.  Downstream: clients, which may leave at any time
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from typing import Any, TypeVar
@@ -17,10 +18,9 @@ from starlette.types import Receive, Scope, Send
 
 from marstts.server.api_errors import ApiError, as_api_error
 from marstts.server.metrics import Outcome
-from marstts.server.schemas import SpeechBody, StreamFormat, audio_json
+from marstts.server.schemas import SpeechBody, StreamFormat
 from marstts.server.service import SpeechRun
 from marstts.server.speech_job import JobEnded, Piece
-from marstts.synthesis.words.word_times import Word
 
 WARNING_HEADER = "X-Marstts-Warning"
 IGNORED_HEADER = "X-Marstts-Ignored"
@@ -28,6 +28,9 @@ EVENTS = "text/event-stream"
 
 CLIENT_LEFT = 499
 """Status of a response whose client has disconnected."""
+
+BASE64_BYTES = 3 * 2**14
+"""Bytes of audio that are encoded at a time, so that other callers need not wait; a multiple of 3."""
 
 Result = TypeVar("Result")
 
@@ -107,18 +110,18 @@ async def events(run: SpeechRun, body: SpeechBody, first: Piece, pieces: AsyncIt
 
 
 def delta(piece: Piece) -> Iterator[bytes]:
-    """An event with the next bytes of the file, in pieces."""
-    words = [{**timestamp(word), "spoken": word.spoken} for word in piece.words]
+    """An event with the next bytes of the file, in pieces; words as Kokoro-FastAPI names them."""
+    words = [
+        {"word": word.written, "start_time": word.start, "end_time": word.end, "spoken": word.spoken}
+        for word in piece.words
+    ]
     extra = {"warning": piece.warning, "sentence": piece.sentence, "words": words}
     kind = "speech.audio.delta"
-    yield f"event: {kind}\ndata: ".encode()
-    yield from audio_json({"type": kind, **{name: value for name, value in extra.items() if value}}, piece.content)
-    yield b"\n\n"
-
-
-def timestamp(word: Word) -> dict[str, Any]:
-    """A word and its times, as Kokoro-FastAPI names them."""
-    return {"word": word.written, "start_time": word.start, "end_time": word.end}
+    fields = {"type": kind, **{name: value for name, value in extra.items() if value}}
+    yield f'event: {kind}\ndata: {json.dumps(fields, ensure_ascii=False)[:-1]}, "audio": "'.encode()
+    for start in range(0, len(piece.content), BASE64_BYTES):
+        yield base64.b64encode(piece.content[start : start + BASE64_BYTES])
+    yield b'"}\n\n'
 
 
 def event(kind: str, fields: dict[str, Any]) -> bytes:

@@ -1,6 +1,6 @@
 """Text that arrives piece by piece, spoken sentence by sentence as soon as each is certain.
 
-Upstream: `websocket`, `wyoming_server`.  Downstream: `service`, one request for each sentence; `text.tags` and
+Upstream: `wyoming_server`.  Downstream: `service`, one request for each sentence; `text.tags` and
 `text.blocks`, which read tags and Markdown. A line of prose is cut at each certain sentence; any other line is read
 whole first, so that a list, a heading or code is what it is in a whole text. Each sentence but the first begins with
 the pause that `speak` sets before it.
@@ -9,15 +9,13 @@ the pause that `speak` sets before it.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import Iterable
 
 from marstts.server.api_errors import ApiError
-from marstts.server.metrics import Outcome
-from marstts.server.service import SpeechRun
 from marstts.synthesis.speech import pause_after
 from marstts.text.blocks import Block, BlockCutter
 from marstts.text.markdown import Kind, read_line
-from marstts.text.reading import MARK, USUAL_PAUSES
+from marstts.text.reading import USUAL_PAUSES
 from marstts.text.segments import VOICE_MARK, Boundary
 from marstts.text.sentences import close, split_sentences
 from marstts.text.tags import TagReader
@@ -154,25 +152,3 @@ def as_markdown(block: Block) -> str:
     if block.kind is Kind.CODE:
         return f"```\n{block.text}\n```"
     return f"# {block.text}" if block.kind is Kind.HEADING else block.text
-
-
-def shown(sentence: str) -> str:
-    """A sentence without the marks of pauses and voices."""
-    return " ".join(MARK.sub(" ", sentence).split())
-
-
-async def run_bytes(run: SpeechRun) -> AsyncGenerator[bytes, None]:
-    """Yield the bytes of a file as they are made; close it to end the request."""
-    outcome = Outcome.LEFT
-    try:
-        first, pieces = await run.begin()
-        yield first.content
-        async for piece in pieces:
-            if piece.content:
-                yield piece.content
-        outcome = Outcome.OK
-    except Exception:
-        outcome = Outcome.ERROR
-        raise
-    finally:
-        run.close(outcome)

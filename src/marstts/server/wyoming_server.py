@@ -38,7 +38,7 @@ from marstts.server.encoders import API_RATE, AudioFormat
 from marstts.server.schemas import SpeechBody
 from marstts.server.service import SpeechRun, SpeechService
 from marstts.server.settings import ServeSettings
-from marstts.server.text_stream import SentenceBuffer, run_bytes
+from marstts.server.text_stream import SentenceBuffer
 
 FORMAT = {"rate": API_RATE, "width": 2, "channels": 1}
 ATTRIBUTION = Attribution(name="marstts", url="")
@@ -271,12 +271,12 @@ class WyomingHandler(AsyncEventHandler):
         has_begun = False
         try:
             if not queued.ends_stream:
-                async with aclosing(run_bytes(self._run(queued))) as pieces:
-                    async for content in pieces:
+                async with aclosing(self._run(queued).all_pieces()) as pieces:
+                    async for piece in pieces:
                         if not has_begun:
                             await self.write_event(AudioStart(**FORMAT).event())
                         has_begun = True
-                        await self.write_event(AudioChunk(**FORMAT, audio=content).event())
+                        await self.write_event(AudioChunk(**FORMAT, audio=piece.content).event())
         except ConnectionError:
             raise
         except Exception as error:

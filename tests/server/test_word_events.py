@@ -1,0 +1,24 @@
+"""Words and their times: events that name words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from api_server import speech
+from fastapi.testclient import TestClient
+
+from marstts.server.app import create_app
+from marstts.server.settings import ServeSettings
+from marstts.synthesis.loading import load
+
+
+def test_events_name_words_where_they_are_asked_to(tmp_path: Path):
+    fields = speech("Tea costs $5.", response_format="pcm", stream_format="sse", sentences=True, words=True)
+    with TestClient(create_app(load("mini"), ServeSettings(capacity=2, voices_folder=tmp_path))) as client:
+        text = client.post("/v1/audio/speech", json=fields).text
+    events = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: ")]
+    assert [word["word"] for event in events for word in event.get("words", [])] == ["Tea", "costs", "$5."]
+    spoken = [word["spoken"] for event in events for word in event.get("words", [])]
+    [sentence] = [event["sentence"] for event in events if "sentence" in event]
+    assert all(word in sentence for word in spoken) and "dollars" in " ".join(spoken)
