@@ -113,49 +113,13 @@ def test_plain_prose_is_left_alone() -> None:
 
 
 FRAGMENTS = [
-    *[
-        "Mr",
-        "Mrs.",
-        "Dr",
-        "St",
-        "St.",
-        "etc",
-        "e.g.",
-        "p.m.",
-        "am",
-        "No",
-        "al.",
-        "vol.",
-        "U.S",
-        "J.",
-        "IV",
-        "Chapter",
-        "I",
-    ],
-    *["BBC", "TVs", "www.", "http://", "x.com", "a@b.co", "May", "Jan", "A", "b", "Z", "million", "km", "lb", "m", "k"],
-    *["5", "12", "1984", "007", "1,000", "3.14", "1/2", "4:30", "5th", "s", "'80s", "0", "th", "½", "²", "²³"],
-    *["#", "$", "£", "€", "%", "°", "&", "@", "+", "=", "<", ">", "_", "*", "~", "^", "|", "\\", "(", ")", "[", "{"],
-    *[".", ",", ":", ";", "?", "!", "...", "-", "--", "—", "\u2013", "/", '"', '""', "'", "''", "\u2019"],
-    *[
-        " ",
-        " ",
-        " ",
-        " ",
-        " ",
-        "  ",
-        "\n",
-        "\n\n",
-        "\t",
-        "\u00a0",
-        "\u200d",
-        "\u0301",
-        "é",
-        "日",
-        "😀",
-        "\ud800",
-        "\x00",
-    ],
-]
+    "Mr", "Mrs.", "Dr", "St", "St.", "etc", "e.g.", "p.m.", "am", "No", "al.", "vol.", "U.S", "J.", "IV", "Chapter",
+    "I", "BBC", "TVs", "www.", "http://", "x.com", "a@b.co", "May", "Jan", "A", "b", "Z", "million", "km", "lb",
+    "m", "k", "5", "12", "1984", "007", "1,000", "3.14", "1/2", "4:30", "5th", "s", "'80s", "0", "th", "½", "²",
+    "²³", "#", "$", "£", "€", "%", "°", "&", "@", "+", "=", "<", ">", "_", "*", "~", "^", "|", "\\", "(", ")", "[",
+    "{", ".", ",", ":", ";", "?", "!", "...", "-", "--", "—", "\u2013", "/", '"', '""', "'", "''", "\u2019", " ",
+    " ", " ", " ", " ", "  ", "\n", "\n\n", "\t", "\u00a0", "\u200d", "\u0301", "é", "日", "😀", "\ud800", "\x00",
+]  # fmt: skip
 
 
 def random_text(rng: random.Random) -> str:
@@ -164,7 +128,7 @@ def random_text(rng: random.Random) -> str:
 
 def test_output_holds_only_what_is_spoken_and_is_stable() -> None:
     rng = random.Random(11)
-    for _ in range(800):
+    for _ in range(200):
         text = random_text(rng)
         spoken = normalize(text)
         assert SPOKEN.fullmatch(spoken), text
@@ -174,7 +138,7 @@ def test_output_holds_only_what_is_spoken_and_is_stable() -> None:
 
 def test_random_unicode_is_survived() -> None:
     rng = random.Random(12)
-    for _ in range(300):
+    for _ in range(60):
         text = "".join(chr(rng.randrange(0x110000 if rng.random() < 0.3 else 0x2FF)) for _ in range(40))
         assert SPOKEN.fullmatch(normalize(text))
 
@@ -195,8 +159,8 @@ def test_time_is_linear_whatever_is_repeated(unit: str) -> None:
         normalize(text)
         return time.process_time() - start
 
-    short = min(seconds(2_500) for _ in range(2))
-    assert min(seconds(10_000) for _ in range(2)) < 10 * short + 0.05
+    short = min(seconds(1_000) for _ in range(2))
+    assert min(seconds(4_000) for _ in range(2)) < 10 * short + 0.05
 
 
 def test_a_range_of_times_is_no_offset_from_utc() -> None:

@@ -17,7 +17,7 @@ from marstts.text.segments import Pauses
 from marstts.text.sentences import split_sentences
 
 MARKS = frozenset(".,?!;:'\" -")
-NUM_RANDOM_TEXTS = 2_000
+NUM_RANDOM_TEXTS = 200
 
 TEXT = """# A Title
 
@@ -40,9 +40,10 @@ def pieces_of(text: str, rng: random.Random, longest: int) -> list[str]:
     return pieces
 
 
-@pytest.mark.parametrize("longest", [pytest.param(1, marks=pytest.mark.slow), 7, 60])
+@pytest.mark.parametrize("longest", [1, 7, 60])
 def test_sentences_do_not_depend_on_the_pieces_that_a_text_comes_in(longest: int) -> None:
-    text = TEXT + (Path(__file__).parent / "written_forms.tsv").read_text(encoding="utf-8")
+    forms = (Path(__file__).parent / "written_forms.tsv").read_text(encoding="utf-8").splitlines(keepends=True)
+    text = TEXT + "".join(forms[::5])
     assert list(stream_sentences(pieces_of(text, random.Random(longest), longest))) == list(stream_sentences([text]))
 
 
@@ -161,11 +162,10 @@ def test_other_languages_are_noticed(text: str, language: str | None) -> None:
     assert any(str(language) in warning for warning in read_text(text).warnings) == (language is not None)
 
 
-@pytest.mark.slow
 def test_random_characters_are_stable() -> None:
     rng = random.Random(14)
     characters = "abcXYZIV019 .,:;-/+*#@%$€'\"()[]=<>!?&°½²—"
-    for _ in range(NUM_RANDOM_TEXTS // 2):
+    for _ in range(NUM_RANDOM_TEXTS):
         text = "".join(rng.choice(characters) for _ in range(40))
         spoken = normalize(text)
         assert normalize(spoken) == spoken, text
@@ -174,7 +174,7 @@ def test_random_characters_are_stable() -> None:
 def test_random_forms_are_stable() -> None:
     rng = random.Random(13)
     rows = (Path(__file__).parent / "written_forms.tsv").read_text(encoding="utf-8").split()
-    for _ in range(NUM_RANDOM_TEXTS // 4):
+    for _ in range(NUM_RANDOM_TEXTS):
         text = " ".join(rng.choice(rows)[: rng.randrange(1, 12)] for _ in range(rng.randrange(1, 15)))
         spoken = normalize(text)
         assert normalize(spoken) == spoken, text
