@@ -19,7 +19,6 @@ _MONTH_NAME = (
     r"(?:January|February|March|April|May|June|July|August|September|October|November|December"
     r"|(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept|Sep|Oct|Nov|Dec)\b\.?)"
 )
-_MONTH_FORMS = frozenset(MONTHS) | {name[:3] for name in MONTHS} | {"Sept"}
 _MONTH = rf"(?P<month>{_MONTH_NAME})"
 _DAY = r"(?P<day>0?[1-9]|[12][0-9]|3[01])(?:st|nd|rd|th)?"
 _DASH = " ?(?:-|—) ?"
@@ -79,15 +78,6 @@ def _read_short_span(match: re.Match[str]) -> str | None:
     if are_fractions or not all(1 <= month <= 12 and 1 <= day <= 31 for month, day in dates):
         return None
     return " to ".join(_read_date(month, str(day), None) for month, day in dates)
-
-
-def _read_other_dates(match: re.Match[str]) -> str | None:
-    """Dates without a year after another one: "by March third, 3/4 or 3/5"."""
-    dates = [(int(month), int(day)) for month, day in re.findall("([0-9]+)/([0-9]+)", match["others"])]
-    if not all(1 <= month <= 12 and 1 <= day <= 31 for month, day in dates):
-        return None
-    words = iter(_read_date(month, str(day), None) for month, day in dates)
-    return match["first"] + re.sub("[0-9]+/[0-9]+", lambda _: next(words), match["others"].replace("-", " to "))
 
 
 def _read_month_day(match: re.Match[str]) -> str:
@@ -173,23 +163,9 @@ RULES: list[Rule] = [
         rf"{RUN}24/7(?P<days>/365)?{END}",
         lambda match: "twenty-four seven" + (" three sixty-five" if match["days"] else ""),
     ),
-    rule(
-        "date.range",
-        rf"(?<=[0-9])(?: ?— ?| ?- ?)(?={_MONTH_NAME} ?[0-9])",
-        " to ",
-        words=_MONTH_FORMS,
-    ),
-    rule(
-        "date.range",
-        rf"\b(?P<first>{_MONTH_NAME}) ?[-—] ?(?P<last>{_MONTH_NAME})(?![A-Za-z])",
-        _read_month_span,
-        words=_MONTH_FORMS,
-    ),
-    rule(
-        "date.quarter",
-        r"\b(?P<part>[QH][1-4]) ?'(?P<year>[0-9]{2})(?![0-9])",
-        r"\g<part> \g<year>",
-    ),
+    rule("date.range", rf"(?<=[0-9])(?: ?— ?| ?- ?)(?={_MONTH_NAME} ?[0-9])", " to "),
+    rule("date.range", rf"\b(?P<first>{_MONTH_NAME}) ?[-—] ?(?P<last>{_MONTH_NAME})(?![A-Za-z])", _read_month_span),
+    rule("date.quarter", r"\b(?P<part>[QH][1-4]) ?'(?P<year>[0-9]{2})(?![0-9])", r"\g<part> \g<year>"),
     rule(
         "date.iso",
         rf"{RUN}(?P<year>[12][0-9]{{3}})([-/.])(?P<month>[01]?[0-9])\2(?P<day>[0-3]?[0-9])(?:(?P<time>T"
@@ -215,39 +191,6 @@ RULES: list[Rule] = [
         r"|Thu|Thurs?|Fri|Sat|Sun|(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day,?) )"
         r"(?P<month>[0-9]{1,2})/(?P<day>[0-9]{1,2})(?![0-9/])(?! (?:of|cup|inch|mile|share|chance|majority))",
         _read_short_date,
-        words=(
-            "On",
-            "on",
-            "By",
-            "by",
-            "Until",
-            "until",
-            "Since",
-            "since",
-            "From",
-            "from",
-            "Due",
-            "due",
-            "Dated",
-            "dated",
-            "Before",
-            "before",
-            "After",
-            "after",
-            "of",
-            *_BEFORE_DATES,
-            "See",
-            "see",
-            "Effective",
-            "effective",
-            "is",
-            "Deadline",
-            "deadline",
-            "Date",
-            "date",
-            *_DAYS,
-            *_DAYS.values(),
-        ),
     ),
     rule(
         "date.short",
@@ -256,41 +199,25 @@ RULES: list[Rule] = [
         _read_short_span,
     ),
     rule(
-        "date.short",
-        rf"(?P<first>(?:{'|'.join(MONTHS)}) [a-z-]{{4,16}})(?P<others>(?:(?:, and |, or |, | and | or | to | until"
-        r"| through |-)[0-9]{1,2}/[0-9]{1,2}(?![0-9/]|-[0-9])(?! (?:of|cup|inch|mile|share|chance|majority))){1,6})",
-        _read_other_dates,
-        words=MONTHS,
-    ),
-    rule(
         "date.weekdays",
         rf"\b(?P<days>{_DAY_NAME}\.?{_DASH}{_DAY_NAME})(?![A-Za-z])\.?(?= [a-z0-9]|[,;)])",
         _read_day_span,
-        words=_DAYS,
     ),
-    rule(
-        "date.weekdays",
-        rf"\b(?P<days>{_DAY_NAME}{_DASH}{_DAY_NAME})(?![A-Za-z])",
-        _read_day_span,
-        words=_DAYS,
-    ),
+    rule("date.weekdays", rf"\b(?P<days>{_DAY_NAME}{_DASH}{_DAY_NAME})(?![A-Za-z])", _read_day_span),
     rule(
         "date.weekday",
         rf"\b(?P<day>{_DAY_NAME})\.?(?P<mark>,? )(?=(?:the )?(?:[0-3]?[0-9](?:st|nd|rd|th)?\b|{_MONTH_NAME} [0-9]))",
         _read_lone_day,
-        words=_DAYS,
     ),
     rule(
         "date.weekday",
         rf"\b(?P<day>{_DAY_NAME})(?P<mark>, |/| and | or | & )(?={_DAY_NAME}(?![A-Za-z]))",
         lambda match: _DAYS[match["day"]] + match["mark"].replace("/", " or "),
-        words=_DAYS,
     ),
     rule(
         "date.weekday",
         rf"(?P<before>day(?:, |,? and | or | & ))(?P<day>{_DAY_NAME})(?![A-Za-z'])",
         lambda match: match["before"] + _DAYS[match["day"]],
-        words=_DAYS,
         parted=False,
     ),
     rule(
@@ -298,25 +225,20 @@ RULES: list[Rule] = [
         rf"\b{_MONTH} {_DAY}(?:{_DASH}(?P<last>[12][0-9]|3[01]|[1-9])(?:st|nd|rd|th)?)?(?![0-9A-Za-z/]|:[0-9]"
         rf"|[,.][0-9]{{3}}(?![0-9]))(?:,? {_YEAR}(?!,[0-9]))?",
         _read_month_day,
-        words=_MONTH_FORMS,
     ),
     rule(
         "date.day-month",
         rf"(?P<article>\b[Tt]he )?(?<![0-9.,:/$£€-]){_DAY}(?:{_DASH}(?P<last>[12][0-9]|3[01]|[1-9])(?:st|nd|rd"
         rf"|th)?)?(?: | of |-){_MONTH}(?![A-Za-z])(?:(?:, | |,|-){_YEAR}|-(?P<short>[0-9]{{2}})(?![0-9-]))?",
         _read_day_month,
-        words=_MONTH_FORMS,
     ),
     rule(
         "date.month-year",
         rf"\b(?P<month>(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept|Sep|Oct|Nov|Dec)\b)\.?[ '-]+{_YEAR}",
         _read_month_year,
-        words=_MONTH_FORMS,
     ),
     rule(
-        "date.fiscal-year",
-        r"\bFY ?'?(?P<year>[0-9]{4}|[0-9]{2})(?:[-—/](?P<last>[0-9]{2}))?(?![0-9])",
-        _read_quarter,
+        "date.fiscal-year", r"\bFY ?'?(?P<year>[0-9]{4}|[0-9]{2})(?:[-—/](?P<last>[0-9]{2}))?(?![0-9])", _read_quarter
     ),
     rule(
         "date.years",
@@ -333,7 +255,6 @@ RULES: list[Rule] = [
         rf"(?P<before>\b[Yy]ear (?:was |is |of )?|\bA\.?D\.? |\bcirca |\b[Ii]n the year )(?P<year>1[0-9]{{3}}"
         rf"|2[0-9]{{3}}){END}(?![,.][0-9])",
         _read_named_year,
-        words=("Year", "year", "A", "AD", "circa"),
     ),
     rule(
         "date.year",
@@ -341,20 +262,10 @@ RULES: list[Rule] = [
         rf"(?=[,;:)]|\.(?: |$)| (?:the|he|she|they|it)\b| (?:and|or|to) 1[0-9]{{3}}{END}| [A-Z])(?![,.][0-9])",
         _read_named_year,
     ),
-    rule(
-        "date.year",
-        rf"{RUN}(?P<year>[1-9][0-9]{{3}})(?= (?:B\.?C|A\.?D|C\.?E)\b)",
-        _read_era_year,
-        words=("B", "BC", "BCE", "A", "AD", "C", "CE"),
-    ),
+    rule("date.year", rf"{RUN}(?P<year>[1-9][0-9]{{3}})(?= (?:B\.?C|A\.?D|C\.?E)\b)", _read_era_year),
 ]
 
 DECADES: list[Rule] = [
     rule("date.range", r"(?<=[0-9]s)[-—](?='?[0-9]{2,4}s)", " to "),
-    rule(
-        "date.decade",
-        r"(?<![0-9.,])'?(?P<decade>[0-9]{1,3}0)'?s(?![A-Za-z0-9])",
-        _read_decade,
-        words=("s",),
-    ),
+    rule("date.decade", r"(?<![0-9.,])'?(?P<decade>[0-9]{1,3}0)'?s(?![A-Za-z0-9])", _read_decade),
 ]

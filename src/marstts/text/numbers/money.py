@@ -9,8 +9,6 @@ import re
 
 from marstts.text.numbers.units import read_per
 from marstts.text.numbers.words import (
-    ATTRIBUTE_AFTER,
-    ATTRIBUTE_BEFORE,
     NUMBER,
     RUN,
     WHOLE,
@@ -39,16 +37,10 @@ _SOON_CODE = r"(?=[0-9.,]{1,40}[A-Za-z -]{0,11}[A-Zrs])"
 """A quick look for what the pattern of an amount takes long to miss."""
 
 
-def _is_attribute(match: re.Match[str]) -> bool:
-    start, end = match.span()
-    before, after = match.string[max(start - ATTRIBUTE_BEFORE, 0) : start], match.string[end : end + ATTRIBUTE_AFTER]
-    return is_attribute(before, after)
-
-
 def _read_money(match: re.Match[str]) -> str:
     minus = "minus " if match["sign"] else ""
     one, many, *hundredths = (_SYMBOLS | _CODES)[match["symbol"]]
-    currency = [one, one if _is_attribute(match) else many, *hundredths]
+    currency = [one, one if is_attribute(match) else many, *hundredths]
     groups = match.groupdict()
     per = read_per(groups["per"][1:].replace("sq.", "sq")) if groups.get("per") else None
     after = f" {per}" if per else (groups.get("per") or "").replace("/", " ")
@@ -84,29 +76,11 @@ def _plain_decimals(numeral: str) -> str:
 _RANGE = rf"(?P<low>{NUMBER})(?P<low_scale>{either(_SCALES)})?(?: ?(?:-|—) ?| to )"
 
 RULES = [
-    rule(
-        "money.span",
-        rf"(?P<low>{_SYMBOL}{NUMBER}(?:{either(_SCALES)})?)(?: ?— ?|-)(?=[$£€¥₹][0-9])",
-        r"\g<low> to ",
-    ),
-    rule(
-        "money.range",
-        rf"{_SIGN}{_SYMBOL}{_RANGE}(?![$£€¥])(?P<number>{NUMBER}){_SCALE}{_PER}",
-        _read_money,
-    ),
-    rule(
-        "money.range",
-        rf"{_SIGN}{_CODE} ?{_RANGE}(?P<number>{NUMBER}){_SCALE}{_PER}",
-        _read_money,
-        words=_CODES,
-    ),
+    rule("money.span", rf"(?P<low>{_SYMBOL}{NUMBER}(?:{either(_SCALES)})?)(?: ?— ?|-)(?=[$£€¥₹][0-9])", r"\g<low> to "),
+    rule("money.range", rf"{_SIGN}{_SYMBOL}{_RANGE}(?![$£€¥])(?P<number>{NUMBER}){_SCALE}{_PER}", _read_money),
+    rule("money.range", rf"{_SIGN}{_CODE} ?{_RANGE}(?P<number>{NUMBER}){_SCALE}{_PER}", _read_money),
     rule("money.symbol", rf"{_SIGN}{_SYMBOL} ?{_AMOUNT}{_SCALE}{_PER}", _read_money),
-    rule(
-        "money.code",
-        rf"(?<![A-Za-z]){_SIGN}{_CODE} ?{_AMOUNT}{_SCALE}{_PER}",
-        _read_money,
-        words=_CODES,
-    ),
+    rule("money.code", rf"(?<![A-Za-z]){_SIGN}{_CODE} ?{_AMOUNT}{_SCALE}{_PER}", _read_money),
     rule(
         "money.symbol",
         rf"{_SIGN}{RUN}{_SOON_SYMBOL}{_AMOUNT}{_SCALE} ?(?P<symbol>[£€¥₹₩₽₺₴₪₫฿₦₱₿]|\$(?![0-9]))(?![0-9]){_PER}",
@@ -117,6 +91,5 @@ RULES = [
         rf"{_SIGN}{RUN}{_SOON_CODE}{_AMOUNT}{_SCALE} ?(?P<symbol>{either(set(_CODES) - _BEFORE_ONLY)})(?![A-Za-z0-9])"
         rf"{_PER}",
         _read_money,
-        words=_CODES,
     ),
 ]

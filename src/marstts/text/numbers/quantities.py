@@ -128,11 +128,6 @@ _THING = r"(?=[$£€¥₹]?[0-9])(?![0-9]{1,2}/[0-9])"
 
 RANGES = [
     rule(
-        "number.chain",
-        r"(?<![0-9A-Za-z-])[0-9](?:-[0-9]){2,5}(?![0-9A-Za-z-])",
-        lambda match: " ".join(map(number, match[0].split("-"))),
-    ),
-    rule(
         "number.ordinal-range",
         rf"{RUN}(?P<low>[0-9]{{1,4}})(?:st|nd|rd|th) ?(?:-|—) ?(?P<high>[0-9]{{1,4}})(?:st|nd|rd|th)(?![A-Za-z0-9])",
         _read_ordinal_range,
@@ -154,9 +149,7 @@ RANGES = [
     ),
     rule("number.range", r"(?<=[A-Z][0-9])[-—](?=[A-Z][0-9](?![0-9A-Za-z]))", " to "),
     rule(
-        "number.swiss",
-        rf"{RUN}[0-9]{{1,3}}(?:'[0-9]{{3}}){{1,4}}(?![0-9'])",
-        lambda match: match[0].replace("'", ","),
+        "number.swiss", rf"{RUN}[0-9]{{1,3}}(?:'[0-9]{{3}}){{1,4}}(?![0-9'])", lambda match: match[0].replace("'", ",")
     ),
     rule(
         "number.year",
@@ -179,16 +172,7 @@ RANGES = [
     ),
     rule("number.range", rf"(?<=[0-9%])(?: ?— ?|-){_THING}", _read_range),
     rule("number.range", rf"(?<=[0-9][°%kKMB])(?: ?— ?|-){_THING}", " to "),
-    rule(
-        "number.range",
-        r"(?<=[0-9][a-zA-Z%])(?: ?— ?|-)(?=[0-9]{1,4}(?:[a-zA-Z]{1,2}|%)(?![A-Za-z0-9]))",
-        " to ",
-    ),
-    rule(
-        "number.range",
-        r"(?<=[0-9][a-zA-Z][a-zA-Z])(?: ?— ?|-)(?=[0-9]{1,4}[a-zA-Z]{2}(?![A-Za-z0-9]))",
-        " to ",
-    ),
+    rule("number.range", r"(?<=[0-9][a-zA-Z%])(?: ?— ?|-)(?=[0-9]{1,4}(?:[a-zA-Z]{1,2}|%)(?![A-Za-z0-9]))", " to "),
 ]
 
 SCALES = [

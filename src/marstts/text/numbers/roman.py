@@ -78,89 +78,47 @@ _AFTER = r"(?![A-Za-z0-9]|'[a-rt-z]|\.[A-Za-z])"
 _LONG = r"(?P<numeral>[IVX]{2,6}|L[IVX]{1,6}|X[LC][IVX]{0,4})"
 
 RULES = [
-    rule(
-        "roman.century",
-        r"\b(?P<numeral>[IVX]{1,5})(?:th|st)?(?= (?:[Cc]entury|[Cc]enturies)\b)",
-        _read_century,
-        words=(
-            "I",
-            "V",
-            "X",
-            "II",
-            "III",
-            "IV",
-            "VI",
-            "VII",
-            "VIII",
-            "IX",
-            "XI",
-            "XII",
-            "XIII",
-            "XIV",
-            "XV",
-            "XVI",
-            "XVII",
-            "XVIII",
-            "XIX",
-            "XX",
-            "XXI",
-            "XVth",
-            "XIXth",
-            "XXth",
-            "XXIst",
-        ),
-    ),
+    rule("roman.century", r"\b(?P<numeral>[IVX]{1,5})(?:th|st)?(?= (?:[Cc]entury|[Cc]enturies)\b)", _read_century),
     rule(
         "roman.ruler",
         rf"\b(?P<name>(?:{_TITLES}) [A-Z][a-z]+(?: [A-Z][a-z]+)?) (?P<numeral>[IVX]{{1,6}}){_AFTER}",
         _read_ruler,
-        words=word_set("names", "titles"),
     ),
     rule(
         "roman.ruler",
         rf"\b(?P<name>(?:{_RULERS})(?: [A-Z][a-z]{{2,15}})?) (?P<numeral>[IVX]{{2,6}}|V(?!\. [A-Z])){_AFTER}",
         _read_ruler,
-        words=word_set("names", "rulers"),
     ),
     rule(
         "roman.ruler",
         rf"\b(?P<name>(?:{_RULERS})) (?P<numeral>I)(?=[,;:)]|'s\b|\.(?:$| [A-Z])| and [A-Z]"
         r"| (?:of|reigned|ruled|were|became|died)\b)",
         _read_ruler,
-        words=word_set("names", "rulers"),
     ),
     rule(
         "roman.heir",
         rf"\b(?P<name>(?:{_GIVENS}) (?:[A-Z]\.? )?[A-Z][a-z]{{2,15}}) (?P<numeral>II|III|IV){_AFTER}",
         _read_ruler,
-        words=word_set("names", "givens"),
     ),
     rule(
         "roman.parts",
         rf"\b(?P<parts>{_PLURAL_PARTS}) (?P<first>[IVXL]{{1,8}})(?P<mark> ?[-—] ?|,? (?:and|or|to|&) )"
         r"(?P<last>[IVXL]{1,8})(?![A-Za-z0-9'])",
         _read_parts,
-        words=word_set("names", "plural_parts"),
     ),
     rule(
         "roman.part",
         rf"\b(?P<part>{_PARTS}) (?P<numeral>[IVXLC]{{1,8}}|[ivxl]{{2,6}}|[ivx](?=[,.;)]|$))"
         r"(?:[-—](?P<last>[IVXLC]{1,8}))?\b(?!'[a-rt-z])",
         _read_part,
-        words=word_set("names", "parts") | {part.upper() for part in word_set("names", "parts")},
     ),
     rule(
         "roman.part",
         rf"\b(?P<part>{_LOWER_PARTS}) (?P<numeral>[ivxl]{{1,6}}|[IVXL]{{1,6}})(?:[-—]"
         rf"(?P<last>[ivxl]{{1,6}}))?{_AFTER}(?<! i)(?<! I)",
         _read_part,
-        words={part.lower() for part in word_set("names", "parts")},
     ),
-    rule(
-        "roman.name",
-        rf"\b(?P<name>i?[A-Z][a-z]{{1,20}}|[A-Z]{{2,5}}) {_LONG}{_AFTER}",
-        _read_after_name,
-    ),
+    rule("roman.name", rf"\b(?P<name>i?[A-Z][a-z]{{1,20}}|[A-Z]{{2,5}}) {_LONG}{_AFTER}", _read_after_name),
     rule(
         "roman.year",
         r"(?<![A-Za-z0-9])(?=[MDCLXVI]{4,15}(?![A-Za-z0-9]))M{1,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV"
@@ -172,9 +130,5 @@ RULES = [
         r"(?<![A-Za-z0-9.'-])(?!XXX)(?P<numeral>[IVX]{3,6})(?![A-Za-z0-9'-])",
         lambda match: cardinal(str(_value(match["numeral"]))) if _is_numeral(match["numeral"]) else None,
     ),
-    rule(
-        "roman.listed",
-        r"\((?P<numeral>ii|iii|iv|vi{1,3}|ix|xi{1,3}|II|III|IV|VI{1,3}|IX)\) ?",
-        _read_listed,
-    ),
+    rule("roman.listed", r"\((?P<numeral>ii|iii|iv|vi{1,3}|ix|xi{1,3}|II|III|IV|VI{1,3}|IX)\) ?", _read_listed),
 ]

@@ -54,6 +54,11 @@ def _half_of_day(match: re.Match[str]) -> str:
     return f" {match['half'][0].upper()} M{'.' if keeps else ''}"
 
 
+def _minutes(digits: str) -> str:
+    """Two digits after an hour: 05 -> " oh five"; nothing for 00."""
+    return f" {'oh ' if digits[0] == '0' else ''}{cardinal(str(int(digits)))}" if int(digits) else ""
+
+
 def _read_time(match: re.Match[str]) -> str:
     hour, minute, second = int(match["hour"]), int(match["minute"]), match["second"]
     half_of_day = _half_of_day(match)
@@ -61,7 +66,7 @@ def _read_time(match: re.Match[str]) -> str:
         return f"{number(match['hour'])} to {number(match['minute'])}{half_of_day}"  # a score or a ratio
     words = cardinal(str(hour))
     if minute:
-        words += f" {'oh ' if minute < 10 else ''}{cardinal(str(minute))}"
+        words += _minutes(match["minute"])
     elif not half_of_day and not second:
         words += " hundred hours" if match["zulu"] else " o'clock"
     if second and int(second):
@@ -112,18 +117,11 @@ def _read_hour(match: re.Match[str]) -> str:
 def _read_hour_span(match: re.Match[str]) -> str:
     """8-10am, 9:30-10:45 p.m.: the first time without its half of the day, and "to"."""
     hour, minute = match["first"], match["first_minute"]
-    words = cardinal(hour)
-    if minute and int(minute):
-        words += f" {'oh ' if minute[0] == '0' else ''}{cardinal(str(int(minute)))}"
-    return words + " to "
+    return f"{cardinal(hour)}{_minutes(minute or '00')} to "
 
 
 def _read_first_hour(match: re.Match[str]) -> str:
-    minute = match["minute"]
-    words = cardinal(match["hour"])
-    if minute and int(minute):
-        words += f" {'oh ' if minute[0] == '0' else ''}{cardinal(str(int(minute)))}"
-    return f"{words} {match['half'][0].upper()} M to "
+    return f"{cardinal(match['hour'])}{_minutes(match['minute'] or '00')} {match['half'][0].upper()} M to "
 
 
 def _read_military(match: re.Match[str]) -> str:
@@ -131,7 +129,7 @@ def _read_military(match: re.Match[str]) -> str:
     words = f"{'zero ' if hour[0] == '0' else ''}{cardinal(str(int(hour)))}"
     if minute == "00":
         return words + " hundred hours"
-    return f"{words} {'oh ' if minute[0] == '0' else ''}{cardinal(str(int(minute)))} hours"
+    return f"{words}{_minutes(minute)} hours"
 
 
 def _read_duration(match: re.Match[str]) -> str:
@@ -160,18 +158,8 @@ RULES: list[Rule] = [
         rf"(?<![0-9.,:$£€])(?P<hour>1[0-2]|[1-9])\.(?P<minute>[0-5][0-9])(?P<second>)?(?P<zulu>(?!))? ?{_HALF}",
         _read_time,
     ),
-    rule(
-        "time.noon",
-        rf"\b(?P<start>[Nn]oon|[Mm]idnight){_DASH}(?=[0-9])",
-        r"\g<start> to ",
-        words=("noon", "Noon", "midnight", "Midnight"),
-    ),
-    rule(
-        "time.noon",
-        rf"(?<=[0-9m.]){_DASH}(?P<end>noon|midnight)\b",
-        r" to \g<end>",
-        words=("noon", "Noon", "midnight", "Midnight"),
-    ),
+    rule("time.noon", rf"\b(?P<start>[Nn]oon|[Mm]idnight){_DASH}(?=[0-9])", r"\g<start> to "),
+    rule("time.noon", rf"(?<=[0-9m.]){_DASH}(?P<end>noon|midnight)\b", r" to \g<end>"),
     rule(
         "time.race",
         rf"(?<![0-9:])(?P<minute>[0-9]{{1,2}}):(?P<second>[0-5][0-9])\.(?P<decimals>[0-9]{{1,3}}){END}",
@@ -182,14 +170,12 @@ RULES: list[Rule] = [
         rf"(?<![0-9.,:$£€/-])(?P<first>1[0-2]|[1-9])(?::(?P<first_minute>[0-5][0-9]))?{_DASH}(?=(?:1[0-2]|[1-9])"
         rf"(?::[0-5][0-9])? ?{_HALF})",
         _read_hour_span,
-        words=("a", "p", "A", "P", "am", "pm", "AM", "PM"),
     ),
     rule(
         "time.span",
         rf"(?<![0-9.,:$£€/-])(?P<hour>1[0-2]|[1-9])(?::(?P<minute>[0-5][0-9]))? ?{_HALF}{_DASH}(?=(?:1[0-2]"
         rf"|[1-9])(?![0-9]))",
         _read_first_hour,
-        words=("a", "p", "A", "P", "am", "pm", "AM", "PM"),
     ),
     rule(
         "time.offset",
@@ -215,70 +201,38 @@ RULES: list[Rule] = [
         _read_short_length,
     ),
     rule("time.clock", rf"(?<![0-9:]){_CLOCK}(?P<zulu>Z\b)?{END}(?: ?{_HALF})?", _read_time),
-    rule(
-        "time.hour",
-        rf"(?<![0-9.,:$£€])(?P<hour>1[0-2]|[1-9]) ?{_HALF}",
-        _read_hour,
-        words=("a", "p", "A", "P", "am", "pm", "AM", "PM"),
-    ),
+    rule("time.hour", rf"(?<![0-9.,:$£€])(?P<hour>1[0-2]|[1-9]) ?{_HALF}", _read_hour),
     rule(
         "time.military",
         r"(?<![0-9.,:$£€])(?P<hour>[01][0-9]|2[0-4])(?P<minute>[0-5][0-9]) ?(?:hours|hrs)\b",
         _read_military,
-        words=("hours", "hrs"),
     ),
     rule(
         "time.military",
         r"(?<![0-9.,:$£€])(?P<hour>0[0-9])(?P<minute>[0-5][0-9])(?= ?(?:GMT|UTC|Zulu|BST|[CEWM]ES?T|[ECMP][SD]T)\b)",
         lambda match: _read_military(match).removesuffix(" hours"),
-        words=(
-            "GMT",
-            "UTC",
-            "Zulu",
-            "BST",
-            "CET",
-            "EET",
-            "WET",
-            "MET",
-            "CEST",
-            "EEST",
-            "WEST",
-            "MEST",
-            "EST",
-            "CST",
-            "MST",
-            "PST",
-            "EDT",
-            "CDT",
-            "MDT",
-            "PDT",
-        ),
     ),
     rule(
         "time.zone",
         r"\b(?P<zone>UTC|GMT) ?(?P<sign>[+-])(?P<hours>[01]?[0-9])(?::?(?P<minutes>[0-9]{2}))?(?![0-9])",
         _read_offset,
-        words=("UTC", "GMT"),
     ),
     rule(
         "time.duration",
         r"(?<![0-9.,:])(?:(?P<hours>[0-9]{1,3}) ?(?:h|hr|hrs) ?(?P<minutes>[0-5]?[0-9]) ?(?:m|min|mins)?(?: ?"
         r"(?P<seconds>[0-5]?[0-9]) ?(?:s|sec|secs))?)(?![A-Za-z0-9])",
         _read_duration,
-        words=("h", "hr", "hrs"),
     ),
     rule(
         "time.duration",
         r"(?<![0-9.,:])(?P<hours>(?!))?(?P<minutes>[0-9]{1,3}) ?(?:m|min) ?(?P<seconds>[0-5]?[0-9]) ?(?:s|sec)"
         r"(?![A-Za-z0-9])",
         _read_duration,
-        words=("m", "min"),
     ),
     rule(
         "time.seconds",
         r"(?P<before>\b(?:after|for|within|every|lasts?|took|takes?|wait|waits|timeout|under|over|about|only|just"
         r"|at|another) )(?P<number>[0-9]{1,4})s(?![A-Za-z0-9'])",
         lambda match: match["before"] + with_unit(match["number"], ("second", "seconds")),
-        words=("s",),
     ),
 ]

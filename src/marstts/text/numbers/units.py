@@ -11,8 +11,6 @@ from functools import cache, lru_cache
 from marstts.text.numbers.quantities import power_words
 from marstts.text.numbers.times import ends_sentence
 from marstts.text.numbers.words import (
-    ATTRIBUTE_AFTER,
-    ATTRIBUTE_BEFORE,
     NUMBER,
     RUN,
     SIGN,
@@ -42,12 +40,6 @@ _FOLLOWING = re.compile(r" [\"'(]?([A-Za-z0-9]+)")
 _NO_DOTTED = frozenset({"am", "pm", "ac", "pc"})
 """Abbreviations with stops that are no units, whatever their letters are together."""
 _LENGTHS = frozenset({"m", "km", "cm", "mm", "dm", "um", "μm", "nm", "ft", "mi", "yd", "in", "inch"})
-
-
-def _is_attribute(match: re.Match[str]) -> bool:
-    start, end = match.span()
-    before, after = match.string[max(start - ATTRIBUTE_BEFORE, 0) : start], match.string[end : end + ATTRIBUTE_AFTER]
-    return is_attribute(before, after)
 
 
 @cache
@@ -175,7 +167,7 @@ def _read_unit(match: re.Match[str]) -> str | None:
         numeral = numeral.replace(",", ".")
     if match["gap"] == "-" and numeral != "1":
         return f"{minus}{number(numeral)}-{names[0]}"
-    return minus + with_unit(numeral, (names[0], names[0] if _is_attribute(match) else names[1]))
+    return minus + with_unit(numeral, (names[0], names[0] if is_attribute(match) else names[1]))
 
 
 def _read_fraction_unit(match: re.Match[str]) -> str | None:
@@ -364,16 +356,8 @@ RULES = [
         r"""(?<![0-9.,/])(?P<feet>[0-9]{1,3})' ?-?(?P<inches>[0-9]{1,2}(?:\.[0-9])?)(?:"|''| ?in\b\.?)""",
         _read_feet_inches,
     ),
-    rule(
-        "unit.feet",
-        r"(?<![0-9.,/'])(?P<feet>[3-8])'(?P<inches>1[01]|[0-9])(?![0-9A-Za-z'])",
-        _read_feet_inches,
-    ),
-    rule(
-        "unit.feet",
-        r"(?<![0-9.,/'])(?P<feet>[0-9]{1,3})'(?= [a-z\u00d7])",
-        _read_feet,
-    ),
+    rule("unit.feet", r"(?<![0-9.,/'])(?P<feet>[3-8])'(?P<inches>1[01]|[0-9])(?![0-9A-Za-z'])", _read_feet_inches),
+    rule("unit.feet", r"(?<![0-9.,/'])(?P<feet>[0-9]{1,3})'(?= [a-z\u00d7])", _read_feet),
     rule(
         "unit.inches",
         r"(?<![0-9.,/])(?:(?P<whole>[0-9]{1,3})[ -])?(?P<over>[0-9]{1,2})/(?P<under>2|4|8|16|32|64)"
@@ -394,11 +378,7 @@ RULES = [
         r"|t\.) [0-9]{2} in)(?![A-Za-z0-9]))",
         lambda match: with_unit(match["number"], ("inch", "inches")),
     ),
-    rule(
-        "unit.bearing",
-        rf"{SIGN}{RUN}(?P<number>{NUMBER})° ?(?P<point>[NSEW])(?![A-Za-z0-9])",
-        _read_bearing,
-    ),
+    rule("unit.bearing", rf"{SIGN}{RUN}(?P<number>{NUMBER})° ?(?P<point>[NSEW])(?![A-Za-z0-9])", _read_bearing),
     rule(
         "unit.fraction",
         rf"(?<![0-9/.,])(?:(?P<whole>[0-9]{{1,4}})[ -])?(?P<over>[0-9]{{1,3}})/(?P<under>[0-9]{{1,3}})[ -]?"

@@ -144,13 +144,10 @@ _NOUN = re.compile(
 )
 
 
-ATTRIBUTE_BEFORE, ATTRIBUTE_AFTER = 5, 12
-"""Characters before and after an amount that `is_attribute` looks at."""
-
-
-def is_attribute(before: str, after: str) -> bool:
+def is_attribute(amount: re.Match[str]) -> bool:
     """Whether an amount stands between an article and a noun, which needs the singular: "a $20 bill"."""
-    return _NOUN.match(after) is not None and _ARTICLE.search(before) is not None
+    text, start, end = amount.string, amount.start(), amount.end()
+    return _NOUN.match(text, end, end + 12) is not None and _ARTICLE.search(text[max(start - 5, 0) : start]) is not None
 
 
 def with_unit(numeral: str, unit: tuple[str, str] | list[str]) -> str:

@@ -135,32 +135,27 @@ RULES = [
         rf"(?<![A-Za-z0-9'/.-])(?<!dot )(?<!slash )(?<!at )(?<!dash )(?<!colon )(?<!underscore )"
         rf"(?P<short>{either(_SMALL)})(?P<plural>s?)(?![A-Za-z0-9'/-]|\.[A-Za-z0-9]| (?:dot|slash|underscore|colon)\b)",
         _read_small_initialism,
-        words={*_SMALL, *(each + "s" for each in _SMALL)},
     ),
     rule(
         "abbreviation.bare",
         rf"(?<![A-Za-z0-9'/.])(?P<short>{either(set(_BARE) - set(_WITH_STOP))})(?![A-Za-z0-9'/]|\.[A-Za-z0-9])",
         lambda match: _BARE[match["short"]],
-        words=_BARE,
     ),
     rule(
         "abbreviation.bare",
         rf"(?<![A-Za-z0-9'/.])(?P<short>{either(set(_BARE) & set(_WITH_STOP))})(?![A-Za-z0-9'/.])",
         lambda match: _BARE[match["short"]],
-        words=_BARE,
     ),
     rule(
         "abbreviation.key",
         rf"(?<=[a-z]\+)(?P<key>{either(_KEYS)})(?![A-Za-z0-9+])",
         lambda match: _KEYS[match["key"]],
-        words=_KEYS,
         parted=False,
     ),
     rule(
         "abbreviation.key",
         rf"(?<![A-Za-z0-9])(?P<key>{either(_KEYS)})(?P<mark> ?\+ ?|-)(?=[A-Za-z0-9])",
         lambda match: f"{_KEYS[match['key']]} {'plus ' if '+' in match['mark'] else ''}",
-        words=_KEYS,
         parted=False,
     ),
     rule(
@@ -168,101 +163,45 @@ RULES = [
         r"(?<![A-Za-z0-9])(?P<key>Alt|Shift|Tab|Enter|Option|Win|Fn|Control|Command|Escape|Delete|Del|Esc)"
         r"(?P<mark> ?\+ ?)(?=[A-Z0-9])",
         lambda match: f"{_KEYS.get(match['key'], match['key'])} plus ",
-        words=(
-            "Alt",
-            "Shift",
-            "Tab",
-            "Enter",
-            "Option",
-            "Win",
-            "Fn",
-            "Control",
-            "Command",
-            "Escape",
-            "Delete",
-            "Del",
-            "Esc",
-        ),
         parted=False,
     ),
     rule(
         "abbreviation.mixed",
         rf"(?<![A-Za-z0-9])(?P<word>{either(_MIXED)}|IPv(?=[46]))(?![A-Za-z])",
         lambda match: _MIXED.get(match["word"], "I P version "),
-        words={*_MIXED, "IPv"},
     ),
     rule("abbreviation.plural", r"(?<=[A-Za-z]{2})\((?P<end>s|es)\)", r"\g<end>", parted=False),
     rule(
         "abbreviation.number",
         rf"{_START}(?P<short>{either(_DATA['before_numbers'])})\. ?(?=#?\(?'?[0-9])",
         _read_before_number,
-        words=_DATA["before_numbers"],
     ),
     rule(
         "abbreviation.number",
         rf"{_START}(?P<short>{either(_DATA['before_numbers'])})\. (?=(?:the )?[a-z])"
         r"(?<=[Mm]ax\. |[Mm]in\. )(?<![0-9][ -]min\. )",
         _read_before_number,
-        words=_DATA["before_numbers"],
     ),
     rule(
         "abbreviation.number",
         rf"{_START}(?P<short>{either(_DATA['before_numbers_bare'])}) ?(?=[0-9])",
         lambda match: f"{_DATA['before_numbers_bare'][match['short']].strip()} ",
-        words=_DATA["before_numbers_bare"],
     ),
     rule(
         "abbreviation.number",
         rf"{_START}(?P<short>[Vv]ol|[Cc]h|[Ss]ec|[Pp]t|[Aa]rt|[Ff]ig|Sect|Chap|Bk|App|Tab|Pl|Ser|Ep|Lect)\. "
         r"(?=[IVXL]{1,6}(?![A-Za-z]))",
         _read_before_number,
-        words=(
-            "vol",
-            "Vol",
-            "ch",
-            "Ch",
-            "sec",
-            "Sec",
-            "pt",
-            "Pt",
-            "art",
-            "Art",
-            "fig",
-            "Fig",
-            "Sect",
-            "Chap",
-            "Bk",
-            "App",
-            "Tab",
-            "Pl",
-            "Ser",
-            "Ep",
-            "Lect",
-        ),
     ),
     rule("abbreviation.edition", r"(?<=st |nd |rd |th )ed\.(?![A-Za-z])", "edition", parted=False),
-    rule(
-        "abbreviation.reigned",
-        r"(?<![A-Za-z0-9'])r\. (?=[0-9]{3,4}[-—][0-9]{2,4})",
-        "reigned ",
-        parted=False,
-    ),
+    rule("abbreviation.reigned", r"(?<![A-Za-z0-9'])r\. (?=[0-9]{3,4}[-—][0-9]{2,4})", "reigned ", parted=False),
     rule("abbreviation.cups", r"(?<=/[2348] )c\. (?=[a-z])", "cup ", parted=False),
-    rule("abbreviation.cups", r"(?<=[0-9] )c\. (?=[a-z])", "cups ", parted=False),
-    rule("abbreviation.number-sign", r"(?<![A-Za-z0-9])N° ?(?=[0-9])", "number ", parted=False),
-    rule(
-        "abbreviation.pages",
-        r"(?<=pages )(?P<low>[0-9]{1,4})f(?P<many>f?)\.?(?![A-Za-z0-9])",
-        r"\g<low> and following",
-        words=("f", "ff"),
-    ),
     rule(
         "abbreviation.address",
         rf"(?<![0-9A-Za-z.,])(?P<number>[0-9]{{1,5}}[A-Z]?) (?:(?P<point>[NSEW])\.? )?(?P<name>"
         rf"(?:[A-Z][a-z]{{2,15}}|[0-9]{{1,3}}(?:st|nd|rd|th))(?: [A-Z][a-z]{{2,15}})?) (?P<kind>{_STREETS})"
         rf"(?P<stop>\.?)(?![A-Za-z0-9'])",
         _read_address_street,
-        words=_STREET_FORMS,
     ),
     rule(
         "abbreviation.compass",
@@ -280,28 +219,24 @@ RULES = [
         "abbreviation.saint",
         rf"(?P<before>{_START}(?:[A-Z0-9][A-Za-z0-9]{{1,20}}(?:'s)?) )?\bSt(?P<stop>\.?)(?![A-Za-z0-9'])",
         _read_saint_or_street,
-        words=("St",),
         parted=False,
     ),
     rule(
         "abbreviation.street",
         rf"(?P<before>{_START}[A-Z][a-z]{{2,20}} )(?P<kind>Dr|Pl|Ter)(?P<stop>\.)(?![A-Za-z0-9'])(?! [A-Z])",
         _read_street_after_name,
-        words=("Dr", "Pl", "Ter"),
         parted=False,
     ),
     rule(
         "abbreviation.title",
         rf"{_START}(?P<short>{either(_DATA['before_names'])}|MRS|MR|DR)(?:\.|(?= [A-Z]))(?![a-z])",
         lambda match: _DATA["before_names"][match["short"].capitalize()] + " ",
-        words={*_DATA["before_names"], "MRS", "MR", "DR"},
         parted=False,
     ),
     rule(
         "abbreviation.senor",
         r"(?P<before>(?:^|[a-z,;:&(] |[.?!] )['\"(]?)Sr\. (?=[A-Z][a-z])",
         _read_senor,
-        words=("Sr",),
         parted=False,
     ),
     rule(
@@ -309,7 +244,6 @@ RULES = [
         r"(?P<before>(?:\b(?:[Oo]n|[Ee]very|[Tt]his|[Nn]ext|[Ll]ast|[Uu]ntil|[Bb]y|[Tt]ill?|and|or|to|through)|,"
         r"|&) |^)(?P<day>Sat|Sun)\.(?![A-Za-z0-9])",
         _read_weekend,
-        words=("Sat", "Sun"),
         parted=False,
     ),
     rule(
@@ -318,15 +252,10 @@ RULES = [
         r"|brunch|lunch|dinner|school|night|morning"
         r"|afternoon|evening|we|I|[0-9]))",
         _read_weekend,
-        words=("Sat", "Sun"),
         parted=False,
     ),
     rule(
-        "abbreviation.stop",
-        rf"{_START}(?P<short>{either(_WITH_STOP)})\.(?![A-Za-z0-9])",
-        _read_with_stop,
-        words=_WITH_STOP,
-        parted=False,
+        "abbreviation.stop", rf"{_START}(?P<short>{either(_WITH_STOP)})\.(?![A-Za-z0-9])", _read_with_stop, parted=False
     ),
 ]
 
@@ -335,13 +264,11 @@ INITIALS = [
         "abbreviation.unit",
         rf"(?<![A-Za-z0-9'/.])(?P<unit>{either(_DATA['late'])})(?![A-Za-z0-9'/])",
         lambda match: _DATA["late"][match["unit"]],
-        words=_DATA["late"],
     ),
     rule(
         "abbreviation.degree",
         r"(?<![A-Za-z0-9.'])(?P<letters>[A-Z]\.(?:Sc|Ed|Eng|Phil|Mus|Com|Tech|Arch|Litt))\.?(?![A-Za-z0-9])",
         _read_dotted_degree,
-        words=("B", "M", "D", "S", "L"),
         parted=False,
     ),
     rule(

@@ -42,7 +42,6 @@ _PATH = re.compile(
 )
 _SCHEME = re.compile(r"^[A-Za-z]{3,6}://")
 _LONG_DIGITS = re.compile(r"(?<![0-9])[0-9]{5,}(?![0-9])")
-_SNAKE_TLD = re.compile(r"(?:e\.g|i\.e)\b|[A-Z]\.")
 
 
 @lru_cache(maxsize=4096)

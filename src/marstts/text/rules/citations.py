@@ -111,25 +111,18 @@ NOTES = [
 """Marks of notes that touch the word before them: "It sank.2 Then"."""
 
 RULES = [
-    rule(
-        "number.item",
-        r"(?:^|(?<=[.:!?] ))(?P<number>[1-9][0-9]?)\. (?=[A-Z][a-z])",
-        _read_item_number,
-        parted=False,
-    ),
+    rule("number.item", r"(?:^|(?<=[.:!?] ))(?P<number>[1-9][0-9]?)\. (?=[A-Z][a-z])", _read_item_number, parted=False),
     rule(
         "number.verse",
         rf"(?<![A-Za-z0-9])(?:(?P<volume>[123]|I{{1,3}}) )?(?P<book>{either(_BOOKS)})\.? (?P<chapter>[0-9]{{1,3}}):"
         r"(?P<verse>[0-9]{1,3})(?:[-—](?P<last>[0-9]{1,3}))?(?![0-9]|[:.][0-9]| ?[ap]\.?m)",
         _read_verse,
-        words=_BOOKS,
     ),
     rule(
         "number.verse",
         r"(?<![A-Za-z0-9])(?P<volume>[123]|I{1,3}) (?P<book>Samuel|Kings|Chronicles|Corinthians|Thessalonians|Timothy"
         r"|Peter) (?P<chapter>[0-9]{1,2})(?P<verse>(?!))?(?P<last>(?!))?(?![0-9]|:[0-9])",
         _read_verse,
-        words=("Samuel", "Kings", "Chronicles", "Corinthians", "Thessalonians", "Timothy", "Peter"),
     ),
     rule(
         "number.postcode",
@@ -137,17 +130,11 @@ RULES = [
         r"(?![A-Za-z0-9])",
         _spell,
     ),
-    rule(
-        "number.zip",
-        rf"(?P<mark>, )(?P<state>{_STATES}),? (?P<zip>[0-9]{{5}}(?:-[0-9]{{4}})?)(?![0-9])",
-        _read_zip,
-        words=table("names")["states"],
-    ),
+    rule("number.zip", rf"(?P<mark>, )(?P<state>{_STATES}),? (?P<zip>[0-9]{{5}}(?:-[0-9]{{4}})?)(?![0-9])", _read_zip),
     rule(
         "number.flight",
         r"(?P<before>\b[Ff]lights? )(?P<airline>[A-Z][A-Z0-9]) ?(?P<digits>[1-9][0-9]{0,3})(?![0-9A-Za-z]|[.,][0-9])",
         _read_flight,
-        words=("Flight", "flight", "Flights", "flights"),
     ),
     rule(
         "number.flight",

@@ -16,7 +16,6 @@ from typing import NamedTuple
 Reader = Callable[[re.Match[str]], str | None]
 """Function from a match to the text that replaces it; None leaves the text as it is."""
 
-_LETTERS = re.compile("[A-Za-z]+")
 _REFERENCE = re.compile(r"\\g<([A-Za-z_]+)>|\\([0-9])")
 
 
@@ -54,9 +53,6 @@ class Rule:
     """The pattern of the written form."""
 
     read: Reader
-    words: frozenset[str] = frozenset()
-    """Runs of letters of which the text must hold one; empty: any text will do."""
-
     parted: bool = True
     """Whether the words are kept apart from letters and digits that touch the match: MP3s -> MP three s."""
 
@@ -85,14 +81,9 @@ def _apart(words: str, match: re.Match[str]) -> str:
     return before + words + after
 
 
-def rule(name: str, pattern: str, read: Reader | str, *, words: Iterable[str] = (), parted: bool = True) -> Rule:
-    """A rule from its pattern's source; a `read` that is a string may refer to groups: `\\\\1`.
-
-    `words` are forms of which one must occur; the first run of letters of each is what is looked for.
-    """
-    reader = _expander(read) if isinstance(read, str) else read
-    runs = frozenset(run[0] for word in words if (run := _LETTERS.search(word)))
-    return Rule(name, pattern, reader, runs, parted)
+def rule(name: str, pattern: str, read: Reader | str, *, parted: bool = True) -> Rule:
+    """A rule from its pattern's source; a `read` that is a string may refer to groups: `\\1`."""
+    return Rule(name, pattern, _expander(read) if isinstance(read, str) else read, parted)
 
 
 def _expander(template: str) -> Reader:
@@ -111,12 +102,7 @@ def _expander(template: str) -> Reader:
 
 
 def apply_all(rules: Iterable[Rule], text: str, trace: Trace) -> str:
-    """`text` after every rule in order; a rule that names words is tried where the text holds one."""
-    words = frozenset(_LETTERS.findall(text))
+    """`text` after every rule in order."""
     for each in rules:
-        if each.words and words.isdisjoint(each.words):
-            continue
-        before, text = text, each.apply(text, trace)
-        if text != before:
-            words = frozenset(_LETTERS.findall(text))
+        text = each.apply(text, trace)
     return text

@@ -23,7 +23,7 @@ def _rule_of(form: dict[str, Any]) -> Rule:
     def read(match: re.Match[str]) -> str:
         return _GROUP.sub(lambda group: _said(match[int(group[1])], say), template)
 
-    return rule(f"form.{form['name']}", form["pattern"], read, words=form.get("words", "").split(), parted=False)
+    return rule(f"form.{form['name']}", form["pattern"], read, parted=False)
 
 
 def _said(written: str | None, say: dict[str, str]) -> str:

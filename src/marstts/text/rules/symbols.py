@@ -67,11 +67,7 @@ MARKUP: list[Rule] = [
     ),
     rule("latex.fraction", r"\\[dt]?frac ?\{([^{}]{1,60})\} ?\{([^{}]{1,60})\}", r" \1 over \2 "),
     rule("latex.root", r"\\sqrt ?\{([^{}]{1,60})\}", r" square root of \1 "),
-    rule(
-        "latex.text",
-        r"\\(?:text|mathrm|mathbf|textbf|textit|emph|operatorname) ?\{([^{}]{1,80})\}",
-        r" \1 ",
-    ),
+    rule("latex.text", r"\\(?:text|mathrm|mathbf|textbf|textit|emph|operatorname) ?\{([^{}]{1,80})\}", r" \1 "),
     rule("latex.exponent", r"\^\{([A-Za-z0-9+-]{1,9})\}", r"^\1", parted=False),
     rule(
         "latex.index",
@@ -100,56 +96,37 @@ EMOTICONS: list[Rule] = [
 ]
 
 
-def _read_comparison(name: str) -> str:
-    return f" {name} "
-
-
-_LEFT = r"(?<=[\w)\]}\"'%] )"
-_OPERAND = r"(?= ?[\w(\[\"'$£€+—-])"
-
 OPERATORS: list[Rule] = [
     rule("symbol.placeholder", r"(?<![\w<)\]])<([A-Za-z][a-z]+(?:[-_][a-z]+)*)>(?!\w)", r"\1", parted=False),
-    rule("symbol.less", r"(?<=[a-z0-9)])<(?=-[0-9])", " less than ", parted=False),
     rule(
         "symbol.absolute",
         r"(?<![\w|])\|(?P<of>-?[A-Za-z0-9]{1,3}(?:\.[0-9]{1,3})?(?: ?[+*/-] ?[A-Za-z0-9]{1,3}){0,2})\|(?![\w|])",
         lambda match: f"the absolute value of {match['of'].replace('-', ' minus ')}",
         parted=False,
     ),
-    rule("symbol.note", r"\b([A-G])#(?![0-9A-Za-z])", r"\1 sharp "),
     rule("symbol.arrow", r"(?<=[\w)\]\"'.!?%]) ?<=+> ?(?=[\w(\[\"'])", " if and only if ", parted=False),
     rule("symbol.arrow", r"(?<=[\w)\]\"'.!?%]) ?<-+> ?(?=[\w(\[\"'])", " to and from ", parted=False),
     rule(
         "symbol.less-or-equal",
         r"(?<=[\w)\]}%\"']) ?<= ?(?=[\w(.$£€+-])",
-        _read_comparison("less than or equal to"),
+        " less than or equal to ",
         parted=False,
     ),
     rule(
         "symbol.greater-or-equal",
         r"(?<=[\w)\]}%\"']) ?>= ?(?=[\w(.$£€+-])",
-        _read_comparison("greater than or equal to"),
+        " greater than or equal to ",
         parted=False,
     ),
     rule("symbol.at-most", r"<=", " at most ", parted=False),
     rule("symbol.at-least", r">=", " at least ", parted=False),
-    rule(
-        "symbol.identical",
-        r"(?<=[\w)\]\"']) ?!== ?(?=\S)",
-        _read_comparison("is not identical to"),
-        parted=False,
-    ),
-    rule(
-        "symbol.identical",
-        r"(?<=[\w)\]\"']) ?=== ?(?=\S)",
-        _read_comparison("is identical to"),
-        parted=False,
-    ),
+    rule("symbol.identical", r"(?<=[\w)\]\"']) ?!== ?(?=\S)", " is not identical to ", parted=False),
+    rule("symbol.identical", r"(?<=[\w)\]\"']) ?=== ?(?=\S)", " is identical to ", parted=False),
     rule(
         "symbol.not-equal",
         r"(?:!=|=/=|<>"
         r"(?= ?\w))",
-        _read_comparison("is not equal to"),
+        " is not equal to ",
         parted=False,
     ),
     rule(
@@ -197,7 +174,6 @@ OPERATORS: list[Rule] = [
     rule("symbol.approximately", r"(?<=[\w)]) ?≈ ?(?=[\w(.$-])", " is approximately ", parted=False),
     rule("symbol.about", r"(?<=about )[~≈] ?(?=[$£€]?[0-9.])", "", parted=False),
     rule("symbol.about", r"(?<![\w~])~ ?(?=[$£€]?[0-9.])", "about "),
-    rule("symbol.about", r"~(?=\$?[0-9])", " about "),
 ]
 
 
@@ -214,11 +190,7 @@ RULES: list[Rule] = [
     rule("symbol.plus-or-minus", r"\+ ?/ ?[-—]", " plus or minus ", parted=False),
     rule("symbol.backslash", r"(?<=\w)\\+(?=\w)", _read_backslash, parted=False),
     rule("symbol.divided", r"(?<=\b[a-z]) / (?=[a-z0-9](?![A-Za-z]))", " divided by ", parted=False),
-    rule(
-        "symbol.times",
-        r"(?<![A-Za-z0-9])x(?!86|64)(?=[0-9]{1,3}(?![0-9A-Za-z.]))(?<=[a-z)] x)(?<!= x)",
-        "times ",
-    ),
+    rule("symbol.times", r"(?<![A-Za-z0-9])x(?!86|64)(?=[0-9]{1,3}(?![0-9A-Za-z.]))(?<=[a-z)] x)(?<!= x)", "times "),
     rule(
         "symbol.times",
         r"(?<=[0-9)]) ?[*\u00d7·] ?(?=[0-9(a-z-])"
@@ -226,14 +198,7 @@ RULES: list[Rule] = [
         " times ",
         parted=False,
     ),
-    rule(
-        "symbol.times",
-        r"(?<=\b[A-Za-z0-9]) [*] (?=[A-Za-z0-9](?![A-Za-z]{2}))",
-        " times ",
-        parted=False,
-    ),
-    rule("symbol.times", r"(?<=[0-9]) x (?=[0-9])", " times ", parted=False),
-    rule("symbol.star", r"(?<![0-9.,])(?P<number>[1-7])\*(?= [a-z]|-)", r"\g<number> star"),
+    rule("symbol.times", r"(?<=\b[A-Za-z0-9]) [*] (?=[A-Za-z0-9](?![A-Za-z]{2}))", " times ", parted=False),
     rule("symbol.divided", r"(?<=[0-9)]) / (?=[0-9(])", " divided by ", parted=False),
     rule("symbol.divided", r"(?<=\b[a-z)])/(?=[0-9])", " over ", parted=False),
     rule("symbol.minus", r"(?<=[0-9)]) - (?=[0-9(])", " minus ", parted=False),
@@ -246,29 +211,18 @@ RULES: list[Rule] = [
         r"\g<before>\g<grade> minus",
         parted=False,
     ),
-    rule(
-        "symbol.grade",
-        r"(?P<before>^|, )(?P<grade>[A-F])-(?=[.,;)]|$)",
-        r"\g<before>\g<grade> minus",
-        parted=False,
-    ),
+    rule("symbol.grade", r"(?P<before>^|, )(?P<grade>[A-F])-(?=[.,;)]|$)", r"\g<before>\g<grade> minus", parted=False),
     rule(
         "symbol.root",
         r"(?<![A-Za-z0-9])sqrt\((?P<of>[A-Za-z0-9+*. -]{1,20})"
         r"\)",
         r"square root of \g<of>",
     ),
-    rule("symbol.factorial", r"(?<=[0-9])!(?= ?[=+*/-] ?[0-9a-z(])", " factorial", parted=False),
     rule(
         "symbol.over",
         r"(?<![A-Za-z0-9])(?P<over>[a-z])/(?P<under>[a-z])(?![A-Za-z0-9/])",
         lambda match: f"{match['over']} over {match['under']}" if "=" in match.string else None,
         parted=False,
-    ),
-    rule(
-        "symbol.function",
-        r"(?<![A-Za-z0-9])(?P<name>[fgh]|sin|cos|tan|log|ln|exp)\((?P<of>[a-z0-9]{1,3})\)",
-        r"\g<name> of \g<of>",
     ),
     rule("symbol.percent", r"(?<=[a-z] )%(?= [a-z0-9])", "modulo", parted=False),
     rule("symbol.citation", r"(?<=[.,;)\"'])(?:\[[0-9]{1,3}\]){1,5}", " ", parted=False),
