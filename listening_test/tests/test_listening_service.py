@@ -8,9 +8,9 @@ import sqlite3
 import pytest
 
 from marstts.errors import DataError
-from marstts.server.http_error import HTTPError
 from marstts_listening_test.config import Headphones
 from marstts_listening_test.design import Anchor, TrialKind
+from marstts_listening_test.pages import HTTPError
 from marstts_listening_test.rating import RatingPlan
 from marstts_listening_test.service import SessionService
 from marstts_listening_test.stimuli import ROLES

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from marstts.cli.serve import certificate_of
 from marstts.errors import ConfigError
-from marstts.server.base import Server, json_response, make_app
+from marstts.server.base import Server, ServerLimits
 from marstts.server.certificate import Certificate
 
 OPENSSL = shutil.which("openssl")
@@ -37,7 +39,8 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
 
 
 def test_clients_that_trust_the_certificate_are_served(certificate: Certificate) -> None:
-    app = make_app([Route("/", lambda request: json_response("here"))])
+    app = Starlette(routes=[Route("/", lambda request: JSONResponse("here"))])
+    app.state.limits = ServerLimits()
     with Server(app, "127.0.0.1", 0, certificate=certificate) as server:
         thread = threading.Thread(target=server.serve)
         thread.start()

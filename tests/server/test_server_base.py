@@ -1,8 +1,7 @@
-"""The HTTP server that pages share: silent and slow clients are closed, and messages are bounded."""
+"""The HTTP server: silent and slow clients are closed."""
 
 from __future__ import annotations
 
-import json
 import socket
 import threading
 import time
@@ -10,19 +9,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
 from marstts.errors import ConfigError
-from marstts.server.base import (
-    Server,
-    ServerLimits,
-    bytes_response,
-    json_endpoint,
-    json_response,
-    make_app,
-)
+from marstts.server.base import Server, ServerLimits
 from marstts.server.connections import escape_address
-from marstts.server.http_error import HTTPError
 
 LARGE = bytes(8 * 2**20)
 """More than the system's buffers between two local sockets hold."""
@@ -30,22 +24,17 @@ LARGE = bytes(8 * 2**20)
 
 @contextmanager
 def served(limits: ServerLimits) -> Iterator[Server]:
-    """A server of four routes, in a thread."""
+    """A server of three routes, in a thread."""
 
-    def fail(request: object) -> None:
-        raise RuntimeError("secret insides")
-
-    def refuse(request: object, message: object) -> None:
-        raise HTTPError(409, f"No: {message}.")
+    async def echo(request: Request) -> Response:
+        return Response(await request.body())
 
     routes = [
-        Route("/", lambda request: json_response("here")),
-        Route("/large", lambda request: bytes_response(LARGE, "audio/wav")),
-        Route("/fail", fail),
-        Route("/echo", json_endpoint(lambda request, message: message, 201), methods=["POST"]),
-        Route("/refuse", json_endpoint(refuse), methods=["POST"]),
+        Route("/", lambda request: Response("here")),
+        Route("/large", lambda request: Response(LARGE)),
+        Route("/echo", echo, methods=["POST"]),
     ]
-    with Server(make_app(routes, limits), "127.0.0.1", 0) as server:
+    with Server(app_of(routes, limits), "127.0.0.1", 0) as server:
         thread = threading.Thread(target=server.serve)
         thread.start()
         try:
@@ -53,6 +42,12 @@ def served(limits: ServerLimits) -> Iterator[Server]:
         finally:
             server.stop()
             thread.join(timeout=20)
+
+
+def app_of(routes: list[Route], limits: ServerLimits) -> Starlette:
+    app = Starlette(routes=routes)
+    app.state.limits = limits
+    return app
 
 
 def connect(server: Server) -> socket.socket:
@@ -144,53 +139,19 @@ def test_a_slow_but_reading_client_gets_all_of_its_response():
 @pytest.mark.parametrize("address", ["/ä".encode(), b"/\xff\xfe", "/鈴".encode(), b"/%ff", b"/%C3%A4", b"/nothing"])
 def test_addresses_that_are_not_listed_get_404_whatever_their_bytes(address):
     with served(ServerLimits()) as server:
-        assert reply(server, get(address)) == (404, b'{"error": "There is nothing at this address."}')
+        assert reply(server, get(address)) == (404, b"Not Found")
 
 
 def test_only_the_first_line_is_percent_encoded():
     assert escape_address("GET /ä HTTP/1.1\r\nX: ä".encode()) == b"GET /%C3%A4 HTTP/1.1\r\nX: \xc3\xa4"
 
 
-def post(path: bytes, body: bytes, kind: bytes = b"application/json") -> bytes:
-    head = b"POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n"
-    return head % (path, kind, len(body)) + body
-
-
-@pytest.mark.slow
-def test_messages_are_json_and_bounded_in_size_and_time():
-    with served(ServerLimits(max_body_bytes=100, body_seconds=0.2)) as server:
-        assert reply(server, post(b"/echo", b'{"a": [1]}')) == (201, b'{"a": [1]}')
-        assert reply(server, post(b"/echo", b"{}", b"text/plain"))[0] == 415
-        assert reply(server, post(b"/echo", b" " * 101))[0] == 413
-        assert reply(server, post(b"/echo", b"{"))[0] == reply(server, post(b"/echo", b"[" * 99))[0] == 400
-        assert reply(server, post(b"/echo", b"{}").replace(b"Length: 2", b"Length: 9"))[0] == 408
-        assert reply(server, get(b"/echo"))[0] == 405
-
-
-def test_refusals_are_sentences_and_unexpected_errors_show_nothing_of_themselves():
-    with served(ServerLimits()) as server:
-        status, body = reply(server, post(b"/refuse", b"7"))
-        assert (status, json.loads(body)) == (409, {"error": "No: 7."})
-        status, body = reply(server, get(b"/fail"))
-        assert status == 500 and b"secret" not in body and set(json.loads(body)) == {"error"}
-
-
 def test_a_port_in_use_and_an_address_of_no_machine_are_refused():
-    app = make_app([])
+    app = app_of([], ServerLimits())
     with Server(app, "127.0.0.1", 0) as server, pytest.raises(ConfigError, match="name another --port"):
         Server(app, *server.socket.getsockname()[:2])
     with pytest.raises(ConfigError, match="cannot listen at"):
         Server(app, "x" * 70, 0)
-
-
-@pytest.mark.parametrize("length", [b"Content-Length: 2", b"content-length: 30", b"Content-Length: 0"])
-def test_a_request_with_two_lengths_is_refused_and_the_rest_is_no_request(length: bytes):
-    smuggled = b"2\r\n{}\r\n0\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-    kind = b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n"
-    head = b"POST /echo HTTP/1.1\r\nHost: x\r\n%s%s\r\n\r\n" % (kind, length)
-    with served(ServerLimits()) as server:
-        status, body = reply(server, head + smuggled)
-        assert status == 400 and b"has both" in body and b"here" not in body
 
 
 @pytest.mark.parametrize("sent", [b"", b"{", b'{"a": '])
@@ -206,7 +167,7 @@ def test_bodies_that_never_come_keep_nobody_out(sent: bytes):
         assert is_closed(waiting[0])
         rest = b'{"a": [1]}'[:9][len(sent) :]
         waiting[-1].sendall(rest)
-        assert waiting[-1].recv(2**16).startswith(b"HTTP/1.1 400"), "the newest stays"
+        assert waiting[-1].recv(2**16).startswith(b"HTTP/1.1 200"), "the newest stays"
 
 
 @pytest.mark.parametrize(

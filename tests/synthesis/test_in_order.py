@@ -185,7 +185,10 @@ def test_parts_of_another_voice_or_rate_are_those_of_the_whole(
     written = speak_whole(tts, SSML, Choices(voice=voice, **choices), str(tmp_path / "a.wav"), None)
     assert (tmp_path / "a.wav").read_bytes() == whole.wav_bytes()
     assert without_times(written.report()) == without_times(whole.report())
-    assert written.warnings == ("not supported and ignored: emphasis",) and len(written.takes) == 6
+    assert (
+        written.warnings == ("these SSML elements are not honored, only their text is read: emphasis",)
+        and len(written.takes) == 6
+    )
 
 
 def test_a_missing_time_stretcher_is_named_once(reference: Waveform, monkeypatch: pytest.MonkeyPatch):

@@ -116,7 +116,10 @@ def test_a_stream_changes_voice_and_rate_as_speech_does(reference_file: Path) ->
     assert fast.seconds < plain.seconds < slow.seconds
     assert sum(chunk.seconds for chunk in chunks) == pytest.approx(speech.seconds, rel=0.1)
     assert [chunk.sentence for chunk in chunks if chunk.take is not None] == [1, 2, 3]
-    assert {chunk.warning for chunk in chunks} == {None, "not supported and ignored: emphasis"}
+    assert {chunk.warning for chunk in chunks} == {
+        None,
+        "these SSML elements are not honored, only their text is read: emphasis",
+    }
 
 
 def test_a_stream_uses_the_voice_that_a_part_names(reference_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

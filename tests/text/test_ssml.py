@@ -40,11 +40,6 @@ def test_rates_are_names_or_shares(rate: str, value: float) -> None:
     assert segments(f'<prosody rate="{rate}">Words.</prosody>')[0].rate == pytest.approx(value)
 
 
-def test_emphasis_names_its_words() -> None:
-    [segment] = segments("It was <emphasis level='strong'>big</emphasis> and <emphasis level='none'>old</emphasis>.")
-    assert (segment.text, segment.emphasized) == ("It was big and old.", ("big",))
-
-
 @pytest.mark.parametrize(
     ("body", "spoken"),
     [

@@ -22,8 +22,8 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from marstts.server.http_error import HTTPError
 from marstts_listening_test.design import ListeningTrial, TrialKind
+from marstts_listening_test.pages import HTTPError
 from marstts_listening_test.stimuli import ROLES, Role
 from marstts_listening_test.store import AnswerStore, Listener
 

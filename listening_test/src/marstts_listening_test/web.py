@@ -1,6 +1,6 @@
 """The page of a listening test over HTTP: a few addresses; no file is read by a name that came from outside.
 
-Upstream: `marstts-listening-test serve` and `ab`.  Downstream: `service`; `server.base`, which bounds what clients do.
+Upstream: `marstts-listening-test serve` and `ab`.  Downstream: `service`; `pages`, which bounds messages.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from marstts.server import base
-from marstts.server.base import (
-    Server,
-    ServerLimits,
+from marstts.server.base import SENTENCES, Server
+from marstts_listening_test import pages
+from marstts_listening_test.pages import (
+    HTTPError,
+    PageLimits,
     bytes_response,
     json_endpoint,
     json_response,
     static_file,
 )
-from marstts.server.http_error import HTTPError
 from marstts_listening_test.service import SessionService
 from marstts_listening_test.stimuli import Role
 
@@ -32,11 +32,11 @@ TYPES = {PAGE: "text/html", SCRIPT: "text/javascript", STYLE: "text/css"}
 WAV = "audio/wav"
 
 
-def make_app(service: SessionService, limits: ServerLimits | None = None) -> Starlette:
+def make_app(service: SessionService, limits: PageLimits | None = None) -> Starlette:
     """All addresses of a test."""
     link = "/api/l/{link}"
     page = static(PAGE)
-    return base.make_app(
+    return pages.make_app(
         [
             Route("/", page),
             Route("/l/{link}", page),
@@ -55,7 +55,7 @@ def make_app(service: SessionService, limits: ServerLimits | None = None) -> Sta
     )
 
 
-def open_server(service: SessionService, address: str, port: int, limits: ServerLimits | None = None) -> Server:
+def open_server(service: SessionService, address: str, port: int, limits: PageLimits | None = None) -> Server:
     """A server of one test at a port; ConfigError where the port cannot be taken."""
     return Server(make_app(service, limits), address, port)
 
@@ -91,5 +91,5 @@ def sound(service: SessionService, request: Request) -> Response:
 def read_index(text: str) -> int:
     """A number in an address: a few ASCII digits."""
     if not re.fullmatch(r"\d{1,4}", text, flags=re.ASCII):
-        raise HTTPError(404, base.SENTENCES[404])
+        raise HTTPError(404, SENTENCES[404])
     return int(text)

@@ -18,13 +18,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
 
 from marstts.errors import ConfigError, check_installed
 from marstts.generation.engine import EngineKind
 from marstts.io.reading import read_text
 from marstts.server.certificate import Certificate
-from marstts.server.settings import DEFAULT_VOICES_FOLDER, ServeSettings, check_key
+from marstts.server.settings import DEFAULT_VOICES_FOLDER, ServeSettings
 from marstts.synthesis.loading import load
+from marstts.synthesis.synthesizer import Synthesizer
 
 log = logging.getLogger(__name__)
 
@@ -123,49 +125,77 @@ def serve(
     if mcp:
         serve_mcp(model, engine, ServeSettings(capacity=capacity, listeners=listeners, voices_folder=voices))
         return
-    if zeroconf:
-        check_zeroconf(wyoming_port, wyoming_host)
+    keys = keys_of(api_key, api_keys_file)
+    admin_key = os.environ.get(ADMIN_KEY_VARIABLE) if admin_key is None else admin_key
+    has_keys, is_local = bool(keys or admin_key is not None), is_loopback(host)
+    settings = checked_settings(
+        capacity=capacity, listeners=listeners, adapts_places=listeners is None, queue=queue, max_wait_seconds=max_wait,
+        wyoming_port=wyoming_port, wyoming_host=wyoming_host, zeroconf=zeroconf, voices_folder=voices,
+        api_keys=keys, admin_key=admin_key,
+        allowed_hosts=() if has_keys else (*(LOCAL_HOSTS if is_local else ()), *(allowed_hosts or ())),
+        private_hosts_only=not has_keys and not is_local,
+        cors_origins=tuple(cors_origins or ()), drain_seconds=drain,
+    )  # fmt: skip
+    check_network(settings, host, no_keys=no_keys)
+    certificate = certificate_of(certificate_file, private_key)
+    log.info(f"loading the model {model}")
+    serve_model(model, load(model, engine), settings, (host, port), certificate)
+
+
+def checked_settings(**fields: Any) -> ServeSettings:
+    """The settings; ConfigError for keys that no caller can send."""
+    try:
+        return ServeSettings(**fields)
+    except ValidationError as error:
+        raise ConfigError(error.errors()[0]["msg"].removeprefix("Value error, ")) from error
+
+
+def check_network(settings: ServeSettings, host: str, *, no_keys: bool) -> None:
+    """Raise ConfigError where the settings admit others without keys or no one at all; before the model is loaded."""
+    if settings.private_hosts_only and not no_keys:
+        raise ConfigError(
+            f"--host {host} admits other machines, so keys are needed: give --api-key or --api-keys-file, or --no-keys"
+        )
+    for origin in settings.cors_origins:
+        if not ORIGIN.fullmatch(origin):
+            raise ConfigError(f"--cors-origin {origin}: expected a scheme and a host, such as https://example.org")
+    if settings.zeroconf:
+        check_installed(("zeroconf",), "zeroconf")
+        if not settings.wyoming_port or is_loopback(settings.wyoming_host):
+            raise ConfigError(
+                "--zeroconf announces Wyoming to a network: give a port by --wyoming-port and --wyoming-host 0.0.0.0, "
+                "too"
+            )
+    if settings.wyoming_port:
+        check_port(settings.wyoming_host, settings.wyoming_port)
+
+
+def serve_model(
+    model: str,
+    synthesizer: Synthesizer,
+    settings: ServeSettings,
+    address: tuple[str, int],
+    certificate: Certificate | None,
+) -> None:
+    """Measure the machine where the number of listeners is not given, warm up, and serve until interrupted."""
     from marstts.server.app import create_app  # help needs no server
     from marstts.server.base import Server
     from marstts.server.service import measure_listeners
 
-    keys = keys_of(api_key, api_keys_file)
-    admin_key = os.environ.get(ADMIN_KEY_VARIABLE) if admin_key is None else admin_key
-    check_keys(keys, admin_key, host, no_keys)
-    for origin in cors_origins or ():
-        check_origin(origin)
-    if wyoming_port:
-        check_port(wyoming_host, wyoming_port)
-    certificate = certificate_of(certificate_file, private_key)
-    log.info(f"loading the model {model}")
-    synthesizer = load(model, engine)
     sys.setswitchinterval(SWITCH_SECONDS)
-    if listeners is None:
+    if settings.listeners is None:
         log.info("measuring how many requests this machine can speak at a time")
-    has_keys, is_local = bool(keys or admin_key), is_loopback(host)
-    settings = ServeSettings(
-        capacity=capacity,
-        listeners=listeners or measure_listeners(synthesizer, capacity),
-        adapts_places=listeners is None,
-        queue=queue,
-        max_wait_seconds=max_wait,
-        wyoming_port=wyoming_port,
-        wyoming_host=wyoming_host,
-        zeroconf=zeroconf,
-        voices_folder=voices,
-        api_keys=keys,
-        admin_key=admin_key,
-        allowed_hosts=() if has_keys else (*(LOCAL_HOSTS if is_local else ()), *(allowed_hosts or ())),
-        private_hosts_only=not has_keys and not is_local,
-        cors_origins=tuple(cors_origins or ()),
-        drain_seconds=drain,
-    )
+        listeners = measure_listeners(synthesizer, settings.capacity)
+        settings = settings.model_copy(update={"listeners": listeners})
     app = create_app(synthesizer, settings)
     log.info("warming up")
     app.state.service.warm_up()
-    with closing(app.state.service), Server(app, host, port, has_lifespan=True, certificate=certificate) as server:
+    with closing(app.state.service), Server(app, *address, has_lifespan=True, certificate=certificate) as server:
         signal.signal(signal.SIGTERM, interrupt)
-        log.info(f"model {model}, {settings.listeners} requests at a time, {capacity} rows, voices in {voices}")
+        log.info(
+            f"model {model}, {settings.listeners} requests at a time, {settings.capacity} rows, "
+            f"voices in {settings.voices_folder}"
+        )
         with suppress(KeyboardInterrupt):
             server.serve(on_start=lambda: typer.echo(server.address))
 
@@ -190,41 +220,11 @@ def check_port(host: str, port: int) -> None:
         raise ConfigError(f"cannot listen at {host}, port {port}: {error}; name another --wyoming-port") from error
 
 
-def check_zeroconf(port: int | None, host: str) -> None:
-    """Raise ConfigError where nothing could be announced, MissingExtraError without the package."""
-    check_installed(("zeroconf",), "zeroconf")
-    if not port or is_loopback(host):
-        raise ConfigError(
-            "--zeroconf announces Wyoming to a network: give a port by --wyoming-port and --wyoming-host 0.0.0.0, too"
-        )
-
-
 def keys_of(given: Sequence[str] | None, path: Path | None) -> tuple[str, ...]:
     """The callers' keys, of the options or of the environment, and of the file."""
     variable = os.environ.get(KEY_VARIABLE)
     own = given or ([] if variable is None else [variable])
     return (*own, *([] if path is None else read_keys(path)))
-
-
-def check_keys(keys: Sequence[str], admin_key: str | None, host: str, no_keys: bool) -> None:
-    """Raise ConfigError for keys that no caller can send, and if other machines are admitted without keys."""
-    for key in (*keys, *([] if admin_key is None else [admin_key])):
-        try:
-            check_key(key)
-        except ValueError as error:
-            raise ConfigError(str(error)) from error
-    if admin_key in keys:
-        raise ConfigError("--admin-key is also a key of --api-key or of --api-keys-file; choose another one")
-    if not keys and admin_key is None and not no_keys and not is_loopback(host):
-        raise ConfigError(
-            f"--host {host} admits other machines, so keys are needed: give --api-key or --api-keys-file, or --no-keys"
-        )
-
-
-def check_origin(origin: str) -> None:
-    """Raise ConfigError unless a browser can send this origin."""
-    if not ORIGIN.fullmatch(origin):
-        raise ConfigError(f"--cors-origin {origin}: expected a scheme and a host, such as https://example.org")
 
 
 def certificate_of(path: Path | None, private_key: Path | None) -> Certificate | None:

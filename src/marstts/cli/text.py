@@ -144,8 +144,6 @@ def describe(segment: Segment) -> str:
         notes.append(f"voice {segment.voice}")
     if segment.rate != 1.0:
         notes.append(f"rate {segment.rate:g}")
-    if segment.emphasized:
-        notes.append(f"emphasis on {', '.join(segment.emphasized)}")
     if segment.boundary is Boundary.SCENE:
         notes.append("scene break")
     if segment.pause_seconds:

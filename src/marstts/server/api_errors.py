@@ -20,7 +20,6 @@ from starlette.responses import Response
 
 from marstts.errors import MarsError
 from marstts.server.base import HEADERS, INTERNAL_ERROR, SENTENCES
-from marstts.server.http_error import HTTPError
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +28,7 @@ TYPES = {429: "rate_limit_error"}
 CODES = {401: "invalid_api_key", 413: "too_large", 429: "rate_limit_exceeded"}
 
 
-class ApiError(HTTPError):
+class ApiError(MarsError):
     """A request that cannot be served, with the fields of OpenAI's error object."""
 
     def __init__(
@@ -43,8 +42,8 @@ class ApiError(HTTPError):
         closes: bool = False,
     ) -> None:
         """`closes`: the connection is closed after the response."""
-        super().__init__(status, sentence)
-        self.param, self.code = param, code or CODES.get(status)
+        super().__init__(sentence)
+        self.status, self.param, self.code = status, param, code or CODES.get(status)
         self.retry_after, self.closes = retry_after, closes
 
     def as_object(self) -> dict[str, Any]:
@@ -87,8 +86,6 @@ def as_api_error(error: Exception) -> ApiError:
     """Any exception as an `ApiError`; an unexpected one shows nothing of itself."""
     if isinstance(error, ApiError):
         return error
-    if isinstance(error, HTTPError):
-        return ApiError(error.status, str(error))
     if isinstance(error, RequestValidationError):
         return validation_error(error.errors())
     if isinstance(error, ClientDisconnect):
@@ -127,5 +124,5 @@ def install_handlers(app: FastAPI) -> None:
     async def handle(request: Request, error: Exception) -> Response:
         return error_response(as_api_error(error))
 
-    for kind in (HTTPError, HTTPException, RequestValidationError, ClientDisconnect, MarsError, Exception):
+    for kind in (HTTPException, RequestValidationError, ClientDisconnect, MarsError, Exception):
         app.add_exception_handler(kind, handle)

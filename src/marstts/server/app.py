@@ -90,13 +90,7 @@ def measured_settings(synthesizer: Synthesizer) -> ServeSettings:
 
 def connection_limits(settings: ServeSettings) -> ServerLimits:
     """Limits of the connections for `server.base.Server`."""
-    limits = settings.limits
-    return ServerLimits(
-        max_body_bytes=limits.json_bytes,
-        body_seconds=limits.body_seconds,
-        max_connections=limits.connections,
-        drain_seconds=settings.drain_seconds,
-    )
+    return ServerLimits(max_connections=settings.limits.connections, drain_seconds=settings.drain_seconds)
 
 
 def add_speech(app: FastAPI, service: SpeechService) -> None:

@@ -114,7 +114,7 @@ class ServeSettings(Config):
         for key in (*self.api_keys, *([] if self.admin_key is None else [self.admin_key])):
             check_key(key)
         if self.admin_key in self.api_keys:
-            raise ValueError("the administrator's key is also a caller's; choose another one")
+            raise ValueError("--admin-key is also a key of --api-key or of --api-keys-file; choose another one")
         return self
 
 

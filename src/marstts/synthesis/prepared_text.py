@@ -41,14 +41,19 @@ class PreparedText:
             raise TextError(f"expected a text, but this is a {type(text).__name__}; `speak_many` takes several texts")
         self._text, self._start = text, text[:LANGUAGE_CHARACTERS]
         self._left_out: dict[str, None] = {}
-        self._has_emphasis = False
+        self._warnings: tuple[str, ...] | None = None
+        """Those of a document, which is read at once."""
         is_document = is_ssml(text)
         self._pauses = USUAL_PAUSES if is_document else manner.pauses
         self.is_whole = is_document or len(text) <= MAX_WHOLE_CHARACTERS
         """Whether all of the text is read already, so that `warning` covers it."""
-        self._segments = self._read(
-            read_text(text, manner=manner).passages if is_document else read_stream([text], manner=manner)
-        )
+        passages: Iterable[Passage]
+        if is_document:
+            reading = read_text(text, manner=manner)
+            passages, self._warnings = reading.passages, reading.warnings
+        else:
+            passages = read_stream([text], manner=manner)
+        self._segments = self._read(passages)
         known = list(self._segments) if self.is_whole else []
         named = (segment.voice for segment in known) if self.is_whole else voices_named_in(text)
         self.voices = tuple(dict.fromkeys(name for name in named if name is not None))
@@ -94,9 +99,7 @@ class PreparedText:
     @property
     def warning(self) -> str | None:
         """A sentence for the user about the text read so far, if there is a problem."""
-        found = warnings_of(self._left_out, self._start)
-        if self._has_emphasis:
-            found.append("not supported and ignored: emphasis")
+        found = warnings_of(self._left_out, self._start) if self._warnings is None else self._warnings
         return "; ".join(found) or None
 
     def _next_spoken(self) -> tuple[SpokenSegment | None, float]:
@@ -111,9 +114,7 @@ class PreparedText:
     def _read(self, passages: Iterable[Passage]) -> Iterator[SpokenSegment]:
         for passage in passages:
             self._left_out |= dict.fromkeys(passage.left_out)
-            for segment in with_forms(passage):
-                self._has_emphasis |= bool(segment.emphasized)
-                yield segment
+            yield from with_forms(passage)
 
 
 def quote_start(text: str) -> str:

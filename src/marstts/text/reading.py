@@ -254,7 +254,6 @@ def _sentences(text: str, style: Segment, manner: Manner, trace: Trace) -> list[
         replace(
             style,
             text=sentence,
-            emphasized=tuple(word for word in style.emphasized if word in sentence),
             pause_seconds=usual_pause(sentence, Boundary.SENTENCE, manner.pauses),
         )
         for sentence in sentences
@@ -281,7 +280,7 @@ def usual_pause(text: str, boundary: Boundary, pauses: Pauses) -> float:
 
 def _pause_after(segments: list[Segment], seconds: float, style: Segment) -> list[Segment]:
     if not segments:
-        return [replace(style, text="", pause_seconds=seconds, emphasized=())]
+        return [replace(style, text="", pause_seconds=seconds)]
     return [*segments[:-1], replace(segments[-1], pause_seconds=segments[-1].pause_seconds + seconds)]
 
 

@@ -78,6 +78,3 @@ class Segment:
     """Name of the voice that speaks; None is the default voice."""
 
     boundary: Boundary = Boundary.SENTENCE
-
-    emphasized: tuple[str, ...] = ()
-    """Words of `text` that carry emphasis, as they are spoken."""

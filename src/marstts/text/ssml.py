@@ -1,7 +1,7 @@
 """A subset of SSML 1.1 (https://www.w3.org/TR/speech-synthesis11): a document in, segments out.
 
 Upstream: a text that begins with `<speak`.  Downstream: `reading`, which normalizes the text of each segment.
-Honored: `break`, `p`, `s`, `sub`, `say-as`, `emphasis`, `prosody rate`, `voice`, `phoneme`. The text of any other
+Honored: `break`, `p`, `s`, `sub`, `say-as`, `prosody rate`, `voice`, `phoneme`. The text of any other
 element is kept, and a warning names it. Entities and documents that refer to others are refused.
 """
 
@@ -22,8 +22,6 @@ from marstts.text.segments import BREAK_SECONDS, MAX_PAUSE_SECONDS, MAX_RATE, MI
 
 MAX_CHARACTERS = 4 * 2**20
 MAX_DEPTH = 50
-MAX_EMPHASIZED = 2_000
-"""Emphasized words of one paragraph: each is looked for in each of its sentences."""
 
 RATES = {"x-slow": 0.6, "slow": 0.8, "medium": 1.0, "default": 1.0, "fast": 1.25, "x-fast": 1.6}
 PARAGRAPH_PAUSE_SECONDS = 0.4
@@ -51,19 +49,15 @@ class _Writer:
     _style: Segment | None = None
     """Style of the segment that grows; None where the next text begins one."""
     _pieces: list[str] = field(default_factory=list)
-    _emphasized: dict[str, None] = field(default_factory=dict)
 
     def write(self, text: str, style: Segment) -> None:
-        """Add text in a style; TextError where a paragraph emphasizes too much."""
+        """Add text in a style."""
         if self._style is None or (self._style.rate, self._style.voice) != (style.rate, style.voice):
             if not text.strip():
                 return
             self._finish()
             self._style = style
         self._pieces.append(text)
-        self._emphasized.update(dict.fromkeys(style.emphasized))
-        if len(self._emphasized) > MAX_EMPHASIZED:
-            raise TextError(f"more than {MAX_EMPHASIZED} emphasized words in one SSML paragraph; use more paragraphs")
 
     def pause(self, seconds: float, style: Segment) -> None:
         """Add silence after what was written; before it, as a segment of its own."""
@@ -74,7 +68,7 @@ class _Writer:
             last = self._done[-1]
             self._done[-1] = replace(last, pause_seconds=min(last.pause_seconds + seconds, MAX_PAUSE_SECONDS))
         else:
-            self._done.append(replace(style, text="", pause_seconds=seconds, emphasized=()))
+            self._done.append(replace(style, text="", pause_seconds=seconds))
 
     def end_sentence(self) -> None:
         """End the sentence, whatever its last mark is."""
@@ -93,9 +87,8 @@ class _Writer:
 
     def _finish(self) -> None:
         if self._style is not None:
-            words = tuple(self._emphasized)
-            self._done.append(replace(self._style, text="".join(self._pieces), emphasized=words))
-        self._style, self._pieces, self._emphasized = None, [], {}
+            self._done.append(replace(self._style, text="".join(self._pieces)))
+        self._style, self._pieces = None, []
 
 
 _START = re.compile(
@@ -155,10 +148,6 @@ def _read_styled(element: Element, name: str, style: Segment, writer: _Writer, d
         style = replace(style, rate=_rate(element.get("rate"), style.rate))
     elif name == "voice":
         style = replace(style, voice=element.get("name") or style.voice)
-    elif name == "emphasis":
-        words = _SPACE.sub(" ", "".join(element.itertext())).strip()
-        if element.get("level", "moderate") in ("moderate", "strong") and words:
-            style = replace(style, emphasized=(*style.emphasized, words))
     elif name not in _IGNORED and name not in ("p", "s"):
         writer.unknown[name] = None
     _read_children(element, style, writer, depth)
@@ -173,7 +162,7 @@ def _read_children(element: Element, style: Segment, writer: _Writer, depth: int
     for child in element:
         if isinstance(child.tag, str):
             _read_element(child, style, writer, depth + 1)
-        writer.write(_SPACE.sub(" ", child.tail or ""), replace(style, emphasized=()))
+        writer.write(_SPACE.sub(" ", child.tail or ""), style)
 
 
 def _name(element: Element) -> str:
