@@ -1,15 +1,15 @@
 """Choices: how `marstts speak` speaks its texts, and whether an earlier run spoke them in the same way.
 
-Upstream: `speak`.  Downstream: `Synthesizer.speak_in_order`; `kept_sentences` and `book` compare runs.
+Upstream: `speak`.  Downstream: `Synthesizer.speak_in_order`; `kept_sentences`, `lines` and `book` compare runs.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 
-from marstts.cli.spoken_folder import hash_of
 from marstts.synthesis.model_session import OnTake
 from marstts.synthesis.speech import Chunk, Continuation
 from marstts.synthesis.synthesizer import Synthesizer
@@ -47,7 +47,8 @@ class Choices:
         voices = [f"{name} {digest_of(voice)}" for name, voice in sorted(self.voices.items())]
         settings = f"{self.seed} {self.top_p} {self.continuation.value} {self.speed} {self.dialogue} {self.pauses}"
         model = f"{synthesizer.name} {synthesizer.lexicon}"
-        return hash_of(*parts, digest_of(self.voice), *voices, settings, model)
+        stated = json.dumps((*parts, digest_of(self.voice), *voices, settings, model))
+        return hashlib.sha256(stated.encode()).hexdigest()
 
 
 def digest_of(voice: Voice) -> str:

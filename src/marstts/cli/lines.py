@@ -6,37 +6,29 @@ Files are named after their lines, blank ones included in the count.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from marstts.cli.spoken_folder import Line, Outcome, hash_of, speak_missing
-from marstts.synthesis.speech import Continuation
+from marstts.cli.choices import Choices
+from marstts.cli.spoken_folder import Line, Outcome, speak_missing
 from marstts.synthesis.synthesizer import Synthesizer
-from marstts.voice import Voice
 
 
-def speak_lines(
-    synthesizer: Synthesizer,
-    text: str,
-    voice: Voice,
-    folder: Path,
-    *,
-    seed: int,
-    top_p: float | None,
-    batch: int,
-    continuation: Continuation = Continuation.FIXED_REFERENCE,
-) -> Outcome:
+def speak_lines(synthesizer: Synthesizer, text: str, choices: Choices, folder: Path, batch: int) -> Outcome:
     """Speak every line of `text` that is not blank into `folder`, at most `batch` sentences at a time.
 
-    Raises the errors of `spoken_folder.speak_missing`.
+    Of the choices, voice, seed, top-p and continuation count. Raises the errors of `spoken_folder.speak_missing`.
     """
 
     def speak(lines: list[Line]) -> Iterator[dict[str, Any]]:
-        texts = [line.text for line in lines]
         for result in synthesizer.speak_many(
-            texts, voice, seeds=seed, top_p=top_p, continuation=continuation, batch=batch
+            [line.text for line in lines],
+            choices.voice,
+            seeds=choices.seed,
+            top_p=choices.top_p,
+            continuation=choices.continuation,
+            batch=batch,
         ):
             line = lines[result.index - 1]
             if result.speech is None:
@@ -46,17 +38,11 @@ def speak_lines(
                 result.speech.save(folder / line.file)
                 yield line.spoken(result.speech.report(), line.text)
 
-    settings = f"{synthesizer.name} {seed} {top_p} {continuation.value}"
-    return speak_missing(number_lines(text, voice, settings), folder, speak)
-
-
-def number_lines(text: str, voice: Voice, settings: str) -> list[Line]:
-    """The lines of a text that are not blank."""
-    voice_digest = hashlib.sha256(voice.to_bytes()).hexdigest()
     lines = text.splitlines()
     digits = max(4, len(str(len(lines))))
-    numbered = [(number, line.strip()) for number, line in enumerate(lines, start=1) if line.strip()]
-    return [
-        Line(number, words, f"{number:0{digits}d}.wav", hash_of(words, voice_digest, settings))
-        for number, words in numbered
+    numbered = [
+        Line(number, words, f"{number:0{digits}d}.wav", choices.fingerprint(synthesizer, words))
+        for number, line in enumerate(lines, start=1)
+        if (words := line.strip())
     ]
+    return speak_missing(numbered, folder, speak)

@@ -88,9 +88,7 @@ def speak(
         outcome = book.speak_book(synthesizer, read, parts, Path(output), choices, words)
         report_lines(outcome, output, as_json=json_report, what="chapters")
     elif batch is not None:
-        outcome = lines.speak_lines(
-            synthesizer, spoken, speaker, Path(output), seed=seed, top_p=top_p, continuation=continuation, batch=batch
-        )
+        outcome = lines.speak_lines(synthesizer, spoken, choices, Path(output), batch)
         report_lines(outcome, output, as_json=json_report)
     elif stream:
         report(speak_at_once(synthesizer, spoken, choices, output, words), output, as_json=json_report)

@@ -7,8 +7,6 @@ appended as files are made, so that an interrupted run resumes.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -101,10 +99,6 @@ def speak_missing(
         kept = {line.number for line in lines}.union(others)
         write_report(folder, [entry for number, entry in entries.items() if number in kept])
     return Outcome(len(missing) - len(failed), len(lines) - len(missing), tuple(sorted(failed)))
-
-
-def hash_of(*parts: str) -> str:
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def is_made(line: Line, entry: dict[str, Any] | None, folder: Path) -> bool:

@@ -21,7 +21,7 @@ from marstts.server.consents import Consent, ConsentStore
 from marstts.server.encoders import AudioFormat
 from marstts.server.listener import FIRST_AUDIO_SECONDS, SOON_SECONDS, Crowd, Listener, PriorityGate
 from marstts.server.metrics import Metrics, Outcome
-from marstts.server.schemas import SpeechBody, StreamFormat
+from marstts.server.schemas import SpeechBody
 from marstts.server.settings import ServeSettings
 from marstts.server.speech_job import JobEnded, JobScheduler, JobSpec, Piece, SharedBatch, SpeechJob, make_pieces
 from marstts.server.voice_store import CallersVoices, StoredVoice, VoiceStore
@@ -148,19 +148,7 @@ class SpeechService:
         if len(body.input) > limit:
             raise ApiError(400, f"input: expected at most {limit} characters, not {len(body.input)}.", param="input")
         key = self.voices.resolve(body.voice_name, caller)
-        spec = JobSpec(
-            text=body.input,
-            open_voice=lambda: self.voices.open(key),
-            voices=CallersVoices(self.voices, caller),
-            dialogue=body.dialogue,
-            seed=body.seed,
-            audio_format=body.response_format,
-            speed=body.speed,
-            stream=body.stream,
-            names_sentences=body.sentences,
-            names_words=body.words,
-            has_events=body.stream_format is StreamFormat.SSE,
-        )
+        spec = JobSpec(body, lambda: self.voices.open(key), CallersVoices(self.voices, caller))
         return SpeechRun(self, spec, caller.name, budget or self.audio_budget())
 
     def audio_budget(self) -> AudioBudget:
@@ -199,7 +187,7 @@ class SpeechRun:
     """One request for speech, from its admission to its last byte."""
 
     def __init__(self, service: SpeechService, spec: JobSpec, owner: str, budget: AudioBudget) -> None:
-        self.service, self.spec, self.owner = service, spec, owner
+        self.service, self.spec, self.body, self.owner = service, spec, spec.body, owner
         self.num_tokens = 0
         self._budget = budget
         self._held_seconds = 0.0
@@ -215,16 +203,16 @@ class SpeechRun:
         be spoken. The caller must call `close` in the end.
         """
         service, started = self.service, time.monotonic()
-        expected_seconds = await service.measure_text(self.spec.text)
-        self._budget.spend(expected_seconds / self.spec.speed)
-        self._reserve(expected_seconds / self.spec.speed)
+        expected_seconds = await service.measure_text(self.body.input)
+        self._budget.spend(expected_seconds / self.body.speed)
+        self._reserve(expected_seconds / self.body.speed)
         ticket = await service.admission.enter(expected_seconds, self.owner)
         service.metrics.wait.observe(ticket.wait_seconds)
         self._job = SpeechJob(service.batch, self.spec)
         self._job.start(service.pool, lambda: service.admission.leave(ticket))
         limits = service.settings.limits
-        speaking_seconds = limits.seconds_per_audio_second * expected_seconds / min(self.spec.speed, 1.0)
-        can_stream = self.spec.stream and self.spec.audio_format.can_stream
+        speaking_seconds = limits.seconds_per_audio_second * expected_seconds / min(self.body.speed, 1.0)
+        can_stream = self.body.stream and self.body.response_format.can_stream
         self._end_after(limits.first_audio_seconds + (0.0 if can_stream else speaking_seconds) - ticket.wait_seconds)
         pieces = self._count_pieces(self._job.pieces(), ticket)
         first = Piece(b"")
@@ -253,7 +241,7 @@ class SpeechRun:
 
     def _reserve(self, seconds: float) -> None:
         """Note audio that is held in memory to its end; ApiError 429 where there is too much of it."""
-        if self.spec.stream:
+        if self.body.stream:
             return
         if self.service.whole_seconds + seconds > self.service.settings.limits.whole_audio_seconds:
             sentence = "The server is busy with long files. Try again later, or ask for a stream."
@@ -271,7 +259,7 @@ class SpeechRun:
             self._job.end()
         if not self._is_counted:
             self._is_counted = True
-            self.service.metrics.count(self.spec.audio_format.value, Outcome.DEADLINE if self._is_late else outcome)
+            self.service.metrics.count(self.body.response_format.value, Outcome.DEADLINE if self._is_late else outcome)
 
     async def _count_pieces(self, pieces: AsyncIterator[Piece], ticket: Ticket) -> AsyncIterator[Piece]:
         try:
@@ -330,9 +318,8 @@ def stream_at_once(shared: SharedBatch, pool: ThreadPoolExecutor, texts: Sequenc
     voice = synthesizer.open_voice()
 
     def stream(seed: int, text: str) -> float:
-        spec = JobSpec(
-            text=text, open_voice=lambda: voice, seed=seed, audio_format=AudioFormat.PCM, speed=1.0, stream=True
-        )
+        body = SpeechBody(input=text, voice=voice.name, seed=seed, response_format=AudioFormat.PCM)
+        spec = JobSpec(body, lambda: voice)
         listener = Listener(synthesizer.codec, FIRST_AUDIO_SECONDS, crowd=shared.crowd, checks_sent=False)
         job = JobScheduler(shared, listener, starts_prompts=True)
         return sum(piece.audio_seconds for piece in make_pieces(synthesizer, job, spec, listener))

@@ -25,8 +25,9 @@ import numpy as np
 from marstts.generation.engine import can_start_concurrently
 from marstts.generation.request import Request, RequestState
 from marstts.generation.scheduler import AsyncScheduler, Event, Needed
-from marstts.server.encoders import AudioFormat, EncodedStream
+from marstts.server.encoders import EncodedStream
 from marstts.server.listener import FIRST_AUDIO_SECONDS, Crowd, Listener, PriorityGate
+from marstts.server.schemas import SpeechBody, StreamFormat
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.words.word_times import Word
 from marstts.voice import Voice
@@ -129,35 +130,17 @@ class JobScheduler:
                 events.put(JobEnded())
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False)
 class JobSpec:
-    """Text, voice and format of a job."""
+    """What a job speaks."""
 
-    text: str
+    body: SpeechBody
+
     open_voice: Callable[[], Voice]
     """Opens the voice, on the job's thread."""
 
-    seed: int
-    audio_format: AudioFormat
-    speed: float
-
-    stream: bool
-    """Send bytes as they are made; otherwise the whole file at the end, with its length in the header."""
-
-    names_sentences: bool = False
-    """Whether pieces name the sentence that begins with them."""
-
-    names_words: bool = False
-    """Whether pieces name words and their times."""
-
     voices: Mapping[str, Voice] = field(default_factory=dict)
     """Voices that the text may name, besides the packaged ones."""
-
-    dialogue: str | None = None
-    """Name of the one that says what stands in quotation marks."""
-
-    has_events: bool = False
-    """Whether warnings reach the client after the first bytes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,31 +183,25 @@ def make_pieces(
 ) -> Generator[Piece, None, None]:
     """Speak and encode. Raises MarsError before the first piece where the request cannot be spoken."""
     rate = synthesizer.codec.spec.sample_rate
-    voice = spec.open_voice()
-    if not spec.stream:
-        speech = synthesizer.speak(
-            spec.text, voice, seed=spec.seed, scheduler=scheduler, voices=spec.voices, dialogue=spec.dialogue
-        )
-        encoded = EncodedStream(spec.audio_format, rate, spec.speed, whole=True)
+    body, voice = spec.body, spec.open_voice()
+    how: dict[str, Any] = {"seed": body.seed, "scheduler": scheduler, "voices": spec.voices, "dialogue": body.dialogue}
+    encoded = EncodedStream(body.response_format, rate, body.speed, whole=not body.stream)
+    if not body.stream:
+        speech = synthesizer.speak(body.input, voice, **how)
         content = encoded.push(speech.samples) + encoded.finish()
         num_tokens = sum(len(codes) for take in speech.takes for codes in take.codes)
         warning, num_retries = "; ".join(speech.warnings) or None, sum(take.attempts - 1 for take in speech.takes)
         yield Piece(content, speech.seconds, num_tokens, warning, num_retries=num_retries)
         return
-    encoded = EncodedStream(spec.audio_format, rate, spec.speed, whole=False)
     size = MAX_PIECE_SECONDS * rate
     named = 0
-    made = synthesizer.stream(
-        spec.text, voice, seed=spec.seed, scheduler=scheduler, config=listener, voices=spec.voices,
-        dialogue=spec.dialogue,
-    )  # fmt: skip
-    with closing(made) as chunks:
+    with closing(synthesizer.stream(body.input, voice, config=listener, **how)) as chunks:
         for chunk in chunks:
-            dry_seconds = listener.sent(chunk.seconds / spec.speed)
+            dry_seconds = listener.sent(chunk.seconds / body.speed)
             num_tokens = 0 if chunk.take is None else sum(len(codes) for codes in chunk.take.codes)
-            sentence = chunk.text if spec.names_sentences and chunk.sentence > named else None
+            sentence = chunk.text if body.sentences and chunk.sentence > named else None
             named = chunk.sentence
-            words = tuple(word.scaled(1.0 / spec.speed) for word in chunk.words) if spec.names_words else ()
+            words = tuple(word.scaled(1.0 / body.speed) for word in chunk.words) if body.words else ()
             num_retries = 0 if chunk.take is None else chunk.take.attempts - 1
             piece = Piece(b"", chunk.seconds, num_tokens, chunk.warning, sentence, words, num_retries, dry_seconds)
             parts = np.split(chunk.samples, range(size, len(chunk.samples), size))  # a chunk may end with a long pause
@@ -238,16 +215,16 @@ class SpeechJob:
 
     def __init__(self, shared: SharedBatch, spec: JobSpec) -> None:
         synthesizer = shared.synthesizer
-        expected_seconds = synthesizer.backoff.usual(spec.text)
-        patience = FIRST_AUDIO_SECONDS if spec.stream else PATIENCE_SECONDS + expected_seconds
+        body, expected_seconds = spec.body, synthesizer.backoff.usual(spec.body.input)
+        patience = FIRST_AUDIO_SECONDS if body.stream else PATIENCE_SECONDS + expected_seconds
         self._synthesizer, self._spec = synthesizer, spec
         self._listener = Listener(
             synthesizer.codec,
             patience,
             crowd=shared.crowd,
-            checks_sent=spec.has_events or spec.names_words,
+            checks_sent=body.stream_format is StreamFormat.SSE or body.words,
         )
-        self._scheduler = JobScheduler(shared, self._listener, starts_prompts=spec.stream)
+        self._scheduler = JobScheduler(shared, self._listener, starts_prompts=body.stream)
         self._loop = asyncio.get_running_loop()
         self._pieces: asyncio.Queue[Piece | Exception | None] = asyncio.Queue()
         self._slots = threading.Semaphore(MAX_PIECES)

@@ -80,7 +80,7 @@ async def whole_response(
         outcome = Outcome.OK
     finally:
         run.close(outcome)
-    return Response(content, 200, headers, run.spec.audio_format.media_type)
+    return Response(content, 200, headers, run.body.response_format.media_type)
 
 
 async def contents(first: Piece, pieces: AsyncIterator[Piece]) -> AsyncIterator[bytes]:

@@ -13,9 +13,11 @@ from starlette.responses import Response
 
 from marstts.server.api_errors import ApiError, storage_error
 from marstts.server.callers import caller_of
+from marstts.server.consents import ConsentStore
 from marstts.server.guard import too_large
 from marstts.server.schemas import RenameBody, as_json, read_body
 from marstts.server.service import SpeechService
+from marstts.server.voice_store import VoiceStore
 
 MAX_FIELDS = 8
 MAX_FIELD_BYTES = 8192
@@ -44,22 +46,7 @@ def add_voices(app: FastAPI, service: SpeechService) -> None:
         )
         return as_json({**voice.as_object(), "warnings": warnings})
 
-    @app.get("/v1/audio/voices/{voice_id}")
-    def voice(voice_id: str, request: Request) -> Response:
-        """Describe an uploaded voice."""
-        return as_json(service.voices.find(voice_id, caller_of(request)).as_object())
-
-    @app.post("/v1/audio/voices/{voice_id}")
-    async def rename(voice_id: str, request: Request) -> Response:
-        """Rename an uploaded voice."""
-        body = await read_body(request, RenameBody)
-        return as_json(service.voices.rename(voice_id, body.name, caller_of(request)).as_object())
-
-    @app.delete("/v1/audio/voices/{voice_id}")
-    def delete(voice_id: str, request: Request) -> Response:
-        """Delete an uploaded voice."""
-        found = service.voices.delete(voice_id, caller_of(request))
-        return as_json({"id": found.id, "object": "audio.voice", "deleted": True})
+    add_items(app, "/v1/audio/voices/{item_id}", service.voices)
 
 
 def add_consents(app: FastAPI, service: SpeechService) -> None:
@@ -81,22 +68,28 @@ def add_consents(app: FastAPI, service: SpeechService) -> None:
         )
         return as_json(consent.as_object())
 
-    @app.get("/v1/audio/voice_consents/{consent_id}")
-    def consent(consent_id: str, request: Request) -> Response:
-        """Describe a consent recording."""
-        return as_json(service.consents.find(consent_id, caller_of(request)).as_object())
+    add_items(app, "/v1/audio/voice_consents/{item_id}", service.consents)
 
-    @app.post("/v1/audio/voice_consents/{consent_id}")
-    async def rename(consent_id: str, request: Request) -> Response:
-        """Rename a consent recording."""
+
+def add_items(app: FastAPI, path: str, store: VoiceStore | ConsentStore) -> None:
+    """Add the endpoints for one item of a store."""
+
+    @app.get(path)
+    def describe(item_id: str, request: Request) -> Response:
+        """Describe what was uploaded under this id."""
+        return as_json(store.find(item_id, caller_of(request)).as_object())
+
+    @app.post(path)
+    async def rename(item_id: str, request: Request) -> Response:
+        """Rename it."""
         body = await read_body(request, RenameBody)
-        return as_json(service.consents.rename(consent_id, body.name, caller_of(request)).as_object())
+        return as_json(store.rename(item_id, body.name, caller_of(request)).as_object())
 
-    @app.delete("/v1/audio/voice_consents/{consent_id}")
-    def delete(consent_id: str, request: Request) -> Response:
-        """Delete a consent recording."""
-        found = service.consents.delete(consent_id, caller_of(request))
-        return as_json({"id": found.id, "object": "audio.voice_consent", "deleted": True})
+    @app.delete(path)
+    def delete(item_id: str, request: Request) -> Response:
+        """Delete it."""
+        found = store.delete(item_id, caller_of(request))
+        return as_json({"id": found.id, "object": found.as_object()["object"], "deleted": True})
 
 
 async def read_upload(request: Request, field: str, max_bytes: int) -> tuple[bytes, dict[str, str]]:

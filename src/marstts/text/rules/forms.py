@@ -15,7 +15,12 @@ from marstts.text.rules.tables import table
 _GROUP = re.compile(r"\\([0-9])")
 
 
-def _rule_of(form: dict[str, Any]) -> Rule:
+def rules_of(stage: str, prefix: str = "") -> tuple[Rule, ...]:
+    """The rules of a table in the file, in its order; `prefix` comes before their names."""
+    return tuple(_rule_of(form, prefix) for form in table("forms")[stage])
+
+
+def _rule_of(form: dict[str, Any], prefix: str) -> Rule:
     """The rule of one entry; `say` replaces what a group matched by a word."""
     say: dict[str, str] = form.get("say", {})
     template = form["read"]
@@ -23,17 +28,11 @@ def _rule_of(form: dict[str, Any]) -> Rule:
     def read(match: re.Match[str]) -> str:
         return _GROUP.sub(lambda group: _said(match[int(group[1])], say), template)
 
-    return rule(f"form.{form['name']}", form["pattern"], read, parted=False)
+    return rule(prefix + form["name"], form["pattern"], read, parted=form.get("parted", False))
 
 
 def _said(written: str | None, say: dict[str, str]) -> str:
     return say.get(written, written) if written else ""
 
 
-def _rules(stage: str) -> tuple[Rule, ...]:
-    return tuple(_rule_of(form) for form in table("forms").get(stage, []))
-
-
-RAW = _rules("raw")
-EARLY = _rules("early")
-LATE = _rules("late")
+RAW, EARLY, LATE = (rules_of(stage, "form.") for stage in ("raw", "early", "late"))
