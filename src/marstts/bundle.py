@@ -105,11 +105,6 @@ class Bundle:
         """Sampling defaults."""
         return self.info.sampling
 
-    @property
-    def model_folder(self) -> Path:
-        """The folder of the model itself."""
-        return model_folder(self.folder, self.info)
-
 
 def check_name(name: str) -> None:
     """ConfigError for a name that no model can have."""

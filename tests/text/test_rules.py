@@ -12,11 +12,6 @@ from marstts.text.numbers.words import grouped
 from marstts.text.rules.engine import Rule, Trace, apply_all, rule
 
 
-def test_words_that_a_rule_makes_are_seen_by_the_next() -> None:
-    rules: tuple[Rule, ...] = (rule("one", "#", "number "), rule("two", "number (?=[0-9])", "No. ", words=["number"]))
-    assert apply_all(rules, "#5", Trace()) == "No. 5"
-
-
 def test_what_a_change_adds_is_seen_with_its_neighbors() -> None:
     rules: tuple[Rule, ...] = (rule("one", "#", "No", parted=False), rule("two", "No(?=[0-9]{4})", "number "))
     assert apply_all(rules, "a #1234", Trace()) == "a number 1234"

@@ -11,8 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from marstts.server.api_errors import ApiError
@@ -158,15 +157,6 @@ class Admission:
             if not future.done():
                 self._start(following)
                 future.set_result(None)
-
-    @asynccontextmanager
-    async def place(self, expected_seconds: float) -> AsyncIterator[Ticket]:
-        """A place for the body of a `with`."""
-        ticket = await self.enter(expected_seconds)
-        try:
-            yield ticket
-        finally:
-            self.leave(ticket)
 
     def _num_active_of(self, owner: str) -> int:
         return sum(ticket.owner == owner for ticket in self._active)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from marstts.text.numbers.dates import MONTHS
-from marstts.text.numbers.words import DIGITS, END, RUN, one_by_one, two_digit_year, year_or_number
+from marstts.text.numbers.words import END, RUN, one_by_one, spelled, two_digit_year, year_or_number
 from marstts.text.rules.engine import rule
 
 _MIN_TELEPHONE_DIGITS = 7
@@ -56,12 +56,7 @@ def _read_code(match: re.Match[str]) -> str:
 
 
 def _read_mixed_groups(match: re.Match[str]) -> str:
-    """Letters and digits one by one, with a pause between groups."""
-    return _spell_groups(match[0].split())
-
-
-def _spell_groups(groups: list[str]) -> str:
-    return ", ".join(" ".join(DIGITS[int(each)] if each.isdigit() else each for each in group) for group in groups)
+    return spelled(*match[0].split())
 
 
 def _read_expiry(match: re.Match[str]) -> str:
@@ -92,12 +87,12 @@ TELEPHONES = [
         "number.code",
         r"(?P<before>\b(?:SKU|P/N|S/N|[Pp]art (?:no\.?|number)):? #?)"
         r"(?P<code>[0-9A-Z]{1,10}(?:[-/][0-9A-Z]{1,10}){1,4})(?![A-Za-z0-9-])",
-        lambda match: match["before"] + _spell_groups(re.split("[-/]", match["code"])),
+        lambda match: match["before"] + spelled(*re.split("[-/]", match["code"])),
     ),
     rule(
         "number.code",
         r"(?<![\w&])#(?P<code>[0-9]{2,10}(?:-[0-9]{2,10}){1,4})(?![0-9A-Za-z-])",
-        lambda match: "number " + _spell_groups(match["code"].split("-")),
+        lambda match: "number " + spelled(*match["code"].split("-")),
     ),
     rule(
         "number.tracking",

@@ -1,13 +1,12 @@
 """Words of numbers: 21 -> twenty-one, 1984 -> nineteen eighty-four, 007 -> zero zero seven.
 
-Upstream: the modules of rules, which find the numerals.  Downstream: `num2words`, which has ranks and years.
-Whole numbers are named here, as `num2words` names them: a text of numbers takes a quarter of the time.
+Upstream: the modules of rules, which find the numerals.  Downstream: `num2words`.
 """
 
 from __future__ import annotations
 
 import re
-from functools import cache, lru_cache
+from functools import lru_cache
 
 MAX_CARDINAL_DIGITS = 15
 """Longer numerals are read digit by digit."""
@@ -15,14 +14,7 @@ MAX_CARDINAL_DIGITS = 15
 MIN_UNGROUPED_IDENTIFIER_DIGITS = 8
 """Longer runs of digits without separators are telephone or account numbers, unless they end in 000."""
 
-_SMALL = (
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
-    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
-)  # fmt: skip
-_TENS = ("zero", "ten", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-_SCALES = ("", " thousand", " million", " billion", " trillion")
-
-DIGITS = _SMALL[:10]
+DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 FRACTIONS = {2: ("half", "halves"), 4: ("quarter", "quarters")}
 """Denominators whose name is not their ordinal."""
@@ -51,29 +43,12 @@ def cardinal(digits: str) -> str:
     return _named(int(digits))
 
 
-def _named(number: int) -> str:
-    """Words of a number below a million billions."""
-    if number < 1000:
-        return _below_thousand(number)
-    parts = []
-    last = number % 1000
-    for scale in range(len(_SCALES) - 1, 0, -1):
-        group = number // 1000**scale % 1000
-        if group:
-            parts.append(_below_thousand(group) + _SCALES[scale])
-    if last:
-        parts.append(("and " if last < 100 else "") + _below_thousand(last))
-    return " ".join(parts)
+@lru_cache(maxsize=4096)
+def _named(number: int, to: str = "cardinal") -> str:
+    """Words of a number, of a rank (`ordinal`) or of a `year`."""
+    from num2words import num2words  # 0.06 s
 
-
-@cache
-def _below_thousand(number: int) -> str:
-    if number < 20:
-        return _SMALL[number]
-    if number < 100:
-        return _TENS[number // 10] + (f"-{_SMALL[number % 10]}" if number % 10 else "")
-    rest = f" and {_below_thousand(number % 100)}" if number % 100 else ""
-    return f"{_SMALL[number // 100]} hundred{rest}"
+    return num2words(number, to=to).replace(",", "")
 
 
 def grouped(digits: str) -> str:
@@ -82,23 +57,17 @@ def grouped(digits: str) -> str:
     return _named(int(digits)) if len(digits) <= MAX_CARDINAL_DIGITS else one_by_one(digits)
 
 
-@lru_cache(maxsize=4096)
 def ordinal(digits: str) -> str:
     """Words of a rank written in digits: 21 -> twenty-first."""
     digits = digits.replace(",", "")
     if len(digits) > MAX_CARDINAL_DIGITS:
         return one_by_one(digits)
-    from num2words import num2words  # 0.06 s
-
-    return num2words(int(digits), to="ordinal").replace(",", "")
+    return _named(int(digits), "ordinal")
 
 
-@lru_cache(maxsize=4096)
 def year(digits: str) -> str:
     """1984 -> nineteen eighty-four, 2005 -> two thousand and five."""
-    from num2words import num2words
-
-    return num2words(int(digits), to="year").replace(",", "")
+    return _named(int(digits), "year")
 
 
 @lru_cache(maxsize=4096)
@@ -106,6 +75,11 @@ def one_by_one(digits: str) -> str:
     """Each digit by its name; other characters part groups, which are read with a pause between them."""
     groups = re.findall(r"[0-9]+", digits)
     return ", ".join(" ".join(DIGITS[int(digit)] for digit in group) for group in groups)
+
+
+def spelled(*groups: str) -> str:
+    """Letters and the names of digits one by one, with a pause between groups."""
+    return ", ".join(" ".join(DIGITS[int(each)] if each.isdigit() else each for each in group) for group in groups)
 
 
 def in_pairs(digits: str) -> str:

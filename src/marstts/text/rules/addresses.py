@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from marstts.text.numbers.words import DIGITS, cardinal, in_pairs, one_by_one
+from marstts.text.numbers.words import cardinal, in_pairs, one_by_one, spelled
 from marstts.text.rules.engine import rule
 from marstts.text.rules.tables import table
 
@@ -97,7 +97,7 @@ def _read_colon_address(match: re.Match[str]) -> str | None:
 def _read_hexadecimal(part: str) -> str:
     if part.startswith(":"):
         return " ".join(["colon"] * len(part))
-    return " ".join(DIGITS[int(each)] if each.isdigit() else each.upper() for each in part)
+    return spelled(part.upper())
 
 
 def _read_hex_number(match: re.Match[str]) -> str:

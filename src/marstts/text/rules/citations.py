@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from marstts.text.numbers.words import cardinal, in_pairs, one_by_one
+from marstts.text.numbers.words import cardinal, in_pairs, one_by_one, spelled
 from marstts.text.rules.engine import rule
 from marstts.text.rules.tables import either, table, word_set
 from marstts.text.sentences import MONTHS, NEVER_LAST
@@ -66,20 +66,18 @@ def _before_numbers() -> frozenset[str]:
 
 
 def _spell(match: re.Match[str]) -> str:
-    return " ".join(one_by_one(each) if each.isdigit() else each for each in match["code"] if each != " ")
+    return spelled(match["code"].replace(" ", ""))
 
 
 def _spell_groups(match: re.Match[str]) -> str | None:
     """The digits and letters of an identifier one by one; None where all are digits, as in a telephone number."""
     if match["code"].replace("-", "").isdigit():
         return None
-    groups = (re.findall("[0-9]+|[a-zA-Z]", group) for group in match["code"].split("-"))
-    return ", ".join(" ".join(one_by_one(each) if each.isdigit() else each for each in group) for group in groups)
+    return spelled(*match["code"].split("-"))
 
 
 def _read_flight(match: re.Match[str]) -> str:
-    airline = (one_by_one(each) if each.isdigit() else each for each in match["airline"])
-    return f"{match['before'] or ''}{' '.join(airline)} {in_pairs(match['digits'])}"
+    return f"{match['before'] or ''}{spelled(match['airline'])} {in_pairs(match['digits'])}"
 
 
 def _read_ion(match: re.Match[str]) -> str:
