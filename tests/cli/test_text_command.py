@@ -61,7 +61,7 @@ def test_bytes_that_are_no_utf8_are_named_by_their_place(long: int, tmp_path: Pa
     (tmp_path / "a.txt").write_bytes(content)
     complaint = f"expected UTF-8 text, but byte {7 * long + 5} is no part of a letter; convert it to UTF-8"
     named = RUN.invoke(APP, ["--file", str(tmp_path / "a.txt")])
-    assert str(named.exception) == f"{tmp_path / 'a.txt'}: {complaint}" and isinstance(named.exception, DataError)
+    assert str(named.exception) == f"{tmp_path / 'a.txt'}: {complaint}" and isinstance(named.exception, TextError)
     assert str(RUN.invoke(APP, ["--file", "-"], input=content).exception) == f"standard input: {complaint}"
 
 
@@ -73,8 +73,8 @@ def test_a_lexicon_is_applied(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "error"),
-    [([], ConfigError), (["a", "--file", "b"], ConfigError), (["--file", "nope.txt"], DataError), (["🎉"], TextError),
-     (["<speak>a"], TextError), (["a", "--lexicon", "nope.tsv"], DataError), (["--file", "/"], DataError)],
+    [([], ConfigError), (["a", "--file", "b"], ConfigError), (["--file", "nope.txt"], TextError), (["🎉"], TextError),
+     (["<speak>a"], TextError), (["a", "--lexicon", "nope.tsv"], DataError), (["--file", "/"], TextError)],
 )  # fmt: skip
 def test_what_cannot_be_read_is_one_sentence(arguments: list[str], error: type[MarsError]) -> None:
     result = RUN.invoke(APP, arguments)

@@ -1,36 +1,26 @@
 """`marstts text`: the sentences that will be spoken, and with `--explain` which rule read what.
 
-Upstream: the shell.  Downstream: `text.reading`, `text.books.book`, `text.lexicon`. Needs no model and no PyTorch.
+Upstream: the shell.  Downstream: `speak_input`, `text.reading`, `text.lexicon`. Needs no model and no PyTorch.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from io import TextIOWrapper
-from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated
 
 import typer
 
+from marstts.cli.speak_input import choose_text
 from marstts.cli.terminal import warn
-from marstts.errors import ConfigError, DataError, TextError
-from marstts.io.reading import describe_os_error, not_utf8, open_regular, printable_name
-from marstts.text.books.book import read_book
-from marstts.text.books.epub import Notes, is_epub_file
-from marstts.text.books.formats import refuse_other_formats
+from marstts.errors import TextError
+from marstts.text.books.epub import Notes
 from marstts.text.language import warnings_of
 from marstts.text.lexicon import Lexicon, read_lexicon
-from marstts.text.reading import Manner, Passage, Reading, read_stream, read_text
+from marstts.text.reading import Manner, Passage, read_stream, read_text
 from marstts.text.segments import Boundary, Segment
-from marstts.text.ssml import MAX_CHARACTERS, is_ssml
-
-MAX_FILE_BYTES = 2**30
-PIECE_CHARACTERS = 65_536
-START_CHARACTERS = 20_000
-"""Length of the start of a long text from which its language is detected."""
+from marstts.text.ssml import is_ssml
 
 
 def text(
@@ -51,72 +41,30 @@ def text(
     json_lines: Annotated[bool, typer.Option("--json", help="Print one JSON object per passage.")] = False,
 ) -> None:
     """Print the sentences that will be spoken, one per line."""
-    if (words is None) == (file is None):
-        raise ConfigError("give either a text or --file")
+    written = choose_text(words, file, notes)
     known = read_lexicon(lexicon) if lexicon is not None else Lexicon()
-    manner = Manner(lexicon=known, dialogue=dialogue)
     spoken = 0
-    for passage in passages_of(words, file, manner, notes):
+    for passage in passages_of(written, Manner(lexicon=known, dialogue=dialogue)):
         spoken += sum(bool(segment.text) for segment in passage.segments)
         print_passage(passage, explain=explain, as_json=json_lines)
     if not spoken:
         raise TextError("there is nothing to speak in it; give a text with words or numbers")
 
 
-def passages_of(words: str | None, file: str | None, manner: Manner, notes: Notes) -> Iterator[Passage]:
-    """The passages of the text that was asked for; warnings are printed after the last."""
-    if "-" in (words, file):
-        yield from _stream(TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig"), manner, "standard input")
-    elif words is not None:
-        yield from _whole(words, manner)
-    elif is_epub_file(Path(str(file))):
-        book = read_book(str(file), notes)
-        for warning in book.warnings:
-            warn(warning)
-        for chapter in book:
-            yield from _whole(chapter.spoken, manner)
+def passages_of(text: str, manner: Manner) -> Iterator[Passage]:
+    """The passages of a text as they are read; warnings are printed after the last."""
+    if is_ssml(text):
+        reading = read_text(text, manner=manner)
+        yield from reading.passages
+        found = list(reading.warnings)
     else:
-        content = open_regular(str(file), MAX_FILE_BYTES, DataError)
-        with TextIOWrapper(content, encoding="utf-8-sig") as opened:
-            yield from _stream(opened, manner, printable_name(str(file)))
-
-
-def _whole(words: str, manner: Manner) -> Iterator[Passage]:
-    reading: Reading = read_text(words, manner=manner)
-    yield from reading.passages
-    for warning in reading.warnings:
+        left_out: dict[str, None] = {}
+        for passage in read_stream([text], manner=manner):
+            left_out.update(dict.fromkeys(passage.left_out))
+            yield passage
+        found = warnings_of(left_out, text)
+    for warning in found:
         warn(warning)
-
-
-def _stream(opened: TextIO, manner: Manner, name: str) -> Iterator[Passage]:
-    """The passages of an open file as they are read; SSML is read whole."""
-    start = _read(opened, PIECE_CHARACTERS, name)
-    refuse_other_formats(start, name, TextError)
-    if is_ssml(start):
-        yield from _whole(start + _read(opened, MAX_CHARACTERS, name), manner)
-        return
-    left_out: dict[str, None] = {}
-    for passage in read_stream(_pieces(start, opened, name), manner=manner):
-        left_out.update(dict.fromkeys(passage.left_out))
-        yield passage
-    for warning in warnings_of(left_out, start[:START_CHARACTERS]):
-        warn(warning)
-
-
-def _pieces(start: str, opened: TextIO, name: str) -> Iterator[str]:
-    piece = start
-    while piece:
-        yield piece
-        piece = _read(opened, PIECE_CHARACTERS, name)
-
-
-def _read(opened: TextIO, characters: int, name: str) -> str:
-    try:
-        return opened.read(characters)
-    except UnicodeDecodeError as error:
-        raise not_utf8(error, name, DataError, opened) from error
-    except OSError as error:
-        raise DataError(f"{name}: cannot be read: {describe_os_error(error)}") from error
 
 
 def print_passage(passage: Passage, *, explain: bool, as_json: bool) -> None:
