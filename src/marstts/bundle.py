@@ -31,7 +31,7 @@ from marstts.errors import CheckpointError, ConfigError, did_you_mean
 from marstts.generation.request import SamplingConfig
 from marstts.io.config import Config, parse_config, write_config
 from marstts.io.files import atomic_folder
-from marstts.io.reading import open_regular, os_errors, printable_name, read_json
+from marstts.io.reading import open_regular, os_errors, parse_object, printable_name, read_text
 from marstts.speaker.base import SpeakerEncoder
 from marstts.speaker.registry import EncoderPart, open_encoder
 from marstts.weights.pretrained import HUB_SCHEME, MiniPart, PublishedPart, download_folder
@@ -164,19 +164,14 @@ PUBLISHED = ("mars6-turbo", "mars5-english")
 def read_info(folder: Path) -> BundleInfo:
     """Read `bundle.json`; checks its version first, for another version may have other fields."""
     path = folder / BUNDLE_FILE
-    values = read_json(path, MAX_INFO_BYTES, CheckpointError)
-    if not isinstance(values, dict):
-        raise CheckpointError(f"{printable_name(path)}: expected the description of a bundle, a JSON object")
+    values = parse_object(read_text(path, MAX_INFO_BYTES, CheckpointError), printable_name(path), CheckpointError)
     version = values.get("format_version")
     if version != FORMAT_VERSION:
         raise CheckpointError(
             f"{printable_name(path)}: bundle format {str(version)[:20]!r}, but this marstts reads format "
             f"{FORMAT_VERSION}; update marstts, or export the model again"
         )
-    try:
-        info = parse_config(BundleInfo, values, printable_name(path))
-    except ConfigError as error:
-        raise CheckpointError(str(error)) from error
+    info = parse_config(BundleInfo, values, printable_name(path), CheckpointError)
     if not model_folder(folder, info).is_dir():
         raise CheckpointError(f"{printable_name(folder)}: the bundle lacks the folder {info.architecture} of its model")
     return info

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from marstts.codec.base import Codes
-from marstts.errors import ConfigError, VoiceError
+from marstts.errors import VoiceError
 from marstts.io.config import Config, parse_config
 from marstts.io.files import write_file
 from marstts.io.reading import printable_name, read_regular_file
@@ -270,10 +270,7 @@ def _parse_metadata(source: str, header: dict[str, str]) -> VoiceMetadata:
             f"{source}: voice format {str(version)[:20]}, but this marstts reads format {FORMAT_VERSION};"
             " update it, or clone the reference again"
         )
-    try:
-        return parse_config(VoiceMetadata, values, source)
-    except ConfigError as error:
-        raise VoiceError(str(error)) from error
+    return parse_config(VoiceMetadata, values, source, VoiceError)
 
 
 def _assemble(metadata: VoiceMetadata, tensors: dict[str, NDArray[Any]]) -> Voice:

@@ -15,7 +15,7 @@ from typing import Any
 from marstts.errors import ConfigError, MarsError
 from marstts.io.config import Config, ConfigType, parse_config
 from marstts.io.files import write_file
-from marstts.io.reading import parse_object, printable_name, printable_text, read_text
+from marstts.io.reading import parse_object, printable_name, read_text
 
 PROVENANCE_FILE = "provenance.json"
 
@@ -40,7 +40,7 @@ def read_provenance(
     values = _read_values(folder, kind)
     if values is None:
         raise kind(f"{printable_name(folder)}: expected a folder that `{maker}` wrote, but it has no {PROVENANCE_FILE}")
-    return _parse(model, values, folder, kind)
+    return parse_config(model, values, printable_name(folder / PROVENANCE_FILE), kind)
 
 
 def begin_or_resume(
@@ -54,7 +54,7 @@ def begin_or_resume(
     if values is None:
         write_provenance(folder, record)
         return record
-    found = _parse(type(record), values, folder, kind)
+    found = parse_config(type(record), values, printable_name(folder / PROVENANCE_FILE), kind)
     before, now = found.model_dump(mode="json"), record.model_dump(mode="json")
     changed = {name: label for name, label in compare.items() if before[name] != now[name]}
     _refuse(folder, changed, before, now, kind)
@@ -83,13 +83,6 @@ def _read_values(folder: Path, kind: type[MarsError]) -> dict[str, Any] | None:
     if not path.exists() and not path.is_symlink():
         return None
     return parse_object(read_text(path, MAX_BYTES, kind), printable_name(path), kind)
-
-
-def _parse(model: type[ConfigType], values: dict[str, Any], folder: Path, kind: type[MarsError]) -> ConfigType:
-    try:
-        return parse_config(model, values, printable_name(folder / PROVENANCE_FILE))
-    except ConfigError as error:
-        raise kind(printable_text(str(error))) from error
 
 
 def _refuse(

@@ -23,20 +23,7 @@ from marstts.text.numbers.words import (
 from marstts.text.rules.engine import rule
 from marstts.text.rules.tables import before_places, either, word_set
 
-_COUNTED = word_set("names", "parts") | {
-    "Ch",
-    "Chap",
-    "Ep",
-    "Vol",
-    "Track",
-    "Disc",
-    "Day",
-    "Week",
-    "Slide",
-    "Task",
-    "Test",
-    "Letter",
-}
+_COUNTED = word_set("names", "parts") | word_set("names", "counted")
 _PARTS = either({*_COUNTED, *map(str.lower, _COUNTED), *map(str.upper, _COUNTED)} - {"Mark", "mark", "War", "war"})
 """Words before a number that may have zeros before it: "Chapter 01"."""
 
