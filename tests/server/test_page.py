@@ -12,8 +12,8 @@ from fastapi.testclient import TestClient
 
 from marstts.server.app import create_app
 from marstts.server.page import TYPES
+from marstts.server.private_files import NAME_CHARACTERS
 from marstts.server.settings import ServeSettings
-from marstts.server.voice_store import NAME_CHARACTERS
 
 LIMIT = ServeSettings().limits.input_characters
 CONTAINER = '<container><rootfiles><rootfile full-path="book.opf"/></rootfiles></container>'

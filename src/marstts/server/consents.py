@@ -10,12 +10,9 @@ import hashlib
 import io
 import logging
 import re
-import secrets
-import string
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import Field
@@ -27,14 +24,13 @@ from marstts.io.config import Config
 from marstts.io.reading import printable_name, read_text
 from marstts.server.api_errors import ApiError, storage_errors
 from marstts.server.callers import Caller, owners
-from marstts.server.private_files import make_private, write_private
+from marstts.server.private_files import NAME_CHARACTERS, check_name, make_private, new_id, write_private
 from marstts.server.settings import ServeLimits
 
 log = logging.getLogger(__name__)
 
 ID = re.compile(r"cons_[a-z0-9]{26}")
 LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8}){0,4}")
-NAME_CHARACTERS = 64
 FOLDER = "consents"
 """Folder of an owner's consents, next to the voices."""
 
@@ -56,6 +52,9 @@ class Consent(Config):
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
     """Hash of the recording as it was uploaded."""
 
+    owner: str = Field("", exclude=True)
+    """Whose it is: `Caller.owner`, the folder that it is kept in."""
+
     def as_object(self) -> dict[str, object]:
         """OpenAI's object for a consent recording."""
         fields = {"id": self.id, "name": self.name, "language": self.language, "created_at": self.created_at}
@@ -65,14 +64,6 @@ class Consent(Config):
     def statement(self) -> str:
         """The text that the voice file of a clone keeps."""
         return f"Consent recording {self.id}, {self.name!r}, {self.language}, SHA-256 {self.sha256}"
-
-
-@dataclass(frozen=True)
-class Kept:
-    """A consent and the folder of its owner."""
-
-    consent: Consent
-    owner: str
 
 
 class ConsentStore:
@@ -88,7 +79,7 @@ class ConsentStore:
     def all(self, caller: Caller) -> list[Consent]:
         """All consents of a caller, the oldest first."""
         with self._lock:
-            own = [kept.consent for kept in self._known.values() if caller.may_use(kept.owner)]
+            own = [consent for consent in self._known.values() if caller.may_use(consent.owner)]
         return sorted(own, key=lambda consent: (consent.created_at, consent.id))
 
     def create(self, name: str, recording: bytes, language: str, caller: Caller) -> Consent:
@@ -97,23 +88,22 @@ class ConsentStore:
         if not LANGUAGE.fullmatch(language):
             raise ApiError(400, "language: expected a BCP 47 tag such as en-US.", param="language")
         with self._lock:
-            num_kept = sum(kept.owner == caller.owner for kept in self._known.values())
+            num_kept = sum(consent.owner == caller.owner for consent in self._known.values())
         if num_kept >= self._limits.voices:
             raise ApiError(400, f"This server keeps at most {self._limits.voices} consents; delete one first.")
         waveform = audio.read(io.BytesIO(recording), max_seconds=self._limits.upload_seconds)
-        letters = string.ascii_lowercase + string.digits
         consent = Consent(
-            id="cons_" + "".join(secrets.choice(letters) for _ in range(26)),
+            id=new_id("cons_"),
             name=name,
             language=language,
             created_at=max(0, int(time.time())),  # clocks without a battery begin in 1970 or before
             sha256=hashlib.sha256(recording).hexdigest(),
+            owner=caller.owner,
         )
-        kept = Kept(consent, caller.owner)
-        path = self._path(kept, ".flac")
+        path = self._path(consent, ".flac")
         try:
             write_private(path, encode(waveform, ".flac"))
-            self._write(kept)  # last: without it, there is no consent
+            self._write(consent)  # last: without it, there is no consent
         except BaseException:
             with suppress(OSError):
                 path.unlink()
@@ -122,58 +112,48 @@ class ConsentStore:
 
     def find(self, consent_id: str, caller: Caller) -> Consent:
         """The caller's consent with this id; ApiError 404 where there is none."""
-        return self._find(consent_id, caller).consent
+        with self._lock:
+            consent = self._known.get(consent_id)
+        if consent is None or not caller.may_use(consent.owner):
+            raise ApiError(
+                404, "There is no consent recording with this id.", param="consent_id", code="consent_not_found"
+            )
+        return consent
 
     def rename(self, consent_id: str, name: str, caller: Caller) -> Consent:
         """Give a consent another name."""
         check_name(name)
         with self._lock:
-            kept = self._find(consent_id, caller)
-            renamed = replace(kept, consent=kept.consent.model_copy(update={"name": name}))
+            renamed = self.find(consent_id, caller).model_copy(update={"name": name})
             self._write(renamed)
-        return renamed.consent
+        return renamed
 
     def delete(self, consent_id: str, caller: Caller) -> Consent:
         """Delete a consent with its recording; voices that were made with it stay."""
         with self._lock:
-            kept = self._find(consent_id, caller)
+            consent = self.find(consent_id, caller)
             with storage_errors():
                 for suffix in (".json", ".flac"):
-                    self._path(kept, suffix).unlink(missing_ok=True)
-            del self._known[kept.consent.id]
-        return kept.consent
+                    self._path(consent, suffix).unlink(missing_ok=True)
+            del self._known[consent.id]
+        return consent
 
     def statement(self, consent: str, caller: Caller) -> str:
         """The statement for a voice's field `consent`, which may be the id of a recording; ApiError 404."""
         return self.find(consent, caller).statement if ID.fullmatch(consent) else consent
 
-    def _find(self, consent_id: str, caller: Caller) -> Kept:
+    def _write(self, consent: Consent) -> None:
         with self._lock:
-            kept = self._known.get(consent_id)
-        if kept is None or not caller.may_use(kept.owner):
-            raise ApiError(
-                404, "There is no consent recording with this id.", param="consent_id", code="consent_not_found"
-            )
-        return kept
+            write_private(self._path(consent, ".json"), f"{consent.model_dump_json()}\n".encode())
+            self._known[consent.id] = consent
 
-    def _write(self, kept: Kept) -> None:
-        with self._lock:
-            write_private(self._path(kept, ".json"), f"{kept.consent.model_dump_json()}\n".encode())
-            self._known[kept.consent.id] = kept
-
-    def _path(self, kept: Kept, suffix: str) -> Path:
-        return self._folder / kept.owner / FOLDER / f"{kept.consent.id}{suffix}"
+    def _path(self, consent: Consent, suffix: str) -> Path:
+        return self._folder / consent.owner / FOLDER / f"{consent.id}{suffix}"
 
 
-def check_name(name: str) -> None:
-    """Raise ApiError where a consent cannot have this name."""
-    if not 1 <= len(name) <= NAME_CHARACTERS or not name.isprintable():
-        raise ApiError(400, f"name: expected 1 to {NAME_CHARACTERS} printable characters.", param="name")
-
-
-def read_folders(folder: Path) -> dict[str, Kept]:
+def read_folders(folder: Path) -> dict[str, Consent]:
     """The consents of all owners; what is none is left alone, with a warning."""
-    found: dict[str, Kept] = {}
+    found: dict[str, Consent] = {}
     for owner in owners(folder):
         own = folder / owner / FOLDER
         for path in sorted(own.glob("cons_*.json")) if own.is_dir() else ():
@@ -184,7 +164,7 @@ def read_folders(folder: Path) -> dict[str, Kept]:
                     log.warning(f"left out: {printable_name(path)} is no entry of a consent recording")
                     continue
                 if consent.id == path.stem:
-                    found[consent.id] = Kept(consent, owner)
+                    found[consent.id] = consent.model_copy(update={"owner": owner})
                     make_private(path)
                     make_private(path.with_suffix(".flac"))
     return found

@@ -1,4 +1,4 @@
-"""Files of people: only the user who runs the server can read them.
+"""Files of people, which only the user who runs the server can read, and their ids and names.
 
 Upstream: `voice_store`, `consents`.  Downstream: the file system.
 """
@@ -6,13 +6,16 @@ Upstream: `voice_store`, `consents`.  Downstream: the file system.
 from __future__ import annotations
 
 import os
+import secrets
+import string
 from contextlib import suppress
 from pathlib import Path
 
 from marstts.io.files import atomic_path
-from marstts.server.api_errors import storage_errors
+from marstts.server.api_errors import ApiError, storage_errors
 
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
+NAME_CHARACTERS = 64
 
 
 def write_private(path: Path, content: bytes) -> None:
@@ -42,3 +45,14 @@ def make_private(path: Path) -> None:
     with suppress(OSError):
         if not path.is_symlink() and path.stat().st_mode & 0o077:
             os.chmod(path, FILE_MODE)
+
+
+def new_id(prefix: str) -> str:
+    """A random id of 128 bits or more, which cannot be guessed; it is the file's name, too."""
+    return prefix + "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(26))
+
+
+def check_name(name: str) -> None:
+    """ApiError where no voice or consent can have this name."""
+    if not 1 <= len(name) <= NAME_CHARACTERS or not name.isprintable() or name != name.strip():
+        raise ApiError(400, f"name: expected 1 to {NAME_CHARACTERS} printable characters.", param="name")

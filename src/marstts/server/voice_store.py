@@ -12,8 +12,6 @@ import io
 import logging
 import os
 import re
-import secrets
-import string
 import threading
 import time
 import unicodedata
@@ -27,7 +25,7 @@ from marstts import audio
 from marstts.errors import MarsError, VoiceError
 from marstts.server.api_errors import ApiError, storage_errors
 from marstts.server.callers import Caller, owners
-from marstts.server.private_files import make_private, write_private
+from marstts.server.private_files import check_name, make_private, new_id, write_private
 from marstts.server.settings import ServeLimits
 from marstts.synthesis.clone.voices import VOICE_SUFFIX, voice_table
 from marstts.synthesis.synthesizer import Synthesizer
@@ -53,7 +51,6 @@ OPENAI_VOICES = {
 """OpenAI's voice names and the packaged voices that stand for them."""
 
 ID = re.compile(r"voice_[a-z0-9]{26}")
-NAME_CHARACTERS = 64
 OPEN_VOICES = 64
 """Opened voices that are kept in memory, without their references."""
 
@@ -228,7 +225,7 @@ class VoiceStore:
             raise ApiError(400, f"transcript: expected at most {limit} characters.", param="transcript")
 
     def _keep(self, voice: Voice, owner: str) -> StoredVoice:
-        stored = describe(new_id(), voice, max(0.0, time.time()), owner)
+        stored = describe(new_id("voice_"), voice, max(0.0, time.time()), owner)
         with self._lock:  # another caller may have taken the name, or the last place, while this voice was made
             self._check_free(voice.name, owner)
             self._check_room(owner)
@@ -276,12 +273,6 @@ class CallersVoices(Mapping[str, Voice]):
         return len(self._store.uploaded(self._caller))
 
 
-def check_name(name: str) -> None:
-    """ApiError where no voice can have this name."""
-    if not 1 <= len(name) <= NAME_CHARACTERS or not name.isprintable() or name != name.strip():
-        raise ApiError(400, f"name: expected 1 to {NAME_CHARACTERS} printable characters.", param="name")
-
-
 def composed(name: str) -> str:
     """A name with composed letters: two spellings in Unicode of what reads the same are one name."""
     return unicodedata.normalize("NFC", name)
@@ -290,11 +281,6 @@ def composed(name: str) -> str:
 def packaged_object(name: str, description: str) -> dict[str, object]:
     """OpenAI's object for a packaged voice or an alias of one."""
     return {"object": "audio.voice", "id": name, "name": name, "created_at": 0, "description": description}
-
-
-def new_id() -> str:
-    """A random id of 128 bits or more, which cannot be guessed."""
-    return "voice_" + "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(26))
 
 
 def describe(voice_id: str, voice: Voice, created: float, owner: str) -> StoredVoice:
