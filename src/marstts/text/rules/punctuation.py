@@ -18,15 +18,10 @@ _APOSTROPHES = re.compile("''+")
 _DASHES = re.compile(r"(?<![A-Za-z'])-+|-+(?![A-Za-z'])|--+")
 _SPACES = re.compile("  +")
 _TIGHT_MARK = re.compile(r"([.,;:?!])(?=[A-Za-z])")
-_TIDY_WORD = r"[A-Za-z]+(?:[-'][A-Za-z]+)*"
-_TIDY = re.compile(rf"{_TIDY_WORD}(?:(?:[,;:!?]|\.(?:\.\.)?)? {_TIDY_WORD})*(?:[,;:!?]|\.(?:\.\.)?)?")
-"""Pattern of text in which nothing is to be tidied; what parts words is never part of one, so the time is linear."""
 
 
 def tidy_punctuation(text: str) -> str:
     """One mark where several meet, none at the start, spaces where print has them."""
-    if _TIDY.fullmatch(text) is not None:
-        return text
     text = _DOT_INSIDE.sub(" dot ", text)  # file names and the like
     text = _QUOTES.sub('"', text) if '""' in text else text
     text = _APOSTROPHES.sub("'", text) if "''" in text else text

@@ -10,7 +10,6 @@ import tomllib
 from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
-from itertools import groupby
 from typing import Any
 
 
@@ -38,15 +37,5 @@ def before_places(more: Iterable[str] = ()) -> re.Pattern[str]:
 
 
 def either(options: Iterable[str]) -> str:
-    """The pattern that matches one of `options`, the longest that fits; common beginnings are matched once."""
-    return _branches(sorted(set(options)))
-
-
-def _branches(options: list[str]) -> str:
-    """The pattern of sorted `options`: a letter, then what may follow it; an empty one makes the rest optional."""
-    is_optional = options[:1] == [""]
-    branches = []
-    for letter, group in groupby(filter(None, options), key=lambda option: option[0]):
-        branches.append(re.escape(letter) + _branches([option[1:] for option in group]))
-    pattern = branches[0] if len(branches) == 1 and not is_optional else f"(?:{'|'.join(branches)})"
-    return (f"{pattern}?" if is_optional else pattern) if branches else ""
+    """The pattern that matches one of `options`, the longest that fits."""
+    return f"(?:{'|'.join(map(re.escape, sorted(set(options), key=lambda option: (-len(option), option))))})"
