@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from importlib.resources import files
-from pathlib import Path
+from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 
 from fastapi import FastAPI
@@ -35,17 +35,8 @@ from marstts.text.reading import read_text
 from marstts.text.sentences import split_sentences
 
 PAGE = "page.html"
-TYPES = {
-    PAGE: "text/html; charset=utf-8",
-    "page.css": "text/css",
-    **{
-        f"{name}.js": "text/javascript"
-        for name in (
-            "page", "api", "captions", "clone", "dom", "editor", "player", "recorder", "recorder-worklet", "settings",
-            "take", "voices", "wav",
-        )
-    },
-}  # fmt: skip
+TYPES = {".html": "text/html; charset=utf-8", ".css": "text/css", ".js": "text/javascript"}
+STATIC = files("marstts.server") / "static"
 
 MAX_NAME_CHARACTERS = 80
 
@@ -59,18 +50,23 @@ class TextBody(BaseModel):
 def add_page(app: FastAPI, service: SpeechService) -> None:
     """Add the page, its files and its requests."""
     add_file(app, "/", PAGE)
-    for name in TYPES:
+    for name in page_files():
         add_file(app, f"/page/{name}", name)
     add_requests(app, service)
 
 
+def page_files() -> list[str]:
+    """Names of the page's files."""
+    return [file.name for file in STATIC.iterdir() if PurePath(file.name).suffix in TYPES]
+
+
 def add_file(app: FastAPI, path: str, name: str) -> None:
     """Add one file."""
-    content = (files("marstts.server") / "static" / name).read_bytes()
+    content, media_type = (STATIC / name).read_bytes(), TYPES[PurePath(name).suffix]
 
     @app.get(path, include_in_schema=False)
     async def send() -> Response:
-        return Response(content, media_type=TYPES[name])
+        return Response(content, media_type=media_type)
 
 
 def add_requests(app: FastAPI, service: SpeechService) -> None:

@@ -6,7 +6,6 @@ Upstream: folded text.  Downstream: the rules of telephones, abbreviations and t
 from __future__ import annotations
 
 import re
-from functools import cache
 
 from marstts.text.numbers.words import cardinal, in_pairs, one_by_one, spelled
 from marstts.text.rules.engine import rule
@@ -30,6 +29,7 @@ _POWERED = frozenset(
 """Words whose raised number is a power."""
 
 _STATES = either(table("names")["states"])
+_BEFORE_NUMBERS = NEVER_LAST | {short.lower() for short in table("abbreviations")["before_numbers"]}
 _FIRST = {"1": "First ", "2": "Second ", "3": "Third ", "I": "First ", "II": "Second ", "III": "Third "}
 
 
@@ -55,14 +55,9 @@ def _drop_note(match: re.Match[str]) -> str | None:
     if before.endswith(")."):
         return ""
     word = _WORD_END.search(before)
-    if word is None or (before == quoted and word[1].lower() in _before_numbers()):
+    if word is None or (before == quoted and word[1].lower() in _BEFORE_NUMBERS):
         return None
     return None if match["raised"] and not before.endswith((".", "?", "!")) and word[1].lower() in _POWERED else ""
-
-
-@cache
-def _before_numbers() -> frozenset[str]:
-    return NEVER_LAST | {short.lower() for short in table("abbreviations")["before_numbers"]}
 
 
 def _spell(match: re.Match[str]) -> str:

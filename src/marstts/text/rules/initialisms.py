@@ -7,7 +7,6 @@ The lists in `data/initialisms.toml` decide first, then the word list; the rest 
 from __future__ import annotations
 
 import re
-from functools import cache
 
 from marstts.text.rules.engine import Trace
 from marstts.text.rules.tables import word_set, words
@@ -23,6 +22,11 @@ _PRONOUNCEABLE = re.compile(
 _CONSONANT_VOWEL = re.compile("[BCDFGHJKLMNPRSTVWZ]?(?:[AEIOU][BCDFGHJKLMNPRSTVWZ]){1,3}[AEIOUY]?")
 
 
+_SPELLED, _AMBIGUOUS = word_set("initialisms", "spelled"), word_set("initialisms", "ambiguous")
+_AS_WORDS = word_set("initialisms", "words") | word_set("initialisms", "interjections")
+_LISTED = _SPELLED | _AS_WORDS
+
+
 def spell_initialisms(text: str, trace: Trace) -> str:
     """Capitals that are no word, letter by letter: "BBC" -> "B B C", "DVDs" -> "D V D's"."""
     found = [match["letters"] for match in _CAPITALS.finditer(text)]
@@ -31,7 +35,7 @@ def spell_initialisms(text: str, trace: Trace) -> str:
     shouted = is_shouted(text, found)
 
     def read(match: re.Match[str]) -> str:
-        is_contraction = _CONTRACTED.match(text, match.end()) is not None and match["letters"] in _ambiguous()
+        is_contraction = _CONTRACTED.match(text, match.end()) is not None and match["letters"] in _AMBIGUOUS
         if is_contraction or is_word(match["letters"], shouted):
             return match[0]
         spelled = " ".join(match["letters"]) + ("'s" if match["plural"] else "")
@@ -43,7 +47,7 @@ def spell_initialisms(text: str, trace: Trace) -> str:
 
 def is_shouted(text: str, capitals: list[str]) -> bool:
     """Whether words are written in capitals for emphasis: "WAIT FOR US"."""
-    plain = [each for each in capitals if each.lower() in words() and each not in _listed()]
+    plain = [each for each in capitals if each.lower() in words() and each not in _LISTED]
     has_small = _SMALL.search(text) is not None
     return (
         len(plain) >= 2
@@ -54,16 +58,16 @@ def is_shouted(text: str, capitals: list[str]) -> bool:
 
 def _reads(capitals: list[str]) -> bool:
     """Whether most of the capitals are common words, though each is an initialism as well: "IT IS US"."""
-    known = [letters for letters in capitals if letters.lower() in words() or letters in _ambiguous()]
+    known = [letters for letters in capitals if letters.lower() in words() or letters in _AMBIGUOUS]
     return len(known) == len(capitals) and len(capitals) > 2
 
 
 def is_word(letters: str, shouted: bool) -> bool:
     """Whether capitals are said as a word; `shouted`: the words around them are in capitals as well."""
-    if letters in _as_words():
+    if letters in _AS_WORDS:
         return True
-    if letters in _spelled():
-        return shouted and letters in _ambiguous()
+    if letters in _SPELLED:
+        return shouted and letters in _AMBIGUOUS
     if letters.lower() in words():
         return True
     if not set(letters) & set("AEIOUY"):
@@ -73,23 +77,3 @@ def is_word(letters: str, shouted: bool) -> bool:
     if len(letters) < 4:
         return False
     return (_CONSONANT_VOWEL if len(letters) == 4 else _PRONOUNCEABLE).fullmatch(letters) is not None
-
-
-@cache
-def _spelled() -> frozenset[str]:
-    return word_set("initialisms", "spelled")
-
-
-@cache
-def _listed() -> frozenset[str]:
-    return _spelled() | _as_words()
-
-
-@cache
-def _ambiguous() -> frozenset[str]:
-    return word_set("initialisms", "ambiguous")
-
-
-@cache
-def _as_words() -> frozenset[str]:
-    return word_set("initialisms", "words") | word_set("initialisms", "interjections")
