@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, str(Path(__file__).parent / "src"))
 
 if TYPE_CHECKING:
-    from marstts.mars5.tts import InferenceConfig, Mars5TTS
     from marstts.synthesis.synthesizer import Synthesizer
 
 dependencies = [
@@ -52,10 +51,3 @@ def mini() -> Synthesizer:
     import marstts
 
     return marstts.load("mini")
-
-
-def mars5_english(*args: Any, **options: Any) -> tuple[Mars5TTS, type[InferenceConfig]]:
-    """The published MARS5 behind the interface of its release, and the class of its settings."""
-    from marstts.mars5 import tts
-
-    return tts.mars5_english(*args, **options)

@@ -197,7 +197,9 @@ def test_the_deviations_of_mars5_name_code_that_exists() -> None:
     fields = re.findall(r"`(Profile|ReverseRules)\.(\w+)`", text)
     assert len(fields) > 8
     for owner, field in fields:
-        source = (package / "mars5" / f"{'profiles' if owner == 'Profile' else 'steps'}.py").read_text(encoding="utf-8")
+        source = (package / "mars5" / f"{'profiles' if owner == 'Profile' else 'repaint'}.py").read_text(
+            encoding="utf-8"
+        )
         assert_defined(field, source)
 
 

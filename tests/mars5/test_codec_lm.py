@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from mars5_small import CODES, LEVELS, ar, codes
+from mars5_small import CODES, LEVELS, ar, codes, models
 from marstts.mars5.ar import CodecLM, join_states, rotate
 from marstts.mars5.config import CodecLMConfig
-from marstts.mars5.engines import torch as engine
-from marstts.mars5.engines.torch import TorchAR
+from marstts.mars5.engine import TokenEngine, numbers_of
 
 
 def tokens(batch: int, length: int, seed: int = 5) -> Tensor:
@@ -177,25 +178,30 @@ def test_half_precision_stays_half_precision() -> None:
     assert model.advance(state, torch.tensor([3])).seen[0].keys.dtype is torch.bfloat16
 
 
-def test_on_a_gpu_products_are_in_half_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not TorchAR(ar()).mixed_precision
-    monkeypatch.setattr(engine, "device_of", lambda model: torch.device("cuda"))
-    assert TorchAR(ar()).mixed_precision
-
-
 @pytest.mark.parametrize("scale", [1, 1e6], ids=["usual sums", "sums beyond float16"])
-def test_half_precision_leaves_weights_and_residual_sums_in_float32(scale: float) -> None:
+def test_half_precision_leaves_weights_and_residual_sums_in_float32(
+    scale: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """1e6 is infinite in float16, so weights or sums in it would make logits that are not numbers."""
-    model = ar()
+    parts, logits = models(), []
+    engine, model = TokenEngine(parts, "small"), parts.ar
     with torch.no_grad():
         model.embedding.weight.mul_(scale)
-    runs, logits = [TorchAR(model), TorchAR(model)], []
-    runs[1].mixed_precision = True
-    for run in runs:
-        state = run.begin(tokens(1, 6).numpy(), np.array([6]), speaker(model).detach().numpy() * scale)
+    for precision in (nullcontext(), torch.autocast("cpu", torch.float16)):
+        monkeypatch.setattr(engine, "autocast", lambda precision=precision: precision)
+        state = engine.begin(list(tokens(1, 6).numpy()), speaker(model).detach().numpy() * scale)
         for token in tokens(4, 1):
-            state = run.advance(state, token.numpy())
-        logits.append(run.logits(state))
+            state = engine.advance(state, token.numpy())
+        logits.append(numbers_of(state))
     assert state.seen[0].keys.dtype == state.seen[-1].values.dtype == torch.float16
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
     assert 0 < np.abs(logits[1] - logits[0]).max() < 0.01 * np.abs(logits[0]).max()
+
+
+def test_on_a_gpu_products_are_in_half_precision() -> None:
+    engine = TokenEngine(models(), "small")
+    assert not torch.is_autocast_enabled("cpu")
+    with engine.autocast():
+        assert not torch.is_autocast_enabled("cpu")
+    engine.device = torch.device("cuda")
+    assert engine.autocast().device == "cuda" and engine.autocast().fast_dtype == torch.float16

@@ -9,11 +9,10 @@ import pytest
 
 from mars5_small import CODES, LEVELS, codes, models
 from marstts.errors import TextError, VoiceError
-from marstts.mars5.engines.torch import runnable
 from marstts.mars5.pipeline import Pipeline
 from marstts.mars5.profiles import CORRECTED, RELEASED, Profile
 from marstts.mars5.prompt import CloneMode, prompt_string, published_prompt_string
-from marstts.mars5.steps import DiffusionConfig
+from marstts.mars5.repaint import DiffusionConfig
 
 DIFFUSION = DiffusionConfig(timesteps=4)
 SHALLOW, DEEP = CloneMode.SHALLOW, CloneMode.DEEP
@@ -21,7 +20,7 @@ SHALLOW, DEEP = CloneMode.SHALLOW, CloneMode.DEEP
 
 @pytest.fixture(scope="module")
 def pipeline() -> Pipeline:
-    return Pipeline(runnable(models()), DIFFUSION)
+    return Pipeline(models(), DIFFUSION)
 
 
 def rngs(*seeds: int) -> list[np.random.Generator]:
@@ -90,20 +89,19 @@ def test_a_row_without_tokens_in_a_batch_gives_no_codes(pipeline: Pipeline) -> N
     assert [row.shape for row in pipeline.codes(prompts, [none, none], rngs(1, 2))] == [(0, LEVELS)] * 2
 
 
-def test_our_codes_are_codes_and_the_releases_may_be_padding(pipeline: Pipeline) -> None:
+def test_padding_is_never_drawn(pipeline: Pipeline) -> None:
     """The NAR predicts padding everywhere."""
     parts = models()
     for head in parts.nar.heads:
         head.output.bias.data[CODES] = 100.0
-    padding = runnable(parts)
     tokens = [np.array([270, 271, 272, 280])]
     for profile in (CORRECTED, RELEASED):
         speaking = replace(
-            pipeline, models=padding, profile=replace(profile, effective_config=CORRECTED.effective_config)
+            pipeline, models=parts, profile=replace(profile, effective_config=CORRECTED.effective_config)
         )
         prompts = [speaking.prompt("Hi.", speaking.speaker(codes(6)), SHALLOW)]
         [drawn] = speaking.codes(prompts, tokens, rngs(1))
-        assert (drawn == CODES).any() == profile.padding_is_legal
+        assert (drawn < CODES).all()
 
 
 @pytest.mark.parametrize("profile", [CORRECTED, replace(RELEASED, skipped_tokens=0)], ids=lambda profile: profile.name)
@@ -120,11 +118,14 @@ def test_level_0_is_exactly_the_ars(profile: Profile, settings: dict[str, int], 
 
 def test_fewer_timesteps_call_the_nar_less_often(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    step = pipeline.models.nar.step
+    forward = pipeline.models.nar.forward
     monkeypatch.setattr(
         pipeline.models.nar,
-        "step",
-        lambda codes, schedule, at, *rest: (seen.append(schedule.timesteps[at]), step(codes, schedule, at, *rest))[1],
+        "forward",
+        lambda codes, lengths, timesteps, given: (
+            seen.append(int(timesteps[0])),
+            forward(codes, lengths, timesteps, given),
+        )[1],
     )
     prompt = pipeline.prompt("Hi.", pipeline.speaker(codes(6)), SHALLOW)
     pipeline.codes([prompt], [np.array([270, 271])], rngs(1))

@@ -15,7 +15,7 @@ import torch
 from mars5_published import AR, NAR, TEXT_IDS, Shapes, ar_content, ar_shapes, nar_content, nar_shapes, save
 from marstts.errors import CheckpointError, ConfigError
 from marstts.evaluation.published_weights import RECORDED
-from marstts.mars5.checkpoint import convert, load_models, load_released, write_models
+from marstts.mars5.checkpoint import load_models, load_released, write_models
 from marstts.mars5.released import Container, load_ar, load_nar, read_container
 
 HEADS = {"ar_heads": 4, "nar_heads": 3}
@@ -159,7 +159,8 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 
 def test_conversion_is_done_once_and_changes_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "made" / "mars5"
-    models = convert(*files(tmp_path), folder, **HEADS)
+    models = load_released(*files(tmp_path), **HEADS)
+    write_models(models, folder)
     again = load_models(folder)
     assert again.config == models.config
     assert again.vocabulary.speech == models.vocabulary.speech
@@ -188,7 +189,7 @@ def test_incomplete_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no such model folder"):
         load_models(tmp_path / "none")
     folder = tmp_path / "mars5"
-    convert(*files(tmp_path), folder, **HEADS)
+    write_models(load_released(*files(tmp_path), **HEADS), folder)
     (folder / "ar.safetensors").rename(folder / "kept")
     with pytest.raises(CheckpointError, match="the model is incomplete"):
         load_models(folder)

@@ -17,13 +17,12 @@ from marstts.generation.loop import generate, sample_positions, sampling_inputs
 from marstts.generation.request import Limits, Request, RequestState, SamplingConfig, StopReason
 from marstts.io.precision import WeightFormat
 from marstts.mars5 import bundled
-from marstts.mars5.engines.tokens import TokenEngine, TokenNumbers
-from marstts.mars5.engines.torch import runnable
+from marstts.mars5.engine import TokenEngine, TokenNumbers
 from marstts.mars5.pipeline import Pipeline
 from marstts.mars5.prompt import SpeechPrompt
+from marstts.mars5.repaint import DiffusionConfig
 from marstts.mars5.sampling import TokenSampling
 from marstts.mars5.speech import Mars5SpeakerEncoder, Mars5Speech
-from marstts.mars5.steps import DiffusionConfig
 from marstts.mars5.text import END_OF_SPEECH, JointVocabulary, SpeechBPE
 from marstts.voice import Prefix, Voice
 
@@ -33,7 +32,7 @@ SAMPLING = TokenSampling(top_k=0, temperature=1.5, eos_penalty_factor=0.0)
 
 @pytest.fixture(scope="module")
 def speech() -> Mars5Speech:
-    parts = runnable(models())
+    parts = models()
     pipeline = Pipeline(parts, DiffusionConfig(timesteps=3))
     return Mars5Speech(pipeline=pipeline, engine=TokenEngine(parts, "small", SAMPLING))
 
@@ -117,7 +116,7 @@ def test_the_loop_draws_as_a_loop_without_caches_would(speech: Mars5Speech) -> N
 def whole_logits(speech: Mars5Speech, ids: list[int], prompt: SpeechPrompt) -> np.ndarray:
     """Logits (V,) after a whole sequence, computed at once."""
     speaker = torch.from_numpy(prompt.given.speaker.ar_vector)
-    return speech.engine.ar.model(torch.tensor([ids]), speaker[None])[0, -1].numpy()  # type: ignore[attr-defined]
+    return speech.engine.ar(torch.tensor([ids]), speaker[None])[0, -1].numpy()
 
 
 def test_text_guidance_extrapolates_from_the_prompt_without_text_to_the_prompt_with_it(speech: Mars5Speech) -> None:
@@ -208,7 +207,7 @@ def test_a_folder_becomes_a_speech_model(tmp_path: Path) -> None:
     model = bundled.speech_model(engine, tmp_path, settings, sampling, guidance=2.5)
     profile = model.pipeline.profile
     assert (model.pipeline.diffusion.nar_guidance_w, profile.name) == (2.5, "released")
-    assert profile.reference_copies == 2 and not profile.padding_is_legal
+    assert profile.reference_copies == 2
     assert (model.engine.sampling.temperature, model.sampling, model.patch_rate) == (1.5, sampling, 16.0)
     bundled.check_fit("folder", model.config, model.tokenizer, CODEC.spec, {})
     [(role, encoder)] = bundled.model_encoders(model, CODEC).items()
@@ -228,9 +227,11 @@ def test_bundles_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     other = ToyCodec(codebook_size=CODES + 1, hop_lengths=(800, 400, 400)).spec
     with pytest.raises(CheckpointError, match=r"codebook_size is 13, but .* has 14; codes per frame is \(1, 1, 1\)"):
         bundled.check_fit("folder", parts.config, parts.vocabulary.text, other, {})
-    with pytest.raises(CheckpointError, match="has no graphs: `marstts bundle upgrade`"):
+    with pytest.raises(CheckpointError, match="has no graphs, since PyTorch runs it; use 'auto'"):
         bundled.open_engine(tmp_path / "mars5", EngineKind.ONNX)
     with pytest.raises(ConfigError, match="guidance"):
         engine = bundled.torch_engine(parts)
         bundled.speech_model(engine, tmp_path, bundled.parse_settings({}, ""), SamplingConfig(), guidance=0.5)
     assert not bundled.has_graphs(tmp_path / "mars5")
+    with pytest.raises(ConfigError, match="nothing is to be upgraded"):
+        bundled.rewrite_model(tmp_path / "mars5", tmp_path / "other", None, tmp_path)

@@ -8,28 +8,30 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from marstts.mars5.diffusion import TensorSchedule, log_onehot, p_posterior, q
-from marstts.mars5.repaint import (
-    Draws,
-    Given,
-    StepDown,
+from marstts.mars5.diffusion import (
+    Schedule,
+    cosine_schedule,
     gumbel_draw,
-    noisy_logs,
-    progressive_rates,
-    repaint,
+    log_onehot,
+    mix_with_uniform,
+    p_posterior,
+    q,
+    q_one_step,
+    subsample,
 )
-from marstts.mars5.steps import (
+from marstts.mars5.repaint import (
     PAPER,
     PUBLISHED,
     DiffusionConfig,
+    Draws,
+    Given,
     JumpNoise,
     ReverseRules,
-    Schedule,
-    cosine_schedule,
-    subsample,
+    StepDown,
+    progressive_rates,
+    repaint,
     walk,
     walk_pairs,
 )
@@ -44,43 +46,42 @@ class Numbers:
     """Random numbers for many samples at once; the slower `Draws` has a generator for each."""
 
     def __init__(self) -> None:
-        self.generator = np.random.default_rng(1)
+        self.generator = torch.Generator().manual_seed(1)
 
-    def uniforms(self, num_classes: int) -> NDArray[np.float32]:
-        return self.generator.random((SAMPLES, 1, 2, num_classes), np.float32)
+    def uniforms(self, num_classes: int) -> Tensor:
+        return torch.rand((SAMPLES, 1, 2, num_classes), generator=self.generator)
 
-    def classes(self, num_classes: int, starts: list[int]) -> NDArray[np.int64]:
-        return self.generator.integers(0, num_classes, (SAMPLES, 1, 2))
+    def classes(self, num_classes: int, starts: list[int]) -> Tensor:
+        return torch.randint(num_classes, (SAMPLES, 1, 2), generator=self.generator)
 
 
 def best_step(schedule: Schedule) -> StepDown:
     """The true reverse step: each code given the *other* noisy code, by Bayes' rule."""
-    parts = TensorSchedule(*(torch.from_numpy(getattr(schedule, name)) for name in TensorSchedule.__dataclass_fields__))
 
-    def step_down(codes: NDArray[np.int64], step: int, uniforms: NDArray[np.float32] | None) -> NDArray[np.int64]:
-        x, index = torch.from_numpy(codes), torch.full((len(codes),), step)
-        likelihood = q(log_onehot(torch.arange(3), 3)[None], index[:1], parts)[0].exp()  # (x_0, x_t)
+    def step_down(x: Tensor, step: int, uniforms: Tensor | None) -> Tensor:
+        index = torch.full((len(x),), step)
+        likelihood = q(log_onehot(torch.arange(3), 3)[None], index[:1], schedule)[0].exp()  # (x_0, x_t)
         first, second = (likelihood[:, x[:, 0, place]].T for place in (0, 1))
         logits = torch.stack((second @ JOINT.T, first @ JOINT), dim=1)[:, None].log()
-        log_probabilities = p_posterior(logits, log_onehot(x, 3), index, parts).numpy()
-        return log_probabilities.argmax(axis=-1) if uniforms is None else gumbel_draw(log_probabilities, uniforms)
+        log_probabilities = p_posterior(logits, log_onehot(x, 3), index, schedule)
+        return log_probabilities.argmax(dim=-1) if uniforms is None else gumbel_draw(log_probabilities, uniforms)
 
     return step_down
 
 
 def draw(config: DiffusionConfig, schedule: Schedule, known: int | None, rules: ReverseRules = PAPER) -> Tensor:
     """(SAMPLES, 2) codes; the first is `known`, if it is."""
-    codes = np.zeros((SAMPLES, 1, 2), np.int64)
-    mask = np.zeros_like(codes, dtype=bool)
+    codes = torch.zeros(SAMPLES, 1, 2, dtype=torch.long)
+    mask = torch.zeros_like(codes, dtype=torch.bool)
     if known is not None:
         codes[..., 0], mask[..., 0] = known, True
-    given = Given(codes, mask, np.zeros_like(mask), (1,) * SAMPLES)
+    given = Given(codes, mask, torch.zeros_like(mask), (1,) * SAMPLES)
     drawn = repaint(
         best_step(schedule), given, schedule, config, Numbers(), num_classes=3, starts=[0] * SAMPLES, rules=rules
     )  # type: ignore[arg-type]
     if known is not None:
         assert (drawn[..., 0] == known).all()
-    return torch.from_numpy(drawn[:, 0])
+    return drawn[:, 0]
 
 
 def distance(drawn: Tensor, truth: Tensor) -> float:
@@ -150,29 +151,29 @@ class Recorder:
     """A step that finds the first class most probable, and remembers what it was given."""
 
     def __init__(self) -> None:
-        self.seen: list[tuple[NDArray[np.int64], int]] = []
+        self.seen: list[tuple[Tensor, int]] = []
 
-    def __call__(self, codes: NDArray[np.int64], step: int, uniforms: NDArray[np.float32] | None) -> NDArray[np.int64]:
-        self.seen.append((codes.copy(), step))
-        logits = np.zeros((*codes.shape, 4), np.float32)
+    def __call__(self, codes: Tensor, step: int, uniforms: Tensor | None) -> Tensor:
+        self.seen.append((codes.clone(), step))
+        logits = torch.zeros(*codes.shape, 4)
         logits[..., 0] = 3.0
-        return logits.argmax(axis=-1) if uniforms is None else gumbel_draw(logits, uniforms)
+        return logits.argmax(dim=-1) if uniforms is None else gumbel_draw(logits, uniforms)
 
 
 def two_rows() -> Given:
     """Lengths 6 and 4; level 0 held, the first two frames of row 0 known."""
-    codes = np.random.default_rng(0).integers(0, 4, (2, 6, 3))
-    known, held = np.zeros_like(codes, dtype=bool), np.zeros_like(codes, dtype=bool)
+    codes = torch.randint(4, (2, 6, 3), generator=torch.Generator().manual_seed(0))
+    known, held = torch.zeros_like(codes, dtype=torch.bool), torch.zeros_like(codes, dtype=torch.bool)
     known[0, :2] = True
     held[..., 0] = True
     held[1, 4:] = False
     return Given(codes, known, held, (6, 4))
 
 
-def run(given: Given, rules: ReverseRules = PAPER, **changes: object) -> tuple[NDArray[np.int64], Recorder]:
+def run(given: Given, rules: ReverseRules = PAPER, **changes: object) -> tuple[Tensor, Recorder]:
     recorder, config = Recorder(), DiffusionConfig(timesteps=8, q0_override_steps=3).model_copy(update=changes)
     drawn = repaint(
-        recorder, given, cosine_schedule(8), config, Draws((5, 6), given.lengths, given.codes.shape), num_classes=4,
+        recorder, given, cosine_schedule(8), config, Draws((5, 6), given), num_classes=4,
         starts=[2, 0], rules=rules,
     )  # fmt: skip
     return drawn, recorder
@@ -183,24 +184,25 @@ def run(given: Given, rules: ReverseRules = PAPER, **changes: object) -> tuple[N
 def test_level_0_is_fixed_as_the_papers_say(jumps: dict[str, object], override: int) -> None:
     given = two_rows()
     drawn, recorder = run(given, q0_override_steps=override, **jumps)
-    assert all(np.array_equal(x[given.held], given.codes[given.held]) for x, _ in recorder.seen)
-    assert np.array_equal(drawn[given.held], given.codes[given.held])
-    assert np.array_equal(drawn[given.known], given.codes[given.known])
+    assert all(torch.equal(x[given.held], given.codes[given.held]) for x, _ in recorder.seen)
+    assert torch.equal(drawn[given.held], given.codes[given.held])
+    assert torch.equal(drawn[given.known], given.codes[given.known])
 
 
 def test_the_release_noises_level_0_in_the_last_steps_and_restores_it() -> None:
     given = two_rows()
     inpainted = replace(given, known=given.known | given.held)
     drawn, recorder = run(inpainted, rules=PUBLISHED)
-    assert np.array_equal(drawn[given.held], given.codes[given.held])
-    noised = [step for x, step in recorder.seen if not np.array_equal(x[given.held], given.codes[given.held])]
+    assert torch.equal(drawn[given.held], given.codes[given.held])
+    noised = [step for x, step in recorder.seen if not torch.equal(x[given.held], given.codes[given.held])]
     assert noised and max(noised) < 3
 
 
 def test_random_numbers_are_those_of_pytorch() -> None:
     """So runs of the release that were recorded with a seed are repeated."""
     seeds, lengths = (2**62 + 12345, 7), (9, 5)
-    draws, theirs = Draws(seeds, lengths, (2, 9, 3)), [torch.Generator().manual_seed(seed) for seed in seeds]
+    empty = torch.zeros(2, 9, 3)
+    draws, theirs = Draws(seeds, Given(empty, empty, empty, lengths)), [torch.Generator().manual_seed(s) for s in seeds]
     for _ in range(2):
         uniforms, classes = draws.uniforms(1025), draws.classes(1025, [0, 2])
         expected = [torch.rand((length, 3, 1025), generator=g) for g, length in zip(theirs, lengths, strict=True)]
@@ -218,24 +220,25 @@ def test_rows_draw_from_their_own_generators() -> None:
         alone = Given(*(part[row : row + 1, :length] for part in (given.codes, given.known, given.held)), (length,))
         drawn = repaint(
             Recorder(), alone, cosine_schedule(8), DiffusionConfig(timesteps=8, q0_override_steps=3),
-            Draws([seed], alone.lengths, alone.codes.shape), num_classes=4, starts=[start],
+            Draws([seed], alone), num_classes=4, starts=[start],
         )  # fmt: skip
-        assert np.array_equal(drawn[0], together[row, :length])
+        assert torch.equal(drawn[0], together[row, :length])
 
 
 def test_the_rules_of_the_release_change_the_result() -> None:
     given = two_rows()
     drawn = [run(given, rules=rules, jump_len=2, jump_n_sample=3)[0] for rules in (PAPER, PUBLISHED)]
-    assert not np.array_equal(*drawn)
+    assert not torch.equal(*drawn)
 
 
 def test_progressive_jumps_spare_early_frames_and_in_the_limit_are_ordinary_ones() -> None:
-    codes, rates = np.zeros((1, 60, 2), np.int64), cosine_schedule(4).one_step(2)
-    noisier = torch.from_numpy(noisy_logs(codes, 3, *progressive_rates(rates, 60, 3.0, 5)))
+    log_x, schedule = log_onehot(torch.zeros(1, 60, 2, dtype=torch.long), 3), cosine_schedule(4)
+    rates = schedule.log_alpha[2], schedule.log_1_min_alpha[2]
+    noisier = mix_with_uniform(log_x, *progressive_rates(rates, 60, 3.0, 5))
     kept = noisier.softmax(dim=-1)[0, :, :, 0]
     assert torch.equal(kept[:, 0], kept[:, 1]) and (kept[:, 0].diff() < 0).all()
-    later = noisy_logs(codes, 3, *progressive_rates(rates, 60, -50.0, 5))
-    np.testing.assert_allclose(later, noisy_logs(codes, 3, *map(np.asarray, rates)), atol=1e-5, rtol=1e-4)
+    later = mix_with_uniform(log_x, *progressive_rates(rates, 60, -50.0, 5))
+    torch.testing.assert_close(later, q_one_step(log_x, torch.tensor([2]), schedule), atol=1e-5, rtol=1e-4)
 
 
 def test_fewer_steps_keep_the_marginals() -> None:
@@ -243,7 +246,7 @@ def test_fewer_steps_keep_the_marginals() -> None:
     few = subsample(whole, 7)
     assert few.timesteps.tolist() == [0, 8, 16, 24, 33, 41, 49]
     np.testing.assert_array_equal(few.log_cumprod_alpha, whole.log_cumprod_alpha[few.timesteps])
-    np.testing.assert_allclose(few.log_alpha.cumsum(), few.log_cumprod_alpha, rtol=1e-5)
+    np.testing.assert_allclose(few.log_alpha.cumsum(dim=0), few.log_cumprod_alpha, rtol=1e-5)
     np.testing.assert_allclose(np.exp(few.log_alpha) + np.exp(few.log_1_min_alpha), np.ones(7), rtol=1e-5)
     assert subsample(whole, 50) is whole and subsample(whole, 90) is whole
     assert subsample(whole, 1).timesteps.tolist() == [49]

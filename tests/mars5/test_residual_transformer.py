@@ -10,12 +10,8 @@ from torch import Tensor
 
 from mars5_small import CODES, LEVELS, codes, nar
 from marstts.mars5.config import CodecLMConfig, Mars5Config, ResidualTransformerConfig
-from marstts.mars5.diffusion import cosine_schedule as tensors
-from marstts.mars5.diffusion import gumbel_draw, log_onehot, p_posterior
-from marstts.mars5.engines.torch import TorchNAR
+from marstts.mars5.diffusion import ReverseStep, cosine_schedule, gumbel_draw, log_onehot, p_posterior
 from marstts.mars5.nar import Conditioning, ResidualTransformer, timestep_waves
-from marstts.mars5.runtime import StepInputs
-from marstts.mars5.steps import cosine_schedule
 
 
 def given(model: ResidualTransformer, lengths: list[int], seed: int = 0) -> Conditioning:
@@ -105,16 +101,10 @@ def test_guidance_extrapolates_from_the_null_speaker_to_the_speaker_and_forbids_
     unconditional = Conditioning(condition.text_ids, condition.text_lengths, model.null_speaker(1))
     slow = (2.5 * model(x, lengths, steps, condition) - 1.5 * model(x, lengths, steps, unconditional)) / 0.5
     slow[..., CODES] = -torch.inf
-    schedule, uniforms = (
-        cosine_schedule(200),
-        torch.rand((*x.shape, CODES + 1), generator=torch.Generator().manual_seed(1)),
-    )
-    expected = gumbel_draw(p_posterior(slow, log_onehot(x, CODES + 1), steps, tensors(200)), uniforms)
-    inputs = StepInputs(
-        lengths.numpy(), condition.text_ids.numpy(), condition.text_lengths.numpy(), condition.speaker.numpy(), 2.5,
-        0.5, CODES,
-    )  # fmt: skip
-    found = TorchNAR(model).step(x.numpy(), schedule, 7, inputs, uniforms.numpy())
+    schedule = cosine_schedule(200)
+    uniforms = torch.rand((*x.shape, CODES + 1), generator=torch.Generator().manual_seed(1))
+    expected = gumbel_draw(p_posterior(slow, log_onehot(x, CODES + 1), steps, schedule), uniforms)
+    found = ReverseStep(model, schedule, condition, lengths, 2.5, 0.5, CODES)(x, 7, uniforms)
     assert found.tolist() == expected.tolist() and (found != CODES).all()
 
 

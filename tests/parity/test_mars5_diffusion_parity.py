@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
 import torch
 from mars5_golden import Golden, open_golden, read_record
 from torch import Tensor
 
-from marstts.mars5 import steps as arrays
 from marstts.mars5.diffusion import (
-    TensorSchedule,
+    ReverseStep,
+    Schedule,
     cosine_schedule,
     gumbel_draw,
     log_onehot,
@@ -25,11 +24,8 @@ from marstts.mars5.diffusion import (
     step_divergence,
     step_loss,
 )
-from marstts.mars5.engines.torch import TorchNAR
 from marstts.mars5.nar import Conditioning
-from marstts.mars5.repaint import Draws, Given, progressive_rates, repaint
-from marstts.mars5.runtime import StepInputs
-from marstts.mars5.steps import PUBLISHED, DiffusionConfig, walk
+from marstts.mars5.repaint import PUBLISHED, DiffusionConfig, Draws, Given, progressive_rates, repaint, walk
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -93,13 +89,13 @@ def test_progressive_jump(golden5: Golden) -> None:
         log_xt = log_onehot(io["diff.xt"][:, :, 0], io["diff.q_pred"].shape[-1])
         schedule = small_schedule(golden5)
         for row, step in enumerate(io["diff.t"].tolist()):
-            rates = float(schedule.log_alpha[step]), float(schedule.log_1_min_alpha[step])
-            keep, lose = progressive_rates(rates, log_xt.shape[1], float(counter), int(length))  # type: ignore[arg-type]
-            ours = mix_with_uniform(log_xt[row], *(torch.from_numpy(rate)[:, 0] for rate in (keep, lose)))
+            rates = schedule.log_alpha[step], schedule.log_1_min_alpha[step]
+            keep, lose = progressive_rates(rates, log_xt.shape[1], float(counter), int(length))
+            ours = mix_with_uniform(log_xt[row], keep[:, 0], lose[:, 0])
             torch.testing.assert_close(ours, io[name][row], atol=1e-5, rtol=1e-5)
 
 
-def small_schedule(golden5: Golden) -> TensorSchedule:
+def small_schedule(golden5: Golden) -> Schedule:
     """The recorded schedule of the recorded distributions."""
     return cosine_schedule(min(size for _, size in golden5.numbered(r"diff\.T(\d+)\.log_alpha")))
 
@@ -108,33 +104,20 @@ def small_schedule(golden5: Golden) -> TensorSchedule:
 def test_single_reverse_steps(golden5: Golden) -> None:
     io, settings, model = golden5.tensors, golden5.record["step"], golden5.models.nar
     x, mask, num_classes = io["step.x"], io["step.mask"], model.config.num_classes
-    nar, schedule, given = TorchNAR(model), arrays.cosine_schedule(settings["T"]), conditioning(golden5)
-    lengths, weight = torch.tensor([x.shape[1]]), torch.tensor([settings["guidance_w"]])
+    schedule, lengths = cosine_schedule(settings["T"]), torch.tensor([x.shape[1]])
+    reverse = ReverseStep(
+        model, schedule, conditioning(golden5), lengths, settings["guidance_w"], settings["x_0_temp"], num_classes
+    )
     for name, step in golden5.numbered(r"step\.guided_x0_logits_t(\d+)"):
-        logits = nar.reverse_step.logits(x, lengths, torch.tensor([step]), given, model.null_speaker(1), weight)
+        logits = reverse.logits(x, step)
         golden5.close(logits[:, : io[name].shape[1]] / settings["x_0_temp"], name)
     for name, step in golden5.numbered(r"step\.out_t(\d+)"):
         known = io["step.known"]
-        uniforms = (io["step.uniform_unknown"] / 8192).numpy()
-        inputs = step_inputs(given, lengths, settings["guidance_w"], settings["x_0_temp"], num_classes)
-        unknown = torch.from_numpy(nar.step(x.numpy(), schedule, step, inputs, uniforms))
+        unknown = reverse(x, step, io["step.uniform_unknown"] / 8192)
         if step > 0:
-            log_known = q(
-                log_onehot(known, num_classes), torch.tensor([step]) - PUBLISHED.known_lag, tensors_of(settings)
-            )
+            log_known = q(log_onehot(known, num_classes), torch.tensor([step]) - PUBLISHED.known_lag, schedule)
             known = gumbel_draw(log_known, io["step.uniform_known"] / 8192)
         assert torch.equal(torch.where(mask, known, unknown), io[name])
-
-
-def tensors_of(settings: dict[str, Any]) -> TensorSchedule:
-    return cosine_schedule(settings["T"])
-
-
-def step_inputs(
-    given: Conditioning, lengths: Tensor, guidance: float, temperature: float, num_legal: int
-) -> StepInputs:
-    parts = (lengths, given.text_ids, given.text_lengths, given.speaker)
-    return StepInputs(*(part.numpy() for part in parts), guidance, temperature, num_legal)
 
 
 def test_whole_runs(nar_run: str, golden5: Golden) -> None:
@@ -146,23 +129,21 @@ def test_whole_runs(nar_run: str, golden5: Golden) -> None:
     held[..., 0] = True
     known = held.clone()
     known[:, :start] = True
-    given = Given(codes.numpy(), known.numpy(), held.numpy(), (codes.shape[1],))
+    given = Given(codes, known, held, (codes.shape[1],))
     config = DiffusionConfig(
         timesteps=run["T"], nar_guidance_w=run["guidance_w"], x_0_temp=run["x_0_temp"], last_greedy=False,
         q0_override_steps=run.get("q0_override_steps", 0), jump_len=run.get("jump_len", 1),
         jump_n_sample=run.get("jump_n_sample", 1),
     )  # fmt: skip
-    nar, schedule = TorchNAR(model), arrays.cosine_schedule(run["T"])
-    inputs = step_inputs(
-        conditioning(golden5), torch.tensor(given.lengths), config.nar_guidance_w, config.x_0_temp,
-        model.config.num_classes,
+    reverse = ReverseStep(
+        model, cosine_schedule(run["T"]), conditioning(golden5), torch.tensor(given.lengths), config.nar_guidance_w,
+        config.x_0_temp, model.config.num_classes,
     )  # fmt: skip
     ours = repaint(
-        lambda noisy, step, uniforms: nar.step(noisy, schedule, step, inputs, uniforms), given, schedule, config,
-        Draws([run["seed"]], given.lengths, given.codes.shape), num_classes=model.config.num_classes, starts=[start],
-        rules=PUBLISHED,
+        reverse, given, reverse.schedule, config, Draws([run["seed"]], given), num_classes=model.config.num_classes,
+        starts=[start], rules=PUBLISHED,
     )  # fmt: skip
-    assert torch.equal(torch.from_numpy(ours[:, start:]), io[f"run.{nar_run}"])
+    assert torch.equal(ours[:, start:], io[f"run.{nar_run}"])
 
 
 @torch.inference_mode()

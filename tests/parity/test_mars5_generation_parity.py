@@ -13,19 +13,19 @@ from mars5_golden import Golden, open_golden, read_record
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from marstts.audio import Waveform
 from marstts.errors import VoiceError
 from marstts.generation.loop import generate
 from marstts.generation.request import Limits, SamplingConfig, StopReason
+from marstts.io.config import Config
 from marstts.mars5.ar import CodecLM, DecoderState, frames_before_padding
 from marstts.mars5.checkpoint import Models
-from marstts.mars5.engines.tokens import TokenEngine
-from marstts.mars5.engines.torch import TorchAR, runnable
+from marstts.mars5.engine import TokenEngine
 from marstts.mars5.nar import Conditioning
-from marstts.mars5.profiles import CORRECTED, RELEASED
-from marstts.mars5.prompt import Mars5Prompt, Speaker, SpeechPrompt
+from marstts.mars5.pipeline import Pipeline, speaker_vector
+from marstts.mars5.profiles import CORRECTED, RELEASED, Profile
+from marstts.mars5.prompt import CloneMode, Mars5Prompt, Speaker, SpeechPrompt
+from marstts.mars5.repaint import DiffusionConfig
 from marstts.mars5.sampling import TokenSampling
-from marstts.mars5.tts import InferenceConfig, Mars5TTS
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -83,12 +83,14 @@ def speak(golden5: Golden, model: CodecLM, runs: list[dict[str, Any]]) -> None:
     sampling = sampling_of(runs[0])
     if None in estimates:  # no estimate, so no penalty
         sampling = sampling.model_copy(update={"eos_penalty_factor": 0.0})
-    models = replace(runnable(golden5.models), ar=TorchAR(model))
+    models = replace(golden5.models, ar=model)
     engine = TokenEngine(models, "golden", sampling, legal_text_ids=RELEASED.legal_text_ids)
-    speaker_vector = models.ar.encode_speaker(golden5.tensors["ar.spk_codes"].numpy(), spoken_frames(golden5))[0]
+    speaker_codes = golden5.tensors["ar.spk_codes"]
+    frames = frames_before_padding(speaker_codes, model.config.codebook_size)
+    vector = speaker_vector(model, speaker_codes[0, : int(frames[0])].numpy())
     prompts = []
     for run, estimate in zip(runs, estimates, strict=True):
-        speaker = Speaker(speaker_vector, speaker_vector, np.zeros((0, 8), np.int64))
+        speaker = Speaker(vector, vector, np.zeros((0, 8), np.int64))
         ids, nothing = np.array(run["prompt"], dtype=np.int64), np.zeros(0, np.int64)
         given = Mars5Prompt(ids, nothing, np.zeros((0, 8), np.int64), speaker, num_characters=estimate or 0)
         prompts.append(SpeechPrompt(given, nothing[:, None]))
@@ -102,12 +104,6 @@ def speak(golden5: Golden, model: CodecLM, runs: list[dict[str, Any]]) -> None:
         assert run["prompt"] + tokens.tolist() == run["tokens"], run["name"]
         assert generated.stop is {"eos": StopReason.EOS, "max_len": StopReason.MAX_PATCHES}[run["ended_by"]]
     assert vocabulary.end not in tokens
-
-
-def spoken_frames(golden5: Golden) -> NDArray[np.int64]:
-    """(B,) frames of the recorded reference before its padding."""
-    codes = golden5.tensors["ar.spk_codes"]
-    return frames_before_padding(codes, golden5.models.ar.config.codebook_size).numpy()
 
 
 def test_generated_tokens(ar_run: str, golden5: Golden) -> None:
@@ -169,41 +165,60 @@ class ScriptedNAR(nn.Module):
         return torch.zeros(*codes.shape, self.config.num_classes)
 
 
-class ScriptedCodec:
-    """The recorded level 0 of the reference on all levels; remembers what it was given."""
+def settings_of(kind: type[Config], trace: dict[str, Any]) -> Any:
+    """The part of the recorded settings that a configuration has."""
+    return kind(**{name: value for name, value in trace["config"].items() if name in kind.model_fields})
 
-    def __init__(self, level0: list[int], levels: int) -> None:
-        self.codes = np.repeat(np.array(level0, dtype=np.int64)[:, None], levels, axis=1)
 
-    def encode(self, waveform: Waveform) -> NDArray[np.int64]:
-        self.num_samples = len(waveform.samples)
-        return self.codes
+def start_pipeline(golden5: Golden, trace: dict[str, Any], profile: Profile) -> tuple[Pipeline, Mars5Prompt]:
+    """A pipeline of scripted models with the recorded settings, and its prompt for the recorded texts."""
+    any_speech = [golden5.models.vocabulary.offset] * 2
+    spoken = trace["ar_output"][len(trace["ar_prompt"]) :] if trace["error"] is None else any_speech
+    models = Models(ScriptedAR(golden5, spoken), ScriptedNAR(golden5), golden5.models.vocabulary)  # type: ignore[arg-type]
+    pipeline = Pipeline(models, settings_of(DiffusionConfig, trace), profile)
+    reference = np.repeat(np.array(trace["ref_l0"], dtype=np.int64)[:, None], models.nar.config.levels, axis=1)
+    mode = CloneMode.DEEP if trace["config"]["deep_clone"] else CloneMode.SHALLOW
+    return pipeline, pipeline.prompt(trace["text"], pipeline.speaker(reference, trace["ref_transcript"]), mode)
 
-    def decode(self, codes: NDArray[np.int64]) -> NDArray[np.float32]:
-        self.vocoded = codes
-        return np.zeros(320 * len(codes), np.float32)
+
+def run_pipeline(pipeline: Pipeline, prompt: Mars5Prompt, trace: dict[str, Any]) -> tuple[list[int], list[int]]:
+    """Level 0 as the AR generated it, and that of the NAR's new codes."""
+    rng, profile = np.random.default_rng(1), pipeline.profile
+    engine = TokenEngine(pipeline.models, "golden", settings_of(TokenSampling, trace), 1.0, profile.legal_text_ids)
+    given = SpeechPrompt(prompt, engine.numbers.of(prompt.speech_ids)[:, None])
+    [generated] = generate(
+        engine, [given], top_p=[engine.sampling.top_p], limits=[Limits(0, 2000)], rngs=[rng], sampling=SamplingConfig()
+    )
+    tokens = engine.numbers.joint_ids[generated.tokens[:, 0]]
+    [codes] = pipeline.codes([prompt], [tokens], [rng])
+    assert codes.shape[1] == pipeline.models.nar.config.levels
+    return pipeline.level0(prompt, tokens).tolist(), codes[:, 0].tolist()
+
+
+def trace_of(golden5: Golden, name: str) -> dict[str, Any]:
+    return next(trace for trace in golden5.record["tts_traces"] if trace["name"] == name)
 
 
 def test_pipeline(tts_trace: str, golden5: Golden) -> None:
-    trace = next(trace for trace in golden5.record["tts_traces"] if trace["name"] == tts_trace)
-    ar, nar, codec, call = scripted(golden5, trace)
+    trace = trace_of(golden5, tts_trace)
     if trace["error"] is not None and trace["config"]["deep_clone"]:
         with pytest.raises(VoiceError, match="transcript"):
-            call()
+            start_pipeline(golden5, trace, RELEASED)
         return
-    codes, _ = call()
+    pipeline, prompt = start_pipeline(golden5, trace, RELEASED)
+    level0, drawn = run_pipeline(pipeline, prompt, trace)
+    ar: Any = pipeline.models.ar
+    nar: Any = pipeline.models.nar
     if trace["error"] is not None:  # a shallow clone needs no transcript: the published code stumbles over None
         assert nar.asked
         return
-    config = InferenceConfig(**trace["config"])
     assert ar.prompts == [trace["ar_prompt"]]
-    assert codec.num_samples == trace["codec_input_shape"][-1]
     assert list(ar.speaker_codes.shape[1:]) == trace["ar_spk_shape"]
-    assert codes.tolist() == trace["returned_codes"]
-    assert codec.vocoded[:, 0].tolist() == trace["vocode_l0"]
+    assert level0 == trace["returned_codes"]
+    assert drawn == trace["vocode_l0"]
     assert nar.given.text_ids[:1].tolist() == trace["nar_text"]
     assert nar.given.text_lengths[0] == trace["nar_lengths"][0]
-    start = len(trace["ref_l0"]) if config.deep_clone else 0
+    start = len(trace["ref_l0"]) if trace["config"]["deep_clone"] else 0
     first, timestep = nar.asked[0]
     assert first[0, start:, 0].tolist() == trace["nar_x_l0"]
     assert timestep == trace["nar_T"] - 1
@@ -211,20 +226,16 @@ def test_pipeline(tts_trace: str, golden5: Golden) -> None:
 
 
 def test_settings_reach_the_models_as_recorded(tts_trace: str, golden5: Golden) -> None:
-    trace = next(trace for trace in golden5.record["tts_traces"] if trace["name"] == tts_trace)
+    trace = trace_of(golden5, tts_trace)
     if trace["error"] is not None:
         pytest.skip("recorded as an error")
-    config, (_, _, codec, _) = InferenceConfig(**trace["config"]), scripted(golden5, trace)
-    tts = Mars5TTS.from_models(golden5.models, "cpu", profile=RELEASED, encoder=codec, vocoder=codec)
-    pipeline = replace(tts.pipeline, diffusion=config.diffusion)
-    speaker = pipeline.speaker(codec.codes, trace["ref_transcript"])
-    prompt, args = pipeline.prompt(trace["text"], speaker, config.clone_mode), trace["ar_kwargs"]
-    estimate = round(config.eos_estimated_gen_length_factor * prompt.num_characters)
-    assert (estimate, config.max_tokens) == (args["n_phones_gen"], args["max_len"])
+    pipeline, prompt = start_pipeline(golden5, trace, RELEASED)
+    sampling, args = settings_of(TokenSampling, trace), trace["ar_kwargs"]
+    assert round(sampling.eos_estimated_gen_length_factor * prompt.num_characters) == args["n_phones_gen"]
     first_code = len(prompt.tokens) - len(prompt.speech_ids) + pipeline.profile.skipped_tokens
     assert first_code == trace["first_codec_idx"]
-    assert sampling_of({"args": args}) == config.sampling.model_copy(update={"eos_estimated_gen_length_factor": 1.0})
-    settled, recorded = pipeline.profile.effective_config(config.diffusion), trace["nar_dsh"]
+    assert sampling_of({"args": args}) == sampling.model_copy(update={"eos_estimated_gen_length_factor": 1.0})
+    settled, recorded = pipeline.profile.effective_config(pipeline.diffusion), trace["nar_dsh"]
     names = {"x_0_temp": "x_0_temp", "guidance_w": "nar_guidance_w", "q0_override_steps": "q0_override_steps"}
     names |= {"jump_len": "jump_len", "jump_n_sample": "jump_n_sample"}
     assert {theirs: getattr(settled, ours) for theirs, ours in names.items()} == {key: recorded[key] for key in names}
@@ -232,32 +243,17 @@ def test_settings_reach_the_models_as_recorded(tts_trace: str, golden5: Golden) 
 
 
 def test_our_own_profile_loses_no_token_and_shows_the_reference_once(golden5: Golden) -> None:
-    traces = [trace for trace in golden5.record["tts_traces"] if trace["error"] is None]
-    for trace in traces:
-        ar, nar, codec, call = scripted(golden5, trace, own=True)
+    for trace in golden5.record["tts_traces"]:
+        if trace["error"] is not None:
+            continue
+        pipeline, prompt = start_pipeline(golden5, trace, CORRECTED)
+        ar: Any = pipeline.models.ar
+        nar: Any = pipeline.models.nar
         if any(token < golden5.models.vocabulary.offset for token in ar.script):
             continue  # a text token: ours is not drawn
-        codes, _ = call()
-        spoken = golden5.models.vocabulary.decode_speech(np.array(ar.script[:-1]))
-        assert codes.tolist() == spoken.tolist()
-        start = len(trace["ref_l0"]) if InferenceConfig(**trace["config"]).deep_clone else 0
+        level0, drawn = run_pipeline(pipeline, prompt, trace)
+        spoken = golden5.models.vocabulary.decode_speech(np.array(ar.script[:-1])).tolist()
+        assert level0 == spoken == drawn
+        start = len(trace["ref_l0"]) if trace["config"]["deep_clone"] else 0
         first, _ = nar.asked[0]
         assert first.shape[1] == start + len(spoken)
-        assert codec.vocoded.shape == (len(spoken), nar.config.levels)
-
-
-def scripted(golden5: Golden, trace: dict[str, Any], own: bool = False) -> tuple[Any, Any, Any, Any]:
-    """The parts of a recorded run, and the call that runs it."""
-    any_speech = [golden5.models.vocabulary.offset] * 2
-    spoken = trace["ar_output"][len(trace["ar_prompt"]) :] if trace["error"] is None else any_speech
-    ar, nar = ScriptedAR(golden5, spoken), ScriptedNAR(golden5)
-    codec = ScriptedCodec(trace["ref_l0"], nar.config.levels)
-    models = Models(ar, nar, golden5.models.vocabulary)  # type: ignore[arg-type]
-    tts = Mars5TTS.from_models(
-        models, "cpu", profile=replace(CORRECTED, min_reference_seconds=0.0) if own else RELEASED, encoder=codec,
-        vocoder=codec,
-    )  # fmt: skip
-    config = InferenceConfig(**trace["config"])
-    num_samples = (trace.get("codec_input_shape") or [4000])[-1] - int(config.ref_audio_pad * tts.sr)
-    audio = torch.zeros(num_samples)
-    return ar, nar, codec, lambda: tts.tts(trace["text"], audio, trace["ref_transcript"], config, seed=1)

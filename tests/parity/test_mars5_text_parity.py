@@ -7,7 +7,6 @@ import pytest
 from mars5_golden import Golden, open_golden
 from numpy.typing import NDArray
 
-from marstts.mars5.pipeline import audible_span
 from marstts.mars5.sampling import TokenSampling, filter_logits, penalize_early_end, penalize_repetition
 from marstts.mars5.text import read_speech_tokenizer, read_text_tokenizer
 
@@ -78,11 +77,3 @@ def apply(
         return filter_logits(logits, TokenSampling.model_validate(neutral | settings))
     assert function == "apply_typical_p"
     return filter_logits(logits, TokenSampling.model_validate(neutral | {"typical_p": settings["mass"]}))
-
-
-def test_trimming(golden5: Golden) -> None:
-    samples = (golden5.tensors["trim.in"].numpy() / 32768).astype(np.float32)
-    for case in golden5.record["trim"]:
-        assert audible_span(samples, case["top_db"]) == (case["start"], case["end"]), case
-    start, end = golden5.record["trim_edge"]["zeros"]
-    assert audible_span(np.zeros(end, np.float32), 27) == (start, end)

@@ -1,6 +1,6 @@
 """Vocos, the published vocoder: codes of any number of levels in, a waveform out.
 
-Upstream: the NAR's codes.  Downstream: `codec.encodec.EncodecVocos`, `mars5.tts`.
+Upstream: the NAR's codes.  Downstream: `codec.encodec.EncodecVocos`.
 Siuzdak (arXiv:2306.00814): ConvNeXt blocks at 75 Hz, then an inverse Fourier transform.  An adapter of ours for the
 weights `charactr/vocos-encodec-24khz`: the package of that name requires EnCodec under a non-commercial license.
 Shapes: B batch · T frames · C channels · L levels.
@@ -140,8 +140,7 @@ def overlap_add(frames: Tensor, hop: int) -> Tensor:
 class VocosVocoder:
     """Vocos with the weights of `source`: a file, a folder or a name on the hub.
 
-    `sha256` refuses any other weights; `bandwidth` is an id from 0 (1.5 kbps) to 3 (12 kbps).  With `padding_spills`
-    the class after the last code is accepted, and taken for the first code of the next level, as in the release.
+    `sha256` refuses any other weights; `bandwidth` is an id from 0 (1.5 kbps) to 3 (12 kbps).
     Raises CheckpointError where the weights are missing or do not fit.
     """
 
@@ -151,14 +150,12 @@ class VocosVocoder:
         *,
         sha256: str | None = None,
         bandwidth: int = SMOOTH,
-        padding_spills: bool = False,
         device: torch.device | str = "cpu",
     ) -> None:
         path = find_weights(source, WEIGHT_FILES)
         self.name = short_name("vocos", fingerprint(path, sha256))
         self.model = load_vocos(path).to(device)
         self.bandwidth = bandwidth
-        self._largest = self.model.config.codebook_size - (0 if padding_spills else 1)
         if not 0 <= bandwidth < self.model.config.bandwidths:
             raise CheckpointError(
                 f"{path}: bandwidth id {bandwidth} was asked for; this Vocos has 0 to "
@@ -173,8 +170,9 @@ class VocosVocoder:
             raise DataError(f"Vocos was given codes of shape {codes.shape}; expected 1 to {config.levels} levels")
         if len(codes) == 0:
             return np.zeros(0, np.float32)
-        if codes.min() < 0 or codes.max() > self._largest:
-            raise DataError(f"Vocos was given codes from {codes.min()} to {codes.max()}; expected 0 to {self._largest}")
+        largest = config.codebook_size - 1
+        if codes.min() < 0 or codes.max() > largest:
+            raise DataError(f"Vocos was given codes from {codes.min()} to {codes.max()}; expected 0 to {largest}")
         device = self.model.codebooks.device
         bandwidth = torch.tensor([self.bandwidth], device=device)
         return self.model(torch.from_numpy(codes)[None].to(device), bandwidth)[0].float().cpu().numpy()

@@ -7,51 +7,33 @@ A bundle needs no speaker encoders: the models contain theirs, which `model_enco
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
-from dataclasses import replace
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 from pydantic import Field
 
 from marstts.bundle import check_facts
 from marstts.codec.base import Codec, CodecSpec
-from marstts.errors import ConfigError, require
+from marstts.errors import CheckpointError, ConfigError
 from marstts.generation.engine import EngineKind
 from marstts.generation.request import MAX_GUIDANCE, SamplingConfig, check_guidance
 from marstts.io.config import Config, parse_config, read_config
 from marstts.io.precision import WeightFormat
+from marstts.mars5.checkpoint import Models, load_models, write_models
 from marstts.mars5.config import Mars5Config
-from marstts.mars5.engines.onnx import graphs_are_complete, open_graphs
-from marstts.mars5.engines.tokens import TokenEngine
+from marstts.mars5.engine import TokenEngine
 from marstts.mars5.pipeline import Pipeline
-from marstts.mars5.profiles import CORRECTED, RELEASED
+from marstts.mars5.profiles import PROFILES
+from marstts.mars5.repaint import DiffusionConfig
 from marstts.mars5.sampling import TokenSampling
 from marstts.mars5.speech import ROLE, TOKENS_PER_SECOND, Mars5SpeakerEncoder, Mars5Speech
-from marstts.mars5.steps import DiffusionConfig
 from marstts.mars5.text import AR_FILE, CONFIG_FILE
-from marstts.onnx.export import lossless_format
 from marstts.speaker.base import SpeakerEncoder
 from marstts.text.tokenizers.bpe import BPE
 from marstts.weights.pretrained import fingerprint, short_name
 
-if TYPE_CHECKING:
-    from marstts.mars5.checkpoint import Models
-
-
-class ProfileName(str, Enum):
-    """The profiles by name."""
-
-    CORRECTED = "corrected"
-    RELEASED = "released"
-
-
-PROFILES = {
-    ProfileName.CORRECTED: CORRECTED,
-    ProfileName.RELEASED: replace(RELEASED, padding_is_legal=False),  # codecs decode codes only
-}
+NO_GRAPHS = "a MARS5 has no graphs, since PyTorch runs it"
 
 
 class Mars5Settings(Config):
@@ -66,7 +48,8 @@ class Mars5Settings(Config):
     text_guidance: float = Field(1.0, ge=1.0, le=MAX_GUIDANCE)
     """Classifier-free guidance of the AR by the text, which needs a model trained with `text_dropout`; 1 = none."""
 
-    profile: ProfileName = ProfileName.CORRECTED
+    profile: Literal["corrected", "released"] = "corrected"
+    """The profile, see `profiles`."""
 
     tokens_per_second: float = Field(TOKENS_PER_SECOND, gt=0)
     """Speech tokens in a second, on average: limits on lengths count tokens."""
@@ -83,27 +66,25 @@ def read_sizes(folder: Path) -> Mars5Config:
 
 
 def has_graphs(folder: Path) -> bool:
-    """Whether ONNX Runtime can run the model: once the bundle has been upgraded."""
-    return graphs_are_complete(folder)
+    """False: PyTorch runs the model."""
+    return False
 
 
 def open_engine(folder: Path, kind: EngineKind) -> TokenEngine:
-    """The engine of a model's folder; `kind` is not AUTO.  Raises CheckpointError for ONNX where graphs are missing."""
-    name = short_name("mars5", fingerprint(folder / AR_FILE))
+    """The engine of a model's folder; `kind` is not AUTO.  Raises CheckpointError for ONNX."""
     if kind is EngineKind.ONNX:
-        return TokenEngine(open_graphs(folder), name)
-    models = load_model(folder)
+        raise CheckpointError(f"{folder}: engine 'onnx' was asked for, but {NO_GRAPHS}; use 'auto', 'torch' or 'cuda'")
+    name = short_name("mars5", fingerprint(folder / AR_FILE))
+    models = load_models(folder)
     if kind is EngineKind.CUDA:
         models.ar.to("cuda")
         models.nar.to("cuda")
-    return torch_engine(models, name)
+    return TokenEngine(models, name)
 
 
-def torch_engine(module: Models, name: str = "mars5-in-memory") -> TokenEngine:
+def torch_engine(module: Models) -> TokenEngine:
     """The engine of models that are in memory already."""
-    from marstts.mars5.engines.torch import runnable  # needs PyTorch
-
-    return TokenEngine(runnable(module), name)
+    return TokenEngine(module, "mars5-in-memory")
 
 
 def speech_model(
@@ -148,9 +129,6 @@ def check_fit(
 
 def load_model(folder: Path) -> Models:
     """Both models of a folder, in float32 and evaluation mode."""
-    require("torch", "torch")
-    from marstts.mars5.checkpoint import load_models  # needs PyTorch
-
     return load_models(folder)
 
 
@@ -161,19 +139,13 @@ def write_model(model: Models, folder: Path, weights: WeightFormat = WeightForma
         for module in (model.ar, model.nar):
             for parameter in module.parameters():
                 parameter.data = parameter.data.half().to(parameter.dtype)
-    from marstts.mars5.checkpoint import write_models  # needs PyTorch
-
     write_models(model, folder)
 
 
 def rewrite_model(source: Path, folder: Path, weights: WeightFormat | None, tokenizer: Path) -> None:
-    """Copy a model's folder and add graphs."""
+    """Raise ConfigError: there is nothing to rewrite."""
     refuse_int8(weights)
-    models = load_model(source)
-    shutil.copytree(source, folder)
-    from marstts.mars5.export.graphs import export_graphs_of  # needs PyTorch
-
-    export_graphs_of(models, folder, lossless_format(models.ar, models.nar))
+    raise ConfigError(f"{source}: {NO_GRAPHS}; nothing is to be upgraded")
 
 
 def refuse_int8(weights: WeightFormat | None) -> None:

@@ -1,6 +1,6 @@
 """A MARS5 on disk: two safetensors files, two tokenizers and their configuration, in one folder.
 
-Upstream: published checkpoints (`convert`), training (`write_models`).  Downstream: `tts`, `pipeline`.
+Upstream: published checkpoints (`load_released`), training (`write_models`).  Downstream: `bundled`, `pipeline`.
 The files are `text`'s.
 """
 
@@ -92,20 +92,6 @@ def read_vocabulary(container: Container) -> JointVocabulary:
         read_text_tokenizer(text, f"{source}, {TEXT_TOKENIZER}"),
         read_speech_tokenizer(speech, f"{source}, {SPEECH_TOKENIZER}", infer_sizes(container, count_codes)),
     )
-
-
-def convert(
-    ar_source: Path | str,
-    nar_source: Path | str,
-    folder: Path,
-    *,
-    ar_heads: int | None = None,
-    nar_heads: int | None = None,
-) -> Models:
-    """Read two published files and write them as a folder of ours; raises as `load_released` and `write_models`."""
-    models = load_released(ar_source, nar_source, ar_heads=ar_heads, nar_heads=nar_heads)
-    write_models(models, folder)
-    return models
 
 
 def write_models(models: Models, folder: Path) -> None:

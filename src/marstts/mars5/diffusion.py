@@ -1,10 +1,11 @@
 """Multinomial diffusion: noise makes codes uniform step by step, and a prediction of the clean codes reverses it.
 
-Upstream: clean codes, or `nar`'s prediction of them.  Downstream: `objective` (training), `engines.torch` (speaking).
-Hoogeboom et al. (arXiv:2102.05379), Sec. 4; equation numbers are theirs.  Everything is a pure function on log
-probabilities; K classes on the last axis, batch on the first, anything between.
-As published for MARS5, a one-hot vector has logarithms of 1e-7 instead of minus infinity.
-Index 0 of a schedule is the first, least noisy step: the paper counts it as t = 1.
+Upstream: clean codes, or `nar`'s prediction of them.  Downstream: `objective` (training), `repaint` (speaking).
+Hoogeboom et al. (arXiv:2102.05379), Sec. 4; equation numbers are theirs.  The schedule and the distributions are pure
+functions on log probabilities; K classes on the last axis, batch on the first, anything between.
+As published for MARS5, a one-hot vector has logarithms of 1e-7 instead of minus infinity. Schedules are computed in
+float32 up to their square root, then in float64, then kept as float32. Processors differ in float32 cosines, by up to
+3e-4 in log(1 - α).  Index 0 of a schedule is the first, least noisy step: the paper counts it as t = 1.
 """
 
 from __future__ import annotations
@@ -12,37 +13,90 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from numpy.typing import NDArray
+from torch import Tensor
 from torch.nn import functional as F
 
-from marstts.mars5 import steps as arrays
+from marstts.generation.engine import refuse_nan
 from marstts.mars5.nar import Conditioning, ResidualTransformer
-from marstts.mars5.steps import SMALLEST
+
+NUM_TIMESTEPS = 200
+"""T of the schedule the published NAR was trained with."""
+
+SMALLEST = 1e-7
+"""Replaces zero before a logarithm."""
+
+COSINE_OFFSET = 0.008
+"""s of the cosine schedule (arXiv:2102.09672)."""
+
+SMALLEST_ALPHA = 0.001
 
 
 @dataclass(frozen=True)
-class TensorSchedule:
-    """`schedule.Schedule` as tensors (N,) on a device."""
+class Schedule:
+    """Noise schedule of N steps: how much of the codes each keeps; all tensors (N,)."""
 
     timesteps: Tensor
+    """The timestep that the model is conditioned on at each step: 0..T-1, or fewer."""
+
     log_alpha: Tensor
+    """Logarithm of what one step keeps."""
+
     log_1_min_alpha: Tensor
+
     log_cumprod_alpha: Tensor
+    """Logarithm of what all steps up to t keep together."""
+
     log_1_min_cumprod_alpha: Tensor
 
     def __len__(self) -> int:
         return len(self.timesteps)
 
-    def to(self, device: torch.device | str) -> TensorSchedule:
+    def to(self, device: torch.device | str) -> Schedule:
         """The same on another device."""
-        return TensorSchedule(*(getattr(self, name).to(device) for name in self.__dataclass_fields__))
+        return Schedule(*(getattr(self, name).to(device) for name in self.__dataclass_fields__))
 
 
-def cosine_schedule(num_timesteps: int) -> TensorSchedule:
-    """`schedule.cosine_schedule` as tensors."""
-    made = arrays.cosine_schedule(num_timesteps)
-    return TensorSchedule(*(torch.from_numpy(getattr(made, name)) for name in TensorSchedule.__dataclass_fields__))
+def cosine_schedule(num_timesteps: int) -> Schedule:
+    """The published schedule of T steps: ratios of squared cosines (arXiv:2102.09672, Eq. 17), at least 0.001, rooted.
+
+    After the square root ᾱ_t is the cosine itself.
+    """
+    timesteps = np.arange(num_timesteps + 1, dtype=np.float32)
+    angles = (timesteps / np.float32(num_timesteps) + np.float32(COSINE_OFFSET)) / np.float32(1 + COSINE_OFFSET)
+    curve = np.cos(angles * np.float32(math.pi) * np.float32(0.5)) ** 2
+    curve = curve / curve[0]
+    alphas = np.sqrt(np.clip(curve[1:] / curve[:-1], np.float32(SMALLEST_ALPHA), np.float32(1.0)))
+    log_alpha = np.log(alphas.astype(np.float64))
+    return make_schedule(np.arange(num_timesteps), np.cumsum(log_alpha), log_alpha)
+
+
+def subsample(schedule: Schedule, num_steps: int) -> Schedule:
+    """The schedule in `num_steps` larger steps: evenly spread, with the first and the last of its timesteps.
+
+    Each new step does what the ones it stands for did together, so the marginals q(x_t | x_0) stay.
+    """
+    if num_steps >= len(schedule):
+        return schedule
+    kept = np.rint(np.linspace(len(schedule) - 1, 0, num_steps)).astype(np.int64)[::-1]
+    log_cumprod = schedule.log_cumprod_alpha.double().numpy()[kept]
+    return make_schedule(schedule.timesteps.numpy()[kept], log_cumprod, np.diff(log_cumprod, prepend=0.0))
+
+
+def make_schedule(
+    timesteps: NDArray[np.int64], log_cumprod: NDArray[np.float64], log_alpha: NDArray[np.float64]
+) -> Schedule:
+    """A schedule from log ᾱ_t and log α_t, both (N,) float64."""
+    values = (timesteps, log_alpha, log_1_min(log_alpha), log_cumprod, log_1_min(log_cumprod))
+    first, *others = (torch.from_numpy(np.ascontiguousarray(value)) for value in values)
+    return Schedule(first, *(other.float() for other in others))
+
+
+def log_1_min(log_values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """log(1 - exp(v)), at least log 1e-30."""
+    return np.log(np.maximum(1 - np.exp(log_values), 1e-30))
 
 
 def log_onehot(classes: Tensor, num_classes: int) -> Tensor:
@@ -55,7 +109,7 @@ def mix_with_uniform(log_x: Tensor, log_keep: Tensor, log_lose: Tensor) -> Tenso
     return torch.logaddexp(log_x + log_keep, log_lose - math.log(log_x.shape[-1]))
 
 
-def q_one_step(log_previous: Tensor, t: Tensor, schedule: TensorSchedule) -> Tensor:
+def q_one_step(log_previous: Tensor, t: Tensor, schedule: Schedule) -> Tensor:
     """log q(x_t | x_{t-1}) (Eq. 11): log_previous (B, ..., K), t (B,) -> (B, ..., K)."""
     shape = log_previous.dim()
     return mix_with_uniform(
@@ -63,7 +117,7 @@ def q_one_step(log_previous: Tensor, t: Tensor, schedule: TensorSchedule) -> Ten
     )
 
 
-def q(log_x0: Tensor, t: Tensor, schedule: TensorSchedule) -> Tensor:
+def q(log_x0: Tensor, t: Tensor, schedule: Schedule) -> Tensor:
     """log q(x_t | x_0) (Eq. 12): log_x0 (B, ..., K), t (B,) -> (B, ..., K); at t = -1 nothing has been lost."""
     shape, clean = log_x0.dim(), spread(t, log_x0.dim()) < 0
     index = t.clamp_min(0)
@@ -73,7 +127,7 @@ def q(log_x0: Tensor, t: Tensor, schedule: TensorSchedule) -> Tensor:
     return torch.where(clean, log_x0, noisy)
 
 
-def q_posterior(log_x0: Tensor, log_xt: Tensor, t: Tensor, schedule: TensorSchedule) -> Tensor:
+def q_posterior(log_x0: Tensor, log_xt: Tensor, t: Tensor, schedule: Schedule) -> Tensor:
     """log q(x_{t-1} | x_t, x_0) (Eq. 13): log_x0, log_xt (B, ..., K), t (B,) -> (B, ..., K), normalized.
 
     q(x_t | x_{t-1}) is symmetric in its two arguments, so `q_one_step` of x_t gives it for every x_{t-1}. With a
@@ -82,19 +136,15 @@ def q_posterior(log_x0: Tensor, log_xt: Tensor, t: Tensor, schedule: TensorSched
     return torch.log_softmax(q(log_x0, t - 1, schedule) + q_one_step(log_xt, t, schedule), dim=-1)
 
 
-def p_posterior(logits: Tensor, log_xt: Tensor, t: Tensor, schedule: TensorSchedule) -> Tensor:
+def p_posterior(logits: Tensor, log_xt: Tensor, t: Tensor, schedule: Schedule) -> Tensor:
     """log p(x_{t-1} | x_t) (Eq. 14) from logits of x_0 (B, ..., K)."""
     return q_posterior(torch.log_softmax(logits, dim=-1), log_xt, t, schedule)
 
 
 def gumbel_draw(log_probabilities: Tensor, uniforms: Tensor) -> Tensor:
     """One class from each distribution: log_probabilities and uniforms (..., K) -> (...).  The Gumbel-max trick."""
-    return (log_probabilities + gumbel_noise(uniforms)).argmax(dim=-1)
-
-
-def gumbel_noise(uniforms: Tensor) -> Tensor:
-    """Uniform numbers in [0, 1) as numbers of the standard Gumbel distribution; the shape stays."""
-    return -(-uniforms.clamp_min(SMALLEST).log()).clamp_min(SMALLEST).log()
+    noise = -(-uniforms.clamp_min(SMALLEST).log()).clamp_min(SMALLEST).log()
+    return (log_probabilities + noise).argmax(dim=-1)
 
 
 def kl_divergence(log_p: Tensor, log_q: Tensor) -> Tensor:
@@ -102,7 +152,7 @@ def kl_divergence(log_p: Tensor, log_q: Tensor) -> Tensor:
     return (log_p.exp() * (log_p - log_q)).sum(dim=-1)
 
 
-def step_loss(log_x0: Tensor, logits: Tensor, log_xt: Tensor, t: Tensor, schedule: TensorSchedule) -> Tensor:
+def step_loss(log_x0: Tensor, logits: Tensor, log_xt: Tensor, t: Tensor, schedule: Schedule) -> Tensor:
     """L_t, what the variational bound (Eq. 5) charges for one step: (B, ..., K), t (B,) -> (B, ...) nats.
 
     KL of the true posterior from the model's; at t = 0 (the paper's L_0) the negative log-likelihood of x_0.
@@ -113,12 +163,12 @@ def step_loss(log_x0: Tensor, logits: Tensor, log_xt: Tensor, t: Tensor, schedul
     return torch.where(spread(t, divergence.dim()) == 0, -likelihood, divergence)
 
 
-def step_divergence(log_x0: Tensor, logits: Tensor, log_xt: Tensor, t: Tensor, schedule: TensorSchedule) -> Tensor:
+def step_divergence(log_x0: Tensor, logits: Tensor, log_xt: Tensor, t: Tensor, schedule: Schedule) -> Tensor:
     """`step_loss` with the divergence at t = 0 too: the term that the published code adds to the prior's loss."""
     return kl_divergence(q_posterior(log_x0, log_xt, t, schedule), p_posterior(logits, log_xt, t, schedule))
 
 
-def prior_loss(log_x0: Tensor, schedule: TensorSchedule) -> Tensor:
+def prior_loss(log_x0: Tensor, schedule: Schedule) -> Tensor:
     """KL of q(x_{T-1} | x_0) from the uniform distribution, (B, ..., K) -> (B, ...): no model can change it."""
     last = torch.full((len(log_x0),), len(schedule) - 1, device=log_x0.device)
     return kl_divergence(q(log_x0, last, schedule), torch.full_like(log_x0, -math.log(log_x0.shape[-1])))
@@ -129,69 +179,49 @@ def spread(values: Tensor, dims: int) -> Tensor:
     return values.view(-1, *([1] * (dims - 1)))
 
 
-# One reverse step of the diffusion in PyTorch: what `engines.torch` runs and `export.graphs` exports.
-# Guidance by the speaker (classifier-free, arXiv:2207.12598) on logits, both passes as rows of one batch;
-# temperature; the posterior (`diffusion.p_posterior`); the draw. Shapes: B batch · T frames · L levels · K classes ·
-# S text ids · D width.
+@dataclass(frozen=True, eq=False)
+class ReverseStep:
+    """One reverse step of the diffusion for B rows: prediction, guidance, temperature, posterior and draw.
 
+    T frames, L levels.
+    """
 
-class ReverseStep(nn.Module):
-    """Noisy codes to those of the step before."""
+    model: ResidualTransformer
+    schedule: Schedule
+    given: Conditioning
 
-    classes: Tensor
+    lengths: Tensor
+    """(B,) frames."""
 
-    def __init__(self, model: ResidualTransformer) -> None:
-        super().__init__()
-        self.model = model
-        self.register_buffer("classes", torch.arange(model.config.num_classes), persistent=False)
+    guidance: float
+    """w of w · logits given the speaker + (1 - w) · logits without (classifier-free, arXiv:2207.12598); 1 = none."""
 
-    def logits(
-        self,
-        codes: Tensor,
-        lengths: Tensor,
-        timesteps: Tensor,
-        given: Conditioning,
-        null_speaker: Tensor | None = None,
-        guidance: Tensor | None = None,
-    ) -> Tensor:
-        """Logits (B, T, L, K) of the clean codes; with a null speaker (1, D) and a weight (1,), guided ones."""
-        if null_speaker is None or guidance is None:
-            return self.model(codes, lengths, timesteps, given)
-        unknown = null_speaker.expand(given.speaker.shape[0], -1)
-        both = Conditioning(
-            given.text_ids.repeat(2, 1), given.text_lengths.repeat(2), torch.cat((given.speaker, unknown))
-        )
-        doubled = self.model(codes.repeat(2, 1, 1), lengths.repeat(2), timesteps.repeat(2), both)
+    temperature: float
+
+    num_legal: int
+    """Classes from this one on are never drawn."""
+
+    def logits(self, codes: Tensor, step: int) -> Tensor:
+        """Guided logits (B, T, L, K) of the clean codes, given those (B, T, L) at a step of the schedule."""
+        timesteps, given = self.schedule.timesteps[step].expand(len(codes)), self.given
+        if self.guidance == 1:
+            return self.model(codes, self.lengths, timesteps, given)
+        speakers = torch.cat((given.speaker, self.model.null_speaker(len(codes))))  # both passes are rows of one batch
+        both = Conditioning(given.text_ids.repeat(2, 1), given.text_lengths.repeat(2), speakers)
+        doubled = self.model(codes.repeat(2, 1, 1), self.lengths.repeat(2), timesteps.repeat(2), both)
         known, without = doubled.unflatten(0, (2, -1)).unbind(0)
-        return guidance * known + (1 - guidance) * without
+        return self.guidance * known + (1 - self.guidance) * without
 
-    def forward(
-        self,
-        codes: Tensor,
-        lengths: Tensor,
-        timesteps: Tensor,
-        text_ids: Tensor,
-        text_lengths: Tensor,
-        speaker: Tensor,
-        temperature: Tensor,
-        rates: Tensor,
-        legal: Tensor,
-        noise: Tensor,
-        uniforms: Tensor,
-        null_speaker: Tensor | None = None,
-        guidance: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """codes (B, T, L), lengths and timesteps (B,), texts (B, S), speaker (B, D), uniforms (B, T, L, K).
+    @torch.inference_mode()
+    def __call__(self, codes: Tensor, step: int, uniforms: Tensor | None) -> Tensor:
+        """Codes (B, T, L) of the step before, drawn by uniforms (B, T, L, K); without them the most probable ones.
 
-        rates (4,): logarithms of what all steps up to the one before keep and lose, and of what this one does.
-        legal (K,) is 0 for classes that may be drawn, else minus infinity. noise (1,) is 0 for the most probable codes,
-        1 for a draw. -> codes (B, T, L), and the sum of the logits (B,), which shows whether they are numbers.
+        CheckpointError where a logit is no number.
         """
-        given = Conditioning(text_ids, text_lengths, speaker)
-        logits = self.logits(codes, lengths, timesteps, given, null_speaker, guidance)
-        log_x0 = torch.log_softmax(logits / temperature + legal, dim=-1)
-        log_xt = (codes.unsqueeze(-1) == self.classes).float().clamp_min(SMALLEST).log()
-        before = mix_with_uniform(log_x0, rates[0], rates[1])
-        log_probabilities = torch.log_softmax(before + mix_with_uniform(log_xt, rates[2], rates[3]), dim=-1)
-        drawn = (log_probabilities + noise * gumbel_noise(uniforms)).argmax(dim=-1)
-        return drawn, logits.sum(dim=(1, 2, 3))
+        logits = self.logits(codes, step)
+        refuse_nan(logits.sum(dim=(1, 2, 3)).cpu().numpy())
+        classes = torch.arange(logits.shape[-1], device=logits.device)
+        log_x0 = torch.log_softmax((logits / self.temperature).masked_fill(classes >= self.num_legal, -torch.inf), -1)
+        t = torch.full((len(codes),), step, device=codes.device)
+        log_probabilities = q_posterior(log_x0, log_onehot(codes, len(classes)), t, self.schedule)
+        return log_probabilities.argmax(dim=-1) if uniforms is None else gumbel_draw(log_probabilities, uniforms)

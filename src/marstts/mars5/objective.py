@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from marstts.io.config import Config
-from marstts.mars5.diffusion import TensorSchedule, gumbel_draw, log_onehot, q, step_loss
+from marstts.mars5.diffusion import Schedule, gumbel_draw, log_onehot, q, step_loss
 from marstts.mars5.text import JointVocabulary
 from marstts.nn.attention import length_mask
 
@@ -116,7 +116,7 @@ class NoisyBatch:
     """(B,) index into the schedule."""
 
 
-def add_noise(codes: Tensor, schedule: TensorSchedule, num_classes: int, generator: torch.Generator) -> NoisyBatch:
+def add_noise(codes: Tensor, schedule: Schedule, num_classes: int, generator: torch.Generator) -> NoisyBatch:
     """Draw a uniform step for each row of codes (B, T, L), and x_t of q(x_t | x_0) on all levels but the first.
 
     The steps of a batch are spread evenly over the schedule, for less noise in the loss (arXiv:2107.00630, App. I.1).
@@ -147,7 +147,7 @@ class BoundLoss:
     """(L - 1,) of each of them."""
 
 
-def bound_loss(logits: Tensor, batch: NoisyBatch, lengths: Tensor, schedule: TensorSchedule) -> BoundLoss:
+def bound_loss(logits: Tensor, batch: NoisyBatch, lengths: Tensor, schedule: Schedule) -> BoundLoss:
     """logits (B, T, L, K) of `ResidualTransformer.forward` for the noisy codes; lengths (B,) frames that count."""
     num_classes = logits.shape[-1]
     losses = step_loss(
@@ -162,7 +162,7 @@ def bound_loss(logits: Tensor, batch: NoisyBatch, lengths: Tensor, schedule: Ten
     return BoundLoss(levels.mean(), levels)
 
 
-def clean_code_loss(logits: Tensor, batch: NoisyBatch, lengths: Tensor, schedule: TensorSchedule) -> Tensor:
+def clean_code_loss(logits: Tensor, batch: NoisyBatch, lengths: Tensor, schedule: Schedule) -> Tensor:
     """Mean cross-entropy of the clean codes of levels 1 and up in nats, a scalar; shapes as in `bound_loss`.
 
     The posterior multiplies the prediction by the likelihood of the noisy code (arXiv:2102.05379, Eq. 13), so the model

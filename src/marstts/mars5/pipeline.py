@@ -1,9 +1,8 @@
 """The pipeline from a text and a speaker to the codes of all levels: prompts, level 0, the diffusion.
 
-Upstream: `prompt`, codes of a recording, the AR's tokens (`generation.loop`).  Downstream: `speech`, `tts`.
+Upstream: `prompt`, codes of a recording, the AR's tokens (`generation.loop`).  Downstream: `speech`.
 The whole utterance is made at once: the NAR rewrites every frame at every step, so no code is final before the end.
-Rows of a batch do not influence each other. From the same seeds all runtimes draw the same codes, where logits that
-differ in the last bits do not change a draw.
+Rows of a batch do not influence each other.
 Shapes: B rows · S text ids · R reference frames · T frames · L levels.
 """
 
@@ -13,14 +12,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from marstts.errors import TextError
+from marstts.mars5.ar import CodecLM
+from marstts.mars5.checkpoint import Models
+from marstts.mars5.diffusion import NUM_TIMESTEPS, ReverseStep, cosine_schedule, subsample
+from marstts.mars5.engine import device_of, padded
+from marstts.mars5.nar import Conditioning, ResidualTransformer
 from marstts.mars5.profiles import CORRECTED, Profile
 from marstts.mars5.prompt import CloneMode, Mars5Prompt, Speaker, build_prompt, check_codes
-from marstts.mars5.repaint import Draws, Given, repaint
-from marstts.mars5.runtime import RunnableModels, StepInputs
-from marstts.mars5.steps import NUM_TIMESTEPS, DiffusionConfig, cosine_schedule, subsample
+from marstts.mars5.repaint import DiffusionConfig, Draws, Given, repaint
 
 Codes = NDArray[np.int64]
 """(T, L) frames of codes."""
@@ -28,9 +32,9 @@ Codes = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Pipeline:
-    """Both models in a runtime, their tokenizers, and how they are used."""
+    """Both models, their tokenizers, and how they are used."""
 
-    models: RunnableModels
+    models: Models
     diffusion: DiffusionConfig = field(default_factory=DiffusionConfig)
     profile: Profile = CORRECTED
 
@@ -41,8 +45,7 @@ class Pipeline:
         """
         ar, nar = self.models.ar, self.models.nar
         check_codes(codes, ar.config.levels, ar.config.codebook_size)
-        batch, lengths = codes[None], np.array([len(codes)])
-        return Speaker(ar.encode_speaker(batch, lengths)[0], nar.encode_speaker(batch, lengths)[0], codes, transcript)
+        return Speaker(speaker_vector(ar, codes), speaker_vector(nar, codes), codes, transcript)
 
     def prompt(self, text: str, speaker: Speaker, mode: CloneMode) -> Mars5Prompt:
         """`text` to be spoken by `speaker`.
@@ -91,28 +94,26 @@ class Pipeline:
         """The NAR's codes (R + T, L) for level-0 codes (T,), T at least 1: the prefix first, as it was."""
         config, nar = self.profile.effective_config(self.diffusion), self.models.nar
         given = self.given(prompts, spoken)
-        text_ids, text_lengths = self.text_batch(prompts)
-        inputs = StepInputs(
-            lengths=np.array(given.lengths),
-            text_ids=text_ids,
-            text_lengths=text_lengths,
-            speaker=np.stack([prompt.speaker.nar_vector for prompt in prompts]),
+        step = ReverseStep(
+            nar,
+            subsample(cosine_schedule(NUM_TIMESTEPS), config.timesteps).to(given.codes.device),
+            self.conditioning(prompts),
+            torch.tensor(given.lengths, device=given.codes.device),
             guidance=config.nar_guidance_w,
             temperature=config.x_0_temp,
-            num_legal=self.num_legal,
+            num_legal=nar.config.codebook_size,
         )
-        schedule = subsample(cosine_schedule(NUM_TIMESTEPS), config.timesteps)
         codes = repaint(
-            lambda noisy, step, uniforms: nar.step(noisy, schedule, step, inputs, uniforms),
+            step,
             given,
-            schedule,
+            step.schedule,
             config,
-            Draws([int(rng.integers(2**63)) for rng in rngs], given.lengths, given.codes.shape),
+            Draws([int(rng.integers(2**63)) for rng in rngs], given),
             num_classes=nar.config.num_classes,
             starts=[len(prompt.prefix) for prompt in prompts],
             rules=self.profile.reverse,
         )
-        return [row[:length] for row, length in zip(codes, given.lengths, strict=True)]
+        return [row[:length] for row, length in zip(codes.cpu().numpy(), given.lengths, strict=True)]
 
     def given(self, prompts: Sequence[Mars5Prompt], spoken: Sequence[NDArray[np.int64]]) -> Given:
         """The codes known before the diffusion: prefixes on all levels, level 0 everywhere."""
@@ -128,40 +129,23 @@ class Pipeline:
             held[row, : lengths[row], 0] = True
         if self.profile.level0_is_inpainted:
             known = known | held
-        return Given(codes, known, held, lengths)
+        device = device_of(self.models.nar)
+        tensors = [torch.from_numpy(part).to(device) for part in (codes, known, held)]
+        return Given(tensors[0], tensors[1], tensors[2], lengths)
 
-    def text_batch(self, prompts: Sequence[Mars5Prompt]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Text ids (B, S), padded with 0, and their lengths (B,)."""
-        lengths = [len(prompt.text_ids) for prompt in prompts]
-        ids = np.zeros((len(prompts), max(lengths)), np.int64)
-        for row, prompt in zip(ids, prompts, strict=True):
-            row[: len(prompt.text_ids)] = prompt.text_ids
-        return ids, np.array(lengths)
-
-    @property
-    def num_legal(self) -> int:
-        """Classes that the NAR may draw: all, or those that are no padding."""
-        config = self.models.nar.config
-        return int(config.num_classes if self.profile.padding_is_legal else config.codebook_size)
+    def conditioning(self, prompts: Sequence[Mars5Prompt]) -> Conditioning:
+        """Texts and speakers of the NAR."""
+        ids, lengths = padded([prompt.text_ids for prompt in prompts])
+        speakers = np.stack([prompt.speaker.nar_vector for prompt in prompts])
+        device = device_of(self.models.nar)
+        return Conditioning(*(torch.from_numpy(part).to(device) for part in (ids, lengths, speakers)))
 
 
-# Cutting silence off both ends of a waveform, as the release does.
-# The corrected profile uses `audio.trim_silence`, which pads the edges
-# with silence; the release pads them with a reflection, as here.
-
-FRAME, HOP = 2048, 512
-SMALLEST_RMS = 1e-5
-
-
-def audible_span(samples: NDArray[np.float32], top_db: float) -> tuple[int, int]:
-    """First and last sample (exclusive) of the frames that are at most `top_db` below the loudest; samples (N,).
-
-    All of it where there are too few samples to reflect: the published code fails there.
-    """
-    if len(samples) <= FRAME // 2:
-        return 0, len(samples)
-    padded = np.pad(samples.astype(np.float64), FRAME // 2, mode="reflect")
-    frames = np.lib.stride_tricks.sliding_window_view(padded, FRAME)[::HOP]
-    loudness = 20 * np.log10(np.maximum(np.sqrt((frames**2).mean(axis=1)), SMALLEST_RMS))
-    audible = np.flatnonzero(loudness > loudness.max() - top_db)
-    return int(audible[0]) * HOP, min(len(samples), (int(audible[-1]) + 1) * HOP)
+@torch.inference_mode()
+def speaker_vector(model: CodecLM | ResidualTransformer, codes: Codes) -> NDArray[np.float32]:
+    """(D,) of a model's speaker encoder for a reference (R, L)."""
+    device = device_of(model)
+    vectors: Tensor = model.encode_speaker(
+        torch.from_numpy(codes)[None].to(device), torch.tensor([len(codes)], device=device)
+    )
+    return np.asarray(vectors[0].float().cpu().numpy(), np.float32)

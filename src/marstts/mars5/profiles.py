@@ -1,6 +1,6 @@
 """Two profiles: the behavior of the published pipeline, and the corrected one.
 
-Upstream: nothing.  Downstream: `pipeline`, `tts`.
+Upstream: nothing.  Downstream: `pipeline`, `bundled`.
 Each field of a `Profile` is one deviation of the release from its documentation, its paper or the obvious intention.
 `CORRECTED` corrects them, `RELEASED` keeps them, so that recorded runs are reproduced token for token.
 docs/models/mars5-deviations.md lists them with their reasons.
@@ -10,24 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 
 from marstts.mars5.prompt import prompt_string, published_prompt_string
-from marstts.mars5.steps import PAPER, PUBLISHED, DiffusionConfig, ReverseRules
-
-
-class LengthLimit(str, Enum):
-    """Tokens that `max_tokens` counts."""
-
-    NEW = "new tokens"
-    WHOLE = "prompt and new tokens"
-
-
-class Trim(str, Enum):
-    """Padding of the edges of a waveform before its silence is measured."""
-
-    ZEROS = "zeros"
-    REFLECT = "reflect"
+from marstts.mars5.repaint import PAPER, PUBLISHED, DiffusionConfig, ReverseRules
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +27,6 @@ class Profile:
     legal_text_ids: int = 0
     """Number of the last text ids that may be sampled as speech."""
 
-    limit: LengthLimit = LengthLimit.NEW
-
     skipped_tokens: int = 0
     """Number of the first speech tokens that are lost."""
 
@@ -55,16 +38,8 @@ class Profile:
 
     reverse: ReverseRules = PAPER
 
-    padding_is_legal: bool = False
-    """Whether the class that stands for padding may be drawn."""
-
     effective_config: Callable[[DiffusionConfig], DiffusionConfig] = lambda config: config
     """The settings of the diffusion that count, of those that were given."""
-
-    trim: Trim = Trim.ZEROS
-
-    min_reference_seconds: float = 1.0
-    """Shorter references are refused."""
 
 
 def ignore_settings(config: DiffusionConfig) -> DiffusionConfig:
@@ -78,13 +53,11 @@ RELEASED = Profile(
     name="released",
     spell=published_prompt_string,
     legal_text_ids=1,
-    limit=LengthLimit.WHOLE,
     skipped_tokens=1,
     reference_copies=2,
     level0_is_inpainted=True,
     reverse=PUBLISHED,
-    padding_is_legal=True,
     effective_config=ignore_settings,
-    trim=Trim.REFLECT,
-    min_reference_seconds=0.0,
 )
+
+PROFILES = {profile.name: profile for profile in (CORRECTED, RELEASED)}

@@ -11,21 +11,15 @@ from pathlib import Path
 
 from marstts.bundle import BUNDLE_FILE, TOKENIZER_FILE, BundleInfo, check_name, model_folder, new_bundle, part_config
 from marstts.codec.registry import CodecPart, EncodecPart
-from marstts.errors import require
-from marstts.mars5.bundled import Mars5Settings, ProfileName
+from marstts.mars5 import checkpoint
+from marstts.mars5.bundled import Mars5Settings
 from marstts.mars5.config import Mars5Config
-from marstts.weights.pretrained import cache_folder, download_release, find_file
+from marstts.weights.pretrained import cache_folder, find_file
 
 NAME = "mars5-english"
 
 HUB_MODEL = "CAMB-AI/MARS5-TTS"
 AR_FILES, NAR_FILES = ("mars5_ar.safetensors",), ("mars5_nar.safetensors",)
-
-RELEASES = "https://github.com/Camb-ai/MARS5-TTS/releases/download/"
-AR_PICKLE, NAR_PICKLE = "v0.4/mars5_en_checkpoints_ar-3000000.pt", "v0.3/mars5_en_checkpoints_nar-1980000.pt"
-"""The files of the release in PyTorch's format; the hub has others, as safetensors."""
-
-MAX_DOWNLOAD_BYTES = 8 * 2**30
 
 
 def convert(
@@ -45,14 +39,12 @@ def convert(
     an input is refused (CheckpointError).
     """
     check_name(name)
-    from marstts.mars5 import checkpoint  # needs PyTorch
-
     models = checkpoint.load_released(ar, nar, ar_heads=ar_heads, nar_heads=nar_heads)
     codec = codec or EncodecPart()
     info = BundleInfo(
         name=name,
         architecture="mars5",
-        settings=Mars5Settings(profile=ProfileName.RELEASED).model_dump(mode="json"),
+        settings=Mars5Settings(profile="released").model_dump(mode="json"),
         codec=part_config(codec),
         encoders={},
     )
@@ -60,13 +52,6 @@ def convert(
         models.vocabulary.text.save(temporary / TOKENIZER_FILE)
         checkpoint.write_models(models, model_folder(temporary, info))
     return models.config
-
-
-def download_pickles() -> tuple[Path, Path]:
-    """The release's `.pt` files of AR and NAR; each is fetched once."""
-    folder = cache_folder() / "downloads"
-    ar, nar = (download_release(NAME, RELEASES + name, folder, MAX_DOWNLOAD_BYTES) for name in (AR_PICKLE, NAR_PICKLE))
-    return ar, nar
 
 
 def fetch() -> tuple[Path, Path]:
@@ -77,10 +62,9 @@ def fetch() -> tuple[Path, Path]:
 def cached_bundle(*, onnx: bool) -> Path:
     """The folder of the published model in the user's cache, fetched and converted if it is not there yet.
 
-    `onnx` makes no difference: the AR is too large for graphs, so PyTorch runs it.  Raises CheckpointError where the
+    `onnx` makes no difference: PyTorch runs it.  Raises CheckpointError where the
     download is refused.
     """
-    require("torch", "torch")
     folder = cache_folder() / NAME
     if not (folder / BUNDLE_FILE).is_file():
         convert(*fetch(), folder)

@@ -1,7 +1,7 @@
 """The published checkpoints, read as models of ours: their containers, sizes, tokenizers and names for tensors.
 
 Upstream: `published_checkpoint`, which reads `mars5_en_checkpoints_ar-*.pt`, `…nar-*.pt`, or safetensors files of the
-same tensors, whose metadata holds the tokenizers.  Downstream: `checkpoint.convert`, `tts`.
+same tensors, whose metadata holds the tokenizers.  Downstream: `checkpoint.load_released`.
 Sizes are read from the tensors.  Head counts leave no trace in them (but for the AR's decoder): they are width / 64, as
 published, or given by hand.  The AR's window is the published one.
 """

@@ -1,44 +1,142 @@
-"""RePaint over arrays: codes drawn by reverse diffusion, some of which are known beforehand.
+"""RePaint: codes drawn by reverse diffusion, some of which are known beforehand; its settings, and its walk.
 
-Upstream: `runtime.RunnableNAR` (one step), the AR's level 0, a reference's codes.  Downstream: `pipeline`.
+Upstream: `diffusion.ReverseStep`, the AR's level 0, a reference's codes.  Downstream: `pipeline`, `profiles`.
 Lugmayr et al. (arXiv:2201.09865), Algorithm 1, with multinomial diffusion (arXiv:2102.05379, the equations of
 `diffusion`) in place of Gaussian; the sequentially progressive jump is TransFusion's (arXiv:2210.07677, Sec. 4.2).
-Deviations of the published code from the paper are values of `steps.ReverseRules`; by default we follow the paper.
+Deviations of the published code from the paper are values of `ReverseRules`; by default we follow the paper.
 Rows are independent: each draws from its own generator as many numbers as its own frames need.
 Shapes: B batch · T frames · L levels · K classes · N steps.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
 
-import numpy as np
-from numpy.typing import NDArray
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+from torch.nn import functional as F
 
-from marstts.mars5.steps import PAPER, SMALLEST, DiffusionConfig, JumpNoise, ReverseRules, Schedule, walk, walk_pairs
+from marstts.io.config import Config
+from marstts.mars5.diffusion import Schedule, gumbel_draw, log_onehot, mix_with_uniform, q, q_one_step
 
-Floats = NDArray[np.float32]
-Ids = NDArray[np.int64]
-
-StepDown = Callable[[Ids, int, Floats | None], Ids]
+StepDown = Callable[[Tensor, int, Tensor | None], Tensor]
 """Codes (B, T, L) at a step of the schedule, and uniforms (B, T, L, K) -> codes of the step before.
 
 Without uniforms the most probable ones."""
 
 
-@dataclass(frozen=True)
+class JumpNoise(str, Enum):
+    """Noise that is added to the codes when RePaint jumps up."""
+
+    UNIFORM = "uniform"
+    """All frames alike."""
+
+    PROGRESSIVE = "progressive"
+    """Early frames keep more, the later the jump."""
+
+
+class DiffusionConfig(Config):
+    """Sampling of the codes of levels 1 and up. Names and defaults are the release's."""
+
+    timesteps: int = Field(200, gt=0, le=10_000)
+    """N, reverse steps; fewer than the schedule has are spread evenly over it."""
+
+    nar_guidance_w: float = 3.0
+    """Classifier-free guidance: w · logits given the speaker + (1 - w) · logits without; 1 = none."""
+
+    x_0_temp: float = Field(0.7, gt=0)
+    """Temperature of the predicted clean codes."""
+
+    q0_override_steps: int = Field(20, ge=0, le=10_000)
+    """Timestep below which the profile `released` noises level 0, too; without that profile level 0 is fixed."""
+
+    jump_len: int = Field(1, gt=0, le=10_000)
+    """Steps of a jump back up (RePaint's j)."""
+
+    jump_n_sample: int = Field(1, gt=0, le=1000)
+    """Number of passes over each jump's steps (RePaint's r); 1 = no jumps."""
+
+    jump_noise: JumpNoise = JumpNoise.UNIFORM
+
+    last_greedy: bool = True
+    """Whether the last step takes the most probable codes instead of drawing."""
+
+    @model_validator(mode="after")
+    def _guidance_is_finite(self) -> DiffusionConfig:
+        if not abs(self.nar_guidance_w) < float("inf"):
+            raise ValueError(f"nar_guidance_w ({self.nar_guidance_w}) must be a finite number")
+        return self
+
+
+def hold_always(step: int, override: int, schedule: Schedule) -> bool:
+    """Level 0 is fixed, as the papers say."""
+    return True
+
+
+def hold_as_published(step: int, override: int, schedule: Schedule) -> bool:
+    """Level 0 is fixed until a timestep of at most `override` was left."""
+    return int(schedule.timesteps[step]) > override
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReverseRules:
+    """Deviations of the published reverse process from RePaint; the defaults have none."""
+
+    known_lag: int = 1
+    """A step from t to t - 1 noises what is known as at t - known_lag. Published: 0, one level too high."""
+
+    jump_lead: int = 1
+    """A jump from t to t + 1 adds the noise of step t + jump_lead. Published: 0, one level too low."""
+
+    hold: Callable[[int, int, Schedule], bool] = hold_always
+    """Whether level 0 stays clean after the move from a step, given `q0_override_steps` and the schedule."""
+
+
+PAPER = ReverseRules()
+PUBLISHED = ReverseRules(known_lag=0, jump_lead=0, hold=hold_as_published)
+
+
+def walk(num_steps: int, jump_len: int, jump_n_sample: int) -> list[int]:
+    """The steps to visit, from N - 1 to -1 (clean), with jumps back up (RePaint's Algorithm 1 and its Fig. 9).
+
+    At every multiple of `jump_len` below N - jump_len the walk jumps up by `jump_len`, `jump_n_sample` - 1 times.
+    """
+    jumps = dict.fromkeys(range(0, num_steps - jump_len, jump_len), jump_n_sample - 1)
+    steps, step = [], num_steps
+    while step > 0:
+        step -= 1
+        steps.append(step)
+        if jumps.get(step, 0) > 0:
+            jumps[step] -= 1
+            steps += range(step + 1, step + jump_len + 1)
+            step += jump_len
+    return [*steps, -1]
+
+
+def walk_pairs(steps: Sequence[int], config: DiffusionConfig) -> Iterator[tuple[int, int, float]]:
+    """Each step, the one after it, and how far the progressive jump has come (its counter c)."""
+    counter = 0.0
+    for step, following in pairwise(steps):
+        if following < step:
+            counter = (0.0 if counter > config.jump_n_sample else counter) + 1 / config.jump_len
+        yield step, following, counter
+
+
+@dataclass(frozen=True, eq=False)
 class Given:
     """Codes that are known before the diffusion; B rows of up to T frames."""
 
-    codes: Ids
+    codes: Tensor
     """(B, T, L); what is not known may be any class."""
 
-    known: NDArray[np.bool_]
+    known: Tensor
     """(B, T, L) True for codes that are known to the end, and noised meanwhile (inpainting)."""
 
-    held: NDArray[np.bool_]
+    held: Tensor
     """(B, T, L) True for codes that the model sees clean: level 0."""
 
     lengths: tuple[int, ...]
@@ -46,37 +144,26 @@ class Given:
 
 
 class Draws:
-    """Random numbers for B rows, each from its own generator; padding gets none.
+    """Random numbers for B rows, each from its own generator, drawn on the CPU; padding gets none."""
 
-    A generator is the Mersenne twister, started as PyTorch starts it on the CPU: so runs of the release are repeated.
-    """
+    def __init__(self, seeds: Sequence[int], given: Given) -> None:
+        self._generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+        self._lengths, self._shape, self._device = given.lengths, given.codes.shape, given.codes.device
 
-    def __init__(self, seeds: Sequence[int], lengths: Sequence[int], shape: tuple[int, ...]) -> None:
-        """`shape`: (B, T, L) of the codes; `lengths` (B,) frames that count."""
-        self._generators = [np.random.RandomState(seed & 0xFFFFFFFF) for seed in seeds]
-        self._lengths, self._shape = lengths, shape
-
-    def uniforms(self, num_classes: int) -> Floats:
+    def uniforms(self, num_classes: int) -> Tensor:
         """(B, T, L, K) in [0, 1); one half in the padding."""
-        numbers = np.full((*self._shape, num_classes), 0.5, np.float32)
+        numbers = torch.full((*self._shape, num_classes), 0.5)
         for row, (generator, length) in enumerate(zip(self._generators, self._lengths, strict=True)):
-            drawn = raw(generator, length * self._shape[2] * num_classes) & np.uint32(0xFFFFFF)
-            numbers[row, :length] = (drawn.astype(np.float32) / np.float32(2**24)).reshape(length, -1, num_classes)
-        return numbers
+            numbers[row, :length] = torch.rand((length, self._shape[2], num_classes), generator=generator)
+        return numbers.to(self._device)
 
-    def classes(self, num_classes: int, starts: Sequence[int]) -> Ids:
+    def classes(self, num_classes: int, starts: Sequence[int]) -> Tensor:
         """(B, T, L) of any class, each row's from its frame in `starts` on; zeros elsewhere."""
-        numbers = np.zeros(self._shape, np.int64)
-        levels = self._shape[2]
+        numbers = torch.zeros(self._shape, dtype=torch.long)
         for row, (generator, length) in enumerate(zip(self._generators, self._lengths, strict=True)):
-            drawn = raw(generator, (length - starts[row]) * levels) % np.uint32(num_classes)
-            numbers[row, starts[row] : length] = drawn.astype(np.int64).reshape(-1, levels)
-        return numbers
-
-
-def raw(generator: np.random.RandomState, count: int) -> NDArray[np.uint32]:
-    """(count,) numbers of 32 bits, as the twister makes them."""
-    return generator.randint(0, 2**32, count, dtype=np.uint32)
+            shape = length - starts[row], self._shape[2]
+            numbers[row, starts[row] : length] = torch.randint(num_classes, shape, generator=generator)
+        return numbers.to(self._device)
 
 
 def repaint(
@@ -89,70 +176,54 @@ def repaint(
     num_classes: int,
     starts: Sequence[int],
     rules: ReverseRules = PAPER,
-) -> Ids:
-    """Codes (B, T, L) drawn by the reverse process; `steps` has the steps to be made.
+) -> Tensor:
+    """Codes (B, T, L) drawn by the reverse process; `schedule` has the steps to be made.
 
     `starts` are the rows' first frames that begin as noise; what is before them is known entirely.
     """
-    x = np.where(given.known | given.held, given.codes, draws.classes(num_classes, starts))
+    log_known = log_onehot(given.codes, num_classes) if given.known.any() else None
+    x = torch.where(given.known | given.held, given.codes, draws.classes(num_classes, starts))
     for step, following, counter in walk_pairs(walk(len(schedule), config.jump_len, config.jump_n_sample), config):
         if following < step:
             greedy = config.last_greedy and following < 0
             drawn = step_down(x, step, None if greedy else draws.uniforms(num_classes))
             known = given.codes
             if following >= 0:
-                rates = schedule.all_steps_to(step - rules.known_lag)
-                known = noised(given.codes, rates, draws.uniforms(num_classes), given.known)
-            x = np.where(given.known, known, drawn)
+                uniforms = draws.uniforms(num_classes)
+                if log_known is not None:
+                    known = gumbel_draw(q(log_known, every_row(x, step - rules.known_lag), schedule), uniforms)
+            x = torch.where(given.known, known, drawn)
         else:
-            x = step_up(x, schedule, step + rules.jump_lead, config, counter, draws.uniforms(num_classes))
+            noisier = one_step_up(x, schedule, step + rules.jump_lead, config, counter, num_classes)
+            x = gumbel_draw(noisier, draws.uniforms(num_classes))
         if rules.hold(step, config.q0_override_steps, schedule):
-            x = np.where(given.held, given.codes, x)
+            x = torch.where(given.held, given.codes, x)
     return x
 
 
-def noised(codes: Ids, rates: tuple[np.float32, np.float32], uniforms: Floats, wanted: NDArray[np.bool_]) -> Ids:
-    """The codes (B, T, L) with noise, where they are `wanted`: others are not computed."""
-    if not wanted.any():
-        return codes
-    keep, lose = (np.asarray(rate, np.float32) for rate in rates)
-    return gumbel_draw(noisy_logs(codes, uniforms.shape[-1], keep, lose), uniforms)
+def every_row(x: Tensor, step: int) -> Tensor:
+    """(B,) the same step for each row of x."""
+    return torch.full((len(x),), step, device=x.device)
 
 
-def step_up(x: Ids, schedule: Schedule, step: int, config: DiffusionConfig, counter: float, uniforms: Floats) -> Ids:
-    """x (B, T, L) with the noise of one step added."""
-    rates = schedule.one_step(step)
-    if config.jump_noise is JumpNoise.PROGRESSIVE:
-        keep, lose = progressive_rates(rates, x.shape[1], counter, config.jump_len)
-    else:
-        keep, lose = (np.asarray(rate, np.float32) for rate in rates)
-    return gumbel_draw(noisy_logs(x, uniforms.shape[-1], keep, lose), uniforms)
-
-
-def noisy_logs(codes: Ids, num_classes: int, log_keep: Floats, log_lose: Floats) -> Floats:
-    """log of the codes (B, T, L) mixed with uniform noise (Eqs. 11 and 12): -> (B, T, L, K).
-
-    What is kept and lost is broadcast to (B, T, L, K).
-    """
-    onehot = np.full((*codes.shape, num_classes), np.log(np.float32(SMALLEST)), np.float32)
-    np.put_along_axis(onehot, codes[..., None], np.float32(0), axis=-1)
-    return np.logaddexp(onehot + log_keep, log_lose - np.float32(math.log(num_classes)))
+def one_step_up(
+    x: Tensor, schedule: Schedule, step: int, config: DiffusionConfig, counter: float, num_classes: int
+) -> Tensor:
+    """Log probabilities (B, T, L, K) of x (B, T, L) with the noise of one step added."""
+    log_x = log_onehot(x, num_classes)
+    if config.jump_noise is JumpNoise.UNIFORM:
+        return q_one_step(log_x, every_row(x, step), schedule)
+    rates = schedule.log_alpha[step], schedule.log_1_min_alpha[step]
+    return mix_with_uniform(log_x, *progressive_rates(rates, x.shape[1], counter, config.jump_len))
 
 
 def progressive_rates(
-    rates: tuple[np.float32, np.float32], num_frames: int, counter: float, jump_length: int
-) -> tuple[Floats, Floats]:
+    rates: tuple[Tensor, Tensor], num_frames: int, counter: float, jump_length: int
+) -> tuple[Tensor, Tensor]:
     """Rates of each frame, (T, 1, 1), in a step of these rates, which spares early frames.
 
     Frame i of T keeps the more the smaller s_i = sigmoid((i - T c / j + 20) / 8) is, for a counter c, a jump length j.
     """
-    s = (np.arange(num_frames) - num_frames * counter / jump_length + 20) / 8
-    extra = -np.logaddexp(0, -s).astype(np.float32)[:, None, None]
-    return np.minimum(rates[0] - extra, 0), rates[1] + extra
-
-
-def gumbel_draw(log_probabilities: Floats, uniforms: Floats) -> Ids:
-    """One class from each distribution (..., K) -> (...).  The Gumbel-max trick."""
-    small = np.float32(SMALLEST)
-    gumbel = -np.log(np.maximum(-np.log(np.maximum(uniforms, small)), small))
-    return np.asarray((log_probabilities + gumbel).argmax(axis=-1), dtype=np.int64)
+    frames = torch.arange(num_frames, dtype=torch.float64, device=rates[0].device)
+    extra = F.logsigmoid((frames - num_frames * counter / jump_length + 20) / 8).float()[:, None, None]
+    return (rates[0] - extra).clamp_max(0), rates[1] + extra

@@ -19,7 +19,7 @@ from marstts.codec.base import Codec, Codes
 from marstts.errors import VoiceError
 from marstts.generation.request import SamplingConfig
 from marstts.mars5.config import Mars5Config
-from marstts.mars5.engines.tokens import TokenEngine
+from marstts.mars5.engine import TokenEngine
 from marstts.mars5.pipeline import Pipeline
 from marstts.mars5.prompt import CloneMode, Speaker, SpeechPrompt, check_codes
 from marstts.text.tokenizers.bpe import BPE

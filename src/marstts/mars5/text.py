@@ -270,7 +270,6 @@ def read_speech_tokenizer(text: str, source: str, codebook_size: int = CODEBOOK_
 #     nar.safetensors          the NAR, likewise
 #     text_tokenizer.json      of the library `tokenizers`
 #     speech_tokenizer.json    merges over codes, special tokens
-#     *.onnx                   graphs of both models, once the bundle was upgraded
 
 CONFIG_FILE = "config.json"
 AR_FILE, NAR_FILE = "ar.safetensors", "nar.safetensors"

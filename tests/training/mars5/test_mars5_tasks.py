@@ -20,11 +20,10 @@ from marstts.errors import CheckpointError, ConfigError
 from marstts.io.precision import Precision
 from marstts.mars5.checkpoint import load_models, write_models
 from marstts.mars5.config import CodecLMConfig, ResidualTransformerConfig
-from marstts.mars5.engines.torch import runnable
 from marstts.mars5.objective import ObjectiveConfig
 from marstts.mars5.pipeline import Pipeline
 from marstts.mars5.prompt import CloneMode
-from marstts.mars5.steps import DiffusionConfig
+from marstts.mars5.repaint import DiffusionConfig
 from marstts.mars5.text import JointVocabulary, SpeechBPE
 from marstts.training.attention_guidance import AttentionGuidanceConfig
 from marstts.training.loop import LoopConfig, read_log, run
@@ -261,7 +260,7 @@ def test_two_runs_make_a_model_that_speaks(corpus: Utterances, vocabulary: Joint
         assert train(config, corpus, vocabulary, tmp_path / name) == 2  # type: ignore[arg-type]
     write_models(trained_models(tmp_path / "ar", tmp_path / "nar"), tmp_path / "mars5")
     models = load_models(tmp_path / "mars5")
-    pipeline = Pipeline(runnable(models), DiffusionConfig(timesteps=3))
+    pipeline = Pipeline(models, DiffusionConfig(timesteps=3))
     reference = np.stack(corpus.codes_of(0), axis=1)
     prompt = pipeline.prompt("the cat", pipeline.speaker(reference), CloneMode.SHALLOW)
     level0 = reference[:5, 0]

@@ -22,11 +22,10 @@ from marstts.errors import ConfigError
 from marstts.io.precision import autocast
 from marstts.mars5.ar import CodecLM, DecoderBlock
 from marstts.mars5.config import CodecLMConfig, ResidualTransformerConfig
-from marstts.mars5.diffusion import cosine_schedule
+from marstts.mars5.diffusion import NUM_TIMESTEPS, cosine_schedule
 from marstts.mars5.layers import DecoderLayer, EncoderLayer
 from marstts.mars5.nar import Conditioning, ResidualTransformer
 from marstts.mars5.objective import add_noise, bound_loss, clean_code_loss, drop_references, next_token_loss
-from marstts.mars5.steps import NUM_TIMESTEPS
 from marstts.mars5.text import JointVocabulary
 from marstts.training import distributed
 from marstts.training.attention_guidance import attention_guidance_loss, attention_scores

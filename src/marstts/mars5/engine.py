@@ -1,10 +1,12 @@
 """The AR as a `generation.engine.Engine`: one speech token per step, side by side with other requests.
 
-Upstream: `prompt.SpeechPrompt`, a model in a runtime (`engines.torch`, `engines.onnx`).  Downstream: `generation.loop`,
-its scheduler, and `speech.Mars5Speech`.
+Upstream: `prompt.SpeechPrompt`, `checkpoint.Models`.  Downstream: `generation.loop`, its scheduler, and
+`speech.Mars5Speech`.
 A patch is one speech token.  Its number counts the speech ids but the end of speech, which is the layout's last one.
 As a `PatchSampler` the engine samples as MARS5 does, penalties included; top-p, minimum length and random numbers are
 the request's.
+On a GPU the AR computes as the release does: weights and residual sums in float32, products and KV cache in float16
+(autocast).
 Classifier-free guidance by the text (arXiv:2207.12598) is ours: a second decoder state has the prompts without text.
 Shapes: B rows · C speech ids but the end · V joint vocabulary.
 """
@@ -13,14 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import nn
 
-from marstts.generation.engine import SamplingInputs, TokenLayout
+from marstts.generation.engine import SamplingInputs, TokenLayout, refuse_nan
+from marstts.mars5.ar import DecoderState, join_states
+from marstts.mars5.checkpoint import Models
 from marstts.mars5.prompt import SpeechPrompt, prompt_string
-from marstts.mars5.runtime import RunnableModels
 from marstts.mars5.sampling import TokenSampling, sample_tokens
 from marstts.mars5.text import JointVocabulary
 
@@ -29,15 +33,14 @@ from marstts.mars5.text import JointVocabulary
 class EngineState:
     """State of the decoder for B rows: a value."""
 
-    decoder: Any
-    """The state of the model that the engine runs."""
+    decoder: DecoderState
 
     prompts: tuple[SpeechPrompt, ...]
 
     generated: tuple[tuple[int, ...], ...]
     """Each row's joint ids so far."""
 
-    unguided: Any = None
+    unguided: DecoderState | None = None
     """The same for the prompts without their text; None = no guidance."""
 
 
@@ -66,7 +69,7 @@ class TokenEngine:
 
     def __init__(
         self,
-        models: RunnableModels,
+        models: Models,
         name: str,
         sampling: TokenSampling | None = None,
         text_guidance: float = 1.0,
@@ -78,6 +81,7 @@ class TokenEngine:
         given the text + (1 - w) · logits without; 1 = none. `legal_text_ids`: see `profiles.Profile`.
         """
         self.models, self.name, self.ar = models, name, models.ar
+        self.device = device_of(models.ar)
         self.vocabulary: JointVocabulary = models.vocabulary
         self.sampling = sampling or TokenSampling()
         self.numbers = TokenNumbers(self.vocabulary, legal_text_ids)
@@ -92,20 +96,37 @@ class TokenEngine:
     def start(self, prompts: Sequence[SpeechPrompt]) -> EngineState:
         """Prefill text and prefix of B rows."""
         speakers = np.stack([prompt.given.speaker.ar_vector for prompt in prompts])
-        decoder = self.ar.begin(*padded([prompt.given.tokens for prompt in prompts]), speakers)
+        decoder = self.begin([prompt.given.tokens for prompt in prompts], speakers)
         unguided = None
         if self.text_guidance != 1:
             rows = [np.concatenate((self.no_text, prompt.given.speech_ids)) for prompt in prompts]
-            unguided = self.ar.begin(*padded(rows), speakers)
+            unguided = self.begin(rows, speakers)
         return EngineState(decoder, tuple(prompts), ((),) * len(prompts), unguided)
+
+    @torch.inference_mode()
+    def begin(self, rows: Sequence[NDArray[np.int64]], speakers: NDArray[np.float32]) -> DecoderState:
+        """The state after joint ids (N,) of each row, and speakers (B, D)."""
+        parts = (torch.from_numpy(part).to(self.device) for part in (*padded(rows), speakers))
+        with self.autocast():
+            return self.ar.begin(*parts)
+
+    @torch.inference_mode()
+    def advance(self, state: DecoderState, ids: NDArray[np.int64]) -> DecoderState:
+        """The state after one more joint id of each row (B,)."""
+        with self.autocast():
+            return self.ar.advance(state, torch.from_numpy(ids).to(self.device))
+
+    def autocast(self) -> torch.autocast:
+        """Half precision on a GPU."""
+        return torch.autocast(self.device.type, torch.float16, enabled=self.device.type == "cuda")
 
     def guided_logits(self, state: EngineState) -> NDArray[np.float32]:
         """(B, V) of the next joint id, a copy."""
-        logits = self.ar.logits(state.decoder)
+        logits = numbers_of(state.decoder)
         if state.unguided is None:
             return logits
         weight = np.float32(self.text_guidance)
-        return weight * logits + (1 - weight) * self.ar.logits(state.unguided)
+        return weight * logits + (1 - weight) * numbers_of(state.unguided)
 
     def next_logits(self, state: EngineState, tokens: NDArray[np.int64]) -> tuple[NDArray[np.float32], EngineState]:
         """Logits (B, C + 1) of the next token, the end last; tokens (B, 0)."""
@@ -133,27 +154,40 @@ class TokenEngine:
         """Process the tokens (B, 1) that were drawn."""
         ids = self.numbers.joint_ids[patches[:, 0]]
         generated = tuple((*row, new) for row, new in zip(state.generated, ids.tolist(), strict=True))
-        unguided = None if state.unguided is None else self.ar.advance(state.unguided, ids)
-        return EngineState(self.ar.advance(state.decoder, ids), state.prompts, generated, unguided)
+        unguided = None if state.unguided is None else self.advance(state.unguided, ids)
+        return EngineState(self.advance(state.decoder, ids), state.prompts, generated, unguided)
 
+    @torch.inference_mode()
     def select(self, state: EngineState, rows: Sequence[int]) -> EngineState:
         """Return only these rows, in this order."""
+        index = torch.tensor(list(rows), device=self.device)
         return EngineState(
-            decoder=self.ar.select(state.decoder, rows),
+            decoder=state.decoder.select(index),
             prompts=tuple(state.prompts[row] for row in rows),
             generated=tuple(state.generated[row] for row in rows),
-            unguided=None if state.unguided is None else self.ar.select(state.unguided, rows),
+            unguided=None if state.unguided is None else state.unguided.select(index),
         )
 
+    @torch.inference_mode()
     def join(self, states: Sequence[EngineState]) -> EngineState:
         """The rows of all states."""
-        is_guided = states[0].unguided is not None
+        unguided = [state.unguided for state in states if state.unguided is not None]
         return EngineState(
-            decoder=self.ar.join([state.decoder for state in states]),
+            decoder=join_states([state.decoder for state in states]),
             prompts=tuple(prompt for state in states for prompt in state.prompts),
             generated=tuple(row for state in states for row in state.generated),
-            unguided=self.ar.join([state.unguided for state in states]) if is_guided else None,
+            unguided=join_states(unguided) if unguided else None,
         )
+
+
+def numbers_of(state: DecoderState) -> NDArray[np.float32]:
+    """(B, V) logits of the next joint id, a copy; CheckpointError where one is no number."""
+    return refuse_nan(state.logits.float().cpu().numpy().copy())
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """The device of a model's weights."""
+    return next(model.parameters()).device
 
 
 def padded(rows: Sequence[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
