@@ -60,30 +60,6 @@ def test_cached_logits_match_the_full_pass_beyond_the_window_too(window: int) ->
 
 
 @torch.inference_mode()
-def test_attention_weights_are_those_of_the_pass_and_its_logits_stay() -> None:
-    model = ar(window=3, layers=2)
-    ids, voice = tokens(2, 6), speaker(model, 2)
-    logits, attention = model.forward_with_attention(ids, voice, layers=(1,), heads=1)
-    close(logits, model(ids, voice))
-    positions = torch.arange(7).expand(2, -1)
-    mask = (positions[:, :, None] - positions[:, None, :]).clamp(-1, 4).apply_(lambda gap: 0 <= gap <= 3).bool()
-    inputs, _ = model.layers[0](model.embed(ids, voice), positions, mask, None)
-    block = model.layers[1]
-    normed, size = block.attention_norm(inputs), model.config.head_size
-    queries, keys = (
-        rotate(part(normed)[:, None, :, :size], positions) for part in (block.attention.query, block.attention.key)
-    )
-    assert len(attention) == 1 and attention[0].shape == (2, 1, 7, 7)
-    for row in range(2):
-        for place in range(7):
-            scores = [float(queries[row, 0, place] @ keys[row, 0, other]) / size**0.5 for other in range(7)]
-            exponents = [
-                torch.tensor(score).exp().item() * (0 <= place - other <= 3) for other, score in enumerate(scores)
-            ]
-            close(attention[0][row, 0, place], torch.tensor([one / sum(exponents) for one in exponents]))
-
-
-@torch.inference_mode()
 def test_a_slow_pass_with_explicit_rotations_gives_the_same_logits() -> None:
     model = ar(window=3)
     ids = tokens(1, 8)

@@ -16,7 +16,6 @@ from marstts.mars5.objective import (
     ObjectiveConfig,
     add_noise,
     bound_loss,
-    clean_code_loss,
     drop_references,
     next_token_loss,
     reference_length,
@@ -115,24 +114,8 @@ def test_the_bound_is_the_mean_over_frames_that_count_of_all_levels_but_the_firs
     assert float(loss.total) == pytest.approx(np.mean(expected), rel=1e-4)
 
 
-def test_the_clean_code_loss_weighs_a_prediction_by_the_likelihood_of_the_noisy_code() -> None:
-    generator, schedule = torch.Generator().manual_seed(2), cosine_schedule(6)
-    clean, noisy = (torch.randint(0, K, (2, 4, LEVELS), generator=generator) for _ in range(2))
-    logits, steps = torch.randn(2, 4, LEVELS, K, generator=generator), torch.tensor([0, 4])
-    costs = []
-    for row, length in enumerate((4, 2)):
-        keep = float(schedule.log_cumprod_alpha[steps[row]].exp())
-        for frame in range(length):
-            for level in range(1, LEVELS):
-                predicted, seen = logits[row, frame, level].softmax(dim=0), int(noisy[row, frame, level])
-                joint = [float(predicted[k]) * (keep * (k == seen) + (1 - keep) / K) for k in range(K)]
-                costs.append(-math.log(joint[clean[row, frame, level]] / sum(joint)))
-    loss = clean_code_loss(logits, NoisyBatch(clean, noisy, steps), torch.tensor([4, 2]), schedule)
-    assert float(loss) == pytest.approx(np.mean(costs), rel=1e-4)
-
-
-def test_the_bound_and_the_clean_code_loss_have_the_same_optimum() -> None:
-    """Two codes of unequal probability, independent of all else: the best prediction is that probability for both."""
+def test_the_optimum_of_the_bound_is_the_true_probability() -> None:
+    """Two codes of unequal probability, independent of all else."""
     schedule, share = cosine_schedule(5), torch.tensor([0.8, 0.2])
     generator = torch.Generator().manual_seed(0)
     clean = (torch.rand(20_000, 1, 2, generator=generator) > share[0]).long()
@@ -142,9 +125,8 @@ def test_the_bound_and_the_clean_code_loss_have_the_same_optimum() -> None:
     for ratio in ratios:
         logits = torch.stack((ratio, 1 - ratio)).log().expand(20_000, 1, 2, 2)
         lengths = torch.ones(20_000, dtype=torch.long)
-        bound, clean_codes = (loss(logits, batch, lengths, schedule) for loss in (bound_loss, clean_code_loss))
-        found.append((float(bound.total), float(clean_codes)))
-    assert np.argmin([bound for bound, _ in found]) == np.argmin([codes for _, codes in found]) == 2
+        found.append(float(bound_loss(logits, batch, lengths, schedule).total))
+    assert np.argmin(found) == 2
 
 
 def test_references_are_dropped_in_a_tenth_of_the_rows() -> None:

@@ -119,28 +119,6 @@ def whole_logits(speech: Mars5Speech, ids: list[int], prompt: SpeechPrompt) -> n
     return speech.engine.ar(torch.tensor([ids]), speaker[None])[0, -1].numpy()
 
 
-def test_text_guidance_extrapolates_from_the_prompt_without_text_to_the_prompt_with_it(speech: Mars5Speech) -> None:
-    parts, weight = speech.engine.models, 2.5
-    guided = TokenEngine(parts, "small", SAMPLING, weight)
-    prompts = [speech.prompt("The cat.", voice(speech, PREFIX)), speech.prompt("She sells.", voice(speech))]
-    drawn = [speech.engine.numbers.of(speech.pipeline.models.vocabulary.encode_speech(codes(6)[:, 0]))[:3]] * 2
-
-    state = guided.join([guided.start([prompt]) for prompt in prompts])
-    for step in range(3):
-        state = guided.append(state, np.stack(drawn)[:, step : step + 1])
-    logits, _ = guided.next_logits(guided.select(state, [1, 0]), np.zeros((2, 0), np.int64))
-
-    def whole(prompt: SpeechPrompt, text_ids: list[int], new: np.ndarray) -> np.ndarray:
-        ids = [*text_ids, *prompt.given.speech_ids.tolist(), *guided.numbers.joint_ids[new].tolist()]
-        return whole_logits(speech, ids, prompt)
-
-    empty = parts.vocabulary.text.encode("<|startoftext|><|endoftext|>")
-    for row, (prompt, new) in enumerate(zip(prompts[::-1], drawn, strict=True)):
-        given, without = whole(prompt, prompt.given.text_ids.tolist(), new), whole(prompt, empty, new)
-        expected = (weight * given + (1 - weight) * without)[guided.numbers.joint_ids]
-        np.testing.assert_allclose(logits[row], expected, atol=1e-4)
-
-
 def test_limits_hold(speech: Mars5Speech) -> None:
     prompt = speech.prompt("The cat.", voice(speech))
     for seed in range(5):

@@ -15,10 +15,8 @@ from marstts.mars5.diffusion import (
     cosine_schedule,
     gumbel_draw,
     log_onehot,
-    mix_with_uniform,
     p_posterior,
     q,
-    q_one_step,
     subsample,
 )
 from marstts.mars5.repaint import (
@@ -27,13 +25,10 @@ from marstts.mars5.repaint import (
     DiffusionConfig,
     Draws,
     Given,
-    JumpNoise,
     ReverseRules,
     StepDown,
-    progressive_rates,
     repaint,
     walk,
-    walk_pairs,
 )
 
 JOINT = torch.tensor([[0.30, 0.02, 0.02], [0.02, 0.25, 0.02], [0.05, 0.02, 0.30]])
@@ -116,14 +111,6 @@ def test_jumps_lead_to_the_conditional_distribution(known: int) -> None:
     assert jumping < 0.11
 
 
-@pytest.mark.slow
-def test_longer_and_progressive_jumps_help_too() -> None:
-    schedule = cosine_schedule(10)
-    for noise in JumpNoise:
-        config = settings(jump_len=2, jump_n_sample=10, jump_noise=noise)
-        assert distance(draw(config, schedule, 1), conditional(1)) < 0.17  # 0.27 without
-
-
 def test_a_greedy_last_step_takes_the_most_probable_codes() -> None:
     """A single step is greedy: almost all samples become the same codes."""
     schedule = subsample(cosine_schedule(10), 1)
@@ -140,11 +127,6 @@ def test_the_walk_goes_back_up_at_every_multiple() -> None:
         visits = walk(steps, length, times)
         assert {abs(a - b) for a, b in pairwise(visits)} == {1}
         assert len(visits) == steps + 1 + 2 * length * (times - 1) * len(range(0, steps - length, length))
-
-
-def test_the_counter_of_progressive_jumps_starts_again() -> None:
-    config = DiffusionConfig(jump_len=2, jump_n_sample=1)
-    assert [counter for _, _, counter in walk_pairs([4, 3, 2, 3, 2, 1, 0], config)] == [0.5, 1, 1, 1.5, 0.5, 1]
 
 
 class Recorder:
@@ -180,7 +162,7 @@ def run(given: Given, rules: ReverseRules = PAPER, **changes: object) -> tuple[T
 
 
 @pytest.mark.parametrize("override", [0, 3, 200])
-@pytest.mark.parametrize("jumps", [{}, {"jump_len": 2, "jump_n_sample": 2}, {"jump_noise": JumpNoise.PROGRESSIVE}])
+@pytest.mark.parametrize("jumps", [{}, {"jump_len": 2, "jump_n_sample": 2}])
 def test_level_0_is_fixed_as_the_papers_say(jumps: dict[str, object], override: int) -> None:
     given = two_rows()
     drawn, recorder = run(given, q0_override_steps=override, **jumps)
@@ -229,16 +211,6 @@ def test_the_rules_of_the_release_change_the_result() -> None:
     given = two_rows()
     drawn = [run(given, rules=rules, jump_len=2, jump_n_sample=3)[0] for rules in (PAPER, PUBLISHED)]
     assert not torch.equal(*drawn)
-
-
-def test_progressive_jumps_spare_early_frames_and_in_the_limit_are_ordinary_ones() -> None:
-    log_x, schedule = log_onehot(torch.zeros(1, 60, 2, dtype=torch.long), 3), cosine_schedule(4)
-    rates = schedule.log_alpha[2], schedule.log_1_min_alpha[2]
-    noisier = mix_with_uniform(log_x, *progressive_rates(rates, 60, 3.0, 5))
-    kept = noisier.softmax(dim=-1)[0, :, :, 0]
-    assert torch.equal(kept[:, 0], kept[:, 1]) and (kept[:, 0].diff() < 0).all()
-    later = mix_with_uniform(log_x, *progressive_rates(rates, 60, -50.0, 5))
-    torch.testing.assert_close(later, q_one_step(log_x, torch.tensor([2]), schedule), atol=1e-5, rtol=1e-4)
 
 
 def test_fewer_steps_keep_the_marginals() -> None:

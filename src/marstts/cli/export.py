@@ -61,7 +61,7 @@ def export(
     spelling: Annotated[str | None, typer.Option(help="`simple`: capitals in small letters, names of letters.")] = None,
     timesteps: Annotated[int | None, typer.Option(min=1, help="Diffusion timesteps of a MARS5 (default: 200).")] = None,
     settings: Annotated[
-        Path | None, typer.Option(help="Settings of a MARS5 in TOML: text_guidance, tables sampling and diffusion.")
+        Path | None, typer.Option(help="Settings of a MARS5 in TOML: tables sampling and diffusion.")
     ] = None,
     weights: Annotated[
         WeightFormat, typer.Option(help="int8, for a MARS6, is faster and smaller, but cannot be trained further.")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -130,12 +130,6 @@ class WindowAttention(nn.Module):
         mixed = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask.unsqueeze(1))
         return self.output(mixed.transpose(1, 2).flatten(start_dim=2)), KeyValues(keys, values)
 
-    def weights(self, x: Tensor, positions: Tensor, mask: Tensor, heads: int) -> Tensor:
-        """The attention of the first heads, without a cache: x (B, T, D), mask (B, T, T) -> (B, heads, T, T)."""
-        queries, keys = (rotate(self._split(part(x))[:, :heads], positions) for part in (self.query, self.key))
-        scores = queries.float() @ keys.float().transpose(2, 3) * queries.shape[-1] ** -0.5
-        return scores.masked_fill(~mask.unsqueeze(1), -torch.inf).softmax(dim=-1)
-
     def _split(self, x: Tensor) -> Tensor:
         """(B, T, H d) -> (B, H, T, d)."""
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
@@ -156,10 +150,6 @@ class DecoderBlock(nn.Module):
         change, seen = self.attention(self.attention_norm(x), positions, mask, past)
         x = x + change
         return x + self.feed_forward(self.feed_forward_norm(x)), seen
-
-    def attention_weights(self, x: Tensor, positions: Tensor, mask: Tensor, heads: int) -> Tensor:
-        """See `WindowAttention.weights`."""
-        return self.attention.weights(self.attention_norm(x), positions, mask, heads)
 
 
 class CodecLM(nn.Module):
@@ -200,24 +190,6 @@ class CodecLM(nn.Module):
         positions = torch.arange(x.shape[1], device=x.device).expand(len(x), -1)
         x, _ = self.decode(x, positions, positions, None)
         return self.output(x if speaker is None else x[:, 1:])
-
-    def forward_with_attention(
-        self, tokens: Tensor, speaker: Tensor | None, layers: Sequence[int], heads: int
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """`forward`, and for each of the layers the attention (B, heads, N, N) of its first heads.
-
-        N is T, or 1 + T with a speaker.
-        """
-        x = self.embed(tokens, speaker)
-        positions = torch.arange(x.shape[1], device=x.device).expand(len(x), -1)
-        mask = window_mask(positions, positions, self.config.window)
-        attention = []
-        for index, layer in enumerate(cast("list[DecoderBlock]", self.layers)):
-            if index in layers:
-                attention.append(layer.attention_weights(x, positions, mask, heads))
-            x, _ = layer(x, positions, mask, None)
-        logits = self.output(self.norm(x))
-        return logits if speaker is None else logits[:, 1:], tuple(attention)
 
     def begin(self, tokens: Tensor, lengths: Tensor, speaker: Tensor | None) -> DecoderState:
         """Process prompts: tokens (B, T) padded at the end with any id, lengths (B,) at least 1, speaker (B, D)."""

@@ -17,7 +17,7 @@ from marstts.bundle import check_facts
 from marstts.codec.base import Codec, CodecSpec
 from marstts.errors import CheckpointError, ConfigError
 from marstts.generation.engine import EngineKind
-from marstts.generation.request import MAX_GUIDANCE, SamplingConfig, check_guidance
+from marstts.generation.request import SamplingConfig, check_guidance
 from marstts.io.config import Config, parse_config, read_config
 from marstts.io.precision import WeightFormat
 from marstts.mars5.checkpoint import Models, load_models, write_models
@@ -44,9 +44,6 @@ class Mars5Settings(Config):
 
     diffusion: DiffusionConfig = DiffusionConfig()
     """Sampling of the codes of all levels."""
-
-    text_guidance: float = Field(1.0, ge=1.0, le=MAX_GUIDANCE)
-    """Classifier-free guidance of the AR by the text, which needs a model trained with `text_dropout`; 1 = none."""
 
     profile: Literal["corrected", "released"] = "corrected"
     """The profile, see `profiles`."""
@@ -102,9 +99,7 @@ def speech_model(
     profile = PROFILES[settings.profile]
     return Mars5Speech(
         pipeline=Pipeline(engine.models, diffusion, profile),
-        engine=TokenEngine(
-            engine.models, engine.name, settings.sampling, settings.text_guidance, profile.legal_text_ids
-        ),
+        engine=TokenEngine(engine.models, engine.name, settings.sampling, profile.legal_text_ids),
         sampling=sampling,
         patch_rate=settings.tokens_per_second,
     )

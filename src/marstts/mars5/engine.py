@@ -7,7 +7,6 @@ As a `PatchSampler` the engine samples as MARS5 does, penalties included; top-p,
 the request's.
 On a GPU the AR computes as the release does: weights and residual sums in float32, products and KV cache in float16
 (autocast).
-Classifier-free guidance by the text (arXiv:2207.12598) is ours: a second decoder state has the prompts without text.
 Shapes: B rows · C speech ids but the end · V joint vocabulary.
 """
 
@@ -24,7 +23,7 @@ from torch import nn
 from marstts.generation.engine import SamplingInputs, TokenLayout, refuse_nan
 from marstts.mars5.ar import DecoderState, join_states
 from marstts.mars5.checkpoint import Models
-from marstts.mars5.prompt import SpeechPrompt, prompt_string
+from marstts.mars5.prompt import SpeechPrompt
 from marstts.mars5.sampling import TokenSampling, sample_tokens
 from marstts.mars5.text import JointVocabulary
 
@@ -39,9 +38,6 @@ class EngineState:
 
     generated: tuple[tuple[int, ...], ...]
     """Each row's joint ids so far."""
-
-    unguided: DecoderState | None = None
-    """The same for the prompts without their text; None = no guidance."""
 
 
 class TokenNumbers:
@@ -72,21 +68,18 @@ class TokenEngine:
         models: Models,
         name: str,
         sampling: TokenSampling | None = None,
-        text_guidance: float = 1.0,
         legal_text_ids: int = 0,
     ) -> None:
         """`name` identifies the weights.
 
-        `sampling`: temperature, filters and penalties; its top-p is the requests'. `text_guidance`: w of w · logits
-        given the text + (1 - w) · logits without; 1 = none. `legal_text_ids`: see `profiles.Profile`.
+        `sampling`: temperature, filters and penalties; its top-p is the requests'.  `legal_text_ids`: see
+        `profiles.Profile`.
         """
         self.models, self.name, self.ar = models, name, models.ar
         self.device = device_of(models.ar)
         self.vocabulary: JointVocabulary = models.vocabulary
         self.sampling = sampling or TokenSampling()
         self.numbers = TokenNumbers(self.vocabulary, legal_text_ids)
-        self.text_guidance = text_guidance
-        self.no_text = np.array(self.vocabulary.text.encode(prompt_string("")), dtype=np.int64)
 
     @property
     def layout(self) -> TokenLayout:
@@ -97,11 +90,7 @@ class TokenEngine:
         """Prefill text and prefix of B rows."""
         speakers = np.stack([prompt.given.speaker.ar_vector for prompt in prompts])
         decoder = self.begin([prompt.given.tokens for prompt in prompts], speakers)
-        unguided = None
-        if self.text_guidance != 1:
-            rows = [np.concatenate((self.no_text, prompt.given.speech_ids)) for prompt in prompts]
-            unguided = self.begin(rows, speakers)
-        return EngineState(decoder, tuple(prompts), ((),) * len(prompts), unguided)
+        return EngineState(decoder, tuple(prompts), ((),) * len(prompts))
 
     @torch.inference_mode()
     def begin(self, rows: Sequence[NDArray[np.int64]], speakers: NDArray[np.float32]) -> DecoderState:
@@ -120,22 +109,14 @@ class TokenEngine:
         """Half precision on a GPU."""
         return torch.autocast(self.device.type, torch.float16, enabled=self.device.type == "cuda")
 
-    def guided_logits(self, state: EngineState) -> NDArray[np.float32]:
-        """(B, V) of the next joint id, a copy."""
-        logits = numbers_of(state.decoder)
-        if state.unguided is None:
-            return logits
-        weight = np.float32(self.text_guidance)
-        return weight * logits + (1 - weight) * numbers_of(state.unguided)
-
     def next_logits(self, state: EngineState, tokens: NDArray[np.int64]) -> tuple[NDArray[np.float32], EngineState]:
         """Logits (B, C + 1) of the next token, the end last; tokens (B, 0)."""
         assert tokens.shape[1] == 0, "a patch is one token"
-        return self.guided_logits(state)[:, self.numbers.joint_ids], state
+        return numbers_of(state.decoder)[:, self.numbers.joint_ids], state
 
     def sample_patch(self, state: EngineState, inputs: SamplingInputs) -> tuple[NDArray[np.int64], EngineState]:
         """The next token of each row, (B, 1)."""
-        logits = self.guided_logits(state)
+        logits = numbers_of(state.decoder)
         logits[~inputs.may_end, self.vocabulary.end] = -np.inf
         factor = self.sampling.eos_estimated_gen_length_factor
         picks = sample_tokens(
@@ -154,29 +135,24 @@ class TokenEngine:
         """Process the tokens (B, 1) that were drawn."""
         ids = self.numbers.joint_ids[patches[:, 0]]
         generated = tuple((*row, new) for row, new in zip(state.generated, ids.tolist(), strict=True))
-        unguided = None if state.unguided is None else self.advance(state.unguided, ids)
-        return EngineState(self.advance(state.decoder, ids), state.prompts, generated, unguided)
+        return EngineState(self.advance(state.decoder, ids), state.prompts, generated)
 
     @torch.inference_mode()
     def select(self, state: EngineState, rows: Sequence[int]) -> EngineState:
         """Return only these rows, in this order."""
-        index = torch.tensor(list(rows), device=self.device)
         return EngineState(
-            decoder=state.decoder.select(index),
+            decoder=state.decoder.select(torch.tensor(list(rows), device=self.device)),
             prompts=tuple(state.prompts[row] for row in rows),
             generated=tuple(state.generated[row] for row in rows),
-            unguided=None if state.unguided is None else state.unguided.select(index),
         )
 
     @torch.inference_mode()
     def join(self, states: Sequence[EngineState]) -> EngineState:
         """The rows of all states."""
-        unguided = [state.unguided for state in states if state.unguided is not None]
         return EngineState(
             decoder=join_states([state.decoder for state in states]),
             prompts=tuple(prompt for state in states for prompt in state.prompts),
             generated=tuple(row for state in states for row in state.generated),
-            unguided=join_states(unguided) if unguided else None,
         )
 
 

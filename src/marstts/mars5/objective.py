@@ -32,11 +32,6 @@ class ObjectiveConfig(Config):
     text_weight: float = Field(0.1, ge=0)
     """Weight of a text token's cross-entropy; a speech token's is 1."""
 
-    clean_code_weight: float = Field(0.0, ge=0, allow_inf_nan=False)
-    """Weight of the cross-entropy of the clean codes added to the bound (D3PM, arXiv:2107.03006, Eq. 5); 0 = none.
-
-    The bound has small gradients at most steps, so a small model learns little from it alone."""
-
     drop_probability: float = Field(0.1, ge=0, le=1)
     """Probability that a row has no reference (CFG dropout), which guidance needs."""
 
@@ -160,17 +155,3 @@ def bound_loss(logits: Tensor, batch: NoisyBatch, lengths: Tensor, schedule: Sch
     counted = length_mask(lengths, losses.shape[1]).unsqueeze(-1)
     levels = (losses * counted).sum(dim=(0, 1)) / counted.sum().clamp_min(1)
     return BoundLoss(levels.mean(), levels)
-
-
-def clean_code_loss(logits: Tensor, batch: NoisyBatch, lengths: Tensor, schedule: Schedule) -> Tensor:
-    """Mean cross-entropy of the clean codes of levels 1 and up in nats, a scalar; shapes as in `bound_loss`.
-
-    The posterior multiplies the prediction by the likelihood of the noisy code (arXiv:2102.05379, Eq. 13), so the model
-    has to predict a code from the others, not from its own noisy value. So the likelihood is added here, too.
-    """
-    num_classes = logits.shape[-1]
-    likelihood = q(log_onehot(batch.noisy[..., 1:], num_classes), batch.steps, schedule)  # symmetric in x_0 and x_t
-    scores = logits[..., 1:, :].float().log_softmax(dim=-1) + likelihood
-    losses = F.cross_entropy(scores.movedim(-1, 1), batch.codes[..., 1:], reduction="none")
-    counted = length_mask(lengths, losses.shape[1]).unsqueeze(-1).expand_as(losses)
-    return masked_mean(losses, counted)

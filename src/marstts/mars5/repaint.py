@@ -2,7 +2,7 @@
 
 Upstream: `diffusion.ReverseStep`, the AR's level 0, a reference's codes.  Downstream: `pipeline`, `profiles`.
 Lugmayr et al. (arXiv:2201.09865), Algorithm 1, with multinomial diffusion (arXiv:2102.05379, the equations of
-`diffusion`) in place of Gaussian; the sequentially progressive jump is TransFusion's (arXiv:2210.07677, Sec. 4.2).
+`diffusion`) in place of Gaussian.
 Deviations of the published code from the paper are values of `ReverseRules`; by default we follow the paper.
 Rows are independent: each draws from its own generator as many numbers as its own frames need.
 Shapes: B batch · T frames · L levels · K classes · N steps.
@@ -10,33 +10,21 @@ Shapes: B batch · T frames · L levels · K classes · N steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from itertools import pairwise
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
-from torch.nn import functional as F
 
 from marstts.io.config import Config
-from marstts.mars5.diffusion import Schedule, gumbel_draw, log_onehot, mix_with_uniform, q, q_one_step
+from marstts.mars5.diffusion import Schedule, gumbel_draw, log_onehot, q, q_one_step
 
 StepDown = Callable[[Tensor, int, Tensor | None], Tensor]
 """Codes (B, T, L) at a step of the schedule, and uniforms (B, T, L, K) -> codes of the step before.
 
 Without uniforms the most probable ones."""
-
-
-class JumpNoise(str, Enum):
-    """Noise that is added to the codes when RePaint jumps up."""
-
-    UNIFORM = "uniform"
-    """All frames alike."""
-
-    PROGRESSIVE = "progressive"
-    """Early frames keep more, the later the jump."""
 
 
 class DiffusionConfig(Config):
@@ -59,8 +47,6 @@ class DiffusionConfig(Config):
 
     jump_n_sample: int = Field(1, gt=0, le=1000)
     """Number of passes over each jump's steps (RePaint's r); 1 = no jumps."""
-
-    jump_noise: JumpNoise = JumpNoise.UNIFORM
 
     last_greedy: bool = True
     """Whether the last step takes the most probable codes instead of drawing."""
@@ -115,15 +101,6 @@ def walk(num_steps: int, jump_len: int, jump_n_sample: int) -> list[int]:
             steps += range(step + 1, step + jump_len + 1)
             step += jump_len
     return [*steps, -1]
-
-
-def walk_pairs(steps: Sequence[int], config: DiffusionConfig) -> Iterator[tuple[int, int, float]]:
-    """Each step, the one after it, and how far the progressive jump has come (its counter c)."""
-    counter = 0.0
-    for step, following in pairwise(steps):
-        if following < step:
-            counter = (0.0 if counter > config.jump_n_sample else counter) + 1 / config.jump_len
-        yield step, following, counter
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +160,7 @@ def repaint(
     """
     log_known = log_onehot(given.codes, num_classes) if given.known.any() else None
     x = torch.where(given.known | given.held, given.codes, draws.classes(num_classes, starts))
-    for step, following, counter in walk_pairs(walk(len(schedule), config.jump_len, config.jump_n_sample), config):
+    for step, following in pairwise(walk(len(schedule), config.jump_len, config.jump_n_sample)):
         if following < step:
             greedy = config.last_greedy and following < 0
             drawn = step_down(x, step, None if greedy else draws.uniforms(num_classes))
@@ -194,7 +171,7 @@ def repaint(
                     known = gumbel_draw(q(log_known, every_row(x, step - rules.known_lag), schedule), uniforms)
             x = torch.where(given.known, known, drawn)
         else:
-            noisier = one_step_up(x, schedule, step + rules.jump_lead, config, counter, num_classes)
+            noisier = q_one_step(log_onehot(x, num_classes), every_row(x, step + rules.jump_lead), schedule)
             x = gumbel_draw(noisier, draws.uniforms(num_classes))
         if rules.hold(step, config.q0_override_steps, schedule):
             x = torch.where(given.held, given.codes, x)
@@ -204,26 +181,3 @@ def repaint(
 def every_row(x: Tensor, step: int) -> Tensor:
     """(B,) the same step for each row of x."""
     return torch.full((len(x),), step, device=x.device)
-
-
-def one_step_up(
-    x: Tensor, schedule: Schedule, step: int, config: DiffusionConfig, counter: float, num_classes: int
-) -> Tensor:
-    """Log probabilities (B, T, L, K) of x (B, T, L) with the noise of one step added."""
-    log_x = log_onehot(x, num_classes)
-    if config.jump_noise is JumpNoise.UNIFORM:
-        return q_one_step(log_x, every_row(x, step), schedule)
-    rates = schedule.log_alpha[step], schedule.log_1_min_alpha[step]
-    return mix_with_uniform(log_x, *progressive_rates(rates, x.shape[1], counter, config.jump_len))
-
-
-def progressive_rates(
-    rates: tuple[Tensor, Tensor], num_frames: int, counter: float, jump_length: int
-) -> tuple[Tensor, Tensor]:
-    """Rates of each frame, (T, 1, 1), in a step of these rates, which spares early frames.
-
-    Frame i of T keeps the more the smaller s_i = sigmoid((i - T c / j + 20) / 8) is, for a counter c, a jump length j.
-    """
-    frames = torch.arange(num_frames, dtype=torch.float64, device=rates[0].device)
-    extra = F.logsigmoid((frames - num_frames * counter / jump_length + 20) / 8).float()[:, None, None]
-    return (rates[0] - extra).clamp_max(0), rates[1] + extra

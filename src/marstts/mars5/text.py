@@ -9,7 +9,6 @@ Joint ids: text ids first, then speech ids.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -141,17 +140,6 @@ class SpeechBPE:
             else:
                 raise DataError(f"speech id {index} is out of range: the tokenizer has {self.vocab_size} ids")
         return items
-
-    def encode_text(self, text: str) -> list[int]:
-        """Ids of the published written form: codes between spaces, and special tokens as they are."""
-        ids: list[int] = []
-        for part in re.split("(" + "|".join(map(re.escape, self.special)) + ")", text):
-            ids += [self.special[part]] if part in self.special else self.encode([int(code) for code in part.split()])
-        return ids
-
-    def decode_text(self, ids: Iterable[int]) -> str:
-        """The published written form: each code as a space and at least four digits."""
-        return "".join(item if isinstance(item, str) else f" {item:04d}" for item in self.spell_out(ids))
 
     def save(self, path: Path) -> None:
         """Write merges and special tokens as JSON."""

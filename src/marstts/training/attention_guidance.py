@@ -1,7 +1,6 @@
 """Guided attention: the loss that makes a decoder's attention to the text monotonic, and how monotonic it is.
 
-Upstream: attention weights of the models.  Downstream: the trainings of MARS6 (cross-attention) and of MARS5's AR
-(attention of speech to the text before it).
+Upstream: cross-attention of MARS6.  Downstream: `mars6.task`.
 After Tachibana et al. (arXiv:1710.08969), as a likelihood: their penalty grows with the distance from the diagonal,
 here attention outside of a band around it is lost.
 Shapes: B batch · H heads · T patches or tokens of speech · S text tokens.

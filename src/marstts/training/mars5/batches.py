@@ -21,7 +21,6 @@ from marstts.errors import ConfigError
 from marstts.mars5.objective import ObjectiveConfig, reference_length, training_tokens
 from marstts.mars5.prompt import prompt_string
 from marstts.mars5.text import JointVocabulary, SpeechBPE
-from marstts.nn.attention import length_mask
 from marstts.text.tokenizers.bpe import BPE
 
 
@@ -92,28 +91,6 @@ class Collator:
     def text_ids(self, item: TrainingItem) -> NDArray[np.int64]:
         """(S,) ids of the string the models read."""
         return np.array(self.vocabulary.text.encode(prompt_string(" ".join(item.texts))), dtype=np.int64)
-
-
-def corrupt_speech(batch: Batch, ratio: float, ids: tuple[int, int], generator: torch.Generator) -> Tensor:
-    """(B, N) the batch's tokens, a ratio of the speech tokens replaced by random ids of the range."""
-    if not ratio:
-        return batch.tokens
-    chosen = torch.rand(batch.tokens.shape, generator=generator) < ratio
-    drawn = torch.randint(*ids, batch.tokens.shape, generator=generator)
-    is_text = length_mask(batch.text_lengths, batch.tokens.shape[1])
-    return torch.where(chosen.to(is_text.device) & ~is_text, drawn.to(is_text.device), batch.tokens)
-
-
-def text_attention(attention: Tensor, text_lengths: Tensor, speech_lengths: Tensor) -> Tensor:
-    """attention (B, H, 1 + N, 1 + N) of speaker, text and speech -> (B, H, T, S): of what predicts speech, to the text.
-
-    Row t of T predicts speech token t: the first row is that of the last text token.
-    """
-    rows = text_lengths.unsqueeze(1) + torch.arange(int(speech_lengths.max()), device=attention.device)
-    rows = rows.clamp_max(attention.shape[2] - 1)[:, None, :, None].expand(
-        -1, attention.shape[1], -1, attention.shape[3]
-    )
-    return attention.gather(2, rows)[..., 1 : 1 + int(text_lengths.max())]
 
 
 def frames_of(corpus: Corpus, parts: Sequence[int]) -> NDArray[np.int64]:

@@ -12,7 +12,6 @@ from marstts.io.config import Config
 from marstts.io.precision import Precision
 from marstts.mars5.config import CodecLMConfig, ResidualTransformerConfig
 from marstts.mars5.objective import ObjectiveConfig
-from marstts.training.attention_guidance import AttentionGuidanceConfig
 from marstts.training.loop import LoopConfig
 from marstts.training.optim import OptimizerConfig
 
@@ -43,14 +42,6 @@ class ArTrainConfig(TrainConfig):
     """A training of `CodecLM`."""
 
     model: CodecLMConfig
-
-    attention_guidance: AttentionGuidanceConfig = AttentionGuidanceConfig(weight=0.0, layers=())
-    """Guides the attention of speech tokens to the text. Off by default, as in the release; little data needs it."""
-
-    input_token_noise: float = Field(0.0, ge=0.0, lt=1.0)
-    """Ratio of the speech tokens in the input that are replaced by random ones; targets stay.
-
-    Against overfitting, and against errors that accumulate while it speaks."""
 
 
 class NarTrainConfig(TrainConfig):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -25,13 +25,12 @@ from marstts.mars5.config import CodecLMConfig, ResidualTransformerConfig
 from marstts.mars5.diffusion import NUM_TIMESTEPS, cosine_schedule
 from marstts.mars5.layers import DecoderLayer, EncoderLayer
 from marstts.mars5.nar import Conditioning, ResidualTransformer
-from marstts.mars5.objective import add_noise, bound_loss, clean_code_loss, drop_references, next_token_loss
+from marstts.mars5.objective import add_noise, bound_loss, drop_references, next_token_loss
 from marstts.mars5.text import JointVocabulary
 from marstts.training import distributed
-from marstts.training.attention_guidance import attention_guidance_loss, attention_scores
 from marstts.training.bounds import step_seed
 from marstts.training.distributed import pick_device
-from marstts.training.mars5.batches import Batch, Collator, check_codec, corrupt_speech, text_attention
+from marstts.training.mars5.batches import Batch, Collator, check_codec
 from marstts.training.mars5.config import ArTrainConfig, NarTrainConfig, TrainConfig
 from marstts.training.optim import learning_rate, make_ema, make_optimizer, minimize, update_ema
 
@@ -89,11 +88,8 @@ class Mars5Task(ABC):
         """All that the model computes for a batch, as one module: gradients of its parameters are averaged together."""
 
     @abstractmethod
-    def score(self, passes: nn.Module, batch: Batch, generator: torch.Generator, step: int | None) -> Scores:
-        """The loss of a batch and further values to log; `generator` belongs to this batch alone.
-
-        step None: for validation, which has neither token noise nor a loss that is dropped at some step.
-        """
+    def score(self, passes: nn.Module, batch: Batch, generator: torch.Generator) -> Scores:
+        """The loss of a batch and further values to log; `generator` belongs to this batch alone."""
 
     def train_step(self, step: int) -> dict[str, float | Tensor]:
         """One update, on one batch of each process."""
@@ -101,7 +97,7 @@ class Mars5Task(ABC):
         batch = self.collate(self.sampler.items(number), number).to(self.device)
         generator = torch.Generator().manual_seed(step_seed(self.config.loop.seed, number))
         with autocast(self.device.type, self.config.precision):
-            scores = self.score(self.passes, batch, generator, step)
+            scores = self.score(self.passes, batch, generator)
         rate = learning_rate(step, self.config.loop.steps, self.config.optimizer)
         norm = minimize(self.optimizer, scores["loss"], rate, self.config.optimizer.grad_clip_norm)
         update_ema(self.average, self.model, step, self.config.optimizer.ema_decay)
@@ -116,26 +112,23 @@ class Mars5Task(ABC):
         for number in range(count):
             batch = self.collate_validation(self.validation_sampler.items(number), number).to(self.device)
             with autocast(self.device.type, self.config.precision):
-                scores = self.score(passes, batch, torch.Generator().manual_seed(number), None)
+                scores = self.score(passes, batch, torch.Generator().manual_seed(number))
             for name, score in scores.items():
                 sums[name] = sums.get(name, 0.0) + float(score) / count
         return sums
 
 
 class ArPass(nn.Module):
-    """Reference and tokens to logits, and the attention of speech to the text."""
+    """Reference and tokens to logits."""
 
     def __init__(self, model: CodecLM) -> None:
         super().__init__()
         self.model = model
 
-    def forward(
-        self, batch: Batch, tokens: Tensor, layers: tuple[int, ...], heads: int
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """tokens (B, N) that are read -> logits (B, N, V), attention (B, heads, T, S) of each of the layers."""
-        speaker = self.model.encode_speaker(batch.references, batch.reference_lengths)
-        logits, attention = self.model.forward_with_attention(tokens, speaker, layers, heads)
-        return logits, tuple(text_attention(one, batch.text_lengths, batch.speech_lengths) for one in attention)
+    def forward(self, batch: Batch) -> Tensor:
+        """-> logits (B, N, V)."""
+        speaker: Tensor = self.model.encode_speaker(batch.references, batch.reference_lengths)
+        return cast(Tensor, self.model(batch.tokens, speaker))
 
 
 class NarPass(nn.Module):
@@ -157,25 +150,16 @@ class ArTask(Mars5Task):
     config: ArTrainConfig
 
     def __init__(self, config: ArTrainConfig, corpus: Corpus, vocabulary: JointVocabulary) -> None:
-        check_layers(config.attention_guidance.layers, config.model.layers)
         super().__init__(config, lambda: CodecLM(config.model), config.model, corpus, vocabulary)
 
     def whole_pass(self, model: CodecLM) -> nn.Module:
         return ArPass(model)
 
-    def score(self, passes: nn.Module, batch: Batch, generator: torch.Generator, step: int | None) -> Scores:
-        guidance, sizes = self.config.attention_guidance, self.config.model
-        is_guided = step is not None and step < guidance.end_step and guidance.weight > 0
-        layers = guidance.layers if is_guided or step is None else ()
-        ratio = self.config.input_token_noise if step is not None else 0.0
-        inputs = corrupt_speech(batch, ratio, (sizes.text_vocab_size, sizes.vocab_size), generator)
-        logits, attention = passes(batch, inputs, layers, guidance.heads)
-        loss = next_token_loss(logits, batch.tokens, batch.text_lengths, batch.token_lengths, self.config.objective)
-        scores = {"loss": loss.total, "text": loss.text, "speech": loss.speech, "accuracy": loss.accuracy}
-        if is_guided and layers:
-            guided = attention_guidance_loss(attention, batch.text_lengths, batch.speech_lengths, guidance)
-            scores |= {"loss": loss.total + guidance.weight * guided, "attention_guidance": guided}
-        return scores | attention_scores(attention, batch.speech_lengths, guidance.heads)
+    def score(self, passes: nn.Module, batch: Batch, generator: torch.Generator) -> Scores:
+        loss = next_token_loss(
+            passes(batch), batch.tokens, batch.text_lengths, batch.token_lengths, self.config.objective
+        )
+        return {"loss": loss.total, "text": loss.text, "speech": loss.speech, "accuracy": loss.accuracy}
 
 
 class NarTask(Mars5Task):
@@ -189,15 +173,13 @@ class NarTask(Mars5Task):
     def whole_pass(self, model: ResidualTransformer) -> nn.Module:
         return NarPass(model)
 
-    def score(self, passes: nn.Module, batch: Batch, generator: torch.Generator, step: int | None) -> Scores:
+    def score(self, passes: nn.Module, batch: Batch, generator: torch.Generator) -> Scores:
         noisy = add_noise(batch.codes, self.schedule, self.num_classes, generator)
         shown = drop_references(batch.reference_lengths, self.config.objective.drop_probability, generator)
         logits = passes(batch, shown, noisy.noisy, self.schedule.timesteps[noisy.steps])
         loss = bound_loss(logits, noisy, batch.lengths, self.schedule)
         by_level = {f"loss{level}": value for level, value in enumerate(loss.levels, start=1)}
-        clean = clean_code_loss(logits, noisy, batch.lengths, self.schedule)
-        total = loss.total + self.config.objective.clean_code_weight * clean
-        return {"loss": total, "bound": loss.total, "clean_codes": clean, **by_level}
+        return {"loss": loss.total, **by_level}
 
 
 def recompute_layers(model: nn.Module) -> None:
@@ -205,12 +187,6 @@ def recompute_layers(model: nn.Module) -> None:
     for layer in model.modules():
         if isinstance(layer, (DecoderBlock, EncoderLayer, DecoderLayer)):
             layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)  # type: ignore[method-assign]
-
-
-def check_layers(layers: tuple[int, ...], num_layers: int) -> None:
-    """Raise ConfigError unless a decoder of `num_layers` has all layers that are to be guided."""
-    if any(not 0 <= layer < num_layers for layer in layers):
-        raise ConfigError(f"attention_guidance.layers are {layers}, but the model has layers 0 to {num_layers - 1}")
 
 
 def check_sizes(sizes: CodecLMConfig | ResidualTransformerConfig, corpus: Corpus, vocabulary: JointVocabulary) -> None:
