@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from marstts.mars5.ar import CodecLM
 from marstts.mars5.config import CodecLMConfig, ResidualTransformerConfig
 from marstts.mars5.nar import ResidualTransformer
-from marstts.mars5.released import Names, ar_names, is_row, nar_names
+from marstts.mars5.released import ROWS, Names, ar_names, nar_names
 
 TEXT_TOKENIZER = "minbpe v1\nunused\n2\n<|startoftext|> 258\n<|endoftext|> 259\n104 101\n32 116\n"
 """260 ids."""
@@ -34,7 +34,7 @@ def published_tensors(model: nn.Module, names: Names) -> dict[str, Tensor]:
     """The half-precision tensors of a model by their published names."""
     state = model.half().state_dict()
     tensors = {name: torch.cat([state[target] for target in ours]) for name, ours in names}
-    return {name: tensor[None] if is_row(name) else tensor for name, tensor in tensors.items()}
+    return {name: tensor[None] if name in ROWS else tensor for name, tensor in tensors.items()}
 
 
 def ar_content(config: CodecLMConfig = AR) -> dict[str, Any]:

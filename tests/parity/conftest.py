@@ -37,7 +37,7 @@ def read_record(folder: Path) -> dict[str, Any]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """`name` is every recorded model, `run_name` each of its runs, `trace_name` each recorded run of the script."""
+    """`name` is every recorded model, `run_name` each of its runs."""
     names, record = metafunc.fixturenames, read_record(folder_of(metafunc.config))
     recorded = [name for name, entry in record.items() if isinstance(entry, dict) and "generation" in entry]
     if "run_name" in names:
@@ -45,8 +45,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize(("name", "run_name"), pairs)
     elif "name" in names:
         metafunc.parametrize("name", recorded)
-    elif "trace_name" in names:
-        metafunc.parametrize("trace_name", [trace["name"] for trace in record.get("traces", [])])
 
 
 @pytest.fixture(scope="session")

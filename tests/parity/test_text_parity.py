@@ -1,4 +1,4 @@
-"""The published text rules, tokenizer, sampling decisions and layout of tokens, from ours."""
+"""The published tokenizer, sampling decisions and layout of tokens, from ours."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from torch import Tensor
-from turbo_text import map_punctuation, split_chunks
 
 from marstts.generation.sampling import NO_ID, keep_nucleus, keep_top_k, repetition_ratio
 from marstts.mars6.config import Mars6Config, eos_patch, patchify, unpatchify
@@ -53,13 +52,6 @@ def test_decoding(record: dict[str, Any], tokenizer: BPE) -> None:
     for index in record["tokenizer"]["decode_error"]:
         with pytest.raises(AssertionError):
             tokenizer.decode([index])
-
-
-def test_chunks_and_punctuation(record: dict[str, Any]) -> None:
-    for case in record["splitter"]:
-        assert split_chunks(case["text"]) == case["split"], case["text"]
-        assert map_punctuation(case["text"]) == case["mapped"]
-        assert split_chunks(case["mapped"]) == case["split_after_mapping"], case["text"]
 
 
 def test_filters(record: dict[str, Any], tensors: dict[str, Tensor]) -> None:

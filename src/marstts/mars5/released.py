@@ -24,10 +24,10 @@ from marstts.weights.pretrained import read_metadata
 from marstts.weights.published_checkpoint import (
     check_file,
     check_numbers,
-    check_shapes,
     count_layers,
     count_numbers,
     inferring_sizes,
+    load_renamed,
     read_content,
 )
 
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 TEXT_TOKENIZER, SPEECH_TOKENIZER = "texttok.model", "speechtok.model"
 
 MAX_TOKENIZER_BYTES = 16 * 2**20
+
+ROWS = frozenset({"spk_identity_emb.weight"})
+"""Vectors that are published as matrices of one row."""
 
 Names = Iterator[tuple[str, tuple[str, ...]]]
 """Published name, and the tensors of ours that its rows make up."""
@@ -159,27 +162,10 @@ def count_codes(tensors: Mapping[str, Tensor]) -> int:
 
 def load_model(container: Container, kind: Callable[[Any], Model], config: Any, names: Names) -> Model:
     """A model of this kind with the container's tensors, which must be the right ones."""
-    pairs = list(names)
-    with torch.device("meta"):  # sizes only: nothing is allocated for tensors that may not fit
+    with torch.device("meta"):
         model = kind(config)
-    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    expected = {}
-    for name, ours in pairs:
-        rows, *rest = shapes[ours[0]]
-        expected[name] = (1, rows) if is_row(name) else (sum(shapes[target][0] for target in ours), *rest)
-    check_shapes(container.source, "MARS5", container.tensors, expected)
-    renamed: dict[str, Tensor] = {}
-    for name, ours in pairs:
-        tensor = container.tensors[name][0] if is_row(name) else container.tensors[name]
-        parts = tensor.split([shapes[target][0] for target in ours])
-        renamed |= {target: part if len(ours) == 1 else part.clone() for target, part in zip(ours, parts, strict=True)}
-    model.load_state_dict(renamed, assign=True)
-    return model.eval().requires_grad_(True)
-
-
-def is_row(name: str) -> bool:
-    """Whether a published matrix of one row is a vector of ours."""
-    return name == "spk_identity_emb.weight"
+    load_renamed(container.source, "MARS5", model, container.tensors, names, ROWS)
+    return model
 
 
 def ar_names(config: CodecLMConfig) -> Names:

@@ -36,9 +36,9 @@ from marstts.weights.pretrained import EXTRA, cache_folder, download_release
 from marstts.weights.published_checkpoint import (
     check_file,
     check_numbers,
-    check_shapes,
     count_layers,
     inferring_sizes,
+    load_renamed,
     read_content,
 )
 
@@ -118,10 +118,8 @@ def load_released(path: Path, expected_sha256: str | None = None) -> ReleasedMod
     config = infer_config(tensors, path)
     with torch.device("meta"):  # sizes only: the tensors of the file replace the parameters
         model = Mars6(config)
-    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    check_shapes(str(path), "MARS6", tensors, published_shapes(config, shapes))
-    model.load_state_dict(rename(tensors, config), assign=True)
-    return ReleasedModel(model.eval(), sha256)
+    load_renamed(str(path), "MARS6", model, tensors, names(config), ROWS)
+    return ReleasedModel(model, sha256)
 
 
 def read_released(path: Path) -> dict[str, Tensor]:
@@ -161,31 +159,6 @@ def infer_config(tensors: Mapping[str, Tensor], path: Path) -> Mars6Config:
             conditioning=Conditioning.FUSED,
             languages=tensors["lang_embed.weight"].shape[0],
         )
-
-
-def published_shapes(config: Mars6Config, ours: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-    """Shape of each published tensor, from the shapes of this implementation."""
-    shapes = {}
-    for name, targets in names(config):
-        shape = ours[targets[0]]
-        rows = sum(ours[target][0] for target in targets)
-        shapes[name] = (1, *shape) if name in ROWS else (rows, *shape[1:])
-    return shapes
-
-
-def rename(tensors: Mapping[str, Tensor], config: Mars6Config) -> dict[str, Tensor]:
-    """Published tensors as our state dict."""
-    renamed = {}
-    for name, targets in names(config):
-        tensor = tensors[name]
-        if name in ROWS:
-            renamed[targets[0]] = tensor[0]
-        elif len(targets) == 1:
-            renamed[targets[0]] = tensor
-        else:  # query, then key and value
-            query, key_value = targets
-            renamed[query], renamed[key_value] = tensor[: config.width].clone(), tensor[config.width :].clone()
-    return renamed
 
 
 def names(config: Mars6Config) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import pickle
 import re
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from marstts.errors import CheckpointError, MarsError, require
 from marstts.weights.pretrained import EXTRA, fingerprint, read_tensors
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
 SUFFIXES = (".pt", ".safetensors")
 
@@ -119,6 +119,37 @@ def count_numbers(tensors: Mapping[str, Any], pattern: str) -> int:
     """Number of different numbers in names that begin with `pattern`."""
     found = (re.match(pattern, name) for name in tensors)
     return len({match[1] for match in found if match})
+
+
+def load_renamed(
+    source: str,
+    kind: str,
+    model: nn.Module,
+    tensors: Mapping[str, Tensor],
+    names: Iterable[tuple[str, tuple[str, ...]]],
+    row_names: Collection[str],
+) -> None:
+    """Give `model` the published tensors, and set it to evaluation mode.
+
+    `names` has each of them, with the tensors of ours that its rows make up; those in `row_names` are matrices of one
+    row, and vectors of ours. The model is made on the device `meta`: nothing is allocated for tensors that may not fit.
+    Raises CheckpointError naming tensors that are missing, unexpected, or of another shape.
+    """
+    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    pairs = list(names)
+    expected = {}
+    for name, ours in pairs:
+        rows, *others = shapes[ours[0]]
+        whole = (sum(shapes[target][0] for target in ours), *others)
+        expected[name] = (1, rows, *others) if name in row_names else whole
+    check_shapes(source, kind, tensors, expected)
+    renamed: dict[str, Tensor] = {}
+    for name, ours in pairs:
+        tensor = tensors[name][0] if name in row_names else tensors[name]
+        parts = tensor.split([shapes[target][0] for target in ours])
+        renamed |= {target: part if len(ours) == 1 else part.clone() for target, part in zip(ours, parts, strict=True)}
+    model.load_state_dict(renamed, assign=True)
+    model.eval().requires_grad_(True)
 
 
 def check_shapes(
