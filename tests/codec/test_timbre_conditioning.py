@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -115,7 +114,7 @@ def test_windows_with_a_timbre_equal_the_whole(codec: MiniCodec) -> None:
 
 @pytest.mark.slow
 def test_the_timbre_encoder_is_a_speaker_encoder_whose_name_changes_with_its_weights(
-    codec: MiniCodec, model: MiniCodecModel, tmp_path: Path
+    codec: MiniCodec, model: MiniCodecModel
 ) -> None:
     encoder = timbre_encoders(codec)[TIMBRE]
     np.testing.assert_array_equal(encoder.embed(noise(0.1)), codec.timbre_embedding(noise(0.1)))
@@ -123,8 +122,7 @@ def test_the_timbre_encoder_is_a_speaker_encoder_whose_name_changes_with_its_wei
     trained_on = copy.deepcopy(model)
     with torch.no_grad():
         trained_on.timbre_encoder.project.bias += 0.1
-    export_codec(trained_on, "tiny", tmp_path)
-    assert MiniCodec(tmp_path).timbre_encoder != codec.timbre_encoder and MiniCodec(tmp_path).spec == codec.spec
+    assert timbre_encoder_name(trained_on) != codec.timbre_encoder
 
 
 def test_a_codec_folder_names_its_timbre_encoder_or_has_none() -> None:

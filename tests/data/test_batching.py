@@ -164,16 +164,6 @@ def test_a_corpus_of_over_long_utterances_is_refused():
         BatchSampler(CORPUS, BatchingConfig(max_patches=3), seed=0)
 
 
-def test_voice_dropout_drops_a_fraction_of_the_voices_and_changes_nothing_else():
-    plain, dropping = (
-        BatchSampler(CORPUS, BatchingConfig(patches_per_batch=400, voice_dropout=ratio), 3) for ratio in (0.0, 0.2)
-    )
-    assert all(item.has_voice for step in range(20) for item in plain.items(step))
-    items = [item for step in range(200) for item in dropping.items(step)]
-    assert np.mean([not item.has_voice for item in items]) == pytest.approx(0.2, abs=0.03)
-    assert dropping.items(5) == dropping.items(5)
-
-
 def test_text_dropout_leaves_a_fraction_of_the_rows_unconditional():
     config = BatchingConfig(patches_per_batch=400, concat_probability=0.3, text_dropout=0.2)
     sampler = BatchSampler(CORPUS, config, seed=0)

@@ -57,7 +57,7 @@ def test_published_checkpoints(suffix: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_bundles(bundle: Path, tmp_path: Path) -> None:  # noqa: F811
     copy = Path(shutil.copytree(bundle, tmp_path / "mars5"))
-    for path in sorted(path for path in copy.rglob("*") if path.is_file()):
+    for path in sorted(path for path in copy.rglob("*") if path.is_file() and path.name != "nar.safetensors"):
         seed = path.read_bytes()
         attack([seed[:4000]], reader(copy, path, seed), f"MARS5 bundle {path.name}")
         path.write_bytes(seed)

@@ -57,10 +57,6 @@ class BatchingConfig(Config):
     """CFG dropout: probability that an item has no text. The model is then also trained on unconditional rows, which
     classifier-free guidance extrapolates from."""
 
-    voice_dropout: float = Field(0.0, ge=0.0, lt=1.0)
-    """Probability that the embeddings of an item are zero, so that guidance can also extrapolate from a model without a
-    voice."""
-
 
 @dataclass(frozen=True)
 class TrainingItem:
@@ -74,9 +70,6 @@ class TrainingItem:
 
     texts: tuple[str, ...]
     """The text of each part; joined by one space they are the text of the row. Empty where the text is dropped."""
-
-    has_voice: bool = True
-    """False where the embeddings are dropped."""
 
 
 class BatchSampler:
@@ -135,9 +128,7 @@ class BatchSampler:
             texts[-1] = texts[-1].rstrip(FINAL_PUNCTUATION) or texts[-1]
         if draws[4] < self.config.text_dropout:
             texts = [""]
-        # drawn only where it is asked for: without it, runs stay what they were
-        has_voice = not (self.config.voice_dropout and rng.random() < self.config.voice_dropout)
-        return TrainingItem(parts, reference, tuple(texts), has_voice)
+        return TrainingItem(parts, reference, tuple(texts))
 
     def _plan(self, epoch: int) -> list[list[tuple[int, ...]]]:
         """The batches of one epoch, in training order; every usable utterance occurs once."""

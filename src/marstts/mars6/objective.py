@@ -38,9 +38,6 @@ class ObjectiveConfig(Config):
     level_weights: tuple[float, ...] = (1.0, 1.0, 1.0)
     """Weight of each level's mean cross-entropy; normalized to sum to one."""
 
-    label_smoothing: float = 0.0
-    """Label smoothing: fraction of each target's probability spread over all codes of its level."""
-
     flux: FluxConfig = FluxConfig()
 
 
@@ -72,7 +69,7 @@ def next_token_loss(
     targets = level_targets(patches, config)
     levels, accuracy = [], []
     for scores, target in zip(logits, targets, strict=True):
-        loss, right = cross_entropy(scores.flatten(end_dim=1), target.flatten(), objective.label_smoothing)
+        loss, right = cross_entropy(scores.flatten(end_dim=1), target.flatten())
         levels.append(loss)
         accuracy.append(right)
     losses = torch.stack(levels)

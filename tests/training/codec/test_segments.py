@@ -17,7 +17,7 @@ from marstts.data.manifest import Utterance, write_manifest
 from marstts.errors import ConfigError, DataError
 from marstts.io.precision import Precision
 from marstts.training.codec.augmentation import AugmentationConfig
-from marstts.training.codec.config import AdversarialConfig, CodecTrainingConfig, FrequencyWarpConfig, Stage
+from marstts.training.codec.config import CodecTrainingConfig, FrequencyWarpConfig, Stage
 from marstts.training.codec.losses import PhoneClassificationConfig
 from marstts.training.codec.segments import Segments, sampling_weights, weighted_manifest
 from marstts.training.codec.task import CodecTask, open_task
@@ -231,14 +231,6 @@ def test_a_corpus_without_any_phones_is_refused(synthetic: Path) -> None:
     (synthetic.parent / "phones.jsonl").write_text("")
     with pytest.raises(DataError, match=r"none of its training recordings has its phones in phones\.jsonl"):
         CodecTask(settings(phone_classification=PhoneClassificationConfig(width=16)), synthetic)
-
-
-def test_discriminators_are_trained_alone_before_the_start_step(people: Path) -> None:
-    adversarial = AdversarialConfig(fft_sizes=(256,), channels=4, start_step=1)
-    task = CodecTask(settings(PLAIN, adversarial=adversarial), people)
-    first, second = task.train_step(0), task.train_step(1)
-    assert "discriminator_loss" in first and "adversarial" not in first
-    assert {"discriminator_loss", "adversarial", "feature_matching"} <= second.keys()
 
 
 def test_weights_follow_the_file_name(people: Path) -> None:

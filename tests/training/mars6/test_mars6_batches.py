@@ -13,12 +13,6 @@ from marstts.mars6.prompt import prompt_string
 from marstts.training.mars6.batches import corrupt_tokens
 
 
-def test_a_dropped_voice_has_zero_embeddings():
-    items = [TrainingItem((1,), 4, ("One.",)), TrainingItem((1,), 4, ("One.",), has_voice=False)]
-    for rows in collator()(items).embeddings.values():
-        assert rows[0].abs().sum() > 0 and not rows[1].any()
-
-
 def test_a_batch_holds_texts_patches_and_the_references_embeddings():
     batch = collator()([TrainingItem((1,), 4, ("Two one.",)), TrainingItem((2, 5), 8, ("One.", "Four two."))])
     first = TOKENIZER.encode(prompt_string("Two one.", quality=16000))

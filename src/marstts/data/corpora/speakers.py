@@ -32,6 +32,8 @@ RATE_SPREAD = 0.08
 TIMBRE_TERMS = 6
 TIMBRE_DB = 3.0
 FILTER_TAPS = 511
+FRAME_MS = 5.0
+"""Frames of WORLD."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,8 +132,8 @@ def render(speaker: SyntheticSpeaker, style_name: str, text: str, rng: np.random
 
 
 def needs_vocoder(base: BaseVoice, style: Style) -> bool:
-    """Return True where the style whispers, or changes pitch or rate and the engine does not."""
-    return style.whispered or not base.has_rate or (not base.has_pitch and abs(style.semitones) > 1)
+    """Return True where the style whispers, or changes pitch and the engine does not."""
+    return style.whispered or (not base.has_pitch and abs(style.semitones) > 1)
 
 
 def render_by_resampling(speaker: SyntheticSpeaker, style: Style, base: BaseVoice, text: str) -> NDArray[np.float32]:
@@ -146,10 +148,10 @@ def render_by_resampling(speaker: SyntheticSpeaker, style: Style, base: BaseVoic
 
 
 def render_by_vocoder(speaker: SyntheticSpeaker, style: Style, base: BaseVoice, text: str) -> NDArray[np.float32]:
-    """Samples (N,) at 24 kHz through WORLD analysis and synthesis, frames of 5 ms."""
+    """Samples (N,) at 24 kHz through WORLD analysis and synthesis."""
     world = open_vocoder()
     rate = speaker.rate * style.rate
-    reading = audio.resample(read_twice(text, base, rate if base.has_rate else 1.0, 1.0), SAMPLE_RATE)
+    reading = audio.resample(read_twice(text, base, rate, 1.0), SAMPLE_RATE)
     samples = reading.samples.astype(np.float64)
     coarse_f0, times = world.dio(samples, SAMPLE_RATE, f0_floor=55, f0_ceil=520)
     f0 = world.stonemask(samples, coarse_f0, times, SAMPLE_RATE)
@@ -171,10 +173,9 @@ def render_by_vocoder(speaker: SyntheticSpeaker, style: Style, base: BaseVoice, 
         envelope = envelope - 1.2 * np.exp(-frequencies / 350) * np.log(10)  # no voicing bar
     else:
         f0 = move_pitch(f0, speaker.semitones + style.semitones, speaker.pitch_range * style.pitch_range)
-    frame_ms = 5.0 if base.has_rate else 5.0 / rate
     voice = world.synthesize(
         f0, np.ascontiguousarray(np.exp(envelope)), np.ascontiguousarray(np.clip(aperiodicity, 1e-3, 1)), SAMPLE_RATE,
-        frame_ms,
+        FRAME_MS,
     )  # fmt: skip
     return np.asarray(voice, dtype=np.float32)
 

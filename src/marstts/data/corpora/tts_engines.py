@@ -59,7 +59,6 @@ class BaseVoice:
     bandwidth: int
     """The sample rate that matches its bandwidth, in Hz: 16000 for a voice that ends at 8 kHz."""
 
-    has_rate: bool = True
     has_pitch: bool = True
 
     mean_f0: float = 0.0
@@ -96,15 +95,6 @@ def flite(text: str, voice: BaseVoice, rate: float, pitch: float) -> Waveform:
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "speech.wav"
         call(["flite", "-voice", voice.engine_voice, *options, "-t", text, "-o", str(output)])
-        return audio.read(output)
-
-
-def festival(text: str, voice: BaseVoice, rate: float, pitch: float) -> Waveform:
-    """Festival's HTS voices; they have neither rate nor pitch control."""
-    with tempfile.TemporaryDirectory() as folder:
-        source, output = Path(folder) / "text.txt", Path(folder) / "speech.wav"
-        source.write_text(text + "\n", encoding="utf-8")
-        call(["text2wave", "-eval", f"(voice_{voice.engine_voice})", str(source), "-o", str(output)])
         return audio.read(output)
 
 
@@ -193,9 +183,6 @@ BASE_VOICES = {
                   tier="green", license=CMU, bandwidth=16000, has_pitch=False),
         BaseVoice(name="flite-slt", speak=flite, program="flite", packages=("flite",), engine_voice="slt", female=True,
                   tier="green", license=CMU, bandwidth=16000, mean_f0=172.0),
-        BaseVoice(name="festival-slt", speak=festival, program="text2wave", packages=("festival", "festvox-us-slt-hts"),
-                  engine_voice="cmu_us_slt_arctic_hts", female=True, tier="green", license=CMU, bandwidth=32000,
-                  has_rate=False, has_pitch=False),
         BaseVoice(name="rhvoice-bdl", speak=rhvoice, program="RHVoice-test", packages=("rhvoice", "rhvoice-english"),
                   engine_voice="bdl", female=False, tier="amber", license="LGPL-2.1+, recordings CMU ARCTIC",
                   bandwidth=24000),

@@ -50,8 +50,6 @@ class AdversarialConfig(Config):
     """Weight of the adversarial loss of the decoder."""
 
     feature_matching_weight: Weight = 2.0
-    start_step: int = Field(0, ge=0)
-    """The discriminators are trained alone before this step: the codec has no adversarial loss yet."""
 
 
 class FrequencyWarpConfig(Config):

@@ -234,10 +234,8 @@ class CodecTask:
         yield Loss("generated_consistency", self.config.generated_codes.weight, loss)
 
     def adversarial_losses(self, made: CodecStep) -> Iterator[Loss]:
-        """The discriminators' scores and features of the output; nothing before their first steps are done."""
+        """The discriminators' scores and features of the output."""
         assert self.discriminators is not None and self.config.adversarial is not None
-        if made.step < self.config.adversarial.start_step:
-            return
         cropped = crops(made.step, self.config.adversarial.crop_samples, made.output.samples, made.batch.samples)
         self.discriminators.requires_grad_(False)
         with autocast(self.device.type, self.config.precision):

@@ -100,11 +100,10 @@ class Collator:
         texts = [self.text_ids(item) for item in items]
         patches = [self.patches(item) for item in items]
         embeddings = self.corpus.embeddings_of([item.reference for item in items])
-        voiced = np.array([[item.has_voice] for item in items], np.float32)
         return PretrainBatch(
             text_ids=pad_rows(texts, 0),
             text_lengths=torch.tensor([len(text) for text in texts]),
-            embeddings={role: torch.from_numpy(rows * voiced) for role, rows in embeddings.items()},
+            embeddings={role: torch.from_numpy(rows) for role, rows in embeddings.items()},
             patches=pad_rows(patches, PADDING),
             patch_lengths=torch.tensor([len(rows) for rows in patches]),
             boundaries=torch.tensor([self.boundary(item) for item in items]),

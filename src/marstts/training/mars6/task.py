@@ -148,7 +148,6 @@ class PretrainTask:
             "lower_case_probability": 0.0,
             "strip_final_punctuation_probability": 0.0,
             "text_dropout": 0.0,
-            "voice_dropout": 0.0,
         }
         sampler = BatchSampler(corpus, self.config.batching.model_copy(update=changes), 0, spoken_text)
         batches = self.config.validation_patches / self.config.batching.patches_per_batch
