@@ -184,7 +184,7 @@ def start_pipeline(golden5: Golden, trace: dict[str, Any], profile: Profile) -> 
 def run_pipeline(pipeline: Pipeline, prompt: Mars5Prompt, trace: dict[str, Any]) -> tuple[list[int], list[int]]:
     """Level 0 as the AR generated it, and that of the NAR's new codes."""
     rng, profile = np.random.default_rng(1), pipeline.profile
-    engine = TokenEngine(pipeline.models, "golden", settings_of(TokenSampling, trace), 1.0, profile.legal_text_ids)
+    engine = TokenEngine(pipeline.models, "golden", settings_of(TokenSampling, trace), profile.legal_text_ids)
     given = SpeechPrompt(prompt, engine.numbers.of(prompt.speech_ids)[:, None])
     [generated] = generate(
         engine, [given], top_p=[engine.sampling.top_p], limits=[Limits(0, 2000)], rngs=[rng], sampling=SamplingConfig()
