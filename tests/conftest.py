@@ -54,17 +54,3 @@ def surpassed() -> Waveform:
 def amiable() -> Waveform:
     """3.3 s, "he might even have been made amiable himself"; another speaker."""
     return read(RECORDINGS / "sense-0930.flac")
-
-
-@pytest.fixture(scope="session")
-def surpassed_pcm(surpassed: Waveform) -> bytes:
-    from marstts.metrics import sphinx
-
-    return sphinx.prepare(surpassed)
-
-
-@pytest.fixture(scope="session")
-def amiable_pcm(amiable: Waveform) -> bytes:
-    from marstts.metrics import sphinx
-
-    return sphinx.prepare(amiable)

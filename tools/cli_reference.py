@@ -69,7 +69,6 @@ EXAMPLES = {
     "evaluate testset": f"marstts evaluate testset {MANIFEST} --output testset.jsonl --speakers 8 --sentences 200",
     "evaluate codec": "marstts evaluate codec mini --audio recordings --output runs/codec-evaluation",
     "evaluate speaker-encoder": f"marstts evaluate speaker-encoder {MANIFEST} --encoder identity",
-    "evaluate metrics": "marstts evaluate metrics recordings --output runs/metric-sanity",
     "report": "marstts report runs/evaluation runs/theirs --output runs/report",
 }
 """A command line for each command; tests/test_cli_reference.py parses each."""

@@ -12,7 +12,7 @@ import pytest
 from marstts.audio import Waveform, resample
 from marstts.errors import ConfigError, MissingExtraError
 from marstts.metrics import quality
-from marstts.metrics.quality import DistillMos, Dnsmos, Plcmos, Utmos, open_quality_metric
+from marstts.metrics.quality import DistillMos, Dnsmos, Utmos, open_quality_metric
 
 
 @pytest.mark.slow
@@ -24,14 +24,6 @@ def test_dnsmos_matches_its_package(surpassed: Waveform):
     assert set(found) == set(metric.scales) and metric.name.startswith("DNSMOS (speechmos 0.")
     for scale in ("ovrl", "sig", "bak", "p808"):
         assert found[f"dnsmos_{scale}"] == pytest.approx(float(expected[f"{scale}_mos"]), abs=1e-4)
-
-
-@pytest.mark.slow
-def test_plcmos_prefers_a_recording_to_the_same_in_four_bits(surpassed: Waveform):
-    pytest.importorskip("speechmos.plcmos")
-    metric = Plcmos()
-    coarse = Waveform(np.round(surpassed.samples * 8) / 8, surpassed.sample_rate)
-    assert metric.rate(surpassed)["plcmos"] > metric.rate(coarse)["plcmos"] + 0.5
 
 
 @pytest.mark.slow
@@ -74,7 +66,7 @@ def test_utmos_gets_16_khz_and_the_downloaded_weights(monkeypatch: pytest.Monkey
 
 
 def test_unknown_quality_metrics_and_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch):
-    with pytest.raises(ConfigError, match="expected one of distillmos, dnsmos, plcmos, utmos"):
+    with pytest.raises(ConfigError, match="expected one of distillmos, dnsmos, utmos"):
         open_quality_metric("telepathy")
     for package, name, extra in (("utmos_pytorch", "utmos", "eval-models"), ("distillmos", "distillmos", "eval")):
         monkeypatch.setitem(sys.modules, package, None)

@@ -49,16 +49,11 @@ top_p = 0.9
 """
 
 
-def validation(
-    step: int, cer: float, similarity: float = 0.8, failure_rate: float = 0.1, **others: float
-) -> ValidationResult:
+def validation(step: int, cer: float, similarity: float = 0.8, failure_rate: float = 0.1) -> ValidationResult:
     spread = (similarity - 0.05, similarity + 0.05)
-    words = {"minimal_pair_error": 0.5, "alignment_nll": 7.0} | others
     return ValidationResult(
         step=step, cer=cer, cer_interval=(cer, cer), similarity=similarity, similarity_interval=spread, length_ratio=1,
-        repetition_rate=0, failure_rate=failure_rate, takes=9, **words,
-        minimal_pair_error_interval=(words["minimal_pair_error"],) * 2,
-        alignment_nll_interval=(words["alignment_nll"],) * 2,
+        repetition_rate=0, failure_rate=failure_rate, takes=9,
     )  # fmt: skip
 
 
@@ -89,18 +84,14 @@ def test_a_validation_that_does_not_count_has_a_reason():
 
 def test_takes_are_summarized_over_sentences():
     good = TakeResult(
-        character_errors=1, characters=10, minimal_pair_error=0.25, alignment_nll=4.0, similarity=0.9, length_ratio=1.0,
+        character_errors=1, characters=10, similarity=0.9, length_ratio=1.0,
         has_repetition=False, is_empty=False, too_long_or_no_eos=False,
     )  # fmt: skip
     bad = [good.model_copy(update={name: True}) for name in ("has_repetition", "is_empty", "too_long_or_no_eos")]
     long = good.model_copy(update={"characters": 30, "character_errors": 11, "similarity": 0.5, "length_ratio": 2.0})
-    long = long.model_copy(update={"minimal_pair_error": 0.75, "alignment_nll": 9.0})
     found = summarize(7, [good, *bad, long])
     assert (found.step, found.takes, found.cer, found.failure_rate, found.repetition_rate) == (7, 5, 15 / 70, 0.6, 0.2)
     assert found.similarity == pytest.approx(0.82) and found.length_ratio == 1.2
-    assert found.minimal_pair_error == pytest.approx(0.35) and found.alignment_nll == pytest.approx(5.0)
-    assert found.alignment_nll_interval[0] < 5.0 < found.alignment_nll_interval[1]
-    assert found.minimal_pair_error_interval[0] < 0.35
     assert found.similarity_interval[0] < 0.82 < found.similarity_interval[1] <= 0.9
 
 
@@ -222,7 +213,6 @@ def test_every_failure_of_a_take_is_found(toy_bundle: Path, testset: Path, quick
     assert too_long.too_long_or_no_eos and too_long.length_ratio > 2
     empty = score(0)
     assert empty.is_empty and empty.similarity == -1 and empty.character_errors == empty.characters
-    assert (empty.minimal_pair_error, empty.alignment_nll, plausible.minimal_pair_error) == (1.0, 20.0, 0.5)
 
 
 def test_sentences_of_the_pairs_are_refused_for_validation(

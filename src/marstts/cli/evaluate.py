@@ -19,23 +19,20 @@ import marstts
 from marstts.cli.terminal import check_not_read, messages, printed_warnings
 from marstts.errors import DataError
 from marstts.evaluation.baseline_worker import BASELINES
-from marstts.evaluation.metric_sanity import all_degradations, run_sanity_check, write_sanity_check
 from marstts.evaluation.open_systems import (
     DEFAULT_BASELINES,
     SystemOptions,
     choose_metrics_model,
     default_baselines,
     find_systems,
-    is_model,
     load_codec,
     system_problems,
 )
 from marstts.evaluation.reconstruction import evaluate_codec, read_clips, write_reconstruction
-from marstts.evaluation.recordings import audio_info
 from marstts.evaluation.report import format_summary, write_report
 from marstts.evaluation.score import score_systems
 from marstts.evaluation.summary import gather_scores
-from marstts.evaluation.systems import Clone, ground_truth_of
+from marstts.evaluation.systems import Clone
 from marstts.evaluation.testsets.catalog import (
     CORPORA,
     PACKAGED_VOICES,
@@ -266,36 +263,6 @@ def speaker_encoder_command(
     """Print the equal error rate of a speaker encoder, overall and by style."""
     config = MetricsConfig(names={encoder: None}, model=model)
     typer.echo(measure_encoder(open_speaker_metric(encoder, config), manifest, split, limit, seconds))
-
-
-@evaluate.command("metrics")
-def metrics_command(
-    recordings: Annotated[Path, typer.Argument(help="Folder of recordings with transcripts.")],
-    output: Annotated[Path, typer.Option(help="Folder for metrics.md and metrics.json.")],
-    codec: Annotated[str, typer.Option(help="Codec of the second degradation, as for `codec`.")] = "mini",
-    metrics: Metrics = "default",
-    limit: Annotated[int, typer.Option(min=1, help="Recordings to use at most.")] = 10,
-    max_seconds: Annotated[float, typer.Option(help="Longest recording to use.")] = 12.0,
-    workers: Workers = 2,
-) -> None:
-    """Check the metrics: each must rank recordings above their resynthesis, above noise, above scrambled pieces."""
-    config = parse_metrics(metrics, codec if is_model(codec) else None)
-    problems = missing_packages(config.names)
-    if problems:
-        raise DataError("; ".join(problems))
-    trials = subsample(filter_by_duration(open_testset(str(recordings)), max_seconds), limit)
-    load_metrics = partial(open_metrics, config, trials)
-    score_systems(all_degradations(load_codec(codec)), trials, output, load_metrics, workers)
-    metadata = {**run_metadata(), "recordings": f"{len(trials)} of {recordings.name}"}
-    typer.echo(write_sanity_check(run_sanity_check(output), output, metadata))
-
-
-def filter_by_duration(trials: list[Trial], max_seconds: float) -> list[Trial]:
-    """The trials whose ground truth has at most `max_seconds`; DataError where there are none."""
-    kept = [trial for trial in trials if audio_info(ground_truth_of(trial)).duration <= max_seconds]
-    if not kept:
-        raise DataError(f"all {len(trials)} recordings are longer than {max_seconds:g} s; raise --max-seconds")
-    return kept
 
 
 def run_metadata() -> dict[str, Any]:

@@ -101,10 +101,7 @@ def train(
     best = train_model(model, pairs, held_out, output, settings)
     if best is None:
         return
-    metrics = (
-        f"CER {best.cer:.3f}, minimal-pair error {best.minimal_pair_error:.3f}, alignment cost "
-        f"{best.alignment_nll:.2f}, similarity {best.similarity:.3f}, failure rate {best.failure_rate:.0%}"
-    )
+    metrics = f"CER {best.cer:.3f}, similarity {best.similarity:.3f}, failure rate {best.failure_rate:.0%}"
     kept = "no step is better than the initial model, which is kept"
     outcome = f"step {best.step} is the best" if best.step else kept
     typer.echo(f"{printable_name(output / 'best')}: {outcome}: {metrics}")

@@ -17,7 +17,7 @@ from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import ConfigDict, Field
 from safetensors.numpy import save
 
 from marstts.codec.base import CodecSpec, Codes
@@ -45,6 +45,8 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 class SideLine(Config):
     """One side of a pair in `pairs.jsonl`."""
 
+    model_config = ConfigDict(extra="ignore")  # pairs of earlier versions have scores that are gone
+
     source: str
     """`recording`, or the take: `cycle` or `forward`, and its id."""
 
@@ -61,12 +63,6 @@ class SideLine(Config):
 
     cer: Finite | None = None
     """Character error rate of a take; null where it was not measured."""
-
-    minimal_pair_error: Finite | None = None
-    """Fraction of words that the minimal-pair test takes for others."""
-
-    alignment_nll: Finite | None = None
-    """Cost of aligning the phones of the text to the take, in nats per frame; higher is worse."""
 
     mos: Finite | None = None
     """Predicted mean opinion score."""

@@ -1,6 +1,6 @@
 """Columns of the reports: each score as a statistic over sentences, so that one bootstrap serves all.
 
-Upstream: `metrics.scores.TakeScore`.  Downstream: `report`, `summary`, `metric_sanity`.
+Upstream: `metrics.scores.TakeScore`.  Downstream: `report`, `summary`.
 
 A column takes a few numbers from each take and computes one score of the numbers of all takes: a ratio of sums (errors
 over words, a mean over a count) or the spoof EER. A column that some take of a system lacks is not averaged over the
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from marstts.metrics.identity import spoof_eer
 from marstts.metrics.intervals import Interval, Statistic, bootstrap, ratio
 from marstts.metrics.length import LengthStatus
-from marstts.metrics.scores import TakeScore, WordScore, WordTest
+from marstts.metrics.scores import TakeScore, WordScore
 
 Values = tuple[float, ...]
 NOT_APPLICABLE: Values = (0.0, 0.0)
@@ -36,10 +36,6 @@ class Better(str, Enum):
     LOWER = "↓"
     HIGHER = "↑"
     NEITHER = ""
-
-    def beats(self, difference: float) -> bool:
-        """Whether a score that is higher by `difference` is better."""
-        return difference < 0 if self is Better.LOWER else difference > 0
 
 
 @dataclass(frozen=True)
@@ -88,11 +84,6 @@ def words(of: Callable[[WordScore], Values]) -> Callable[[TakeScore], Values | N
     return lambda row: None if row.words is None else of(row.words)
 
 
-def word_test(of: Callable[[WordTest], Values]) -> Callable[[TakeScore], Values | None]:
-    """Numbers of a take's word test."""
-    return lambda row: None if row.word_test is None else of(row.word_test)
-
-
 def mean(value: Callable[[TakeScore], float | None]) -> Callable[[TakeScore], Values | None]:
     """Numbers of a plain mean over takes; a take whose value is None is left out."""
 
@@ -115,21 +106,6 @@ WORD_COLUMNS = (
         group="words",
     ),
     Metric("truncation_rate", "truncation rate", Better.LOWER, words(lambda w: (w.truncated, 1.0)), 2, group="words"),
-    Metric(
-        "minimal_pair_accuracy",
-        "minimal-pair accuracy",
-        Better.HIGHER,
-        word_test(lambda w: (w.num_correct, w.num_trials)),
-        group="words",
-    ),
-    Metric(
-        "alignment_failure_rate",
-        "alignment failure rate",
-        Better.LOWER,
-        word_test(lambda w: (w.alignment_failed, 1.0)),
-        2,
-        group="words",
-    ),
 )
 
 PLAUSIBLE_LENGTH = (LengthStatus.PLAUSIBLE, LengthStatus.TOO_SHORT)
@@ -149,6 +125,14 @@ def duration_ratio(row: TakeScore) -> float | None:
     return row.seconds / row.ground_truth_seconds if known and row.ground_truth_seconds else None
 
 
+def f0_correlation(row: TakeScore) -> Values | None:
+    """Numbers of the F0 correlation."""
+    if row.prosody is None:
+        return None
+    value = row.prosody.f0_correlation
+    return NOT_APPLICABLE if value is None else (value, 1.0)
+
+
 OTHER_COLUMNS = (
     Metric("failure_rate", "failure rate", Better.LOWER, lambda r: (is_failure(r), 1.0), 2, per_style=True),
     Metric("duration_ratio", "duration ratio", Better.NEITHER, mean(duration_ratio), 2),
@@ -160,14 +144,7 @@ OTHER_COLUMNS = (
         2,
         per_style=True,
     ),
-    Metric("f0_correlation", "F0 correlation", Better.HIGHER, lambda r: prosody_values(r, "f0_correlation"), 2),
-    Metric(
-        "energy_correlation",
-        "energy correlation",
-        Better.HIGHER,
-        lambda r: prosody_values(r, "energy_correlation"),
-        2,
-    ),
+    Metric("f0_correlation", "F0 correlation", Better.HIGHER, f0_correlation, 2),
     Metric(
         "real_time_factor",
         "RTF",
@@ -175,14 +152,6 @@ OTHER_COLUMNS = (
         lambda r: NOT_APPLICABLE if r.compute_seconds is None else (r.compute_seconds, r.seconds),
     ),
 )
-
-
-def prosody_values(row: TakeScore, name: str) -> Values | None:
-    """Numbers of one prosody correlation."""
-    if row.prosody is None:
-        return None
-    value = getattr(row.prosody, name)
-    return NOT_APPLICABLE if value is None else (value, 1.0)
 
 
 def voice_columns(name: str) -> list[Metric]:
@@ -197,10 +166,6 @@ def voice_columns(name: str) -> list[Metric]:
     def similarity(row: TakeScore) -> Values | None:
         return (row.voices[name].similarity, 1.0) if name in row.voices else None
 
-    def verification(row: TakeScore) -> Values | None:
-        voice = row.voices.get(name)
-        return None if voice is None else (voice.num_correct, voice.num_comparisons)
-
     def identification(row: TakeScore) -> Values | None:
         """Probability that the take's own reference is the nearest of ten, over all choices of nine others."""
         voice = row.voices.get(name)
@@ -212,19 +177,10 @@ def voice_columns(name: str) -> list[Metric]:
         voice = row.voices.get(name)
         return None if voice is None else (float(voice.num_correct == voice.num_comparisons), 1.0)
 
-    verified, identified = f"speaker verification accuracy, {name}", f"10-way speaker ID accuracy, {name}"
+    spoof, identified = f"spoof EER %, {name}", f"10-way speaker ID accuracy, {name}"
     return [
-        Metric(
-            f"spoof_eer_{name}",
-            f"spoof EER %, {name}",
-            Better.HIGHER,
-            similarities,
-            1,
-            spoof_eer_of,
-            in_main_table=True,
-        ),
+        Metric(f"spoof_eer_{name}", spoof, Better.HIGHER, similarities, 1, spoof_eer_of, in_main_table=True),
         Metric(f"similarity_{name}", f"SIM, {name}", Better.HIGHER, similarity, in_main_table=True),
-        Metric(f"verification_accuracy_{name}", verified, Better.HIGHER, verification, group="speaker"),
         Metric(f"identification_accuracy_{name}", identified, Better.HIGHER, identification, 2, group="speaker"),
         Metric(
             f"first_of_all_{name}",
@@ -237,7 +193,7 @@ def voice_columns(name: str) -> list[Metric]:
     ]
 
 
-MAIN_SCALES = ("distillmos", "utmos", "dnsmos_ovrl", "plcmos")
+MAIN_SCALES = ("distillmos", "utmos", "dnsmos_ovrl")
 """Quality scales of the main table."""
 
 

@@ -32,7 +32,6 @@ SUMMARY_COLUMNS = (
     "distillmos",
     "utmos",
     "dnsmos_ovrl",
-    "plcmos",
     "failure_rate",
     "real_time_factor",
 )
@@ -108,15 +107,12 @@ FOOTNOTES = (
     "the text; truncation rate: takes whose transcript lacks the last fifth of the text.",
     "Spoof EER: equal error rate, in percent, of detecting takes as spoofs by their similarity to the reference "
     "(pairs of reference and take 0, of reference and ground truth 1): how often a take passes as its speaker. Higher "
-    "is better, 50 is the most. SIM: cosine to the reference. Speaker verification accuracy: fraction of pairs (own "
-    "reference, another speaker's reference) in which the take is nearer to its own; 10-way speaker ID accuracy: "
+    "is better, 50 is the most. SIM: cosine to the reference. 10-way speaker ID accuracy: "
     "probability that its own is the nearest of ten references, nine of them other speakers'; speaker ID accuracy: "
     "fraction of takes whose own reference is the nearest of all speakers'.",
-    "Minimal-pair accuracy: fraction of words recognized among up to four near-homophones. Alignment failure rate: "
-    "takes whose forced alignment fails or whose worst word scores below -12.",
     "Failure rate: takes without speech, of more than twice the expected length, with a repetition or a truncation. "
     "Duration ratio: length over the ground truth's. Style accuracy: the nearest of the speaker's references has the "
-    "trial's style. F0 and energy correlation: with the ground truth's contours, after dynamic time warping.",
+    "trial's style. F0 correlation: with the ground truth's contour, after dynamic time warping.",
     "A take that is empty, silent or missing gets the worst score of every column except duration ratio and RTF, which "
     "leave it out.",
 )
@@ -135,7 +131,7 @@ def as_markdown(summaries: Sequence[Summary], columns: Sequence[Metric], metadat
         *(score_table(summaries, of_group) for of_group in group_columns(rest)),
         length_table(summaries),
         *([["## By style"], *(style_table(summaries, c, styles) for c in by_style)] if len(styles) > 1 else []),
-        ["## Notes", *(f"- {note.format(resamples=RESAMPLES)}" for note in FOOTNOTES), *unknown_words_note(summaries)],
+        ["## Notes", *(f"- {note.format(resamples=RESAMPLES)}" for note in FOOTNOTES)],
         ["Failed takes:", *failed] if failed else ["No take is too long, too short, empty or missing."],
     ]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
@@ -186,12 +182,6 @@ def format_cell(summary: Summary, column: Metric) -> str:
         return f"**{text}**"
     difference = summary.differences.get(column.key)
     return f"{text} ≈" if difference is not None and within_noise(difference) else text
-
-
-def unknown_words_note(summaries: Sequence[Summary]) -> list[str]:
-    """A line with the number of words that minimal pairs and alignment left out; none where that is 0."""
-    counts = [f"{summary.system} {summary.words_unknown}" for summary in summaries if summary.words_unknown]
-    return [f"- Words without a known pronunciation, left out of both: {', '.join(counts)}."] if counts else []
 
 
 def markdown_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -1,6 +1,6 @@
 """Summaries of systems: every column's score with its interval, overall and by style, and the distance to the best.
 
-Upstream: `metrics.scores.TakeScore`, `columns`.  Downstream: `report`, `metric_sanity`.
+Upstream: `metrics.scores.TakeScore`, `columns`.  Downstream: `report`.
 
 The objective columns are those of Table I of MARS6 (arXiv:2501.05787) and more. Differences between systems are
 bootstrapped over the same sentences. The ground truth and its resynthesis are upper bounds and are not ranked.
@@ -55,7 +55,6 @@ class Summary:
     sample_rates: Mapping[int, int]
     """Takes by their rate in Hz."""
 
-    words_unknown: int
     failures: Sequence[str]
     """Every take that is not of plausible length, in words."""
 
@@ -103,7 +102,6 @@ def summarize_system(
         differences=differences,
         length_statuses=dict(Counter(row.length_status for row in rows)),
         sample_rates=rates,
-        words_unknown=sum(row.word_test.words_unknown for row in rows if row.word_test is not None),
         failures=[describe_failure(row) for row in rows if row.length_status in LENGTH_FAILURES],
         warnings=[*warnings, *warn_about_rates(rows, rates)],
     )

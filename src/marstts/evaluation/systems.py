@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 TAKE_SUFFIXES = (".wav", ".flac")
 ESPEAK_VOICE = "espeak-klatt4"
-"""The voice of espeak-ng with the highest minimal-pair accuracy."""
+"""The most intelligible voice of espeak-ng."""
 
 GROUND_TRUTH, CODEC_RESYNTHESIS = "ground-truth", "codec-resynthesis"
 

@@ -40,7 +40,6 @@ from marstts.metrics.take_metrics import (
     ProsodyMetric,
     SpeakerMetric,
     StyleMetric,
-    WordMetric,
     score_quality,
     score_words,
 )
@@ -61,7 +60,7 @@ STYLE = "style"
 """The style encoder of the metrics model."""
 
 OF_THE_MODEL = ("identity", STYLE)
-OTHERS = ("word-test", "prosody", STYLE)
+OTHERS = ("prosody", STYLE)
 KNOWN = (*RECOGNIZERS, *SPEAKER_ENCODERS, *QUALITY_METRICS, *OTHERS)
 WITH_WEIGHTS = (*recognition.WITH_WEIGHTS, "wavlm", "xvector")
 """Metrics whose weights may be chosen, by a folder or a name after "="."""
@@ -115,14 +114,12 @@ class Metrics:
         trials: Sequence[Trial],
         *,
         recognizer: Recognizer | None = None,
-        word_test: WordMetric | None = None,
         encoders: Mapping[str, SpeakerEncoder] | None = None,
         quality: Sequence[QualityMetric] = (),
         prosody: ProsodyMetric | None = None,
         style: SpeakerEncoder | None = None,
     ) -> None:
         self._recognizer = recognizer
-        self._word_test = word_test
         self._voices = {name: SpeakerMetric(encoder, trials) for name, encoder in (encoders or {}).items()}
         self._quality = quality
         self._prosody = prosody
@@ -131,7 +128,6 @@ class Metrics:
         self._truth_seconds = {path: audio.read(path).seconds for path in truths}
         self.versions = {
             **({} if recognizer is None else {"recognizer": recognizer.name, "jiwer": package_version("jiwer")}),
-            **({} if word_test is None else {"word test": f"pocketsphinx {package_version('pocketsphinx')}"}),
             **{f"voice, {name}": encoder.name for name, encoder in (encoders or {}).items()},
             **{f"quality, {metric.scales[0].partition('_')[0]}": metric.name for metric in quality},
             **({} if prosody is None else {"prosody": prosody.name}),
@@ -164,7 +160,6 @@ class Metrics:
             sample_rate=None if take is None else take.sample_rate,
             compute_seconds=None if compute_seconds is None else round(compute_seconds, 6),
             words=None if self._recognizer is None else score_words(self._recognizer, text, speech),
-            word_test=None if self._word_test is None else self._word_test.score(text, speech),
             voices={name: metric.score(trial, speech) for name, metric in self._voices.items()},
             quality={s: value for metric in self._quality for s, value in score_quality(metric, speech).items()},
             prosody=None if self._prosody is None else self._prosody.score(trial.ground_truth, speech),
@@ -182,7 +177,6 @@ def open_metrics(config: MetricsConfig, trials: Sequence[Trial]) -> Metrics:
     return Metrics(
         trials,
         recognizer=recognizer,
-        word_test=WordMetric() if "word-test" in config.names else None,
         encoders={name: open_speaker_metric(name, config) for name in SPEAKER_ENCODERS if name in config.names},
         quality=[opened() for name, opened in QUALITY_METRICS.items() if name in config.names],
         prosody=ProsodyMetric() if "prosody" in config.names else None,
@@ -240,12 +234,10 @@ PACKAGES: Mapping[str, Mapping[str, str]] = {
     "sphinx": {"pocketsphinx": "eval", "jiwer": "eval"},
     "whisper": {"torch": "eval-models", "transformers": "eval-models", "jiwer": "eval"},
     "faster-whisper": {"faster_whisper": "eval", "jiwer": "eval"},
-    "word-test": {"pocketsphinx": "eval"},
     "resemblyzer": {"resemblyzer": "eval"},
     "wavlm": {"torch": "released", "transformers": "released"},
     "xvector": {"torch": "released", "transformers": "released"},
     "dnsmos": {"speechmos": "eval", "librosa": "eval", "requests": "eval"},
-    "plcmos": {"speechmos": "eval", "librosa": "eval", "requests": "eval"},
     "utmos": {"utmos_pytorch": "eval-models", "torch": "eval-models"},
     "distillmos": {"distillmos": "eval", "xls_r_sqa": "eval", "torch": "eval"},
     "prosody": {"pyworld": "eval", "librosa": "eval"},

@@ -1,10 +1,10 @@
-"""Prosody: correlation of a take's F0 and energy contours with those of the ground-truth recording of its text.
+"""Prosody: correlation of a take's F0 contour with that of the ground-truth recording of its text.
 
 Upstream: takes and ground-truth recordings.  Downstream: `panel`, `annotations`.
 
 Both are cut into frames of 10 ms and aligned by dynamic time warping of their mel spectra (librosa), so that tempo and
-pauses do not count. The correlation of log F0 (WORLD's DIO and StoneMask) is over frames voiced in both, that of log
-energy over all. 1 is the same contour, 0 an unrelated one; another reading by the same speaker is in between.
+pauses do not count. The correlation of log F0 (WORLD's DIO and StoneMask) is over frames voiced in both. 1 is the same
+contour, 0 an unrelated one; another reading by the same speaker is in between.
 """
 
 from __future__ import annotations
@@ -33,24 +33,13 @@ MEL_FLOOR = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Contours:
-    """Mels, F0 and energy of a recording every 10 ms, T frames, silent edges trimmed."""
+    """Mels and F0 of a recording every 10 ms, T frames, silent edges trimmed."""
 
     mels: NDArray[np.float32]
     """(40, T) log magnitudes."""
 
     log_f0: NDArray[np.float64]
     """(T,), NaN where unvoiced."""
-
-    log_energy: NDArray[np.float64]
-    """(T,)"""
-
-
-@dataclass(frozen=True)
-class Correlations:
-    """Correlations of a take with its ground truth; None where that has no F0 (or energy) contour to compare with."""
-
-    f0: float | None
-    energy: float | None
 
 
 def contours(waveform: Waveform) -> Contours:
@@ -64,8 +53,7 @@ def contours(waveform: Waveform) -> Contours:
     frames = min(mels.shape[1], len(f0))
     with np.errstate(divide="ignore", invalid="ignore"):
         log_f0 = np.where(f0 > 0, np.log(f0), np.nan)
-    energy = np.log(np.exp(2 * mels.astype(np.float64)).mean(axis=0))
-    return Contours(mels[:, :frames], log_f0[:frames], energy[:frames])
+    return Contours(mels[:, :frames], log_f0[:frames])
 
 
 def track_f0(samples: NDArray[np.floating], sample_rate: int) -> NDArray[np.float64]:
@@ -80,20 +68,17 @@ def track_f0(samples: NDArray[np.floating], sample_rate: int) -> NDArray[np.floa
     return np.asarray(pyworld.stonemask(signal, rough, times, sample_rate))
 
 
-def correlate(take: Contours, ground_truth: Contours) -> Correlations:
-    """Correlations of both contours; 0 for F0 where the take is unvoiced and the ground truth is not."""
-    path = require("librosa", "eval").sequence.dtw(take.mels, ground_truth.mels, metric="euclidean")[1]
-    of_take, of_truth = path[:, 0], path[:, 1]
-    energy = correlation(take.log_energy[of_take], ground_truth.log_energy[of_truth])
+def correlate(take: Contours, ground_truth: Contours) -> float | None:
+    """Pearson's correlation of both F0 contours; None where the ground truth has none to compare with.
+
+    0 where the take is unvoiced there, or one of the two is constant.
+    """
     if np.isfinite(ground_truth.log_f0).sum() < MIN_VOICED:
-        return Correlations(None, energy)
-    both = np.isfinite(take.log_f0[of_take]) & np.isfinite(ground_truth.log_f0[of_truth])
-    f0 = correlation(take.log_f0[of_take][both], ground_truth.log_f0[of_truth][both])
-    return Correlations(0.0 if f0 is None else f0, energy)
-
-
-def correlation(first: NDArray[np.float64], second: NDArray[np.float64]) -> float | None:
-    """Pearson's correlation; None with fewer than MIN_VOICED frames or where one of the two is constant."""
-    if len(first) < MIN_VOICED or first.std() < 1e-9 or second.std() < 1e-9:
         return None
+    path = require("librosa", "eval").sequence.dtw(take.mels, ground_truth.mels, metric="euclidean")[1]
+    of_take, of_truth = take.log_f0[path[:, 0]], ground_truth.log_f0[path[:, 1]]
+    both = np.isfinite(of_take) & np.isfinite(of_truth)
+    first, second = of_take[both], of_truth[both]
+    if len(first) < MIN_VOICED or first.std() < 1e-9 or second.std() < 1e-9:
+        return 0.0
     return float(np.corrcoef(first, second)[0, 1])

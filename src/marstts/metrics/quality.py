@@ -4,9 +4,8 @@ Upstream: takes, as waveforms.  Downstream: `panel`, `preference`.
 
 UTMOS (arXiv:2204.02152) is the paper's: MARS6 (arXiv:2501.05787), Sec. V. Its weights are downloaded on first use; the
 package `utmos-pytorch` needs no fairseq and unpickles them with `weights_only`. DistillMOS (`distillmos`, MIT; the
-default), DNSMOS and PLCMOS (`speechmos`, MIT) contain their weights. DNSMOS reacts to noise, quantization and vocoders
-but not to prosody, and rates a robot with a clean voice high (P.808); PLCMOS ranks human speech > unit selection >
-diphones > formants best. None of them is valid on whispers except against other whispers.
+default) and DNSMOS (`speechmos`, MIT) contain their weights. DNSMOS reacts to noise, quantization and vocoders but not
+to prosody, and rates a robot with a clean voice high (P.808). None is valid on whispers except against other whispers.
 """
 
 from __future__ import annotations
@@ -79,20 +78,6 @@ class Dnsmos:
         return {scale: float(found[f"{scale.removeprefix('dnsmos_')}_mos"]) for scale in self.scales}
 
 
-class Plcmos:
-    """PLCMOS v2: trained on lost packets, reacts to buzz, steps and gaps; not quite deterministic (± 0.02)."""
-
-    scales = ("plcmos",)
-
-    def __init__(self) -> None:
-        self._package = require("speechmos.plcmos", "eval")
-        self.name = f"PLCMOS v2 (speechmos {package_version('speechmos')})"
-
-    def rate(self, waveform: Waveform) -> Mapping[str, float]:
-        """The one scale."""
-        return {"plcmos": float(self._package.run(as_input(waveform), SAMPLE_RATE)["plcmos"])}
-
-
 class Utmos:
     """UTMOS strong learner: the paper's predictor of naturalness. `weights` is a file; by default the published ones.
 
@@ -158,7 +143,6 @@ def torchaudio_stand_in() -> Iterator[None]:
 QUALITY_METRICS: Mapping[str, Callable[[], QualityMetric]] = {
     "distillmos": DistillMos,
     "dnsmos": Dnsmos,
-    "plcmos": Plcmos,
     "utmos": Utmos,
 }
 

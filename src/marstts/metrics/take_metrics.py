@@ -1,6 +1,6 @@
 """The metrics of one take: each one processes a waveform, and gives takes without speech the worst score.
 
-Upstream: takes, trials of a test set, and the adapters `recognition`, `identity`, `quality`, `prosody`, `sphinx`.
+Upstream: takes, trials of a test set, and the adapters `recognition`, `identity`, `quality`, `prosody`.
 Downstream: `panel`, which combines them; `preference`.
 """
 
@@ -12,13 +12,12 @@ from pathlib import Path
 
 from marstts import audio
 from marstts.audio import Waveform
-from marstts.metrics import prosody, sphinx
+from marstts.metrics import prosody
 from marstts.metrics.hub import package_version
 from marstts.metrics.identity import Embedding, compare_speakers, level
 from marstts.metrics.quality import WORST, QualityMetric
 from marstts.metrics.recognition import Recognizer, character_edits, word_edits
-from marstts.metrics.scores import Prosody, VoiceScore, WordScore, WordTest
-from marstts.metrics.sphinx import Aligner, Alignment, MinimalPairResult, MinimalPairTest, near_homophones
+from marstts.metrics.scores import Prosody, VoiceScore, WordScore
 from marstts.metrics.testset import Trial
 from marstts.metrics.words import has_repetition, is_truncated
 from marstts.speaker.base import SpeakerEncoder, cosine
@@ -47,32 +46,6 @@ def score_quality(metric: QualityMetric, speech: Waveform | None) -> Mapping[str
     if speech is None:
         return dict.fromkeys(metric.scales, WORST)
     return {scale: round(value, 4) for scale, value in metric.rate(speech).items()}
-
-
-class WordMetric:
-    """Minimal-pair test and forced alignment, both by pocketsphinx."""
-
-    def __init__(self) -> None:
-        self._minimal_pairs = MinimalPairTest()
-        self._aligner = Aligner()
-
-    def score(self, text: list[str], speech: Waveform | None) -> WordTest:
-        """Both tests of the words of `text`; without speech no word is correct."""
-        if speech is None:
-            known = sphinx.pronounceable(text)
-            pairs = MinimalPairResult(0, sum(bool(near_homophones(w)) for w in known), len(text) - len(known))
-            alignment = Alignment(None, None, pairs.skipped)
-        else:
-            pcm = sphinx.prepare(speech)
-            pairs, alignment = self._minimal_pairs.score(pcm, text), self._aligner.align(pcm, text)
-        return WordTest(
-            num_correct=pairs.num_correct,
-            num_trials=pairs.num_trials,
-            words_unknown=pairs.skipped,
-            worst_word=alignment.worst_word,
-            worst_word_score=alignment.worst_score,
-            alignment_failed=alignment.failed,
-        )
 
 
 class SpeakerMetric:
@@ -132,21 +105,18 @@ class StyleMetric:
 
 
 class ProsodyMetric:
-    """Correlation of F0 and energy contours with the ground truth's."""
+    """Correlation of F0 contours with the ground truth's."""
 
     def __init__(self) -> None:
         self.name = f"pyworld {package_version('pyworld')}, librosa {package_version('librosa')}"
         self._contours = lru_cache(maxsize=4096)(lambda path: prosody.contours(audio.read(path)))
 
     def score(self, ground_truth: Path | None, speech: Waveform | None) -> Prosody | None:
-        """Both correlations; 0 without speech, None without a ground truth."""
+        """The correlation; 0 without speech, None without a ground truth."""
         if ground_truth is None:
             return None
         of_truth = self._contours(ground_truth)
         found = prosody.correlate(of_truth if speech is None else prosody.contours(speech), of_truth)
-        if speech is None:
-            found = prosody.Correlations(*(None if value is None else 0.0 for value in (found.f0, found.energy)))
-        return Prosody(
-            f0_correlation=None if found.f0 is None else round(found.f0, 4),
-            energy_correlation=None if found.energy is None else round(found.energy, 4),
-        )
+        if found is not None:
+            found = 0.0 if speech is None else round(found, 4)
+        return Prosody(f0_correlation=found)

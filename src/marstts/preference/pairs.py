@@ -102,7 +102,5 @@ def take_line(one: RankedTake, scheme: Scheme) -> SideLine:
         has_eos=output.stop is StopReason.EOS,
         seed=one.take.plan.seed,
         cer=score.cer,
-        minimal_pair_error=score.minimal_pair_error,
-        alignment_nll=score.alignment_nll,
         mos=score.mos,
     )

@@ -60,11 +60,9 @@ class RankConfig(Config):
     """A recognizer of `marstts evaluate`, with its weights after "=": `faster-whisper=FOLDER`."""
 
     mos_predictor: str = "distillmos"
-    """distillmos, utmos, dnsmos or plcmos."""
+    """distillmos, utmos or dnsmos."""
 
     cer_weight: float = Field(1.0, ge=0.0, allow_inf_nan=False)
-    minimal_pair_error_weight: float = Field(0.0, ge=0.0, allow_inf_nan=False)
-    alignment_weight: float = Field(0.0, ge=0.0, allow_inf_nan=False)
     mos_weight: float = Field(1.0, ge=0.0, allow_inf_nan=False)
     """Weights of the percentiles by each metric in the rank score of a take. A metric without weight is computed only
     if it has a threshold."""
@@ -75,21 +73,12 @@ class RankConfig(Config):
     rejected_min_cer: float = Field(0.0, ge=0.0)
     """Takes with a smaller character error rate are never rejected."""
 
-    rejected_min_minimal_pair_error: float = Field(0.0, ge=0.0, le=1.0)
-    """Takes with a smaller minimal-pair error are never rejected."""
-
-    rejected_min_alignment_cost: float = Field(0.0, ge=0.0)
-    """Takes with a smaller alignment cost are never rejected."""
-
     rejected_max_mos: float = Field(HIGHEST_MOS, ge=1.0, le=HIGHEST_MOS)
     """Takes with a higher opinion score are never rejected."""
 
     chosen_max_cer: float = Field(math.inf, ge=0.0, allow_inf_nan=True)
     """Takes with a larger character error rate are never chosen; recordings always may be. By default, no take is too
     bad."""
-
-    chosen_max_minimal_pair_error: float = Field(1.0, ge=0.0, le=1.0)
-    """Takes with a larger minimal-pair error are never chosen."""
 
     min_margin: float = Field(0.0, ge=0.0)
     """Least difference of rank score (0 to 1) between the two takes of a pair; equal takes never make a pair."""
@@ -103,22 +92,13 @@ class RankConfig(Config):
     @property
     def weights(self) -> dict[Metric, float]:
         """The weight of each metric in the rank score."""
-        return {
-            Metric.CER: self.cer_weight,
-            Metric.MINIMAL_PAIR_ERROR: self.minimal_pair_error_weight,
-            Metric.ALIGNMENT_NLL: self.alignment_weight,
-            Metric.MOS: self.mos_weight,
-        }
+        return {Metric.CER: self.cer_weight, Metric.MOS: self.mos_weight}
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
         """The metrics that must be computed: those with a weight, or a threshold that some take may not pass."""
         thresholds = {
             Metric.CER: self.rejected_min_cer > 0 or self.chosen_max_cer < math.inf,
-            Metric.MINIMAL_PAIR_ERROR: (
-                self.rejected_min_minimal_pair_error > 0 or self.chosen_max_minimal_pair_error < 1
-            ),
-            Metric.ALIGNMENT_NLL: self.rejected_min_alignment_cost > 0,
             Metric.MOS: self.rejected_max_mos < HIGHEST_MOS,
         }
         return tuple(metric for metric in Metric if self.weights[metric] > 0 or thresholds[metric])
@@ -236,8 +216,6 @@ def may_be_rejected(one: RankedTake, config: RankConfig) -> bool:
     has_codes = len(generated_of(one, config.scheme).codes[0]) > 0
     bad_enough = {
         Metric.CER: lambda value: value >= config.rejected_min_cer,
-        Metric.MINIMAL_PAIR_ERROR: lambda value: value >= config.rejected_min_minimal_pair_error,
-        Metric.ALIGNMENT_NLL: lambda value: value >= config.rejected_min_alignment_cost,
         Metric.MOS: lambda value: value <= config.rejected_max_mos,
     }
     return has_codes and all(bad_enough[metric](score.on(metric)) for metric in config.metrics)
@@ -245,12 +223,7 @@ def may_be_rejected(one: RankedTake, config: RankConfig) -> bool:
 
 def may_be_chosen(one: RankedTake, config: RankConfig) -> bool:
     """Return True where a take is good enough."""
-    score = score_of(one, config.scheme)
-    highest = {
-        Metric.CER: config.chosen_max_cer,
-        Metric.MINIMAL_PAIR_ERROR: config.chosen_max_minimal_pair_error,
-    }
-    return all(score.on(metric) <= value for metric, value in highest.items() if metric in config.metrics)
+    return Metric.CER not in config.metrics or score_of(one, config.scheme).on(Metric.CER) <= config.chosen_max_cer
 
 
 def are_identical(rejected: RankedTake, chosen: RankedTake | None, scheme: Scheme) -> bool:
@@ -326,8 +299,6 @@ def quantiles(values: Sequence[float]) -> dict[str, float]:
 
 AXES = {
     Metric.CER: ("character error rate", 0.0, 2.0),
-    Metric.MINIMAL_PAIR_ERROR: ("minimal-pair error", 0.0, 1.0),
-    Metric.ALIGNMENT_NLL: ("alignment cost, nats per frame", 2.0, 12.0),
     Metric.MOS: ("predicted opinion score", 1.0, 5.0),
 }
 """Title, lowest and highest value of each axis; values outside are drawn at its ends."""

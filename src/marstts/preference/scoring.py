@@ -1,9 +1,7 @@
-"""Scoring of mined takes by metrics: transcripts, minimal pairs, forced alignment and predicted opinion.
+"""Scoring of mined takes by metrics: a recognizer counts character errors, a MOS predictor rates the sound.
 
-A recognizer counts character errors against the text, the minimal-pair test counts words decoded as near-homophones,
-forced alignment gives the cost of the text's phones, and a MOS predictor rates the sound. Only metrics with a weight or
-threshold are computed. Scores are written shard by shard, so that an interrupted run resumes, and kept for other
-rankings.
+Only metrics with a weight or threshold are computed. Scores are written shard by shard, so that an interrupted run
+resumes, and kept for other rankings.
 
 Upstream: `data.mined_takes`; `metrics`.  Downstream: `pairs`.
 """
@@ -21,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from marstts.audio import Waveform
 from marstts.bundle import load_bundle
@@ -34,18 +32,15 @@ from marstts.io.files import lock_folder
 from marstts.io.jsonl import read_rows, write_rows
 from marstts.io.provenance import PROVENANCE_FILE, extend_provenance, write_provenance
 from marstts.io.reading import parse_object, read_text
-from marstts.metrics import sphinx
 from marstts.metrics.length import check_length, expected_seconds
 from marstts.metrics.panel import missing_packages
 from marstts.metrics.quality import WORST, QualityMetric, check_quality_metric, open_quality_metric
 from marstts.metrics.recognition import Recognizer, character_edits, check_recognizer, open_recognizer
-from marstts.metrics.sphinx import Aligner, MinimalPairTest
 from marstts.metrics.words import plain_words
 
 log = logging.getLogger(__name__)
 
 SCORES_FOLDER = "scores"
-MAX_ALIGNMENT_NLL = 20.0
 
 Value = Field(None, allow_inf_nan=False)
 
@@ -55,13 +50,6 @@ class Metric(str, Enum):
 
     CER = "cer"
     """Character errors of a recognizer's transcript, relative to the characters of the text."""
-
-    MINIMAL_PAIR_ERROR = "minimal_pair_error"
-    """Fraction of words that the minimal-pair test takes for others; 0 where no word has a near-homophone."""
-
-    ALIGNMENT_NLL = "alignment_nll"
-    """Cost of aligning the phones of the text to the audio, in nats per frame, see `metrics.sphinx`. Human speech
-    has 3 to 4; a take that cannot be aligned has `MAX_ALIGNMENT_NLL`."""
 
     MOS = "mos"
     """Predicted mean opinion score, 1 to 5."""
@@ -74,10 +62,10 @@ class Metric(str, Enum):
 class Score(Config):
     """The scores of one half of a cycle; None for metrics that were not computed."""
 
+    model_config = ConfigDict(extra="ignore")  # scores of earlier versions have metrics that are gone
+
     transcript: str | None = None
     cer: float | None = Value
-    minimal_pair_error: float | None = Value
-    alignment_nll: float | None = Value
     mos: float | None = Value
 
     def on(self, metric: Metric) -> float:
@@ -116,8 +104,6 @@ class ScoringPlan:
         """Names of the tools that compute the metrics, as `metrics.panel` calls them."""
         tools = {
             Metric.CER: check_recognizer(self.recognizer),
-            Metric.MINIMAL_PAIR_ERROR: "word-test",
-            Metric.ALIGNMENT_NLL: "word-test",
             Metric.MOS: self.mos_predictor,
         }
         return list(dict.fromkeys(tools[metric] for metric in self.metrics))
@@ -143,8 +129,6 @@ class MetricModels:
 
     codec: Codec
     recognizer: Recognizer | None
-    minimal_pairs: MinimalPairTest | None
-    aligner: Aligner | None
     quality: QualityMetric | None
 
     def score(self, text: str, output: GeneratedHalf, before: Score) -> Score:
@@ -157,28 +141,10 @@ class MetricModels:
             transcript = [] if speech is None else self.recognizer.transcribe(speech)
             edits = character_edits(words, transcript)
             found |= {"transcript": " ".join(transcript), "cer": round(edits.errors / edits.length, 5)}
-        if self.minimal_pairs is not None and before.minimal_pair_error is None:
-            found |= {"minimal_pair_error": round(minimal_pair_error(self.minimal_pairs, words, speech), 5)}
-        if self.aligner is not None and before.alignment_nll is None:
-            found |= {"alignment_nll": round(alignment_nll(self.aligner, words, speech), 5)}
         if self.quality is not None and before.mos is None:
             mos = WORST if speech is None else float(self.quality.rate(speech)[self.quality.scales[0]])
             found |= {"mos": round(mos, 5)}
         return before.model_copy(update=found)
-
-
-def minimal_pair_error(test: MinimalPairTest, words: list[str], speech: Waveform | None) -> float:
-    """Fraction of the words with near-homophones that are decoded as one of these."""
-    if speech is None:
-        return 1.0
-    outcome = test.score(sphinx.prepare(speech), words)
-    return 1 - outcome.num_correct / outcome.num_trials if outcome.num_trials else 0.0
-
-
-def alignment_nll(aligner: Aligner, words: list[str], speech: Waveform | None) -> float:
-    """`Metric.ALIGNMENT_NLL` of a take of these words."""
-    score = None if speech is None else aligner.align(sphinx.prepare(speech), words).mean_score
-    return MAX_ALIGNMENT_NLL if score is None else min(-score, MAX_ALIGNMENT_NLL)
 
 
 def score_takes(mined: Path, model: str, plan: ScoringPlan, executor: Executor) -> list[tuple[MinedTake, ScoredTake]]:
@@ -257,8 +223,6 @@ def load_models(model: str, plan: ScoringPlan) -> MetricModels:
     return MetricModels(
         codec=load_bundle(model).codec,
         recognizer=open_recognizer(plan.recognizer) if Metric.CER in plan.metrics else None,
-        minimal_pairs=MinimalPairTest() if Metric.MINIMAL_PAIR_ERROR in plan.metrics else None,
-        aligner=Aligner() if Metric.ALIGNMENT_NLL in plan.metrics else None,
         quality=open_quality_metric(plan.mos_predictor) if Metric.MOS in plan.metrics else None,
     )
 

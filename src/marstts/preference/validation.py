@@ -1,9 +1,9 @@
 """Validation of a model in preference training: metrics of generated takes, and the rule by which the best is kept.
 
 The rule (`best_of`): a validation counts if its speaker similarity is not below the lower end of the 95 % interval of
-the initial model, and no more of its takes fail. The best of those that count has the lowest error by the metric that
-`select_by` names; the initial model is one of them. So fewer word errors are never traded for the voice, and where no
-step is better, the initial weights are kept.
+the initial model, and no more of its takes fail. The best of those that count has the lowest character error rate; the
+initial model is one of them. So fewer word errors are never traded for the voice, and where no step is better, the
+initial weights are kept.
 
 Upstream: a test set (`metrics.testset`), a bundle's codec and encoders.  Downstream: `training.mars6.orpo`, which calls
 it.  In the run folder: `validation.jsonl` (one line per validation), and `best/`, the checkpoint to export.
@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import Field
@@ -24,7 +24,7 @@ from pydantic import Field
 from marstts.audio import Waveform
 from marstts.bundle import Bundle
 from marstts.codec.base import TIMBRE, with_timbre
-from marstts.data.mined_takes import Half
+from marstts.errors import MissingExtraError
 from marstts.generation.loop import generate
 from marstts.generation.request import Generated, Prompt, StopReason
 from marstts.generation.speech_model import SpeechModel
@@ -33,19 +33,12 @@ from marstts.io.jsonl import read_rows, write_rows
 from marstts.metrics.identity import Embedding, level
 from marstts.metrics.intervals import Interval, ratio_interval
 from marstts.metrics.length import LengthStatus, check_length, expected_seconds
-from marstts.metrics.recognition import open_recognizer
-from marstts.metrics.sphinx import Aligner, MinimalPairTest
+from marstts.metrics.panel import missing_packages
+from marstts.metrics.recognition import check_recognizer, open_recognizer
 from marstts.metrics.take_metrics import NO_SIMILARITY, score_words
 from marstts.metrics.testset import Trial, take_seed
 from marstts.metrics.words import plain_words
-from marstts.preference.scoring import (
-    Metric,
-    ScoringPlan,
-    alignment_nll,
-    check_tools,
-    decode,
-    minimal_pair_error,
-)
+from marstts.preference.scoring import decode
 from marstts.speaker.base import cosine
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.clone import ReferenceWarning, clone
@@ -74,9 +67,6 @@ class ValidationConfig(Config):
 
     recognizer: str = "faster-whisper"
 
-    select_by: Literal[Metric.CER, Metric.MINIMAL_PAIR_ERROR, Metric.ALIGNMENT_NLL] = Metric.CER
-    """The metric that decides which step is the best."""
-
     top_p: float | None = Field(None, ge=0.0, le=1.0)
     """Top-p of all takes (default: the first attempt of the model's backoff)."""
 
@@ -88,10 +78,6 @@ class TakeResult(Config):
 
     character_errors: int
     characters: int
-    minimal_pair_error: float
-    alignment_nll: float
-    """See `scoring.Metric`."""
-
     similarity: float
 
     length_ratio: float
@@ -114,10 +100,6 @@ class ValidationResult(Config):
     step: int = Field(ge=0)
     cer: float
     cer_interval: tuple[float, float]
-    minimal_pair_error: float
-    minimal_pair_error_interval: tuple[float, float]
-    alignment_nll: float
-    alignment_nll_interval: tuple[float, float]
     similarity: float
     similarity_interval: tuple[float, float]
     length_ratio: float
@@ -133,8 +115,7 @@ class ValidationResult(Config):
     @property
     def summary(self) -> dict[str, float]:
         """The metrics without their intervals, as they are logged."""
-        names = ("cer", "minimal_pair_error", "alignment_nll", "similarity", "length_ratio", "repetition_rate",
-                 "failure_rate")  # fmt: skip
+        names = ("cer", "similarity", "length_ratio", "repetition_rate", "failure_rate")
         return {name: getattr(self, name) for name in names}
 
 
@@ -146,7 +127,6 @@ class Validator:
         self.bundle, self.config = bundle, config
         self.trials = trials[: config.sentences]
         self.recognizer = open_recognizer(config.recognizer)
-        self.minimal_pairs, self.aligner = MinimalPairTest(), Aligner()
         self.backoff = BackoffConfig()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ReferenceWarning)
@@ -194,13 +174,10 @@ class Validator:
         expected = expected_seconds(trial.text)
         status = check_length(waveform, expected)
         speech = waveform if status.has_speech else None
-        text = plain_words(trial.text)
-        words = score_words(self.recognizer, text, speech)
+        words = score_words(self.recognizer, plain_words(trial.text), speech)
         return TakeResult(
             character_errors=words.character_errors,
             characters=words.characters,
-            minimal_pair_error=minimal_pair_error(self.minimal_pairs, text, speech),
-            alignment_nll=alignment_nll(self.aligner, text, speech),
             similarity=NO_SIMILARITY if speech is None else self.similarity(speech, reference),
             length_ratio=waveform.seconds / expected,
             has_repetition=words.has_repetition,
@@ -215,28 +192,18 @@ class Validator:
 
 def check_validation(config: ValidationConfig) -> None:
     """ConfigError or MissingExtraError where the metrics cannot be computed: before any model is loaded."""
-    metrics = (Metric.CER, Metric.MINIMAL_PAIR_ERROR, Metric.ALIGNMENT_NLL)
-    check_tools(ScoringPlan(config.recognizer, "dnsmos", metrics, Half.CYCLE))
+    if missing := missing_packages([check_recognizer(config.recognizer)]):
+        raise MissingExtraError("; ".join(missing))
 
 
 def summarize(step: int, takes: Sequence[TakeResult]) -> ValidationResult:
     """The result over all takes; intervals by bootstrap over sentences."""
-
-    def mean(values: Sequence[float]) -> Interval:
-        return interval(values, [1.0] * len(takes))
-
     cer = interval([take.character_errors for take in takes], [take.characters for take in takes])
-    pair_error = mean([take.minimal_pair_error for take in takes])
-    alignment = mean([take.alignment_nll for take in takes])
-    similarity = mean([take.similarity for take in takes])
+    similarity = interval([take.similarity for take in takes], [1.0] * len(takes))
     return ValidationResult(
         step=step,
         cer=cer.value,
         cer_interval=(cer.low, cer.high),
-        minimal_pair_error=pair_error.value,
-        minimal_pair_error_interval=(pair_error.low, pair_error.high),
-        alignment_nll=alignment.value,
-        alignment_nll_interval=(alignment.low, alignment.high),
         similarity=similarity.value,
         similarity_interval=(similarity.low, similarity.high),
         length_ratio=float(np.mean([take.length_ratio for take in takes])),
@@ -263,10 +230,10 @@ def disqualification(validation: ValidationResult, initial: ValidationResult) ->
     return None
 
 
-def best_of(validations: Sequence[ValidationResult], by: Metric = Metric.CER) -> ValidationResult:
+def best_of(validations: Sequence[ValidationResult]) -> ValidationResult:
     """The best by the rule above, the earlier one of equals; the first of `validations` is the initial model."""
     counted = [validation for validation in validations if disqualification(validation, validations[0]) is None]
-    return min(counted, key=lambda validation: (getattr(validation, by.value), validation.step))
+    return min(counted, key=lambda validation: (validation.cer, validation.step))
 
 
 @dataclass
@@ -295,7 +262,7 @@ class BestCheckpointKeeper:
         reason = disqualification(validation, ordered[0])
         if reason is not None:
             log.info("step %d does not count: %s", step, reason)
-        if best_of(ordered, self.validator.config.select_by) is validation:
+        if best_of(ordered) is validation:
             self.save_best(module, step)
         write_rows(self.folder / VALIDATION_FILE, ordered)  # last: a run killed before this line validates again
         return validation.summary
@@ -313,7 +280,7 @@ class BestCheckpointKeeper:
     @property
     def best(self) -> ValidationResult:
         """The best so far."""
-        return best_of(self.ordered, self.validator.config.select_by)
+        return best_of(self.ordered)
 
     def save_best(self, module: nn.Module, step: int) -> None:
         """Write the checkpoint `best/`, which replaces the one before when it is complete."""
