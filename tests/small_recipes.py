@@ -44,7 +44,7 @@ TINY = (
     ("codebook_size = 4096", "codebook_size = 64"), ("identity_size = 512", "identity_size = 24"),
     ("style_size = 1024", "style_size = 40"), ("text_vocab_size = 512", "text_vocab_size = 280"),
     ("--vocab-size 512", "--vocab-size 280"), ("size=512", "size=280"), ("--workers 2", "--workers 1"),
-    ('"whisper"', '"sphinx"'), ('"utmos"', '"dnsmos"'), ("../mini/text/modern.tsv.gz", "texts.txt"),
+    ('"faster-whisper"', '"sphinx"'), ('"utmos"', '"dnsmos"'), ("../mini/text/modern.tsv.gz", "texts.txt"),
     ("cer_weight = 1", "cer_weight = 0"), ("mos_weight = 1", "mos_weight = 0\nalignment_weight = 1"),
     ("rejected_min_cer = 0.05", ""),
 )  # fmt: skip

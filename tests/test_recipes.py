@@ -145,7 +145,7 @@ def test_the_papers_recipe_has_its_sizes_rates_and_batches() -> None:
 
 def test_the_papers_preference_stage_ranks_by_whisper_and_utmos() -> None:
     pairs = read_config(RankConfig, RECIPES / "paper" / "pairs.toml")
-    assert (pairs.recognizer, pairs.mos_predictor) == ("whisper", "utmos")
+    assert (pairs.recognizer, pairs.mos_predictor) == ("faster-whisper", "utmos")
     assert pairs.cer_weight > 0 and pairs.mos_weight > 0 and pairs.scheme.value == "ground_truth_vs_worst"
     assert read_config(PreferenceConfig, RECIPES / "paper" / "preference.toml").orpo.flux.beta > 0
 

@@ -143,16 +143,6 @@ def test_failures_are_without_speech_too_long_repeating_or_truncated():
     assert summary.by_style["whisper"]["failure_rate"].value == 0.0
 
 
-def test_cer_relative_to_codec_is_over_the_same_sentences():
-    codec, mini = summarize(SCORES)
-    assert codec.cer_relative_to_codec.value == 1.0
-    assert mini.cer_relative_to_codec.value == pytest.approx(25 / 3)
-    _, partial = summarize([*SCORES[:2], *SCORES[3:]])
-    assert partial.cer_relative_to_codec.value == pytest.approx((22 / 40) / (2 / 40))
-    [alone] = summarize(SCORES[3:])
-    assert alone.cer_relative_to_codec is None
-
-
 def test_each_style_has_its_own_scores():
     rows = [score("mini", "t1", word_errors=1), score("mini", "t2", word_errors=3, style="whisper")]
     [summary] = summarize(rows)

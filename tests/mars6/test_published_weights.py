@@ -30,7 +30,7 @@ from marstts.mars5.checkpoint import load_released as load_mars5
 from marstts.mars5.published import convert as convert_mars5
 from marstts.mars6.released import CHECKPOINT_NAME, TOKENIZER_NAME, convert, load_released
 from marstts.metrics.quality import Utmos
-from marstts.metrics.recognition import WhisperRecognizer
+from marstts.metrics.recognition import FasterWhisperRecognizer
 from marstts.speaker.clap import ClapEncoder
 from marstts.speaker.registry import ClapPart, WavLmPart
 from marstts.speaker.wavlm import WavLmEncoder, XVectorEncoder
@@ -138,7 +138,7 @@ def test_mars5_speaks_with_encodec_and_vocos(spoken: Waveform, tmp_path: Path) -
 
 
 def test_whisper_recognizes_a_sentence(spoken: Waveform) -> None:
-    assert WhisperRecognizer(str(weights("whisper"))).transcribe(spoken) == SENTENCE.split()
+    assert FasterWhisperRecognizer(str(weights("whisper"))).transcribe(spoken) == SENTENCE.split()
 
 
 def test_the_xvector_distinguishes_two_voices(spoken: Waveform) -> None:

@@ -9,7 +9,6 @@ from marstts.metrics.intervals import (
     Interval,
     bootstrap,
     bootstrap_difference,
-    paired_quotient_interval,
     ratio,
     ratio_interval,
 )
@@ -42,19 +41,11 @@ def test_the_score_is_a_ratio_of_sums_not_a_mean_of_ratios():
 
 def test_a_score_over_nothing_is_none():
     assert ratio_interval([0, 0], [0, 0]) is None
-    assert paired_quotient_interval([1, 1], [2, 2], [0, 0], [2, 2]) is None
 
 
 def test_resamples_with_an_undefined_ratio_are_left_out():
     interval = ratio_interval([1, 0], [2, 0])
     assert interval == Interval(0.5, 0.5, 0.5)
-
-
-def test_quotient_of_a_system_and_itself_is_exactly_one():
-    errors, lengths = [1, 5, 2, 0, 7], [10, 12, 9, 11, 30]
-    assert paired_quotient_interval(errors, lengths, errors, lengths) == Interval(1.0, 1.0, 1.0)
-    doubled = paired_quotient_interval(np.array(errors) * 2, lengths, errors, lengths)
-    assert (doubled.value, doubled.low, doubled.high) == pytest.approx((2.0, 2.0, 2.0))
 
 
 def test_the_same_scores_give_the_same_interval():

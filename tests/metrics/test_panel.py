@@ -39,23 +39,23 @@ TRIALS = [
 
 
 def test_metrics_are_a_named_set_or_a_list():
-    paper = ["whisper", "xvector", "resemblyzer", "utmos", "prosody"]
+    paper = ["faster-whisper", "xvector", "resemblyzer", "utmos", "prosody"]
     assert parse_metrics("paper", None).names == dict.fromkeys(paper)
     for of_the_model in ("identity", "style"):
         assert of_the_model in parse_metrics("default", "mini").names
         assert of_the_model not in parse_metrics("default", None).names
     judges = parse_metrics("default,faster-whisper=folder/base", None).names
     assert judges["faster-whisper"] == "folder/base" and "distillmos" in judges and "sphinx" not in judges
-    assert parse_metrics("whisper=folder/base, dnsmos", None).names == {"whisper": "folder/base", "dnsmos": None}
+    assert parse_metrics("faster-whisper=small, dnsmos", None).names == {"faster-whisper": "small", "dnsmos": None}
 
 
 @pytest.mark.parametrize(
     ("names", "complaint"),
     [
-        ("telepathy", "no metric 'telepathy'; expected default, paper, sphinx, whisper, "),
+        ("telepathy", "no metric 'telepathy'; expected default, paper, sphinx, faster-whisper, "),
         ("", "no metric ''"),
-        ("default,paper", "at most one recognizer"),
-        ("whisper=", "no weights after 'whisper='"),
+        ("default,sphinx", "at most one recognizer"),
+        ("faster-whisper=", "no weights after 'faster-whisper='"),
     ],
 )
 def test_unknown_and_conflicting_metrics_are_refused(names: str, complaint: str):

@@ -16,7 +16,6 @@ from marstts.metrics.recognition import (
     Edits,
     FasterWhisperRecognizer,
     SphinxRecognizer,
-    WhisperRecognizer,
     character_edits,
     open_recognizer,
     word_edits,
@@ -91,49 +90,13 @@ def test_faster_whisper_gets_16_khz_english(monkeypatch: pytest.MonkeyPatch, tmp
         FasterWhisperRecognizer()
 
 
-def test_whisper_transcribes_through_transformers(monkeypatch: pytest.MonkeyPatch):
-    torch = pytest.importorskip("torch")
-
-    class Processor:
-        feature_extractor = SimpleNamespace(sampling_rate=16_000)
-
-        def __call__(self, samples, sampling_rate, return_tensors):
-            assert (len(samples), sampling_rate, return_tensors) == (16_000, 16_000, "pt")
-            return SimpleNamespace(input_features=torch.ones(1, 80, 3000))
-
-        def batch_decode(self, ids, skip_special_tokens):
-            assert skip_special_tokens
-            return [" The cat, sat." if ids.tolist() == [[7, 3]] else ""]
-
-    class Model:
-        generation_config = SimpleNamespace(is_multilingual=True)
-
-        def eval(self):
-            return self
-
-        def generate(self, features, do_sample, num_beams, language, task):
-            assert (do_sample, num_beams, language, task) == (False, 1, "en", "transcribe")
-            return torch.tensor([[7, 3]])
-
-    def load(kind):
-        return SimpleNamespace(from_pretrained=lambda source, **settings: kind())
-
-    package = SimpleNamespace(WhisperProcessor=load(Processor), WhisperForConditionalGeneration=load(Model))
-    monkeypatch.setitem(sys.modules, "transformers", package)
-    monkeypatch.setattr(recognition, "fetch_model", lambda source, files: source)
-    recognizer = WhisperRecognizer("somewhere")
-    assert recognizer.transcribe(Waveform(np.ones(24_000, np.float32), 24_000)) == ["the", "cat", "sat"]
-    assert recognizer.name.startswith("somewhere (transformers ")
-
-
 @pytest.mark.parametrize("choice", ["ear", "sphinx=folder", "faster-whisper="])
 def test_recognizers_that_cannot_be_opened_are_refused(choice: str):
     with pytest.raises(ConfigError, match=choice.partition("=")[0]):
         open_recognizer(choice)
 
 
-@pytest.mark.slow
 def test_a_folder_without_whispers_weights_is_refused(tmp_path: Path):
-    pytest.importorskip("transformers")
-    with pytest.raises(CheckpointError, match=r"expected model\.safetensors"):
-        WhisperRecognizer(str(tmp_path))
+    pytest.importorskip("faster_whisper")
+    with pytest.raises(CheckpointError, match=r"expected model\.bin"):
+        FasterWhisperRecognizer(f"{tmp_path}/")

@@ -70,7 +70,7 @@ def pairs(
     )
     typer.echo(
         f"{printable_name(output)}: {report['pairs']} pairs of {report['takes']} takes; {means}; "
-        f"histograms and examples in {printable_name(output.stem)}-report"
+        f"examples in {printable_name(output.stem)}-report"
     )
 
 

@@ -18,14 +18,11 @@ from marstts.evaluation.columns import Better, Metric, columns_of
 from marstts.evaluation.score import Provenance, read_provenances
 from marstts.evaluation.systems import CODEC_RESYNTHESIS, GROUND_TRUTH, list_names
 from marstts.io.reading import printable_name
-from marstts.metrics.intervals import Interval, bootstrap_difference, paired_quotient_interval
+from marstts.metrics.intervals import Interval, bootstrap_difference
 from marstts.metrics.length import LengthStatus
 from marstts.metrics.scores import TakeScore, read_scores
 
-TOPLINE = CODEC_RESYNTHESIS
-"""System whose character error rate the others' are divided by: no model on the codec can do better."""
-
-TOPLINES = (GROUND_TRUTH, TOPLINE)
+TOPLINES = (GROUND_TRUTH, CODEC_RESYNTHESIS)
 """Systems that are upper bounds and not ranked."""
 
 LENGTH_FAILURES = (
@@ -45,9 +42,6 @@ class Summary:
     takes: int
     scores: Mapping[str, Interval | None]
     by_style: Mapping[str, Mapping[str, Interval | None]]
-    cer_relative_to_codec: Interval | None
-    """CER divided by the codec resynthesis's on the same sentences; None where that was not scored."""
-
     differences: Mapping[str, Interval]
     """To the best ranked system of each column; that one has none."""
 
@@ -73,9 +67,8 @@ def summarize(scores: Sequence[TakeScore], warnings: Mapping[str, Sequence[str]]
         by_system.setdefault(score.system, []).append(score)
     columns = columns_of(scores)
     differences = differences_from_best(by_system, columns)
-    topline = {score.trial: score for score in by_system.get(TOPLINE, [])}
     return [
-        summarize_system(system, rows, columns, topline, differences[system], (warnings or {}).get(system, ()))
+        summarize_system(system, rows, columns, differences[system], (warnings or {}).get(system, ()))
         for system, rows in by_system.items()
     ]
 
@@ -84,11 +77,10 @@ def summarize_system(
     system: str,
     rows: Sequence[TakeScore],
     columns: Sequence[Metric],
-    topline: Mapping[str, TakeScore],
     differences: Mapping[str, Interval],
     warnings: Sequence[str],
 ) -> Summary:
-    """Summary of one system; `rows` are all its takes, `topline` those of the codec resynthesis by trial."""
+    """Summary of one system; `rows` are all its takes."""
     styles = sorted({row.style for row in rows})
     rates = dict(Counter(row.sample_rate for row in rows if row.sample_rate is not None))
     return Summary(
@@ -98,7 +90,6 @@ def summarize_system(
         by_style={
             style: {c.key: c.evaluate([row for row in rows if row.style == style]) for c in columns} for style in styles
         },
-        cer_relative_to_codec=compare_to_topline(rows, topline),
         differences=differences,
         length_statuses=dict(Counter(row.length_status for row in rows)),
         sample_rates=rates,
@@ -138,23 +129,6 @@ def compare(column: Metric, rows: Sequence[TakeScore], others: Sequence[TakeScor
 def within_noise(difference: Interval) -> bool:
     """Whether the interval of a difference contains 0."""
     return difference.low <= 0.0 <= difference.high
-
-
-def compare_to_topline(rows: Sequence[TakeScore], topline: Mapping[str, TakeScore]) -> Interval | None:
-    """CER over the codec resynthesis's on the trials that both have; None where a recognizer scored neither."""
-    words = [
-        (row.words, other.words)
-        for row in rows
-        if (other := topline.get(row.trial)) is not None and row.words is not None and other.words is not None
-    ]
-    if not words:
-        return None
-    return paired_quotient_interval(
-        [word.character_errors for word, _ in words],
-        [word.characters for word, _ in words],
-        [other.character_errors for _, other in words],
-        [other.characters for _, other in words],
-    )
 
 
 def describe_failure(row: TakeScore) -> str:

@@ -46,13 +46,6 @@ def ratio(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.where(sums[..., 1] > 0, sums[..., 0] / sums[..., 1], np.nan)
 
 
-def quotient_of_ratios(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The ratio of columns 0 and 1 over the ratio of columns 2 and 3: (..., N, 4) -> (...)."""
-    first, second = ratio(numbers[..., :2]), ratio(numbers[..., 2:])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(second > 0, first / second, np.nan)
-
-
 def bootstrap(
     numbers: NDArray[np.float64], statistic: Statistic, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval | None:
@@ -113,20 +106,6 @@ def ratio_interval(
 ) -> Interval | None:
     """Sum of numerators over sum of denominators, one of each per sentence; None where the latter sum to 0."""
     return bootstrap(np.array([numerators, denominators], float).T, ratio, resamples=resamples, seed=seed)
-
-
-def paired_quotient_interval(
-    numerators: Sequence[float],
-    denominators: Sequence[float],
-    other_numerators: Sequence[float],
-    other_denominators: Sequence[float],
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> Interval | None:
-    """One system's ratio over another's on the same sentences, resampled together; None where it is undefined."""
-    numbers = np.array([numerators, denominators, other_numerators, other_denominators], float).T
-    return bootstrap(numbers, quotient_of_ratios, resamples=resamples, seed=seed)
 
 
 def bounds(scores: NDArray[np.float64]) -> tuple[float, float]:

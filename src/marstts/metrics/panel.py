@@ -6,7 +6,7 @@ Two sets of metrics have names. *default* has Whisper base in CTranslate2's form
 metrics of MARS6 (arXiv:2501.05787), Sec. V (Whisper-base, an x-vector system, UTMOS), and Resemblyzer. The paper does
 not name its x-vector system; this one is not what a model is conditioned on, as WavLM-SV is. Any other choice is a list
 of sets and metrics, each metric with its weights after "=", and the last of equal ones counts:
-"default,faster-whisper=FOLDER" or "whisper=openai/whisper-small,resemblyzer,dnsmos". Scores of different metrics are
+"default,faster-whisper=FOLDER" or "faster-whisper=small,resemblyzer,dnsmos". Scores of different metrics are
 not comparable.
 """
 
@@ -30,8 +30,6 @@ from marstts.metrics.recognition import (
     FASTER_WHISPER_FILES,
     FASTER_WHISPER_SIZE,
     RECOGNIZERS,
-    WHISPER_BASE,
-    WHISPER_FILES,
     Recognizer,
     faster_whisper_model,
 )
@@ -49,7 +47,7 @@ from marstts.speaker.base import SpeakerEncoder
 
 SETS = {
     "default": "faster-whisper,resemblyzer,identity,style,distillmos,prosody",
-    "paper": "whisper,xvector,resemblyzer,utmos,prosody",
+    "paper": "faster-whisper,xvector,resemblyzer,utmos,prosody",
 }
 """Metrics by the name of their set."""
 
@@ -187,8 +185,6 @@ def open_metrics(config: MetricsConfig, trials: Sequence[Trial]) -> Metrics:
 def fetch_weights(config: MetricsConfig) -> None:
     """Download the weights of all metrics that are not on this machine; CheckpointError with the first that fails."""
     sources = config.names
-    if "whisper" in sources:
-        fetch_model(sources["whisper"] or WHISPER_BASE, WHISPER_FILES)
     if "faster-whisper" in sources:
         fetch_model(faster_whisper_model(sources["faster-whisper"] or FASTER_WHISPER_SIZE), FASTER_WHISPER_FILES)
     for name in {"wavlm", "xvector"} & sources.keys():
@@ -232,7 +228,6 @@ def open_speaker_metric(name: str, config: MetricsConfig) -> SpeakerEncoder:
 
 PACKAGES: Mapping[str, Mapping[str, str]] = {
     "sphinx": {"pocketsphinx": "eval", "jiwer": "eval"},
-    "whisper": {"torch": "eval-models", "transformers": "eval-models", "jiwer": "eval"},
     "faster-whisper": {"faster_whisper": "eval", "jiwer": "eval"},
     "resemblyzer": {"resemblyzer": "eval"},
     "wavlm": {"torch": "released", "transformers": "released"},

@@ -2,9 +2,9 @@
 
 Upstream: takes, as waveforms, and plain words (`words.plain_words`, the one normalizer).  Downstream: `panel`.
 
-The paper's recognizer is Whisper-base: MARS6 (arXiv:2501.05787), Sec. V. The default is the same model in CTranslate2's
-format. Its weights are a folder, or are downloaded on first use. pocketsphinx needs no download, but misses errors that
-people hear; error rates of different recognizers are not comparable.
+The paper's recognizer is Whisper-base: MARS6 (arXiv:2501.05787), Sec. V. Here it is in CTranslate2's format; its
+weights are a folder, or are downloaded on first use. pocketsphinx needs no download, but misses errors that people
+hear; error rates of different recognizers are not comparable.
 """
 
 from __future__ import annotations
@@ -19,15 +19,6 @@ from marstts.metrics import sphinx
 from marstts.metrics.hub import fetch_model, package_version
 from marstts.metrics.words import plain_words
 
-WHISPER_BASE = "openai/whisper-base"
-"""The paper's recognizer, multilingual, set to English."""
-
-WHISPER_FILES = (
-    ("model.safetensors", "model.safetensors.index.json"),
-    ("config.json",),
-    ("preprocessor_config.json", "processor_config.json"),
-    ("tokenizer.json", "vocab.json"),
-)
 FASTER_WHISPER_SIZE = "base"
 FASTER_WHISPER_FILES = (("model.bin",), ("config.json",), ("tokenizer.json",), ("vocabulary.txt", "vocabulary.json"))
 
@@ -66,31 +57,6 @@ class SphinxRecognizer:
         return plain_words(" ".join(sphinx.decoded_words(self._decoder)))
 
 
-class WhisperRecognizer:
-    """Whisper by `transformers`, greedy; `source` is a name on the hub or a folder with safetensors weights."""
-
-    def __init__(self, source: str = WHISPER_BASE) -> None:
-        transformers, self._torch = require("transformers", "eval-models"), require("torch", "eval-models")
-        self.name = f"{source} (transformers {package_version('transformers')})"
-        folder = fetch_model(source, WHISPER_FILES)
-        try:
-            self._processor = transformers.WhisperProcessor.from_pretrained(folder)
-            model = transformers.WhisperForConditionalGeneration.from_pretrained(folder, use_safetensors=True)
-        except (OSError, ValueError) as error:
-            reason = " ".join(str(error).split())[:300]
-            raise CheckpointError(f"{source}: Whisper's weights cannot be read: {reason}") from error
-        self._model = model.eval()
-
-    def transcribe(self, waveform: Waveform) -> list[str]:
-        """Plain words of the transcript; recordings of more than 30 s are cut to Whisper's window."""
-        rate = self._processor.feature_extractor.sampling_rate
-        features = self._processor(resample(waveform, rate).samples, sampling_rate=rate, return_tensors="pt")
-        english = {"language": "en", "task": "transcribe"} if self._model.generation_config.is_multilingual else {}
-        with self._torch.inference_mode():
-            ids = self._model.generate(features.input_features, do_sample=False, num_beams=1, **english)
-        return plain_words(self._processor.batch_decode(ids, skip_special_tokens=True)[0])
-
-
 def faster_whisper_model(source: str) -> str:
     """The hub's name of a size of Whisper; anything with a slash is a name or a folder already."""
     return source if "/" in source else f"Systran/faster-whisper-{source}"
@@ -127,12 +93,11 @@ class FasterWhisperRecognizer:
 
 RECOGNIZERS: Mapping[str, Callable[..., Recognizer]] = {
     "sphinx": SphinxRecognizer,
-    "whisper": WhisperRecognizer,
     "faster-whisper": FasterWhisperRecognizer,
 }
 """Recognizers by the name of their metric."""
 
-WITH_WEIGHTS = ("whisper", "faster-whisper")
+WITH_WEIGHTS = ("faster-whisper",)
 """Recognizers whose weights may be chosen."""
 
 

@@ -14,7 +14,7 @@ from marstts.codec.base import Codec
 from marstts.data.mined_takes import Half, MinedTake, MiningProvenance, text_of
 from marstts.data.pairs import Pair, PairLine, SideLine, write_pairs
 from marstts.data.workers import Executor
-from marstts.errors import DataError, require
+from marstts.errors import DataError
 from marstts.generation.request import StopReason
 from marstts.io.provenance import read_provenance
 from marstts.preference.ranking import (
@@ -39,7 +39,6 @@ def make_pairs(mined: Path, output: Path, config: RankConfig, *, executor: Execu
 
     DataError where nothing can be paired, a score is not finite, or the takes are codes of another codec.
     """
-    require("matplotlib.figure", "eval")  # for the report: before hours of scoring
     provenance = read_provenance(MiningProvenance, mined, "marstts preference mine", DataError)
     codec = load_bundle(provenance.model).codec
     check_codec(mined, provenance, codec)

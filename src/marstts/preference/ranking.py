@@ -3,8 +3,8 @@
 Upstream: `scoring`.  Downstream: `pairs`, which writes the pairs.
 MARS6 (arXiv:2501.05787): the worst cyclic takes, by recognizer and MOS predictor, are rejected, and the recordings
 chosen (`Scheme.GROUND_TRUTH_VS_WORST`).
-Deviations: thresholds keep good takes from being rejected only because some take must be the worst; two schemes pair
-takes with one another.
+Deviations: thresholds keep good takes from being rejected only because some take must be the worst; another scheme
+pairs takes with one another.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from pydantic import Field
 from marstts import audio
 from marstts.codec.base import Codec
 from marstts.data.mined_takes import GeneratedHalf, Half, MinedTake
-from marstts.errors import ConfigError, DataError, require
+from marstts.errors import ConfigError, DataError
 from marstts.generation.request import StopReason
 from marstts.io.config import Config
-from marstts.io.files import atomic_path, write_file
+from marstts.io.files import write_file
 from marstts.io.hash_order import hash_order
 from marstts.io.reading import os_errors
 from marstts.preference.scoring import SCORES_FOLDER, Metric, Score, ScoredTake, ScoringPlan, decode, scored_by
@@ -46,9 +46,6 @@ class Scheme(str, Enum):
     FORWARD_TAKES = "forward_takes"
     """Every better against every worse one of all forward takes of one text in one voice. Needs several takes per text,
     and no cycles."""
-
-    BEST_VS_WORST = "best_vs_worst"
-    """The best against the worst of all cyclic takes of one recording's words, in the voice of the worst."""
 
 
 class RankConfig(Config):
@@ -169,19 +166,12 @@ def choose_pairs(ranked: Sequence[RankedTake], config: RankConfig) -> list[Sides
 
 
 def better_and_worse(ranked: Sequence[RankedTake], config: RankConfig) -> list[Sides]:
-    """Pairs of takes of the same words and recording that differ enough: all, or the worst and the best of each group.
-
-    The rejected sides are in the order of `ranked`.
-    """
-    takes_all = config.scheme is Scheme.FORWARD_TAKES
+    """All pairs of takes of the same text and recording that differ enough; rejected sides in the order of `ranked`."""
     groups: dict[tuple[str, str], list[RankedTake]] = defaultdict(list)
     for one in ranked:
-        plan = one.take.plan
-        groups[plan.reference, plan.text if takes_all else ""].append(one)
+        groups[one.take.plan.reference, one.take.plan.text].append(one)
     order = {id(one): number for number, one in enumerate(ranked)}
-    pairs = [
-        pair for group in groups.values() for pair in (combinations(group, 2) if takes_all else [(group[0], group[-1])])
-    ]
+    pairs = [pair for group in groups.values() for pair in combinations(group, 2)]
     return [
         (worse, better)
         for worse, better in sorted(pairs, key=lambda pair: order[id(pair[0])])
@@ -233,7 +223,7 @@ def are_identical(rejected: RankedTake, chosen: RankedTake | None, scheme: Schem
     return all(np.array_equal(first, second) for first, second in zip(one, other, strict=True))
 
 
-# Report of a ranking for humans: figures, histograms, and the best and worst takes as audio.
+# Report of a ranking for humans: figures, and the best and worst takes as audio.
 
 
 def write_examples(ranked: Sequence[RankedTake], codec: Codec, config: RankConfig, folder: Path) -> None:
@@ -263,7 +253,7 @@ def write_report(
     mined: Path,
     folder: Path,
 ) -> dict[str, Any]:
-    """Write `report.json`, and a histogram of each score; returns the content of the JSON."""
+    """Write `report.json`; returns its content."""
     rejected = {one.take.id for one, _ in pairs}
     scores = {metric: [score_of(one, config.scheme).on(metric) for one in ranked] for metric in config.metrics}
     rejected_scores = {
@@ -283,8 +273,6 @@ def write_report(
         "rejected": {metric.value: quantiles(values) for metric, values in rejected_scores.items()},
     }
     write_file(folder / "report.json", json.dumps(report, indent=2, ensure_ascii=False) + "\n", DataError)
-    for metric in scores:
-        draw_histogram(metric, scores[metric], rejected_scores[metric], folder / f"{metric.value}.png")
     return report
 
 
@@ -295,26 +283,3 @@ def quantiles(values: Sequence[float]) -> dict[str, float]:
     low, middle, high = np.percentile(values, [10, 50, 90])
     found = {"mean": np.mean(values), "p10": low, "median": middle, "p90": high}
     return {name: round(float(value), 4) for name, value in found.items()}
-
-
-AXES = {
-    Metric.CER: ("character error rate", 0.0, 2.0),
-    Metric.MOS: ("predicted opinion score", 1.0, 5.0),
-}
-"""Title, lowest and highest value of each axis; values outside are drawn at its ends."""
-
-
-def draw_histogram(metric: Metric, values: Sequence[float], rejected: Sequence[float], path: Path) -> None:
-    """Draw the distribution of a score over all takes, and over the rejected ones."""
-    figures = require("matplotlib.figure", "eval")
-    figure = figures.Figure(figsize=(6, 3.2), layout="constrained")  # without pyplot no display is needed
-    axes = figure.add_subplot()
-    title, lowest, highest = AXES[metric]
-    bins = np.linspace(lowest, highest, 31)
-    axes.hist(np.clip(values, lowest, highest), bins, color="#b8c4d6", label=f"all takes ({len(values)})")
-    axes.hist(np.clip(rejected, lowest, highest), bins, color="#b5483c", label=f"rejected ({len(rejected)})")
-    axes.set_xlabel(title)
-    axes.set_ylabel("takes")
-    axes.legend()
-    with atomic_path(path, DataError) as temporary:
-        figure.savefig(temporary, dpi=110)
