@@ -29,8 +29,6 @@ from statistics import median
 from typing import Any
 from urllib.request import urlopen
 
-from serve_targets import check_targets, print_targets
-
 from marstts.synthesis.loading import load
 
 TEXTS = (
@@ -285,7 +283,6 @@ def main() -> None:
             report["one_request_at_a_time"] = [measure(server, n) for n in options.one_at_a_time]
     if options.leavers:
         report["seconds_until_free"] = measure_leavers(options.model, options.leavers)
-    report["targets"] = check_targets(report)
     report["seconds_of_the_whole"] = round(time.perf_counter() - started, 1)
     options.output.write_text(json.dumps(report, indent=1) + "\n")
     for kind in ("engine_by_itself", "server", "one_request_at_a_time"):
@@ -293,7 +290,6 @@ def main() -> None:
             print(kind, {name: value for name, value in row.items() if name != "calls"})
     print(report["listeners"], "listeners;", report.get("seconds_until_free"))
     print("resident MiB", report["resident_mebibytes"], "; all took", report["seconds_of_the_whole"], "s")
-    print_targets(report["targets"])
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ Upstream: `cli.benchmark`.  Downstream: `measures`, which runs one in a separate
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -32,7 +31,48 @@ class Measure(str, Enum):
     """Time from the start of a `marstts speak` process to its first sample."""
 
 
-class Case(Config):
+class BenchmarkScale(Config):
+    """Lengths, batch sizes and repetitions of a benchmark."""
+
+    lengths: tuple[float, ...] = (2, 5, 10, 20, 60)
+    """Seconds of speech, in ascending order."""
+
+    batches: tuple[int, ...] = (1, 8)
+    """Texts in a batch."""
+
+    gpu_batches: tuple[int, ...] = (1, 8, 64)
+
+    concurrency: tuple[int, ...] = (1, 4, 16)
+    """Threads that ask for speech at the same time."""
+
+    reference_seconds: float = 10.0
+    """Length at which batches and memory are measured."""
+
+    caller_seconds: float = 4.0
+    """Length of each request of a caller."""
+
+    requests: int = 12
+    """Measured requests of all callers together, at least; each caller makes one more, unmeasured, to warm up."""
+
+    runs: int = 2
+    """Runs of each measurement up to the reference length; longer ones have one run. The fastest counts, since
+    disturbances only make a run slower."""
+
+    def of(self, engine: EngineKind, is_baseline: bool) -> dict[str, Any]:
+        """The fields of a `Case`; a baseline is measured with one text of the reference length only."""
+        batches = self.gpu_batches if engine is EngineKind.CUDA else self.batches
+        baseline = {"lengths": (self.reference_seconds,), "batches": (1,)}
+        return {**self.model_dump(), "batches": batches, **(baseline if is_baseline else {})}
+
+
+QUICK = BenchmarkScale(
+    lengths=(2, 5), concurrency=(1, 2), batches=(1, 2), gpu_batches=(1, 2), reference_seconds=2.0, caller_seconds=1.0,
+    requests=1, runs=1,
+)  # fmt: skip
+"""Enough to test the benchmark itself; too little for reliable figures."""
+
+
+class Case(BenchmarkScale):
     """One measurement of one model on one engine."""
 
     measure: Measure
@@ -48,59 +88,3 @@ class Case(Config):
 
     weights: str
     """Format of the weights in computation, as tables name it: "float32", "int8", …"""
-
-    lengths: tuple[float, ...]
-    """Seconds of speech, in ascending order."""
-
-    batches: tuple[int, ...] = (1,)
-    """Texts in a batch."""
-
-    concurrency: tuple[int, ...] = (1,)
-    """Threads that ask for speech at the same time."""
-
-    reference_seconds: float = 10.0
-    """Length at which batches and memory are measured."""
-
-    caller_seconds: float = 4.0
-    """Length of each request of a caller."""
-
-    requests: int = 5
-    """Measured requests of all callers together, at least; each caller makes one more, unmeasured, to warm up."""
-
-    runs: int = 2
-    """Runs of each measurement up to the reference length; longer ones have one run. The fastest counts, since
-    disturbances only make a run slower."""
-
-
-@dataclass(frozen=True)
-class BenchmarkScale:
-    """Lengths, batch sizes and repetitions of a benchmark."""
-
-    lengths: tuple[float, ...] = (2, 5, 10, 20, 60)
-    concurrency: tuple[int, ...] = (1, 4, 16)
-    batches: tuple[int, ...] = (1, 8)
-    gpu_batches: tuple[int, ...] = (1, 8, 64)
-    reference_seconds: float = 10.0
-    caller_seconds: float = 4.0
-    requests: int = 12
-    runs: int = 2
-
-    def of(self, engine: EngineKind, is_baseline: bool) -> dict[str, Any]:
-        """The fields of a `Case`; a baseline is measured with one text of the reference length only."""
-        batches = self.gpu_batches if engine is EngineKind.CUDA else self.batches
-        return {
-            "lengths": (self.reference_seconds,) if is_baseline else self.lengths,
-            "batches": (1,) if is_baseline else batches,
-            "concurrency": self.concurrency,
-            "reference_seconds": self.reference_seconds,
-            "caller_seconds": self.caller_seconds,
-            "requests": self.requests,
-            "runs": self.runs,
-        }
-
-
-QUICK = BenchmarkScale(
-    lengths=(2, 5), concurrency=(1, 2), batches=(1, 2), gpu_batches=(1, 2), reference_seconds=2.0, caller_seconds=1.0,
-    requests=1, runs=1,
-)  # fmt: skip
-"""Enough to test the benchmark itself; too little for reliable figures."""

@@ -6,7 +6,6 @@ import logging
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
@@ -87,9 +86,9 @@ def choose_scale(quick: bool, lengths: str | None, concurrency: str | None) -> B
     """The scale that the options ask for."""
     scale = QUICK if quick else BenchmarkScale()
     if lengths is not None:
-        scale = replace(scale, lengths=tuple(parse_numbers(lengths, "--lengths", float)))
+        scale = scale.model_copy(update={"lengths": tuple(parse_numbers(lengths, "--lengths", float))})
     if concurrency is not None:
-        scale = replace(scale, concurrency=tuple(parse_numbers(concurrency, "--concurrency", int)))
+        scale = scale.model_copy(update={"concurrency": tuple(parse_numbers(concurrency, "--concurrency", int))})
     return scale
 
 
