@@ -15,7 +15,7 @@ import numpy as np
 import soundfile
 
 from marstts import audio
-from marstts.evaluation.testsets.ears import committed_pairs, samples_by_style
+from marstts.evaluation.testsets.ears import TEST, pair_samples, samples_by_style, split_speakers
 
 SECONDS = 0.6
 TEXTS = ("Shall we go out?", "The rain has stopped at 5 o'clock.", "Nobody on the quay said a word.", "Good morning.")
@@ -186,7 +186,7 @@ def whole_ears(root: Path) -> None:
     """Every recording that the test split of EARS needs: one recording under all their names."""
     record(root / "all.wav", 48_000, 1.7, speech)
     (root / "transcripts.json").write_text(json.dumps({name: TEXTS[len(name) % len(TEXTS)] for name in sample_names()}))
-    for pair in committed_pairs("test"):
+    for pair in pair_samples(split_speakers()[TEST]):
         (root / pair.speaker).mkdir(exist_ok=True)
         for name in (pair.sample, pair.reference):
             path = root / pair.speaker / f"{name}.wav"

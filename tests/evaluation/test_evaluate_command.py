@@ -173,20 +173,6 @@ def test_impossible_options_are_refused_in_a_sentence(
     assert isinstance(result.exception, MarsError) and complaint in str(result.exception)
 
 
-@pytest.mark.slow
-def test_metrics_are_checked_on_a_folder_of_recordings(manifest: Path, tmp_path: Path, stand_ins: None):
-    for number, words in enumerate(("Has never been surpassed.", "Has never been surpassed. Indeed.")):
-        path = tmp_path / "speech" / f"{number}.flac"
-        path.parent.mkdir(exist_ok=True)
-        shutil.copy(RECORDINGS / "LJ001-0008.flac", path)
-        path.with_suffix(".txt").write_text(words)
-    command = ["metrics", str(tmp_path / "speech"), "--codec", "toy", "--metrics", "prosody", "--workers", "1"]
-    table = evaluated(*command, "--output", str(tmp_path / "out"))
-    assert "| metric | clean | codec | noisy | scrambled | order |" in table and "| F0 correlation ↑ | 1.00" in table
-    result = RUN.invoke(evaluate_module.evaluate, [*command, "--max-seconds", "1", "--output", str(tmp_path / "none")])
-    assert "all 2 recordings are longer than 1 s" in str(result.exception)
-
-
 def test_the_equal_error_rate_of_a_models_encoder_is_printed(manifest: Path, stand_ins: None):
     printed = evaluated("speaker-encoder", str(manifest), "--encoder", "style")
     assert "toy-style-24 on the test split" in printed and "| all | 4 | 2 | " in printed

@@ -1,14 +1,12 @@
 """EARS, the test set of MARS6 (arXiv:2501.05787), Sec. V: 43 speakers in several styles; none of its texts are here.
 
-Upstream: a folder with the dataset (Richter et al., Interspeech 2024; CC BY-NC 4.0), and the committed `ears.tsv` and
-`ears-validation.tsv`.
+Upstream: a folder with the dataset (Richter et al., Interspeech 2024; CC BY-NC 4.0).
 Downstream: `metrics.testset.Trial`.
 
 Of the 107 speakers 43 are for tests and 64 for validation. Non-verbal sounds and free speech (which have no
 transcripts) and the slow style are left out. Of each speaker's samples in a style one half is synthesized, each in the
-voice of one of the other half. Texts and recordings are read from the dataset's files; the manifests contain only names
-of files, which `pair_samples` computes and a test compares. Deviations: the paper does not name its speakers, so the
-split is ours, by a hash of their names. Every emotion has one transcribed sample per speaker, which cannot be paired
+voice of one of the other half. Texts and recordings are read from the dataset's files. Deviations: the paper does not
+name its speakers, so the split is ours, by a hash of their names. Every emotion has one transcribed sample per speaker, which cannot be paired
 within its emotion: the 23 of them are one style, "emotional".
 """
 
@@ -16,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 
 from marstts.errors import DataError
@@ -27,7 +24,6 @@ from marstts.metrics.testset import Trial
 SPEAKERS = tuple(f"p{number:03d}" for number in range(1, 108))
 NUM_TEST = 43
 TEST, VALIDATION = "test", "validation"
-MANIFESTS = {TEST: "ears.tsv", VALIDATION: "ears-validation.tsv"}
 TRANSCRIPTS = "transcripts.json"
 MAX_TRANSCRIPTS_BYTES = 64 * 2**20
 
@@ -100,21 +96,10 @@ def pair_samples(speakers: Sequence[str]) -> Iterator[Pair]:
                 yield Pair(speaker, sample, reference)
 
 
-def manifest_lines(pairs: Sequence[Pair]) -> list[str]:
-    """The lines of a split's manifest."""
-    return ["speaker\tsample\treference", *(f"{pair.speaker}\t{pair.sample}\t{pair.reference}" for pair in pairs)]
-
-
-def committed_pairs(split: str) -> list[Pair]:
-    """A split as it is committed."""
-    lines = (files(__package__) / MANIFESTS[split]).read_text(encoding="utf-8").splitlines()
-    return [Pair(*line.split("\t")) for line in lines[1:]]
-
-
 def read_ears(root: Path, split: str = TEST) -> list[Trial]:
     """A split, from a folder that holds p001/*.wav … and transcripts.json; DataError naming what is missing."""
     transcripts = read_transcripts(root / TRANSCRIPTS)
-    pairs = committed_pairs(split)
+    pairs = list(pair_samples(split_speakers()[split]))
     missing = sorted({pair.speaker for pair in pairs if not (root / pair.speaker).is_dir()})
     if missing:
         raise DataError(

@@ -11,16 +11,14 @@ splits never use them. Rendering is a function of these lines: the test set is t
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 
 from marstts.data.corpora import tts_engines as engines
-from marstts.data.manifest import Utterance
 from marstts.errors import DataError, MarsError
-from marstts.metrics.testset import Trial, make_trials
+from marstts.metrics.testset import Trial
 
 logger = logging.getLogger(__name__)
 
@@ -58,25 +56,6 @@ def committed_lines() -> list[Line]:
     """The test set as it is committed, references included."""
     rows = (files(__package__) / MANIFEST).read_text(encoding="utf-8").splitlines()
     return [Line(*row.split("\t")) for row in rows[1:]]
-
-
-def choose_lines(utterances: Sequence[Utterance], folder: Path) -> list[Line]:
-    """The lines of `synthetic.tsv` from the corpus's manifest: one sentence per test speaker and style."""
-    trials = [
-        trial
-        for speaker in sorted({u.speaker for u in utterances if u.split == "test"})
-        for trial in one_per_style([u for u in utterances if u.split == "test" and u.speaker == speaker], folder)
-    ]
-    synthesized = {trial.id for trial in trials}
-    lines = [Line(t.id, t.style, t.text, t.reference.stem) for t in trials]
-    only_references = {t.reference.stem: t for t in trials if t.reference.stem not in synthesized}
-    return lines + [Line(name, t.style, t.reference_transcript, "") for name, t in sorted(only_references.items())]
-
-
-def one_per_style(utterances: Sequence[Utterance], folder: Path) -> list[Trial]:
-    """The first trial of each style."""
-    trials = make_trials(utterances, folder, folder)
-    return [next(t for t in trials if t.style == style) for style in sorted({t.style for t in trials})]
 
 
 def rendering_problems(root: Path) -> list[str]:
