@@ -1,6 +1,6 @@
 """Files of sentences: the lines of a UTF-8 text file, plain or .gz.
 
-Upstream: files from users.  Downstream: `corpora.synthetic`, `training.mars6.tokenizer`.
+Upstream: files from users.  Downstream: `corpora.synthetic`, `preference.mine`, `training.mars6.tokenizer`.
 """
 
 from __future__ import annotations

@@ -11,13 +11,10 @@ Deviations: every take is kept, whatever its quality, and none is sampled again:
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
 import logging
 import os
 import warnings
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -42,7 +39,7 @@ from marstts.data.mined_takes import (
     shard_path,
     write_takes,
 )
-from marstts.data.sentence_files import NO_GZIP
+from marstts.data.sentence_files import lines_of
 from marstts.data.workers import Executor, Progress
 from marstts.errors import DataError, MarsError
 from marstts.generation.loop import generate
@@ -50,7 +47,7 @@ from marstts.io.config import Config
 from marstts.io.files import lock_folder
 from marstts.io.jsonl import read_rows, write_rows
 from marstts.io.provenance import begin_or_resume, write_provenance
-from marstts.io.reading import decode_text, printable_name, read_regular_file
+from marstts.io.reading import printable_name, read_regular_file
 from marstts.metrics.testset import group_by_speaker, model_digest, round_robin, take_seed
 from marstts.synthesis.clone import ReferenceWarning, clone
 from marstts.synthesis.loading import load
@@ -285,27 +282,10 @@ def read_texts(path: Path, max_characters: int) -> list[str]:
 
     One a line, or source<TAB>sentence; may be gzipped. DataError if there is none of at most `max_characters`.
     """
-    content = read_regular_file(path, MAX_TEXT_BYTES, DataError)
-    if path.suffix == ".gz":
-        content = unzip(content, path)
-    texts = dict.fromkeys(
-        normalize(line.rpartition("\t")[2]).strip() for line in decode_text(content, str(path), DataError).splitlines()
-    )
+    texts = dict.fromkeys(normalize(line.strip().rpartition("\t")[2]).strip() for line in lines_of(path))
     found = [text for text in texts if has_words(text) and len(text) <= max_characters]
     if not found:
         raise DataError(f"{path}: no sentence of at most {max_characters} characters in it")
-    return found
-
-
-def unzip(content: bytes, path: Path) -> bytes:
-    """The content of a gzipped file of at most MAX_TEXT_BYTES; DataError where it is none."""
-    try:
-        with gzip.open(io.BytesIO(content)) as file:
-            found = file.read(MAX_TEXT_BYTES + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: {NO_GZIP}") from error
-    if len(found) > MAX_TEXT_BYTES:
-        raise DataError(f"{path}: expected at most {MAX_TEXT_BYTES} bytes of sentences")
     return found
 
 

@@ -6,8 +6,8 @@ Downstream: `metrics.testset.Trial`.
 Of the 107 speakers 43 are for tests and 64 for validation. Non-verbal sounds and free speech (which have no
 transcripts) and the slow style are left out. Of each speaker's samples in a style one half is synthesized, each in the
 voice of one of the other half. Texts and recordings are read from the dataset's files. Deviations: the paper does not
-name its speakers, so the split is ours, by a hash of their names. Every emotion has one transcribed sample per speaker, which cannot be paired
-within its emotion: the 23 of them are one style, "emotional".
+name its speakers, so the split is ours, by a hash of their names. Every emotion has one transcribed sample per speaker,
+which cannot be paired within its emotion: the 23 of them are one style, "emotional".
 """
 
 from __future__ import annotations
