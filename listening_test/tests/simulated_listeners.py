@@ -108,7 +108,7 @@ class Listener:
         trials = self.service.store.trials(self.service.find(self.link).number)
         while state["stage"] == "trials" and answers != 0:
             trial = trials[state["position"]]
-            self.clock.now += max(0.1, self.service.plan.trial_seconds(trial) + self.pace)
+            self.clock.now += max(0.1, self.service.plan.stimuli.trial_seconds(trial) + self.pace)
             message = {"position": state["position"], "choice": self.choose(trial, self.rng), "plays": 1}
             state = self.service.answer(self.link, message)
             answers = None if answers is None else answers - 1

@@ -54,9 +54,9 @@ def test_sounds_are_the_sides_in_their_order(plan, pair):
     for trial in plan.plan(0):
         sides = pair if trial.system == "A" else pair[::-1]
         for role, folder in zip((Role.FIRST, Role.SECOND), sides, strict=True):
-            assert plan.path(trial, role) == folder / f"{trial.sentence}.wav"
-            assert plan.encode(trial, role)[:4] == b"RIFF"
-        assert plan.trial_seconds(trial) == pytest.approx(0.8)
+            assert plan.stimuli.path(trial, role) == folder / f"{trial.sentence}.wav"
+            assert plan.stimuli.encode(trial, role)[:4] == b"RIFF"
+        assert plan.stimuli.trial_seconds(trial) == pytest.approx(0.8)
 
 
 @pytest.mark.parametrize(("a", "b"), [(2, 7), (7, 2), (0, 6), (5, 5)])

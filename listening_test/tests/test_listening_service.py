@@ -57,7 +57,7 @@ def test_recordings_are_those_of_the_session(service, plan, invite):
     listener = invite()
     for position, trial in list(enumerate(service.store.trials(0)))[::9]:
         for role in ROLES[trial.question]:
-            assert service.sound(listener.link, position, role) == plan.encode(trial, role)
+            assert service.sound(listener.link, position, role) == plan.stimuli.encode(trial, role)
     assert service.volume() == plan.volume_sample()
 
 

@@ -157,9 +157,8 @@ def agreement(answers: Sequence[Answer], others: Sequence[Answer]) -> float:
             for answer in answers
             if answer.trial.question is question and (question, answer.trial.system) in choices
         ]
-        ranks = [stats.rankdata(column) for column in zip(*pairs, strict=True)]
-        varied = all(len(set(rank)) > 1 for rank in ranks) and bool(ranks)
-        correlations.append(float(np.corrcoef(ranks)[0, 1]) if varied else 0.0)
+        varied = all(len(set(column)) > 1 for column in zip(*pairs, strict=True)) and bool(pairs)
+        correlations.append(float(stats.spearmanr(pairs).statistic) if varied else 0.0)
     return float(np.mean(correlations)) if correlations else 0.0
 
 
@@ -193,9 +192,16 @@ def rate_system(question: Question, system: str, answers: Sequence[Answer]) -> S
 
 
 def interval_over(answers: Sequence[Answer], unit: Callable[[Answer], str]) -> Interval | None:
-    """The interval of the mean where units are resampled with all their answers; None where there is one unit."""
-    groups = groupby(sorted(answers, key=unit), key=unit)
-    return cluster_interval([[answer.choice for answer in group] for _, group in groups])
+    """The bootstrap interval of the mean where units are resampled with all their answers (percentile method).
+
+    None where there is one unit, which does not show how much units differ.
+    """
+    clusters: dict[str, list[int]] = defaultdict(list)
+    for answer in sorted(answers, key=unit):
+        clusters[unit(answer)].append(answer.choice)
+    if len(clusters) < 2:
+        return None
+    return bootstrap(np.array([[sum(cluster), len(cluster)] for cluster in clusters.values()], float), ratio)
 
 
 def as_json(analysis: Analysis, rules: Rules) -> dict[str, Any]:
@@ -247,16 +253,3 @@ def format_mean(rating: SystemRating) -> str:
     if rating.interval is None:
         return f"{rating.mean:.2f} (no interval: one listener or one sentence)"
     return rating.interval.format(2)
-
-
-# 95 % intervals of a listening test.
-
-
-def cluster_interval(clusters: Sequence[Sequence[int]]) -> Interval | None:
-    """The mean of all numbers, and its bootstrap interval where whole clusters are resampled (percentile method).
-
-    None for fewer than two clusters, which do not show how much clusters differ.
-    """
-    if len(clusters) < 2:
-        return None
-    return bootstrap(np.array([[sum(cluster), len(cluster)] for cluster in clusters], float), ratio)

@@ -61,6 +61,11 @@ SIDES = ("A", "B")
 """Systems of a preference test: the folder that comes first in a trial."""
 
 
+def other_side(side: str) -> str:
+    """B for A, A for B."""
+    return SIDES[1 - SIDES.index(side)]
+
+
 @dataclass(frozen=True)
 class ListeningTrial:
     """One question about one recording."""

@@ -20,8 +20,8 @@ from marstts.errors import DataError
 from marstts.io.reading import printable_name
 from marstts.metrics.intervals import COVERAGE, Interval
 from marstts_listening_test.config import Question
-from marstts_listening_test.design import SIDES, ListeningTrial, TrialKind
-from marstts_listening_test.stimuli import AudioRequirements, Role, Stimuli, find_stimuli
+from marstts_listening_test.design import SIDES, ListeningTrial, TrialKind, other_side
+from marstts_listening_test.stimuli import AudioRequirements, Stimuli, find_stimuli
 
 A, B = SIDES
 MAX_SECONDS = 60.0
@@ -76,11 +76,6 @@ def count_preferences(trials: Sequence[ListeningTrial], choices: Sequence[int]) 
     return sign_test(counts[A], counts[B], counts[""])
 
 
-def other_side(side: str) -> str:
-    """B for A, A for B."""
-    return B if side == A else A
-
-
 @dataclass(frozen=True)
 class PreferencePlan:
     """A `service.TestPlan` for one developer."""
@@ -109,17 +104,6 @@ class PreferencePlan:
             ListeningTrial(Question.PREFERENCE, TrialKind.RATING, side, name)
             for side, name in zip(first, chosen, strict=True)
         ]
-
-    def path(self, trial: ListeningTrial, role: Role) -> Path:
-        """The file behind one side of a trial."""
-        side = trial.system if role is Role.FIRST else other_side(trial.system)
-        return self.stimuli.systems[side][trial.sentence]
-
-    def trial_seconds(self, trial: ListeningTrial) -> float:
-        return sum(self.stimuli.seconds[self.path(trial, role)] for role in (Role.FIRST, Role.SECOND))
-
-    def encode(self, trial: ListeningTrial, role: Role) -> bytes:
-        return self.stimuli.encode_file(self.path(trial, role))
 
     def volume_sample(self) -> bytes | None:
         return None

@@ -13,7 +13,7 @@ from typing import Any
 
 from marstts_listening_test.config import Headphones, ListeningTestConfig
 from marstts_listening_test.design import Design, ListeningTrial, make_design, plan_session
-from marstts_listening_test.stimuli import Role, Stimuli, open_stimuli
+from marstts_listening_test.stimuli import Stimuli, open_stimuli
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,6 @@ class RatingPlan:
 
     def plan(self, number: int) -> list[ListeningTrial]:
         return plan_session(self.design, number)
-
-    def trial_seconds(self, trial: ListeningTrial) -> float:
-        return self.stimuli.trial_seconds(trial)
-
-    def encode(self, trial: ListeningTrial, role: Role) -> bytes:
-        return self.stimuli.encode(trial, role)
 
     @cached_property
     def longest_sample(self) -> bytes:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from marstts_listening_test.design import ListeningTrial, TrialKind
 from marstts_listening_test.pages import HTTPError
-from marstts_listening_test.stimuli import ROLES, Role
+from marstts_listening_test.stimuli import ROLES, Role, Stimuli
 from marstts_listening_test.store import AnswerStore, Listener
 
 CACHED_SOUNDS = 64
@@ -55,17 +55,15 @@ class TestPlan(Protocol):
     def seed(self) -> int: ...
 
     @property
+    def stimuli(self) -> Stimuli:
+        """The recordings of all trials."""
+
+    @property
     def digest(self) -> str:
         """A hash that only equal tests share."""
 
     def plan(self, number: int) -> list[ListeningTrial]:
         """The session of a listener."""
-
-    def trial_seconds(self, trial: ListeningTrial) -> float:
-        """Duration of a trial's recordings."""
-
-    def encode(self, trial: ListeningTrial, role: Role) -> bytes:
-        """A recording of a trial as a WAV file."""
 
     def volume_sample(self) -> bytes | None:
         """Speech to set the volume by; None: the page does not ask for the volume."""
@@ -86,13 +84,13 @@ class SessionService:
     ) -> None:
         """`finished` is called with a listener's number after their last answer, on the thread that stored it."""
         self.plan, self.store, self.clock, self.finished = plan, store, clock, finished
-        self.encode = lru_cache(CACHED_SOUNDS)(plan.encode)
+        self.encode = lru_cache(CACHED_SOUNDS)(plan.stimuli.encode)
         self.starting = threading.Lock()
 
     def describe(self) -> dict[str, Any]:
         """The first page: title, questions and duration."""
         trials = self.plan.plan(0)
-        seconds = sum(self.plan.trial_seconds(trial) + SECONDS_TO_ANSWER for trial in trials)
+        seconds = sum(self.plan.stimuli.trial_seconds(trial) + SECONDS_TO_ANSWER for trial in trials)
         return {
             "title": self.plan.title,
             "contact": self.plan.contact,
@@ -108,7 +106,7 @@ class SessionService:
             number = self.store.count()
             if number >= self.plan.max_listeners:
                 raise HTTPError(403, "This test has all the listeners it needs. Thank you for coming!")
-            session = [(trial, self.plan.trial_seconds(trial)) for trial in self.plan.plan(number)]
+            session = [(trial, self.plan.stimuli.trial_seconds(trial)) for trial in self.plan.plan(number)]
             return {"link": self.store.start(session, number, self.clock()).link}
 
     def find(self, link: str) -> Listener:

@@ -23,7 +23,7 @@ from marstts.audio import Waveform
 from marstts.errors import AudioError, DataError
 from marstts.io.reading import os_errors, printable_name, read_regular_file
 from marstts_listening_test.config import ListeningTestConfig, Question, open_evaluation
-from marstts_listening_test.design import Anchor, ListeningTrial
+from marstts_listening_test.design import Anchor, ListeningTrial, other_side
 
 SUFFIXES = (".wav", ".flac")
 MAX_COMPLAINTS = 12
@@ -83,6 +83,9 @@ class Stimuli:
 
     def path(self, trial: ListeningTrial, role: Role) -> Path:
         """The file behind a trial's recording."""
+        if role in (Role.FIRST, Role.SECOND):
+            side = trial.system if role is Role.FIRST else other_side(trial.system)
+            return self.systems[side][trial.sentence]
         if role is Role.REFERENCE or trial.system in (Anchor.SAME, Anchor.OTHER):
             return self.references[trial.sentence]
         if trial.system in (Anchor.CLEAN, Anchor.MIDDLING, Anchor.DEGRADED):
@@ -91,9 +94,8 @@ class Stimuli:
 
     def trial_seconds(self, trial: ListeningTrial) -> float:
         """Duration of all recordings of a trial together."""
-        factor = OTHER_VOICE_FACTOR if trial.system == Anchor.OTHER else 1.0
-        seconds = {role: self.seconds[self.path(trial, role)] for role in ROLES[trial.question]}
-        return seconds[Role.STIMULUS] / factor + seconds.get(Role.REFERENCE, 0.0)
+        factors = {Role.STIMULUS: OTHER_VOICE_FACTOR} if trial.system == Anchor.OTHER else {}
+        return sum(self.seconds[self.path(trial, role)] / factors.get(role, 1.0) for role in ROLES[trial.question])
 
     def encode(self, trial: ListeningTrial, role: Role) -> bytes:
         """A trial's recording as a WAV file."""
