@@ -254,22 +254,18 @@ def is_reference(config: MineConfig, min_source_rate: int, utterance: Utterance)
 
 def read_references(manifests: Sequence[Path], wanted: Callable[[Utterance], bool]) -> list[Utterance]:
     """The wanted utterances of all manifests, with absolute paths; of several, ids begin with the manifest's folder."""
-    found: list[Utterance] = []
-    for manifest in manifests:
-        folder = manifest.absolute().parent
-        place = partial(placed, folder, f"{folder.name}." if len(manifests) > 1 else "")
-        found += map(place, read_chosen(manifest, partial(is_wanted, wanted, place)))
-    return found
+    return [one for manifest in manifests for one in read_placed(manifest, len(manifests) > 1, wanted)]
 
 
-def is_wanted(wanted: Callable[[Utterance], bool], place: Callable[[Utterance], Utterance], one: Utterance) -> bool:
-    """True if an utterance is wanted as it will be placed."""
-    return wanted(place(one))
+def read_placed(manifest: Path, is_one_of_several: bool, wanted: Callable[[Utterance], bool]) -> list[Utterance]:
+    """The wanted utterances of one of the manifests."""
+    folder = manifest.absolute().parent
+    prefix = f"{folder.name}." if is_one_of_several else ""
 
+    def place(one: Utterance) -> Utterance:
+        return replace(one, id=prefix + one.id, audio=str(folder / one.audio))
 
-def placed(folder: Path, prefix: str, utterance: Utterance) -> Utterance:
-    """An utterance with an absolute path, whose id has a prefix."""
-    return replace(utterance, id=prefix + utterance.id, audio=str(folder / utterance.audio))
+    return [place(one) for one in read_chosen(manifest, lambda one: wanted(place(one)))]
 
 
 def show_paths(paths: Sequence[Path]) -> str:
