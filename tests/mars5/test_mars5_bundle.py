@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from mars5_published import ar_content, nar_content, save
 from marstts import load, models
 from marstts.audio import Waveform
 from marstts.codec.registry import ToyCodecPart
-from marstts.errors import CheckpointError
+from marstts.errors import CheckpointError, MissingExtraError
 from marstts.generation.request import SamplingConfig
 from marstts.mars5 import published
 from marstts.mars5.ar import CodecLM
@@ -103,6 +104,18 @@ def test_bundles_of_other_codecs_are_refused(bundle: Path, tmp_path: Path) -> No
         )  # fmt: skip
     with pytest.raises(CheckpointError, match="has no graphs"):
         load(bundle, engine="onnx")
+
+
+def test_without_pytorch_one_sentence_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("marstts.mars5")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    for open_it in (
+        lambda: models.architecture_of("mars5"),
+        lambda: models.published_bundle("mars5-english", onnx=True),
+    ):
+        with pytest.raises(MissingExtraError, match=r"'torch', which is not installed: pip install 'marstts\[torch\]'"):
+            open_it()
 
 
 def test_the_published_model_is_converted_once_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
