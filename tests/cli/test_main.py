@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import marstts
 from light_install import WITHOUT_EXTRAS
 from marstts.cli.main import COMMANDS, LazyCommand, app
-from marstts.cli.terminal import extra_with, silence_libraries
+from marstts.cli.terminal import silence_libraries
 from marstts.errors import DataError
 from scripted import ScriptedPrompt, ScriptedTake, good, scripted_synthesizer
 
@@ -174,13 +174,6 @@ def test_a_missing_extra_is_named_in_one_sentence_before_any_work(tmp_path: Path
         assert exit_code == 2 and message.count("\n") == 1, f"{line}: {message} {error}"
         assert f"pip install 'marstts[{CALLS_THAT_NEED_AN_EXTRA[line]}]'" in message, f"{line}: {message}"
     assert not list(tmp_path.iterdir()), "something was written before the packages were checked"
-
-
-def test_the_extra_of_a_package_is_read_from_the_metadata():
-    found = {
-        package: extra_with(package) for package in ("torch", "sounddevice", "prometheus_client", "no_such_package")
-    }
-    assert found == {"torch": "torch", "sounddevice": "play", "prometheus_client": "serve", "no_such_package": None}
 
 
 def test_warnings_of_libraries_about_themselves_are_hidden_unless_asked_for(monkeypatch: pytest.MonkeyPatch):

@@ -22,7 +22,6 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import marstts
-from marstts.cli import terminal
 from marstts.cli.terminal import configure_logging, silence_libraries
 from marstts.errors import MarsError, MissingExtraError
 from marstts.io.reading import DISK_ERRNOS, describe_os_error, printable_name, printable_text
@@ -49,8 +48,8 @@ class LazyCommand:
 
     help: str
 
-    extra: str | None = None
-    """The extra of the package that it needs."""
+    extra: str = "torch"
+    """The extra of the package that it needs; what needs none may still import PyTorch for an engine."""
 
     def open(self, name: str) -> Any:
         """The command itself, freshly imported; raises MissingExtraError where its extra is not installed."""
@@ -68,10 +67,11 @@ class LazyCommand:
     def raise_if_extra_is_missing(self, name: str, error: ModuleNotFoundError) -> None:
         """Raise MissingExtraError, which names the extra, where a package of it could not be imported."""
         package = (error.name or "").partition(".")[0]
-        if package in ("", "marstts") or (extra := self.extra or terminal.extra_with(package)) is None:
+        if package in ("", "marstts"):
             return
         raise MissingExtraError(
-            f"`marstts {name}` needs the package {package!r}, which is not installed: pip install 'marstts[{extra}]'"
+            f"`marstts {name}` needs the package {package!r}, which is not installed: "
+            f"pip install 'marstts[{self.extra}]'"
         ) from error
 
 

@@ -1,15 +1,13 @@
-"""Messages and logs of the commands, on standard error, so that standard output can be piped; missing extras."""
+"""Messages and logs of the commands, on standard error, so that standard output can be piped."""
 
 from __future__ import annotations
 
 import logging
 import os
-import re
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, requires
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -143,28 +141,3 @@ def silence_libraries() -> None:
         warnings.filterwarnings("ignore", message=message)
     for name in LIBRARY_LOGGERS:
         logging.getLogger(name).setLevel(logging.ERROR)
-
-
-# The extras of the package by the optional packages that they install.
-
-REQUIREMENT = re.compile(r"([\w.-]+).*;.*\bextra\s*==\s*['\"]([\w.-]+)['\"]")
-
-
-def packages_by_extra() -> Mapping[str, frozenset[str]]:
-    """Names of packages, normalized as for import, by extra; empty where marstts was not installed."""
-    try:
-        lines = requires("marstts") or []
-    except PackageNotFoundError:
-        return {}
-    found: dict[str, set[str]] = {}
-    for line in lines:
-        if match := REQUIREMENT.match(line):
-            found.setdefault(match[2], set()).add(match[1].replace("-", "_").lower())
-    return {extra: frozenset(packages) for extra, packages in found.items()}
-
-
-def extra_with(package: str) -> str | None:
-    """The smallest extra that installs a package; None where none does."""
-    packages = packages_by_extra()
-    holding = [extra for extra, names in packages.items() if package.lower() in names]
-    return min(holding, key=lambda extra: (len(packages[extra]), extra), default=None)
