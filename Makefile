@@ -1,5 +1,5 @@
 # speak: the first sentence, with the light install.  test: all checks, with PyTorch.
-# check: the same in an existing environment.  check-fast: without the tests over two seconds.
+# check: the same in an existing environment.  check-fast: without slow tests.
 # WORKERS: how pytest spreads the tests over processes, one of one thread for each core; empty for a single process.
 # dist: wheel and sdist in dist/, checked and spoken with.  site: the documents as a static site in site/.
 # lock: write the versions of the environment into constraints.txt, which `test` and the Dockerfile install.

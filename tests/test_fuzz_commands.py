@@ -26,7 +26,7 @@ from scripted import good, scripted_synthesizer
 from test_fuzz_files import SLOWEST_SECONDS, count_inputs, input_rng, mutated
 
 RUN = CliRunner()
-INPUTS = max(4, int(os.environ.get("MARSTTS_FUZZ", "40")) // 10)
+INPUTS = max(2, int(os.environ.get("MARSTTS_FUZZ", "20")) // 10)
 RECIPES = Path(__file__).parents[1] / "recipes"
 GOLDEN = Path(__file__).parent / "golden" / "mars6"
 TOY_PARTS = ["--codec", "toy:64", "--identity", "toy:5", "--style", "toy:7"]

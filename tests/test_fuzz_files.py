@@ -110,9 +110,9 @@ def count_inputs(name: str, inputs: int, **more: int) -> None:
             file.write(json.dumps({"attack": name, "inputs": inputs, **more}) + "\n")
 
 
-def attack(seeds: list[bytes], read: Callable[[bytes], Any], name: str) -> None:
+def attack(seeds: list[bytes], read: Callable[[bytes], Any], name: str, inputs: int = INPUTS) -> None:
     """Every reader's answer to every input is a value or one sentence, soon."""
-    for number in range(INPUTS):
+    for number in range(inputs):
         rng = input_rng(f"{name} {number}")
         content = mutated(rng.choice(seeds), rng)
         started = time.monotonic()
@@ -127,7 +127,7 @@ def attack(seeds: list[bytes], read: Callable[[bytes], Any], name: str) -> None:
         except Exception as error:
             raise AssertionError(f"{name}, input {number}: {type(error).__name__}: {error}") from error
         assert time.monotonic() - started < SLOWEST_SECONDS, f"{name}, input {number} took too long"
-    count_inputs(name, INPUTS)
+    count_inputs(name, inputs)
 
 
 JSON_SEEDS = [

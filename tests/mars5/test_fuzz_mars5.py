@@ -18,7 +18,7 @@ from marstts.mars5.checkpoint import load_released
 from marstts.mars5.text import END_OF_SPEECH, SpeechBPE
 from marstts.synthesis.loading import load
 from test_fuzz_commands import mutated_json
-from test_fuzz_files import attack
+from test_fuzz_files import INPUTS, attack
 
 TOKENIZER = SpeechBPE(((0, 1), (2, 2), (13, 3), (14, 14)), {END_OF_SPEECH: 17}, 13)
 
@@ -59,7 +59,7 @@ def test_bundles(bundle: Path, tmp_path: Path) -> None:  # noqa: F811
     copy = Path(shutil.copytree(bundle, tmp_path / "mars5"))
     for path in sorted(path for path in copy.rglob("*") if path.is_file() and path.name != "nar.safetensors"):
         seed = path.read_bytes()
-        attack([seed[:4000]], reader(copy, path, seed), f"MARS5 bundle {path.name}")
+        attack([seed[:4000]], reader(copy, path, seed), f"MARS5 bundle {path.name}", INPUTS // 5)
         path.write_bytes(seed)
 
 
