@@ -170,9 +170,8 @@ class PageUser:
 
 @pytest.fixture
 def user(browser, server: LiveServer) -> Iterator[PageUser]:
+    browser.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": server.address, "storageTypes": "local_storage"})
     user = PageUser(browser, server)
-    user.run("localStorage.clear()")
-    user.open()
     yield user
     browser.get("about:blank")
     for voice in uploaded(server):
@@ -220,7 +219,7 @@ def test_the_words_that_play_are_marked_as_they_are_written(user: PageUser):
     assert not user.all("#mirror .word"), "no mark stays at the end"
 
 
-@pytest.mark.parametrize("word", ["called", "answered", "$5"])
+@pytest.mark.parametrize("word", ["called", "$5"])
 def test_a_click_on_a_word_plays_from_there(user: PageUser, word: str):
     user.speak()
     user.wait(lambda: user.is_playing or user.position == 0)
@@ -297,8 +296,8 @@ def test_text_and_settings_are_kept_over_a_reload_and_recordings_are_not(user: P
     assert len(user.run("return localStorage.getItem('marstts')")) < 200
 
 
-@pytest.mark.parametrize("name", ["ada", "ewan", "linda"])
-def test_every_voice_has_a_preview(user: PageUser, name: str):
+def test_a_voice_has_a_preview(user: PageUser):
+    name = "linda"
     user.press_label(f"Preview {name}")
     user.wait(lambda: user.all(f"[aria-label='Stop {name}']"))
     user.press_label(f"Stop {name}")
@@ -367,7 +366,7 @@ def test_a_recording_is_cloned_by_its_sound_alone(user: PageUser, server: LiveSe
     assert user.find(f"voice-{voice['id']}").is_selected()
 
 
-@pytest.mark.parametrize("words", [None, "Please call the office before ten.", "Has never been surpassed."])
+@pytest.mark.parametrize("words", [None, "Has never been surpassed."])
 def test_a_recording_of_other_words_than_the_transcript_costs_nothing(user: PageUser, server: LiveServer, words):
     record(user, 3.0)
     user.press("#deep")
@@ -463,7 +462,7 @@ def test_a_key_is_asked_for_and_used(user: PageUser):
     assert user.run("return window.sent") == "Bearer secret"
 
 
-@pytest.mark.parametrize(("width", "num_columns"), [(390, 1), (899, 1), (900, 2), (1280, 2)])
+@pytest.mark.parametrize(("width", "num_columns"), [(390, 1), (900, 2)])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_fits_its_window(user: PageUser, width: int, num_columns: int, scheme: str):
     emulate = user.browser.execute_cdp_cmd
