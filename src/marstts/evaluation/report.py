@@ -15,13 +15,11 @@ import numpy as np
 
 from marstts.errors import DataError, require
 from marstts.evaluation.columns import GROUPS, Better, Metric, columns_of
-from marstts.evaluation.summary import TOPLINES, Summary, compare, summarize, within_noise
+from marstts.evaluation.summary import TOPLINES, Summary, summarize, within_noise
 from marstts.io.files import atomic_path, write_file
 from marstts.metrics.intervals import RESAMPLES, Interval
 from marstts.metrics.length import LengthStatus
 from marstts.metrics.scores import TakeScore
-
-__all__ = ["TOPLINES", "compare", "format_summary", "markdown_table", "summarize", "within_noise", "write_report"]
 
 TERMINAL_COLUMNS = 80
 NAME_COLUMNS = 26
