@@ -52,7 +52,7 @@ def live_server(
     """Serve on a free port of loopback."""
     app = create_app(synthesizer, settings)
     app.state.limits = replace(app.state.limits, silent_seconds=silent_seconds)
-    with Server(app, "127.0.0.1", 0, has_lifespan=True) as server:
+    with Server(app, "127.0.0.1", 0, has_sessions=True) as server:
         thread = threading.Thread(target=server.serve)
         thread.start()
         wait_until(lambda: server.server.started or not thread.is_alive())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,21 @@ def test_too_much_audio_is_refused_with_the_seconds_allowed(client: TestClient, 
 def test_the_speed_counts(client: TestClient, speed: float, status: int):
     text = "Hello there. [pause:40s] " * 8 + "Good bye."
     assert client.post(URL, json=speech(text, speed=speed, response_format="pcm")).status_code == status
+
+
+@pytest.mark.parametrize("text", [*PAUSES[:2], DIGITS])
+def test_a_session_is_bounded(synthesizer: Synthesizer, tmp_path: Path, text: str):
+    settings = ServeSettings(voices_folder=tmp_path, limits=ServeLimits(audio_seconds=70.0))
+    with (
+        TestClient(create_app(synthesizer, settings)) as client,
+        client.websocket_connect(f"{URL}/stream") as socket,
+    ):
+        for start in range(0, len(text), 600):
+            socket.send_json({"type": "input.text", "text": text[start : start + 600]})
+        socket.send_json({"type": "input.done"})
+        while "text" not in (message := socket.receive()) or json.loads(message["text"])["type"] != "error":
+            assert message["type"] != "websocket.close"
+    assert json.loads(message["text"])["error"]["code"] == "audio_too_long"
 
 
 def test_wyoming_is_bounded(tmp_path: Path):

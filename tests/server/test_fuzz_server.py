@@ -1,20 +1,22 @@
-"""Mutated uploads and Wyoming events: an answer in limited time, and a server that goes on."""
+"""Mutated uploads, WebSocket messages and Wyoming events: an answer in limited time, and a server that goes on."""
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from api_server import LiveServer, free_port, live_server
+from api_server import TEXT, LiveServer, free_port, live_server
 from starlette.testclient import TestClient
+from starlette.websockets import WebSocketDisconnect
 
 from marstts.audio import Waveform, encode
 from marstts.server.settings import ServeLimits, ServeSettings
 from scripted import good, scripted_synthesizer
-from test_fuzz_commands import time_limit
+from test_fuzz_commands import mutated_json, time_limit
 from test_fuzz_files import INPUTS, count_inputs, input_rng, mutated
 
 pytest.importorskip("wyoming", reason="wyoming is not installed")
@@ -55,6 +57,39 @@ def test_uploads(client: TestClient, reference: Waveform, settings: ServeSetting
             client.delete(f"/v1/audio/voices/{response.json()['id']}")
     assert not [path for path in settings.voices_folder.rglob("*") if path.suffix != ".voice"]
     count_inputs("uploads", FEW)
+
+
+MESSAGES = [
+    json.dumps({"type": "session.config", "voice": "alloy", "response_format": "pcm", "speed": 1.0}).encode(),
+    json.dumps({"type": "input.text", "text": f"{TEXT}. {TEXT[:3]}"}).encode(),
+    json.dumps({"type": "input.done"}).encode(),
+    json.dumps({"type": "session.close"}).encode(),
+]
+
+
+def test_websocket_messages(client: TestClient) -> None:
+    for number in range(FEW):
+        rng = input_rng(f"websocket {number}")
+        with (
+            time_limit(f"websocket {number}"),
+            client.websocket_connect("/v1/audio/speech/stream") as session,
+            suppress(WebSocketDisconnect, RuntimeError),
+        ):
+            for seed in rng.choices(MESSAGES, k=rng.randint(1, 4)):
+                message = mutated_json(seed, rng) if rng.random() < 0.6 else mutated(seed, rng)
+                if rng.random() < 0.1:
+                    session.send_bytes(message)
+                else:
+                    session.send_text(message.decode("utf-8", errors="replace"))
+            session.send_text(MESSAGES[-1].decode())
+            while True:
+                received = session.receive()
+                if received["type"] == "websocket.close":
+                    break
+                if "text" in received and "error" in (value := json.loads(received["text"])):
+                    assert value["error"]["type"] != "server_error", f"websocket {number}: {value}"
+    assert client.get("/health").status_code == 200
+    count_inputs("WebSocket messages", FEW)
 
 
 @pytest.fixture

@@ -1,8 +1,9 @@
-"""Clients that leave while they wait in the queue: over HTTP and Wyoming."""
+"""Clients that leave while they wait in the queue: over HTTP, a WebSocket and Wyoming."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,6 +39,20 @@ def assert_it_is_forgotten(server: LiveServer) -> None:
 @pytest.mark.parametrize("fields", [{}, {"stream": False}, {"stream_format": "sse"}])
 def test_over_http(busy: LiveServer, fields):
     with open_request(busy, speech(response_format="pcm", **fields)):
+        wait_until(lambda: busy.service.admission.num_waiting == 1)
+    assert_it_is_forgotten(busy)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_done", [True, False])
+def test_over_a_websocket(busy: LiveServer, is_done):
+    connect = pytest.importorskip("websockets.sync.client").connect
+    with connect(busy.address.replace("http", "ws") + "/v1/audio/speech/stream") as session:
+        session.send(
+            json.dumps({"type": "input.text", "text": "The cat sat on the mat and slept all day long. The dog ran. "})
+        )
+        if is_done:
+            session.send(json.dumps({"type": "input.done"}))
         wait_until(lambda: busy.service.admission.num_waiting == 1)
     assert_it_is_forgotten(busy)
 

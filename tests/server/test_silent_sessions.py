@@ -1,4 +1,4 @@
-"""Silent connections to Wyoming: closed in time, and the oldest gives way to a new one."""
+"""Silent connections to the WebSocket and to Wyoming: closed in time, and the oldest gives way to a new one."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from api_server import TEXT, LiveServer, free_port, live_server, wait_until
 from marstts.server.settings import ServeLimits, ServeSettings
 from scripted import good, scripted_synthesizer
 
+websockets = pytest.importorskip("websockets.sync.client", reason="websockets is not installed")
 client_module = pytest.importorskip("wyoming.client", reason="wyoming is not installed")
 wyoming_server = pytest.importorskip("marstts.server.wyoming_server")
 
@@ -101,3 +102,42 @@ def test_texts_that_wait_are_limited(server: LiveServer):
         while block := connection.recv(2**16):
             received += block
     assert b"Too many texts" in received and received.count(b"audio-start") <= wyoming_server.MAX_TEXTS + 1
+
+
+def frame(message: bytes) -> bytes:
+    """A masked frame of a client, with a mask of zeros."""
+    size = bytes([0x80 | len(message)]) if len(message) < 126 else b"\xfe" + len(message).to_bytes(2, "big")
+    return b"\x81" + size + bytes(4) + message
+
+
+def open_websocket(server: LiveServer):
+    return websockets.connect(server.address.replace("http", "ws") + "/v1/audio/speech/stream")
+
+
+def test_silent_websockets_give_way(server: LiveServer):
+    with ExitStack() as stack:
+        sessions = [stack.enter_context(open_websocket(server)) for _ in range(10)]
+        refusal = json.loads(sessions[0].recv(timeout=10))
+        assert refusal["error"]["message"] == "The session sent nothing for too long."
+        sessions[-1].send(json.dumps({"type": "input.text", "text": TEXT}))
+        sessions[-1].send(json.dumps({"type": "input.done"}))
+        assert json.loads(sessions[-1].recv(timeout=10))["type"] == "audio.start"
+
+
+@pytest.mark.slow
+def test_a_websocket_that_reads_nothing_is_closed_and_frees_its_place(tmp_path: Path):
+    settings = ServeSettings(voices_folder=tmp_path)
+    with live_server(scripted_synthesizer(good), settings, silent_seconds=0.5) as server:
+        host, port = server.address.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=10) as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.sendall(
+                b"GET /v1/audio/speech/stream HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+            )
+            assert connection.recv(4096).startswith(b"HTTP/1.1 101")
+            text = json.dumps({"type": "input.text", "text": "The cat sat on the mat. " * 160}).encode()
+            for message in (text, b'{"type": "input.done"}'):
+                connection.sendall(frame(message))
+            wait_until(lambda: server.service.admission.num_active == 1)
+            wait_until(lambda: server.service.admission.num_active == 0)

@@ -1,8 +1,9 @@
-"""Text that arrives piece by piece: sentences, and Wyoming."""
+"""Text that arrives piece by piece: sentences, the WebSocket and Wyoming."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import socket
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from marstts.synthesis.speech import pause_after
 from marstts.text.reading import read_text
 from scripted import good, scripted_synthesizer
 
+websockets = pytest.importorskip("websockets.sync.client", reason="websockets is not installed")
 client_module = pytest.importorskip("wyoming.client", reason="wyoming is not installed")
 
 TWO = "The cat sat on the mat. Dr. Smith sells 3.5 shells."
@@ -57,6 +59,57 @@ def server(tmp_path: Path) -> Iterator[LiveServer]:
 
 def pcm_of(server: LiveServer, text: str) -> bytes:
     return b"".join(chunk.pcm() for chunk in server.service.synthesizer.stream(text, "ada"))
+
+
+def connect(server: LiveServer, **headers: str):
+    return websockets.connect(
+        server.address.replace("http", "ws") + "/v1/audio/speech/stream", additional_headers=headers
+    )
+
+
+def test_a_websocket_speaks_each_sentence_of_text_that_arrives_in_pieces(server: LiveServer):
+    with connect(server) as session:
+        session.send(json.dumps({"type": "session.config", "voice": "alloy"}))
+        for piece in (TWO[:9], TWO[9:30], TWO[30:]):
+            session.send(json.dumps({"type": "input.text", "text": piece}))
+        session.send(json.dumps({"type": "input.done"}))
+        messages = list(session)
+    audio = b"".join(message for message in messages if isinstance(message, bytes))
+    events = [json.loads(message) for message in messages if isinstance(message, str)]
+    assert [event["type"] for event in events] == ["audio.start", "audio.done"] * 2 + ["session.done"]
+    assert [event["text"] for event in events if "text" in event] == SENTENCES
+    assert audio == b"".join(pcm_of(server, sentence) for sentence in PAUSED)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("message", ["{", "[]", '{"type": "x"}', '{"type": "session.config", "speed": 9}'])
+def test_a_wrong_message_is_answered_with_an_error_and_closes(server: LiveServer, message):
+    with connect(server) as session:
+        session.send(message)
+        answer = session.recv()
+    assert json.loads(answer)["error"]["type"] == "invalid_request_error"
+
+
+def test_a_websocket_needs_the_key_and_the_same_origin(tmp_path: Path):
+    settings = ServeSettings(voices_folder=tmp_path / "voices", api_keys=("secret",))
+    with live_server(scripted_synthesizer(good), settings) as server:
+        key = {"Authorization": "Bearer secret"}
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {**key, "Origin": "http://evil.example"}):
+            with pytest.raises(Exception, match="403"):
+                connect(server, **headers)
+        with connect(server, **key):
+            pass
+
+
+def test_a_client_that_leaves_a_websocket_frees_its_place(server: LiveServer):
+    with connect(server) as session:
+        session.send(json.dumps({"type": "input.text", "text": f"{TEXT}. " * 40}))
+        session.recv()
+    for _ in range(100):
+        if server.service.admission.num_active == 0:
+            return
+        asyncio.run(asyncio.sleep(0.02))
+    pytest.fail("the place was not freed")
 
 
 def exchange(server: LiveServer, events: list, last: str) -> list:
@@ -211,6 +264,82 @@ def test_sentences_of_a_text_in_pieces_have_the_pauses_of_the_whole_text(text: s
     *_, last = read_text(text).sentences
     whole = gaps_of([f"{text}\n\nEnd."])[:-1]
     assert gaps_of(pushed(text, size)) == whole and whole[-1][0] == last.rstrip(".")
+
+
+def messages_of(session) -> list[dict]:
+    """All messages up to the end of the session; audio is left out."""
+    return [json.loads(message) for message in session if isinstance(message, str)]
+
+
+@pytest.mark.parametrize("wordless", ["\u043f\u0440\u0438\u0432\u0435\u0442.", "\u9234\u3002", "\u00a7 \u2603."])
+def test_a_sentence_without_words_ends_no_session(server: LiveServer, wordless: str):
+    with connect(server) as session:
+        for text in (f"{wordless} ", "Hello there. ", f"{wordless} ", "Good bye."):
+            session.send(json.dumps({"type": "input.text", "text": text}))
+        session.send(json.dumps({"type": "input.done"}))
+        messages = messages_of(session)
+    assert messages[-1]["type"] == "session.done"
+    spoken = [m["text"] for m in messages if m["type"] == "audio.start"]
+    assert any("Hello there." in text for text in spoken) and "Good bye." in spoken[-1]
+    for message in messages:
+        assert "error" not in message or message["error"]["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        r'{"type": "input.text", "text": "Hello \ud800 there. More. "}',
+        r'{"type": "input.text", "text": "\udc00"}',
+        r'{"type": "session.config", "voice": "a\udfff"}',
+        r'{"type": "session.config", "\ud83d": 1}',
+    ],
+)
+def test_halves_of_characters_are_refused_in_a_sentence(server: LiveServer, message: str, caplog):
+    with connect(server) as session:
+        session.send(message)
+        answer = json.loads(session.recv())
+    assert answer["error"]["type"] == "invalid_request_error" and "surrogate" in answer["error"]["message"]
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+@pytest.mark.parametrize("text", [None, ["Hello."], 5, {"a": "b"}])
+def test_what_is_no_text_is_refused_and_not_spoken(server: LiveServer, text: object):
+    with connect(server) as session:
+        session.send(json.dumps({"type": "input.text", "text": text}))
+        answer = json.loads(session.recv())
+    assert answer["error"]["type"] == "invalid_request_error" and answer["error"]["param"] == "text"
+
+
+@pytest.mark.parametrize("text", [f"{TEXT}. " * 8, f"{TEXT}. {TEXT}. More."])
+def test_clients_that_leave_a_session_leave_no_trace_in_the_log(server: LiveServer, caplog, text: str):
+    for number in range(4):
+        session = connect(server)
+        session.send(json.dumps({"type": "input.text", "text": text}))
+        if number % 2:
+            session.recv()
+        with suppress(OSError):  # the server may have closed it first
+            session.socket.shutdown(socket.SHUT_RDWR)
+    wait_until(lambda: server.service.admission.num_active == 0, seconds=60.0)
+    asyncio.run(asyncio.sleep(0.3))
+    assert not [record for record in caplog.records if record.exc_info], caplog.text
+
+
+def test_unknown_fields_and_empty_texts_cost_nothing(server: LiveServer):
+    with connect(server) as session:
+        for number in range(40):
+            junk = {f"field {number} {index}": index for index in range(800)}
+            session.send(json.dumps({"type": "session.config", **junk}))
+        for _ in range(2000):
+            session.send(json.dumps({"type": "input.text", "text": ""}))
+        session.send(json.dumps({"type": "input.text", "text": TEXT}))
+        session.send(json.dumps({"type": "input.done"}))
+        kinds = [message["type"] for message in messages_of(session)]
+    assert kinds == ["audio.start", "audio.done", "session.done"]
+
+
+def test_frames_are_not_deflated(server: LiveServer):
+    with connect(server) as session:
+        assert "Sec-WebSocket-Extensions" not in session.response.headers
 
 
 @pytest.mark.parametrize("text", ["\u043f\u0440\u0438\u0432\u0435\u0442", "...", "", "Hello. [pause:60s] " * 40])

@@ -30,7 +30,7 @@ from marstts.synthesis.synthesizer import Synthesizer
 
 log = logging.getLogger(__name__)
 
-PACKAGES = ("fastapi", "uvicorn", "multipart", "prometheus_client", "av", "wyoming")
+PACKAGES = ("fastapi", "uvicorn", "wsproto", "multipart", "prometheus_client", "av", "wyoming")
 SWITCH_SECONDS = 0.001
 """A thread that computes in Python yields to another one after this time (Python's default: 5 ms), so that patches are
 not delayed by the decoding of audio."""
@@ -190,7 +190,7 @@ def serve_model(
     app = create_app(synthesizer, settings)
     log.info("warming up")
     app.state.service.warm_up()
-    with closing(app.state.service), Server(app, *address, has_lifespan=True, certificate=certificate) as server:
+    with closing(app.state.service), Server(app, *address, has_sessions=True, certificate=certificate) as server:
         signal.signal(signal.SIGTERM, interrupt)
         log.info(
             f"model {model}, {settings.listeners} requests at a time, {settings.capacity} rows, "

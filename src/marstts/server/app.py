@@ -27,6 +27,7 @@ from marstts.server.service import SpeechService, measure_listeners
 from marstts.server.settings import ServeSettings
 from marstts.server.speech_response import IGNORED_HEADER, WARNING_HEADER, speech_response
 from marstts.server.voices_api import add_consents, add_voices
+from marstts.server.websocket import add_websocket
 from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
 
@@ -73,6 +74,7 @@ def application_of(service: SpeechService) -> FastAPI:
         )
     install_handlers(app)
     add_speech(app, service)
+    add_websocket(app, service)
     add_models(app, service)
     add_voices(app, service)
     add_consents(app, service)
@@ -90,7 +92,11 @@ def measured_settings(synthesizer: Synthesizer) -> ServeSettings:
 
 def connection_limits(settings: ServeSettings) -> ServerLimits:
     """Limits of the connections for `server.base.Server`."""
-    return ServerLimits(max_connections=settings.limits.connections, drain_seconds=settings.drain_seconds)
+    return ServerLimits(
+        max_connections=settings.limits.connections,
+        max_message_bytes=settings.limits.json_bytes,
+        drain_seconds=settings.drain_seconds,
+    )
 
 
 def add_speech(app: FastAPI, service: SpeechService) -> None:

@@ -22,7 +22,7 @@ from starlette.types import Scope
 
 from marstts.errors import ConfigError
 from marstts.server.certificate import Certificate
-from marstts.server.connections import SilentConnections, TimedProtocol
+from marstts.server.connections import SilentConnections, TimedProtocol, timed_session
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; media-src 'self' blob:; img-src 'self' data:; "
@@ -48,6 +48,9 @@ class ServerLimits:
     max_connections: int = 512
     """Further connections get status 503; a browser opens up to six. Where half of these have sent no whole request,
     the oldest of them is closed for each new one, so that they do not keep others out."""
+
+    max_message_bytes: int = 64 * 1024
+    """A larger message of a WebSocket closes its connection."""
 
     drain_seconds: int = 2
     """Time that responses have to end once the server stops."""
@@ -87,12 +90,12 @@ class Server:
         address: str,
         port: int,
         *,
-        has_lifespan: bool = False,
+        has_sessions: bool = False,
         certificate: Certificate | None = None,
     ) -> None:
         """Take the port (0: any free one); ConfigError where it cannot be taken.
 
-        `has_lifespan`: run the application's lifespan. `certificate`: serve https.
+        `has_sessions`: run the application's lifespan, and serve its WebSockets. `certificate`: serve https.
         """
         if certificate is not None:
             certificate.check()
@@ -104,15 +107,18 @@ class Server:
             raise ConfigError(f"cannot listen at {address}, port {port}: {error}; name another --port") from error
         self.app, limits = app, cast(ServerLimits, app.state.limits)
         silent = SilentConnections(max(1, limits.max_connections // 2))
-        protocol = type("Protocol", (TimedProtocol,), {"silent_seconds": limits.silent_seconds, "silent": silent})
+        values = {"silent_seconds": limits.silent_seconds}
+        protocol = type("Protocol", (TimedProtocol,), values | {"silent": silent})
         config = uvicorn.Config(
             app,
             http=protocol,
-            ws="none",
+            ws=type("Session", (timed_session(),), values) if has_sessions else "none",
+            ws_max_size=limits.max_message_bytes,
+            ws_per_message_deflate=False,  # a frame would be unpacked before its size is checked
             access_log=False,  # addresses hold personal links
             log_level="warning",
             server_header=False,
-            lifespan="on" if has_lifespan else "off",
+            lifespan="on" if has_sessions else "off",
             limit_concurrency=limits.max_connections,
             timeout_keep_alive=limits.idle_seconds,
             timeout_graceful_shutdown=limits.drain_seconds,

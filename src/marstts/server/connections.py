@@ -1,17 +1,21 @@
 """Connections that are closed in time: uvicorn waits for ever for a client that neither asks nor reads.
 
-Upstream: `base.Server`; `wyoming_server` for its own silent clients.  Downstream: uvicorn.
+Upstream: `base.Server`; `websocket` and `wyoming_server` for their own silent clients.  Downstream: uvicorn.
 Silence has a time limit; the number of silent connections is limited besides, so that nobody is refused until then.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 from asyncio import Handle, Transport
 from collections.abc import Callable, Hashable
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+CLOSE_SECONDS = 1.0
+"""Time that a client has to answer the close of a WebSocket."""
 
 
 class SilentConnections:
@@ -32,15 +36,12 @@ class SilentConnections:
         self._closers.pop(connection, None)
 
 
-class TimedProtocol(H11Protocol):
-    """HTTP/1.1 that closes connections which neither ask, nor finish asking, nor read their response.
-
-    Addresses that are not ASCII are percent-encoded.
-    """
+class UnreadTimer(asyncio.Protocol):
+    """Mixed into a protocol: closes a connection that reads nothing of what is sent for `silent_seconds`."""
 
     silent_seconds: float
-    silent: SilentConnections
-    _request_timer: Handle | None = None
+    transport: Transport
+    loop: asyncio.AbstractEventLoop
     _write_timer: Handle | None = None
 
     def pause_writing(self) -> None:
@@ -50,6 +51,10 @@ class TimedProtocol(H11Protocol):
     def resume_writing(self) -> None:
         super().resume_writing()
         self._stop_write_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_write_timer()
+        super().connection_lost(exc)
 
     def _time_write(self, unread: int | None) -> None:
         """Look again later; abort where no fewer bytes than `unread` wait, as many as the last time."""
@@ -65,12 +70,23 @@ class TimedProtocol(H11Protocol):
             self._write_timer.cancel()
             self._write_timer = None
 
+
+class TimedProtocol(UnreadTimer, H11Protocol):
+    """HTTP/1.1 that closes connections which neither ask, nor finish asking, nor read their response.
+
+    Addresses that are not ASCII are percent-encoded.
+    """
+
+    silent: SilentConnections
+    _request_timer: Handle | None = None
+    _has_session = False
+    """Whether the connection has become a WebSocket."""
+
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_write_timer()
         self._stop_request_timer()
         self.silent.remove(self)
         super().connection_lost(exc)
@@ -78,6 +94,11 @@ class TimedProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         super().data_received(escape_address(data) if self.conn.their_state is h11.IDLE else data)
         self._watch()
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Hand the connection over to the protocol of sessions."""
+        self._has_session = True
+        super().handle_websocket_upgrade(event)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -90,7 +111,7 @@ class TimedProtocol(H11Protocol):
     def _watch(self) -> None:
         """Count the connection as silent until its request is whole, and time it until the body begins."""
         is_asked = self.cycle is not None and not self.cycle.response_complete
-        if is_asked and not self.cycle.more_body:
+        if self._has_session or (is_asked and not self.cycle.more_body):
             self._stop_request_timer()
             self.silent.remove(self)
             return
@@ -110,3 +131,17 @@ def escape_address(data: bytes) -> bytes:
     """Percent-encode all bytes of the first line that are not ASCII: the line of a request that holds its address."""
     line, end, rest = data.partition(b"\n")
     return re.sub(rb"[\x80-\xff]", lambda found: b"%%%02X" % found[0][0], line) + end + rest
+
+
+def timed_session() -> type[asyncio.Protocol]:
+    """The protocol of WebSockets whose clients must read what they are sent; it needs wsproto."""
+    from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
+
+    class TimedSession(UnreadTimer, WSProtocol):
+        """A WebSocket; sessions have their other limits in the application."""
+
+        def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self.close_timeout = CLOSE_SECONDS
+
+    return TimedSession

@@ -39,23 +39,29 @@ class Guard:
         self.keys = KeyRing(settings.api_keys, settings.admin_key)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
+        is_session = scope["type"] == "websocket"
         headers = Headers(scope=scope)
         try:
             if has_two_lengths(scope):
                 raise ApiError(400, TWO_LENGTHS, closes=True)
             self._check_host(headers)
-            if scope["method"] not in SAFE_METHODS:
+            if is_session or scope["method"] not in SAFE_METHODS:
                 self._check_origin(headers)
             caller = self._find_caller(scope, headers)
-            limit = body_limit(headers, self.limits)
+            limit = 0 if is_session else body_limit(headers, self.limits)
         except ApiError as error:
-            await error_response(error)(scope, receive, send)
+            if is_session:
+                await send({"type": "websocket.close", "code": 1008})
+            else:
+                await error_response(error)(scope, receive, send)
             return
         scope.setdefault("state", {})["caller"] = caller
-        await self.app(scope, bounded(receive, limit, self.limits.body_seconds), with_headers(send))
+        if not is_session:
+            receive, send = bounded(receive, limit, self.limits.body_seconds), with_headers(send)
+        await self.app(scope, receive, send)
 
     def _check_host(self, headers: Headers) -> None:
         host, allowed = host_name(headers.get("host", "")), self.settings.allowed_hosts

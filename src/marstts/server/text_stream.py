@@ -1,8 +1,8 @@
 """Text that arrives piece by piece, spoken sentence by sentence as soon as each is certain.
 
-Upstream: `wyoming_server`.  Downstream: `service`, one request for each sentence; `text.tags` and `text.blocks`, which
-read tags and Markdown, and cut where a sentence is certain to end. Each sentence but the first begins with the pause
-that `speak` sets before it.
+Upstream: `websocket`, `wyoming_server`.  Downstream: `service`, one request for each sentence; `text.tags` and
+`text.blocks`, which read tags and Markdown, and cut where a sentence is certain to end. Each sentence but the first
+begins with the pause that `speak` sets before it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from marstts.server.api_errors import ApiError
 from marstts.synthesis.speech import pause_after
 from marstts.text.blocks import Block, BlockCutter
 from marstts.text.markdown import Kind
-from marstts.text.reading import USUAL_PAUSES
+from marstts.text.reading import MARK, USUAL_PAUSES
 from marstts.text.segments import VOICE_MARK, Boundary
 from marstts.text.sentences import close
 from marstts.text.tags import TagReader
@@ -91,3 +91,8 @@ def as_markdown(block: Block) -> str:
     if block.kind is Kind.CODE:
         return f"```\n{block.text}\n```"
     return f"# {block.text}" if block.kind is Kind.HEADING else block.text
+
+
+def shown(sentence: str) -> str:
+    """A sentence without the marks of pauses and voices."""
+    return " ".join(MARK.sub(" ", sentence).split())
