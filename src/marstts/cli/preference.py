@@ -86,7 +86,7 @@ def train(
     ] = 0,
     threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 = PyTorch's choice.")] = 0,
 ) -> None:
-    """Train a model on preference pairs (ORPO); an interrupted run resumes."""
+    """Train a model on preference pairs (ORPO or DPO); an interrupted run resumes."""
     torch = require("torch", "train")  # mining and ranking need none
 
     from marstts.preference.train import PreferenceConfig
