@@ -62,7 +62,6 @@ EXAMPLES = {
     "export": "marstts export runs/mars6 --template mini --name mine --output mine",
     "quantize": "marstts quantize mini --output mini-int8",
     "bundle upgrade": "marstts bundle upgrade older-bundle --output newer-bundle",
-    "doctor": "marstts doctor mars6-turbo --reference voice.wav --output doctor.md",
     "convert": "marstts convert model-2000100.pt --tokenizer eng-tok-512.model --output turbo --onnx",
     "benchmark": "marstts benchmark --model mini --quick",
     "evaluate": "marstts evaluate --system mini",

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from marstts.bundle import (
     BUNDLE_FILE,
-    CODEC_FOLDER,
     PUBLISHED,
     TOKENIZER_FILE,
     Bundle,
@@ -30,7 +29,7 @@ from marstts.bundle import (
     replacing,
 )
 from marstts.codec.base import Codec, CodecSpec
-from marstts.codec.registry import CodecPart, SnacPart, add_snac_graphs, open_codec
+from marstts.codec.registry import CodecPart, open_codec
 from marstts.errors import CheckpointError
 from marstts.generation.engine import Engine, EngineKind
 from marstts.generation.request import SamplingConfig
@@ -198,10 +197,6 @@ def export_bundle(
         encoders={role: part_config(part) for role, part in encoders.items()},
     )
     with new_bundle(folder, info, codec, encoders) as temporary:
-        if isinstance(codec, SnacPart):
-            from marstts.codec.snac_graphs import export_snac  # needs PyTorch
-
-            export_snac(codec.source, temporary / CODEC_FOLDER, codec.sha256)
         tokenizer.save(temporary / TOKENIZER_FILE)
         kind.write_model(model, model_folder(temporary, info), weights)
 
@@ -226,11 +221,11 @@ def export_like(template: Path | str, folder: Path, model: Any, tokenizer: BPE, 
     export_bundle(folder, model, tokenizer, name=name, settings=settings, **{**given, **changes})
 
 
-def upgrade_bundle(source: Path | str, folder: Path, weights: WeightFormat | None = None) -> str | None:
+def upgrade_bundle(source: Path | str, folder: Path, weights: WeightFormat | None = None) -> None:
     """Write the bundle `source` (name or folder) to `folder`, which may be the same, with graphs as of this version.
 
-    `weights` is INT8 to quantize those of a MARS6, None to keep them. Returns why the codec stayed as it was, where
-    that was not meant. Raises CheckpointError for weights that are int8 already, and without graphs.
+    `weights` is INT8 to quantize those of a MARS6, None to keep them. Raises CheckpointError for weights that are int8
+    already, and without graphs.
     """
     source = find_bundle(source)
     info = read_info(source)
@@ -239,7 +234,6 @@ def upgrade_bundle(source: Path | str, folder: Path, weights: WeightFormat | Non
         copy_tree_without(source, temporary, info.architecture)
         folders = model_folder(source, info), model_folder(temporary, info)
         architecture.rewrite_model(*folders, weights, source / TOKENIZER_FILE)
-        return add_snac_graphs(info.codec, temporary / CODEC_FOLDER)
 
 
 def random_bundle(folder: Path, codec: CodecPart, sharpness: float, sentences: list[str], name: str) -> None:
@@ -261,14 +255,6 @@ def model_config(model: Path | str) -> Any:
 def published_bundle(name: str, *, onnx: bool) -> Path:
     """The folder of a published model in the user's cache, downloaded and converted if it is not there yet."""
     return import_module(PUBLISHED_MODELS[name]).cached_bundle(onnx=onnx)
-
-
-def fetch_published(name: str) -> tuple[Path, Path]:
-    """The files of a published model, downloaded if they are not in a cache: of MARS6 checkpoint and tokenizer, of
-    MARS5 AR and NAR.
-    """
-    files: tuple[Path, Path] = import_module(PUBLISHED_MODELS[name]).fetch()
-    return files
 
 
 def convert_published_mars5(ar: Path, nar: Path, folder: Path, **options: Any) -> Any:

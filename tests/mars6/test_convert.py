@@ -15,14 +15,13 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from toy_mars6 import export_by_copying
 from typer.testing import CliRunner, Result
 
 import marstts
 from light_install import WITHOUT_EXTRAS
 from marstts.cli.main import app
-from marstts.codec.registry import SnacPart, has_snac_graphs
 from marstts.errors import CheckpointError
 from marstts.io.precision import WeightFormat
 from marstts.mars6 import released
@@ -92,26 +91,6 @@ def test_graphs_can_be_int8(graphs_at_hand: None, light_bundle: Path, tmp_path: 
     assert result.exit_code == 0, result.stderr
     refused = convert(GOLDEN / "checkpoint.pt", tmp_path / "no", "--weights", "int8", *PARTS)
     assert refused.exit_code == 2 and "give it with --onnx" in refused.stderr and refused.stderr.count("\n") == 1
-
-
-def test_snac_has_graphs_where_it_can_be_had(
-    graphs_at_hand: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise ConnectionError("no network in tests")
-
-    monkeypatch.setattr("huggingface_hub.hf_hub_download", refuse)
-    without = convert(GOLDEN / "checkpoint.pt", tmp_path / "without", "--onnx")
-    assert without.exit_code == 0 and "runs in PyTorch: hubertsiuzdak/snac_24khz: the download" in without.stderr
-    source = tmp_path / "snac"
-    source.mkdir()
-    tensors = {name: tensor for name, tensor in load_file(GOLDEN / "snac.safetensors").items() if "weights." in name}
-    save_file({name.removeprefix("weights."): tensor for name, tensor in tensors.items()}, source / "model.safetensors")
-    config = json.loads((GOLDEN / "io.json").read_text(encoding="utf-8"))["snac"]["config"]
-    (source / "config.json").write_text(json.dumps(config))
-    files, part = (GOLDEN / "checkpoint.pt", GOLDEN / "tokenizer.model"), SnacPart(source=str(source))
-    assert released.convert(*files, tmp_path / "with", onnx=True, codec=part).without_codec is None
-    assert [has_snac_graphs(tmp_path / name / "codec") for name in ("without", "with")] == [False, True]
 
 
 class Harmful:

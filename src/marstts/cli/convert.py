@@ -10,7 +10,7 @@ import typer
 from marstts import models
 from marstts.bundle import PUBLISHED
 from marstts.cli.export import given, refuse_with_nar
-from marstts.cli.terminal import check_utf8, warn
+from marstts.cli.terminal import check_utf8
 from marstts.codec.registry import parse_codec
 from marstts.errors import ConfigError, check_installed
 from marstts.io.precision import WeightFormat
@@ -92,7 +92,7 @@ def convert_mars6(
     check_installed(EXPORT_PACKAGES if onnx else ("torch",), "released")
     if weights is not None and not onnx:
         raise ConfigError(f"--weights {weights.value} is for graphs: give it with --onnx")
-    config, found, without_codec = models.convert_published(
+    config, found = models.convert_published(
         checkpoint,
         tokenizer,
         output,
@@ -104,8 +104,6 @@ def convert_mars6(
         encoders={role: parse_encoder(encoder, role) for role, encoder in encoders.items()},
     )
     typer.echo(f"{printable_name(checkpoint)}: SHA-256 {found}")
-    if without_codec is not None:
-        warn(f"the codec has no graphs and runs in PyTorch: {without_codec}")
     typer.echo(
         f"{printable_name(output)}: {printable_text(name)}, width {config.width}, "
         f"{config.encoder_layers} + {config.global_layers} + "

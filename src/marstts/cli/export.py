@@ -12,7 +12,7 @@ import typer
 
 from marstts import models
 from marstts.bundle import CODEC_FOLDER, TOKENIZER_FILE, find_bundle, parts_of, read_info
-from marstts.cli.terminal import check_utf8, warn
+from marstts.cli.terminal import check_utf8
 from marstts.codec.registry import open_codec, parse_codec
 from marstts.errors import ConfigError, check_installed
 from marstts.generation.request import SamplingConfig
@@ -180,9 +180,7 @@ def bundles() -> None:
 def upgrade_to(model: str, output: Path, weights: WeightFormat | None) -> None:
     """Write the bundle, and print its size."""
     check_installed(EXPORT_PACKAGES, "train")
-    reason = models.upgrade_bundle(model, output, weights)
-    if reason is not None:
-        warn(f"the codec stays as it was: {reason}")
+    models.upgrade_bundle(model, output, weights)
     kept = "weights as before" if weights is None else weights.value
     typer.echo(f"{printable_name(output)}: {kept}, {megabytes(output):.1f} MB")
 

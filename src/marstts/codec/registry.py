@@ -10,16 +10,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from marstts.codec import snac, snac_onnx
+from marstts.codec import snac
 from marstts.codec.base import MAX_HOP, Codec, check_levels
 from marstts.codec.mini import MiniCodec
 from marstts.codec.toy import ToyCodec
-from marstts.errors import CheckpointError, ConfigError, MissingExtraError, require
+from marstts.errors import ConfigError, require
 from marstts.io.config import Config
 from marstts.weights.pretrained import MiniPart, PublishedPart, toy_size
-
-SNAC_WEIGHTS = "snac.safetensors"
-"""A folder with this file contains SNAC as graphs (`codec.snac_graphs`)."""
 
 TOY_CODEBOOK_SIZE = 64
 
@@ -80,7 +77,7 @@ def parse_codec(name: str) -> Path | CodecPart:
 def open_codec(codec: str | Path | CodecPart, folder: Path | None = None, device: str = "cpu") -> Codec:
     """Open a codec by its name, its folder, or its description in a bundle.
 
-    `folder` is where the bundle keeps the codec: kind mini, and SNAC as graphs for the CPU. `device` is PyTorch's name.
+    `folder` is where the bundle keeps a codec of kind mini. `device` is PyTorch's name.
     Raises ConfigError for an unknown name, CheckpointError for a corrupt folder.
     """
     part = parse_codec(codec) if isinstance(codec, str) else codec
@@ -91,8 +88,6 @@ def open_codec(codec: str | Path | CodecPart, folder: Path | None = None, device
             assert folder is not None, "a codec of kind mini has a folder"
             return MiniCodec(folder)
         case SnacPart():
-            if device == "cpu" and folder is not None and has_snac_graphs(folder):
-                return snac_onnx.SnacOnnx(folder)
             return snac.SnacCodec(part.source, sha256=part.sha256, device=device)
         case EncodecPart():
             return open_encodec(part, device)
@@ -108,21 +103,3 @@ def open_encodec(part: EncodecPart, device: str) -> Codec:
 
     encoder = EncodecEncoder(part.source, sha256=part.sha256, device=device)
     return EncodecVocos(encoder, VocosVocoder(part.vocoder, sha256=part.vocoder_sha256, device=device))
-
-
-def has_snac_graphs(folder: Path) -> bool:
-    """Return True where the folder holds SNAC as `codec.snac_graphs` writes it."""
-    return (folder / SNAC_WEIGHTS).is_file()
-
-
-def add_snac_graphs(part: CodecPart, folder: Path) -> str | None:
-    """Write SNAC as graphs to a bundle's codec folder, if SNAC is the codec; returns why not, where it is missing."""
-    if not isinstance(part, SnacPart):
-        return None
-    from marstts.codec.snac_graphs import export_snac  # needs PyTorch
-
-    try:
-        export_snac(part.source, folder, part.sha256)
-    except (CheckpointError, MissingExtraError) as error:
-        return str(error)
-    return None

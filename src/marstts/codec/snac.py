@@ -1,6 +1,6 @@
 """SNAC, the codec of the published MARS6: an adapter over the `snac` package.
 
-Upstream: `audio.Waveform`.  Downstream: language models; `snac_graphs`, which exports the graphs of `snac_onnx`.
+Upstream: `audio.Waveform`.  Downstream: language models.
 MARS6 (arXiv:2501.05787), Sec. III-B: SNAC at 24 kHz, three levels of 2048, 1024 and 512 samples per code.
 Deviations: the noise that SNAC's decoder adds is drawn from a fixed seed for every patch, so that the same codes give
 the same audio, in windows too.
@@ -82,36 +82,12 @@ class SnacConfig(Config):
         return tuple(math.prod(self.encoder_rates) * stride for stride in self.vq_strides)
 
     @property
-    def latent_width(self) -> int:
-        """Channels between encoder and decoder."""
-        return self.latent_dim or self.encoder_dim * 2 ** len(self.encoder_rates)
-
-    @property
     def lookahead_patches(self) -> int:
         """Receptive field of the decoder on one side, rounded up; followed from samples back to codes."""
         field = 3.0  # the last convolution, in samples: kernels of 7 see 3 on each side
         for rate in reversed(self.decoder_rates):
             field = (field + 3 * (1 + 3 + 9)) / rate + 1  # residual units of three dilations, then upsampling
         return math.ceil((field + 3) / self.vq_strides[0])
-
-
-class SnacFolder(Config):
-    """`config.json` of SNAC as graphs."""
-
-    name: str
-    """Name of the weights, as `SnacCodec` gives it."""
-
-    model: SnacConfig
-
-    @property
-    def spec(self) -> CodecSpec:
-        """The geometry of such a codec."""
-        return CodecSpec(
-            name=self.name,
-            sample_rate=self.model.sampling_rate,
-            codebook_size=self.model.codebook_size,
-            hop_lengths=self.model.hop_lengths,
-        )
 
 
 class SnacCodec:
@@ -128,7 +104,12 @@ class SnacCodec:
         snac = require("snac", EXTRA)
         config = read_snac_config(find_file(source, ["config.json"]))
         weights = find_weights(source, WEIGHT_FILES)
-        self.spec = SnacFolder(name=short_name("snac", fingerprint(weights, sha256)), model=config).spec
+        self.spec = CodecSpec(
+            name=short_name("snac", fingerprint(weights, sha256)),
+            sample_rate=config.sampling_rate,
+            codebook_size=config.codebook_size,
+            hop_lengths=config.hop_lengths,
+        )
         self.lookahead_patches = config.lookahead_patches
         self._seed = seed
         self._device = self._torch.device(device)

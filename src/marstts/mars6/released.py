@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from marstts.bundle import (
     BUNDLE_FILE,
-    CODEC_FOLDER,
     PUBLISHED,
     TOKENIZER_FILE,
     BundleInfo,
@@ -24,7 +23,7 @@ from marstts.bundle import (
     new_bundle,
     part_config,
 )
-from marstts.codec.registry import CodecPart, SnacPart, add_snac_graphs
+from marstts.codec.registry import CodecPart, SnacPart
 from marstts.errors import CheckpointError, require
 from marstts.io.precision import WeightFormat
 from marstts.mars6.bundled import Mars6Settings, find_alignment, write_model, write_weights
@@ -211,9 +210,6 @@ class Converted(NamedTuple):
     sha256: str
     """SHA-256 of the checkpoint."""
 
-    without_codec: str | None
-    """Reason why graphs of the codec are missing."""
-
 
 def convert(
     checkpoint: Path,
@@ -253,12 +249,11 @@ def convert(
         vocabulary.save(temporary / TOKENIZER_FILE)
         if not onnx:
             write_weights(model, model_folder(temporary, info))
-            return Converted(model.config, released.sha256, None)
+            return Converted(model.config, released.sha256)
         from marstts.onnx.export import lossless_format  # for conversion only
 
         write_model(model, model_folder(temporary, info), weights or lossless_format(model))
-        reason = add_snac_graphs(info.codec, temporary / CODEC_FOLDER)
-    return Converted(model.config, released.sha256, reason)
+    return Converted(model.config, released.sha256)
 
 
 def cached_bundle(*, onnx: bool) -> Path:

@@ -1,6 +1,6 @@
 """Writing an ONNX graph node by node, over weights that stay in a safetensors file.
 
-Upstream: a safetensors file, of which only the header is read.  Downstream: `mars6.export`, `codec.snac_graphs`.
+Upstream: a safetensors file, of which only the header is read.  Downstream: `mars6.export`.
 For what PyTorch's exporter cannot express: loops that sample inside the graph, caches without copies, integer
 arithmetic. Weights are named where they are used and stored once; casts and joins of them are nodes that ONNX Runtime
 computes when it opens the graph. They belong to the graph that computes with them, even if it is the body of a loop:
