@@ -57,8 +57,8 @@ def read_facts(source: str) -> Facts:
     return Facts(tuple(imports))
 
 
-UNPICKLING = {"weights/published_checkpoint.py", "weights/pretrained.py", "data/workers.py"}
-"""Modules that unpickle: foreign files without running them, and results of the own processes of a Ray cluster."""
+UNPICKLING = {"weights/published_checkpoint.py", "weights/pretrained.py"}
+"""Modules that unpickle: foreign files without running them."""
 
 
 def unpickles(source: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -70,10 +69,3 @@ def test_limits_of_the_command_line_reject_utterances_and_stop_the_run(manifest:
 def test_impossible_options_are_refused_by_name(options, complaint: str, manifest: Path, tmp_path: Path) -> None:
     result = RUN.invoke(app, ["tokenize", str(manifest), "--output", str(tmp_path / "shards"), *ENCODERS, *options])
     assert result.exit_code == 2 and complaint in result.stderr
-
-
-def test_a_cluster_needs_its_package(manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
-    command = ["tokenize", str(manifest), "--output", str(tmp_path / "shards"), *ENCODERS, "--ray", "auto"]
-    result = RUN.invoke(app, command)
-    assert result.exit_code == 2 and "pip install 'marstts[data]'" in result.stderr

@@ -1,12 +1,7 @@
-"""Executors: the same results from one process, several, and a Ray cluster, and the cost of a worker that dies.
-
-The cluster is three nodes of processes on this machine. Starting it is slow, so its tests run on request:
-`MARSTTS_TEST_RAY=1 python -m pytest tests/data/test_workers.py`.
-"""
+"""Workers: the same results from one process and several, and the cost of a worker that dies."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -30,7 +25,7 @@ from marstts.codec.toy import ToyCodec
 from marstts.data.manifest import Utterance, write_manifest
 from marstts.data.preprocess import Encoders, PreprocessConfig
 from marstts.data.tokenize import TokenizeReport, cut_into_jobs, finish_shard, tokenize_manifest
-from marstts.data.workers import Executor, Processes, RayCluster, load_nothing, run_in_order, schedule, visible_gpus
+from marstts.data.workers import Processes, load_nothing, run_in_order, schedule, visible_gpus
 from marstts.errors import ConfigError, DataError
 from marstts.io.files import LOCK_FILE
 from marstts.speaker.toy import ToySpeakerEncoder
@@ -38,10 +33,6 @@ from marstts.speaker.toy import ToySpeakerEncoder
 UTTERANCES, PER_SHARD = 19, 3
 RATE = 16000
 SPEAKER = {"identity": ToySpeakerEncoder("identity", 5), "style": ToySpeakerEncoder("style", 7)}
-
-needs_cluster = pytest.mark.skipif(
-    os.environ.get("MARSTTS_TEST_RAY") != "1", reason="starts a Ray cluster; set MARSTTS_TEST_RAY=1"
-)
 
 
 class KillingCodec(ToyCodec):
@@ -84,7 +75,7 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "utterances.jsonl"
 
 
-def tokenize(manifest: Path, output: Path, executor: Executor, encoders: Any = load_encoders) -> TokenizeReport:
+def tokenize(manifest: Path, output: Path, executor: Processes, encoders: Any = load_encoders) -> TokenizeReport:
     return tokenize_manifest(manifest, output, encoders, utterances_per_shard=PER_SHARD, executor=executor)
 
 
@@ -174,7 +165,7 @@ class Backwards:
 
 @pytest.mark.parametrize("chunk_size", [1, 3, 50])
 @pytest.mark.parametrize("executor", [Processes(1), Backwards()])
-def test_results_come_in_the_order_of_the_jobs(executor: Executor, chunk_size: int):
+def test_results_come_in_the_order_of_the_jobs(executor: Processes, chunk_size: int):
     results = run_in_order(executor, range(10), load_nothing, square, chunk_size=chunk_size)
     assert list(results) == [number * number for number in range(10)]
     assert list(run_in_order(executor, [], load_nothing, square, chunk_size=chunk_size)) == []
@@ -220,43 +211,6 @@ def test_an_interrupt_ends_all_processes_at_once_without_tracebacks_of_workers(t
     _, errors = process.communicate(timeout=120)
     assert process.returncode != 0
     assert errors.count("Traceback") == 1 and "SpawnProcess" not in errors
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[str]:
-    """The address of a cluster of three nodes, each with one processor."""
-    ray = pytest.importorskip("ray")
-    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # no node can import this file
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    from ray.cluster_utils import Cluster
-
-    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    for _ in range(2):
-        nodes.add_node(num_cpus=1)
-    nodes.wait_for_nodes()
-    yield nodes.address
-    ray.shutdown()
-    nodes.shutdown()
-
-
-@needs_cluster
-def test_three_nodes_of_a_cluster_make_the_same_bytes_as_one_process(manifest, expected, tmp_path, cluster):
-    report = tokenize(manifest, tmp_path / "shards", RayCluster(cluster, 3))
-    assert contents(tmp_path / "shards") == expected
-    assert report.shards_made == 7
-    assert tokenize(manifest, tmp_path / "shards", RayCluster(cluster, 3)).shards_made == 0
-    import ray
-
-    assert len([node for node in ray.nodes() if node["Alive"]]) == 3
-
-
-@needs_cluster
-def test_a_worker_killed_in_the_middle_changes_no_byte(manifest, expected, tmp_path, deaths, cluster):
-    tokenize(manifest, tmp_path / "shards", RayCluster(cluster, 3), partial(load_killing_encoders, deaths, 2))
-    assert len(list(deaths.iterdir())) == 2
-    assert contents(tmp_path / "shards") == expected
-    rejects = [json.loads(line) for line in (tmp_path / "shards" / "rejects.jsonl").read_text().splitlines()]
-    assert [reject["id"] for reject in rejects] == ["u04"]
 
 
 def visible_gpu(job: int, models: None) -> tuple[int, str | None]:

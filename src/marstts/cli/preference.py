@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from marstts.data.workers import open_executor
+from marstts.data.workers import Processes
 from marstts.errors import require
 from marstts.io.config import read_config
 from marstts.io.reading import printable_name
@@ -16,8 +16,7 @@ from marstts.preference.mine import mine as mine_takes
 from marstts.preference.pairs import make_pairs
 from marstts.preference.ranking import RankConfig
 
-Workers = Annotated[int, typer.Option(min=1, help="Processes (with --ray, actors).")]
-Ray = Annotated[str | None, typer.Option(help="Ray cluster to use: HOST:PORT, `auto`, or `local`.")]
+Workers = Annotated[int, typer.Option(min=1, help="Processes.")]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model's name or a bundle's folder.")]
 
 app = typer.Typer(help="Mine takes, rank them into pairs, train on the pairs.", no_args_is_help=True)
@@ -41,11 +40,10 @@ def mine(
     output: Annotated[Path, typer.Option(help="Folder for the takes; an interrupted run resumes.")],
     config: Annotated[Path | None, typer.Option(help="TOML with numbers of references and takes, and more.")] = None,
     workers: Workers = 1,
-    ray: Ray = None,
 ) -> None:
     """Speak texts in the voices of recordings, then the recordings' words in the voices of these takes."""
     settings = MineConfig() if config is None else read_config(MineConfig, config)
-    report = mine_takes(model, references, texts, output, settings, executor=open_executor(workers, ray))
+    report = mine_takes(model, references, texts, output, settings, executor=Processes(workers))
     typer.echo(
         f"{printable_name(output)}: {report.takes} takes, {report.generated_now} of them generated now; "
         f"{report.errors} incomplete, see `error` in their lines"
@@ -58,11 +56,10 @@ def pairs(
     output: Annotated[Path, typer.Option(help="pairs.jsonl to write; codes and a report are written next to it.")],
     config: Annotated[Path | None, typer.Option(help="TOML with scheme, metrics, thresholds and quotas.")] = None,
     workers: Workers = 1,
-    ray: Ray = None,
 ) -> None:
     """Score all takes, and pair the worst with better ones or with the recordings."""
     settings = RankConfig() if config is None else read_config(RankConfig, config)
-    report = make_pairs(mined, output, settings, executor=open_executor(workers, ray))
+    report = make_pairs(mined, output, settings, executor=Processes(workers))
     every, rejected = report["all_takes"], report["rejected"]
     means = "; ".join(
         f"mean {metric.replace('_', ' ')} {every[metric]['mean']:.2f}, of rejected takes {rejected[metric]['mean']:.2f}"

@@ -11,7 +11,7 @@ import typer
 
 from marstts.data.corpora.build_manifest import Audio, ManifestConfig, build_manifest
 from marstts.data.corpora.catalog import RECIPES, problem
-from marstts.data.workers import open_executor
+from marstts.data.workers import Processes
 from marstts.errors import DataError
 from marstts.io.config import parse_config, read_config
 from marstts.io.reading import printable_name
@@ -68,7 +68,7 @@ def synthetic(
     if kokoro is not None:
         os.environ[FOLDER_VARIABLE] = str(kokoro)  # for the workers
     files = [weighted_file(item) for item in sentences]
-    report = build(read_config(SyntheticConfig, config), files, output, open_executor(workers))
+    report = build(read_config(SyntheticConfig, config), files, output, Processes(workers))
     typer.echo(
         f"{printable_name(output / 'utterances.jsonl')}: {report.utterances} utterances, "
         f"{report.seconds / 3600:.2f} h, {report.made_now} rendered now; {report.rejects} rejected, see rejects.jsonl"

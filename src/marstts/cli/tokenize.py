@@ -12,7 +12,7 @@ import typer
 from marstts.codec.registry import open_codec
 from marstts.data.preprocess import SHORTENED_PAUSE_SECONDS, Encoders, PreprocessConfig, Trim
 from marstts.data.tokenize import MAX_REJECT_RATIO, UTTERANCES_PER_SHARD, tokenize_manifest
-from marstts.data.workers import open_executor, visible_gpus
+from marstts.data.workers import Processes, visible_gpus
 from marstts.io.config import parse_config
 from marstts.io.reading import printable_name
 from marstts.speaker.registry import open_encoder
@@ -30,11 +30,10 @@ def tokenize(
         int | None,
         typer.Option(
             min=1,
-            help="Processes (with --ray, actors); by default one, or with --device cuda one for each GPU.",
+            help="Processes; by default one, or with --device cuda one for each GPU.",
             show_default=False,
         ),
     ] = None,
-    ray: Annotated[str | None, typer.Option(help="Ray cluster to use: HOST:PORT, `auto`, or `local`.")] = None,
     device: Annotated[
         str, typer.Option(help="Where `snac`, `wavlm` and `clap` run: cpu, or cuda for all GPUs in turn.")
     ] = "cpu",
@@ -74,7 +73,7 @@ def tokenize(
         "min_speech_ratio": min_speech_ratio, "max_clipped_ratio": max_clipped_ratio, "batch_size": batch_size,
         "min_chars_per_second": min_chars_per_second, "max_chars_per_second": max_chars_per_second,
     }  # fmt: skip
-    gpus = visible_gpus() if device == "cuda" and ray is None else []
+    gpus = visible_gpus() if device == "cuda" else []
     report = tokenize_manifest(
         manifest,
         output,
@@ -82,7 +81,7 @@ def tokenize(
         config=parse_config(PreprocessConfig, values, "marstts tokenize"),
         utterances_per_shard=shard_size,
         max_reject_ratio=max_reject_ratio,
-        executor=open_executor(workers or max(1, len(gpus)), ray, gpus, needs_gpu=device.startswith("cuda")),
+        executor=Processes(workers or max(1, len(gpus)), tuple(gpus)),
     )
     typer.echo(
         f"{printable_name(output)}: {report.utterances} utterances in {report.shards} shards, "

@@ -1,6 +1,6 @@
-"""The process pool: jobs done by this process, by several processes of this machine, or by a Ray cluster.
+"""The process pool: jobs done by this process, or by several processes of this machine.
 
-`Executor.run` yields results as they are done; `run_in_order` yields them in the order of the jobs. Each worker loads
+`Processes.run` yields results as they are done; `run_in_order` yields them in the order of the jobs. Each worker loads
 its models once and keeps them from job to job. Workers may be killed: memory runs out, machines are preempted. A dead
 worker costs the job at hand, which another worker repeats; a job that kills every worker is named at the end, when all
 others are done. A job must therefore be repeatable: whatever it writes, it writes atomically.
@@ -44,17 +44,6 @@ def load_nothing() -> None:
     """Load no models, for work that needs none."""
 
 
-class Executor(Protocol):
-    """Does jobs, in any order."""
-
-    def run(self, jobs: Sequence[Job], load: Load[Models], work: Work[Job, Models, Result]) -> Iterator[Result]:
-        """The result of each job as it is done; DataError at the end names the jobs that killed their workers.
-
-        `load` is called once by each worker. Errors of `load` and `work` are raised here.
-        """
-        ...
-
-
 @dataclass(frozen=True)
 class Processes:
     """`count` processes of this machine; with one, everything happens in this process."""
@@ -65,7 +54,10 @@ class Processes:
     """GPUs of the processes, in turn; each process sees its own one only. Empty: all see all."""
 
     def run(self, jobs: Sequence[Job], load: Load[Models], work: Work[Job, Models, Result]) -> Iterator[Result]:
-        """The result of each job, see `Executor.run`."""
+        """The result of each job as it is done; DataError at the end names the jobs that killed their workers.
+
+        `load` is called once by each worker. Errors of `load` and `work` are raised here.
+        """
         if not jobs:
             return
         if self.count <= 1 or len(jobs) == 1:
@@ -82,7 +74,7 @@ class Processes:
 
 
 def run_in_order(
-    executor: Executor,
+    executor: Processes,
     jobs: Sequence[Job],
     load: Load[Models],
     work: Work[Job, Models, Result],
@@ -227,61 +219,6 @@ def work_in_process(work: Any, job: Any) -> Any:
     if isinstance(models, MarsError):
         raise models
     return work(job, models)
-
-
-@dataclass(frozen=True)
-class RayCluster:
-    """`actors` actors of a Ray cluster, through Ray Data; all nodes must see the files of the jobs."""
-
-    address: str
-    """`HOST:PORT`, `ray://HOST:PORT`, `auto` for the cluster of this machine, `local` to start one here."""
-
-    actors: int
-
-    gpus_per_actor: float = 0.0
-    """GPUs that an actor reserves on its node."""
-
-    def run(self, jobs: Sequence[Job], load: Load[Models], work: Work[Job, Models, Result]) -> Iterator[Result]:
-        """The result of each job, see `Executor.run`. Ray restarts an actor that dies, and its job."""
-        if not jobs:
-            return
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        ray = require("ray", "data")
-        require("ray.data", "data")
-        if not ray.is_initialized():
-            ray.init(address=self.address, log_to_driver=False, logging_level="warning")
-        ray.data.DataContext.get_current().enable_progress_bars = False  # the caller logs its own progress
-        # a block is a job: a lost actor costs one job
-        rows = ray.data.from_items([{"index": index} for index in range(len(jobs))], override_num_blocks=len(jobs))
-        finished = rows.map(
-            RayWorker,
-            fn_constructor_args=(list(jobs), load, work),
-            compute=ray.data.ActorPoolStrategy(size=min(self.actors, len(jobs))),
-            num_cpus=1,
-            num_gpus=self.gpus_per_actor or None,
-        )
-        for row in finished.iter_rows():
-            yield ray.cloudpickle.loads(row["result"])
-
-
-class RayWorker:
-    """One actor: loads its models and does jobs with them."""
-
-    def __init__(self, jobs: Sequence[Any], load: Load[Any], work: Work[Any, Any, Any]) -> None:
-        self._jobs, self._models, self._work = jobs, load(), work
-        self._pack = require("ray", "data").cloudpickle.dumps
-
-    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        """The pickled result of the job with this index."""
-        return {"result": self._pack(self._work(self._jobs[row["index"]], self._models))}
-
-
-def open_executor(workers: int, ray: str | None = None, gpus: Sequence[str] = (), needs_gpu: bool = False) -> Executor:
-    """The executor that the options `--workers` and `--ray` of a command ask for.
-
-    `gpus` are those of this machine for its processes; an actor of Ray gets a GPU of its node where it `needs_gpu`.
-    """
-    return Processes(workers, tuple(gpus)) if ray is None else RayCluster(ray, workers, float(needs_gpu))
 
 
 def visible_gpus() -> list[str]:

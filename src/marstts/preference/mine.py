@@ -40,7 +40,7 @@ from marstts.data.mined_takes import (
     write_takes,
 )
 from marstts.data.sentence_files import lines_of
-from marstts.data.workers import Executor, Progress
+from marstts.data.workers import Processes, Progress
 from marstts.errors import DataError, MarsError
 from marstts.generation.loop import generate
 from marstts.io.config import Config
@@ -123,7 +123,7 @@ class MiningShard:
 
 
 def mine(
-    model: str, references: Sequence[Path], texts: Path, output: Path, config: MineConfig, *, executor: Executor
+    model: str, references: Sequence[Path], texts: Path, output: Path, config: MineConfig, *, executor: Processes
 ) -> MineReport:
     """Generate the planned takes into `output`; finished shards are kept, and do not depend on the executor.
 

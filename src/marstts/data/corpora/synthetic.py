@@ -26,7 +26,7 @@ from marstts.data.corpora.speakers import SAMPLE_RATE, STYLES, SyntheticSpeaker,
 from marstts.data.corpora.tts_engines import BASE_VOICES
 from marstts.data.manifest import Utterance, as_row
 from marstts.data.sentence_files import lines_of
-from marstts.data.workers import Executor, Progress, load_nothing, run_in_order
+from marstts.data.workers import Processes, Progress, load_nothing, run_in_order
 from marstts.errors import DataError, require
 from marstts.io.config import Config
 from marstts.io.files import atomic_path, lock_folder
@@ -100,7 +100,7 @@ class SyntheticReport:
 
 
 def build(
-    config: SyntheticConfig, sentence_files: Sequence[tuple[Path, float]], output: Path, executor: Executor
+    config: SyntheticConfig, sentence_files: Sequence[tuple[Path, float]], output: Path, executor: Processes
 ) -> SyntheticReport:
     """Build the corpus in `output`, resuming an interrupted build. Utterances that fail are listed in rejects.jsonl.
 
