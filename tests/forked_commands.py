@@ -27,7 +27,7 @@ from typing import Any
 COMMANDS = {"marstts": "marstts", "torchrun": "torch.distributed.run"}
 
 PRELOADED = (
-    "torch._dynamo", "torch.onnx._internal.exporter._core", "onnxscript.function_libs.torch_lib.ops", "lhotse",
+    "torch._dynamo", "torch.onnx._internal.exporter._core", "onnxscript.function_libs.torch_lib.ops",
     "scipy.stats", "marstts.training.mars6.task", "marstts.preference.train",
 )  # fmt: skip
 """Modules that take long to import, and start no thread."""

@@ -65,7 +65,6 @@ class Walk:
 def test_the_papers_recipe_runs_whole_after_a_kill_from_five_corpora_to_a_tuned_model(
     tmp_path: Path, commands: ForkedCommands
 ) -> None:
-    pytest.importorskip("lhotse")
     pytest.importorskip("pyarrow")
     walk = Walk(copy_tiny(tmp_path / "small") / "paper", commands)
     work, corpora = tmp_path / "work", tmp_path / "corpora"
@@ -85,7 +84,6 @@ def test_the_papers_recipe_runs_whole_after_a_kill_from_five_corpora_to_a_tuned_
 
 
 def test_the_middle_scale_walks_whole_from_libritts_to_one_table(tmp_path: Path, commands: ForkedCommands) -> None:
-    pytest.importorskip("lhotse")
     walk = Walk(copy_tiny(tmp_path / "small") / "libritts", commands)
     work, corpus = tmp_path / "work", tmp_path / "libritts"
     corpus.mkdir()

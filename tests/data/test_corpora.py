@@ -31,7 +31,7 @@ from marstts.data.corpora.folder import folder
 from marstts.data.manifest import Utterance, parse_utterance, read_manifest
 from marstts.errors import DataError
 
-NEEDS = {"libritts": "lhotse", "ljspeech": "lhotse", "vctk": "lhotse", "globe": "pyarrow", "anispeech": "pyarrow"}
+NEEDS = {"globe": "pyarrow", "anispeech": "pyarrow"}
 RUN = CliRunner()
 
 
@@ -172,7 +172,7 @@ def test_the_list_names_license_and_source_of_every_corpus() -> None:
 
 
 @pytest.mark.parametrize("name", ["libritts", "ljspeech", "vctk"])
-def test_invalid_files_are_rejected_by_name_before_lhotse_reads_them(name: str, tmp_path: Path) -> None:
+def test_invalid_files_are_rejected_by_name(name: str, tmp_path: Path) -> None:
     root = build(name, tmp_path / "corpus")
     files = [path for path in root.rglob("*") if path.suffix in (".wav", ".flac")]
     files = sorted(path for path in files if "mic1" not in path.name and "p315" not in path.name)
@@ -180,7 +180,6 @@ def test_invalid_files_are_rejected_by_name_before_lhotse_reads_them(name: str, 
     files[1].unlink()
     utterances = prepare(name, root, tmp_path / "out", "--max-reject-ratio", "0.6")
     assert len(utterances) == EXPECTED[name][0] - 2
-    assert all("marstts-corpus" not in utterance.audio for utterance in utterances)
     faults = [row for row in rejects_of(tmp_path / "out").values() if row["kind"] == "error"]
     assert sorted("no such" in row["reason"] for row in faults) == [False, True]
 

@@ -55,9 +55,7 @@ def synthetic(
     kokoro: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of the base voice kokoro: *.onnx, voices/*.bin and vocab.json, or packages with them "
-            "(default: installed packages, and node_modules here).",
-            show_default=False,
+            help="Folder of the base voice kokoro: *.onnx, voices/*.bin and vocab.json.",
         ),
     ] = None,
 ) -> None:

@@ -14,9 +14,9 @@ from pathlib import Path
 from marstts.data.corpora.build_manifest import RawUtterance, RejectedItem, measure
 from marstts.data.corpora.casual_conversations import casual_conversations
 from marstts.data.corpora.ears import ears
-from marstts.data.corpora.lhotse_recipes import libritts, ljspeech, vctk
 from marstts.data.corpora.libriheavy import libriheavy
 from marstts.data.corpora.parquet import ANISPEECH, GLOBE, read_parquet
+from marstts.data.corpora.transcripts import libritts, ljspeech, vctk
 from marstts.errors import AudioError, DataError, MarsError
 
 

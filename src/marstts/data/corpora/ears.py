@@ -1,8 +1,6 @@
 """EARS: 107 people in an anechoic room, reading in seven styles and with twenty-two emotions.
 
 Upstream: the release's folders `p001` … `p107` and `transcripts.json`.  Downstream: `build_manifest`.
-lhotse's recipe is not used: it looks transcripts up by the first word of a file's name and finds none, and it requires
-all 107 speakers.
 """
 
 from __future__ import annotations

