@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.util import find_spec
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -185,8 +185,7 @@ def renamed_spacy_model() -> Iterator[None]:
         return
     import spacy
 
-    package = Path(str(find_spec(RENAMED_SPACY_MODEL).submodule_search_locations[0]))
-    folder = max(package.glob(f"{RENAMED_SPACY_MODEL}-*"))
+    folder = max(Path(str(files(RENAMED_SPACY_MODEL))).glob(f"{RENAMED_SPACY_MODEL}-*"))
     is_package, load = spacy.util.is_package, spacy.load
     spacy.util.is_package = lambda name: True
     spacy.load = lambda name, **options: load(folder, **options)
