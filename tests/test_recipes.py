@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import wave
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
@@ -18,6 +19,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from baseline_packages import PACKAGES, environment_of
 from command_lines import parse
 from marstts import models
 from marstts.data.corpora.synthetic import SyntheticConfig, read_sentences
@@ -360,3 +362,18 @@ def test_a_test_that_hangs_is_ended_by_the_limit_of_make_check(tmp_path: Path) -
         text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode != 0 and "Timeout" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_baseline_speaks_through_its_package_and_names_the_sentence_that_fails(name: str, tmp_path: Path) -> None:
+    with wave.open(str(tmp_path / "reference.wav"), "wb") as file:
+        file.setparams((1, 2, 24_000, 0, "NONE", ""))
+        file.writeframes(bytes(2 * 24_000))
+    trials = [{"id": text, "text": text, "reference": "reference.wav"} for text in ("fail", "Once more.")]
+    (tmp_path / "trials.jsonl").write_text("".join(json.dumps(trial) + "\n" for trial in trials))
+    command = [environment_of(tmp_path / "package", PACKAGES[name]), RECIPES / "paper" / "baseline.py", name]
+    run = subprocess.run([*command, "trials.jsonl", "takes"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert run.stderr == "fail: RuntimeError: out of memory\n"
+    with wave.open(str(tmp_path / "takes" / "Once more..wav")) as file:
+        assert (file.getframerate(), file.getnframes()) == (24_000, 2400)
+    assert len(list((tmp_path / "takes").iterdir())) == 1

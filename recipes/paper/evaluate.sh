@@ -19,6 +19,7 @@
 #
 # results: WORK_FOLDER/evaluation/report/report.md has the rows and columns of Table I, with intervals, and Figure 2.
 set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
 work=${1:?usage: recipes/paper/evaluate.sh WORK_FOLDER [EARS_FOLDER]}
 ears=${2:-$work/corpora/ears}
 tuned=$work/bundle-preference
@@ -47,7 +48,8 @@ folders=("$output/model")
 
 for name in "${baselines[@]}"; do
     echo "2. $name."
-    marstts evaluate --system "$name" --baseline-python "$name=$envs/$name/bin/python" --baselines "" \
+    "$envs/$name/bin/python" "$here/baseline.py" "$name" "$output/model/trials.jsonl" "$output/generated/$name"
+    marstts evaluate --system "$output/generated/$name" --baselines "" \
         --metrics-model none "${common[@]}" --output "$output/$name"
     folders+=("$output/$name")
 done

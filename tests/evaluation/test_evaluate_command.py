@@ -160,7 +160,6 @@ def test_systems_are_evaluated_and_compared(testset: Path, tmp_path: Path, stand
     ("arguments", "complaint"),
     [
         ([], "expected --system"),
-        (["--system", "ground-truth", "--baseline-python", "gpt=python"], "expected NAME=INTERPRETER"),
         (["--system", "codec-resynthesis", "--metrics-model", "none"], "needs a model for its codec"),
         (["--system", "ground-truth", "--metrics", "ears"], "there is no metric 'ears'"),
     ],

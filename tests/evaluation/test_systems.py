@@ -137,7 +137,7 @@ def test_ablations_change_one_setting():
 
 
 def test_a_model_in_the_current_folder_has_the_name_of_that_folder(toy_bundle: Path, monkeypatch: pytest.MonkeyPatch):
-    options = SystemOptions([Clone.SHALLOW], 0, {}, None)
+    options = SystemOptions([Clone.SHALLOW], 0, None)
     [named] = find_systems(str(toy_bundle), options)
     monkeypatch.chdir(toy_bundle)
     [system] = find_systems(".", options)
@@ -161,7 +161,7 @@ def test_a_system_may_be_given_a_name(
     for folder in ("takes", "a=b"):
         Path(folder).mkdir()
     filled = name.format(bundle=toy_bundle, takes=tmp_path / "takes", odd=tmp_path / "a=b", odd_name="a=b")
-    found = find_systems(filled, SystemOptions([Clone.SHALLOW], 0, {}, None))
+    found = find_systems(filled, SystemOptions([Clone.SHALLOW], 0, None))
     assert [system.name for system in found] == rows
 
 

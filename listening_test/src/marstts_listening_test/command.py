@@ -144,7 +144,7 @@ class ModelTakes:
         system = split_label(name)[1]
         if model_folder(system.partition("@")[0]) is None:
             return Path(system)
-        [speaker] = find_systems(name, SystemOptions([self.clone], self.seed, {}, None))
+        [speaker] = find_systems(name, SystemOptions([self.clone], self.seed, None))
         trials = subsample(open_testset(self.testset, self.root), self.limit)
         identity = f"{speaker.name} {speaker.version} {trials_digest(trials)}"
         folder = self.output / hashlib.sha256(identity.encode()).hexdigest()[:16]

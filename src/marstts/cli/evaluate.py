@@ -18,7 +18,6 @@ import typer
 import marstts
 from marstts.cli.terminal import check_not_read, messages, printed_warnings
 from marstts.errors import DataError
-from marstts.evaluation.baseline_worker import BASELINES
 from marstts.evaluation.open_systems import (
     DEFAULT_BASELINES,
     SystemOptions,
@@ -88,7 +87,7 @@ def evaluate_systems(
         typer.Option(
             help="System to score, may be given several times: a model by name or folder (mini; mini@no-ras and "
             "mini@no-quality-prefix are ablations), a folder of <trial id>.wav; NAME=SYSTEM gives it a name; "
-            f"{', '.join((*BASELINES, *DEFAULT_BASELINES))}.",
+            f"{', '.join(DEFAULT_BASELINES)}.",
             show_default=False,
         ),
     ] = None,
@@ -118,10 +117,6 @@ def evaluate_systems(
             "'style' (default: the first model among the systems, else mini); 'none' for none."
         ),
     ] = None,
-    baseline_python: Annotated[
-        list[str] | None,
-        typer.Option(help="NAME=INTERPRETER of a baseline's environment, e.g. xttsv2=envs/xtts/bin/python."),
-    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the models' takes.")] = 0,
     workers: Workers = 2,
 ) -> None:
@@ -132,9 +127,7 @@ def evaluate_systems(
     if not system:
         raise DataError("expected --system, e.g. --system mini or --system FOLDER_OF_WAVS")
     names = [*system, *(name for name in baselines.split(",") if name and name not in system)]
-    options = SystemOptions(
-        clone.kinds, seed, parse_pythons(baseline_python or []), choose_metrics_model(metrics_model, names)
-    )
+    options = SystemOptions(clone.kinds, seed, choose_metrics_model(metrics_model, names))
     config = parse_metrics(metrics, options.metrics_model)
     check_before_work(names, config, testset, root, options)
     trials = subsample(open_testset(testset, root), limit)
@@ -178,17 +171,6 @@ def report_folder(output: Path, testset: str) -> str:
     write_report(systems.scores, output, metadata, systems.warnings)
     results = printable_name(output / "results.md")
     return f"{format_summary(systems.scores)}\nall columns, intervals and styles: {results}"
-
-
-def parse_pythons(items: Sequence[str]) -> dict[str, str]:
-    """Interpreters by the baseline's name."""
-    pairs = [item.partition("=") for item in items]
-    for name, _, interpreter in pairs:
-        if name not in BASELINES or not interpreter:
-            raise DataError(
-                f"--baseline-python {name}: expected NAME=INTERPRETER with a name of {', '.join(BASELINES)}"
-            )
-    return {name: interpreter for name, _, interpreter in pairs}
 
 
 @evaluate.command("testset")

@@ -48,7 +48,7 @@ def report(
     if ablations is not None:
         found.append(output / "ablations")
         names = ablated_systems(ablations, untuned)
-        options = SystemOptions([clone], seed, {}, choose_metrics_model(None, names))
+        options = SystemOptions([clone], seed, choose_metrics_model(None, names))
         config = parse_metrics(metrics, options.metrics_model)
         check_before_work([*names, *TOPLINES], config, testset, root, options)
         trials = subsample(open_testset(testset, root), limit)

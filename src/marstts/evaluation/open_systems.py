@@ -1,11 +1,11 @@
 """Systems by name: names on the command line are checked before any work and then opened.
 
-Upstream: `cli.evaluate`, `cli.report`, the listening test.  Downstream: `systems`, `baselines`, `synthesis.loading`.
+Upstream: `cli.evaluate`, `cli.report`, the listening test.  Downstream: `systems`, `synthesis.loading`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +14,6 @@ from marstts.codec.base import Codec
 from marstts.codec.registry import open_codec
 from marstts.data.corpora import tts_engines as engines
 from marstts.errors import DataError, MarsError
-from marstts.evaluation.baseline_worker import BASELINES
-from marstts.evaluation.baselines import Baseline
 from marstts.evaluation.summary import TOPLINES
 from marstts.evaluation.systems import (
     CODEC_RESYNTHESIS,
@@ -47,9 +45,6 @@ class SystemOptions:
 
     clones: Sequence[Clone]
     seed: int
-    pythons: Mapping[str, str]
-    """Interpreters by the baseline's name."""
-
     metrics_model: str | None
     """Model whose codec resynthesizes the ground truth, and whose encoders are metrics."""
 
@@ -126,9 +121,6 @@ def system_problem(name: str, options: SystemOptions) -> str | None:
         except MarsError as error:
             return str(error)
         return None
-    if name in BASELINES:
-        has_python = name in options.pythons
-        return None if has_python else f"{name} needs its own environment: give --baseline-python {name}=INTERPRETER"
     model, _, variant = name.partition("@")
     if is_model(model):
         known = [one.value for one in Variant]
@@ -136,7 +128,7 @@ def system_problem(name: str, options: SystemOptions) -> str | None:
     if Path(name).is_dir():
         return None
     models = ", ".join((*packaged_models(), *PUBLISHED))
-    others = ", ".join((*DEFAULT_BASELINES, *BASELINES))
+    others = ", ".join(DEFAULT_BASELINES)
     return (
         f"{printable_name(name)}: there is no such system; expected a model ({models}, or the folder of a bundle), "
         f"{others}, or a folder of <trial id>.wav"
@@ -156,8 +148,6 @@ def find_systems(name: str, options: SystemOptions) -> list[System]:
         return [CodecResynthesis(load_model(options.metrics_model).codec)]
     if name == EspeakNg.name:
         return [EspeakNg()]
-    if name in BASELINES:
-        return [Baseline(name, options.pythons[name])]
     model, _, variant = name.partition("@")
     folder = model_folder(model)
     if folder is None:

@@ -23,7 +23,6 @@ from marstts import audio
 from marstts.audio import Waveform
 from marstts.data.workers import Processes, Progress, run_in_order
 from marstts.errors import DataError, MarsError
-from marstts.evaluation.baselines import Baseline, BaselineMissingError
 from marstts.evaluation.systems import System, TakesFolder
 from marstts.io.config import Config
 from marstts.io.files import lock_folder, write_file
@@ -165,17 +164,13 @@ def take_path(folder: Path, trial: Trial) -> Path:
 def generate_takes(system: System, trials: Sequence[Trial], folder: Path) -> dict[str, TakeRecord]:
     """A file for each trial, and the outcome of each; takes of an earlier run are not generated again."""
     known = {record.trial: record for record in read_takes(folder)}
-    try:
-        with open_appender(folder / TAKES_FILE) as append:
-            missing = [trial for trial in trials if trial.id not in known]
-            progress = Progress(logger, f"takes of {system.name} generated", len(missing))
-            for trial in missing:
-                known[trial.id] = generate_take(system, trial, take_path(folder, trial))
-                append(known[trial.id])
-                progress.advance()
-    finally:
-        if isinstance(system, Baseline):
-            system.close()
+    with open_appender(folder / TAKES_FILE) as append:
+        missing = [trial for trial in trials if trial.id not in known]
+        progress = Progress(logger, f"takes of {system.name} generated", len(missing))
+        for trial in missing:
+            known[trial.id] = generate_take(system, trial, take_path(folder, trial))
+            append(known[trial.id])
+            progress.advance()
     return known
 
 
@@ -195,8 +190,6 @@ def generate_take(system: System, trial: Trial, path: Path) -> TakeRecord:
         take = system.speak(trial)
         seconds = time.perf_counter() - started if system.timed else None
         content = audio.encode(take, path.suffix)
-    except BaselineMissingError:
-        raise
     except MarsError as error:
         return TakeRecord(trial=trial.id, compute_seconds=None, error=str(error))
     write_file(path, content)

@@ -1,10 +1,10 @@
-"""Systems to score: models, baselines, folders of takes, and the bounds that they are compared with.
+"""Systems to score: models, folders of takes, and the bounds that they are compared with.
 
 Upstream: `metrics.testset.Trial`.  Downstream: `score`.
 
 `ground-truth` is the recording of the test text. `codec-resynthesis` is the same recording, encoded and decoded: an
 upper bound for every model with this codec. `espeak-ng` is a lower bound for speaker similarity. Every other system
-is a model, a baseline (`baselines`), or a folder of `<trial id>.wav` of any origin.
+is a model, or a folder of `<trial id>.wav` of any origin.
 """
 
 from __future__ import annotations
