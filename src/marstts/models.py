@@ -37,7 +37,7 @@ from marstts.generation.speech_model import SpeechModel
 from marstts.io.config import Config
 from marstts.io.precision import WeightFormat
 from marstts.speaker.base import SpeakerEncoder
-from marstts.speaker.registry import EncoderPart, ToyEncoderPart, open_encoder
+from marstts.speaker.registry import EncoderPart, open_encoder
 from marstts.text.tokenizers.bpe import BPE
 
 if TYPE_CHECKING:
@@ -234,15 +234,6 @@ def upgrade_bundle(source: Path | str, folder: Path, weights: WeightFormat | Non
         copy_tree_without(source, temporary, info.architecture)
         folders = model_folder(source, info), model_folder(temporary, info)
         architecture.rewrite_model(*folders, weights, source / TOKENIZER_FILE)
-
-
-def random_bundle(folder: Path, codec: CodecPart, sharpness: float, sentences: list[str], name: str) -> None:
-    """Write a bundle of the paper's size with random weights, for measuring speed."""
-    from marstts.mars6.bundled import random_model
-
-    model, tokenizer = random_model(sharpness, sentences)
-    encoders = {role: ToyEncoderPart(size=size) for role, size in model.config.embedding_sizes.items()}
-    export_bundle(folder, model, tokenizer, codec=codec, encoders=encoders, name=name)
 
 
 def model_config(model: Path | str) -> Any:

@@ -10,14 +10,11 @@ import numpy as np
 import pytest
 from benchmark_rows import make_case
 
-from marstts import models
-from marstts.benchmark import measures, random_model
+from marstts.benchmark import measures
+from marstts.benchmark.inputs import CHARACTERS_PER_SECOND, fixed_length_backoff, random_voice, sample_text
 from marstts.benchmark.plan import Measure
-from marstts.benchmark.random_model import CHARACTERS_PER_SECOND, fixed_length_backoff, random_voice, sample_text
-from marstts.codec.snac import SnacCodec
 from marstts.errors import BenchmarkError
 from marstts.generation.request import StopReason
-from marstts.mars6 import bundled
 from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
 
@@ -104,27 +101,3 @@ def test_the_first_output_of_a_command_is_timed_and_failures_are_reported():
 def test_cold_start_is_timed_from_the_start_of_the_process(toy_bundle):
     [row] = measures.measure(make_case(toy_bundle, Measure.COLD_START, runs=0))
     assert row["first_sample_seconds"] > 0.05
-
-
-@pytest.mark.slow
-def test_a_random_model_speaks_has_a_small_nucleus_and_is_made_once(tmp_path, monkeypatch):
-    sizes = {"encoder_dim": 4, "decoder_dim": 32, "codebook_size": 64, "latent_dim": 64}
-    monkeypatch.setattr(random_model, "SNAC_24KHZ", {**random_model.SNAC_24KHZ, **sizes})
-    config = bundled.Mars6Config(
-        text_vocab_size=300, codebook_size=64, width=32, encoder_layers=1, global_layers=1, local_layers=1, heads=4,
-        local_heads=2, identity_size=5, style_size=7,
-    )  # fmt: skip
-    with monkeypatch.context() as patch:
-        patch.setattr(bundled, "Mars6Config", lambda: config)
-        folder = random_model.random_bundle(tmp_path)
-
-    weights = models.load_for_training(folder).local_decoder.output.weight
-    untrained = 1 / math.sqrt(config.width)  # the most that PyTorch begins with
-    assert weights.abs().max() > 4 * untrained
-    tts = load(folder, "onnx")
-    assert isinstance(SnacCodec(tmp_path / "random-snac"), SnacCodec) and tts.codec.spec.codebook_size == 64
-    assert len(tts.speak("She put down her cup.", random_voice(tts)).waveform.samples)
-
-    before = (folder / "mars6" / "mars6.safetensors").read_bytes()
-    assert random_model.random_bundle(tmp_path) == folder
-    assert (folder / "mars6" / "mars6.safetensors").read_bytes() == before

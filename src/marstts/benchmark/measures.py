@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
+from marstts.benchmark.inputs import fixed_length_backoff, random_voice, sample_text
 from marstts.benchmark.plan import Case, Measure
-from marstts.benchmark.random_model import fixed_length_backoff, random_voice, sample_text
 from marstts.errors import BenchmarkError, MarsError
 from marstts.generation.loop import RunningBatch, step
 from marstts.generation.request import Limits, Prompt, Request

@@ -6,7 +6,6 @@ import logging
 import shlex
 import sys
 from collections.abc import Callable
-from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -15,7 +14,7 @@ import typer
 
 from marstts.benchmark.plan import QUICK, BenchmarkScale, Measure
 from marstts.benchmark.report import as_json, as_markdown, gather_metadata, gpu_name
-from marstts.benchmark.runner import Model, has_graphs, is_int8, named_models, plan_cases, random_models, run_case
+from marstts.benchmark.runner import Model, has_graphs, is_int8, named_models, plan_cases, run_case
 from marstts.errors import BenchmarkError, ConfigError
 from marstts.generation.engine import EngineKind
 from marstts.io.files import write_file
@@ -29,19 +28,10 @@ MAX_NUMBER = 1000
 """Bound of lengths in seconds and of concurrent callers."""
 
 
-class Size(str, Enum):
-    """Sizes that are measured with random weights."""
-
-    PAPER = "70m"
-
-
 def benchmark(
     model: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME_OR_FOLDER", help="Model to measure; may be given several times (default: mini)."),
-    ] = None,
-    shape: Annotated[
-        Size | None, typer.Option(help="A size with random weights (default: 70m, unless --model is given).")
     ] = None,
     engine: Annotated[
         list[EngineKind] | None, typer.Option(help="Engine, may be given several times (default: all available).")
@@ -59,16 +49,13 @@ def benchmark(
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Also write figures as JSON.")
     ] = None,
-    cache_dir: Annotated[Path, typer.Option(help="Folder that keeps models with random weights.")] = Path(
-        "runs/benchmark"
-    ),
 ) -> None:
     """Measure speed, latency and memory, and print tables; nothing else should run on the machine."""
     if engine and EngineKind.AUTO in engine:
         raise ConfigError("--engine auto: name the engines to measure, or leave --engine out for all available ones")
     scale = choose_scale(quick, lengths, concurrency)
     cases = []
-    for one in choose_models(model or [], shape, cache_dir):
+    for one in named_models(model or ["mini"]):
         cases += plan_cases(one, choose_engines(engine or [], one), measure or list(Measure), scale)
     rows = []
     for number, case in enumerate(cases, start=1):
@@ -101,21 +88,6 @@ def parse_numbers(text: str, option: str, kind: Callable[[str], Number]) -> list
     if not found or not all(0 < number < MAX_NUMBER for number in found):
         raise ConfigError(f"{option} {text}: expected numbers above 0 and below {MAX_NUMBER}, separated by commas")
     return found
-
-
-def choose_models(names: list[str], size: Size | None, cache_dir: Path) -> list[Model]:
-    """The given models; by default mini and the paper's size, the latter where it can be made."""
-    models = named_models(names, cache_dir)
-    if size is not None:
-        return models + random_models(size.value, cache_dir)
-    if names:
-        return models
-    models = named_models(["mini"], cache_dir)
-    try:
-        return models + random_models(Size.PAPER.value, cache_dir)
-    except BenchmarkError as error:
-        log.warning(f"the paper's size is not measured: {error}")
-        return models
 
 
 def choose_engines(engines: list[EngineKind], model: Model) -> list[EngineKind]:

@@ -29,7 +29,6 @@ from marstts.mars6.config import CONFIG_FILE, WEIGHTS_FILE, Mars6Config
 from marstts.mars6.engines.classifier_free_guidance import guided
 from marstts.mars6.engines.onnx import OnnxEngine
 from marstts.mars6.export import decoder_graphs, quantize
-from marstts.mars6.prompt import SPECIAL_TOKENS
 from marstts.mars6.speech import Mars6Speech
 from marstts.mars6.spelling import Spelling
 from marstts.speaker.base import SpeakerEncoder
@@ -233,19 +232,3 @@ def rewrite_model(source: Path, folder: Path, weights: WeightFormat | None, toke
         find_alignment(model, BPE.load(tokenizer))
         write_config(model.config, folder / CONFIG_FILE)
         decoder_graphs.write_decoder_graphs(model.config, folder, WEIGHTS_FILE)
-
-
-def random_model(sharpness: float, sentences: list[str]) -> tuple[Mars6, BPE]:
-    """A model of the paper's size with random weights, and a tokenizer: for measuring speed.
-
-    `sharpness` multiplies the output layer, so that the nucleus of top-p is as small as a trained model's.
-    """
-    torch = require("torch", "train")
-    from marstts.mars6.model import Mars6
-
-    config = Mars6Config()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = Mars6(config)
-        model.local_decoder.output.weight.data.mul_(sharpness)
-    return model, BPE.train(sentences, config.text_vocab_size, SPECIAL_TOKENS)
