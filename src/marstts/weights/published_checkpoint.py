@@ -45,21 +45,21 @@ def read_content(path: Path) -> dict[str, Any]:
 
     Classes that a `.pt` names are neither imported nor run (`published_checkpoint`).
     """
-    return read_archive(path)[0] if path.suffix == ".pt" else read_tensors(path)
+    return read_archive(path) if path.suffix == ".pt" else read_tensors(path)
 
 
-def read_archive(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The entries of a `.pt`, and the other classes that it names."""
+def read_archive(path: Path) -> dict[str, Any]:
+    """The entries of a `.pt`."""
     check_archive(path)
     try:
-        content, classes = read_inert(path)
+        content = read_inert(path)
     except MarsError:
         raise
     except Exception as error:  # a corrupt pickle may fail in any way at all
         raise CheckpointError(f"{path}: expected a PyTorch checkpoint, but it is corrupt ({error!r})") from error
     if not isinstance(content, dict):
         raise CheckpointError(f"{path}: expected a dictionary of PyTorch, but it holds a {type(content).__name__}")
-    return content, classes
+    return content
 
 
 def check_archive(path: Path) -> None:
@@ -212,19 +212,16 @@ class Inert(dict[Any, Any]):
 
 
 class InertPickle:
-    """What `torch.load` takes for a pickle module; `names` are those of the classes that were replaced."""
+    """What `torch.load` takes for a pickle module."""
 
     def __init__(self) -> None:
-        names: set[str] = set()
-
         class Unpickler(pickle.Unpickler):
             def find_class(self, module: str, name: str) -> Any:
                 if (module, name) in ALLOWED:
                     return super().find_class(module, name)
-                names.add(f"{module}.{name}")
                 return type(name, (Inert,), {})
 
-        self.names, self.Unpickler = names, Unpickler
+        self.Unpickler = Unpickler
         self.__name__ = __name__  # PyTorch asks for it, as of a module
 
     def load(self, file: IO[bytes], **options: Any) -> Any:
@@ -232,11 +229,10 @@ class InertPickle:
         return self.Unpickler(file, **options).load()
 
 
-def read_inert(path: Path) -> tuple[Any, tuple[str, ...]]:
-    """The content of a `.pt` file, a ZIP archive, on the CPU; and the classes that were replaced, in order.
+def read_inert(path: Path) -> Any:
+    """The content of a `.pt` file, a ZIP archive, on the CPU.
 
     Raises whatever PyTorch and `pickle` raise for a corrupt file.
     """
-    torch, inert = require("torch", "released"), InertPickle()
-    content = torch.load(path, map_location="cpu", pickle_module=inert, weights_only=False)
-    return content, tuple(sorted(inert.names))
+    torch = require("torch", "released")
+    return torch.load(path, map_location="cpu", pickle_module=InertPickle(), weights_only=False)
