@@ -55,7 +55,9 @@ for name in "${baselines[@]}"; do
 done
 
 echo "3. Ablations, Table I and Figure 2."
-marstts report "${folders[@]}" --ablations "$model" ${untuned:+--untuned "$untuned"} "${common[@]}" --output "$output/report"
+marstts evaluate --system "$model@no-ras" --system "$model@no-quality-prefix" ${untuned:+--system "$untuned"} --clone shallow \
+    --baselines "" "${common[@]}" --output "$output/ablations"
+marstts report "${folders[@]}" "$output/ablations" --output "$output/report"
 
 echo "4. The listening test: one folder with the takes of all systems."
 mkdir -p "$output/listening"
