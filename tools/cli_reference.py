@@ -67,7 +67,6 @@ EXAMPLES = {
     "evaluate": "marstts evaluate --system mini",
     "evaluate testset": f"marstts evaluate testset {MANIFEST} --output testset.jsonl --speakers 8 --sentences 200",
     "evaluate codec": "marstts evaluate codec mini --audio recordings --output runs/codec-evaluation",
-    "evaluate speaker-encoder": f"marstts evaluate speaker-encoder {MANIFEST} --encoder identity",
     "report": "marstts report runs/evaluation runs/theirs --output runs/report",
 }
 """A command line for each command; tests/test_cli_reference.py parses each."""

@@ -114,27 +114,6 @@ def test_text_is_read_without_what_is_not_speech(tmp_path: Path, body: str, text
     assert document(tmp_path, body) == text
 
 
-@pytest.mark.parametrize(
-    ("sheet", "body", "text"),
-    [
-        (".gone { display: none } i.x{visibility:hidden}",
-         "<p class='gone'>No.</p><p>It <i class='a x'>not</i> is <i>so</i>.</p>", "It is so."),
-        ("/* p {display:none} */ #n, span.alt { color: red; DISPLAY : NONE; }",
-         "<div id='n'><p>No.</p></div><p>So<span class='alt'>not</span>.</p>", "So."),
-        ("@media print { p { display: none } .a { display: none } } @page {margin: 0} .b .c, p > i { display: none }",
-         "<p class='a'>One.</p><p class='b'><i class='c'>Two.</i></p>", "One.\n\nTwo."),
-        (".t { display: none } p.t { display: block }", "<p class='t'>Yes.</p><b class='t'>No.</b>", "Yes."),
-        (".up { vertical-align: super } ", "<p>It sank.<span class='up'>12</span> 10<b class='up'>6</b></p>",
-         "It sank. 10^6"),
-    ],
-)  # fmt: skip
-def test_style_sheets_hide_and_raise_text(tmp_path: Path, sheet: str, body: str, text: str) -> None:
-    head = f"<title>x</title><style type='text/css'>{sheet}</style>"
-    assert document(tmp_path, body, head=head) == text
-    link = '<link href="../css/b.css" rel="stylesheet" type="text/css"/>'
-    assert document(tmp_path, body, head=link, parts={"OEBPS__css__b.css": sheet}) == text
-
-
 NOTES = """<p>One.</p><aside epub:type="footnote"><p><a href="#r1">1</a> A note.</p></aside><p>Two.</p>
 <section role="doc-endnotes"><ol><li>Another. <a role="doc-backlink" href="#r2">up</a></li></ol></section>
 <p>Three.</p>"""

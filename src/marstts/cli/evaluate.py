@@ -41,14 +41,12 @@ from marstts.evaluation.testsets.catalog import (
     open_testset,
     subsample,
 )
-from marstts.evaluation.verification import measure_encoder
 from marstts.io.reading import printable_name, printable_text
 from marstts.metrics.panel import (
     MetricsConfig,
     fetch_weights,
     missing_packages,
     open_metrics,
-    open_speaker_metric,
     parse_metrics,
 )
 from marstts.metrics.recognition import check_recognizer
@@ -226,25 +224,6 @@ def codec_command(
     check_recognizer(recognizer)
     result = evaluate_codec(load_codec(codec), read_clips(audio, limit), recognizer)
     typer.echo(write_reconstruction(result, output, {**run_metadata(), "audio": audio.name}))
-
-
-@evaluate.command("speaker-encoder")
-def speaker_encoder_command(
-    manifest: Annotated[Path, typer.Argument(help="utterances.jsonl.")],
-    encoder: Annotated[
-        str, typer.Option(help="identity or style (of --model), resemblyzer, xvector, or wavlm.")
-    ] = "identity",
-    model: Annotated[str, typer.Option(help="Model whose encoder is measured.")] = "mini",
-    split: Annotated[str, typer.Option(help="train, validation or test.")] = "test",
-    limit: Annotated[int, typer.Option(min=2, help="Recordings per speaker to use at most.")] = 50,
-    seconds: Annotated[
-        float | None,
-        typer.Option(min=0.5, help="Seconds of each recording to use, after silence; shorter ones are left out."),
-    ] = None,
-) -> None:
-    """Print the equal error rate of a speaker encoder, overall and by style."""
-    config = MetricsConfig(names={encoder: None}, model=model)
-    typer.echo(measure_encoder(open_speaker_metric(encoder, config), manifest, split, limit, seconds))
 
 
 def run_metadata() -> dict[str, Any]:

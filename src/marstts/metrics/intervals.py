@@ -63,7 +63,7 @@ def bootstrap(
 
 
 def bootstrap_distribution(
-    items: NDArray[np.int64], statistic: Callable[..., Any], resamples: int, seed: int, *, vectorized: bool = True
+    items: NDArray[np.int64], statistic: Callable[..., Any], resamples: int, seed: int
 ) -> NDArray[np.float64]:
     """(resamples,) statistics of `items` (N >= 2) drawn with replacement, by `scipy.stats.bootstrap`."""
     stats = require("scipy.stats", "eval")
@@ -73,7 +73,7 @@ def bootstrap_distribution(
             (items,),
             statistic,
             n_resamples=resamples,
-            vectorized=vectorized,
+            vectorized=True,
             method="percentile",
             confidence_level=COVERAGE,
             rng=np.random.default_rng(seed),

@@ -15,7 +15,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -27,7 +27,6 @@ from defusedxml.ElementTree import fromstring
 
 from marstts.errors import DataError
 from marstts.io.reading import open_regular, printable_name, printable_text
-from marstts.text.books.styles import Styles, sheets_in
 from marstts.text.books.xhtml import Tag, read_xhtml
 from marstts.text.tags import raised
 
@@ -81,6 +80,7 @@ _NOTES = frozenset(
     ]
 )
 _BACK_LINKS = frozenset(["backlink", "doc-backlink", "footnote-back", "footnote-backref"])
+_HIDING_STYLE = re.compile(r"(?:display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse))", re.IGNORECASE)
 _RAISED = frozenset(["sup", "super", "superscript"])
 _NOTE_TARGET = re.compile(r"#(?:.*(?:fn|note|foot)|[nr]?[_-]?[0-9])", re.IGNORECASE)
 _MARK_OF_NOTE = re.compile(r"\s*[\[(]?(?:[0-9]{1,4}|[*\u2020\u2021\u00a7]{1,4}|[a-z]|\u21a9\ufe0e?|\u2191)[\])]?\s*")
@@ -178,7 +178,6 @@ class _Package:
         self.name = printable_name(path)
         self.archive = archive
         self.bytes_read = 0
-        self.styles: dict[tuple[str, ...], Styles] = {}  # by style sheets
         names = archive.namelist()
         if len(names) > MAX_PARTS:
             raise DataError(f"{self.name}: an EPUB of {len(names)} parts; at most {MAX_PARTS} can be read")
@@ -289,24 +288,10 @@ class _Package:
     def sections(self, name: str, places: dict[str, str]) -> list[_Section]:
         """The sections of one document; `places`: identifier -> title from the table of contents."""
         document = _decode(self.part(name))
-        reader = _DocumentReader(places, self.notes, self.styles_of(name, document))
+        reader = _DocumentReader(places, self.notes)
         sections = reader.read(document)
         self.num_pictures += reader.has_pictures and not any(section.blocks or section.notes for section in sections)
         return sections
-
-    def styles_of(self, name: str, document: str) -> Styles:
-        """The styles of a document; a style sheet that cannot be read has none."""
-        own, linked = sheets_in(document)
-        paths = [_join(posixpath.dirname(name), each) for each in linked]
-        sheets = (*own, *(path for path in paths if path in self.names))
-        if sheets not in self.styles:
-            styles = self.styles[sheets] = Styles()
-            for each in sheets[len(own) :]:
-                with suppress(DataError):
-                    styles.read(self.part(each).decode("utf-8", "replace"))
-            for each in own:
-                styles.read(each)
-        return self.styles[sheets]
 
 
 def _merge(sections: list[_Section], has_contents: bool) -> list[tuple[str, str]]:
@@ -353,9 +338,8 @@ def _letters(text: str) -> str:
 class _DocumentReader:
     """Collects the text of an XHTML document, block by block, in sections that begin at named places."""
 
-    def __init__(self, places: dict[str, str], notes: Notes, styles: Styles) -> None:
+    def __init__(self, places: dict[str, str], notes: Notes) -> None:
         self.places = places
-        self.styles = styles
         self.notes = notes
         self.done = [_Section(places.get(""))]
         self.has_pictures = False
@@ -421,9 +405,13 @@ class _DocumentReader:
     def is_read(self, tag: Tag, kinds: frozenset[str]) -> bool:
         """Whether what an element holds is speech."""
         attributes = tag.attributes
-        is_hidden = "hidden" in attributes or attributes.get("aria-hidden") == "true"
+        is_hidden = (
+            "hidden" in attributes
+            or attributes.get("aria-hidden") == "true"
+            or _HIDING_STYLE.search(attributes.get("style", "")) is not None
+        )
         return not (
-            tag.name in _SILENT or is_hidden or self.styles.hides(tag)
+            tag.name in _SILENT or is_hidden
             or (tag.name in ("a", "sup") and kinds & _NOTES) or kinds & (_PAGE_NUMBERS | _NOTE_MARKS | _BACK_LINKS)
         )  # fmt: skip
 
@@ -473,8 +461,7 @@ class _DocumentReader:
     def kinds(self, tag: Tag) -> frozenset[str]:
         """What an element says that it is: words of its type, role and class."""
         stated = " ".join(tag.attributes.get(name, "") for name in ("epub:type", "role", "class")).lower()
-        kinds = frozenset(stated.replace(":", " ").split())  # z3998:noteref
-        return kinds | {"super"} if self.styles.raises(tag) else kinds
+        return frozenset(stated.replace(":", " ").split())  # z3998:noteref
 
 
 def _authors(package: Element) -> tuple[str, ...]:
