@@ -103,7 +103,7 @@ def test_a_websocket_needs_the_key_and_the_same_origin(tmp_path: Path):
 
 def test_a_client_that_leaves_a_websocket_frees_its_place(server: LiveServer):
     with connect(server) as session:
-        session.send(json.dumps({"type": "input.text", "text": f"{TEXT}. " * 40}))
+        session.send(json.dumps({"type": "input.text", "text": f"{TEXT.capitalize()}. " * 40}))
         session.recv()
     for _ in range(100):
         if server.service.admission.num_active == 0:
@@ -310,7 +310,7 @@ def test_what_is_no_text_is_refused_and_not_spoken(server: LiveServer, text: obj
     assert answer["error"]["type"] == "invalid_request_error" and answer["error"]["param"] == "text"
 
 
-@pytest.mark.parametrize("text", [f"{TEXT}. " * 8, f"{TEXT}. {TEXT}. More."])
+@pytest.mark.parametrize("text", [f"{TEXT.capitalize()}. " * 8, f"{TEXT}. {TEXT}. More."])
 def test_clients_that_leave_a_session_leave_no_trace_in_the_log(server: LiveServer, caplog, text: str):
     for number in range(4):
         session = connect(server)
