@@ -175,13 +175,6 @@ def libritts(
         (chapter / f"{speaker}_121123.book.tsv").write_text("".join(f"{name}\t…\t0\t20.5\n" for name in names))
 
 
-def libritts_with_a_test_part(root: Path) -> None:
-    """Three parts, the recordings long enough to be cloned."""
-    test = (*OTHER_TEXTS, "The door was green.", "Count the steps to the tower.")
-    parts = (("train-clean-100", "26", TEXTS), ("dev-clean", "84", TEXTS[:2]), ("test-clean", "61", test))
-    libritts(root, 1.7, parts, speech)
-
-
 def whole_ears(root: Path) -> None:
     """Every recording that the test split of EARS needs: one recording under all their names."""
     record(root / "all.wav", 48_000, 1.7, speech)

@@ -1,7 +1,7 @@
 """The recipes of the paper's size walked whole on miniatures: each stage follows the one before, without a refusal.
 
 Two processes train the paper's; the scripts are killed in the middle and run again. `make check` runs all walks, and
-CI the one of `recipes/paper` on every push. Each takes about a minute of processor time.
+CI the one of `recipes/paper` on every push.
 """
 
 from __future__ import annotations
@@ -81,18 +81,6 @@ def test_the_papers_recipe_runs_whole_after_a_kill_from_five_corpora_to_a_tuned_
     assert len(corpora_used) > 1 and "libriheavy" not in corpora_used, "recordings of full bandwidth lend their voices"
     assert read_pairs(work / "preference" / "pairs.jsonl")
     assert (work / "bundle-preference" / "bundle.json").is_file()
-
-
-def test_the_middle_scale_walks_whole_from_libritts_to_one_table(tmp_path: Path, commands: ForkedCommands) -> None:
-    walk = Walk(copy_tiny(tmp_path / "small") / "libritts", commands)
-    work, corpus = tmp_path / "work", tmp_path / "libritts"
-    corpus.mkdir()
-    miniature_corpora.libritts_with_a_test_part(corpus)
-    variables = {"ARMS": "mars6", "GPUS": "1", "SPEAKERS": "1", "SENTENCES": "3", "METRICS": "sphinx", "WORKERS": "1"}
-    walk.kill("run.sh", work, corpus, before=work / "runs" / "mars6" / "step-00000004", **variables)
-    assert "resuming at step 2" in walk.run("run.sh", work, corpus, **variables)
-    table = (work / "report" / "report.md").read_text()
-    assert all(name in table for name in ("mars6 (shallow)", "orpo (shallow)", "ground-truth"))
 
 
 def test_the_papers_evaluation_walks_whole_from_ears_to_table_figure_and_listening_test(

@@ -17,7 +17,7 @@ from marstts.text.segments import Pauses
 from marstts.text.sentences import split_sentences
 
 MARKS = frozenset(".,?!;:'\" -")
-NUM_RANDOM_TEXTS = 200
+NUM_RANDOM_TEXTS = 40
 
 TEXT = """# A Title
 
@@ -43,7 +43,7 @@ def pieces_of(text: str, rng: random.Random, longest: int) -> list[str]:
 @pytest.mark.parametrize("longest", [1, 7, 60])
 def test_sentences_do_not_depend_on_the_pieces_that_a_text_comes_in(longest: int) -> None:
     forms = (Path(__file__).parent / "written_forms.tsv").read_text(encoding="utf-8").splitlines(keepends=True)
-    text = TEXT + "".join(forms[::5])
+    text = TEXT + "".join(forms[longest::25])
     assert list(stream_sentences(pieces_of(text, random.Random(longest), longest))) == list(stream_sentences([text]))
 
 
@@ -185,10 +185,10 @@ def test_random_forms_are_stable() -> None:
     "unit", ["½", "½ + ", "word ", "5 km, ", "$1", "DNA ", "1:", "[a](b) ", "- x\n", "A", "😀", "(", "^2"]
 )
 def test_a_long_text_is_read_in_seconds(unit: str) -> None:
-    text = unit * (10_000 // len(unit))
+    text = unit * (4_000 // len(unit))
     started = time.process_time()
     split_sentences(normalize(text))
-    assert time.process_time() - started < 5.0
+    assert time.process_time() - started < 2.0
 
 
 def test_long_text_without_sentence_ends_is_cut_between_words() -> None:

@@ -61,13 +61,12 @@ def test_the_measured_list_is_read_right(benchmark: ModuleType) -> None:
     assert len(wrong) <= (1 - MIN_RIGHT_RATIO) * len(texts), wrong
 
 
-@pytest.mark.parametrize("path", sorted((HERE / "unseen").glob("*.tsv")), ids=lambda path: path.stem)
-def test_lists_that_were_unseen_when_they_were_written(path: Path, benchmark: ModuleType) -> None:
-    readings = [(written, normalize(written), right) for written, right in benchmark.read_list(path)]
-    wrong = [written for written, read, right in readings if not benchmark.is_right(read, right)]
-    assert len(readings) > 35
-    assert len(wrong) <= (1 - MIN_UNSEEN_RATIO) * len(readings), wrong
-    assert [read for _, read, _ in readings[::9] if normalize(read) != read] == []
+def test_lists_that_were_unseen_when_they_were_written(benchmark: ModuleType) -> None:
+    """Some of each list; `tools/text_reading.py` reads them whole."""
+    texts = [row for path in sorted((HERE / "unseen").glob("*.tsv")) for row in benchmark.read_list(path)[::6]]
+    wrong = [written for written, right in texts if not benchmark.is_right(normalize(written), right)]
+    assert len(texts) > 300
+    assert len(wrong) <= (1 - MIN_UNSEEN_RATIO) * len(texts), wrong
 
 
 def test_the_measure_distinguishes_right_from_wrong(benchmark: ModuleType) -> None:
@@ -77,11 +76,11 @@ def test_the_measure_distinguishes_right_from_wrong(benchmark: ModuleType) -> No
 
 
 def test_api_and_normalizer_give_the_same_sentences(readings: list[tuple[str, str, str]]) -> None:
-    assert [row for row in readings[::7] if list(read_text(row[0]).sentences) != split_sentences(row[2])] == []
+    assert [row for row in readings[::20] if list(read_text(row[0]).sentences) != split_sentences(row[2])] == []
 
 
 def test_reading_what_was_read_changes_nothing(readings: list[tuple[str, str, str]]) -> None:
-    assert [read for _, _, read in readings[::3] if normalize(read) != read] == []
+    assert [read for _, _, read in readings[::20] if normalize(read) != read] == []
 
 
 @pytest.mark.parametrize(
