@@ -1,7 +1,7 @@
 """Runs a command in a child and kills it at the N-th operation on a file that changes one, or after B written bytes.
 
-`python killed_commands.py SCENARIO FOLDER POINT...` prints one line of JSON per point: whether the child was killed,
-and after how many operations it ended where it was not. Modules are imported once; each child is a fork.
+`python killed_commands.py SCENARIO FOLDER` reads points, and prints one line of JSON for each: whether the child was
+killed, and after how many operations it ended where it was not. Modules are imported once; each child is a fork.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def run_child(words: list[str], point: str) -> None:
     os._exit(0)
 
 
-def main(scenario: str, folder: Path, points: list[str]) -> None:
+def main(scenario: str, folder: Path) -> None:
     from typer.testing import CliRunner
 
     from marstts.cli.main import app
@@ -113,18 +113,16 @@ def main(scenario: str, folder: Path, points: list[str]) -> None:
     words = SCENARIOS[scenario](folder)
     CliRunner().invoke(app, [*words[:1], "--help"])  # imports the command
     shutil.copytree(folder, folder.with_name("kept"), symlinks=True)
-    for point in points:
-        sys.stdout.flush()
+    for line in sys.stdin:
+        shutil.rmtree(folder)
+        shutil.copytree(folder.with_name("kept"), folder, symlinks=True)
         child = os.fork()
         if child == 0:
-            run_child(words, point)
+            run_child(words, line.strip())
         _, status = os.waitpid(child, 0)
         if os.WIFSIGNALED(status):
             print(json.dumps({"killed": True, "signal": os.WTERMSIG(status)}), flush=True)
-        sys.stdin.readline()  # the test looks at the files, and asks for the next point
-        shutil.rmtree(folder)
-        shutil.copytree(folder.with_name("kept"), folder, symlinks=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3:])
+    main(sys.argv[1], Path(sys.argv[2]))

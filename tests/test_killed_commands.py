@@ -46,27 +46,23 @@ def folder(tmp_path: Path, reference_file: Path) -> Path:
 
 
 @contextmanager
-def killed_at(scenario: str, folder: Path, points: list[str]) -> Iterator[Callable[[], dict]]:
-    """A function that runs the command up to the next point, and returns the outcome."""
+def killable(scenario: str, folder: Path) -> Iterator[Callable[[str], dict]]:
+    """A function that runs the command up to a point, and returns the outcome."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     process = subprocess.Popen(
-        [sys.executable, str(HARNESS), scenario, str(folder), *points],
+        [sys.executable, str(HARNESS), scenario, str(folder)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
     )  # fmt: skip
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-    asked = False
 
-    def following() -> dict:
-        nonlocal asked
-        if asked:
-            print(file=process.stdin, flush=True)
-        asked = True
+    def run_to(point: str) -> dict:
+        print(point, file=process.stdin, flush=True)
         line = process.stdout.readline()
         assert line, process.stderr.read()
         return json.loads(line)
 
     try:
-        yield following
+        yield run_to
     finally:
         process.kill()
         process.communicate()
@@ -74,22 +70,16 @@ def killed_at(scenario: str, folder: Path, points: list[str]) -> Iterator[Callab
 
 def kill_everywhere(scenario: str, folder: Path, check: Callable[[], None], largest: int) -> None:
     """`check` holds after each kill; `largest` is the size in bytes up to which writes are cut off."""
-    with killed_at(scenario, folder, ["0"]) as following:
-        whole = following()
-    assert whole["exit"] == 0 and whole["operations"] > 3, whole
-    shutil.rmtree(folder)
-    shutil.copytree(folder.with_name("kept"), folder)
-    shutil.rmtree(folder.with_name("kept"))
     rng = random.Random(scenario)
-    operations = range(1, whole["operations"] + 1)
     sizes = sorted({0, 1, 7, largest // 2, largest - 1, *(rng.randrange(largest) for _ in range(POINTS // 2))})
-    chosen = [str(point) for point in sorted(rng.sample(operations, min(POINTS, len(operations))))]
-    chosen = chosen[PIECE::PIECES]
-    points = [*chosen, *(f"b{size}" for size in sizes[PIECE::PIECES])]
     killed = 0
-    with killed_at(scenario, folder, points) as following:
-        for point in points:
-            outcome = following()
+    with killable(scenario, folder) as run_to:
+        whole = run_to("0")
+        assert whole["exit"] == 0 and whole["operations"] > 3, whole
+        operations = range(1, whole["operations"] + 1)
+        chosen = sorted(rng.sample(operations, min(POINTS, len(operations))))[PIECE::PIECES]
+        for point in (*map(str, chosen), *(f"b{size}" for size in sizes[PIECE::PIECES])):
+            outcome = run_to(point)
             killed += outcome["killed"]
             assert not outcome["killed"] or outcome["signal"] in (signal.SIGKILL, signal.SIGXFSZ), (point, outcome)
             try:

@@ -13,7 +13,6 @@ import torch
 
 from marstts.audio import Waveform
 from marstts.codec import harmonics
-from marstts.codec.base import noise_of
 from marstts.codec.mini import HIGHEST_PITCH, LOWEST_PITCH, MIDDLE_PITCH, MiniCodec, MiniCodecConfig
 from marstts.codec.mini_model import (
     ConvNeXtBlock,
@@ -25,7 +24,6 @@ from marstts.codec.mini_model import (
     warp_frequencies,
 )
 from marstts.errors import CheckpointError
-from marstts.training.codec.export import export_codec
 
 SHIPPED = Path(str(files("marstts"))) / "models_data" / "mini" / "codec"
 TINY = MiniCodecConfig(
@@ -42,13 +40,6 @@ def model() -> MiniCodecModel:
 
 
 @pytest.fixture(scope="module")
-def exported(model: MiniCodecModel, tmp_path_factory: pytest.TempPathFactory) -> MiniCodec:
-    folder = tmp_path_factory.mktemp("codec")
-    export_codec(model, "tiny", folder)
-    return MiniCodec(folder)
-
-
-@pytest.fixture(scope="module")
 def codec() -> MiniCodec:
     return MiniCodec(SHIPPED)
 
@@ -56,32 +47,6 @@ def codec() -> MiniCodec:
 def speech(seconds: float) -> Waveform:
     noise = np.random.default_rng(1).standard_normal(int(seconds * 24000)).astype(np.float32)
     return Waveform(0.1 * noise, 24000)
-
-
-@pytest.mark.slow
-def test_exported_codes_equal_the_trained_models(model: MiniCodecModel, exported: MiniCodec) -> None:
-    waveform = speech(0.1)
-    codes = exported.encode(waveform)
-    patches = len(codes[0])
-    padded = np.pad(waveform.samples, (0, patches * exported.spec.patch_samples - len(waveform.samples)))
-    with torch.no_grad():
-        expected = model.quantizer.encode(model.encoder(model.log_mel(torch.from_numpy(padded)[None])))
-    for ours, theirs in zip(codes, expected, strict=True):
-        np.testing.assert_array_equal(ours, theirs[0].numpy())
-
-
-@pytest.mark.slow
-def test_exported_decoder_equals_the_trained_models(model: MiniCodecModel, exported: MiniCodec) -> None:
-    codes = exported.encode(speech(0.08))
-    size, patches = exported.spec.patch_samples, len(codes[0])
-    noise = torch.from_numpy(np.concatenate([noise_of((0,), patch, size) for patch in range(patches)]))[None]
-    with torch.no_grad():
-        latents = model.quantizer.decode([torch.from_numpy(level)[None] for level in codes])
-        pitch = to_hertz(model.decoder.pitch(latents))
-        pulses = pulse_train(pitch, TINY, torch.zeros(1, 1))
-        expected = model.synthesize(model.decoder(latents), pitch, pulses, noise)
-    loudest = float(expected.abs().max())  # a pitch that differs in its last digit moves the highest harmonics a little
-    np.testing.assert_allclose(exported.decode(codes).samples, expected[0].numpy(), atol=1e-3 * loudest)
 
 
 def test_the_decoder_filters_pulses_at_the_given_pitch() -> None:

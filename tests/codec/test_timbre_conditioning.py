@@ -80,6 +80,18 @@ def test_timbre_embeddings_ignore_the_level_and_the_upper_bands(model: MiniCodec
 
 
 @pytest.mark.slow
+def test_exported_codes_equal_the_trained_models(model: MiniCodecModel, codec: MiniCodec) -> None:
+    waveform = noise(0.1)
+    codes = codec.encode(waveform)
+    patches = len(codes[0])
+    padded = np.pad(waveform.samples, (0, patches * codec.spec.patch_samples - len(waveform.samples)))
+    with torch.no_grad():
+        expected = model.quantizer.encode(model.encoder(model.log_mel(torch.from_numpy(padded)[None])))
+    for ours, theirs in zip(codes, expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs[0].numpy())
+
+
+@pytest.mark.slow
 def test_exported_timbre_embeddings_equal_the_trained_models(model: MiniCodecModel, codec: MiniCodec) -> None:
     waveform = noise(0.1)
     padded = np.pad(waveform.samples, (0, -len(waveform.samples) % VOICED.hop))

@@ -27,21 +27,28 @@ from scripted import good, scripted_synthesizer
 
 TESTS = Path(__file__).parents[1]
 SAVE_AND_DIE = """
-import sys
+import os, sys
 from pathlib import Path
 from killed_commands import Killer
 from marstts.server.callers import ADMINISTRATOR
 from marstts.server.settings import ServeLimits
 from marstts.server.voice_store import VoiceStore
 from scripted import good, scripted_synthesizer
-folder, recording, point = Path(sys.argv[1]), Path(sys.argv[2]).read_bytes(), int(sys.argv[3])
-store = VoiceStore(scripted_synthesizer(good), folder, ServeLimits())
-Killer(point).install()
-store.create("Second", recording, "", "Bob agreed.", ADMINISTRATOR)
+folder, recording = Path(sys.argv[1]), Path(sys.argv[2]).read_bytes()
+for point in sys.stdin:
+    if child := os.fork():
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    else:
+        store = VoiceStore(scripted_synthesizer(good), folder, ServeLimits())
+        Killer(int(point)).install()
+        store.create("Second", recording, "", "Bob agreed.", ADMINISTRATOR)
+        os._exit(0)
 """
+"""Saves a voice once for each number it reads, and is killed at the operation on a file with that number."""
+
 SERVE = "import typer; from marstts.cli.serve import serve; typer.run(serve)"
 PART = b'--b\r\nContent-Disposition: form-data; name="audio_sample"; filename="a.wav"\r\n\r\n'
-LONG_TEXT = "It was a bright cold day in April, and all the clocks in the town were striking at the same time. " * 4
+LONG_TEXT = "It was a bright cold day in April, and all the clocks in the town were striking at the same time. " * 2
 
 
 @pytest.mark.slow
@@ -54,9 +61,12 @@ def test_a_server_that_is_killed_while_it_saves_a_voice_loses_no_other(tmp_path:
     with TestClient(create_app(scripted_synthesizer(good), settings)) as client:
         first = client.post("/v1/audio/voices", data=fields, files=files).json()
     kept, num_killed = (folder / f"{first['id']}.voice").read_bytes(), 0
+    command = [sys.executable, "-c", SAVE_AND_DIE, str(folder), str(recording)]
+    saving = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert saving.stdin is not None and saving.stdout is not None
     for point in range(1, 30):
-        command = [sys.executable, "-c", SAVE_AND_DIE, str(folder), str(recording), str(point)]
-        was_killed = subprocess.run(command, env=environment, check=False).returncode == -signal.SIGKILL
+        print(point, file=saving.stdin, flush=True)
+        was_killed = int(saving.stdout.readline()) == -signal.SIGKILL
         num_killed += was_killed
         assert (folder / f"{first['id']}.voice").read_bytes() == kept
         with TestClient(create_app(scripted_synthesizer(good), settings)) as client:
@@ -68,6 +78,7 @@ def test_a_server_that_is_killed_while_it_saves_a_voice_loses_no_other(tmp_path:
                     assert client.delete(f"/v1/audio/voices/{voice['id']}").status_code == 200
         if not was_killed:
             break
+    saving.communicate()
     assert num_killed >= 3 and not was_killed, "it was killed at every operation on a file, and then at none"
 
 
@@ -99,7 +110,7 @@ def test_a_server_that_is_terminated_ends_its_streams_and_takes_no_more(tmp_path
             with pytest.raises(httpx.TransportError):
                 raise_for_503(httpx.post(f"{address}/v1/audio/speech", json=body, timeout=5))
             received += pieces
-        assert len(b"".join(received)) == len(whole) > 500_000
+        assert len(b"".join(received)) == len(whole) > 250_000
         assert running.wait(timeout=30) == 0
 
 

@@ -1,7 +1,6 @@
 """The training of `toy_training` or `toy_pairs` in one of several processes, for `test_ranks`.
 
 torchrun ... ranks.py pretrain RUN_FOLDER [STEP]      rank 1 kills itself before STEP, once
-torchrun ... ranks.py plain RUN_FOLDER               without what depends on the rows that are computed together
 torchrun ... ranks.py preference RUN_FOLDER
 """
 
@@ -51,14 +50,6 @@ def pretrain(folder: Path, dies_before: int = -1) -> None:
     run(learner, settings().loop, folder)
 
 
-def plain(folder: Path) -> None:
-    distributed.init_distributed()
-    config = settings().model_dump(mode="json")
-    config = config | {"attention_guidance": {"layers": [1], "heads": 1, "weight": 0.0}, "objective": {}}
-    config["model"]["dropout"] = 0.0
-    run(toy_training.task(type(settings()).model_validate(config)), settings().loop, folder)
-
-
 def preference(folder: Path) -> None:
     """Four pairs of every step, whatever the number of processes."""
     distributed.init_distributed()
@@ -74,4 +65,4 @@ def preference(folder: Path) -> None:
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
     kind, folder, *steps = sys.argv[1:]
-    {"pretrain": pretrain, "plain": plain, "preference": preference}[kind](Path(folder), *map(int, steps))
+    {"pretrain": pretrain, "preference": preference}[kind](Path(folder), *map(int, steps))
