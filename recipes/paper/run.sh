@@ -9,7 +9,6 @@
 # their addresses. Variables:
 #   CORPORA   names of the corpora, to leave some out (all five)
 #   DEVICE    of tokenization: cuda for all GPUs, or cpu (cuda);  WORKERS: its processes (one for each GPU)
-#   RAY       a Ray cluster that tokenizes, such as auto or HOST:6379; then WORKERS is needed
 #   GPUS      processes that train on this machine, any number (all GPUs)
 #   STAGES    some of: data train export (all)
 #   TORCHRUN  for several machines that share WORK_FOLDER, such as "--nnodes 4 --rdzv-backend c10d --rdzv-endpoint HOST:29500":
@@ -41,7 +40,7 @@ if stage data; then
     done
     for corpus in "${corpora[@]}"; do
         marstts tokenize "$work/manifests/$corpus/utterances.jsonl" --output "$work/shards/$corpus" "${parts[@]}" \
-            --device "${DEVICE:-cuda}" ${WORKERS:+--workers "$WORKERS"} ${RAY:+--ray "$RAY"}
+            --device "${DEVICE:-cuda}" ${WORKERS:+--workers "$WORKERS"}
     done
     mkdir -p "$work/mars6"
     [ -f "$work/mars6/tokenizer.json" ] ||

@@ -118,14 +118,6 @@ def test_without_keys_a_network_serves_private_names_and_those_that_are_given(se
     assert settings.private_hosts_only and settings.allowed_hosts == ("speech.example.org",)
 
 
-@pytest.mark.parametrize("options", [(), ("--wyoming-port", "10200"), ("--wyoming-host", "0.0.0.0")])
-def test_only_what_a_network_reaches_is_announced(settings_of, options):
-    pytest.importorskip("zeroconf")
-    with pytest.raises(ConfigError, match="--wyoming-port"):
-        settings_of("--zeroconf", *options)
-    assert settings_of("--zeroconf", "--wyoming-port", "10200", "--wyoming-host", "0.0.0.0").zeroconf
-
-
 @pytest.mark.parametrize("host", ["127.0.0.1", "no-such-host.invalid", "x" * 70])
 def test_wyomings_address_is_tried_before_the_model_is_loaded(settings_of, host: str):
     with (

@@ -361,26 +361,3 @@ def test_wyoming_reads_lists_of_text_in_pieces(server: LiveServer):
     exchange(server, [SynthesizeStart().event(), *chunks, SynthesizeStop().event()], "synthesize-stopped")
     spoken = [prompt.text for prompt in server.service.synthesizer.engine.prompts]
     assert spoken == ["Steps:", "one, Wash.", "two, Boil."]
-
-
-def test_wyoming_is_announced_under_its_port(tmp_path: Path):
-    zeroconf = pytest.importorskip("zeroconf")
-    settings = ServeSettings(voices_folder=tmp_path, wyoming_port=free_port(), wyoming_host="0.0.0.0", zeroconf=True)
-    found: list[int | None] = []
-
-    class Listener(zeroconf.ServiceListener):
-        def add_service(self, zc, kind: str, name: str) -> None:
-            info = zc.get_service_info(kind, name)
-            found.append(info and info.port)
-
-        def update_service(self, zc, kind: str, name: str) -> None: ...
-
-        def remove_service(self, zc, kind: str, name: str) -> None: ...
-
-    with live_server(scripted_synthesizer(good), settings):
-        browser = zeroconf.Zeroconf()
-        try:
-            zeroconf.ServiceBrowser(browser, "_wyoming._tcp.local.", Listener())
-            wait_until(lambda: settings.wyoming_port in found)
-        finally:
-            browser.close()

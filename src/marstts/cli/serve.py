@@ -79,9 +79,6 @@ CorsOrigins = Annotated[
 Mcp = Annotated[
     bool, typer.Option("--mcp", help="Serve assistants by MCP over standard input and output, instead of HTTP.")
 ]
-Zeroconf = Annotated[
-    bool, typer.Option("--zeroconf", help="Announce Wyoming on the network, where Home Assistant finds it.")
-]
 Queue = Annotated[int, typer.Option(min=0, help="Requests that wait for a place; further ones get status 429.")]
 
 
@@ -116,7 +113,6 @@ def serve(
     private_key: PrivateKey = None,
     wyoming_port: WyomingPort = None,
     wyoming_host: WyomingHost = LOCAL,
-    zeroconf: Zeroconf = False,
     mcp: Mcp = False,
     drain: Drain = DEFAULTS.drain_seconds,
 ) -> None:
@@ -130,7 +126,7 @@ def serve(
     has_keys, is_local = bool(keys or admin_key is not None), is_loopback(host)
     settings = checked_settings(
         capacity=capacity, listeners=listeners, adapts_places=listeners is None, queue=queue, max_wait_seconds=max_wait,
-        wyoming_port=wyoming_port, wyoming_host=wyoming_host, zeroconf=zeroconf, voices_folder=voices,
+        wyoming_port=wyoming_port, wyoming_host=wyoming_host, voices_folder=voices,
         api_keys=keys, admin_key=admin_key,
         allowed_hosts=() if has_keys else (*(LOCAL_HOSTS if is_local else ()), *(allowed_hosts or ())),
         private_hosts_only=not has_keys and not is_local,
@@ -159,13 +155,6 @@ def check_network(settings: ServeSettings, host: str, *, no_keys: bool) -> None:
     for origin in settings.cors_origins:
         if not ORIGIN.fullmatch(origin):
             raise ConfigError(f"--cors-origin {origin}: expected a scheme and a host, such as https://example.org")
-    if settings.zeroconf:
-        check_installed(("zeroconf",), "zeroconf")
-        if not settings.wyoming_port or is_loopback(settings.wyoming_host):
-            raise ConfigError(
-                "--zeroconf announces Wyoming to a network: give a port by --wyoming-port and --wyoming-host 0.0.0.0, "
-                "too"
-            )
     if settings.wyoming_port:
         check_port(settings.wyoming_host, settings.wyoming_port)
 

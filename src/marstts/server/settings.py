@@ -81,9 +81,6 @@ class ServeSettings(Config):
     wyoming_host: str = "127.0.0.1"
     """Address for Wyoming, which has no keys."""
 
-    zeroconf: bool = False
-    """Announce Wyoming on the network, so that Home Assistant finds it."""
-
     voices_folder: Path = DEFAULT_VOICES_FOLDER
     """Folder of uploaded voices; it is created with the first voice."""
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import aclosing, asynccontextmanager, nullcontext
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -63,43 +62,15 @@ log = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def wyoming_server(service: SpeechService, settings: ServeSettings) -> AsyncIterator[AsyncServer]:
-    """Serve Wyoming at the settings' port for the body of a `with`, and announce it if they say so."""
+    """Serve Wyoming at the settings' port for the body of a `with`."""
     host, port = settings.wyoming_host, settings.wyoming_port or 0
     server = AsyncServer.from_uri(f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}")
     silent = SilentConnections(MAX_SILENT)
     await server.start(lambda reader, writer: WyomingHandler(service, silent, reader, writer))
     try:
-        async with announced(host, port) if settings.zeroconf else nullcontext():
-            yield server
+        yield server
     finally:
         await server.stop()
-
-
-@asynccontextmanager
-async def announced(host: str, port: int) -> AsyncIterator[None]:
-    """Announce the port by zeroconf for the body of a `with`, under which Home Assistant finds it."""
-    from zeroconf.asyncio import AsyncServiceInfo, AsyncZeroconf  # an extra
-
-    address = await asyncio.to_thread(reachable_address, host)
-    name = f"marstts-{address.replace('.', '-').replace(':', '-')}"
-    kind = "_wyoming._tcp.local."
-    info = AsyncServiceInfo(kind, f"{name}.{kind}", port, parsed_addresses=[address], server=f"{name}.local.")
-    announcer = AsyncZeroconf()
-    try:
-        await announcer.async_register_service(info, allow_name_change=True)
-        yield
-    finally:
-        await announcer.async_unregister_all_services()
-        await announcer.async_close()
-
-
-def reachable_address(host: str) -> str:
-    """The address of this machine on its network, where `host` means all of its addresses."""
-    if host not in ("0.0.0.0", "::"):
-        return socket.getaddrinfo(host, None)[0][4][0]  # type: ignore[return-value]
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("224.0.0.251", 5353))  # of zeroconf; nothing is sent
-        return str(probe.getsockname()[0])
 
 
 def info_of(service: SpeechService, caller: Caller) -> Info:
