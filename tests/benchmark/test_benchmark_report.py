@@ -22,11 +22,10 @@ def test_the_report_holds_everything_that_was_measured_and_every_failure():
     ]  # fmt: skip
     metadata = report.gather_metadata("marstts benchmark")
     text = report.as_markdown(metadata, rows)
-    assert "| 70m, onnx int8 | 0.0700 | 0.0750 | 1,093 | 10.0 |" in text
-    assert "| 70m, onnx int8 | 8 | 0.0200 | 50.0 | 3.75 |" in text
-    assert "| 70m, onnx int8 | 0.200 | 0.500 |" in text and "| 70m, onnx int8 | 0.200 / 0.300 |" in text
-    assert "| model | concurrency 4 |" in text
-    assert "| 70m, onnx int8 | 650 |  |  |" in text and "- 70m, onnx int8, cold-start: out of steam" in text
+    assert "| model | batch | seconds | rtf | tokens per second | first patch seconds |" in text
+    assert "| 70m, onnx int8 | 1 | 5 | 0.0700 | 1,171 | 0.0100 |" in text
+    assert "### First audible sample, seconds\n\n| model | concurrency | first audible p50 |" in text
+    assert "| 70m, onnx int8 | 10 | 650 |" in text and "- 70m, onnx int8, cold-start: out of steam" in text
     assert metadata["commit"] in text and f"numpy {np.__version__}" in text
     saved = json.loads(report.as_json(metadata, rows))
     assert saved["rows"] == rows and saved["metadata"] == metadata

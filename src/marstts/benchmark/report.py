@@ -14,64 +14,22 @@ from collections.abc import Sequence
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import marstts
 from marstts.benchmark.plan import Measure
 
-Table = tuple[list[str], list[list[str]]]
-"""Column names and rows."""
-
-
 Figures = dict[str, Any]
 
-
-class Variant(NamedTuple):
-    """A model on an engine, with a format of weights."""
-
-    model: str
-    engine: str
-    weights: str
-
-
-class MeasuredRows:
-    """All rows of a benchmark that were measured, by variant."""
-
-    def __init__(self, rows: Sequence[Figures]) -> None:
-        self.rows = [row for row in rows if "failed" not in row]
-
-    @property
-    def variants(self) -> list[Variant]:
-        """The variants in the order of their first rows."""
-        return list(dict.fromkeys(map(variant_of, self.rows)))
-
-    def of(self, variant: Variant, measure: Measure, **values: Any) -> list[Figures]:
-        """The rows of one measurement of a variant with these values."""
-        return [row for row in self.rows if variant_of(row) == variant and matches(row, measure, **values)]
-
-    def one(self, variant: Variant, measure: Measure, figure: str, **values: Any) -> float | None:
-        """A figure of the first row with these values, if there is one."""
-        rows = self.of(variant, measure, **values)
-        return float(rows[0][figure]) if rows else None
-
-    def lengths(self, measure: Measure) -> list[float]:
-        """Lengths that were measured, in ascending order."""
-        return sorted({row["seconds"] for row in self.rows if matches(row, measure)})
-
-    @property
-    def reference(self) -> float:
-        """The length at which batches were measured."""
-        return next((float(row["seconds"]) for row in self.rows if row.get("batch", 1) > 1), 10.0)
-
-
-def variant_of(row: Figures) -> Variant:
-    """The variant that a row belongs to."""
-    return Variant(row["model"], row["engine"], row["weights"])
-
-
-def matches(row: Figures, measure: Measure, **values: Any) -> bool:
-    """Whether a row belongs to a measurement and has these values."""
-    return row["measure"] == measure.value and all(row.get(name) == value for name, value in values.items())
+TITLES = {
+    Measure.TOKENS: "Tokens",
+    Measure.SPEECH: "Text to audio",
+    Measure.CONCURRENCY: "First audible sample, seconds",
+    Measure.MEMORY: "Memory",
+    Measure.COLD_START: "Cold start",
+}
+VARIANT = ("model", "engine", "weights")
+"""Names in a row that say what was measured."""
 
 
 def as_json(metadata: dict[str, Any], rows: Sequence[Figures]) -> str:
@@ -80,18 +38,12 @@ def as_json(metadata: dict[str, Any], rows: Sequence[Figures]) -> str:
 
 
 def as_markdown(metadata: dict[str, Any], rows: Sequence[Figures]) -> str:
-    """The metadata and all tables that are not empty."""
-    measured = MeasuredRows(rows)
-    sections = {
-        "Tokens, one text: RTF": tokens_table(measured),
-        f"Tokens, several texts of {measured.reference:g} s in a batch": batches_table(measured),
-        "Text to audio: RTF": speech_table(measured),
-        "First audible sample, seconds (median / 95th percentile of requests)": concurrency_table(measured),
-        "Memory and cold start": memory_table(measured),
-    }
+    """The metadata, a table of each measurement, and the reasons of those that failed."""
     parts = [metadata_paragraph(metadata)]
-    parts += [f"### {title}\n\n{as_table(*table)}" for title, table in sections.items() if table[1]]
-    failed = [f"- {name_of(variant_of(row))}, {row['measure']}: {row['failed']}" for row in rows if "failed" in row]
+    for measure, title in TITLES.items():
+        if found := [row for row in rows if row["measure"] == measure.value and "failed" not in row]:
+            parts.append(f"### {title}\n\n{as_table(found)}")
+    failed = [f"- {name_of(row)}, {row['measure']}: {row['failed']}" for row in rows if "failed" in row]
     if failed:
         parts.append("Not measured:\n\n" + "\n".join(failed))
     return "\n\n".join(parts) + "\n"
@@ -106,91 +58,26 @@ def metadata_paragraph(metadata: dict[str, Any]) -> str:
     )
 
 
-def tokens_table(measured: MeasuredRows) -> Table:
-    """A column for every length, and further figures of the reference length."""
-    lengths, reference = measured.lengths(Measure.TOKENS), measured.reference
-    lines = []
-    for variant in measured.variants:
-        if not measured.of(variant, Measure.TOKENS):
-            continue
-        single = {"batch": 1, "seconds": reference}
-        cells = [measured.one(variant, Measure.TOKENS, "rtf", batch=1, seconds=length) for length in lengths]
-        cells.append(measured.one(variant, Measure.TOKENS, "tokens_per_second", **single))
-        first = measured.one(variant, Measure.TOKENS, "first_patch_seconds", **single)
-        cells.append(None if first is None else 1000 * first)
-        lines.append([name_of(variant), *map(format_number, cells)])
-    further = ["tokens per second", "first patch, ms"]
-    return ["model", *(f"{length:g} s" for length in lengths), *(f"{one}, {reference:g} s" for one in further)], lines
-
-
-def batches_table(measured: MeasuredRows) -> Table:
-    """A row for each batch size above one."""
-    lines = []
-    for variant in measured.variants:
-        one = measured.one(variant, Measure.TOKENS, "rtf", batch=1, seconds=measured.reference)
-        for row in measured.of(variant, Measure.TOKENS, seconds=measured.reference):
-            if row["batch"] > 1:
-                ratio = None if one is None else one / row["rtf"]
-                cells = map(format_number, (row["rtf"], 1 / row["rtf"], ratio))
-                lines.append([name_of(variant), str(row["batch"]), *cells])
-    return ["model", "batch size", "RTF of the batch", "times real time", "throughput over one text"], lines
-
-
-def speech_table(measured: MeasuredRows) -> Table:
-    """A column for every length, and the time to load the model."""
-    lengths = measured.lengths(Measure.SPEECH)
-    lines = []
-    for variant in measured.variants:
-        if rows := measured.of(variant, Measure.SPEECH):
-            cells = [measured.one(variant, Measure.SPEECH, "rtf", seconds=length) for length in lengths]
-            lines.append([name_of(variant), *map(format_number, cells), format_number(rows[0]["load_seconds"])])
-    return ["model", *(f"{length:g} s" for length in lengths), "loading, s"], lines
-
-
-def concurrency_table(measured: MeasuredRows) -> Table:
-    """A column for every number of concurrent callers."""
-    counts = sorted({row["concurrency"] for row in measured.rows if row["measure"] == Measure.CONCURRENCY.value})
-    lines = []
-    for variant in measured.variants:
-        if measured.of(variant, Measure.CONCURRENCY):
-            cells = []
-            for count in counts:
-                rows = measured.of(variant, Measure.CONCURRENCY, concurrency=count)
-                both = [format_number(row[f"first_audible_{p}"]) for row in rows for p in ("p50", "p95")]
-                cells.append(" / ".join(both))
-            lines.append([name_of(variant), *cells])
-    return ["model", *(f"concurrency {count}" for count in counts)], lines
-
-
-def memory_table(measured: MeasuredRows) -> Table:
-    """Peak memory and cold start of each variant."""
-    lines = []
-    for variant in measured.variants:
-        cells = [
-            measured.one(variant, Measure.MEMORY, "peak_megabytes"),
-            next((row.get("gpu_peak_megabytes") for row in measured.of(variant, Measure.MEMORY)), None),
-            measured.one(variant, Measure.COLD_START, "first_sample_seconds"),
-        ]
-        if any(cell is not None for cell in cells):
-            lines.append([name_of(variant), *map(format_number, cells)])
-    return ["model", "peak memory, MB", "peak GPU memory, MB", "cold start to first sample, s"], lines
-
-
-def as_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown."""
-    lines = [columns, ["---"] * len(columns), *rows]
+def as_table(rows: Sequence[Figures]) -> str:
+    """Rows of one measurement in Markdown; a figure that a row lacks is empty."""
+    figures = list(dict.fromkeys(name for row in rows for name in row if name not in ("measure", *VARIANT)))
+    lines = [["model", *(name.replace("_", " ") for name in figures)], ["---"] * (1 + len(figures))]
+    lines += [[name_of(row), *(format_number(row.get(name)) for name in figures)] for row in rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def name_of(variant: Variant) -> str:
-    """A variant in a table."""
-    return f"{variant.model}, {variant.engine} {variant.weights}"
+def name_of(row: Figures) -> str:
+    """What was measured, in a table."""
+    model, engine, weights = (row[name] for name in VARIANT)
+    return f"{model}, {engine} {weights}"
 
 
 def format_number(value: float | None) -> str:
-    """Three significant digits; empty for None."""
+    """A whole number as it is, others with three significant digits; empty for None."""
     if value is None:
         return ""
+    if isinstance(value, int):
+        return f"{value:,}"
     if not math.isfinite(value) or value == 0:
         return f"{value:g}"
     decimals = max(0, 2 - math.floor(math.log10(abs(value))))
