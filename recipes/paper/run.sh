@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # MARS6 as published, from five corpora to a bundle; preference.sh and evaluate.sh continue from there. An interrupted run
-# resumes. `marstts prepare list` names the corpora with sizes and licenses.
+# resumes. docs/data/corpora.md has sizes and licenses of the corpora.
 #
 #   pip install '.[train,data,released]'
 #   recipes/paper/run.sh WORK_FOLDER [CORPORA_FOLDER]

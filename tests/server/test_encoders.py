@@ -1,4 +1,4 @@
-"""Audio formats piece by piece, with and without PyAV."""
+"""Audio formats piece by piece."""
 
 from __future__ import annotations
 
@@ -7,11 +7,7 @@ import io
 import av
 import numpy as np
 import pytest
-import soundfile
-from api_server import speech
-from starlette.testclient import TestClient
 
-from marstts.server import encoders
 from marstts.server.encoders import API_RATE, AudioFormat, EncodedStream
 
 STREAMED = [AudioFormat.WAV, AudioFormat.FLAC, AudioFormat.MP3, AudioFormat.OPUS, AudioFormat.AAC]
@@ -23,12 +19,6 @@ def tone() -> np.ndarray:
     """1.1 s of a tone that rises."""
     seconds = np.arange(26_400) / API_RATE
     return (0.5 * np.sin(2 * np.pi * (200 + 300 * seconds) * seconds)).astype(np.float32)
-
-
-@pytest.fixture
-def no_ffmpeg(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoders, "has_ffmpeg", lambda: False)
-    monkeypatch.setitem(__import__("sys").modules, "av", None)
 
 
 def encode(samples: np.ndarray, name: AudioFormat, rate: int = API_RATE, speed: float = 1.0) -> list[bytes]:
@@ -78,21 +68,3 @@ def test_samples_beyond_full_scale_are_clipped():
 def test_no_samples_make_no_error(name: AudioFormat):
     stream = EncodedStream(name, API_RATE, 1.0, whole=False)
     assert isinstance(stream.push(np.zeros(0, np.float32)) + stream.finish(), bytes)
-
-
-def test_without_pyav_mp3_opus_and_flac_come_whole(no_ffmpeg, tone: np.ndarray):
-    for name in (AudioFormat.MP3, AudioFormat.OPUS, AudioFormat.FLAC):
-        *pieces, rest = encode(tone, name)
-        assert not any(pieces) and not name.can_stream
-        samples, rate = soundfile.read(io.BytesIO(rest))
-        assert rate == API_RATE and len(samples) >= len(tone)
-    assert AudioFormat.WAV.can_stream and AudioFormat.PCM.can_stream
-
-
-def test_without_pyav_aac_and_other_speeds_are_refused_in_a_sentence(no_ffmpeg, client: TestClient):
-    for fields in ({"response_format": "aac"}, {"speed": 2.0}):
-        response = client.post("/v1/audio/speech", json=speech(**fields))
-        assert response.status_code == 400
-        assert "pip install 'marstts[serve]'" in response.json()["error"]["message"]
-    for name in ("mp3", "wav"):
-        assert client.post("/v1/audio/speech", json=speech(response_format=name)).status_code == 200

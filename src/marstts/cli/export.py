@@ -24,7 +24,6 @@ from marstts.speaker.registry import parse_encoder
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A bundle with graphs, by name or folder.")]
 Output = Annotated[Path, typer.Option(help="The folder to write; an older bundle there is replaced.")]
-ROLES = ("identity", "style")
 
 bundle_app = typer.Typer(help="Upgrade the graphs of a bundle.", no_args_is_help=True)
 

@@ -73,21 +73,9 @@ def synthetic(
     )
 
 
-@app.command("list")
-def list_corpora() -> None:
-    """List the corpora that have a command: length, size as 16-bit samples, license, source."""
-    typer.echo(f"{'corpus':<12}{'length':>14}{'kHz':>8}{'GB':>8}  license")
-    for name, recipe in RECIPES.items():
-        length = f"{recipe.recordings:,} files" if recipe.hours is None else f"{recipe.hours:,.0f} h"
-        size = "?" if recipe.gigabytes is None else f"{recipe.gigabytes:,.0f}"
-        typer.echo(f"{name:<12}{length:>14}{recipe.sample_rate / 1000:>8g}{size:>8}  {recipe.license}")
-    for name, recipe in RECIPES.items():
-        typer.echo(f"\n{name}: {recipe.download}")
-
-
 @app.command()
 def check(
-    names: Annotated[list[str], typer.Argument(help="Corpora by name, see `marstts prepare list`.")],
+    names: Annotated[list[str], typer.Argument(help=f"Corpora by name: {', '.join(RECIPES)}.")],
     root: Annotated[Path, typer.Option(help="Folder with a folder of each name.")],
 ) -> None:
     """Read the first recordings of several corpora, and name everything that is missing, before hours of work."""

@@ -1,8 +1,8 @@
 """Audio formats of responses: samples in, bytes out, piece by piece.
 
 Upstream: chunks of `Synthesizer.stream`.  Downstream: HTTP. WAV and raw PCM are written here; MP3, Opus, AAC and
-FLAC by FFmpeg through PyAV, into a sink that can only write, so that no byte is changed after it was sent. Without
-PyAV, MP3, Opus and FLAC are encoded whole by libsndfile, and there is neither AAC nor another speed than 1.
+FLAC by FFmpeg through PyAV, into a sink that can only write, so that no byte is changed after it was sent. Where
+nothing is sent before the end, libsndfile encodes the file whole.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import struct
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
-from importlib.util import find_spec
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 
 from marstts.audio.tempo import TempoFilter
 from marstts.audio.writer import format_of
-from marstts.errors import AudioError, require
+from marstts.errors import require
 
 Samples = NDArray[np.float32]
 
@@ -52,11 +51,6 @@ class AudioFormat(str, Enum):
         """The content type of a response."""
         return MEDIA_TYPES[self]
 
-    @property
-    def can_stream(self) -> bool:
-        """Whether bytes can be sent before all samples are known."""
-        return self in (AudioFormat.WAV, AudioFormat.PCM) or has_ffmpeg()
-
 
 MEDIA_TYPES = {
     AudioFormat.MP3: "audio/mpeg",
@@ -85,11 +79,6 @@ MUXERS = {
     AudioFormat.AAC: Muxer("adts", "aac", 64_000),
     AudioFormat.FLAC: Muxer("flac", "flac", None, {}, {"frame_size": "1152"}),
 }
-
-
-def has_ffmpeg() -> bool:
-    """Whether PyAV is installed."""
-    return find_spec("av") is not None
 
 
 class Encoder(Protocol):
@@ -185,17 +174,14 @@ class WholeFile:
 
 
 def open_encoder(audio_format: AudioFormat, *, whole: bool = False) -> Encoder:
-    """An encoder of audio at API_RATE; `whole` where nothing is sent before the end, so that headers hold lengths.
-
-    Raises MissingExtraError for AAC without PyAV.
-    """
+    """An encoder of audio at API_RATE; `whole` where nothing is sent before the end, so that headers hold lengths."""
     if audio_format is AudioFormat.PCM:
         return PcmEncoder()
-    if audio_format is AudioFormat.AAC or (not whole and audio_format is not AudioFormat.WAV and has_ffmpeg()):
-        return FFmpegEncoder(audio_format)
-    if whole or audio_format is not AudioFormat.WAV:
+    if whole and audio_format is not AudioFormat.AAC:
         return WholeFile(audio_format)
-    return PcmEncoder(streaming_wav_header())
+    if audio_format is AudioFormat.WAV:
+        return PcmEncoder(streaming_wav_header())
+    return FFmpegEncoder(audio_format)
 
 
 def streaming_wav_header() -> bytes:
@@ -214,11 +200,6 @@ class EncodedStream:
     """A resampler, a filter for the speed and an encoder, one after another."""
 
     def __init__(self, audio_format: AudioFormat, sample_rate: int, speed: float, *, whole: bool) -> None:
-        """Raise AudioError where the speed cannot be had."""
-        if speed != 1.0 and not has_ffmpeg():
-            raise AudioError(
-                f"speed {speed:g} needs the package 'av' on the server (pip install 'marstts[{EXTRA}]'); use speed 1"
-            )
         same = sample_rate == API_RATE
         self._resampler = None if same else soxr.ResampleStream(sample_rate, API_RATE, 1, dtype="float32")
         self._tempo = None if speed == 1.0 else TempoFilter(speed, API_RATE)

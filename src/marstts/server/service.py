@@ -212,8 +212,9 @@ class SpeechRun:
         self._job.start(service.pool, lambda: service.admission.leave(ticket))
         limits = service.settings.limits
         speaking_seconds = limits.seconds_per_audio_second * expected_seconds / min(self.body.speed, 1.0)
-        can_stream = self.body.stream and self.body.response_format.can_stream
-        self._end_after(limits.first_audio_seconds + (0.0 if can_stream else speaking_seconds) - ticket.wait_seconds)
+        self._end_after(
+            limits.first_audio_seconds + (0.0 if self.body.stream else speaking_seconds) - ticket.wait_seconds
+        )
         pieces = self._count_pieces(self._job.pieces(), ticket)
         first = Piece(b"")
         async for piece in pieces:

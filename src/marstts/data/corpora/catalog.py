@@ -33,20 +33,6 @@ class Recipe:
     download: str
     """Source, and the files that its folder must hold."""
 
-    hours: float | None
-    """Hours of speech; None where its publisher does not state them."""
-
-    sample_rate: int
-    license: str
-
-    recordings: int | None = None
-    """Recordings, where the hours are not stated."""
-
-    @property
-    def gigabytes(self) -> float | None:
-        """Size as 16-bit samples; FLAC takes about 60 % of it."""
-        return None if self.hours is None else self.hours * 3600 * self.sample_rate * 2 / 1e9
-
     def open(self, root: Path) -> Iterator[RawUtterance | RejectedItem]:
         """All items in `root`; DataError with the download hint if there is no such folder."""
         if not root.is_dir():
@@ -60,9 +46,6 @@ MAX_ITEMS = 100
 RECIPES = {
     "libriheavy": Recipe(
         read=libriheavy,
-        hours=50_000,
-        sample_rate=16_000,
-        license="public domain; lists Apache-2.0",
         summary="LibriHeavy: 50,000 h of audiobooks, 16 kHz; public domain, its lists Apache-2.0.",
         download="Lists: huggingface.co/datasets/pkufool/libriheavy (libriheavy_cuts_*.jsonl.gz). Audio: "
         "github.com/facebookresearch/libri-light (small.tar, medium.tar, large.tar), unpacked into the lists' folder "
@@ -70,62 +53,39 @@ RECIPES = {
     ),
     "globe": Recipe(
         read=partial(read_parquet, layout=GLOBE),
-        hours=535,
-        sample_rate=24_000,
-        license="CC0",
         summary="GLOBE: 535 h of 23,519 volunteers with accents of the world, 24 kHz; CC0.",
         download="huggingface-cli download MushanW/GLOBE --repo-type dataset --include 'data/*.parquet' --local-dir "
         "ROOT",
     ),
     "vctk": Recipe(
         read=vctk,
-        hours=44,
-        sample_rate=48_000,
-        license="CC BY 4.0",
         summary="VCTK 0.92: 44 h of 110 people, 48 kHz; CC BY 4.0.",
         download="VCTK-Corpus-0.92.zip from datashare.ed.ac.uk/handle/10283/3443, unpacked.",
     ),
     "anispeech": Recipe(
         read=partial(read_parquet, layout=ANISPEECH),
-        hours=None,
-        sample_rate=44_100,
-        license="MIT; rights in the recordings not stated",
-        recordings=23_656,
         summary="AniSpeech: 23,656 lines of animated films, 44.1 kHz; MIT, rights in the recordings not stated.",
         download="huggingface-cli download ShoukanLabs/AniSpeech --repo-type dataset --local-dir ROOT",
     ),
     "ccv2": Recipe(
         read=casual_conversations,
-        hours=None,
-        sample_rate=48_000,
-        license="agreement with Meta",
-        recordings=26_467,
         summary="Casual Conversations v2: 26,467 videos of 5,567 people; agreement with Meta; transcribe it yourself.",
         download="Videos: ai.meta.com/datasets/casual-conversations-v2-downloads. Extract their audio with ffmpeg, "
         "and write transcripts.jsonl.",
     ),
     "libritts": Recipe(
         read=libritts,
-        hours=585,
-        sample_rate=24_000,
-        license="CC BY 4.0",
         summary="LibriTTS or LibriTTS-R: 585 h of audiobooks, 24 kHz; CC BY 4.0.",
         download="The parts' archives from openslr.org/60 (LibriTTS) or openslr.org/141 (LibriTTS-R), unpacked; ROOT "
         "is the folder with train-clean-100 and so on.",
     ),
     "ljspeech": Recipe(
         read=ljspeech,
-        hours=24,
-        sample_rate=22_050,
-        license="public domain",
         summary="LJSpeech 1.1: 24 h of one woman, 22.05 kHz; public domain.",
         download="LJSpeech-1.1.tar.bz2 from keithito.com/LJ-Speech-Dataset, unpacked.",
     ),
     "ears": Recipe(
         read=ears,
-        hours=100,
-        sample_rate=48_000,
-        license="CC BY-NC 4.0",
         summary="EARS: 100 h of 107 people in many styles, 48 kHz; CC BY-NC 4.0.",
         download="p001.zip … p107.zip, transcripts.json and speaker_statistics.json from "
         "github.com/facebookresearch/ears_dataset, unpacked into one folder.",

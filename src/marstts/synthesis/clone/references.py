@@ -56,11 +56,6 @@ def source_name(reference: Reference) -> str:
     return str(reference) if isinstance(reference, (Path, str)) else "reference"
 
 
-def open_reference(reference: Reference) -> Waveform:
-    """The whole recording at its own rate. Raises AudioError where it is unreadable."""
-    return reference if isinstance(reference, Waveform) else audio.read(reference)
-
-
 def open_excerpt(reference: Reference, seconds: float, *, any_sound: bool = False, covers_all: bool = False) -> Excerpt:
     """The whole recording if it has at most WHOLE_SECONDS, else at least `seconds` from the first speech on.
 

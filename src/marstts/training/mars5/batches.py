@@ -50,11 +50,6 @@ class Batch:
     """(B,) initial frames that stand for the speaker."""
 
     @property
-    def speech_lengths(self) -> Tensor:
-        """(B,) speech tokens, the end of speech included."""
-        return self.token_lengths - self.text_lengths
-
-    @property
     def references(self) -> Tensor:
         """(B, R, L): the frames up to the longest reference."""
         return self.codes[:, : int(self.reference_lengths.max())]
