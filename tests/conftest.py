@@ -13,22 +13,19 @@ from marstts.audio import Waveform, read, resample, write
 
 HERE = Path(__file__).parent
 RECORDINGS = HERE / "audio"
-SLOW = frozenset((HERE / "slow.txt").read_text(encoding="utf-8").split())
-"""Folders, files and tests that are slow besides those that are marked."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Import no file whose tests are all slow where no slow test is asked for."""
-    name = collection_path.relative_to(HERE.parent).as_posix()
-    return True if config.option.markexpr == "not slow" and name in SLOW else None
+    is_fast = config.option.markexpr == "not slow" and collection_path.suffix == ".py"
+    return (
+        True if is_fast and "\npytestmark = pytest.mark.slow" in collection_path.read_text(encoding="utf-8") else None
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        name, _, _ = item.nodeid.partition("[")
-        file, _, _ = name.partition("::")
-        if SLOW & {name, file, file.rpartition("/")[0]}:
-            item.add_marker(pytest.mark.slow)
+    """Begin with the files that are slow as a whole, so that no process ends long after the others."""
+    items.sort(key=lambda item: item.parent is None or item.parent.get_closest_marker("slow") is None)
 
 
 @pytest.fixture

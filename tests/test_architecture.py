@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 
 OWNERS = {
@@ -132,7 +134,6 @@ def cycle(graph: dict[str, set[str]]) -> list[str]:
     return []
 
 
-@pytest.mark.slow
 def test_no_module_imports_itself_through_others() -> None:
     graph = import_graph({module_name(path): facts_of(path) for path in sources("src")})
     assert len(graph) > 200 and "marstts.mars6.bundled" in graph and graph["marstts.cli.speak"]
@@ -147,7 +148,6 @@ def test_a_cycle_is_found_though_one_import_is_within_a_function() -> None:
 
 
 @pytest.mark.parametrize("model", OWNERS)
-@pytest.mark.slow
 def test_a_model_is_imported_by_its_own_packages_and_tests_alone(model: str) -> None:
     files = {path.relative_to(ROOT).as_posix(): facts_of(path) for path in sources("src", "tests")}
     users = [name for name, facts in files.items() if any(f"{one}.".startswith(f"{model}.") for one in facts.imports)]

@@ -19,6 +19,8 @@ from marstts.audio import Waveform
 from marstts.errors import AudioError
 from marstts.io.files import partial_path
 
+pytestmark = pytest.mark.slow
+
 RATE = 24_000
 TONE = Waveform((0.3 * np.sin(2 * np.pi * 220 * np.arange(RATE) / RATE)).astype(np.float32), RATE)
 posix = pytest.mark.skipif(os.name != "posix", reason="limits and signals of POSIX")
@@ -157,7 +159,6 @@ except AudioError as error:
 
 
 @posix
-@pytest.mark.slow
 def test_a_killed_process_leaves_the_samples_it_reported(tmp_path):
     path = tmp_path / "speech.wav"
     audio.write(TONE, path)
@@ -173,7 +174,6 @@ def test_a_killed_process_leaves_the_samples_it_reported(tmp_path):
         assert abs(len(kept.samples) - 2_400 * int(output[-1])) <= 2_400 and audio.read(path).seconds == 1.0
 
 
-@pytest.mark.slow
 @posix
 @pytest.mark.parametrize("suffix", [".wav", ".flac", ".ogg"])
 def test_a_growing_file_that_does_not_fit_is_one_sentence(tmp_path, suffix):

@@ -19,6 +19,8 @@ from marstts import audio
 from marstts.cli.main import COMMANDS, app
 from small_epub import write_small_epub
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("recipes/**/*.md"), *ROOT.glob("examples/*.md")]
@@ -123,7 +125,6 @@ def test_the_python_api_shows_the_parameters_of_each_function(name: str) -> None
     assert re.findall(r"(\w+)(?==|,|$|\n)(?!\.)", re.sub(r"=[^,\n]+", "=", shown).replace("=", ",")) == expected
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "count"),
     [("README.md", 1), ("docs/quickstart.md", 3), ("docs/models/mini.md", 1), ("docs/python-api.md", 7)],
@@ -147,7 +148,6 @@ NOT_HERE = ("mars6-turbo", "mars5-english", "loudspeaker", "aplay", "--output -"
 """Parts of commands that need a network, a sound card or another program, or that run until they are interrupted."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md"])
 def test_commands_for_newcomers_run_as_written(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [

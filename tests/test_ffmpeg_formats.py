@@ -15,6 +15,8 @@ from marstts import audio
 from marstts.audio import decoders
 from marstts.errors import AudioError
 
+pytestmark = pytest.mark.slow
+
 RATE = 24_000
 
 

@@ -11,6 +11,8 @@ import pytest
 from marstts.audio import loudness
 from marstts.audio.loudness import integrated_loudness
 
+pytestmark = pytest.mark.slow
+
 
 def signal_like_speech(seconds: float, sample_rate: int, seed: int = 0) -> np.ndarray:
     """Noise over a low hum, with loud, soft and silent stretches."""

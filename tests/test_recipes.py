@@ -38,6 +38,8 @@ from marstts.training.run_log import read_log
 from marstts.training.speaker.config import Kind, SpeakerTrainingConfig
 from small_recipes import copy_people, copy_small
 
+pytestmark = pytest.mark.slow
+
 TESTS = Path(__file__).parent
 RECIPES = TESTS.parent / "recipes"
 
@@ -187,7 +189,6 @@ esac
 
 
 @pytest.mark.parametrize("script", sorted(RECIPES.rglob("*.sh")), ids=lambda path: f"{path.parent.name}/{path.name}")
-@pytest.mark.slow
 def test_a_recipe_calls_commands_that_exist_with_options_they_take(script: Path, tmp_path: Path) -> None:
     replaced = {
         "marstts": MARSTTS.format(python=sys.executable),
@@ -272,7 +273,6 @@ def kill_recipe(script: str, output: Path, moment: Path) -> None:
 
 
 @pytest.mark.timeout(2 * BUDGET_MINUTES * 60)
-@pytest.mark.slow
 def test_tiny_runs_whole_from_corpus_to_preference_training(tmp_path: Path) -> None:
     output = tmp_path / "tiny"
     run_recipe("tiny/run.sh", output)
@@ -284,7 +284,6 @@ def test_tiny_runs_whole_from_corpus_to_preference_training(tmp_path: Path) -> N
 
 
 @pytest.mark.timeout(2 * BUDGET_MINUTES * 60)
-@pytest.mark.slow
 def test_mars5_tiny_resumes_after_a_kill_and_runs_whole_from_corpus_to_speech(tmp_path: Path) -> None:
     output = tmp_path / "mars5_tiny"
     kill_recipe("mars5_tiny/run.sh", output, output / "runs" / "ar" / "step-00000050")
@@ -297,7 +296,6 @@ def test_mars5_tiny_resumes_after_a_kill_and_runs_whole_from_corpus_to_speech(tm
 
 
 @pytest.mark.timeout(BUDGET_MINUTES * 60)
-@pytest.mark.slow
 def test_the_papers_smoke_test_runs_whole(tmp_path: Path) -> None:
     """All stages; training stops after half a minute unless MARSTTS_LONG_TESTS asks for the hour of all its steps."""
     is_long = "MARSTTS_LONG_TESTS" in os.environ
@@ -316,7 +314,6 @@ NEEDS_PEOPLE = pytest.mark.skipif(
 
 
 @pytest.mark.timeout(3 * BUDGET_MINUTES * 60)
-@pytest.mark.slow
 @LONG
 @pytest.mark.parametrize("has_people", [False, pytest.param(True, marks=NEEDS_PEOPLE)])
 def test_mini_runs_whole_in_small_sizes(has_people: bool, tmp_path: Path) -> None:
@@ -328,7 +325,6 @@ def test_mini_runs_whole_in_small_sizes(has_people: bool, tmp_path: Path) -> Non
 
 
 @pytest.mark.timeout(BUDGET_MINUTES * 60)
-@pytest.mark.slow
 @LONG
 def test_preference_training_of_mini_runs_whole_in_small_sizes(tmp_path: Path) -> None:
     """The packaged model takes the place of a trained one: takes of an untrained model are all equally bad."""
@@ -349,7 +345,6 @@ def test_that_hangs():
 """
 
 
-@pytest.mark.slow
 def test_a_test_that_hangs_is_ended_by_the_limit_of_make_check(tmp_path: Path) -> None:
     pytest.importorskip("pytest_timeout")
     [limit] = re.findall(r"^LIMIT \?= (.*)$", (TESTS.parent / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)

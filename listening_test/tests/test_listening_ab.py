@@ -24,6 +24,8 @@ from marstts_listening_test.store import AnswerStore
 from marstts_listening_test.web import make_app
 from simulated_listeners import RATE, Clock, write_buzz
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="session")
 def pair(tmp_path_factory):

@@ -17,6 +17,8 @@ from marstts_listening_test.config import Question, read_listening_test
 from marstts_listening_test.rating import open_rating_plan
 from simulated_listeners import write_buzz
 
+pytestmark = pytest.mark.slow
+
 SENTENCES = [f"s{number}" for number in range(7)]
 SYSTEMS = ["codec-resynthesis", "ground-truth", "mini (deep)"]
 

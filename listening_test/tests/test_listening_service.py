@@ -17,6 +17,8 @@ from marstts_listening_test.stimuli import ROLES
 from marstts_listening_test.store import AnswerStore, read_records
 from simulated_listeners import SYSTEMS, opinion
 
+pytestmark = pytest.mark.slow
+
 
 def refusal(act, *arguments) -> tuple[int, str]:
     with pytest.raises(HTTPError) as error:

@@ -17,6 +17,8 @@ from marstts_listening_test import web
 from marstts_listening_test.command import app
 from marstts_listening_test.service import SessionService
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def server(service: SessionService) -> Iterator[Server]:

@@ -20,7 +20,10 @@ from marstts.synthesis.loading import load
 from scripted import good, scripted_synthesizer
 from small_epub import write_small_epub
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX links and pipes")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX links and pipes"),
+]
 RUN = CliRunner()
 
 
@@ -138,7 +141,6 @@ def test_links_in_the_folder_of_a_book_are_not_followed(reference_file: Path) ->
     assert "link" in refusal("speak", "--file", book, "--reference", reference_file, "--output", "out/")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("closed", ["2>&-", ">&-", "<&- >&- 2>&-"])
 def test_closed_standard_streams_are_neither_an_error_nor_part_of_the_output(closed: str, tmp_path: Path) -> None:
     """A file that is opened where standard error was closed would get what libraries print."""

@@ -23,6 +23,8 @@ from marstts.cli.terminal import silence_libraries
 from marstts.errors import DataError
 from scripted import ScriptedPrompt, ScriptedTake, good, scripted_synthesizer
 
+pytestmark = pytest.mark.slow
+
 RUN = CliRunner()
 
 
@@ -101,7 +103,6 @@ def test_version_is_printed():
     assert RUN.invoke(app, ["--version"]).stdout.strip() == f"marstts {marstts.__version__}"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "suggestion"),
     [
@@ -132,7 +133,6 @@ for name, command in COMMANDS.items():
 """
 
 
-@pytest.mark.slow
 def test_every_command_prints_its_options_in_the_light_install():
     script = WITHOUT_EXTRAS.replace("app()", ALL_HELPS)
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -166,7 +166,6 @@ for line in {list(CALLS_THAT_NEED_AN_EXTRA)}:
 """
 
 
-@pytest.mark.slow
 def test_a_missing_extra_is_named_in_one_sentence_before_any_work(tmp_path: Path):
     script = WITHOUT_EXTRAS.replace("app()", CALLS)
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
@@ -193,7 +192,6 @@ def test_warnings_of_libraries_about_themselves_are_hidden_unless_asked_for(monk
     assert len(shown()) == 4
 
 
-@pytest.mark.slow
 def test_the_exporter_does_not_warn_of_torchvision(monkeypatch: pytest.MonkeyPatch):
     registration = pytest.importorskip("torch.onnx._internal.exporter._registration")
     monkeypatch.setattr(registration.importlib.util, "find_spec", lambda name: None)
@@ -248,7 +246,6 @@ def test_what_the_machine_lacks_is_one_sentence(error, sentence, monkeypatch):
     assert result.stderr.startswith(f"marstts: {sentence}") and len(result.stderr.splitlines()) == 1
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of a process on Linux")
 @pytest.mark.parametrize(("limit", "value"), [("RLIMIT_NOFILE", 9), ("RLIMIT_DATA", 115 * 2**20)])
 def test_a_process_with_low_limits_ends_in_one_sentence_and_keeps_the_older_output(limit, value, tmp_path):

@@ -23,6 +23,8 @@ from marstts.synthesis.loading import EngineKind
 from marstts.voice import Voice
 from scripted import ScriptedTake, good, scripted_synthesizer
 
+pytestmark = pytest.mark.slow
+
 RUN = CliRunner()
 
 
@@ -321,7 +323,6 @@ def test_every_line_is_spoken_into_a_file_of_its_own(reference_file: Path):
     assert Path("out/0004.wav").read_bytes() == Path("alone.wav").read_bytes()
 
 
-@pytest.mark.slow
 def test_an_interrupted_batch_resumes(reference_file: Path, monkeypatch: pytest.MonkeyPatch):
     Path("lines.txt").write_text("The cat sat.\nShe sells.\nIt rained.\n")
     arguments = ["--file", "lines.txt", "--reference", reference_file, "--batch", 1, "--output", "out"]

@@ -21,6 +21,8 @@ from marstts.synthesis.words.word_times import Word
 from scripted import good, scripted_synthesizer
 from small_epub import write_small_epub
 
+pytestmark = pytest.mark.slow
+
 RUN = CliRunner()
 BOOK = """Title: The Walk
 Author: B. Writer
@@ -70,7 +72,6 @@ def test_a_book_that_names_no_author_has_no_tag_of_one(book: Path, reference_fil
     assert (tags["title"], tags["artist"], tags["album"]) == ("Chapter II. The Hill", "", "The Walk")
 
 
-@pytest.mark.slow
 def test_chapters_that_are_there_are_kept(book: Path, reference_file: Path) -> None:
     arguments = ("--file", book, "--output", "walk/", "--reference", reference_file)
     speak(*arguments)
@@ -262,7 +263,6 @@ def test_captions_of_a_book_run_over_its_chapters(
         assert {word["start"] for word in words} == {0.1, round(entries[0]["audio_seconds"] + 0.1, 3)}
 
 
-@pytest.mark.slow
 def test_a_chapter_without_words_is_named_and_the_others_are_spoken(book: Path, reference_file: Path) -> None:
     book.write_text(BOOK + "\nChapter III. 你好\n\n" + "你好" * 30 + "\n", encoding="utf-8")
     result = speak("--file", book, "--output", "walk/", "--reference", reference_file)

@@ -17,6 +17,8 @@ from marstts.errors import ConfigError, VoiceError
 from marstts.text.segments import Pauses
 from scripted import good, scripted_synthesizer
 
+pytestmark = pytest.mark.slow
+
 RUN = CliRunner()
 TEXT = '[voice:Old Tom] It rained. [voice:default] "Hello," she said.'
 

@@ -17,6 +17,8 @@ from marstts.errors import AudioError, CheckpointError, MissingExtraError
 from marstts.weights import pretrained
 from marstts.weights.pretrained import find_file
 
+pytestmark = pytest.mark.slow
+
 GOLDEN = Path(__file__).parents[1] / "golden" / "mars6"
 CONFIG = json.loads((GOLDEN / "io.json").read_text(encoding="utf-8"))["snac"]["config"]
 

@@ -13,6 +13,8 @@ from marstts.codec.base import Codec, Codes, start_decoding
 from marstts.codec.mini import MiniCodec
 from marstts.codec.toy import ToyCodec
 
+pytestmark = pytest.mark.slow
+
 GOLDEN = Path(__file__).parents[1] / "golden" / "mars6"
 PATCHES = 31
 

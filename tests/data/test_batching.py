@@ -11,6 +11,8 @@ from marstts.data.shards import EncoderInfo
 from marstts.data.utterance_table import UtteranceTable
 from marstts.errors import DataError
 
+pytestmark = pytest.mark.slow
+
 SPEC = CodecSpec(name="t", sample_rate=8000, codebook_size=19, hop_lengths=(800, 400, 200))
 
 

@@ -31,6 +31,8 @@ from marstts.data.corpora.folder import folder
 from marstts.data.manifest import Utterance, parse_utterance, read_manifest
 from marstts.errors import DataError
 
+pytestmark = pytest.mark.slow
+
 NEEDS = {"globe": "pyarrow", "anispeech": "pyarrow"}
 RUN = CliRunner()
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from marstts.codec.base import CodecSpec
 from marstts.data.corpora.synthetic import finished_rows
@@ -17,6 +18,8 @@ from marstts.data.pairs import Pair, PairLine, SideLine, check_pairs, read_pairs
 from marstts.data.shards import EncoderInfo, ShardInfo, shard_path, write_shard
 from marstts.generation.request import StopReason
 from test_fuzz_files import attack
+
+pytestmark = pytest.mark.slow
 
 SPEC = CodecSpec(name="toy", sample_rate=8000, codebook_size=9, hop_lengths=(400, 200, 100))
 ENCODERS = {"identity": "who", "style": "how"}

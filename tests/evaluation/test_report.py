@@ -16,6 +16,8 @@ from marstts.io.provenance import write_provenance
 from marstts.metrics.length import LengthStatus
 from marstts.metrics.scores import SCORES_FILE, Prosody, TakeScore, VoiceScore, WordScore
 
+pytestmark = pytest.mark.slow
+
 PERFECT = {
     "speaker": "anna",
     "style": "regular",
@@ -163,7 +165,6 @@ def many(system: str, errors: int) -> list[TakeScore]:
     ]
 
 
-@pytest.mark.slow
 def test_the_best_system_is_bold_and_systems_within_the_noise_are_marked(tmp_path: Path):
     worse = [
         s.model_copy(update={"system": "worse", "words": s.words.model_copy(update={"word_errors": 5})})
@@ -229,7 +230,6 @@ def test_systems_of_several_folders_are_compared(tmp_path: Path):
     assert [s.system for s in gather_scores([first, third]).scores] == ["ground-truth", "mini", "mini, c"]
 
 
-@pytest.mark.slow
 def test_the_figure_has_styles_in_the_order_of_their_error_rates(tmp_path: Path):
     pytest.importorskip("matplotlib")
     rows = [score(system, f"{style}-{n}", style=style, word_errors=errors + n)

@@ -23,6 +23,8 @@ from marstts.metrics.scores import SCORES_FILE, Prosody, TakeScore, read_scores
 from marstts.metrics.testset import Trial, read_testset
 from marstts.speaker.toy import ToySpeakerEncoder
 
+pytestmark = pytest.mark.slow
+
 RECORDINGS = Path(__file__).parents[1] / "audio"
 
 
@@ -118,7 +120,6 @@ def run(system, output: Path, metrics) -> list[TakeScore]:
     return [score for score in read_scores(output) if score.system == system.name]
 
 
-@pytest.mark.slow
 def test_ground_truth_scores_best(tmp_path: Path, metrics: Metrics):
     first, second = run(GroundTruth(), tmp_path, metrics)
     assert (first.trial, first.speaker, second.trial) == ("a1", "anna", "b1")
@@ -178,7 +179,6 @@ def test_changed_systems_and_test_sets_do_not_mix_with_old_scores(tmp_path: Path
         run(system, tmp_path, metrics)
 
 
-@pytest.mark.slow
 def test_two_systems_of_one_name_are_refused_before_anything_is_written(tmp_path: Path):
     with pytest.raises(DataError, match="two systems are named 'ground-truth'"):
         score_systems([GroundTruth(), GroundTruth()], TRIALS, tmp_path / "out", load_length_only)
@@ -194,7 +194,6 @@ def test_a_trial_without_ground_truth_is_scored_by_the_other_metrics(metrics: Me
         GroundTruth().speak(alone)
 
 
-@pytest.mark.slow
 def test_word_metrics_use_the_text_as_it_is_read_aloud(metrics: Metrics):
     digits = TRIALS[0].model_copy(update={"text": "Has never been $5.", "spoken": TRIALS[0].text})
     score = metrics.score("model", digits, audio.read(TRIALS[0].ground_truth))
@@ -209,7 +208,6 @@ def test_scores_with_two_lines_for_a_take_are_refused(tmp_path: Path):
         read_scores(tmp_path)
 
 
-@pytest.mark.slow
 def test_a_folder_is_a_system_and_its_extra_and_double_takes_are_named(
     tmp_path: Path, metrics: Metrics, of_recordings: list[TakeScore]
 ):
@@ -261,7 +259,6 @@ def load_length_only() -> LengthOnly:
     return LengthOnly()
 
 
-@pytest.mark.slow
 def test_two_processes_score_as_one_does_and_in_the_same_order(tmp_path: Path):
     score_systems([GroundTruth()], TRIALS, tmp_path / "one", load_length_only, 1)
     score_systems([GroundTruth()], TRIALS, tmp_path / "two", load_length_only, 2)

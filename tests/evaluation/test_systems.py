@@ -18,6 +18,8 @@ from marstts.evaluation.systems import Clone, CodecResynthesis, EspeakNg, Model,
 from marstts.generation.request import SamplingConfig
 from marstts.metrics.testset import Trial, folder_digest, take_seed
 
+pytestmark = pytest.mark.slow
+
 RECORDINGS = Path(__file__).parents[1] / "audio"
 TRIALS = [
     Trial(

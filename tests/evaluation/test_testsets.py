@@ -26,6 +26,8 @@ from marstts.metrics.testset import Trial, refuse_repeated_ids
 from marstts.metrics.words import plain_words
 from marstts.text.normalize import normalize
 
+pytestmark = pytest.mark.slow
+
 
 def recording(path: Path, seconds: float = 1.5) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)

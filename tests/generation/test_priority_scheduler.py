@@ -15,6 +15,8 @@ from marstts.generation.priority_scheduler import QUANTUM, PriorityScheduler
 from marstts.generation.request import Generated, Limits, Request, RequestState
 from marstts.generation.scheduler import AsyncScheduler
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(7)
 
 

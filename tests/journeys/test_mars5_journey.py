@@ -22,6 +22,8 @@ from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.loading import load
 from marstts.training.mars5.run_folder import SpeechRate, read_rate, read_vocabulary
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["manifest"]
 
 CODEC = registry.ToyCodecPart(codebook_size=16, hop_lengths=(800, 800, 800))
@@ -90,7 +92,6 @@ def write_configs(folder: Path, steps: int) -> None:
     (folder / "nar.toml").write_text(TRAINING.format(steps=steps) + NAR_SIZES)
 
 
-@pytest.mark.slow
 def test_recordings_become_a_mars5_that_speaks(shards: Path, reference: Waveform, tmp_path: Path) -> None:
     write_configs(tmp_path, steps=1)
     ar_run, nar_run, bundle = tmp_path / "ar", tmp_path / "nar", tmp_path / "bundle"

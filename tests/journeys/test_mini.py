@@ -20,6 +20,8 @@ from marstts.metrics.words import plain_words
 from marstts.synthesis.speech import Speech
 from marstts.synthesis.synthesizer import Synthesizer
 
+pytestmark = pytest.mark.slow
+
 MAKEFILE = Path(__file__).parents[2] / "Makefile"
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MAX_CER = 0.1
@@ -100,7 +102,6 @@ def test_the_package_stays_small() -> None:
     assert size < 48_000_000
 
 
-@pytest.mark.slow
 def test_the_sentence_of_make_speak_is_understood_and_its_file_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,8 @@ from marstts.generation.request import SamplingConfig
 from marstts.mars5.text import AR_FILE, NAR_FILE, SPEECH_FILE
 from marstts.voice import Prefix
 
+pytestmark = pytest.mark.slow
+
 RATE = 24_000
 
 
@@ -55,7 +57,6 @@ def test_a_reference_of_a_tenth_of_a_second_is_refused(bundle: Path, reference: 
     assert "cloning needs at least 1 s" in refusal(bundle, tmp_path, "--reference", tmp_path / "short.wav")
 
 
-@pytest.mark.slow
 def test_of_ten_minutes_the_first_seconds_make_the_voice_and_a_deep_clone_refuses_them(
     bundle: Path, reference: Waveform, tmp_path: Path
 ) -> None:

@@ -28,6 +28,8 @@ from marstts.synthesis.synthesizer import Synthesizer
 from marstts.text.segments import Segment
 from marstts.text.tokenizers.bpe import BPE
 
+pytestmark = pytest.mark.slow
+
 CODEC = ToyCodecPart(codebook_size=16, hop_lengths=(640, 640, 640))
 
 

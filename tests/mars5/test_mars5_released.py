@@ -18,6 +18,8 @@ from marstts.mars5.checkpoint import load_models, load_released, write_models
 from marstts.mars5.config import CodecLMConfig, ResidualTransformerConfig
 from marstts.mars5.released import Container, load_ar, load_nar, read_container
 
+pytestmark = pytest.mark.slow
+
 HEADS = {"ar_heads": 4, "nar_heads": 3}
 
 
@@ -45,7 +47,6 @@ def test_sizes_and_tokenizers_come_from_the_file(suffix: str, tmp_path: Path) ->
     assert models.ar.embedding.weight.dtype is torch.float32 and not models.ar.training
 
 
-@pytest.mark.slow
 def test_both_containers_and_their_content_give_the_same_models(tmp_path: Path) -> None:
     reference = load_released(ar_content(), nar_content(), **HEADS)
     for suffix in (".pt", ".safetensors"):
@@ -184,7 +185,6 @@ def test_full_precision_is_kept_where_half_would_lose(tmp_path: Path) -> None:
     assert torch.equal(load_models(tmp_path / "mars5").ar.embedding.weight, models.ar.embedding.weight)
 
 
-@pytest.mark.slow
 def test_incomplete_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no such model folder"):
         load_models(tmp_path / "none")

@@ -6,6 +6,8 @@ import torch
 from marstts.mars6.config import Conditioning, Mars6Config
 from marstts.mars6.model import Mars6, scored_patches
 
+pytestmark = pytest.mark.slow
+
 CONFIG = Mars6Config(
     text_vocab_size=23, codebook_size=11, width=24, encoder_layers=2, global_layers=3, local_layers=2,
     heads=2, local_heads=3, identity_size=5, style_size=9,
@@ -67,7 +69,6 @@ def test_padding_and_other_rows_change_nothing(config):
             torch.testing.assert_close(level_together[start : start + len(level_alone)], level_alone)
 
 
-@pytest.mark.slow
 def test_later_patches_cannot_influence_earlier_logits():
     model, inputs = tiny(), batch()
     embedded = {}

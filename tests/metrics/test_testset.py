@@ -13,6 +13,8 @@ from marstts.data.manifest import Utterance, write_manifest
 from marstts.errors import DataError, MarsError
 from marstts.metrics.testset import make_testset, read_testset, trials_digest, write_testset
 
+pytestmark = pytest.mark.slow
+
 NUMBERS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 
 

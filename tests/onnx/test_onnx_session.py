@@ -19,6 +19,9 @@ from marstts.errors import CheckpointError
 from marstts.onnx.session import open_session
 
 onnx = pytest.importorskip("onnx")
+
+pytestmark = pytest.mark.slow
+
 helper, TensorProto = onnx.helper, onnx.TensorProto
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 

@@ -24,6 +24,8 @@ from marstts.mars5.diffusion import (
 from marstts.mars5.nar import Conditioning
 from marstts.mars5.repaint import PUBLISHED, DiffusionConfig, Draws, Given, repaint, walk
 
+pytestmark = pytest.mark.slow
+
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """`nar_run` is every recorded run."""

@@ -27,6 +27,8 @@ from marstts.mars5.prompt import CloneMode, Mars5Prompt, Speaker, SpeechPrompt
 from marstts.mars5.repaint import DiffusionConfig
 from marstts.mars5.sampling import TokenSampling
 
+pytestmark = pytest.mark.slow
+
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """`ar_run` is every recorded run of the AR, `tts_trace` every recorded run of the pipeline."""

@@ -23,6 +23,8 @@ from marstts.io.provenance import PROVENANCE_FILE
 from marstts.preference.mine import CycleGenerator, MineConfig, choose_references, clone_any, mine, read_texts
 from marstts.synthesis.loading import load
 
+pytestmark = pytest.mark.slow
+
 ONE = Processes(1)
 
 
@@ -137,7 +139,6 @@ def test_mining_goes_on_when_the_model_card_has_changed(mined, toy_bundle, corpu
     assert again(mined, bundle, corpus, tmp_path / "out").generated_now == 0
 
 
-@pytest.mark.slow
 def test_deep_clones_continue_from_the_first_half(mined, toy_bundle, corpus, tmp_path):
     again(mined, toy_bundle, corpus, tmp_path / "out", settings=config(deep_clone=True, max_references=2))
     takes = read_takes(tmp_path / "out" / "takes-00000.jsonl")

@@ -19,6 +19,8 @@ from marstts.server.settings import ServeSettings
 from marstts.server.speech_job import Piece
 from scripted import ScriptedPrompt, ScriptedTake, good, scripted_synthesizer
 
+pytestmark = pytest.mark.slow
+
 
 def admission(places: int = 2, queue: int = 3, max_wait: float = 5.0) -> Admission:
     return Admission(places, queue, max_wait, Throughput())

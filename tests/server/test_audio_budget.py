@@ -22,6 +22,8 @@ from marstts.server.settings import ServeLimits, ServeSettings
 from marstts.synthesis.synthesizer import Synthesizer
 from scripted import good, scripted_synthesizer
 
+pytestmark = pytest.mark.slow
+
 URL = "/v1/audio/speech"
 PAUSES = [
     "Hello there [pause:60s] " * 40,

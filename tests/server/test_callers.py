@@ -16,6 +16,8 @@ from marstts.server.app import create_app
 from marstts.server.settings import ServeSettings
 from scripted import good, scripted_synthesizer
 
+pytestmark = pytest.mark.slow
+
 VOICES, CONSENTS, SPEECH = "/v1/audio/voices", "/v1/audio/voice_consents", "/v1/audio/speech"
 ALPHA, BETA, ADMIN = ({"Authorization": f"Bearer {key}"} for key in ("alpha", "beta", "admin"))
 STORES = [(VOICES, "audio_sample"), (CONSENTS, "recording")]

@@ -23,6 +23,8 @@ from marstts.server.consents import ConsentStore
 from marstts.server.settings import ServeLimits, ServeSettings
 from marstts.voice import Voice
 
+pytestmark = pytest.mark.slow
+
 URL = "/v1/audio/voice_consents"
 
 

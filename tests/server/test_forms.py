@@ -10,6 +10,8 @@ from starlette.testclient import TestClient
 
 from marstts.audio import Waveform, encode
 
+pytestmark = pytest.mark.slow
+
 VOICES = "/v1/audio/voices"
 
 

@@ -23,6 +23,8 @@ from scripted import good, scripted_synthesizer
 mcp = pytest.importorskip("mcp", reason="mcp is not installed")
 mcp_tools = pytest.importorskip("marstts.server.mcp_tools")
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[SpeechService]:
@@ -81,7 +83,6 @@ def test_a_voice_is_cloned_with_consent_alone(service: SpeechService, reference_
     assert not call(service, "speak", text="Hello there.", voice="Anna").is_error
 
 
-@pytest.mark.slow
 def test_the_command_serves_over_standard_input_and_output(tmp_path: Path):
     code = "import typer; from marstts.cli.serve import serve; typer.run(serve)"
     options = ["--mcp", "--voices", str(tmp_path), "--capacity", "2"]

@@ -24,6 +24,8 @@ from marstts.server.app import create_app
 from marstts.server.settings import ServeLimits, ServeSettings
 from scripted import good, scripted_synthesizer
 
+pytestmark = pytest.mark.slow
+
 STRANGE: list[Any] = [
     None, True, 0, -1, 1e308, 2**70, "", " ", "\x00", "../../etc/passwd", "a" * 5000, "😀" * 50, "\ud800", [], {},
     [[]], {"id": "../x"}, {"id": {}}, "<speak>", "<speak><voice name='/etc/passwd'>a</voice></speak>", "9" * 400, "pcm",
@@ -91,7 +93,6 @@ def opus_of_silence(seconds: int) -> bytes:
     return sink.getvalue()
 
 
-@pytest.mark.slow
 def test_a_recording_that_unpacks_to_too_much_is_refused(client: TestClient):
     bomb = opus_of_silence(100)
     assert len(bomb) < 120_000
@@ -110,7 +111,6 @@ def test_names_with_paths_write_nothing_outside_of_the_folder(tmp_path: Path, re
     assert all(path.parent == folder and path.name.startswith("voice_") for path in written)
 
 
-@pytest.mark.slow
 def test_a_body_of_100_megabytes_is_refused_before_it_is_read(tmp_path: Path):
     settings = ServeSettings(voices_folder=tmp_path, limits=ServeLimits())
     sent = 0

@@ -16,6 +16,8 @@ from marstts.server.page import TYPES, page_files
 from marstts.server.private_files import NAME_CHARACTERS
 from marstts.server.settings import ServeSettings
 
+pytestmark = pytest.mark.slow
+
 LIMIT = ServeSettings().limits.input_characters
 CONTAINER = '<container><rootfiles><rootfile full-path="book.opf"/></rootfiles></container>'
 PACKAGE = """<package><metadata><title>A Small Book</title></metadata><manifest>

@@ -10,6 +10,8 @@ import pytest
 from api_server import TEXT
 from starlette.testclient import TestClient
 
+pytestmark = pytest.mark.slow
+
 URL = "/v1/audio/speech"
 OPENAI_VOICES = (
     "alloy", "ash", "ballad", "cedar", "coral", "echo", "fable", "marin", "nova", "onyx", "sage", "shimmer", "verse",
@@ -55,7 +57,6 @@ def test_livekit_reads_bytes_or_events_by_the_content_type(client: TestClient, m
     assert client.get("/").status_code == 200, "LiveKit warms up its connection so"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("voice", OPENAI_VOICES)
 def test_pipecat_gets_raw_pcm_in_every_openai_voice(client: TestClient, voice: str):
     body = {"input": TEXT, "model": "gpt-4o-mini-tts", "voice": voice, "response_format": "pcm"}
@@ -63,7 +64,6 @@ def test_pipecat_gets_raw_pcm_in_every_openai_voice(client: TestClient, voice: s
     assert response.status_code == 200 and len(response.content) % 2 == 0 and len(response.content) > 24_000
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mp3", "opus", "aac", "flac", "wav", "pcm"])
 def test_home_assistants_openai_fields_are_taken(client: TestClient, name: str):
     body = {"model": "gpt-4o-mini-tts", "voice": "marin", "input": TEXT, "instructions": "None", "speed": 1.0}

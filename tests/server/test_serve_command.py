@@ -20,6 +20,8 @@ from marstts.cli import serve as command
 from marstts.errors import ConfigError
 from marstts.server.settings import ServeSettings
 
+pytestmark = pytest.mark.slow
+
 KEYS = {"Authorization": "Bearer secret"}
 
 
@@ -134,7 +136,6 @@ def test_what_takes_time_at_the_start_is_announced(settings_of, caplog: pytest.L
     assert settings_of().adapts_places and not settings_of("--listeners", "9").adapts_places
 
 
-@pytest.mark.slow
 def test_the_process_serves_and_ends_well_when_it_is_terminated(tmp_path: Path):
     script = "import typer; from marstts.cli.serve import serve; typer.run(serve)"
     port = free_port()
@@ -153,7 +154,6 @@ def test_the_process_serves_and_ends_well_when_it_is_terminated(tmp_path: Path):
         assert process.wait(timeout=30) == 0
 
 
-@pytest.mark.slow
 def test_the_server_needs_no_pytorch():
     code = "import sys; sys.modules['torch'] = None; import marstts.cli.serve, marstts.server.app"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -18,6 +18,8 @@ from marstts.errors import ConfigError
 from marstts.server.base import Server, ServerLimits
 from marstts.server.connections import escape_address
 
+pytestmark = pytest.mark.slow
+
 LARGE = bytes(8 * 2**20)
 """More than the system's buffers between two local sockets hold."""
 
@@ -76,7 +78,6 @@ def is_closed(connection: socket.socket) -> bool:
         return True
 
 
-@pytest.mark.slow
 def test_silent_connections_are_closed_in_time():
     with served(ServerLimits(silent_seconds=0.5)) as server, ExitStack() as stack:
         silent = [stack.enter_context(connect(server)) for _ in range(6)]
@@ -95,7 +96,6 @@ def test_520_silent_connections_keep_nobody_out():
         assert silent[-1].recv(2**16).startswith(b"HTTP/1.1 200"), "the newest stays"
 
 
-@pytest.mark.slow
 def test_a_request_sent_byte_by_byte_is_closed_in_time_on_a_new_and_on_a_used_connection():
     with served(ServerLimits(silent_seconds=0.6, idle_seconds=5)) as server:
         for before in (b"", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"):
@@ -111,7 +111,6 @@ def test_a_request_sent_byte_by_byte_is_closed_in_time_on_a_new_and_on_a_used_co
                 assert time.monotonic() < started + 5
 
 
-@pytest.mark.slow
 def test_a_client_that_reads_nothing_of_its_response_is_closed():
     with served(ServerLimits(silent_seconds=0.4)) as server, connect(server) as connection:
         connection.sendall(get(b"/large"))
@@ -124,7 +123,6 @@ def test_a_client_that_reads_nothing_of_its_response_is_closed():
         assert received < len(LARGE)
 
 
-@pytest.mark.slow
 def test_a_slow_but_reading_client_gets_all_of_its_response():
     with served(ServerLimits(silent_seconds=1.5)) as server, connect(server) as connection:
         connection.sendall(get(b"/large"))
@@ -135,7 +133,6 @@ def test_a_slow_but_reading_client_gets_all_of_its_response():
         assert received > len(LARGE) and time.monotonic() > started + 1.5
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("address", ["/ä".encode(), b"/\xff\xfe", "/鈴".encode(), b"/%ff", b"/%C3%A4", b"/nothing"])
 def test_addresses_that_are_not_listed_get_404_whatever_their_bytes(address):
     with served(ServerLimits()) as server:

@@ -22,6 +22,8 @@ from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
 from scripted import LOUD, SILENT, ScriptedTake, scripted_synthesizer
 
+pytestmark = pytest.mark.slow
+
 URL = "/v1/audio/speech"
 
 
@@ -54,7 +56,6 @@ def test_a_wav_stream_is_a_header_of_unknown_length_and_pcm(client: TestClient, 
     assert content[44:] == expected_pcm(synthesizer)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "media_type", "padding"),
     [
@@ -109,7 +110,6 @@ def test_a_whole_wav_file_holds_its_length_and_the_speech(client: TestClient, sy
     np.testing.assert_allclose(samples, expected, atol=1e-4)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("speed", [0.25, 0.5, 2.0, 4.0])
 def test_speed_changes_the_length(client: TestClient, synthesizer: Synthesizer, speed):
     content = client.post(URL, json=speech(response_format="pcm", speed=speed)).content
@@ -127,7 +127,6 @@ def test_events_carry_the_bytes_of_the_file_and_its_tokens(client: TestClient, s
     assert events[-1] == {"type": "speech.audio.done", "usage": usage}
 
 
-@pytest.mark.slow
 def test_another_seed_reaches_the_sampler(settings: ServeSettings):
     mini = load("mini")
     with TestClient(create_app(mini, settings)) as client:
@@ -162,7 +161,6 @@ def test_what_cannot_be_spoken_is_named(client: TestClient):
     assert "left out" in events[0]["warning"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("model", ["tts-1", "tts-1-hd", "gpt-4o-mini-tts", "scripted"])
 def test_the_model_has_its_name_and_those_of_openai(client: TestClient, model):
     assert client.post(URL, json=speech(model=model)).status_code == 200

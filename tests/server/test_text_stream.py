@@ -23,6 +23,8 @@ from scripted import good, scripted_synthesizer
 websockets = pytest.importorskip("websockets.sync.client", reason="websockets is not installed")
 client_module = pytest.importorskip("wyoming.client", reason="wyoming is not installed")
 
+pytestmark = pytest.mark.slow
+
 TWO = "The cat sat on the mat. Dr. Smith sells 3.5 shells."
 SENTENCES = ["The cat sat on the mat.", "Dr. Smith sells 3.5 shells."]
 PAUSED = [SENTENCES[0], f"[pause:0.3s] {SENTENCES[1]}"]
@@ -81,7 +83,6 @@ def test_a_websocket_speaks_each_sentence_of_text_that_arrives_in_pieces(server:
     assert audio == b"".join(pcm_of(server, sentence) for sentence in PAUSED)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("message", ["{", "[]", '{"type": "x"}', '{"type": "session.config", "speed": 9}'])
 def test_a_wrong_message_is_answered_with_an_error_and_closes(server: LiveServer, message):
     with connect(server) as session:
@@ -150,7 +151,6 @@ def test_wyoming_speaks_a_text_and_ignores_unknown_events(server: LiveServer):
     assert b"".join(AudioChunk.from_event(event).audio for event in events[1:-1]) == pcm_of(server, TEXT)
 
 
-@pytest.mark.slow
 def test_wyoming_speaks_text_as_it_arrives_and_ignores_its_copy(server: LiveServer):
     from wyoming.audio import AudioChunk
     from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart, SynthesizeStop
@@ -175,7 +175,6 @@ def test_wyoming_reports_what_cannot_be_spoken(server: LiveServer):
     assert event.data["code"] == "voice_not_found"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "header",
     [

@@ -28,6 +28,8 @@ from marstts.server.voice_store import OPENAI_VOICES, VoiceStore
 from marstts.synthesis.clone.voices import packaged_names
 from marstts.voice import Voice
 
+pytestmark = pytest.mark.slow
+
 URL = "/v1/audio/voices"
 CONSENT = "Anna agreed by e-mail on 2026-11-22."
 TRANSCRIPT = "he might even have been made amiable himself"
@@ -54,7 +56,6 @@ def test_packaged_voices_and_openais_names_are_listed_as_clients_read_them(clien
     assert all(voice["name"] for voice in listed["voices"])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("voice", ["alloy", {"id": "alloy"}, "ada"])
 def test_openais_names_are_packaged_voices(client: TestClient, voice):
     pcm = [
@@ -114,7 +115,6 @@ def test_a_voice_can_be_renamed_and_deleted(client: TestClient, settings: ServeS
     assert list(settings.voices_folder.iterdir()) == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ada", "alloy", "Anna", "", " Anna", "a" * 65, "a\nb", "voice_" + "a" * 26])
 def test_names_that_are_taken_or_unprintable_are_refused(client: TestClient, recording: bytes, name):
     voice = upload(client, recording).json()
@@ -126,7 +126,6 @@ def test_names_that_are_taken_or_unprintable_are_refused(client: TestClient, rec
     assert client.get(f"{URL}/{voice['id']}").json()["name"] == "Anna"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
@@ -233,7 +232,6 @@ def test_spellings_of_a_name_in_unicode_are_one_name(client: TestClient, recordi
     assert response.status_code == 200
 
 
-@pytest.mark.slow
 def test_of_uploads_at_the_same_time_one_gets_the_name_and_the_last_place(
     synthesizer, recording: bytes, tmp_path: Path
 ):

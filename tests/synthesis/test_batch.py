@@ -20,6 +20,8 @@ from marstts.synthesis.words.guard import TakeGuard
 from marstts.voice import Voice
 from scripted import CODEBOOK_SIZE, LOUD, ScriptedEngine, ScriptedTake, good, scripted_synthesizer, with_engine
 
+pytestmark = pytest.mark.slow
+
 TEXTS = [
     "The cat sat on the mat. She sells sea shells there.",
     "It was a fine day for both.",
@@ -48,7 +50,6 @@ def codes_of(speech) -> list[list[int]]:
     return [np.concatenate(take.codes).tolist() for take in speech.takes]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 2, 8])
 @pytest.mark.parametrize("continuation", Continuation)
 def test_every_text_is_spoken_as_if_it_were_alone(reference: Waveform, batch: int, continuation: Continuation):

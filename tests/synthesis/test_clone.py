@@ -23,6 +23,8 @@ from marstts.synthesis.clone import (
 )
 from marstts.voice import Voice
 
+pytestmark = pytest.mark.slow
+
 CODEC = ToyCodec(codebook_size=64)
 IDENTITY, STYLE = ToySpeakerEncoder("identity", 5), ToySpeakerEncoder("style", 7)
 
@@ -109,7 +111,6 @@ def test_loud_recordings_and_low_pure_tones_are_not_taken_for_clipped(reference:
     make_voice(Waveform(reference.samples / np.abs(reference.samples).max(), reference.sample_rate))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["noise", "hum", "chord"])
 def test_a_reference_without_speech_is_refused(kind: str):
     time, rng = np.arange(3 * 24_000) / 24_000, np.random.default_rng(0)

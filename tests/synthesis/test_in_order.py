@@ -24,6 +24,8 @@ from marstts.synthesis.speech import Continuation
 from marstts.synthesis.synthesizer import Synthesizer
 from scripted import CODEBOOK_SIZE, ENDLESS, ScriptedEngine, ScriptedTake, good, scripted_synthesizer, with_engine
 
+pytestmark = pytest.mark.slow
+
 SENTENCES = ["The cat sat on the mat.", "She sells sea shells, all day long, there.", "It rained.", "Who was it?"]
 TEXT = " ".join(SENTENCES * 10)
 
@@ -80,7 +82,6 @@ def without_times(report: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in report.items() if key not in ("compute_seconds", "first_audio_seconds")}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("speed", [1.0, 1.2])
 def test_the_packaged_model_writes_the_bytes_and_words_of_the_whole(tmp_path: Path, speed: float):
     tts = load("mini")

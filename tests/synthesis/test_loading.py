@@ -24,6 +24,8 @@ from marstts.synthesis import loading
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.loading import EngineKind, choose_engine
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def copy(toy_bundle: Path, tmp_path: Path) -> Path:
@@ -82,7 +84,6 @@ def test_mini_reads_capitals_in_small_letters():
     assert read_info(find_bundle("mini")).settings["spelling"] == "simple"
 
 
-@pytest.mark.slow
 def test_without_graphs_a_bundle_runs_in_pytorch(copy: Path):
     assert type(marstts.load(copy).engine).__name__ == "OnnxEngine"
     for graph in copy.rglob("*.onnx"):
@@ -140,7 +141,6 @@ def test_a_gpu_speaks_the_same_tokens(toy_bundle: Path, reference: Waveform):
         assert [level.tolist() for level in ours.codes] == [level.tolist() for level in theirs.codes]
 
 
-@pytest.mark.slow
 def test_the_command_speaks_on_a_machine_without_pytorch(toy_bundle: Path, reference_file: Path, tmp_path: Path):
     output = tmp_path / "out.wav"
     command = [sys.executable, "-c", WITHOUT_EXTRAS, "speak", "The cat sat.", "--model", toy_bundle, "--json"]

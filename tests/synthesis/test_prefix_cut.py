@@ -30,6 +30,8 @@ from marstts.synthesis.words.word_times import timed_spans
 from marstts.voice import Voice
 from scripted import good, scripted_synthesizer
 
+pytestmark = pytest.mark.slow
+
 SENTENCE = "Nobody, he said, came."
 RATE, PATCH_RATE = 16_000, 10.0
 EXAMPLES = Path(__file__).parents[2] / "examples"

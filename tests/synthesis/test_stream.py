@@ -36,6 +36,8 @@ from scripted import (
     with_engine,
 )
 
+pytestmark = pytest.mark.slow
+
 TEXT = "The cat sat on the mat. She sells sea shells there. It was a fine day for both."
 
 
@@ -97,7 +99,6 @@ def test_a_stream_joined_is_the_offline_decode(reference: Waveform, sizes: tuple
     np.testing.assert_allclose(samples_of(chunks), documented(tts, takes), atol=1e-3)
 
 
-@pytest.mark.slow
 def test_with_the_packaged_codec_too(reference: Waveform):
     tts = undecided(scripted_synthesizer(lambda attempt, prompt: ScriptedTake(30)))
     voice, tts = tts.clone(reference), with_mini_codec(tts)
@@ -107,7 +108,6 @@ def test_with_the_packaged_codec_too(reference: Waveform):
     np.testing.assert_allclose(samples_of(chunks), documented(tts, [take]), atol=1e-3)
 
 
-@pytest.mark.slow
 def test_tokens_and_rejections_are_those_of_speak(reference: Waveform):
     def script() -> Script:
         """Lengths of the attempts at each sentence."""
@@ -240,7 +240,6 @@ def test_what_cannot_be_spoken_is_refused_before_the_first_chunk(reference: Wave
         tts.stream("🙂", tts.clone(reference))
 
 
-@pytest.mark.slow
 def test_streams_may_share_a_batcher(reference: Waveform):
     tts = undecided(scripted_synthesizer(good))
     voice = tts.clone(reference)

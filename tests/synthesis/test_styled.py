@@ -13,6 +13,8 @@ from marstts.errors import TextError, VoiceError
 from marstts.synthesis.prepared_text import PreparedText
 from scripted import good, scripted_synthesizer
 
+pytestmark = pytest.mark.slow
+
 SAMPLE_RATE = 24_000
 
 

@@ -28,6 +28,8 @@ from scripted import (
     with_engine,
 )
 
+pytestmark = pytest.mark.slow
+
 TEXT = "The cat sat on the mat. She sells sea shells there. It was a fine day for both."
 
 

@@ -14,6 +14,8 @@ from marstts.text.segments import Pauses
 from marstts.voice import Voice
 from scripted import good, scripted_synthesizer
 
+pytestmark = pytest.mark.slow
+
 TEXT = '"Hello," she said. [voice:Tom] I am Tom. [voice:default] "Go," she said.\n\nHe went.\n\n* * *\n\nIt was late.'
 
 

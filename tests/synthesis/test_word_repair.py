@@ -19,6 +19,8 @@ from marstts.synthesis.synthesizer import Synthesizer
 from marstts.text.segments import Segment
 from scripted import LOUD, Rows, ScriptedEngine, ScriptedModel, ScriptedPrompt, ScriptedTake, good, scripted_synthesizer
 
+pytestmark = pytest.mark.slow
+
 TEXT = "the cat sat on the mat, and she sells sea shells there."
 SEED_ATTEMPTS = BackoffConfig().attempts
 
@@ -116,7 +118,6 @@ def test_a_sentence_whose_take_was_too_short_does_not_continue_from_the_prefix_a
     assert not continues_from_prefix(tts, reference, text, take, short)
 
 
-@pytest.mark.slow
 def test_a_sentence_that_stays_flawed_is_spoken_with_another_seed(reference):
     def script(attempt: int, prompt: Any) -> ReadTake:
         return sound(prompt) if attempt >= SEED_ATTEMPTS else without_middle(prompt)
@@ -125,7 +126,6 @@ def test_a_sentence_that_stays_flawed_is_spoken_with_another_seed(reference):
     assert take.repaired == OTHER_SEED and take.warning is None and take.attempts == SEED_ATTEMPTS + 1
 
 
-@pytest.mark.slow
 def test_then_it_is_divided_and_the_parts_are_joined(reference):
     def script(attempt: int, prompt: Any) -> ReadTake:
         return without_middle(prompt) if len(prompt.text) > 40 else sound(prompt)
@@ -138,7 +138,6 @@ def test_then_it_is_divided_and_the_parts_are_joined(reference):
     assert take.words[-1].end <= take.seconds
 
 
-@pytest.mark.slow
 def test_only_the_flawed_sentence_of_a_text_is_repaired(reference):
     def script(attempt: int, prompt: Any) -> ReadTake:
         return without_middle(prompt) if len(prompt.text) > 40 else sound(prompt)

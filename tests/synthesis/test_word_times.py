@@ -16,6 +16,8 @@ from marstts.synthesis.words.attention_path import search_path
 from marstts.synthesis.words.word_times import LAG_SECONDS, boundary, timed_spans, words_of
 from marstts.synthesis.words.written_forms import WrittenForm
 
+pytestmark = pytest.mark.slow
+
 STEP = 0.1
 
 

@@ -143,6 +143,7 @@ def test_random_unicode_is_survived() -> None:
         assert SPOKEN.fullmatch(normalize(text))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     [

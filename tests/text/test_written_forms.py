@@ -17,6 +17,8 @@ from marstts.text.sentences import split_sentences
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SHARED_LIST = ROOT.parent / "shared" / "text" / "reading.tsv"
+pytestmark = pytest.mark.slow
+
 MIN_RIGHT_RATIO = 0.97
 MIN_UNSEEN_RATIO = 0.9
 

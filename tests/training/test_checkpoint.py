@@ -16,6 +16,8 @@ from torch import nn
 from marstts.errors import CheckpointError
 from marstts.training.checkpoint import checkpoints, latest, load_weights, restore, save
 
+pytestmark = pytest.mark.slow
+
 
 class Small:
     """Two weights under AdamW."""
@@ -150,7 +152,6 @@ def test_a_malformed_state_is_refused_in_one_sentence(content: str, run: Path) -
 
 
 @pytest.mark.parametrize("file", FILES)
-@pytest.mark.slow
 def test_random_mutations_of_a_checkpoint_are_loaded_or_refused(file: str, tmp_path: Path) -> None:
     rng = random.Random(17)
     save(Small(), tmp_path, 1)

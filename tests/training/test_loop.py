@@ -22,6 +22,8 @@ from marstts.training.distributed import lock_run
 from marstts.training.loop import LoopConfig, run
 from marstts.training.run_log import read_log
 
+pytestmark = pytest.mark.slow
+
 
 class Descent:
     """A weight that counts steps; its validation losses are given."""

@@ -20,6 +20,8 @@ from marstts.models import load_for_training
 from marstts.synthesis.loading import load
 from marstts.text.tokenizers.bpe import BPE
 
+pytestmark = pytest.mark.slow
+
 WEIGHT = 2.5
 
 

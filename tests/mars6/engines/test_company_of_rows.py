@@ -24,6 +24,8 @@ from marstts.mars6.prompt import Prompt
 from marstts.onnx.build import GraphBuilder
 from marstts.onnx.session import open_session
 
+pytestmark = pytest.mark.slow
+
 TEXTS, PREFIXES = (5, 31, 47, 18, 64), (0, 60, 3, 57, 21)
 """Tokens of the texts, and patches of the prefixes: some caches grow beyond the first step of their capacity."""
 

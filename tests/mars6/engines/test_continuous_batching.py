@@ -25,6 +25,8 @@ from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.export.quantize import quantize
 from marstts.mars6.prompt import Prompt
 
+pytestmark = pytest.mark.slow
+
 
 def torch_engine() -> TorchEngine:
     return TorchEngine(model_with())

@@ -20,6 +20,8 @@ from marstts.training.codec.export import load_codec, scale_timbre_contrast, tim
 from marstts.training.codec.task import CodecTask, open_task
 from marstts.training.loop import LoopConfig, run
 
+pytestmark = pytest.mark.slow
+
 MODEL = MiniCodecConfig(
     fft_size=128, hop=32, num_mels=12, codebook_size=24, codebook_width=3, latent_width=10, encoder_width=14,
     encoder_blocks=(1, 1), decoder_width=18, decoder_blocks=(1, 1), pitch_width=8, pitch_dilations=(1, 2),

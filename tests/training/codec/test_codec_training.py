@@ -22,6 +22,8 @@ from marstts.training.codec.losses import AFTER_END, PHONES, PhoneClassification
 from marstts.training.codec.task import CodecTask, open_task, perplexity
 from marstts.training.loop import LoopConfig, run
 
+pytestmark = pytest.mark.slow
+
 TINY = MiniCodecConfig(
     fft_size=128, hop=32, num_mels=12, codebook_size=24, codebook_width=3, latent_width=10, encoder_width=14,
     encoder_blocks=(1, 1), decoder_width=18, decoder_blocks=(1, 1),
@@ -77,7 +79,6 @@ def weights(task: CodecTask) -> list[torch.Tensor]:
     return [value.clone() for value in task.model.state_dict().values()]
 
 
-@pytest.mark.slow
 def test_training_lowers_the_spectral_loss(manifest: Path) -> None:
     task = CodecTask(tiny(40), manifest)
     before = float(task.train_step(0)["spectral"])
@@ -86,7 +87,6 @@ def test_training_lowers_the_spectral_loss(manifest: Path) -> None:
     assert after < 0.8 * before
 
 
-@pytest.mark.slow
 def test_resumed_training_equals_uninterrupted_training(manifest: Path, tmp_path: Path) -> None:
     whole = CodecTask(tiny(6), manifest)
     run(whole, tiny(6).loop, tmp_path / "whole")
@@ -213,7 +213,6 @@ def phones(manifest: Path) -> PhoneClassificationConfig:
     return PhoneClassificationConfig(width=16)
 
 
-@pytest.mark.slow
 def test_phone_classification_trains_the_coarse_levels(manifest: Path, phones: PhoneClassificationConfig) -> None:
     task = CodecTask(tiny(30, phone_classification=phones), manifest)
     before = float(task.train_step(0)["phone_loss"])
@@ -258,7 +257,6 @@ def test_a_finished_run_can_be_loaded_for_export(manifest: Path, tmp_path: Path)
         torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
 
 
-@pytest.mark.slow
 def test_the_decoder_learns_f0(manifest: Path) -> None:
     task = CodecTask(tiny(60, stage=Stage.DECODER), manifest)
     before = task.validate(0, Silent())

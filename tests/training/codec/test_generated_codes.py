@@ -26,6 +26,8 @@ from marstts.training.codec.losses import SpeakerConsistencyConfig
 from marstts.training.codec.task import CodecTask
 from marstts.training.loop import LoopConfig
 
+pytestmark = pytest.mark.slow
+
 ENCODER = MiniEncoderConfig(size=9, width=12, blocks=2, num_mels=20)
 MODEL = MiniCodecConfig(
     fft_size=128, hop=32, num_mels=12, codebook_size=24, codebook_width=3, latent_width=10, encoder_width=14,

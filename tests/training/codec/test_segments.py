@@ -23,6 +23,8 @@ from marstts.training.codec.segments import Segments, sampling_weights, weighted
 from marstts.training.codec.task import CodecTask, open_task
 from marstts.training.loop import LoopConfig, run
 
+pytestmark = pytest.mark.slow
+
 PLAIN = MiniCodecConfig(
     fft_size=128, hop=32, num_mels=12, codebook_size=24, codebook_width=3, latent_width=10, encoder_width=14,
     encoder_blocks=(1, 1), decoder_width=18, decoder_blocks=(1, 1), pitch_width=8, pitch_dilations=(1, 2),
@@ -107,7 +109,6 @@ def test_speakers_are_drawn_more_evenly_with_a_smaller_exponent(people: Path) ->
     np.testing.assert_allclose(shares, [1 / 7, 1 / (1 + 6**0.5), 1 / 2])
 
 
-@pytest.mark.slow
 def test_references_are_other_recordings_of_the_speaker_recorded_alike(people: Path) -> None:
     segments = Segments(people, settings(augmentation=AS_IT_IS))
     ann = next(source for source in segments.known if source.utterance.id == "ann-0")

@@ -32,6 +32,8 @@ from marstts.training.mars5.run_folder import train, trained_models
 from marstts.training.mars5.tasks import ArTask, Mars5Task, NarTask
 from marstts.training.optim import OptimizerConfig
 
+pytestmark = pytest.mark.slow
+
 WORDS = ("the", "cat", "sat", "on", "a", "mat")
 
 
@@ -129,7 +131,6 @@ def test_batches_hold_text_codes_and_an_initial_reference(corpus: Utterances, vo
     assert batch.references.shape[1] == batch.reference_lengths.max()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("make", [ar_task, nar_task])
 def test_training_learns_and_validates(make, corpus: Utterances, vocabulary: JointVocabulary) -> None:
     task: Mars5Task = make(corpus, vocabulary)
@@ -141,7 +142,6 @@ def test_training_learns_and_validates(make, corpus: Utterances, vocabulary: Joi
     assert after == task.validate(30, None), "validation is the same whenever it is done"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("make", [ar_task, nar_task])
 def test_a_resumed_training_equals_an_uninterrupted_one(
     make, corpus: Utterances, vocabulary: JointVocabulary, tmp_path: Path
@@ -198,7 +198,6 @@ def test_models_that_do_not_fit_the_corpus_are_refused(corpus: Utterances, vocab
         ar_task(corpus, vocabulary, device="abacus")
 
 
-@pytest.mark.slow
 def test_two_runs_make_a_model_that_speaks(corpus: Utterances, vocabulary: JointVocabulary, tmp_path: Path) -> None:
     """The steps from a corpus to codes, through run folders and the model's folder."""
     for make, name in ((ar_task, "ar"), (nar_task, "nar")):

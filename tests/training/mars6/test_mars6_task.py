@@ -21,8 +21,9 @@ from marstts.training.distributed import Share
 from marstts.training.loop import LoopConfig, run
 from marstts.training.mars6.task import PretrainTask
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 def test_training_lowers_the_loss_of_every_level(tmp_path):
     settings = config(loop={"steps": 60, "validate_every": 60}, optimizer={"learning_rate": 6e-3})
     learner = task(settings)
@@ -47,7 +48,6 @@ def test_training_lowers_the_loss_of_every_level(tmp_path):
     assert names | {"learning_rate", "audio_seconds_per_second", "padding"} <= logged[0].keys()
 
 
-@pytest.mark.slow
 def test_resumed_training_equals_uninterrupted_training(tmp_path):
     whole = task()
     run(whole, LoopConfig(steps=6, validate_every=4, log_every=2), tmp_path / "whole")
@@ -122,7 +122,6 @@ def test_precisions_agree_closely():
     assert one["loss"] != other["loss"] and abs(one["loss"] - other["loss"]) < 0.05
 
 
-@pytest.mark.slow
 def test_a_compiled_training_takes_the_same_step(monkeypatch):
     # traced as usual, but not compiled to machine code, which takes minutes
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
@@ -200,7 +199,6 @@ def test_a_model_that_does_not_fit_its_data_is_refused_with_every_reason():
         task(config(device="abacus"))
 
 
-@pytest.mark.slow
 def test_input_token_noise_changes_training_and_not_validation():
     true, noisy = task(config()), task(config(input_token_noise=0.9))
     assert float(true.train_step(0)["loss"]) != float(noisy.train_step(0)["loss"])

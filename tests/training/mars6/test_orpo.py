@@ -35,6 +35,8 @@ from marstts.training.mars6.orpo import (
 )
 from marstts.training.mars6.run_folder import trained_model
 
+pytestmark = pytest.mark.slow
+
 
 def values_of(pairs: list[Pair], of: Mars6) -> torch.Tensor:
     """(2 B,) mean log-probabilities: chosen sides, then rejected ones."""

@@ -21,6 +21,8 @@ from marstts.training.checkpoint import restore, save
 from marstts.training.mars6.run_folder import init_from, open_run, trained_model
 from marstts.training.run_log import load_valid_corpus
 
+pytestmark = pytest.mark.slow
+
 
 def test_corrupt_shards_are_skipped_and_listed_up_to_a_ratio(tmp_path, caplog):
     _, second = write_shards(tmp_path / "shards")

@@ -14,6 +14,8 @@ from marstts.mars6.prompt import SPECIAL_TOKENS, prompt_string
 from marstts.text.tokenizers.bpe import BPE
 from marstts.training.mars6.tokenizer import VOCAB_SIZE, texts_of, train_bpe
 
+pytestmark = pytest.mark.slow
+
 RUN = CliRunner()
 SENTENCES = Path(__file__).parents[3] / "recipes" / "mini" / "text" / "modern.tsv.gz"
 

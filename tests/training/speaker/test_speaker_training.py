@@ -25,6 +25,8 @@ from marstts.training.speaker.export import load_encoder
 from marstts.training.speaker.losses import TARGETS, ReverseGradient, angular_margin
 from marstts.training.speaker.task import build_task, open_task
 
+pytestmark = pytest.mark.slow
+
 RATE = 24_000
 MODEL = MiniEncoderConfig(size=9, width=12, blocks=2, num_mels=20)
 NO_AUGMENTATION = AugmentationConfig(
@@ -76,7 +78,6 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "utterances.jsonl"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(Kind))
 def test_resumed_training_equals_uninterrupted_training(kind: Kind, manifest: Path, tmp_path: Path) -> None:
     whole, first = build_task(config(kind), [manifest]), build_task(config(kind), [manifest])
@@ -91,7 +92,6 @@ def test_resumed_training_equals_uninterrupted_training(kind: Kind, manifest: Pa
             torch.testing.assert_close(other, value, rtol=0, atol=0, msg=key)
 
 
-@pytest.mark.slow
 def test_identity_training_learns_the_speakers(manifest: Path) -> None:
     task = build_task(config(Kind.IDENTITY, **EASY), [manifest])
     scores = [task.train_step(step) for step in range(60)]
@@ -101,7 +101,6 @@ def test_identity_training_learns_the_speakers(manifest: Path) -> None:
     assert "equal_error_rate_neutral" in validation
 
 
-@pytest.mark.slow
 def test_style_training_learns_the_styles(manifest: Path) -> None:
     task = build_task(config(Kind.STYLE, **EASY), [manifest])
     scores = [task.train_step(step) for step in range(60)]

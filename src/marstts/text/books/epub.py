@@ -81,6 +81,7 @@ _NOTES = frozenset(
 )
 _BACK_LINKS = frozenset(["backlink", "doc-backlink", "footnote-back", "footnote-backref"])
 _HIDING_STYLE = re.compile(r"(?:display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse))", re.IGNORECASE)
+_RAISING_STYLE = re.compile(r"vertical-align\s*:\s*super", re.IGNORECASE)
 _RAISED = frozenset(["sup", "super", "superscript"])
 _NOTE_TARGET = re.compile(r"#(?:.*(?:fn|note|foot)|[nr]?[_-]?[0-9])", re.IGNORECASE)
 _MARK_OF_NOTE = re.compile(r"\s*[\[(]?(?:[0-9]{1,4}|[*\u2020\u2021\u00a7]{1,4}|[a-z]|\u21a9\ufe0e?|\u2191)[\])]?\s*")
@@ -461,7 +462,8 @@ class _DocumentReader:
     def kinds(self, tag: Tag) -> frozenset[str]:
         """What an element says that it is: words of its type, role and class."""
         stated = " ".join(tag.attributes.get(name, "") for name in ("epub:type", "role", "class")).lower()
-        return frozenset(stated.replace(":", " ").split())  # z3998:noteref
+        kinds = frozenset(stated.replace(":", " ").split())  # z3998:noteref
+        return kinds | {"super"} if _RAISING_STYLE.search(tag.attributes.get("style", "")) else kinds
 
 
 def _authors(package: Element) -> tuple[str, ...]:
