@@ -224,8 +224,8 @@ def export_like(template: Path | str, folder: Path, model: Any, tokenizer: BPE, 
 def upgrade_bundle(source: Path | str, folder: Path, weights: WeightFormat | None = None) -> None:
     """Write the bundle `source` (name or folder) to `folder`, which may be the same, with graphs as of this version.
 
-    `weights` is INT8 to quantize those of a MARS6, None to keep them. Raises CheckpointError for weights that are int8
-    already, and without graphs.
+    `weights` is INT8 to quantize those of a MARS6, None to keep them. Raises CheckpointError for INT8 where they are
+    int8 already, and without graphs.
     """
     source = find_bundle(source)
     info = read_info(source)

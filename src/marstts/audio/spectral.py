@@ -28,10 +28,24 @@ def mel_filterbank(sample_rate: int, fft_size: int, num_mels: int) -> NDArray[np
     """(num_mels, fft_size // 2 + 1) triangles, peaks at 1, evenly spaced on the HTK mel scale from 0 Hz to Nyquist."""
     top = 2595.0 * np.log10(1.0 + sample_rate / 2 / 700.0)
     edges = 700.0 * (10.0 ** (np.linspace(0.0, top, num_mels + 2) / 2595.0) - 1.0)
+    return triangles(edges, sample_rate, fft_size).astype(np.float32)
+
+
+def triangles(edges: NDArray[np.float64], sample_rate: int, fft_size: int) -> NDArray[np.float64]:
+    """Edges (M + 2,) in hertz -> (M, fft_size // 2 + 1): triangle m rises from edge m to m + 1, and falls to m + 2."""
     frequencies = np.linspace(0.0, sample_rate / 2, fft_size // 2 + 1)
     rising = (frequencies[None, :] - edges[:-2, None]) / (edges[1:-1] - edges[:-2])[:, None]
     falling = (edges[2:, None] - frequencies[None, :]) / (edges[2:] - edges[1:-1])[:, None]
-    return np.maximum(0.0, np.minimum(rising, falling)).astype(np.float32)
+    return np.maximum(0.0, np.minimum(rising, falling))
+
+
+def bands(filterbank: NDArray[np.float32], spectrum: NDArray[np.float32]) -> NDArray[np.float32]:
+    """filterbank (M, F), spectrum (F, T) -> (M, T), the sum of each filter."""
+    summed = np.empty((len(filterbank), spectrum.shape[1]), np.float32)
+    for row, weights in zip(summed, filterbank, strict=True):
+        inside = np.flatnonzero(weights)  # no matrix product: BLAS adds in an order that depends on its threads
+        row[:] = (weights[inside, None] * spectrum[inside]).sum(axis=0)
+    return summed
 
 
 def magnitude_spectrogram(
@@ -54,11 +68,9 @@ def log_mel(
     padding: int | None = None,
 ) -> NDArray[np.float32]:
     """samples (N,) -> (num_mels, T), natural logarithm of mel magnitudes; T as in `magnitude_spectrogram`."""
-    magnitudes = magnitude_spectrogram(samples, fft_size, hop, padding)
-    mels = np.empty((num_mels, magnitudes.shape[1]), np.float32)
-    for mel, triangle in zip(mels, mel_filterbank(sample_rate, fft_size, num_mels), strict=True):
-        inside = np.flatnonzero(triangle)  # no matrix product: BLAS adds in an order that depends on its threads
-        mel[:] = (triangle[inside, None] * magnitudes[inside]).sum(axis=0)
+    mels = bands(
+        mel_filterbank(sample_rate, fft_size, num_mels), magnitude_spectrogram(samples, fft_size, hop, padding)
+    )
     return np.log(np.maximum(mels, LOG_FLOOR))
 
 

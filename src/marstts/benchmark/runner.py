@@ -52,15 +52,15 @@ def plan_cases(
             found.append(
                 Case(
                     measure=measure, model=model.source, label=model.label, engine=engine.value,
-                    weights=weights_of(model), **scale.of(engine),
+                    weights=weights_of(model, engine), **scale.of(engine),
                 )
             )  # fmt: skip
     return found
 
 
-def weights_of(model: Model) -> str:
+def weights_of(model: Model, engine: EngineKind) -> str:
     """Format of the weights that an engine computes with."""
-    return "int8" if is_int8(model) else "float32"
+    return "int8" if engine is EngineKind.ONNX and is_int8(model) else "float32"
 
 
 def is_int8(model: Model) -> bool:

@@ -14,7 +14,7 @@ import typer
 
 from marstts.benchmark.plan import QUICK, BenchmarkScale, Measure
 from marstts.benchmark.report import as_json, as_markdown, gather_metadata, gpu_name
-from marstts.benchmark.runner import Model, has_graphs, is_int8, named_models, plan_cases, run_case
+from marstts.benchmark.runner import Model, has_graphs, named_models, plan_cases, run_case
 from marstts.errors import BenchmarkError, ConfigError
 from marstts.generation.engine import EngineKind
 from marstts.io.files import write_file
@@ -94,7 +94,7 @@ def choose_engines(engines: list[EngineKind], model: Model) -> list[EngineKind]:
     """The given engines, or all that can run the model on this machine."""
     if engines:
         return engines
-    in_torch = find_spec("torch") is not None and not is_int8(model)
+    in_torch = find_spec("torch") is not None
     found = [EngineKind.ONNX] if has_graphs(model) else []
     found += [EngineKind.TORCH] if in_torch else []
     return found + ([EngineKind.CUDA] if in_torch and gpu_name() and has_gpu() else [])

@@ -31,7 +31,7 @@ def convert(
     weights: Annotated[
         WeightFormat | None,
         typer.Option(
-            help="Format of the weights with --onnx; int8 is faster and smaller, but PyTorch cannot read it "
+            help="Format of the weights with --onnx; int8 is faster and smaller "
             "(default: float16 where nothing is lost, else float32)."
         ),
     ] = None,

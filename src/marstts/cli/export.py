@@ -63,7 +63,7 @@ def export(
         Path | None, typer.Option(help="Settings of a MARS5 in TOML: tables sampling and diffusion.")
     ] = None,
     weights: Annotated[
-        WeightFormat, typer.Option(help="int8, for a MARS6, is faster and smaller, but cannot be trained further.")
+        WeightFormat, typer.Option(help="int8, for a MARS6, is faster and smaller.")
     ] = WeightFormat.FLOAT16,
 ) -> None:
     """Write a trained MARS6 with its codec and encoders as a bundle, with graphs that need no PyTorch; or a MARS5."""
@@ -161,7 +161,7 @@ def refuse_with_nar(**options: Any) -> None:
 
 
 def quantize(model: Model, output: Output) -> None:
-    """Write the bundle of a MARS6 with int8 weights: faster and smaller, for speaking only."""
+    """Write the bundle of a MARS6 with int8 weights: faster and smaller."""
     upgrade_to(model, output, WeightFormat.INT8)
 
 

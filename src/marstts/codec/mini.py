@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +21,7 @@ from pydantic import Field, FiniteFloat, model_validator
 
 from marstts import audio
 from marstts.audio import Waveform, spectral
+from marstts.codec import mini_recognizer
 from marstts.codec.base import MAX_HOP, CodecSpec, Codes, check_codes, check_levels
 from marstts.codec.harmonics import interpolate_f0, noise_spectra, phase, pulse_train, spectra_of
 from marstts.errors import CheckpointError, ConfigError
@@ -39,6 +41,8 @@ KERNEL = 7
 PITCH_AHEAD = 1
 """Future positions of a kernel in the prediction of pitch: the past suffices mostly, and lookahead delays a stream."""
 
+CONTEXT_PATCHES = 8
+"""Patches around a training segment that an encoder with a recognizer reads, and nothing decodes."""
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "codec.safetensors"
 """Files of a codec's folder."""
@@ -80,6 +84,19 @@ class MiniCodecConfig(Config):
     """ConvNeXt blocks at 46.875 Hz, between a reference's spectra and its timbre embedding."""
     timbre_mels: int = Field(80, ge=1, le=1024)
     """Lowest mel bands of a reference that are encoded (80 of 100 at 24 kHz: up to 6.4 kHz)."""
+    recognizer_layers: int = Field(0, ge=0, le=64)
+    """Layers of the frozen recognizer whose features the encoder reads, too; 0 = spectra alone."""
+    recognizer_width: int = Field(384, ge=64, le=2048, multiple_of=64)
+
+    @property
+    def feature_width(self) -> int:
+        """Recognizer features of a latent; 0 without a recognizer."""
+        return 2 * self.recognizer_width if self.recognizer_layers else 0
+
+    @property
+    def context_patches(self) -> int:
+        """Patches of padding on either side that are encoded and dropped: the encoder was trained with such context."""
+        return CONTEXT_PATCHES if self.recognizer_layers else 0
 
     @property
     def hop_lengths(self) -> tuple[int, ...]:
@@ -131,6 +148,8 @@ class MiniCodecConfig(Config):
             raise ValueError(f"hop {self.hop} is larger than fft_size {self.fft_size}: frames would not overlap")
         if self.hop * MAX_OVERLAP < self.fft_size:
             raise ValueError(f"hop {self.hop} is too small for fft_size {self.fft_size}")
+        if self.recognizer_layers and self.recognizer_layers < mini_recognizer.LAYER:
+            raise ValueError(f"recognizer_layers: expected 0 or at least {mini_recognizer.LAYER}")
         if self.timbre_width and self.timbre_mels > self.num_mels:
             raise ValueError(f"timbre_mels is {self.timbre_mels}, but there are only {self.num_mels} mel bands")
         return self
@@ -161,7 +180,7 @@ class MiniCodec:
     """A `codec.base.Codec` over the exported graphs in `folder`."""
 
     def __init__(self, folder: Path, threads: int = 1) -> None:
-        self.folder = folder
+        self.folder, self._threads = folder, threads
         described = read_config(MiniCodecFolder, folder / CONFIG_FILE, CheckpointError)
         self.config = described.model
         self.spec = CodecSpec(
@@ -176,7 +195,12 @@ class MiniCodec:
         mels, hidden = (1, None, 2 * config.strides[0], config.num_mels), (1, None, config.decoder_width)
         filters = dict.fromkeys(("pulse_gain", "noise_gain", "shift"), (1, bins, None))
         timbre: dict[str, Shape] = {"timbre": (1, config.timbre_width)} if config.timbre_width else {}
-        self._encoder = CheckedGraph(folder / "encoder.onnx", {"mels": mels}, {"codes": codes}, threads)
+        encoded: dict[str, Shape] = {"mels": mels}
+        if config.feature_width:
+            encoded["features"] = (1, None, config.strides[0], config.feature_width)
+        self._encoder = CheckedGraph(folder / "encoder.onnx", encoded, {"codes": codes}, threads)
+        self._recognizer = cache(self._open_recognizer)
+        """Opened by the first encoding, for speaking does not need it."""
         self._decoder = CheckedGraph(folder / "decoder.onnx", {"codes": codes} | timbre, {"hidden": hidden}, threads)
         self._source_filter = CheckedGraph(folder / "filters.onnx", {"hidden": hidden} | timbre, filters, threads)
         self._pitch = CheckedGraph(folder / "pitch.onnx", {"codes": codes} | timbre, {"pitch": (1, None)}, threads)
@@ -186,6 +210,10 @@ class MiniCodec:
             self._timbre_encoder = CheckedGraph(folder / "timbre.onnx", reference, timbre, threads)
         self._timbre = np.zeros(config.timbre_width, np.float32)
         """(V,), the timbre embedding that conditions the decoder; zeros condition nothing."""
+
+    def _open_recognizer(self) -> CheckedGraph:
+        mels, features = (1, mini_recognizer.NUM_MELS, None), (1, None, self.config.feature_width)
+        return CheckedGraph(self.folder / "recognizer.onnx", {"mels": mels}, {"features": features}, self._threads)
 
     @property
     def timbre_width(self) -> int:
@@ -220,9 +248,30 @@ class MiniCodec:
         samples = audio.resample(waveform, self.spec.sample_rate).samples
         patches = max(1, -(-len(samples) // self.spec.patch_samples))
         samples = np.pad(samples, (0, patches * self.spec.patch_samples - len(samples)))
-        grouped = np.ascontiguousarray(self._log_mel(samples).T).reshape(1, patches, -1, self.config.num_mels)
-        (codes,) = self._encoder.run({"mels": grouped}, [(1, patches, sum(self.spec.patch_layout))])
-        return self._by_level(check_codes(codes[0], self.spec))
+        context = self.config.context_patches
+        inside, around = slice(context, context + patches), ((0, 0), (context, context), (0, 0), (0, 0))
+        mels = self._log_mel(np.pad(samples, context * self.spec.patch_samples))
+        grouped = mels.T.reshape(1, patches + 2 * context, -1, self.config.num_mels)
+        inputs = {"mels": np.pad(grouped[:, inside], around)}
+        if self.config.feature_width:
+            inputs["features"] = np.pad(self._recognizer_features(samples, patches), around)
+        (codes,) = self._encoder.run(inputs, [(1, patches + 2 * context, sum(self.spec.patch_layout))])
+        return self._by_level(check_codes(codes[0, inside], self.spec))
+
+    def _recognizer_features(self, samples: NDArray[np.float32], patches: int) -> NDArray[np.float32]:
+        """(N,) -> (1, T, latents per patch, C)."""
+        latents = self.config.strides[0]
+        resampled = mini_recognizer.resample(samples, self.spec.sample_rate)
+        features = mini_recognizer.read_features(resampled, self._run_recognizer)
+        latent_seconds = self.spec.hop_lengths[-1] / self.spec.sample_rate
+        at_latents = mini_recognizer.at_latents(features, patches * latents, latent_seconds)
+        return at_latents.reshape(1, patches, latents, -1)
+
+    def _run_recognizer(self, mels: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(80, F) -> (F / 2, C)."""
+        shape = (1, (mels.shape[1] + 1) // 2, self.config.feature_width)
+        (features,) = self._recognizer().run({"mels": mels[None]}, [shape])
+        return np.asarray(features[0])
 
     def decode(self, codes: Sequence[NDArray[np.int64]], first: int = 0) -> Waveform:
         """The audio of whole patches: `len(codes[0]) * spec.patch_samples` samples.

@@ -1,7 +1,8 @@
 """The parts of the mini codec that are exported to ONNX, each with the inputs and outputs of its graph.
 
 Upstream: `codec.mini_model`.  Downstream: `training.codec.export`; `codec.mini` runs the graphs.
-Shapes: T patches · P codes per patch · L latents · F spectral frames · D width · M mel bands · V timbre_width.
+Shapes: T patches · P codes per patch · L latents · F spectral frames · D width · M mel bands · V timbre_width ·
+C recognizer features.
 """
 
 from __future__ import annotations
@@ -15,17 +16,33 @@ from marstts.codec.mini_model import MiniCodecModel, to_hertz
 
 
 class CodesGraph(nn.Module):
-    """The exported encoder: mels (1, T, frames per patch, M) -> codes (1, T, P), levels side by side."""
+    """The exported encoder, with recognizer features if any, (1, T, latents per patch, C), as its second input.
+
+    mels (1, T, frames per patch, M) -> codes (1, T, P), levels side by side.
+    """
 
     def __init__(self, codec: MiniCodecModel) -> None:
         super().__init__()
         self.codec = codec
 
-    def forward(self, mels: Tensor) -> Tensor:
+    def forward(self, mels: Tensor, features: Tensor | None = None) -> Tensor:
         patches = mels.shape[1]
-        latents = self.codec.encoder(mels.flatten(1, 2).transpose(1, 2))
+        features = None if features is None else features.flatten(1, 2)
+        latents = self.codec.encoder(mels.flatten(1, 2).transpose(1, 2), features)
         codes = self.codec.quantizer.encode(latents)
         return torch.cat([level.reshape(1, patches, -1) for level in codes], dim=2)
+
+
+class RecognizerGraph(nn.Module):
+    """The exported recognizer: Whisper's log-mels (1, 80, F) -> features (1, F / 2, C)."""
+
+    def __init__(self, codec: MiniCodecModel) -> None:
+        super().__init__()
+        assert codec.recognizer is not None, "a codec without a recognizer has no such graph"
+        self.recognizer = codec.recognizer
+
+    def forward(self, mels: Tensor) -> Tensor:
+        return self.recognizer.features(mels)
 
 
 class HiddenGraph(nn.Module):

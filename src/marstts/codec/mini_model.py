@@ -1,6 +1,7 @@
 """The mini codec's network: a spectral codec with SNAC's token geometry, decoding through an inverse STFT.
 
-    samples ─ log-mel, 93.75 frames/s ─ ConvNeXt ─ ÷2 ─ ConvNeXt ─► latents at 46.875 Hz
+    samples ─ log-mel, 93.75 frames/s ─ ConvNeXt ─ ÷2 ─┬─ ConvNeXt ─► latents at 46.875 Hz
+    samples ─ features of a frozen recognizer, if any ─┘
     latents ─ residual quantization: level 0 on means of 4 latents, level 1 of 2, level 2 of 1 ─► codes
     codes ─ sum of the levels ─ dilated ConvNeXt ─► pitch ─► pulses ─┐
             sum of the levels ─ ConvNeXt ─ ×2 ─ ConvNeXt ─► filters ─┴─ of pulses and noise ─ inverse STFT ─► samples
@@ -31,6 +32,7 @@ from marstts.codec.mini import (
     PITCH_AHEAD,
     MiniCodecConfig,
 )
+from marstts.codec.mini_whisper import WhisperEncoder
 
 # B batch · N samples · F frames (93.75 Hz, 2 per latent) · L latents (46.875 Hz) · D width · K codebook entries
 
@@ -73,21 +75,25 @@ class Blocks(nn.ModuleList):
 
 
 class Encoder(nn.Module):
-    """log-mel (B, M, F) -> latents (B, latent_width, F / 2)."""
+    """log-mel (B, M, F) and, with a recognizer, its features (B, L, C) -> latents (B, latent_width, L), L = F / 2."""
 
     def __init__(self, config: MiniCodecConfig) -> None:
         super().__init__()
-        width = config.encoder_width
+        width, features = config.encoder_width, config.feature_width
         fast, slow = config.encoder_blocks
         self.embed = nn.Conv1d(config.num_mels, width, 7, padding=3)
         self.fast_blocks = nn.Sequential(*(ConvNeXtBlock(width) for _ in range(fast)))
         self.downsample = nn.Conv1d(width, width, 2, stride=2)
+        self.features = nn.Sequential(nn.LayerNorm(features), nn.Linear(features, width)) if features else None
         self.slow_blocks = nn.Sequential(*(ConvNeXtBlock(width) for _ in range(slow)))
         self.norm = nn.LayerNorm(width)
         self.project = nn.Conv1d(width, config.latent_width, 1)
 
-    def forward(self, mels: Tensor) -> Tensor:
-        x = self.slow_blocks(self.downsample(self.fast_blocks(self.embed(mels))))
+    def forward(self, mels: Tensor, features: Tensor | None = None) -> Tensor:
+        x = self.downsample(self.fast_blocks(self.embed(mels)))
+        if self.features is not None:
+            x = x + cast(Tensor, self.features(features)).transpose(1, 2)
+        x = self.slow_blocks(x)
         return cast(Tensor, self.project(self.norm(x.transpose(1, 2)).transpose(1, 2)))
 
 
@@ -279,6 +285,9 @@ class MiniCodecModel(nn.Module):
         self.encoder = Encoder(config)
         self.quantizer = ResidualQuantizer(config)
         self.decoder = Decoder(config)
+        self.recognizer: WhisperEncoder | None = None
+        if config.recognizer_layers:
+            self.recognizer = WhisperEncoder(config.recognizer_width, config.recognizer_layers, config.sample_rate)
         self.timbre_encoder: TimbreEncoder | None = None
         if config.timbre_width:
             width = config.timbre_encoder_width
@@ -306,21 +315,38 @@ class MiniCodecModel(nn.Module):
             return None
         return cast(Tensor, self.timbre_encoder(self.log_mel(reference)))
 
+    def latents_of(
+        self, samples: Tensor, frequency_factors: Tensor | None = None, inside: Tensor | None = None
+    ) -> Tensor:
+        """samples (B, N) with their context -> latents (B, latent_width, L) without it; arguments as of `forward`."""
+        mels, features = self.log_mel(samples, frequency_factors), None
+        num_latents = mels.shape[2] // 2
+        inside = torch.ones(len(mels), num_latents, device=mels.device) if inside is None else inside
+        mels = mels * inside.repeat_interleave(2, dim=1)[:, None]
+        if self.recognizer is not None:
+            features = self.recognizer.features_at_latents(samples, num_latents) * inside[:, :, None]
+        latents = self.encoder(mels, features).float()
+        context = self.config.context_patches * self.config.strides[0]
+        return cast(Tensor, latents[:, :, context : num_latents - context])
+
     def forward(
         self,
         samples: Tensor,
         pitch: Tensor | None = None,
         timbre: Tensor | None = None,
         frequency_factors: Tensor | None = None,
+        inside: Tensor | None = None,
     ) -> CodecOutput:
         """samples (B, N), N a multiple of the coarsest hop -> their reconstruction from codes.
 
+        A codec with a recognizer takes `context_patches` more on either side, which are encoded and not decoded.
+        `inside` (B, L), of samples and context, is 0 outside of a recording; None = all is inside.
         `timbre` (B, V) conditions the decoder; rows of zeros, or None, leave it unconditioned.
         `pitch`, (B, F) in hertz, is the F0 of the pulses: pulses of another F0 than the speech give small gradients.
         Without it the pitch predicted from the codes is used.
         `frequency_factors` (B,) raise all frequencies of what the encoder reads, so that codes and speaker disagree.
         """
-        latents = self.encoder(self.log_mel(samples, frequency_factors)).float()
+        latents = self.latents_of(samples, frequency_factors, inside)
         with torch.autocast(samples.device.type, enabled=False):
             levels, codes, loss = self.quantizer(latents)
         quantized = torch.stack(levels).sum(dim=0)

@@ -24,7 +24,7 @@ class Precision(str, Enum):
 
 
 class WeightFormat(str, Enum):
-    """Format of the weights in a bundle's safetensors file. All but int8 can be trained further."""
+    """Format of the weights in a bundle's safetensors file."""
 
     FLOAT16 = "float16"
     """Rounded, half the size; graphs and PyTorch compute in float32."""
@@ -33,7 +33,7 @@ class WeightFormat(str, Enum):
     """No conversion."""
 
     INT8 = "int8"
-    """Decoder weights stored and computed in integers, for inference with ONNX only."""
+    """Decoder weights stored in integers, in which ONNX Runtime computes, too; PyTorch computes in float32."""
 
 
 def supported(device_type: str, precision: Precision) -> Precision:

@@ -4,7 +4,7 @@ Upstream: `models`, which calls these functions for bundles of architecture "mar
 
     mars6/  config.json, mars6.safetensors, encoder.onnx, global.onnx, patch.onnx, local.onnx
 
-Weights may be int8 (`export.quantize`): such a bundle generates speech, but cannot be trained further.
+Weights may be int8 (`export.quantize`); PyTorch computes with them in float32, so that they can be trained further.
 """
 
 from __future__ import annotations
@@ -165,10 +165,7 @@ def load_model(folder: Path) -> Mars6:
     except Exception as error:  # safetensors raises another class for every kind of corruption
         raise CheckpointError(f"{printable_name(path)}: expected the model's weights, but {error}") from error
     if quantize.is_int8(folder):
-        raise CheckpointError(
-            f"{printable_name(path)}: int8 weights, which only ONNX Runtime takes; PyTorch needs the bundle that they "
-            "were quantized from"
-        )
+        tensors = quantize.dequantized(tensors, len(config.patch_layout))
     with torch.device("meta"):  # a size that does not fit must not be allocated
         expected = Mars6(config).state_dict()
     found, wanted = ({name: tuple(tensor.shape) for name, tensor in one.items()} for one in (tensors, expected))
@@ -216,9 +213,9 @@ def rewrite_model(source: Path, folder: Path, weights: WeightFormat | None, toke
 
     Aligned heads are looked for where none are known. `tokenizer` is the file of the model's tokenizer.
 
-    Raises CheckpointError where the weights are int8 already, or there are no graphs.
+    Raises CheckpointError where weights that should become int8 are so already, or there are no graphs.
     """
-    if quantize.is_int8(source):
+    if weights is WeightFormat.INT8 and quantize.is_int8(source):
         raise CheckpointError(
             f"{printable_name(source)}: its weights are int8 already; give the bundle that it was quantized from"
         )

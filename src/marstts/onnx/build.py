@@ -30,7 +30,7 @@ OPSET, CONTRIB_OPSET, IR_VERSION = 18, 1, 10
 CONTRIB = "com.microsoft"
 """Operators that ONNX Runtime adds to the standard."""
 
-TYPES = {"F16": "FLOAT16", "F32": "FLOAT", "U8": "UINT8"}
+TYPES = {"F16": "FLOAT16", "F32": "FLOAT", "U8": "UINT8", "I8": "INT8"}
 """Names of the types of weights in safetensors, and in ONNX."""
 
 

@@ -22,9 +22,15 @@ from marstts.errors import CheckpointError, require
 from marstts.io.files import write_file
 from marstts.io.precision import WeightFormat
 from marstts.io.stored_tensors import Stored, stored_tensors
+from marstts.onnx.build import TYPES
 
 SMALLEST_SHARED = 64
 """Initializers with fewer elements stay inside the graph."""
+
+SCALE = ".scale"
+"""Suffix of the name of an int8 tensor's scales."""
+
+SMALLEST_SCALE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -46,25 +52,51 @@ def export_graphs(
     model: Any,
     graphs: Mapping[str, Graph],
     storage: WeightFormat = WeightFormat.FLOAT16,
+    int8: tuple[str, ...] = (),
 ) -> None:
     """Write `folder/weights_file` and `folder/NAME.onnx` for each graph. `model` has all parameters.
 
-    The model's parameters are first rounded in place to the stored format, so that graphs and model agree.
+    The model's parameters are first rounded in place to the stored format, so that graphs and model agree. Parameters
+    of two and more dimensions whose names start with one of `int8` are stored as integers with one scale per row.
     """
     torch = require("torch", "train")
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
     dtype = getattr(torch, storage.value)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(parameter.to(dtype).float())
-    state = {name: tensor.to(dtype).contiguous() for name, tensor in model.state_dict().items()}
+    state: dict[str, Any] = {}
+    for name, tensor in model.state_dict().items():
+        if name.startswith(int8) and tensor.ndim > 1:
+            state |= integers(name, tensor)
+        else:
+            state[name] = tensor.to(dtype).contiguous()
     save_file(state, folder / weights_file)
     stored = stored_tensors(folder / weights_file)
-    values = {name: tensor.float().numpy() for name, tensor in state.items()}
+    rounded = dequantized(state)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(rounded[name])
+    values = {name: tensor.float().numpy() for name, tensor in rounded.items()}
     for name, graph in graphs.items():
-        share_weights(export_one(graph), values, stored, weights_file, folder / f"{name}.onnx", storage)
+        share_weights(export_one(graph), values, stored, weights_file, folder / f"{name}.onnx")
+
+
+def integers(name: str, tensor: Any) -> dict[str, Any]:
+    """A tensor (out, …) as int8 and its scales (out, 1, …), by their names in a weights file."""
+    scale = tensor.float().abs().amax(dim=tuple(range(1, tensor.ndim)), keepdim=True).clamp(min=SMALLEST_SCALE) / 127
+    return {name: (tensor / scale).round().char().contiguous(), f"{name}{SCALE}": scale}
+
+
+def dequantized(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """The tensors of a weights file, those in int8 multiplied by their scales; one without scales is left out."""
+    result = dict(tensors)
+    for name, tensor in tensors.items():
+        if str(tensor.dtype) == "torch.int8":
+            scale = tensors.get(f"{name}{SCALE}")
+            del result[name]
+            if scale is not None and scale.shape == (*tensor.shape[:1], *(1,) * (tensor.ndim - 1)):
+                result[name] = tensor.float() * result.pop(f"{name}{SCALE}")
+    return result
 
 
 def lossless_format(*models: Any) -> WeightFormat:
@@ -97,7 +129,7 @@ def export_one(graph: Graph) -> Any:
 
 def share_weights(
     model: Any, values: Mapping[str, NDArray[np.float32]], stored: Mapping[str, Stored], weights_file: str,
-    path: Path, storage: WeightFormat,
+    path: Path,
 ) -> None:  # fmt: skip
     """Replace each initializer that equals a tensor of the weights file (or its transpose) by a reference, and save."""
     onnx = require("onnx", "train")
@@ -113,8 +145,12 @@ def share_weights(
             continue
         source, transposed = match
         steps: list[tuple[str, list[str], dict[str, Any]]] = []  # from the stored tensor to the initializer
-        if storage is WeightFormat.FLOAT16:
+        if stored[source].dtype != "F32":
             steps.append(("Cast", [], {"to": onnx.TensorProto.FLOAT}))
+        if stored[source].dtype == "I8":
+            scale = external_tensor(f"{initializer.name}{SCALE}", stored[f"{source}{SCALE}"], weights_file)
+            kept.append(scale)
+            steps.append(("Mul", [scale.name], {}))
         if transposed:
             steps.append(("Transpose", [], {"perm": [1, 0]}))
         elif array.shape != values[source].shape:
@@ -122,7 +158,7 @@ def share_weights(
             kept.append(shape)
             steps.append(("Reshape", [shape.name], {}))
         chain = [*(f"{initializer.name}.{step}" for step in range(len(steps))), initializer.name]
-        kept.append(external_tensor(chain[0], values[source].shape, stored[source], weights_file, storage))
+        kept.append(external_tensor(chain[0], stored[source], weights_file))
         for (kind, more, attributes), (source, target) in zip(steps, pairwise(chain), strict=True):
             nodes.append(onnx.helper.make_node(kind, [source, *more], [target], **attributes))
     del model.graph.initializer[:]
@@ -154,11 +190,10 @@ def find_tensor(
     return None
 
 
-def external_tensor(name: str, shape: Sequence[int], stored: Stored, weights_file: str, storage: WeightFormat) -> Any:
+def external_tensor(name: str, stored: Stored, weights_file: str) -> Any:
     """An initializer whose bytes lie in the weights file."""
     onnx = require("onnx", "train")
-    dtype = onnx.TensorProto.FLOAT16 if storage is WeightFormat.FLOAT16 else onnx.TensorProto.FLOAT
-    tensor = onnx.TensorProto(name=name, dims=list(shape), data_type=dtype)
+    tensor = onnx.TensorProto(name=name, dims=stored.shape, data_type=getattr(onnx.TensorProto, TYPES[stored.dtype]))
     tensor.data_location = onnx.TensorProto.EXTERNAL
     for key, value in (("location", weights_file), ("offset", str(stored.offset)), ("length", str(stored.length))):
         tensor.external_data.add(key=key, value=value)

@@ -24,6 +24,7 @@ from marstts.errors import CheckpointError, ConfigError
 from marstts.io.config import Config, parse_config, read_values
 from marstts.io.files import atomic_folder, write_file
 from marstts.io.reading import open_regular, os_errors, parse_object, printable_name, printable_text, read_text
+from marstts.onnx.export import dequantized
 
 STATE_FILE = "state.json"
 
@@ -207,7 +208,7 @@ def open_tensors(path: Path) -> dict[str, Tensor]:
 
 def read_tensors(path: Path, expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors of a file, with the names and shapes of `expected`; CheckpointError naming what differs."""
-    tensors = open_tensors(path)
+    tensors = dequantized(open_tensors(path))
     complaints = [f"{name} is missing" for name in sorted(expected.keys() - tensors.keys())]
     complaints += [f"{printable_name(name)} is not expected" for name in sorted(tensors.keys() - expected.keys())]
     complaints += [

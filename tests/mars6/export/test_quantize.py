@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from marstts.bundle import load_bundle
+from marstts.bundle import TOKENIZER_FILE, load_bundle
 from marstts.errors import CheckpointError
-from marstts.generation.engine import SamplingInputs
+from marstts.generation.engine import EngineKind, SamplingInputs
 from marstts.generation.loop import sample_positions
 from marstts.io.precision import WeightFormat
 from marstts.mars6.engines.onnx import OnnxEngine
 from marstts.mars6.export.quantize import add_blocks, is_int8
 from marstts.mars6.prompt import Prompt
-from marstts.models import load_for_training, upgrade_bundle
+from marstts.models import export_like, load_for_training, open_engine, upgrade_bundle
+from marstts.text.tokenizers.bpe import BPE
 
 LEVELS = np.repeat([0, 1, 2], (1, 2, 4)) * 64
 
@@ -99,12 +100,45 @@ def test_an_int8_bundle_is_smaller_and_self_contained(toy_bundle: Path, int8_bun
     assert load_bundle(int8_bundle).info == load_bundle(toy_bundle).info
 
 
+def test_int8_weights_are_trained_further_from_what_is_spoken(int8_bundle: Path, toy_bundle: Path, tmp_path: Path):
+    model, wide = load_for_training(int8_bundle), load_for_training(toy_bundle).state_dict()
+    for name, weight in model.state_dict().items():
+        largest = float(wide[name].abs().max())
+        np.testing.assert_allclose(weight.numpy(), wide[name].numpy(), atol=0.51 * largest / 127, err_msg=name)
+    export_like(
+        int8_bundle,
+        tmp_path / "again",
+        model,
+        BPE.load(int8_bundle / TOKENIZER_FILE),
+        name="toy",
+        weights=WeightFormat.INT8,
+    )
+    stored, again = (load_file(folder / "mars6" / "mars6.safetensors") for folder in (int8_bundle, tmp_path / "again"))
+    assert stored.keys() == again.keys()
+    for name in stored:
+        np.testing.assert_allclose(again[name], stored[name], rtol=1e-3, atol=1e-6, err_msg=name)
+
+
+def test_a_graph_and_pytorch_read_the_same_int8_weights(int8_bundle: Path, engines: dict[str, OnnxEngine]):
+    tokens = np.random.default_rng(1).integers(0, 64, (3, 7)) + LEVELS
+    logits = [
+        engine.next_logits(engine.append(engine.start(prompts(3)), tokens), tokens[:, :0])[0]
+        for engine in (engines["int8"], open_engine(int8_bundle, EngineKind.TORCH))
+    ]
+    assert np.abs(logits[0] - np.asarray(logits[1])).max() / logits[0].std() < 0.1
+
+
 @pytest.mark.slow
-def test_int8_weights_cannot_be_trained_or_converted(int8_bundle: Path, toy_bundle: Path, tmp_path: Path):
+def test_an_int8_bundle_gets_the_graphs_of_this_version(int8_bundle: Path, tmp_path: Path):
+    upgrade_bundle(int8_bundle, tmp_path / "new")
+    for name in ("global.onnx", "mars6.safetensors"):
+        assert (tmp_path / "new" / "mars6" / name).read_bytes() == (int8_bundle / "mars6" / name).read_bytes()
+
+
+@pytest.mark.slow
+def test_int8_weights_cannot_be_quantized_again(int8_bundle: Path, toy_bundle: Path, tmp_path: Path):
     with pytest.raises(CheckpointError, match="int8 already"):
         upgrade_bundle(int8_bundle, tmp_path / "again", WeightFormat.INT8)
-    with pytest.raises(CheckpointError, match="which only ONNX Runtime takes"):
-        load_for_training(int8_bundle)
     bare = tmp_path / "bare"
     upgrade_bundle(toy_bundle, bare)
     (bare / "mars6" / "encoder.onnx").unlink()

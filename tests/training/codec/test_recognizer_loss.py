@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from marstts.errors import CheckpointError
-from marstts.training.codec.recognizer_loss import RecognizerConfig, RecognizerLoss, WhisperEncoder, read_encoder
+from marstts.training.codec.recognizer_loss import RecognizerConfig, RecognizerLoss, open_recognizer, read_encoder
 
 WIDTH, LAYERS, POSITIONS = 64, 2, 100
 
@@ -49,7 +49,6 @@ def as_file(arrays: dict[str, np.ndarray], dtype: int = 4) -> bytes:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    pytest.importorskip("faster_whisper")
     (tmp_path / "model.bin").write_bytes(as_file(small_whisper()))
     return tmp_path
 
@@ -79,7 +78,7 @@ def test_a_part_of_the_rows_is_compared(folder: Path) -> None:
 
 
 def test_the_encoder_returns_every_layer_at_fifty_positions_a_second(folder: Path) -> None:
-    encoder = WhisperEncoder(read_encoder(folder / "model.bin"))
+    encoder = open_recognizer(folder, 16000)
     outputs = encoder(torch.randn(1, 16000))
     assert [tuple(output.shape) for output in outputs] == [(1, 50, WIDTH)] * (LAYERS + 1)
 

@@ -1,6 +1,7 @@
 """MARS6 in eight-bit integers: the weights that every patch reads, at a quarter of single precision's bytes.
 
-Upstream: a folder written by `graphs.export_mars6`.  Downstream: `engines.onnx`, which runs the folder written here.
+Upstream: a folder written by `graphs.export_mars6`.  Downstream: `engines.onnx`, which runs the folder written here;
+`bundled`, which trains its weights further in single precision.
 Not in the paper. Speed is bounded by reading weights from memory, so that integers are two to three times as
 fast. Decoder weights have one scale per output and block of inputs; activations are rounded while speaking, by row and
 block, too (`decoder_graphs.linear`: `MatMulNBits` of ONNX Runtime).
@@ -12,12 +13,14 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from marstts.errors import CheckpointError
+from marstts.errors import CheckpointError, require
 from marstts.io.config import read_config, write_config
 from marstts.io.precision import WeightFormat
 from marstts.io.stored_tensors import stored_tensors
@@ -103,3 +106,20 @@ def add_blocks(tensors: dict[str, NDArray[np.generic]], name: str, weight: NDArr
     scale = np.maximum(np.abs(wide).max(axis=2), SMALLEST_SCALE) / np.float32(127)
     tensors[name] = (np.rint(wide / scale[:, :, None]) + 128).astype(np.uint8)
     tensors[f"{name}{SCALE}"] = scale
+
+
+def dequantized(tensors: Mapping[str, Any], num_levels: int) -> dict[str, Any]:
+    """The tensors of an int8 weights file under the names and in the shapes that they had before, in float32.
+
+    What is not as `quantize` writes it stays as it is, or is left out.
+    """
+    torch = require("torch", "torch")
+    result = dict(tensors)
+    for name, weight in tensors.items():
+        scale = result.pop(f"{name}{SCALE}", None) if weight.dtype == torch.uint8 else None
+        if scale is not None and weight.ndim == 3 and scale.shape == weight.shape[:2]:
+            result[name] = ((weight.float() - 128) * scale[:, :, None]).flatten(1)
+    heads = [result.pop(f"{LOCAL}.output.{level}.weight", None) for level in range(num_levels)]
+    if all(head is not None and head.ndim == 2 and head.shape[1] == heads[0].shape[1] for head in heads):
+        result[HEADS] = torch.cat([*(head[:-1] for head in heads), heads[-1][-1:]])  # the last row of each is EOS
+    return result

@@ -12,16 +12,27 @@ import torch
 from torch import Tensor
 
 from marstts.codec.mini import CONFIG_FILE, WEIGHTS_FILE, MiniCodecFolder
-from marstts.codec.mini_graphs import CodesGraph, HiddenGraph, PitchGraph, SourceFilterGraph, TimbreGraph
+from marstts.codec.mini_graphs import (
+    CodesGraph,
+    HiddenGraph,
+    PitchGraph,
+    RecognizerGraph,
+    SourceFilterGraph,
+    TimbreGraph,
+)
 from marstts.codec.mini_model import MiniCodecModel
+from marstts.codec.mini_recognizer import NUM_MELS
 from marstts.io.config import read_config, write_config
 from marstts.onnx.export import Graph, export_graphs
 from marstts.training.checkpoint import checkpoints, first_readable, read_tensors
 from marstts.training.codec.config import CodecTrainingConfig
 
+INT8_PARTS = ("recognizer.", "encoder.")
+"""Parts of a codec with a recognizer whose matrices are stored in int8; they are large, and speaking needs none."""
+
 
 def export_codec(model: MiniCodecModel, name: str, folder: Path) -> None:
-    """Write config.json, codec.safetensors (fp16) and the graphs."""
+    """Write config.json, codec.safetensors and the graphs; weights in fp16, but for what encodes with a recognizer."""
     model = model.float().cpu().eval()
     config = model.config
     frames = config.hop_lengths[0] // config.hop
@@ -30,8 +41,10 @@ def export_codec(model: MiniCodecModel, name: str, folder: Path) -> None:
     codes = torch.zeros(1, 5, positions, dtype=torch.int64)
     hidden = torch.randn(1, 20, config.decoder_width)
     timbre = {"timbre": torch.randn(1, config.timbre_width)} if config.timbre_width else {}
+    features = torch.randn(1, 5, config.strides[0], config.feature_width)
+    encoded = {"mels": mels} | ({"features": features} if config.feature_width else {})
     graphs = {
-        "encoder": Graph(CodesGraph(model), {"mels": mels}, ["codes"], {"mels": {1: "patches"}}),
+        "encoder": Graph(CodesGraph(model), encoded, ["codes"], {name: {1: "patches"} for name in encoded}),
         "decoder": Graph(HiddenGraph(model), {"codes": codes} | timbre, ["hidden"], {"codes": {1: "patches"}}),
         "filters": Graph(
             SourceFilterGraph(model),
@@ -44,7 +57,10 @@ def export_codec(model: MiniCodecModel, name: str, folder: Path) -> None:
     if config.timbre_width:
         reference = torch.randn(1, config.timbre_mels, 200)
         graphs["timbre"] = Graph(TimbreGraph(model), {"mels": reference}, ["timbre"], {"mels": {2: "frames"}})
-    export_graphs(folder, WEIGHTS_FILE, model, graphs)
+    if config.recognizer_layers:
+        heard = torch.randn(1, NUM_MELS, 100)
+        graphs["recognizer"] = Graph(RecognizerGraph(model), {"mels": heard}, ["features"], {"mels": {2: "frames"}})
+    export_graphs(folder, WEIGHTS_FILE, model, graphs, int8=INT8_PARTS if config.recognizer_layers else ())
     described = MiniCodecFolder(name=name, timbre_encoder=timbre_encoder_name(model), model=config)
     write_config(described, folder / CONFIG_FILE)
 

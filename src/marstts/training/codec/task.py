@@ -281,7 +281,7 @@ class CodecTask:
             book.usage.mul_(USAGE_DECAY).add_(counts / counts.mean(), alpha=1 - USAGE_DECAY)
         if step % RESET_EVERY:
             return
-        latents = self.model.encoder(self.model.log_mel(samples)).float()
+        latents = self.model.latents_of(samples)
         total = torch.zeros_like(latents)
         generator = torch.Generator().manual_seed(step)
         for stride, book in self.model.quantizer.codebooks:
