@@ -240,14 +240,14 @@ def test_librispeech_pairs_recordings_of_4_to_10_seconds_across_chapters(tmp_pat
 def test_any_folder_with_transcripts_is_a_test_set(tmp_path: Path):
     for name in ("anna/one.wav", "anna/two.wav", "bert/three.flac", "bert/four.flac", "bert/untranscribed.wav"):
         recording(tmp_path / name)
-    (tmp_path / "anna" / "transcripts.tsv").write_text("id\ttext\none\tFirst words.\ntwo\tSecond words.\n")
+    (tmp_path / "metadata.csv").write_text("file|text\nanna/one|First words.\nanna/two|Second words.\n")
     (tmp_path / "bert" / "three.txt").write_text("Third words.")
     (tmp_path / "bert" / "four.txt").write_text("Fourth words.")
     trials = open_testset(str(tmp_path))
     assert {trial.id for trial in trials} == {"anna_one", "anna_two", "bert_three", "bert_four"}
     assert all(trial.reference.parent == trial.ground_truth.parent != trial.reference for trial in trials)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="with transcripts in"):
+    with pytest.raises(DataError, match="with their transcripts"):
         open_testset(str(tmp_path / "empty"))
 
 
@@ -270,9 +270,8 @@ def test_a_list_names_recordings_of_subfolders_as_prepare_folder_reads_it(tmp_pa
     assert found == prepared | {tmp_path / "cleo" / "x.wav": ("cleo", "")} and len(prepared) == 5
     assert found[tmp_path / "wavs" / "three.wav"] == (tmp_path.name, "The third.")
     (tmp_path / "cleo" / "x.txt").write_text("Of its text file.")
-    (tmp_path / "bert" / "metadata.csv").write_text("one.wav|The nearer list.\n")
     found = {one.path.relative_to(tmp_path).as_posix(): one.transcript for one in find_recordings(tmp_path)}
-    assert (found["cleo/x.wav"], found["bert/one.wav"]) == ("Of its text file.", "The nearer list.")
+    assert (found["cleo/x.wav"], found["bert/one.wav"]) == ("Of its text file.", "Of this list.")
 
 
 def test_a_file_of_the_folder_itself_is_meant_before_one_of_wavs(tmp_path: Path):

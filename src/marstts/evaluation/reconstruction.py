@@ -23,7 +23,7 @@ from marstts.codec.base import Codec, Codes
 from marstts.data.manifest import read_manifest
 from marstts.data.workers import Progress
 from marstts.errors import DataError
-from marstts.evaluation.recordings import AUDIO_SUFFIXES, read_list, transcript_of
+from marstts.evaluation.recordings import find_recordings
 from marstts.evaluation.systems import decode_to_length
 from marstts.io.files import write_file
 from marstts.io.hash_order import hash_order
@@ -93,9 +93,7 @@ def read_clips(source: Path, limit: int, split: str = "test") -> list[Clip]:
     """Up to `limit` recordings of a folder, or of one split of a manifest, drawn by a hash of their names."""
     clips = clips_of_manifest(source, split) if source.suffix == ".jsonl" else clips_of_folder(source)
     if not clips:
-        raise DataError(
-            f"{source}: expected recordings ({' or '.join(AUDIO_SUFFIXES)}) or a manifest with a {split} split"
-        )
+        raise DataError(f"{source}: expected recordings or a manifest with a {split} split")
     return sorted(sorted(clips, key=lambda clip: hash_order(clip.path.stem))[:limit], key=lambda clip: clip.path)
 
 
@@ -105,12 +103,10 @@ def clips_of_manifest(manifest: Path, split: str) -> list[Clip]:
 
 
 def clips_of_folder(folder: Path) -> list[Clip]:
-    """Recordings of a folder, with the transcripts of its list."""
+    """Recordings of a folder, with their transcripts."""
     if not folder.is_dir():
         raise DataError(f"{folder}: expected a folder of recordings or a manifest (.jsonl)")
-    texts = {name: transcript_of(row) or None for name, row in read_list(folder).items()}
-    paths = sorted(path for path in folder.iterdir() if path.suffix in AUDIO_SUFFIXES)
-    return [Clip(path, texts.get(path.name, texts.get(path.stem))) for path in paths]
+    return [Clip(recording.path, recording.transcript or None) for recording in find_recordings(folder)]
 
 
 def evaluate_codec(codec: Codec, clips: Sequence[Clip], recognizer_name: str) -> Reconstruction:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from marstts.data.corpora.folder import HELPFUL
 from marstts.data.manifest import Utterance
 from marstts.errors import DataError
-from marstts.evaluation.recordings import AUDIO_SUFFIXES, LISTS, Recording, find_recordings
+from marstts.evaluation.recordings import Recording, find_recordings
 from marstts.io.reading import printable_name
 from marstts.metrics.testset import Trial, make_trials
 
@@ -18,10 +19,7 @@ def read_folder(folder: Path) -> list[Trial]:
     """All recordings that have a transcript and a reference; DataError where there are none."""
     utterances = [as_utterance(one, folder) for one in find_recordings(folder) if one.transcript]
     if not utterances:
-        raise DataError(
-            f"{printable_name(folder)}: expected recordings ({' or '.join(AUDIO_SUFFIXES)}) with transcripts in "
-            f"{', '.join(LISTS)}, or a .txt file for each"
-        )
+        raise DataError(f"{printable_name(folder)}: {HELPFUL}")
     return make_trials(utterances, folder, folder)
 
 
