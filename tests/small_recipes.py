@@ -1,4 +1,4 @@
-"""Recipes in tiny sizes: a copy of `recipes/` whose configurations ask for few steps, few hours and few recordings.
+"""Recipes in tiny sizes: a copy of `recipes/` whose configurations ask for few steps and few hours.
 
     python tests/small_recipes.py FOLDER
     FOLDER/recipes/mini/run.sh WORK_FOLDER
@@ -11,11 +11,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections import defaultdict
 from pathlib import Path
-
-from marstts.data.corpora.build_manifest import RawUtterance
-from marstts.data.corpora.people_table import TABLE, read_table, recording
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -53,15 +49,14 @@ TEXTS = ("Where did the gray cat go?", "Nine boats were in the harbor.", "It was
 
 
 def copy_tiny(folder: Path) -> Path:
-    """`copy_small`, and the recipes of the paper's size with a tiny model."""
+    """`copy_small`, and the recipe of the paper with a tiny model."""
     recipes = copy_small(folder)
-    for path in [*(recipes / "paper").iterdir(), *(recipes / "libritts").iterdir()]:
+    for path in (recipes / "paper").iterdir():
         content = path.read_text(encoding="utf-8")
         for old, new in TINY:
             content = content.replace(old, new)
         path.write_text(content, encoding="utf-8")
-    for name in ("paper", "libritts"):
-        (recipes / name / "texts.txt").write_text("\n".join(TEXTS) + "\n")
+    (recipes / "paper" / "texts.txt").write_text("\n".join(TEXTS) + "\n")
     return recipes
 
 
@@ -82,35 +77,6 @@ def copy_small(folder: Path) -> Path:
     with (recipes / "mini" / "synthetic.toml").open("a", encoding="utf-8") as file:
         file.writelines(f"{name} = {value}\n" for name, value in CORPUS.items())
     return recipes
-
-
-PEOPLE = {"train": 12, "validation": 3, "test": 12}
-"""Speakers of the copied recordings, by split. A test set of readers needs ten."""
-
-RECORDINGS, MIN_SECONDS = 3, 3.0
-"""Recordings of each speaker, and the least length of one."""
-
-
-def copy_people(source: Path, folder: Path) -> Path:
-    """Copy the shortest recordings of a few readers, and one of every other corpus; returns the copy."""
-    rows: dict[tuple[str, str], list[dict[str, str]]] = defaultdict(list)
-    others: dict[str, dict[str, str]] = {}
-    for row in sorted(read_table(source / TABLE), key=lambda row: float(row["seconds"])):
-        made = recording(source, row)
-        if row["corpus"] != "librispeech":
-            others[row["corpus"]] = row
-        elif isinstance(made, RawUtterance) and float(row["seconds"]) >= MIN_SECONDS:
-            rows[made.split, made.speaker].append(row)
-    chosen = list(others.values())
-    for split, number in PEOPLE.items():
-        for key in sorted(key for key in rows if key[0] == split)[:number]:
-            chosen += rows[key][:RECORDINGS]
-    for row in chosen:
-        (folder / row["path"]).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source / row["path"], folder / row["path"])
-    lines = ["\t".join(chosen[0]), *("\t".join(row.values()) for row in chosen)]
-    (folder / TABLE).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return folder
 
 
 def smaller(line: re.Match[str]) -> str:

@@ -36,7 +36,6 @@ from marstts.training.mars6.config import PretrainConfig
 from marstts.training.optim import learning_rate
 from marstts.training.run_log import read_log
 from marstts.training.speaker.config import Kind, SpeakerTrainingConfig
-from small_recipes import copy_people, copy_small
 
 pytestmark = pytest.mark.slow
 
@@ -215,15 +214,6 @@ def test_a_recipe_calls_commands_that_exist_with_options_they_take(script: Path,
         assert all(Path(word).is_file() for word in command if word.endswith(".toml"))
 
 
-@pytest.mark.parametrize("path", sorted(RECIPES.rglob("*.sh")), ids=lambda path: str(path.relative_to(RECIPES)))
-def test_a_recipe_whose_evaluation_renders_speech_names_the_package_that_does(path: Path) -> None:
-    """The synthetic test set and the baselines that are compared unless others are named are spoken by espeak-ng."""
-    script = path.read_text(encoding="utf-8")
-    for evaluation in re.findall(r"^marstts evaluate --system(?:.*\\\n)*.*", script, re.MULTILINE):
-        if '--baselines ""' not in evaluation:
-            assert re.search(r"^#.*espeak-ng", script, re.MULTILINE), f"{path.name} evaluates, but names no espeak-ng"
-
-
 BUDGET_MINUTES = 20
 """Time limit of a script on cores that do other work, too; those of tiny take two minutes of processor time each."""
 
@@ -303,60 +293,6 @@ def test_the_papers_smoke_test_runs_whole(tmp_path: Path) -> None:
     [checkpoint] = (tmp_path / "smoke" / "mars6").glob("step-????????")
     assert (checkpoint / "state.json").is_file()
     assert not is_long or checkpoint.name == "step-00000200"
-
-
-LONG = pytest.mark.skipif("MARSTTS_LONG_TESTS" not in os.environ, reason="takes minutes; set MARSTTS_LONG_TESTS")
-SHARED_PEOPLE = TESTS.parents[1] / "shared" / "people"
-NEEDS_PEOPLE = pytest.mark.skipif(
-    not (SHARED_PEOPLE.is_dir() and "WHISPER" in os.environ),
-    reason="needs recordings of people, which are not in the repository, and Whisper tiny.en's folder in WHISPER",
-)
-
-
-@pytest.mark.timeout(3 * BUDGET_MINUTES * 60)
-@LONG
-@pytest.mark.parametrize("has_people", [False, pytest.param(True, marks=NEEDS_PEOPLE)])
-def test_mini_runs_whole_in_small_sizes(has_people: bool, tmp_path: Path) -> None:
-    """All stages with a few steps."""
-    recipes, work = copy_small(tmp_path / "small"), tmp_path / "work"
-    people = [copy_people(SHARED_PEOPLE, tmp_path / "people")] if has_people else []
-    run_recipe("mini/run.sh", work, {"LIMIT": "4"}, recipes, *people)
-    assert (work / "evaluation" / "results.md").stat().st_size > 100
-
-
-@pytest.mark.timeout(BUDGET_MINUTES * 60)
-@LONG
-def test_preference_training_of_mini_runs_whole_in_small_sizes(tmp_path: Path) -> None:
-    """The packaged model takes the place of a trained one: takes of an untrained model are all equally bad."""
-    recipes, work = copy_small(tmp_path / "small"), tmp_path / "work"
-    work.mkdir()
-    (work / "mini").symlink_to(recipes.parent / "src" / "marstts" / "models_data" / "mini")
-    corpus = ["prepare", "synthetic", "--config", str(recipes / "mini" / "synthetic.toml")]
-    texts = ["--sentences", f"{recipes / 'mini' / 'text' / 'english.txt.gz'}:1"]
-    subprocess.run(["marstts", *corpus, *texts, "--output", str(work / "synthetic")], check=True, timeout=600)
-    run_recipe("mini/preference.sh", work, None, recipes)
-    assert (work / "mini-preference" / "bundle.json").is_file()
-
-
-HANGING = """
-import threading
-def test_that_hangs():
-    threading.Event().wait()
-"""
-
-
-def test_a_test_that_hangs_is_ended_by_the_limit_of_make_check(tmp_path: Path) -> None:
-    pytest.importorskip("pytest_timeout")
-    [limit] = re.findall(r"^LIMIT \?= (.*)$", (TESTS.parent / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-    seconds = int(re.findall(r"--timeout (\d+)", limit)[0])
-    assert 120 <= seconds <= 600
-    (tmp_path / "test_hanging.py").write_text(HANGING)
-    words = limit.replace(f"--timeout {seconds}", "--timeout 1").split()
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *words, "-p", "no:cacheprovider", "."], cwd=tmp_path, capture_output=True,
-        text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode != 0 and "Timeout" in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("name", PACKAGES)

@@ -45,19 +45,6 @@ from marstts.voice import Prefix, Voice
         ('He said "A man came" there.', "He said A man came there."),
         ('The "best" one, said"so"?', "The best one, said so?"),
         ("A. Smith, J. A. Smith and O. Henry.", "ay Smith, jay ay Smith and oh Henry."),
-    ],
-)
-def test_capitals_and_letters_are_spelled_as_words(written: str, simple: str):
-    spelled = spell(written, Spelling.SIMPLE)
-    assert spelled.text == simple
-    assert spell(written, Spelling.AS_WRITTEN).text == written
-    assert len(spelled.places) == len(simple) + 1 and spelled.places[-1] == len(written)
-    assert (np.diff(spelled.places) >= 0).all()
-
-
-@pytest.mark.parametrize(
-    ("written", "simple"),
-    [
         ("Ah.", "Ahhh."),
         ("aha!", "ah ha!"),
         ("UH", "Uhhh"),
@@ -67,7 +54,7 @@ def test_capitals_and_letters_are_spelled_as_words(written: str, simple: str):
         ("Ahab.", "Ahab."),
     ],
 )
-def test_interjections_that_are_the_whole_sentence_are_drawn_out(written: str, simple: str):
+def test_capitals_letters_and_interjections_are_spelled_as_words(written: str, simple: str):
     spelled = spell(written, Spelling.SIMPLE)
     assert spelled.text == simple
     assert spell(written, Spelling.AS_WRITTEN).text == written

@@ -1,6 +1,6 @@
 """Mutated requests: never a 500, never a hang, and memory that does not grow.
 
-1,000 by default; `MARSTTS_FUZZ=10000 pytest tests/server/test_mutated_requests.py` tries so many.
+300 by default; `MARSTTS_FUZZ=10000 pytest tests/server/test_mutated_requests.py` tries so many.
 """
 
 from __future__ import annotations
@@ -57,19 +57,18 @@ def mutated(rng: random.Random) -> tuple[str, str, bytes, str]:
     return method, path, content, rng.choice(TYPES[:1] * 6 + TYPES)
 
 
-MANY = int(os.environ.get("MARSTTS_FUZZ", "1000"))
+REQUESTS = int(os.environ.get("MARSTTS_FUZZ", "300"))
 
 
-@pytest.mark.parametrize("count", [pytest.param(150, id="few"), pytest.param(MANY, id="many", marks=pytest.mark.slow)])
-def test_mutated_requests_get_no_500_and_memory_stays_flat(client: TestClient, count: int):
+def test_mutated_requests_get_no_500_and_memory_stays_flat(client: TestClient):
     rng, peaks = random.Random(0), []
-    for number in range(count):
+    for number in range(REQUESTS):
         method, path, content, kind = mutated(rng)
         response = client.request(method, path, content=content, headers={"Content-Type": kind} if kind else {})
         assert response.status_code < 500, (method, path, content, kind, response.text)
         if response.status_code >= 400 and response.status_code != 499:
             assert set(response.json()["error"]) == {"message", "type", "param", "code"}
-        if number % 1000 == 999:
+        if number % 100 == 99:
             peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
     assert not peaks or peaks[-1] - peaks[0] < 20_000, f"the peak of memory grew: {peaks} KiB"
 

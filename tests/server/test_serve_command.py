@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from api_server import free_port
 from typer import Typer
 from typer.testing import CliRunner
 
@@ -134,24 +130,6 @@ def test_what_takes_time_at_the_start_is_announced(settings_of, caplog: pytest.L
         settings_of()
     assert [word in caplog.text for word in ("loading", "measuring")] == [True, True]
     assert settings_of().adapts_places and not settings_of("--listeners", "9").adapts_places
-
-
-def test_the_process_serves_and_ends_well_when_it_is_terminated(tmp_path: Path):
-    script = "import typer; from marstts.cli.serve import serve; typer.run(serve)"
-    port = free_port()
-    options = ["--port", "0", "--api-key", "secret", "--voices", str(tmp_path), "--wyoming-port", str(port)]
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(
-        [sys.executable, "-c", script, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
-    ) as process:
-        assert process.stdout is not None
-        address = process.stdout.readline().decode().strip()
-        socket.create_connection(("127.0.0.1", port)).close()
-        body = {"model": "mini", "voice": "ada", "input": "Hello.", "response_format": "pcm"}
-        response = httpx.post(f"{address}v1/audio/speech", json=body, headers=KEYS, timeout=60)
-        assert response.status_code == 200 and len(response.content) > 10_000
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=30) == 0
 
 
 def test_the_server_needs_no_pytorch():

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from api_server import live_server
+from api_server import free_port, live_server
 from starlette.testclient import TestClient
 
 from marstts.audio import Waveform, encode
@@ -100,15 +100,21 @@ def process(*options: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
 @pytest.mark.slow
 def test_a_server_that_is_terminated_ends_its_streams_and_takes_no_more(tmp_path: Path):
     body = {"model": "mini", "voice": "ada", "input": LONG_TEXT, "response_format": "pcm"}
-    with process("--voices", str(tmp_path), "--drain", "60") as (running, address):
-        whole = httpx.post(f"{address}/v1/audio/speech", json=body, timeout=120).content
-        with httpx.stream("POST", f"{address}/v1/audio/speech", json=body, timeout=120) as response:
+    port, url = free_port(), "/v1/audio/speech"
+    options = ("--voices", str(tmp_path), "--drain", "60", "--api-key", "secret", "--wyoming-port", str(port))
+    with (
+        process(*options) as (running, address),
+        httpx.Client(base_url=address, headers={"Authorization": "Bearer secret"}, timeout=120) as client,
+    ):
+        socket.create_connection(("127.0.0.1", port)).close()
+        whole = client.post(url, json=body).content
+        with client.stream("POST", url, json=body) as response:
             pieces = response.iter_raw()
             received = [next(pieces)]
             running.send_signal(signal.SIGTERM)
             time.sleep(0.3)
             with pytest.raises(httpx.TransportError):
-                raise_for_503(httpx.post(f"{address}/v1/audio/speech", json=body, timeout=5))
+                raise_for_503(httpx.post(f"{address}{url}", json=body, headers=client.headers, timeout=5))
             received += pieces
         assert len(b"".join(received)) == len(whole) > 250_000
         assert running.wait(timeout=30) == 0
