@@ -31,9 +31,6 @@ def finetune(
         float, typer.Option(min=0.0, help="Stop after this many minutes; 0 = never. The run can be resumed.")
     ] = 0,
     workers: Annotated[int, typer.Option(min=1, help="Processes that tokenize the recordings.")] = 1,
-    max_corrupt: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Skip corrupt shards, up to this ratio of them.")
-    ] = 0.0,
     threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 = PyTorch's choice.")] = 0,
     recognizer: Annotated[
         str | None,
@@ -67,7 +64,6 @@ def finetune(
         settings,
         open_evaluator=evaluator_of(recognizer),
         workers=workers,
-        max_corrupt=max_corrupt,
     )
     if found is None:  # another process of torchrun than the first
         return

@@ -33,7 +33,6 @@ RunFolder = Annotated[Path, typer.Option(help="Run folder: checkpoints and logs.
 Shards = Annotated[
     list[Path], typer.Option(help="Folder of shards, see `marstts tokenize`; may be given several times.")
 ]
-MaxCorrupt = Annotated[float, typer.Option(min=0.0, max=1.0, help="Skip corrupt shards, up to this ratio of them.")]
 
 
 @app.callback()
@@ -98,20 +97,20 @@ def mars6(
         str | None, typer.Option(help="Codec of audio samples in TensorBoard: a folder, `snac`, or `toy:CODES`.")
     ] = None,
     max_minutes: MaxMinutes = 0.0,
-    max_corrupt: MaxCorrupt = 0.0,
     threads: Threads = 0,
 ) -> None:
     """Train a MARS6 on shards; run it again to resume."""
     import torch
 
     from marstts.codec.registry import open_codec
+    from marstts.data.corpus import load_corpus
     from marstts.training.checkpoint import latest
     from marstts.training.distributed import lock_run
     from marstts.training.loop import run
     from marstts.training.mars6 import run_folder
     from marstts.training.mars6.config import PretrainConfig
     from marstts.training.mars6.task import PretrainTask
-    from marstts.training.run_log import check_data_folders, load_valid_corpus
+    from marstts.training.run_log import check_data_folders
 
     if threads:
         torch.set_num_threads(threads)
@@ -119,7 +118,7 @@ def mars6(
     check_shards(data)
     settings = stop_after(max_minutes, read_config(PretrainConfig, config))
     with lock_run(output):
-        corpus = load_valid_corpus(data, output, max_corrupt)
+        corpus = load_corpus(*data)
         tokenizer = run_folder.open_run(output, settings, corpus, init_from)
         task = PretrainTask(settings, corpus, tokenizer, None if codec is None else open_codec(codec))
         if init_from is not None and latest(output) is None:
@@ -137,14 +136,13 @@ def mars5_ar(
         Path | None, typer.Option("--tokenizers-from", help="Run whose tokenizers are used (default: new ones).")
     ] = None,
     max_minutes: MaxMinutes = 0.0,
-    max_corrupt: MaxCorrupt = 0.0,
     threads: Threads = 0,
 ) -> None:
     """Train the AR of a MARS5 (text to level 0) on shards; run it again to resume."""
     from marstts.training.mars5.config import ArTrainConfig
 
     settings = stop_after(max_minutes, read_config(ArTrainConfig, config))
-    train_mars5(settings, data, output, tokenizers_from, max_corrupt, threads)
+    train_mars5(settings, data, output, tokenizers_from, threads)
 
 
 @app.command()
@@ -154,32 +152,30 @@ def mars5_nar(
     output: Annotated[Path, typer.Option(help="Run folder: checkpoints, logs, both tokenizers.")],
     tokenizers_from: Annotated[Path, typer.Option("--tokenizers-from", help="Run of the AR: both share tokenizers.")],
     max_minutes: MaxMinutes = 0.0,
-    max_corrupt: MaxCorrupt = 0.0,
     threads: Threads = 0,
 ) -> None:
     """Train the NAR of a MARS5 (level 0 to all levels) on shards; run it again to resume."""
     from marstts.training.mars5.config import NarTrainConfig
 
     settings = stop_after(max_minutes, read_config(NarTrainConfig, config))
-    train_mars5(settings, data, output, tokenizers_from, max_corrupt, threads)
+    train_mars5(settings, data, output, tokenizers_from, threads)
 
 
-def train_mars5(
-    settings: Any, data: list[Path], output: Path, tokenizers_from: Path | None, max_corrupt: float, threads: int
-) -> None:
+def train_mars5(settings: Any, data: list[Path], output: Path, tokenizers_from: Path | None, threads: int) -> None:
     """Train the model that the configuration is of, or resume its run."""
     import torch
 
+    from marstts.data.corpus import load_corpus
     from marstts.training.distributed import lock_run
     from marstts.training.mars5.run_folder import open_vocabulary, train
-    from marstts.training.run_log import check_data_folders, load_valid_corpus
+    from marstts.training.run_log import check_data_folders
 
     if threads:
         torch.set_num_threads(threads)
     check_data_folders(data)
     check_shards(data)
     with lock_run(output):
-        corpus = load_valid_corpus(data, output, max_corrupt)
+        corpus = load_corpus(*data)
         vocabulary = open_vocabulary(settings, corpus, output, tokenizers_from)
         typer.echo(
             f"{len(corpus)} utterances, {corpus.seconds / 3600:.1f} h; {vocabulary.text.vocab_size} text and "

@@ -9,7 +9,7 @@ Upstream: `data.shards`, `data.utterance_table`, `data.shards`.  Downstream: `da
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,14 +111,14 @@ class CheckedShard:
     arrays: Mapping[str, Stored]
 
 
-def load_corpus(*folders: Path, without: Collection[Path] = ()) -> Corpus:
-    """All shards of the folders but those of `without`, as one Corpus sorted by id; shard order does not matter.
+def load_corpus(*folders: Path) -> Corpus:
+    """All shards of the folders as one Corpus sorted by id; shard order does not matter.
 
     Each shard is read once, and its checksum compared; it must not be changed while the corpus is in use. DataError
     where there are no shards, where some are corrupt (all are named at once), where they were made by different codecs
     or encoders, or ids repeat.
     """
-    paths = [path for folder in folders for path in sorted(folder.glob(SHARD_PATTERN)) if path not in without]
+    paths = [path for folder in folders for path in sorted(folder.glob(SHARD_PATTERN))]
     shown = ", ".join(map(str, folders))
     if not paths:
         missing = [str(folder) for folder in folders if not folder.is_dir()]

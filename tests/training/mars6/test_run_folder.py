@@ -1,15 +1,13 @@
-"""The run folder of a MARS6: tokenizer, configuration, initial weights, trained model, corrupt shards."""
+"""The run folder of a MARS6: tokenizer, configuration, initial weights, trained model."""
 
 from __future__ import annotations
 
-import json
-import logging
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
-from toy_training import CORPUS, VOCAB, config, make_corpus, task, write_shards
+from toy_training import CORPUS, VOCAB, config, make_corpus, task
 from typer.testing import CliRunner
 
 from marstts.cli.main import app
@@ -19,32 +17,17 @@ from marstts.models import load_for_training
 from marstts.text.tokenizers.bpe import BPE
 from marstts.training.checkpoint import restore, save
 from marstts.training.mars6.run_folder import init_from, open_run, trained_model
-from marstts.training.run_log import load_valid_corpus
+from marstts.training.run_log import check_data_folders
 
 pytestmark = pytest.mark.slow
 
 
-def test_corrupt_shards_are_skipped_and_listed_up_to_a_ratio(tmp_path, caplog):
-    _, second = write_shards(tmp_path / "shards")
-    run = tmp_path / "run"
-    assert len(load_valid_corpus([tmp_path / "shards"], run, 0.5)) == 48 and not caplog.messages
-    second.write_bytes(second.read_bytes()[:-20])
-    with caplog.at_level(logging.WARNING):
-        assert len(load_valid_corpus([tmp_path / "shards"], run, 0.5)) == 24
-    assert "1 of 2 shards are corrupt and skipped" in caplog.text
-    listed = [json.loads(line) for line in (run / "corrupt.jsonl").read_text().splitlines()]
-    assert [line["shard"] for line in listed] == [str(second)] and listed[0]["reason"]
-    for ratio in (0.0, 0.4):
-        with pytest.raises(DataError):
-            load_valid_corpus([tmp_path / "shards"], run, ratio)
-
-
 def test_data_folders_that_do_not_exist_are_named(tmp_path):
     with pytest.raises(DataError, match=r"nope: no such folder; --data takes a folder of shards"):
-        load_valid_corpus([tmp_path / "nope"], tmp_path / "run", 0.0)
+        check_data_folders([tmp_path / "nope"])
     (tmp_path / "file").write_text("x")
     with pytest.raises(DataError, match="expected a folder of shards, but this is a file"):
-        load_valid_corpus([tmp_path / "file"], tmp_path / "run", 0.0)
+        check_data_folders([tmp_path / "file"])
 
 
 def test_the_command_names_data_that_does_not_exist(tmp_path):

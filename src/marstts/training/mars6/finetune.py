@@ -18,6 +18,7 @@ from marstts.data.batching import BatchingConfig
 from marstts.data.corpora.build_manifest import MANIFEST, ManifestConfig, build_manifest
 from marstts.data.corpora.folder import SUFFIXES, TABLE
 from marstts.data.corpora.folder import folder as read_folder
+from marstts.data.corpus import load_corpus
 from marstts.data.preprocess import Encoders, PreprocessConfig
 from marstts.data.shards import SHARD_PATTERN
 from marstts.data.tokenize import tokenize_manifest
@@ -43,7 +44,7 @@ from marstts.training.mars6.take_validation import (
 )
 from marstts.training.mars6.task import PretrainTask
 from marstts.training.optim import OptimizerConfig, Schedule
-from marstts.training.run_log import load_valid_corpus
+from marstts.training.run_log import check_data_folders
 
 UNKNOWN_LICENSE = "unknown"
 """License of recordings that stay where they are."""
@@ -65,7 +66,6 @@ def finetune(
     *,
     open_evaluator: OpenEvaluator,
     workers: int = 1,
-    max_corrupt: float = 0.0,
 ) -> FineTuned | None:
     """Fine-tune a bundle (name or folder) on folders of recordings or of shards, and write `output/bundle`.
 
@@ -77,7 +77,8 @@ def finetune(
     with lock_run(output):
         settings = config or finetune_defaults(base)
         shards = [tokenize_recordings(one, output, base, workers) if holds_recordings(one) else one for one in data]
-        corpus = load_valid_corpus(shards, output, max_corrupt)
+        check_data_folders(shards)
+        corpus = load_corpus(*shards)
         tokenizer = open_run(output, settings, corpus, base)
         initial = load_for_training(base)
         if distributed.is_main():
