@@ -183,13 +183,6 @@ def test_texts_beyond_the_limit_are_refused(reference_file: Path, monkeypatch: p
     assert_refused(result, "standard input")
 
 
-def test_unreadable_texts_are_refused(reference_file: Path):
-    Path("latin1.txt").write_bytes("caf\xe9".encode("latin-1"))
-    Path("folder.txt").mkdir()
-    for name in ("missing.txt", "latin1.txt", "folder.txt"):
-        assert_refused(speak("--file", name, "--reference", reference_file), name)
-
-
 @pytest.mark.parametrize("text", ["", "🙂🙂🙂"])
 def test_texts_without_words_are_refused(reference_file: Path, text: str):
     assert_refused(speak(text, "--reference", reference_file), "nothing to speak")

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_corpus_to_speech import manifest, marstts
 from typer.testing import CliRunner
 
 from mars5_published import AR, NAR, ar_content, nar_content, save
 from marstts import models
-from marstts.audio import Waveform
+from marstts.audio import Waveform, write
 from marstts.bundle import read_info
 from marstts.cli import export
 from marstts.cli.main import app
 from marstts.codec import registry
+from marstts.data.manifest import Utterance, write_manifest
 from marstts.synthesis import clone as cloning
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.loading import load
@@ -24,7 +24,9 @@ from marstts.training.mars5.run_folder import SpeechRate, read_rate, read_vocabu
 
 pytestmark = pytest.mark.slow
 
-__all__ = ["manifest"]
+RATE = 24_000
+PITCHES = {"la": 220, "le": 330, "lo": 440}
+"""The language of the corpus: each word is a tone of a fifth of a second."""
 
 CODEC = registry.ToyCodecPart(codebook_size=16, hop_lengths=(800, 800, 800))
 
@@ -68,6 +70,38 @@ speaker_layers = 1
 feed_forward_width = 22
 timestep_width = 10
 """
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    utterances = []
+    for number in range(9):
+        words = rng.choice(list(PITCHES), size=4)
+        time = np.arange(RATE // 5) / RATE
+        tones = np.concatenate([0.2 * np.sin(2 * np.pi * PITCHES[word] * time) for word in words])
+        write(Waveform(tones.astype(np.float32), RATE), tmp_path / f"{number}.wav")
+        utterances.append(
+            Utterance(
+                id=f"u{number}",
+                audio=f"{number}.wav",
+                text=" ".join(words) + ".",
+                speaker=f"s{number % 2}",
+                style="regular",
+                seconds=0.8,
+                source_rate=RATE,
+                split="validation" if number > 6 else "train",
+                license="own",
+            )
+        )
+    write_manifest(utterances, tmp_path / "utterances.jsonl")
+    return tmp_path / "utterances.jsonl"
+
+
+def marstts(*arguments: object) -> str:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
 
 
 @pytest.fixture

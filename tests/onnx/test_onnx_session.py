@@ -270,45 +270,15 @@ def test_a_file_is_refused_wherever_a_model_names_it(tmp_path, place, location):
     assert re.search(reasons, refusal(tmp_path / "graph.onnx"))
 
 
-def field(number: int, message: bytes, key_bytes: int = 0) -> bytes:
-    """A field with a message or text, its key padded, or with bits beyond the 32 that protobuf looks at."""
-    key, length = number << 3 | 2, len(message)
-    if key_bytes:
-        key |= 1 << 32
+def field(number: int, message: bytes) -> bytes:
+    """A field of protobuf with a message or text."""
     encoded = bytearray()
-    for value in (key, length):
+    for value in (number << 3 | 2, len(message)):
         while value > 127:
             encoded.append(value & 127 | 128)
             value >>= 7
         encoded.append(value)
     return bytes(encoded) + message
-
-
-def hidden_model(where: str, location: str) -> bytes:
-    """A model that reads a file, with the path to it hidden behind a key of five bytes."""
-    long = {where: 5}
-    entries = [(b"location", location.encode()), (b"offset", b"0"), (b"length", b"40")]
-    external_data = [field(1, key) + field(2, value, long.get("value", 0)) for key, value in entries]
-    tensor = TensorProto(name="w", dims=[40], data_type=TensorProto.UINT8, data_location=1).SerializeToString()
-    tensor += b"".join(field(13, entry, long.get("tensor", 0)) for entry in external_data)
-    model = everywhere(helper.make_tensor("unused", FLOAT, [1], [0.0]))["attribute"]
-    node = helper.make_node("Identity", ["w"], ["y"])
-    graph = helper.make_graph([node], "g", [], [helper.make_tensor_value_info("y", TensorProto.UINT8, [40])])
-    content = graph.SerializeToString() + field(5, tensor, long.get("initializer", 0))
-    model.ClearField("graph")
-    return bytes(model.SerializeToString() + field(7, content, long.get("graph", 0)))
-
-
-@pytest.mark.parametrize("where", ["graph", "initializer", "tensor", "value", "nowhere"])
-@pytest.mark.parametrize("location", ["/etc/passwd", "secret", "../secret"])
-def test_keys_that_readers_understand_differently_hide_no_file(tmp_path, monkeypatch, where, location):
-    (tmp_path / "model" / "folder").mkdir(parents=True)
-    for folder in (tmp_path, tmp_path / "model"):
-        (folder / "secret").write_bytes(bytes(range(40)))
-    path = tmp_path / "model" / "graph.onnx"
-    path.write_bytes(hidden_model(where, location.format(folder=tmp_path)))
-    monkeypatch.chdir(path.parent)
-    refusal(path)
 
 
 def test_inner_weights_are_taken_into_the_graph(tmp_path):

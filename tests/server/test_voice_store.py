@@ -6,9 +6,7 @@ import errno
 import io
 import re
 import threading
-import unicodedata
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,6 @@ from starlette.testclient import TestClient
 
 from marstts.audio import Waveform, encode
 from marstts.io import files
-from marstts.server import voice_store
 from marstts.server.api_errors import ApiError
 from marstts.server.app import create_app
 from marstts.server.callers import ADMINISTRATOR
@@ -251,41 +248,6 @@ def test_of_uploads_at_the_same_time_one_gets_the_name_and_the_last_place(
         assert sum(pool.map(create, ["Anna"] * 4)) == 1
         assert sum(pool.map(create, ["Ben", "Carla", "Dora", "Emil"])) == 1
     assert len(store) == 2 == len(list((tmp_path / "voices").iterdir()))
-
-
-def test_a_voice_that_is_deleted_while_it_is_renamed_stays_deleted(synthesizer, recording: bytes, tmp_path: Path):
-    store = VoiceStore(synthesizer, tmp_path / "voices", ServeLimits())
-    for _ in range(4):
-        voice, _warnings = store.create("Anna", recording, "", CONSENT, ADMINISTRATOR)
-        with ThreadPoolExecutor(2) as pool:
-            renaming = pool.submit(store.rename, voice.id, "Berta", ADMINISTRATOR)
-            pool.submit(store.delete, voice.id, ADMINISTRATOR).result()
-            with suppress(ApiError):
-                renaming.result()
-        assert len(store) == 0 and not list((tmp_path / "voices").iterdir())
-
-
-@pytest.mark.parametrize("name", ["Berta", "BERTA", "Zoe\u0308"])
-def test_of_an_upload_and_a_renaming_at_the_same_time_one_gets_the_name(
-    synthesizer, recording: bytes, tmp_path: Path, name: str
-):
-    store = VoiceStore(synthesizer, tmp_path / "voices", ServeLimits())
-    anna, _warnings = store.create("Anna", recording, "", CONSENT, ADMINISTRATOR)
-    write, renaming = voice_store.write_private, threading.Event()
-
-    def slow_write(path: Path, content: bytes) -> None:
-        renaming.set()
-        threading.Event().wait(0.2)
-        write(path, content)
-
-    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as pool:
-        patch.setattr(voice_store, "write_private", slow_write)
-        renamed = pool.submit(store.rename, anna.id, name, ADMINISTRATOR)
-        assert renaming.wait(10)
-        with pytest.raises(ApiError, match="there is a voice of this name"):
-            store.create(unicodedata.normalize("NFC", name), recording, "", CONSENT, ADMINISTRATOR)
-        assert renamed.result().name == name
-    assert [voice.name for voice in store.uploaded(ADMINISTRATOR)] == [name]
 
 
 @pytest.mark.parametrize("target", ["elsewhere/anna.voice", "other.voice", "voices/anna-of-a-friend.voice"])

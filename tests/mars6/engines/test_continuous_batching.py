@@ -15,7 +15,6 @@ from engine_inputs import model_with
 
 from marstts.generation.engine import Engine
 from marstts.generation.loop import generate
-from marstts.generation.priority_scheduler import PriorityScheduler
 from marstts.generation.request import Generated, Limits, Request, SamplingConfig
 from marstts.generation.scheduler import Scheduler
 from marstts.mars6.config import Mars6Config
@@ -102,22 +101,3 @@ def test_caches_do_not_grow_while_rows_come_and_go():
         scheduler.step()
         widths.append(scheduler._batch.state.patches.seen_mask.shape[1])
     assert len(widths) > 20 and max(widths) <= 1 + 6 + 2 * 4
-
-
-@pytest.mark.parametrize("is_prefilled", [False, True])
-def test_parked_rows_have_the_tokens_of_rows_that_run_alone(engine: Engine[Any], is_prefilled: bool, monkeypatch):
-    monkeypatch.setattr("marstts.generation.priority_scheduler.QUANTUM", 1)
-    rng = np.random.default_rng(0)
-    scheduler, num_parked, results = PriorityScheduler(engine, 2), [0], dict[Request, Generated]()
-    requests = [request(engine.config, seed) for seed in range(7)]
-    for one in requests:
-        state = engine.start([one.prompt]) if is_prefilled else None
-        scheduler.add(one, priority=lambda row: rng.random(), state=state)
-    while scheduler.is_busy:
-        rows = scheduler.step()
-        num_parked.append(scheduler.num_parked)
-        results |= {row.request: row.result(engine.layout) for row in rows if row.stop is not None}
-    assert max(num_parked) > 2 and not scheduler.pop_failures()
-    for seed, one in enumerate(requests):
-        expected = alone(engine, seed)
-        assert np.array_equal(results[one].tokens, expected.tokens) and results[one].stop is expected.stop
