@@ -16,7 +16,6 @@ from torch.nn import functional as F
 
 from marstts.io.config import Config
 from marstts.mars6.config import Mars6Config
-from marstts.nn.cross_entropy import cross_entropy
 
 NO_CODE = -1
 """The code before the first one."""
@@ -75,6 +74,15 @@ def next_token_loss(
     losses = torch.stack(levels)
     weights = torch.as_tensor(objective.level_weights, dtype=losses.dtype, device=losses.device)
     return NextTokenLoss((losses * weights).sum() / weights.sum(), losses, torch.stack(accuracy))
+
+
+def cross_entropy(logits: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
+    """logits (N, C), classes (N,) -> scalars: mean cross-entropy in nats, and accuracy.
+
+    A row is correct if no class has a larger logit than its own.
+    """
+    best, chosen = logits.detach().amax(dim=-1), logits.detach().gather(1, classes.unsqueeze(1)).squeeze(1)
+    return F.cross_entropy(logits.float(), classes), (chosen >= best).float().mean()
 
 
 def previous_codes(patches: Tensor, scored: Tensor, config: Mars6Config) -> Tensor:
