@@ -43,7 +43,6 @@ EXAMPLES = {
     "voice show": "marstts voice show me.voice",
     "prepare synthetic": "marstts prepare synthetic --config recipes/mini/synthetic.toml --output corpus "
     "--sentences recipes/mini/text/modern.tsv.gz",
-    "prepare phone-alignments": f"marstts prepare phone-alignments {MANIFEST} --workers 2",
     "prepare f0": f"marstts prepare f0 {MANIFEST} --workers 2",
     "prepare folder": "marstts prepare folder --root recordings --output corpus --license CC0",
     "tokenize": f"marstts tokenize {MANIFEST} --output shards --codec codec --identity identity --style style",

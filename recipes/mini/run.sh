@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
 # All stages of mini. An interrupted run resumes.
 # Usage: recipes/mini/run.sh WORK_FOLDER [PEOPLE_FOLDER]     (about 5 hours on two cores; with PEOPLE_FOLDER 10)
+# Step 2 is sized for a GPU: DEVICE=cuda; the hours do not count it.
 #
 #   apt-get install espeak-ng flite rhvoice rhvoice-english libttspico-utils    (the last three are in Debian's non-free)
 #   pip install '.[train,synthetic,eval]'
 #
 # PEOPLE_FOLDER holds utterances.tsv and its recordings (people.tsv.gz lists them with sources; docs/data/corpora.md). With it,
-# the codec's decoder is trained further on people (steps 5 to 7), which needs Kokoro's packages (docs/data/corpora.md), too.
+# the codec is trained on people, too, and its decoder further (steps 5 to 7), which needs Kokoro's packages (docs/data/corpora.md).
 #
-# Variables: LIMIT trials of the evaluation (all 56); METRICS of the evaluation (default); WHISPER: folder of a Whisper tiny.en
-# in CTranslate2's format, such as Systran/faster-whisper-tiny.en, for step 7.
+# Variables: LIMIT trials of the evaluation (all 56); METRICS of the evaluation (default); DEVICE of the codec's training (cpu);
+# WHISPER: folder of a Whisper tiny.en in CTranslate2's format, such as Systran/faster-whisper-tiny.en.
 #
-# It does not repeat how the packaged weights came about in four respects: codec and identity encoder began on an earlier,
-# smaller corpus; step 2 trained the decoder twice, first without F0; MARS6 began with weights that were trained on former
-# codes; and step 7 began with the decoder of a larger codec, which had been trained with discriminators on people.
+# It does not repeat how the packaged weights came about: codec, identity encoder and MARS6 began with weights of earlier,
+# smaller corpora and former codes.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=${1:?usage: recipes/mini/run.sh WORK_FOLDER [PEOPLE_FOLDER]}
@@ -21,25 +21,38 @@ people=${2:-}
 whisper=${WHISPER:-whisper-tiny.en}
 cores=$(nproc)  # before the next line, which nproc would obey
 export OMP_NUM_THREADS=1
-if [ -n "$people" ] && [ ! -d "$whisper" ]; then
+if [ ! -d "$whisper" ]; then
     echo "$whisper: no such folder; name that of a Whisper tiny.en in CTranslate2's format in WHISPER" >&2
     exit 2
 fi
 
-echo "1. The synthetic corpus."
+mkdir -p "$work/recipes"
+for config in "$here"/codec*.toml; do
+    sed -e "s|\"IDENTITY|\"$work/export/identity|; s|\"TAKES|\"$work/takes|g; s|\"WHISPER|\"$whisper|" "$config" \
+        > "$work/recipes/$(basename "$config")"
+done
+train_codec() {  # STAGE OPTIONS
+    marstts train codec --config "$work/recipes/$1.toml" --output "$work/$1" --device "${DEVICE:-cpu}" "${@:2}"
+}
+
+echo "1. The corpora."
 marstts prepare synthetic --config "$here/synthetic.toml" --output "$work/synthetic" --workers "$cores" \
     --sentences "$here/text/english.txt.gz:0.2" --sentences "$here/text/modern.tsv.gz:0.72" \
     --sentences "$here/text/short.tsv.gz:0.08"
 manifest=$work/synthetic/utterances.jsonl
 marstts prepare f0 "$manifest" --hours 8 --workers "$cores"
-marstts prepare phone-alignments "$manifest" --hours 4 --workers "$cores"
+both=(--data "$manifest")
+if [ -n "$people" ]; then
+    marstts prepare people --root "$people" --output "$work/people" --exclude ljspeech --audio flac
+    marstts prepare f0 "$work/people/utterances.jsonl" --workers "$cores"
+    both=(--data "$work/people/utterances.jsonl:0.6" --data "$manifest:0.4")
+fi
 
 echo "2. The codec."
-marstts train codec --config "$here/codec.toml" --data "$manifest" --output "$work/codec"
-marstts train codec --config "$here/codec_phones.toml" --data "$manifest" --output "$work/codec_phones" \
-    --init-from "$work/codec"
-marstts train codec --config "$here/codec_decoder.toml" --data "$manifest" --output "$work/codec_decoder" \
-    --init-from "$work/codec_phones" --export "$work/export/codec" --name mini-codec-3
+train_codec codec --data "$manifest"
+train_codec codec_words --init-from "$work/codec" "${both[@]}"
+train_codec codec_decoder --init-from "$work/codec_words" --data "$manifest" --export "$work/export/codec" \
+    --name mini-codec-4
 
 echo "3. The speaker encoders."
 marstts train speaker --config "$here/identity.toml" --data "$manifest" --output "$work/identity" \
@@ -63,18 +76,8 @@ bundle() {  # CODEC OUTPUT
 if [ -z "$people" ]; then
     bundle "$work/export/codec" "$work/mini"
 else
-    mkdir -p "$work/recipes"
-    for config in codec_people codec_generated codec_adversarial; do
-        sed -e "s|\"IDENTITY|\"$work/export/identity|; s|\"TAKES|\"$work/takes|g; s|\"WHISPER|\"$whisper|" \
-            "$here/$config.toml" > "$work/recipes/$config.toml"
-    done
-
     echo "5. The codec's decoder on people."
-    marstts prepare people --root "$people" --output "$work/people" --exclude ljspeech --audio flac
-    marstts prepare f0 "$work/people/utterances.jsonl" --workers "$cores"
-    both=(--data "$work/people/utterances.jsonl:0.6" --data "$manifest:0.4")
-    marstts train codec --config "$work/recipes/codec_people.toml" --init-from "$work/codec_decoder" \
-        --output "$work/codec_people" "${both[@]}"
+    train_codec codec_people --init-from "$work/codec_decoder" "${both[@]}"
 
     echo "6. The same on codes that the model generates."
     bundle "$work/export/codec" "$work/mini_synthetic"
@@ -83,14 +86,13 @@ else
             --texts "$here/text/modern.tsv.gz" --output "$work/takes/$corpus" --config "$here/mine_$corpus.toml" \
             --workers "$cores"
     done
-    marstts train codec --config "$work/recipes/codec_generated.toml" --init-from "$work/codec_people" \
-        --output "$work/codec_generated" "${both[@]}"
+    train_codec codec_generated --init-from "$work/codec_people" "${both[@]}"
 
     echo "7. The same against discriminators."
     marstts prepare synthetic --config "$here/synthetic_kokoro.toml" --output "$work/kokoro" --workers "$cores" \
         --sentences "$here/text/modern.tsv.gz"
-    marstts train codec --config "$work/recipes/codec_adversarial.toml" --init-from "$work/codec_generated" \
-        --output "$work/codec_adversarial" --export "$work/export/codec_people" --name mini-codec-3 \
+    train_codec codec_adversarial --init-from "$work/codec_generated" \
+        --export "$work/export/codec_people" --name mini-codec-4 \
         --data "$work/people/utterances.jsonl:0.92" --data "$work/kokoro/utterances.jsonl:0.08"
     bundle "$work/export/codec_people" "$work/mini"
 fi

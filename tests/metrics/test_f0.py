@@ -13,7 +13,7 @@ import soundfile
 from marstts.audio import Waveform
 from marstts.data.manifest import Utterance, write_manifest
 from marstts.errors import DataError
-from marstts.metrics.annotations import extract_corpus_f0, extract_f0
+from marstts.metrics.annotations import extract_corpus_f0, extract_f0, first_hours
 
 
 def utterance(name: str, seconds: float, split: str = "train") -> Utterance:
@@ -70,3 +70,8 @@ def test_a_torn_last_line_is_written_again_and_a_malformed_one_is_refused(manife
     path.write_text(whole + "{}\n")
     with pytest.raises(DataError, match=r"f0\.jsonl:3: id: is missing"):
         extract_corpus_f0(manifest, path)
+
+
+def test_hours_limit_the_annotated_audio() -> None:
+    rows = [utterance(str(number), 1800.0) for number in range(5)]
+    assert [u.id for u in first_hours(1.0, rows)] == ["0", "1"] and len(first_hours(0.0, rows)) == 5

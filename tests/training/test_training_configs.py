@@ -29,7 +29,7 @@ IMPOSSIBLE = [
     (CodecTrainingConfig, "augmentation.band_limit_hz", [9000.0, 3000.0]),
     (CodecTrainingConfig, "augmentation.noise_probability", 1.5),
     (CodecTrainingConfig, "adversarial.crop_samples", 0), (CodecTrainingConfig, "adversarial.fft_sizes", [1]),
-    (CodecTrainingConfig, "f0.weight", 0), (CodecTrainingConfig, "phone_classification.levels", 0),
+    (CodecTrainingConfig, "f0.weight", 0), (CodecTrainingConfig, "feature_prediction.weight", 0),
     (SpeakerTrainingConfig, "vtlp_factors", []), (SpeakerTrainingConfig, "vtlp_factors", [0.0]),
     (SpeakerTrainingConfig, "crop_seconds", [4.0, 1.5]), (SpeakerTrainingConfig, "crop_seconds", [0.0, 1.0]),
     (SpeakerTrainingConfig, "margin", 4), (SpeakerTrainingConfig, "scale", 0),

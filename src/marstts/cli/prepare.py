@@ -88,19 +88,6 @@ def check(
     typer.echo(f"{printable_name(root)}: {', '.join(names)} can be read")
 
 
-@app.command("phone-alignments")
-def phone_alignments(
-    manifest: Manifest,
-    output: Annotated[Path | None, typer.Option(help="Where to write (default: phones.jsonl next to it).")] = None,
-    hours: Hours = 0.0,
-    workers: Workers = 1,
-) -> None:
-    """Align the phones of each recording, to train a codec with phone classification; an interrupted run resumes."""
-    from marstts.metrics.annotations import align_corpus  # needs pocketsphinx
-
-    align_corpus(manifest, output or manifest.parent / "phones.jsonl", hours=hours, workers=workers)
-
-
 @app.command()
 def f0(
     manifest: Manifest,

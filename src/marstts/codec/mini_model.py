@@ -266,6 +266,9 @@ class CodecOutput(NamedTuple):
     levels: list[Tensor]
     """Contribution of each level to the quantized latents, (B, latent_width, L)."""
 
+    features: Tensor | None
+    """(B, L, C) of the recognizer, that the encoder read; None without a recognizer."""
+
     octaves: Tensor
     """(B, F), pitch predicted from the codes, in octaves relative to the middle one."""
 
@@ -315,10 +318,13 @@ class MiniCodecModel(nn.Module):
             return None
         return cast(Tensor, self.timbre_encoder(self.log_mel(reference)))
 
-    def latents_of(
+    def encode(
         self, samples: Tensor, frequency_factors: Tensor | None = None, inside: Tensor | None = None
-    ) -> Tensor:
-        """samples (B, N) with their context -> latents (B, latent_width, L) without it; arguments as of `forward`."""
+    ) -> tuple[Tensor, Tensor | None]:
+        """samples (B, N) with their context -> without it: latents (B, latent_width, L), recognizer features (B, L, C).
+
+        Arguments as of `forward`; no features without a recognizer.
+        """
         mels, features = self.log_mel(samples, frequency_factors), None
         num_latents = mels.shape[2] // 2
         inside = torch.ones(len(mels), num_latents, device=mels.device) if inside is None else inside
@@ -327,7 +333,8 @@ class MiniCodecModel(nn.Module):
             features = self.recognizer.features_at_latents(samples, num_latents) * inside[:, :, None]
         latents = self.encoder(mels, features).float()
         context = self.config.context_patches * self.config.strides[0]
-        return cast(Tensor, latents[:, :, context : num_latents - context])
+        decoded = slice(context, num_latents - context)
+        return latents[:, :, decoded], None if features is None else features[:, decoded]
 
     def forward(
         self,
@@ -346,14 +353,14 @@ class MiniCodecModel(nn.Module):
         Without it the pitch predicted from the codes is used.
         `frequency_factors` (B,) raise all frequencies of what the encoder reads, so that codes and speaker disagree.
         """
-        latents = self.latents_of(samples, frequency_factors, inside)
+        latents, features = self.encode(samples, frequency_factors, inside)
         with torch.autocast(samples.device.type, enabled=False):
             levels, codes, loss = self.quantizer(latents)
         quantized = torch.stack(levels).sum(dim=0)
         octaves = self.decoder.pitch(quantized, timbre).float()
         pitch = to_hertz(octaves.detach()) if pitch is None else pitch
         output = self.synthesize(self.decoder(quantized, timbre), pitch)
-        return CodecOutput(output, codes, latents, levels, octaves, loss)
+        return CodecOutput(output, codes, latents, levels, features, octaves, loss)
 
     def decode(self, codes: list[Tensor], timbre: Tensor | None = None) -> Tensor:
         """Codes per level (B, L / stride), timbre (B, V) or None -> samples (B, N), with the predicted pitch."""

@@ -1,6 +1,6 @@
 """pocketsphinx: decoders, prepared audio and pronunciations.
 
-Upstream: takes, as waveforms.  Downstream: `recognition`, `annotations`.
+Upstream: takes, as waveforms.  Downstream: `recognition`, and tools that align words.
 
 pocketsphinx (BSD) contains its acoustic model, dictionary (CMUdict) and language model. Its absolute scores mix accent
 and channel with intelligibility: compare systems on the same sentences and references only.

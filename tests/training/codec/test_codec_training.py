@@ -14,11 +14,10 @@ import torch
 
 from marstts.codec.mini import MiniCodecConfig
 from marstts.data.manifest import Utterance, write_manifest
-from marstts.errors import CheckpointError, ConfigError, DataError
+from marstts.errors import CheckpointError, DataError
 from marstts.io.precision import Precision
 from marstts.training.codec.config import AdversarialConfig, CodecTrainingConfig, Stage
 from marstts.training.codec.export import load_codec
-from marstts.training.codec.losses import AFTER_END, PHONES, PhoneClassificationConfig, read_phone_alignments
 from marstts.training.codec.task import CodecTask, open_task, perplexity
 from marstts.training.loop import LoopConfig, run
 
@@ -135,9 +134,8 @@ def test_dead_codes_are_reset(manifest: Path) -> None:
     _, book = task.model.quantizer.codebooks[0]
     book.usage[5] = 0.0
     old = book.entries[5].clone()
-    samples = task.segments.train(0).samples
-    codes = task.model(samples).codes
-    task.reset_dead_codes(codes, samples, step=0)
+    output = task.model(task.segments.train(0).samples)
+    task.reset_dead_codes(output.codes, output.latents.detach(), step=0)
     assert not torch.equal(book.entries[5], old) and float(book.usage[5]) > 0
 
 
@@ -204,50 +202,6 @@ def test_corrupt_recordings_are_skipped_and_listed_up_to_a_ratio(manifest: Path,
         hopeless.train(0)
 
 
-@pytest.fixture(scope="module")
-def phones(manifest: Path) -> PhoneClassificationConfig:
-    """All recordings but the first are an AA of 0.1 s and then an S; the file is next to the manifest."""
-    timeline = [["AA", 0.0, 0.1], ["S", 0.1, 0.15]]
-    lines = [json.dumps({"id": str(number), "phones": timeline}) for number in range(1, 6)]
-    (manifest.parent / "phones.jsonl").write_text("\n".join(lines) + "\n")
-    return PhoneClassificationConfig(width=16)
-
-
-def test_phone_classification_trains_the_coarse_levels(manifest: Path, phones: PhoneClassificationConfig) -> None:
-    task = CodecTask(tiny(30, phone_classification=phones), manifest)
-    before = float(task.train_step(0)["phone_loss"])
-    codebook = task.model.quantizer.codebooks[0][1].entries.clone()
-    for step in range(1, 30):
-        scores = task.train_step(step)
-    assert float(scores["phone_loss"]) < 0.8 * before
-    assert {"phone_accuracy", "phone_accuracy0", "phone_accuracy1"} <= scores.keys()
-    assert not torch.equal(task.model.quantizer.codebooks[0][1].entries, codebook)
-    assert "phone_accuracy1" in task.validate(30, Silent())
-
-
-def test_phone_labels_follow_the_alignment(manifest: Path, phones: PhoneClassificationConfig) -> None:
-    segments = CodecTask(tiny(1, phone_classification=phones), manifest).segments
-    segments.samples = 9 * 128
-    rng = np.random.default_rng(0)
-    assert (segments.segment(segments.known[0], 0.5, rng).phones == AFTER_END).all()  # 0 has no phones
-    labels = segments.segment(segments.known[1], 0.5, rng).phones
-    start = int(0.5 * (6000 - 9 * 128))
-    slow = [PHONES.index("AA" if start + latent * 64 + 32 < 2400 else "S") for latent in range(18)]
-    assert labels.tolist() == slow
-
-
-def test_phone_classification_with_frozen_codes_is_refused(manifest: Path, phones: PhoneClassificationConfig) -> None:
-    with pytest.raises(ConfigError, match="phone_classification trains the codes"):
-        CodecTask(tiny(1, stage=Stage.DECODER, phone_classification=phones), manifest)
-
-
-@pytest.mark.parametrize("line", ["[]", '{"id": "1"}', '{"id": "1", "phones": [["XX", 0, 1]]}', "{"])
-def test_a_malformed_phone_alignment_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
-    (tmp_path / "phones.jsonl").write_text('{"id": "0", "phones": []}\n' + line)
-    with pytest.raises(DataError, match=r"phones\.jsonl:2:"):
-        read_phone_alignments(tmp_path / "phones.jsonl")
-
-
 def test_a_finished_run_can_be_loaded_for_export(manifest: Path, tmp_path: Path) -> None:
     config = tiny(2)
     task = CodecTask(config, manifest)
@@ -272,10 +226,10 @@ def test_f0_labels_follow_the_recording(manifest: Path) -> None:
     segments = CodecTask(tiny(1), manifest).segments
     segments.samples = 9 * 128
     rng = np.random.default_rng(0)
-    _, _, pitch, voiced, _ = segments.segment(segments.known[0], 0.5, rng)
+    segment = segments.segment(segments.known[0], 0.5, rng)
     times = (int(0.5 * (6000 - 9 * 128)) + 32 * (np.arange(36) + 0.5)) / 24000
-    np.testing.assert_allclose(pitch, 100 + 1000 * times, atol=0.1)
-    assert voiced.all() and segments.segment(segments.known[0], 0.0, rng).voiced[:3].sum() == 0
+    np.testing.assert_allclose(segment.f0, 100 + 1000 * times, atol=0.1)
+    assert segment.voiced.all() and segments.segment(segments.known[0], 0.0, rng).voiced[:3].sum() == 0
 
 
 def test_a_corpus_without_f0_is_refused_with_the_command_to_run(manifest: Path, tmp_path: Path) -> None:

@@ -14,11 +14,10 @@ import torch
 
 from marstts.codec.mini import MiniCodecConfig
 from marstts.data.manifest import Utterance, write_manifest
-from marstts.errors import ConfigError, DataError
+from marstts.errors import ConfigError
 from marstts.io.precision import Precision
 from marstts.training.codec.augmentation import AugmentationConfig
 from marstts.training.codec.config import CodecTrainingConfig, FrequencyWarpConfig, Stage
-from marstts.training.codec.losses import PhoneClassificationConfig
 from marstts.training.codec.segments import Segments, sampling_weights, weighted_manifest
 from marstts.training.codec.task import CodecTask, open_task
 from marstts.training.loop import LoopConfig, run
@@ -204,12 +203,9 @@ def test_the_encoder_alone_reads_moved_frequencies(people: Path) -> None:
     ).train_step(0)["spectral"]))  # fmt: skip
 
 
-@pytest.mark.parametrize(("model", "stage"), [(VOICED, Stage.FULL), (PLAIN, Stage.DECODER)])
-def test_moved_frequencies_need_the_decoder_stage_and_a_timbre(
-    people: Path, model: MiniCodecConfig, stage: Stage
-) -> None:
-    with pytest.raises(ConfigError, match="frequency_warp needs the decoder stage and a timbre embedding"):
-        CodecTask(settings(model, stage=stage, frequency_warp=FrequencyWarpConfig()), people)
+def test_moved_frequencies_need_a_timbre(people: Path) -> None:
+    with pytest.raises(ConfigError, match="frequency_warp needs a timbre embedding"):
+        CodecTask(settings(PLAIN, frequency_warp=FrequencyWarpConfig()), people)
 
 
 def test_validation_has_scores_by_corpus_and_without_timbre(people: Path, synthetic: Path) -> None:
@@ -219,19 +215,6 @@ def test_validation_has_scores_by_corpus_and_without_timbre(people: Path, synthe
     scores = CodecTask(settings(), [(people, None), (synthetic, None)]).validate(0, Silent())
     assert {"spectral_corpus0", "spectral_corpus1", "spectral_without_timbre"} <= scores.keys()
     assert scores["spectral_without_timbre"] == pytest.approx(scores["spectral"])  # untrained modulations
-
-
-def test_recordings_without_phones_train_the_other_losses(people: Path) -> None:
-    (people.parent / "phones.jsonl").write_text(json.dumps({"id": "bob-0", "phones": [["AA", 0.0, 0.2]]}) + "\n")
-    task = CodecTask(settings(phone_classification=PhoneClassificationConfig(width=16), speaker_exponent=1.0), people)
-    assert len(task.segments.known) == 7
-    assert all(np.isfinite(float(task.train_step(step)["phone_loss"])) for step in range(4))
-
-
-def test_a_corpus_without_any_phones_is_refused(synthetic: Path) -> None:
-    (synthetic.parent / "phones.jsonl").write_text("")
-    with pytest.raises(DataError, match=r"none of its training recordings has its phones in phones\.jsonl"):
-        CodecTask(settings(phone_classification=PhoneClassificationConfig(width=16)), synthetic)
 
 
 def test_weights_follow_the_file_name(people: Path) -> None:

@@ -16,7 +16,7 @@ from marstts.io.precision import Precision
 from marstts.training.bounds import LearningRate, PositiveRange, Probability, Weight
 from marstts.training.codec.augmentation import AugmentationConfig
 from marstts.training.codec.generated_codes import GeneratedCodesConfig
-from marstts.training.codec.losses import F0Config, PhoneClassificationConfig, SpeakerConsistencyConfig
+from marstts.training.codec.losses import F0Config, FeaturePredictionConfig, SpeakerConsistencyConfig
 from marstts.training.codec.recognizer_loss import RecognizerConfig
 from marstts.training.loop import LoopConfig
 from marstts.training.optim import ScheduleConfig
@@ -89,7 +89,8 @@ class CodecTrainingConfig(Config):
     """None = the encoder reads the segments as they are."""
 
     recognizer: RecognizerConfig | None = None
-    """A frozen recognizer that compares output and target, so that words are kept; None = no such loss."""
+    """A frozen recognizer that compares output and target, so that words are kept; None = no such loss. The encoder of
+    a codec with `model.recognizer_layers` reads its features, too."""
 
     speaker_consistency: SpeakerConsistencyConfig | None = None
     """None = spectra and F0 alone."""
@@ -98,8 +99,8 @@ class CodecTrainingConfig(Config):
     """Codes of a model's takes that are decoded, too, for the speaker consistency loss; None = recordings alone."""
 
     f0: F0Config = F0Config()
-    phone_classification: PhoneClassificationConfig | None = None
-    """None = no phone labels; the codes are trained by spectra and F0 alone."""
+    feature_prediction: FeaturePredictionConfig | None = None
+    """None = the codes are trained by spectra and F0 alone."""
 
     speaker_exponent: float = Field(1.0, ge=0, le=1)
     """Speakers with n recordings are sampled in proportion to n to this power: 1 = recordings uniformly, 0 = speakers

@@ -12,7 +12,7 @@ import random
 from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Annotated, Literal, cast
+from typing import Annotated, cast
 
 import numpy as np
 import torch
@@ -205,106 +205,57 @@ def f0_error_semitones(octaves: Tensor, f0: Tensor, voiced: Tensor) -> Tensor:
     return distances.median() if len(distances) else octaves.new_zeros(())
 
 
-# Phone classification: a loss that makes the codec's coarse levels predict the phones of the recordings.
-# Codes that follow the phones can be predicted from text, which is MARS6's task; trained on spectra alone, the
+# Feature prediction: a loss that makes the codec's levels predict a speech recognizer's last layer.
+# Codes that follow the words can be predicted from text, which is MARS6's task; trained on spectra alone, the
 # coarsest level follows loudness and pitch as well. The idea is that of SpeechTokenizer (arXiv:2308.16692) and Mimi
-# (arXiv:2410.00037), with phones in place of another model's features. Shapes: B segments · L latents (46.875 Hz) · D
-# width · levels coarse to fine.
+# (arXiv:2410.00037). Shapes: B segments · L latents (46.875 Hz) · D width · C features · levels coarse to fine.
 
-PHONES = (
-    "SIL", "AA", "AE", "AH", "AO", "AW", "AY", "B", "CH", "D", "DH", "EH", "ER", "EY", "F", "G", "HH", "IH", "IY", "JH",
-    "K", "L", "M", "N", "NG", "OW", "OY", "P", "R", "S", "SH", "T", "TH", "UH", "UW", "V", "W", "Y", "Z", "ZH",
-)  # fmt: skip
-"""Silence and the 39 phones of CMUdict."""
+PART_WEIGHTS = (0.5, 1.0, 1.5, 1.0)
+"""Of the encoder's output, the first level, the sum of the first two, and of three."""
 
-AFTER_END = -100
-"""Label of a moment after the recording; it has no loss."""
-
-PhoneAlignment = tuple[NDArray[np.float64], NDArray[np.int64]]
-"""Starts (N,) in seconds, ascending, and the phone (N,) that begins at each."""
+HEAD_WIDTH, SMALL_VARIANCE = 512, 1e-8
 
 
-class PhoneClassificationConfig(Config):
-    """Phone classification from the coarse levels."""
+class FeaturePredictionConfig(Config):
+    """Prediction of the recognizer's last layer from the codes."""
 
-    file: str = "phones.jsonl"
-    """File next to the manifest; recordings that it lacks are left out."""
-
-    weight: float = Field(1.0, gt=0, allow_inf_nan=False)
-    """Weight of the mean cross-entropy, in nats, over the classified levels."""
-
-    levels: int = Field(2, gt=0)
-    """Number of levels, from the coarsest: the first alone, the sum of the first two, …"""
-
-    width: int = Field(256, gt=0, le=2**14)
-    """Hidden units of each level's classifier."""
+    weight: float = Field(12.0, gt=0, allow_inf_nan=False)
+    """Weight of the mean squared error, in units of each feature's variance."""
 
 
-class PhoneClassifier(nn.Module):
-    """Classifiers of the phone at each latent. Each sees the time of one code, and no context.
+class FeaturePrediction(nn.Module):
+    """Small networks over a few latents that predict the features: from the encoder's output, and from the levels."""
 
-    One classifier reads the encoder's output before quantization, which makes it follow the phones sooner. The others
-    read the first level, the sum of the first two levels, …
-    """
-
-    def __init__(self, latent_width: int, strides: Sequence[int], config: PhoneClassificationConfig) -> None:
+    def __init__(self, latent_width: int, num_features: int, num_levels: int) -> None:
         super().__init__()
-        self.strides = (1, *strides[: config.levels])
         self.heads = nn.ModuleList(
             nn.Sequential(
-                nn.Linear(latent_width, config.width), nn.GELU(), nn.Linear(config.width, stride * len(PHONES))
+                nn.Conv1d(latent_width, HEAD_WIDTH, 5, padding=2), nn.GELU(),
+                nn.Conv1d(HEAD_WIDTH, HEAD_WIDTH, 3, padding=1), nn.GELU(), nn.Conv1d(HEAD_WIDTH, num_features, 1),
             )
-            for stride in self.strides
-        )
+            for _ in PART_WEIGHTS[: 1 + num_levels]
+        )  # fmt: skip
 
-    def forward(self, latents: Tensor, levels: Sequence[Tensor], labels: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """latents and each level (B, D, L), labels (B, L) -> (mean cross-entropy (), phone accuracies ()).
+    def forward(self, latents: Tensor, levels: Sequence[Tensor], features: Tensor, inside: Tensor) -> list[Tensor]:
+        """latents and each level (B, D, L), features (B, L, C), inside (B, L) 0 where nothing counts -> errors ().
 
-        Accuracies are of the encoder's output, then of each classified level.
+        The first is that of the encoder's output. An error of 1 is that of the mean.
         """
-        inputs = [latents, *accumulate(levels)]
-        losses, correct = [], []
-        known = labels != AFTER_END
-        num_known = known.sum().clamp(min=1)  # a batch may have no phone labels at all
-        for stride, head, features in zip(self.strides, self.heads, inputs, strict=False):
-            logits = head(features[:, :, ::stride].transpose(1, 2)).float().reshape(len(labels), -1, len(PHONES))
-            total = F.cross_entropy(
-                logits.flatten(0, 1), labels.flatten(), ignore_index=AFTER_END, reduction="sum"
-            )  # fmt: skip
-            losses.append(total / num_known)
-            correct.append((logits.argmax(dim=2) == labels)[known].float().sum() / num_known)
-        return torch.stack(losses).mean(), correct
+        counted = inside.sum().clamp(min=1)
+        mean = (features * inside[:, :, None]).sum(dim=(0, 1)) / counted
+        variance = ((features - mean) ** 2 * inside[:, :, None]).sum(dim=(0, 1)) / counted
+        target = (features - mean) / torch.sqrt(variance + SMALL_VARIANCE)
+        errors = []
+        for head, given in zip(self.heads, [latents, *accumulate(levels)], strict=False):
+            distance = ((head(given).float().transpose(1, 2) - target) ** 2).mean(dim=2)
+            errors.append((distance * inside).sum() / counted)
+        return errors
 
 
-Seconds = Annotated[float, Field(allow_inf_nan=False)]
-
-
-class PhoneRow(Config):
-    """One line of the file: phones with their starts and lengths in seconds."""
-
-    id: str
-    phones: list[tuple[Literal[PHONES], Seconds, Seconds]]  # type: ignore[valid-type]
-
-
-def read_phone_alignments(path: Path) -> dict[str, PhoneAlignment]:
-    """The phone alignment of every recording by utterance id; DataError if the file is missing or malformed."""
-    if not path.exists():
-        raise DataError(f"{path}: no such file; align the phones with `marstts prepare phone-alignments`")
-    alignments = {}
-    for row in read_rows(PhoneRow, path, torn=Torn.READ):
-        starts = np.array([start for _, start, _ in row.phones], dtype=np.float64)
-        phones = np.array([PHONES.index(phone) for phone, _, _ in row.phones], dtype=np.int64)
-        alignments[row.id] = (starts, phones)
-    return alignments
-
-
-def phone_ids_at(alignment: PhoneAlignment, times: NDArray[np.float64]) -> NDArray[np.int64]:
-    """times (L,) in seconds -> index (L,) of the phone at each; silence before the first one, and without phones."""
-    starts, phones = alignment
-    if not len(phones):
-        return np.full(len(times), PHONES.index("SIL"))
-    index = np.searchsorted(starts, times, side="right") - 1
-    return np.where(index < 0, PHONES.index("SIL"), phones[np.maximum(index, 0)])
+def weighted_errors(errors: Sequence[Tensor]) -> Tensor:
+    """The mean of `FeaturePrediction`'s errors by `PART_WEIGHTS`."""
+    weights = PART_WEIGHTS[: len(errors)]
+    return torch.stack([weight * error for weight, error in zip(weights, errors, strict=True)]).sum() / sum(weights)
 
 
 # Speaker consistency loss: the output should have the speaker embedding of its target.

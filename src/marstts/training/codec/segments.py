@@ -1,6 +1,6 @@
 """Training segments of the codec: random crops of the recordings of one or several corpora.
 
-Upstream: manifests with their recordings, `f0.jsonl` and, for phone classification, `phones.jsonl`.
+Upstream: manifests with their recordings and `f0.jsonl`.
 Downstream: `task`.
 Shapes: B segments · N samples · L latents · F spectral frames.
 """
@@ -23,7 +23,7 @@ from marstts.data.manifest import Utterance, read_manifest
 from marstts.errors import AudioError, ConfigError, DataError
 from marstts.training.codec.augmentation import augment_waveform
 from marstts.training.codec.config import CodecTrainingConfig
-from marstts.training.codec.losses import AFTER_END, PhoneAlignment, f0_at, phone_ids_at, read_f0, read_phone_alignments
+from marstts.training.codec.losses import f0_at, read_f0
 from marstts.training.run_log import CorruptFileLog
 
 MAX_VALIDATION_SEGMENTS = 96
@@ -37,8 +37,12 @@ class SegmentBatch(NamedTuple):
     samples: Tensor
     """(B, N)."""
 
-    phones: Tensor
-    """(B, L), the phone at each latent."""
+    around: Tensor
+    """(B, N + context on either side), what the encoder reads: the codec's `context_patches` more, silence where the
+    recording has none."""
+
+    inside: Tensor
+    """(B, L of `around`), 1 where the recording is, else 0."""
 
     f0: Tensor
     """(B, F) in Hertz, without gaps."""
@@ -58,7 +62,8 @@ class Segment(NamedTuple):
     """One row of a batch."""
 
     samples: NDArray[np.float32]
-    phones: NDArray[np.int64]
+    around: NDArray[np.float32]
+    inside: NDArray[np.float32]
     f0: NDArray[np.float32]
     voiced: NDArray[np.float32]
     reference: NDArray[np.float32]
@@ -92,7 +97,6 @@ class Source:
     folder: Path
     utterance: Utterance
     f0: NDArray[np.float32]
-    alignment: PhoneAlignment | None
     siblings: list[Utterance]
     """Recordings of the same speaker, style and split, itself included."""
 
@@ -105,6 +109,7 @@ class Segments:
         manifests = [(manifests, None)] if isinstance(manifests, Path) else manifests
         self.config, self.num_corpora = config, len(manifests)
         self.samples = config.segment_patches * config.model.hop_lengths[0]
+        self.context = config.model.context_patches * config.model.hop_lengths[0]
         self.known: list[Source] = []
         self.held_out: list[tuple[int, Source]] = []
         weights: list[NDArray[np.float64]] = []
@@ -124,17 +129,11 @@ class Segments:
         """The usable recordings of a corpus: long enough and with their F0."""
         config, folder = self.config, manifest.parent
         utterances = [u for u in read_manifest(manifest) if u.seconds * config.model.sample_rate > self.samples]
-        phones = config.phone_classification
-        alignments = read_phone_alignments(folder / phones.file) if phones else {}
         f0 = read_f0(folder / config.f0.file)
         groups: dict[tuple[str, str, str], list[Utterance]] = {}
         for u in utterances:
             groups.setdefault((u.speaker, u.style, u.split), []).append(u)
-        return [
-            Source(folder, u, f0[u.id], alignments.get(u.id), groups[u.speaker, u.style, u.split])
-            for u in utterances
-            if u.id in f0
-        ]
+        return [Source(folder, u, f0[u.id], groups[u.speaker, u.style, u.split]) for u in utterances if u.id in f0]
 
     def check_enough(self, manifest: Path, known: Sequence[Source], held_out: Sequence[Source]) -> None:
         """DataError where a corpus has no recordings to train on or to validate with."""
@@ -143,9 +142,6 @@ class Segments:
                 f"{manifest}: needs training and validation recordings longer than {self.samples} samples, "
                 f"with their F0 in {self.config.f0.file}"
             )
-        phones = self.config.phone_classification
-        if phones and all(source.alignment is None for source in known):
-            raise DataError(f"{manifest}: none of its training recordings has its phones in {phones.file}")
 
     def train(self, step: int) -> SegmentBatch:
         """Augmented segments of a step with random gains, each with a reference in the same acoustic conditions."""
@@ -156,12 +152,13 @@ class Segments:
             segment = self.valid_segment(int(index), rng)
             gain = np.float32(10 ** (rng.uniform(*GAIN_DB) / 20))
             both = augment_waveform(
-                np.concatenate([segment.samples, segment.reference]) * gain, self.config.model.sample_rate,
+                np.concatenate([segment.around, segment.reference]) * gain, self.config.model.sample_rate,
                 self.config.augmentation, rng,
             )  # fmt: skip
-            samples, reference = both[: self.samples], both[self.samples :]
-            samples = samples / max(1.0, float(np.abs(samples).max()))
-            segments.append(segment._replace(samples=samples, reference=reference))
+            around, reference = both[: len(segment.around)], both[len(segment.around) :]
+            around = around / max(1.0, float(np.abs(around).max()))
+            samples = around[self.context : self.context + self.samples]
+            segments.append(segment._replace(samples=samples, around=around, reference=reference))
         return stack(segments)
 
     def validation(self) -> list[tuple[int, SegmentBatch]]:
@@ -192,22 +189,20 @@ class Segments:
         raise DataError("none of the recordings for training can be used")
 
     def segment(self, source: Source, position: float, rng: np.random.Generator) -> Segment:
-        """One segment of a recording with its phones, F0 and reference, read without decoding the rest.
+        """One segment of a recording with its F0 and reference, read without decoding the rest.
 
         `position` is 0 for the first possible segment, 1 for the last. AudioError if it cannot be read.
         """
         utterance, model = source.utterance, self.config.model
         first = int(position * self.spare_samples(utterance))
-        samples = self.read(source.folder, utterance, first)
-        latent = model.hop_lengths[-1]
-        times = (first + latent * (np.arange(self.samples // latent) + 0.5)) / model.sample_rate
-        phones = np.full(len(times), AFTER_END)
-        if source.alignment is not None:
-            inside = times < utterance.seconds
-            phones[inside] = phone_ids_at(source.alignment, times[inside])
+        around = self.read(source.folder, utterance, first, self.context)
+        samples, latent = around[self.context : self.context + self.samples], model.hop_lengths[-1]
+        middles = first - self.context + latent * (np.arange(len(around) // latent) + 0.5)
+        inside = (middles >= 0) & (middles < utterance.seconds * model.sample_rate)
         frames = (first + model.hop * (np.arange(self.samples // model.hop) + 0.5)) / model.sample_rate
         f0, voiced = f0_at(source.f0, frames)
-        return Segment(samples, phones, f0, voiced, self.reference(source, position, rng))
+        reference = self.reference(source, position, rng)
+        return Segment(samples, around, inside.astype(np.float32), f0, voiced, reference)
 
     def reference(self, source: Source, position: float, rng: np.random.Generator) -> NDArray[np.float32]:
         """A segment of another recording of the speaker; without one, of the other end of the same recording."""
@@ -222,13 +217,18 @@ class Segments:
         """Samples of a recording, at the codec's rate, beyond the length of a segment."""
         return max(0, round(utterance.seconds * self.config.model.sample_rate) - self.samples)
 
-    def read(self, folder: Path, utterance: Utterance, first: int) -> NDArray[np.float32]:
-        """A segment from sample `first`, resampled to the codec's rate, padded with silence at its end."""
+    def read(self, folder: Path, utterance: Utterance, first: int, context: int = 0) -> NDArray[np.float32]:
+        """A segment from sample `first` with `context` samples on either side, resampled to the codec's rate.
+
+        There is silence before the start of the recording and after its end.
+        """
         rate = self.config.model.sample_rate
-        start = (utterance.start or 0.0) + first / rate
-        waveform = audio.resample(audio.read_span(folder / utterance.audio, start, self.samples / rate), rate)
-        samples = waveform.samples[: self.samples]
-        return np.pad(samples, (0, self.samples - len(samples)))
+        missing = max(0, context - first)
+        begin, length = first - context + missing, self.samples + 2 * context - missing
+        total = max(first + self.samples, round(utterance.seconds * rate))
+        start, seconds = (utterance.start or 0.0) + begin / rate, min(length, total - begin) / rate
+        samples = audio.resample(audio.read_span(folder / utterance.audio, start, seconds), rate).samples[:length]
+        return np.pad(samples, (missing, length - len(samples)))
 
 
 def sampling_weights(sources: Sequence[Source], exponent: float) -> NDArray[np.float64]:

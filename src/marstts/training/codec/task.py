@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -34,9 +34,8 @@ from marstts.training.codec.config import (
 from marstts.training.codec.export import CONFIG_FILE, load_codec, scale_timbre_contrast
 from marstts.training.codec.generated_codes import GeneratedCodes
 from marstts.training.codec.losses import (
-    AFTER_END,
     Discriminators,
-    PhoneClassifier,
+    FeaturePrediction,
     SpeakerConsistencyLoss,
     SpectralLoss,
     crops,
@@ -44,14 +43,13 @@ from marstts.training.codec.losses import (
     f0_error_semitones,
     f0_loss,
     generator_loss,
+    weighted_errors,
 )
 from marstts.training.codec.recognizer_loss import RecognizerLoss
 from marstts.training.codec.segments import Manifests, SegmentBatch, Segments
 from marstts.training.distributed import pick_device, require_one_process
 from marstts.training.optim import learning_rate, minimize
 from marstts.training.run_log import CORRUPT_FILE
-
-T = TypeVar("T")
 
 RESET_EVERY, DEAD_CODE_USAGE = 25, 0.03
 """Codes that are used less than this ratio of the mean are reset to fresh latents, once in this many steps. Without it,
@@ -104,6 +102,8 @@ class CodecTask:
         trained = self.model.decoder if config.stage is Stage.DECODER else self.model
         self.model.requires_grad_(trained is self.model)
         trained.requires_grad_(True)
+        if self.model.recognizer is not None:
+            self.model.recognizer.requires_grad_(False)
         if config.freeze_timbre and trained is not self.model:
             self.model.decoder.pitch.requires_grad_(False)
         parameters = [parameter for parameter in trained.parameters() if parameter.requires_grad]
@@ -116,7 +116,7 @@ class CodecTask:
         self.modules: dict[str, nn.Module] = {"codec": self.model}
         self.optimizers: dict[str, torch.optim.Optimizer] = {"codec": self.optimizer}
         self.discriminators = self.add_discriminators()
-        self.phone_classifier = self.add_phone_classifier()
+        self.feature_prediction = self.add_feature_prediction()
         self.recognizer = self.add_recognizer()
         self.speaker_consistency = self.add_speaker_consistency()
         self.segments = Segments(manifests, config, corrupt)
@@ -126,7 +126,7 @@ class CodecTask:
     def loss_functions(self) -> list[LossFunction]:
         """The terms of the loss that are configured, in the order in which they are added."""
         optional: list[tuple[object, LossFunction]] = [
-            (self.phone_classifier, self.phone_losses),
+            (self.feature_prediction, self.feature_losses),
             (self.recognizer, self.recognizer_losses),
             (self.speaker_consistency, self.consistency_losses),
             (self.generated_codes, self.generated_losses),
@@ -146,21 +146,31 @@ class CodecTask:
         )
         return discriminators
 
-    def add_phone_classifier(self) -> PhoneClassifier | None:
-        """A classifier of phones, trained with the codec, if configured."""
-        phones = self.config.phone_classification
-        if phones is None:
+    def add_feature_prediction(self) -> FeaturePrediction | None:
+        """Networks that predict the recognizer's features, trained with the codec, if configured."""
+        if self.config.feature_prediction is None:
             return None
         model = self.config.model
-        classifier = PhoneClassifier(model.latent_width, model.strides, phones).to(self.device)
-        self.modules["phones"] = classifier
-        self.optimizer.add_param_group({"params": list(classifier.parameters())})
-        return classifier
+        heads = FeaturePrediction(model.latent_width, model.recognizer_width, len(model.strides)).to(self.device)
+        self.modules["features"] = heads
+        self.optimizer.add_param_group({"params": list(heads.parameters())})
+        return heads
 
     def add_recognizer(self) -> RecognizerLoss | None:
-        """The loss with its frozen recognizer, if configured."""
-        config = self.config.recognizer
-        return None if config is None else RecognizerLoss(config, self.config.model.sample_rate).to(self.device)
+        """The loss with its frozen recognizer, if configured; in the full stage the encoder reads the same one."""
+        config, own = self.config, self.model.recognizer
+        if config.recognizer is None:
+            return None
+        loss = RecognizerLoss(config.recognizer, config.model.sample_rate)
+        if own is not None and config.stage is Stage.FULL:
+            found = len(loss.encoder.layers), loss.encoder.norm.normalized_shape[0]
+            if found != (config.model.recognizer_layers, config.model.recognizer_width):
+                raise ConfigError(
+                    f"{config.recognizer.folder}: this recognizer has {found[0]} layers of width {found[1]}; set "
+                    "model.recognizer_layers and model.recognizer_width to them"
+                )
+            own.load_state_dict(loss.encoder.state_dict())
+        return loss.to(self.device)
 
     def add_speaker_consistency(self) -> SpeakerConsistencyLoss | None:
         """The loss with its frozen encoder, if configured."""
@@ -181,7 +191,7 @@ class CodecTask:
         with autocast(self.device.type, config.precision):
             timbre = self.timbre_of(batch.reference)
             factors = self.frequency_factors(timbre)
-            output = self.model(batch.samples, batch.f0, timbre, factors)
+            output = self.model(batch.around, batch.f0, timbre, factors, batch.inside)
         scores: dict[str, float | Tensor] = {}
         if self.discriminators is not None:
             scores |= self.discriminator_step(self.discriminators, output.samples, batch.samples, step)
@@ -190,7 +200,7 @@ class CodecTask:
         loss = cast(Tensor, sum(term.weight * term.value for term in terms if term.weight))
         minimize(self.optimizer, loss, learning_rate(step, config.loop.steps, config.schedule), GRAD_CLIP_NORM)
         if config.stage is Stage.FULL:
-            self.reset_dead_codes(output.codes, batch.samples, step)
+            self.reset_dead_codes(output.codes, output.latents.detach(), step)
         usage = (perplexity(codes, config.model.codebook_size) for codes in output.codes)
         scores |= {f"perplexity{level}": value for level, value in enumerate(usage)}
         return scores | {term.name: term.value.detach() for term in terms}
@@ -202,13 +212,22 @@ class CodecTask:
         yield Loss("f0_loss", config.f0.weight, f0_loss(output.octaves, batch.f0, batch.voiced, config.f0))
         yield Loss("quantization", float(config.stage is Stage.FULL), output.loss)
 
-    def phone_losses(self, made: CodecStep) -> Iterator[Loss]:
-        """Phones by the latents and by the sum of the first levels."""
-        assert self.phone_classifier is not None and self.config.phone_classification is not None
-        loss, correct = self.phone_classifier(made.output.latents, made.output.levels, made.batch.phones)
-        yield Loss("phone_loss", self.config.phone_classification.weight, loss)
-        for name, accuracy in name_accuracies(correct).items():
-            yield Loss(name, 0.0, accuracy)
+    def feature_losses(self, made: CodecStep) -> Iterator[Loss]:
+        """The recognizer's last layer by the latents and by the sums of the first levels."""
+        assert self.feature_prediction is not None and self.config.feature_prediction is not None
+        with autocast(self.device.type, self.config.precision):
+            errors = self.feature_errors(self.feature_prediction, made.batch, made.output)
+        yield Loss("feature_loss", self.config.feature_prediction.weight, weighted_errors(errors))
+        for name, error in name_errors(errors).items():
+            yield Loss(name, 0.0, error)
+
+    def feature_errors(self, heads: FeaturePrediction, batch: SegmentBatch, output: CodecOutput) -> list[Tensor]:
+        """Errors of the predicted features, of latents and levels."""
+        assert output.features is not None
+        width, context = self.config.model.recognizer_width, self.config.model.context_patches
+        around = context * self.config.model.strides[0]
+        inside = batch.inside[:, around : batch.inside.shape[1] - around]
+        return cast(list[Tensor], heads(output.latents, output.levels, output.features[:, :, width:], inside))
 
     def recognizer_losses(self, made: CodecStep) -> Iterator[Loss]:
         """What a recognizer's encoder makes of the output."""
@@ -274,14 +293,13 @@ class CodecTask:
         return {"discriminator_loss": loss.detach()}
 
     @torch.no_grad()
-    def reset_dead_codes(self, codes: list[Tensor], samples: Tensor, step: int) -> None:
-        """Track the usage of each code, and reset dead codes to random latents of this batch."""
+    def reset_dead_codes(self, codes: list[Tensor], latents: Tensor, step: int) -> None:
+        """Track the usage of each code, and reset dead codes to random ones of this batch's latents (B, D, L)."""
         for (_, book), level_codes in zip(self.model.quantizer.codebooks, codes, strict=True):
             counts = torch.bincount(level_codes.flatten(), minlength=self.config.model.codebook_size).float()
             book.usage.mul_(USAGE_DECAY).add_(counts / counts.mean(), alpha=1 - USAGE_DECAY)
         if step % RESET_EVERY:
             return
-        latents = self.model.latents_of(samples)
         total = torch.zeros_like(latents)
         generator = torch.Generator().manual_seed(step)
         for stride, book in self.model.quantizer.codebooks:
@@ -302,14 +320,14 @@ class CodecTask:
 
         Spectral distance with the true F0 and with the predicted one, F0 error, and codebook perplexity.
         """
-        means, codes, correct = MeanByName(), [], []
+        means, codes = MeanByName(), []
         for corpus, batch in self.segments.validation():
             batch = batch.to(self.device)
             timbre = self.model.timbre_of(batch.reference)
-            coded = self.reconstruct(batch.samples, batch.f0, timbre)
-            output = self.reconstruct(batch.samples, None, timbre).samples
+            coded = self.reconstruct(batch, batch.f0, timbre)
+            output = self.reconstruct(batch, None, timbre).samples
             if timbre is not None:
-                without = self.reconstruct(batch.samples, batch.f0, None).samples
+                without = self.reconstruct(batch, batch.f0, None).samples
                 means.add("spectral_without_timbre", self.spectral(without, batch.samples))
             if self.speaker_consistency is not None:
                 means.add("speaker_consistency", self.speaker_consistency(output, batch.samples))
@@ -321,16 +339,16 @@ class CodecTask:
             means.add("f0_loss", f0_loss(coded.octaves, batch.f0, batch.voiced, self.config.f0))
             means.add("f0_error_semitones", f0_error_semitones(coded.octaves, batch.f0, batch.voiced))
             codes.append(coded.codes)
-            if self.phone_classifier is not None:
-                accuracies = torch.stack(self.phone_classifier(coded.latents, coded.levels, batch.phones)[1])
-                correct += [accuracies] if bool((batch.phones != AFTER_END).any()) else []
+            if self.feature_prediction is not None:
+                for name, error in name_errors(self.feature_errors(self.feature_prediction, batch, coded)).items():
+                    means.add(name, error)
         for name, samples in (("ground_truth", batch.samples), ("resynthesis", output)):
             writer.add_audio(name, samples[:1].cpu().clamp(-1, 1), step, self.config.model.sample_rate)
         scores = means.means()
         for level in range(len(self.config.model.strides)):
             together = torch.cat([batch[level].flatten() for batch in codes])
             scores[f"perplexity{level}"] = float(perplexity(together, self.config.model.codebook_size))
-        return scores | (name_accuracies(torch.stack(correct).mean(dim=0).tolist()) if correct else {})
+        return scores
 
     def model_to_export(self, run: Path, base: Path | None = None) -> MiniCodecModel:
         """The codec of the run's newest checkpoint, with the configured ratio of the weights of `base`, the run's
@@ -346,24 +364,24 @@ class CodecTask:
             scale_timbre_contrast(model, references, self.config.timbre_contrast)
         return model
 
-    def reconstruct(self, samples: Tensor, f0: Tensor | None, timbre: Tensor | None) -> CodecOutput:
+    def reconstruct(self, batch: SegmentBatch, f0: Tensor | None, timbre: Tensor | None) -> CodecOutput:
         """The model's forward pass with the same noise every time."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            return cast(CodecOutput, self.model(samples, f0, timbre))
+            return cast(CodecOutput, self.model(batch.around, f0, timbre, None, batch.inside))
 
 
 def check_options(config: CodecTrainingConfig) -> None:
     """Raise ConfigError where options contradict each other."""
-    if config.phone_classification and config.stage is Stage.DECODER:
+    if config.feature_prediction and (config.stage is Stage.DECODER or not config.model.recognizer_layers):
         raise ConfigError(
-            "phone_classification trains the codes, which the decoder stage leaves as they are; drop one of both"
+            'feature_prediction trains the codes of a codec with a recognizer: set stage = "full" and '
+            "model.recognizer_layers, or drop it"
         )
-    if config.frequency_warp and (config.stage is Stage.FULL or not config.model.timbre_width):
-        raise ConfigError(
-            'frequency_warp needs the decoder stage and a timbre embedding: set stage = "decoder" and '
-            "model.timbre_width"
-        )
+    if config.model.recognizer_layers and config.stage is Stage.FULL and config.recognizer is None:
+        raise ConfigError("model.recognizer_layers needs [recognizer] with the folder of that recognizer")
+    if config.frequency_warp and not config.model.timbre_width:
+        raise ConfigError("frequency_warp needs a timbre embedding: set model.timbre_width")
     knows_speakers = config.model.timbre_width and config.speaker_consistency
     if config.generated_codes and not (knows_speakers and config.stage is Stage.DECODER):
         raise ConfigError(
@@ -395,9 +413,9 @@ class MeanByName:
         return {name: float(np.mean(values)) for name, values in self.values.items()}
 
 
-def name_accuracies(correct: Sequence[T]) -> dict[str, T]:
-    """Names for the log: phone accuracy before quantization, then by the sum of the first levels."""
-    return {"phone_accuracy": correct[0]} | {f"phone_accuracy{level}": one for level, one in enumerate(correct[1:])}
+def name_errors(errors: Sequence[Tensor]) -> dict[str, Tensor]:
+    """Names for the log: the features' error before quantization, then by the sum of the first levels."""
+    return {"feature_error": errors[0]} | {f"feature_error{level}": one for level, one in enumerate(errors[1:])}
 
 
 def perplexity(codes: Tensor, codebook_size: int) -> Tensor:
