@@ -12,6 +12,7 @@ LIMIT ?= --timeout 300 --timeout-method thread
 SOURCES = src tests listening_test tools recipes docs
 WORKERS ?= --numprocesses auto --maxprocesses 8 --dist worksteal
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+export PYTHONDONTWRITEBYTECODE =  # the tests start many processes, which would compile the package again and again
 
 .PHONY: speak test check check-fast lint dist site format lock
 

@@ -55,7 +55,8 @@ LONG_TEXT = "It was a bright cold day in April, and all the clocks in the town w
 def test_a_server_that_is_killed_while_it_saves_a_voice_loses_no_other(tmp_path: Path, reference: Waveform):
     folder, recording = tmp_path / "voices", tmp_path / "recording.wav"
     recording.write_bytes(encode(reference, ".wav"))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}
+    path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
     fields, files = {"name": "First", "consent": "Anna agreed."}, {"audio_sample": ("a.wav", recording.read_bytes())}
     settings = ServeSettings(voices_folder=folder)
     with TestClient(create_app(scripted_synthesizer(good), settings)) as client:

@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from test_speaker_augmentation import buzz
 from typer.testing import CliRunner
 
-from marstts.audio import Waveform, write
+from marstts.audio import write
 from marstts.cli.main import app
 from marstts.data.manifest import Utterance, read_manifest, write_manifest
 from marstts.errors import CheckpointError, ConfigError, DataError
@@ -44,17 +45,6 @@ def config(kind: Kind, **changes: object) -> SpeakerTrainingConfig:
         "batch_size": 8, "crop_seconds": (0.3, 0.6), "warmup_steps": 2, "precision": "fp32",
     }  # fmt: skip
     return SpeakerTrainingConfig.model_validate(values | changes)
-
-
-def buzz(hertz: float, seconds: float = 0.7, seed: int = 0, resonance: float = 2500.0) -> Waveform:
-    """A pitched signal: harmonics up to 5 kHz, strongest at the resonance, and weak noise."""
-    time = np.arange(int(seconds * RATE)) / RATE
-    places = [k * hertz for k in range(1, int(5000 / hertz))]
-    tones = sum(
-        np.exp(-(((f - resonance) / 2500) ** 2)) * np.sin(2 * np.pi * f * time + (f / hertz) ** 2) for f in places
-    )
-    noise = 0.01 * np.random.default_rng(seed).standard_normal(len(time))
-    return Waveform((0.02 * tones + noise).astype(np.float32), RATE)
 
 
 @pytest.fixture(scope="module")

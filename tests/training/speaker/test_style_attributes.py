@@ -6,22 +6,11 @@ import math
 
 import numpy as np
 import pytest
+from test_speaker_augmentation import buzz
 
-from marstts.audio import Waveform
 from marstts.training.speaker.losses import f0_level, measure_attributes, relative_to_speaker
 
 RATE = 24_000
-
-
-def buzz(hertz: float, seconds: float = 0.7, seed: int = 0, resonance: float = 2500.0) -> Waveform:
-    """A pitched signal: harmonics up to 5 kHz, strongest at the resonance, and weak noise."""
-    time = np.arange(int(seconds * RATE)) / RATE
-    places = [k * hertz for k in range(1, int(5000 / hertz))]
-    tones = sum(
-        np.exp(-(((f - resonance) / 2500) ** 2)) * np.sin(2 * np.pi * f * time + (f / hertz) ** 2) for f in places
-    )
-    noise = 0.01 * np.random.default_rng(seed).standard_normal(len(time))
-    return Waveform((0.02 * tones + noise).astype(np.float32), RATE)
 
 
 @pytest.mark.parametrize("hertz", [82.0, 151.0, 247.0])
