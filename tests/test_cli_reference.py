@@ -32,21 +32,6 @@ def test_the_command_reference_is_what_the_commands_are() -> None:
     assert page == TOOL.render(), "run `python tools/cli_reference.py`"
 
 
-def test_the_reference_has_every_option_of_speak() -> None:
-    """Seen through the help of the command, not through the generator."""
-    from typer.testing import CliRunner
-
-    from marstts.cli.main import app
-
-    shown = CliRunner().invoke(app, ["speak", "--help"], env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}).output
-    options = {word.strip("│,.;:)") for word in shown.split() if word.startswith("--")} - {"--help", "--"}
-    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-    section = page[page.index("\n## speak\n") :]
-    section = section[: section.index("\n## ", 5)]
-    assert len(options) > 8
-    assert not [option for option in options if f"`{option}`" not in section]
-
-
 @pytest.mark.parametrize("name", TOOL.EXAMPLES)
 def test_every_example_of_the_reference_is_a_command_line_of_its_command(name: str) -> None:
     words = shlex.split(TOOL.EXAMPLES[name])

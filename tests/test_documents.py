@@ -92,11 +92,6 @@ def test_commands_exist_and_take_their_options(document: Path) -> None:
             raise AssertionError(f"{line}: {error!r}") from error
 
 
-def test_blocks_are_found_after_blocks_of_other_languages() -> None:
-    text = "```\nmarstts speak A\n```\n\n```python\nx = 1\n```\n\nProse.\n\n```\nmarstts speak B\n```\n"
-    assert command_lines_of(text) == ["marstts speak A", "marstts speak B"]
-
-
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_python_examples_compile(document: Path) -> None:
     for number, block in enumerate(blocks_of(document.read_text(encoding="utf-8"), "python")):
@@ -162,15 +157,3 @@ def test_pictures_and_player_are_those_of_their_tools(tmp_path: Path) -> None:
     folder = ROOT / "docs" / "samples"
     page = samples.render((folder / "README.md").read_text(encoding="utf-8"))
     assert page == (folder / "player.html").read_text(encoding="utf-8"), "run `python tools/samples_page.py`"
-
-
-def test_pages_that_code_and_recipes_name_exist() -> None:
-    sources = [path for folder in ("src", "recipes", "tools") for path in (ROOT / folder).rglob("*")]
-    named = {
-        (page, name_of(source))
-        for source in sources
-        if source.suffix in {".py", ".toml", ".sh"}
-        for page in re.findall(r"\bdocs/[\w/-]+\.(?:md|html)", source.read_text(encoding="utf-8"))
-    }
-    assert named
-    assert not [(page, source) for page, source in sorted(named) if not (ROOT / page).exists()]

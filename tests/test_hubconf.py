@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import runpy
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,6 @@ import torch
 
 import marstts
 from marstts.errors import ConfigError
-from marstts.io.config import read_values
 
 ROOT = Path(__file__).parents[1]
 
@@ -39,14 +36,3 @@ def test_the_arguments_of_the_release_are_taken(asked: list[Any]) -> None:
     for other in ({"pretrained": False}, {"ckpt_format": "gguf"}, {"checkpoint_url": "https://name.invalid/a.pt"}):
         with pytest.raises(ConfigError, match="marstts convert"):
             torch.hub.load(str(ROOT), "mars6_turbo", source="local", **other)
-
-
-def test_the_hub_names_all_that_speaking_with_published_models_imports() -> None:
-    project = read_values(ROOT / "pyproject.toml")["project"]
-    packages = [*project["dependencies"], *project["optional-dependencies"]["released"]]
-    named = {
-        re.split(r"[>=;\[ ]", package)[0].replace("-", "_") for package in packages if "python_version" not in package
-    }
-    imported = {"protobuf": "google.protobuf"}  # packages whose module has another name
-    expected = {imported.get(name, name) for name in named}
-    assert set(runpy.run_path(str(ROOT / "hubconf.py"))["dependencies"]) == expected

@@ -46,10 +46,3 @@ def test_version_is_that_of_the_package():
 
 def test_importing_the_package_loads_nothing():
     assert not loaded_after("import marstts") & {"numpy", "onnxruntime", "torch", "typer", "pydantic", "tokenizers"}
-
-
-@pytest.mark.slow
-def test_speaking_imports_neither_torch_nor_slow_packages():
-    statement = "import marstts; marstts.load, marstts.Voice, marstts.Speech, marstts.Synthesizer"
-    loaded = loaded_after(f"{statement}; import marstts.cli.main, marstts.cli.speak, marstts.cli.voice")
-    assert not loaded & {"torch", "scipy", "urllib3", "sounddevice"}

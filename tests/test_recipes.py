@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -13,7 +12,6 @@ import time
 import wave
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,7 +20,7 @@ import torch
 from baseline_packages import PACKAGES, environment_of
 from command_lines import parse
 from marstts import models
-from marstts.data.corpora.synthetic import SyntheticConfig, read_sentences
+from marstts.data.corpora.synthetic import SyntheticConfig
 from marstts.data.corpora.tts_engines import BASE_VOICES
 from marstts.io.config import Config, read_config, read_values
 from marstts.mars5.ar import CodecLM
@@ -110,29 +108,6 @@ def test_mars5s_recipe_has_the_published_sizes_and_fits_encodec() -> None:
     assert [round(size / 1e6, -1) for size in sizes] == [760, 450]
 
 
-def options_of(path: Path) -> set[str]:
-    """The names of all values that a configuration file sets, bases included."""
-
-    def names(values: dict[str, object]) -> set[str]:
-        return set().union(*(names(value) if isinstance(value, dict) else {key} for key, value in values.items()))
-
-    return names(read_values(path))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_option_of_a_recipe_is_read_by_the_package(kind: str) -> None:
-    used = set().union(*(options_of(path) for path in RECIPES.rglob("*.toml") if path.stem.split("_")[0] == kind))
-    assert len(used) > 3
-    assert sorted(used - attributes_read()) == [], "options without any effect"
-
-
-@cache
-def attributes_read() -> set[str]:
-    """Every name that follows a dot in the package."""
-    sources = [path.read_text(encoding="utf-8") for path in (TESTS.parent / "src").rglob("*.py")]
-    return {name for source in sources for name in re.findall(r"\.(\w+)", source)}
-
-
 def test_the_papers_recipe_has_its_sizes_rates_and_batches() -> None:
     paper = read_config(PretrainConfig, RECIPES / "paper" / "mars6.toml")
     assert paper.model == type(paper.model)(), "the defaults are the paper's"
@@ -151,14 +126,6 @@ def test_the_papers_preference_stage_ranks_by_whisper_and_utmos() -> None:
     assert (pairs.recognizer, pairs.mos_predictor) == ("faster-whisper", "utmos")
     assert pairs.cer_weight > 0 and pairs.mos_weight > 0 and pairs.scheme.value == "ground_truth_vs_worst"
     assert read_config(PreferenceConfig, RECIPES / "paper" / "preference.toml").orpo.flux.beta > 0
-
-
-def test_the_modern_sentences_feed_every_split_and_none_twice() -> None:
-    config = read_config(SyntheticConfig, RECIPES / "mini" / "synthetic.toml")
-    files = [(RECIPES / "mini" / "text" / "modern.tsv.gz", 1.0)]
-    splits = {split: {text for text, _ in found} for split, found in read_sentences(files, config).items()}
-    assert len(splits["train"]) > 10_000 and min(len(texts) for texts in splits.values()) > 500
-    assert not splits["train"] & (splits["validation"] | splits["test"])
 
 
 MARSTTS = """#!{python}

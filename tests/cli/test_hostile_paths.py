@@ -118,13 +118,6 @@ def test_a_lock_that_is_a_link_is_refused() -> None:
     assert Path("victim").read_text() == "precious"
 
 
-def test_a_lock_of_a_dead_process_is_no_lock() -> None:
-    Path("folder").mkdir()
-    Path("folder/.lock").write_text("1\nhost\n")
-    with lock_folder("folder", AudioError):
-        pass
-
-
 @pytest.mark.parametrize("name", ["report.jsonl", "0001.wav"])
 def test_links_in_the_folder_of_a_batch_are_not_followed(name: str, reference_file: Path) -> None:
     Path("lines.txt").write_text("The cat sat.\n")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import logging
 import os
 import signal
 import subprocess
@@ -65,11 +64,6 @@ def test_sigterm_ends_forked_processes_as_before(add_command):
 
     add_command("forks", command=command)
     assert RUN.invoke(app, ["forks"]).stdout == f"{signal.SIGTERM.value}\n"
-
-
-@pytest.mark.parametrize("words", [["--help"], ["text", "--help"], ["voice", "list", "--help"]])
-def test_help_shows_no_type_behind_flags(words: list[str]):
-    assert "<bool>" not in RUN.invoke(app, words).stdout
 
 
 def test_help_lists_every_command_without_importing_any(monkeypatch: pytest.MonkeyPatch):
@@ -190,24 +184,6 @@ def test_warnings_of_libraries_about_themselves_are_hidden_unless_asked_for(monk
     assert shown() == ["the recording is short"]
     monkeypatch.setattr(sys, "warnoptions", ["default"])
     assert len(shown()) == 4
-
-
-def test_the_exporter_does_not_warn_of_torchvision(monkeypatch: pytest.MonkeyPatch):
-    registration = pytest.importorskip("torch.onnx._internal.exporter._registration")
-    monkeypatch.setattr(registration.importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(sys, "warnoptions", [])
-    messages: list[str] = []
-    monkeypatch.setattr(registration.logger, "handle", lambda record: messages.append(record.getMessage()))
-    before = registration.logger.level
-    try:
-        registration.logger.setLevel(logging.WARNING)
-        registration._get_overload("torchvision::nms")
-        assert len(messages) == 1 and "torchvision" in messages[0]
-        silence_libraries()
-        registration._get_overload("torchvision::nms")
-    finally:
-        registration.logger.setLevel(before)
-    assert len(messages) == 1
 
 
 def test_errors_for_users_are_one_sentence_and_exit_code_2(add_command):

@@ -15,7 +15,6 @@ from marstts.evaluation.systems import (
     GroundTruth,
     TakesFolder,
 )
-from marstts.io.files import lock_folder
 from marstts.metrics.length import LengthStatus
 from marstts.metrics.panel import Metrics
 from marstts.metrics.recognition import SphinxRecognizer
@@ -240,11 +239,6 @@ def test_outputs_have_the_references_and_trials_of_a_listening_test(tmp_path: Pa
     assert [trial.reference for trial in trials] == [tmp_path / "references" / f"{name}.wav" for name in ("a1", "b1")]
     assert audio.read(trials[0].reference).seconds == pytest.approx(audio.read(TRIALS[0].reference).seconds, abs=1e-3)
     assert trials[0].ground_truth.samefile(TRIALS[0].ground_truth)
-
-
-def test_two_evaluations_cannot_share_a_folder(tmp_path: Path):
-    with lock_folder(tmp_path), pytest.raises(DataError, match="another process is working in this folder"):
-        run(GroundTruth(), tmp_path, LengthOnly())
 
 
 def test_a_failing_disk_stops_the_run_instead_of_counting_as_a_missing_take(tmp_path: Path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from pathlib import Path
@@ -35,16 +34,6 @@ def recording(path: Path, seconds: float = 1.5) -> None:
 
 
 # EARS
-
-
-@pytest.mark.parametrize(
-    ("split", "pairs", "digest"), [("test", 2193, "3898df7ad58e9b5f"), ("validation", 3264, "1bbc557bdeb740fe")]
-)
-def test_the_pairs_of_ears_stay_the_same(split: str, pairs: int, digest: str):
-    """Published figures are of these pairs."""
-    found = list(ears.pair_samples(ears.split_speakers()[split]))
-    lines = "\n".join(f"{pair.speaker}\t{pair.sample}\t{pair.reference}" for pair in found)
-    assert (len(found), hashlib.sha256(lines.encode()).hexdigest()[:16]) == (pairs, digest)
 
 
 def test_ears_has_43_speakers_for_tests_and_64_for_validation():
@@ -176,12 +165,6 @@ def test_every_hard_text_is_spoken_in_every_regular_voice(three_voices: list[Tri
     }  # fmt: skip
     assert min(kinds.values()) >= 20 and len({trial.id for trial in trials}) == len(trials)
     refuse_repeated_ids(trials, Path("hard-texts"))
-
-
-@pytest.mark.parametrize(("kind", "fewest", "most"), [("one-word", 1, 1), ("two-words", 2, 2), ("sixty-words", 60, 61)])
-def test_hard_texts_have_the_length_of_their_kind(kind: str, fewest: int, most: int):
-    lengths = {len(plain_words(text)) for found, text, _ in hard_texts.committed_texts() if found == kind}
-    assert min(lengths) == fewest and max(lengths) <= most
 
 
 def test_metrics_of_hard_texts_use_the_words_of_the_front_end():

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import random
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -141,39 +138,6 @@ def test_a_full_disk_is_recognized_in_errors_of_libraries(tmp_path):
     assert disk_problem(ValueError("I/O error: No space left on device (os error 28)"), tmp_path) == "the disk is full"
     assert disk_problem(ValueError("bad shape"), tmp_path) is None
     assert disk_problem(RuntimeError("write failed"), tmp_path) is None
-
-
-WRITER = """
-import sys
-from pathlib import Path
-from marstts.io.files import atomic_write
-path = Path(sys.argv[1])
-print("ready", flush=True)
-for number in range(1, 10_000):
-    content = bytes([number % 256]) * 5000
-    with atomic_write(path) as file:
-        for start in range(0, 5000, 100):
-            file.write(content[start:start + 100])
-            file.flush()
-"""
-
-
-@posix
-@pytest.mark.slow
-def test_a_killed_writer_leaves_the_old_or_the_new_content(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(b"0" * 5000)
-    rng = random.Random(7)
-    for _ in range(5):
-        child = run_child(WRITER, path)
-        child.stdout.readline()
-        time.sleep(rng.uniform(0.0, 0.05))
-        child.send_signal(signal.SIGKILL)
-        child.wait()
-        content = path.read_bytes()
-        assert len(content) == 5000 and len(set(content)) == 1
-    write_file(path, b"")
-    assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_folder_is_replaced_only_where_the_caller_allows_it(tmp_path):

@@ -118,15 +118,6 @@ def test_models_of_different_text_vocabularies_are_refused() -> None:
     assert "AR and NAR do not fit together" in refusal(ar_content(), small)
 
 
-@pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
-def test_a_truncated_file_is_refused(suffix: str, tmp_path: Path) -> None:
-    path, nar = files(tmp_path, suffix)
-    whole = path.read_bytes()
-    for length in (0, 100, len(whole) // 2, len(whole) - 1):
-        path.write_bytes(whole[:length])
-        refusal(path, nar)
-
-
 def test_a_pickle_that_would_run_code_is_refused_without_running_it(tmp_path: Path) -> None:
     witness, path = tmp_path / "witness", tmp_path / "harmful.pt"
 

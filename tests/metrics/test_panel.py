@@ -12,8 +12,6 @@ from marstts.audio import Waveform
 from marstts.errors import ConfigError, MarsError
 from marstts.metrics import panel
 from marstts.metrics.panel import (
-    KNOWN,
-    PACKAGES,
     WITH_WEIGHTS,
     Metrics,
     MetricsConfig,
@@ -120,10 +118,6 @@ def test_missing_packages_are_named_by_extra_in_one_go(monkeypatch: pytest.Monke
         "the metrics need the Python packages utmos_pytorch: pip install 'marstts[eval-models]'",
     ]
     assert missing_packages(["prosody"]) == []
-
-
-def test_every_metric_that_needs_packages_has_its_requirements():
-    assert set(KNOWN) - set(PACKAGES) == {"identity", "style"}  # encoders of a bundle, which the light package opens
 
 
 def test_null_speaker_encoders_and_models_without_one_are_refused():

@@ -132,13 +132,6 @@ def test_without_cycles_forward_takes_are_the_same(mined, toy_bundle, corpus, tm
                 np.testing.assert_array_equal(one, other)
 
 
-def test_mining_goes_on_when_the_model_card_has_changed(mined, toy_bundle, corpus, tmp_path):
-    shutil.copytree(mined / "out", tmp_path / "out")
-    bundle = shutil.copytree(toy_bundle, tmp_path / "bundle")
-    (bundle / "README.md").write_text("A corrected card.\n")
-    assert again(mined, bundle, corpus, tmp_path / "out").generated_now == 0
-
-
 def test_deep_clones_continue_from_the_first_half(mined, toy_bundle, corpus, tmp_path):
     again(mined, toy_bundle, corpus, tmp_path / "out", settings=config(deep_clone=True, max_references=2))
     takes = read_takes(tmp_path / "out" / "takes-00000.jsonl")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from fastapi.testclient import TestClient
 
 from marstts.server.admission import FIRST_ESTIMATE, MAX_RETRY_SECONDS, Admission, Throughput
 from marstts.server.api_errors import ApiError
@@ -242,19 +241,6 @@ def test_an_application_that_cannot_be_warmed_up_leaves_no_threads(monkeypatch: 
     with pytest.raises(RuntimeError, match="the model is broken"):
         create_app(scripted_synthesizer(fail))
     assert set(threading.enumerate()) <= before
-
-
-def test_a_service_is_closed_where_the_application_cannot_begin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    @asynccontextmanager
-    async def refuse(service: SpeechService, settings: ServeSettings) -> AsyncIterator[None]:
-        raise OSError("the port is taken")
-        yield
-
-    monkeypatch.setattr("marstts.server.app.wyoming_of", refuse)
-    app = create_app(scripted_synthesizer(good), ServeSettings(voices_folder=tmp_path))
-    with pytest.raises(OSError, match="the port is taken"), TestClient(app):
-        pass
-    assert app.state.service.is_closing
 
 
 @pytest.mark.parametrize(

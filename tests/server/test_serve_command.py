@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +15,6 @@ from marstts.errors import ConfigError
 from marstts.server.settings import ServeSettings
 
 pytestmark = pytest.mark.slow
-
-KEYS = {"Authorization": "Bearer secret"}
 
 
 @pytest.fixture
@@ -130,8 +126,3 @@ def test_what_takes_time_at_the_start_is_announced(settings_of, caplog: pytest.L
         settings_of()
     assert [word in caplog.text for word in ("loading", "measuring")] == [True, True]
     assert settings_of().adapts_places and not settings_of("--listeners", "9").adapts_places
-
-
-def test_the_server_needs_no_pytorch():
-    code = "import sys; sys.modules['torch'] = None; import marstts.cli.serve, marstts.server.app"
-    subprocess.run([sys.executable, "-c", code], check=True)

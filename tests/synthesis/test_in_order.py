@@ -192,25 +192,6 @@ def test_parts_of_another_voice_or_rate_are_those_of_the_whole(
     )
 
 
-def test_a_missing_time_stretcher_is_named_once(reference: Waveform, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(__import__("sys").modules, "av", None)
-    tts = scripted_synthesizer(good)
-    text, voice = "<speak><prosody rate='fast'>It rained. It sat.</prosody></speak>", tts.clone(reference)
-    warnings = [chunk.text_warning for chunk in tts.speak_in_order(text, voice)]
-    assert warnings == [tts.speak(text, voice).text_warning, None]
-    assert warnings[0] is not None and warnings[0].count("rate is not honored") == 1
-
-
-def test_a_sentence_of_a_part_comes_before_the_part_is_spoken(reference: Waveform):
-    tts = scripted_synthesizer(good)
-    text = f"<speak><prosody rate='fast'>It sat. </prosody>{'The cat sat on the mat. ' * 200}</speak>"
-    sentences = tts.speak_in_order(text, tts.clone(reference))
-    assert [next(sentences).take.text for _ in range(2)] == ["It sat.", "The cat sat on the mat."]
-    num_started = len(tts.engine.prompts)
-    sentences.close()
-    assert num_started <= synthesizer.MAX_AHEAD + 2
-
-
 @pytest.mark.parametrize("held", [1, 2**24])
 @pytest.mark.parametrize("suffix", [None, ".wav", ".flac"])
 def test_a_pipe_gets_the_file_of_the_whole(

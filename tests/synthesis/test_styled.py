@@ -122,24 +122,3 @@ def test_a_stream_changes_voice_and_rate_as_speech_does(reference_file: Path) ->
         None,
         "these SSML elements are not honored, only their text is read: emphasis",
     }
-
-
-def test_a_stream_uses_the_voice_that_a_part_names(reference_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synthesizer, used = scripted_synthesizer(good), []
-    request = type(synthesizer).request
-    monkeypatch.setattr(
-        type(synthesizer), "request", lambda self, *given: used.append(given[1].name) or request(self, *given)
-    )
-    list(synthesizer.stream('<speak>The cat sat. <voice name="ada">The cat sat.</voice></speak>', reference_file))
-    assert used[-1].lower() == "ada" and used[0] != used[-1]
-    with pytest.raises(VoiceError, match="packaged voices"):
-        synthesizer.stream('<speak><voice name="../x">Hi.</voice></speak>', reference_file)
-
-
-def test_a_stream_without_a_time_stretcher_names_the_rate(
-    reference_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "av", None)
-    text = '<speak><prosody rate="fast">The cat sat.</prosody></speak>'
-    chunks = list(scripted_synthesizer(good).stream(text, reference_file))
-    assert "the speaking rate is not honored" in "".join(chunk.warning or "" for chunk in chunks)

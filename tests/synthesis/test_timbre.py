@@ -16,7 +16,6 @@ from marstts.codec.base import TIMBRE, Codes, timbre_encoders
 from marstts.codec.toy import ToyCodec
 from marstts.errors import VoiceError
 from marstts.synthesis.clone.voices import adapt_voice
-from marstts.synthesis.incremental_decoder import StreamConfig
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.voice import Voice
 from scripted import CODEBOOK_SIZE, good, scripted_synthesizer
@@ -98,17 +97,6 @@ def test_rows_of_a_batch_keep_their_own_timbres(reference: Waveform):
         assert result.speech is not None
         alone = tts.speak(TEXT, one)
         np.testing.assert_array_equal(result.speech.waveform.samples, alone.waveform.samples)
-
-
-def test_a_stream_is_decoded_in_the_timbre_of_its_voice(reference: Waveform):
-    tts = conditioned()
-    voice = tts.clone(reference, keep_reference=False)
-
-    def streamed(one: Voice) -> NDArray[np.float32]:
-        chunks = tts.stream(TEXT, one, config=StreamConfig(first_chunk_patches=1))
-        return np.concatenate([chunk.samples for chunk in chunks])
-
-    np.testing.assert_allclose(streamed(with_gain(voice, 0.5)), 0.5 * streamed(without_timbre(voice)), atol=1e-6)
 
 
 def test_a_voice_without_timbre_or_reference_is_decoded_without_one(reference: Waveform):

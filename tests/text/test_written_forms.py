@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from pathlib import Path
 from types import ModuleType
 
@@ -16,7 +15,6 @@ from marstts.text.sentences import split_sentences
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-SHARED_LIST = ROOT.parent / "shared" / "text" / "reading.tsv"
 pytestmark = pytest.mark.slow
 
 MIN_RIGHT_RATIO = 0.97
@@ -99,26 +97,6 @@ def test_reading_what_was_read_changes_nothing(readings: list[tuple[str, str, st
 )  # fmt: skip
 def test_nothing_changes_meaning(written: str, meaning: str) -> None:
     assert meaning in normalize(written)
-
-
-def test_the_document_shows_the_measured_table(benchmark: ModuleType) -> None:
-    results = json.loads((ROOT / "docs" / "results" / "text" / "reading.json").read_text(encoding="utf-8"))["systems"]
-    document = (ROOT / "docs" / "text.md").read_text(encoding="utf-8")
-    assert "\n".join(benchmark.table_rows(results)) in document
-
-
-@pytest.mark.skipif(not SHARED_LIST.is_file(), reason="the list of written forms is not part of the repository")
-def test_forms_that_were_read_right_still_are(benchmark: ModuleType) -> None:
-    lines = SHARED_LIST.read_text(encoding="utf-8").splitlines()
-    columns = [line.split("\t") for line in lines if line.count("\t") >= 2]
-    kept = [
-        (written.strip(), spoken.replace("‖", "")) for written, spoken, status, *_ in columns if status.strip() == "ok"
-    ]
-    changed = [
-        written for written, spoken in kept if not benchmark.is_right(normalize(written.replace("\\n", "\n")), [spoken])
-    ]
-    assert len(kept) > 40
-    assert changed == ["Press Ctrl+C or Cmd-Q, then F5."]  # "Control plus C or Command Q"
 
 
 @pytest.mark.parametrize(

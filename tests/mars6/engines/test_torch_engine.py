@@ -26,16 +26,6 @@ def test_cached_batched_greedy_generation_matches_the_uncached_model(config):
     assert min(len(result.tokens) for result in results) > 2
 
 
-def test_sampled_tokens_do_not_depend_on_other_rows_or_order():
-    engine, some = make_engine(), prompts(((6, 0), (9, 4), (4, 1), (7, 2)))
-    together = speak(engine, some, 0.7, [4, 5, 6, 7])
-    backwards = speak(engine, some[::-1], 0.7, [7, 6, 5, 4])[::-1]
-    for index, result in enumerate(together):
-        [alone] = speak(engine, [some[index]], 0.7, [4 + index])
-        assert np.array_equal(alone.tokens, result.tokens) and np.array_equal(backwards[index].tokens, result.tokens)
-    assert len({result.tokens.tobytes() for result in together}) == 4
-
-
 def test_states_are_values_and_can_be_continued_later():
     engine, some = make_engine(), prompts()
     before = engine.start(some)
@@ -47,15 +37,6 @@ def test_states_are_values_and_can_be_continued_later():
     assert np.array_equal(first, again)
     repeated = engine.append(before, patch)
     torch.testing.assert_close(repeated.patches.vectors, after.patches.vectors)
-
-
-def test_selecting_rows_within_a_patch_keeps_their_caches():
-    engine, some = make_engine(), prompts()
-    _, state = engine.next_logits(engine.start(some), np.zeros((3, 0), np.int64))
-    tokens = np.array([[1], [2], [3]])
-    expected, _ = engine.next_logits(state, tokens)
-    got, _ = engine.next_logits(engine.select(state, [2, 0]), tokens[[2, 0]])
-    np.testing.assert_allclose(got, expected[[2, 0]], atol=1e-5)
 
 
 def test_logits_are_float32_over_one_level_and_end_of_speech():

@@ -180,9 +180,3 @@ def test_a_folder_holds_recordings_where_it_has_audio_or_a_table_and_no_shards(m
     assert holds_recordings(tmp_path)
     (tmp_path / "shard-00000.safetensors").write_bytes(b"")
     assert not holds_recordings(tmp_path)
-
-
-def test_the_defaults_keep_the_model_and_learn_slowly(toy_bundle: Path):
-    settings = finetune_defaults(str(toy_bundle))
-    assert settings.model.width == 32 and settings.model.dropout > 0
-    assert settings.optimizer.learning_rate < 5e-4 and settings.loop.patience
