@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -28,15 +26,6 @@ def test_a_bundle_becomes_int8_and_no_further(toy_bundle: Path, tmp_path: Path):
     again = marstts("quantize", tmp_path / "int8", "--output", tmp_path / "again")
     assert again.exit_code == 2 and "int8 already" in again.stderr and again.stderr.count("\n") == 1
     assert not (tmp_path / "again").exists()
-
-
-def test_a_codec_that_is_missing_stays_as_it_was(toy_bundle: Path, tmp_path: Path):
-    copy = Path(shutil.copytree(toy_bundle, tmp_path / "copy"))
-    info = json.loads((copy / "bundle.json").read_text())
-    (copy / "bundle.json").write_text(json.dumps(info | {"codec": {"kind": "snac", "source": str(tmp_path / "gone")}}))
-    result = marstts("bundle", "upgrade", copy, "--output", tmp_path / "new")
-    assert result.exit_code == 0 and "warning: the codec stays as it was" in result.stderr and "gone" in result.stderr
-    assert not is_int8(tmp_path / "new" / "mars6")
 
 
 def test_an_export_can_be_int8(toy_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
