@@ -27,12 +27,13 @@ from marstts.onnx.export import Graph, export_graphs
 from marstts.training.checkpoint import checkpoints, first_readable, read_tensors
 from marstts.training.codec.config import CodecTrainingConfig
 
-INT8_PARTS = ("recognizer.", "encoder.")
-"""Parts of a codec with a recognizer whose matrices are stored in int8; they are large, and speaking needs none."""
+INT8_PARTS = ("recognizer.", "encoder.", "decoder.")
+"""Parts of a codec with a recognizer whose matrices are stored in int8, which the package's size asks for. Codebooks are
+not, and not the timbre encoder, whose embeddings are stored in voices."""
 
 
 def export_codec(model: MiniCodecModel, name: str, folder: Path) -> None:
-    """Write config.json, codec.safetensors and the graphs; weights in fp16, but for what encodes with a recognizer."""
+    """Write config.json, codec.safetensors and the graphs; weights in fp16, those of a codec with a recognizer mostly in int8."""
     model = model.float().cpu().eval()
     config = model.config
     frames = config.hop_lengths[0] // config.hop
