@@ -28,12 +28,14 @@ from marstts.training.checkpoint import checkpoints, first_readable, read_tensor
 from marstts.training.codec.config import CodecTrainingConfig
 
 INT8_PARTS = ("recognizer.", "encoder.", "decoder.")
-"""Parts of a codec with a recognizer whose matrices are stored in int8, which the package's size asks for. Codebooks are
-not, and not the timbre encoder, whose embeddings are stored in voices."""
+"""Parts of a codec with a recognizer whose matrices are stored in int8, to keep the package small.
+
+Codebooks are not among them, and not the timbre encoder, whose embeddings are stored in voices.
+"""
 
 
 def export_codec(model: MiniCodecModel, name: str, folder: Path) -> None:
-    """Write config.json, codec.safetensors and the graphs; weights in fp16, those of a codec with a recognizer mostly in int8."""
+    """Write config.json, codec.safetensors and the graphs; weights in fp16, or int8 for `INT8_PARTS`."""
     model = model.float().cpu().eval()
     config = model.config
     frames = config.hop_lengths[0] // config.hop
