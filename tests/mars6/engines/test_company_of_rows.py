@@ -14,12 +14,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from marstts.io.precision import WeightFormat
 from marstts.io.stored_tensors import stored_tensors
 from marstts.mars6.config import WEIGHTS_FILE
 from marstts.mars6.engines.onnx import OnnxEngine, OnnxState
 from marstts.mars6.export.decoder_graphs import embed_patches
-from marstts.mars6.export.quantize import copy_mars6
 from marstts.mars6.prompt import Prompt
 from marstts.onnx.build import GraphBuilder
 from marstts.onnx.session import open_session
@@ -32,11 +30,9 @@ TEXTS, PREFIXES = (5, 31, 47, 18, 64), (0, 60, 3, 57, 21)
 STEPS = 6
 
 
-@pytest.fixture(scope="module", params=[None, WeightFormat.INT8], ids=["float", "int8"])
-def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> OnnxEngine:
-    folder = tmp_path_factory.mktemp("models") / "mars6"
-    copy_mars6(Path(str(files("marstts"))) / "models_data/mini/mars6", folder, request.param)
-    return OnnxEngine(folder)
+@pytest.fixture(scope="module")
+def engine() -> OnnxEngine:
+    return OnnxEngine(Path(str(files("marstts"))) / "models_data/mini/mars6")
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ from marstts.mars6.config import Mars6Config
 from marstts.mars6.engines.classifier_free_guidance import GuidedEngine, drop_speaker
 from marstts.mars6.engines.onnx import OnnxEngine
 from marstts.mars6.engines.torch import TorchEngine
-from marstts.mars6.export.quantize import quantize
 from marstts.mars6.prompt import Prompt
 
 pytestmark = pytest.mark.slow
@@ -39,14 +37,7 @@ def onnx_engine() -> OnnxEngine:
     return OnnxEngine(Path(str(files("marstts"))) / "models_data/mini/mars6")
 
 
-def int8_engine() -> OnnxEngine:
-    """Opened, the engine needs its files no more: they are for `next_logits`, which samples no whole patches."""
-    with TemporaryDirectory() as folder:
-        quantize(Path(str(files("marstts"))) / "models_data/mini/mars6", Path(folder) / "mars6")
-        return OnnxEngine(Path(folder) / "mars6")
-
-
-@pytest.fixture(scope="module", params=[torch_engine, guided_engine, onnx_engine, int8_engine])
+@pytest.fixture(scope="module", params=[torch_engine, guided_engine, onnx_engine])
 def engine(request: pytest.FixtureRequest) -> Engine[Any]:
     return request.param()
 
