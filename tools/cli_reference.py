@@ -59,7 +59,7 @@ EXAMPLES = {
     "preference train": "marstts preference train mini --pairs pairs.jsonl --held-out testset.jsonl "
     "--config recipes/mini/preference.toml --output runs/preference",
     "export": "marstts export runs/mars6 --template mini --name mine --output mine",
-    "quantize": "marstts quantize mini --output mini-int8",
+    "quantize": "marstts quantize ./my-bundle --output my-bundle-int8",
     "bundle upgrade": "marstts bundle upgrade older-bundle --output newer-bundle",
     "convert": "marstts convert model-2000100.pt --tokenizer eng-tok-512.model --output turbo --onnx",
     "benchmark": "marstts benchmark --model mini --quick",
