@@ -61,8 +61,8 @@ def export_codec(model: MiniCodecModel, name: str, folder: Path) -> None:
         reference = torch.randn(1, config.timbre_mels, 200)
         graphs["timbre"] = Graph(TimbreGraph(model), {"mels": reference}, ["timbre"], {"mels": {2: "frames"}})
     if config.recognizer_layers:
-        whisper_mels = torch.randn(1, NUM_MELS, 100)
-        graphs["recognizer"] = Graph(RecognizerGraph(model), {"mels": whisper_mels}, ["features"], {"mels": {2: "frames"}})
+        spectra = torch.randn(1, NUM_MELS, 100)
+        graphs["recognizer"] = Graph(RecognizerGraph(model), {"mels": spectra}, ["features"], {"mels": {2: "frames"}})
     export_graphs(folder, WEIGHTS_FILE, model, graphs, int8=INT8_PARTS if config.recognizer_layers else ())
     described = MiniCodecFolder(name=name, timbre_encoder=timbre_encoder_name(model), model=config)
     write_config(described, folder / CONFIG_FILE)
