@@ -44,6 +44,7 @@ from marstts.mars5.text import (
     read_tokenizers,
 )
 from marstts.weights.pretrained import read_tensors
+from marstts.weights.published_checkpoint import sizes_only
 
 Model = TypeVar("Model", CodecLM, ResidualTransformer)
 
@@ -137,8 +138,7 @@ def read_model(kind: type[Model], config: Any, path: Path) -> Model:
     if not path.is_file():
         raise CheckpointError(f"{path}: expected this file in the model's folder; the model is incomplete")
     tensors = {name: tensor.float() for name, tensor in read_tensors(path).items()}
-    with torch.device("meta"):  # sizes only: the tensors of the file replace the parameters
-        model = kind(config)
+    model = sizes_only(kind, config)
     try:
         model.load_state_dict(tensors, assign=True)
     except RuntimeError as error:

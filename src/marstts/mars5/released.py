@@ -29,6 +29,7 @@ from marstts.weights.published_checkpoint import (
     inferring_sizes,
     load_renamed,
     read_content,
+    sizes_only,
 )
 
 if TYPE_CHECKING:
@@ -162,8 +163,7 @@ def count_codes(tensors: Mapping[str, Tensor]) -> int:
 
 def load_model(container: Container, kind: Callable[[Any], Model], config: Any, names: Names) -> Model:
     """A model of this kind with the container's tensors, which must be the right ones."""
-    with torch.device("meta"):
-        model = kind(config)
+    model = sizes_only(kind, config)
     load_renamed(container.source, "MARS5", model, container.tensors, names, ROWS)
     return model
 

@@ -152,7 +152,7 @@ def load_model(folder: Path) -> Mars6:
 
     Raises CheckpointError that names every tensor that is missing, not expected, or of another shape.
     """
-    torch = require("torch", "torch")
+    require("torch", "torch")
     from safetensors.torch import load_file
 
     from marstts.mars6.model import Mars6
@@ -166,15 +166,16 @@ def load_model(folder: Path) -> Mars6:
         raise CheckpointError(f"{printable_name(path)}: expected the model's weights, but {error}") from error
     if quantize.is_int8(folder):
         tensors = quantize.dequantized(tensors, len(config.patch_layout))
-    with torch.device("meta"):  # a size that does not fit must not be allocated
-        expected = Mars6(config).state_dict()
-    found, wanted = ({name: tuple(tensor.shape) for name, tensor in one.items()} for one in (tensors, expected))
+    model = published_checkpoint.sizes_only(Mars6, config)  # a size that does not fit must not be allocated
+    found, wanted = (
+        {name: tuple(tensor.shape) for name, tensor in one.items()} for one in (tensors, model.state_dict())
+    )
     complaints = published_checkpoint.shape_complaints(found, wanted)
     if complaints:
         raise CheckpointError(f"{printable_name(path)}: weights of another model: {'; '.join(complaints[:8])}")
-    loaded = Mars6(config)
-    loaded.load_state_dict(tensors)
-    return loaded.eval()
+    model.to_empty(device="cpu")
+    model.load_state_dict(tensors)
+    return model.eval()
 
 
 def write_model(model: Mars6, folder: Path, weights: WeightFormat = WeightFormat.FLOAT16) -> None:

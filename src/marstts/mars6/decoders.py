@@ -52,7 +52,7 @@ class GlobalDecoder(nn.Module):
     def __init__(self, config: Mars6Config) -> None:
         super().__init__()
         self.aligned_heads = config.aligned_heads
-        self.start = nn.Parameter(torch.randn(config.width) * EMBEDDING_STD)
+        self.start = nn.Parameter(nn.init.normal_(torch.empty(config.width), std=EMBEDDING_STD))
         self.patch_embedding = PatchEmbedding(config)
         inner_width = config.feed_forward_factor * config.width
         self.layers = nn.ModuleList(

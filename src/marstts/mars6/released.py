@@ -39,6 +39,7 @@ from marstts.weights.published_checkpoint import (
     inferring_sizes,
     load_renamed,
     read_content,
+    sizes_only,
 )
 
 if TYPE_CHECKING:
@@ -109,14 +110,13 @@ def load_released(path: Path, expected_sha256: str | None = None) -> ReleasedMod
     Raises CheckpointError where the file has another hash than expected, is corrupt or unsafe, or holds other tensors
     than a MARS6: those that are missing, unexpected or of another shape are named.
     """
-    torch = require("torch", EXTRA)
+    require("torch", EXTRA)
     from marstts.mars6.model import Mars6
 
     sha256 = check_file(path, expected_sha256)
     tensors = read_released(path)
     config = infer_config(tensors, path)
-    with torch.device("meta"):  # sizes only: the tensors of the file replace the parameters
-        model = Mars6(config)
+    model = sizes_only(Mars6, config)
     load_renamed(str(path), "MARS6", model, tensors, names(config), ROWS)
     return ReleasedModel(model, sha256)
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 import pickle
 import re
 import zipfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -24,6 +24,8 @@ from marstts.weights.pretrained import EXTRA, fingerprint, read_tensors
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+
+Model = TypeVar("Model", bound="nn.Module")
 
 SUFFIXES = (".pt", ".safetensors")
 
@@ -121,6 +123,26 @@ def count_numbers(tensors: Mapping[str, Any], pattern: str) -> int:
     return len({match[1] for match in found if match})
 
 
+def sizes_only(build: Callable[[Any], Model], config: Any) -> Model:
+    """A model on the device `meta`, where nothing is allocated, without initial values: a file's tensors replace them.
+
+    Normal values would import PyTorch's compiler, two seconds, to draw nothing.
+    """
+    torch = require("torch", EXTRA)
+    from torch.overrides import TorchFunctionMode
+
+    class NoNormalValues(TorchFunctionMode):
+        def __torch_function__(
+            self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+        ) -> Any:
+            if function is torch.nn.init.normal_:
+                return kwargs["tensor"]
+            return (torch.empty if function is torch.randn else function)(*args, **(kwargs or {}))
+
+    with torch.device("meta"), NoNormalValues():
+        return build(config)
+
+
 def load_renamed(
     source: str,
     kind: str,
@@ -132,7 +154,7 @@ def load_renamed(
     """Give `model` the published tensors, and set it to evaluation mode.
 
     `names` has each of them, with the tensors of ours that its rows make up; those in `row_names` are matrices of one
-    row, and vectors of ours. The model is made on the device `meta`: nothing is allocated for tensors that may not fit.
+    row, and vectors of ours. The model is one of `sizes_only`: nothing is allocated for tensors that may not fit.
     Raises CheckpointError naming tensors that are missing, unexpected, or of another shape.
     """
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
