@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import inspect
 import re
@@ -17,6 +18,7 @@ import marstts
 from command_lines import parse
 from marstts import audio
 from marstts.cli.main import app
+from marstts.synthesis.loading import load
 from small_epub import write_small_epub
 
 pytestmark = pytest.mark.slow
@@ -143,6 +145,8 @@ def test_commands_for_newcomers_run_as_written(page: str, tmp_path: Path, monkey
         (tmp_path / name).write_text("The rain has stopped.\nShall we go out?\n")
     write_small_epub(tmp_path / "book.epub")
     monkeypatch.chdir(tmp_path)
+    for command in ("speak", "voice"):
+        monkeypatch.setattr(f"marstts.cli.{command}.load", functools.cache(load))
     for line in lines:
         result = CliRunner().invoke(app, shlex.split(line)[1:], input="Hello.")
         assert result.exit_code == 0, f"{line}: {result.output}"

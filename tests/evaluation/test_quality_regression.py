@@ -1,4 +1,4 @@
-"""Quality regression: character error rate of six frozen sentences of the packaged model, by the offline recognizer."""
+"""Quality regression: character error rate of frozen sentences of the packaged model, by the offline recognizer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from marstts.metrics.words import plain_words
 
 REFERENCE = Path(__file__).parents[1] / "audio" / "sense-0930.flac"
 SENTENCES = (
-    "The winning score came with less than a minute left to play.",
     "We will plump out that poor starving child.",
     "The hydroelectric plant needs to generate more electricity.",
     "The book still has its original binding.",
@@ -31,7 +30,7 @@ def character_error_rate(seed: int) -> float:
     mini, recognizer = marstts.load("mini"), SphinxRecognizer()
     voice = mini.clone(REFERENCE)
     errors = characters = 0
-    for number, sentence in enumerate(SENTENCES):
+    for number, sentence in enumerate(SENTENCES, start=1):
         take = mini.speak(sentence, voice, seed=take_seed(seed, str(number))).waveform
         edits = character_edits(plain_words(sentence), recognizer.transcribe(take))
         errors, characters = errors + edits.errors, characters + edits.length

@@ -97,7 +97,7 @@ PIECES = ["A", "I", "O", "B", "X", "s", "n", "AI", "BBC", "NASA", "it", "Stop", 
 PIECES += ['"', ".", ",", "!", "?", " ", " ", " ", "-", " - ", "é", "ß", "İ", "Ж", "\U0001d518", "7", "[48000]"]
 
 
-def random_texts(pieces: list[str], count: int = 2000) -> list[str]:
+def random_texts(pieces: list[str], count: int = 600) -> list[str]:
     rng = random.Random(0)
     return ["".join(rng.choices(pieces, k=rng.randrange(12))) for _ in range(count)]
 

@@ -22,12 +22,13 @@ from scripted import ScriptedTake, scripted_synthesizer, with_engine
 
 URL = "/v1/audio/speech"
 TEXTS = (
-    "The cat sat on the mat. She sells sea shells, does she not?",
+    "We can go outside this morning. How are you today?",
     "Hello.",
-    "One, two, three, four, five, six, seven, eight, nine, ten.",
-    "It was the best of times; it was the worst of times.",
+    "One, two, three, four, five, six.",
+    "We had a good time; it was a fine day at the sea.",
     "Good morning. How are you today?",
 )
+"""Sentences that need one or two attempts."""
 MAX_ROUNDING = 3
 """Difference of 16-bit samples that were decoded in windows of different sizes."""
 

@@ -201,7 +201,7 @@ def test_a_take_that_ends_between_patches_of_a_shared_batch_is_spoken_once(
     """The caller is slower than the batch, so that several patches of a row wait for it."""
 
     def check(guard: TakeGuard, row: RequestState) -> RequestState:
-        time.sleep(0.02)
+        time.sleep(0.01)
         return replace(row, stop=StopReason.WORDS_DONE) if len(row.patches) == last else row
 
     monkeypatch.setattr(TakeGuard, "check", check)

@@ -87,11 +87,11 @@ def test_training_lowers_the_spectral_loss(manifest: Path) -> None:
 
 
 def test_resumed_training_equals_uninterrupted_training(manifest: Path, tmp_path: Path) -> None:
-    whole = CodecTask(tiny(6), manifest)
-    run(whole, tiny(6).loop, tmp_path / "whole")
-    interrupted = tiny(6)
+    whole = CodecTask(tiny(4), manifest)
+    run(whole, tiny(4).loop, tmp_path / "whole")
+    interrupted = tiny(4)
     first = CodecTask(interrupted, manifest)
-    run(first, interrupted.loop.model_copy(update={"steps": 3}), tmp_path / "parts")
+    run(first, interrupted.loop.model_copy(update={"steps": 2}), tmp_path / "parts")
     second = CodecTask(interrupted, manifest)
     run(second, interrupted.loop, tmp_path / "parts")
     for ours, theirs in zip(weights(second), weights(whole), strict=True):
@@ -212,11 +212,11 @@ def test_a_finished_run_can_be_loaded_for_export(manifest: Path, tmp_path: Path)
 
 
 def test_the_decoder_learns_f0(manifest: Path) -> None:
-    task = CodecTask(tiny(60, stage=Stage.DECODER), manifest)
+    task = CodecTask(tiny(30, stage=Stage.DECODER), manifest)
     before = task.validate(0, Silent())
-    for step in range(60):
+    for step in range(30):
         task.train_step(step)
-    after = task.validate(60, Silent())
+    after = task.validate(30, Silent())
     assert after["f0_loss"] < 0.5 * before["f0_loss"]
     assert after["f0_error_semitones"] < before["f0_error_semitones"]
     assert after["spectral"] != after["spectral_predicted_f0"]
