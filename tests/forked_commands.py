@@ -26,10 +26,8 @@ from typing import Any
 
 COMMANDS = {"marstts": "marstts", "torchrun": "torch.distributed.run"}
 
-PRELOADED = (
-    "torch._dynamo", "torch.onnx._internal.exporter._core", "onnxscript.function_libs.torch_lib.ops",
-    "scipy.stats", "marstts.training.mars6.task", "marstts.preference.train",
-)  # fmt: skip
+TRAINING = ("torch._dynamo", "marstts.training.mars6.task", "marstts.preference.train")
+EXPORT = ("torch.onnx._internal.exporter._core", "onnxscript.function_libs.torch_lib.ops", "scipy.stats")
 """Modules that take long to import, and start no thread."""
 
 KILL_BEFORE = "KILL_BEFORE"
@@ -51,8 +49,8 @@ sys.exit(int(server.recv(9) or 137))
 class ForkedCommands:
     """A server, and a folder of commands that it runs."""
 
-    def __init__(self, folder: Path, **scripts: Path) -> None:
-        """`scripts` are files of Python that are commands, too."""
+    def __init__(self, folder: Path, preloaded: tuple[str, ...] = TRAINING + EXPORT, **scripts: Path) -> None:
+        """`preloaded` modules are imported once; `scripts` are files of Python that are commands, too."""
         self.address, self.bin = str(folder / "server"), folder / "bin"
         self.bin.mkdir()
         for name, module in {**COMMANDS, **{name: str(path) for name, path in scripts.items()}}.items():
@@ -60,7 +58,7 @@ class ForkedCommands:
             (self.bin / name).write_text(client)
             (self.bin / name).chmod(0o755)
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, __file__, self.address]
+        command = [sys.executable, __file__, self.address, *preloaded]
         self.server = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, start_new_session=True)
         assert self.server.stdout is not None and self.server.stdout.readline() == b"ready\n"
 
@@ -84,9 +82,9 @@ def kill_all(address: str) -> None:
         server.recv(1)
 
 
-def serve(address: str) -> None:
+def serve(address: str, preloaded: list[str]) -> None:
     """Run one command for each connection, until this process is killed."""
-    for name in PRELOADED:
+    for name in preloaded:
         importlib.import_module(name)
     score_at_once()
     assert threading.active_count() == 1
@@ -181,4 +179,4 @@ def is_rename_to(target: str, event: str, values: tuple[Any, ...]) -> bool:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    serve(sys.argv[1], sys.argv[2:])

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from forked_commands import ForkedCommands
+from forked_commands import TRAINING, ForkedCommands
 from marstts.training import distributed
 from marstts.training.loop import read_log
 
@@ -23,7 +23,7 @@ SCRIPT = Path(__file__).with_name("ranks.py")
 @pytest.fixture(scope="module")
 def torchrun(tmp_path_factory) -> Iterator[Callable[..., str]]:
     """Run the script in some processes; their output."""
-    commands = ForkedCommands(tmp_path_factory.mktemp("commands"), ranks=SCRIPT)
+    commands = ForkedCommands(tmp_path_factory.mktemp("commands"), TRAINING, ranks=SCRIPT)
 
     def run(processes: int, *arguments: object) -> str:
         command = [str(commands.bin / "torchrun"), "--standalone", "--max-restarts", "1", "--nproc-per-node"]
