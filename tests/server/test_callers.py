@@ -1,4 +1,4 @@
-"""Each key has its own voices and consents; the administrator's key has all; keys, hosts and origins are checked."""
+"""Each key has its own voices; the administrator's key has all; keys, hosts and origins are checked."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from scripted import good, scripted_synthesizer
 
 pytestmark = pytest.mark.slow
 
-VOICES, CONSENTS, SPEECH = "/v1/audio/voices", "/v1/audio/voice_consents", "/v1/audio/speech"
+VOICES, SPEECH = "/v1/audio/voices", "/v1/audio/speech"
 ALPHA, BETA, ADMIN = ({"Authorization": f"Bearer {key}"} for key in ("alpha", "beta", "admin"))
-STORES = [(VOICES, "audio_sample"), (CONSENTS, "recording")]
 
 
 @pytest.fixture
@@ -41,31 +40,28 @@ def keyed(tmp_path: Path) -> Iterator[TestClient]:
         yield client
 
 
-def upload(client: TestClient, recording: bytes, headers: dict[str, str], address=VOICES, field="audio_sample", **more):
-    data = {"name": "Anna", "consent": "Anna agreed.", "language": "en"} | more
-    return client.post(address, data=data, files={field: ("a.wav", recording, "audio/wav")}, headers=headers)
+def upload(client: TestClient, recording: bytes, headers: dict[str, str], **more):
+    data = {"name": "Anna", "consent": "Anna agreed."} | more
+    return client.post(VOICES, data=data, files={"audio_sample": ("a.wav", recording, "audio/wav")}, headers=headers)
 
 
-def ids(client: TestClient, address: str, headers: dict[str, str]) -> set[str]:
-    listed = client.get(address, headers=headers).json()["data"]
+def ids(client: TestClient, headers: dict[str, str]) -> set[str]:
+    listed = client.get(VOICES, headers=headers).json()["data"]
     return {entry["id"] for entry in listed if entry["created_at"] > 0}
 
 
-@pytest.mark.parametrize(("address", "field"), STORES)
-def test_a_key_sees_and_changes_only_what_it_has_made(keyed: TestClient, recording: bytes, address: str, field: str):
-    own, foreign, shared = (
-        upload(keyed, recording, headers, address, field).json()["id"] for headers in (ALPHA, BETA, ADMIN)
-    )
-    assert ids(keyed, address, ALPHA) == {own} and ids(keyed, address, BETA) == {foreign}
-    assert ids(keyed, address, ADMIN) == {own, foreign, shared}
+def test_a_key_sees_and_changes_only_what_it_has_made(keyed: TestClient, recording: bytes):
+    own, foreign, shared = (upload(keyed, recording, headers).json()["id"] for headers in (ALPHA, BETA, ADMIN))
+    assert ids(keyed, ALPHA) == {own} and ids(keyed, BETA) == {foreign}
+    assert ids(keyed, ADMIN) == {own, foreign, shared}
     for other in (foreign, shared):
-        path = f"{address}/{other}"
+        path = f"{VOICES}/{other}"
         assert keyed.get(path, headers=ALPHA).status_code == 404
         assert keyed.post(path, json={"name": "B"}, headers=ALPHA).status_code == 404
         assert keyed.delete(path, headers=ALPHA).status_code == 404
-    assert keyed.post(f"{address}/{foreign}", json={"name": "Renamed"}, headers=ADMIN).json()["name"] == "Renamed"
-    assert keyed.get(f"{address}/{foreign}", headers=BETA).json()["name"] == "Renamed"
-    assert keyed.delete(f"{address}/{own}", headers=ADMIN).status_code == 200 and not ids(keyed, address, ALPHA)
+    assert keyed.post(f"{VOICES}/{foreign}", json={"name": "Renamed"}, headers=ADMIN).json()["name"] == "Renamed"
+    assert keyed.get(f"{VOICES}/{foreign}", headers=BETA).json()["name"] == "Renamed"
+    assert keyed.delete(f"{VOICES}/{own}", headers=ADMIN).status_code == 200 and not ids(keyed, ALPHA)
 
 
 def test_a_key_speaks_with_its_own_voice_of_a_name_and_with_no_other(keyed: TestClient, recording: bytes):
@@ -105,13 +101,6 @@ def test_a_text_names_voices_of_its_caller_and_no_others(
     assert refused.status_code == 400 and "Anna" in refused.json()["error"]["message"]
 
 
-def test_a_consent_of_another_key_cannot_be_named(keyed: TestClient, recording: bytes):
-    consent = upload(keyed, recording, ALPHA, CONSENTS, "recording").json()["id"]
-    assert upload(keyed, recording, BETA, consent=consent).status_code == 404
-    for headers in (ALPHA, ADMIN):
-        assert upload(keyed, recording, headers, consent=consent).status_code == 200
-
-
 def test_voices_are_kept_by_key_over_a_restart_and_earlier_ones_are_the_administrators(
     tmp_path: Path, recording: bytes
 ):
@@ -119,10 +108,10 @@ def test_voices_are_kept_by_key_over_a_restart_and_earlier_ones_are_the_administ
         earlier = upload(client, recording, {}).json()["id"]
     for _ in range(2):
         with served(tmp_path, api_keys=("alpha", "beta"), admin_key="admin") as client:
-            own = ids(client, VOICES, ALPHA) or {upload(client, recording, ALPHA).json()["id"]}
-            assert not ids(client, VOICES, BETA) and ids(client, VOICES, ADMIN) == own | {earlier}
+            own = ids(client, ALPHA) or {upload(client, recording, ALPHA).json()["id"]}
+            assert not ids(client, BETA) and ids(client, ADMIN) == own | {earlier}
     with served(tmp_path) as client:
-        assert ids(client, VOICES, {}) == own | {earlier}, "without keys, everything is everybody's"
+        assert ids(client, {}) == own | {earlier}, "without keys, everything is everybody's"
 
 
 @pytest.mark.parametrize("headers", [{}, ALPHA, ADMIN])
@@ -130,10 +119,9 @@ def test_files_of_people_are_for_the_servers_user_alone(tmp_path: Path, recordin
     keys = {"api_keys": ("alpha",), "admin_key": "admin"} if headers else {}
     with served(tmp_path / "voices", **keys) as client:
         voice = upload(client, recording, headers).json()["id"]
-        upload(client, recording, headers, CONSENTS, "recording")
         client.post(f"{VOICES}/{voice}", json={"name": "Berta"}, headers=headers)
     paths = [tmp_path / "voices", *(tmp_path / "voices").rglob("*")]
-    assert sum(path.is_file() for path in paths) == 3
+    assert sum(path.is_file() for path in paths) == 1
     for path in paths:
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 
@@ -141,12 +129,11 @@ def test_files_of_people_are_for_the_servers_user_alone(tmp_path: Path, recordin
 def test_files_that_everybody_could_read_are_closed_at_the_start(tmp_path: Path, recording: bytes):
     with served(tmp_path) as client:
         upload(client, recording, {})
-        upload(client, recording, {}, CONSENTS, "recording")
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     for path in files:
         path.chmod(0o644)
     with served(tmp_path):
-        assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600} and len(files) == 3
+        assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600} and len(files) == 1
 
 
 @pytest.mark.parametrize("key", ["", " ", "correct horse", "schlüssel", "tab\tkey", "line\n"])

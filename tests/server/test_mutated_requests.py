@@ -38,7 +38,7 @@ FIELDS = (
 PATHS = (
     ("POST", "/v1/audio/speech"), ("POST", "/v1/audio/voices"),
     ("POST", "/v1/audio/voices/alloy"), ("GET", "/v1/audio/voices/../../etc/passwd"), ("GET", "/page/..%2f..%2fapp.py"),
-    ("DELETE", "/v1/audio/voices/%00"), ("POST", "/v1/audio/voice_consents"),
+    ("DELETE", "/v1/audio/voices/%00"),
     ("GET", "/v1/models/%2e%2e"), ("PUT", "/v1/audio/speech"),
 )  # fmt: skip
 TYPES = ("application/json", "application/json; charset=x", "text/plain", "multipart/form-data; boundary=x", "")

@@ -61,7 +61,7 @@ KeysFile = Annotated[
 AdminKey = Annotated[
     str | None,
     typer.Option(
-        help="A key for the voices and consents of all keys, and for those made without one; or MARSTTS_ADMIN_KEY.",
+        help="A key for the voices of all keys, and for those made without one; or MARSTTS_ADMIN_KEY.",
     ),
 ]
 AllowedHosts = Annotated[

@@ -26,7 +26,7 @@ from marstts.server.schemas import JSON, SpeechBody, as_json, read_body
 from marstts.server.service import SpeechService, measure_listeners
 from marstts.server.settings import ServeSettings
 from marstts.server.speech_response import IGNORED_HEADER, WARNING_HEADER, speech_response
-from marstts.server.voices_api import add_consents, add_voices
+from marstts.server.voices_api import add_voices
 from marstts.server.websocket import add_websocket
 from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
@@ -77,7 +77,6 @@ def application_of(service: SpeechService) -> FastAPI:
     add_websocket(app, service)
     add_models(app, service)
     add_voices(app, service)
-    add_consents(app, service)
     add_status(app, service)
     add_page(app, service)
     return app

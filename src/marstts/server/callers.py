@@ -1,6 +1,6 @@
-"""Callers: who sends a request, known by an API key, and whose voices and consents they may use.
+"""Callers: who sends a request, known by an API key, and whose voices they may use.
 
-Upstream: `guard`, which finds the caller of each request.  Downstream: the stores of voices and consents, `admission`.
+Upstream: `guard`, which finds the caller of each request.  Downstream: `voice_store`, `admission`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Caller:
     """Who sends a request."""
 
     owner: str = SHARED
-    """Name of the folder with this caller's voices and consents: the start of the key's hash."""
+    """Name of the folder with this caller's voices: the start of the key's hash."""
 
     is_admin: bool = False
-    """Whether the voices and consents of all others are this caller's, too."""
+    """Whether the voices of all others are this caller's, too."""
 
     address: str = ""
 

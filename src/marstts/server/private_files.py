@@ -1,6 +1,6 @@
 """Files of people, which only the user who runs the server can read, and their ids and names.
 
-Upstream: `voice_store`, `consents`.  Downstream: the file system.
+Upstream: `voice_store`.  Downstream: the file system.
 """
 
 from __future__ import annotations
@@ -53,6 +53,6 @@ def new_id(prefix: str) -> str:
 
 
 def check_name(name: str) -> None:
-    """ApiError where no voice or consent can have this name."""
+    """ApiError where no voice can have this name."""
     if not 1 <= len(name) <= NAME_CHARACTERS or not name.isprintable() or name != name.strip():
         raise ApiError(400, f"name: expected 1 to {NAME_CHARACTERS} printable characters.", param="name")

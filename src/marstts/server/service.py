@@ -1,6 +1,6 @@
 """The speech service: a synthesizer, one running batch for all callers, and the stages that a request passes.
 
-Upstream: the endpoints of `app`.  Downstream: `admission`, `speech_job`, `voice_store`, `consents`, `metrics`.
+Upstream: the endpoints of `app`.  Downstream: `admission`, `speech_job`, `voice_store`, `metrics`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from marstts.server.admission import FIRST_ESTIMATE, Admission, Throughput, Tick
 from marstts.server.api_errors import ApiError
 from marstts.server.audio_budget import AudioBudget, measure_text, needs_reading
 from marstts.server.callers import Caller
-from marstts.server.consents import Consent, ConsentStore
 from marstts.server.encoders import AudioFormat
 from marstts.server.listener import FIRST_AUDIO_SECONDS, SOON_SECONDS, Crowd, Listener, PriorityGate
 from marstts.server.metrics import Metrics, Outcome
@@ -71,7 +70,6 @@ class SpeechService:
     def __init__(self, synthesizer: Synthesizer, settings: ServeSettings) -> None:
         self.synthesizer, self.settings = synthesizer, settings
         self.voices = VoiceStore(synthesizer, settings.voices_folder, settings.limits)
-        self.consents = ConsentStore(settings.voices_folder, settings.limits)
         places = settings.listeners or settings.capacity
         throughput = Throughput(estimate=max(FIRST_ESTIMATE, (settings.listeners or 0.0) / MAX_LOAD))
         self.admission = Admission(places, settings.queue, settings.max_wait_seconds, throughput)
@@ -165,12 +163,7 @@ class SpeechService:
         self, name: str, recording: bytes, transcript: str, consent: str, caller: Caller
     ) -> tuple[StoredVoice, list[str]]:
         """Clone a recording on the thread for uploads, and keep the voice -> the voice, and warnings."""
-        statement = self.consents.statement(consent, caller)
-        return await self.run_upload(lambda: self.voices.create(name, recording, transcript, statement, caller))
-
-    async def upload_consent(self, name: str, recording: bytes, language: str, caller: Caller) -> Consent:
-        """Keep a consent recording, on the thread for uploads."""
-        return await self.run_upload(lambda: self.consents.create(name, recording, language, caller))
+        return await self.run_upload(lambda: self.voices.create(name, recording, transcript, consent, caller))
 
     async def run_upload(self, work: Callable[[], T]) -> T:
         """Run work on an uploaded file on the thread for uploads; ApiError 429 where too many wait for it."""

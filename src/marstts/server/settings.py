@@ -85,10 +85,10 @@ class ServeSettings(Config):
     """Folder of uploaded voices; it is created with the first voice."""
 
     api_keys: tuple[str, ...] = ()
-    """Keys of callers, each with its own voices and consents; without any, requests need no key."""
+    """Keys of callers, each with its own voices; without any, requests need no key."""
 
     admin_key: str | None = None
-    """A key for the voices and consents of all keys, and for those that were made without a key."""
+    """A key for the voices of all keys, and for those that were made without a key."""
 
     allowed_hosts: tuple[str, ...] = ()
     """Values of the header `Host` that are served, without port; empty: all. Guards a server without keys on loopback

@@ -1,6 +1,6 @@
-"""Endpoints for voices and for consent recordings.
+"""Endpoints for voices.
 
-Upstream: clients.  Downstream: `service`, `voice_store` and `consents`.
+Upstream: clients.  Downstream: `service`, `voice_store`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,9 @@ from starlette.responses import Response
 
 from marstts.server.api_errors import ApiError, storage_error
 from marstts.server.callers import caller_of
-from marstts.server.consents import ConsentStore
 from marstts.server.guard import too_large
 from marstts.server.schemas import RenameBody, as_json, read_body
 from marstts.server.service import SpeechService
-from marstts.server.voice_store import VoiceStore
 
 MAX_FIELDS = 8
 MAX_FIELD_BYTES = 8192
@@ -46,49 +44,21 @@ def add_voices(app: FastAPI, service: SpeechService) -> None:
         )
         return as_json({**voice.as_object(), "warnings": warnings})
 
-    add_items(app, "/v1/audio/voices/{item_id}", service.voices)
+    @app.get("/v1/audio/voices/{voice_id}")
+    def describe(voice_id: str, request: Request) -> Response:
+        """Describe an uploaded voice."""
+        return as_json(service.voices.find(voice_id, caller_of(request)).as_object())
 
-
-def add_consents(app: FastAPI, service: SpeechService) -> None:
-    """Add the endpoints for consent recordings."""
-
-    @app.get("/v1/audio/voice_consents")
-    def consents(request: Request) -> Response:
-        """List all consent recordings."""
-        data = [consent.as_object() for consent in service.consents.all(caller_of(request))]
-        ends = {"first_id": data[0]["id"], "last_id": data[-1]["id"]} if data else {"first_id": None, "last_id": None}
-        return as_json({"object": "list", "data": data, **ends, "has_more": False})
-
-    @app.post("/v1/audio/voice_consents", response_class=Response)
-    async def create(request: Request) -> Response:
-        """Keep an uploaded consent recording."""
-        recording, fields = await read_upload(request, "recording", service.settings.limits.upload_bytes)
-        consent = await service.upload_consent(
-            fields.get("name", ""), recording, fields.get("language", ""), caller_of(request)
-        )
-        return as_json(consent.as_object())
-
-    add_items(app, "/v1/audio/voice_consents/{item_id}", service.consents)
-
-
-def add_items(app: FastAPI, path: str, store: VoiceStore | ConsentStore) -> None:
-    """Add the endpoints for one item of a store."""
-
-    @app.get(path)
-    def describe(item_id: str, request: Request) -> Response:
-        """Describe what was uploaded under this id."""
-        return as_json(store.find(item_id, caller_of(request)).as_object())
-
-    @app.post(path)
-    async def rename(item_id: str, request: Request) -> Response:
+    @app.post("/v1/audio/voices/{voice_id}")
+    async def rename(voice_id: str, request: Request) -> Response:
         """Rename it."""
         body = await read_body(request, RenameBody)
-        return as_json(store.rename(item_id, body.name, caller_of(request)).as_object())
+        return as_json(service.voices.rename(voice_id, body.name, caller_of(request)).as_object())
 
-    @app.delete(path)
-    def delete(item_id: str, request: Request) -> Response:
+    @app.delete("/v1/audio/voices/{voice_id}")
+    def delete(voice_id: str, request: Request) -> Response:
         """Delete it."""
-        found = store.delete(item_id, caller_of(request))
+        found = service.voices.delete(voice_id, caller_of(request))
         return as_json({"id": found.id, "object": found.as_object()["object"], "deleted": True})
 
 
