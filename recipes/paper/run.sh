@@ -51,8 +51,7 @@ if stage train; then
     export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1  # or a restart may look for processes that are dead
     # shellcheck disable=SC2086 - TORCHRUN holds several words
     torchrun ${TORCHRUN:---standalone} --nproc-per-node "${GPUS:-gpu}" --max-restarts 10 --no-python \
-        marstts train mars6 --config "$here/mars6.toml" "${shards[@]}" --output "$work/mars6" \
-        --codec "${CODEC:-snac}"
+        marstts train mars6 --config "$here/mars6.toml" "${shards[@]}" --output "$work/mars6"
 fi
 
 if stage export; then

@@ -15,5 +15,5 @@ marstts prepare synthetic --config "$here/../tiny/synthetic.toml" --sentences "$
     --output "$work/corpus" --workers 2
 marstts tokenize "$work/corpus/utterances.jsonl" --output "$work/shards" \
     --codec toy:4096 --identity toy:512 --style toy:1024
-marstts train mars6 --config "$here/mars6_smoke.toml" --data "$work/shards" --output "$work/mars6" --codec toy:4096 \
+marstts train mars6 --config "$here/mars6_smoke.toml" --data "$work/shards" --output "$work/mars6" \
     ${MINUTES:+--max-minutes "$MINUTES"}

@@ -40,7 +40,7 @@ class Descent:
             self.weight.weight += 1
         return {"loss": float(step)}
 
-    def validate(self, step, writer):
+    def validate(self, step):
         return {"loss": self.losses[step]}
 
     def data_state(self, step):

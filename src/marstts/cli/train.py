@@ -93,16 +93,12 @@ def mars6(
         Path | None,
         typer.Option("--init-from", help="Run or bundle with the initial weights; its model may be smaller."),
     ] = None,
-    codec: Annotated[
-        str | None, typer.Option(help="Codec of audio samples in TensorBoard: a folder, `snac`, or `toy:CODES`.")
-    ] = None,
     max_minutes: MaxMinutes = 0.0,
     threads: Threads = 0,
 ) -> None:
     """Train a MARS6 on shards; run it again to resume."""
     import torch
 
-    from marstts.codec.registry import open_codec
     from marstts.data.corpus import load_corpus
     from marstts.training.checkpoint import latest
     from marstts.training.distributed import lock_run
@@ -120,7 +116,7 @@ def mars6(
     with lock_run(output):
         corpus = load_corpus(*data)
         tokenizer = run_folder.open_run(output, settings, corpus, init_from)
-        task = PretrainTask(settings, corpus, tokenizer, None if codec is None else open_codec(codec))
+        task = PretrainTask(settings, corpus, tokenizer)
         if init_from is not None and latest(output) is None:
             run_folder.init_from(task, init_from)
         typer.echo(f"{len(corpus)} utterances, {corpus.seconds / 3600:.1f} h; {task.summary}")

@@ -89,8 +89,8 @@ class Task(Protocol):
         """One update (forward, backward, optimizer step); returns what to log. Its data depend on `step` only."""
         ...
 
-    def validate(self, step: int, writer: Any) -> dict[str, float]:
-        """Scores on held-out data; may add audio or figures to the TensorBoard writer."""
+    def validate(self, step: int) -> dict[str, float]:
+        """Scores on held-out data."""
         ...
 
 
@@ -200,7 +200,7 @@ def train_step(task: Task, config: LoopConfig, step: int) -> Mapping[str, float 
 
 def validate(task: Task, config: LoopConfig, folder: Path, step: int, writer: Any) -> None:
     """Report the scores on held-out data; with `patience`, keep the checkpoint where the loss is the lowest so far."""
-    report(folder, writer, step, "validation", task.validate(step, writer))
+    report(folder, writer, step, "validation", task.validate(step))
     if config.patience and validations_since_best(folder) == 0:
         save(task, folder, step, name=BEST)
 

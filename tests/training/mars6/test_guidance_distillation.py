@@ -95,12 +95,12 @@ def test_the_loss_is_the_cross_entropy_with_the_teachers_probabilities():
 def test_the_student_learns_the_guided_distribution(base):
     learner = student(base, loop={"steps": 60})
     teacher = {name: value.clone() for name, value in learner.modules["teacher"].state_dict().items()}
-    before = learner.validate(0, None)["distill_loss"]
+    before = learner.validate(0)["distill_loss"]
     for step in range(60):
         scores = learner.train_step(step)
     assert {"distill_loss", "loss", "accuracy0"} <= scores.keys()
     entropy = teacher_entropy(learner)
-    after = learner.validate(60, None)["distill_loss"]
+    after = learner.validate(60)["distill_loss"]
     assert after - entropy < 0.5 * (before - entropy)
     assert all(torch.equal(value, teacher[name]) for name, value in learner.modules["teacher"].state_dict().items())
 

@@ -39,7 +39,6 @@ CONFIG = {
     "optimizer": {"learning_rate": 3e-3, "warmup_steps": 2},
     "attention_guidance": {"layers": [1], "heads": 1},
     "validation_patches": 60,
-    "num_audio_samples": 2,
 }
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -315,7 +315,7 @@ class CodecTask:
             total = total + book.decode(book.encode(residual)).repeat_interleave(stride, dim=2)
 
     @torch.no_grad()
-    def validate(self, step: int, writer: Any) -> dict[str, float]:
+    def validate(self, step: int) -> dict[str, float]:
         """Scores on fixed validation segments, one of which is written as audio.
 
         Spectral distance with the true F0 and with the predicted one, F0 error, and codebook perplexity.
@@ -342,8 +342,6 @@ class CodecTask:
             if self.feature_prediction is not None:
                 for name, error in name_errors(self.feature_errors(self.feature_prediction, batch, coded)).items():
                     means.add(name, error)
-        for name, samples in (("ground_truth", batch.samples), ("resynthesis", output)):
-            writer.add_audio(name, samples[:1].cpu().clamp(-1, 1), step, self.config.model.sample_rate)
         scores = means.means()
         for level in range(len(self.config.model.strides)):
             together = torch.cat([batch[level].flatten() for batch in codes])

@@ -104,7 +104,7 @@ class Mars5Task(ABC):
         return {**{name: score.detach() for name, score in scores.items()}, "gradient": norm, "learning_rate": rate}
 
     @torch.no_grad()
-    def validate(self, step: int, writer: Any) -> dict[str, float]:
+    def validate(self, step: int) -> dict[str, float]:
         """Mean scores of the averaged weights on held-out utterances: always the same, with the same noise."""
         count = min(self.config.validation_batches, self.validation_sampler.batches_per_epoch)
         sums: dict[str, float] = {}

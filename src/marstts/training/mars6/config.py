@@ -63,9 +63,6 @@ class PretrainConfig(Config):
     validation_patches: int = Field(20_000, gt=0)
     """Approximate number of patches of the validation split that are scored."""
 
-    num_audio_samples: int = Field(4, ge=0)
-    """Validation sentences that are synthesized into TensorBoard at each validation, where a codec is given."""
-
 
 class TrainedConfig(Config):
     """The part of `config.json` that every run folder with a MARS6 has, whatever the training was."""

@@ -301,7 +301,7 @@ class OrpoTask:
         return (chosen, rejected), logits[0], scored
 
     @torch.no_grad()
-    def validate(self, step: int, writer: Any) -> dict[str, float]:
+    def validate(self, step: int) -> dict[str, float]:
         """Scores of the EMA weights by `validate_model`; empty without it."""
         return {} if self.validate_model is None else dict(self.validate_model(self.ema, step))
 

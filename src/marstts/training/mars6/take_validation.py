@@ -18,7 +18,6 @@ from typing import Any, Protocol
 
 from torch import nn
 
-from marstts.codec.base import Codec
 from marstts.data.corpus import Corpus
 from marstts.io.config import Config
 from marstts.io.jsonl import read_rows, write_rows
@@ -107,10 +106,9 @@ class FineTuneTask(PretrainTask):
         folder: Path,
         evaluator: TakeEvaluator,
         initial: nn.Module,
-        codec: Codec | None = None,
     ) -> None:
         """Measure the initial model, unless the run folder has it; scores by another recognizer are dropped."""
-        super().__init__(config, corpus, tokenizer, codec)
+        super().__init__(config, corpus, tokenizer)
         self.folder, self.evaluator = folder, evaluator
         path = folder / VALIDATION_FILE
         found = {one.step: one for one in read_rows(StepScores, path)} if path.is_file() else {}
@@ -125,9 +123,9 @@ class FineTuneTask(PretrainTask):
         """All scores by step."""
         return [self.step_scores[step] for step in sorted(self.step_scores)]
 
-    def validate(self, step: int, writer: Any) -> dict[str, float]:
+    def validate(self, step: int) -> dict[str, float]:
         """Losses, and words and voice of takes; writes `kept/` where the step is the best so far."""
-        scores = super().validate(step, writer)
+        scores = super().validate(step)
         found = self.step_scores[0] if step == 0 else self.evaluator(self.ema, step)
         self.step_scores[step] = found
         if best_step(self.ordered) is found:

@@ -16,7 +16,6 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from marstts.codec.base import Codec
 from marstts.data.batching import BatchSampler, TrainingItem
 from marstts.data.corpus import Corpus
 from marstts.errors import ConfigError, DataError
@@ -38,7 +37,6 @@ from marstts.training.distributed import (
     world_size,
     wrap_ddp,
 )
-from marstts.training.mars6.audio_samples import write_audio_samples
 from marstts.training.mars6.batches import Collator, Prefetcher, PretrainBatch, corrupt_tokens
 from marstts.training.mars6.config import PretrainConfig
 from marstts.training.mars6.guidance_distillation import distillation_loss, guided_probs
@@ -80,11 +78,11 @@ class LossOutput:
 class PretrainTask:
     """The `training.loop.Task` of MARS6; data and random numbers are functions of the step."""
 
-    def __init__(self, config: PretrainConfig, corpus: Corpus, tokenizer: BPE, codec: Codec | None = None) -> None:
-        """`codec` is needed for audio samples only. ConfigError or DataError if corpus and model do not fit."""
-        check_fit(config, corpus, tokenizer, codec)
+    def __init__(self, config: PretrainConfig, corpus: Corpus, tokenizer: BPE) -> None:
+        """ConfigError or DataError if corpus and model do not fit."""
+        check_fit(config, corpus, tokenizer)
         init_distributed()
-        self.config, self.tokenizer, self.codec = config, tokenizer, codec
+        self.config, self.tokenizer = config, tokenizer
         self.device = pick_device(config.device)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.loop.seed)
@@ -246,7 +244,7 @@ class PretrainTask:
         return num_patches * self.seconds_per_patch * world_size() / (now - before)
 
     @torch.no_grad()
-    def validate(self, step: int, writer: Any) -> dict[str, float]:
+    def validate(self, step: int) -> dict[str, float]:
         """Losses, accuracy per level and attention scores of the EMA weights on held-out utterances."""
         sums: dict[str, float] = {}
         weights = 0
@@ -259,9 +257,6 @@ class PretrainTask:
             weights += weight
             for name, value in scores.items():
                 sums[name] = sums.get(name, 0.0) + weight * float(value)
-        if self.codec is not None:
-            items = [item for items in self.validation_items for item in items][: self.config.num_audio_samples]
-            write_audio_samples(self.ema, self.codec, self.collate_validation, items, step, writer)
         self.last_step_at = time.monotonic()
         return {name: total / weights for name, total in sums.items()}
 
@@ -273,7 +268,7 @@ def compile_layers(model: Mars6) -> None:
             layer.compile(dynamic=True)
 
 
-def check_fit(config: PretrainConfig, corpus: Corpus, tokenizer: BPE, codec: Codec | None) -> None:
+def check_fit(config: PretrainConfig, corpus: Corpus, tokenizer: BPE) -> None:
     """ConfigError listing everything in which model and corpus differ; DataError if a split is empty."""
     sizes = {
         "codebook_size": (config.model.codebook_size, corpus.codec.codebook_size),
@@ -295,8 +290,6 @@ def check_fit(config: PretrainConfig, corpus: Corpus, tokenizer: BPE, codec: Cod
         complaints.append(
             f"attention_guidance.layers are {layers}, but the global decoder has layers 0 to {num_layers - 1}"
         )
-    if codec is not None and codec.spec != corpus.codec:
-        complaints.append(f"the data was made by codec {corpus.codec.name}, but samples would be by {codec.spec.name}")
     if complaints:
         raise ConfigError("; ".join(complaints))
     for name in ("train", "validation"):

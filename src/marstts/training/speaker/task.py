@@ -15,7 +15,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -118,7 +117,7 @@ class SpeakerTask(ABC):
     def validate_corpus(self, clips: Sequence[Clip], embeddings: NDArray[np.float32]) -> dict[str, float]:
         """Scores of the embeddings (clips, E) of the held-out speakers of a corpus."""
 
-    def validate(self, step: int, writer: Any) -> dict[str, float]:
+    def validate(self, step: int) -> dict[str, float]:
         """`validate_corpus` of the first corpus, and of the others with their index after the names."""
         scores: dict[str, float] = {}
         for corpus, clips in enumerate(self.held_out):
