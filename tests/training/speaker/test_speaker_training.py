@@ -33,7 +33,7 @@ MODEL = MiniEncoderConfig(size=9, width=12, blocks=2, num_mels=20)
 NO_AUGMENTATION = AugmentationConfig(
     eq_std_db=0.0, noise_probability=0.0, reverb_probability=0.0, band_limit_probability=0.0
 )
-EASY = {"loop": LoopConfig(steps=60), "vtlp_factors": (1.0,), "augmentation": NO_AUGMENTATION, "learning_rate": 1e-2}
+EASY = {"loop": LoopConfig(steps=36), "vtlp_factors": (1.0,), "augmentation": NO_AUGMENTATION, "learning_rate": 1e-2}
 PITCHES = {"anna": 230.0, "bert": 110.0, "carl": 150.0, "dora": 200.0, "emil": 125.0}
 STYLES = {"regular": 1.0, "high": 1.5}
 
@@ -84,18 +84,18 @@ def test_resumed_training_equals_uninterrupted_training(kind: Kind, manifest: Pa
 
 def test_identity_training_learns_the_speakers(manifest: Path) -> None:
     task = build_task(config(Kind.IDENTITY, **EASY), [manifest])
-    scores = [task.train_step(step) for step in range(60)]
+    scores = [task.train_step(step) for step in range(36)]
     assert np.mean([float(score["accuracy"]) for score in scores[-10:]]) > 0.8
-    validation = task.validate(60)
+    validation = task.validate(36)
     assert 0.0 <= validation["equal_error_rate"] <= 1.0
     assert "equal_error_rate_neutral" in validation
 
 
 def test_style_training_learns_the_styles(manifest: Path) -> None:
     task = build_task(config(Kind.STYLE, **EASY), [manifest])
-    scores = [task.train_step(step) for step in range(60)]
+    scores = [task.train_step(step) for step in range(36)]
     assert np.mean([float(score["accuracy"]) for score in scores[-10:]]) > 0.8
-    validation = task.validate(60)
+    validation = task.validate(36)
     assert set(validation) == {"accuracy", "speaker_equal_error_rate"} | {f"correlation_{n}" for n in TARGETS}
 
 
