@@ -8,7 +8,7 @@ Downstream: README.md, docs/architecture.md.
 
 from __future__ import annotations
 
-import ast
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
@@ -17,6 +17,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
+
+IMPORT = re.compile(r"^ *(?:from|import) marstts(?:\.(\w+)| import \(?([\w,\s]+))", re.MULTILINE)
+"""A statement that imports a package of marstts, or some of them."""
 
 INK, MUTED, EDGE = "#1f2937", "#6b7280", "#4b5563"
 BLUE, GREEN, ORANGE, GRAY, PAPER = "#dbeafe", "#dcfce7", "#ffedd5", "#f3f4f6", "#ffffff"
@@ -165,20 +168,10 @@ def imports_of_packages(source: Path) -> dict[str, set[str]]:
     for path in source.rglob("*.py"):
         importer = path.relative_to(source).parts[0].removesuffix(".py")
         if importer in found:
-            modules = [
-                name for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) for name in modules_of(node)
-            ]
-            found[importer] |= {part for name in modules for part in name.split(".")[1:2] if part in found}
+            imported = IMPORT.findall(path.read_text(encoding="utf-8"))
+            parts = {part for module, names in imported for part in (module, *re.findall(r"\w+", names))}
+            found[importer] |= parts & found.keys()
     return {importer: imported - {importer} for importer, imported in found.items()}
-
-
-def modules_of(node: ast.AST) -> list[str]:
-    """The modules of this package that an import statement names."""
-    if isinstance(node, ast.ImportFrom) and node.module is not None:
-        named = [node.module] if node.module != "marstts" else [f"marstts.{alias.name}" for alias in node.names]
-    else:
-        named = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-    return [name for name in named if name.startswith("marstts.")]
 
 
 def without_detours(imports: Mapping[str, set[str]]) -> dict[str, set[str]]:
