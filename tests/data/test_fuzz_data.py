@@ -77,11 +77,11 @@ def test_shards(tmp_path: Path) -> None:
 def test_pairs(tmp_path: Path) -> None:
     path = tmp_path / "pairs.jsonl"
     line = PairLine(
-        id="p", scheme="s", text="hello", speaker="anna", codec="toy", encoders=ENCODERS, row=0,
+        id="p", scheme="s", text="hello", transcript="before", speaker="anna", codec="toy", encoders=ENCODERS, row=0,
         chosen=SideLine(source="recording", patches=3, has_eos=True),
         rejected=SideLine(source="cycle x", patches=4, has_eos=False, seed=3, cer=0.5),
     )  # fmt: skip
-    write_pairs([Pair(line, embeddings(1.0), codes(2, 3), codes(3, 4))], path, SPEC.patch_layout)
+    write_pairs([Pair(line, embeddings(1.0), codes(1, 2), codes(2, 3), codes(3, 4))], path, SPEC.patch_layout)
     check_pairs(read_pairs(path), SPEC, ENCODERS)
     attack_file(tensors_path(path), lambda: check_pairs(read_pairs(path), SPEC, ENCODERS), "pairs")
 
@@ -92,7 +92,7 @@ def test_takes(tmp_path: Path) -> None:
         id="t", reference="r", audio=Path("/a.wav"), transcript="words", speaker="anna", style="regular", text="hello",
         seed=1,
     )  # fmt: skip
-    half = GeneratedHalf(embeddings(2.0), codes(4, 3), StopReason.EOS)
+    half = GeneratedHalf(embeddings(2.0), codes(0, 0), codes(4, 3), StopReason.EOS)
     take = MinedTake(plan, 0.2, codes(5, 3), half, half, None)
     write_takes([take], path, SPEC.patch_layout, {"identity": 5, "style": 4})
     attack_file(path, lambda: read_takes(path), "takes")

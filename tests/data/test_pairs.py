@@ -22,15 +22,15 @@ def codes(seed: int, patches: int):
     return tuple(rng.integers(0, 9, patches * count) for count in SPEC.patch_layout)
 
 
-def pair(number: int, recording: Path | None, chosen: int = 3, rejected: int = 4) -> Pair:
+def pair(number: int, recording: Path | None, chosen: int = 3, rejected: int = 4, prefix: int = 0) -> Pair:
     line = PairLine(
-        id=f"p{number}", scheme="ground_truth_vs_worst", text="the cat",
+        id=f"p{number}", scheme="ground_truth_vs_worst", text="the cat", transcript="the mat" if prefix else None,
         speaker="anna", codec="toy", encoders=ENCODERS, row=0,
         chosen=SideLine(source="recording", audio=recording, patches=chosen, has_eos=True),
         rejected=SideLine(source="cycle x", patches=rejected, has_eos=False, seed=5, cer=1.5, mos=2.25),
     )  # fmt: skip
     voice = {"identity": np.full(5, number, np.float32), "style": np.full(4, -number, np.float32)}
-    return Pair(line, voice, codes(number + 10, chosen), codes(number + 20, rejected))
+    return Pair(line, voice, codes(number, prefix), codes(number + 10, chosen), codes(number + 20, rejected))
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def recording(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def pairs(recording: Path) -> list[Pair]:
-    return [pair(1, recording), pair(2, None, rejected=1), pair(3, recording, chosen=6)]
+    return [pair(1, recording), pair(2, None, rejected=1, prefix=2), pair(3, recording, chosen=6)]
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def check(found: list[Pair]) -> None:
 def same(one: Pair, other: Pair) -> bool:
     return all(np.array_equal(one.embeddings[role], other.embeddings[role]) for role in ENCODERS) and all(
         np.array_equal(first, second)
-        for name in ("chosen", "rejected")
+        for name in ("prefix", "chosen", "rejected")
         for first, second in zip(getattr(one, name), getattr(other, name), strict=True)
     )
 
@@ -92,7 +92,7 @@ def edited(file: Path, number: int, **changes) -> Path:
         ({"chosen__audio": "gone.wav"}, r"pair 'p1': the recording of its chosen side, .*gone\.wav, does not exist"),
         ({"encoders__style": "other"}, "pair 'p1': was made with the style encoder 'other'"),
         ({"rejected__cer": float("nan")}, r"pairs.jsonl:1: .*expected JSON"),
-        ({"transcript": None}, "pairs.jsonl:1: .*transcript"),
+        ({"transcript": "words"}, "pair 'p1': a deep clone has both a transcript and prefix codes"),
     ],
 )
 def test_invalid_pairs_are_refused_by_name(file: Path, changes: dict, complaint: str):

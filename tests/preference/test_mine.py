@@ -66,7 +66,7 @@ def test_takes_are_kept_with_everything_they_were_made_from(mined: Path, corpus:
         assert len(take.ground_truth[0]) > 15
         assert (take.error is None) == (take.cycle is not None)
         for half in (take.forward, take.cycle):
-            assert half is None or len(half.codes[1]) == 2 * len(half.codes[0])
+            assert half is None or (len(half.codes[1]) == 2 * len(half.codes[0]) and not len(half.prefix[0]))
     assert any(take.cycle is not None for take in takes)
 
 
@@ -130,6 +130,13 @@ def test_without_cycles_forward_takes_are_the_same(mined, toy_bundle, corpus, tm
             assert half.cycle is None and half.error == whole.error
             for one, other in zip(whole.forward.codes, half.forward.codes, strict=True):
                 np.testing.assert_array_equal(one, other)
+
+
+def test_deep_clones_continue_from_the_first_half(mined, toy_bundle, corpus, tmp_path):
+    again(mined, toy_bundle, corpus, tmp_path / "out", settings=config(deep_clone=True, max_references=2))
+    takes = read_takes(tmp_path / "out" / "takes-00000.jsonl")
+    assert all(len(take.forward.prefix[0]) > 10 for take in takes)
+    assert any(take.cycle is not None and len(take.cycle.prefix[0]) > 5 for take in takes)
 
 
 def test_a_recording_that_cannot_be_read_is_an_error_of_its_take_alone(mined, toy_bundle, tmp_path):

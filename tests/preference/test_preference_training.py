@@ -122,7 +122,7 @@ def pairs(toy_bundle: Path, tmp_path: Path) -> Path:
     found = []
     for number in range(3):
         line = PairLine(
-            id=f"p{number}", scheme="ground_truth_vs_worst", text="the mat sat", speaker="anna", row=0,
+            id=f"p{number}", scheme="ground_truth_vs_worst", text="the mat sat", transcript=None, speaker="anna", row=0,
             chosen=SideLine(source="recording", patches=6, has_eos=True),
             rejected=SideLine(source="cycle", patches=4 + number, has_eos=bool(number)),
             codec=bundle.codec.spec.name, encoders=encoders,
@@ -130,7 +130,7 @@ def pairs(toy_bundle: Path, tmp_path: Path) -> Path:
         voice = {
             role: rng.standard_normal(encoder.size).astype(np.float32) for role, encoder in bundle.encoders.items()
         }
-        found.append(Pair(line, voice, codes(6), codes(4 + number)))
+        found.append(Pair(line, voice, codes(0), codes(6), codes(4 + number)))
     path = tmp_path / "pairs.jsonl"
     write_pairs(found, path, bundle.codec.spec.patch_layout)
     return path

@@ -44,7 +44,7 @@ def take(name: str, reference: str = "", speaker: str = "anna", text: str = "hel
         id=name, reference=reference or name, audio=Path("/a.wav"), transcript=f"words of {reference or name}",
         speaker=speaker, style="regular", text=text, seed=seed,
     )  # fmt: skip
-    sides = [GeneratedHalf(embeddings(n), codes(seed * n, 3 + n), StopReason.EOS) for n in (1, 2)]
+    sides = [GeneratedHalf(embeddings(n), codes(0, 0), codes(seed * n, 3 + n), StopReason.EOS) for n in (1, 2)]
     return MinedTake(plan, 0.2, codes(seed + 99), *sides, None)
 
 
@@ -119,7 +119,7 @@ def test_ground_truth_against_the_worst_keeps_the_prompt_of_the_worst():
     [sides] = choose_pairs(rank_takes(TAKES, config), config)
     pair = as_pair(*sides, config.scheme, MADE_BY)
     worst = TAKES[1][0]
-    assert (pair.line.text, pair.line.chosen.source) == ("words of b", "recording")
+    assert (pair.line.text, pair.line.transcript, pair.line.chosen.source) == ("words of b", None, "recording")
     assert pair.line.rejected.source == "cycle b" and (pair.line.rejected.cer, pair.line.rejected.mos) == (0.9, 1.5)
     assert pair.embeddings["identity"].tolist() == [2.0] * 5
     for got, expected in ((pair.chosen, worst.ground_truth), (pair.rejected, worst.cycle.codes)):

@@ -118,6 +118,9 @@ class GeneratedHalf:
     embeddings: Mapping[str, NDArray[np.float32]]
     """Embeddings by role, (E,)."""
 
+    prefix: Codes
+    """Codes of the prefix: no patches in a shallow clone."""
+
     codes: Codes
     stop: StopReason
 
@@ -163,6 +166,7 @@ def write_takes(takes: Sequence[MinedTake], path: Path, layout: Sequence[int], s
     for half in Half:
         found = [take.half(half) for take in takes]
         tensors |= pack(f"{half.value}.codes", [no_codes if one is None else one.codes for one in found], layout)
+        tensors |= pack(f"{half.value}.prefix", [no_codes if one is None else one.prefix for one in found], layout)
         embeddings = [no_embeddings if one is None else one.embeddings for one in found]
         tensors |= pack_embeddings(f"{half.value}.{EMBEDDING}", embeddings)
     write_file(path.with_suffix(".safetensors"), save(tensors), DataError)
@@ -198,6 +202,7 @@ def make_take(line: TakeLine, tensors: Tensors, row: int) -> MinedTake:
         if known is None
         else GeneratedHalf(
             embeddings=unpack_embeddings(f"{half.value}.{EMBEDDING}", tensors, row),
+            prefix=unpack(f"{half.value}.prefix", tensors, row),
             codes=unpack(f"{half.value}.codes", tensors, row),
             stop=known.stop,
         )

@@ -36,7 +36,7 @@ from marstts.io.config import Config
 from marstts.io.files import write_file
 from marstts.io.jsonl import dump_row, read_rows
 
-CHOSEN, REJECTED = "chosen", "rejected"
+CHOSEN, REJECTED, PREFIX = "chosen", "rejected", "prefix"
 """Names of the sequences in the file of tensors."""
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -78,6 +78,9 @@ class PairLine(Config):
     text: str = Field(min_length=1, max_length=100_000)
     """The text of both sides, normalized."""
 
+    transcript: str | None
+    """The words of the prefix that both sides continue; null in a shallow clone."""
+
     speaker: str
 
     codec: str
@@ -102,6 +105,9 @@ class Pair:
     embeddings: Mapping[str, NDArray[np.float32]]
     """The voice that both sides were prompted with: by role, (E,)."""
 
+    prefix: Codes
+    """The prefix that both sides continue; no patches in a shallow clone."""
+
     chosen: Codes
     rejected: Codes
 
@@ -120,6 +126,7 @@ def write_pairs(pairs: Sequence[Pair], path: Path, layout: Sequence[int]) -> Non
     tensors = {
         **pack(CHOSEN, [pair.chosen for pair in pairs], layout),
         **pack(REJECTED, [pair.rejected for pair in pairs], layout),
+        **pack(PREFIX, [pair.prefix for pair in pairs], layout),
         **pack_embeddings(EMBEDDING, [pair.embeddings for pair in pairs]),
     }
     write_file(tensors_path(path), save(tensors), DataError)
@@ -164,6 +171,7 @@ def make_pair(line: PairLine, folder: Path, tensors: Tensors) -> Pair:
     return Pair(
         line=line.model_copy(update=resolved),
         embeddings=unpack_embeddings(EMBEDDING, tensors, line.row),
+        prefix=unpack(PREFIX, tensors, line.row),
         chosen=unpack(CHOSEN, tensors, line.row),
         rejected=unpack(REJECTED, tensors, line.row),
     )
@@ -184,10 +192,14 @@ def problems_of(pair: Pair, codec: CodecSpec, encoders: Mapping[str, str]) -> li
         if side.audio is not None and not side.audio.is_file():
             problems.append(f"the recording of its {name} side, {side.audio}, does not exist")
         problems += problems_of_codes(name, codes, side.patches, codec)
+    prefix_patches = len(pair.prefix[0]) // codec.patch_layout[0] if pair.prefix else 0
+    problems += problems_of_codes(PREFIX, pair.prefix, prefix_patches, codec, least=0)
     if pair.embeddings.keys() != pair.line.encoders.keys():
         problems.append(f"it has embeddings of {sorted(pair.embeddings)} but encoders of {sorted(pair.line.encoders)}")
     if not all(np.isfinite(values).all() for values in pair.embeddings.values()):
         problems.append("its embeddings have values that are not finite")
+    if bool(prefix_patches) != (pair.line.transcript is not None):
+        problems.append("a deep clone has both a transcript and prefix codes, but this pair has only one of them")
     same = pair.line.chosen.has_eos == pair.line.rejected.has_eos and len(pair.chosen) == len(pair.rejected)
     if same and all(np.array_equal(one, two) for one, two in zip(pair.chosen, pair.rejected, strict=True)):
         problems.append("its two sides are identical, so there is nothing to prefer")
@@ -205,12 +217,12 @@ def problems_of_source(line: PairLine, codec: str, encoders: Mapping[str, str]) 
     ]
 
 
-def problems_of_codes(name: str, codes: Codes, patches: int, codec: CodecSpec) -> list[str]:
+def problems_of_codes(name: str, codes: Codes, patches: int, codec: CodecSpec, least: int = 1) -> list[str]:
     """The problems with the codes of one side."""
     layout = codec.patch_layout
     if len(codes) != len(layout):
         return [f"its {name} side has codes on {len(codes)} levels; the codec has {len(layout)}"]
-    if not len(codes[0]):
+    if len(codes[0]) < least:
         return [f"its {name} side has no codes"]
     if any(len(level) != patches * count for level, count in zip(codes, layout, strict=True)):
         return [f"its {name} side should have {patches} patches, but has codes {[len(level) for level in codes]}"]

@@ -87,6 +87,9 @@ class MineConfig(Config):
     cycle: bool = True
     """False: forward takes alone, all that the scheme `forward_takes` needs, in half of the time."""
 
+    deep_clone: bool = False
+    """Both halves continue from a prefix (recording and transcript); else they have the voice's embeddings only."""
+
     top_p: float | None = Field(None, ge=0.0, le=1.0)
     """Top-p of all takes (default: the first attempt of the model's backoff)."""
 
@@ -151,7 +154,7 @@ def mine(
 def open_generator(model: str, config: MineConfig) -> CycleGenerator:
     """The generator of a worker, by a packaged model's name or a bundle's folder."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    return CycleGenerator(load(model), cycle=config.cycle, top_p=config.top_p)
+    return CycleGenerator(load(model), cycle=config.cycle, deep_clone=config.deep_clone, top_p=config.top_p)
 
 
 def generate_shard(shard: MiningShard, generator: CycleGenerator) -> Path:
@@ -285,10 +288,11 @@ def read_texts(path: Path, max_characters: int) -> list[str]:
 # Cycles: both halves of mined takes, generated in one batch each.
 
 
-def clone_any(synthesizer: Synthesizer, reference: Path | Waveform) -> Voice:
-    """The embeddings of a reference, with speech or without: the output of a weak model must not be excluded."""
+def clone_any(synthesizer: Synthesizer, reference: Path | Waveform, transcript: str | None = None) -> Voice:
+    """The voice of a reference, whether it holds speech or not: the output of a weak model must not be excluded."""
     return clone(
         reference,
+        transcript,
         codec=synthesizer.codec,
         encoders=synthesizer.encoders,
         keep_reference=False,
@@ -299,8 +303,10 @@ def clone_any(synthesizer: Synthesizer, reference: Path | Waveform) -> Voice:
 class CycleGenerator:
     """Generates cycles with a model, many in a batch."""
 
-    def __init__(self, synthesizer: Synthesizer, *, cycle: bool = True, top_p: float | None = None) -> None:
-        self.synthesizer, self.cycle = synthesizer, cycle
+    def __init__(
+        self, synthesizer: Synthesizer, *, cycle: bool = True, deep_clone: bool = False, top_p: float | None = None
+    ) -> None:
+        self.synthesizer, self.cycle, self.deep_clone = synthesizer, cycle, deep_clone
         self.top_p = synthesizer.sampling.top_p if top_p is None else top_p
 
     def write(self, plans: Sequence[PlannedTake], path: Path) -> None:
@@ -315,7 +321,7 @@ class CycleGenerator:
         """Both halves of every cycle, or the first alone; errors are kept in the take."""
         errors: dict[str, str] = {}
         ground_truths = {plan.id: self.encode_ground_truth(plan, errors) for plan in plans}
-        voices = {plan: self.clone(plan, plan.audio, errors) for plan in plans}
+        voices = {plan: self.clone(plan, plan.audio, plan.transcript, errors) for plan in plans}
         forward = self.generate_half(Half.FORWARD, voices)
         cloned = {
             plan: None if (one := forward.get(plan.id)) is None else self.clone_output(plan, voice, one, errors)
@@ -343,12 +349,14 @@ class CycleGenerator:
             errors[plan.id] = str(error)
             return self.no_codes()
 
-    def clone(self, plan: PlannedTake, reference: Path | Waveform, errors: dict[str, str]) -> Voice | None:
+    def clone(
+        self, plan: PlannedTake, reference: Path | Waveform, transcript: str, errors: dict[str, str]
+    ) -> Voice | None:
         """The voice of a reference, as in synthesis, or None and an error."""
         if plan.id in errors:
             return None
         try:
-            return clone_any(self.synthesizer, reference)
+            return clone_any(self.synthesizer, reference, transcript if self.deep_clone else None)
         except MarsError as error:
             errors[plan.id] = str(error)
             return None
@@ -358,7 +366,7 @@ class CycleGenerator:
     ) -> Voice | None:
         """The voice of the output of the first half, which was generated in `voice`."""
         assert voice is not None, "nothing is generated without a voice"
-        return self.clone(plan, self.synthesizer.decode(half.codes, voice), errors)
+        return self.clone(plan, self.synthesizer.decode(half.codes, voice), plan.text, errors)
 
     def generate_half(self, half: Half, voices: Mapping[PlannedTake, Voice | None]) -> dict[str, GeneratedHalf]:
         """One half of every cycle that has a voice, in one batch."""
@@ -380,6 +388,7 @@ class CycleGenerator:
         return {
             plan.id: GeneratedHalf(
                 embeddings=voice.embeddings,
+                prefix=self.no_codes() if voice.prefix is None else voice.prefix.codes,
                 codes=model.codes(one.tokens, rng, prompt),
                 stop=one.stop,
             )

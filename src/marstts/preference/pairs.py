@@ -11,7 +11,7 @@ from typing import Any
 
 from marstts.bundle import load_bundle
 from marstts.codec.base import Codec
-from marstts.data.mined_takes import MinedTake, MiningProvenance, text_of
+from marstts.data.mined_takes import Half, MinedTake, MiningProvenance, text_of
 from marstts.data.pairs import Pair, PairLine, SideLine, write_pairs
 from marstts.data.workers import Processes
 from marstts.errors import DataError
@@ -67,11 +67,14 @@ def check_codec(mined: Path, provenance: MiningProvenance, codec: Codec) -> None
 
 def as_pair(rejected: RankedTake, chosen: RankedTake | None, scheme: Scheme, made_by: MiningProvenance) -> Pair:
     """Two sides as a pair: its prompt is that of the rejected side."""
-    take, output = rejected.take, generated_of(rejected, scheme)
+    half, take, output = half_of(scheme), rejected.take, generated_of(rejected, scheme)
+    is_deep = len(output.prefix[0]) > 0
+    prefix_text = take.plan.transcript if half is Half.FORWARD else take.plan.text
     line = PairLine(
         id=take.id,
         scheme=scheme.value,
-        text=text_of(take, half_of(scheme)),
+        text=text_of(take, half),
+        transcript=prefix_text if is_deep else None,
         speaker=take.plan.speaker,
         codec=made_by.codec,
         encoders=made_by.encoders,
@@ -81,7 +84,7 @@ def as_pair(rejected: RankedTake, chosen: RankedTake | None, scheme: Scheme, mad
     )
     codes = take.ground_truth if chosen is None else generated_of(chosen, scheme).codes
     embeddings = {role: output.embeddings[role] for role in made_by.encoders}  # those that the model is conditioned on
-    return Pair(line, embeddings, codes, output.codes)
+    return Pair(line, embeddings, output.prefix, codes, output.codes)
 
 
 def recording_line(take: MinedTake) -> SideLine:

@@ -49,7 +49,7 @@ def mined(folder: Path, lengths: dict[str, int], *, highest: int = 23) -> Path:
         plan = PlannedTake(id=speaker, reference="r", audio=audio, transcript="la", speaker=speaker, style="regular",
                            text="lo", seed=0)  # fmt: skip
         codes = tuple(rng.integers(0, highest + 1, size=patches * size) for size in LAYOUT)
-        half = GeneratedHalf({"identity": np.ones(5, np.float32)}, codes, StopReason.EOS)
+        half = GeneratedHalf({"identity": np.ones(5, np.float32)}, none, codes, StopReason.EOS)
         takes.append(MinedTake(plan, 0.9, none, half if patches else None, None, None if patches else "no"))
     write_takes(takes, shard_path(folder, 0), LAYOUT, {"identity": 5})
     return folder

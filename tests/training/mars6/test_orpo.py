@@ -15,7 +15,7 @@ from marstts.data.pairs import Pair, SideLine
 from marstts.errors import ConfigError
 from marstts.generation.loop import generate
 from marstts.generation.request import Limits, SamplingConfig
-from marstts.mars6.config import eos_patch, unpatchify
+from marstts.mars6.config import eos_patch, patchify, unpatchify
 from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.model import Mars6
 from marstts.mars6.prompt import Prompt
@@ -30,13 +30,12 @@ from marstts.training.mars6.orpo import (
     open_orpo_run,
     orpo_loss,
     pairs_of_batch,
+    teacher_forced,
     token_log_probabilities,
 )
 from marstts.training.mars6.run_folder import trained_model
 
 pytestmark = pytest.mark.slow
-
-NO_PREFIX = np.zeros((0, CONFIG.patch_size), np.int64)
 
 
 def values_of(pairs: list[Pair], of: Mars6) -> torch.Tensor:
@@ -44,9 +43,8 @@ def values_of(pairs: list[Pair], of: Mars6) -> torch.Tensor:
     rows = PairCollator(pairs, TOKENIZER, CONFIG, QUALITY)(range(len(pairs)))
     if next(of.parameters()).dtype is torch.float64:
         rows = replace(rows, embeddings={role: values.double() for role, values in rows.embeddings.items()})
-    output = of(*rows.model_inputs())
-    values = token_log_probabilities(output.logits, rows.patches[output.scored], CONFIG)
-    return mean_log_probabilities(values, output.scored)
+    logits, scored = teacher_forced(of, rows)
+    return mean_log_probabilities(token_log_probabilities(logits, rows.patches[scored], CONFIG), scored)
 
 
 def test_loss_and_gradient_equal_those_written_out():
@@ -83,14 +81,14 @@ def test_loss_and_gradient_of_the_whole_model_equal_those_of_sides_scored_one_by
         rows = collate([index])
         odds, means = [], []
         for side in (0, 1):
-            end = int(rows.patch_lengths[side])
+            start, end = int(rows.prefix_lengths[side]), int(rows.patch_lengths[side])
             logits = alone(
                 rows.text_ids[:1], rows.text_lengths[:1],
                 *(rows.embeddings[role][:1] for role in ("identity", "style")),
                 rows.patches[side : side + 1, :end], rows.patch_lengths[side : side + 1],
             ).logits  # fmt: skip
             terms = []
-            for t in range(end):
+            for t in range(start, end):
                 for p, level in enumerate(CONFIG.position_levels):
                     token = int(rows.patches[side, t, p])
                     code = 11 if token == CONFIG.eos else token - 11 * level
@@ -128,7 +126,8 @@ def test_log_probabilities_equal_those_of_generation():
     collate = PairCollator(PAIRS, TOKENIZER, CONFIG, QUALITY)
     takes = []
     for index, one in enumerate(PAIRS):
-        prompt = Prompt(collate.text_ids(one), one.embeddings["identity"], one.embeddings["style"], NO_PREFIX)
+        prefix = patchify(one.prefix, CONFIG.patch_layout, CONFIG.codebook_size)
+        prompt = Prompt(collate.text_ids(one), one.embeddings["identity"], one.embeddings["style"], prefix)
         rng = np.random.default_rng(index)
         [take] = generate(
             engine, [prompt], top_p=[1.0], limits=[Limits(2 + index, 5)], rngs=[rng], sampling=SamplingConfig()
@@ -168,6 +167,13 @@ def test_a_truncated_take_has_no_end_of_speech():
     assert rows.patch_lengths.tolist() == [7, 6] and (rows.patches[0, 6] == CONFIG.eos).all()
 
 
+def test_prefixes_are_inputs_and_not_scored():
+    rows = PairCollator(PAIRS, TOKENIZER, CONFIG, QUALITY)([1])
+    logits, scored = teacher_forced(model(), rows)
+    assert scored.sum(dim=1).tolist() == [5, 3] and not scored[:, :3].any()
+    assert logits[0].shape[0] == 8
+
+
 def test_training_raises_the_margin_of_the_chosen_sides():
     learner = task(config(loop={"steps": 12}, pairs_per_batch=4))
     with torch.no_grad():
@@ -184,8 +190,8 @@ def test_flux_of_the_chosen_side_is_equation_1():
     rows = learner.collate([0])
     with torch.no_grad():
         _, flux = learner.losses(learner.model, rows)
-        logits = learner.model(*rows.model_inputs()).logits
-    count = int(rows.patch_lengths[0])
+        logits, scored = teacher_forced(learner.model, rows)
+    count = int(scored[0].sum())
     log_p = logits[0][:count, 0].log_softmax(dim=-1)
     coarse = rows.patches[0, :count, 0].tolist()
     by_hand = [0.7 / (0.3 - float(log_p[t, coarse[t - 1]])) for t in range(1, count)]

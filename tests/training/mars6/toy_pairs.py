@@ -24,19 +24,21 @@ def codes(rng: np.random.Generator, patches: int):
     return tuple(rng.integers(0, CONFIG.codebook_size, patches * count) for count in CONFIG.patch_layout)
 
 
-def pair(seed: int, chosen: int, rejected: int, has_eos: bool = True) -> Pair:
+def pair(seed: int, chosen: int, rejected: int, prefix: int = 0, has_eos: bool = True) -> Pair:
     rng = np.random.default_rng(seed)
     line = PairLine(
         id=f"pair-{seed}", scheme="ground_truth_vs_worst", text="The cat sat."[: 5 + seed], speaker="anna", codec="toy",
-        encoders={"identity": "i", "style": "s"}, row=seed,
+        transcript="She sells." if prefix else None, encoders={"identity": "i", "style": "s"}, row=seed,
         chosen=SideLine(source="recording", patches=chosen, has_eos=True),
         rejected=SideLine(source="cycle x", patches=rejected, has_eos=has_eos),
     )  # fmt: skip
     identity, style = rng.standard_normal(5).astype(np.float32), rng.standard_normal(4).astype(np.float32)
-    return Pair(line, {"identity": identity, "style": style}, codes(rng, chosen), codes(rng, rejected))
+    return Pair(
+        line, {"identity": identity, "style": style}, codes(rng, prefix), codes(rng, chosen), codes(rng, rejected)
+    )
 
 
-PAIRS = [pair(0, 3, 5), pair(1, 4, 2), pair(2, 6, 6, has_eos=False), pair(3, 2, 7)]
+PAIRS = [pair(0, 3, 5), pair(1, 4, 2, prefix=3), pair(2, 6, 6, has_eos=False), pair(3, 2, 7, prefix=1)]
 
 
 def model() -> Mars6:

@@ -6,7 +6,7 @@ MARS6 (arXiv:2501.05787), Sec. III-D and IV-A, with odds-ratio preference optimi
 equation 1.  Deviations: log-probabilities are means over all seven positions of all patches, so that a long take is not
 improbable for its length; a truncated take has no end of speech to score; a take that was generated with
 classifier-free guidance is scored without it; DPO (arXiv:2305.18290) may replace ORPO.
-Shapes: B pairs · R = 2B rows, the chosen sides first · S text tokens · T patches · P positions ·
+Shapes: B pairs · R = 2B rows, the chosen sides first · S text tokens · T patches, prefix included · P positions ·
 N scored patches.
 """
 
@@ -93,6 +93,19 @@ class OrpoRun(Config):
     training: OrpoConfig
 
 
+@dataclass(frozen=True, eq=False)
+class PairBatch(TrainingBatch):
+    """Both sides of B pairs as R rows: a prefix, the take, and end of speech if the take has it."""
+
+    prefix_lengths: Tensor
+    """(R,) patches that are given, not scored."""
+
+    @property
+    def scored_mask(self) -> Tensor:
+        """(R, T) False where the prefix is."""
+        return torch.arange(self.patches.shape[1], device=self.patches.device) >= self.prefix_lengths.unsqueeze(1)
+
+
 @dataclass(frozen=True)
 class PreferenceLoss:
     """The preference loss and its parts; scalars."""
@@ -167,13 +180,14 @@ class PairCollator:
         """`quality` is the rate (Hz) of the quality prefix, the one with which the takes were generated."""
         self.pairs, self.tokenizer, self.config, self.quality = pairs, tokenizer, config, quality
 
-    def __call__(self, indices: Sequence[int]) -> TrainingBatch:
+    def __call__(self, indices: Sequence[int]) -> PairBatch:
         """Rows of these pairs, on the CPU: all chosen sides, then all rejected ones."""
         pairs = [self.pairs[index] for index in indices]
         texts = [self.text_ids(pair) for pair in pairs] * 2
-        patches = [self.patches(pair.chosen, pair.line.chosen.has_eos) for pair in pairs]
-        patches += [self.patches(pair.rejected, pair.line.rejected.has_eos) for pair in pairs]
-        return TrainingBatch(
+        sides = [(pair.prefix, pair.chosen, pair.line.chosen.has_eos) for pair in pairs]
+        sides += [(pair.prefix, pair.rejected, pair.line.rejected.has_eos) for pair in pairs]
+        patches = [self.patches(*side) for side in sides]
+        return PairBatch(
             text_ids=pad_rows(texts, 0),
             text_lengths=torch.tensor([len(text) for text in texts]),
             embeddings={
@@ -182,17 +196,22 @@ class PairCollator:
             },
             patches=pad_rows(patches, PADDING),
             patch_lengths=torch.tensor([len(one) for one in patches]),
+            prefix_lengths=torch.tensor([len(self.tokens(prefix)) for prefix, _, _ in sides]),
         )
 
     def text_ids(self, pair: Pair) -> NDArray[np.int64]:
         """(S,) ids of the encoder's input."""
-        string = prompt_string(pair.line.text, quality=self.quality)
+        string = prompt_string(pair.line.text, quality=self.quality, transcript=pair.line.transcript)
         return np.asarray(self.tokenizer.encode(string), dtype=np.int64)
 
-    def patches(self, take: Codes, has_eos: bool) -> NDArray[np.int64]:
-        """(T, P) tokens, with end of speech if the take has it."""
-        tokens = patchify(take, self.config.patch_layout, self.config.codebook_size)
-        return np.concatenate([tokens, eos_patch(self.config)]) if has_eos else tokens
+    def patches(self, prefix: Codes, take: Codes, has_eos: bool) -> NDArray[np.int64]:
+        """(T, P) tokens."""
+        end = [eos_patch(self.config)] if has_eos else []
+        return np.concatenate([self.tokens(prefix), self.tokens(take), *end])
+
+    def tokens(self, codes: Codes) -> NDArray[np.int64]:
+        """Codes per level -> (T, P) tokens."""
+        return patchify(codes, self.config.patch_layout, self.config.codebook_size)
 
 
 def pairs_of_batch(num_pairs: int, size: int, seed: int, batch: int) -> list[int]:
@@ -257,7 +276,7 @@ class OrpoTask:
         parts = {**vars(loss), "loss": loss.total + flux, "flux": flux}
         return {name: value.detach() * weight for name, value in parts.items() if name != "total"}
 
-    def losses(self, model: Callable[..., Any], batch: TrainingBatch) -> tuple[PreferenceLoss, Tensor]:
+    def losses(self, model: Callable[..., Any], batch: PairBatch) -> tuple[PreferenceLoss, Tensor]:
         """The preference loss of a batch, and the flux loss of its chosen sides."""
         config = self.config
         (chosen, rejected), logits, scored = self.log_probabilities(model, batch)
@@ -272,19 +291,25 @@ class OrpoTask:
         return dpo_loss(chosen, rejected, reference, config.dpo_beta, config.likelihood_weight), flux
 
     def log_probabilities(
-        self, model: Callable[..., Any], batch: TrainingBatch
+        self, model: Callable[..., Any], batch: PairBatch
     ) -> tuple[tuple[Tensor, Tensor], Tensor, Tensor]:
         """Mean log-probabilities of both sides (B,), coarse logits (N, layout[0], C + 1), and scored (R, T)."""
         with autocast(self.device.type, self.config.precision):
-            output = model(*batch.model_inputs())
-        token_values = token_log_probabilities(output.logits, batch.patches[output.scored], self.model.config)
-        chosen, rejected = mean_log_probabilities(token_values, output.scored).chunk(2)
-        return (chosen, rejected), output.logits[0], output.scored
+            logits, scored = teacher_forced(model, batch)
+        token_values = token_log_probabilities(logits, batch.patches[scored], self.model.config)
+        chosen, rejected = mean_log_probabilities(token_values, scored).chunk(2)
+        return (chosen, rejected), logits[0], scored
 
     @torch.no_grad()
     def validate(self, step: int) -> dict[str, float]:
         """Scores of the EMA weights by `validate_model`; empty without it."""
         return {} if self.validate_model is None else dict(self.validate_model(self.ema, step))
+
+
+def teacher_forced(model: Callable[..., Any], batch: PairBatch) -> tuple[tuple[Tensor, ...], Tensor]:
+    """Logits per level (N, layout[l], C + 1) of the N patches that are scored (R, T): neither prefix nor padding."""
+    output = model(*batch.model_inputs(), scored=batch.scored_mask)
+    return output.logits, output.scored
 
 
 def open_orpo_run(
