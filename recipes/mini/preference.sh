@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Preference training of mini on its own takes, ranked by Whisper. An interrupted run resumes.
+# Preference training of mini on its own takes, ranked by Whisper and by similarity to the voice. An interrupted run resumes.
 # Usage: recipes/mini/preference.sh WORK_FOLDER     (that of run.sh, with the corpus and the model; about an hour of two
 # cores; pip install '.[train,eval]')
 # With people in WORK_FOLDER (run.sh with PEOPLE_FOLDER), their recordings lend the voices, else the synthetic ones.
@@ -15,18 +15,22 @@ model=$work/mini
 stage=$work/preference
 trained=$work/mini-preference
 
-echo "1. Mine: the model speaks sentences in the voices of recordings, four times each."
-marstts preference mine "$model" --references "$manifest" --texts "$here/text/modern.tsv.gz" \
-    --config "$here/mine.toml" --output "$stage/mined" --workers "$cores"
+echo "1. Mine: the model speaks sentences in the voices of recordings, four times each, as shallow and as deep clones."
+for kind in mine mine_deep; do
+    marstts preference mine "$model" --references "$manifest" --texts "$here/text/modern.tsv.gz" \
+        --config "$here/$kind.toml" --output "$stage/$kind" --workers "$cores"
+done
 
-echo "2. Pairs: a recognizer scores the takes; worse ones are paired with better ones of the same sentence."
-marstts preference pairs "$stage/mined" --config "$here/pairs.toml" --output "$stage/pairs.jsonl" \
-    --workers "$cores"
+echo "2. Pairs: takes are scored by words and similarity; worse ones are paired with better ones of the same sentence."
+for kind in mine mine_deep; do
+    marstts preference pairs "$stage/$kind" --config "$here/pairs.toml" --output "$stage/$kind.jsonl" --workers "$cores"
+done
 
 echo "3. Train: the model is trained on the pairs, and is validated on held-out speakers."
 marstts evaluate testset "$manifest" --speakers 8 --sentences 40 --output "$stage/validation.jsonl"
-torchrun --nproc-per-node "$cores" --no-python marstts preference train "$model" --pairs "$stage/pairs.jsonl" \
-    --held-out "$stage/validation.jsonl" --config "$here/preference.toml" --output "$stage/run" --threads 1
+torchrun --nproc-per-node "$cores" --no-python marstts preference train "$model" --pairs "$stage/mine.jsonl" \
+    --pairs "$stage/mine_deep.jsonl" --held-out "$stage/validation.jsonl" --config "$here/preference.toml" \
+    --output "$stage/run" --threads 1
 
 echo "4. Export: the best weights become a bundle."
 marstts export "$stage/run" --template "$model" --name "$(basename "$trained")" --output "$trained"

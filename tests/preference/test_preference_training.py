@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -136,10 +137,11 @@ def pairs(toy_bundle: Path, tmp_path: Path) -> Path:
     return path
 
 
-def train(bundle: Path, pairs: Path, testset: Path, output: Path, text: str = CONFIG) -> str:
+def train(bundle: Path, pairs: Path | list[Path], testset: Path, output: Path, text: str = CONFIG) -> str:
     config = output.with_suffix(".toml")
     config.write_text(text)
-    words = ["preference", "train", bundle, "--pairs", pairs, "--held-out", testset]
+    words = ["preference", "train", bundle, "--held-out", testset]
+    words += [word for path in (pairs if isinstance(pairs, list) else [pairs]) for word in ("--pairs", path)]
     words += ["--config", config, "--output", output]
     result = CliRunner().invoke(app, [*map(str, words), "--threads", "1"], catch_exceptions=False)
     assert result.exit_code == 0, result.output
@@ -148,9 +150,10 @@ def train(bundle: Path, pairs: Path, testset: Path, output: Path, text: str = CO
 
 @pytest.mark.slow
 def test_training_keeps_the_best_checkpoint_and_resumes(toy_bundle, pairs, testset, tmp_path, quick_metrics):
-    output = train(toy_bundle, pairs, testset, tmp_path / "whole")
+    others = [shutil.copy(path, path.with_stem("others")) for path in (pairs, pairs.with_suffix(".safetensors"))]
+    output = train(toy_bundle, [pairs, others[0]], testset, tmp_path / "whole")
     lines = [json.loads(line) for line in (tmp_path / "whole" / "validation.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines] == [0, 2, 4] and "3 pairs; the initial model: cer" in output
+    assert [line["step"] for line in lines] == [0, 2, 4] and "6 pairs; the initial model: cer" in output
     best = best_of([ValidationResult.model_validate(line) for line in lines])
     state = json.loads((tmp_path / "whole" / "best" / "state.json").read_text())
     assert state == {"step": best.step}
@@ -233,4 +236,4 @@ def test_a_missing_test_set_is_named(toy_bundle, pairs, tmp_path):
     (tmp_path / "c.toml").write_text(CONFIG)
     config = read_config(PreferenceConfig, tmp_path / "c.toml")
     with pytest.raises(DataError, match=r"none\.jsonl: no such file"):
-        train_model(str(toy_bundle), pairs, tmp_path / "none.jsonl", tmp_path / "o", config)
+        train_model(str(toy_bundle), [pairs], tmp_path / "none.jsonl", tmp_path / "o", config)

@@ -12,17 +12,24 @@ import numpy as np
 import pytest
 
 from marstts.audio import Waveform
+from marstts.bundle import load_bundle
+from marstts.codec.toy import ToyCodec
 from marstts.data.mined_takes import GeneratedHalf, MinedTake, MiningProvenance, PlannedTake
 from marstts.data.pairs import check_pairs, read_pairs
 from marstts.data.workers import Processes
-from marstts.errors import ConfigError
+from marstts.errors import ConfigError, DataError
 from marstts.generation.request import StopReason
+from marstts.io.config import read_config
+from marstts.io.provenance import write_provenance
 from marstts.preference.mine import MineConfig, mine
 from marstts.preference.pairs import as_pair, make_pairs
 from marstts.preference.ranking import RankConfig, Scheme, choose_pairs, percentiles, rank_takes
-from marstts.preference.scoring import Metric, Score, ScoredTake
+from marstts.preference.scoring import Metric, MetricModels, Score, ScoredTake
+from marstts.speaker.base import encoder_input
+from marstts.speaker.toy import ToySpeakerEncoder
 from marstts.synthesis.loading import load
 
+MINI = Path(__file__).parents[2] / "recipes" / "mini" / "pairs.toml"
 ONE = Processes(1)
 NOISE = Waveform(np.random.default_rng(0).standard_normal(4000).astype(np.float32) * 0.1, 8000)
 ENCODERS = {"identity": "i", "style": "s"}
@@ -137,6 +144,7 @@ def test_forward_takes_of_a_text_are_paired_better_with_worse():
     found = {(worse.take.id, better.take.id) for worse, better in pairs}
     assert found == {("a3", "a1"), ("a4", "a1"), ("a3", "a2"), ("a4", "a2"), ("a2", "a1")}
     assert {worse.take.id for worse, _ in pairs[:4]} == {"a3", "a4"}  # the worst first
+    assert len({as_pair(*sides, config.scheme, MADE_BY).line.id for sides in pairs}) == len(pairs)
     pair = as_pair(*next(pair for pair in pairs if pair[0].take.id == "a2"), config.scheme, MADE_BY)
     assert (pair.line.text, pair.line.rejected.source, pair.line.rejected.cer) == ("hello", "forward a2", 0.5)
     assert pair.embeddings["identity"].tolist() == [1.0] * 5
@@ -144,6 +152,50 @@ def test_forward_takes_of_a_text_are_paired_better_with_worse():
     assert {better.take.id for _, better in choose_pairs(rank_takes(takes, strict), strict)} == {"a1"}
     far_apart = config.model_copy(update={"min_margin": 0.99})
     assert choose_pairs(rank_takes(takes, far_apart), far_apart) == []
+
+
+@pytest.mark.parametrize(
+    ("better", "worse", "is_pair"),
+    [
+        ((0.1, 0.8), (0.2, 0.8), True),  # fewer errors
+        ((0.1, 0.8), (0.1, 0.6), True),  # a more similar voice
+        ((0.1, 0.8), (0.14, 0.76), False),  # 0.06 better in both together
+        ((0.1, 0.8), (0.14, 0.73), True),
+        ((0.1, 0.9), (0.085, 0.6), True),
+        ((0.1, 0.9), (0.075, 0.6), False),  # not for wrong words
+        ((0.13, 0.9), (0.9, 0.6), False),
+    ],
+)
+def test_a_more_similar_voice_is_chosen_where_the_words_are_kept(better: tuple, worse: tuple, is_pair: bool):
+    def one(name: str, cer: float, similarity: float) -> tuple[MinedTake, ScoredTake]:
+        score = Score(transcript="", cer=cer, similarity=similarity)
+        return take(name, "a"), ScoredTake(id=name, forward=score, cycle=None)
+
+    config = read_config(RankConfig, MINI)
+    found = choose_pairs(rank_takes([one("better", *better), one("worse", *worse)], config), config)
+    assert [(rejected.take.id, chosen.take.id) for rejected, chosen in found] == [("worse", "better")] * is_pair
+    lines = [as_pair(*sides, config.scheme, MADE_BY).line for sides in found]
+    assert [(line.rejected.similarity, line.chosen.similarity) for line in lines] == [(worse[1], better[1])] * is_pair
+
+
+def test_similarity_is_that_of_the_take_as_a_reference_to_its_prompt():
+    codec, encoder = ToyCodec(64), ToySpeakerEncoder("identity", 5)
+    output = take("a").forward
+    speech = tuple(np.full(12 * count, 43) for count in codec.spec.patch_layout)
+    own = encoder.embed(encoder_input(codec.decode(speech), codec.spec.sample_rate))
+    models = MetricModels(codec, recognizer=None, quality=None, identity=encoder)
+    before = Score(transcript="", cer=0.5)
+    for prompt, spoken, expected in ((own, speech, 1), (-own, speech, -1), (own, codes(0, 0), -1)):
+        one = replace(output, embeddings={"identity": prompt}, codes=spoken)
+        found = models.score("the mat sat", one, before)
+        assert found.similarity == pytest.approx(expected, abs=1e-4) and (found.cer, found.mos) == (0.5, None)
+
+
+def test_takes_in_voices_of_another_encoder_are_refused_where_similarity_counts(tmp_path: Path, toy_bundle: Path):
+    codec = load_bundle(toy_bundle).codec.spec.name
+    write_provenance(tmp_path, MADE_BY.model_copy(update={"model": str(toy_bundle), "codec": codec}))
+    with pytest.raises(DataError, match="mine again, or set similarity_weight = 0"):
+        make(tmp_path, similarity_weight=0.5)
 
 
 # ---- from a folder of takes
@@ -224,8 +276,10 @@ def test_a_metric_can_be_added_later_and_other_scores_stay(copy_of_mined: Path, 
     assert all(pair.line.rejected.mos is None and pair.line.rejected.cer is not None for pair in pairs)
     before = ScoredTake.model_validate_json(first_line(copy_of_mined / "scores" / "takes-00000.jsonl"))
     assert make(copy_of_mined)["all_takes"].keys() == {"cer", "mos"}
+    assert make(copy_of_mined, similarity_weight=0.5)["all_takes"].keys() == {"cer", "mos", "similarity"}
     line = ScoredTake.model_validate_json(first_line(copy_of_mined / "scores" / "takes-00000.jsonl"))
     assert line.cycle.mos is not None and line.cycle.cer == before.cycle.cer and line.forward is None
+    assert before.cycle.similarity is None and -1 <= line.cycle.similarity <= 1
 
 
 def first_line(path: Path) -> str:

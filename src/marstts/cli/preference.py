@@ -74,7 +74,9 @@ def pairs(
 @app.command()
 def train(
     model: Model,
-    pairs: Annotated[Path, typer.Option(help="pairs.jsonl, see `marstts preference pairs`.")],
+    pairs: Annotated[
+        list[Path], typer.Option(help="pairs.jsonl, see `marstts preference pairs`. May be given several times.")
+    ],
     held_out: Annotated[Path, typer.Option(help="testset.jsonl for validation: no speaker of the pairs.")],
     config: Annotated[Path, typer.Option(help="TOML with the tables orpo and validation.")],
     output: Annotated[Path, typer.Option(help="Run folder; its checkpoint best/ has the best weights.")],

@@ -67,6 +67,9 @@ class SideLine(Config):
     mos: Finite | None = None
     """Predicted mean opinion score."""
 
+    similarity: Finite | None = None
+    """Cosine of the identity embeddings of a take and of its prompt."""
+
 
 class PairLine(Config):
     """One line of `pairs.jsonl`."""

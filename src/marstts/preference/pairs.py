@@ -29,7 +29,7 @@ from marstts.preference.ranking import (
     write_examples,
     write_report,
 )
-from marstts.preference.scoring import score_takes
+from marstts.preference.scoring import IDENTITY, score_takes
 
 RECORDING = "recording"
 
@@ -37,11 +37,18 @@ RECORDING = "recording"
 def make_pairs(mined: Path, output: Path, config: RankConfig, *, executor: Processes) -> dict[str, Any]:
     """Score the takes of `mined`, write pairs to `output` and a report to a folder next to it; returns the report.
 
-    DataError where nothing can be paired, a score is not finite, or the takes are codes of another codec.
+    DataError where nothing can be paired, a score is not finite, or the takes are those of another codec or encoder.
     """
     provenance = read_provenance(MiningProvenance, mined, "marstts preference mine", DataError)
-    codec = load_bundle(provenance.model).codec
+    bundle = load_bundle(provenance.model)
+    codec = bundle.codec
     check_codec(mined, provenance, codec)
+    encoder = bundle.encoders.get(IDENTITY)
+    if config.similarity_weight and (encoder is None or encoder.name != provenance.encoders.get(IDENTITY)):
+        raise DataError(
+            f"{mined}: similarity needs takes in voices of the identity encoder that {provenance.model} has, but it is "
+            "another or there is none; mine again, or set similarity_weight = 0"
+        )
     takes = score_takes(mined, provenance.model, config.plan, executor)
     ranked = rank_takes(takes, config)
     pairs = choose_pairs(ranked, config)
@@ -71,7 +78,7 @@ def as_pair(rejected: RankedTake, chosen: RankedTake | None, scheme: Scheme, mad
     is_deep = len(output.prefix[0]) > 0
     prefix_text = take.plan.transcript if half is Half.FORWARD else take.plan.text
     line = PairLine(
-        id=take.id,
+        id=take.id if chosen is None else f"{take.id} {chosen.take.id}",
         scheme=scheme.value,
         text=text_of(take, half),
         transcript=prefix_text if is_deep else None,
@@ -102,4 +109,5 @@ def take_line(one: RankedTake, scheme: Scheme) -> SideLine:
         seed=one.take.plan.seed,
         cer=score.cer,
         mos=score.mos,
+        similarity=score.similarity,
     )

@@ -36,6 +36,10 @@ from marstts.preference.scoring import SCORES_FOLDER, Metric, Score, ScoredTake,
 
 HIGHEST_MOS = 5.0
 
+MAX_CER_LOSS = 0.02
+"""With `similarity_weight`, a chosen take has at most this much more character error rate than the rejected one: a
+voice that is more similar does not make up for wrong words."""
+
 
 class Scheme(str, Enum):
     """The two sides of a pair."""
@@ -64,6 +68,10 @@ class RankConfig(Config):
     """Weights of the percentiles by each metric in the rank score of a take. A metric without weight is computed only
     if it has a threshold."""
 
+    similarity_weight: float = Field(0.0, ge=0.0, allow_inf_nan=False)
+    """Weight of the distance of the take's voice from that of its prompt. Above 0, the rank score is the weighted sum
+    of the values instead of their percentiles: of CER, of 5 - MOS, and of 1 - similarity."""
+
     rejected_fraction: float = Field(0.2, gt=0.0, le=1.0)
     """Fraction of the takes (of the groups, in schemes that compare takes) that is rejected: the worst ones."""
 
@@ -78,7 +86,7 @@ class RankConfig(Config):
     bad."""
 
     min_margin: float = Field(0.0, ge=0.0)
-    """Least difference of rank score (0 to 1) between the two takes of a pair; equal takes never make a pair."""
+    """Least difference of rank score between the two takes of a pair; equal takes never make a pair."""
 
     pairs_per_speaker: int = Field(0, ge=0)
     """Most pairs of a speaker; 0 = unlimited."""
@@ -89,14 +97,15 @@ class RankConfig(Config):
     @property
     def weights(self) -> dict[Metric, float]:
         """The weight of each metric in the rank score."""
-        return {Metric.CER: self.cer_weight, Metric.MOS: self.mos_weight}
+        return {Metric.CER: self.cer_weight, Metric.MOS: self.mos_weight, Metric.SIMILARITY: self.similarity_weight}
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
         """The metrics that must be computed: those with a weight, or a threshold that some take may not pass."""
         thresholds = {
-            Metric.CER: self.rejected_min_cer > 0 or self.chosen_max_cer < math.inf,
+            Metric.CER: self.rejected_min_cer > 0 or self.chosen_max_cer < math.inf or self.similarity_weight > 0,
             Metric.MOS: self.rejected_max_mos < HIGHEST_MOS,
+            Metric.SIMILARITY: False,
         }
         return tuple(metric for metric in Metric if self.weights[metric] > 0 or thresholds[metric])
 
@@ -113,7 +122,7 @@ class RankedTake:
     take: MinedTake
     scored: ScoredTake
     rank_score: float
-    """0 = best of all takes by all metrics, 1 = worst."""
+    """0 = best of all takes by all metrics; 1 = worst, of percentiles."""
 
 
 def rank_takes(takes: Sequence[tuple[MinedTake, ScoredTake]], config: RankConfig) -> list[RankedTake]:
@@ -126,10 +135,18 @@ def rank_takes(takes: Sequence[tuple[MinedTake, ScoredTake]], config: RankConfig
     scores: list[Score] = [getattr(line, half) for _, line in complete]
     rank_scores = np.zeros(len(complete))
     for metric, weight in weights.items():
-        sign = 1 if metric.higher_is_worse else -1
-        rank_scores += weight / sum(weights.values()) * percentiles([sign * score.on(metric) for score in scores])
+        distances = [distance_from_best(score.on(metric), metric) for score in scores]
+        if config.similarity_weight:
+            rank_scores += weight * np.asarray(distances)
+        else:
+            rank_scores += weight / sum(weights.values()) * percentiles(distances)
     ranked = [RankedTake(take, line, float(value)) for (take, line), value in zip(complete, rank_scores, strict=True)]
     return sorted(ranked, key=lambda one: (-one.rank_score, hash_order(one.take.id)))
+
+
+def distance_from_best(value: float, metric: Metric) -> float:
+    """How far a score is from the best that its metric can give."""
+    return {Metric.CER: value, Metric.MOS: HIGHEST_MOS - value, Metric.SIMILARITY: 1.0 - value}[metric]
 
 
 def percentiles(values: Sequence[float]) -> NDArray[np.float64]:
@@ -177,7 +194,7 @@ def better_and_worse(ranked: Sequence[RankedTake], config: RankConfig) -> list[S
         for worse, better in sorted(pairs, key=lambda pair: order[id(pair[0])])
         if worse.rank_score > better.rank_score
         and worse.rank_score - better.rank_score >= config.min_margin
-        and may_be_chosen(better, config)
+        and may_be_chosen(better, worse, config)
     ]
 
 
@@ -207,13 +224,18 @@ def may_be_rejected(one: RankedTake, config: RankConfig) -> bool:
     bad_enough = {
         Metric.CER: lambda value: value >= config.rejected_min_cer,
         Metric.MOS: lambda value: value <= config.rejected_max_mos,
+        Metric.SIMILARITY: lambda value: True,
     }
     return has_codes and all(bad_enough[metric](score.on(metric)) for metric in config.metrics)
 
 
-def may_be_chosen(one: RankedTake, config: RankConfig) -> bool:
-    """Return True where a take is good enough."""
-    return Metric.CER not in config.metrics or score_of(one, config.scheme).on(Metric.CER) <= config.chosen_max_cer
+def may_be_chosen(better: RankedTake, worse: RankedTake, config: RankConfig) -> bool:
+    """Return True where the better take has few enough character errors."""
+    if Metric.CER not in config.metrics:
+        return True
+    cer, rejected_cer = (score_of(one, config.scheme).on(Metric.CER) for one in (better, worse))
+    loss = MAX_CER_LOSS if config.similarity_weight else math.inf
+    return cer <= min(config.chosen_max_cer, rejected_cer + loss)
 
 
 def are_identical(rejected: RankedTake, chosen: RankedTake | None, scheme: Scheme) -> bool:

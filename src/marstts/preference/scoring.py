@@ -1,4 +1,4 @@
-"""Scoring of mined takes by metrics: a recognizer counts character errors, a MOS predictor rates the sound.
+"""Scoring of mined takes by metrics: character errors, predicted opinion, similarity to the voice of the prompt.
 
 Only metrics with a weight or threshold are computed. Scores are written shard by shard, so that an interrupted run
 resumes, and kept for other rankings.
@@ -36,11 +36,16 @@ from marstts.metrics.length import check_length, expected_seconds
 from marstts.metrics.panel import missing_packages
 from marstts.metrics.quality import WORST, QualityMetric, check_quality_metric, open_quality_metric
 from marstts.metrics.recognition import Recognizer, character_edits, check_recognizer, open_recognizer
+from marstts.metrics.take_metrics import NO_SIMILARITY
 from marstts.metrics.words import plain_words
+from marstts.speaker.base import SpeakerEncoder, cosine, encoder_input
 
 log = logging.getLogger(__name__)
 
 SCORES_FOLDER = "scores"
+
+IDENTITY = "identity"
+"""Role of the encoder that measures speaker similarity."""
 
 Value = Field(None, allow_inf_nan=False)
 
@@ -54,9 +59,8 @@ class Metric(str, Enum):
     MOS = "mos"
     """Predicted mean opinion score, 1 to 5."""
 
-    @property
-    def higher_is_worse(self) -> bool:
-        return self is not Metric.MOS
+    SIMILARITY = "similarity"
+    """Cosine of the identity embeddings of the take and of its prompt."""
 
 
 class Score(Config):
@@ -67,6 +71,7 @@ class Score(Config):
     transcript: str | None = None
     cer: float | None = Value
     mos: float | None = Value
+    similarity: float | None = Value
 
     def on(self, metric: Metric) -> float:
         """The score of a metric that was computed."""
@@ -106,7 +111,7 @@ class ScoringPlan:
             Metric.CER: check_recognizer(self.recognizer),
             Metric.MOS: self.mos_predictor,
         }
-        return list(dict.fromkeys(tools[metric] for metric in self.metrics))
+        return list(dict.fromkeys(tools[metric] for metric in self.metrics if metric in tools))
 
 
 @dataclass(frozen=True)
@@ -130,6 +135,7 @@ class MetricModels:
     codec: Codec
     recognizer: Recognizer | None
     quality: QualityMetric | None
+    identity: SpeakerEncoder | None
 
     def score(self, text: str, output: GeneratedHalf, before: Score) -> Score:
         """The score `before` of a take of `text`, with the metrics that it lacks. Silence gets the worst scores."""
@@ -144,6 +150,12 @@ class MetricModels:
         if self.quality is not None and before.mos is None:
             mos = WORST if speech is None else float(self.quality.rate(speech)[self.quality.scales[0]])
             found |= {"mos": round(mos, 5)}
+        if self.identity is not None and before.similarity is None:
+            similarity = NO_SIMILARITY
+            if speech is not None:
+                embedding = self.identity.embed(encoder_input(speech, codec.spec.sample_rate))
+                similarity = cosine(embedding, output.embeddings[IDENTITY])
+            found |= {"similarity": round(similarity, 5)}
         return before.model_copy(update=found)
 
 
@@ -220,10 +232,12 @@ def lines_before(shard: ScoringShard, takes: Sequence[MinedTake]) -> dict[str, S
 def load_models(model: str, plan: ScoringPlan) -> MetricModels:
     """The models of the metrics, and the codec of the mined model."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    bundle = load_bundle(model)
     return MetricModels(
-        codec=load_bundle(model).codec,
+        codec=bundle.codec,
         recognizer=open_recognizer(plan.recognizer) if Metric.CER in plan.metrics else None,
         quality=open_quality_metric(plan.mos_predictor) if Metric.MOS in plan.metrics else None,
+        identity=bundle.encoders[IDENTITY] if Metric.SIMILARITY in plan.metrics else None,
     )
 
 

@@ -40,22 +40,24 @@ class PreferenceConfig(Config):
     validation: ValidationConfig = ValidationConfig()
 
 
-def train(model: str, pairs: Path, held_out: Path, output: Path, config: PreferenceConfig) -> ValidationResult | None:
-    """Train the bundle `model` (name or folder) on pairs, into `output`, resuming a run; returns the best validation.
+def train(
+    model: str, pairs: Sequence[Path], held_out: Path, output: Path, config: PreferenceConfig
+) -> ValidationResult | None:
+    """Train the bundle `model` (name or folder) on files of pairs, into `output`; returns the best validation.
 
-    Under `torchrun`, all processes train and the first one validates; the others return None. Everything that can be
-    wrong with pairs, test set and metrics is raised before the first step.
+    An interrupted run is resumed. Under `torchrun`, all processes train and the first one validates; the others return
+    None. Everything that can be wrong with pairs, test set and metrics is raised before the first step.
     """
     check_validation(config.validation)
     bundle = load_bundle(model)
-    found = read_pairs(pairs)
+    found = [pair for path in pairs for pair in read_pairs(path)]
     check_pairs(found, bundle.codec.spec, {role: encoder.name for role, encoder in bundle.encoders.items()})
     trials = read_testset(held_out)
     check_held_out(trials, found, held_out)
     base = models.load_for_training(model)
     provenance = {
         "model": model_digest(bundle.folder),
-        "pairs": files_hash(pairs, tensors_path(pairs)),
+        "pairs": files_hash(*(file for path in pairs for file in (path, tensors_path(path)))),
         "testset": trials_digest(trials),
     }
     init_distributed()

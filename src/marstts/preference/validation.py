@@ -38,7 +38,7 @@ from marstts.metrics.recognition import check_recognizer, open_recognizer
 from marstts.metrics.take_metrics import NO_SIMILARITY, score_words
 from marstts.metrics.testset import Trial, take_seed
 from marstts.metrics.words import plain_words
-from marstts.preference.scoring import decode
+from marstts.preference.scoring import IDENTITY, decode
 from marstts.speaker.base import cosine
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.clone import ReferenceWarning, clone
@@ -51,9 +51,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 VALIDATION_FILE = "validation.jsonl"
-
-IDENTITY = "identity"
-"""Role of the encoder that measures speaker similarity."""
 
 OpenModel = Callable[[Any], SpeechModel]
 """Makes a speech model of a module in training."""
