@@ -134,3 +134,12 @@ def test_a_word_is_only_said_twice_if_it_lasts_as_long_for_each_of_its_syllables
     waveform = syllables_at(0.25, 0.4, 0.55, 0.7, 0.85, 1.0, seconds=0.1 * (steps + 4))
     found = find_flaws(search, "Buy bananas.", STEP_SECONDS, waveform=waveform)
     assert [(flaw.kind, flaw.word) for flaw in found] == [(FlawKind.REPEATED, "bananas")] * is_flawed
+
+
+@pytest.mark.parametrize(("times", "is_flawed"), [((0.1, 0.4), False), ((0.1, 0.4, 0.7, 1.0), True)])
+def test_words_that_attention_returns_to_are_only_repeated_if_their_syllables_are_heard_again(times, is_flawed):
+    places = places_of("Ten nine.")
+    search = search_path(places, steps_at(places, [1, 1, 1, 2, 2, 2, 1, 1, 1, 2, 2, 4], sharpness=0.97))
+    waveform = syllables_at(*times, seconds=1.2)
+    found = find_flaws(search, "Ten nine.", STEP_SECONDS, waveform=waveform)
+    assert [(flaw.kind, flaw.word) for flaw in found] == [(FlawKind.REPEATED, "Ten")] * is_flawed

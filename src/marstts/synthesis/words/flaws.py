@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,7 +86,6 @@ def find_flaws(
         return TakeFlaw(kind, sentence[places[place].start : places[place].end], round(step * step_seconds, 2))
 
     found = [flaw(FlawKind.SKIPPED, place, step) for place, step in skipped_words(search, steps)]
-    found += [flaw(FlawKind.REPEATED, place, step) for place, step in repeated_words(search, steps)]
     if waveform is not None:
         for kind, place in miscounted_words(search, waveform, step_seconds):
             step = next((step for step, here in enumerate(steps) if here >= place), len(steps))
@@ -110,14 +108,6 @@ def skipped_words(search: PathSearch, path: Sequence[int]) -> Iterator[tuple[int
         place = search.places.places[index]
         if index < furthest and index not in visited and place.num_letters >= MIN_SKIPPED_LETTERS:
             yield index, next(step for step, here in enumerate(path) if here > index)
-
-
-def repeated_words(search: PathSearch, path: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Places of words that the path went back to, and the step where it did; not after the last word."""
-    end = len(search.places.places) - 1
-    for step, (before, after) in enumerate(pairwise(path), 1):
-        if after < before < end:
-            yield after, step
 
 
 def long_words(search: PathSearch, path: Sequence[int]) -> Iterator[tuple[int, int]]:
