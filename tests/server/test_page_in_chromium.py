@@ -373,7 +373,7 @@ def test_a_recording_of_other_words_than_the_transcript_costs_nothing(user: Page
 
 
 def test_a_recording_with_its_own_words_is_a_deep_clone(user: PageUser, server: LiveServer, tmp_path: Path):
-    words = "The weather is going to be good in the morning."
+    words = "The ship left the harbor at dawn."
     samples = server.service.synthesizer.speak(words, "kal").samples
     user.drop("clone-form", "kal.wav", as_wav(samples, tmp_path / "kal.wav"))
     user.wait(lambda: user.find("preview").is_displayed())
