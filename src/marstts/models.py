@@ -72,10 +72,8 @@ class Architecture(Protocol):
         """The engine of a module that is in memory already."""
         ...
 
-    def speech_model(
-        self, engine: Any, bundle: Path, settings: Any, sampling: SamplingConfig, guidance: float | None = None
-    ) -> SpeechModel:
-        """The speech model around an engine; `guidance` replaces that of the settings."""
+    def speech_model(self, engine: Any, bundle: Path, settings: Any, sampling: SamplingConfig) -> SpeechModel:
+        """The speech model around an engine."""
         ...
 
     def model_encoders(self, model: Any, codec: Codec) -> Mapping[str, SpeakerEncoder]:
@@ -132,15 +130,15 @@ def has_graphs(folder: Path) -> bool:
     return architecture_of(info.architecture, str(folder)).has_graphs(model_folder(folder, info))
 
 
-def open_model(bundle: Bundle, engine: Engine[Any], guidance: float | None = None) -> SpeechModel:
-    """The speech model of an open bundle around an engine of it; `guidance` replaces the bundle's.
+def open_model(bundle: Bundle, engine: Engine[Any]) -> SpeechModel:
+    """The speech model of an open bundle around an engine of it.
 
-    Raises CheckpointError where the parts of the bundle do not fit one another, ConfigError for a guidance below 1.
+    Raises CheckpointError where the parts of the bundle do not fit one another.
     """
     source = str(bundle.folder)
     architecture = architecture_of(bundle.info.architecture, source)
     settings = architecture.parse_settings(bundle.info.settings, f"{source}/{BUNDLE_FILE}: settings")
-    model: Any = architecture.speech_model(engine, bundle.folder, settings, bundle.info.sampling, guidance)
+    model: Any = architecture.speech_model(engine, bundle.folder, settings, bundle.info.sampling)
     architecture.check_fit(source, model.config, model.tokenizer, bundle.codec.spec, bundle.encoders)
     return cast(SpeechModel, model)
 
@@ -150,10 +148,10 @@ def model_encoders(model: SpeechModel, codec: Codec) -> Mapping[str, SpeakerEnco
     return architecture_of(model.architecture).model_encoders(model, codec)
 
 
-def open_in_memory(module: Any, bundle: Bundle, guidance: float | None = None) -> SpeechModel:
+def open_in_memory(module: Any, bundle: Bundle) -> SpeechModel:
     """The speech model of a PyTorch module, with tokenizer and settings of a bundle: for validation in training."""
     engine = architecture_of(bundle.info.architecture, str(bundle.folder)).torch_engine(module)
-    return open_model(bundle, engine, guidance)
+    return open_model(bundle, engine)
 
 
 def load_for_training(model: Path | str) -> Any:

@@ -95,21 +95,13 @@ def test_a_text_in_another_script_gives_the_language_of_the_model(reference_file
     assert mixed.exit_code == 0 and "left out what cannot be spoken: " in mixed.stderr and "你 好" in mixed.stderr
 
 
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        (["--guidance", "nan"], "but is nan"),
-        (["--guidance", "inf"], "but is inf"),
-        (["--guidance", "1e308"], "between 1 (none) and 100, but is 1e+308"),
-        (["--top-p", "nan"], "nan"),
-    ],
-)
+@pytest.mark.parametrize("number", ["nan", "inf", "1e308"])
 def test_numbers_out_of_range_are_refused_by_name(
-    options: list[str], named: str, reference_file: Path, toy_bundle: Path, monkeypatch: pytest.MonkeyPatch
+    number: str, reference_file: Path, toy_bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("marstts.cli.speak.load", load)
-    words = ["speak", "Hi.", "--model", toy_bundle, "--reference", reference_file, *options]
-    assert named in sentence_of(marstts(*words))
+    words = ["speak", "Hi.", "--model", toy_bundle, "--reference", reference_file, "--top-p", number]
+    assert str(float(number)) in sentence_of(marstts(*words))
 
 
 def test_a_second_batch_in_one_folder_is_refused(reference_file: Path) -> None:

@@ -179,10 +179,14 @@ def test_a_folder_becomes_a_speech_model(tmp_path: Path) -> None:
     """Uses the functions that every architecture of a bundle has."""
     bundled.write_model(models(), tmp_path / "mars5")
     engine = bundled.open_engine(tmp_path / "mars5", EngineKind.TORCH)
-    values = {"sampling": {"temperature": 1.5}, "diffusion": {"timesteps": 3}, "profile": "released"}
+    values = {
+        "sampling": {"temperature": 1.5},
+        "diffusion": {"timesteps": 3, "nar_guidance_w": 2.5},
+        "profile": "released",
+    }
     settings = bundled.parse_settings(values, "bundle.json")
     sampling = SamplingConfig(top_p=1.0)
-    model = bundled.speech_model(engine, tmp_path, settings, sampling, guidance=2.5)
+    model = bundled.speech_model(engine, tmp_path, settings, sampling)
     profile = model.pipeline.profile
     assert (model.pipeline.diffusion.nar_guidance_w, profile.name) == (2.5, "released")
     assert profile.reference_copies == 2
@@ -207,9 +211,6 @@ def test_bundles_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         bundled.check_fit("folder", parts.config, parts.vocabulary.text, other, {})
     with pytest.raises(CheckpointError, match="has no graphs, since PyTorch runs it; use 'auto'"):
         bundled.open_engine(tmp_path / "mars5", EngineKind.ONNX)
-    with pytest.raises(ConfigError, match="guidance"):
-        engine = bundled.torch_engine(parts)
-        bundled.speech_model(engine, tmp_path, bundled.parse_settings({}, ""), SamplingConfig(), guidance=0.5)
     assert not bundled.has_graphs(tmp_path / "mars5")
     with pytest.raises(ConfigError, match="nothing is to be upgraded"):
         bundled.rewrite_model(tmp_path / "mars5", tmp_path / "other", None, tmp_path)

@@ -128,7 +128,7 @@ def speak_chapter(
         title=book.chapters[line.number - 1].title, artist=book.author, album=book.title, track=line.number
     )
     try:
-        made, _ = kept_sentences.speak_kept(synthesizer, line.text, choices, path, on_take=on_take)
+        made = kept_sentences.speak_kept(synthesizer, line.text, choices, path, on_take=on_take)
         kept_sentences.finish(path, tags)
     except AudioError:
         raise

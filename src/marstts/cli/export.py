@@ -55,7 +55,7 @@ def export(
     ] = None,
     guidance: Annotated[
         float | None,
-        typer.Option(min=1.0, help="Weight of classifier-free guidance, for models trained with text_dropout."),
+        typer.Option(min=1.0, help="Weight of classifier-free guidance of a MARS5's diffusion (default: 3)."),
     ] = None,
     spelling: Annotated[str | None, typer.Option(help="`simple`: capitals in small letters, names of letters.")] = None,
     timesteps: Annotated[int | None, typer.Option(min=1, help="Diffusion timesteps of a MARS5 (default: 200).")] = None,
@@ -74,7 +74,7 @@ def export(
         refuse_with_nar(**parts_of_mars6, quality_prefix_hz=quality_prefix_hz, spelling=spelling)
         chosen = settings_with(settings, given(timesteps=timesteps, nar_guidance_w=guidance))
         return export_mars5(run, nar, output, name, codec, chosen, top_p, weights)
-    if unused := given(timesteps=timesteps, settings=settings):
+    if unused := given(timesteps=timesteps, guidance=guidance, settings=settings):
         raise ConfigError(f"--{next(iter(unused))} is for a MARS5; name the run of its NAR, too: --nar RUN")
     parts = chosen_parts(template, codec, {"identity": identity, "style": style})
     kept, sampling = settings_of(template)
@@ -84,7 +84,7 @@ def export(
         output,
         **parts,
         name=name,
-        settings={**kept, **given(quality_prefix_hz=quality_prefix_hz, guidance=guidance, spelling=spelling)},
+        settings={**kept, **given(quality_prefix_hz=quality_prefix_hz, spelling=spelling)},
         sampling=SamplingConfig(**{**sampling, **given(top_p=top_p)}),
         weights=weights,
     )

@@ -43,10 +43,10 @@ def list_of_sentences(path: Path) -> Path:
 
 def speak_kept(
     synthesizer: Synthesizer, text: str, choices: Choices, path: Path, *, on_take: OnTake | None = None
-) -> tuple[StreamReport, list[Row]]:
-    """Speak what is missing of `text` into `partial_wav(path)`; the report of all of it, and its sentences.
+) -> StreamReport:
+    """Speak what is missing of `text` into `partial_wav(path)`; the report of all of it.
 
-    Both are without words, which only `list_of_sentences(path)` has: a long text has many.
+    It is without words, which only `list_of_sentences(path)` has: a long text has many.
 
     Raises the errors of `Synthesizer.speak_in_order`, and AudioError where a file cannot be written.
     """
@@ -76,7 +76,7 @@ def speak_kept(
         raise
     warnings = dict.fromkeys(row["warning"] for row in rows if row["warning"])
     flaws = [row["take"]["warning"] for row in rows if row["take"]["warning"]]
-    report = StreamReport(
+    return StreamReport(
         seconds=num_samples / rate,
         takes=tuple(row["take"] for row in rows),
         model=synthesizer.name,
@@ -85,7 +85,6 @@ def speak_kept(
         first_audio_seconds=first_audio,
         warnings=(*warnings, *flaws),
     )
-    return report, rows
 
 
 def finish(path: Path, tags: Tags | None = None) -> None:
@@ -126,7 +125,7 @@ def is_row(row: Row | None) -> bool:
         and isinstance(row.get("samples"), int)
         and isinstance(row.get("take"), dict)
         and isinstance(row.get("words"), list)
-        and {"voice", "warning"} <= row.keys()
+        and "warning" in row
     )
 
 
@@ -135,7 +134,6 @@ def row_of(chunk: Chunk, num_samples: int, offset: float) -> Row:
     assert chunk.take is not None, "sentences come whole"
     return {
         "samples": num_samples,
-        "voice": chunk.voice,
         "warning": chunk.text_warning,
         "take": chunk.take.report(),
         "words": [asdict(word.shifted(offset)) for word in chunk.words],

@@ -16,13 +16,11 @@ from marstts.cli import book, lines
 from marstts.cli import speak_options as options
 from marstts.cli.cast import NARRATOR, add_dialogue, open_cast, read_pauses
 from marstts.cli.choices import Choices
-from marstts.cli.kept_sentences import finish, forget, partial_wav, read_list, speak_kept, words_of
+from marstts.cli.kept_sentences import finish, forget, read_list, speak_kept, words_of
 from marstts.cli.speak_input import check_options, choose_book, choose_text, choose_voice
 from marstts.cli.speak_output import check_book_output, check_output, progress_bar, report, report_lines
-from marstts.cli.stems import write_stems
 from marstts.cli.streaming import STANDARD_OUTPUT, StreamReport, is_pipe, open_sink, play_through
 from marstts.cli.terminal import check_not_read, check_utf8
-from marstts.errors import ConfigError
 from marstts.generation.engine import EngineKind
 from marstts.synthesis.loading import load
 from marstts.synthesis.prepared_text import MAX_WHOLE_CHARACTERS
@@ -49,13 +47,11 @@ def speak(
     lexicon: options.LexiconFile = None,
     output: options.Output = None,
     words: options.Words = None,
-    stems: options.Stems = None,
     stream: options.Stream = False,
     batch: options.Batch = None,
     seed: options.Seed = 0,
     speed: options.Speed = 1.0,
     top_p: options.TopP = None,
-    guidance: options.Guidance = None,
     continuation: options.Continuation = Continuation.FIXED_REFERENCE,
     pauses: options.PauseSeconds = None,
     json_report: options.JsonReport = False,
@@ -64,18 +60,16 @@ def speak(
     check_utf8(text=text, transcript=transcript)
     check_options(
         reference=reference, transcript=transcript, voice=voice, file=file, stream=stream, batch=batch, words=words,
-        stems=stems, names_voices=any((voices, cast, dialogue, pauses)), speed=speed,
+        names_voices=any((voices, cast, dialogue, pauses)), speed=speed,
     )  # fmt: skip
     check_not_read([output, words], reference, voice, file, lexicon, cast)
     silence = read_pauses(pauses)
     read = None if stream or batch is not None else choose_book(text, file, output, notes)
-    if read is not None and stems is not None:
-        raise ConfigError("--stems goes with one text; it does not go with a book")
     parts = [] if read is None else book.choose_chapters(read, chapters)
     spoken = choose_text(text, file, notes, chapters) if read is None else ""
     output = check_output(output, stream=stream, batch=batch) if read is None else check_book_output(str(output))
     pronunciations = None if lexicon is None else read_lexicon(lexicon)
-    synthesizer = replace(load(model, engine, guidance), lexicon=pronunciations)
+    synthesizer = replace(load(model, engine), lexicon=pronunciations)
     named = open_cast(synthesizer, cast, voices)
     speaker = choose_voice(synthesizer, reference, transcript, voice or named.get(NARRATOR))
     if words is not None:
@@ -93,25 +87,21 @@ def speak(
     elif stream:
         report(speak_at_once(synthesizer, spoken, choices, output, words), output, as_json=json_report)
     else:
-        report(speak_whole(synthesizer, spoken, choices, output, words, stems), output, as_json=json_report)
+        report(speak_whole(synthesizer, spoken, choices, output, words), output, as_json=json_report)
 
 
-def speak_whole(
-    synthesizer: Synthesizer, text: str, choices: Choices, output: str, words: str | None, stems: Path | None = None
-) -> StreamReport:
-    """Speak the text, and write audio, word times and stems.
+def speak_whole(synthesizer: Synthesizer, text: str, choices: Choices, output: str, words: str | None) -> StreamReport:
+    """Speak the text, and write audio and word times.
 
     A file is written sentence by sentence, and a long text goes on after the sentences of an earlier run; standard
     output, devices and pipes get the whole at the end.
     """
     is_file = output != STANDARD_OUTPUT and not is_pipe(output)
     with progress_bar() as on_take:
-        if is_file and (stems is not None or len(text) > MAX_WHOLE_CHARACTERS):
+        if is_file and len(text) > MAX_WHOLE_CHARACTERS:
             path = Path(output)
-            made, rows = speak_kept(synthesizer, text, choices, path, on_take=on_take)
+            made = speak_kept(synthesizer, text, choices, path, on_take=on_take)
             finish(path)
-            if stems is not None:
-                write_stems(partial_wav(path), rows, stems)
             if words is not None:
                 made = replace(made, words=words_of(read_list(path)))
             forget(path)

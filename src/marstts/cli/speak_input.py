@@ -81,7 +81,6 @@ def check_options(
     stream: bool,
     batch: int | None,
     words: str | None = None,
-    stems: Path | None = None,
     names_voices: bool = False,
     speed: float = 1.0,
 ) -> None:
@@ -92,8 +91,6 @@ def check_options(
             raise ConfigError("--words goes with one text; it does not go with --batch")
     if batch is not None and names_voices:
         raise ConfigError("--voices, --cast, --dialogue and --pauses do not go with --batch")
-    if stems is not None and (stream or batch is not None):
-        raise ConfigError("--stems goes with one text; it does not go with --stream or --batch")
     if reference is not None and voice is not None:
         raise ConfigError("give the voice either with --reference or with --voice, not both")
     if transcript is not None and reference is None:

@@ -55,10 +55,6 @@ BookNotes = Annotated[Notes, typer.Option(help="Where the notes of an EPUB are r
 Chapters = Annotated[
     str | None, typer.Option(metavar="RANGES", help="Chapters of the book, such as 3 or 2-5 or 1,4- (default: all).")
 ]
-Stems = Annotated[
-    Path | None,
-    typer.Option(metavar="FOLDER", help="Write a WAV file for each voice as well, all as long as the whole."),
-]
 Model = Annotated[str, typer.Option(metavar="NAME_OR_FOLDER", help="The model.")]
 Engine = Annotated[
     EngineKind,
@@ -93,9 +89,6 @@ Speed = Annotated[
     typer.Option(help="Tempo, 0.8 to 1.25 times the usual, at the same pitch (extra `formats`)."),
 ]
 TopP = Annotated[float | None, typer.Option(help="Nucleus of the first attempt, 0 to 1 (default: the model's).")]
-Guidance = Annotated[
-    float | None, typer.Option(help="Weight of classifier-free guidance, 1 (none) or more (default: the model's).")
-]
 Continuation = Annotated[
     Mode, typer.Option(help="Prefix of each sentence: none, the reference, or the sentence before.")
 ]

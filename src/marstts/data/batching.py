@@ -55,7 +55,7 @@ class BatchingConfig(Config):
 
     text_dropout: float = Field(0.0, ge=0.0, lt=1.0)
     """CFG dropout: probability that an item has no text. The model is then also trained on unconditional rows, which
-    classifier-free guidance extrapolates from."""
+    guidance distillation extrapolates from."""
 
 
 @dataclass(frozen=True)

@@ -14,18 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from marstts.errors import ConfigError
 from marstts.generation.engine import TokenLayout
 from marstts.io.config import Config
-
-MAX_GUIDANCE = 100.0
-"""Largest weight of classifier-free guidance; useful ones are below 10."""
-
-
-def check_guidance(weight: float) -> None:
-    """Raise ConfigError where a caller's weight of classifier-free guidance is impossible."""
-    if not 1.0 <= weight <= MAX_GUIDANCE:
-        raise ConfigError(f"the guidance must lie between 1 (none) and {MAX_GUIDANCE:g}, but is {weight:g}")
 
 
 class SamplingConfig(Config):

@@ -17,7 +17,7 @@ from marstts.bundle import check_facts
 from marstts.codec.base import Codec, CodecSpec
 from marstts.errors import CheckpointError, ConfigError
 from marstts.generation.engine import EngineKind
-from marstts.generation.request import SamplingConfig, check_guidance
+from marstts.generation.request import SamplingConfig
 from marstts.io.config import Config, parse_config, read_config
 from marstts.io.precision import WeightFormat
 from marstts.mars5.checkpoint import Models, load_models, write_models
@@ -84,21 +84,11 @@ def torch_engine(module: Models) -> TokenEngine:
     return TokenEngine(module, "mars5-in-memory")
 
 
-def speech_model(
-    engine: TokenEngine,
-    bundle: Path,
-    settings: Mars5Settings,
-    sampling: SamplingConfig,
-    guidance: float | None = None,
-) -> Mars5Speech:
-    """The speech model around an engine; `guidance` replaces that of the diffusion."""
-    diffusion = settings.diffusion
-    if guidance is not None:
-        check_guidance(guidance)
-        diffusion = diffusion.model_copy(update={"nar_guidance_w": guidance})
+def speech_model(engine: TokenEngine, bundle: Path, settings: Mars5Settings, sampling: SamplingConfig) -> Mars5Speech:
+    """The speech model around an engine."""
     profile = PROFILES[settings.profile]
     return Mars5Speech(
-        pipeline=Pipeline(engine.models, diffusion, profile),
+        pipeline=Pipeline(engine.models, settings.diffusion, profile),
         engine=TokenEngine(engine.models, engine.name, settings.sampling, profile.legal_text_ids),
         sampling=sampling,
         patch_rate=settings.tokens_per_second,

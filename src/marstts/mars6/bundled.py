@@ -20,13 +20,12 @@ from marstts.bundle import TOKENIZER_FILE, check_facts
 from marstts.codec.base import Codec, CodecSpec
 from marstts.errors import CheckpointError, require
 from marstts.generation.engine import Engine, EngineKind
-from marstts.generation.request import MAX_GUIDANCE, SamplingConfig, check_guidance
+from marstts.generation.request import SamplingConfig
 from marstts.io.config import Config, parse_config, read_config, write_config
 from marstts.io.precision import WeightFormat
 from marstts.io.reading import printable_name
 from marstts.io.stored_tensors import stored_tensors
 from marstts.mars6.config import CONFIG_FILE, WEIGHTS_FILE, Mars6Config
-from marstts.mars6.engines.classifier_free_guidance import guided
 from marstts.mars6.engines.onnx import OnnxEngine
 from marstts.mars6.export import decoder_graphs, quantize
 from marstts.mars6.speech import Mars6Speech
@@ -47,9 +46,6 @@ class Mars6Settings(Config):
     quality_prefix_hz: int | None = Field(48_000, gt=0)
     """Sample rate (Hz) that the quality prefix asks for (Sec. IV-B2); None leaves the prefix out."""
 
-    guidance: float = Field(1.0, ge=1.0, le=MAX_GUIDANCE)
-    """Weight of classifier-free guidance; more than 1 only for a model trained with `text_dropout`."""
-
     style_offset: tuple[float, ...] = ()
     """Added to the style embedding of every voice, so that takes are as long as recordings; empty = nothing."""
 
@@ -60,8 +56,9 @@ class Mars6Settings(Config):
 
 
 def parse_settings(values: Mapping[str, Any], source: str) -> Mars6Settings:
-    """Validate the settings of a bundle."""
-    return parse_config(Mars6Settings, dict(values), source)
+    """Validate the settings of a bundle; those of an earlier version may have guidance 1, which is none."""
+    kept = {name: value for name, value in values.items() if (name, value) != ("guidance", 1.0)}
+    return parse_config(Mars6Settings, kept, source)
 
 
 def read_sizes(folder: Path) -> Mars6Config:
@@ -90,16 +87,8 @@ def torch_engine(module: Mars6) -> Engine[Any]:
     return TorchEngine(module)
 
 
-def speech_model(
-    engine: Engine[Any],
-    bundle: Path,
-    settings: Mars6Settings,
-    sampling: SamplingConfig,
-    guidance: float | None = None,
-) -> Mars6Speech:
-    """The speech model around an engine; `guidance` replaces the bundle's."""
-    if guidance is not None:
-        check_guidance(guidance)
+def speech_model(engine: Engine[Any], bundle: Path, settings: Mars6Settings, sampling: SamplingConfig) -> Mars6Speech:
+    """The speech model around an engine."""
     tokenizer = BPE.load(bundle / TOKENIZER_FILE)
     config = engine_config(engine)
     if len(settings.style_offset) not in (0, config.style_size):
@@ -110,7 +99,7 @@ def speech_model(
     return Mars6Speech(
         config=config,
         tokenizer=tokenizer,
-        engine=guided(engine, tokenizer, settings.guidance if guidance is None else guidance),
+        engine=engine,
         quality_prefix_hz=settings.quality_prefix_hz,
         style_offset=settings.style_offset,
         spelling=settings.spelling,

@@ -81,7 +81,7 @@ def train(
 
 
 def open_for_validation(bundle: Bundle, module: Any) -> Any:
-    """The speech model of a module in training, with tokenizer, settings and guidance of its bundle."""
+    """The speech model of a module in training, with tokenizer, and settings of its bundle."""
     return models.open_in_memory(module, bundle)
 
 

@@ -16,28 +16,23 @@ from marstts.generation.engine import Engine, EngineKind
 from marstts.synthesis.synthesizer import Synthesizer
 
 
-def load(
-    model: Path | str = "mini", engine: EngineKind | str = EngineKind.AUTO, guidance: float | None = None
-) -> Synthesizer:
+def load(model: Path | str = "mini", engine: EngineKind | str = EngineKind.AUTO) -> Synthesizer:
     """Open a synthesizer by the name of a packaged model, the folder of a bundle, "hf://OWNER/NAME" for a bundle on the
     Hugging Face hub, "mars6-turbo" or "mars5-english".
 
-    The last two are published models. They are downloaded and converted when they are first used. `guidance`, 1 or
-    more, is the weight of classifier-free guidance; the default is that of the bundle, 1 (none) unless the model was
-    trained with `text_dropout`.
+    The last two are published models. They are downloaded and converted when they are first used.
 
-    Raises CheckpointError if there is no such model or its folder is corrupt, and ConfigError for an unknown engine or
-    a guidance below 1.
+    Raises CheckpointError if there is no such model or its folder is corrupt, and ConfigError for an unknown engine.
     """
     kind = parse_engine(engine)
     folder = published_bundle(model, kind) if model in PUBLISHED else find_bundle(model)
-    return open_synthesizer(folder, kind, guidance)
+    return open_synthesizer(folder, kind)
 
 
-def open_synthesizer(folder: Path, kind: EngineKind, guidance: float | None = None) -> Synthesizer:
+def open_synthesizer(folder: Path, kind: EngineKind) -> Synthesizer:
     """Open the bundle in a folder."""
     bundle, opened = open_bundle_and_engine(folder, choose_engine(kind, folder))
-    opened_model = models.open_model(bundle, opened, guidance)
+    opened_model = models.open_model(bundle, opened)
     return Synthesizer(
         name=bundle.name,
         model=opened_model,

@@ -17,7 +17,6 @@ from marstts.generation.loop import generate
 from marstts.generation.request import Generated, Limits, Request, SamplingConfig
 from marstts.generation.scheduler import Scheduler
 from marstts.mars6.config import Mars6Config
-from marstts.mars6.engines.classifier_free_guidance import GuidedEngine, drop_speaker
 from marstts.mars6.engines.onnx import OnnxEngine
 from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.prompt import Prompt
@@ -29,15 +28,11 @@ def torch_engine() -> TorchEngine:
     return TorchEngine(model_with())
 
 
-def guided_engine() -> GuidedEngine:
-    return GuidedEngine(torch_engine(), drop_speaker(np.ones(5, np.float32), np.ones(9, np.float32)), weight=1.5)
-
-
 def onnx_engine() -> OnnxEngine:
     return OnnxEngine(Path(str(files("marstts"))) / "models_data/mini/mars6")
 
 
-@pytest.fixture(scope="module", params=[torch_engine, guided_engine, onnx_engine])
+@pytest.fixture(scope="module", params=[torch_engine, onnx_engine])
 def engine(request: pytest.FixtureRequest) -> Engine[Any]:
     return request.param()
 

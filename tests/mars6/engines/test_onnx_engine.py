@@ -13,10 +13,11 @@ import torch
 from engine_inputs import CONFIG, OFFSETS, model_with, prompts, slow_greedy, speak
 from safetensors.torch import load_file
 
-from marstts.errors import CheckpointError
+from marstts.errors import CheckpointError, ConfigError
 from marstts.generation.engine import SamplingInputs
 from marstts.generation.loop import sample_positions
 from marstts.io.precision import WeightFormat
+from marstts.mars6.bundled import parse_settings
 from marstts.mars6.config import Conditioning
 from marstts.mars6.engines.onnx import OnnxEngine
 from marstts.mars6.engines.torch import TorchEngine
@@ -192,3 +193,9 @@ def test_graphs_of_an_older_version_are_refused_with_the_command_to_upgrade(
     shutil.copy(older / "local.onnx", older / "global.onnx")  # a graph that gives no cache
     with pytest.raises(CheckpointError, match=r"older version.*marstts bundle upgrade"):
         OnnxEngine(older)
+
+
+def test_settings_of_an_older_version_may_have_guidance_1_and_no_other() -> None:
+    assert parse_settings({"guidance": 1.0}, "bundle.json") == parse_settings({}, "bundle.json")
+    with pytest.raises(ConfigError, match="guidance"):
+        parse_settings({"guidance": 2.0}, "bundle.json")

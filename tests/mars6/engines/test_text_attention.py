@@ -11,13 +11,12 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from marstts.generation.engine import Engine, text_attention
+from marstts.generation.engine import Engine
 from marstts.generation.loop import generate
 from marstts.generation.request import Generated, Limits, SamplingConfig
 from marstts.io.precision import WeightFormat
 from marstts.mars6.aligned_heads import find_aligned_heads, score_heads
 from marstts.mars6.config import Mars6Config
-from marstts.mars6.engines.classifier_free_guidance import GuidedEngine
 from marstts.mars6.engines.onnx import OnnxEngine
 from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.export.graphs import export_mars6
@@ -120,24 +119,14 @@ def test_engines_without_aligned_heads_report_none(tmp_path):
         assert all(made.attention == () for made in speak(engine))
 
 
-def test_guidance_reports_the_attention_of_the_rows_with_text(model):
-    engine = TorchEngine(model)
-    guided = GuidedEngine(engine, lambda prompt: prompt, 2.0)
-    expected = text_attention(engine, engine.start(prompts()))
-    found = text_attention(guided, guided.start(prompts()))
-    assert expected is not None and found is not None
-    np.testing.assert_allclose(found, expected, atol=1e-6)
-
-
 @pytest.mark.slow
 def test_engines_attend_alike_to_a_text_that_they_are_made_to_say(model, onnx_engine):
     prompt = next(prompt for prompt in prompts() if not len(prompt.prefix_tokens))
     tokens = next(prompt.prefix_tokens for prompt in prompts() if len(prompt.prefix_tokens))
-    guided = GuidedEngine(TorchEngine(model), lambda prompt: prompt, 2.0)
     width = len(prompt.text_ids)
     said: Any = SimpleNamespace(tokens=tokens, attention=range(len(tokens) + 1))
     expected = teacher_forced(model, prompt, said)
-    for engine in (TorchEngine(model), onnx_engine, guided):
+    for engine in (TorchEngine(model), onnx_engine):
         speech_model: Any = SimpleNamespace(engine=engine)
         steps = attention_to(speech_model, prompt, tokens)
         assert steps is not None and len(steps) == len(tokens) + 1

@@ -1,5 +1,6 @@
-"""Guidance distillation: the teacher equals the guided engine, and the student learns its distribution."""
+"""Guidance distillation: the teacher equals two rows of the engine, and the student learns its distribution."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,6 @@ from toy_training import CORPUS, TOKENIZER, config, task
 
 from marstts.errors import ConfigError
 from marstts.io.precision import autocast
-from marstts.mars6.engines.classifier_free_guidance import guided
 from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.prompt import SPECIAL_TOKENS, Prompt
 from marstts.training.checkpoint import restore, save
@@ -41,28 +41,24 @@ def student(base: Path, **changes) -> PretrainTask:
 
 
 @pytest.mark.slow
-def test_the_teacher_predicts_what_the_guided_engine_predicts(base):
+def test_the_teacher_predicts_what_two_rows_of_the_engine_predict(base):
     model = student(base).ema.eval()
     batch = task().training_batch(0)
     inputs = batch.model_inputs()
     probs = guided_probs(model, 3.0, SPECIAL, *inputs)
-    engine = guided(TorchEngine(model), TOKENIZER, 3.0)
+    engine = TorchEngine(model)
     for row, length in enumerate(batch.patch_lengths[:2].tolist()):
         text = batch.text_ids[row, : batch.text_lengths[row]].numpy()
-        prompt = Prompt(
-            text,
-            batch.embeddings["identity"][row].numpy(),
-            batch.embeddings["style"][row].numpy(),
-            np.zeros((0, 7), np.int64),
-        )
-        state = engine.start([prompt])
+        speaker = (batch.embeddings[role][row].numpy() for role in ("identity", "style"))
+        prompt = Prompt(text, *speaker, np.zeros((0, 7), np.int64))
+        state = engine.start([prompt, replace(prompt, text_ids=text[np.isin(text, SPECIAL)])])
         for patch in batch.patches[row, :length].numpy():
             for position in range(7):
-                logits, state = engine.next_logits(state, patch[None, :position])
+                logits, state = engine.next_logits(state, np.stack([patch[:position]] * 2))
                 level, place = ((0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2), (2, 3))[position]
-                expected = torch.from_numpy(logits[0]).softmax(dim=-1)
+                expected = torch.from_numpy(3 * logits[0] - 2 * logits[1]).softmax(dim=-1)
                 torch.testing.assert_close(probs[level][0, place], expected, atol=1e-5, rtol=1e-3)
-            state = engine.append(state, patch[None])
+            state = engine.append(state, np.stack([patch] * 2))
             probs = tuple(level[1:] for level in probs)
     assert len(probs[0]) == int(batch.patch_lengths[2:].sum())
 

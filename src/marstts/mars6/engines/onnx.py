@@ -67,7 +67,6 @@ def graph_inputs(config: Mars6Config) -> dict[str, dict[str, Shape]]:
         },
         "patch": {
             "vectors": (None, config.width),
-            "guidance": (),
             "uniforms": (None, config.patch_size, 2),
             "top_p": (None,),
             "may_end": (None,),
@@ -91,10 +90,12 @@ class OnnxEngine:
         self._encoder, self._global, self._patch = (
             open_session(folder / f"{name}.onnx", threads) for name in ("encoder", "global", "patch")
         )
-        if "cache" not in {value.name for value in self._global.get_outputs()}:
+        global_outputs = {value.name for value in self._global.get_outputs()}
+        patch_inputs = {value.name for value in self._patch.get_inputs()}
+        if "cache" not in global_outputs or "guidance" in patch_inputs:
             raise CheckpointError(
-                f"{printable_name(folder / 'global.onnx')}: a graph of an older version; write the bundle's graphs "
-                "again with `marstts bundle upgrade BUNDLE --output NEW_BUNDLE`"
+                f"{printable_name(folder)}: graphs of an older version; write them again with "
+                "`marstts bundle upgrade BUNDLE --output NEW_BUNDLE`"
             )
         sessions = {"encoder": self._encoder, "global": self._global, "patch": self._patch}
         for name, expected in graph_inputs(self.config).items():
@@ -167,18 +168,11 @@ class OnnxEngine:
 
     def sample_patch(self, state: OnnxState, inputs: SamplingInputs) -> tuple[NDArray[np.int64], OnnxState]:
         """Sample as `generation.loop.sample_positions` does, in one run: tokens (B, P), and the state."""
-        return self.sample_guided_patch(state, inputs, weight=1.0)
-
-    def sample_guided_patch(
-        self, state: OnnxState, inputs: SamplingInputs, weight: float
-    ) -> tuple[NDArray[np.int64], OnnxState]:
-        """The same for a state with two rows (or, with weight 1, one) per draw, see `classifier_free_guidance`."""
         (drawn,) = self._run(
             "patch",
             self._patch,
             {
                 "vectors": state.vectors,
-                "guidance": np.array(weight, np.float32),
                 "uniforms": inputs.uniforms,
                 "top_p": inputs.top_p,
                 "may_end": inputs.may_end,

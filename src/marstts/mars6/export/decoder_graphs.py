@@ -9,7 +9,7 @@ arithmetic in the order that ONNX Runtime does fastest, and tests compare both.
 - `patch.onnx`, once per patch: that vector -> seven tokens, sampled inside, by a loop over positions. A loop rather
   than seven copies of its body, for ONNX Runtime packs the weights of every copy again, and what does not fit into the
   processor's cache takes three times as long.
-- `local.onnx`, one position of the local decoder: for guidance, and for callers that need the logits.
+- `local.onnx`, one position of the local decoder, for callers that need the logits.
 
 Queries, keys and values are one matrix product. Queries are scaled by their weights. Keys lie position by position like
 values: a new position is then one stretch of memory, and the rows of a batch are read in memory order. In
@@ -180,16 +180,12 @@ def scores_of(g: GraphBuilder, query: str, keys: str) -> str:
 
 
 def patch_graph(config: Mars6Config, weights: Mapping[str, Stored], weights_file: str) -> GraphBuilder:
-    """A whole patch: vectors (G · B, D) from the global graph, guidance (), and the inputs of
-    `sampling_graph.sampler_inputs` -> tokens (p, B, 1), where p < P if all rows have ended. After end
-    of speech, the rest of a row is end of speech too.
-
-    G = 1, or 2 where an unconditional row follows every row, see `engines.classifier_free_guidance`.
+    """A whole patch: vectors (B, D) from the global graph and the inputs of `sampling_graph.sampler_inputs` ->
+    tokens (p, B, 1), where p < P if all rows have ended. After end of speech, the rest of a row is end of speech too.
     """
     g = GraphBuilder(weights, weights_file)
     vectors = g.input("vectors", "FLOAT", ["batch", config.width])
     sampler = sampler_inputs(g, config.codebook_size + 1, config.patch_size)
-    g.input("guidance", "FLOAT", [])
     ended = g.op("Less", sampler.top_p, np.float64(-1))  # none
     shape = g.op(
         "Concat", g.op("Shape", vectors, end=1), [config.local_heads, 0, config.width // config.local_heads], axis=0
@@ -205,10 +201,10 @@ def patch_graph(config: Mars6Config, weights: Mapping[str, Stored], weights_file
     )
     x, grown = local_step(body, config, body.op("Add", step_input, local_position(body, position)), past)
     level = body.op("Gather", np.array(config.position_levels), position)
-    logits = guide(body, config, level_logits(body, config, x, level))
+    logits = level_logits(body, config, x, level)
     token, is_ended, later = choose_token(body, config, sampler, logits, level, position, was_ended, recent_codes)
     embedded = body.cast(
-        body.op("Gather", body.weight(f"{LOCAL}.tokens.weight"), broadcast_token(body, token, x)), "FLOAT"
+        body.op("Gather", body.weight(f"{LOCAL}.tokens.weight"), body.op("Reshape", token, [-1])), "FLOAT"
     )
     unfinished = body.op("ReduceMax", body.cast(body.op("Not", is_ended), "INT32"), keepdims=0)
     results = [body.cast(unfinished, "BOOL"), embedded, is_ended, later, *grown, body.op("Identity", token)]
@@ -217,22 +213,6 @@ def patch_graph(config: Mars6Config, weights: Mapping[str, Stored], weights_file
                  outputs=len(results) - 1, body=body.graph("position"))  # fmt: skip
     g.output(loop[-1], "tokens", "INT64")
     return g
-
-
-def guide(g: GraphBuilder, config: Mars6Config, logits: str) -> str:
-    """logits (G · B, C + 1) -> (B, C + 1), guided; unchanged where G and the weight are 1."""
-    groups = g.op("Concat", g.op("Shape", "top_p"), [-1, config.codebook_size + 1], axis=0)
-    grouped = g.op("Reshape", logits, groups)
-    conditional, unconditional = (g.op("Gather", grouped, np.int64(row), axis=1) for row in (0, -1))
-    rest = g.op("Sub", np.float32(1), "guidance")
-    return g.op("Add", g.op("Mul", conditional, "guidance"), g.op("Mul", unconditional, rest))
-
-
-def broadcast_token(g: GraphBuilder, token: str, x: str) -> str:
-    """token (B, 1), x (G · B, any) -> (G · B,): the token of its group for every row."""
-    copies = g.op("Div", g.op("Shape", x, end=1), g.op("Shape", token, end=1))
-    rows = g.op("Concat", g.op("Shape", token, end=1), copies, axis=0)
-    return g.op("Reshape", g.op("Expand", token, rows), [-1])
 
 
 def choose_token(

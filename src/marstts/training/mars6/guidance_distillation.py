@@ -1,8 +1,9 @@
 """Guidance distillation: the model is trained to predict in one pass what classifier-free guidance predicts in two.
 
 Upstream: `batches.TrainingBatch`, a model trained with text dropout.  Downstream: `task.PretrainTask`.
-Guidance distillation (arXiv:2210.03142) for next-token models. A guided patch takes two rows of the engine
-(`mars6.engines.classifier_free_guidance`), a patch of the student takes one.
+Guidance distillation (arXiv:2210.03142) for next-token models. A model trained with text dropout (`data.batching`)
+makes clearer speech when guided away from its text-dropped logits, as in Koel-TTS (arXiv:2502.05236). A guided patch
+would take two rows of the engine, a patch of the student takes one.
 Shapes: B batch · S text tokens · T patches · P positions · N scored patches · C codes per level.
 """
 
@@ -20,8 +21,8 @@ from marstts.nn.attention import length_mask
 def drop_text(text_ids: Tensor, text_lengths: Tensor, special: Sequence[int]) -> tuple[Tensor, Tensor]:
     """text_ids (B, S) padded, text_lengths (B,) -> the unconditional texts, which keep their special tokens only.
 
-    The same as the engine's `drop_text`: ids (B, S), padded with 0, and lengths (B,). They are as wide as before,
-    because attention to a few positions takes PyTorch ten times as long on a CPU.
+    Ids (B, S), padded with 0, and lengths (B,). They are as wide as before, because attention to a few
+    positions takes PyTorch ten times as long on a CPU.
     """
     kept = torch.isin(text_ids, torch.tensor(special, device=text_ids.device))
     kept &= length_mask(text_lengths, text_ids.shape[1])

@@ -4,8 +4,7 @@ Upstream: `data.pairs`, a bundle's model.  Downstream: the run folder, as `train
 know it; a function that validates the model (`ValidateModel`), since this module scores no speech.
 MARS6 (arXiv:2501.05787), Sec. III-D and IV-A, with odds-ratio preference optimization (ORPO, arXiv:2403.07691) and
 equation 1.  Deviations: log-probabilities are means over all seven positions of all patches, so that a long take is not
-improbable for its length; a truncated take has no end of speech to score; a take that was generated with
-classifier-free guidance is scored without it; DPO (arXiv:2305.18290) may replace ORPO.
+improbable for its length; a truncated take has no end of speech to score; DPO (arXiv:2305.18290) may replace ORPO.
 Shapes: B pairs · R = 2B rows, the chosen sides first · S text tokens · T patches, prefix included · P positions ·
 N scored patches.
 """
