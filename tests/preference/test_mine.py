@@ -20,7 +20,7 @@ from marstts.generation.loop import generate_requests
 from marstts.generation.request import Request
 from marstts.io.files import lock_folder
 from marstts.io.provenance import PROVENANCE_FILE
-from marstts.preference.mine import CycleGenerator, MineConfig, choose_references, clone_any, mine, read_texts
+from marstts.preference.mine import CycleGenerator, MineConfig, Texts, choose_references, clone_any, mine
 from marstts.synthesis.loading import load
 
 pytestmark = pytest.mark.slow
@@ -200,16 +200,28 @@ def test_segments_of_longer_files_lend_their_voices(mined, toy_bundle, corpus, t
         assert ours.plan.audio.is_relative_to(tmp_path / "out") and ours.error is None
 
 
-def test_texts_are_read_once_each_and_lines_without_words_are_left_out(texts: Path, tmp_path: Path):
-    assert read_texts(texts, 100) == ["She sells sea shells.", "the mat sat"]
-    assert read_texts(texts, 15) == ["the mat sat"]
+def drawn(texts: Path, max_characters: int) -> set[str]:
+    return {Texts(texts, max_characters).draw(seed) for seed in range(20)}
+
+
+def test_texts_are_drawn_among_those_with_words_that_are_not_too_long(texts: Path, tmp_path: Path):
+    assert drawn(texts, 100) == {"She sells sea shells.", "the mat sat"}
+    assert drawn(texts, 15) == {"the mat sat"}
     packed = tmp_path / "texts.tsv.gz"
     packed.write_bytes(gzip.compress(texts.read_bytes()))
-    assert read_texts(packed, 100) == read_texts(texts, 100)
+    assert drawn(packed, 100) == drawn(texts, 100)
     with pytest.raises(DataError, match="no sentence of at most 3 characters"):
-        read_texts(texts, 3)
+        Texts(texts, 3).draw(0)
     with pytest.raises(DataError, match="no such file"):
-        read_texts(tmp_path / "none.txt", 9)
+        Texts(tmp_path / "none.txt", 9)
+
+
+def test_only_the_texts_that_are_drawn_are_normalized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    lines = tmp_path / "many.tsv"
+    lines.write_text("".join(f"book\tThe cat sat {number} times.\n" for number in range(1000)))
+    seen = []
+    monkeypatch.setattr("marstts.preference.mine.normalize", lambda text: seen.append(text) or text)
+    assert Texts(lines, 100).draw(2_500_123) == "The cat sat 123 times." and seen == ["The cat sat 123 times."]
 
 
 def test_a_folder_of_something_else_is_named(tmp_path: Path, toy_bundle: Path, corpus: Path, texts: Path):

@@ -171,7 +171,7 @@ def open_plan(
     plan = output / PLAN_FILE
     if not plan.is_file():
         chosen = [as_whole_file(u, Path(), output / RECORDINGS) for u in choose_references(references, config)]
-        plans = make_plan(chosen, read_texts(texts, config.max_characters), config)
+        plans = make_plan(chosen, Texts(texts, config.max_characters), config)
         write_provenance(output, record)
         write_rows(plan, plans)
         return plans
@@ -202,12 +202,12 @@ def make_provenance(model: str, texts: Path, config: MineConfig) -> MiningProven
     )
 
 
-def make_plan(chosen: Sequence[Utterance], texts: Sequence[str], config: MineConfig) -> list[PlannedTake]:
+def make_plan(chosen: Sequence[Utterance], texts: Texts, config: MineConfig) -> list[PlannedTake]:
     """Every cycle to be generated, by reference; a function of its arguments."""
     plans = []
     for utterance in chosen:
         for number in range(config.texts_per_reference):
-            index = take_seed(config.seed, f"{utterance.id} text {number}") % len(texts)
+            text = texts.draw(take_seed(config.seed, f"{utterance.id} text {number}"))
             for sample in range(config.samples_per_text):
                 name = f"{utterance.id}~{number}.{sample}"
                 plans.append(
@@ -218,7 +218,7 @@ def make_plan(chosen: Sequence[Utterance], texts: Sequence[str], config: MineCon
                         transcript=normalize(utterance.text),
                         speaker=utterance.speaker,
                         style=utterance.style,
-                        text=texts[index],
+                        text=text,
                         seed=take_seed(config.seed, name),
                     )
                 )
@@ -273,16 +273,25 @@ def show_paths(paths: Sequence[Path]) -> str:
     return ", ".join(printable_name(path) for path in paths)
 
 
-def read_texts(path: Path, max_characters: int) -> list[str]:
-    """The different sentences of a file, normalized, in file order.
+class Texts:
+    """The different sentences of a file: one a line, or source<TAB>sentence; may be gzipped."""
 
-    One a line, or source<TAB>sentence; may be gzipped. DataError if there is none of at most `max_characters`.
-    """
-    texts = dict.fromkeys(normalize(line.strip().rpartition("\t")[2]).strip() for line in lines_of(path))
-    found = [text for text in texts if has_words(text) and len(text) <= max_characters]
-    if not found:
-        raise DataError(f"{path}: no sentence of at most {max_characters} characters in it")
-    return found
+    def __init__(self, path: Path, max_characters: int) -> None:
+        """DataError where the file cannot be read."""
+        self.path, self.max_characters = path, max_characters
+        self.written = list(dict.fromkeys(line.strip().rpartition("\t")[2] for line in lines_of(path)))
+
+    def draw(self, seed: int) -> str:
+        """A normalized sentence with words, of at most `max_characters`: the first from a drawn one on.
+
+        Only what is drawn is normalized: a file has many sentences, and each takes some milliseconds.  DataError
+        where there is no such sentence.
+        """
+        for number in range(len(self.written)):
+            text = normalize(self.written[(seed + number) % len(self.written)]).strip()
+            if has_words(text) and len(text) <= self.max_characters:
+                return text
+        raise DataError(f"{self.path}: no sentence of at most {self.max_characters} characters in it")
 
 
 # Cycles: both halves of mined takes, generated in one batch each.
