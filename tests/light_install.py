@@ -6,7 +6,7 @@ WITHOUT_EXTRAS = """
 import sys
 
 EXTRAS = (
-    "torch transformers snac onnx onnxscript tensorboard pyworld pyloudnorm pocketsphinx jiwer pystoi pesq resemblyzer "
+    "torch transformers snac onnx onnxscript tensorboard pyworld pyloudnorm pocketsphinx jiwer resemblyzer "
     "speechmos librosa requests matplotlib scipy pyarrow starlette uvicorn sounddevice av faster_whisper "
     "utmos huggingface_hub fastapi multipart prometheus_client"
 ).split()

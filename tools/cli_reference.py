@@ -65,7 +65,6 @@ EXAMPLES = {
     "benchmark": "marstts benchmark --model mini --quick",
     "evaluate": "marstts evaluate --system mini",
     "evaluate testset": f"marstts evaluate testset {MANIFEST} --output testset.jsonl --speakers 8 --sentences 200",
-    "evaluate codec": "marstts evaluate codec mini --audio recordings --output runs/codec-evaluation",
     "report": "marstts report runs/evaluation runs/theirs --output runs/report",
 }
 """A command line for each command; tests/test_cli_reference.py parses each."""

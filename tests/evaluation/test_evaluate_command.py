@@ -170,18 +170,6 @@ def test_impossible_options_are_refused_in_a_sentence(
     assert isinstance(result.exception, MarsError) and complaint in str(result.exception)
 
 
-def test_codec_command_writes_its_table(tmp_path: Path):
-    pytest.importorskip("pystoi")
-    pytest.importorskip("pesq")
-    result = RUN.invoke(
-        evaluate_module.evaluate,
-        ["codec", "toy:4096", "--audio", str(RECORDINGS), "--limit", "1", "--output", str(tmp_path)],
-    )
-    assert result.exit_code == 0, result.output
-    assert "| bit rate | 0.98 kbit/s |" in result.output
-    assert (tmp_path / "codec.json").is_file()
-
-
 def test_everything_that_is_missing_is_named_before_anything_is_rendered(
     tmp_path: Path, stand_ins: None, monkeypatch: pytest.MonkeyPatch
 ):

@@ -24,10 +24,8 @@ from marstts.evaluation.open_systems import (
     choose_metrics_model,
     default_baselines,
     find_systems,
-    load_codec,
     system_problems,
 )
-from marstts.evaluation.reconstruction import evaluate_codec, read_clips, write_reconstruction
 from marstts.evaluation.report import format_summary, write_report
 from marstts.evaluation.score import score_systems
 from marstts.evaluation.summary import gather_scores
@@ -49,7 +47,6 @@ from marstts.metrics.panel import (
     open_metrics,
     parse_metrics,
 )
-from marstts.metrics.recognition import check_recognizer
 from marstts.metrics.testset import Trial, make_testset, read_testset, trials_digest, write_testset
 
 evaluate = typer.Typer(help="Score synthesized speech against recordings.", invoke_without_command=True)
@@ -210,20 +207,6 @@ def parse_speakers(speakers: str) -> tuple[int, list[str]]:
             "separated by commas"
         )
     return count, named
-
-
-@evaluate.command("codec")
-def codec_command(
-    codec: Annotated[str, typer.Argument(help="Name or folder of a model, folder of a codec, snac, or toy.")],
-    audio: Annotated[Path, typer.Option(help="Folder of recordings, or a manifest, whose test split is used.")],
-    output: Annotated[Path, typer.Option(help="Folder for codec.json and codec.md.")],
-    limit: Annotated[int, typer.Option(min=1, help="Recordings to use at most.")] = 40,
-    recognizer: Annotated[str, typer.Option(help="Recognizer of the CER, as for --metrics.")] = "faster-whisper",
-) -> None:
-    """Score a codec's reconstructions: STOI, PESQ, mel distance, CER, codebook use, speed."""
-    check_recognizer(recognizer)
-    result = evaluate_codec(load_codec(codec), read_clips(audio, limit), recognizer)
-    typer.echo(write_reconstruction(result, output, {**run_metadata(), "audio": audio.name}))
 
 
 def run_metadata() -> dict[str, Any]:

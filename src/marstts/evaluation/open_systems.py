@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from marstts.bundle import BUNDLE_FILE, PACKAGED_MODELS, PUBLISHED, packaged_models
-from marstts.codec.base import Codec
-from marstts.codec.registry import open_codec
 from marstts.data.corpora import tts_engines as engines
 from marstts.errors import DataError, MarsError
 from marstts.evaluation.summary import TOPLINES
@@ -82,11 +80,6 @@ def model_folder(name: str) -> Path | None:
 def load_model(name: str) -> Synthesizer:
     """The synthesizer of a model by name or folder."""
     return loading.load(name)
-
-
-def load_codec(name: str) -> Codec:
-    """A codec by name, by its folder, or by the name or folder of a model."""
-    return load_model(name).codec if is_model(name) else open_codec(name)
 
 
 def system_problems(names: Sequence[str], options: SystemOptions) -> list[str]:

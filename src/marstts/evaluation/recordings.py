@@ -1,7 +1,7 @@
 """Folders of recordings with their speakers and transcripts, as `marstts prepare folder` reads them.
 
 Upstream: a folder with metadata.csv, or a .txt file next to each recording; transcripts may be missing.
-Downstream: `reconstruction`, `testsets.folder`, `testsets.real_speakers`.
+Downstream: `testsets.folder`, `testsets.real_speakers`.
 """
 
 from __future__ import annotations
