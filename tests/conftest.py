@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.parent is None or item.parent.get_closest_marker("slow") is None)
 
 
+WrittenOnce = Callable[[str, Callable[[Path], object]], Path]
+
+
+@pytest.fixture(scope="session")
+def written_once(tmp_path_factory: pytest.TempPathFactory) -> WrittenOnce:
+    """A folder by its name, written when it is first asked for; to be read, not changed."""
+    is_shared = "PYTEST_XDIST_WORKER" in os.environ  # the processes of a parallel run write it once
+    parent = tmp_path_factory.getbasetemp().parent if is_shared else tmp_path_factory.mktemp("once")
+
+    def write_once(name: str, write: Callable[[Path], object]) -> Path:
+        with FileLock(parent / f"{name}.lock"):
+            if not (parent / name).exists():
+                write(parent / name)
+        return parent / name
+
+    return write_once
+
+
 @pytest.fixture
 def reference() -> Waveform:
     """Three seconds of a public-domain reader at 24 kHz, between edges of 0.2 s of silence."""
@@ -45,17 +64,11 @@ def reference_file(reference: Waveform, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def toy_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def toy_bundle(written_once: WrittenOnce) -> Path:
     """The folder of an exported model with random weights, a toy codec and toy encoders; to be read, not changed."""
     from toy_mars6 import write_toy_bundle  # needs PyTorch
 
-    shared = "PYTEST_XDIST_WORKER" in os.environ  # the processes of a parallel run export it once
-    bundles = tmp_path_factory.getbasetemp().parent if shared else tmp_path_factory.mktemp("bundles")
-    folder = bundles / "toy"
-    with FileLock(bundles / "toy.lock"):
-        if not folder.exists():
-            write_toy_bundle(folder)
-    return folder
+    return written_once("toy", write_toy_bundle)
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -27,6 +28,19 @@ DESKTOP, PHONE = (1100, 900), (390, 844)
 MAX_WAIT_SECONDS = 60.0
 """Longest wait for a change of the page, on a busy machine."""
 
+PLAYBACK_RATE = 8
+"""Recordings play to their end, in an eighth of their time; `quick_clock` runs as much faster."""
+
+QUICK_PLAYBACK = f"""
+const play = HTMLMediaElement.prototype.play
+HTMLMediaElement.prototype.play = function () {{ this.playbackRate = {PLAYBACK_RATE}; return play.call(this) }}
+"""
+
+
+def quick_clock() -> float:
+    """Seconds, for the service."""
+    return PLAYBACK_RATE * time.time()
+
 
 @contextmanager
 def open_browser() -> Iterator[WebDriver]:
@@ -40,6 +54,7 @@ def open_browser() -> Iterator[WebDriver]:
         options.add_argument(switch)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     browser = webdriver.Chrome(options=options, service=Service(driver))
+    browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": QUICK_PLAYBACK})
     try:
         yield browser
     finally:

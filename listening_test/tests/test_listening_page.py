@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from listening_browser import DESKTOP, PHONE, PageUser, open_browser, served
+from listening_browser import DESKTOP, PHONE, PageUser, open_browser, quick_clock, served
 from marstts_listening_test.analysis import analyze
 from marstts_listening_test.config import read_listening_test
 from marstts_listening_test.preference import open_preference_plan
@@ -37,7 +37,7 @@ def small(config_file: Path) -> SessionService:
     config = read_listening_test(config_file)
     plan = open_rating_plan(config)
     store = AnswerStore(config.database, plan.digest)
-    yield SessionService(plan, store)
+    yield SessionService(plan, store, quick_clock)
     store.close()
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,11 +15,11 @@ from marstts.audio import Waveform
 from marstts.codec.base import TIMBRE, noise_of, timbre_encoders
 from marstts.codec.mini import MiniCodec, MiniCodecConfig, MiniCodecFolder
 from marstts.codec.mini_model import MiniCodecModel, pulse_train, to_hertz
-from marstts.training.codec.export import export_codec, timbre_encoder_name
+from marstts.training.codec.export import export_codec, load_codec, timbre_encoder_name
 
 PLAIN = MiniCodecConfig(
     fft_size=128, hop=32, num_mels=12, codebook_size=24, codebook_width=3, latent_width=10, encoder_width=14,
-    encoder_blocks=(1, 1), decoder_width=18, decoder_blocks=(1, 1), pitch_width=8, pitch_dilations=(1, 2),
+    encoder_blocks=(1, 1), decoder_width=18, decoder_blocks=(1, 1), pitch_width=8, pitch_dilations=(2,),
 )  # fmt: skip
 VOICED = PLAIN.model_copy(
     update={
@@ -43,14 +45,18 @@ def random_model(config: MiniCodecConfig) -> MiniCodecModel:
 
 
 @pytest.fixture(scope="module")
-def model() -> MiniCodecModel:
-    return random_model(VOICED)
+def folder(written_once: Callable[..., Path]) -> Path:
+    return written_once("timbre-codec", lambda folder: export_codec(random_model(VOICED), "tiny", folder))
 
 
 @pytest.fixture(scope="module")
-def codec(model: MiniCodecModel, tmp_path_factory: pytest.TempPathFactory) -> MiniCodec:
-    folder = tmp_path_factory.mktemp("codec")
-    export_codec(model, "tiny", folder)
+def model(folder: Path) -> MiniCodecModel:
+    """The exported model, whose weights were rounded."""
+    return load_codec(folder).eval()
+
+
+@pytest.fixture(scope="module")
+def codec(folder: Path) -> MiniCodec:
     return MiniCodec(folder)
 
 
