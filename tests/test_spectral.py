@@ -54,26 +54,23 @@ def test_audio_shorter_than_a_window_still_has_a_spectrum() -> None:
     assert np.isfinite(spectral.log_mel(np.ones(10, np.float32), RATE, fft_size=FFT, hop=HOP, num_mels=MELS)).all()
 
 
-CLONES = """
+CLONE = """
 import hashlib, sys
 import marstts
-tts = marstts.load()
-for path in sys.argv[1:]:
-    voice = tts.clone(path, transcript="The ship left the harbor at dawn.")
-    arrays = [*voice.embeddings.values(), *voice.prefix.codes]
-    print(hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest())
+voice = marstts.load().clone(sys.argv[1], transcript="The ship left the harbor at dawn.")
+arrays = [*voice.embeddings.values(), *voice.prefix.codes]
+print(hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest())
 """
 
 
 @pytest.mark.slow
 def test_clones_are_equal_for_any_number_of_blas_threads() -> None:
-    recordings = sorted(str(path) for path in (Path(__file__).parents[1] / "examples").glob("*.flac"))
-    assert len(recordings) == 3
+    recording = Path(__file__).parents[1] / "examples" / "reference.flac"
     printed = set()
     for threads in ("1", "2"):
         limits = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), threads)
-        command = [sys.executable, "-c", CLONES, *recordings]
+        command = [sys.executable, "-c", CLONE, str(recording)]
         result = subprocess.run(command, env={**os.environ, **limits}, check=True, capture_output=True, text=True)
-        assert len(result.stdout.split()) == 3
+        assert len(result.stdout) == 65
         printed.add(result.stdout)
     assert len(printed) == 1
