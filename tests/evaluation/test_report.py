@@ -14,7 +14,7 @@ from marstts.evaluation.summary import gather_scores, summarize, within_noise
 from marstts.io.jsonl import append_rows
 from marstts.io.provenance import write_provenance
 from marstts.metrics.length import LengthStatus
-from marstts.metrics.scores import SCORES_FILE, Prosody, TakeScore, VoiceScore, WordScore
+from marstts.metrics.scores import SCORES_FILE, TakeScore, VoiceScore, WordScore
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,6 @@ PERFECT = {
     "ground_truth_seconds": 2.0,
     "sample_rate": 24000,
     "compute_seconds": 0.5,
-    "prosody": Prosody(f0_correlation=0.5),
     "quality": {"dnsmos_ovrl": 3.0, "dnsmos_bak": 4.0},
 }
 WORDS = {
@@ -40,10 +39,9 @@ NOTHING = {
     "compute_seconds": None,
     "length_status": LengthStatus.MISSING,
     "error": "no such take",
-    "prosody": Prosody(f0_correlation=0.0),
     "quality": {"dnsmos_ovrl": 1.0, "dnsmos_bak": 1.0},
     "words": WordScore(**{**WORDS, "word_errors": 5, "character_errors": 20, "truncated": True}),
-    "voices": {"wavlm": VoiceScore(similarity=-1.0, ground_truth_similarity=0.9, num_correct=0, num_comparisons=6)},
+    "voices": {"wavlm": VoiceScore(similarity=-1.0, ground_truth_similarity=0.9)},
 }
 
 
@@ -55,11 +53,7 @@ def score(system: str, trial: str, similarity: float = 0.8, real: float = 0.9, *
             "words": WordScore(
                 **{**WORDS, **{k: changed.pop(k) for k in list(changed) if k in WORDS and isinstance(changed[k], int)}}
             ),
-            "voices": {
-                "wavlm": VoiceScore(
-                    similarity=similarity, ground_truth_similarity=real, num_correct=5, num_comparisons=6
-                )
-            },
+            "voices": {"wavlm": VoiceScore(similarity=similarity, ground_truth_similarity=real)},
             **changed,
             "system": system,
             "trial": trial,
@@ -95,7 +89,6 @@ def test_scores_are_ratios_of_sums():
     assert values["duration_ratio"] == pytest.approx((2.5 + 1.5) / 2)  # the missing take has no length
     assert values["similarity_wavlm"] == pytest.approx((0.95 - 1.0 + 0.8) / 3)
     assert values["dnsmos_ovrl"] == pytest.approx(7 / 3)
-    assert values["f0_correlation"] == pytest.approx(1 / 3)
     assert values["real_time_factor"] == pytest.approx(1.0 / 8.0)
 
 
@@ -105,34 +98,6 @@ def test_spoof_eer_is_50_for_takes_that_pass_as_their_speaker_and_0_for_a_missin
     assert summarize(rows)[0].scores["spoof_eer_wavlm"].value == pytest.approx(25.0, abs=25.0)
     assert summarize(rows[:2])[0].scores["spoof_eer_wavlm"].value == 50.0
     assert summarize([score("mini", "t1", **NOTHING)])[0].scores["spoof_eer_wavlm"].value == 0.0
-
-
-@pytest.mark.parametrize(
-    ("num_correct", "num_comparisons", "probability"),
-    [(40, 40, 1.0), (39, 40, 31 / 40), (8, 40, 0.0), (9, 9, 1.0)],  # one in 40 is nearer: not among 9 of 40 in 31 of 40
-)
-def test_identification_accuracy_is_the_probability_over_all_sets_of_ten(
-    num_correct: int, num_comparisons: int, probability: float
-):
-    voice = VoiceScore(
-        similarity=0.5, ground_truth_similarity=None, num_correct=num_correct, num_comparisons=num_comparisons
-    )
-    [summary] = summarize([score("mini", "t1", voices={"wavlm": voice})])
-    assert summary.scores["identification_accuracy_wavlm"].value == pytest.approx(probability)
-
-
-def test_speaker_id_accuracy_is_the_fraction_of_takes_nearest_to_their_own_reference():
-    voices = [
-        VoiceScore(similarity=0.5, ground_truth_similarity=None, num_correct=correct, num_comparisons=27)
-        for correct in (27, 26, 27, 27)
-    ]
-    rows = [score("mini", f"t{n}", voices={"wavlm": voice}) for n, voice in enumerate(voices)]
-    assert summarize(rows)[0].scores["first_of_all_wavlm"].value == pytest.approx(0.75)
-
-
-def test_identification_accuracy_needs_ten_speakers():
-    [summary] = summarize([score("mini", "t1")])
-    assert "identification_accuracy_wavlm" not in summary.scores and "first_of_all_wavlm" in summary.scores
 
 
 def test_failures_are_without_speech_too_long_repeating_or_truncated():
@@ -160,9 +125,7 @@ def test_a_column_that_some_takes_lack_is_not_averaged_over_the_others():
 
 def many(system: str, errors: int) -> list[TakeScore]:
     """Thirty takes with the same spread of errors in every system, scored by a recognizer alone."""
-    return [
-        score(system, f"t{n}", word_errors=(n + errors) % 5, voices={}, quality={}, prosody=None) for n in range(30)
-    ]
+    return [score(system, f"t{n}", word_errors=(n + errors) % 5, voices={}, quality={}) for n in range(30)]
 
 
 def test_the_best_system_is_bold_and_systems_within_the_noise_are_marked(tmp_path: Path):

@@ -9,24 +9,12 @@ import pytest
 
 from marstts.audio import Waveform
 from marstts.errors import MissingExtraError
-from marstts.metrics.identity import Resemblyzer, compare_speakers, level, spoof_eer
+from marstts.metrics.identity import Resemblyzer, level, spoof_eer
 from marstts.speaker.base import cosine, equal_error_rate
 
 
 def unit(degrees: float) -> np.ndarray:
     return np.array([np.cos(np.radians(degrees)), np.sin(np.radians(degrees))], np.float32)
-
-
-def test_comparisons_count_other_references_that_are_farther_than_the_own_one():
-    pairs = compare_speakers(
-        unit(0), reference=3.0 * unit(30), others=[unit(10), unit(-29), unit(31), unit(90), -unit(0)]
-    )
-    assert (pairs.num_correct, pairs.num_comparisons) == (3, 5)
-    assert pairs.similarity == pytest.approx(np.cos(np.radians(30)), abs=1e-6)
-
-
-def test_a_tie_is_not_correct():
-    assert compare_speakers(unit(0), reference=unit(20), others=[unit(20)]).num_correct == 0
 
 
 def test_cosine_with_an_embedding_of_zeros_is_zero():
@@ -48,9 +36,9 @@ def test_resemblyzer_distinguishes_two_readers(surpassed: Waveform, amiable: Wav
     encoder = Resemblyzer()
     third = len(amiable.samples) // 3
     start, end = (Waveform(s, amiable.sample_rate) for s in (amiable.samples[: 2 * third], amiable.samples[third:]))
-    pairs = compare_speakers(encoder.embed(start), encoder.embed(end), [encoder.embed(surpassed)])
-    assert encoder.embed(start).shape == (encoder.size,)
-    assert pairs.num_correct == 1
+    take = encoder.embed(start)
+    assert take.shape == (encoder.size,)
+    assert cosine(take, encoder.embed(end)) > cosine(take, encoder.embed(surpassed))
 
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch):

@@ -13,14 +13,12 @@ from marstts.errors import ConfigError, MarsError
 from marstts.metrics import panel
 from marstts.metrics.panel import (
     WITH_WEIGHTS,
-    Metrics,
     MetricsConfig,
     missing_packages,
     open_metrics,
     open_speaker_metric,
     parse_metrics,
 )
-from marstts.metrics.take_metrics import StyleMetric
 from marstts.metrics.testset import Trial
 
 RECORDINGS = Path(__file__).parents[1] / "audio"
@@ -37,11 +35,10 @@ TRIALS = [
 
 
 def test_metrics_are_a_named_set_or_a_list():
-    paper = ["faster-whisper", "xvector", "resemblyzer", "utmos", "prosody"]
+    paper = ["faster-whisper", "xvector", "resemblyzer", "utmos"]
     assert parse_metrics("paper", None).names == dict.fromkeys(paper)
-    for of_the_model in ("identity", "style"):
-        assert of_the_model in parse_metrics("default", "mini").names
-        assert of_the_model not in parse_metrics("default", None).names
+    assert "identity" in parse_metrics("default", "mini").names
+    assert "identity" not in parse_metrics("default", None).names
     judges = parse_metrics("default,faster-whisper=folder/base", None).names
     assert judges["faster-whisper"] == "folder/base" and "distillmos" in judges and "sphinx" not in judges
     assert parse_metrics("faster-whisper=small, dnsmos", None).names == {"faster-whisper": "small", "dnsmos": None}
@@ -78,7 +75,7 @@ def test_only_the_chosen_metrics_are_computed():
     metrics = open_metrics(MetricsConfig(names={"sphinx": None}, model=None), TRIALS)
     score = metrics.score("ground-truth", TRIALS[0], audio.read(TRIALS[0].ground_truth))
     assert score.words.transcript == "has never been surpassed"
-    assert score.voices == {} and score.quality == {} and score.prosody is None
+    assert score.voices == {} and score.quality == {}
     assert list(metrics.versions) == ["recognizer", "jiwer"] and "pocketsphinx 5" in metrics.versions["recognizer"]
 
 
@@ -92,36 +89,18 @@ class LevelEncoder:
         return np.array([np.cos(level), np.sin(level)], np.float32)
 
 
-def test_style_is_correct_where_the_nearest_reference_has_it(tmp_path: Path):
-    def trial(style: str, gain: float) -> tuple[Trial, Waveform]:
-        samples = gain * np.random.default_rng(0).normal(size=24_000).astype(np.float32)
-        waveform = Waveform(samples, 24_000)
-        audio.write(waveform, tmp_path / f"{style}.wav")
-        changes = {"id": style, "speaker": "anna", "style": style, "reference": tmp_path / f"{style}.wav"}
-        return TRIALS[0].model_copy(update=changes), waveform
-
-    (quiet, whisper), (loud, shout) = trial("whisper", 0.01), trial("loud", 0.2)
-    metric = StyleMetric(LevelEncoder(), [quiet, loud])
-    assert metric.is_correct(quiet, whisper) is True and metric.is_correct(quiet, shout) is False
-    assert metric.is_correct(loud, shout) is True and metric.is_correct(loud, None) is False
-    assert StyleMetric(LevelEncoder(), [quiet]).is_correct(quiet, whisper) is None
-    opened = Metrics([quiet, loud], style=LevelEncoder())
-    assert opened.score("a", loud, whisper).style_correct is False and opened.versions == {"style": "loudness"}
-    assert Metrics([quiet]).score("a", quiet, whisper).style_correct is None
-
-
 def test_missing_packages_are_named_by_extra_in_one_go(monkeypatch: pytest.MonkeyPatch):
     absent = {"jiwer", "pocketsphinx", "utmos_pytorch"}
     monkeypatch.setattr(panel, "find_spec", lambda name: None if name in absent else object())
-    assert missing_packages(["sphinx", "utmos", "prosody"]) == [
+    assert missing_packages(["sphinx", "utmos"]) == [
         "the metrics need the Python packages jiwer, pocketsphinx: pip install 'marstts[eval]'",
         "the metrics need the Python packages utmos_pytorch: pip install 'marstts[eval-models]'",
     ]
-    assert missing_packages(["prosody"]) == []
+    assert missing_packages(["resemblyzer"]) == []
 
 
 def test_null_speaker_encoders_and_models_without_one_are_refused():
-    with pytest.raises(ConfigError, match="expected one of xvector, resemblyzer, wavlm, identity, style"):
+    with pytest.raises(ConfigError, match="expected one of xvector, resemblyzer, wavlm, identity"):
         open_speaker_metric("telepathy", MetricsConfig(names={"telepathy": None}, model=None))
     with pytest.raises(MarsError, match="nowhere"):
         open_speaker_metric("identity", MetricsConfig(names={"identity": None}, model="nowhere"))

@@ -108,8 +108,8 @@ def evaluate_systems(
     metrics_model: Annotated[
         str | None,
         typer.Option(
-            help="Model whose codec is used by 'codec-resynthesis' and whose encoders are the metrics 'identity' and "
-            "'style' (default: the first model among the systems, else mini); 'none' for none."
+            help="Model whose codec is used by 'codec-resynthesis' and whose encoder is the metric "
+            "'identity' (default: the first model among the systems, else mini); 'none' for none."
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the models' takes.")] = 0,

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +23,10 @@ from marstts.metrics.scores import TakeScore, WordScore
 
 Values = tuple[float, ...]
 NOT_APPLICABLE: Values = (0.0, 0.0)
-"""Numbers of a take that a column rightly leaves out: no F0 contour to compare with, nothing to time."""
+"""Numbers of a take that a column rightly leaves out: nothing to compare with, nothing to time."""
 
 
-GROUPS = ("words", "speaker", "quality", "reading")
+GROUPS = ("words", "quality", "reading")
 
 
 class Better(str, Enum):
@@ -109,8 +108,6 @@ WORD_COLUMNS = (
 )
 
 PLAUSIBLE_LENGTH = (LengthStatus.PLAUSIBLE, LengthStatus.TOO_SHORT)
-OTHERS_OF_TEN = 9
-"""References of other speakers in a 10-way speaker identification."""
 
 
 def is_failure(row: TakeScore) -> bool:
@@ -125,26 +122,9 @@ def duration_ratio(row: TakeScore) -> float | None:
     return row.seconds / row.ground_truth_seconds if known and row.ground_truth_seconds else None
 
 
-def f0_correlation(row: TakeScore) -> Values | None:
-    """Numbers of the F0 correlation."""
-    if row.prosody is None:
-        return None
-    value = row.prosody.f0_correlation
-    return NOT_APPLICABLE if value is None else (value, 1.0)
-
-
 OTHER_COLUMNS = (
     Metric("failure_rate", "failure rate", Better.LOWER, lambda r: (is_failure(r), 1.0), 2, per_style=True),
     Metric("duration_ratio", "duration ratio", Better.NEITHER, mean(duration_ratio), 2),
-    Metric(
-        "style_accuracy",
-        "style accuracy",
-        Better.HIGHER,
-        mean(lambda r: None if r.style_correct is None else float(r.style_correct)),
-        2,
-        per_style=True,
-    ),
-    Metric("f0_correlation", "F0 correlation", Better.HIGHER, f0_correlation, 2),
     Metric(
         "real_time_factor",
         "RTF",
@@ -155,7 +135,7 @@ OTHER_COLUMNS = (
 
 
 def voice_columns(name: str) -> list[Metric]:
-    """The columns of one speaker encoder. *Speaker ID accuracy*: a take's own reference is the nearest of all."""
+    """The columns of one speaker encoder."""
 
     def similarities(row: TakeScore) -> Values | None:
         voice = row.voices.get(name)
@@ -166,30 +146,10 @@ def voice_columns(name: str) -> list[Metric]:
     def similarity(row: TakeScore) -> Values | None:
         return (row.voices[name].similarity, 1.0) if name in row.voices else None
 
-    def identification(row: TakeScore) -> Values | None:
-        """Probability that the take's own reference is the nearest of ten, over all choices of nine others."""
-        voice = row.voices.get(name)
-        if voice is None or voice.num_comparisons < OTHERS_OF_TEN:
-            return None
-        return comb(voice.num_correct, OTHERS_OF_TEN) / comb(voice.num_comparisons, OTHERS_OF_TEN), 1.0
-
-    def first_of_all(row: TakeScore) -> Values | None:
-        voice = row.voices.get(name)
-        return None if voice is None else (float(voice.num_correct == voice.num_comparisons), 1.0)
-
-    spoof, identified = f"spoof EER %, {name}", f"10-way speaker ID accuracy, {name}"
+    spoof = f"spoof EER %, {name}"
     return [
         Metric(f"spoof_eer_{name}", spoof, Better.HIGHER, similarities, 1, spoof_eer_of, in_main_table=True),
         Metric(f"similarity_{name}", f"SIM, {name}", Better.HIGHER, similarity, in_main_table=True),
-        Metric(f"identification_accuracy_{name}", identified, Better.HIGHER, identification, 2, group="speaker"),
-        Metric(
-            f"first_of_all_{name}",
-            f"speaker ID accuracy, {name}",
-            Better.HIGHER,
-            first_of_all,
-            2,
-            group="speaker",
-        ),
     ]
 
 

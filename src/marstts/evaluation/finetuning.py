@@ -25,11 +25,12 @@ from marstts.bundle import load_bundle
 from marstts.codec.base import Codes, timbre_encoders
 from marstts.data.corpus import Corpus
 from marstts.errors import CheckpointError, DataError, MissingExtraError
-from marstts.metrics.identity import cosine, level
+from marstts.metrics.identity import level
 from marstts.metrics.length import check_length, expected_seconds
 from marstts.metrics.recognition import Recognizer, character_edits, open_recognizer
 from marstts.metrics.testset import take_seed
 from marstts.metrics.words import plain_words
+from marstts.speaker.base import cosine
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.training.mars6.take_validation import StepScores
 from marstts.voice import Voice

@@ -1,31 +1,32 @@
-"""Annotations of a corpus: one JSON line per recording, computed once and written next to the manifest.
+"""F0 contours of a corpus: `f0.jsonl`, a training target of the codec's decoder, computed once next to the manifest.
 
-Upstream: a manifest, and a function that annotates one recording.  Downstream: the trainer of the
-codec, which reads `f0.jsonl`.
+Upstream: a manifest.  Downstream: the trainer of the codec.
+One JSON line per recording. F0 is WORLD's, by DIO and StoneMask. Recordings without any F0, such as whispers, have
+zeros.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import warnings
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from marstts import audio
 from marstts.data.manifest import Utterance, read_manifest
-from marstts.data.workers import Processes, Progress, run_in_order
-from marstts.errors import AudioError, DataError
+from marstts.data.workers import Processes, Progress, load_nothing, run_in_order
+from marstts.errors import AudioError, DataError, require
 from marstts.io.jsonl import Torn, open_appender, scan_rows
-from marstts.metrics.prosody import track_f0
 
 logger = logging.getLogger(__name__)
 
-Annotate = Callable[[Path, Utterance], Any]
-"""Annotates an utterance of the corpus in a folder; None where that is impossible."""
+HOP_SECONDS = 0.01
+F0_FLOOR, F0_CEILING = 55.0, 600.0
+"""Search range in Hz."""
 
 
 class AnnotatedId(BaseModel):
@@ -34,29 +35,26 @@ class AnnotatedId(BaseModel):
     id: str
 
 
-def annotate_corpus(
-    manifest: Path, output: Path, name: str, annotate: Annotate, *, hours: float = 0.0, workers: int = 1
-) -> None:
-    """Append to `output`, under the key `name`, the missing annotations of training and validation recordings.
+def extract_corpus_f0(manifest: Path, output: Path, *, hours: float = 0.0, workers: int = 1) -> None:
+    """Append to `output` the missing contours of training and validation recordings.
 
-    Lines are in manifest order. `hours` bounds how much audio the file covers, 0 = all of it; `annotate` must be
-    importable by other processes. An interrupted call may be repeated. Raises DataError where `output` is malformed.
+    Lines are in manifest order. `hours` bounds how much audio the file covers, 0 = all of it. An interrupted call may
+    be repeated. Raises DataError where `output` is malformed.
     """
     known = annotated_ids(output)
     chosen = first_hours(hours, [u for u in read_manifest(manifest) if u.split != "test"])
     missing = [utterance for utterance in chosen if utterance.id not in known]
     failed = 0
-    annotate_one = partial(_annotate_one, annotate, manifest.parent)
     with open_appender(output) as append:
         progress = Progress(logger, "recordings", len(missing))
-        annotations = run_in_order(Processes(workers), missing, _load_nothing, annotate_one)
-        for utterance, annotation in zip(missing, annotations, strict=True):
-            if annotation is None:
+        contours = run_in_order(Processes(workers), missing, load_nothing, partial(_extract, manifest.parent))
+        for utterance, f0 in zip(missing, contours, strict=True):
+            if f0 is None:
                 failed += 1
             else:
-                append({"id": utterance.id, name: annotation})
+                append({"id": utterance.id, "f0": f0})
             progress.advance()
-    logger.info("%s: %s of %d more recordings; %d could not be annotated", output, name, len(missing) - failed, failed)
+    logger.info("%s: f0 of %d more recordings; %d could not be annotated", output, len(missing) - failed, failed)
 
 
 def annotated_ids(path: Path) -> set[str]:
@@ -82,21 +80,8 @@ def first_hours(hours: float, utterances: list[Utterance]) -> list[Utterance]:
     return kept
 
 
-def _annotate_one(annotate: Annotate, folder: Path, utterance: Utterance, loaded: None) -> Any:
-    return annotate(folder, utterance)
-
-
-def _load_nothing() -> None:
-    return None
-
-
-# F0 contours of a corpus: `f0.jsonl`, a training target of the codec's decoder.
-# WORLD's DIO and StoneMask, as in `metrics.prosody`. Recordings without any F0, such as whispers, have zeros.
-
-
-def extract_corpus_f0(manifest: Path, output: Path, *, hours: float = 0.0, workers: int = 1) -> None:
-    """Append the missing contours to `output`; `hours` and `workers` as for `annotate_corpus`."""
-    annotate_corpus(manifest, output, "f0", extract_f0, hours=hours, workers=workers)
+def _extract(folder: Path, utterance: Utterance, loaded: None) -> list[float] | None:
+    return extract_f0(folder, utterance)
 
 
 def extract_f0(folder: Path, utterance: Utterance) -> list[float] | None:
@@ -107,3 +92,15 @@ def extract_f0(folder: Path, utterance: Utterance) -> list[float] | None:
         return None
     f0 = track_f0(waveform.samples, waveform.sample_rate)
     return [round(hertz, 1) for hertz in np.asarray(f0).tolist()]
+
+
+def track_f0(samples: NDArray[np.floating], sample_rate: int) -> NDArray[np.float64]:
+    """F0 of samples (N,) in Hz every 10 ms, the first value at the first sample; 0 where unvoiced."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it imports pkg_resources, which warns
+        pyworld = require("pyworld", "eval")
+    signal = np.ascontiguousarray(samples, dtype=np.float64)
+    rough, times = pyworld.dio(
+        signal, sample_rate, f0_floor=F0_FLOOR, f0_ceil=F0_CEILING, frame_period=1000 * HOP_SECONDS
+    )
+    return np.asarray(pyworld.stonemask(signal, rough, times, sample_rate))

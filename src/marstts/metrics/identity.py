@@ -1,4 +1,4 @@
-"""Speaker similarity: cosines of a take with its own reference and with the references of other speakers; spoof EER.
+"""Speaker similarity: encoders of speakers, and the spoof EER.
 
 Upstream: takes and references, as waveforms; any `speaker.base.SpeakerEncoder`.  Downstream: `panel`, `preference`.
 
@@ -12,8 +12,6 @@ similarity falls to 0.7, so give whispered takes whispered references.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,22 +19,11 @@ from numpy.typing import NDArray
 from marstts.audio import Waveform, resample
 from marstts.errors import require
 from marstts.metrics.hub import package_version
-from marstts.speaker.base import cosine
 
 LEVEL_RMS = 0.08
 """Takes and references are normalized to -22 dBFS: recording level does not identify a speaker."""
 
 Embedding = NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class SpeakerComparison:
-    """A take against `num_comparisons` pairs of its reference and another; it is nearer to its own in `num_correct`."""
-
-    num_correct: int
-    num_comparisons: int
-    similarity: float
-    """Cosine of the take and its own reference."""
 
 
 class Resemblyzer:
@@ -62,13 +49,6 @@ def level(waveform: Waveform) -> Waveform:
     rms, peak = np.sqrt(np.mean(np.square(waveform.samples))), np.abs(waveform.samples).max()
     gain = min(LEVEL_RMS / max(rms, 1e-9), 0.98 / max(peak, 1e-9))
     return Waveform((waveform.samples * gain).astype(np.float32), waveform.sample_rate)
-
-
-def compare_speakers(take: Embedding, reference: Embedding, others: Sequence[Embedding]) -> SpeakerComparison:
-    """Count the pairs in which the take is strictly nearer to its own reference."""
-    similarity = cosine(take, reference)
-    num_correct = sum(similarity > cosine(take, other) for other in others)
-    return SpeakerComparison(num_correct, len(others), similarity)
 
 
 def spoof_eer(real: NDArray[np.float64], generated: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -34,32 +34,22 @@ from marstts.metrics.recognition import (
     faster_whisper_model,
 )
 from marstts.metrics.scores import TakeScore
-from marstts.metrics.take_metrics import (
-    ProsodyMetric,
-    SpeakerMetric,
-    StyleMetric,
-    score_quality,
-    score_words,
-)
+from marstts.metrics.take_metrics import SpeakerMetric, score_quality, score_words
 from marstts.metrics.testset import Trial
 from marstts.metrics.words import plain_words
 from marstts.speaker.base import SpeakerEncoder
 
 SETS = {
-    "default": "faster-whisper,resemblyzer,identity,style,distillmos,prosody",
-    "paper": "faster-whisper,xvector,resemblyzer,utmos,prosody",
+    "default": "faster-whisper,resemblyzer,identity,distillmos",
+    "paper": "faster-whisper,xvector,resemblyzer,utmos",
 }
 """Metrics by the name of their set."""
 
 SPEAKER_ENCODERS = ("xvector", "resemblyzer", "wavlm", "identity")
 """Speaker encoders; *identity* is the one of the metrics model."""
 
-STYLE = "style"
-"""The style encoder of the metrics model."""
-
-OF_THE_MODEL = ("identity", STYLE)
-OTHERS = ("prosody", STYLE)
-KNOWN = (*RECOGNIZERS, *SPEAKER_ENCODERS, *QUALITY_METRICS, *OTHERS)
+IDENTITY = "identity"
+KNOWN = (*RECOGNIZERS, *SPEAKER_ENCODERS, *QUALITY_METRICS)
 WITH_WEIGHTS = (*recognition.WITH_WEIGHTS, "wavlm", "xvector")
 """Metrics whose weights may be chosen, by a folder or a name after "="."""
 
@@ -77,7 +67,7 @@ class MetricsConfig(Config):
     """Source of the weights by the name of the metric; None for its default."""
 
     model: str | None
-    """Metrics model: its identity and style encoders are the metrics of these names."""
+    """Metrics model: its identity encoder is the metric of this name."""
 
 
 def parse_metrics(names: str, model: str | None) -> MetricsConfig:
@@ -91,7 +81,7 @@ def parse_metrics(names: str, model: str | None) -> MetricsConfig:
     if len(chosen.keys() & RECOGNIZERS.keys()) > 1:
         raise ConfigError(f"{names}: expected at most one recognizer of {', '.join(RECOGNIZERS)}")
     if model is None:
-        chosen = {name: source for name, source in chosen.items() if name not in OF_THE_MODEL}
+        chosen = {name: source for name, source in chosen.items() if name != IDENTITY}
     return MetricsConfig(names=chosen, model=model)
 
 
@@ -114,22 +104,16 @@ class Metrics:
         recognizer: Recognizer | None = None,
         encoders: Mapping[str, SpeakerEncoder] | None = None,
         quality: Sequence[QualityMetric] = (),
-        prosody: ProsodyMetric | None = None,
-        style: SpeakerEncoder | None = None,
     ) -> None:
         self._recognizer = recognizer
         self._voices = {name: SpeakerMetric(encoder, trials) for name, encoder in (encoders or {}).items()}
         self._quality = quality
-        self._prosody = prosody
-        self._style = None if style is None else StyleMetric(style, trials)
         truths = {trial.ground_truth for trial in trials if trial.ground_truth is not None}
         self._truth_seconds = {path: audio.read(path).seconds for path in truths}
         self.versions = {
             **({} if recognizer is None else {"recognizer": recognizer.name, "jiwer": package_version("jiwer")}),
             **{f"voice, {name}": encoder.name for name, encoder in (encoders or {}).items()},
             **{f"quality, {metric.scales[0].partition('_')[0]}": metric.name for metric in quality},
-            **({} if prosody is None else {"prosody": prosody.name}),
-            **({} if style is None else {"style": style.name}),
         }
         """Names of all metrics with the versions of their packages."""
 
@@ -160,8 +144,6 @@ class Metrics:
             words=None if self._recognizer is None else score_words(self._recognizer, text, speech),
             voices={name: metric.score(trial, speech) for name, metric in self._voices.items()},
             quality={s: value for metric in self._quality for s, value in score_quality(metric, speech).items()},
-            prosody=None if self._prosody is None else self._prosody.score(trial.ground_truth, speech),
-            style_correct=None if self._style is None else self._style.is_correct(trial, speech),
         )
 
 
@@ -177,8 +159,6 @@ def open_metrics(config: MetricsConfig, trials: Sequence[Trial]) -> Metrics:
         recognizer=recognizer,
         encoders={name: open_speaker_metric(name, config) for name in SPEAKER_ENCODERS if name in config.names},
         quality=[opened() for name, opened in QUALITY_METRICS.items() if name in config.names],
-        prosody=ProsodyMetric() if "prosody" in config.names else None,
-        style=open_speaker_metric(STYLE, config) if STYLE in config.names else None,
     )
 
 
@@ -205,22 +185,21 @@ def find_xvector(name: str, source: str | None) -> Path:
 
 
 def open_speaker_metric(name: str, config: MetricsConfig) -> SpeakerEncoder:
-    """The encoder of a speaker or style metric by its name."""
+    """The encoder of a speaker metric by its name."""
     if name in ("wavlm", "xvector"):
         from marstts.speaker import wavlm  # needs PyTorch, which the other metrics do not
 
         return (wavlm.WavLmEncoder if name == "wavlm" else wavlm.XVectorEncoder)(find_xvector(name, config.names[name]))
-    if name in OF_THE_MODEL:
+    if name == IDENTITY:
         from marstts.synthesis.loading import load  # opens a whole model, which the other metrics do without
 
-        assert config.model is not None, "parse_metrics leaves out the model's encoders where there is no model"
+        assert config.model is not None, "parse_metrics leaves out the model's encoder where there is no model"
         encoders = load(config.model).encoders
         if name not in encoders:
             raise ConfigError(f"{config.model}: has no {name} encoder, so the metric {name!r} cannot be computed")
         return encoders[name]
     if name != "resemblyzer":
-        known = ", ".join((*SPEAKER_ENCODERS, STYLE))
-        raise ConfigError(f"there is no speaker encoder {name!r}; expected one of {known}")
+        raise ConfigError(f"there is no speaker encoder {name!r}; expected one of {', '.join(SPEAKER_ENCODERS)}")
     return Resemblyzer()
 
 
@@ -235,7 +214,6 @@ PACKAGES: Mapping[str, Mapping[str, str]] = {
     "dnsmos": {"speechmos": "eval", "librosa": "eval", "requests": "eval"},
     "utmos": {"utmos_pytorch": "eval-models", "torch": "eval-models"},
     "distillmos": {"distillmos": "eval", "xls_r_sqa": "eval", "torch": "eval"},
-    "prosody": {"pyworld": "eval", "librosa": "eval"},
 }
 """Packages and the extra that installs each, by the name of the metric. All reports need scipy, too."""
 

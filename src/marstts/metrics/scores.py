@@ -41,24 +41,13 @@ class WordScore(Config):
 class VoiceScore(Config):
     """Similarities by one speaker encoder; -1 for a take without speech."""
 
+    model_config = ConfigDict(extra="ignore")  # scores of earlier versions have columns that are gone
+
     similarity: float = Cosine
     """Cosine of the take and its reference."""
 
     ground_truth_similarity: float | None = Field(ge=-1.01, le=1.01, allow_inf_nan=False)
     """Cosine of the ground-truth recording and the reference; None where there is no recording."""
-
-    num_correct: int = Count
-    """References of other speakers that the take is farther from than from its own reference."""
-
-    num_comparisons: int = Count
-
-
-class Prosody(Config):
-    """Correlation with the ground truth's F0 contour; None where the ground truth has too little to compare."""
-
-    model_config = ConfigDict(extra="ignore")  # scores of earlier versions have columns that are gone
-
-    f0_correlation: float | None = Field(ge=-1.01, le=1.01, allow_inf_nan=False)
 
 
 class TakeScore(Config):
@@ -91,11 +80,6 @@ class TakeScore(Config):
 
     quality: dict[str, float]
     """Predicted opinion scores, keyed by scale."""
-
-    prosody: Prosody | None
-
-    style_correct: bool | None = None
-    """Whether the nearest reference of the speaker has the trial's style; None where all references share one style."""
 
 
 def read_scores(output: Path) -> list[TakeScore]:
