@@ -93,7 +93,7 @@ def test_metrics_without_weight_or_threshold_are_not_computed():
     assert metrics() == (Metric.CER, Metric.MOS)
     assert metrics(mos_weight=0) == metrics(mos_weight=0, rejected_min_cer=0.1) == (Metric.CER,)
     assert metrics(cer_weight=0) == (Metric.MOS,)
-    assert metrics(mos_weight=0, rejected_max_mos=3) == metrics(cer_weight=0, chosen_max_cer=1) == metrics()
+    assert metrics(cer_weight=0, rejected_min_cer=0.1) == metrics(cer_weight=0, chosen_max_cer=1) == metrics()
 
 
 def test_equals_are_ordered_by_their_ids_alone():
@@ -107,8 +107,6 @@ def test_equals_are_ordered_by_their_ids_alone():
         ({"rejected_fraction": 0.4}, ["b", "c"]),
         ({"rejected_fraction": 0.01}, ["b"]),
         ({"rejected_min_cer": 0.6}, ["b", "e"]),
-        ({"rejected_max_mos": 2.5}, ["b", "c"]),
-        ({"pairs_per_speaker": 1}, ["b", "c"]),
     ],
 )
 def test_thresholds_and_quotas(changes: dict, expected: list[str]):

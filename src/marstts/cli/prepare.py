@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,20 +24,42 @@ DEFAULTS = ManifestConfig()
 
 Root = Annotated[Path, typer.Option(help="Folder of the corpus, as it was unpacked.")]
 Output = Annotated[Path, typer.Option(help="Folder for utterances.jsonl and rejects.jsonl.")]
-MinSeconds = Annotated[float, typer.Option(help="Leave out shorter recordings.")]
-MaxSeconds = Annotated[float, typer.Option(help="Leave out longer recordings.")]
-MaxCharacters = Annotated[int, typer.Option(help="Leave out longer texts.")]
-MaxPerSpeaker = Annotated[int, typer.Option(help="Keep at most this many utterances of a speaker.")]
-Language = Annotated[str, typer.Option(help="Leave out recordings that are labeled with another language.")]
-MaxRejectRatio = Annotated[float, typer.Option(help="Stop when a larger fraction of the recordings is invalid.")]
-WhichAudio = Annotated[
-    Audio, typer.Option("--audio", help="Leave recordings where they are, or write each to a FLAC file.")
-]
+MANIFEST_OPTIONS = {
+    "min_seconds": Annotated[float, typer.Option(help="Leave out shorter recordings.")],
+    "max_seconds": Annotated[float, typer.Option(help="Leave out longer recordings.")],
+    "max_characters": Annotated[int, typer.Option(help="Leave out longer texts.")],
+    "max_per_speaker": Annotated[int, typer.Option(help="Keep at most this many utterances of a speaker.")],
+    "language": Annotated[str, typer.Option(help="Leave out recordings that are labeled with another language.")],
+    "max_reject_ratio": Annotated[
+        float, typer.Option(help="Stop when a larger fraction of the recordings is invalid.")
+    ],
+    "audio": Annotated[Audio, typer.Option(help="Leave recordings where they are, or write each to a FLAC file.")],
+}
+"""The options of all commands that read a corpus: the fields of `ManifestConfig`."""
 Manifest = Annotated[Path, typer.Argument(help="utterances.jsonl of a corpus.")]
 Hours = Annotated[float, typer.Option(min=0.0, help="Stop after this many hours of audio; 0 = all.")]
 Workers = Annotated[int, typer.Option(min=1, help="Processes.")]
 
 app = typer.Typer(help="Prepare a corpus: recordings and utterances.jsonl.", no_args_is_help=True)
+
+
+def with_manifest_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with MANIFEST_OPTIONS, which it takes as the `options` of a manifest."""
+
+    def with_options(**values: Any) -> None:
+        chosen = {name: values.pop(name) for name in MANIFEST_OPTIONS}
+        command(**values, options=parse_config(ManifestConfig, chosen, "marstts prepare"))
+
+    own = [one for name, one in inspect.signature(command, eval_str=True).parameters.items() if name != "options"]
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=getattr(DEFAULTS, name), annotation=option)
+        for name, option in MANIFEST_OPTIONS.items()
+    ]
+    keywords = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
+    with_options.__signature__ = inspect.Signature([*keywords, *added])  # type: ignore[attr-defined]
+    with_options.__annotations__ = {one.name: one.annotation for one in [*keywords, *added]}
+    with_options.__name__, with_options.__doc__ = command.__name__, command.__doc__
+    return with_options
 
 
 @app.callback()
@@ -116,52 +139,36 @@ def weighted_file(item: str) -> tuple[Path, float]:
 
 
 @app.command()
+@with_manifest_options
 def folder(
     root: Root,
     output: Output,
     license: Annotated[str, typer.Option(help="License of the recordings, in a few words.")],
-    min_seconds: MinSeconds = DEFAULTS.min_seconds,
-    max_seconds: MaxSeconds = DEFAULTS.max_seconds,
-    max_characters: MaxCharacters = DEFAULTS.max_characters,
-    max_per_speaker: MaxPerSpeaker = DEFAULTS.max_per_speaker,
-    language: Language = DEFAULTS.language,
-    max_reject_ratio: MaxRejectRatio = DEFAULTS.max_reject_ratio,
-    where: WhichAudio = DEFAULTS.audio,
+    options: ManifestConfig,
 ) -> None:
     """Your recordings, with metadata.csv (file|text, file|text|speaker, LJSpeech's) or a .txt file next to each."""
     from marstts.data.corpora.folder import folder as read_folder  # `folder` is this command
 
     if not root.is_dir():
         raise DataError(f"{root}: no such folder")
-    options = manifest_config(
-        min_seconds, max_seconds, max_characters, max_per_speaker, language, max_reject_ratio, where
-    )
     write(read_folder(root, license), output, options)
 
 
 @app.command()
+@with_manifest_options
 def people(
     root: Root,
     output: Output,
+    options: ManifestConfig,
     exclude: Annotated[
         list[str] | None, typer.Option(help="Leave out a corpus of the table; may be given several times.")
     ] = None,
-    min_seconds: MinSeconds = DEFAULTS.min_seconds,
-    max_seconds: MaxSeconds = DEFAULTS.max_seconds,
-    max_characters: MaxCharacters = DEFAULTS.max_characters,
-    max_per_speaker: MaxPerSpeaker = DEFAULTS.max_per_speaker,
-    language: Language = DEFAULTS.language,
-    max_reject_ratio: MaxRejectRatio = DEFAULTS.max_reject_ratio,
-    where: WhichAudio = DEFAULTS.audio,
 ) -> None:
     """Recordings of many speakers with a table utterances.tsv; speakers are held out by a hash of their name."""
     from marstts.data.corpora.people_table import people_table
 
     if not root.is_dir():
         raise DataError(f"{root}: no such folder")
-    options = manifest_config(
-        min_seconds, max_seconds, max_characters, max_per_speaker, language, max_reject_ratio, where
-    )
     write(people_table(root, exclude or ()), output, options)
 
 
@@ -169,36 +176,11 @@ def corpus_command(name: str) -> Callable[..., None]:
     """The command for a corpus of the catalog."""
     recipe = RECIPES[name]
 
-    def command(
-        root: Root,
-        output: Output,
-        min_seconds: MinSeconds = DEFAULTS.min_seconds,
-        max_seconds: MaxSeconds = DEFAULTS.max_seconds,
-        max_characters: MaxCharacters = DEFAULTS.max_characters,
-        max_per_speaker: MaxPerSpeaker = DEFAULTS.max_per_speaker,
-        language: Language = DEFAULTS.language,
-        max_reject_ratio: MaxRejectRatio = DEFAULTS.max_reject_ratio,
-        where: WhichAudio = DEFAULTS.audio,
-    ) -> None:
-        options = manifest_config(
-            min_seconds, max_seconds, max_characters, max_per_speaker, language, max_reject_ratio, where
-        )
+    def command(root: Root, output: Output, options: ManifestConfig) -> None:
         write(recipe.open(root), output, options)
 
     command.__doc__ = f"{recipe.summary}\n\n{recipe.download}"
-    return command
-
-
-def manifest_config(
-    min_seconds: float, max_seconds: float, max_characters: int, max_per_speaker: int, language: str,
-    max_reject_ratio: float, where: Audio,
-) -> ManifestConfig:  # fmt: skip
-    """The options of the command line as a configuration; ConfigError where one is impossible."""
-    values = {
-        "min_seconds": min_seconds, "max_seconds": max_seconds, "max_characters": max_characters,
-        "max_per_speaker": max_per_speaker, "language": language, "max_reject_ratio": max_reject_ratio, "audio": where,
-    }  # fmt: skip
-    return parse_config(ManifestConfig, values, "marstts prepare")
+    return with_manifest_options(command)
 
 
 def write(recordings: Iterable[RawUtterance | RejectedItem], output: Path, options: ManifestConfig) -> None:

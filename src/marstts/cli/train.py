@@ -58,8 +58,6 @@ def codec(
     threads: Threads = 0,
 ) -> None:
     """Train a codec on recordings, one stage at a time; run it again to resume."""
-    import torch
-
     from marstts.training.codec.config import CodecTrainingConfig
     from marstts.training.codec.export import export_codec
     from marstts.training.codec.segments import weighted_manifest
@@ -73,8 +71,7 @@ def codec(
     manifests = [weighted_manifest(item) for item in data]
     for manifest, _ in manifests:
         check_manifest(manifest)
-    if threads:
-        torch.set_num_threads(threads)
+    set_threads(threads)
     settings = stop_after(max_minutes, read_config(CodecTrainingConfig, config))
     with lock_run(output):
         task = open_task(settings, manifests, output, init_from, device)
@@ -97,8 +94,6 @@ def mars6(
     threads: Threads = 0,
 ) -> None:
     """Train a MARS6 on shards; run it again to resume."""
-    import torch
-
     from marstts.data.corpus import load_corpus
     from marstts.training.checkpoint import latest
     from marstts.training.distributed import lock_run
@@ -106,11 +101,8 @@ def mars6(
     from marstts.training.mars6 import run_folder
     from marstts.training.mars6.config import PretrainConfig
     from marstts.training.mars6.task import PretrainTask
-    from marstts.training.run_log import check_data_folders
 
-    if threads:
-        torch.set_num_threads(threads)
-    check_data_folders(data)
+    set_threads(threads)
     check_shards(data)
     settings = stop_after(max_minutes, read_config(PretrainConfig, config))
     with lock_run(output):
@@ -159,16 +151,11 @@ def mars5_nar(
 
 def train_mars5(settings: Any, data: list[Path], output: Path, tokenizers_from: Path | None, threads: int) -> None:
     """Train the model that the configuration is of, or resume its run."""
-    import torch
-
     from marstts.data.corpus import load_corpus
     from marstts.training.distributed import lock_run
     from marstts.training.mars5.run_folder import open_vocabulary, train
-    from marstts.training.run_log import check_data_folders
 
-    if threads:
-        torch.set_num_threads(threads)
-    check_data_folders(data)
+    set_threads(threads)
     check_shards(data)
     with lock_run(output):
         corpus = load_corpus(*data)
@@ -214,8 +201,6 @@ def speaker(
     threads: Threads = 0,
 ) -> None:
     """Train a speaker encoder on recordings; run it again to resume."""
-    import torch
-
     from marstts.training.distributed import lock_run
     from marstts.training.loop import run
     from marstts.training.speaker.config import SpeakerTrainingConfig
@@ -224,8 +209,7 @@ def speaker(
 
     for manifest in data:
         check_manifest(manifest)
-    if threads:
-        torch.set_num_threads(threads)
+    set_threads(threads)
     settings = stop_after(max_minutes, read_config(SpeakerTrainingConfig, config))
     with lock_run(output):
         task = open_task(settings, data, output, init_from, device)
@@ -237,15 +221,25 @@ def speaker(
 
 
 def check_shards(folders: list[Path]) -> None:
-    """DataError where a folder holds recordings instead of shards."""
+    """DataError where a folder does not exist, or holds recordings instead of shards."""
     from marstts.training.mars6.finetune import holds_recordings
+    from marstts.training.run_log import check_data_folders
 
+    check_data_folders(folders)
     for folder in folders:
         if holds_recordings(folder):
             raise DataError(
                 f"{folder} holds recordings, not shards; fine-tune a model with `marstts finetune --data {folder}`, or "
                 "make shards with `marstts prepare folder` and `marstts tokenize`"
             )
+
+
+def set_threads(threads: int) -> None:
+    """Let PyTorch compute with this many threads; 0 = its own choice."""
+    import torch
+
+    if threads:
+        torch.set_num_threads(threads)
 
 
 def check_manifest(path: Path) -> None:

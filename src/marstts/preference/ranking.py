@@ -1,4 +1,4 @@
-"""Ranking: which takes make pairs, as a pure function of scores, thresholds and quotas.
+"""Ranking: which takes make pairs, as a pure function of scores and thresholds.
 
 Upstream: `scoring`.  Downstream: `pairs`, which writes the pairs.
 MARS6 (arXiv:2501.05787): the worst cyclic takes, by recognizer and MOS predictor, are rejected, and the recordings
@@ -78,18 +78,12 @@ class RankConfig(Config):
     rejected_min_cer: float = Field(0.0, ge=0.0)
     """Takes with a smaller character error rate are never rejected."""
 
-    rejected_max_mos: float = Field(HIGHEST_MOS, ge=1.0, le=HIGHEST_MOS)
-    """Takes with a higher opinion score are never rejected."""
-
     chosen_max_cer: float = Field(math.inf, ge=0.0, allow_inf_nan=True)
     """Takes with a larger character error rate are never chosen; recordings always may be. By default, no take is too
     bad."""
 
     min_margin: float = Field(0.0, ge=0.0)
     """Least difference of rank score between the two takes of a pair; equal takes never make a pair."""
-
-    pairs_per_speaker: int = Field(0, ge=0)
-    """Most pairs of a speaker; 0 = unlimited."""
 
     num_examples: int = Field(5, ge=0)
     """Best and worst takes that are written as WAV."""
@@ -102,12 +96,9 @@ class RankConfig(Config):
     @property
     def metrics(self) -> tuple[Metric, ...]:
         """The metrics that must be computed: those with a weight, or a threshold that some take may not pass."""
-        thresholds = {
-            Metric.CER: self.rejected_min_cer > 0 or self.chosen_max_cer < math.inf or self.similarity_weight > 0,
-            Metric.MOS: self.rejected_max_mos < HIGHEST_MOS,
-            Metric.SIMILARITY: False,
-        }
-        return tuple(metric for metric in Metric if self.weights[metric] > 0 or thresholds[metric])
+        has_threshold = self.rejected_min_cer > 0 or self.chosen_max_cer < math.inf or self.similarity_weight > 0
+        needed = {Metric.CER} if has_threshold else set()
+        return tuple(metric for metric in Metric if self.weights[metric] > 0 or metric in needed)
 
     @property
     def plan(self) -> ScoringPlan:
@@ -163,23 +154,18 @@ Sides = tuple[RankedTake, "RankedTake | None"]
 
 
 def choose_pairs(ranked: Sequence[RankedTake], config: RankConfig) -> list[Sides]:
-    """The pairs of the scheme, the worst rejected sides first, within thresholds and quotas."""
+    """The pairs of the scheme, the worst rejected sides first, within the thresholds."""
     candidates: list[Sides]
     if config.scheme is Scheme.GROUND_TRUTH_VS_WORST:
         candidates = [(one, None) for one in ranked if len(one.take.ground_truth[0])]
     else:
         candidates = better_and_worse(ranked, config)
     count = math.ceil(config.rejected_fraction * len(candidates))
-    pairs: list[Sides] = []
-    of_speaker: Counter[str] = Counter()
-    for rejected, chosen in candidates[:count]:
-        speaker = rejected.take.plan.speaker
-        if config.pairs_per_speaker and of_speaker[speaker] >= config.pairs_per_speaker:
-            continue
-        if may_be_rejected(rejected, config) and not are_identical(rejected, chosen, config.scheme):
-            pairs.append((rejected, chosen))
-            of_speaker[speaker] += 1
-    return pairs
+    return [
+        (rejected, chosen)
+        for rejected, chosen in candidates[:count]
+        if may_be_rejected(rejected, config) and not are_identical(rejected, chosen, config.scheme)
+    ]
 
 
 def better_and_worse(ranked: Sequence[RankedTake], config: RankConfig) -> list[Sides]:
@@ -219,14 +205,9 @@ def generated_of(one: RankedTake, scheme: Scheme) -> GeneratedHalf:
 
 def may_be_rejected(one: RankedTake, config: RankConfig) -> bool:
     """Return True where a take is bad enough, and has codes."""
-    score = score_of(one, config.scheme)
-    has_codes = len(generated_of(one, config.scheme).codes[0]) > 0
-    bad_enough = {
-        Metric.CER: lambda value: value >= config.rejected_min_cer,
-        Metric.MOS: lambda value: value <= config.rejected_max_mos,
-        Metric.SIMILARITY: lambda value: True,
-    }
-    return has_codes and all(bad_enough[metric](score.on(metric)) for metric in config.metrics)
+    if not len(generated_of(one, config.scheme).codes[0]):
+        return False
+    return Metric.CER not in config.metrics or score_of(one, config.scheme).on(Metric.CER) >= config.rejected_min_cer
 
 
 def may_be_chosen(better: RankedTake, worse: RankedTake, config: RankConfig) -> bool:
