@@ -16,21 +16,30 @@ from pydantic import Field
 from torch import Tensor
 
 from marstts.audio.spectral import LOG_FLOOR, mel_filterbank
+from marstts.io.config import Config
 from marstts.speaker.mini import MiniEncoderConfig
-from marstts.training.bounds import PositiveRange, Probability
-from marstts.training.codec import augmentation as codec
+from marstts.training.bounds import PositiveRange, Probability, Range
 
 # B batch · M mel bands · F frequencies · T frames
 
 
-class AugmentationConfig(codec.AugmentationConfig):
-    """Augmentation of training crops: that of the codec, with other defaults."""
+class AugmentationConfig(Config):
+    """Augmentation of training crops; probabilities are per crop."""
 
     eq_std_db: float = Field(2.5, ge=0, le=100)
+    """Standard deviation of each of four smooth equalizer terms."""
+
     noise_probability: Probability = 0.6
+    snr_db: Range = (15.0, 40.0)
+    """Signal-to-noise ratios drawn uniformly."""
+
+    reverb_probability: Probability = 0.3
+    rt60_seconds: PositiveRange = (0.15, 0.6)
+    """Reverberation times (60 dB) drawn uniformly."""
+
     band_limit_probability: Probability = 0.35
     band_limit_hz: PositiveRange = (3500.0, 8500.0)
-    reverb_probability: Probability = 0.3
+    """Upper band limits, drawn uniformly on the mel scale."""
 
 
 @lru_cache(maxsize=16)
