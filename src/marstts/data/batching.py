@@ -100,11 +100,6 @@ class BatchSampler:
         rows = make_rows(self.groups, self.lengths, self.config, np.random.default_rng([self.seed, 0, 0]))
         return len(rows) / self.config.batch_size
 
-    @property
-    def num_left_out(self) -> int:
-        """Utterances that are too long to be trained on."""
-        return len(self.corpus) - len(self.usable)
-
     def items(self, step: int) -> list[TrainingItem]:
         """The rows of the batch of this step."""
         epoch, position = divmod(step, self.batches_per_epoch)
@@ -184,8 +179,3 @@ def cut_evenly(lengths: NDArray[np.int64], num_runs: int) -> list[slice]:
     starts = np.minimum(bounds[:-1], len(lengths) - 1)
     stops = np.maximum(bounds[1:], starts + 1)
     return [slice(int(start), int(stop)) for start, stop in zip(starts, stops, strict=True)]
-
-
-def padding_ratio(lengths: Sequence[int]) -> float:
-    """The fraction of padding in a batch that is padded to its longest row."""
-    return 1 - sum(lengths) / (len(lengths) * max(lengths))

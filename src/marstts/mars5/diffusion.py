@@ -163,17 +163,6 @@ def step_loss(log_x0: Tensor, logits: Tensor, log_xt: Tensor, t: Tensor, schedul
     return torch.where(spread(t, divergence.dim()) == 0, -likelihood, divergence)
 
 
-def step_divergence(log_x0: Tensor, logits: Tensor, log_xt: Tensor, t: Tensor, schedule: Schedule) -> Tensor:
-    """`step_loss` with the divergence at t = 0 too: the term that the published code adds to the prior's loss."""
-    return kl_divergence(q_posterior(log_x0, log_xt, t, schedule), p_posterior(logits, log_xt, t, schedule))
-
-
-def prior_loss(log_x0: Tensor, schedule: Schedule) -> Tensor:
-    """KL of q(x_{T-1} | x_0) from the uniform distribution, (B, ..., K) -> (B, ...): no model can change it."""
-    last = torch.full((len(log_x0),), len(schedule) - 1, device=log_x0.device)
-    return kl_divergence(q(log_x0, last, schedule), torch.full_like(log_x0, -math.log(log_x0.shape[-1])))
-
-
 def spread(values: Tensor, dims: int) -> Tensor:
     """values (B,) -> (B, 1, ..., 1) of `dims` axes."""
     return values.view(-1, *([1] * (dims - 1)))

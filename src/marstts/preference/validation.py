@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -233,14 +232,6 @@ def best_of(validations: Sequence[ValidationResult]) -> ValidationResult:
     return min(counted, key=lambda validation: (validation.cer, validation.step))
 
 
-@dataclass
-class BestWeights:
-    """The modules of the best checkpoint, as `training.checkpoint.save` takes them."""
-
-    modules: dict[str, Any]
-    optimizers: dict[str, Any] = field(default_factory=dict)
-
-
 class BestCheckpointKeeper:
     """Validates a model in training, records the results, and keeps the best weights: an `orpo.ValidateModel`."""
 
@@ -281,7 +272,7 @@ class BestCheckpointKeeper:
 
     def save_best(self, module: nn.Module, step: int) -> None:
         """Write the checkpoint `best/`, which replaces the one before when it is complete."""
-        from marstts.training.checkpoint import BEST, save  # needs PyTorch
+        from marstts.training.checkpoint import BEST, Weights, save  # needs PyTorch
         from marstts.training.mars6.run_folder import EMA
 
-        save(BestWeights({EMA: module}), self.folder, step, name=BEST)
+        save(Weights({EMA: module}), self.folder, step, name=BEST)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -66,6 +67,14 @@ class HasModules(Protocol):
     def optimizers(self) -> Mapping[str, torch.optim.Optimizer]:
         """Optimizers by the names of their files."""
         ...
+
+
+@dataclass
+class Weights:
+    """The modules of a checkpoint without optimizers."""
+
+    modules: Mapping[str, nn.Module]
+    optimizers: Mapping[str, torch.optim.Optimizer] = field(default_factory=dict)
 
 
 @runtime_checkable

@@ -11,10 +11,10 @@ In the run folder: `validation.jsonl`, one line per step.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from torch import nn
 
@@ -22,7 +22,7 @@ from marstts.data.corpus import Corpus
 from marstts.io.config import Config
 from marstts.io.jsonl import read_rows, write_rows
 from marstts.text.tokenizers.bpe import BPE
-from marstts.training.checkpoint import save
+from marstts.training.checkpoint import Weights, save
 from marstts.training.mars6.config import PretrainConfig
 from marstts.training.mars6.run_folder import EMA
 from marstts.training.mars6.task import PretrainTask
@@ -87,14 +87,6 @@ def best_step(scores: Sequence[StepScores]) -> StepScores | None:
     return max(better, key=lambda one: (one.similarity, -one.step), default=None)
 
 
-@dataclass
-class KeptWeights:
-    """The modules of a checkpoint, as `training.checkpoint.save` takes them."""
-
-    modules: Mapping[str, nn.Module]
-    optimizers: Mapping[str, Any] = field(default_factory=dict)
-
-
 class FineTuneTask(PretrainTask):
     """Pretraining whose validations measure takes, too."""
 
@@ -129,7 +121,7 @@ class FineTuneTask(PretrainTask):
         found = self.step_scores[0] if step == 0 else self.evaluator(self.ema, step)
         self.step_scores[step] = found
         if best_step(self.ordered) is found:
-            save(KeptWeights({EMA: self.ema}), self.folder, step, name=KEPT)
+            save(Weights({EMA: self.ema}), self.folder, step, name=KEPT)
         write_rows(self.folder / VALIDATION_FILE, self.ordered)  # last: a run killed before this line validates again
         return scores | {"word_errors": found.word_errors, "similarity": found.similarity}
 
