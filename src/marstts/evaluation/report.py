@@ -105,12 +105,9 @@ FOOTNOTES = (
     "the text; truncation rate: takes whose transcript lacks the last fifth of the text.",
     "Spoof EER: equal error rate, in percent, of detecting takes as spoofs by their similarity to the reference "
     "(pairs of reference and take 0, of reference and ground truth 1): how often a take passes as its speaker. Higher "
-    "is better, 50 is the most. SIM: cosine to the reference. 10-way speaker ID accuracy: "
-    "probability that its own is the nearest of ten references, nine of them other speakers'; speaker ID accuracy: "
-    "fraction of takes whose own reference is the nearest of all speakers'.",
+    "is better, 50 is the most. SIM: cosine to the reference.",
     "Failure rate: takes without speech, of more than twice the expected length, with a repetition or a truncation. "
-    "Duration ratio: length over the ground truth's. Style accuracy: the nearest of the speaker's references has the "
-    "trial's style. F0 correlation: with the ground truth's contour, after dynamic time warping.",
+    "Duration ratio: length over the ground truth's.",
     "A take that is empty, silent or missing gets the worst score of every column except duration ratio and RTF, which "
     "leave it out.",
 )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from marstts import audio
 from marstts.audio import Waveform
-from marstts.codec.base import TIMBRE, Codec, Codes, timbre_encoders, with_timbre
+from marstts.codec.base import TIMBRE, Codec, timbre_encoders, with_timbre
 from marstts.data.corpora import tts_engines as engines
 from marstts.errors import AudioError, DataError
 from marstts.io.reading import printable_name
@@ -207,10 +207,5 @@ def ground_truth_of(trial: Trial) -> Path:
 def resynthesize(codec: Codec, waveform: Waveform) -> Waveform:
     """The waveform encoded and decoded, at the codec's rate, without the padding to whole patches."""
     original = audio.resample(waveform, codec.spec.sample_rate)
-    return decode_to_length(codec, codec.encode(original), len(original.samples))
-
-
-def decode_to_length(codec: Codec, codes: Codes, num_samples: int) -> Waveform:
-    """The decoded waveform, without the padding to whole patches."""
-    decoded = codec.decode(codes)
-    return Waveform(decoded.samples[:num_samples], decoded.sample_rate)
+    decoded = codec.decode(codec.encode(original))
+    return Waveform(decoded.samples[: len(original.samples)], decoded.sample_rate)

@@ -4,7 +4,7 @@ Upstream: `recordings`, and the committed texts of `synthetic`.  Downstream: `me
 
 One recording of each speaker, of 3 to 12 s if there is one, is the reference of eight sentences. There is no ground
 truth. In a folder with an `utterances.jsonl`, the speakers are those of its validation and test splits that are in no
-training split. What counts is the speaker (*speaker ID accuracy*), and the word errors compared with those of the same
+training split. What counts is the similarity to the speaker, and the word errors compared with those of the same
 sentences in synthetic voices.
 """
 
