@@ -201,16 +201,6 @@ def ljspeech(root: Path) -> None:
     (root / "metadata.csv").write_text("\n".join(lines) + "\n")
 
 
-def ears(root: Path) -> None:
-    """Three of the speakers, with and without words."""
-    words = {"emo_anger_sentences": "I'm so mad.", "rainbow_01_highpitch": TEXTS[0], "sentences_01_regular": TEXTS[1]}
-    (root / "transcripts.json").write_text(json.dumps(words))
-    (root / "speaker_statistics.json").write_text(json.dumps({"p001": {"gender": "male"}}))
-    for person in ("p001", "p100", "p107"):
-        for name in (*words, "freeform_speech_01"):
-            record(root / person / f"{name}.wav", 48_000)
-
-
 def own_folder(root: Path) -> None:
     """Recordings of two speakers with text files next to them."""
     for person in ("anna", "ben"):

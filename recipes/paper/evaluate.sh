@@ -5,8 +5,8 @@
 #   pip install '.[released,eval,eval-models]' ./listening_test
 #   recipes/paper/evaluate.sh WORK_FOLDER [EARS_FOLDER]
 #
-# EARS_FOLDER holds p001 … p107 and transcripts.json (`marstts prepare ears --help`). Each baseline needs an environment with its
-# package, since these do not fit one another; weights are downloaded under their own licenses:
+# EARS_FOLDER holds p001 … p107 and transcripts.json, from github.com/facebookresearch/ears_dataset. Each baseline needs an
+# environment with its package, since these do not fit one another; weights are downloaded under their own licenses:
 #   python3.10 -m venv envs/xttsv2     && envs/xttsv2/bin/pip install coqui-tts        CPML, not for commercial use
 #   python3.10 -m venv envs/styletts2  && envs/styletts2/bin/pip install styletts2     MIT; asks for the consent of speakers
 #   python3.10 -m venv envs/metavoice  and the steps of github.com/metavoiceio/metavoice-src in it     Apache-2.0, GPU of 12 GB

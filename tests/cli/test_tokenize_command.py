@@ -19,8 +19,10 @@ ENCODERS = ["--codec", "toy:64", "--identity", "toy:5", "--style", "toy:7"]
 
 @pytest.fixture
 def manifest(tmp_path: Path) -> Path:
-    """The manifest of a folder of eight recordings."""
+    """The manifest of a folder of eight recordings, half of which last 0.9 s and half 0.6 s."""
     miniature_corpora.own_folder(tmp_path / "mine")
+    for name in ("anna/1", "anna/2", "ben/1", "ben/2"):
+        miniature_corpora.record(tmp_path / "mine" / f"{name}.wav", 44_100, 0.9)
     output = tmp_path / "corpus"
     options = ["--root", str(tmp_path / "mine"), "--output", str(output), "--license", "own"]
     assert RUN.invoke(app, ["prepare", "folder", *options]).exit_code == 0
@@ -28,8 +30,8 @@ def manifest(tmp_path: Path) -> Path:
 
 
 def test_a_folder_of_recordings_becomes_shards_by_two_commands(manifest: Path, tmp_path: Path) -> None:
-    options = ["--shard-size", "3", "--trim", "silence", "--loudness", "-20", "--batch-size", "2", "--workers", "1"]
-    limits = ["--min-seconds", "0.3", "--max-seconds", "2", "--max-clipped-ratio", "0.5", "--min-chars-per-second", "1"]
+    options = ["--shard-size", "3", "--loudness", "-20", "--batch-size", "2", "--workers", "1"]
+    limits = ["--min-seconds", "0.3", "--max-seconds", "2"]
     command = ["tokenize", str(manifest), "--output", str(tmp_path / "shards"), *ENCODERS, *options, *limits]
     result = RUN.invoke(app, command)
     assert result.exit_code == 0, result.output
@@ -47,10 +49,10 @@ def test_limits_of_the_command_line_reject_utterances_and_stop_the_run(manifest:
         "--output",
         str(tmp_path / "shards"),
         *ENCODERS,
-        "--max-chars-per-second",
-        "30",
+        "--max-seconds",
+        "0.8",
     ]
-    stopped = RUN.invoke(app, command)  # two of the four texts each have more than 18 characters in 0.6 s
+    stopped = RUN.invoke(app, command)
     assert stopped.exit_code == 2 and "4 of 8 utterances cannot be used (50.0%; allowed are 10.0%)" in stopped.stderr
     allowed = RUN.invoke(app, [*command, "--max-reject-ratio", "0.5"])
     assert allowed.exit_code == 0 and "4 rejected" in allowed.stdout
@@ -62,7 +64,6 @@ def test_limits_of_the_command_line_reject_utterances_and_stop_the_run(manifest:
     ("options", "complaint"),
     [
         (["--loudness", "5"], "loudness_lufs"),
-        (["--min-speech-ratio", "2"], "min_speech_ratio"),
         (["--batch-size", "0"], "batch_size"),
     ],
 )

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from marstts.codec.registry import open_codec
-from marstts.data.preprocess import SHORTENED_PAUSE_SECONDS, Encoders, PreprocessConfig, Trim
+from marstts.data.preprocess import Encoders, PreprocessConfig
 from marstts.data.tokenize import MAX_REJECT_RATIO, UTTERANCES_PER_SHARD, tokenize_manifest
 from marstts.data.workers import Processes, visible_gpus
 from marstts.io.config import parse_config
@@ -40,26 +40,7 @@ def tokenize(
     shard_size: Annotated[int, typer.Option(min=1, help="Utterances per shard.")] = UTTERANCES_PER_SHARD,
     min_seconds: Annotated[float, typer.Option(help="Leave out shorter recordings.")] = DEFAULTS.min_seconds,
     max_seconds: Annotated[float, typer.Option(help="Leave out longer recordings.")] = DEFAULTS.max_seconds,
-    trim: Annotated[Trim, typer.Option(help="What to remove at both ends.")] = DEFAULTS.trim,
-    max_pause: Annotated[
-        float | None,
-        typer.Option(
-            help=f"Shorten longer pauses (s) inside a recording to {SHORTENED_PAUSE_SECONDS} s, such as 0.35."
-        ),
-    ] = None,
     loudness: Annotated[float | None, typer.Option(help="Target loudness in LUFS, such as -23.")] = None,
-    min_speech_ratio: Annotated[
-        float, typer.Option(help="Leave out recordings with a smaller fraction of speech.")
-    ] = DEFAULTS.min_speech_ratio,
-    max_clipped_ratio: Annotated[
-        float, typer.Option(help="Leave out recordings with a larger fraction of clipped samples.")
-    ] = DEFAULTS.max_clipped_ratio,
-    min_chars_per_second: Annotated[
-        float, typer.Option(help="Leave out texts with fewer characters per second.")
-    ] = DEFAULTS.min_chars_per_second,
-    max_chars_per_second: Annotated[
-        float | None, typer.Option(help="Leave out texts with more characters per second.")
-    ] = DEFAULTS.max_chars_per_second,
     batch_size: Annotated[int, typer.Option(help="Recordings that are encoded at a time.")] = DEFAULTS.batch_size,
     max_reject_ratio: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Stop when a larger fraction cannot be used.")
@@ -68,11 +49,11 @@ def tokenize(
     """Turn a corpus into shards: codes and speaker embeddings of every utterance."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # the processes are the parallelism; read by those they start
     values = {
-        "min_seconds": min_seconds, "max_seconds": max_seconds, "trim": trim, "max_pause_seconds": max_pause,
+        "min_seconds": min_seconds,
+        "max_seconds": max_seconds,
         "loudness_lufs": loudness,
-        "min_speech_ratio": min_speech_ratio, "max_clipped_ratio": max_clipped_ratio, "batch_size": batch_size,
-        "min_chars_per_second": min_chars_per_second, "max_chars_per_second": max_chars_per_second,
-    }  # fmt: skip
+        "batch_size": batch_size,
+    }
     gpus = visible_gpus() if device == "cuda" else []
     report = tokenize_manifest(
         manifest,

@@ -1,7 +1,7 @@
-"""Preprocessing of one utterance: decode, check, trim, normalize loudness, then codes and embeddings.
+"""Preprocessing of one utterance: decode, check, normalize loudness, then codes and embeddings.
 
 Upstream: `data.manifest`, a `Codec`, a `SpeakerEncoder` per role.  Downstream: `data.tokenize`, which writes shards.
-Deviations: the paper does not state how its data was cleaned; every check here can be turned off, and most are.
+Deviations: the paper does not state how its data was cleaned; here only what cannot be used is left out.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -23,7 +22,6 @@ from marstts.audio import Waveform
 from marstts.codec.base import Codec, Codes
 from marstts.data.manifest import Utterance, read_recording
 from marstts.data.shards import EncoderInfo
-from marstts.data.voice_activity import SpeechDetector, speech_ratio, trim_to_speech
 from marstts.errors import DataError, MarsError
 from marstts.io.config import Config
 from marstts.speaker.base import SpeakerEncoder, encoder_input
@@ -33,67 +31,27 @@ Result = TypeVar("Result")
 
 HAS_LETTER = re.compile("[A-Za-z]")
 
-CLIPPED = 0.999
-"""Samples at or beyond this value count as clipped."""
-
 LENGTH_TOLERANCE_SECONDS, LENGTH_TOLERANCE_RATIO = 0.1, 0.02
 """A recording may differ this much from the manifest's `seconds` (the sum of both): encoders pad, manifests round."""
 
 REFERENCES = "encoders see recordings as references"
 """Part of the signature of shards: embeddings of other shards are of recordings at their own rate and level."""
 
-SHORTENED_PAUSE_SECONDS = 0.25
-"""Length of a shortened pause."""
-
-
-class Trim(str, Enum):
-    """Trimming of a recording's ends."""
-
-    NOTHING = "nothing"
-    SILENCE = "silence"
-    """Frames 33 dB below the loudest."""
-    NON_SPEECH = "non-speech"
-    """Cut all that the voice activity detector does not classify as speech, except a tenth of a second."""
-
 
 class PreprocessConfig(Config):
-    """Preparation of recordings, and conditions to reject them."""
+    """Preparation of recordings, and their lengths."""
 
     min_seconds: float = Field(0.3, ge=0.0, allow_inf_nan=False)
-    """Shorter recordings are left out, after trimming."""
+    """Shorter recordings are left out."""
 
     max_seconds: float = Field(30.0, gt=0.0, allow_inf_nan=False)
-    """Longer recordings are left out, after trimming."""
-
-    trim: Trim = Trim.NOTHING
-    """Trimming of both ends."""
-
-    max_pause_seconds: float | None = Field(None, ge=SHORTENED_PAUSE_SECONDS, allow_inf_nan=False)
-    """Longer pauses inside a recording are shortened to SHORTENED_PAUSE_SECONDS; None leaves them. A model that is
-    trained on pauses that the text does not show pauses anywhere."""
+    """Longer recordings are left out."""
 
     loudness_lufs: float | None = Field(None, le=0.0, allow_inf_nan=False)
     """Target loudness of every recording; None leaves it unchanged."""
 
-    min_speech_ratio: float = Field(0.0, ge=0.0, le=1.0)
-    """Recordings with a smaller fraction of speech, by the voice activity detector, are left out; 0 = no check."""
-
-    max_clipped_ratio: float = Field(1.0, ge=0.0, le=1.0)
-    """Recordings with a larger fraction of clipped samples are left out."""
-
-    min_chars_per_second: float = Field(0.0, ge=0.0, allow_inf_nan=False)
-    """Texts with fewer characters per second are left out: the transcript lacks words."""
-
-    max_chars_per_second: float | None = Field(None, gt=0.0, allow_inf_nan=False)
-    """Texts with more characters per second are left out: the recording lacks words."""
-
     batch_size: int = Field(16, gt=0)
     """Recordings that codec and speaker encoders process at a time. It changes the time it takes and nothing else."""
-
-    @property
-    def needs_detector(self) -> bool:
-        """Return True where the voice activity detector is needed."""
-        return self.trim is Trim.NON_SPEECH or self.min_speech_ratio > 0
 
     @property
     def signature(self) -> list[str]:
@@ -134,7 +92,6 @@ class UtteranceEncoder:
 
     def __init__(self, encoders: Encoders, config: PreprocessConfig) -> None:
         self.encoders, self.config = encoders, config
-        self.detector = SpeechDetector() if config.needs_detector else None
 
     def encode_all(self, utterances: Sequence[Utterance], folder: Path) -> list[EncodedUtterance | str]:
         """Each utterance encoded, or the reason for rejecting it. Recordings of similar length share batches."""
@@ -176,29 +133,14 @@ class UtteranceEncoder:
         check_text(utterance.text)
         waveform = read_recording(utterance, folder)
         check_length(waveform.seconds, utterance)
-        check_signal(waveform, utterance, self.config.max_clipped_ratio)
-        waveform = self.trim(waveform)
+        check_signal(waveform, utterance)
         if not self.config.min_seconds <= waveform.seconds <= self.config.max_seconds:
             raise DataError(
                 f"{waveform.seconds:.2f} s of audio; kept are {self.config.min_seconds} to {self.config.max_seconds} s"
             )
-        check_speaking_rate(utterance.text, waveform.seconds, self.config)
         if self.config.loudness_lufs is not None:
             waveform = audio.normalize_loudness(waveform, self.config.loudness_lufs)
         return waveform
-
-    def trim(self, waveform: Waveform) -> Waveform:
-        """The trimmed recording without long pauses; DataError if too little of it is speech."""
-        if self.config.trim is Trim.SILENCE:
-            waveform = audio.trim_silence(waveform)
-        if self.config.max_pause_seconds is not None:
-            waveform = audio.shorten_pauses(waveform, self.config.max_pause_seconds, SHORTENED_PAUSE_SECONDS)
-        if self.detector is None:
-            return waveform
-        probabilities = self.detector.probabilities(waveform)
-        if (ratio := speech_ratio(probabilities)) < self.config.min_speech_ratio:
-            raise DataError(f"{ratio:.0%} of it is speech; expected at least {self.config.min_speech_ratio:.0%}")
-        return trim_to_speech(waveform, probabilities) if self.config.trim is Trim.NON_SPEECH else waveform
 
 
 def join_parts(codes: Codes | str, embeddings: Mapping[str, NDArray[np.float32] | str]) -> EncodedUtterance | str:
@@ -261,26 +203,12 @@ def check_length(seconds: float, utterance: Utterance) -> None:
         )
 
 
-def check_signal(waveform: Waveform, utterance: Utterance, max_clipped_ratio: float) -> None:
-    """DataError if it is silent, clipped, or has a lower sample rate than the manifest states."""
+def check_signal(waveform: Waveform, utterance: Utterance) -> None:
+    """DataError if it is silent, or has a lower sample rate than the manifest states."""
     if not waveform.samples.any():
         raise DataError("the audio is digital silence")
     if waveform.sample_rate < utterance.source_rate:
         raise DataError(
             f"wrong rate: the manifest states the bandwidth of {utterance.source_rate} Hz, but the file has "
             f"{waveform.sample_rate} Hz"
-        )
-    clipped = float((np.abs(waveform.samples) >= CLIPPED).mean())
-    if clipped > max_clipped_ratio:
-        raise DataError(f"{clipped:.2%} of the samples are clipped; allowed are {max_clipped_ratio:.2%}")
-
-
-def check_speaking_rate(text: str, seconds: float, config: PreprocessConfig) -> None:
-    """DataError if the text has implausibly many or few characters for this time."""
-    rate = len(text.strip()) / seconds
-    highest = config.max_chars_per_second
-    if rate < config.min_chars_per_second or (highest is not None and rate > highest):
-        raise DataError(
-            f"{rate:.1f} characters per second: text and audio do not fit; kept are {config.min_chars_per_second:g} "
-            f"to {'any' if highest is None else f'{highest:g}'}"
         )

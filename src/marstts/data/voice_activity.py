@@ -1,6 +1,6 @@
 """Voice activity: where a recording holds speech, by the detector of Silero.
 
-Upstream: `audio.Waveform`.  Downstream: `data.preprocess`, which trims and rejects by it if asked to.
+Upstream: `audio.Waveform`.  Downstream: `synthesis.clone`, which looks for speech in references.
 The graph is `silero_vad_16k_op15.onnx` of https://github.com/snakers4/silero-vad, version 6.2.3 (MIT license).
 """
 
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from marstts import audio
 from marstts.audio import Waveform
-from marstts.errors import DataError
 from marstts.onnx.session import Session, open_session
 
 SAMPLE_RATE, CHUNK, CONTEXT = 16_000, 512, 64
@@ -23,9 +22,6 @@ SAMPLE_RATE, CHUNK, CONTEXT = 16_000, 512, 64
 
 SPEECH_PROBABILITY = 0.5
 """A chunk with at least this probability counts as speech."""
-
-MARGIN_SECONDS = 0.1
-"""Kept on either side of the speech: onsets and releases are quieter than the detector's threshold."""
 
 
 @lru_cache(maxsize=1)
@@ -40,12 +36,8 @@ class SpeechDetector:
     def __init__(self) -> None:
         self._session = detector_session()
 
-    def probabilities(self, waveform: Waveform) -> NDArray[np.float32]:
-        """The probability of speech in each chunk, (T,), the last one padded with silence."""
-        return np.array(list(self._each(as_chunks(waveform))), dtype=np.float32)
-
     def has_speech(self, waveform: Waveform, min_ratio: float) -> tuple[bool, float]:
-        """Whether `speech_ratio` is at least `min_ratio`, and the ratio where it is not.
+        """Whether at least `min_ratio` of the chunks are speech, and the ratio where it is not.
 
         Stops once enough speech was found: a recording of speech needs a fraction of the time.
         """
@@ -74,19 +66,3 @@ def as_chunks(waveform: Waveform) -> NDArray[np.float32]:
     """The recording at the detector's rate, (T, CHUNK), padded with silence to whole chunks."""
     samples = audio.resample(waveform, SAMPLE_RATE).samples
     return np.pad(samples, (0, -len(samples) % CHUNK)).clip(-1.0, 1.0).reshape(-1, CHUNK)
-
-
-def speech_ratio(probabilities: NDArray[np.float32]) -> float:
-    """The fraction of chunks (T,) that are speech."""
-    return float((probabilities >= SPEECH_PROBABILITY).mean()) if len(probabilities) else 0.0
-
-
-def trim_to_speech(waveform: Waveform, probabilities: NDArray[np.float32]) -> Waveform:
-    """The waveform from shortly before the first speech to shortly after the last; DataError without speech."""
-    speech = np.flatnonzero(probabilities >= SPEECH_PROBABILITY)
-    if not len(speech):
-        raise DataError("the voice activity detector finds no speech in it")
-    rate, seconds = waveform.sample_rate, CHUNK / SAMPLE_RATE
-    first = max(0, round((speech[0] * seconds - MARGIN_SECONDS) * rate))
-    last = round(((speech[-1] + 1) * seconds + MARGIN_SECONDS) * rate)
-    return Waveform(waveform.samples[first:last], rate)

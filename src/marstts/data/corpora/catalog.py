@@ -13,7 +13,6 @@ from pathlib import Path
 
 from marstts.data.corpora.build_manifest import RawUtterance, RejectedItem, measure
 from marstts.data.corpora.casual_conversations import casual_conversations
-from marstts.data.corpora.ears import ears
 from marstts.data.corpora.libriheavy import libriheavy
 from marstts.data.corpora.parquet import ANISPEECH, GLOBE, read_parquet
 from marstts.data.corpora.transcripts import libritts, ljspeech, vctk
@@ -83,12 +82,6 @@ RECIPES = {
         read=ljspeech,
         summary="LJSpeech 1.1: 24 h of one woman, 22.05 kHz; public domain.",
         download="LJSpeech-1.1.tar.bz2 from keithito.com/LJ-Speech-Dataset, unpacked.",
-    ),
-    "ears": Recipe(
-        read=ears,
-        summary="EARS: 100 h of 107 people in many styles, 48 kHz; CC BY-NC 4.0.",
-        download="p001.zip … p107.zip, transcripts.json and speaker_statistics.json from "
-        "github.com/facebookresearch/ears_dataset, unpacked into one folder.",
     ),
 }
 
