@@ -126,30 +126,15 @@ def vctk(root: Path, seconds: float = SECONDS) -> None:
                 (root / "txt" / speaker / f"{name}.txt").write_text(TEXTS[number] + "\n")
 
 
-def ccv2(root: Path) -> None:
-    """The audio of three videos, and their transcripts."""
-    for name in ("5230_english_scripted_0", "5230_english_nonscripted_3", "0004_portuguese_nonscripted_2"):
-        record(root / "audio" / name[:4] / f"{name}.wav", 16_000, seconds=2.5)
-    rows = [
-        {"file": "5230_english_scripted_0", "start": 0.0, "seconds": 1.2, "text": TEXTS[0]},
-        {"file": "5230_english_nonscripted_3", "start": 0.2, "seconds": 0.9, "text": TEXTS[1]},
-        {"file": "5230_english_nonscripted_3", "start": 1.3, "seconds": 1.1, "text": TEXTS[2]},
-        {"file": "0004_portuguese_nonscripted_2", "start": 0.0, "seconds": 2.0, "text": "Bom dia."},
-    ]
-    (root / "transcripts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
 OTHER_TEXTS = ("A quiet harbor lay below.", "We met them on Tuesday.", "Bring seven oranges and a knife.")
 """Texts of test sentences, which no pair may have."""
 
 
 def paper(root: Path) -> None:
-    """The paper's five corpora, long enough to be cloned, in a folder each."""
+    """Four of the paper's five corpora, long enough to be cloned, in a folder each."""
     for name, build in (("globe", globe), ("vctk", vctk), ("anispeech", anispeech)):
         (root / name).mkdir(parents=True)
         build(root / name, 1.7)
-    (root / "ccv2").mkdir()
-    ccv2(root / "ccv2")
     lists = (("small", "small"), ("large", "dev"), ("large", "test_clean"))
     libriheavy(root / "libriheavy", 1.7, lists, (*TEXTS[:3], *TEXTS[:3], *OTHER_TEXTS))
 

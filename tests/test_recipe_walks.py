@@ -62,7 +62,7 @@ class Walk:
         assert not before.exists()
 
 
-def test_the_papers_recipe_runs_whole_after_a_kill_from_five_corpora_to_a_tuned_model(
+def test_the_papers_recipe_runs_whole_after_a_kill_from_four_corpora_to_a_tuned_model(
     tmp_path: Path, commands: ForkedCommands
 ) -> None:
     pytest.importorskip("pyarrow")

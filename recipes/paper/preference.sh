@@ -10,7 +10,7 @@
 set -euo pipefail
 work=${1:?usage: recipes/paper/preference.sh WORK_FOLDER}
 here=$(cd "$(dirname "$0")" && pwd)
-read -ra corpora <<< "${CORPORA:-libriheavy globe vctk anispeech ccv2}"
+read -ra corpora <<< "${CORPORA:-libriheavy globe vctk anispeech}"
 model=$work/bundle
 stage=$work/preference
 many=(--workers "${WORKERS:-1}")

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# MARS6 as published, from five corpora to a bundle; preference.sh and evaluate.sh continue from there. An interrupted run
+# MARS6 as published, from corpora to a bundle; preference.sh and evaluate.sh continue from there. An interrupted run
 # resumes. docs/data/corpora.md has sizes and licenses of the corpora.
 #
 #   pip install '.[train,data,released]'
 #   recipes/paper/run.sh WORK_FOLDER [CORPORA_FOLDER]
 #
-# CORPORA_FOLDER holds libriheavy, globe, vctk, anispeech and ccv2 as they were unpacked; `marstts prepare NAME --help` has
-# their addresses. Variables:
-#   CORPORA   names of the corpora, to leave some out (all five)
+# CORPORA_FOLDER holds libriheavy, globe, vctk and anispeech as they were unpacked; `marstts prepare NAME --help` has their
+# addresses. The paper's fifth corpus, ccv2, has no transcripts: docs/data/corpora.md tells how to make its manifest. Variables:
+#   CORPORA   names of the corpora, to leave some out, or to add ccv2 (libriheavy globe vctk anispeech)
 #   DEVICE    of tokenization: cuda for all GPUs, or cpu (cuda);  WORKERS: its processes (one for each GPU)
 #   GPUS      processes that train on this machine, any number (all GPUs)
 #   STAGES    some of: data train export (all)
@@ -18,7 +18,7 @@ set -euo pipefail
 work=${1:?usage: recipes/paper/run.sh WORK_FOLDER [CORPORA_FOLDER]}
 roots=${2:-$work/corpora}
 here=$(cd "$(dirname "$0")" && pwd)
-read -ra corpora <<< "${CORPORA:-libriheavy globe vctk anispeech ccv2}"
+read -ra corpora <<< "${CORPORA:-libriheavy globe vctk anispeech}"
 parts=(--codec "${CODEC:-snac}" --identity "${IDENTITY:-wavlm}" --style "${STYLE:-clap}")
 
 manifests=() shards=()

@@ -69,7 +69,6 @@ EXPECTED = {
     "globe": (6, {"globe-S_000100", "globe-S_000101"}, {"train": 2, "validation": 2, "test": 2}, 24_000),
     "vctk": (4, {"vctk-p225", "vctk-p226"}, {"train": 4}, 48_000),
     "anispeech": (4, {"anispeech-1"}, {"train": 4}, 44_100),
-    "ccv2": (3, {"ccv2-5230"}, {"train": 3}, 16_000),
     "libritts": (4, {"libritts-26", "libritts-84"}, {"train": 2, "validation": 2}, 24_000),
     "ljspeech": (4, {"ljspeech"}, {"train": 4}, 22_050),
 }
@@ -103,9 +102,9 @@ def test_a_check_reads_the_first_recordings_of_all_corpora_and_names_every_probl
         path.unlink()
     for path in (root / "globe").rglob("*.parquet"):
         path.unlink()
-    output = RUN.invoke(app, ["prepare", "check", *names, "ccv2", "--root", str(root)])
+    output = RUN.invoke(app, ["prepare", "check", *names, "ljspeech", "--root", str(root)])
     text = " ".join(output.output.split())
-    assert output.exit_code == 2 and "libriheavy: " in text and "globe: " in text and "ccv2: " in text
+    assert output.exit_code == 2 and "libriheavy: " in text and "globe: " in text and "ljspeech: " in text
     assert "vctk: " not in text and "anispeech: " not in text
     assert "expected some of" in RUN.invoke(app, ["prepare", "check", "librispeech", "--root", str(root)]).output
 
@@ -135,29 +134,25 @@ def test_segments_can_be_written_as_files_that_every_command_reads(tmp_path: Pat
         np.testing.assert_allclose(whole.samples, span.samples, atol=1e-4)
 
 
-def test_styles_and_segments_are_read_from_names_and_tables(tmp_path: Path) -> None:
-    ccv2 = prepare("ccv2", build("ccv2", tmp_path / "ccv2"), tmp_path / "b")
-    assert [(u.style, u.start) for u in ccv2] == [("regular", 0.0), ("spontaneous", 0.2), ("spontaneous", 1.3)]
-    assert "portuguese" in rejects_of(tmp_path / "b")["ccv2-0004_portuguese_nonscripted_2-00000.000"]["reason"]
-
-
-def test_the_transcripts_of_the_page_are_those_that_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_manifest_that_the_page_makes_of_transcripts_is_valid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class WhisperModel:
         def __init__(self, name: str) -> None: ...
 
         def transcribe(self, audio: str) -> tuple[list[SimpleNamespace], None]:
             return [SimpleNamespace(start=0.5, end=1.75, text=" Good morning, everyone.")], None
 
-    root = build("ccv2", tmp_path / "ROOT")
-    for path in root.glob("audio/*/*.wav"):
-        path.rename(root / "audio" / path.name)
-    (root / "transcripts.jsonl").unlink()
+    for name in ("5230_english_scripted_0", "5230_english_nonscripted_3"):
+        miniature_corpora.record(tmp_path / "ROOT" / "audio" / f"{name}.wav", 16_000, seconds=2.5)
     page = (Path(__file__).parents[2] / "docs" / "data" / "corpora.md").read_text(encoding="utf-8")
     monkeypatch.setitem(sys.modules, "faster_whisper", SimpleNamespace(WhisperModel=WhisperModel))
     monkeypatch.chdir(tmp_path)
     exec(page.split("```python\n")[1].split("```")[0], {})
-    utterances = prepare("ccv2", root, tmp_path / "out")
+    utterances = manifest_of(tmp_path / "ROOT")
     assert {(u.start, u.seconds, u.text) for u in utterances} == {(0.5, 1.25, "Good morning, everyone.")}
+    assert {(u.speaker, u.style) for u in utterances} == {("ccv2-5230", "regular"), ("ccv2-5230", "spontaneous")}
+    assert all(Path(u.audio).is_file() and u.source_rate == 16_000 for u in utterances)
 
 
 @pytest.mark.parametrize("name", ["libritts", "ljspeech", "vctk"])

@@ -104,7 +104,6 @@ class RawUtterance:
     speaker: str
     split: str
     license: str
-    style: str = "regular"
 
     start: float | None = None
     seconds: float | None = None
@@ -229,7 +228,7 @@ def make_utterance(
             )
         path, is_segment = store_audio(raw, seconds, output, config.audio)
         utterance = Utterance(
-            id=raw.id, audio=str(path), text=raw.text.strip(), speaker=raw.speaker, style=raw.style,
+            id=raw.id, audio=str(path), text=raw.text.strip(), speaker=raw.speaker, style="regular",
             seconds=round(seconds, 3), source_rate=min(raw.source_rate or sample_rate, sample_rate), split=raw.split,
             license=raw.license, start=raw.start if is_segment else None,
         )  # fmt: skip

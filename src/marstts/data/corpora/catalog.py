@@ -12,7 +12,6 @@ from itertools import islice
 from pathlib import Path
 
 from marstts.data.corpora.build_manifest import RawUtterance, RejectedItem, measure
-from marstts.data.corpora.casual_conversations import casual_conversations
 from marstts.data.corpora.libriheavy import libriheavy
 from marstts.data.corpora.parquet import ANISPEECH, GLOBE, read_parquet
 from marstts.data.corpora.transcripts import libritts, ljspeech, vctk
@@ -65,12 +64,6 @@ RECIPES = {
         read=partial(read_parquet, layout=ANISPEECH),
         summary="AniSpeech: 23,656 lines of animated films, 44.1 kHz; MIT, rights in the recordings not stated.",
         download="huggingface-cli download ShoukanLabs/AniSpeech --repo-type dataset --local-dir ROOT",
-    ),
-    "ccv2": Recipe(
-        read=casual_conversations,
-        summary="Casual Conversations v2: 26,467 videos of 5,567 people; agreement with Meta; transcribe it yourself.",
-        download="Videos: ai.meta.com/datasets/casual-conversations-v2-downloads. Extract their audio with ffmpeg, "
-        "and write transcripts.jsonl.",
     ),
     "libritts": Recipe(
         read=libritts,
