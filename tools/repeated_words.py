@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pronunciations import add_pronunciations
 from word_sentences import speak_once
 
 from marstts.audio import Waveform
@@ -55,7 +56,7 @@ class LoopRecognizer:
 
     def __init__(self, word: str) -> None:
         self._decoder = sphinx.new_decoder()
-        sphinx.add_pronunciations(self._decoder, [word])
+        add_pronunciations(self._decoder, [word])
         self._decoder.add_jsgf_string("loop", f"#JSGF V1.0; grammar loop; public <said> = ( {word} )+ ;")
         self._decoder.activate_search("loop")
 

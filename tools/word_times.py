@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pronunciations import add_pronunciations, pronounceable
 from word_sentences import SpokenOnce, held_out_sentences, speak_sentences
 
 from marstts.benchmark.report import gather_metadata, print_json
@@ -60,9 +61,9 @@ def boundaries(synthesizer: Synthesizer, count: int, seed: int) -> dict[str, Any
 def align(decoder: Any, synthesizer: Synthesizer, spoken: SpokenOnce) -> list[tuple[float, float]] | None:
     """Start and end of every word by pocketsphinx; None where it knows no pronunciation or finds no path."""
     words = plain_words(spoken.text)
-    if len(words) != len(spoken.places.words) or sphinx.pronounceable(words) != words:
+    if len(words) != len(spoken.places.words) or pronounceable(words) != words:
         return None
-    sphinx.add_pronunciations(decoder, words)
+    add_pronunciations(decoder, words)
     pcm = sphinx.prepare(synthesizer.codec.decode(synthesizer.model.codes(spoken.generated.tokens, None, None)))  # type: ignore[arg-type]
     try:
         decoder.set_align_text(" ".join(words))
