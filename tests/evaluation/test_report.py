@@ -100,6 +100,13 @@ def test_spoof_eer_is_50_for_takes_that_pass_as_their_speaker_and_0_for_a_missin
     assert summarize([score("mini", "t1", **NOTHING)])[0].scores["spoof_eer_wavlm"].value == 0.0
 
 
+def test_speaker_id_accuracy_is_the_fraction_of_takes_nearest_to_their_own_reference():
+    voices = [VoiceScore(similarity=0.5, ground_truth_similarity=None, is_nearest=n != 1) for n in range(4)]
+    rows = [score("mini", f"t{n}", voices={"wavlm": voice}) for n, voice in enumerate(voices)]
+    assert summarize(rows)[0].scores["speaker_id_accuracy_wavlm"].value == pytest.approx(0.75)
+    assert "speaker_id_accuracy_wavlm" not in summarize([score("mini", "t1")])[0].scores
+
+
 def test_failures_are_without_speech_too_long_repeating_or_truncated():
     failures = [{"length_status": LengthStatus.TOO_LONG}, NOTHING, {"has_repetition": True}, {"truncated": True}]
     rows = [score("mini", f"t{n}", **dict(changed)) for n, changed in enumerate([*failures, {}, {}])]

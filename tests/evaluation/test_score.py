@@ -122,6 +122,7 @@ def test_ground_truth_scores_best(tmp_path: Path, metrics: Metrics):
         for voice in score.voices.values():
             assert voice.similarity == pytest.approx(1.0, abs=1e-3)
             assert voice.ground_truth_similarity == pytest.approx(1.0, abs=1e-3)
+            assert voice.is_nearest is True
         assert score.quality["loud"] > 1.0
     assert (tmp_path / "takes" / "ground-truth" / "a1.wav").is_file()
 

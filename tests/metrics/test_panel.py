@@ -1,4 +1,4 @@
-"""Metrics by name, their requirements, and the style metric."""
+"""Metrics by name, their requirements, and the speaker metric."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from marstts.metrics.panel import (
     open_speaker_metric,
     parse_metrics,
 )
+from marstts.metrics.take_metrics import SpeakerMetric
 from marstts.metrics.testset import Trial
 
 RECORDINGS = Path(__file__).parents[1] / "audio"
@@ -87,6 +88,32 @@ class LevelEncoder:
     def embed(self, waveform: Waveform) -> np.ndarray:
         level = float(np.sqrt(np.mean(np.square(waveform.samples))))
         return np.array([np.cos(level), np.sin(level)], np.float32)
+
+
+class PitchEncoder:
+    """A speaker encoder of the zero crossings alone."""
+
+    name, size = "pitch", 2
+
+    def embed(self, waveform: Waveform) -> np.ndarray:
+        crossings = np.mean(np.diff(np.sign(waveform.samples)) != 0)
+        return np.array([np.cos(10 * crossings), np.sin(10 * crossings)], np.float32)
+
+
+def tone(frequency: float) -> Waveform:
+    return Waveform(np.sin(2 * np.pi * frequency * np.arange(24_000) / 24_000).astype(np.float32), 24_000)
+
+
+def test_a_take_is_identified_where_no_other_speakers_reference_is_as_near(tmp_path: Path):
+    def trial(speaker: str, frequency: float) -> Trial:
+        audio.write(tone(frequency), tmp_path / f"{speaker}.wav")
+        return TRIALS[0].model_copy(update={"speaker": speaker, "reference": tmp_path / f"{speaker}.wav"})
+
+    anna, bert = trial("anna", 100.0), trial("bert", 900.0)
+    metric = SpeakerMetric(PitchEncoder(), [anna, bert])
+    assert metric.score(anna, tone(300.0)).is_nearest is True and metric.score(bert, tone(300.0)).is_nearest is False
+    assert metric.score(anna, None).is_nearest is False
+    assert SpeakerMetric(PitchEncoder(), [anna]).score(anna, tone(300.0)).is_nearest is None
 
 
 def test_missing_packages_are_named_by_extra_in_one_go(monkeypatch: pytest.MonkeyPatch):

@@ -26,7 +26,7 @@ NOT_APPLICABLE: Values = (0.0, 0.0)
 """Numbers of a take that a column rightly leaves out: nothing to compare with, nothing to time."""
 
 
-GROUPS = ("words", "quality", "reading")
+GROUPS = ("words", "speaker", "quality", "reading")
 
 
 class Better(str, Enum):
@@ -146,10 +146,15 @@ def voice_columns(name: str) -> list[Metric]:
     def similarity(row: TakeScore) -> Values | None:
         return (row.voices[name].similarity, 1.0) if name in row.voices else None
 
-    spoof = f"spoof EER %, {name}"
+    def is_nearest(row: TakeScore) -> Values | None:
+        voice = row.voices.get(name)
+        return None if voice is None or voice.is_nearest is None else (float(voice.is_nearest), 1.0)
+
+    spoof, accuracy = f"spoof EER %, {name}", f"speaker ID accuracy, {name}"
     return [
         Metric(f"spoof_eer_{name}", spoof, Better.HIGHER, similarities, 1, spoof_eer_of, in_main_table=True),
         Metric(f"similarity_{name}", f"SIM, {name}", Better.HIGHER, similarity, in_main_table=True),
+        Metric(f"speaker_id_accuracy_{name}", accuracy, Better.HIGHER, is_nearest, 2, group="speaker"),
     ]
 
 

@@ -49,6 +49,9 @@ class VoiceScore(Config):
     ground_truth_similarity: float | None = Field(ge=-1.01, le=1.01, allow_inf_nan=False)
     """Cosine of the ground-truth recording and the reference; None where there is no recording."""
 
+    is_nearest: bool | None = None
+    """Whether no other speaker's reference is as near as the take's own; None where there is no other speaker."""
+
 
 class TakeScore(Config):
     """Scores of one take of one system. Metrics that were not asked for are None or empty."""

@@ -51,16 +51,24 @@ class SpeakerMetric:
     def __init__(self, encoder: SpeakerEncoder, trials: Sequence[Trial]) -> None:
         self._encoder = encoder
         self._references = {t.reference: encoder.embed(level(audio.read(t.reference))) for t in trials}
+        self._speakers = {t.reference: t.speaker for t in trials}
         self._recordings: dict[Path, Embedding] = {}
 
     def score(self, trial: Trial, speech: Waveform | None) -> VoiceScore:
-        """The take and the ground truth against the reference."""
+        """The take against its reference and those of other speakers, the ground truth against its reference."""
         reference, truth = self._references[trial.reference], trial.ground_truth
         truth_similarity = None if truth is None else round(cosine(self._embed_recording(truth), reference), 4)
-        similarity = NO_SIMILARITY
+        others = [e for path, e in self._references.items() if self._speakers[path] != trial.speaker]
+        similarity, is_nearest = NO_SIMILARITY, False
         if speech is not None:
-            similarity = round(cosine(self._encoder.embed(level(speech)), reference), 4)
-        return VoiceScore(similarity=similarity, ground_truth_similarity=truth_similarity)
+            take = self._encoder.embed(level(speech))
+            similarity = cosine(take, reference)
+            is_nearest = all(cosine(take, other) < similarity for other in others)
+        return VoiceScore(
+            similarity=round(similarity, 4),
+            ground_truth_similarity=truth_similarity,
+            is_nearest=is_nearest if others else None,
+        )
 
     def _embed_recording(self, path: Path) -> Embedding:
         if path not in self._recordings:
