@@ -24,8 +24,8 @@ AT_END = 0.5
 MAX_STEPS_AT_END = 3
 """Steps after the last word, 0.26 s: sound takes end within two."""
 
-MIN_ATTENTION_TO_END = 0.9
-"""Summed over a take. A take that ends before its last word is done has less; 995 of 1,000 sound ones have more."""
+MIN_ATTENTION_TO_END = 0.4
+"""Summed over a take. 253 takes of mini have more; 92 % of them have less if they end 0.26 s earlier."""
 
 MIN_SKIPPED_LETTERS = 3
 """A shorter word may be said within the step of its neighbor."""
