@@ -130,9 +130,9 @@ def test_events_carry_the_bytes_of_the_file_and_its_tokens(client: TestClient, s
 def test_another_seed_reaches_the_sampler(settings: ServeSettings):
     mini = load("mini")
     with TestClient(create_app(mini, settings)) as client:
-        contents = [client.post(URL, json=speech(response_format="pcm", seed=seed)).content for seed in (0, 7, 0)]
+        contents = [client.post(URL, json=speech(response_format="pcm", seed=seed)).content for seed in (0, 3, 0)]
     assert is_same_audio(contents[0], contents[2]) and not is_same_audio(contents[0], contents[1])
-    assert is_same_audio(contents[1], expected_pcm(mini, seed=7))
+    assert is_same_audio(contents[1], expected_pcm(mini, seed=3))
 
 
 def is_same_audio(ours: bytes, theirs: bytes) -> bool:
