@@ -85,7 +85,8 @@ def test_an_untrained_timbre_embedding_changes_nothing() -> None:
         torch.testing.assert_close(model.decoder.pitch(latents, torch.randn(2, 6)), model.decoder.pitch(latents))
 
 
-def test_the_zero_vector_leaves_the_decoder_as_it_is(model: MiniCodecModel) -> None:
+def test_the_zero_vector_leaves_the_decoder_as_it_is() -> None:
+    model = random_model(VOICED)
     latents = torch.randn(1, VOICED.latent_width, 12)
     with torch.no_grad():
         for ours, theirs in zip(model.decoder(latents, torch.zeros(1, 6)), model.decoder(latents), strict=True):
@@ -93,7 +94,8 @@ def test_the_zero_vector_leaves_the_decoder_as_it_is(model: MiniCodecModel) -> N
         assert not torch.allclose(model.decoder(latents, torch.ones(1, 6))[0], model.decoder(latents)[0])
 
 
-def test_timbre_embeddings_ignore_the_level_and_the_upper_bands(model: MiniCodecModel) -> None:
+def test_timbre_embeddings_ignore_the_level_and_the_upper_bands() -> None:
+    model = random_model(VOICED)
     mels = torch.randn(1, 12, 40)
     other = mels + 1.5
     other[:, VOICED.timbre_mels :] = -9.0

@@ -15,6 +15,8 @@ from marstts.audio import Waveform, encode
 from marstts.server.settings import ServeSettings
 from scripted import good, scripted_synthesizer
 
+pytestmark = pytest.mark.slow
+
 openai = pytest.importorskip("openai", reason="OpenAI's client is not installed")
 
 
@@ -35,7 +37,6 @@ def pcm_of(server: LiveServer) -> bytes:
     return b"".join(chunk.pcm() for chunk in server.service.synthesizer.stream(TEXT, "ada"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mp3", "opus", "aac", "flac", "wav", "pcm"])
 def test_every_format_comes_whole_and_in_pieces(api, server: LiveServer, name):
     fields = {"model": "tts-1", "voice": "alloy", "input": TEXT, "response_format": name}
@@ -48,7 +49,6 @@ def test_every_format_comes_whole_and_in_pieces(api, server: LiveServer, name):
         assert whole == pcm_of(server)
 
 
-@pytest.mark.slow
 def test_events_hold_the_speech(api, server: LiveServer):
     with api.audio.speech.with_streaming_response.create(
         model="gpt-4o-mini-tts", voice="alloy", input=TEXT, response_format="pcm", stream_format="sse"
@@ -69,7 +69,6 @@ def test_errors_are_the_clients_exceptions(api, server: LiveServer):
         api.with_options(api_key="wrong").audio.speech.create(**fields)
 
 
-@pytest.mark.slow
 def test_a_busy_server_is_asked_again_after_the_time_it_names(api, server: LiveServer):
     admission = server.service.admission
     places, queue = admission.places, admission.queue
@@ -95,7 +94,6 @@ def test_models_are_listed(api):
     assert api.models.retrieve("tts-1").owned_by == "marstts"
 
 
-@pytest.mark.slow
 def test_a_voice_is_created_used_and_deleted(api, reference: Waveform):
     if not hasattr(api.audio, "voices"):
         pytest.skip("this version of the client has no voices")

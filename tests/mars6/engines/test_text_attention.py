@@ -24,6 +24,8 @@ from marstts.mars6.model import Mars6
 from marstts.mars6.prompt import Prompt
 from marstts.synthesis.clone.prefix_cut import attention_to
 
+pytestmark = pytest.mark.slow
+
 CONFIG = Mars6Config(
     text_vocab_size=31, codebook_size=13, width=24, encoder_layers=1, global_layers=3, local_layers=1, heads=4,
     local_heads=2, identity_size=5, style_size=9, aligned_heads=((0, 1), (2, 0), (2, 3)),
@@ -98,7 +100,6 @@ def test_text_beyond_a_row_gets_no_attention(model):
         assert all((step[len(prompt.text_ids) :] == 0).all() for step in generated.attention)
 
 
-@pytest.mark.slow
 def test_engines_report_the_same_attention(model, onnx_engine):
     for prompt, one, two in zip(prompts(), speak(TorchEngine(model)), speak(onnx_engine), strict=True):
         assert one.tokens.tolist() == two.tokens.tolist()
@@ -112,14 +113,12 @@ def test_reporting_attention_leaves_tokens_as_they_are(model):
     assert [made.tokens.tolist() for made in with_heads] == [made.tokens.tolist() for made in without]
 
 
-@pytest.mark.slow
 def test_engines_without_aligned_heads_report_none(tmp_path):
     export_mars6(model_with(PLAIN), tmp_path, WeightFormat.FLOAT32)
     for engine in (TorchEngine(model_with(PLAIN)), OnnxEngine(tmp_path)):
         assert all(made.attention == () for made in speak(engine))
 
 
-@pytest.mark.slow
 def test_engines_attend_alike_to_a_text_that_they_are_made_to_say(model, onnx_engine):
     prompt = next(prompt for prompt in prompts() if not len(prompt.prefix_tokens))
     tokens = next(prompt.prefix_tokens for prompt in prompts() if len(prompt.prefix_tokens))

@@ -19,6 +19,8 @@ from marstts.mars6.prompt import Prompt
 from marstts.models import export_like, load_for_training, open_engine, upgrade_bundle
 from marstts.text.tokenizers.bpe import BPE
 
+pytestmark = pytest.mark.slow
+
 LEVELS = np.repeat([0, 1, 2], (1, 2, 4)) * 64
 
 
@@ -63,7 +65,6 @@ def test_widths_that_make_no_blocks_are_refused():
         add_blocks({}, "w", np.zeros((2, 40), np.float16))
 
 
-@pytest.mark.slow
 def test_int8_logits_are_close_to_those_in_single_precision(engines: dict[str, OnnxEngine]):
     tokens = np.random.default_rng(1).integers(0, 64, (3, 7)) + LEVELS
     states = {name: engine.append(engine.start(prompts(3)), tokens) for name, engine in engines.items()}
@@ -75,7 +76,6 @@ def test_int8_logits_are_close_to_those_in_single_precision(engines: dict[str, O
         assert 0 < error < 0.1, position
 
 
-@pytest.mark.slow
 def test_int8_patches_equal_the_same_model_position_by_position(engines: dict[str, OnnxEngine]):
     engine, rng = engines["int8"], np.random.default_rng(2)
     state = engine.start(prompts(3))
@@ -128,14 +128,12 @@ def test_a_graph_and_pytorch_read_the_same_int8_weights(int8_bundle: Path, engin
     assert np.abs(logits[0] - np.asarray(logits[1])).max() / logits[0].std() < 0.1
 
 
-@pytest.mark.slow
 def test_an_int8_bundle_gets_the_graphs_of_this_version(int8_bundle: Path, tmp_path: Path):
     upgrade_bundle(int8_bundle, tmp_path / "new")
     for name in ("global.onnx", "mars6.safetensors"):
         assert (tmp_path / "new" / "mars6" / name).read_bytes() == (int8_bundle / "mars6" / name).read_bytes()
 
 
-@pytest.mark.slow
 def test_int8_weights_cannot_be_quantized_again(int8_bundle: Path, toy_bundle: Path, tmp_path: Path):
     with pytest.raises(CheckpointError, match="int8 already"):
         upgrade_bundle(int8_bundle, tmp_path / "again", WeightFormat.INT8)
