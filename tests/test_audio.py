@@ -200,6 +200,16 @@ def test_trimming_leaves_silence_and_nothing_alone():
         assert len(audio.trim_silence(Waveform(samples, 24_000)).samples) == len(samples)
 
 
+@pytest.mark.parametrize(("tail", "kept"), [(0.2, 0.2), (1.0, 0.4)])
+def test_a_quiet_tail_is_cut_after_its_longest_length(tail: float, kept: float):
+    seconds = np.repeat([0.5, 0.02], [24_000, round(tail * 24_000)]).astype(np.float32)
+    start, end = audio.audible_span(Waveform(seconds, 24_000), below_peak_db=40.0, max_tail_seconds=0.4)
+    assert start == 0 and end / 24_000 == pytest.approx(1.0 + kept, abs=0.07)
+    spoken_again = np.concatenate([seconds, seconds[:24_000]])
+    _, end = audio.audible_span(Waveform(spoken_again, 24_000), below_peak_db=40.0, max_tail_seconds=0.4)
+    assert end == len(spoken_again)
+
+
 def test_joined_waveforms_stand_apart_and_do_not_click():
     first = Waveform(np.full(1_000, 0.5, np.float32), 24_000)
     second = Waveform(np.full(700, -0.5, np.float32), 24_000)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from marstts.errors import ConfigError
 from marstts.generation.request import StopReason
 from marstts.synthesis.backoff import BackoffConfig, RejectReason, best_of, rejection_reason
 from marstts.synthesis.speech import Take
+from marstts.synthesis.words.flaws import FlawKind, TakeFlaw
 
 RATE = 16_000
 TEXT = "Forty two characters, which is a sentence."
@@ -38,7 +41,7 @@ def test_the_top_p_schedule_rises_and_stays_at_one():
     [
         (take(3.0), None),
         (take(1.0), RejectReason.TOO_SHORT),  # the onset and 42 characters at 32 a second take 1.46 s
-        (take(9.0), RejectReason.TOO_LONG),  # and at 7 a second, with a second to spare, 7 s
+        (take(9.0), RejectReason.TOO_LONG),  # and at 7 a second, with 0.75 s to spare, 6.75 s
         (take(3.0, stop=StopReason.MAX_PATCHES), RejectReason.UNENDED),
         (take(3.0, amplitude=1e-3), RejectReason.SILENT),
         (take(3.0, amplitude=0.0), RejectReason.SILENT),
@@ -65,7 +68,7 @@ def test_the_onset_comes_on_top_of_the_letters():
 def test_generation_is_bounded_by_what_is_plausible():
     limits = BackoffConfig(max_length_factor=2.0).limits(TEXT, patch_rate=10.0)
     assert limits.min_patches == 15  # 0.15 + 42 / 32 = 1.4625 s
-    assert limits.max_patches == 140  # 2 * (1 + 42 / 7) s
+    assert limits.max_patches == 135  # 2 * (0.75 + 42 / 7) s
 
 
 def test_the_best_of_flawed_takes_is_kept_with_a_warning():
@@ -73,6 +76,13 @@ def test_the_best_of_flawed_takes_is_kept_with_a_warning():
     kept = best_of(flawed, CONFIG)
     assert (kept.seconds, kept.top_p, kept.attempts) == (1.2, 0.4, 5)
     assert kept.warning is not None and TEXT in kept.warning and RejectReason.TOO_SHORT.value in kept.warning
+
+
+def test_of_takes_with_flawed_words_one_of_plausible_length_is_kept():
+    flaw = TakeFlaw(FlawKind.REPEATED, "two", 1.0)
+    too_long, short = (replace(take(seconds), flaws=(flaw,)) for seconds in (9.0, 0.9))
+    assert best_of([too_long, short], CONFIG).seconds == short.seconds  # 3 s are usual, which 9 s are nearer to
+    assert best_of([take(9.0), short], CONFIG).seconds == 9.0
 
 
 def test_silence_is_kept_rather_than_dropping_the_sentence():

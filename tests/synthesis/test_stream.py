@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,14 +14,22 @@ import numpy as np
 import pytest
 
 from marstts import audio
-from marstts.audio import Waveform
+from marstts.audio import TAIL_BELOW_PEAK_DB, Waveform
 from marstts.audio.limiter import limit_peaks
 from marstts.codec.mini import MiniCodec
 from marstts.errors import TextError
 from marstts.generation.scheduler import AsyncScheduler
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.incremental_decoder import StreamConfig
-from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, Chunk, Continuation, Take, pause_after, silence
+from marstts.synthesis.speech import (
+    EDGE_BELOW_PEAK_DB,
+    MAX_TAIL_SECONDS,
+    Chunk,
+    Continuation,
+    Take,
+    pause_after,
+    silence,
+)
 from marstts.synthesis.stream_edges import SILENCE_DB, StreamingTrimmer
 from marstts.synthesis.synthesizer import Synthesizer
 from scripted import (
@@ -64,11 +73,10 @@ def edges_of(whole: np.ndarray) -> np.ndarray:
     padded = np.pad(whole.astype(np.float64), 1024)
     powers = [np.mean(padded[i : i + 2048] ** 2) for i in range(0, len(whole) + 1, 512)]
     floor = 10 ** (SILENCE_DB / 10)
-    audible = [
-        index
-        for index, power in enumerate(powers)
-        if power > floor and power > max(powers[: index + 1]) * 10 ** (-EDGE_BELOW_PEAK_DB / 10)
-    ]
+    above = [10 * math.log10(power / max(max(powers[: n + 1]), floor) + 1e-20) for n, power in enumerate(powers)]
+    loud = max((n for n, level in enumerate(above) if level > -TAIL_BELOW_PEAK_DB), default=0)
+    longest = loud + MAX_TAIL_SECONDS * 24_000 / 512
+    audible = [n for n, power in enumerate(powers) if power > floor and above[n] > -EDGE_BELOW_PEAK_DB and n <= longest]
     return whole[audible[0] * 512 : (audible[-1] + 1) * 512] if audible else whole[:0]
 
 
@@ -261,10 +269,15 @@ def test_streams_may_share_a_batcher(reference: Waveform):
 
 def test_edges_are_the_same_however_the_audio_comes_in():
     rng = np.random.default_rng(0)
-    loudness = np.repeat([0, 1e-5, 0.3, 0.3, 1e-4, 0, 0.01, 0.3, 1e-3, 1e-4, 0], 2048)
-    whole = (loudness * rng.normal(size=len(loudness))).astype(np.float32)
-    expected = audio.join([Waveform(edges_of(whole), 24_000)]).samples
-    assert 5 * 2048 < len(expected) < len(whole) - 2 * 2048
+    levels = [0, 1e-5, 0.3, 0.3, 1e-4, 0, 0.01, 0.3, 1e-3, 1e-4, 0]
+    for end in ([], [0.01] * 20, [0.01] * 20 + [0.2, 0.01]):  # breath after the last word, and before it
+        loudness = np.repeat(levels + end, 2048)
+        whole = (loudness * rng.normal(size=len(loudness))).astype(np.float32)
+        check_edges(whole, audio.join([Waveform(edges_of(whole), 24_000)]).samples)
+
+
+def check_edges(whole: np.ndarray, expected: np.ndarray) -> None:
+    assert 5 * 2048 < len(expected) < len(whole) - 2048
     for size in (100, 2048, 5000, len(whole)):
         edges = StreamingTrimmer(24_000)
         pieces = [edges.push(whole[start : start + size]) for start in range(0, len(whole), size)]

@@ -9,6 +9,7 @@ from marstts.audio.decoders import MAX_BYTES, MAX_SAMPLE_RATE, MIN_SAMPLE_RATE, 
 from marstts.audio.reader import MAX_AMPLITUDE, MAX_SECONDS, SPAN_TOLERANCE_SECONDS, read, read_blocks, read_span
 from marstts.audio.waveform import (
     FADE_SECONDS,
+    TAIL_BELOW_PEAK_DB,
     TRIM_FRAME,
     TRIM_HOP,
     Waveform,
@@ -31,6 +32,7 @@ __all__ = [
     "MIN_SAMPLE_RATE",
     "SPAN_TOLERANCE_SECONDS",
     "SUFFIXES",
+    "TAIL_BELOW_PEAK_DB",
     "TRIM_FRAME",
     "TRIM_HOP",
     "Source",

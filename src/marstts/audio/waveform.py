@@ -19,6 +19,9 @@ from marstts.errors import AudioError
 TRIM_FRAME, TRIM_HOP = 2048, 512
 """Samples; the frames in which `trim_silence` looks for sound (as in the published MARS6 inference)."""
 
+TAIL_BELOW_PEAK_DB = 20.0
+"""Frames this much below the loudest one of a take are its tail if no louder one follows."""
+
 FADE_SECONDS = 0.005
 """Takes are faded in and out by this much where they are joined, so that no step between them can click."""
 
@@ -86,22 +89,21 @@ def trim_silence(waveform: Waveform, *, below_peak_db: float = 33.0) -> Waveform
     return Waveform(waveform.samples[start:end], waveform.sample_rate)
 
 
-def audible_span(waveform: Waveform, *, below_peak_db: float = 33.0) -> tuple[int, int]:
-    """The first sample and last + 1 that `trim_silence` keeps."""
-    squares = np.pad(waveform.samples.astype(np.float64) ** 2, TRIM_FRAME // 2)
-    return audible_samples(sums_of_hops(squares), len(waveform.samples), below_peak_db=below_peak_db)
+def audible_span(
+    waveform: Waveform, *, below_peak_db: float = 33.0, max_tail_seconds: float = math.inf
+) -> tuple[int, int]:
+    """The first sample and last + 1 that `trim_silence` keeps.
 
-
-def audible_samples(hops: NDArray[np.float64], length: int, *, below_peak_db: float = 33.0) -> tuple[int, int]:
-    """`audible_span` of `length` samples, from sums of their squares.
-
-    hops (H,): sums over TRIM_HOP samples each, of the audio with TRIM_FRAME / 2 zeros at both ends.
+    A tail of frames that are more than TAIL_BELOW_PEAK_DB quieter than the loudest, as of breath after the last word,
+    is cut off after `max_tail_seconds`.
     """
-    power = _powers(hops)
+    power = _frame_power(waveform.samples)
     if power.max(initial=0.0) == 0.0:
-        return 0, length
+        return 0, len(waveform.samples)
     audible = np.flatnonzero(power > power.max() * 10.0 ** (-below_peak_db / 10.0))
-    return int(audible[0]) * TRIM_HOP, min((int(audible[-1]) + 1) * TRIM_HOP, length)
+    loud = np.flatnonzero(power > power.max() * 10.0 ** (-TAIL_BELOW_PEAK_DB / 10.0))
+    last = min(float(audible[-1]), float(loud[-1]) + max_tail_seconds * waveform.sample_rate / TRIM_HOP)
+    return int(audible[0]) * TRIM_HOP, min((int(last) + 1) * TRIM_HOP, len(waveform.samples))
 
 
 def shorten_pauses(
@@ -133,16 +135,8 @@ def shorten_pauses(
 
 def _frame_power(samples: NDArray[np.float32]) -> NDArray[np.float64]:
     """samples (N,) -> (N // TRIM_HOP + 1,) mean squares of frames centered on every TRIM_HOP-th sample."""
-    return _powers(sums_of_hops(np.pad(samples.astype(np.float64) ** 2, TRIM_FRAME // 2)))
-
-
-def sums_of_hops(squares: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(N,) -> (N // TRIM_HOP,)."""
-    return squares[: len(squares) // TRIM_HOP * TRIM_HOP].reshape(-1, TRIM_HOP).sum(axis=1)
-
-
-def _powers(hops: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Sums over hops (H,) -> mean squares of frames."""
+    squares = np.pad(samples.astype(np.float64) ** 2, TRIM_FRAME // 2)
+    hops = squares[: len(squares) // TRIM_HOP * TRIM_HOP].reshape(-1, TRIM_HOP).sum(axis=1)
     return np.lib.stride_tricks.sliding_window_view(hops, TRIM_FRAME // TRIM_HOP).sum(axis=1) / TRIM_FRAME
 
 

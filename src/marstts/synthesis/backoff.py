@@ -41,7 +41,7 @@ class BackoffConfig(Config):
     min_chars_per_second: float = Field(7.0, gt=0.0)
     """Few speakers are slower: takes longer than this, plus `slack_seconds`, are refused."""
 
-    slack_seconds: float = Field(1.0, ge=0.0)
+    slack_seconds: float = Field(0.75, ge=0.0)
     """Allowed on top for pauses, which weigh most in short sentences."""
 
     max_length_factor: float = Field(1.5, ge=1.0)
@@ -115,11 +115,11 @@ def best_of(flawed: Sequence[Take], config: BackoffConfig) -> Take:
 
 
 def badness_key(take: Take, config: BackoffConfig) -> tuple[bool, int, float]:
-    """Sort key of a flawed take: silence last, then flaws of its words, then the ratio to the typical length."""
+    """Sort key of a flawed take: silence last, then the number of flaws, then the ratio to the typical length."""
     if not is_audible(take, config):
         return True, 0, 0.0
-    given_up = take.stop is StopReason.FLAWED
-    return False, len(take.flaws) + given_up, abs(math.log(take.seconds / config.usual(take.text)))
+    given_up, too_long = take.stop is StopReason.FLAWED, take.seconds > config.longest(take.text)
+    return False, len(take.flaws) + given_up + too_long, abs(math.log(take.seconds / config.usual(take.text)))
 
 
 def is_audible(take: Take, config: BackoffConfig) -> bool:

@@ -25,7 +25,7 @@ from marstts.generation.speech_model import SpeechModel
 from marstts.speaker.base import SpeakerEncoder
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.sentence import Attempt, too_short
-from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, NO_WORD_TIMES, Speech, Take, join, silence
+from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, MAX_TAIL_SECONDS, NO_WORD_TIMES, Speech, Take, join, silence
 from marstts.synthesis.words.attention_path import PathSearch, SentencePlaces, search_path
 from marstts.synthesis.words.flaws import TakeFlaw, find_flaws
 from marstts.synthesis.words.word_times import TimedSpan, Word, words_of, words_on_path
@@ -122,7 +122,7 @@ class ModelSession:
             decoded = codes, self.decode(codes, voice)
         codes, waveform = decoded
         assert row.stop is not None
-        start, end = audio.audible_span(waveform, below_peak_db=EDGE_BELOW_PEAK_DB)
+        start, end = audio.audible_span(waveform, below_peak_db=EDGE_BELOW_PEAK_DB, max_tail_seconds=MAX_TAIL_SECONDS)
         search = self.path_search(segment.text, row, begun)
         return Take(
             text=segment.text,

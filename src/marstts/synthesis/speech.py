@@ -41,6 +41,10 @@ NO_WORD_TIMES = (
 EDGE_BELOW_PEAK_DB = 40.0
 """Frames at the edges of a take that are this much below its loudest frame are silence; the end of an "f" is louder."""
 
+MAX_TAIL_SECONDS = 0.45
+"""Longest end of a take that is much quieter than its loudest frame (`audio.TAIL_BELOW_PEAK_DB`): a final "s" is
+shorter, breath is longer."""
+
 CLAUSE_PAUSE_SECONDS = 0.15
 WORD_PAUSE_SECONDS = 0.05
 """Silence set between two takes, by the mark the first of them ends with; takes are trimmed before they are joined."""

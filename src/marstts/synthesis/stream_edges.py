@@ -2,18 +2,18 @@
 
 Upstream: `runner`, which decodes the sentence piece by piece.  Downstream: loudspeakers, pipes, servers.
 A sentence begins with the first frame louder than `SILENCE_DB`. It ends with the last one that is louder than that and
-less than `EDGE_BELOW_PEAK_DB` below the loudest so far; quiet audio waits until something louder follows it. The ends
-are faded and peaks limited as in a whole take.
+less than `EDGE_BELOW_PEAK_DB` below the loudest so far, and at most `MAX_TAIL_SECONDS` after the last loud one; quiet
+audio waits until something louder follows it. The ends are faded and peaks limited as in a whole take.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from marstts.audio import FADE_SECONDS, TRIM_FRAME, TRIM_HOP
+from marstts.audio import FADE_SECONDS, TAIL_BELOW_PEAK_DB, TRIM_FRAME, TRIM_HOP
 from marstts.audio.limiter import Limiter
 from marstts.audio.tempo import TempoFilter
-from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, Samples
+from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, MAX_TAIL_SECONDS, Samples
 
 SILENCE_DB = -60.0
 """RMS of a frame, full scale = 0 dB: quieter ones are silence at the edges of a sentence."""
@@ -69,6 +69,7 @@ class StreamingTrimmer:
         self._samples = np.zeros(0, np.float32)
         self._num_frames = 0
         self._peak = 0.0
+        self._last_loud = 0
         self._start: int | None = None
         """First sample of the sentence."""
         self._end = 0
@@ -106,9 +107,12 @@ class StreamingTrimmer:
             frame = self._samples[max(0, center - TRIM_FRAME // 2) : center + TRIM_FRAME // 2].astype(np.float64)
             power = float(frame @ frame) / TRIM_FRAME
             self._peak = max(self._peak, power)
+            if power > self._peak * 10.0 ** (-TAIL_BELOW_PEAK_DB / 10.0):
+                self._last_loud = center
             if power > max(10.0 ** (SILENCE_DB / 10.0), self._peak * 10.0 ** (-EDGE_BELOW_PEAK_DB / 10.0)):
                 self._start = center if self._start is None else self._start
-                self._end = center + TRIM_HOP
+                if center - self._last_loud <= MAX_TAIL_SECONDS * self.sample_rate:
+                    self._end = center + TRIM_HOP
             self._num_frames += 1
 
     def _release(self, start: int, end: int) -> Samples:
