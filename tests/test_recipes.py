@@ -33,7 +33,7 @@ from marstts.training.mars5.config import ArTrainConfig, NarTrainConfig
 from marstts.training.mars6.config import PretrainConfig
 from marstts.training.optim import learning_rate
 from marstts.training.run_log import read_log
-from marstts.training.speaker.config import Kind, SpeakerTrainingConfig
+from marstts.training.speaker.config import EncoderKind, SpeakerTrainingConfig
 
 pytestmark = pytest.mark.slow
 
@@ -79,12 +79,12 @@ def test_the_middle_scale_changes_one_thing_at_a_time() -> None:
 def test_the_parts_of_a_recipe_fit_one_another(recipe: str) -> None:
     folder = RECIPES / recipe
     codec = read_config(CodecTrainingConfig, folder / "codec.toml").model
-    encoders = {kind: read_config(SpeakerTrainingConfig, folder / f"{kind.value}.toml") for kind in Kind}
+    encoders = {kind: read_config(SpeakerTrainingConfig, folder / f"{kind.value}.toml") for kind in EncoderKind}
     mars6 = read_config(PretrainConfig, folder / "mars6.toml")
     assert mars6.model.codebook_size == codec.codebook_size
     assert mars6.model.patch_layout == tuple(codec.strides[0] // stride for stride in codec.strides)
-    assert mars6.model.identity_size == encoders[Kind.IDENTITY].model.size
-    assert mars6.model.style_size == encoders[Kind.STYLE].model.size
+    assert mars6.model.identity_size == encoders[EncoderKind.IDENTITY].model.size
+    assert mars6.model.style_size == encoders[EncoderKind.STYLE].model.size
     assert all(encoder.kind is kind for kind, encoder in encoders.items())
     assert set(mars6.attention_guidance.layers) <= set(range(mars6.model.global_layers))
     assert set(read_config(SyntheticConfig, folder / "synthetic.toml").base_voices) <= BASE_VOICES.keys()

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_every_engine_gets_the_measurements_that_apply_to_it(toy_bundle):
-    model = runner.Model("toy", str(toy_bundle))
+    model = runner.BenchmarkedModel("toy", str(toy_bundle))
     engines = [EngineKind.ONNX, EngineKind.TORCH, EngineKind.CUDA]
     cases = runner.plan_cases(model, engines, list(Measure), BenchmarkScale())
     assert [(one.engine, one.weights, one.measure.value) for one in cases] == [

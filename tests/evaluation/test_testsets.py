@@ -58,8 +58,8 @@ def test_half_of_the_samples_of_each_style_are_cloned_from_the_other_half():
 def small_ears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A speaker of the test set with two pairs, and all transcripts."""
     pairs = [
-        ears.Pair("p001", "rainbow_01_loud", "sentences_05_loud"),
-        ears.Pair("p001", "emo_fear_sentences", "emo_relief_sentences"),
+        ears.SamplePair("p001", "rainbow_01_loud", "sentences_05_loud"),
+        ears.SamplePair("p001", "emo_fear_sentences", "emo_relief_sentences"),
     ]
     monkeypatch.setattr(ears, "pair_samples", lambda speakers: pairs)
     for pair in pairs:
@@ -120,8 +120,8 @@ def corpus(path: Path) -> Path:
 
 def test_missing_synthetic_recordings_are_rendered_and_the_others_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     lines = [
-        synthetic.Line("flite-slt.20-test-1", "whisper", "Say this.", "flite-slt.20-test-2"),
-        synthetic.Line("flite-slt.20-test-2", "whisper", "And that.", ""),
+        synthetic.RenderedLine("flite-slt.20-test-1", "whisper", "Say this.", "flite-slt.20-test-2"),
+        synthetic.RenderedLine("flite-slt.20-test-2", "whisper", "And that.", ""),
     ]
     monkeypatch.setattr(synthetic, "committed_lines", lambda: lines)
     monkeypatch.setattr(synthetic.engines, "check_installed", lambda names: None)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from marstts.mars5.diffusion import (
-    Schedule,
+    NoiseSchedule,
     cosine_schedule,
     gumbel_draw,
     log_onehot,
@@ -50,7 +50,7 @@ class Numbers:
         return torch.randint(num_classes, (SAMPLES, 1, 2), generator=self.generator)
 
 
-def best_step(schedule: Schedule) -> StepDown:
+def best_step(schedule: NoiseSchedule) -> StepDown:
     """The true reverse step: each code given the *other* noisy code, by Bayes' rule."""
 
     def step_down(x: Tensor, step: int, uniforms: Tensor | None) -> Tensor:
@@ -64,7 +64,7 @@ def best_step(schedule: Schedule) -> StepDown:
     return step_down
 
 
-def draw(config: DiffusionConfig, schedule: Schedule, known: int | None, rules: ReverseRules = PAPER) -> Tensor:
+def draw(config: DiffusionConfig, schedule: NoiseSchedule, known: int | None, rules: ReverseRules = PAPER) -> Tensor:
     """(SAMPLES, 2) codes; the first is `known`, if it is."""
     codes = torch.zeros(SAMPLES, 1, 2, dtype=torch.long)
     mask = torch.zeros_like(codes, dtype=torch.bool)

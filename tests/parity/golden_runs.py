@@ -10,7 +10,7 @@ from torch import Tensor
 
 from marstts.generation.request import Limits
 from marstts.mars6.model import Mars6
-from marstts.mars6.prompt import Prompt
+from marstts.mars6.prompt import Mars6Prompt
 
 
 def of(name: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -28,9 +28,9 @@ def greedy_runs(entry: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def prompt_of(run: dict[str, Any], io: dict[str, Tensor]) -> Prompt:
+def prompt_of(run: dict[str, Any], io: dict[str, Tensor]) -> Mars6Prompt:
     words, identity, style = (io[f"enc.{part}"][0].numpy() for part in ("text_ids", "speaker", "clap"))
-    return Prompt(words, identity, style, np.array(run["prefix"] or [], dtype=np.int64).reshape(-1, 7))
+    return Mars6Prompt(words, identity, style, np.array(run["prefix"] or [], dtype=np.int64).reshape(-1, 7))
 
 
 def limits_of(run: dict[str, Any]) -> Limits:

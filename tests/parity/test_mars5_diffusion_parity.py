@@ -8,8 +8,8 @@ from mars5_golden import Golden, open_golden, read_record
 from torch import Tensor
 
 from marstts.mars5.diffusion import (
+    NoiseSchedule,
     ReverseStep,
-    Schedule,
     cosine_schedule,
     gumbel_draw,
     log_onehot,
@@ -76,7 +76,7 @@ def test_draws(golden5: Golden) -> None:
     assert torch.equal(gumbel_draw(io["diff.q_pred"], io["diff.uniform"]), io["diff.sample"])
 
 
-def small_schedule(golden5: Golden) -> Schedule:
+def small_schedule(golden5: Golden) -> NoiseSchedule:
     """The recorded schedule of the recorded distributions."""
     return cosine_schedule(min(size for _, size in golden5.numbered(r"diff\.T(\d+)\.log_alpha")))
 

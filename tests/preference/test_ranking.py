@@ -24,7 +24,7 @@ from marstts.io.provenance import write_provenance
 from marstts.preference.mine import MineConfig, mine
 from marstts.preference.pairs import as_pair, make_pairs
 from marstts.preference.ranking import RankConfig, Scheme, choose_pairs, percentiles, rank_takes
-from marstts.preference.scoring import Metric, MetricModels, Score, ScoredTake
+from marstts.preference.scoring import MetricModels, Score, ScoredTake, TakeMetric
 from marstts.speaker.base import encoder_input
 from marstts.speaker.toy import ToySpeakerEncoder
 from marstts.synthesis.loading import load
@@ -87,12 +87,12 @@ def test_the_worst_by_both_metrics_comes_first():
 
 
 def test_metrics_without_weight_or_threshold_are_not_computed():
-    def metrics(**changes) -> tuple[Metric, ...]:
+    def metrics(**changes) -> tuple[TakeMetric, ...]:
         return RankConfig.model_validate(changes).metrics
 
-    assert metrics() == (Metric.CER, Metric.MOS)
-    assert metrics(mos_weight=0) == metrics(mos_weight=0, rejected_min_cer=0.1) == (Metric.CER,)
-    assert metrics(cer_weight=0) == (Metric.MOS,)
+    assert metrics() == (TakeMetric.CER, TakeMetric.MOS)
+    assert metrics(mos_weight=0) == metrics(mos_weight=0, rejected_min_cer=0.1) == (TakeMetric.CER,)
+    assert metrics(cer_weight=0) == (TakeMetric.MOS,)
     assert metrics(cer_weight=0, rejected_min_cer=0.1) == metrics(cer_weight=0, chosen_max_cer=1) == metrics()
 
 

@@ -15,7 +15,7 @@ from marstts.server.api_errors import ApiError
 from marstts.server.app import create_app
 from marstts.server.service import SpeechService, measure_listeners
 from marstts.server.settings import ServeSettings
-from marstts.server.speech_job import Piece
+from marstts.server.speech_job import FilePiece
 from scripted import ScriptedPrompt, ScriptedTake, good, scripted_synthesizer
 
 pytestmark = pytest.mark.slow
@@ -191,9 +191,9 @@ def test_in_a_full_queue_the_caller_who_waits_most_makes_room():
 def test_as_many_streams_as_rows_are_measured_at_a_time(monkeypatch):
     together = threading.Barrier(5, timeout=10.0)
 
-    def pieces(*arguments: object) -> Iterator[Piece]:
+    def pieces(*arguments: object) -> Iterator[FilePiece]:
         together.wait()
-        yield Piece(b"", audio_seconds=1e6)
+        yield FilePiece(b"", audio_seconds=1e6)
 
     monkeypatch.setattr("marstts.server.service.make_pieces", pieces)
     assert measure_listeners(scripted_synthesizer(good), 5) > 1000
@@ -256,7 +256,7 @@ def test_a_server_that_was_busy_when_it_was_measured_adapts_places_later(
         tickets = [await service.admission.enter(1.0) for _ in range(measured)]
         waiting = asyncio.ensure_future(service.admission.enter(1.0))
         await let_tasks_run()
-        service.note_made(tickets[0], Piece(b"", audio_seconds=60.0, num_tokens=0))
+        service.note_made(tickets[0], FilePiece(b"", audio_seconds=60.0, num_tokens=0))
         await let_tasks_run()
         waiting.cancel()
         return service.admission.places, service.admission.num_active
@@ -279,12 +279,12 @@ def test_fewer_are_admitted_while_the_machine_makes_too_little_for_them(
     async def run(service: SpeechService) -> tuple[int, int]:
         service.admission.throughput = Throughput(estimate=factor)
         tickets = [await service.admission.enter(1.0) for _ in range(12)]
-        service.note_made(tickets[0], Piece(b"", dry_seconds=dry_seconds))
+        service.note_made(tickets[0], FilePiece(b"", dry_seconds=dry_seconds))
         places = service.admission.places
         for ticket in tickets:
             service.admission.leave(ticket)
         service.admission.throughput = Throughput(estimate=40.0)
-        service.note_made(await service.admission.enter(1.0), Piece(b""))
+        service.note_made(await service.admission.enter(1.0), FilePiece(b""))
         return places, service.admission.places
 
     with closing(SpeechService(scripted_synthesizer(good), settings)) as service:
@@ -298,7 +298,7 @@ def test_pauses_are_no_sign_of_a_fast_machine(tmp_path: Path, pause_seconds: flo
 
     async def run(service: SpeechService) -> int:
         ticket = await service.admission.enter(1.0)
-        service.note_made(ticket, Piece(b"", audio_seconds=pause_seconds, num_tokens=0))
+        service.note_made(ticket, FilePiece(b"", audio_seconds=pause_seconds, num_tokens=0))
         return service.admission.places
 
     with closing(SpeechService(scripted_synthesizer(good), settings)) as service:

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from marstts.server.api_errors import ApiError
 from marstts.server.app import create_app
 from marstts.server.callers import ADMINISTRATOR
-from marstts.server.metrics import Outcome
+from marstts.server.metrics import RequestOutcome
 from marstts.server.schemas import SpeechBody
 from marstts.server.service import SpeechService
 from marstts.server.settings import ServeLimits, ServeSettings
@@ -113,14 +113,14 @@ def test_whole_files_at_work_are_bounded_together_and_streams_are_not(
         with pytest.raises(ApiError) as refused:
             await second.begin()
         assert refused.value.status == 429
-        second.close(Outcome.ERROR)
+        second.close(RequestOutcome.ERROR)
         stream = service.speak(body.model_copy(update={"stream": True}), ADMINISTRATOR)
         await stream.begin()
-        first.close(Outcome.OK)
+        first.close(RequestOutcome.OK)
         again = service.speak(body, ADMINISTRATOR)
         await again.begin()
         for finished in (stream, again):
-            finished.close(Outcome.OK)
+            finished.close(RequestOutcome.OK)
 
     with closing(SpeechService(synthesizer, settings)) as service:
         asyncio.run(run(service))
@@ -133,7 +133,7 @@ def test_a_long_pause_comes_in_pieces(synthesizer: Synthesizer, tmp_path: Path):
         run = service.speak(body, ADMINISTRATOR)
         first, following = await run.begin()
         sizes = [len(first.content), *[len(piece.content) async for piece in following]]
-        run.close(Outcome.OK)
+        run.close(RequestOutcome.OK)
         return sizes
 
     with closing(SpeechService(synthesizer, ServeSettings(voices_folder=tmp_path))) as service:

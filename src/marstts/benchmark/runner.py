@@ -23,7 +23,7 @@ INT8_TYPES = {"U8", "I8"}
 """Names of eight-bit integers in safetensors."""
 
 
-class Model(NamedTuple):
+class BenchmarkedModel(NamedTuple):
     """A model to measure."""
 
     label: str
@@ -33,13 +33,13 @@ class Model(NamedTuple):
     """Name or folder of a bundle."""
 
 
-def named_models(names: Iterable[str]) -> list[Model]:
+def named_models(names: Iterable[str]) -> list[BenchmarkedModel]:
     """Bundles by name or folder."""
-    return [Model(find_bundle(name).name, name) for name in names]
+    return [BenchmarkedModel(find_bundle(name).name, name) for name in names]
 
 
 def plan_cases(
-    model: Model, engines: Sequence[EngineKind], measures: Sequence[Measure], scale: BenchmarkScale
+    model: BenchmarkedModel, engines: Sequence[EngineKind], measures: Sequence[Measure], scale: BenchmarkScale
 ) -> list[Case]:
     """The cases of a model in order."""
     found = []
@@ -58,19 +58,19 @@ def plan_cases(
     return found
 
 
-def weights_of(model: Model, engine: EngineKind) -> str:
+def weights_of(model: BenchmarkedModel, engine: EngineKind) -> str:
     """Format of the weights that an engine computes with."""
     return "int8" if engine is EngineKind.ONNX and is_int8(model) else "float32"
 
 
-def is_int8(model: Model) -> bool:
+def is_int8(model: BenchmarkedModel) -> bool:
     """Whether any weights are eight-bit integers."""
     folder = find_bundle(model.source)
     files = model_folder(folder, read_info(folder)).glob("*.safetensors")
     return any(tensor.dtype in INT8_TYPES for path in files for tensor in stored_tensors(path).values())
 
 
-def has_graphs(model: Model) -> bool:
+def has_graphs(model: BenchmarkedModel) -> bool:
     """Whether ONNX Runtime can run the model."""
     return models.has_graphs(find_bundle(model.source))
 

@@ -14,7 +14,7 @@ import typer
 
 from marstts.benchmark.plan import QUICK, BenchmarkScale, Measure
 from marstts.benchmark.report import as_json, as_markdown, gather_metadata, gpu_name
-from marstts.benchmark.runner import Model, has_graphs, named_models, plan_cases, run_case
+from marstts.benchmark.runner import BenchmarkedModel, has_graphs, named_models, plan_cases, run_case
 from marstts.errors import BenchmarkError, ConfigError
 from marstts.generation.engine import EngineKind
 from marstts.io.files import write_file
@@ -90,7 +90,7 @@ def parse_numbers(text: str, option: str, kind: Callable[[str], Number]) -> list
     return found
 
 
-def choose_engines(engines: list[EngineKind], model: Model) -> list[EngineKind]:
+def choose_engines(engines: list[EngineKind], model: BenchmarkedModel) -> list[EngineKind]:
     """The given engines, or all that can run the model on this machine."""
     if engines:
         return engines

@@ -74,7 +74,7 @@ class Blocks(nn.ModuleList):
         return x
 
 
-class Encoder(nn.Module):
+class CodecEncoder(nn.Module):
     """log-mel (B, M, F) and, with a recognizer, its features (B, L, C) -> latents (B, latent_width, L), L = F / 2."""
 
     def __init__(self, config: MiniCodecConfig) -> None:
@@ -221,7 +221,7 @@ class SourceFilter(NamedTuple):
     """Phase shift of the pulses, in radians."""
 
 
-class Decoder(nn.Module):
+class CodecDecoder(nn.Module):
     """latents (B, latent_width, L), timbre (B, V) or None -> filters for two frames of each latent."""
 
     def __init__(self, config: MiniCodecConfig) -> None:
@@ -285,17 +285,17 @@ class MiniCodecModel(nn.Module):
     def __init__(self, config: MiniCodecConfig) -> None:
         super().__init__()
         self.config = config
-        self.encoder = Encoder(config)
+        self.encoder = CodecEncoder(config)
         self.quantizer = ResidualQuantizer(config)
-        self.decoder = Decoder(config)
+        self.decoder = CodecDecoder(config)
         self.recognizer: WhisperEncoder | None = None
         if config.recognizer_layers:
             self.recognizer = WhisperEncoder(config.recognizer_width, config.recognizer_layers, config.sample_rate)
-        self.timbre_encoder: TimbreEncoder | None = None
+        self.timbre_encoder: TimbreNetwork | None = None
         if config.timbre_width:
             width = config.timbre_encoder_width
             blocks = Blocks(ConvNeXtBlock(width) for _ in range(config.timbre_encoder_blocks))
-            self.timbre_encoder = TimbreEncoder(blocks, config.timbre_mels, width, config.timbre_width)
+            self.timbre_encoder = TimbreNetwork(blocks, config.timbre_mels, width, config.timbre_width)
         basis = torch.from_numpy(mel_filterbank(config.sample_rate, config.fft_size, config.num_mels))
         self.register_buffer("mel_basis", basis, persistent=False)
         self.register_buffer("window", torch.from_numpy(hann(config.fft_size).copy()), persistent=False)
@@ -471,7 +471,7 @@ class AttentivePool(nn.Module):
         return torch.cat([mean, torch.sqrt(variance + 1e-5)], dim=1)
 
 
-class TimbreEncoder(nn.Module):
+class TimbreNetwork(nn.Module):
     """log-mel (B, M, F) of a reference -> timbre embedding (B, V) of root mean square 1."""
 
     def __init__(self, blocks: nn.Module, mels: int, width: int, timbre_width: int) -> None:

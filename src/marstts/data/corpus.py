@@ -22,8 +22,8 @@ from marstts.data.shards import (
     SHARD_PATTERN,
     EncoderInfo,
     ShardInfo,
-    Stored,
     StoredArray,
+    StoredPart,
     embedding_name,
     read_shard,
     stored_arrays,
@@ -108,7 +108,7 @@ class CheckedShard:
     """Description of the shard without its utterances."""
 
     num_patches: NDArray[np.int64]
-    arrays: Mapping[str, Stored]
+    arrays: Mapping[str, StoredPart]
 
 
 def load_corpus(*folders: Path) -> Corpus:

@@ -220,11 +220,11 @@ def read_shard(path: Path) -> Shard:
     return shard
 
 
-def stored_arrays(path: Path) -> dict[str, Stored]:
+def stored_arrays(path: Path) -> dict[str, StoredPart]:
     """Positions of the arrays of a shard in its file, by name, once `read_shard` has accepted it."""
     found = stored_tensors(path, DataError, MAX_METADATA_BYTES)
     return {
-        name: Stored(path, tensor.offset, np.dtype(DTYPES[tensor.dtype]), tensor.shape)
+        name: StoredPart(path, tensor.offset, np.dtype(DTYPES[tensor.dtype]), tensor.shape)
         for name, tensor in found.items()
     }
 
@@ -301,7 +301,7 @@ def corrupt(path: Path, reason: str) -> DataError:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredPart:
     """One array in one file."""
 
     path: Path
@@ -323,7 +323,7 @@ class Stored:
 class StoredArray:
     """Arrays one after another along their first axis."""
 
-    def __init__(self, parts: Sequence[Stored]) -> None:
+    def __init__(self, parts: Sequence[StoredPart]) -> None:
         """`parts` agree in type and in all axes but the first; there is at least one."""
         self._parts = tuple(parts)
         self._starts = np.cumsum([0, *(part.shape[0] for part in parts)])

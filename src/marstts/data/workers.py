@@ -83,7 +83,8 @@ def run_in_order(
 ) -> Iterator[Result]:
     """The results in the order of the jobs; `chunk_size` jobs go to a worker at a time, for jobs of milliseconds."""
     chunks = [
-        Chunk(start // chunk_size, tuple(jobs[start : start + chunk_size])) for start in range(0, len(jobs), chunk_size)
+        JobChunk(start // chunk_size, tuple(jobs[start : start + chunk_size]))
+        for start in range(0, len(jobs), chunk_size)
     ]
     waiting: dict[int, list[Any]] = {}
     following = 0
@@ -95,14 +96,14 @@ def run_in_order(
 
 
 @dataclass(frozen=True)
-class Chunk:
+class JobChunk:
     """Consecutive jobs for one worker."""
 
     number: int
     jobs: tuple[Any, ...]
 
 
-def work_through(work: Work[Any, Any, Any], chunk: Chunk, models: Any) -> tuple[int, list[Any]]:
+def work_through(work: Work[Any, Any, Any], chunk: JobChunk, models: Any) -> tuple[int, list[Any]]:
     """Number and results of a chunk."""
     return chunk.number, [work(job, models) for job in chunk.jobs]
 

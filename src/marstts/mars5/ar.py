@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from marstts.mars5.config import CodecLMConfig
-from marstts.mars5.layers import WEIGHT_STD, SpeakerEncoder, SwiGLU, initialize
+from marstts.mars5.layers import WEIGHT_STD, ReferenceEncoder, SwiGLU, initialize
 from marstts.nn.attention import length_mask
 
 RMS_EPSILON = 1e-5
@@ -158,7 +158,7 @@ class CodecLM(nn.Module):
     def __init__(self, config: CodecLMConfig) -> None:
         super().__init__()
         self.config = config
-        self.speaker_encoder = SpeakerEncoder(
+        self.speaker_encoder = ReferenceEncoder(
             levels=config.levels,
             codebook_size=config.codebook_size,
             width=config.width,

@@ -35,7 +35,7 @@ SMALLEST_ALPHA = 0.001
 
 
 @dataclass(frozen=True)
-class Schedule:
+class NoiseSchedule:
     """Noise schedule of N steps: how much of the codes each keeps; all tensors (N,)."""
 
     timesteps: Tensor
@@ -54,12 +54,12 @@ class Schedule:
     def __len__(self) -> int:
         return len(self.timesteps)
 
-    def to(self, device: torch.device | str) -> Schedule:
+    def to(self, device: torch.device | str) -> NoiseSchedule:
         """The same on another device."""
-        return Schedule(*(getattr(self, name).to(device) for name in self.__dataclass_fields__))
+        return NoiseSchedule(*(getattr(self, name).to(device) for name in self.__dataclass_fields__))
 
 
-def cosine_schedule(num_timesteps: int) -> Schedule:
+def cosine_schedule(num_timesteps: int) -> NoiseSchedule:
     """The published schedule of T steps: ratios of squared cosines (arXiv:2102.09672, Eq. 17), at least 0.001, rooted.
 
     After the square root ᾱ_t is the cosine itself.
@@ -73,7 +73,7 @@ def cosine_schedule(num_timesteps: int) -> Schedule:
     return make_schedule(np.arange(num_timesteps), np.cumsum(log_alpha), log_alpha)
 
 
-def subsample(schedule: Schedule, num_steps: int) -> Schedule:
+def subsample(schedule: NoiseSchedule, num_steps: int) -> NoiseSchedule:
     """The schedule in `num_steps` larger steps: evenly spread, with the first and the last of its timesteps.
 
     Each new step does what the ones it stands for did together, so the marginals q(x_t | x_0) stay.
@@ -87,11 +87,11 @@ def subsample(schedule: Schedule, num_steps: int) -> Schedule:
 
 def make_schedule(
     timesteps: NDArray[np.int64], log_cumprod: NDArray[np.float64], log_alpha: NDArray[np.float64]
-) -> Schedule:
+) -> NoiseSchedule:
     """A schedule from log ᾱ_t and log α_t, both (N,) float64."""
     values = (timesteps, log_alpha, log_1_min(log_alpha), log_cumprod, log_1_min(log_cumprod))
     first, *others = (torch.from_numpy(np.ascontiguousarray(value)) for value in values)
-    return Schedule(first, *(other.float() for other in others))
+    return NoiseSchedule(first, *(other.float() for other in others))
 
 
 def log_1_min(log_values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -109,7 +109,7 @@ def mix_with_uniform(log_x: Tensor, log_keep: Tensor, log_lose: Tensor) -> Tenso
     return torch.logaddexp(log_x + log_keep, log_lose - math.log(log_x.shape[-1]))
 
 
-def q_one_step(log_previous: Tensor, t: Tensor, schedule: Schedule) -> Tensor:
+def q_one_step(log_previous: Tensor, t: Tensor, schedule: NoiseSchedule) -> Tensor:
     """log q(x_t | x_{t-1}) (Eq. 11): log_previous (B, ..., K), t (B,) -> (B, ..., K)."""
     shape = log_previous.dim()
     return mix_with_uniform(
@@ -117,7 +117,7 @@ def q_one_step(log_previous: Tensor, t: Tensor, schedule: Schedule) -> Tensor:
     )
 
 
-def q(log_x0: Tensor, t: Tensor, schedule: Schedule) -> Tensor:
+def q(log_x0: Tensor, t: Tensor, schedule: NoiseSchedule) -> Tensor:
     """log q(x_t | x_0) (Eq. 12): log_x0 (B, ..., K), t (B,) -> (B, ..., K); at t = -1 nothing has been lost."""
     shape, clean = log_x0.dim(), spread(t, log_x0.dim()) < 0
     index = t.clamp_min(0)
@@ -127,7 +127,7 @@ def q(log_x0: Tensor, t: Tensor, schedule: Schedule) -> Tensor:
     return torch.where(clean, log_x0, noisy)
 
 
-def q_posterior(log_x0: Tensor, log_xt: Tensor, t: Tensor, schedule: Schedule) -> Tensor:
+def q_posterior(log_x0: Tensor, log_xt: Tensor, t: Tensor, schedule: NoiseSchedule) -> Tensor:
     """log q(x_{t-1} | x_t, x_0) (Eq. 13): log_x0, log_xt (B, ..., K), t (B,) -> (B, ..., K), normalized.
 
     q(x_t | x_{t-1}) is symmetric in its two arguments, so `q_one_step` of x_t gives it for every x_{t-1}. With a
@@ -136,7 +136,7 @@ def q_posterior(log_x0: Tensor, log_xt: Tensor, t: Tensor, schedule: Schedule) -
     return torch.log_softmax(q(log_x0, t - 1, schedule) + q_one_step(log_xt, t, schedule), dim=-1)
 
 
-def p_posterior(logits: Tensor, log_xt: Tensor, t: Tensor, schedule: Schedule) -> Tensor:
+def p_posterior(logits: Tensor, log_xt: Tensor, t: Tensor, schedule: NoiseSchedule) -> Tensor:
     """log p(x_{t-1} | x_t) (Eq. 14) from logits of x_0 (B, ..., K)."""
     return q_posterior(torch.log_softmax(logits, dim=-1), log_xt, t, schedule)
 
@@ -152,7 +152,7 @@ def kl_divergence(log_p: Tensor, log_q: Tensor) -> Tensor:
     return (log_p.exp() * (log_p - log_q)).sum(dim=-1)
 
 
-def step_loss(log_x0: Tensor, logits: Tensor, log_xt: Tensor, t: Tensor, schedule: Schedule) -> Tensor:
+def step_loss(log_x0: Tensor, logits: Tensor, log_xt: Tensor, t: Tensor, schedule: NoiseSchedule) -> Tensor:
     """L_t, what the variational bound (Eq. 5) charges for one step: (B, ..., K), t (B,) -> (B, ...) nats.
 
     KL of the true posterior from the model's; at t = 0 (the paper's L_0) the negative log-likelihood of x_0.
@@ -176,7 +176,7 @@ class ReverseStep:
     """
 
     model: ResidualTransformer
-    schedule: Schedule
+    schedule: NoiseSchedule
     given: Conditioning
 
     lengths: Tensor

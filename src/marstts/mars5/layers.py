@@ -109,7 +109,7 @@ class CodeEmbedding(nn.Module):
         return torch.cat(embedded, dim=-1)
 
 
-class SpeakerEncoder(nn.Module):
+class ReferenceEncoder(nn.Module):
     """Reference codes of all levels to one vector: what an identity token gathers from them.  Not causal."""
 
     def __init__(

@@ -23,7 +23,7 @@ from marstts.mars5.layers import (
     CodeEmbedding,
     DecoderLayer,
     EncoderLayer,
-    SpeakerEncoder,
+    ReferenceEncoder,
     initialize,
     length_mask,
 )
@@ -89,7 +89,7 @@ class ResidualTransformer(nn.Module):
         super().__init__()
         self.config = config
         width, heads, inner = config.width, config.heads, config.feed_forward_width
-        self.speaker_encoder = SpeakerEncoder(
+        self.speaker_encoder = ReferenceEncoder(
             levels=config.levels,
             codebook_size=config.codebook_size,
             width=width,

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from marstts.io.config import Config
-from marstts.mars5.diffusion import Schedule, gumbel_draw, log_onehot, q, step_loss
+from marstts.mars5.diffusion import NoiseSchedule, gumbel_draw, log_onehot, q, step_loss
 from marstts.mars5.text import JointVocabulary
 from marstts.nn.attention import length_mask
 
@@ -111,7 +111,7 @@ class NoisyBatch:
     """(B,) index into the schedule."""
 
 
-def add_noise(codes: Tensor, schedule: Schedule, num_classes: int, generator: torch.Generator) -> NoisyBatch:
+def add_noise(codes: Tensor, schedule: NoiseSchedule, num_classes: int, generator: torch.Generator) -> NoisyBatch:
     """Draw a uniform step for each row of codes (B, T, L), and x_t of q(x_t | x_0) on all levels but the first.
 
     The steps of a batch are spread evenly over the schedule, for less noise in the loss (arXiv:2107.00630, App. I.1).
@@ -142,7 +142,7 @@ class BoundLoss:
     """(L - 1,) of each of them."""
 
 
-def bound_loss(logits: Tensor, batch: NoisyBatch, lengths: Tensor, schedule: Schedule) -> BoundLoss:
+def bound_loss(logits: Tensor, batch: NoisyBatch, lengths: Tensor, schedule: NoiseSchedule) -> BoundLoss:
     """logits (B, T, L, K) of `ResidualTransformer.forward` for the noisy codes; lengths (B,) frames that count."""
     num_classes = logits.shape[-1]
     losses = step_loss(

@@ -19,7 +19,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from marstts.io.config import Config
-from marstts.mars5.diffusion import Schedule, gumbel_draw, log_onehot, q, q_one_step
+from marstts.mars5.diffusion import NoiseSchedule, gumbel_draw, log_onehot, q, q_one_step
 
 StepDown = Callable[[Tensor, int, Tensor | None], Tensor]
 """Codes (B, T, L) at a step of the schedule, and uniforms (B, T, L, K) -> codes of the step before.
@@ -58,12 +58,12 @@ class DiffusionConfig(Config):
         return self
 
 
-def hold_always(step: int, override: int, schedule: Schedule) -> bool:
+def hold_always(step: int, override: int, schedule: NoiseSchedule) -> bool:
     """Level 0 is fixed, as the papers say."""
     return True
 
 
-def hold_as_published(step: int, override: int, schedule: Schedule) -> bool:
+def hold_as_published(step: int, override: int, schedule: NoiseSchedule) -> bool:
     """Level 0 is fixed until a timestep of at most `override` was left."""
     return int(schedule.timesteps[step]) > override
 
@@ -78,7 +78,7 @@ class ReverseRules:
     jump_lead: int = 1
     """A jump from t to t + 1 adds the noise of step t + jump_lead. Published: 0, one level too low."""
 
-    hold: Callable[[int, int, Schedule], bool] = hold_always
+    hold: Callable[[int, int, NoiseSchedule], bool] = hold_always
     """Whether level 0 stays clean after the move from a step, given `q0_override_steps` and the schedule."""
 
 
@@ -146,7 +146,7 @@ class Draws:
 def repaint(
     step_down: StepDown,
     given: Given,
-    schedule: Schedule,
+    schedule: NoiseSchedule,
     config: DiffusionConfig,
     draws: Draws,
     *,

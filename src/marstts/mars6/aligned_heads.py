@@ -20,7 +20,7 @@ from marstts.generation.request import Limits, SamplingConfig
 from marstts.mars6.encoder import FusedSlot
 from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.model import Mars6
-from marstts.mars6.prompt import Prompt, collate, prompt_string
+from marstts.mars6.prompt import Mars6Prompt, collate, prompt_string
 from marstts.text.tokenizers.bpe import BPE
 
 MIN_ON_TEXT = 0.9
@@ -50,7 +50,7 @@ def calibrated_heads(model: Mars6, tokenizer: BPE, quality: int | None) -> tuple
     """(layer, head) that follow the calibration texts, spoken by no one in particular."""
     identity, style = calibration_speaker(model)
     prompts = [
-        Prompt(
+        Mars6Prompt(
             np.asarray(tokenizer.encode(prompt_string(text, quality=quality)), dtype=np.int64),
             identity,
             style,
@@ -69,7 +69,7 @@ def calibration_speaker(model: Mars6) -> tuple[NDArray[np.float32], NDArray[np.f
     return np.zeros(model.config.identity_size, np.float32), np.zeros(model.config.style_size, np.float32)
 
 
-def find_aligned_heads(model: Mars6, prompts: Sequence[Prompt]) -> tuple[tuple[int, int], ...]:
+def find_aligned_heads(model: Mars6, prompts: Sequence[Mars6Prompt]) -> tuple[tuple[int, int], ...]:
     """(layer, head) of every head that follows the text of the prompts, whose speech is generated; may be none."""
     scores = np.mean([score_heads(attention) for attention in spoken_attention(model, prompts)], axis=0)
     good = (scores >= np.array([MIN_ON_TEXT, MIN_PEAK, MIN_MONOTONICITY])).all(axis=2)
@@ -77,7 +77,7 @@ def find_aligned_heads(model: Mars6, prompts: Sequence[Prompt]) -> tuple[tuple[i
 
 
 @torch.inference_mode()
-def spoken_attention(model: Mars6, prompts: Sequence[Prompt]) -> list[NDArray[np.float32]]:
+def spoken_attention(model: Mars6, prompts: Sequence[Mars6Prompt]) -> list[NDArray[np.float32]]:
     """Generate each prompt, then attention (L, H, T, S) of all heads, by one pass over the generated patches."""
     engine, config = TorchEngine(model), model.config
     limits = [Limits(0, 12 + 2 * len(prompt.text_ids)) for prompt in prompts]

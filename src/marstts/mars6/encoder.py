@@ -84,7 +84,7 @@ class FusedSlot(nn.Module):
         return self.unknown_identity.expand(batch, -1), self.unknown_style.expand(batch, -1)
 
 
-class Encoder(nn.Module):
+class TextEncoder(nn.Module):
     """Speaker slots and text tokens through non-causal layers."""
 
     def __init__(self, config: Mars6Config) -> None:

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.decoders import GlobalDecoder, LocalDecoder
-from marstts.mars6.encoder import Encoder
+from marstts.mars6.encoder import TextEncoder
 from marstts.nn.attention import KVCache, length_mask
 
 
@@ -113,7 +113,7 @@ class Mars6(nn.Module):
     def __init__(self, config: Mars6Config) -> None:
         super().__init__()
         self.config = config
-        self.encoder = Encoder(config)
+        self.encoder = TextEncoder(config)
         self.global_decoder = GlobalDecoder(config)
         self.local_decoder = LocalDecoder(config)
 

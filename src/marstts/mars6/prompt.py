@@ -30,7 +30,7 @@ SPECIAL_TOKENS = (START, END, *(f"[{rate}]" for rate in QUALITY_RATES))
 
 
 @dataclass(frozen=True, eq=False)
-class Prompt:
+class Mars6Prompt:
     """The model's input for one utterance. S text tokens · T prefix patches, none for a shallow clone · P positions."""
 
     text_ids: NDArray[np.int64]
@@ -79,7 +79,7 @@ def build_prompt(
     config: Mars6Config,
     quality: int | None = 48000,
     spelling: Spelling = Spelling.AS_WRITTEN,
-) -> Prompt:
+) -> Mars6Prompt:
     """`text` to be spoken by `voice`; deep where the voice has a prefix.
 
     Raises TextError if there is no text, VoiceError if the voice was made for a model of another shape.
@@ -92,7 +92,7 @@ def build_prompt(
     transcript = None if voice.prefix is None else spell(voice.prefix.transcript.strip(), spelling).text
     string = prompt_string(spelled.text, quality=quality, transcript=transcript)
     text_ids, offsets = tokenizer.encode_with_offsets(string)
-    return Prompt(
+    return Mars6Prompt(
         np.asarray(text_ids, dtype=np.int64),
         voice.embeddings[IDENTITY],
         voice.embeddings[STYLE],
@@ -178,7 +178,7 @@ class PromptBatch:
     """(B,)."""
 
 
-def collate(prompts: Sequence[Prompt]) -> PromptBatch:
+def collate(prompts: Sequence[Mars6Prompt]) -> PromptBatch:
     """At least one prompt, all for the same model, as a batch."""
     assert prompts, "a batch has at least one row"
     text_lengths = np.array([len(prompt.text_ids) for prompt in prompts], dtype=np.int64)

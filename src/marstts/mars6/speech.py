@@ -17,7 +17,7 @@ from marstts.codec.base import Codes
 from marstts.generation.engine import Engine
 from marstts.generation.request import SamplingConfig
 from marstts.mars6.config import Mars6Config, unpatchify
-from marstts.mars6.prompt import Prompt, build_prompt
+from marstts.mars6.prompt import Mars6Prompt, build_prompt
 from marstts.mars6.spelling import Spelling
 from marstts.text.tokenizers.bpe import BPE
 from marstts.voice import Voice
@@ -52,12 +52,12 @@ class Mars6Speech:
         """Length of the speaker embedding of each role."""
         return self.config.embedding_sizes
 
-    def prompt(self, text: str, voice: Voice) -> Prompt:
+    def prompt(self, text: str, voice: Voice) -> Mars6Prompt:
         """Build the prompt of `text` spoken by `voice`; raises as `build_prompt`."""
         prompt = build_prompt(text, voice, self.tokenizer, self.config, self.quality_prefix_hz, self.spelling)
         return replace(prompt, style=with_offset(prompt.style, self.style_offset)) if self.style_offset else prompt
 
-    def text_spans(self, prompt: Prompt) -> NDArray[np.int64] | None:
+    def text_spans(self, prompt: Mars6Prompt) -> NDArray[np.int64] | None:
         """(S, 2) characters of the sentence that each token of its prompt stands for; None without aligned heads."""
         return prompt.text_spans if self.config.aligned_heads else None
 

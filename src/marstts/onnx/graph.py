@@ -71,7 +71,7 @@ Model = _model_class()
 
 
 @dataclass(frozen=True)
-class Place:
+class BytePlace:
     """Where the bytes of a tensor lie."""
 
     file: str
@@ -96,7 +96,7 @@ def parse_model(content: bytes) -> Any:
     return model
 
 
-def tensors_elsewhere(graph: Any, is_main: bool = True) -> Iterator[tuple[Any, Place, bool]]:
+def tensors_elsewhere(graph: Any, is_main: bool = True) -> Iterator[tuple[Any, BytePlace, bool]]:
     """Every tensor whose bytes lie in another file, its place, and whether it belongs to the main graph.
 
     Raises CheckpointError where such a tensor is unusual, or the graph may repeat itself for longer than ours do.
@@ -118,7 +118,7 @@ def tensors_elsewhere(graph: Any, is_main: bool = True) -> Iterator[tuple[Any, P
                 yield from tensors_elsewhere(attribute.g, False)
 
 
-def _place(tensor: Any) -> Place:
+def _place(tensor: Any) -> BytePlace:
     values = {entry.key: entry.value for entry in tensor.external_data}
     is_usual = len(values) == len(tensor.external_data) and values.keys() == {"location", "offset", "length"}
     if not is_usual or not are_text(values.values()):
@@ -133,7 +133,7 @@ def _place(tensor: Any) -> Place:
     for text in (values["offset"], values["length"]):
         if not (text.isascii() and text.isdigit() and len(text) <= 18):
             raise CheckpointError(f"this ONNX graph places weights at {text[:40]!a}; expected a whole number of bytes")
-    return Place(values["location"], int(values["offset"]), int(values["length"]))
+    return BytePlace(values["location"], int(values["offset"]), int(values["length"]))
 
 
 def are_text(values: Iterable[Any]) -> bool:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from marstts.errors import CheckpointError
 from marstts.io.reading import open_regular, printable_name, printable_text, read_regular_file
 from marstts.io.stored_tensors import MAX_WEIGHTS_BYTES, stored_tensors
-from marstts.onnx.graph import Place, parse_model, tensors_elsewhere
+from marstts.onnx.graph import BytePlace, parse_model, tensors_elsewhere
 
 MAX_GRAPH_BYTES = 256 * 2**20
 
@@ -40,7 +40,7 @@ class Session(onnxruntime.InferenceSession):
     weights: Sequence[onnxruntime.OrtValue] = ()
 
 
-class Weights:
+class MappedWeights:
     """A safetensors file next to a graph, mapped into memory."""
 
     def __init__(self, graph: Path, name: str) -> None:
@@ -52,7 +52,7 @@ class Weights:
         except CheckpointError as error:
             raise CheckpointError(f"{error}; expected the weights of {printable_name(graph.name)} here") from error
 
-    def read(self, place: Place) -> memoryview:
+    def read(self, place: BytePlace) -> memoryview:
         """The bytes at a place; CheckpointError unless they lie within one tensor of the file."""
         end = place.offset + place.length
         if not any(stored.offset <= place.offset and end <= stored.offset + stored.length for stored in self.tensors):
@@ -62,7 +62,7 @@ class Weights:
             )
         return memoryview(self.content)[place.offset : end]
 
-    def array(self, tensor: Any, place: Place) -> NDArray[np.generic]:
+    def array(self, tensor: Any, place: BytePlace) -> NDArray[np.generic]:
         """The values of a tensor, not copied; CheckpointError where shape and bytes disagree."""
         code = NUMBERS.get(tensor.data_type)
         if code is None or prod(tensor.dims) * np.dtype(code).itemsize != place.length:
@@ -89,7 +89,7 @@ def open_session(path: Path, threads: int = 1) -> Session:
         elsewhere = list(tensors_elsewhere(model.graph))
     except CheckpointError as error:
         raise CheckpointError(f"{printable_name(path)}: {error}") from error
-    files = {name: Weights(path, name) for name in sorted({place.file for _, place, _ in elsewhere})}
+    files = {name: MappedWeights(path, name) for name in sorted({place.file for _, place, _ in elsewhere})}
     named = {}
     for tensor, place, is_main in elsewhere:
         if is_main:

@@ -32,7 +32,7 @@ from marstts.io.config import Config
 from marstts.io.files import write_file
 from marstts.io.hash_order import hash_order
 from marstts.io.reading import os_errors
-from marstts.preference.scoring import SCORES_FOLDER, Metric, Score, ScoredTake, ScoringPlan, decode, scored_by
+from marstts.preference.scoring import SCORES_FOLDER, Score, ScoredTake, ScoringPlan, TakeMetric, decode, scored_by
 
 HIGHEST_MOS = 5.0
 
@@ -89,16 +89,20 @@ class RankConfig(Config):
     """Best and worst takes that are written as WAV."""
 
     @property
-    def weights(self) -> dict[Metric, float]:
+    def weights(self) -> dict[TakeMetric, float]:
         """The weight of each metric in the rank score."""
-        return {Metric.CER: self.cer_weight, Metric.MOS: self.mos_weight, Metric.SIMILARITY: self.similarity_weight}
+        return {
+            TakeMetric.CER: self.cer_weight,
+            TakeMetric.MOS: self.mos_weight,
+            TakeMetric.SIMILARITY: self.similarity_weight,
+        }
 
     @property
-    def metrics(self) -> tuple[Metric, ...]:
+    def metrics(self) -> tuple[TakeMetric, ...]:
         """The metrics that must be computed: those with a weight, or a threshold that some take may not pass."""
         has_threshold = self.rejected_min_cer > 0 or self.chosen_max_cer < math.inf or self.similarity_weight > 0
-        needed = {Metric.CER} if has_threshold else set()
-        return tuple(metric for metric in Metric if self.weights[metric] > 0 or metric in needed)
+        needed = {TakeMetric.CER} if has_threshold else set()
+        return tuple(metric for metric in TakeMetric if self.weights[metric] > 0 or metric in needed)
 
     @property
     def plan(self) -> ScoringPlan:
@@ -135,9 +139,9 @@ def rank_takes(takes: Sequence[tuple[MinedTake, ScoredTake]], config: RankConfig
     return sorted(ranked, key=lambda one: (-one.rank_score, hash_order(one.take.id)))
 
 
-def distance_from_best(value: float, metric: Metric) -> float:
+def distance_from_best(value: float, metric: TakeMetric) -> float:
     """How far a score is from the best that its metric can give."""
-    return {Metric.CER: value, Metric.MOS: HIGHEST_MOS - value, Metric.SIMILARITY: 1.0 - value}[metric]
+    return {TakeMetric.CER: value, TakeMetric.MOS: HIGHEST_MOS - value, TakeMetric.SIMILARITY: 1.0 - value}[metric]
 
 
 def percentiles(values: Sequence[float]) -> NDArray[np.float64]:
@@ -207,14 +211,17 @@ def may_be_rejected(one: RankedTake, config: RankConfig) -> bool:
     """Return True where a take is bad enough, and has codes."""
     if not len(generated_of(one, config.scheme).codes[0]):
         return False
-    return Metric.CER not in config.metrics or score_of(one, config.scheme).on(Metric.CER) >= config.rejected_min_cer
+    return (
+        TakeMetric.CER not in config.metrics
+        or score_of(one, config.scheme).on(TakeMetric.CER) >= config.rejected_min_cer
+    )
 
 
 def may_be_chosen(better: RankedTake, worse: RankedTake, config: RankConfig) -> bool:
     """Return True where the better take has few enough character errors."""
-    if Metric.CER not in config.metrics:
+    if TakeMetric.CER not in config.metrics:
         return True
-    cer, rejected_cer = (score_of(one, config.scheme).on(Metric.CER) for one in (better, worse))
+    cer, rejected_cer = (score_of(one, config.scheme).on(TakeMetric.CER) for one in (better, worse))
     loss = MAX_CER_LOSS if config.similarity_weight else math.inf
     return cer <= min(config.chosen_max_cer, rejected_cer + loss)
 

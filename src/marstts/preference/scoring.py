@@ -50,7 +50,7 @@ IDENTITY = "identity"
 Value = Field(None, allow_inf_nan=False)
 
 
-class Metric(str, Enum):
+class TakeMetric(str, Enum):
     """A metric of a take; the values are the names of the scores."""
 
     CER = "cer"
@@ -73,7 +73,7 @@ class Score(Config):
     mos: float | None = Value
     similarity: float | None = Value
 
-    def on(self, metric: Metric) -> float:
+    def on(self, metric: TakeMetric) -> float:
         """The score of a metric that was computed."""
         value: float | None = getattr(self, metric.value)
         assert value is not None, "all takes are scored by all metrics before they are ranked"
@@ -95,21 +95,21 @@ class ScoringPlan:
 
     recognizer: str
     mos_predictor: str
-    metrics: tuple[Metric, ...]
+    metrics: tuple[TakeMetric, ...]
     half: Half
 
     @property
     def names(self) -> dict[str, str]:
         """The models of the metrics that have several, as the provenance of the scores keeps them."""
-        named = {Metric.CER: ("recognizer", self.recognizer), Metric.MOS: ("mos_predictor", self.mos_predictor)}
+        named = {TakeMetric.CER: ("recognizer", self.recognizer), TakeMetric.MOS: ("mos_predictor", self.mos_predictor)}
         return dict(named[metric] for metric in self.metrics if metric in named)
 
     @property
     def tools(self) -> list[str]:
         """Names of the tools that compute the metrics, as `metrics.panel` calls them."""
         tools = {
-            Metric.CER: check_recognizer(self.recognizer),
-            Metric.MOS: self.mos_predictor,
+            TakeMetric.CER: check_recognizer(self.recognizer),
+            TakeMetric.MOS: self.mos_predictor,
         }
         return list(dict.fromkeys(tools[metric] for metric in self.metrics if metric in tools))
 
@@ -235,9 +235,9 @@ def load_models(model: str, plan: ScoringPlan) -> MetricModels:
     bundle = load_bundle(model)
     return MetricModels(
         codec=bundle.codec,
-        recognizer=open_recognizer(plan.recognizer) if Metric.CER in plan.metrics else None,
-        quality=open_quality_metric(plan.mos_predictor) if Metric.MOS in plan.metrics else None,
-        identity=bundle.encoders[IDENTITY] if Metric.SIMILARITY in plan.metrics else None,
+        recognizer=open_recognizer(plan.recognizer) if TakeMetric.CER in plan.metrics else None,
+        quality=open_quality_metric(plan.mos_predictor) if TakeMetric.MOS in plan.metrics else None,
+        identity=bundle.encoders[IDENTITY] if TakeMetric.SIMILARITY in plan.metrics else None,
     )
 
 

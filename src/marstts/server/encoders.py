@@ -81,7 +81,7 @@ MUXERS = {
 }
 
 
-class Encoder(Protocol):
+class AudioEncoder(Protocol):
     """A file in the making."""
 
     def push(self, samples: Samples) -> bytes:
@@ -173,7 +173,7 @@ class WholeFile:
         return self._content.getvalue()
 
 
-def open_encoder(audio_format: AudioFormat, *, whole: bool = False) -> Encoder:
+def open_encoder(audio_format: AudioFormat, *, whole: bool = False) -> AudioEncoder:
     """An encoder of audio at API_RATE; `whole` where nothing is sent before the end, so that headers hold lengths."""
     if audio_format is AudioFormat.PCM:
         return PcmEncoder()

@@ -11,12 +11,12 @@ from enum import Enum
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from marstts.server.admission import Admission
-from marstts.server.speech_job import Piece
+from marstts.server.speech_job import FilePiece
 
 SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
-class Outcome(str, Enum):
+class RequestOutcome(str, Enum):
     """Outcome of a request for speech."""
 
     OK = "ok"
@@ -26,7 +26,7 @@ class Outcome(str, Enum):
     ERROR = "error"
 
 
-class Metrics:
+class ServerMetrics:
     """Counters, histograms and gauges of one application."""
 
     def __init__(self, admission: Admission, counts: Callable[[], dict[str, int]]) -> None:
@@ -58,11 +58,11 @@ class Metrics:
         for state in counts():
             rows.labels(state).set_function(lambda state=state: counts()[state])  # type: ignore[misc]
 
-    def count(self, audio_format: str, outcome: Outcome) -> None:
+    def count(self, audio_format: str, outcome: RequestOutcome) -> None:
         """Count one request."""
         self.requests.labels(audio_format, outcome.value).inc()
 
-    def count_piece(self, piece: Piece, patch_size: int) -> None:
+    def count_piece(self, piece: FilePiece, patch_size: int) -> None:
         """Count what a piece holds; a patch has `patch_size` tokens."""
         self.audio.inc(piece.audio_seconds)
         self.patches.inc(piece.num_tokens / patch_size)

@@ -19,10 +19,10 @@ from marstts.server.audio_budget import AudioBudget, measure_text, needs_reading
 from marstts.server.callers import Caller
 from marstts.server.encoders import AudioFormat
 from marstts.server.listener import FIRST_AUDIO_SECONDS, SOON_SECONDS, Crowd, Listener, PriorityGate
-from marstts.server.metrics import Metrics, Outcome
+from marstts.server.metrics import RequestOutcome, ServerMetrics
 from marstts.server.schemas import SpeechBody
 from marstts.server.settings import ServeSettings
-from marstts.server.speech_job import JobEnded, JobScheduler, JobSpec, Piece, SharedBatch, SpeechJob, make_pieces
+from marstts.server.speech_job import FilePiece, JobEnded, JobScheduler, JobSpec, SharedBatch, SpeechJob, make_pieces
 from marstts.server.voice_store import CallersVoices, StoredVoice, VoiceStore
 from marstts.synthesis.synthesizer import Synthesizer
 
@@ -78,7 +78,7 @@ class SpeechService:
             synthesizer, settings.capacity, most, Crowd(lambda: self.admission.num_active, lambda: throughput.factor)
         )
         self.scheduler = self.batch.scheduler
-        self.metrics = Metrics(self.admission, lambda: self.scheduler.counts)
+        self.metrics = ServerMetrics(self.admission, lambda: self.scheduler.counts)
         self.metrics.voices.set_function(lambda: len(self.voices))
         self.pool = ThreadPoolExecutor(most, thread_name_prefix="marstts-speech")
         self.started_at = int(time.time())
@@ -89,7 +89,7 @@ class SpeechService:
         """Audio of whole files that are at work or wait."""
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="marstts-read")
 
-    def note_made(self, ticket: Ticket, piece: Piece) -> None:
+    def note_made(self, ticket: Ticket, piece: FilePiece) -> None:
         """Count a piece of audio, and admit more or fewer listeners where the machine became faster or slower."""
         layout, model = self.synthesizer.engine.layout, self.synthesizer.model
         spoken_seconds = (
@@ -189,7 +189,7 @@ class SpeechRun:
         self._is_late = False
         self._is_counted = False
 
-    async def begin(self) -> tuple[Piece, AsyncIterator[Piece]]:
+    async def begin(self) -> tuple[FilePiece, AsyncIterator[FilePiece]]:
         """Wait for a place and for the first bytes -> the piece with them, and an iterator of all that follow.
 
         Raises ApiError where there is too much audio, or no place or no audio in time, MarsError where the text cannot
@@ -209,7 +209,7 @@ class SpeechRun:
             limits.first_audio_seconds + (0.0 if self.body.stream else speaking_seconds) - ticket.wait_seconds
         )
         pieces = self._count_pieces(self._job.pieces(), ticket)
-        first = Piece(b"")
+        first = FilePiece(b"")
         async for piece in pieces:
             first = piece.after(first)
             if first.content:
@@ -218,17 +218,17 @@ class SpeechRun:
         self._end_after(EXTRA_SECONDS + speaking_seconds)
         return first, pieces
 
-    async def all_pieces(self) -> AsyncGenerator[Piece, None]:
+    async def all_pieces(self) -> AsyncGenerator[FilePiece, None]:
         """Yield all pieces as they are made; close it to end the request."""
-        outcome = Outcome.LEFT
+        outcome = RequestOutcome.LEFT
         try:
             first, following = await self.begin()
             yield first
             async for piece in following:
                 yield piece
-            outcome = Outcome.OK
+            outcome = RequestOutcome.OK
         except Exception:
-            outcome = Outcome.ERROR
+            outcome = RequestOutcome.ERROR
             raise
         finally:
             self.close(outcome)
@@ -243,7 +243,7 @@ class SpeechRun:
         self.service.whole_seconds += seconds
         self._held_seconds = seconds
 
-    def close(self, outcome: Outcome) -> None:
+    def close(self, outcome: RequestOutcome) -> None:
         """End what still runs, and count the request once."""
         self.service.whole_seconds -= self._held_seconds
         self._held_seconds = 0.0
@@ -253,9 +253,11 @@ class SpeechRun:
             self._job.end()
         if not self._is_counted:
             self._is_counted = True
-            self.service.metrics.count(self.body.response_format.value, Outcome.DEADLINE if self._is_late else outcome)
+            self.service.metrics.count(
+                self.body.response_format.value, RequestOutcome.DEADLINE if self._is_late else outcome
+            )
 
-    async def _count_pieces(self, pieces: AsyncIterator[Piece], ticket: Ticket) -> AsyncIterator[Piece]:
+    async def _count_pieces(self, pieces: AsyncIterator[FilePiece], ticket: Ticket) -> AsyncIterator[FilePiece]:
         try:
             async for piece in pieces:
                 self.service.note_made(ticket, piece)

@@ -144,7 +144,7 @@ class JobSpec:
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class FilePiece:
     """The next bytes of a file."""
 
     content: bytes
@@ -170,17 +170,17 @@ class Piece:
     dry_seconds: float = 0.0
     """Time for which the listener had nothing left to play before it."""
 
-    def after(self, earlier: Piece) -> Piece:
+    def after(self, earlier: FilePiece) -> FilePiece:
         """This piece, with all that an earlier one without bytes had to say."""
         warnings = [warning for warning in (earlier.warning, self.warning) if warning]
         sentence = earlier.sentence or self.sentence
         words = earlier.words + self.words
-        return Piece(self.content, warning="; ".join(warnings) or None, sentence=sentence, words=words)
+        return FilePiece(self.content, warning="; ".join(warnings) or None, sentence=sentence, words=words)
 
 
 def make_pieces(
     synthesizer: Synthesizer, scheduler: JobScheduler, spec: JobSpec, listener: Listener
-) -> Generator[Piece, None, None]:
+) -> Generator[FilePiece, None, None]:
     """Speak and encode. Raises MarsError before the first piece where the request cannot be spoken."""
     rate = synthesizer.codec.spec.sample_rate
     body, voice = spec.body, spec.open_voice()
@@ -191,7 +191,7 @@ def make_pieces(
         content = encoded.push(speech.samples) + encoded.finish()
         num_tokens = sum(len(codes) for take in speech.takes for codes in take.codes)
         warning, num_retries = "; ".join(speech.warnings) or None, sum(take.attempts - 1 for take in speech.takes)
-        yield Piece(content, speech.seconds, num_tokens, warning, num_retries=num_retries)
+        yield FilePiece(content, speech.seconds, num_tokens, warning, num_retries=num_retries)
         return
     size = MAX_PIECE_SECONDS * rate
     named = 0
@@ -203,11 +203,11 @@ def make_pieces(
             named = chunk.sentence
             words = tuple(word.scaled(1.0 / body.speed) for word in chunk.words) if body.words else ()
             num_retries = 0 if chunk.take is None else chunk.take.attempts - 1
-            piece = Piece(b"", chunk.seconds, num_tokens, chunk.warning, sentence, words, num_retries, dry_seconds)
+            piece = FilePiece(b"", chunk.seconds, num_tokens, chunk.warning, sentence, words, num_retries, dry_seconds)
             parts = np.split(chunk.samples, range(size, len(chunk.samples), size))  # a chunk may end with a long pause
             for number, samples in enumerate(parts, start=1):
                 content = encoded.push(samples) + (encoded.finish() if chunk.is_last and number == len(parts) else b"")
-                yield replace(piece, content=content) if number == 1 else Piece(content)
+                yield replace(piece, content=content) if number == 1 else FilePiece(content)
 
 
 class SpeechJob:
@@ -226,7 +226,7 @@ class SpeechJob:
         )
         self._scheduler = JobScheduler(shared, self._listener, starts_prompts=body.stream)
         self._loop = asyncio.get_running_loop()
-        self._pieces: asyncio.Queue[Piece | Exception | None] = asyncio.Queue()
+        self._pieces: asyncio.Queue[FilePiece | Exception | None] = asyncio.Queue()
         self._slots = threading.Semaphore(MAX_PIECES)
 
     def start(self, pool: Executor, on_end: Callable[[], None]) -> None:
@@ -239,7 +239,7 @@ class SpeechJob:
         self._scheduler.end()
         self._slots.release()
 
-    async def pieces(self) -> AsyncIterator[Piece]:
+    async def pieces(self) -> AsyncIterator[FilePiece]:
         """Yield pieces as they are made. Raises what the job raised; JobEnded where it was ended."""
         while (item := await self._pieces.get()) is not None:
             self._slots.release()
@@ -262,7 +262,7 @@ class SpeechJob:
         except Exception as error:
             self._put(error)
 
-    def _put(self, item: Piece | Exception | None) -> None:
+    def _put(self, item: FilePiece | Exception | None) -> None:
         self._call(lambda: self._pieces.put_nowait(item))
 
     def _call(self, act: Callable[[], None]) -> None:

@@ -17,10 +17,10 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from marstts.server.api_errors import ApiError, as_api_error
-from marstts.server.metrics import Outcome
+from marstts.server.metrics import RequestOutcome
 from marstts.server.schemas import SpeechBody, StreamFormat
 from marstts.server.service import SpeechRun
-from marstts.server.speech_job import JobEnded, Piece
+from marstts.server.speech_job import FilePiece, JobEnded
 
 WARNING_HEADER = "X-Marstts-Warning"
 IGNORED_HEADER = "X-Marstts-Ignored"
@@ -49,7 +49,7 @@ async def speech_response(request: Request, run: SpeechRun, body: SpeechBody) ->
     return RunResponse(run, contents(first, pieces), headers, body.response_format.media_type)
 
 
-async def begin(request: Request, run: SpeechRun) -> tuple[Piece, AsyncIterator[Piece]] | None:
+async def begin(request: Request, run: SpeechRun) -> tuple[FilePiece, AsyncIterator[FilePiece]] | None:
     """The first bytes of a run and an iterator of what follows; None where the client has left."""
     try:
         return await unless_client_leaves(request, run.begin())
@@ -60,7 +60,7 @@ async def begin(request: Request, run: SpeechRun) -> tuple[Piece, AsyncIterator[
         raise
 
 
-def response_headers(first: Piece, body: SpeechBody) -> dict[str, str]:
+def response_headers(first: FilePiece, body: SpeechBody) -> dict[str, str]:
     """Headers of a response that begins with a piece."""
     headers = {"X-Accel-Buffering": "no"}
     if first.warning:
@@ -71,19 +71,19 @@ def response_headers(first: Piece, body: SpeechBody) -> dict[str, str]:
 
 
 async def whole_response(
-    run: SpeechRun, first: Piece, pieces: AsyncIterator[Piece], headers: dict[str, str]
+    run: SpeechRun, first: FilePiece, pieces: AsyncIterator[FilePiece], headers: dict[str, str]
 ) -> Response:
     """A whole file, with its length."""
-    outcome = Outcome.ERROR
+    outcome = RequestOutcome.ERROR
     try:
         content = b"".join([piece async for piece in contents(first, pieces)])
-        outcome = Outcome.OK
+        outcome = RequestOutcome.OK
     finally:
         run.close(outcome)
     return Response(content, 200, headers, run.body.response_format.media_type)
 
 
-async def contents(first: Piece, pieces: AsyncIterator[Piece]) -> AsyncIterator[bytes]:
+async def contents(first: FilePiece, pieces: AsyncIterator[FilePiece]) -> AsyncIterator[bytes]:
     """The bytes of the file."""
     yield first.content
     async for piece in pieces:
@@ -91,7 +91,9 @@ async def contents(first: Piece, pieces: AsyncIterator[Piece]) -> AsyncIterator[
             yield piece.content
 
 
-async def events(run: SpeechRun, body: SpeechBody, first: Piece, pieces: AsyncIterator[Piece]) -> AsyncIterator[bytes]:
+async def events(
+    run: SpeechRun, body: SpeechBody, first: FilePiece, pieces: AsyncIterator[FilePiece]
+) -> AsyncIterator[bytes]:
     """The bytes of the file as server-sent events; a failure after the first of them is an event, too."""
     try:
         for part in delta(first):
@@ -103,13 +105,13 @@ async def events(run: SpeechRun, body: SpeechBody, first: Piece, pieces: AsyncIt
     except Exception as error:
         failure = as_api_error(ApiError(500, "The speech was cut off.") if isinstance(error, JobEnded) else error)
         yield event("speech.audio.error", {"error": failure.as_object()})
-        run.close(Outcome.ERROR)
+        run.close(RequestOutcome.ERROR)
         return
     usage = {"input_tokens": len(body.input), "output_tokens": run.num_tokens}
     yield event("speech.audio.done", {"usage": {**usage, "total_tokens": sum(usage.values())}})
 
 
-def delta(piece: Piece) -> Iterator[bytes]:
+def delta(piece: FilePiece) -> Iterator[bytes]:
     """An event with the next bytes of the file, in pieces; words as Kokoro-FastAPI names them."""
     words = [
         {"word": word.written, "start_time": word.start, "end_time": word.end, "spoken": word.spoken}
@@ -137,10 +139,10 @@ class RunResponse(StreamingResponse):
         self._run, self._is_whole = run, False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        outcome = Outcome.LEFT
+        outcome = RequestOutcome.LEFT
         try:
             await super().__call__(scope, receive, send)
-            outcome = Outcome.OK if self._is_whole else Outcome.LEFT
+            outcome = RequestOutcome.OK if self._is_whole else RequestOutcome.LEFT
         except Exception as error:
             outcome = outcome_of(error)
             raise
@@ -153,12 +155,12 @@ class RunResponse(StreamingResponse):
         self._is_whole = True
 
 
-def outcome_of(error: BaseException) -> Outcome:
+def outcome_of(error: BaseException) -> RequestOutcome:
     """The outcome of a request that raised this error."""
     if isinstance(error, (JobEnded, asyncio.CancelledError)):
-        return Outcome.LEFT
+        return RequestOutcome.LEFT
     is_refused = isinstance(error, ApiError) and error.status == 429
-    return Outcome.REFUSED if is_refused else Outcome.ERROR
+    return RequestOutcome.REFUSED if is_refused else RequestOutcome.ERROR
 
 
 async def unless_client_leaves(request: Request, work: Coroutine[Any, Any, Result]) -> Result:

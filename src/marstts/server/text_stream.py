@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from marstts.server.api_errors import ApiError
 from marstts.synthesis.speech import pause_after
 from marstts.text.blocks import Block, BlockCutter
-from marstts.text.markdown import Kind
+from marstts.text.markdown import LineKind
 from marstts.text.reading import MARK, USUAL_PAUSES
 from marstts.text.segments import VOICE_MARK, Boundary
 from marstts.text.sentences import close
@@ -70,12 +70,12 @@ class SentenceBuffer:
             text = f"{self._held} {spoken}".strip()
             after = USUAL_PAUSES.added(Boundary.PARAGRAPH) if block.ends_paragraph else 0.0
             if not any(character.isalnum() for character in _MARK.sub("", text)):
-                self._held = text if self._has_words or block.kind is not Kind.SCENE else ""
+                self._held = text if self._has_words or block.kind is not LineKind.SCENE else ""
                 self._pause_seconds += after
                 continue
             pause = f"[pause:{self._pause_seconds:g}s]" if self._pause_seconds else ""
             marks = " ".join(filter(None, (self._voice, pause, self._held)))
-            gap = "\n" if block.kind in (Kind.HEADING, Kind.CODE) else " "
+            gap = "\n" if block.kind in (LineKind.HEADING, LineKind.CODE) else " "
             texts.append(f"{marks}{gap}{spoken}".strip())
             self._held, self._has_words = "", True
             self._pause_seconds = pause_after(close(block.text) if block.is_closed else block.text) + after
@@ -86,11 +86,11 @@ class SentenceBuffer:
 
 def as_markdown(block: Block) -> str:
     """The text of a block, with the marks by which it is a scene break, a heading or code."""
-    if block.kind is Kind.SCENE:
+    if block.kind is LineKind.SCENE:
         return f"[pause:{USUAL_PAUSES.added(Boundary.SCENE):g}s]"
-    if block.kind is Kind.CODE:
+    if block.kind is LineKind.CODE:
         return f"```\n{block.text}\n```"
-    return f"# {block.text}" if block.kind is Kind.HEADING else block.text
+    return f"# {block.text}" if block.kind is LineKind.HEADING else block.text
 
 
 def shown(sentence: str) -> str:

@@ -39,7 +39,7 @@ def add_websocket(app: FastAPI, service: SpeechService) -> None:
     @app.websocket(PATH)
     async def stream(socket: WebSocket) -> None:
         await socket.accept()
-        session = Session(socket, service, silent)
+        session = WebSocketSession(socket, service, silent)
         speaking = asyncio.ensure_future(session.speak())
         try:
             await session.listen()
@@ -54,7 +54,7 @@ def add_websocket(app: FastAPI, service: SpeechService) -> None:
             speaking.cancel()
 
 
-class Session:
+class WebSocketSession:
     """One connection: messages in, sentences out."""
 
     def __init__(self, socket: WebSocket, service: SpeechService, silent: SilentConnections) -> None:

@@ -25,7 +25,7 @@ from marstts.synthesis.model_session import ModelSession
 from marstts.synthesis.sentence import Attempt, Delivery
 from marstts.synthesis.speech import Take, at_other_times, at_speed
 from marstts.synthesis.stream_edges import Outlet
-from marstts.synthesis.texts import Task, TextRun
+from marstts.synthesis.texts import SentenceTask, TextRun
 from marstts.synthesis.words.guard import TakeGuard
 from marstts.synthesis.words.streamed_words import StreamedWords
 from marstts.synthesis.words.word_times import Word
@@ -47,7 +47,7 @@ instead of 2.3."""
 class Piece:
     """A piece of a sentence that is still being made."""
 
-    task: Task
+    task: SentenceTask
 
     samples: Samples
     """(N,), N > 0."""
@@ -60,7 +60,7 @@ class Piece:
 class Finished:
     """The end of a sentence."""
 
-    task: Task
+    task: SentenceTask
     take: Take
 
     rest: Samples | None
@@ -81,10 +81,10 @@ class Failed:
 Event = Piece | Finished | Failed
 
 
-class Source(Protocol):
+class SentenceSource(Protocol):
     """Gives the sentences to speak."""
 
-    def next_task(self, num_waiting: int) -> Task | Failed | None:
+    def next_task(self, num_waiting: int) -> SentenceTask | Failed | None:
         """Return the next sentence, while `num_waiting` requests wait; None where none can be begun now."""
         ...
 
@@ -93,7 +93,7 @@ class Source(Protocol):
 class Running:
     """An attempt that is being made."""
 
-    task: Task
+    task: SentenceTask
     attempt: Attempt
     guard: TakeGuard
     decoder: IncrementalDecoder
@@ -118,7 +118,7 @@ class Runner:
         """Takes that ended, with the step after which they are checked."""
         self._num_steps = 0
 
-    def run(self, source: Source) -> Generator[Event, None, None]:
+    def run(self, source: SentenceSource) -> Generator[Event, None, None]:
         """Speak all sentences of a source. Closing the iterator stops within a patch."""
         try:
             while True:
@@ -134,7 +134,7 @@ class Runner:
                 self._scheduler.drop(unfinished)
             self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _begin(self, item: Task | Failed) -> Iterator[Event]:
+    def _begin(self, item: SentenceTask | Failed) -> Iterator[Event]:
         if isinstance(item, Failed):
             yield item
             return
@@ -143,7 +143,7 @@ class Runner:
         except MarsError as error:
             yield self._fail(item.text, error)
 
-    def _add(self, task: Task, attempt: Attempt, *, urgent: bool = True) -> None:
+    def _add(self, task: SentenceTask, attempt: Attempt, *, urgent: bool = True) -> None:
         """Queue an attempt at a sentence."""
         session, sizes = self._session, self._sizes
         chunk = LONG_TEXT_CHUNK_PATCHES if task.text.is_long else DECODE_CHUNK_PATCHES

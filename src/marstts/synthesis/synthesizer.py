@@ -27,7 +27,7 @@ from marstts.synthesis.model_session import ModelSession, OnTake
 from marstts.synthesis.reference_types import Reference, as_reference
 from marstts.synthesis.runner import Failed, Finished, Runner
 from marstts.synthesis.speech import Chunk, Continuation, Samples, Speech, Take, pause_of, silence, spaced
-from marstts.synthesis.texts import DEFAULT_BATCH, Task, TextRun
+from marstts.synthesis.texts import DEFAULT_BATCH, SentenceTask, TextRun
 from marstts.synthesis.words.word_times import Word
 from marstts.text.reading import USUAL_PAUSES
 from marstts.text.segments import Pauses
@@ -343,7 +343,7 @@ class Sentences:
         self.num_begun = 0
         self.num_handed = 0
 
-    def next_task(self, num_waiting: int) -> Task | Failed | None:
+    def next_task(self, num_waiting: int) -> SentenceTask | Failed | None:
         """Return the next sentence; None while enough of them wait, run, or are done and wait for one before them."""
         if self._max_ahead is not None and self.num_begun - self.num_handed >= self._max_ahead:
             return None
@@ -357,7 +357,7 @@ class Sentences:
             return self._read(new)
         return None
 
-    def _read(self, text: TextRun) -> Task | Failed | None:
+    def _read(self, text: TextRun) -> SentenceTask | Failed | None:
         try:
             task = text.next_task()
         except MarsError as error:
@@ -372,16 +372,16 @@ class Sent:
 
     def __init__(self, sample_rate: int) -> None:
         self._rate, self._num_samples = sample_rate, 0
-        self._task: Task | None = None
+        self._task: SentenceTask | None = None
         self._start = 0
         """First sample of the sentence."""
 
-    def whole(self, task: Task, take: Take) -> Chunk:
+    def whole(self, task: SentenceTask, take: Take) -> Chunk:
         """A sentence that is handed over at once."""
         self._start = self._num_samples + len(silence(take.lead_seconds, self._rate).samples)
         return self._chunk(task, spaced(take, is_last=task.is_last), take.words or (), take)
 
-    def piece(self, task: Task, samples: Samples, words: Sequence[Word], take: Take | None = None) -> Chunk:
+    def piece(self, task: SentenceTask, samples: Samples, words: Sequence[Word], take: Take | None = None) -> Chunk:
         """A piece of a sentence; its take comes with the last."""
         if task is not self._task:
             lead = silence(task.segment.lead_seconds, self._rate).samples
@@ -390,7 +390,7 @@ class Sent:
             samples = np.concatenate([samples, silence(pause_of(take, is_last=task.is_last), self._rate).samples])
         return self._chunk(task, samples, words, take)
 
-    def _chunk(self, task: Task, samples: Samples, words: Sequence[Word], take: Take | None) -> Chunk:
+    def _chunk(self, task: SentenceTask, samples: Samples, words: Sequence[Word], take: Take | None) -> Chunk:
         is_first, is_last = self._task is None, task.is_last and take is not None
         offset = self._start / self._rate
         self._num_samples, self._task = self._num_samples + len(samples), task

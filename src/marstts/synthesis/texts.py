@@ -29,7 +29,7 @@ DEFAULT_BATCH = 16
 
 
 @dataclass(eq=False)
-class Task:
+class SentenceTask:
     """A sentence to speak."""
 
     text: TextRun
@@ -114,7 +114,7 @@ class TextRun:
         """Warning about what was read so far: what was left out, and what of it is not honored."""
         return "; ".join(filter(None, [self.prepared.warning, self._rate_problem])) or None
 
-    def next_task(self) -> Task | None:
+    def next_task(self) -> SentenceTask | None:
         """Read the next sentence; None after the last one, and while it waits for the take that it continues from."""
         if not self.is_open:
             self.open()
@@ -129,9 +129,9 @@ class TextRun:
         rate = self.speed if self._rate_problem else max(MIN_TEMPO, self.speed * segment.rate)
         sentence = Sentence(segment, self.top_p, (self.seed, index), self.session.backoff)
         voice = self._voice_of(segment.voice)
-        return Task(self, index, segment, voice, rate, sentence, self.is_read, is_urgent)
+        return SentenceTask(self, index, segment, voice, rate, sentence, self.is_read, is_urgent)
 
-    def keep(self, task: Task, take: Take) -> None:
+    def keep(self, task: SentenceTask, take: Take) -> None:
         """Note that a sentence is done: the next one of its voice may continue from it."""
         self.num_kept += 1
         name = task.segment.voice

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from marstts.text.markdown import Kind, inline, read_line, read_numbered
+from marstts.text.markdown import LineKind, inline, read_line, read_numbered
 from marstts.text.rules.tables import table, word_set
 from marstts.text.tags import without_tags
 
@@ -35,7 +35,7 @@ class Block:
     """A passage that is read independently of the others."""
 
     text: str
-    kind: Kind
+    kind: LineKind
     is_closed: bool
     """Whether a sentence ends with it, whatever its last mark is."""
 
@@ -69,7 +69,7 @@ def cut_blocks(pieces: Iterable[str]) -> Iterator[Block]:
     scene: Block | None = None
     has_begun = False
     for block in _all_blocks(pieces):
-        if block.kind is Kind.SCENE:
+        if block.kind is LineKind.SCENE:
             scene = block if has_begun else None
             continue
         if scene is not None:
@@ -146,18 +146,18 @@ class BlockCutter:
             yield from self._close_passage(ends_paragraph=True)
             return
         line = read_line(text)
-        numbered = read_numbered(text) if line.kind is Kind.PLAIN and self._starts_list(text) else None
+        numbered = read_numbered(text) if line.kind is LineKind.PLAIN and self._starts_list(text) else None
         line = numbered or line
-        if line.kind is Kind.PLAIN:
+        if line.kind is LineKind.PLAIN:
             yield from self._join_line(line.text)
             self._width = max(self._width, len(line.text))
             yield from self._cut_passage()
             return
-        is_scene = line.kind is Kind.SCENE and not self._passage
+        is_scene = line.kind is LineKind.SCENE and not self._passage
         yield from self._close_passage()
         if is_scene:
-            yield Block("", Kind.SCENE, True)
-        self._in_code = line.kind is Kind.FENCE
+            yield Block("", LineKind.SCENE, True)
+        self._in_code = line.kind is LineKind.FENCE
         if line.text:
             self._passage = line.text
             yield from self._close_passage(line.kind)
@@ -167,12 +167,12 @@ class BlockCutter:
         return not self._passage or not _is_wrapped(self._last_line, line, self._width)
 
     def _read_code(self, text: str) -> Iterator[Block]:
-        if read_line(text).kind is Kind.FENCE:
+        if read_line(text).kind is LineKind.FENCE:
             self._in_code = False
             return
         code = text.strip().rstrip(")]};{")
         for start in range(0, len(code), MAX_BLOCK_CHARACTERS):
-            yield Block(code[start : start + MAX_BLOCK_CHARACTERS], Kind.CODE, True)
+            yield Block(code[start : start + MAX_BLOCK_CHARACTERS], LineKind.CODE, True)
 
     def _join_line(self, line: str) -> Iterator[Block]:
         """Append a plain line to the passage, or end the passage and begin another."""
@@ -182,7 +182,7 @@ class BlockCutter:
         self._passage += glue + line
         self._last_line = line
 
-    def _close_passage(self, kind: Kind = Kind.PLAIN, *, ends_paragraph: bool = False) -> Iterator[Block]:
+    def _close_passage(self, kind: LineKind = LineKind.PLAIN, *, ends_paragraph: bool = False) -> Iterator[Block]:
         yield from self._cut_passage()
         if self._passage.strip():
             yield Block(inline(self._passage.strip()), kind, True, ends_paragraph=ends_paragraph)
@@ -200,9 +200,9 @@ class BlockCutter:
                     break
                 end = _forced_end(text, start)
                 is_cut_word = not text[end - 1].isspace()
-                yield Block(inline(text[start:end].strip()), Kind.PLAIN, False, is_cut_word, goes_on=True)
+                yield Block(inline(text[start:end].strip()), LineKind.PLAIN, False, is_cut_word, goes_on=True)
             else:
-                yield Block(inline(text[start:end].strip()), Kind.PLAIN, True, goes_on=True)
+                yield Block(inline(text[start:end].strip()), LineKind.PLAIN, True, goes_on=True)
             start = position = end
         self._passage = text[start:]
         self._scanned = len(self._passage)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import cache
 
 from marstts.text.blocks import Block
-from marstts.text.markdown import Kind
+from marstts.text.markdown import LineKind
 from marstts.text.rules.tables import word_set
 
 DOUBLE, SINGLE = '"\u201c\u201d\u201e', "'\u2018\u2019"
@@ -53,7 +53,7 @@ def _passages(blocks: Iterable[Block]) -> Iterator[list[Block]]:
 
 
 def _marked(passage: list[Block], following: str) -> Iterator[Block]:
-    if passage[0].kind in (Kind.HEADING, Kind.CODE):
+    if passage[0].kind in (LineKind.HEADING, LineKind.CODE):
         yield from passage
         return
     said = quotes_in(" ".join(block.text for block in passage), following)

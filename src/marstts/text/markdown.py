@@ -14,7 +14,7 @@ from enum import Enum
 from marstts.text.stage_directions import is_direction
 
 
-class Kind(Enum):
+class LineKind(Enum):
     """Kind of a line."""
 
     PLAIN = "text"
@@ -29,10 +29,10 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True)
-class Line:
+class MarkdownLine:
     """A line without the marks of its kind."""
 
-    kind: Kind
+    kind: LineKind
     text: str
 
 
@@ -71,35 +71,35 @@ _STRUCK = re.compile(r"~~(?P<text>[^~\n]{1,500})~~")
 _ESCAPED = re.compile(r"\\(?=[*_#\[\]`~|<>])")
 
 
-def read_line(line: str) -> Line:
+def read_line(line: str) -> MarkdownLine:
     """The kind and the text of one line that stands outside of code."""
     line = _QUOTE.sub("", line, count=1)
     if _FENCE.fullmatch(line):
-        return Line(Kind.FENCE, "")
+        return MarkdownLine(LineKind.FENCE, "")
     if heading := _HEADING.fullmatch(line):
-        return Line(Kind.HEADING, inline(heading["text"]))
+        return MarkdownLine(LineKind.HEADING, inline(heading["text"]))
     if _SCENE.fullmatch(line):
-        return Line(Kind.SCENE, "")
+        return MarkdownLine(LineKind.SCENE, "")
     if _TABLE_RULE.fullmatch(line) or _DEFINITION.fullmatch(line):
-        return Line(Kind.RULE, "")
+        return MarkdownLine(LineKind.RULE, "")
     if _TABLE.fullmatch(line):
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-        return Line(Kind.TABLE, inline(", ".join(cell for cell in cells if cell)))
+        return MarkdownLine(LineKind.TABLE, inline(", ".join(cell for cell in cells if cell)))
     if box := _CHECKBOX.fullmatch(line):
-        return Line(Kind.ITEM, inline(box["text"]))
+        return MarkdownLine(LineKind.ITEM, inline(box["text"]))
     if item := _ITEM.fullmatch(line):
-        return Line(Kind.ITEM, inline(item["text"]))
-    return Line(Kind.PLAIN, line)
+        return MarkdownLine(LineKind.ITEM, inline(item["text"]))
+    return MarkdownLine(LineKind.PLAIN, line)
 
 
-def read_numbered(line: str) -> Line | None:
+def read_numbered(line: str) -> MarkdownLine | None:
     """A numbered item: its number becomes a part of its sentence; None where the line is none."""
     numbered = _NUMBERED.fullmatch(line)
     if numbered is None:
         return None
     if numbered["number"].isalpha() and numbered["mark"] == "." and not _is_lettered_item(numbered):
         return None
-    return Line(Kind.NUMBERED, f"{numbered['number'].lstrip('0') or '0'}, {inline(numbered['text'])}")
+    return MarkdownLine(LineKind.NUMBERED, f"{numbered['number'].lstrip('0') or '0'}, {inline(numbered['text'])}")
 
 
 def _is_lettered_item(numbered: re.Match[str]) -> bool:

@@ -16,7 +16,7 @@ from marstts.text.blocks import Block, cut_blocks
 from marstts.text.dialogue import with_quotes
 from marstts.text.language import warnings_of
 from marstts.text.lexicon import Lexicon, apply_overrides
-from marstts.text.markdown import Kind
+from marstts.text.markdown import LineKind
 from marstts.text.normalize import normalize_block
 from marstts.text.rules.engine import Step, Trace
 from marstts.text.segments import (
@@ -202,7 +202,7 @@ def _read_block(block: Block, style: Segment, default: str | None, manner: Manne
     trace = Trace()
     segments: list[Segment] = []
     pauses = manner.pauses
-    if block.kind is Kind.SCENE:
+    if block.kind is LineKind.SCENE:
         scene = replace(style, boundary=Boundary.SCENE, pause_seconds=pauses.added(Boundary.SCENE))
         return Passage("", (scene,), (), ()), style.voice
     start = 0
@@ -218,7 +218,7 @@ def _read_block(block: Block, style: Segment, default: str | None, manner: Manne
         start = mark.end()
     last = _speak(block, start, len(block.text), style, default, manner, trace)
     segments += last
-    if last and block.kind is Kind.HEADING:
+    if last and block.kind is LineKind.HEADING:
         segments[-1] = _ended(segments[-1], Boundary.HEADING, pauses)
     if segments and block.ends_paragraph:
         segments[-1] = _ended(segments[-1], Boundary.PARAGRAPH, pauses)

@@ -12,7 +12,7 @@ from marstts.generation.loop import generate
 from marstts.generation.request import Generated, Limits, SamplingConfig
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.model import Mars6
-from marstts.mars6.prompt import Prompt
+from marstts.mars6.prompt import Mars6Prompt
 
 CONFIG = Mars6Config(
     text_vocab_size=31, codebook_size=13, width=24, encoder_layers=1, global_layers=2, local_layers=2,
@@ -29,11 +29,11 @@ def model_with(config: Mars6Config = CONFIG) -> Mars6:
     return model
 
 
-def prompts(lengths=((6, 0), (9, 4), (4, 1))) -> list[Prompt]:
+def prompts(lengths=((6, 0), (9, 4), (4, 1))) -> list[Mars6Prompt]:
     """(text tokens, prefix patches) of each row."""
     rng = np.random.default_rng(0)
     return [
-        Prompt(
+        Mars6Prompt(
             rng.integers(0, 31, text), rng.normal(size=5).astype(np.float32), rng.normal(size=9).astype(np.float32),
             rng.integers(0, 13, (prefix, 7)) + OFFSETS,
         )
@@ -41,7 +41,9 @@ def prompts(lengths=((6, 0), (9, 4), (4, 1))) -> list[Prompt]:
     ]  # fmt: skip
 
 
-def speak(engine: Engine[Any], some: list[Prompt], top_p: float, seeds: list[int], patches: int = 8) -> list[Generated]:
+def speak(
+    engine: Engine[Any], some: list[Mars6Prompt], top_p: float, seeds: list[int], patches: int = 8
+) -> list[Generated]:
     return generate(
         engine, some, top_p=[top_p] * len(some), limits=[Limits(0, patches)] * len(some),
         rngs=[np.random.default_rng(seed) for seed in seeds],
@@ -50,7 +52,7 @@ def speak(engine: Engine[Any], some: list[Prompt], top_p: float, seeds: list[int
 
 
 @torch.no_grad()
-def slow_greedy(model: Mars6, prompt: Prompt, patches: int) -> list[list[int]]:
+def slow_greedy(model: Mars6, prompt: Mars6Prompt, patches: int) -> list[list[int]]:
     """No caches, no batch: the teacher-forced model rerun for every single token."""
     config, tokens_so_far = model.config, prompt.prefix_tokens.tolist()
     for _ in range(patches):

@@ -18,7 +18,7 @@ from marstts.io.stored_tensors import stored_tensors
 from marstts.mars6.config import WEIGHTS_FILE
 from marstts.mars6.engines.onnx import OnnxEngine, OnnxState
 from marstts.mars6.export.decoder_graphs import embed_patches
-from marstts.mars6.prompt import Prompt
+from marstts.mars6.prompt import Mars6Prompt
 from marstts.onnx.build import GraphBuilder
 from marstts.onnx.session import open_session
 
@@ -36,10 +36,10 @@ def engine() -> OnnxEngine:
 
 
 @pytest.fixture(scope="module")
-def prompts(engine: OnnxEngine) -> list[Prompt]:
+def prompts(engine: OnnxEngine) -> list[Mars6Prompt]:
     rng = np.random.default_rng(0)
     return [
-        Prompt(
+        Mars6Prompt(
             rng.integers(0, engine.config.text_vocab_size, text),
             rng.normal(size=engine.config.identity_size).astype(np.float32),
             rng.normal(size=engine.config.style_size).astype(np.float32),
@@ -65,7 +65,7 @@ def run(engine: OnnxEngine, state: OnnxState, rows: list[int]) -> NDArray[np.flo
 
 
 @pytest.fixture(scope="module")
-def alone(engine: OnnxEngine, prompts: list[Prompt]) -> NDArray[np.float32]:
+def alone(engine: OnnxEngine, prompts: list[Mars6Prompt]) -> NDArray[np.float32]:
     """(STEPS + 1, 5, D) of rows that run alone."""
     vectors = [run(engine, engine.start([prompt]), [row]) for row, prompt in enumerate(prompts)]
     return np.concatenate(vectors, axis=1)
@@ -73,14 +73,14 @@ def alone(engine: OnnxEngine, prompts: list[Prompt]) -> NDArray[np.float32]:
 
 @pytest.mark.parametrize("rows", [[0, 1, 2, 3, 4], [4, 2, 0], [3, 1], [1, 0, 3, 2]], ids=str)
 def test_rows_in_company_have_the_bits_of_rows_alone(
-    engine: OnnxEngine, prompts: list[Prompt], alone: NDArray[np.float32], rows: list[int]
+    engine: OnnxEngine, prompts: list[Mars6Prompt], alone: NDArray[np.float32], rows: list[int]
 ) -> None:
     together = engine.join([engine.start([prompts[row]]) for row in rows])
     assert np.array_equal(run(engine, together, rows), alone[:, rows])
 
 
 def test_prompts_that_are_started_together_have_the_bits_of_prompts_alone(
-    engine: OnnxEngine, prompts: list[Prompt], alone: NDArray[np.float32]
+    engine: OnnxEngine, prompts: list[Mars6Prompt], alone: NDArray[np.float32]
 ) -> None:
     assert np.array_equal(run(engine, engine.start(prompts), [*range(5)]), alone)
 

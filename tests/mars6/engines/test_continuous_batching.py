@@ -19,7 +19,7 @@ from marstts.generation.scheduler import Scheduler
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.engines.onnx import OnnxEngine
 from marstts.mars6.engines.torch import TorchEngine
-from marstts.mars6.prompt import Prompt
+from marstts.mars6.prompt import Mars6Prompt
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +41,7 @@ def request(config: Mars6Config, seed: int) -> Request:
     """All that can differ between requests differs; from 2 to 8 patches."""
     rng = np.random.default_rng(seed)
     levels = np.array(config.position_levels) * config.codebook_size
-    prompt = Prompt(
+    prompt = Mars6Prompt(
         rng.integers(0, config.text_vocab_size - 1, 4 + seed * 3 % 11),
         rng.normal(size=config.identity_size).astype(np.float32),
         rng.normal(size=config.style_size).astype(np.float32),

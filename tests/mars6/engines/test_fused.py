@@ -17,7 +17,7 @@ from marstts.generation.request import Generated, Limits, Request, SamplingConfi
 from marstts.io.precision import WeightFormat
 from marstts.mars6.engines.onnx import OnnxEngine
 from marstts.mars6.export.quantize import quantize
-from marstts.mars6.prompt import Prompt
+from marstts.mars6.prompt import Mars6Prompt
 from scripted import with_engine
 
 OFFSETS = np.repeat([0, 1, 2], (1, 2, 4)) * 64
@@ -55,7 +55,7 @@ def requests() -> list[Request]:
     rng = np.random.default_rng(0)
     return [
         Request(
-            Prompt(
+            Mars6Prompt(
                 rng.integers(0, 270, 4 + 3 * row), rng.normal(size=5).astype(np.float32),
                 rng.normal(size=7).astype(np.float32), rng.integers(0, 64, (row % 3, 7)) + OFFSETS,
             ),

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from marstts.errors import CheckpointError
 from marstts.generation.engine import SamplingInputs
 from marstts.mars6.engines.onnx import OnnxEngine
-from marstts.mars6.prompt import Prompt
+from marstts.mars6.prompt import Mars6Prompt
 
 Change = Callable[[onnx.GraphProto], None]
 
@@ -57,7 +57,7 @@ def run(folder: Path) -> None:
     engine = OnnxEngine(folder)
     config = engine.config
     identity, style = np.ones(config.identity_size, np.float32), np.ones(config.style_size, np.float32)
-    prompt = Prompt(np.arange(5), identity, style, np.zeros((0, config.patch_size), np.int64))
+    prompt = Mars6Prompt(np.arange(5), identity, style, np.zeros((0, config.patch_size), np.int64))
     state = engine.start([prompt])
     engine.next_logits(state, np.zeros((1, 0), np.int64))
     inputs = SamplingInputs(

@@ -21,7 +21,7 @@ from marstts.mars6.engines.onnx import OnnxEngine
 from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.export.graphs import export_mars6
 from marstts.mars6.model import Mars6
-from marstts.mars6.prompt import Prompt
+from marstts.mars6.prompt import Mars6Prompt
 from marstts.synthesis.clone.prefix_cut import attention_to
 
 pytestmark = pytest.mark.slow
@@ -54,12 +54,12 @@ def onnx_engine(tmp_path_factory: pytest.TempPathFactory) -> OnnxEngine:
     return OnnxEngine(folder)
 
 
-def prompts() -> list[Prompt]:
+def prompts() -> list[Mars6Prompt]:
     """(text tokens, prefix patches) of each row."""
     rng = np.random.default_rng(0)
     offsets = np.array(CONFIG.position_levels) * CONFIG.codebook_size
     return [
-        Prompt(
+        Mars6Prompt(
             rng.integers(0, 31, text), rng.normal(size=5).astype(np.float32), rng.normal(size=9).astype(np.float32),
             rng.integers(0, 13, (prefix, 7)) + offsets,
         )
@@ -74,7 +74,7 @@ def speak(engine: Engine, limits=(5, 7, 3)) -> list[Generated]:
     return generate(engine, prompts(), top_p=[0.5] * 3, limits=bounds, rngs=rngs, sampling=sampling)
 
 
-def teacher_forced(model: Mars6, prompt: Prompt, generated: Generated) -> np.ndarray:
+def teacher_forced(model: Mars6, prompt: Mars6Prompt, generated: Generated) -> np.ndarray:
     """(T, S) mean of the aligned heads, from one pass over prefix and generated patches."""
     patches = np.concatenate([prompt.prefix_tokens, generated.tokens, generated.tokens[:1]])  # the last is not seen
     with torch.inference_mode():

@@ -15,7 +15,7 @@ from marstts.generation.loop import sample_positions
 from marstts.io.precision import WeightFormat
 from marstts.mars6.engines.onnx import OnnxEngine
 from marstts.mars6.export.quantize import add_blocks, is_int8
-from marstts.mars6.prompt import Prompt
+from marstts.mars6.prompt import Mars6Prompt
 from marstts.models import export_like, load_for_training, open_engine, upgrade_bundle
 from marstts.text.tokenizers.bpe import BPE
 
@@ -36,10 +36,10 @@ def engines(toy_bundle: Path, int8_bundle: Path) -> dict[str, OnnxEngine]:
     return {"float32": OnnxEngine(toy_bundle / "mars6"), "int8": OnnxEngine(int8_bundle / "mars6")}
 
 
-def prompts(count: int) -> list[Prompt]:
+def prompts(count: int) -> list[Mars6Prompt]:
     rng = np.random.default_rng(0)
     return [
-        Prompt(
+        Mars6Prompt(
             rng.integers(0, 270, 5 + row), rng.normal(size=5).astype(np.float32), rng.normal(size=7).astype(np.float32),
             rng.integers(0, 64, (2 * row, 7)) + LEVELS,
         )

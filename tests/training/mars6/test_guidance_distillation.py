@@ -11,7 +11,7 @@ from toy_training import CORPUS, TOKENIZER, config, task
 from marstts.errors import ConfigError
 from marstts.io.precision import autocast
 from marstts.mars6.engines.torch import TorchEngine
-from marstts.mars6.prompt import SPECIAL_TOKENS, Prompt
+from marstts.mars6.prompt import SPECIAL_TOKENS, Mars6Prompt
 from marstts.training.checkpoint import restore, save
 from marstts.training.loop import run
 from marstts.training.mars6.guidance_distillation import distillation_loss, drop_text, guided_probs
@@ -50,7 +50,7 @@ def test_the_teacher_predicts_what_two_rows_of_the_engine_predict(base):
     for row, length in enumerate(batch.patch_lengths[:2].tolist()):
         text = batch.text_ids[row, : batch.text_lengths[row]].numpy()
         speaker = (batch.embeddings[role][row].numpy() for role in ("identity", "style"))
-        prompt = Prompt(text, *speaker, np.zeros((0, 7), np.int64))
+        prompt = Mars6Prompt(text, *speaker, np.zeros((0, 7), np.int64))
         state = engine.start([prompt, replace(prompt, text_ids=text[np.isin(text, SPECIAL)])])
         for patch in batch.patches[row, :length].numpy():
             for position in range(7):

@@ -18,7 +18,7 @@ from marstts.generation.request import Limits, SamplingConfig
 from marstts.mars6.config import eos_patch, patchify, unpatchify
 from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.model import Mars6
-from marstts.mars6.prompt import Prompt
+from marstts.mars6.prompt import Mars6Prompt
 from marstts.text.tokenizers.bpe import BPE
 from marstts.training.checkpoint import latest, restore, save
 from marstts.training.loop import run
@@ -106,7 +106,7 @@ def test_loss_and_gradient_of_the_whole_model_equal_those_of_sides_scored_one_by
             np.testing.assert_allclose(one.grad, other.grad, atol=1e-6, err_msg=name)
 
 
-def steps_of_the_generator(engine: TorchEngine, prompt: Prompt, patches: np.ndarray) -> float:
+def steps_of_the_generator(engine: TorchEngine, prompt: Mars6Prompt, patches: np.ndarray) -> float:
     """Mean log-probability of the tokens, asked of the engine one by one."""
     state, total = engine.start([prompt]), 0.0
     for patch in patches:
@@ -127,7 +127,7 @@ def test_log_probabilities_equal_those_of_generation():
     takes = []
     for index, one in enumerate(PAIRS):
         prefix = patchify(one.prefix, CONFIG.patch_layout, CONFIG.codebook_size)
-        prompt = Prompt(collate.text_ids(one), one.embeddings["identity"], one.embeddings["style"], prefix)
+        prompt = Mars6Prompt(collate.text_ids(one), one.embeddings["identity"], one.embeddings["style"], prefix)
         rng = np.random.default_rng(index)
         [take] = generate(
             engine, [prompt], top_p=[1.0], limits=[Limits(2 + index, 5)], rngs=[rng], sampling=SamplingConfig()

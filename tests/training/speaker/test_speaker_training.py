@@ -21,7 +21,7 @@ from marstts.errors import CheckpointError, ConfigError, DataError
 from marstts.speaker.mini import MiniEncoderConfig
 from marstts.training.loop import LoopConfig, run
 from marstts.training.speaker.augmentation import AugmentationConfig
-from marstts.training.speaker.config import Kind, SpeakerTrainingConfig
+from marstts.training.speaker.config import EncoderKind, SpeakerTrainingConfig
 from marstts.training.speaker.export import load_encoder
 from marstts.training.speaker.losses import TARGETS, ReverseGradient, angular_margin
 from marstts.training.speaker.task import build_task, open_task
@@ -38,7 +38,7 @@ PITCHES = {"anna": 230.0, "bert": 110.0, "carl": 150.0, "dora": 200.0, "emil": 1
 STYLES = {"regular": 1.0, "high": 1.5}
 
 
-def config(kind: Kind, **changes: object) -> SpeakerTrainingConfig:
+def config(kind: EncoderKind, **changes: object) -> SpeakerTrainingConfig:
     values: dict[str, object] = {
         "kind": kind, "model": MODEL, "loop": LoopConfig(steps=6, log_every=2, validate_every=6),
         "vtlp_factors": (1.0, 1.2),
@@ -68,8 +68,8 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "utterances.jsonl"
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_resumed_training_equals_uninterrupted_training(kind: Kind, manifest: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", list(EncoderKind))
+def test_resumed_training_equals_uninterrupted_training(kind: EncoderKind, manifest: Path, tmp_path: Path) -> None:
     whole, first = build_task(config(kind), [manifest]), build_task(config(kind), [manifest])
     run(whole, config(kind).loop, tmp_path / "whole")
     run(first, LoopConfig(steps=3, log_every=2, validate_every=6), tmp_path / "parts")
@@ -83,7 +83,7 @@ def test_resumed_training_equals_uninterrupted_training(kind: Kind, manifest: Pa
 
 
 def test_identity_training_learns_the_speakers(manifest: Path) -> None:
-    task = build_task(config(Kind.IDENTITY, **EASY), [manifest])
+    task = build_task(config(EncoderKind.IDENTITY, **EASY), [manifest])
     scores = [task.train_step(step) for step in range(36)]
     assert np.mean([float(score["accuracy"]) for score in scores[-10:]]) > 0.8
     validation = task.validate(36)
@@ -92,7 +92,7 @@ def test_identity_training_learns_the_speakers(manifest: Path) -> None:
 
 
 def test_style_training_learns_the_styles(manifest: Path) -> None:
-    task = build_task(config(Kind.STYLE, **EASY), [manifest])
+    task = build_task(config(EncoderKind.STYLE, **EASY), [manifest])
     scores = [task.train_step(step) for step in range(36)]
     assert np.mean([float(score["accuracy"]) for score in scores[-10:]]) > 0.8
     validation = task.validate(36)
@@ -100,7 +100,7 @@ def test_style_training_learns_the_styles(manifest: Path) -> None:
 
 
 def test_each_vtlp_factor_of_a_speaker_is_a_class(manifest: Path) -> None:
-    task = build_task(config(Kind.IDENTITY), [manifest])
+    task = build_task(config(EncoderKind.IDENTITY), [manifest])
     assert task.head(torch.zeros(4, MODEL.size)).shape == (4, 3 * 2)
     embeddings = torch.nn.functional.normalize(task.head.directions.detach()[[4]], dim=1)  # speaker 2 at warp 0
     chosen = np.array([np.flatnonzero(task.labels == 2)[0]])
@@ -114,7 +114,7 @@ def test_several_corpora_are_trained_on_together_and_validated_apart(manifest: P
         for u in read_manifest(manifest)
     ]
     write_manifest(others, tmp_path / "utterances.jsonl")
-    task = build_task(config(Kind.IDENTITY), [manifest, tmp_path / "utterances.jsonl"])
+    task = build_task(config(EncoderKind.IDENTITY), [manifest, tmp_path / "utterances.jsonl"])
     assert {clip.utterance.speaker for clip in task.known} == {
         f"{corpus}{name}" for corpus in ("", "other-") for name in ("anna", "bert", "carl")
     }
@@ -124,14 +124,14 @@ def test_several_corpora_are_trained_on_together_and_validated_apart(manifest: P
 
 def test_an_encoder_starts_from_the_weights_of_another(manifest: Path, tmp_path: Path) -> None:
     calibrated = MODEL.model_copy(update={"one_speaker_similarity": 0.48})  # as in the packaged encoder; no size
-    settings = config(Kind.IDENTITY, model=calibrated)
+    settings = config(EncoderKind.IDENTITY, model=calibrated)
     first = open_task(settings, [manifest], tmp_path / "first")
     run(first, settings.loop, tmp_path / "first")
-    renamed = config(Kind.IDENTITY, model=MODEL.model_copy(update={"name": "renamed"}))
+    renamed = config(EncoderKind.IDENTITY, model=MODEL.model_copy(update={"name": "renamed"}))
     second = open_task(renamed, [manifest], tmp_path / "second", tmp_path / "first")
     for key, value in first.model.state_dict().items():
         torch.testing.assert_close(second.model.state_dict()[key], value, rtol=0, atol=0, msg=key)
-    wider = config(Kind.IDENTITY, model=MODEL.model_copy(update={"width": 13}))
+    wider = config(EncoderKind.IDENTITY, model=MODEL.model_copy(update={"width": 13}))
     with pytest.raises(ConfigError, match="other sizes"):
         open_task(wider, [manifest], tmp_path / "third", tmp_path / "first")
 
@@ -141,11 +141,11 @@ def test_corpora_without_held_out_speakers_are_refused(manifest: Path) -> None:
     lonely = manifest.with_name("lonely.jsonl")
     lonely.write_text("\n".join(lines) + "\n")
     with pytest.raises(DataError, match="two others"):
-        build_task(config(Kind.IDENTITY), [lonely])
+        build_task(config(EncoderKind.IDENTITY), [lonely])
 
 
 def test_at_most_max_hours_are_read(manifest: Path) -> None:
-    some = build_task(config(Kind.IDENTITY, max_hours=7 / 3600), [manifest])
+    some = build_task(config(EncoderKind.IDENTITY, max_hours=7 / 3600), [manifest])
     assert 0.0 < sum(clip.utterance.seconds for clip in some.known) <= 7.0
 
 
@@ -155,12 +155,14 @@ def test_corrupt_recordings_are_skipped_and_listed_up_to_a_ratio(manifest: Path,
     shutil.copy(manifest, tmp_path)
     (tmp_path / "anna-regular-1.wav").unlink()
     (tmp_path / "dora-high-0.wav").write_text("no audio")
-    found = open_task(config(Kind.STYLE, max_corrupt_ratio=0.1), [tmp_path / "utterances.jsonl"], tmp_path / "run")
+    found = open_task(
+        config(EncoderKind.STYLE, max_corrupt_ratio=0.1), [tmp_path / "utterances.jsonl"], tmp_path / "run"
+    )
     assert len(found.known) == 17 and sum(map(len, found.held_out)) == 11
     rows = [json.loads(line) for line in (tmp_path / "run" / "corrupt.jsonl").read_text().splitlines()]
     assert [row["id"] for row in rows if row["reason"]] == ["anna-regular-1", "dora-high-0"]
     with pytest.raises(DataError, match=r"1 of 30 recordings cannot be used, more than the ratio 0\.01"):
-        build_task(config(Kind.STYLE), [tmp_path / "utterances.jsonl"])
+        build_task(config(EncoderKind.STYLE), [tmp_path / "utterances.jsonl"])
 
 
 def test_the_angular_margin_is_added_to_the_true_class() -> None:
@@ -178,7 +180,7 @@ def test_reversed_gradient_flows_back_negated() -> None:
 
 
 def test_attributes_are_relative_to_the_speakers_neutral_style(manifest: Path) -> None:
-    task = build_task(config(Kind.STYLE), [manifest])
+    task = build_task(config(EncoderKind.STYLE), [manifest])
     pitch = {name: [] for name in ("anna", "bert", "carl")}
     for clip, row in zip(task.known, task.attributes, strict=True):
         if clip.utterance.style == "high":
@@ -189,7 +191,7 @@ def test_attributes_are_relative_to_the_speakers_neutral_style(manifest: Path) -
 
 
 def test_a_run_is_loaded_by_its_configuration(manifest: Path, tmp_path: Path) -> None:
-    settings = config(Kind.STYLE, loop=LoopConfig(steps=2))
+    settings = config(EncoderKind.STYLE, loop=LoopConfig(steps=2))
     task = open_task(settings, [manifest], tmp_path / "run")
     run(task, settings.loop, tmp_path / "run")
     loaded = load_encoder(tmp_path / "run")
@@ -198,13 +200,13 @@ def test_a_run_is_loaded_by_its_configuration(manifest: Path, tmp_path: Path) ->
 
 
 def test_a_run_with_checkpoints_keeps_the_configuration_of_its_model(manifest: Path, tmp_path: Path) -> None:
-    settings = config(Kind.IDENTITY, loop=LoopConfig(steps=1))
+    settings = config(EncoderKind.IDENTITY, loop=LoopConfig(steps=1))
     run(open_task(settings, [manifest], tmp_path), settings.loop, tmp_path)
-    wider = config(Kind.IDENTITY, model=MODEL.model_copy(update={"width": 13}))
+    wider = config(EncoderKind.IDENTITY, model=MODEL.model_copy(update={"width": 13}))
     with pytest.raises(CheckpointError, match="width is 13 instead of 12"):
         open_task(wider, [manifest], tmp_path)
     load_encoder(tmp_path)
-    open_task(config(Kind.IDENTITY, model=MODEL.model_copy(update={"name": "renamed"})), [manifest], tmp_path)
+    open_task(config(EncoderKind.IDENTITY, model=MODEL.model_copy(update={"name": "renamed"})), [manifest], tmp_path)
 
 
 def test_the_command_trains_an_encoder(manifest: Path, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ EMOTIONS = (
 
 
 @dataclass(frozen=True)
-class Pair:
+class SamplePair:
     """A sample to synthesize and the reference to clone, as names of recordings of one speaker."""
 
     speaker: str
@@ -86,14 +86,14 @@ def style_of(sample: str) -> str:
     return EMOTIONAL if sample.startswith("emo_") else sample.rpartition("_")[2]
 
 
-def pair_samples(speakers: Sequence[str]) -> Iterator[Pair]:
+def pair_samples(speakers: Sequence[str]) -> Iterator[SamplePair]:
     """Pairs of the speakers: half of the samples of each style, each with one of the other half as reference."""
     for speaker in speakers:
         for samples in samples_by_style().values():
             shuffled = sorted(samples, key=lambda sample: hash_order(f"{speaker} {sample}"))  # used at once
             half = len(shuffled) // 2
             for sample, reference in zip(sorted(shuffled[:half]), shuffled[half : 2 * half], strict=True):
-                yield Pair(speaker, sample, reference)
+                yield SamplePair(speaker, sample, reference)
 
 
 def read_ears(root: Path, split: str = TEST) -> list[Trial]:
@@ -123,7 +123,7 @@ def read_transcripts(path: Path) -> dict[str, str]:
     return {sample: transcripts[sample] for sample in samples}
 
 
-def make_trial(pair: Pair, root: Path, transcripts: dict[str, str]) -> Trial:
+def make_trial(pair: SamplePair, root: Path, transcripts: dict[str, str]) -> Trial:
     """A pair with its files; DataError where one of them is missing."""
     folder = root / pair.speaker
     for name in (pair.sample, pair.reference):

@@ -21,7 +21,7 @@ MAX_LIST_BYTES = 2**24
 
 
 @dataclass(frozen=True)
-class Recording:
+class ReaderRecording:
     """One recording of a reader."""
 
     id: str
@@ -43,7 +43,7 @@ def read_librispeech(root: Path) -> list[Trial]:
     """All pairs, from the folder that holds `test-clean` or from that folder itself; DataError where there are none."""
     folder = root / "test-clean" if (root / "test-clean").is_dir() else root
     recordings = [r for lists in sorted(folder.glob("*/*/*.trans.txt")) for r in read_chapter(lists)]
-    by_reader: dict[str, list[Recording]] = {}
+    by_reader: dict[str, list[ReaderRecording]] = {}
     for recording in recordings:
         by_reader.setdefault(recording.reader, []).append(recording)
     trials = [make_trial(r, by_reader[r.reader]) for r in recordings if len(by_reader[r.reader]) > 1]
@@ -55,7 +55,7 @@ def read_librispeech(root: Path) -> list[Trial]:
     return trials
 
 
-def read_chapter(transcripts: Path) -> list[Recording]:
+def read_chapter(transcripts: Path) -> list[ReaderRecording]:
     """The recordings of a chapter with 4 to 10 s, sorted."""
     found = []
     for line in sorted(read_text(transcripts, MAX_LIST_BYTES, DataError).splitlines()):
@@ -64,11 +64,11 @@ def read_chapter(transcripts: Path) -> list[Recording]:
         if not path.is_file():
             raise DataError(f"{printable_name(transcripts)}: lists {name}, but {path.name} does not exist")
         if MIN_SECONDS <= audio_info(path).duration <= MAX_SECONDS:
-            found.append(Recording(name, path, text.capitalize() + "."))
+            found.append(ReaderRecording(name, path, text.capitalize() + "."))
     return found
 
 
-def make_trial(recording: Recording, candidates: list[Recording]) -> Trial:
+def make_trial(recording: ReaderRecording, candidates: list[ReaderRecording]) -> Trial:
     """A recording's text in the voice of another one."""
     others = [other for other in candidates if other.text != recording.text]
     if not others:

@@ -31,7 +31,7 @@ RENDERING_PACKAGES = ("pyworld", "pyloudnorm")
 
 
 @dataclass(frozen=True)
-class Line:
+class RenderedLine:
     """One recording of the test set."""
 
     id: str
@@ -52,10 +52,10 @@ class Line:
         return self.speaker.rpartition(".")[0]
 
 
-def committed_lines() -> list[Line]:
+def committed_lines() -> list[RenderedLine]:
     """The test set as it is committed, references included."""
     rows = (files(__package__) / MANIFEST).read_text(encoding="utf-8").splitlines()
-    return [Line(*row.split("\t")) for row in rows[1:]]
+    return [RenderedLine(*row.split("\t")) for row in rows[1:]]
 
 
 def rendering_problems(root: Path) -> list[str]:
@@ -76,7 +76,7 @@ def rendering_problems(root: Path) -> list[str]:
     return problems
 
 
-def absent_lines(root: Path) -> list[Line]:
+def absent_lines(root: Path) -> list[RenderedLine]:
     """The lines without a recording in `root`."""
     return [line for line in committed_lines() if not recording_path(line, root).is_file()]
 
@@ -100,12 +100,12 @@ def read_synthetic(root: Path) -> list[Trial]:
     return [make_trial(line, by_id[line.reference], root) for line in lines if line.reference]
 
 
-def recording_path(line: Line, root: Path) -> Path:
+def recording_path(line: RenderedLine, root: Path) -> Path:
     """Path of a recording, the same as in the synthetic corpus."""
     return root / "audio" / line.speaker / f"{line.id}.flac"
 
 
-def render(line: Line, root: Path) -> None:
+def render(line: RenderedLine, root: Path) -> None:
     """Render one line into its file; DataError if the engine fails."""
     # needs the extra `synthetic`, which test sets with recordings do without
     from marstts.data.corpora.speakers import SAMPLE_RATE, draw_speaker
@@ -121,7 +121,7 @@ def render(line: Line, root: Path) -> None:
         raise DataError(f"{line.id}: this recording of the synthetic test set cannot be rendered: {problem}")
 
 
-def make_trial(line: Line, reference: Line, root: Path) -> Trial:
+def make_trial(line: RenderedLine, reference: RenderedLine, root: Path) -> Trial:
     """The trial of a line."""
     return Trial(
         id=line.id, text=line.text, speaker=line.speaker, style=line.style, reference=recording_path(reference, root),

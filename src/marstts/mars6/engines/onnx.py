@@ -28,7 +28,7 @@ from marstts.io.config import read_config
 from marstts.io.reading import printable_name
 from marstts.mars6.config import NUM_SLOTS, Mars6Config
 from marstts.mars6.engines.row_caches import DecoderKVCache, Memory, attention_bias, fit_axis
-from marstts.mars6.prompt import PATCH_PADDING, Prompt, collate
+from marstts.mars6.prompt import PATCH_PADDING, Mars6Prompt, collate
 from marstts.onnx.session import Shape, check_signature, fits, open_session
 
 
@@ -116,12 +116,12 @@ class OnnxEngine:
         """Return True: ONNX Runtime serves several threads at a time."""
         return True
 
-    def start(self, prompts: Sequence[Prompt]) -> OnnxState:
+    def start(self, prompts: Sequence[Mars6Prompt]) -> OnnxState:
         """Encode the texts and run the prefixes through the global decoder, one prompt after the other."""
         states = [self._start_alone(prompt) for prompt in prompts]
         return states[0] if len(states) == 1 else self.join(states)
 
-    def _start_alone(self, prompt: Prompt) -> OnnxState:
+    def _start_alone(self, prompt: Mars6Prompt) -> OnnxState:
         """The state of one row, whose numbers no other prompt may round differently."""
         batch, config = collate([prompt]), self.config
         kept = (config.global_layers, 1, config.heads, None, config.width // config.heads)

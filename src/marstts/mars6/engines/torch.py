@@ -19,7 +19,7 @@ from torch import Tensor
 from marstts.generation.engine import TokenLayout, refuse_nan
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.model import GlobalState, Mars6, join_states
-from marstts.mars6.prompt import Prompt, PromptBatch, collate
+from marstts.mars6.prompt import Mars6Prompt, PromptBatch, collate
 from marstts.nn.attention import KVCache
 
 
@@ -71,7 +71,7 @@ class TorchEngine(ModelOnDevice):
     """An `Engine` over a PyTorch MARS6."""
 
     @torch.inference_mode()
-    def start(self, prompts: Sequence[Prompt]) -> TorchState:
+    def start(self, prompts: Sequence[Mars6Prompt]) -> TorchState:
         """Encode the texts and run the prefixes through the global decoder."""
         batch = collate(prompts)
         memory, memory_mask = self.encode(batch)

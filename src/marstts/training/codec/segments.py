@@ -58,7 +58,7 @@ class SegmentBatch(NamedTuple):
         return SegmentBatch(*(tensor.to(device) for tensor in self))
 
 
-class Segment(NamedTuple):
+class AudioSegment(NamedTuple):
     """One row of a batch."""
 
     samples: NDArray[np.float32]
@@ -91,7 +91,7 @@ def weighted_manifest(item: str) -> WeightedManifest:
 
 
 @dataclass(frozen=True)
-class Source:
+class SegmentSource:
     """A recording with its labels."""
 
     folder: Path
@@ -110,8 +110,8 @@ class Segments:
         self.config, self.num_corpora = config, len(manifests)
         self.samples = config.segment_patches * config.model.hop_lengths[0]
         self.context = config.model.context_patches * config.model.hop_lengths[0]
-        self.known: list[Source] = []
-        self.held_out: list[tuple[int, Source]] = []
+        self.known: list[SegmentSource] = []
+        self.held_out: list[tuple[int, SegmentSource]] = []
         weights: list[NDArray[np.float64]] = []
         for corpus, (manifest, weight) in enumerate(manifests):
             sources = self.read_sources(manifest)
@@ -125,7 +125,7 @@ class Segments:
         self.cumulative_weights = np.cumsum(np.concatenate(weights))
         self.corrupt = CorruptFileLog(len(self.known) + len(self.held_out), config.max_corrupt_ratio, corrupt)
 
-    def read_sources(self, manifest: Path) -> list[Source]:
+    def read_sources(self, manifest: Path) -> list[SegmentSource]:
         """The usable recordings of a corpus: long enough and with their F0."""
         config, folder = self.config, manifest.parent
         utterances = [u for u in read_manifest(manifest) if u.seconds * config.model.sample_rate > self.samples]
@@ -133,9 +133,11 @@ class Segments:
         groups: dict[tuple[str, str, str], list[Utterance]] = {}
         for u in utterances:
             groups.setdefault((u.speaker, u.style, u.split), []).append(u)
-        return [Source(folder, u, f0[u.id], groups[u.speaker, u.style, u.split]) for u in utterances if u.id in f0]
+        return [
+            SegmentSource(folder, u, f0[u.id], groups[u.speaker, u.style, u.split]) for u in utterances if u.id in f0
+        ]
 
-    def check_enough(self, manifest: Path, known: Sequence[Source], held_out: Sequence[Source]) -> None:
+    def check_enough(self, manifest: Path, known: Sequence[SegmentSource], held_out: Sequence[SegmentSource]) -> None:
         """DataError where a corpus has no recordings to train on or to validate with."""
         if not known or not held_out:
             raise DataError(
@@ -177,7 +179,7 @@ class Segments:
             raise DataError("none of the recordings for validation can be used")
         return batches
 
-    def valid_segment(self, index: int, rng: np.random.Generator) -> Segment:
+    def valid_segment(self, index: int, rng: np.random.Generator) -> AudioSegment:
         """A `segment` of the training recording with this index, or of the first one after it that can be used."""
         position = float(rng.uniform())
         for number in range(index, index + len(self.known)):
@@ -188,7 +190,7 @@ class Segments:
                 self.corrupt.skip(source.utterance, error)
         raise DataError("none of the recordings for training can be used")
 
-    def segment(self, source: Source, position: float, rng: np.random.Generator) -> Segment:
+    def segment(self, source: SegmentSource, position: float, rng: np.random.Generator) -> AudioSegment:
         """One segment of a recording with its F0 and reference, read without decoding the rest.
 
         `position` is 0 for the first possible segment, 1 for the last. AudioError if it cannot be read.
@@ -202,9 +204,9 @@ class Segments:
         frames = (first + model.hop * (np.arange(self.samples // model.hop) + 0.5)) / model.sample_rate
         f0, voiced = f0_at(source.f0, frames)
         reference = self.reference(source, position, rng)
-        return Segment(samples, around, inside.astype(np.float32), f0, voiced, reference)
+        return AudioSegment(samples, around, inside.astype(np.float32), f0, voiced, reference)
 
-    def reference(self, source: Source, position: float, rng: np.random.Generator) -> NDArray[np.float32]:
+    def reference(self, source: SegmentSource, position: float, rng: np.random.Generator) -> NDArray[np.float32]:
         """A segment of another recording of the speaker; without one, of the other end of the same recording."""
         if not self.config.model.timbre_width:
             return np.zeros(0, np.float32)
@@ -231,14 +233,14 @@ class Segments:
         return np.pad(samples, (missing, length - len(samples)))
 
 
-def sampling_weights(sources: Sequence[Source], exponent: float) -> NDArray[np.float64]:
+def sampling_weights(sources: Sequence[SegmentSource], exponent: float) -> NDArray[np.float64]:
     """Probability of every recording, with speakers of n recordings in proportion to n ** exponent."""
     counts = Counter(source.utterance.speaker for source in sources)
     weights = np.array([counts[source.utterance.speaker] ** (exponent - 1.0) for source in sources])
     return np.asarray(weights / weights.sum())
 
 
-def stack(segments: Sequence[Segment]) -> SegmentBatch:
+def stack(segments: Sequence[AudioSegment]) -> SegmentBatch:
     """Segments -> a batch."""
     samples, *labels = (torch.from_numpy(np.stack(rows)) for rows in zip(*segments, strict=True))
     return SegmentBatch(samples.float(), *labels)

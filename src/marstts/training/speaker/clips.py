@@ -21,7 +21,7 @@ from marstts.errors import AudioError, DataError
 from marstts.speaker.mini import MiniEncoderConfig
 from marstts.training.run_log import CorruptFileLog
 from marstts.training.speaker.augmentation import vtlp_filterbank
-from marstts.training.speaker.config import Kind, SpeakerTrainingConfig
+from marstts.training.speaker.config import EncoderKind, SpeakerTrainingConfig
 from marstts.training.speaker.losses import f0_level, measure_attributes, relative_to_speaker
 
 NEUTRAL_STYLE = "regular"
@@ -87,7 +87,7 @@ def read_clip(utterance: Utterance, config: SpeakerTrainingConfig, vtlp_factors:
     samples = audio.resample(waveform, config.model.sample_rate).samples
     magnitudes = magnitude_spectrogram(samples, config.model.fft_size, config.model.hop)
     mels = np.stack([vtlp_filterbank(config.model, factor) @ magnitudes for factor in vtlp_factors])
-    is_style = config.kind is Kind.STYLE
+    is_style = config.kind is EncoderKind.STYLE
     attributes = measure_attributes(samples, utterance.text, config.model.sample_rate) if is_style else ()
     return Clip(utterance, np.log(np.maximum(mels, LOG_FLOOR)).astype(np.float16), attributes)
 

@@ -26,7 +26,7 @@ CropRange = Annotated[
 ]
 
 
-class Kind(str, Enum):
+class EncoderKind(str, Enum):
     """The role of the encoder."""
 
     IDENTITY = "identity"
@@ -36,7 +36,7 @@ class Kind(str, Enum):
 class SpeakerTrainingConfig(Config):
     """Training of one encoder."""
 
-    kind: Kind
+    kind: EncoderKind
     model: MiniEncoderConfig
     loop: LoopConfig
     augmentation: AugmentationConfig = AugmentationConfig()

@@ -35,7 +35,7 @@ from marstts.training.optim import learning_rate, minimize
 from marstts.training.run_log import CORRUPT_FILE
 from marstts.training.speaker.augmentation import augment_mel
 from marstts.training.speaker.clips import NEUTRAL_STYLE, Clip, crop, num_frames, read_corpora, target_attributes
-from marstts.training.speaker.config import GRAD_CLIP_NORM, Kind, SpeakerTrainingConfig
+from marstts.training.speaker.config import GRAD_CLIP_NORM, EncoderKind, SpeakerTrainingConfig
 from marstts.training.speaker.export import load_encoder
 from marstts.training.speaker.losses import (
     TARGETS,
@@ -238,7 +238,10 @@ class StyleTask(SpeakerTask):
         }
 
 
-TASKS: dict[Kind, type[IdentityTask] | type[StyleTask]] = {Kind.IDENTITY: IdentityTask, Kind.STYLE: StyleTask}
+TASKS: dict[EncoderKind, type[IdentityTask] | type[StyleTask]] = {
+    EncoderKind.IDENTITY: IdentityTask,
+    EncoderKind.STYLE: StyleTask,
+}
 
 
 def build_task(
