@@ -161,3 +161,44 @@ def test_pictures_and_player_are_those_of_their_tools(tmp_path: Path) -> None:
     folder = ROOT / "docs" / "samples"
     page = samples.render((folder / "README.md").read_text(encoding="utf-8"))
     assert page == (folder / "player.html").read_text(encoding="utf-8"), "run `python tools/samples_page.py`"
+
+
+SOURCES = (ROOT / "src" / "marstts", ROOT / "listening_test" / "src", ROOT / "src" / "marstts" / "mars5")
+
+
+def defines(dotted: str) -> bool:
+    """Whether a module or package exists, or a module has what the rest of a dotted name says."""
+    parts = dotted.split(".")
+    for cut in range(len(parts), 0, -1):
+        for source in SOURCES:
+            folder = source.joinpath(*parts[:cut])
+            module = next(
+                (path for path in (folder.with_suffix(".py"), folder / "__init__.py") if path.is_file()), None
+            )
+            if folder.is_dir() and cut == len(parts):
+                return True
+            content = "" if module is None else module.read_text(encoding="utf-8")
+            if content and all(re.search(rf"\b{name}\b", content) for name in parts[cut:]):
+                return True
+    return False
+
+
+def named_in(text: str) -> set[str]:
+    """Modules, and what they define, on a page: `a.b`, `a/b.py`, `a/b.py`: `Name`, `Other`."""
+    files = re.findall(r"`(\w+(?:/\w+)*)\.py`(?:: ((?:`[\w.]+`(?:, )?)+))?", text)
+    inside = {f"{file}.{name}" for file, names in files for name in re.findall(r"`([\w.]+)`", names)}
+    packages = {path.stem for path in SOURCES[0].iterdir()}
+    dotted = {name for name in re.findall(r"`(\w+(?:\.(?!py`)\w+)+)`", text) if name.split(".")[0] in packages}
+    return {name.replace("/", ".") for name in {file for file, _ in files} | inside | dotted}
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "docs/paper.md", "docs/models/mars5-deviations.md"])
+def test_modules_and_names_of_a_page_exist(page: str) -> None:
+    named = named_in((ROOT / page).read_text(encoding="utf-8"))
+    assert len(named) > 20
+    assert [name for name in sorted(named) if not defines(name)] == []
+
+
+def test_a_name_that_does_not_exist_is_found() -> None:
+    assert defines("synthesis.backoff.rejection_reason") and defines("mars6.export")
+    assert not defines("synthesis.backoff.no_such_name") and not defines("synthesis.no_such_module")

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from marstts import audio
 from marstts.audio import Waveform
@@ -80,7 +81,6 @@ def read_short_texts(rates: Sequence[float]) -> dict[str, Any]:
             for kind, text, spoken in committed_texts()
             if kind in ("one-word", "two-words")
             for voice in BASE_VOICES.values()
-            if voice.has_rate
         }
         status = {name: check_length(*reading) for name, reading in readings.items()}
         found[f"rate {rate:g}"] = {
@@ -135,6 +135,13 @@ def text_of(trial: str) -> str:
     return found[0]
 
 
+def format_ratio(numerators: NDArray[np.float64], denominators: NDArray[np.float64]) -> str:
+    """The ratio of the sums, with its 95 % interval."""
+    interval = ratio_interval(numerators, denominators)
+    assert interval is not None
+    return interval.format(3)
+
+
 def describe(scores: Sequence[TakeScore]) -> dict[str, Any]:
     """Lengths, trials of implausible length, and the share that the recognizer flags, overall and by kind of text."""
     flagged = np.array([is_misread(score) for score in scores], float)
@@ -147,8 +154,8 @@ def describe(scores: Sequence[TakeScore]) -> dict[str, Any]:
             for score in scores
             if score.length_status is not LengthStatus.PLAUSIBLE
         },
-        "flagged": ratio_interval(flagged, np.ones(len(flagged))).format(3),
-        "cer": ratio_interval(*np.array([character_errors(score) for score in scores if score.words]).T).format(3),
+        "flagged": format_ratio(flagged, np.ones(len(flagged))),
+        "cer": format_ratio(*np.array([character_errors(score) for score in scores if score.words]).T),
         "flagged_by_kind": {kind: round(float(share), 3) for kind, share in by_kind.items()},
     }
 

@@ -79,13 +79,13 @@ def is_right(reading: str, right: list[str]) -> bool:
 def load(system: str, cache: str) -> Any:
     """The function that reads a text, in the environment of the worker."""
     if system == "wetext":
-        from wetext import Normalizer  # type: ignore[import-not-found]
+        from wetext import Normalizer
 
         return Normalizer(lang="en", operator="tn").normalize
     if system == "nemo":
         import logging
 
-        from nemo_text_processing.text_normalization.normalize import Normalizer as Nemo  # type: ignore[import-not-found]
+        from nemo_text_processing.text_normalization.normalize import Normalizer as Nemo
 
         logging.disable(logging.CRITICAL)
         nemo = Nemo(input_case="cased", lang="en", cache_dir=cache)
@@ -180,7 +180,7 @@ def run_system(kind: str, python: str, source: str | None, request: dict[str, An
     )
     if done.returncode:
         raise SystemExit(f"{kind} failed:\n{done.stderr[-2000:]}")
-    return json.loads(done.stdout.strip().splitlines()[-1])  # type: ignore[no-any-return]
+    return json.loads(done.stdout.strip().splitlines()[-1])
 
 
 def score(answer: dict[str, Any], texts: list[tuple[str, list[str]]], plain: list[str]) -> dict[str, Any]:

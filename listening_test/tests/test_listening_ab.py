@@ -123,9 +123,9 @@ class AnsweringServer(Server):
     def serve(self) -> None:
         link = self.service.start()["link"]
         for position in range(self.service.state(link)["total"]):
-            assert not self.is_stopping
+            assert not self.server.should_exit
             self.service.answer(link, {"position": position, "choice": 2, "plays": 2})
-        assert self.is_stopping
+        assert self.server.should_exit
 
 
 @pytest.fixture

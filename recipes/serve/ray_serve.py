@@ -29,4 +29,4 @@ class SpeechServer:
     """One replica: the application of `create_app`, made when the replica starts."""
 
 
-app = SpeechServer.bind()
+app = SpeechServer.bind()  # type: ignore[attr-defined]  # the decorator adds it

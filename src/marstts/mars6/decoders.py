@@ -1,6 +1,6 @@
 """The two decoders: patches → one vector per patch (global), that vector → seven tokens (local).
 
-Upstream: `encoder.Encoder` (memory), `config` (tokens).  Downstream: `objective` in training, `engines` in synthesis.
+Upstream: `encoder.TextEncoder` (memory), `config` (tokens).  Downstream: `objective` (training), `engines`.
 MARS6 (arXiv:2501.05787), Sec. III-C.  Deviations: as in the published checkpoint, positions of the global decoder are
 counted in tokens inside the patch embedding, and no stack ends in a norm.
 Shapes: B batch · T patches · P positions of a patch · N patches taken out of a batch · S memory slots · D width ·

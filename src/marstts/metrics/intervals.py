@@ -10,12 +10,12 @@ so intervals hold for new sentences by the same speakers. Percentile method, 95 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from marstts.errors import require
 
@@ -102,7 +102,7 @@ def bootstrap_difference(
 
 
 def ratio_interval(
-    numerators: Sequence[float], denominators: Sequence[float], *, resamples: int = RESAMPLES, seed: int = 0
+    numerators: ArrayLike, denominators: ArrayLike, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval | None:
     """Sum of numerators over sum of denominators, one of each per sentence; None where the latter sum to 0."""
     return bootstrap(np.array([numerators, denominators], float).T, ratio, resamples=resamples, seed=seed)

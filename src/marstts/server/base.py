@@ -148,8 +148,3 @@ class Server:
     def stop(self) -> None:
         """Make `serve` return once all responses are sent; may be called from any thread."""
         self.server.should_exit = True
-
-    @property
-    def is_stopping(self) -> bool:
-        """Whether `stop` was called."""
-        return self.server.should_exit

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -57,7 +58,7 @@ class ModelSession:
     """The user's pronunciations."""
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> Engine[Any]:
         """The engine that computes the model."""
         return self.model.engine
 
