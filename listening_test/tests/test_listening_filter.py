@@ -27,6 +27,7 @@ def test_a_hundred_guessers_are_excluded_and_a_hundred_attentive_listeners_kept(
     assert not any(one.counts for one in checks([*honest[:10], *guessers])[10:])
 
 
+@pytest.mark.slow
 def test_each_rule_excludes_its_kind_of_listener():
     """One listener for each rule, with all other rules off."""
     off = {

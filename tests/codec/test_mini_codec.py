@@ -178,6 +178,7 @@ def test_files_that_are_no_codec_are_refused_without_waiting(tmp_path: Path, fil
     assert path.name in str(error.value) and "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [0.8, 1.0, 1.3])
 def test_warped_frequencies_are_those_of_bins_divided_by_the_factor(factor: float) -> None:
     spectrum = torch.rand(2, 33, 5)

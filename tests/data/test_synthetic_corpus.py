@@ -194,6 +194,7 @@ def test_the_shortest_text_and_the_fraction_of_regular_speech_follow_the_configu
         assert styles.count("regular") / len(styles) == pytest.approx(share, abs=0.07)
 
 
+@pytest.mark.slow
 def test_rejected_utterances_are_listed_with_a_reason(
     base: BaseVoice, config: synthetic.SyntheticConfig, sentences: Path, tmp_path: Path, without_vocoder: None,
     monkeypatch: pytest.MonkeyPatch,

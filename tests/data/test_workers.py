@@ -132,6 +132,7 @@ class DyingWorker:
         return future
 
 
+@pytest.mark.slow
 def test_a_shard_that_kills_every_worker_is_named_when_all_others_are_finished(manifest, expected, tmp_path):
     jobs, _ = cut_into_jobs(manifest, tmp_path, PER_SHARD, PreprocessConfig())
     with pytest.raises(DataError, match=r"shard-00003.safetensors died 3 times each.*run again"):

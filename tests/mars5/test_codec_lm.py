@@ -27,6 +27,7 @@ def close(ours: Tensor, theirs: Tensor) -> None:
     torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_defaults_have_the_published_size() -> None:
     with torch.device("meta"):
         model = CodecLM(CodecLMConfig(text_vocab_size=1, speech_vocab_size=1))

@@ -35,6 +35,7 @@ def close(ours: Tensor, theirs: Tensor) -> None:
     torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_defaults_have_the_published_size() -> None:
     with torch.device("meta"):
         model = ResidualTransformer(ResidualTransformerConfig(text_vocab_size=1))

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from api_server import speech
 from fastapi.testclient import TestClient
 
 from marstts.server.app import create_app
 from marstts.server.settings import ServeSettings
 from marstts.synthesis.loading import load
+
+pytestmark = pytest.mark.slow
 
 
 def test_events_name_words_where_they_are_asked_to(tmp_path: Path):

@@ -85,6 +85,7 @@ def test_a_voice_mark_goes_before_quotation_marks() -> None:
     assert voices('<speak>"One," he said.</speak>') == [(None, '"One," he said.')]
 
 
+@pytest.mark.slow
 def test_a_long_speech_is_dialogue_to_its_end_however_it_comes_in_pieces() -> None:
     sentences = [f"I saw ship number {number} and the boys\u2019 boat." for number in range(90)]
     for opening, closing in ("\u201c\u201d", "\u2018\u2019", '""'):

@@ -32,6 +32,7 @@ def test_words_that_no_rule_reads_stay(sentence: str) -> None:
     assert normalize(sentence) == sentence
 
 
+@pytest.mark.slow
 def test_whole_numbers_are_those_of_num2words() -> None:
     rng = random.Random(0)
     numbers = [*range(1200), *(rng.randrange(10 ** rng.randint(4, 15)) for _ in range(2000)), 10**6, 10**9 + 5, 10**12]

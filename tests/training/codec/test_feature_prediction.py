@@ -65,6 +65,7 @@ def settings(**changes: object) -> CodecTrainingConfig:
     return CodecTrainingConfig(loop=LoopConfig(steps=4, log_every=2, validate_every=4), **{**values, **changes})
 
 
+@pytest.mark.slow
 def test_the_codes_are_trained_and_the_recognizer_is_not(manifest: Path, whisper: RecognizerConfig) -> None:
     task = CodecTask(settings(recognizer=whisper), manifest)
     own = open_recognizer(Path(whisper.folder), 24000).state_dict()

@@ -131,6 +131,7 @@ def test_distillation_without_initial_weights_is_refused(tmp_path):
         open_run(tmp_path / "new", config(guidance_distillation_scale=2.0), CORPUS)
 
 
+@pytest.mark.slow
 def test_a_student_is_loaded_like_any_model(base, tmp_path):
     learner = student(base)
     open_run(tmp_path / "run", learner.config, CORPUS, base)
