@@ -41,7 +41,7 @@ NO_WORD_TIMES = (
 EDGE_BELOW_PEAK_DB = 40.0
 """Frames at the edges of a take that are this much below its loudest frame are silence; the end of an "f" is louder."""
 
-MAX_TAIL_SECONDS = 0.45
+MAX_TAIL_SECONDS = 0.4
 """Longest end of a take that is much quieter than its loudest frame (`audio.TAIL_BELOW_PEAK_DB`): a final "s" is
 shorter, breath is longer."""
 
