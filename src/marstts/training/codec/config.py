@@ -116,9 +116,6 @@ class CodecTrainingConfig(Config):
     """Ratio of the initial weights in the exported codec; the rest is the trained ones'. Less is lost of what the
     initial ones do better (weight interpolation, arXiv:2109.01903). 0 = as trained."""
 
-    timbre_contrast: float = Field(1.0, ge=1, le=4)
-    """Factor of what distinguishes timbre embeddings from their mean, in the exported codec; 1 = as trained."""
-
     max_corrupt_ratio: Probability = 0.01
     """Recordings that cannot be used are skipped and listed, up to this ratio of them; more stop the run."""
 

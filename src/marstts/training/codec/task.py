@@ -31,7 +31,7 @@ from marstts.training.codec.config import (
     CodecTrainingConfig,
     Stage,
 )
-from marstts.training.codec.export import CONFIG_FILE, load_codec, scale_timbre_contrast
+from marstts.training.codec.export import CONFIG_FILE, load_codec
 from marstts.training.codec.generated_codes import GeneratedCodes
 from marstts.training.codec.losses import (
     Discriminators,
@@ -60,9 +60,6 @@ USAGE_DECAY, RESET_USAGE = 0.97, 0.3
 
 RESET_NOISE = 0.02
 """Standard deviation of the noise on reset codes."""
-
-CONTRAST_BATCHES = 32
-"""Batches whose references give the mean timbre embedding."""
 
 
 @dataclass(frozen=True)
@@ -350,16 +347,13 @@ class CodecTask:
 
     def model_to_export(self, run: Path, base: Path | None = None) -> MiniCodecModel:
         """The codec of the run's newest checkpoint, with the configured ratio of the weights of `base`, the run's
-        initial codec, and with the configured contrast of timbre embeddings.
+        initial codec.
         """
         model = load_codec(run)
         if ratio := self.config.initial_weight_ratio:
             if base is None:
                 raise ConfigError("initial_weight_ratio needs the run or codec with the initial weights: --init-from")
             interpolate(model, load_codec(base), ratio)
-        if self.config.timbre_contrast != 1:
-            references = torch.cat([self.segments.train(step).reference for step in range(CONTRAST_BATCHES)])
-            scale_timbre_contrast(model, references, self.config.timbre_contrast)
         return model
 
     def reconstruct(self, batch: SegmentBatch, f0: Tensor | None, timbre: Tensor | None) -> CodecOutput:
@@ -385,8 +379,6 @@ def check_options(config: CodecTrainingConfig) -> None:
         raise ConfigError(
             'generated_codes needs stage = "decoder", model.timbre_width and [speaker_consistency], its only loss'
         )
-    if config.timbre_contrast != 1 and not config.model.timbre_width:
-        raise ConfigError("timbre_contrast needs a timbre embedding: set model.timbre_width")
 
 
 @torch.no_grad()
