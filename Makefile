@@ -29,11 +29,12 @@ $(VENV)/light: pyproject.toml
 	fi
 	touch $@
 
+# Modules are compiled where they are imported: pip would compile all of PyTorch first.
 $(VENV)/test: pyproject.toml listening_test/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(VENV)/bin/python -m pip install --quiet torch==2.13.0 --constraint constraints.txt
-	$(VENV)/bin/python -m pip install --quiet --editable . --editable listening_test --group test --constraint constraints.txt
+	$(VENV)/bin/python -m pip install --quiet --no-compile torch==2.13.0 --constraint constraints.txt
+	$(VENV)/bin/python -m pip install --quiet --no-compile --editable . --editable listening_test --group test --constraint constraints.txt
 	touch $@
 
 $(VENV)/release: pyproject.toml
