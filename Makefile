@@ -1,5 +1,6 @@
 # speak: the first sentence, with the light install.  test: all checks, with PyTorch.
-# check: the same in an existing environment.  check-fast: without slow tests.
+# check: the same in an existing environment.  check-fast: without slow tests and types.
+# walks: the recipes from corpora to models, on miniatures; .ci/run and GitHub run them after the tests.
 # WORKERS: how pytest spreads the tests over processes, one of one thread for each core; empty for a single process.
 # dist: wheel and sdist in dist/, checked and spoken with.  site: the documents as a static site in site/.
 # lock: write the versions of the environment into constraints.txt, which `test` and the Dockerfile install.
@@ -9,12 +10,13 @@ TEXT ?= Good morning. The rain has stopped, and we can go outside.
 REFERENCE ?= examples/reference.flac
 # LIMIT: a test that takes longer hangs, and its process is ended with a traceback.
 LIMIT ?= --timeout 300 --timeout-method thread
+WALKS = tests/test_recipe_walks.py
 SOURCES = src tests listening_test tools recipes docs
 WORKERS ?= --numprocesses auto --maxprocesses 8 --dist worksteal
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export PYTHONDONTWRITEBYTECODE =  # the tests start many processes, which would compile the package again and again
 
-.PHONY: speak test check check-fast lint dist site format lock
+.PHONY: speak test check check-fast walks lint types dist site format lock
 
 speak: $(VENV)/light
 	$(VENV)/bin/marstts speak "$(TEXT)" --reference $(REFERENCE) --output speech.wav
@@ -46,17 +48,22 @@ $(VENV)/release: pyproject.toml
 test: $(VENV)/test
 	$(MAKE) check VENV=$(VENV)
 
-check: lint
-	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(WORKERS) $(LIMIT)
+check: lint types
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(WORKERS) $(LIMIT) --ignore $(WALKS)
 
 check-fast: lint
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(WORKERS) $(LIMIT) -m "not slow"
 
+walks:
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(WORKERS) $(LIMIT) $(WALKS)
+
 lint:
 	$(VENV)/bin/ruff format --check $(SOURCES)
 	$(VENV)/bin/ruff check $(SOURCES)
-	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+
+types:
+	$(VENV)/bin/mypy
 
 dist: $(VENV)/release
 	rm -rf dist

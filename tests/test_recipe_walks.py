@@ -1,7 +1,7 @@
 """The recipes of the paper's size walked whole on miniatures: each stage follows the one before, without a refusal.
 
-Two processes train the paper's; the scripts are killed in the middle and run again. `make check` runs all walks, and
-CI the one of `recipes/paper` on every push.
+Two processes train the paper's; the scripts are killed in the middle and run again. `make walks` runs all walks, and
+GitHub the one of `recipes/paper` on every push.
 """
 
 from __future__ import annotations
