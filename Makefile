@@ -10,7 +10,6 @@ TEXT ?= Good morning. The rain has stopped, and we can go outside.
 REFERENCE ?= examples/reference.flac
 # LIMIT: a test that takes longer hangs, and its process is ended with a traceback.
 LIMIT ?= --timeout 300 --timeout-method thread
-WALKS = tests/test_recipe_walks.py
 SOURCES = src tests listening_test tools recipes docs
 WORKERS ?= --numprocesses auto --maxprocesses 8 --dist worksteal
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
@@ -49,13 +48,13 @@ test: $(VENV)/test
 	$(MAKE) check VENV=$(VENV)
 
 check: lint types
-	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(WORKERS) $(LIMIT) --ignore $(WALKS)
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(WORKERS) $(LIMIT) -m "not walk"
 
 check-fast: lint
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(WORKERS) $(LIMIT) -m "not slow"
 
 walks:
-	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(WORKERS) $(LIMIT) $(WALKS)
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(WORKERS) $(LIMIT) -m walk tests/test_recipe_walks.py tests/test_recipes.py
 
 lint:
 	$(VENV)/bin/ruff format --check $(SOURCES)

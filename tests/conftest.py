@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,9 +20,8 @@ RECORDINGS = HERE / "audio"
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Import no file whose tests are all slow where no slow test is asked for."""
     is_fast = config.option.markexpr == "not slow" and collection_path.suffix == ".py"
-    return (
-        True if is_fast and "\npytestmark = pytest.mark.slow" in collection_path.read_text(encoding="utf-8") else None
-    )
+    all_slow = r"^pytestmark = \[?\s*pytest\.mark\.slow\b"
+    return True if is_fast and re.search(all_slow, collection_path.read_text(encoding="utf-8"), re.MULTILINE) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

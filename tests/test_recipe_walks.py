@@ -27,7 +27,7 @@ from small_recipes import copy_tiny
 BUDGET_SECONDS = 600
 """Time limit of a script on cores that do other work, too."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * BUDGET_SECONDS)]
+pytestmark = [pytest.mark.slow, pytest.mark.walk, pytest.mark.timeout(2 * BUDGET_SECONDS)]
 
 TOYS = {"CODEC": "toy:64", "IDENTITY": "toy:24", "STYLE": "toy:40", "DEVICE": "cpu", "GPUS": "2"}
 """Toys instead of SNAC, WavLM and CLAP, and two processes."""

@@ -128,7 +128,7 @@ def test_the_papers_preference_stage_ranks_by_whisper_and_utmos() -> None:
     assert read_config(PreferenceConfig, RECIPES / "paper" / "preference.toml").orpo.flux.beta > 0
 
 
-MARSTTS = """#!{python}
+MARSTTS = """#!{python} -IS
 import json, os, sys
 with open(os.environ["CALLS"], "a") as file:
     file.write(json.dumps(sys.argv[1:]) + "\\n")
@@ -147,8 +147,8 @@ echo "${OMP_NUM_THREADS:-7}"
 
 PYTHON = """#!/bin/sh
 case "$1" in
-*.py) exec {python} -c 'import sys; compile(open(sys.argv[1]).read(), sys.argv[1], "exec")' "$1" ;;
-*) exec {python} "$@" ;;
+*.py) exec {python} -IS -c 'import sys; compile(open(sys.argv[1]).read(), sys.argv[1], "exec")' "$1" ;;
+*) exec {python} -IS "$@" ;;
 esac
 """
 """Scripts of a recipe have no input here, so they are compiled and not run."""
@@ -229,6 +229,7 @@ def kill_recipe(script: str, output: Path, moment: Path) -> None:
         process.wait()
 
 
+@pytest.mark.walk
 @pytest.mark.timeout(2 * BUDGET_MINUTES * 60)
 def test_tiny_runs_whole_from_corpus_to_preference_training(tmp_path: Path) -> None:
     output = tmp_path / "tiny"
@@ -240,6 +241,7 @@ def test_tiny_runs_whole_from_corpus_to_preference_training(tmp_path: Path) -> N
     assert (output / "tiny-preference" / "bundle.json").is_file()
 
 
+@pytest.mark.walk
 @pytest.mark.timeout(2 * BUDGET_MINUTES * 60)
 def test_mars5_tiny_resumes_after_a_kill_and_runs_whole_from_corpus_to_speech(tmp_path: Path) -> None:
     output = tmp_path / "mars5_tiny"
@@ -252,6 +254,7 @@ def test_mars5_tiny_resumes_after_a_kill_and_runs_whole_from_corpus_to_speech(tm
         assert losses[-1] < losses[0]
 
 
+@pytest.mark.walk
 @pytest.mark.timeout(BUDGET_MINUTES * 60)
 def test_the_papers_smoke_test_runs_whole(tmp_path: Path) -> None:
     """All stages; training stops after half a minute unless MARSTTS_LONG_TESTS asks for the hour of all its steps."""

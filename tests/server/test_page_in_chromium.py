@@ -29,7 +29,7 @@ SWITCHES = (
 )  # fmt: skip
 SPOKEN_BY_THE_MICROPHONE = Path(__file__).parents[1] / "audio" / "sense-0930.flac"
 RATE = 24_000
-TEXT = "Dr. Ray paid $5 for it. Nobody answered when she called."
+TEXT = "Dr. Ray paid $5 today. Nobody called."
 WAIT_SECONDS = 60.0
 CONTROL, ENTER, ESCAPE = "\ue009", "\ue007", "\ue00c"
 """Keys, as WebDriver names them."""

@@ -176,9 +176,9 @@ def test_bodies_that_never_come_keep_nobody_out(sent: bytes):
     ],
 )
 def test_a_server_that_stops_with_clients_who_do_nothing_prints_no_traceback(request_: bytes, capfd):
-    with served(ServerLimits(drain_seconds=1)) as server, connect(server) as connection:
+    with served(ServerLimits(drain_seconds=0.2)) as server, connect(server) as connection:
         connection.sendall(request_)
         time.sleep(0.3)
         server.stop()
-        time.sleep(2.0)
+        time.sleep(0.6)
     assert "Traceback" not in capfd.readouterr().err

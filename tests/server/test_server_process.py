@@ -48,7 +48,7 @@ for point in sys.stdin:
 
 SERVE = "import typer; from marstts.cli.serve import serve; typer.run(serve)"
 PART = b'--b\r\nContent-Disposition: form-data; name="audio_sample"; filename="a.wav"\r\n\r\n'
-LONG_TEXT = "It was a bright cold day in April, and all the clocks in the town were striking at the same time. " * 2
+LONG_TEXT = "It was a bright cold day in April, and all the clocks in the town were striking at the same time. "
 
 
 @pytest.mark.slow
@@ -117,7 +117,7 @@ def test_a_server_that_is_terminated_ends_its_streams_and_takes_no_more(tmp_path
             with pytest.raises(httpx.TransportError):
                 raise_for_503(httpx.post(f"{address}{url}", json=body, headers=client.headers, timeout=5))
             received += pieces
-        assert len(b"".join(received)) == len(whole) > 250_000
+        assert len(b"".join(received)) == len(whole) > 125_000
         assert running.wait(timeout=30) == 0
 
 
@@ -156,10 +156,11 @@ def test_an_upload_that_does_not_arrive_in_time_is_refused(tmp_path: Path, lengt
 
 
 @pytest.mark.slow
-def test_the_health_check_of_the_container_passes_while_the_server_runs_and_fails_after_it():
+def test_the_health_check_of_the_container_passes_while_the_server_runs_and_fails_after_it(tmp_path: Path):
     image = (TESTS.parent / "Dockerfile").read_text(encoding="utf-8")
     [script] = re.findall(r'HEALTHCHECK .* CMD \["\S+python", "-c", "(.*)"\]', image)
-    with process("--api-key", "secret") as (_, address):
-        command = [sys.executable, "-c", script.replace("http://127.0.0.1:8000", address)]
+    settings = ServeSettings(voices_folder=tmp_path, api_keys=("secret",))
+    with live_server(scripted_synthesizer(good), settings) as server:
+        command = [sys.executable, "-c", script.replace("http://127.0.0.1:8000", server.address)]
         assert subprocess.run(command, check=False, timeout=60).returncode == 0
     assert subprocess.run(command, check=False, timeout=60, stderr=subprocess.DEVNULL).returncode != 0

@@ -21,18 +21,12 @@ from marstts.synthesis.loading import load
 from scripted import ScriptedTake, scripted_synthesizer, with_engine
 
 URL = "/v1/audio/speech"
-TEXTS = (
-    "We can go outside this morning. How are you today?",
-    "Hello.",
-    "One, two, three, four, five, six.",
-    "We had a good time; it was a fine day at the sea.",
-    "Good morning. How are you today?",
-)
+TEXTS = ("Go outside. How are you today?", "Hello.", "One, two, three, four.")
 """Sentences that need one or two attempts."""
 MAX_ROUNDING = 3
 """Difference of 16-bit samples that were decoded in windows of different sizes."""
 
-VOICES = ("alloy", "ross", "emma", "linda", "ewan")
+VOICES = ("alloy", "ross", "emma")
 
 
 class SlowEngine:
@@ -94,7 +88,7 @@ def statuses(server: LiveServer, bodies: Sequence[dict]) -> list[httpx.Response]
 @pytest.mark.slow
 @pytest.mark.parametrize("stream", [True, False])
 def test_speech_does_not_depend_on_the_other_callers(tmp_path: Path, stream):
-    settings = ServeSettings(capacity=3, queue=20, max_wait_seconds=60, voices_folder=tmp_path)
+    settings = ServeSettings(capacity=2, queue=20, max_wait_seconds=60, voices_folder=tmp_path)
     bodies = [
         speech(text, voice=voice, seed=seed, response_format="pcm", stream=stream)
         for seed, (text, voice) in enumerate(zip(TEXTS, VOICES, strict=True))

@@ -160,8 +160,8 @@ def test_time_is_linear_whatever_is_repeated(unit: str) -> None:
         normalize(text)
         return time.process_time() - start
 
-    short = min(seconds(500) for _ in range(2))
-    assert seconds(2_000) < 10 * short + 0.05 or seconds(2_000) < 10 * short + 0.05
+    short = min(seconds(250) for _ in range(2))
+    assert seconds(1_000) < 10 * short + 0.03 or seconds(1_000) < 10 * short + 0.03
 
 
 def test_a_range_of_times_is_no_offset_from_utc() -> None:

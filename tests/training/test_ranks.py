@@ -23,7 +23,7 @@ SCRIPT = Path(__file__).with_name("ranks.py")
 @pytest.fixture(scope="module")
 def torchrun(tmp_path_factory) -> Iterator[Callable[..., str]]:
     """Run the script in some processes; their output."""
-    commands = ForkedCommands(tmp_path_factory.mktemp("commands"), TRAINING, ranks=SCRIPT)
+    commands = ForkedCommands(tmp_path_factory.mktemp("commands"), (*TRAINING, "training.ranks"), ranks=SCRIPT)
 
     def run(processes: int, *arguments: object) -> str:
         command = [str(commands.bin / "torchrun"), "--standalone", "--max-restarts", "1", "--nproc-per-node"]

@@ -98,7 +98,8 @@ def test_attention_guidance_ends_at_end_step():
 def test_a_compiled_training_takes_the_same_step(monkeypatch):
     # traced as usual, but not compiled to machine code, which takes minutes
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
-    compiled, eager = task(config(compile=True, precision="fp32")), task(config(precision="fp32"))
+    small = {"precision": "fp32", "model": {"global_layers": 1}, "attention_guidance": {"layers": [0]}}
+    compiled, eager = task(config(compile=True, **small)), task(config(**small))
     assert compiled.model.local_decoder.layers[0]._compiled_call_impl is not None
     one, other = compiled.train_step(0), eager.train_step(0)
     assert float(one["loss"]) == pytest.approx(float(other["loss"]), rel=1e-4)
