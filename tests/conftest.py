@@ -47,13 +47,15 @@ def written_once(tmp_path_factory: pytest.TempPathFactory) -> WrittenOnce:
     return write_once
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def reference() -> Waveform:
-    """Three seconds of a public-domain reader at 24 kHz, between edges of 0.2 s of silence."""
+    """Three seconds of a public-domain reader at 24 kHz, between edges of 0.2 s of silence; to be read, not changed."""
     rate = 24_000
     speech = resample(read(RECORDINGS / "sense-0930.flac"), rate).samples[rate // 4 :][: int(2.6 * rate)]
     speech, edge = speech - speech.mean(), np.zeros(rate // 5, np.float32)
-    return Waveform(np.concatenate([edge, speech, edge]), rate)
+    samples = np.concatenate([edge, speech, edge])
+    samples.setflags(write=False)
+    return Waveform(samples, rate)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,8 +19,9 @@ from marstts.codec.mini_model import MiniCodecModel, pulse_train, to_hertz
 from marstts.training.codec.export import export_codec, load_codec, timbre_encoder_name
 
 PLAIN = MiniCodecConfig(
-    fft_size=128, hop=32, num_mels=12, codebook_size=24, codebook_width=3, latent_width=10, encoder_width=14,
-    encoder_blocks=(1, 1), decoder_width=18, decoder_blocks=(1, 1), pitch_width=8, pitch_dilations=(2,),
+    fft_size=128, hop=32, num_mels=12, strides=(2, 1), codebook_size=24, codebook_width=3, latent_width=10,
+    encoder_width=14, encoder_blocks=(1, 1), decoder_width=18, decoder_blocks=(1, 1), pitch_width=8,
+    pitch_dilations=(2,),
 )  # fmt: skip
 VOICED = PLAIN.model_copy(
     update={
@@ -46,7 +48,13 @@ def random_model(config: MiniCodecConfig) -> MiniCodecModel:
 
 @pytest.fixture(scope="module")
 def folder(written_once: Callable[..., Path]) -> Path:
-    return written_once("timbre-codec", lambda folder: export_codec(random_model(VOICED), "tiny", folder))
+    from torch.onnx._internal.exporter._registration import ONNXRegistry  # slow to import
+
+    # PyTorch reads all operators again for each graph
+    read_operators = staticmethod(functools.cache(ONNXRegistry.from_torchlib))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ONNXRegistry, "from_torchlib", read_operators)
+        return written_once("timbre-codec", lambda folder: export_codec(random_model(VOICED), "tiny", folder))
 
 
 @pytest.fixture(scope="module")

@@ -70,7 +70,7 @@ class Louder:
 def test_the_file_is_that_of_the_whole(reference: Waveform, tmp_path: Path, continuation: Continuation):
     tts = drawing()
     choices: dict[str, Any] = {"seed": 3, "top_p": 1.0, "continuation": continuation, "speed": 1.0}
-    voice, text = tts.clone(reference, "Her words."), " ".join(SENTENCES * 2) + " 🙂 [pause:0.7s] Ja! [pause:2s]"
+    voice, text = tts.clone(reference, "Her words."), " ".join(SENTENCES) + " 🙂 [pause:0.7s] Ja! [pause:2s]"
     whole = tts.speak(text, voice, **choices)
     written = speak_whole(tts, text, Choices(voice=voice, **choices), str(tmp_path / "a.wav"), None)
     assert (tmp_path / "a.wav").read_bytes() == whole.wav_bytes()
@@ -198,23 +198,23 @@ def test_a_pipe_gets_the_file_of_the_whole(
     suffix: str | None, held: int, reference: Waveform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("marstts.audio.writer.MAX_HELD_BYTES", held)
-    tts, voice = drawing(), drawing().clone(reference)
+    tts, voice, text = drawing(), drawing().clone(reference), " ".join(SENTENCES[:2])
     tts = replace(tts, codec=Louder(tts.codec))
     arrived = tmp_path / "arrived"
     with arrived.open("wb") as file:
         if suffix is None:
             monkeypatch.setattr("marstts.cli.streaming.sys.stdout", SimpleNamespace(buffer=file))
-            written = speak_whole(tts, TEXT[:140], Choices(voice=voice), "-", None)
+            written = speak_whole(tts, text, Choices(voice=voice), "-", None)
         else:
             os.mkfifo(pipe := tmp_path / f"pipe{suffix}")
             reader = subprocess.Popen(["cat", str(pipe)], stdout=file)
             try:
                 descriptor = os.open(pipe, os.O_WRONLY)  # waits for the reader
-                written = speak_whole(tts, TEXT[:140], Choices(voice=voice), str(pipe), None)
+                written = speak_whole(tts, text, Choices(voice=voice), str(pipe), None)
                 os.close(descriptor)
                 reader.wait(timeout=20)
             finally:
                 reader.kill()
-    whole = tts.speak(TEXT[:140], voice)
+    whole = tts.speak(text, voice)
     assert arrived.read_bytes() == encode(whole.waveform, suffix or ".wav")
     assert without_times(written.report()) == without_times(whole.report())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.signal import find_peaks
 from test_attention_path import places_of, steps_at
 
 from marstts.audio import Waveform
@@ -65,6 +64,8 @@ def test_syllables_are_counted_by_letters(count, words):
 
 
 def test_peaks_of_loudness_are_those_of_a_signal_library():
+    from scipy.signal import find_peaks  # slow to import
+
     rng = np.random.default_rng(0)
     for _ in range(200):
         levels = np.cumsum(rng.normal(0.0, 2.0, 80))
