@@ -1,7 +1,7 @@
 """Runs a command in a child and kills it at the N-th operation on a file that changes one, or after B written bytes.
 
-`python killed_commands.py SCENARIO FOLDER` reads points, and prints one line of JSON for each: whether the child was
-killed, and after how many operations it ended where it was not. Modules are imported once; each child is a fork.
+`python killed_commands.py` reads lines of JSON, [SCENARIO, FOLDER, POINT], and prints one for each: whether the child
+was killed, and after how many operations it ended where it was not. Modules are imported once; each child is a fork.
 """
 
 from __future__ import annotations
@@ -105,26 +105,30 @@ def run_child(words: list[str], point: str) -> None:
     os._exit(0)
 
 
-def main(scenario: str, folder: Path) -> None:
+def main() -> None:
     from typer.testing import CliRunner
 
     from marstts.cli.main import app
 
     warnings.simplefilter("ignore")
-    words = SCENARIOS[scenario](folder)
-    shutil.copytree(folder, folder.with_name("kept"), symlinks=True)
-    CliRunner().invoke(app, words)  # imports all that the command imports
-    assert threading.active_count() == 1
+    commands: dict[Path, list[str]] = {}
     for line in sys.stdin:
+        scenario, name, point = json.loads(line)
+        folder = Path(name)
+        if folder not in commands:
+            commands[folder] = SCENARIOS[scenario](folder)
+            shutil.copytree(folder, folder.with_name("kept"), symlinks=True)
+            CliRunner().invoke(app, commands[folder])  # imports all that the command imports
+            assert threading.active_count() == 1
         shutil.rmtree(folder)
         shutil.copytree(folder.with_name("kept"), folder, symlinks=True)
         child = os.fork()
         if child == 0:
-            run_child(words, line.strip())
+            run_child(commands[folder], point)
         _, status = os.waitpid(child, 0)
         if os.WIFSIGNALED(status):
             print(json.dumps({"killed": True, "signal": os.WTERMSIG(status)}), flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main()

@@ -14,7 +14,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -28,6 +27,7 @@ from test_fuzz_files import count_inputs
 
 POINTS = int(os.environ.get("MARSTTS_FUZZ", "5"))
 PIECE, PIECES = map(int, os.environ.get("MARSTTS_FUZZ_PIECE", "0/1").split("/"))
+RunTo = Callable[[str, Path, str], dict]
 HARNESS = Path(__file__).with_name("killed_commands.py")
 
 pytestmark = [
@@ -45,47 +45,45 @@ def folder(tmp_path: Path, reference_file: Path) -> Path:
     return folder
 
 
-@contextmanager
-def killable(scenario: str, folder: Path) -> Iterator[Callable[[str], dict]]:
-    """A function that runs the command up to a point, and returns the outcome."""
+@pytest.fixture(scope="module")
+def run_to() -> Iterator[RunTo]:
+    """A function that runs a scenario's command in a folder up to a point, and returns the outcome."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     process = subprocess.Popen(
-        [sys.executable, str(HARNESS), scenario, str(folder)],
+        [sys.executable, str(HARNESS)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
     )  # fmt: skip
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None
 
-    def run_to(point: str) -> dict:
-        print(point, file=process.stdin, flush=True)
+    def run(scenario: str, folder: Path, point: str) -> dict:
+        print(json.dumps([scenario, str(folder), point]), file=process.stdin, flush=True)
         line = process.stdout.readline()
         assert line, process.stderr.read()
         return json.loads(line)
 
     try:
-        yield run_to
+        yield run
     finally:
         process.kill()
         process.communicate()
 
 
-def kill_everywhere(scenario: str, folder: Path, check: Callable[[], None], largest: int) -> None:
+def kill_everywhere(run_to: RunTo, scenario: str, folder: Path, check: Callable[[], None], largest: int) -> None:
     """`check` holds after each kill; `largest` is the size in bytes up to which writes are cut off."""
     rng = random.Random(scenario)
     sizes = sorted({0, 1, 7, largest // 2, largest - 1, *(rng.randrange(largest) for _ in range(POINTS // 2))})
-    killed = 0
-    with killable(scenario, folder) as run_to:
-        whole = run_to("0")
-        assert whole["exit"] == 0 and whole["operations"] > 3, whole
-        operations = range(1, whole["operations"] + 1)
-        chosen = sorted(rng.sample(operations, min(POINTS, len(operations))))[PIECE::PIECES]
-        for point in (*map(str, chosen), *(f"b{size}" for size in sizes[PIECE::PIECES])):
-            outcome = run_to(point)
-            killed += outcome["killed"]
-            assert not outcome["killed"] or outcome["signal"] in (signal.SIGKILL, signal.SIGXFSZ), (point, outcome)
-            try:
-                check()
-            except Exception as error:
-                raise AssertionError(f"{scenario}, killed at {point}: {error}") from error
+    killed, whole = 0, run_to(scenario, folder, "0")
+    assert whole["exit"] == 0 and whole["operations"] > 3, whole
+    operations = range(1, whole["operations"] + 1)
+    chosen = sorted(rng.sample(operations, min(POINTS, len(operations))))[PIECE::PIECES]
+    for point in (*map(str, chosen), *(f"b{size}" for size in sizes[PIECE::PIECES])):
+        outcome = run_to(scenario, folder, point)
+        killed += outcome["killed"]
+        assert not outcome["killed"] or outcome["signal"] in (signal.SIGKILL, signal.SIGXFSZ), (point, outcome)
+        try:
+            check()
+        except Exception as error:
+            raise AssertionError(f"{scenario}, killed at {point}: {error}") from error
     assert killed >= len(chosen), "operations come in the same order each time"
     count_inputs(f"killed {scenario}", killed, operations=whole["operations"])
 
@@ -95,7 +93,7 @@ def read_whole(path: Path) -> None:
 
 
 @pytest.mark.parametrize("scenario", ["speak", "stream"])
-def test_speech_is_the_old_file_or_the_new_one(scenario: str, folder: Path) -> None:
+def test_speech_is_the_old_file_or_the_new_one(scenario: str, folder: Path, run_to: RunTo) -> None:
     path = folder / "target.wav"
     path.write_bytes(b"an older recording")
 
@@ -103,10 +101,10 @@ def test_speech_is_the_old_file_or_the_new_one(scenario: str, folder: Path) -> N
         if path.read_bytes() != b"an older recording":
             read_whole(path)
 
-    kill_everywhere(scenario, folder, check, largest=70_000)
+    kill_everywhere(run_to, scenario, folder, check, largest=70_000)
 
 
-def test_a_batch_has_whole_files_only(folder: Path) -> None:
+def test_a_batch_has_whole_files_only(folder: Path, run_to: RunTo) -> None:
     target = folder / "target"
 
     def check() -> None:
@@ -116,11 +114,11 @@ def test_a_batch_has_whole_files_only(folder: Path) -> None:
         for line in report.read_text(encoding="utf-8").splitlines()[:-1] if report.exists() else ():
             assert json.loads(line)["line"]
 
-    kill_everywhere("batch", folder, check, largest=70_000)
+    kill_everywhere(run_to, "batch", folder, check, largest=70_000)
 
 
 def test_a_killed_book_is_continued_and_its_finished_chapters_stay(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, run_to: RunTo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("marstts.cli.speak.load", lambda *how: scripted_synthesizer(good))
     target, names = folder / "target", ["01-the-harbor.mp3", "02-the-storm.mp3"]
@@ -154,5 +152,5 @@ def test_a_killed_book_is_continued_and_its_finished_chapters_stay(
             assert found[name] == ((target / name).stat().st_mtime_ns, (target / name).read_bytes())
         num_kept.append(len(finished))
 
-    kill_everywhere("book", folder, check, largest=150_000)
+    kill_everywhere(run_to, "book", folder, check, largest=150_000)
     assert {0, 1} <= set(num_kept) and set(num_spoken) & {1, 3}, "some run went on within a chapter"

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
@@ -127,10 +128,8 @@ for name, command in COMMANDS.items():
 """
 
 
-def test_every_command_prints_its_options_in_the_light_install():
-    script = WITHOUT_EXTRAS.replace("app()", ALL_HELPS)
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    rows = [line.split("|") for line in result.stdout.splitlines()]
+def test_every_command_prints_its_options_in_the_light_install(light_install: LightInstall):
+    rows = [line.split("|") for line in light_install.helps]
     assert {row[0] for row in rows} == set(COMMANDS) and len(rows) > len(COMMANDS) + 10
     assert [row for row in rows if row[-3:] != ["0", "True", "False"]] == []
 
@@ -160,13 +159,30 @@ for line in {list(CALLS_THAT_NEED_AN_EXTRA)}:
 """
 
 
-def test_a_missing_extra_is_named_in_one_sentence_before_any_work(tmp_path: Path):
-    script = WITHOUT_EXTRAS.replace("app()", CALLS)
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
-    for line, exit_code, message, error in map(json.loads, result.stdout.splitlines()):
+@dataclass(frozen=True)
+class LightInstall:
+    """What one interpreter without extras printed."""
+
+    calls: list[str]
+    helps: list[str]
+    folder: Path
+    """Where it worked."""
+
+
+@pytest.fixture(scope="module")
+def light_install(tmp_path_factory: pytest.TempPathFactory) -> LightInstall:
+    folder = tmp_path_factory.mktemp("light")
+    script = WITHOUT_EXTRAS.replace("app()", f"{CALLS}\nprint('---')\n{ALL_HELPS}")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=folder)
+    calls, helps = done.stdout.split("---\n")
+    return LightInstall(calls.splitlines(), helps.splitlines(), folder)
+
+
+def test_a_missing_extra_is_named_in_one_sentence_before_any_work(light_install: LightInstall):
+    for line, exit_code, message, error in map(json.loads, light_install.calls):
         assert exit_code == 2 and message.count("\n") == 1, f"{line}: {message} {error}"
         assert f"pip install 'marstts[{CALLS_THAT_NEED_AN_EXTRA[line]}]'" in message, f"{line}: {message}"
-    assert not list(tmp_path.iterdir()), "something was written before the packages were checked"
+    assert not list(light_install.folder.iterdir()), "something was written before the packages were checked"
 
 
 def test_warnings_of_libraries_about_themselves_are_hidden_unless_asked_for(monkeypatch: pytest.MonkeyPatch):

@@ -113,7 +113,8 @@ def test_first_bytes_come_before_the_speech_is_made(tmp_path: Path):
                 pieces = response.iter_raw()  # dropping it would close the connection
                 assert next(pieces)
                 assert server.service.admission.num_active == 1
-            assert_stops(server)
+            wait_until(lambda: server.service.admission.num_active == 0)
+        assert_stops(server)
 
 
 @pytest.mark.slow
