@@ -1,6 +1,6 @@
 # speak: the first sentence, with the light install.  test: all checks, with PyTorch.
 # check: the same in an existing environment.  check-fast: without slow tests and types.
-# walks: the recipes from corpora to models, on miniatures; .ci/run and GitHub run them after the tests.
+# walks: recipes from corpora to models, on miniatures, and training in several processes; .ci/run and GitHub run them after the tests.
 # WORKERS: how pytest spreads the tests over processes, one of one thread for each core; empty for a single process.
 # dist: wheel and sdist in dist/, checked and spoken with.  site: the documents as a static site in site/.
 # lock: write the versions of the environment into constraints.txt, which `test` and the Dockerfile install.
@@ -58,7 +58,7 @@ check-fast: lint
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(WORKERS) $(LIMIT) -m "not slow"
 
 walks:
-	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(WORKERS) $(LIMIT) -m walk tests/test_recipe_walks.py tests/test_recipes.py
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(WORKERS) $(LIMIT) -m walk tests/test_recipe_walks.py tests/test_recipes.py tests/training/test_ranks.py
 
 lint:
 	$(VENV)/bin/ruff format --check $(SOURCES)

@@ -37,8 +37,16 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that are slow as a whole, so that no process ends long after the others."""
-    items.sort(key=lambda item: item.parent is None or item.parent.get_closest_marker("slow") is None)
+    """Begin with the files that are slow as a whole, so that no process ends long after the others.
+
+    Neighbors run in one process: those that need transformers, or export graphs, load these large packages once.
+    """
+
+    def place(item: pytest.Item) -> tuple[bool, bool]:
+        is_fast = item.parent is None or item.parent.get_closest_marker("slow") is None
+        return item.path.parent.name not in ("codec", "speaker"), is_fast
+
+    items.sort(key=place)
 
 
 WrittenOnce = Callable[[str, Callable[[Path], object]], Path]
