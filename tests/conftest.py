@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +65,24 @@ def written_once(tmp_path_factory: pytest.TempPathFactory) -> WrittenOnce:
         return parent / name
 
     return write_once
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compressed_once() -> Iterator[None]:
+    """Compress equal references of voices once: hundreds of tests clone the same one, and MP3 takes most of that."""
+    from marstts.synthesis import clone
+
+    compress, known = clone.compress, dict[tuple[int, bytes], bytes]()
+
+    def compress_once(waveform: Waveform) -> bytes:
+        key = (waveform.sample_rate, waveform.samples.tobytes())
+        if key not in known:
+            known[key] = compress(waveform)
+        return known[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clone, "compress", compress_once)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -49,6 +49,12 @@ def test_loud_samples_are_clipped_in_every_format(suffix):
     assert np.abs(audio.read(audio.encode(loud, suffix)).samples).max() < 2.5  # unclipped it would be 3
 
 
+@pytest.mark.parametrize("suffix", [".wav", ".flac", ".mp3"])
+def test_equal_samples_give_equal_bytes(suffix):
+    """As voices need, whose references are kept as MP3; Ogg has random serial numbers."""
+    assert audio.encode(TONE, suffix) == audio.encode(TONE, suffix)
+
+
 def test_an_older_file_stays_where_the_new_one_cannot_be_written(tmp_path, monkeypatch):
     path = tmp_path / "tone.wav"
     audio.write(TONE, path)
