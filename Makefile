@@ -1,6 +1,7 @@
 # speak: the first sentence, with the light install.  test: all checks, with PyTorch.
 # check: the same in an existing environment.  check-fast: without slow tests and types.
-# walks: recipes from corpora to models, on miniatures, and training in several processes; .ci/run and GitHub run them after the tests.
+# end-to-end: whole recipes on miniatures, commands that are killed, servers, pages in a browser; .ci/run and GitHub run them after
+# the tests.
 # WORKERS: how pytest spreads the tests over processes, one of one thread for each core; empty for a single process.
 # dist: wheel and sdist in dist/, checked and spoken with.  site: the documents as a static site in site/.
 # lock: write the versions of the environment into constraints.txt, which `test` and the Dockerfile install.
@@ -15,7 +16,7 @@ WORKERS ?= --numprocesses auto --maxprocesses 8 --dist worksteal
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export PYTHONDONTWRITEBYTECODE =  # the tests start many processes, which would compile the package again and again
 
-.PHONY: speak test check check-fast tests walks lint types dist site format lock
+.PHONY: speak test check check-fast tests end-to-end lint types dist site format lock
 
 speak: $(VENV)/light
 	$(VENV)/bin/marstts speak "$(TEXT)" --reference $(REFERENCE) --output speech.wav
@@ -52,13 +53,13 @@ check: lint
 	$(MAKE) --jobs 2 types tests VENV=$(VENV)
 
 tests:
-	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(WORKERS) $(LIMIT) -m "not walk"
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(WORKERS) $(LIMIT) -m "not end_to_end"
 
 check-fast: lint
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(WORKERS) $(LIMIT) -m "not slow"
 
-walks:
-	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(WORKERS) $(LIMIT) -m walk tests/test_recipe_walks.py tests/test_recipes.py tests/training/test_ranks.py
+end-to-end:
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(WORKERS) $(LIMIT) -m end_to_end
 
 lint:
 	$(VENV)/bin/ruff format --check $(SOURCES)

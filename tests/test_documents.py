@@ -132,6 +132,7 @@ NOT_HERE = ("mars6-turbo", "mars5-english", "loudspeaker", "aplay", "--output -"
 """Parts of commands that need a network, a sound card or another program, or that run until they are interrupted."""
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md"])
 def test_commands_for_newcomers_run_as_written(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [

@@ -32,7 +32,7 @@ GOLDEN = Path(__file__).parent / "golden" / "mars6"
 TOY_PARTS = ["--codec", "toy:64", "--identity", "toy:5", "--style", "toy:7"]
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals and special files")
-pytestmark = posix
+pytestmark = [posix, pytest.mark.slow, pytest.mark.end_to_end]
 
 NASTY: list[Any] = [
     *(0, 1, -1, 2, 7, 2**31, 2**63, 2**63 - 1, -(2**63), 10**39, 1e308, -0.5, 1e-300),

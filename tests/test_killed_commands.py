@@ -31,6 +31,7 @@ RunTo = Callable[[str, Path, str], dict]
 HARNESS = Path(__file__).with_name("killed_commands.py")
 
 pytestmark = [
+    pytest.mark.end_to_end,
     pytest.mark.slow,
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="kills by Linux's signals and limits"),
 ]

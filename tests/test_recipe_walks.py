@@ -1,6 +1,6 @@
 """The recipes of the paper's size walked whole on miniatures: each stage follows the one before, without a refusal.
 
-Two processes train the paper's; the scripts are killed in the middle and run again. `make walks` runs all walks, and
+Two processes train the paper's; the scripts are killed in the middle and run again. `make end-to-end` runs all, and
 GitHub the one of `recipes/paper` on every push.
 """
 
@@ -27,7 +27,7 @@ from small_recipes import copy_tiny
 BUDGET_SECONDS = 600
 """Time limit of a script on cores that do other work, too."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.walk, pytest.mark.timeout(2 * BUDGET_SECONDS)]
+pytestmark = [pytest.mark.slow, pytest.mark.end_to_end, pytest.mark.timeout(2 * BUDGET_SECONDS)]
 
 TOYS = {"CODEC": "toy:64", "IDENTITY": "toy:24", "STYLE": "toy:40", "DEVICE": "cpu", "GPUS": "2"}
 """Toys instead of SNAC, WavLM and CLAP, and two processes."""

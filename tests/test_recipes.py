@@ -229,7 +229,7 @@ def kill_recipe(script: str, output: Path, moment: Path) -> None:
         process.wait()
 
 
-@pytest.mark.walk
+@pytest.mark.end_to_end
 @pytest.mark.timeout(2 * BUDGET_MINUTES * 60)
 def test_tiny_runs_whole_from_corpus_to_preference_training(tmp_path: Path) -> None:
     output = tmp_path / "tiny"
@@ -241,7 +241,7 @@ def test_tiny_runs_whole_from_corpus_to_preference_training(tmp_path: Path) -> N
     assert (output / "tiny-preference" / "bundle.json").is_file()
 
 
-@pytest.mark.walk
+@pytest.mark.end_to_end
 @pytest.mark.timeout(2 * BUDGET_MINUTES * 60)
 def test_mars5_tiny_resumes_after_a_kill_and_runs_whole_from_corpus_to_speech(tmp_path: Path) -> None:
     output = tmp_path / "mars5_tiny"
@@ -254,7 +254,7 @@ def test_mars5_tiny_resumes_after_a_kill_and_runs_whole_from_corpus_to_speech(tm
         assert losses[-1] < losses[0]
 
 
-@pytest.mark.walk
+@pytest.mark.end_to_end
 @pytest.mark.timeout(BUDGET_MINUTES * 60)
 def test_the_papers_smoke_test_runs_whole(tmp_path: Path) -> None:
     """All stages; training stops after half a minute unless MARSTTS_LONG_TESTS asks for the hour of all its steps."""

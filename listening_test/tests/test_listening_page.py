@@ -16,7 +16,7 @@ from marstts_listening_test.service import SessionService
 from marstts_listening_test.store import AnswerStore, read_records
 from simulated_listeners import opinion
 
-pytestmark = pytest.mark.slow  # a browser plays the recordings
+pytestmark = [pytest.mark.slow, pytest.mark.end_to_end]  # a browser plays the recordings
 
 ENTER = "\ue007"
 

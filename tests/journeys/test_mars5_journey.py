@@ -22,7 +22,7 @@ from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.loading import load
 from marstts.training.mars5.run_folder import SpeechRate, read_rate, read_vocabulary
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.end_to_end]
 
 RATE = 24_000
 PITCHES = {"la": 220, "le": 330, "lo": 440}

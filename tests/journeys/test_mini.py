@@ -20,7 +20,7 @@ from marstts.metrics.words import plain_words
 from marstts.synthesis.speech import Speech
 from marstts.synthesis.synthesizer import Synthesizer
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.end_to_end]
 
 MAKEFILE = Path(__file__).parents[2] / "Makefile"
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -17,6 +17,8 @@ from marstts.cli.main import app
 from marstts.generation.request import StopReason
 from marstts.models import load_for_training
 
+pytestmark = [pytest.mark.slow, pytest.mark.end_to_end]
+
 TEXT = "The cat sat on the mat. She sells sea shells."
 RUN = CliRunner()
 

@@ -20,6 +20,8 @@ from marstts.errors import CheckpointError
 from marstts.mars6 import released
 from marstts.weights import pretrained
 
+pytestmark = [pytest.mark.slow, pytest.mark.end_to_end]
+
 IMPATIENT = """
 from marstts.cli.main import app
 from marstts.weights import pretrained

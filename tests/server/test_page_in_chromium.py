@@ -19,7 +19,7 @@ from marstts.audio import Waveform, read, resample, write
 from marstts.server.settings import ServeSettings
 from marstts.synthesis.loading import load
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.end_to_end]
 
 SWITCHES = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--mute-audio", "--disable-dev-shm-usage",

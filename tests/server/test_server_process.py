@@ -25,6 +25,8 @@ from marstts.server.settings import ServeLimits, ServeSettings
 from marstts.voice import Voice
 from scripted import good, scripted_synthesizer
 
+pytestmark = [pytest.mark.slow, pytest.mark.end_to_end]
+
 TESTS = Path(__file__).parents[1]
 SAVE_AND_DIE = """
 import os, sys

@@ -82,14 +82,14 @@ def losses(run: Path) -> dict[int, list[float]]:
     }
 
 
-@pytest.mark.walk
+@pytest.mark.end_to_end
 def test_a_killed_process_costs_the_steps_since_the_checkpoint_and_changes_nothing(alone, disturbed):
     folder, output = disturbed
     assert (folder / "died").exists() and "resuming at step 2" in output
     same_as(folder, alone)
 
 
-@pytest.mark.walk
+@pytest.mark.end_to_end
 def test_two_processes_train_on_the_same_batches_as_one(alone, disturbed):
     ours, theirs = losses(disturbed[0]), losses(alone)
     assert list(ours) == list(theirs) == [1, 2, 3, 4, 5, 6]
@@ -97,7 +97,7 @@ def test_two_processes_train_on_the_same_batches_as_one(alone, disturbed):
         assert values == pytest.approx(theirs[step], rel=1e-4, abs=1e-5)
 
 
-@pytest.mark.walk
+@pytest.mark.end_to_end
 def test_four_processes_resume_the_run_of_two(alone, disturbed, tmp_path, torchrun):
     checkpoint = "step-00000002"
     shutil.copytree(disturbed[0] / checkpoint, tmp_path / "four" / checkpoint)
@@ -109,7 +109,7 @@ def test_four_processes_resume_the_run_of_two(alone, disturbed, tmp_path, torchr
         assert values == pytest.approx(theirs[step], rel=1e-4, abs=1e-5)
 
 
-@pytest.mark.walk
+@pytest.mark.end_to_end
 def test_three_processes_train_on_pairs_as_one(tmp_path, torchrun):
     from ranks import preference
 
