@@ -1,6 +1,6 @@
 """The prompt: a text and a reference as the numbers both models start from.
 
-Upstream: text as typed (punctuation and capitals control prosody), codes of a recording.  Downstream: `engines.tokens`
+Upstream: text as typed (punctuation and capitals control prosody), codes of a recording.  Downstream: `engine`
 (joint ids), `pipeline` (the NAR's conditioning).
 A *shallow* clone has the reference's codes, which become the speaker vectors.  A *deep* clone has its transcript as
 well: the transcript comes before the text, and the AR continues from the reference's level-0 codes.

@@ -1,6 +1,6 @@
 """Incremental decoding: the audio of an utterance that is still being generated.
 
-Upstream: rows of a running batch, `ModelSession`.  Downstream: `batch` (decoding while generating) and `stream`.
+Upstream: rows of a running batch, `ModelSession`.  Downstream: `runner`.
 """
 
 from __future__ import annotations

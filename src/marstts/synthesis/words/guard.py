@@ -1,6 +1,6 @@
 """The guard of a take that is being made: ends it after its last word, and gives it up where it cannot be saved.
 
-Upstream: rows of a running batch.  Downstream: `batch`, `stream`, which stop a row that the guard has ended.
+Upstream: rows of a running batch.  Downstream: `runner`, which stops a row that the guard has ended.
 Rows that need neither are left as they are, token for token.
 """
 

@@ -1,6 +1,6 @@
 """Words of a stream: each is reported once, when the speech has gone on to the next.
 
-Upstream: rows of a running batch.  Downstream: `stream`.
+Upstream: rows of a running batch.  Downstream: `runner`.
 """
 
 from __future__ import annotations
