@@ -109,6 +109,7 @@ def test_the_python_api_shows_the_parameters_of_each_function(name: str) -> None
     assert re.findall(r"(\w+)(?==|,|$|\n)(?!\.)", re.sub(r"=[^,\n]+", "=", shown).replace("=", ",")) == expected
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize(
     ("page", "count"),
     [("README.md", 1), ("docs/quickstart.md", 3), ("docs/models/mini.md", 1), ("docs/python-api.md", 7)],

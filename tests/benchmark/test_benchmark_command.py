@@ -33,6 +33,7 @@ def test_every_engine_gets_the_measurements_that_apply_to_it(toy_bundle):
     assert command.choose_engines([EngineKind.TORCH], model) == [EngineKind.TORCH]
 
 
+@pytest.mark.end_to_end
 @pytest.mark.slow
 def test_the_command_measures_in_another_process(toy_bundle, tmp_path):
     words = ["benchmark", "--model", str(toy_bundle), "--quick", "--json", str(tmp_path / "out.json")]

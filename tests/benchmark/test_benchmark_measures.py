@@ -97,6 +97,7 @@ def test_the_first_output_of_a_command_is_timed_and_failures_are_reported():
         measures.first_output_seconds(["sh", "-c", "printf ab"], 3)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.slow
 def test_cold_start_is_timed_from_the_start_of_the_process(toy_bundle):
     [row] = measures.measure(make_case(toy_bundle, Measure.COLD_START, runs=0))

@@ -134,6 +134,7 @@ def test_links_in_the_folder_of_a_book_are_not_followed(reference_file: Path) ->
     assert "link" in refusal("speak", "--file", book, "--reference", reference_file, "--output", "out/")
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
 def test_closed_standard_streams_are_neither_an_error_nor_part_of_the_output(closed: str, tmp_path: Path) -> None:
     """A file that is opened where standard error was closed would get what libraries print."""

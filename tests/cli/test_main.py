@@ -128,6 +128,7 @@ for name, command in COMMANDS.items():
 """
 
 
+@pytest.mark.end_to_end
 def test_every_command_prints_its_options_in_the_light_install(light_install: LightInstall):
     rows = [line.split("|") for line in light_install.helps]
     assert {row[0] for row in rows} == set(COMMANDS) and len(rows) > len(COMMANDS) + 10
@@ -238,6 +239,7 @@ def test_what_the_machine_lacks_is_one_sentence(error, sentence, monkeypatch):
     assert result.stderr.startswith(f"marstts: {sentence}") and len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.end_to_end
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of a process on Linux")
 @pytest.mark.parametrize(("limit", "value"), [("RLIMIT_NOFILE", 9), ("RLIMIT_DATA", 115 * 2**20)])
 def test_a_process_with_low_limits_ends_in_one_sentence_and_keeps_the_older_output(limit, value, tmp_path):

@@ -70,6 +70,7 @@ def light_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.end_to_end
 def test_a_model_converted_for_the_light_install_speaks_without_pytorch(
     light_bundle: Path, tmp_path: Path, reference_file: Path
 ) -> None:

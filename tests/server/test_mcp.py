@@ -83,6 +83,7 @@ def test_a_voice_is_cloned_with_consent_alone(service: SpeechService, reference_
     assert not call(service, "speak", text="Hello there.", voice="Anna").is_error
 
 
+@pytest.mark.end_to_end
 def test_the_command_serves_over_standard_input_and_output(tmp_path: Path):
     code = "import typer; from marstts.cli.serve import serve; typer.run(serve)"
     options = ["--mcp", "--voices", str(tmp_path), "--capacity", "2"]
