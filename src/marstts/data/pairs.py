@@ -35,6 +35,7 @@ from marstts.errors import DataError
 from marstts.io.config import Config
 from marstts.io.files import write_file
 from marstts.io.jsonl import dump_row, read_rows
+from marstts.voice import Prefix, Voice
 
 CHOSEN, REJECTED, PREFIX = "chosen", "rejected", "prefix"
 """Names of the sequences in the file of tensors."""
@@ -117,6 +118,13 @@ class Pair:
     @property
     def id(self) -> str:
         return self.line.id
+
+    @property
+    def voice(self) -> Voice:
+        """The voice that both sides were prompted with."""
+        line = self.line
+        prefix = None if line.transcript is None else Prefix(line.transcript, self.prefix)
+        return Voice(line.speaker, self.embeddings, prefix, line.codec, line.encoders, source_sha256="", consent="")
 
 
 def tensors_path(path: Path) -> Path:

@@ -62,7 +62,7 @@ def train(
     }
     init_distributed()
     speech: Any = models.open_in_memory(base, bundle)
-    task = OrpoTask(config.orpo, found, base, speech.tokenizer, quality=speech.quality_prefix_hz)
+    task = OrpoTask(config.orpo, found, base, speech.prompt)
     if not is_main():
         run(task, config.orpo.loop, output)
         return None

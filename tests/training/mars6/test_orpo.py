@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from toy_pairs import CONFIG, PAIRS, QUALITY, TOKENIZER, codes, config, model, task
+from toy_pairs import CONFIG, PAIRS, PROMPT_OF, TOKENIZER, codes, config, model, task
 
 from marstts.data.pairs import Pair, SideLine
 from marstts.errors import ConfigError
 from marstts.generation.loop import generate
 from marstts.generation.request import Limits, SamplingConfig
-from marstts.mars6.config import eos_patch, patchify, unpatchify
+from marstts.mars6.config import eos_patch, unpatchify
 from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.model import Mars6
 from marstts.mars6.prompt import Mars6Prompt
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.slow
 
 def values_of(pairs: list[Pair], of: Mars6) -> torch.Tensor:
     """(2 B,) mean log-probabilities: chosen sides, then rejected ones."""
-    rows = PairCollator(pairs, TOKENIZER, CONFIG, QUALITY)(range(len(pairs)))
+    rows = PairCollator(pairs, CONFIG, PROMPT_OF)(range(len(pairs)))
     if next(of.parameters()).dtype is torch.float64:
         rows = replace(rows, embeddings={role: values.double() for role, values in rows.embeddings.items()})
     logits, scored = teacher_forced(of, rows)
@@ -75,7 +75,7 @@ def test_loss_and_gradient_of_the_whole_model_equal_those_of_sides_scored_one_by
     loss = orpo_loss(chosen, rejected, 0.5).total
     loss.backward()
 
-    collate = PairCollator(PAIRS, TOKENIZER, CONFIG, QUALITY)
+    collate = PairCollator(PAIRS, CONFIG, PROMPT_OF)
     total = torch.zeros(())
     for index in range(len(PAIRS)):
         rows = collate([index])
@@ -123,11 +123,9 @@ def steps_of_the_generator(engine: TorchEngine, prompt: Mars6Prompt, patches: np
 def test_log_probabilities_equal_those_of_generation():
     speaking = model()
     engine = TorchEngine(speaking)
-    collate = PairCollator(PAIRS, TOKENIZER, CONFIG, QUALITY)
     takes = []
     for index, one in enumerate(PAIRS):
-        prefix = patchify(one.prefix, CONFIG.patch_layout, CONFIG.codebook_size)
-        prompt = Mars6Prompt(collate.text_ids(one), one.embeddings["identity"], one.embeddings["style"], prefix)
+        prompt = PROMPT_OF(one.line.text, one.voice)
         rng = np.random.default_rng(index)
         [take] = generate(
             engine, [prompt], top_p=[1.0], limits=[Limits(2 + index, 5)], rngs=[rng], sampling=SamplingConfig()
@@ -162,13 +160,13 @@ def test_sides_and_pairs_of_other_lengths_do_not_change_one_another():
 
 
 def test_a_truncated_take_has_no_end_of_speech():
-    collate = PairCollator(PAIRS, TOKENIZER, CONFIG, QUALITY)
+    collate = PairCollator(PAIRS, CONFIG, PROMPT_OF)
     rows = collate([2])
     assert rows.patch_lengths.tolist() == [7, 6] and (rows.patches[0, 6] == CONFIG.eos).all()
 
 
 def test_prefixes_are_inputs_and_not_scored():
-    rows = PairCollator(PAIRS, TOKENIZER, CONFIG, QUALITY)([1])
+    rows = PairCollator(PAIRS, CONFIG, PROMPT_OF)([1])
     logits, scored = teacher_forced(model(), rows)
     assert scored.sum(dim=1).tolist() == [5, 3] and not scored[:, :3].any()
     assert logits[0].shape[0] == 8
@@ -201,7 +199,7 @@ def test_flux_of_the_chosen_side_is_equation_1():
 def test_the_initial_model_is_left_as_it_was():
     base = model()
     before = {name: value.clone() for name, value in base.state_dict().items()}
-    OrpoTask(config(), PAIRS, base, TOKENIZER, quality=QUALITY).train_step(0)
+    OrpoTask(config(), PAIRS, base, PROMPT_OF).train_step(0)
     assert all(torch.equal(value, before[name]) for name, value in base.state_dict().items())
 
 

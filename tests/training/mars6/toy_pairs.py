@@ -9,6 +9,8 @@ from marstts.data.pairs import Pair, PairLine, SideLine
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.model import Mars6
 from marstts.mars6.prompt import SPECIAL_TOKENS
+from marstts.mars6.speech import Mars6Speech
+from marstts.mars6.spelling import Spelling
 from marstts.text.tokenizers.bpe import BPE
 from marstts.training.mars6.orpo import OrpoConfig, OrpoTask
 
@@ -17,7 +19,10 @@ CONFIG = Mars6Config(
     text_vocab_size=270, codebook_size=11, width=24, encoder_layers=1, global_layers=2, local_layers=1, heads=2,
     local_heads=3, identity_size=5, style_size=4,
 )  # fmt: skip
-QUALITY = 24_000
+PROMPT_OF = Mars6Speech(
+    config=CONFIG, tokenizer=TOKENIZER, engine=None, quality_prefix_hz=24_000, spelling=Spelling.SIMPLE,
+    style_offset=(0.5, 0.0, -0.5, 0.0),
+).prompt  # fmt: skip
 
 
 def codes(rng: np.random.Generator, patches: int):
@@ -27,7 +32,7 @@ def codes(rng: np.random.Generator, patches: int):
 def pair(seed: int, chosen: int, rejected: int, prefix: int = 0, has_eos: bool = True) -> Pair:
     rng = np.random.default_rng(seed)
     line = PairLine(
-        id=f"pair-{seed}", scheme="ground_truth_vs_worst", text="The cat sat."[: 5 + seed], speaker="anna", codec="toy",
+        id=f"pair-{seed}", scheme="ground_truth_vs_worst", text="A B C sat."[: 6 + seed], speaker="anna", codec="toy",
         transcript="She sells." if prefix else None, encoders={"identity": "i", "style": "s"}, row=seed,
         chosen=SideLine(source="recording", patches=chosen, has_eos=True),
         rejected=SideLine(source="cycle x", patches=rejected, has_eos=has_eos),
@@ -56,4 +61,4 @@ def config(**changes) -> OrpoConfig:
 
 
 def task(settings: OrpoConfig | None = None, validate_model=None, pairs=PAIRS) -> OrpoTask:
-    return OrpoTask(settings or config(), pairs, model(), TOKENIZER, quality=QUALITY, validate_model=validate_model)
+    return OrpoTask(settings or config(), pairs, model(), PROMPT_OF, validate_model=validate_model)

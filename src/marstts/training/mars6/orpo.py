@@ -29,10 +29,10 @@ from marstts.data.pairs import Pair
 from marstts.io.config import Config, write_config
 from marstts.io.precision import Precision, autocast
 from marstts.io.provenance import extend_provenance
-from marstts.mars6.config import Conditioning, Mars6Config, eos_patch, patchify
+from marstts.mars6.config import IDENTITY, STYLE, Conditioning, Mars6Config, eos_patch, patchify
 from marstts.mars6.model import Mars6
 from marstts.mars6.objective import FluxConfig, flux_loss, level_targets, previous_codes
-from marstts.mars6.prompt import prompt_string
+from marstts.mars6.prompt import Mars6Prompt
 from marstts.text.tokenizers.bpe import BPE
 from marstts.training.bounds import Weight
 from marstts.training.distributed import (
@@ -48,9 +48,13 @@ from marstts.training.loop import LoopConfig
 from marstts.training.mars6.batches import PADDING, TrainingBatch, pad_rows
 from marstts.training.mars6.run_folder import CONFIG_FILE, EMA, MODEL, TOKENIZER_FILE
 from marstts.training.optim import OptimizerConfig, learning_rate, make_ema, make_optimizer, optimizer_step, update_ema
+from marstts.voice import Voice
 
 ValidateModel = Callable[[Mars6, int], Mapping[str, float]]
 """Scores the EMA weights at a step; returns what to log."""
+
+PromptOf = Callable[[str, Voice], Mars6Prompt]
+"""The prompt of a text and a voice, which takes must be trained with as they were sampled (`Mars6Speech.prompt`)."""
 
 
 class OrpoConfig(Config):
@@ -175,42 +179,33 @@ def share_preferred(chosen: Tensor, rejected: Tensor) -> Tensor:
 class PairCollator:
     """Pairs -> rows of a batch."""
 
-    def __init__(self, pairs: Sequence[Pair], tokenizer: BPE, config: Mars6Config, quality: int) -> None:
-        """`quality` is the rate (Hz) of the quality prefix, the one with which the takes were generated."""
-        self.pairs, self.tokenizer, self.config, self.quality = pairs, tokenizer, config, quality
+    def __init__(self, pairs: Sequence[Pair], config: Mars6Config, prompt_of: PromptOf) -> None:
+        self.pairs, self.config, self.prompt_of = pairs, config, prompt_of
 
     def __call__(self, indices: Sequence[int]) -> PairBatch:
         """Rows of these pairs, on the CPU: all chosen sides, then all rejected ones."""
         pairs = [self.pairs[index] for index in indices]
-        texts = [self.text_ids(pair) for pair in pairs] * 2
-        sides = [(pair.prefix, pair.chosen, pair.line.chosen.has_eos) for pair in pairs]
-        sides += [(pair.prefix, pair.rejected, pair.line.rejected.has_eos) for pair in pairs]
-        patches = [self.patches(*side) for side in sides]
+        prompts = [self.prompt_of(pair.line.text, pair.voice) for pair in pairs] * 2
+        sides = [(pair.chosen, pair.line.chosen.has_eos) for pair in pairs]
+        sides += [(pair.rejected, pair.line.rejected.has_eos) for pair in pairs]
+        patches = [self.patches(prompt, *side) for prompt, side in zip(prompts, sides, strict=True)]
         return PairBatch(
-            text_ids=pad_rows(texts, 0),
-            text_lengths=torch.tensor([len(text) for text in texts]),
+            text_ids=pad_rows([prompt.text_ids for prompt in prompts], 0),
+            text_lengths=torch.tensor([len(prompt.text_ids) for prompt in prompts]),
             embeddings={
-                role: torch.from_numpy(np.stack([pair.embeddings[role] for pair in pairs] * 2))
-                for role in pairs[0].embeddings
+                IDENTITY: torch.from_numpy(np.stack([prompt.identity for prompt in prompts])),
+                STYLE: torch.from_numpy(np.stack([prompt.style for prompt in prompts])),
             },
             patches=pad_rows(patches, PADDING),
             patch_lengths=torch.tensor([len(one) for one in patches]),
-            prefix_lengths=torch.tensor([len(self.tokens(prefix)) for prefix, _, _ in sides]),
+            prefix_lengths=torch.tensor([len(prompt.prefix_tokens) for prompt in prompts]),
         )
 
-    def text_ids(self, pair: Pair) -> NDArray[np.int64]:
-        """(S,) ids of the encoder's input."""
-        string = prompt_string(pair.line.text, quality=self.quality, transcript=pair.line.transcript)
-        return np.asarray(self.tokenizer.encode(string), dtype=np.int64)
-
-    def patches(self, prefix: Codes, take: Codes, has_eos: bool) -> NDArray[np.int64]:
-        """(T, P) tokens."""
+    def patches(self, prompt: Mars6Prompt, take: Codes, has_eos: bool) -> NDArray[np.int64]:
+        """(T, P) tokens of the prefix, the take, and end of speech if the take has it."""
         end = [eos_patch(self.config)] if has_eos else []
-        return np.concatenate([self.tokens(prefix), self.tokens(take), *end])
-
-    def tokens(self, codes: Codes) -> NDArray[np.int64]:
-        """Codes per level -> (T, P) tokens."""
-        return patchify(codes, self.config.patch_layout, self.config.codebook_size)
+        tokens = patchify(take, self.config.patch_layout, self.config.codebook_size)
+        return np.concatenate([prompt.prefix_tokens, tokens, *end])
 
 
 def pairs_of_batch(num_pairs: int, size: int, seed: int, batch: int) -> list[int]:
@@ -231,12 +226,11 @@ class OrpoTask:
         config: OrpoConfig,
         pairs: Sequence[Pair],
         base: Mars6,
-        tokenizer: BPE,
+        prompt_of: PromptOf,
         *,
-        quality: int,
         validate_model: ValidateModel | None = None,
     ) -> None:
-        """Begin with the weights of `base`, which is left as it is."""
+        """Begin with the weights of `base`, which is left as it is; `prompt_of` is how its bundle makes prompts."""
         init_distributed()
         self.config, self.validate_model, self.num_pairs = config, validate_model, len(pairs)
         self.device = pick_device(config.device)
@@ -247,7 +241,7 @@ class OrpoTask:
         self.optimizer = make_optimizer(self.model, config.optimizer)
         self.optimizers: dict[str, torch.optim.Optimizer] = {"model": self.optimizer}
         self.forward = wrap_ddp(self.model, all_used=base.config.conditioning is Conditioning.TWO_SLOTS)
-        self.collate = PairCollator(pairs, tokenizer, base.config, quality)
+        self.collate = PairCollator(pairs, base.config, prompt_of)
 
     def train_step(self, step: int) -> dict[str, float | Tensor]:
         """One update on the batches of this step."""
