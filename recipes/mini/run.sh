@@ -10,7 +10,8 @@
 # the codec is trained on people, too, and its decoder further (steps 5 to 7), which needs Kokoro's packages (docs/data/corpora.md).
 #
 # Variables: LIMIT trials of the evaluation (all 56); METRICS of the evaluation (default); DEVICE of the codec's training (cpu);
-# WHISPER: folder of a Whisper tiny.en in CTranslate2's format, such as Systran/faster-whisper-tiny.en.
+# WHISPER: folder of a Whisper tiny.en in CTranslate2's format, such as Systran/faster-whisper-tiny.en; CAMPLUS: the published
+# weights of CAM++ (campplus.py), with which step 7 trains the decoder further.
 #
 # It does not repeat how the packaged weights came about: codec, identity encoder and MARS6 began with weights of earlier,
 # smaller corpora and former codes.
@@ -91,9 +92,15 @@ else
     echo "7. The same against discriminators."
     marstts prepare synthetic --config "$here/synthetic_kokoro.toml" --output "$work/kokoro" --workers "$cores" \
         --sentences "$here/text/modern.tsv.gz"
-    train_codec codec_adversarial --init-from "$work/codec_generated" \
-        --export "$work/export/codec_people" --name mini-codec-4 \
-        --data "$work/people/utterances.jsonl:0.92" --data "$work/kokoro/utterances.jsonl:0.08"
+    natural=(--data "$work/people/utterances.jsonl:0.92" --data "$work/kokoro/utterances.jsonl:0.08")
+    last=(--export "$work/export/codec_people" --name mini-codec-4)
+    if [ -z "${CAMPLUS:-}" ]; then
+        train_codec codec_adversarial --init-from "$work/codec_generated" "${natural[@]}" "${last[@]}"
+    else
+        python "$here/campplus.py" "$CAMPLUS" "$work/export/campplus"
+        train_codec codec_adversarial --init-from "$work/codec_generated" "${natural[@]}"
+        train_codec codec_likeness --init-from "$work/codec_adversarial" "${natural[@]}" "${last[@]}"
+    fi
     bundle "$work/export/codec_people" "$work/mini"
 fi
 

@@ -6,7 +6,7 @@ Upstream: a folder written by `training.speaker.export`.  Downstream: `synthesis
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,9 @@ class MiniEncoderConfig(Config):
 
     name: str = Field("mini", min_length=1, max_length=200)
     """Name of the encoder; `MiniSpeakerEncoder.name` adds a hash of the weights."""
+
+    network: Literal["mini", "campplus"] = "mini"
+    """CAM++ (`training.speaker.campplus`) has published weights; `width` and `blocks` are those of the other."""
 
     size: int = Field(ge=1, le=65_536)
     """E, length of the embedding."""

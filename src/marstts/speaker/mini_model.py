@@ -23,7 +23,7 @@ DYNAMIC_RANGE = 7.0
 
 
 class BatchNorm(nn.Module):
-    """Batch normalization of (B, D, T) or (B, D), computed as a scale and a shift after training.
+    """Batch normalization of (B, D) or (B, D, ...), computed as a scale and a shift after training.
 
     Exporters fold `nn.BatchNorm1d` into the convolution before it, and then the graph's weights are no longer those of
     the weights file. The buffers hold no count of batches, so that all of them can be stored in half precision.
@@ -44,7 +44,7 @@ class BatchNorm(nn.Module):
             return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, training=True)
         scale = self.weight / torch.sqrt(self.running_var + 1e-5)
         shift = self.bias - self.running_mean * scale
-        shape = (1, -1, 1) if x.ndim == 3 else (1, -1)
+        shape = (1, -1) + (1,) * (x.ndim - 2)
         return x * scale.reshape(shape) + shift.reshape(shape)
 
 

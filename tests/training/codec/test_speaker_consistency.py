@@ -10,6 +10,7 @@ import soundfile
 import torch
 from safetensors.torch import save_file
 
+from marstts.audio import Waveform, resample
 from marstts.audio.spectral import log_mel
 from marstts.codec.mini import MiniCodecConfig
 from marstts.data.manifest import Utterance, write_manifest
@@ -22,6 +23,7 @@ from marstts.training.codec.config import CodecTrainingConfig, Stage
 from marstts.training.codec.losses import SpeakerConsistencyConfig, SpeakerConsistencyLoss
 from marstts.training.codec.task import CodecTask
 from marstts.training.loop import LoopConfig
+from marstts.training.speaker.campplus import CamPlusPlus
 
 SIZES = MiniEncoderConfig(size=9, width=12, blocks=2, num_mels=20)
 
@@ -63,9 +65,25 @@ def test_silence_has_a_finite_gradient(encoder: Path) -> None:
     assert silence.grad is not None and bool(silence.grad.isfinite().all())
 
 
-def test_an_encoder_of_another_sample_rate_is_refused(encoder: Path) -> None:
-    with pytest.raises(ConfigError, match="24000 Hz, but the codec has 16000 Hz"):
-        SpeakerConsistencyLoss(SpeakerConsistencyConfig(encoder=str(encoder)), 16_000)
+@pytest.mark.parametrize("rate", [16_000, 44_100])
+def test_an_encoder_whose_frames_do_not_fit_the_codec_is_refused(encoder: Path, rate: int) -> None:
+    with pytest.raises(ConfigError, match=f"24000 Hz, but the codec has {rate} Hz"):
+        SpeakerConsistencyLoss(SpeakerConsistencyConfig(encoder=str(encoder)), rate)
+
+
+def test_a_codec_of_a_higher_rate_has_the_embeddings_of_its_resampled_output(tmp_path: Path) -> None:
+    sizes = MiniEncoderConfig(network="campplus", size=192, sample_rate=16_000, fft_size=512, hop=160, num_mels=80)
+    torch.manual_seed(0)
+    save_file(CamPlusPlus(sizes).state_dict(), tmp_path / WEIGHTS_FILE)
+    write_config(sizes, tmp_path / CONFIG_FILE)
+    times = np.arange(24_000) / 24_000
+    tones = np.stack([sum(np.sin(2 * np.pi * f * k * times) / k for k in range(1, 20)) for f in (110, 230)]) * 0.1
+    low = np.stack([resample(Waveform(row.astype(np.float32), 24_000), 16_000).samples for row in tones])
+    config = SpeakerConsistencyConfig(encoder=str(tmp_path))
+    high_rate, own_rate = SpeakerConsistencyLoss(config, 24_000), SpeakerConsistencyLoss(config, 16_000)
+    ours = high_rate.embed(torch.from_numpy(tones.astype(np.float32)))
+    expected = own_rate.embed(torch.from_numpy(low))
+    assert bool(((ours * expected).sum(dim=1) > 0.99).all()) and float(ours[0] @ expected[1]) < 0.99
 
 
 def test_a_codec_trained_with_it_logs_it_and_leaves_encoder_and_codes(encoder: Path, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from marstts.errors import ConfigError, DataError
 from marstts.io.config import Config
 from marstts.io.jsonl import Torn, read_rows
 from marstts.training.bounds import Weight
-from marstts.training.speaker.export import load_encoder
+from marstts.training.speaker.export import load_frozen
 
 RESOLUTIONS = ((2048, 160), (1024, 100), (512, 64))
 """(FFT size, mel bands); hops are a quarter of the FFT. None is so short that single pulses of a voice stand out: their
@@ -270,7 +270,7 @@ class SpeakerConsistencyConfig(Config):
     """Speaker consistency loss: one minus the cosine of the embeddings of output and target."""
 
     encoder: str = Field(min_length=1)
-    """Folder of an identity encoder: a run of `marstts train speaker`, or an exported one."""
+    """Folder of an identity encoder: a run of `marstts train speaker`, an exported one, or CAM++."""
 
     weight: Weight = 1.0
 
@@ -283,15 +283,18 @@ class SpeakerConsistencyLoss(nn.Module):
 
     def __init__(self, config: SpeakerConsistencyConfig, sample_rate: int) -> None:
         super().__init__()
-        self.encoder = load_encoder(Path(config.encoder)).requires_grad_(False)
+        self.encoder = load_frozen(Path(config.encoder))
         sizes = self.encoder.config
-        if sizes.sample_rate != sample_rate:
+        self.fft_size, rest = divmod(sizes.fft_size * sample_rate, sizes.sample_rate)
+        self.hop, other_rest = divmod(sizes.hop * sample_rate, sizes.sample_rate)
+        if rest or other_rest or sample_rate < sizes.sample_rate:
             raise ConfigError(
-                f"{config.encoder}: this encoder reads {sizes.sample_rate} Hz, but the codec has {sample_rate} Hz"
+                f"{config.encoder}: this encoder reads {sizes.sample_rate} Hz, but the codec has {sample_rate} Hz; "
+                "expected a codec of at least this rate, whose frames have whole numbers of samples"
             )
         basis = mel_filterbank(sizes.sample_rate, sizes.fft_size, sizes.num_mels)
         self.register_buffer("basis", torch.from_numpy(basis), persistent=False)
-        self.register_buffer("window", torch.from_numpy(hann(sizes.fft_size).copy()), persistent=False)
+        self.register_buffer("window", torch.from_numpy(hann(self.fft_size).copy()), persistent=False)
 
     def forward(self, output: Tensor, target: Tensor) -> Tensor:
         """output (B, N), target (B, N) -> the mean over the batch."""
@@ -300,12 +303,11 @@ class SpeakerConsistencyLoss(nn.Module):
         return 1 - (self.embed(output) * wanted).sum(dim=1).mean()
 
     def embed(self, samples: Tensor) -> Tensor:
-        """samples (B, N) -> embeddings (B, E) of unit length."""
-        sizes = self.encoder.config
+        """samples (B, N) -> embeddings (B, E) of unit length: the bins of the encoder's rate lie where its own do."""
         with torch.autocast(samples.device.type, enabled=False):
             spectrum = torch.stft(
-                samples.float(), sizes.fft_size, sizes.hop, window=self.window, pad_mode="reflect", return_complex=True
-            )
+                samples.float(), self.fft_size, self.hop, window=self.window, pad_mode="reflect", return_complex=True
+            )[:, : self.basis.shape[1]]
             magnitudes = torch.sqrt(spectrum.real**2 + spectrum.imag**2 + SMALL_POWER)
             log_mel = torch.log(torch.clamp(self.basis @ magnitudes, min=LOG_FLOOR))
         return cast(Tensor, self.encoder(log_mel))

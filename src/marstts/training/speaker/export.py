@@ -14,7 +14,17 @@ from marstts.onnx.export import Graph, export_graphs
 from marstts.speaker.mini import CONFIG_FILE, GRAPH_FILE, WEIGHTS_FILE, MiniEncoderConfig
 from marstts.speaker.mini_model import MiniEncoderModel
 from marstts.training.checkpoint import checkpoints, first_readable, read_tensors
+from marstts.training.speaker.campplus import CamPlusPlus
 from marstts.training.speaker.config import SpeakerTrainingConfig
+
+
+def load_frozen(folder: Path) -> MiniEncoderModel | CamPlusPlus:
+    """The encoder of a run or of an exported folder, CAM++ too, to judge voices; CheckpointError if malformed."""
+    if checkpoints(folder) or read_config(MiniEncoderConfig, folder / CONFIG_FILE).network == "mini":
+        return load_encoder(folder).requires_grad_(False)
+    model = CamPlusPlus(read_config(MiniEncoderConfig, folder / CONFIG_FILE))
+    model.load_state_dict(read_tensors(folder / WEIGHTS_FILE, model.state_dict()))
+    return model.eval().requires_grad_(False)
 
 
 def load_encoder(run: Path) -> MiniEncoderModel:
@@ -30,7 +40,7 @@ def load_encoder(run: Path) -> MiniEncoderModel:
     return model.eval()
 
 
-def export_encoder(model: MiniEncoderModel, folder: Path) -> None:
+def export_encoder(model: MiniEncoderModel | CamPlusPlus, folder: Path) -> None:
     """Write config.json, encoder.safetensors (fp16) and encoder.onnx."""
     model = model.float().cpu().eval()
     with torch.no_grad():
