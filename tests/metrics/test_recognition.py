@@ -17,6 +17,7 @@ from marstts.metrics.recognition import (
     FasterWhisperRecognizer,
     SphinxRecognizer,
     character_edits,
+    faster_whisper_model,
     open_recognizer,
     word_edits,
 )
@@ -88,6 +89,16 @@ def test_faster_whisper_gets_16_khz_english(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setitem(sys.modules, "faster_whisper", None)
     with pytest.raises(MissingExtraError, match=r"marstts\[eval\]"):
         FasterWhisperRecognizer()
+
+
+def test_a_folder_of_weights_needs_no_slash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "whisper").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert [faster_whisper_model(name) for name in ("whisper", "base", "me/whisper")] == [
+        "whisper",
+        "Systran/faster-whisper-base",
+        "me/whisper",
+    ]
 
 
 @pytest.mark.parametrize("choice", ["ear", "sphinx=folder", "faster-whisper="])

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from marstts.audio import Waveform, resample
@@ -58,8 +59,8 @@ class SphinxRecognizer:
 
 
 def faster_whisper_model(source: str) -> str:
-    """The hub's name of a size of Whisper; anything with a slash is a name or a folder already."""
-    return source if "/" in source else f"Systran/faster-whisper-{source}"
+    """The hub's name of a size of Whisper; a folder, and anything with a slash, is taken as it is."""
+    return source if "/" in source or Path(source).is_dir() else f"Systran/faster-whisper-{source}"
 
 
 class FasterWhisperRecognizer:
