@@ -1,4 +1,4 @@
-"""Writes the published weights of CAM++ as the folder of a speaker encoder, for training and preference pairs.
+"""Writes the published weights of CAM++ as the folder of a speaker encoder, for the codec's training.
 
 Usage: python recipes/mini/campplus.py WEIGHTS FOLDER
 
@@ -16,6 +16,7 @@ import torch
 from marstts.speaker.mini import MiniEncoderConfig
 from marstts.training.speaker.campplus import CamPlusPlus
 from marstts.training.speaker.export import export_encoder
+from marstts.weights.pretrained import read_tensors
 
 NAMES = (
     (r"^head\.layer(\d)\.(\d)", lambda match: f"bands.{2 * int(match[1]) - 2 + int(match[2])}"),
@@ -42,7 +43,7 @@ def main() -> None:
         name="campplus", network="campplus", size=192, sample_rate=16_000, fft_size=512, hop=160, num_mels=80
     )
     model = CamPlusPlus(config)
-    found = torch.load(options.weights, map_location="cpu", weights_only=True)
+    found = read_tensors(options.weights)
     tensors = {ours(name): value for name, value in found.items() if not name.endswith("num_batches_tracked")}
     tensors["project.weight"] = tensors["project.weight"][:, :, 0]
     tensors |= {"project_norm.weight": torch.ones(192), "project_norm.bias": torch.zeros(192)}
