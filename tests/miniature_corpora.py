@@ -16,6 +16,7 @@ import soundfile
 
 from marstts import audio
 from marstts.evaluation.testsets.ears import TEST, pair_samples, samples_by_style, split_speakers
+from marstts.evaluation.testsets.synthetic import committed_lines, recording_path
 
 SECONDS = 0.6
 TEXTS = ("Shall we go out?", "The rain has stopped at 5 o'clock.", "Nobody on the quay said a word.", "Good morning.")
@@ -184,6 +185,27 @@ def ljspeech(root: Path) -> None:
         record(root / "wavs" / f"LJ001-000{number}.wav", 22_050)
         lines.append(f"LJ001-000{number}|{text}|{text.replace('5', 'five')}")
     (root / "metadata.csv").write_text("\n".join(lines) + "\n")
+
+
+def people(root: Path) -> None:
+    """Speakers of all three splits, and one of a corpus to leave out, with two recordings each and a table."""
+    lines = ["path\tcorpus\tspeaker\tsample_rate\tlicense\ttranscript"]
+    for number in (0, 1, 2, 3, 22, 112, 138):
+        corpus = "ljspeech" if number == 0 else "cmu_arctic"
+        for take in range(2):
+            path = f"{number}/{take}.flac"
+            record(root / path, 16_000, 3.0 + take, speech)
+            lines.append(f"{path}\t{corpus}\t{number}\t16000\town\t{TEXTS[(number + take) % len(TEXTS)]}")
+    (root / "utterances.tsv").write_text("\n".join(lines) + "\n")
+
+
+def synthetic_test_set(root: Path) -> None:
+    """The recordings of the synthetic test set, one under all their names."""
+    record(root / "all.flac", 24_000, 2.0, speech)
+    for line in committed_lines():
+        path = recording_path(line, root)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.hardlink_to(root / "all.flac")
 
 
 def own_folder(root: Path) -> None:

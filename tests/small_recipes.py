@@ -8,6 +8,7 @@ Every stage then runs with the options of the recipe in a minute or less. What i
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import sys
@@ -26,8 +27,11 @@ SIZES = {
 SENTENCES = 8
 """Sentences of a test set, in place of those that a recipe asks for."""
 
+SYNTHETIC = ("synthetic.toml", "synthetic_kokoro.toml")
+"""Configurations of mini's synthetic corpora."""
+
 CORPUS = {"validation_utterances": 16, "test_utterances_per_speaker": 28}
-"""Values of a corpus that mini's recipe leaves at their defaults, which ask for hundreds."""
+"""Values of corpora that mini's recipe leaves at their defaults, which ask for hundreds."""
 
 VALUE = re.compile(r"^(\w+) = [0-9._e-]+$", re.MULTILINE)
 
@@ -45,6 +49,15 @@ TINY = (
 )  # fmt: skip
 """What makes a recipe of the paper's size run on a processor in seconds, with metrics that need no download."""
 
+VOICES = ["espeak-klatt4", "espeak-f2"]
+
+MINI = (
+    ("encoder_blocks = [2, 8]", "encoder_blocks = [1, 1]\ndecoder_blocks = [1, 1]\npitch_dilations = [1]"),
+    ("recognizer_layers = 4", "recognizer_layers = 2\nrecognizer_width = 64"), ("steps = 4", "steps = 2"),
+    ("validate_every = 2", "validate_every = 1"),
+)  # fmt: skip
+"""What makes mini's recipe shorter: blocks of the codec, the recognizer of `small_whisper`, and steps."""
+
 TEXTS = ("Where did the gray cat go?", "Nine boats were in the harbor.", "It was late, and we were tired.")
 
 
@@ -57,6 +70,22 @@ def copy_tiny(folder: Path) -> Path:
             content = content.replace(old, new)
         path.write_text(content, encoding="utf-8")
     (recipes / "paper" / "texts.txt").write_text("\n".join(TEXTS) + "\n")
+    return recipes
+
+
+def copy_mini(folder: Path) -> Path:
+    """`copy_small`, and mini's recipe with a small codec and the voices of espeak-ng, which many have."""
+    recipes = copy_small(folder)
+    for path in (recipes / "mini").glob("*.toml"):
+        content = path.read_text(encoding="utf-8")
+        for old, new in MINI:
+            content = content.replace(old, new)
+        path.write_text(content, encoding="utf-8")
+    for name in SYNTHETIC:
+        path = recipes / "mini" / name
+        voices = f"base_voices = {json.dumps(VOICES)}"
+        config = re.sub(r"(?s)base_voices = \[.*?\]", voices, path.read_text(encoding="utf-8"))
+        path.write_text(re.sub(r"(held_out_per_voice) = \d+", r"\1 = 1", config), encoding="utf-8")
     return recipes
 
 
@@ -74,8 +103,9 @@ def copy_small(folder: Path) -> Path:
         path.write_text(script, encoding="utf-8")
     with (recipes / "mini" / "preference.toml").open("a", encoding="utf-8") as file:
         file.write('recognizer = "sphinx"\n')  # needs no weights
-    with (recipes / "mini" / "synthetic.toml").open("a", encoding="utf-8") as file:
-        file.writelines(f"{name} = {value}\n" for name, value in CORPUS.items())
+    for name in SYNTHETIC:
+        with (recipes / "mini" / name).open("a", encoding="utf-8") as file:
+            file.writelines(f"{name} = {value}\n" for name, value in CORPUS.items())
     return recipes
 
 

@@ -9,13 +9,13 @@ import numpy as np
 WIDTH, LAYERS, POSITIONS = 64, 2, 100
 
 
-def small_whisper() -> dict[str, np.ndarray]:
+def small_whisper(positions: int = POSITIONS) -> dict[str, np.ndarray]:
     """Random weights of the encoder of a small Whisper, by CTranslate2's names."""
     rng = np.random.default_rng(0)
     shapes = {
         "conv1/weight": (WIDTH, 80, 3), "conv1/bias": (WIDTH,),
         "conv2/weight": (WIDTH, WIDTH, 3), "conv2/bias": (WIDTH,),
-        "position_encodings/encodings": (POSITIONS, WIDTH), "layer_norm/gamma": (WIDTH,), "layer_norm/beta": (WIDTH,),
+        "position_encodings/encodings": (positions, WIDTH), "layer_norm/gamma": (WIDTH,), "layer_norm/beta": (WIDTH,),
     }  # fmt: skip
     for layer in range(LAYERS):
         for name, rows, columns in (

@@ -1,6 +1,6 @@
-"""The recipes of the paper's size walked whole on miniatures: each stage follows the one before, without a refusal.
+"""The recipes of the paper and of mini walked whole on miniatures: no stage refuses what the one before has made.
 
-Two processes train the paper's; the scripts are killed in the middle and run again. `make end-to-end` runs all, and
+Two processes train MARS6; the scripts are killed in the middle and run again. `make end-to-end` runs all, and
 GitHub the one of `recipes/paper` on every push.
 """
 
@@ -9,20 +9,25 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 import miniature_corpora
 from baseline_packages import PACKAGES, environment_of
+from campplus_weights import published
 from forked_commands import KILL_BEFORE, ForkedCommands
 from marstts.data.mined_takes import read_takes
 from marstts.data.pairs import read_pairs
 from marstts.training.run_log import read_log
 from marstts_listening_test.config import read_listening_test
-from small_recipes import copy_tiny
+from small_recipes import copy_mini, copy_tiny
+from small_whisper import as_file, small_whisper
 
 BUDGET_SECONDS = 600
 """Time limit of a script on cores that do other work, too."""
@@ -31,6 +36,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.end_to_end, pytest.mark.timeout(2 * 
 
 TOYS = {"CODEC": "toy:64", "IDENTITY": "toy:24", "STYLE": "toy:40", "DEVICE": "cpu", "GPUS": "2"}
 """Toys instead of SNAC, WavLM and CLAP, and two processes."""
+
+LAST_STAGES = ("codec_adversarial", "codec_likeness")
+"""Stages of mini's codec: the last one without CAM++, and that with it."""
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +89,34 @@ def test_the_papers_recipe_runs_whole_after_a_kill_from_four_corpora_to_a_tuned_
     assert len(corpora_used) > 1 and "libriheavy" not in corpora_used, "recordings of full bandwidth lend their voices"
     assert read_pairs(work / "preference" / "pairs.jsonl")
     assert (work / "bundle-preference" / "bundle.json").is_file()
+
+
+def test_minis_recipe_runs_whole_from_engines_and_people_to_a_model_and_its_scores(
+    tmp_path: Path, commands: ForkedCommands
+) -> None:
+    pytest.importorskip("pocketsphinx")
+    if shutil.which("espeak-ng") is None:
+        pytest.skip("the Debian package espeak-ng is not installed")
+    walk = Walk(copy_mini(tmp_path / "small") / "mini", commands)
+    work, people, whisper = tmp_path / "work", tmp_path / "people", tmp_path / "whisper"
+    miniature_corpora.people(people)
+    miniature_corpora.synthetic_test_set(work / "synthetic")  # or all engines of its voices would be needed
+    whisper.mkdir()
+    (whisper / "model.bin").write_bytes(as_file(small_whisper(positions=1500)))
+    torch.save(published(), tmp_path / "campplus.pt")
+    python = commands.bin / "python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    variables = {
+        "WHISPER": str(whisper), "CAMPLUS": str(tmp_path / "campplus.pt"), "METRICS": "sphinx", "LIMIT": "2",
+    }  # fmt: skip
+
+    walk.kill("run.sh", work, people, before=work / "codec_words" / "step-00000002", **variables)
+    assert "codec: resuming at step 2" in walk.run("run.sh", work, people, **variables)
+    stages = [load_file(work / stage / "step-00000002" / "codec.safetensors") for stage in LAST_STAGES]
+    trained = {name.partition(".")[0] for name in stages[0] if not torch.equal(*(stage[name] for stage in stages))}
+    assert trained == {"decoder", "timbre_encoder"}
+    assert (work / "mini" / "bundle.json").is_file() and (work / "evaluation" / "results.md").is_file()
 
 
 def test_the_papers_evaluation_walks_whole_from_ears_to_table_figure_and_listening_test(

@@ -29,8 +29,8 @@ fi
 
 mkdir -p "$work/recipes"
 for config in "$here"/codec*.toml; do
-    sed -e "s|\"IDENTITY|\"$work/export/identity|; s|\"TAKES|\"$work/takes|g; s|\"WHISPER|\"$whisper|" "$config" \
-        > "$work/recipes/$(basename "$config")"
+    sed -e "s|\"IDENTITY|\"$work/export/identity|; s|\"CAMPLUS|\"$work/export/campplus|" \
+        -e "s|\"TAKES|\"$work/takes|g; s|\"WHISPER|\"$whisper|" "$config" > "$work/recipes/$(basename "$config")"
 done
 train_codec() {  # STAGE OPTIONS
     marstts train codec --config "$work/recipes/$1.toml" --output "$work/$1" --device "${DEVICE:-cpu}" "${@:2}"
@@ -92,6 +92,7 @@ else
     echo "7. The same against discriminators."
     marstts prepare synthetic --config "$here/synthetic_kokoro.toml" --output "$work/kokoro" --workers "$cores" \
         --sentences "$here/text/modern.tsv.gz"
+    marstts prepare f0 "$work/kokoro/utterances.jsonl" --workers "$cores"
     natural=(--data "$work/people/utterances.jsonl:0.92" --data "$work/kokoro/utterances.jsonl:0.08")
     last=(--export "$work/export/codec_people" --name mini-codec-4)
     if [ -z "${CAMPLUS:-}" ]; then

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from campplus_weights import published
 from marstts.audio import Waveform
 from marstts.audio.spectral import log_mel
 from marstts.speaker.mini import MiniSpeakerEncoder
@@ -22,50 +23,6 @@ RECIPE = Path(__file__).parents[2] / "recipes" / "mini" / "campplus.py"
 BLOCKS = ((2, 1), (1, 2), (2, 2))
 
 pytestmark = pytest.mark.slow
-
-
-def published() -> dict[str, Tensor]:
-    """Random tensors with names and shapes of the published ones, of fewer layers."""
-    found: dict[str, Tensor] = {}
-
-    def convolution(name: str, *shape: int, bias: bool = False) -> None:
-        found[f"{name}.weight"] = torch.randn(shape) / np.sqrt(np.prod(shape[1:]))
-        if bias:
-            found[f"{name}.bias"] = 0.1 * torch.randn(shape[0])
-
-    def norm(name: str, width: int, affine: bool = True) -> None:
-        if affine:
-            found[f"{name}.weight"], found[f"{name}.bias"] = 1 + 0.1 * torch.randn(width), 0.1 * torch.randn(width)
-        found[f"{name}.running_mean"], found[f"{name}.running_var"] = torch.randn(width) / 9, 0.5 + torch.rand(width)
-        found[f"{name}.num_batches_tracked"] = torch.tensor(7)
-
-    for name, channels in (("conv1", 1), ("conv2", 32)):
-        convolution(f"head.{name}", 32, channels, 3, 3)
-    norm("head.bn1", 32), norm("head.bn2", 32)
-    for layer in (1, 2):
-        for block in (0, 1):
-            for part in (1, 2):
-                convolution(f"head.layer{layer}.{block}.conv{part}", 32, 32, 3, 3)
-                norm(f"head.layer{layer}.{block}.bn{part}", 32)
-        convolution(f"head.layer{layer}.0.shortcut.0", 32, 32, 1, 1), norm(f"head.layer{layer}.0.shortcut.1", 32)
-    convolution("xvector.tdnn.linear", 128, 320, 5), norm("xvector.tdnn.nonlinear.batchnorm", 128)
-    width = 128
-    for block, (layers, _) in enumerate(BLOCKS, 1):
-        for layer in range(1, layers + 1):
-            name = f"xvector.block{block}.tdnnd{layer}"
-            norm(f"{name}.nonlinear1.batchnorm", width), norm(f"{name}.nonlinear2.batchnorm", 128)
-            convolution(f"{name}.linear1", 128, width, 1)
-            convolution(f"{name}.cam_layer.linear_local", 32, 128, 3)
-            convolution(f"{name}.cam_layer.linear1", 64, 128, 1, bias=True)
-            convolution(f"{name}.cam_layer.linear2", 32, 64, 1, bias=True)
-            width += 32
-        norm(f"xvector.transit{block}.nonlinear.batchnorm", width)
-        convolution(f"xvector.transit{block}.linear", width // 2, width, 1)
-        width //= 2
-    norm("xvector.out_nonlinear.batchnorm", width)
-    convolution("xvector.dense.linear", 192, 2 * width, 1)
-    norm("xvector.dense.nonlinear.batchnorm", 192, affine=False)
-    return found
 
 
 def embed(t: dict[str, Tensor], mels: Tensor) -> Tensor:
@@ -116,7 +73,7 @@ def test_the_converted_weights_compute_what_the_published_tensors_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.manual_seed(0)
-    tensors = published()
+    tensors = published(BLOCKS)
     torch.save(tensors, tmp_path / "published.pt")
     monkeypatch.setattr(campplus, "BLOCKS", BLOCKS)
     monkeypatch.setattr(sys, "argv", ["campplus.py", str(tmp_path / "published.pt"), str(tmp_path / "encoder")])
