@@ -1,4 +1,4 @@
-"""Writes the published weights of CAM++ as the folder of a speaker encoder, for the codec's training.
+"""Writes the published weights of CAM++ as a folder that the codec's training reads: config.json, encoder.safetensors.
 
 Usage: python recipes/mini/campplus.py WEIGHTS FOLDER
 
@@ -12,10 +12,11 @@ import re
 from pathlib import Path
 
 import torch
+from safetensors.torch import save_file
 
-from marstts.speaker.mini import MiniEncoderConfig
+from marstts.io.config import write_config
+from marstts.speaker.mini import CONFIG_FILE, WEIGHTS_FILE, MiniEncoderConfig
 from marstts.training.speaker.campplus import CamPlusPlus
-from marstts.training.speaker.export import export_encoder
 from marstts.weights.pretrained import read_tensors
 
 NAMES = (
@@ -48,7 +49,9 @@ def main() -> None:
     tensors["project.weight"] = tensors["project.weight"][:, :, 0]
     tensors |= {"project_norm.weight": torch.ones(192), "project_norm.bias": torch.zeros(192)}
     model.load_state_dict(tensors)
-    export_encoder(model, options.folder)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    save_file(model.state_dict(), options.folder / WEIGHTS_FILE)
+    write_config(config, options.folder / CONFIG_FILE)
 
 
 def ours(name: str) -> str:

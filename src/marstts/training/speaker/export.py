@@ -40,7 +40,7 @@ def load_encoder(run: Path) -> MiniEncoderModel:
     return model.eval()
 
 
-def export_encoder(model: MiniEncoderModel | CamPlusPlus, folder: Path) -> None:
+def export_encoder(model: MiniEncoderModel, folder: Path) -> None:
     """Write config.json, encoder.safetensors (fp16) and encoder.onnx."""
     model = model.float().cpu().eval()
     with torch.no_grad():
