@@ -13,12 +13,14 @@ from safetensors.torch import load_file, save_file
 from toy_mars6 import export_weights_only, toy_model, toy_tokenizer
 
 from marstts import bundle as bundles
-from marstts.bundle import find_bundle, load_bundle, packaged_models
+from marstts.bundle import PACKAGED_MODELS, check_revision, find_bundle, load_bundle, packaged_models, read_info
 from marstts.codec.registry import ToyCodecPart
 from marstts.errors import CheckpointError, ConfigError
 from marstts.generation.engine import EngineKind
 from marstts.generation.request import SamplingConfig
-from marstts.models import export_bundle, load_for_training, open_engine, open_model
+from marstts.io.part_provenance import PartProvenance, write_part
+from marstts.mars6.model import Mars6
+from marstts.models import export_bundle, export_like, load_for_training, open_engine, open_model, upgrade_bundle
 from marstts.speaker.registry import ToyEncoderPart
 
 ENCODERS = {"identity": ToyEncoderPart(size=5), "style": ToyEncoderPart(size=7)}
@@ -112,9 +114,88 @@ def test_the_missing_files_of_a_bundle_are_named(copy: Path, name: str):
 
 
 def test_bundles_of_another_format_are_refused(copy: Path):
-    edit_info(copy, format_version=3, a_new_field=1)
-    with pytest.raises(CheckpointError, match=r"bundle format '3', but this marstts reads format 2"):
+    edit_info(copy, format_version=4, a_new_field=1)
+    with pytest.raises(CheckpointError, match=r"bundle format '4', but this marstts reads format 3; update marstts"):
         load_bundle(copy)
+
+
+def as_format_2(folder: Path) -> None:
+    """Make the bundle one of the version before: without revision and provenance."""
+    values = json.loads((folder / "bundle.json").read_text()) | {"format_version": 2}
+    del values["revision"], values["provenance"]
+    (folder / "bundle.json").write_text(json.dumps(values))
+
+
+def test_a_bundle_of_the_format_before_is_refused_with_the_command_that_upgrades_it(copy: Path, tmp_path: Path):
+    as_format_2(copy)
+    with pytest.raises(CheckpointError, match=r"format '2', .* reads format 3; .* marstts bundle upgrade .*copy"):
+        load_bundle(copy)
+    revision = read_info(copy.parent / "copy", older=True).revision
+    assert revision == ""
+
+
+def test_a_bundle_of_the_format_before_is_upgraded(toy_bundle: Path, copy: Path, tmp_path: Path):
+    as_format_2(copy)
+    upgrade_bundle(copy, tmp_path / "new", provenance={"mars6": PartProvenance(note="found in an attic")})
+    info = check_revision(tmp_path / "new")
+    assert info.revision == read_info(toy_bundle).revision
+    assert info.provenance["mars6"].note == "found in an attic"
+    with pytest.raises(CheckpointError, match="no part decoder to say the provenance of; it has mars6, codec"):
+        upgrade_bundle(copy, tmp_path / "other", provenance={"decoder": PartProvenance()})
+
+
+def test_a_revision_is_of_the_tensors_and_of_nothing_else(copy: Path, tmp_path: Path):
+    before = check_revision(copy)
+    assert before.label == f"toy@{before.revision}" and len(before.revision) == 12
+    edit_info(copy, name="renamed", settings={"quality_prefix_hz": None})
+    upgrade_bundle(copy, tmp_path / "upgraded")
+    assert check_revision(tmp_path / "upgraded").revision == before.revision
+    path = tmp_path / "upgraded/mars6/mars6.safetensors"
+    tensors = load_file(path)
+    tensors["global_decoder.start"] = tensors["global_decoder.start"] + 1
+    save_file(tensors, path)
+    with pytest.raises(CheckpointError, match=rf"says revision {before.revision}, but its weights are of revision"):
+        check_revision(tmp_path / "upgraded")
+    upgrade_bundle(tmp_path / "upgraded", tmp_path / "upgraded")
+    assert check_revision(tmp_path / "upgraded").revision != before.revision
+
+
+def test_the_revision_of_a_bundle_depends_on_parts_that_are_published_elsewhere(copy: Path):
+    before = check_revision(copy).revision
+    edit_info(copy, codec={"kind": "toy", "codebook_size": 64, "sample_rate": 16_000})
+    with pytest.raises(CheckpointError, match=f"says revision {before}"):
+        check_revision(copy)
+
+
+def test_an_exported_model_and_its_parts_say_how_they_came_about(
+    copy: Path, tmp_path: Path, quick_export: None, monkeypatch: pytest.MonkeyPatch
+):
+    made = PartProvenance(command="marstts train mars6", commit="abc", data={"shards": "f00"}, parent="mini@1")
+    export_bundle(tmp_path / "first", toy_model(), toy_tokenizer(), name="toy", provenance=made, **TOY)
+    assert read_info(tmp_path / "first").provenance == {"mars6": made}
+    export_like(tmp_path / "first", tmp_path / "second", toy_model(), toy_tokenizer(), name="next")
+    assert read_info(tmp_path / "second").provenance == {}
+
+
+def test_a_part_keeps_its_provenance_from_its_folder_and_from_bundle_to_bundle(tmp_path: Path, quick_export: None):
+    identity = tmp_path / "identity"
+    shutil.copytree(PACKAGED_MODELS / "mini/identity", identity)
+    write_part(PartProvenance(command="marstts train speaker", commit="abc"), identity)
+    model = Mars6(toy_model().config.model_copy(update={"identity_size": 192}))
+    parts = TOY | {"encoders": {"identity": identity, "style": ToyEncoderPart(size=7)}}
+    export_bundle(tmp_path / "first", model, toy_tokenizer(), name="toy", **parts)
+    export_like(tmp_path / "first", tmp_path / "second", model, toy_tokenizer(), name="next")
+    for folder in (tmp_path / "first", tmp_path / "second"):
+        assert read_info(folder).provenance["identity"].command == "marstts train speaker"
+        assert {path.name for path in (folder / "identity").iterdir()} == {
+            path.name for path in (PACKAGED_MODELS / "mini/identity").iterdir()
+        }
+
+
+def test_the_packaged_model_is_of_the_revision_that_it_says_and_has_provenance_of_every_part():
+    info = check_revision(find_bundle("mini"))
+    assert set(info.provenance) == {"mars6", "codec", "identity", "style"}
+    assert all(record.note or record.data for record in info.provenance.values())
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def main() -> None:
         "colons, counted": partial(checked_takes, mini),
     }
     result = {
-        **gather_metadata("python tools/repeated_words.py"),
+        **gather_metadata("python tools/repeated_words.py", ["mini"]),
         "counting": measure_counting(words, recognizers),
         "takes": {name: measure_takes(speak, words, recognizers) for name, speak in systems.items()},
     }

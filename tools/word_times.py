@@ -95,7 +95,7 @@ def main() -> None:
     started = time.perf_counter()
     result = boundaries(load("mini"), options.sentences, options.seed)
     command = f"python tools/word_times.py --seed {options.seed} --sentences {options.sentences}"
-    report = {**gather_metadata(command), "seconds": round(time.perf_counter() - started, 1), **result}
+    report = {**gather_metadata(command, ["mini"]), "seconds": round(time.perf_counter() - started, 1), **result}
     print_json(report, options.output)
 
 

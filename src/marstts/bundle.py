@@ -2,7 +2,8 @@
 
 Upstream: `models.export_bundle`.  Downstream: `models.open_model` and `synthesis.loading`; training starts from one.
 
-    bundle.json          format version, name, architecture, its settings, sampling defaults, codec, speaker encoders
+    bundle.json          format version, name, revision, architecture, its settings, sampling defaults, codec, speaker
+                         encoders, and the provenance of each part
     tokenizer.json       text tokenizer
     ARCHITECTURE/        the model, as its package writes it: for mars6 config.json, mars6.safetensors and four graphs
     codec/               kind `mini`: config.json, codec.safetensors and graphs; kind `snac`: SNAC as graphs
@@ -11,6 +12,9 @@ Upstream: `models.export_bundle`.  Downstream: `models.open_model` and `synthesi
 The graphs read their weights from the safetensors file in the same folder. So nothing is stored twice, and fine-tuned
 weights are used at once. Codecs and encoders of other kinds need no folder: `bundle.json` names them. Packaged bundles
 are in `models_data/`; their name is the name of their folder. This module depends on no architecture.
+
+The revision is a digest of all tensors (`onnx.revision`): `NAME@REVISION` says which weights a figure, a voice or a
+take is of. `check_revision` finds weights that were exchanged by hand.
 """
 
 from __future__ import annotations
@@ -31,12 +35,17 @@ from marstts.errors import CheckpointError, ConfigError, did_you_mean
 from marstts.generation.request import SamplingConfig
 from marstts.io.config import Config, parse_config, write_config
 from marstts.io.files import atomic_folder
+from marstts.io.part_provenance import PART_FILE, PartProvenance, read_part
 from marstts.io.reading import open_regular, os_errors, parse_object, printable_name, read_text
+from marstts.onnx.revision import revision_of
 from marstts.speaker.base import SpeakerEncoder
 from marstts.speaker.registry import EncoderPart, open_encoder
 from marstts.weights.pretrained import HUB_SCHEME, MiniPart, PublishedPart, download_folder
 
-FORMAT_VERSION: Literal[2] = 2
+FORMAT_VERSION: Literal[3] = 3
+
+OLDER_FORMATS = (2,)
+"""Formats that `models.upgrade_bundle` reads: 2 has neither revision nor provenance."""
 
 BUNDLE_FILE, TOKENIZER_FILE, CODEC_FOLDER = "bundle.json", "tokenizer.json", "codec"
 
@@ -56,9 +65,12 @@ Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 class BundleInfo(Config):
     """`bundle.json`."""
 
-    format_version: Literal[2] = FORMAT_VERSION
+    format_version: Literal[3] = FORMAT_VERSION
     name: str = Field(min_length=1, max_length=MAX_NAME)
     """The model's name in reports."""
+
+    revision: str = Field("", pattern=r"^([0-9a-f]{12})?$")
+    """Digest of all tensors, see `onnx.revision`; empty only while a bundle is being written."""
 
     architecture: Name
     """Name of the package that runs the model, e.g. "mars6"."""
@@ -72,6 +84,14 @@ class BundleInfo(Config):
     codec: Annotated[CodecPart, Field(discriminator="kind")]
     encoders: dict[Name, Annotated[EncoderPart, Field(discriminator="kind")]]
     """Speaker encoders by role."""
+
+    provenance: dict[Name, PartProvenance] = Field(default_factory=dict)
+    """How each part came about, by the name of its folder: the architecture, `codec`, the roles of the encoders."""
+
+    @property
+    def label(self) -> str:
+        """Name and revision, as reports have them."""
+        return labeled(self.name, self.revision)
 
     @property
     def needs_torch(self) -> bool:
@@ -104,6 +124,11 @@ class Bundle:
     def sampling(self) -> SamplingConfig:
         """Sampling defaults."""
         return self.info.sampling
+
+
+def labeled(name: str, revision: str) -> str:
+    """`NAME@REVISION`; the name alone without a revision."""
+    return f"{name}@{revision}" if revision else name
 
 
 def check_name(name: str) -> None:
@@ -161,20 +186,44 @@ PUBLISHED = ("mars6-turbo", "mars5-english")
 """Names of models that are downloaded and converted when they are first used."""
 
 
-def read_info(folder: Path) -> BundleInfo:
-    """Read `bundle.json`; checks its version first, for another version may have other fields."""
+def read_info(folder: Path, *, older: bool = False) -> BundleInfo:
+    """Read `bundle.json`; checks its version first, for another version may have other fields.
+
+    With `older`, the formats of `OLDER_FORMATS` are read, too: what they lack is empty.
+    """
     path = folder / BUNDLE_FILE
     values = parse_object(read_text(path, MAX_INFO_BYTES, CheckpointError), printable_name(path), CheckpointError)
     version = values.get("format_version")
-    if version != FORMAT_VERSION:
+    is_older = type(version) is int and version in OLDER_FORMATS
+    if is_older and older:
+        values["format_version"] = FORMAT_VERSION
+    elif version != FORMAT_VERSION:
+        remedy = (
+            f"write it again: marstts bundle upgrade {printable_name(folder)} --output FOLDER"
+            if is_older
+            else "update marstts, or export the model again"
+        )
         raise CheckpointError(
             f"{printable_name(path)}: bundle format {str(version)[:20]!r}, but this marstts reads format "
-            f"{FORMAT_VERSION}; update marstts, or export the model again"
+            f"{FORMAT_VERSION}; {remedy}"
         )
     info = parse_config(BundleInfo, values, printable_name(path), CheckpointError)
+    if not (info.revision or is_older):
+        raise CheckpointError(f"{printable_name(path)}: has no revision; export the model again")
     if not model_folder(folder, info).is_dir():
         raise CheckpointError(f"{printable_name(folder)}: the bundle lacks the folder {info.architecture} of its model")
     return info
+
+
+def is_current(folder: Path) -> bool:
+    """Return True for the folder of a bundle in this version's format, False where there is none or an older one."""
+    if not (folder / BUNDLE_FILE).is_file():
+        return False
+    try:
+        read_info(folder)
+    except CheckpointError:
+        return False
+    return True
 
 
 def model_folder(folder: Path, info: BundleInfo) -> Path:
@@ -188,15 +237,63 @@ def new_bundle(
 ) -> Iterator[Path]:
     """A folder to complete with tokenizer and model, which becomes `folder` at the end; on errors nothing changes.
 
-    `bundle.json` and the folders of codec and encoders are written already: paths are copied. An older bundle or an
-    empty folder is replaced; CheckpointError where anything else would be lost.
+    The folders of codec and encoders are there already: paths are copied, and their provenance is added to that of
+    `info`. `bundle.json`, with the revision of all parts, is written at the end. An older bundle or an empty folder is
+    replaced; CheckpointError where anything else would be lost.
     """
     with replacing(folder) as temporary:
+        provenance = dict(info.provenance)
         for name, source in ((CODEC_FOLDER, codec), *encoders.items()):
             if isinstance(source, Path):
                 copy_files(source, temporary / name)
-        write_config(info, temporary / BUNDLE_FILE)
+                if name not in provenance and (record := provenance_of(source)) is not None:
+                    provenance[name] = record
         yield temporary
+        write_info(info.model_copy(update={"provenance": provenance}), temporary)
+
+
+def write_info(info: BundleInfo, folder: Path) -> None:
+    """Write `bundle.json` of a folder that has all other files, with the revision of its tensors."""
+    write_config(info.model_copy(update={"revision": compute_revision(folder, info)}), folder / BUNDLE_FILE)
+
+
+def compute_revision(folder: Path, info: BundleInfo) -> str:
+    """The revision of the tensors that are in a bundle now."""
+    described = {CODEC_FOLDER: info.codec, **info.encoders}
+    return revision_of(
+        {
+            info.architecture: model_folder(folder, info),
+            **{
+                name: folder / name if isinstance(part, MiniPart) else part.model_dump(mode="json")
+                for name, part in described.items()
+            },
+        }
+    )
+
+
+def check_revision(folder: Path) -> BundleInfo:
+    """The description of a bundle; CheckpointError where its tensors are not those that its revision is of."""
+    info = read_info(folder)
+    if (found := compute_revision(folder, info)) != info.revision:
+        raise CheckpointError(
+            f"{printable_name(folder)}: {BUNDLE_FILE} says revision {info.revision}, but its weights are of revision "
+            f"{found}: files were exchanged; write it again: marstts bundle upgrade {printable_name(folder)} "
+            "--output FOLDER"
+        )
+    return info
+
+
+def label_of(model: Path | str) -> str:
+    """`NAME@REVISION` of a bundle, for reports; CheckpointError as `check_revision`."""
+    return check_revision(find_bundle(model)).label
+
+
+def provenance_of(part: Path) -> PartProvenance | None:
+    """How the part in a folder came about: by its own record, or by that of the bundle that it is a folder of."""
+    record = read_part(part)
+    if record is None and (part.parent / BUNDLE_FILE).is_file():
+        return read_info(part.parent, older=True).provenance.get(part.name)
+    return record
 
 
 def replacing(folder: Path) -> Any:
@@ -225,7 +322,7 @@ def copy_files(source: Path, target: Path) -> None:
         raise CheckpointError(f"{printable_name(source)}: expected the folder of an exported codec or speaker encoder")
     target.mkdir()
     for path in sorted(source.iterdir()):
-        if path.is_file():
+        if path.is_file() and path.name != PART_FILE:
             shutil.copyfile(path, target / path.name)
 
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
+from shutil import copytree
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from marstts.bundle import (
     BUNDLE_FILE,
+    CODEC_FOLDER,
     PUBLISHED,
     TOKENIZER_FILE,
     Bundle,
@@ -27,6 +29,7 @@ from marstts.bundle import (
     parts_of,
     read_info,
     replacing,
+    write_info,
 )
 from marstts.codec.base import Codec, CodecSpec
 from marstts.codec.registry import CodecPart, open_codec
@@ -35,6 +38,7 @@ from marstts.generation.engine import Engine, EngineKind
 from marstts.generation.request import SamplingConfig
 from marstts.generation.speech_model import SpeechModel
 from marstts.io.config import Config
+from marstts.io.part_provenance import PartProvenance
 from marstts.io.precision import WeightFormat
 from marstts.speaker.base import SpeakerEncoder
 from marstts.speaker.registry import EncoderPart, open_encoder
@@ -176,10 +180,12 @@ def export_bundle(
     settings: Mapping[str, Any] | None = None,
     sampling: SamplingConfig | None = None,
     weights: WeightFormat = WeightFormat.FLOAT16,
+    provenance: PartProvenance | None = None,
 ) -> None:
     """Write a bundle of a PyTorch module; an older bundle in `folder` is replaced when the new one is complete.
 
     `codec` and `encoders` (by role) are folders of exported mini ones, which are copied, or descriptions of others.
+    `provenance` is that of the module; the parts bring theirs.
     The model's parameters are rounded to the format in place. CheckpointError if parts do not fit one another.
     """
     kind = architecture_of(architecture)
@@ -193,6 +199,7 @@ def export_bundle(
         sampling=sampling or SamplingConfig(),
         codec=part_config(codec),
         encoders={role: part_config(part) for role, part in encoders.items()},
+        provenance={} if provenance is None else {architecture: provenance},
     )
     with new_bundle(folder, info, codec, encoders) as temporary:
         tokenizer.save(temporary / TOKENIZER_FILE)
@@ -219,19 +226,44 @@ def export_like(template: Path | str, folder: Path, model: Any, tokenizer: BPE, 
     export_bundle(folder, model, tokenizer, name=name, settings=settings, **{**given, **changes})
 
 
-def upgrade_bundle(source: Path | str, folder: Path, weights: WeightFormat | None = None) -> None:
-    """Write the bundle `source` (name or folder) to `folder`, which may be the same, with graphs as of this version.
+def upgrade_bundle(
+    source: Path | str,
+    folder: Path,
+    weights: WeightFormat | None = None,
+    provenance: Mapping[str, PartProvenance] | None = None,
+) -> None:
+    """Write the bundle `source` (name or folder) to `folder`, which may be the same, in format and with graphs as of
+    this version.
 
-    `weights` is INT8 to quantize those of a MARS6, None to keep them. Raises CheckpointError for INT8 where they are
-    int8 already, and without graphs.
+    `weights` is INT8 to quantize those of a MARS6, None to keep them. `provenance`, by part, replaces what the bundle
+    says. Raises CheckpointError for INT8 where they are int8 already, without graphs, and for provenance of a part that
+    the bundle does not have.
     """
     source = find_bundle(source)
-    info = read_info(source)
+    info = read_info(source, older=True)
+    known = {**info.provenance, **(provenance or {})}
+    if unknown := sorted(set(known) - {info.architecture, CODEC_FOLDER, *info.encoders}):
+        parts = ", ".join((info.architecture, CODEC_FOLDER, *info.encoders))
+        raise CheckpointError(f"{source}: no part {', '.join(unknown)} to say the provenance of; it has {parts}")
+    if weights is not None:
+        known[info.architecture] = quantized_from(info, known.get(info.architecture))
     architecture = architecture_of(info.architecture, str(source))
     with replacing(folder) as temporary:
         copy_tree_without(source, temporary, info.architecture)
         folders = model_folder(source, info), model_folder(temporary, info)
-        architecture.rewrite_model(*folders, weights, source / TOKENIZER_FILE)
+        if weights is None and not info.revision and not architecture.has_graphs(folders[0]):
+            copytree(*folders)  # of an older format, and for PyTorch only
+        else:
+            architecture.rewrite_model(*folders, weights, source / TOKENIZER_FILE)
+        write_info(info.model_copy(update={"provenance": known}), temporary)
+
+
+def quantized_from(info: BundleInfo, record: PartProvenance | None) -> PartProvenance:
+    """The provenance of a model whose weights are made int8: that of the bundle before, and its revision."""
+    note = f"int8 of {info.label}"
+    if record is None:
+        return PartProvenance(note=note)
+    return record.model_copy(update={"note": f"{record.note}; {note}" if record.note else note})
 
 
 def model_config(model: Path | str) -> Any:

@@ -43,6 +43,9 @@ MAX_REFERENCE_BYTES = 8 * 2**20
 MAX_TRANSCRIPT = 4000
 """Characters; a minute of speech has about a thousand."""
 
+MAX_MODEL = 300
+"""Characters of a model's name and revision."""
+
 ROLE = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 MAX_LEVELS = 32
@@ -98,6 +101,9 @@ class Voice:
 
     reference_transcript: str = ""
     """The words of `reference` if the prefix is a part of it; empty if they are the same as those of the prefix."""
+
+    model: str = ""
+    """`NAME@REVISION` of the model that cloned it; empty if unknown. Any model with these encoders speaks in it."""
 
     def __post_init__(self) -> None:
         if set(self.embeddings) != set(self.encoders):
@@ -181,6 +187,7 @@ class Voice:
             source_sha256=self.source_sha256,
             consent=self.consent,
             reference_transcript=self.reference_transcript,
+            model=self.model,
         )
 
 
@@ -222,6 +229,7 @@ class VoiceMetadata(Config):
     source_sha256: str
     consent: str
     reference_transcript: str = ""
+    model: str = Field("", max_length=MAX_MODEL)
 
 
 def _check_embedding(name: str, values: NDArray[np.float32]) -> None:
@@ -300,4 +308,5 @@ def _assemble(metadata: VoiceMetadata, tensors: dict[str, NDArray[Any]]) -> Voic
         consent=metadata.consent,
         reference=reference.tobytes(),
         reference_transcript=metadata.reference_transcript,
+        model=metadata.model,
     )

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from marstts.cli.main import app
 from marstts.data.manifest import Utterance, write_manifest
+from marstts.io.part_provenance import read_part
 from marstts.training.codec import export
 
 CONFIG = """
@@ -75,6 +76,9 @@ def test_a_run_is_resumed_and_exported(manifest: Path, monkeypatch: pytest.Monke
     assert result.exit_code == 0 and "resuming at step 2" in result.stderr
     [(model, name, written_to)] = exports
     assert (name, written_to) == ("tiny", folder)
+    record = read_part(folder)
+    assert record == read_part(manifest.parent / "run")
+    assert record.configuration["loop"]["steps"] == 3 and len(record.data) == 1 and not record.parent
     trained = load_file(manifest.parent / "run" / "step-00000003" / "codec.safetensors")
     assert torch.equal(model.state_dict()["decoder.head.weight"], trained["decoder.head.weight"])
 

@@ -68,6 +68,7 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
         model: NoiseModel = field(default_factory=NoiseModel)
         codec: ToyCodec = field(default_factory=ToyCodec)
         name: str = "noise"
+        label: str = "noise@0123456789ab"
 
         def clone(self, reference, transcript=None):
             return transcript

@@ -49,6 +49,7 @@ class Speaker:
     """A system with given takes that records which ones it was asked for."""
 
     version = "1"
+    model = ""
     timed = True
 
     def __init__(self, name: str, takes: dict[str, Waveform | Exception]) -> None:

@@ -81,6 +81,8 @@ def test_resynthesis_has_the_timbre_of_the_reference():
 class EchoSynthesizer:
     """A synthesizer that records its arguments."""
 
+    label = "mini@0123456789ab"
+
     def clone(self, reference, transcript=None):
         return reference, transcript
 
@@ -93,7 +95,7 @@ def test_deep_clones_get_the_transcript_and_shallow_ones_do_not():
     echo = EchoSynthesizer()
     shallow, deep = (Model(echo, "mini", "digest", clone=kind, seed=3) for kind in Clone)
     assert (shallow.name, deep.name) == ("mini (shallow)", "mini (deep)")
-    assert shallow.version != deep.version
+    assert shallow.version != deep.version and shallow.model == "mini@0123456789ab"
     shallow.speak(TRIALS[0])
     assert echo.asked == (TRIALS[0].text, TRIALS[0].reference, None, take_seed(3, "a1"))
     deep.speak(TRIALS[0])

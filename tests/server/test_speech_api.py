@@ -170,7 +170,7 @@ def test_the_model_has_its_name_and_those_of_openai(client: TestClient, model):
 def test_models_are_listed_in_the_shapes_that_clients_read(client: TestClient):
     listed = client.get("/v1/models").json()
     assert listed["object"] == "list" and listed["data"][0]["id"] == "scripted"
-    assert set(listed["data"][0]) == {"id", "object", "created", "owned_by"}
+    assert set(listed["data"][0]) == {"id", "object", "created", "owned_by", "root"}
     assert [model["id"] for model in client.get("/v1/audio/models").json()["models"]][:2] == ["scripted", "tts-1"]
 
 

@@ -18,6 +18,8 @@ from typing import Any
 
 import marstts
 from marstts.benchmark.plan import Measure
+from marstts.bundle import label_of
+from marstts.io.part_provenance import commit
 
 Figures = dict[str, Any]
 
@@ -89,10 +91,14 @@ def format_number(value: float | None) -> str:
 PACKAGES = ("numpy", "onnxruntime", "torch")
 
 
-def gather_metadata(command: str) -> dict[str, Any]:
-    """Command, versions and machine: everything needed to repeat the measurement."""
+def gather_metadata(command: str, models: Sequence[str] = ()) -> dict[str, Any]:
+    """Command, versions and machine: everything needed to repeat the measurement.
+
+    `models` are the models (names or folders) that were measured; each gets its revision.
+    """
     return {
         "command": command,
+        **({"models": ", ".join(map(label_of, models))} if models else {}),
         "date": date.today().isoformat(),
         "marstts": marstts.__version__,
         "commit": commit(),
@@ -116,17 +122,6 @@ def installed(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def commit() -> str:
-    """Commit of the checkout that this package runs from, with "+" if it was changed; "unknown" if it is installed."""
-    git = ["git", "-C", str(Path(__file__).parent)]
-    try:
-        found = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
-        changed = subprocess.run([*git, "status", "--porcelain", "."], capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return found.stdout.strip() + ("+" if changed.stdout.strip() else "")
 
 
 def machine() -> str:

@@ -61,7 +61,7 @@ def benchmark(
     for number, case in enumerate(cases, start=1):
         log.info(f"{number} of {len(cases)}: {case.label}, {case.engine} {case.weights}, {case.measure.value}")
         rows += run_case(case)
-    metadata = gather_metadata(shlex.join(["marstts", *sys.argv[1:]]))
+    metadata = gather_metadata(shlex.join(["marstts", *sys.argv[1:]]), model or ["mini"])
     if json_file is not None:
         write_file(json_file, as_json(metadata, rows), BenchmarkError)
     typer.echo(as_markdown(metadata, rows), nl=False)

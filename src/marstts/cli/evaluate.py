@@ -28,7 +28,7 @@ from marstts.evaluation.open_systems import (
 )
 from marstts.evaluation.report import format_summary, write_report
 from marstts.evaluation.score import score_systems
-from marstts.evaluation.summary import gather_scores
+from marstts.evaluation.summary import ScoredSystems, gather_scores
 from marstts.evaluation.systems import Clone
 from marstts.evaluation.testsets.catalog import (
     CORPORA,
@@ -39,6 +39,7 @@ from marstts.evaluation.testsets.catalog import (
     open_testset,
     subsample,
 )
+from marstts.io.part_provenance import commit
 from marstts.io.reading import printable_name, printable_text
 from marstts.metrics.panel import (
     MetricsConfig,
@@ -162,10 +163,15 @@ def score_into(
 def report_folder(output: Path, testset: str) -> str:
     """Write the tables of an output folder; a summary for the terminal."""
     systems = gather_scores([output])
-    metadata = {**run_metadata(), "test set": testset, **systems.metrics}
+    metadata = {**run_metadata(), **models_of(systems), "test set": testset, **systems.metrics}
     write_report(systems.scores, output, metadata, systems.warnings)
     results = printable_name(output / "results.md")
     return f"{format_summary(systems.scores)}\nall columns, intervals and styles: {results}"
+
+
+def models_of(systems: ScoredSystems) -> dict[str, str]:
+    """The entry of the metadata that says which weights are measured; none without a model."""
+    return {"models": ", ".join(dict.fromkeys(systems.models.values()))} if systems.models else {}
 
 
 @evaluate.command("testset")
@@ -216,6 +222,7 @@ def run_metadata() -> dict[str, Any]:
     return {
         "date": date.today().isoformat(),
         "marstts": marstts.__version__,
+        "commit": commit(),
         "command": command,
         "machine": f"{machine}, Python {platform.python_version()}",
     }

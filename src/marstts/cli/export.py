@@ -11,12 +11,13 @@ from typing import Annotated, Any
 import typer
 
 from marstts import models
-from marstts.bundle import CODEC_FOLDER, TOKENIZER_FILE, find_bundle, parts_of, read_info
+from marstts.bundle import CODEC_FOLDER, TOKENIZER_FILE, check_revision, find_bundle, parts_of, read_info
 from marstts.cli.terminal import check_utf8
 from marstts.codec.registry import open_codec, parse_codec
 from marstts.errors import ConfigError, check_installed
 from marstts.generation.request import SamplingConfig
-from marstts.io.config import merged, read_values
+from marstts.io.config import merged, parse_config, read_values
+from marstts.io.part_provenance import MAX_TEXT, PartProvenance, read_part
 from marstts.io.precision import WeightFormat
 from marstts.io.reading import printable_name, printable_text
 from marstts.onnx.build import EXPORT_PACKAGES
@@ -25,7 +26,7 @@ from marstts.speaker.registry import parse_encoder
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A bundle with graphs, by name or folder.")]
 Output = Annotated[Path, typer.Option(help="The folder to write; an older bundle there is replaced.")]
 
-bundle_app = typer.Typer(help="Upgrade the graphs of a bundle.", no_args_is_help=True)
+bundle_app = typer.Typer(help="Upgrade a bundle, or show what it is made of.", no_args_is_help=True)
 
 
 def export(
@@ -97,8 +98,8 @@ def export_mars6(run: Path, tokenizer: Path, output: Path, *, name: str, **parts
 
     model, vocabulary = trained_model(run), BPE.load(tokenizer)
     models.find_alignment(model, vocabulary)
-    models.export_bundle(output, model, vocabulary, name=name, **parts)
-    typer.echo(f"{printable_name(output)}: {printable_text(name)}, {megabytes(output):.1f} MB")
+    models.export_bundle(output, model, vocabulary, name=name, provenance=read_part(run), **parts)
+    print_written(output)
 
 
 def export_mars5(
@@ -136,8 +137,27 @@ def export_mars5(
         settings=settings,
         sampling=SamplingConfig(**given(top_p=settings["sampling"].get("top_p") if top_p is None else top_p)),
         weights=weights,
+        provenance=both_parts(ar, nar),
     )
-    typer.echo(f"{printable_name(output)}: {printable_text(name)}, {megabytes(output):.1f} MB")
+    print_written(output)
+
+
+def both_parts(ar: Path, nar: Path) -> PartProvenance | None:
+    """The provenance of a MARS5: that of its AR, with that of its NAR in the note; None without both."""
+    first, second = read_part(ar), read_part(nar)
+    if first is None or second is None:
+        return first or second
+    configuration = {"ar": first.configuration, "nar": second.configuration}
+    commands = f"{first.command}; {second.command}"[:MAX_TEXT]
+    return first.model_copy(
+        update={"configuration": configuration, "command": commands, "data": {**second.data, **first.data}}
+    )
+
+
+def print_written(output: Path) -> None:
+    """Print name, revision and size of a bundle."""
+    label = printable_text(read_info(output).label)
+    typer.echo(f"{printable_name(output)}: {label}, {megabytes(output):.1f} MB")
 
 
 def settings_of(template: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -166,22 +186,54 @@ def quantize(model: Model, output: Output) -> None:
 
 
 @bundle_app.command()
-def upgrade(model: Model, output: Output) -> None:
-    """Write a bundle with the graphs of this version; its weights do not change."""
-    upgrade_to(model, output, None)
+def upgrade(
+    model: Model,
+    output: Output,
+    provenance: Annotated[
+        Path | None, typer.Option(help="TOML with a table of each part whose provenance is to be written.")
+    ] = None,
+) -> None:
+    """Write a bundle with format and graphs of this version; its weights do not change."""
+    upgrade_to(model, output, None, {} if provenance is None else read_provenance(provenance))
+
+
+@bundle_app.command()
+def show(model: Annotated[str, typer.Argument(metavar="MODEL", help="A bundle, by name or folder.")]) -> None:
+    """Print name, revision and provenance of a bundle, whose tensors are compared with its revision."""
+    info = check_revision(find_bundle(model))
+    typer.echo(f"{printable_text(info.label)} ({info.architecture})")
+    for part in (info.architecture, CODEC_FOLDER, *info.encoders):
+        typer.echo(f"\n{part}")
+        record = info.provenance.get(part, PartProvenance())
+        known = {name: value for name, value in record.model_dump().items() if value}
+        for name, value in (known or {"provenance": "not recorded"}).items():
+            shown = ", ".join(f"{key} {one}" for key, one in value.items()) if isinstance(value, dict) else value
+            typer.echo(f"  {name}: {printable_text(shown)}")
 
 
 @bundle_app.callback()
 def bundles() -> None:
-    """Upgrade the graphs of a bundle."""
+    """Upgrade a bundle, or show what it is made of."""
 
 
-def upgrade_to(model: str, output: Path, weights: WeightFormat | None) -> None:
-    """Write the bundle, and print its size."""
+def read_provenance(path: Path) -> dict[str, PartProvenance]:
+    """The tables of a file as the provenance of the parts that they are named after; ConfigError where one is none."""
+    values = read_values(path)
+    source = printable_name(path)
+    if problem := next((name for name, value in values.items() if not isinstance(value, dict)), None):
+        raise ConfigError(f"{source}: {printable_text(problem)}: expected a table named after a part, such as [codec]")
+    return {name: parse_config(PartProvenance, value, f"{source}: {name}") for name, value in values.items()}
+
+
+def upgrade_to(
+    model: str, output: Path, weights: WeightFormat | None, provenance: dict[str, PartProvenance] | None = None
+) -> None:
+    """Write the bundle, and print its revision and size."""
     check_installed(EXPORT_PACKAGES, "train")
-    models.upgrade_bundle(model, output, weights)
+    models.upgrade_bundle(model, output, weights, provenance)
     kept = "weights as before" if weights is None else weights.value
-    typer.echo(f"{printable_name(output)}: {kept}, {megabytes(output):.1f} MB")
+    label = printable_text(read_info(output).label)
+    typer.echo(f"{printable_name(output)}: {label}, {kept}, {megabytes(output):.1f} MB")
 
 
 def chosen_parts(template: str | None, codec: str | None, encoders: dict[str, str | None]) -> dict[str, Any]:

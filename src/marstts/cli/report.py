@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from marstts.cli.evaluate import run_metadata
+from marstts.cli.evaluate import models_of, run_metadata
 from marstts.evaluation.report import STEM, draw_wer_by_style, format_summary, write_report
 from marstts.evaluation.summary import gather_scores, summarize
 from marstts.io.files import write_file
@@ -22,7 +22,7 @@ def report(
 ) -> None:
     """Compare systems in one table, mark differences within the noise, and draw word error rates by style."""
     systems = gather_scores(folders)
-    metadata = {**run_metadata(), "test set": systems.testset, **systems.metrics}
+    metadata = {**run_metadata(), **models_of(systems), "test set": systems.testset, **systems.metrics}
     markdown = write_report(systems.scores, output, metadata, systems.warnings, "report")
     if any(score.words is not None for score in systems.scores):
         draw_wer_by_style(summarize(systems.scores), output)

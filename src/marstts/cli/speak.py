@@ -142,4 +142,4 @@ def write_speech(
 ) -> StreamReport:
     """Write chunks as they come."""
     with closing(chunks), open_sink(output, synthesizer.codec.spec.sample_rate, at_once=at_once) as sink:
-        return play_through(chunks, sink, model=synthesizer.name, seed=seed, started=started)
+        return play_through(chunks, sink, model=synthesizer.label, seed=seed, started=started)

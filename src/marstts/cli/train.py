@@ -10,6 +10,7 @@ import typer
 from marstts.cli.terminal import check_not_read, check_utf8
 from marstts.errors import ConfigError, DataError
 from marstts.io.config import read_config
+from marstts.io.part_provenance import pass_on
 from marstts.io.reading import printable_name, printable_text
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def codec(
     from marstts.training.codec.task import open_task
     from marstts.training.distributed import lock_run
     from marstts.training.loop import run
+    from marstts.training.provenance import file_digests, record_training
 
     if export is not None and not name:
         raise ConfigError("an exported codec needs a --name, which voices and models store")
@@ -75,10 +77,12 @@ def codec(
     settings = stop_after(max_minutes, read_config(CodecTrainingConfig, config))
     with lock_run(output):
         task = open_task(settings, manifests, output, init_from, device)
+        record_training(output, settings, file_digests([manifest for manifest, _ in manifests]), init_from)
         typer.echo(f"{len(task.segments.known)} utterances to train on, stage {settings.stage.value}")
         run(task, settings.loop, output)
     if export is not None and name:
         export_codec(task.model_to_export(output, init_from), name, export)
+        pass_on(output, export)
 
 
 @app.command()
@@ -96,11 +100,12 @@ def mars6(
     """Train a MARS6 on shards; run it again to resume."""
     from marstts.data.corpus import load_corpus
     from marstts.training.checkpoint import latest
-    from marstts.training.distributed import lock_run
+    from marstts.training.distributed import is_main, lock_run
     from marstts.training.loop import run
     from marstts.training.mars6 import run_folder
     from marstts.training.mars6.config import PretrainConfig
     from marstts.training.mars6.task import PretrainTask
+    from marstts.training.provenance import record_training
 
     set_threads(threads)
     check_shards(data)
@@ -111,6 +116,8 @@ def mars6(
         task = PretrainTask(settings, corpus, tokenizer)
         if init_from is not None and latest(output) is None:
             run_folder.init_from(task, init_from)
+        if is_main():
+            record_training(output, settings, {"shards": corpus.digest}, init_from)
         typer.echo(f"{len(corpus)} utterances, {corpus.seconds / 3600:.1f} h; {task.summary}")
         run(task, settings.loop, output)
 
@@ -152,14 +159,17 @@ def mars5_nar(
 def train_mars5(settings: Any, data: list[Path], output: Path, tokenizers_from: Path | None, threads: int) -> None:
     """Train the model that the configuration is of, or resume its run."""
     from marstts.data.corpus import load_corpus
-    from marstts.training.distributed import lock_run
+    from marstts.training.distributed import is_main, lock_run
     from marstts.training.mars5.run_folder import open_vocabulary, train
+    from marstts.training.provenance import record_training
 
     set_threads(threads)
     check_shards(data)
     with lock_run(output):
         corpus = load_corpus(*data)
         vocabulary = open_vocabulary(settings, corpus, output, tokenizers_from)
+        if is_main():
+            record_training(output, settings, {"shards": corpus.digest})
         typer.echo(
             f"{len(corpus)} utterances, {corpus.seconds / 3600:.1f} h; {vocabulary.text.vocab_size} text and "
             f"{vocabulary.speech.vocab_size} speech tokens"
@@ -203,6 +213,7 @@ def speaker(
     """Train a speaker encoder on recordings; run it again to resume."""
     from marstts.training.distributed import lock_run
     from marstts.training.loop import run
+    from marstts.training.provenance import file_digests, record_training
     from marstts.training.speaker.config import SpeakerTrainingConfig
     from marstts.training.speaker.export import export_encoder, load_encoder
     from marstts.training.speaker.task import open_task
@@ -213,11 +224,13 @@ def speaker(
     settings = stop_after(max_minutes, read_config(SpeakerTrainingConfig, config))
     with lock_run(output):
         task = open_task(settings, data, output, init_from, device)
+        record_training(output, settings, file_digests(data), init_from)
         held_out = sum(map(len, task.held_out))
         typer.echo(f"{len(task.known)} utterances to train on, {held_out} of held-out speakers")
         run(task, settings.loop, output)
     if export is not None:
         export_encoder(load_encoder(output), export)
+        pass_on(output, export)
 
 
 def check_shards(folders: list[Path]) -> None:

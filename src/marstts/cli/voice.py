@@ -81,6 +81,7 @@ def show(file: Annotated[str, typer.Argument(metavar="FILE", help="A voice file.
         **({"words kept": voice.reference_transcript} if voice.reference_transcript else {}),
         "codec": voice.codec,
         **{role: f"{voice.encoders[role]} ({len(values)} numbers)" for role, values in voice.embeddings.items()},
+        "made by": voice.model or "not recorded",
         "source sha256": voice.source_sha256,
         "consent": voice.consent or "not recorded",
         "reference": f"kept, {len(voice.reference) / 1000:.0f} kB" if voice.reference else "not kept",

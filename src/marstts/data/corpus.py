@@ -9,6 +9,7 @@ Upstream: `data.shards`, `data.utterance_table`, `data.shards`.  Downstream: `da
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +60,9 @@ class Corpus:
 
     selection: NDArray[np.int64] | None = None
     """(N,) the row of each utterance; None = all rows, in order."""
+
+    digest: str = ""
+    """Hash of all shards, selected or not."""
 
     def __len__(self) -> int:
         return len(self.utterances)
@@ -181,6 +185,7 @@ def join_shards(shards: Sequence[CheckedShard], utterances: UtteranceTable) -> C
         codes=tuple(join(f"codes.{level}") for level in range(len(info.codec.hop_lengths))),
         offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
         embeddings={role: join(embedding_name(role)) for role in info.encoders},
+        digest=hashlib.sha256("\n".join(sorted(shard.info.digest for shard in shards)).encode()).hexdigest()[:16],
     )
 
 

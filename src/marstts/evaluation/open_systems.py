@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from marstts.bundle import BUNDLE_FILE, PACKAGED_MODELS, PUBLISHED, packaged_models
+from marstts.bundle import BUNDLE_FILE, PACKAGED_MODELS, PUBLISHED, check_revision, packaged_models
 from marstts.data.corpora import tts_engines as engines
 from marstts.errors import DataError, MarsError
 from marstts.evaluation.summary import TOPLINES
@@ -138,13 +138,15 @@ def find_systems(name: str, options: SystemOptions) -> list[System]:
         return [GroundTruth()]
     if name == CODEC_RESYNTHESIS:
         assert options.metrics_model is not None
-        return [CodecResynthesis(load_model(options.metrics_model).codec)]
+        opened = load_model(options.metrics_model)
+        return [CodecResynthesis(opened.codec, opened.label)]
     if name == EspeakNg.name:
         return [EspeakNg()]
     model, _, variant = name.partition("@")
     folder = model_folder(model)
     if folder is None:
         return [TakesFolder(Path(name), label)]
+    check_revision(folder)
     return find_clones(load_model(model), label or row_name(Path(model)), model_digest(folder), variant, options)
 
 

@@ -54,6 +54,9 @@ class Provenance(Config):
     warnings: tuple[str, ...] = ()
     """Warnings about the system's takes as a whole, in sentences."""
 
+    model: str = ""
+    """`NAME@REVISION` of the model that speaks, or whose codec it is; empty where there is none."""
+
 
 class TakeRecord(Config):
     """Outcome of generating one take."""
@@ -121,7 +124,9 @@ def _given(metrics: Metrics) -> Metrics:
 def begin_system(system: System, trials: Sequence[Trial], output: Path, metrics: dict[str, str]) -> None:
     """Make the folder of a system's takes with its provenance; DataError if it was begun with something else."""
     warnings = tuple(system.warnings(trials)) if isinstance(system, TakesFolder) else ()
-    provenance = Provenance(system=system.version, testset=trials_digest(trials), metrics=metrics, warnings=warnings)
+    provenance = Provenance(
+        system=system.version, testset=trials_digest(trials), metrics=metrics, warnings=warnings, model=system.model
+    )
     begin_or_resume(
         output / TAKES_FOLDER / system.name,
         provenance,

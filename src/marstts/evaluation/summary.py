@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from marstts.errors import DataError
@@ -162,6 +162,9 @@ class ScoredSystems:
 
     metrics: Mapping[str, str]
 
+    models: Mapping[str, str] = field(default_factory=dict)
+    """`NAME@REVISION` of the model of each system that is of one."""
+
 
 def gather_scores(folders: Sequence[Path]) -> ScoredSystems:
     """All systems scored into the folders; DataError where there is none, or where they are not comparable.
@@ -191,7 +194,8 @@ def gather_scores(folders: Sequence[Path]) -> ScoredSystems:
     refuse_incomparable(provenances)
     first = next(iter(provenances.values()))
     warnings = {name: provenance.warnings for name, provenance in provenances.items()}
-    return ScoredSystems(scores, warnings, first.testset, first.metrics)
+    models = {name: provenance.model for name, provenance in provenances.items() if provenance.model}
+    return ScoredSystems(scores, warnings, first.testset, first.metrics, models)
 
 
 def refuse_incomparable(provenances: Mapping[str, Provenance]) -> None:

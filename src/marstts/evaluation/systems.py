@@ -47,6 +47,11 @@ class System(Protocol):
         ...
 
     @property
+    def model(self) -> str:
+        """`NAME@REVISION` of the model that speaks, or whose codec it is; empty where there is none."""
+        ...
+
+    @property
     def timed(self) -> bool:
         """Whether `speak` generates the take, so that its time is the system's."""
         ...
@@ -61,6 +66,7 @@ class GroundTruth:
 
     name = GROUND_TRUTH
     version = GROUND_TRUTH
+    model = ""
     timed = False
 
     def speak(self, trial: Trial) -> Waveform:
@@ -77,7 +83,8 @@ class CodecResynthesis:
     name = CODEC_RESYNTHESIS
     timed = False
 
-    def __init__(self, codec: Codec) -> None:
+    def __init__(self, codec: Codec, model: str = "") -> None:
+        self.model = model
         self._codec, self._timbre_encoder = codec, timbre_encoders(codec).get(TIMBRE)
         names = [codec.spec.name] if self._timbre_encoder is None else [codec.spec.name, self._timbre_encoder.name]
         self.version = " ".join(names)
@@ -127,6 +134,7 @@ class Model:
 
     def __init__(self, synthesizer: Synthesizer, name: str, version: str, *, clone: Clone, seed: int) -> None:
         self.name = f"{name} ({clone.value})"
+        self.model = synthesizer.label
         self.version = f"{version} {clone.value} seed {seed}"
         self._synthesizer = synthesizer
         self._clone = clone
@@ -148,6 +156,7 @@ class EspeakNg:
 
     name = "espeak-ng"
     version = "espeak-ng, en-us+klatt4"
+    model = ""
     timed = True
 
     def __init__(self) -> None:
@@ -161,6 +170,7 @@ class EspeakNg:
 class TakesFolder:
     """Takes in a folder, as `<trial id>.wav` or `.flac`."""
 
+    model = ""
     timed = False
 
     def __init__(self, folder: Path, label: str = "") -> None:

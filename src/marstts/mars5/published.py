@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from marstts.bundle import BUNDLE_FILE, TOKENIZER_FILE, BundleInfo, check_name, model_folder, new_bundle, part_config
+from marstts.bundle import TOKENIZER_FILE, BundleInfo, check_name, is_current, model_folder, new_bundle, part_config
 from marstts.codec.registry import CodecPart, EncodecPart
 from marstts.mars5 import checkpoint
 from marstts.mars5.bundled import Mars5Settings
@@ -66,6 +66,6 @@ def cached_bundle(*, onnx: bool) -> Path:
     download is refused.
     """
     folder = cache_folder() / NAME
-    if not (folder / BUNDLE_FILE).is_file():
+    if not is_current(folder):
         convert(*fetch(), folder)
     return folder

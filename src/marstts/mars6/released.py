@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from marstts.bundle import (
-    BUNDLE_FILE,
     PUBLISHED,
     TOKENIZER_FILE,
     BundleInfo,
     check_name,
+    is_current,
     model_folder,
     new_bundle,
     part_config,
@@ -263,7 +263,7 @@ def cached_bundle(*, onnx: bool) -> Path:
     hand, where the download is refused.
     """
     folder = cache_folder() / (f"{TURBO}-{WeightFormat.INT8.value}" if onnx else TURBO)
-    if (folder / BUNDLE_FILE).is_file():
+    if is_current(folder):
         return folder
     convert(*fetch(), folder, onnx=onnx, weights=WeightFormat.INT8 if onnx else None)
     return folder

@@ -29,6 +29,7 @@ from marstts.preference.validation import (
 from marstts.training.distributed import init_distributed, is_main, lock_run
 from marstts.training.loop import run
 from marstts.training.mars6.orpo import OrpoConfig, OrpoTask, files_hash, open_orpo_run
+from marstts.training.provenance import record_training
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ def train(
         return None
     with lock_run(output):
         open_orpo_run(output, config.orpo, base.config, speech.tokenizer, provenance)
+        record_training(output, config, {"pairs": provenance["pairs"], "test set": provenance["testset"]}, model)
         keeper = BestCheckpointKeeper(
             output, Validator(bundle, trials, config.validation), partial(open_for_validation, bundle)
         )

@@ -126,7 +126,8 @@ def add_models(app: FastAPI, service: SpeechService) -> None:
     """Add the endpoints that list models."""
 
     def model_object(name: str) -> dict[str, Any]:
-        return {"id": name, "object": "model", "created": service.started_at, "owned_by": "marstts"}
+        described = {"id": name, "object": "model", "created": service.started_at, "owned_by": "marstts"}
+        return described | {"root": service.synthesizer.label}
 
     @app.get("/v1/models")
     async def models() -> Response:
@@ -155,7 +156,7 @@ def add_status(app: FastAPI, service: SpeechService) -> None:
         admission = service.admission
         state = {
             "status": "stopping" if service.is_closing else "ok",
-            "model": service.synthesizer.name,
+            "model": service.synthesizer.label,
             "active": admission.num_active,
             "waiting": admission.num_waiting,
         }

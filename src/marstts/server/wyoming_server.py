@@ -86,7 +86,7 @@ def info_of(service: SpeechService, caller: Caller) -> Info:
         name="marstts",
         attribution=ATTRIBUTION,
         installed=True,
-        description=f"marstts, model {service.synthesizer.name}",
+        description=f"marstts, model {service.synthesizer.label}",
         version=marstts.__version__,
         voices=voices,
         supports_synthesize_streaming=True,

@@ -35,6 +35,7 @@ def open_synthesizer(folder: Path, kind: EngineKind) -> Synthesizer:
     opened_model = models.open_model(bundle, opened)
     return Synthesizer(
         name=bundle.name,
+        revision=bundle.info.revision,
         model=opened_model,
         codec=bundle.codec,
         encoders={**bundle.voice_encoders, **models.model_encoders(opened_model, bundle.codec)},

@@ -18,6 +18,7 @@ import numpy as np
 
 from marstts import audio
 from marstts.audio import Waveform
+from marstts.bundle import labeled
 from marstts.codec.base import TIMBRE, Codec, Codes, check_samples, with_timbre
 from marstts.errors import ConfigError
 from marstts.generation.engine import AttentionEngine, Engine
@@ -56,6 +57,14 @@ class ModelSession:
 
     lexicon: Lexicon | None = None
     """The user's pronunciations."""
+
+    revision: str = ""
+    """Digest of the tensors of the model's bundle; empty for a model in memory."""
+
+    @property
+    def label(self) -> str:
+        """`NAME@REVISION`: which weights speak."""
+        return labeled(self.name, self.revision)
 
     @property
     def engine(self) -> Engine[Any]:
@@ -224,7 +233,7 @@ class ModelSession:
         return Speech(
             waveform=join(takes),
             takes=tuple(takes),
-            model=self.name,
+            model=self.label,
             seed=seed,
             compute_seconds=time.perf_counter() - started,
             first_audio_seconds=first_audio_seconds,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +71,7 @@ class Synthesizer(ModelSession):
     def __repr__(self) -> str:
         encoders = ", ".join(self.encoder_names.values())
         return (
-            f"Synthesizer({self.name!r}, {self.model.architecture}, codec {self.codec.spec.name}, encoders {encoders})"
+            f"Synthesizer({self.label!r}, {self.model.architecture}, codec {self.codec.spec.name}, encoders {encoders})"
         )
 
     def clone(
@@ -104,7 +104,7 @@ class Synthesizer(ModelSession):
                     for number, one in enumerate(reference)
                 ]
             )
-        return cloning.clone(
+        voice = cloning.clone(
             as_reference(reference, sample_rate),
             transcript,
             codec=self.codec,
@@ -114,6 +114,7 @@ class Synthesizer(ModelSession):
             consent=consent,
             keep_reference=keep_reference,
         )
+        return replace(voice, model=self.label)
 
     def open_voice(self, voice: AnyVoice = None) -> Voice:
         """Open a voice for this model: a `Voice`, a packaged voice's name, a voice file, or a recording to clone.

@@ -11,6 +11,7 @@ import torch
 from typer.testing import CliRunner, Result
 
 from marstts.audio import Waveform, write
+from marstts.bundle import read_info
 from marstts.cli.main import app
 from marstts.errors import ConfigError, DataError
 from marstts.evaluation import finetuning
@@ -121,6 +122,8 @@ def test_one_command_validates_takes_of_the_held_out_recordings(
     settings = json.loads((run / "config.json").read_text())
     assert settings["model"]["dropout"] == 0.1 and settings["loop"]["patience"] > 0
     assert json.loads((run / "bundle" / "bundle.json").read_text())["codec"]["kind"] == "toy"
+    made = read_info(run / "bundle").provenance["mars6"]
+    assert made.parent == read_info(toy_bundle).label and made.data
     for line in ("recordings after the codec", "before", "words by the model's own alignment"):
         assert line in result.stdout
 

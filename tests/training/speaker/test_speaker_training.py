@@ -18,6 +18,7 @@ from marstts.audio import write
 from marstts.cli.main import app
 from marstts.data.manifest import Utterance, read_manifest, write_manifest
 from marstts.errors import CheckpointError, ConfigError, DataError
+from marstts.io.part_provenance import read_part
 from marstts.speaker.mini import MiniEncoderConfig
 from marstts.training.loop import LoopConfig, run
 from marstts.training.speaker.augmentation import AugmentationConfig
@@ -219,3 +220,4 @@ def test_the_command_trains_an_encoder(manifest: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "18 utterances to train on, 12 of held-out speakers" in result.stdout
     assert (tmp_path / "run" / "step-00000001" / "encoder.safetensors").exists()
+    assert len(read_part(tmp_path / "run").data) == 1

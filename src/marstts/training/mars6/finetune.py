@@ -24,6 +24,7 @@ from marstts.data.shards import SHARD_PATTERN
 from marstts.data.tokenize import tokenize_manifest
 from marstts.data.workers import Processes
 from marstts.errors import ConfigError, DataError
+from marstts.io.part_provenance import read_part
 from marstts.mars6.config import Mars6Config
 from marstts.models import export_like, load_for_training, model_config
 from marstts.text.tokenizers.bpe import BPE
@@ -44,6 +45,7 @@ from marstts.training.mars6.take_validation import (
 )
 from marstts.training.mars6.task import PretrainTask
 from marstts.training.optim import OptimizerConfig, Schedule
+from marstts.training.provenance import record_training
 from marstts.training.run_log import check_data_folders
 
 UNKNOWN_LICENSE = "unknown"
@@ -80,6 +82,8 @@ def finetune(
         check_data_folders(shards)
         corpus = load_corpus(*shards)
         tokenizer = open_run(output, settings, corpus, base)
+        if distributed.is_main():
+            record_training(output, settings, {"shards": corpus.digest}, base)
         initial = load_for_training(base)
         if distributed.is_main():
             task: PretrainTask = FineTuneTask(
@@ -94,7 +98,10 @@ def finetune(
         if not isinstance(task, FineTuneTask):
             return None
         found = outcome(task, initial)
-        export_finetuned(base, output, trained_model(output, KEPT) if found.helped else initial)
+        if found.helped:
+            export_finetuned(base, output, trained_model(output, KEPT))
+        else:
+            export_finetuned(base, output, initial, "the initial weights, for no step had better takes")
     return found
 
 
@@ -180,8 +187,15 @@ def outcome(task: FineTuneTask, initial: nn.Module) -> FineTuned:
     return FineTuned(before, after, ceiling, helped=after.is_better_than(before))
 
 
-def export_finetuned(base: str, output: Path, model: nn.Module) -> Path:
-    """Write `output/bundle`: the model, with everything else as in the bundle `base`."""
-    folder = output / "bundle"
-    export_like(base, folder, model, BPE.load(output / TOKENIZER_FILE), name=output.resolve().name)
+def export_finetuned(base: str, output: Path, model: nn.Module, note: str = "") -> Path:
+    """Write `output/bundle`: the model, with everything else as in the bundle `base`; `note` is for its provenance."""
+    folder, record = output / "bundle", read_part(output)
+    export_like(
+        base,
+        folder,
+        model,
+        BPE.load(output / TOKENIZER_FILE),
+        name=output.resolve().name,
+        provenance=None if record is None else record.model_copy(update={"note": note}),
+    )
     return folder
