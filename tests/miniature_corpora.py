@@ -114,10 +114,10 @@ def write_parquet(path: Path, rows: Sequence[dict]) -> None:
 
 def vctk(root: Path, seconds: float = SECONDS) -> None:
     """Version 0.92: two speakers, two microphones, and p315, whose texts were lost."""
-    lines = ["ID  AGE  GENDER  ACCENTS  REGION COMMENTS", "p225  23  F    English    Southern  England",
-             "p226  22  M    English    Surrey", "p315  18  M    American    New England (no text)"]  # fmt: skip
+    lines = ["ID  AGE  GENDER  ACCENTS  REGION COMMENTS", "p229  23  F    English    Southern  England",
+             "p230  22  M    English    Surrey", "p315  18  M    American    New England (no text)"]  # fmt: skip
     (root / "speaker-info.txt").write_text("\n".join(lines) + "\n")
-    for speaker in ("p225", "p226", "p315"):
+    for speaker in ("p229", "p230", "p315"):
         for number in (1, 2):
             name = f"{speaker}_{number:03d}"
             for microphone in ("mic1", "mic2"):

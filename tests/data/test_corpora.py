@@ -67,7 +67,7 @@ def prepare(name: str, root: Path, output: Path, *options: str) -> list[Utteranc
 EXPECTED = {
     "libriheavy": (6, {"librivox-100"}, {"train": 3, "validation": 3}, 16_000),
     "globe": (6, {"globe-S_000100", "globe-S_000101"}, {"train": 2, "validation": 2, "test": 2}, 24_000),
-    "vctk": (4, {"vctk-p225", "vctk-p226"}, {"train": 4}, 48_000),
+    "vctk": (4, {"vctk-p229", "vctk-p230"}, {"train": 4}, 48_000),
     "anispeech": (4, {"anispeech-1"}, {"train": 4}, 44_100),
     "libritts": (4, {"libritts-26", "libritts-84"}, {"train": 2, "validation": 2}, 24_000),
     "ljspeech": (4, {"ljspeech"}, {"train": 4}, 22_050),

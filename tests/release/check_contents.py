@@ -22,6 +22,7 @@ REQUIRED = (
     "marstts/models_data/mini/mars6/mars6.safetensors",
     "marstts/voices_data/voices.toml",
     "marstts/data/silero_vad/silero_vad_16k.onnx",
+    "marstts/data/test_people.tsv",
 )
 
 

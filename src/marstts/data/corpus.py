@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marstts.codec.base import CodecSpec, Codes
+from marstts.data.held_out_people import refuse_test_people
 from marstts.data.manifest import Utterance
 from marstts.data.shards import (
     SHARD_PATTERN,
@@ -116,11 +117,11 @@ class CheckedShard:
 
 
 def load_corpus(*folders: Path) -> Corpus:
-    """All shards of the folders as one Corpus sorted by id; shard order does not matter.
+    """All shards of the folders as one Corpus sorted by id, to train on; shard order does not matter.
 
     Each shard is read once, and its checksum compared; it must not be changed while the corpus is in use. DataError
     where there are no shards, where some are corrupt (all are named at once), where they were made by different codecs
-    or encoders, or ids repeat.
+    or encoders, ids repeat, or people whom models are judged on are in another split than `test`.
     """
     paths = [path for folder in folders for path in sorted(folder.glob(SHARD_PATTERN))]
     shown = ", ".join(map(str, folders))
@@ -132,6 +133,9 @@ def load_corpus(*folders: Path) -> Corpus:
     shards: list[CheckedShard] = []
     utterances = UtteranceTable(check_shards(paths, shards))
     ids = list(utterances.strings("id"))
+    columns = (utterances.strings(name) for name in ("speaker", "id", "audio", "split"))
+    used = ((speaker, (id, audio)) for speaker, id, audio, split in zip(*columns, strict=True) if split != "test")
+    refuse_test_people(used, shown)
     repeated = len(ids) - len(set(ids))
     if repeated:
         raise DataError(f"{shown}: {repeated} utterance ids occur more than once; remove stale shards")

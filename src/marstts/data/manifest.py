@@ -1,7 +1,7 @@
 """The manifest: a corpus as one JSON object per line, each describing one utterance.
 
 Two readers: `read_manifest` is for corpora written by hand and raises with all complaints; `scan_manifest` is for
-corpora of millions of lines, where an invalid line is reported and skipped.
+corpora of millions of lines, where an invalid line is reported and skipped. Trainings read by `read_for_training`.
 
 Upstream: `data.corpora`, or a text editor.  Downstream: `data.tokenize`, evaluation test sets.
 """
@@ -19,6 +19,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 
 from marstts import audio
 from marstts.audio import Waveform
+from marstts.data.held_out_people import refuse_test_people
 from marstts.errors import DataError
 from marstts.io.files import atomic_path
 from marstts.io.jsonl import MAX_COMPLAINTS, Scanned, dump_row, parse_row, read_rows, scan_rows, write_rows
@@ -115,6 +116,17 @@ def read_chosen(path: Path, wanted: Callable[[Utterance], bool]) -> list[Utteran
         more = f"; and {len(problems) - MAX_COMPLAINTS} more" if len(problems) > MAX_COMPLAINTS else ""
         raise DataError(f"{printable_name(path)}: {'; '.join(problems[:MAX_COMPLAINTS])}{more}")
     return chosen
+
+
+def read_for_training(path: Path) -> list[Utterance]:
+    """All utterances in file order, as `read_manifest`, to train on.
+
+    DataError where people whom models are judged on are among those of another split than `test`.
+    """
+    utterances = read_manifest(path)
+    used = ((one.speaker, (one.id, one.audio)) for one in utterances if one.split != "test")
+    refuse_test_people(used, printable_name(path))
+    return utterances
 
 
 def as_whole_file(utterance: Utterance, folder: Path, output: Path) -> Utterance:

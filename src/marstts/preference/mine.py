@@ -27,6 +27,7 @@ from marstts import audio
 from marstts.audio import Waveform
 from marstts.bundle import load_bundle
 from marstts.codec.base import Codes
+from marstts.data.held_out_people import refuse_test_people
 from marstts.data.manifest import Utterance, as_whole_file, read_chosen
 from marstts.data.mined_takes import (
     PLAN_FILE,
@@ -226,11 +227,13 @@ def make_plan(chosen: Sequence[Utterance], texts: Texts, config: MineConfig) -> 
 
 
 def choose_references(manifests: Sequence[Path], config: MineConfig) -> list[Utterance]:
-    """Recordings that fit the configuration, the speakers in turn; DataError where there are none."""
+    """Recordings that fit the configuration, the speakers in turn; DataError where there are none, or where people whom
+    models are judged on are among them, for the takes are trained on."""
     fit = read_references(manifests, partial(is_reference, config, config.min_source_rate))
     if not fit and (fit := read_references(manifests, partial(is_reference, config, 0))):
         log.warning("%s: all recordings have a bandwidth below %d Hz, and so will the speech of a model that is "
                     "trained on these takes", show_paths(manifests), config.min_source_rate)  # fmt: skip
+    refuse_test_people(((one.speaker, (one.id, one.audio)) for one in fit), show_paths(manifests))
     groups = group_by_speaker(fit)
     chosen = round_robin([groups[speaker] for speaker in sorted(groups)], config.max_references)
     spoken = [utterance for utterance in chosen if has_words(normalize(utterance.text))]

@@ -14,9 +14,11 @@ from typing import Any
 
 from marstts import models
 from marstts.bundle import Bundle, load_bundle
+from marstts.data.held_out_people import refuse_test_people
 from marstts.data.pairs import Pair, check_pairs, read_pairs, tensors_path
 from marstts.errors import DataError
 from marstts.io.config import Config
+from marstts.io.reading import printable_name
 from marstts.metrics.testset import Trial, model_digest, read_testset, trials_digest
 from marstts.metrics.words import plain_words
 from marstts.preference.validation import (
@@ -53,6 +55,9 @@ def train(
     bundle = load_bundle(model)
     found = [pair for path in pairs for pair in read_pairs(path)]
     check_pairs(found, bundle.codec.spec, {role: encoder.name for role, encoder in bundle.encoders.items()})
+    lines = [pair.line for pair in found]
+    used = ((one.speaker, (one.id, *(str(side.audio) for side in (one.chosen, one.rejected)))) for one in lines)
+    refuse_test_people(used, ", ".join(map(printable_name, pairs)))
     trials = read_testset(held_out)
     check_held_out(trials, found, held_out)
     base = models.load_for_training(model)

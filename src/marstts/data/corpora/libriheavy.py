@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from marstts.data.corpora.build_manifest import RawUtterance, RejectedItem, is_file
+from marstts.data.held_out_people import split_for
 from marstts.errors import DataError
 from marstts.io.reading import parse_object
 
@@ -56,9 +57,10 @@ def read_cut(line: str, root: Path, split: str, place: str) -> RawUtterance | Re
         cut = parse_object(line, "the line", DataError)
         (supervision,) = cut["supervisions"]
         (source,) = cut["recording"]["sources"]
+        speaker = f"librivox-{supervision['speaker']}"
         return RawUtterance(
             id=str(cut["id"]), audio=find(root, source["source"]), text=text_of(supervision),
-            speaker=f"librivox-{supervision['speaker']}", split=split, license=LICENSE, start=float(cut["start"]),
+            speaker=speaker, split=split_for(speaker, split), license=LICENSE, start=float(cut["start"]),
             seconds=float(cut["duration"]), language=language_of(supervision),
         )  # fmt: skip
     except (DataError, ValueError, KeyError, TypeError, OverflowError) as error:

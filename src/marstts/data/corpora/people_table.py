@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from marstts.data.corpora.build_manifest import RawUtterance, RejectedItem, RejectKind
+from marstts.data.held_out_people import split_for
 from marstts.errors import DataError
 from marstts.io.hash_order import hash_number
 from marstts.io.reading import read_text
@@ -82,11 +83,12 @@ def recording(root: Path, row: dict[str, str]) -> RawUtterance | RejectedItem:
 
 
 def split_of(speaker: str) -> str:
-    """Assign a speaker to train, validation or test by a hash of the name."""
+    """Assign a speaker to train, validation or test by a hash of the name; test people are always for tests, and people
+    who were trained on before never (`held_out_people`)."""
     number = hash_number(speaker) % 100
     if number < TEST_PERCENT:
-        return "test"
-    return "validation" if number < TEST_PERCENT + VALIDATION_PERCENT else "train"
+        return split_for(speaker, "test")
+    return split_for(speaker, "validation" if number < TEST_PERCENT + VALIDATION_PERCENT else "train")
 
 
 def readable(transcript: str) -> str:

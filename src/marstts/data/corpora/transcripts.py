@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from marstts.data.corpora.build_manifest import RawUtterance, held_out
+from marstts.data.held_out_people import split_for
 from marstts.errors import DataError
 from marstts.io.reading import read_text
 
@@ -34,9 +35,10 @@ def libritts(root: Path) -> Iterator[RawUtterance]:
         part = table.relative_to(root).parts[0].partition("-")[0]
         for line in read_text(table, MAX_TABLE_BYTES, DataError).splitlines():
             name, _, texts = line.partition("\t")
+            speaker = f"libritts-{name.partition('_')[0]}"
             yield RawUtterance(
                 id=name, audio=table.parent / f"{name}.wav", text=texts.rpartition("\t")[2],
-                speaker=f"libritts-{name.partition('_')[0]}", split=LIBRITTS_SPLITS.get(part, "train"),
+                speaker=speaker, split=split_for(speaker, LIBRITTS_SPLITS.get(part, "train")),
                 license="CC BY 4.0 (LibriTTS, LibriTTS-R; LibriVox recordings)",
             )  # fmt: skip
 
@@ -61,8 +63,8 @@ def vctk(root: Path) -> Iterator[RawUtterance]:
     if not audio.is_dir() or not (root / "txt").is_dir():
         raise DataError(f"{root}: expected VCTK 0.92: wav48_silence_trimmed and txt in this folder")
     for path in sorted((root / "txt").glob("*/*.txt")):
-        text = read_text(path, MAX_TABLE_BYTES, DataError).strip()
+        text, speaker = read_text(path, MAX_TABLE_BYTES, DataError).strip(), f"vctk-{path.parent.name}"
         yield RawUtterance(
             id=path.stem, audio=audio / path.parent.name / f"{path.stem}_{MICROPHONE}.flac", text=text,
-            speaker=f"vctk-{path.parent.name}", split=held_out(text), license="CC BY 4.0 (VCTK 0.92)",
+            speaker=speaker, split=split_for(speaker, held_out(text)), license="CC BY 4.0 (VCTK 0.92)",
         )  # fmt: skip

@@ -24,6 +24,7 @@ from torch import Tensor
 from marstts import audio
 from marstts.codec.base import Codes
 from marstts.codec.mini import MiniCodecConfig
+from marstts.data.held_out_people import refuse_test_people
 from marstts.data.mined_takes import TAKES_PATTERN, read_takes
 from marstts.errors import AudioError, DataError
 from marstts.io.config import Config
@@ -77,6 +78,7 @@ class GeneratedCodes:
         """`num_patches`: length of a segment. DataError where no take of the folders is as long."""
         self.config, self.model, self.num_patches, self.seed = config, model, num_patches, seed
         self.takes = [take for folder in config.takes for take in self.read(Path(folder))]
+        refuse_test_people(((take.speaker, (str(take.recording),)) for take in self.takes), ", ".join(config.takes))
         if not self.takes:
             raise DataError(
                 f"{', '.join(config.takes)}: expected takes of at least {num_patches} patches, written by "

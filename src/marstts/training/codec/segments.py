@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from marstts import audio
-from marstts.data.manifest import Utterance, read_manifest
+from marstts.data.manifest import Utterance, read_for_training
 from marstts.errors import AudioError, ConfigError, DataError
 from marstts.training.codec.augmentation import augment_waveform
 from marstts.training.codec.config import CodecTrainingConfig
@@ -128,7 +128,7 @@ class Segments:
     def read_sources(self, manifest: Path) -> list[SegmentSource]:
         """The usable recordings of a corpus: long enough and with their F0."""
         config, folder = self.config, manifest.parent
-        utterances = [u for u in read_manifest(manifest) if u.seconds * config.model.sample_rate > self.samples]
+        utterances = [u for u in read_for_training(manifest) if u.seconds * config.model.sample_rate > self.samples]
         f0 = read_f0(folder / config.f0.file)
         groups: dict[tuple[str, str, str], list[Utterance]] = {}
         for u in utterances:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from marstts import audio
 from marstts.audio.spectral import LOG_FLOOR, magnitude_spectrogram
-from marstts.data.manifest import Utterance, read_manifest
+from marstts.data.manifest import Utterance, read_for_training
 from marstts.errors import AudioError, DataError
 from marstts.speaker.mini import MiniEncoderConfig
 from marstts.training.run_log import CorruptFileLog
@@ -65,7 +65,7 @@ def read_corpora(
 
 def read_absolute(manifest: Path) -> list[Utterance]:
     """The utterances of a manifest, with absolute paths of their recordings."""
-    return [replace(u, audio=str((manifest.parent / u.audio).absolute())) for u in read_manifest(manifest)]
+    return [replace(u, audio=str((manifest.parent / u.audio).absolute())) for u in read_for_training(manifest)]
 
 
 def held_out_speakers(manifest: Path, utterances: list[Utterance]) -> list[Utterance]:
