@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib.util
 import inspect
@@ -107,6 +108,17 @@ def test_the_python_api_shows_the_parameters_of_each_function(name: str) -> None
     function = marstts.load if name == "load" else getattr(marstts.Synthesizer, name)
     expected = [parameter for parameter in inspect.signature(function).parameters if parameter != "self"]
     assert re.findall(r"(\w+)(?==|,|$|\n)(?!\.)", re.sub(r"=[^,\n]+", "=", shown).replace("=", ",")) == expected
+
+
+@pytest.mark.parametrize("name", ["load", "clone", "speak", "stream", "speak_many"])
+def test_the_python_api_shows_the_defaults_of_each_function(name: str) -> None:
+    text = (ROOT / "docs" / "python-api.md").read_text(encoding="utf-8")
+    [shown] = re.findall(rf"^(?:marstts\.)?{name}\((.*?)\) ->", text, flags=re.MULTILINE | re.DOTALL)
+    function = marstts.load if name == "load" else getattr(marstts.Synthesizer, name)
+    found = dict(re.findall(r"(\w+)=(None|True|False|[\d.]+\d|\d|\"[^\"]*\")(?=,|\s|$)", shown))
+    assert found, shown
+    for parameter, value in found.items():
+        assert ast.literal_eval(value) == inspect.signature(function).parameters[parameter].default, parameter
 
 
 @pytest.mark.end_to_end

@@ -92,7 +92,7 @@ def mars6(
     output: Annotated[Path, typer.Option(help="Run folder: checkpoints, logs, tokenizer.")],
     init_from: Annotated[
         Path | None,
-        typer.Option("--init-from", help="Run or bundle with the initial weights; its model may be smaller."),
+        typer.Option("--init-from", help="Run or bundle with the initial weights, whose model has the same sizes."),
     ] = None,
     max_minutes: MaxMinutes = 0.0,
     threads: Threads = 0,
