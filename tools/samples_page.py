@@ -28,8 +28,7 @@ li { margin: 0 0 1.6rem; } audio { display: block; width: 100%; margin: .3rem 0;
 </head>
 <body>
 <h1>Takes of mini</h1>
-<p>mini is the model in the package: 9.3 million parameters, trained on synthetic speech,
-its codec's decoder also on people. Each take is a shallow clone of the recording above it.
+<p>mini is the model in the package. Each take is a shallow clone of the recording above it.
 References: LibriSpeech (c) 2014 Vassil Panayotov, and CSTR VCTK Corpus, both CC BY 4.0, cut to 6 s.
 The takes are not selected by ear. The transcript below each take is the output of Whisper base.</p>
 <ol>
