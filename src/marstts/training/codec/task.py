@@ -435,13 +435,14 @@ def open_task(
 def init_from(task: CodecTask, base: Path) -> None:
     """Set the weights to those of another run or of an exported folder; ConfigError where its sizes differ.
 
-    A codec without timbre conditioning may become one with it: new weights keep their initial values, which leave the
-    output unchanged.
+    A codec without timbre conditioning, or whose timbre embeddings depend on no speaker embedding, may become one with
+    it: new weights keep their initial values, which leave the output unchanged.
     """
     model = load_codec(base)
     expected = task.config.model
-    sizes = {name: getattr(expected, name) for name in type(expected).model_fields if name.startswith("timbre_")}
-    grows = model.config.timbre_width == 0
-    if (model.config.model_copy(update=sizes) if grows else model.config) != expected:
+    new = [name for name in type(expected).model_fields if name.startswith("timbre_") and not model.config.timbre_width]
+    if not model.config.timbre_speaker_size:
+        new.append("timbre_speaker_size")
+    if model.config.model_copy(update={name: getattr(expected, name) for name in new}) != expected:
         raise ConfigError(f"{base}: this codec has other sizes than the configuration; copy its [model] table")
     task.model.load_state_dict(task.model.state_dict() | model.state_dict())
