@@ -20,6 +20,9 @@ REQUIRED = (
     "marstts/py.typed",
     "marstts/models_data/mini/bundle.json",
     "marstts/models_data/mini/mars6/mars6.safetensors",
+    "marstts/models_data/mini/codec/speaker/encoder.safetensors",
+    "marstts/models_data/mini/codec/speaker/LICENSE",
+    "marstts/models_data/mini/codec/speaker/NOTICE",
     "marstts/voices_data/voices.toml",
     "marstts/data/silero_vad/silero_vad_16k.onnx",
 )
