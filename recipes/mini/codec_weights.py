@@ -17,7 +17,7 @@ from marstts.codec.mini_model import MiniCodecModel
 from marstts.errors import CheckpointError
 from marstts.io.config import read_config
 from marstts.training.checkpoint import open_tensors
-from marstts.training.codec.export import export_codec, load_codec
+from marstts.training.codec.export import copy_notices, export_codec, load_codec
 from marstts.training.speaker.export import load_frozen
 
 PREFIXES = {"codec.": "", "mlp.": "timbre_speaker."}
@@ -41,6 +41,7 @@ def main() -> None:
         )
     model.load_state_dict(before.state_dict() | found)
     export_codec(model, name, options.folder, speaker)
+    copy_notices(options.speaker, options.folder)
     for path in sorted(path for path in options.folder.rglob("*") if path.is_file()):
         print(f"{path.relative_to(options.folder)}: {path.stat().st_size / 1e6:.2f} MB")
 

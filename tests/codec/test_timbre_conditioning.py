@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import functools
+import runpy
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import save_file
 
 from marstts.audio import Waveform
 from marstts.bundle import PACKAGED_MODELS, copy_files
@@ -248,3 +251,29 @@ def test_a_codec_folder_names_its_timbre_encoder_or_has_none() -> None:
         MiniCodecFolder(name="tiny", timbre_encoder="timbre-1", model=PLAIN)
     with pytest.raises(ValueError, match="timbre_speaker_size needs a timbre embedding"):
         MiniCodecConfig(timbre_speaker_size=5)
+
+
+@pytest.mark.slow
+def test_the_recipe_replaces_decoder_and_timbre_and_keeps_codes_name_and_notices(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speaker = shutil.copytree(folder / SPEAKER_FOLDER, tmp_path / "speaker")
+    (speaker / "NOTICE").write_text("by others\n")
+    state = load_codec(folder).state_dict()
+    weights = {name: value + 0.1 for name, value in state.items() if name.startswith(("decoder.", "timbre_"))}
+    named = {name.replace("timbre_speaker.", "mlp.") if "speaker" in name else f"codec.{name}": weights[name].half()
+             for name in weights}  # fmt: skip
+    script = str(Path(__file__).parents[2] / "recipes" / "mini" / "codec_weights.py")
+    arguments = [script, str(folder), str(tmp_path / "weights.safetensors"), str(speaker), str(tmp_path / "codec")]
+    monkeypatch.setattr(sys, "argv", arguments)
+    save_file({name: value for name, value in named.items() if "pitch" not in name}, arguments[2])
+    with pytest.raises(CheckpointError, match="expected all weights of decoder and timbre alone"):
+        runpy.run_path(script, run_name="__main__")
+    save_file(named, arguments[2])
+    runpy.run_path(script, run_name="__main__")
+    before, after = MiniCodec(folder), MiniCodec(tmp_path / "codec")
+    assert after.spec == before.spec and after.timbre_encoder != before.timbre_encoder
+    assert all(np.array_equal(*pair) for pair in zip(before.encode(noise(1)), after.encode(noise(1)), strict=True))
+    for name, value in load_codec(tmp_path / "codec").state_dict().items():
+        torch.testing.assert_close(value, weights.get(name, state[name]), atol=2e-3, rtol=2e-3)
+    assert (tmp_path / "codec" / SPEAKER_FOLDER / "NOTICE").read_text() == "by others\n"

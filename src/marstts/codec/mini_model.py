@@ -378,12 +378,23 @@ class MiniCodecModel(nn.Module):
         output = self.synthesize(self.decoder(quantized, timbre), pitch)
         return CodecOutput(output, codes, latents, levels, features, octaves, loss)
 
-    def decode(self, codes: list[Tensor], timbre: Tensor | None = None) -> Tensor:
-        """Codes per level (B, L / stride), timbre (B, V) or None -> samples (B, N), with the predicted pitch."""
+    def decode(self, codes: list[Tensor], timbre: Tensor | None = None, pitch: Tensor | None = None) -> Tensor:
+        """Codes per level (B, L / stride), timbre (B, V) or None -> samples (B, N).
+
+        `pitch` (B, F), in hertz, is predicted where it is 0 or None.
+        """
+        predicted = self.predict_pitch(codes, timbre)
+        pitch = predicted if pitch is None else torch.where(pitch > 0, pitch, predicted)
         with torch.autocast(codes[0].device.type, enabled=False):
             quantized = self.quantizer.decode(codes)
-        octaves = self.decoder.pitch(quantized, timbre).float().detach()
-        return self.synthesize(self.decoder(quantized, timbre), to_hertz(octaves))
+        return self.synthesize(self.decoder(quantized, timbre), pitch)
+
+    @torch.no_grad()
+    def predict_pitch(self, codes: list[Tensor], timbre: Tensor | None = None) -> Tensor:
+        """Codes per level (B, L / stride), timbre (B, V) or None -> pitch (B, F) in hertz."""
+        with torch.autocast(codes[0].device.type, enabled=False):
+            quantized = self.quantizer.decode(codes)
+        return to_hertz(self.decoder.pitch(quantized, timbre).float())
 
     def synthesize(
         self, source_filter: SourceFilter, pitch: Tensor, pulses: Tensor | None = None, noise: Tensor | None = None

@@ -6,6 +6,7 @@ Upstream: checkpoints of `task`.  Downstream: `marstts train codec --export`, bu
 from __future__ import annotations
 
 import hashlib
+import shutil
 from pathlib import Path
 
 import torch
@@ -85,13 +86,20 @@ def export_codec(
     write_config(described, folder / CONFIG_FILE)
 
 
+def copy_notices(speaker: Path, codec: Path) -> None:
+    """Copy license and notice of a speaker encoder's folder, if it has them, to an exported codec's."""
+    for name in ("LICENSE", "NOTICE"):
+        if (speaker / name).is_file():
+            shutil.copyfile(speaker / name, codec / SPEAKER_FOLDER / name)
+
+
 def check_speaker(size: int, speaker: MiniEncoderModel | CamPlusPlus | None) -> None:
     """ConfigError unless a codec with this `timbre_speaker_size` has an encoder of it, or needs none and has none."""
     found = 0 if speaker is None else speaker.config.size
     if size != found:
         raise ConfigError(
             f"the codec's timbre embeddings depend on a speaker embedding of length {size} (model.timbre_speaker_size; "
-            f"0 = on none), but its speaker encoder has {found}; name the folder of the encoder as timbre_speaker"
+            f"0 = on none), but its speaker encoder has {found}; name the folder of the encoder in [timbre_speaker]"
         )
 
 
